@@ -1,0 +1,2 @@
+//! The `cubeyard` command.
+fn main() {}

@@ -1,0 +1,152 @@
+//! `Bytes`: a number of bytes, as a size or as a distance from the start of a space.
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Sub, SubAssign};
+
+/// A number of bytes: the size of something, or its offset from the start of a space.
+///
+/// Arithmetic that could leave 64 bits is offered as `checked_…`; the operators are for sums that
+/// are known to fit (parts of one space) and panic in debug builds like the integers they wrap.
+///
+/// ```
+/// use cubeyard_memory::Bytes;
+/// assert_eq!(Bytes::new(130).align_up(Bytes::new(128)), Some(Bytes::new(256)));
+/// assert_eq!(Bytes::gib(12).to_string(), "12.00 GiB");
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bytes(u64);
+
+impl Bytes {
+    /// No bytes at all.
+    pub const ZERO: Self = Self(0);
+    /// The most bytes that 64 bits can count.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// `count` bytes.
+    pub const fn new(count: u64) -> Self {
+        Self(count)
+    }
+
+    /// `count` times 1,024 bytes.
+    pub const fn kib(count: u64) -> Self {
+        Self(count << 10)
+    }
+
+    /// `count` times 1,048,576 bytes.
+    pub const fn mib(count: u64) -> Self {
+        Self(count << 20)
+    }
+
+    /// `count` times 1,073,741,824 bytes.
+    pub const fn gib(count: u64) -> Self {
+        Self(count << 30)
+    }
+
+    /// The bare number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// Whether this is no bytes at all.
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The sum, or `None` where it does not fit 64 bits.
+    pub const fn checked_add(self, other: Self) -> Option<Self> {
+        match self.0.checked_add(other.0) {
+            Some(sum) => Some(Self(sum)),
+            None => None,
+        }
+    }
+
+    /// The difference, or zero where `other` is larger.
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    /// The next multiple of `alignment` (a power of two), or `None` where that does not fit 64 bits.
+    pub const fn align_up(self, alignment: Self) -> Option<Self> {
+        debug_assert!(alignment.0.is_power_of_two(), "alignments are powers of two");
+        match self.0.checked_add(alignment.0 - 1) {
+            Some(sum) => Some(Self(sum & !(alignment.0 - 1))),
+            None => None,
+        }
+    }
+
+    /// The last multiple of `alignment` (a power of two) that is not above this.
+    pub const fn align_down(self, alignment: Self) -> Self {
+        debug_assert!(alignment.0.is_power_of_two(), "alignments are powers of two");
+        Self(self.0 & !(alignment.0 - 1))
+    }
+
+    /// Whether this is a multiple of `alignment` (a power of two).
+    pub const fn is_aligned(self, alignment: Self) -> bool {
+        self.0 & (alignment.0 - 1) == 0
+    }
+}
+
+impl Add for Bytes {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl Sub for Bytes {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+}
+
+impl AddAssign for Bytes {
+    fn add_assign(&mut self, other: Self) {
+        self.0 += other.0;
+    }
+}
+
+impl SubAssign for Bytes {
+    fn sub_assign(&mut self, other: Self) {
+        self.0 -= other.0;
+    }
+}
+
+impl Sum for Bytes {
+    fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
+        parts.fold(Self::ZERO, Add::add)
+    }
+}
+
+/// Binary units with two decimals; exact bytes below 1 KiB.
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+        if self.0 < 1024 {
+            return f.pad(&format!("{} B", self.0));
+        }
+        let power = (self.0.ilog2() / 10) as usize;
+        let value = self.0 as f64 / (1_u64 << (10 * power)) as f64;
+        f.pad(&format!("{value:.2} {}", UNITS[power - 1]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_up_past_64_bits_is_refused() {
+        assert_eq!(Bytes::MAX.align_up(Bytes::new(128)), None);
+        assert_eq!(Bytes::new(u64::MAX - 127).align_up(Bytes::new(128)), Some(Bytes::new(u64::MAX - 127)));
+    }
+
+    #[test]
+    fn sizes_are_shown_in_the_largest_unit_not_above_them() {
+        assert_eq!(Bytes::new(1023).to_string(), "1023 B");
+        assert_eq!(Bytes::kib(1).to_string(), "1.00 KiB");
+        assert_eq!(Bytes::mib(1536).to_string(), "1.50 GiB");
+        assert_eq!(Bytes::MAX.to_string(), "16.00 EiB");
+    }
+}

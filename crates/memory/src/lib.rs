@@ -1,0 +1,7 @@
+//! Carves device memory into blocks and accounts for every byte.
+
+mod bytes;
+pub mod replay;
+pub mod trace;
+
+pub use bytes::Bytes;
