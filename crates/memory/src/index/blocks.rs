@@ -1,0 +1,287 @@
+//! The blocks of a space, live and free, as a chain in address order held in one array.
+
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "block numbers are below 2^31, and a size is cut into its halves"
+)]
+
+/// The number of a block in its space; reused once the block is gone.
+pub(crate) type Id = u32;
+
+/// No block.
+pub(crate) const NONE: Id = u32::MAX >> 1;
+/// Set in `prev` while the block is free (or its number unused), so that one bit of a field that
+/// has it to spare answers "is this live?".
+const FREE: u32 = 1 << 31;
+
+/// One block in 32 bytes. Three fields mean one thing in a live block and another in a free one:
+/// a live block's size is the distance to the next block, and a free one has no owner to remember.
+/// A *loner* is a live block that is in no chain and keeps its size in the place of the links.
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    start: u64,
+    /// Free: its size in units. Live: the bytes its owner asked for.
+    amount: u64,
+    prev: u32,
+    next: Id,
+    /// Free: the left child in its size bin. Live: its serial number.
+    left: u32,
+    /// Free: the right child in its size bin. Live: its owner's tag.
+    right: u32,
+}
+
+/// The blocks of one space: a chain of all of them, or loners if only the live ones are kept. It
+/// knows nothing of fits; it splits, joins and remembers.
+#[derive(Clone, Debug)]
+pub(crate) struct Blocks {
+    nodes: Vec<Node>,
+    /// Head of the list of unused numbers, chained by `next`.
+    vacant: Id,
+    last: Id,
+    /// The end of the space in units.
+    end: u64,
+}
+
+impl Blocks {
+    pub(crate) fn new() -> Self {
+        Self { nodes: Vec::new(), vacant: NONE, last: NONE, end: 0 }
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
+    pub(crate) fn footprint(&self) -> usize {
+        self.nodes.capacity() * size_of::<Node>()
+    }
+
+    #[inline]
+    pub(crate) fn is_live(&self, id: Id) -> bool {
+        self.nodes.get(id as usize).is_some_and(|node| node.prev & FREE == 0)
+    }
+
+    /// Whether `id` is a block and free. Unused numbers are never passed in by the index itself.
+    #[inline]
+    pub(crate) fn is_free(&self, id: Id) -> bool {
+        id != NONE && self.nodes[id as usize].prev & FREE != 0
+    }
+
+    #[inline]
+    pub(crate) fn start(&self, id: Id) -> u64 {
+        self.nodes[id as usize].start
+    }
+
+    /// The size of a free block.
+    #[inline]
+    pub(crate) fn hole(&self, id: Id) -> u64 {
+        self.nodes[id as usize].amount
+    }
+
+    /// The size of any block, from where the next one starts.
+    #[inline]
+    pub(crate) fn size(&self, id: Id) -> u64 {
+        let node = &self.nodes[id as usize];
+        let end = if node.next == NONE { self.end } else { self.start(node.next) };
+        end - node.start
+    }
+
+    #[inline]
+    pub(crate) fn prev(&self, id: Id) -> Id {
+        self.nodes[id as usize].prev & !FREE
+    }
+
+    #[inline]
+    pub(crate) fn next(&self, id: Id) -> Id {
+        self.nodes[id as usize].next
+    }
+
+    #[inline]
+    pub(crate) fn last(&self) -> Id {
+        self.last
+    }
+
+    #[inline]
+    pub(crate) fn requested(&self, id: Id) -> u64 {
+        self.nodes[id as usize].amount
+    }
+
+    #[inline]
+    pub(crate) fn serial(&self, id: Id) -> u32 {
+        self.nodes[id as usize].left
+    }
+
+    #[inline]
+    pub(crate) fn tag(&self, id: Id) -> u32 {
+        self.nodes[id as usize].right
+    }
+
+    pub(crate) fn set_tag(&mut self, id: Id, tag: u32) {
+        self.nodes[id as usize].right = tag;
+    }
+
+    #[inline]
+    pub(crate) fn left(&self, id: Id) -> Id {
+        self.nodes[id as usize].left
+    }
+
+    #[inline]
+    pub(crate) fn right(&self, id: Id) -> Id {
+        self.nodes[id as usize].right
+    }
+
+    #[inline]
+    pub(crate) fn set_left(&mut self, id: Id, child: Id) {
+        self.nodes[id as usize].left = child;
+    }
+
+    #[inline]
+    pub(crate) fn set_right(&mut self, id: Id, child: Id) {
+        self.nodes[id as usize].right = child;
+    }
+
+    /// Moves the edges of a free block.
+    #[inline]
+    pub(crate) fn reshape(&mut self, id: Id, start: u64, size: u64) {
+        let node = &mut self.nodes[id as usize];
+        node.start = start;
+        node.amount = size;
+    }
+
+    /// Adds a live block that is in no chain.
+    #[inline]
+    pub(crate) fn add_loner(
+        &mut self,
+        start: u64,
+        size: u64,
+        requested: u64,
+        serial: u32,
+        tag: u32,
+    ) -> Id {
+        debug_assert!(size >> 63 == 0, "the top bit says whether a block is free");
+        let (prev, next) = ((size >> 32) as u32, size as u32);
+        self.add(Node { start, amount: requested, prev, next, left: serial, right: tag })
+    }
+
+    /// The size of a live block that is in no chain.
+    #[inline]
+    pub(crate) fn loner_size(&self, id: Id) -> u64 {
+        let node = &self.nodes[id as usize];
+        u64::from(node.prev) << 32 | u64::from(node.next)
+    }
+
+    /// Forgets a live block that is in no chain.
+    #[inline]
+    pub(crate) fn remove_loner(&mut self, id: Id) {
+        let vacant = self.vacant;
+        let node = &mut self.nodes[id as usize];
+        node.prev = FREE;
+        node.next = vacant;
+        self.vacant = id;
+    }
+
+    /// The numbers of all live blocks, in no order that means anything.
+    pub(crate) fn live(&self) -> impl Iterator<Item = Id> + '_ {
+        (0..self.nodes.len() as u32).filter(|&id| self.is_live(id))
+    }
+
+    /// Puts a loner at the end of the chain, which begins empty.
+    pub(crate) fn append(&mut self, id: Id) {
+        let last = self.last;
+        let node = &mut self.nodes[id as usize];
+        node.prev = last;
+        node.next = NONE;
+        self.link(last, id);
+        self.last = id;
+    }
+
+    /// Makes a free block live.
+    #[inline]
+    pub(crate) fn occupy(&mut self, id: Id, requested: u64, serial: u32, tag: u32) {
+        let node = &mut self.nodes[id as usize];
+        node.prev &= !FREE;
+        node.amount = requested;
+        node.left = serial;
+        node.right = tag;
+    }
+
+    /// Makes a live block free.
+    #[inline]
+    pub(crate) fn vacate(&mut self, id: Id, size: u64) {
+        let node = &mut self.nodes[id as usize];
+        node.prev |= FREE;
+        node.amount = size;
+    }
+
+    /// Puts a new free block into the chain before `next`, or at the end of it.
+    #[inline]
+    pub(crate) fn insert_before(&mut self, next: Id, start: u64, size: u64) -> Id {
+        let prev = if next == NONE { self.last } else { self.prev(next) };
+        let node = Node { start, amount: size, prev: prev | FREE, next, left: NONE, right: NONE };
+        let id = self.add(node);
+        self.link(prev, id);
+        self.link_back(id, next);
+        id
+    }
+
+    /// Takes a free block out of the chain; a neighbour has taken over its range.
+    #[inline]
+    pub(crate) fn remove(&mut self, id: Id) {
+        let (prev, next) = (self.prev(id), self.next(id));
+        self.link(prev, next);
+        self.link_back(prev, next);
+        self.nodes[id as usize].next = self.vacant;
+        self.vacant = id;
+    }
+
+    /// Moves the end of the space.
+    pub(crate) fn set_end(&mut self, end: u64) {
+        self.end = end;
+    }
+
+    /// All blocks of the chain in address order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Id> + '_ {
+        // The chain is walked from its end, which is known; the order is turned round once.
+        let mut ids = Vec::new();
+        let mut id = self.last;
+        while id != NONE {
+            ids.push(id);
+            id = self.prev(id);
+        }
+        ids.into_iter().rev()
+    }
+
+    #[inline]
+    fn add(&mut self, node: Node) -> Id {
+        if self.vacant != NONE {
+            let id = self.vacant;
+            self.vacant = self.nodes[id as usize].next;
+            self.nodes[id as usize] = node;
+            return id;
+        }
+        if self.nodes.len() == self.nodes.capacity() {
+            // By a quarter, not by doubling: the array is most of what a block costs.
+            self.nodes.reserve_exact(16 + self.nodes.len() / 4);
+        }
+        self.nodes.push(node);
+        let id = u32::try_from(self.nodes.len() - 1).unwrap_or(NONE);
+        assert!(id < NONE, "a space has at most 2^31 - 2 blocks");
+        id
+    }
+
+    #[inline]
+    fn link(&mut self, prev: Id, next: Id) {
+        if prev != NONE {
+            self.nodes[prev as usize].next = next;
+        }
+    }
+
+    #[inline]
+    fn link_back(&mut self, prev: Id, next: Id) {
+        if next == NONE {
+            self.last = prev;
+        } else {
+            let node = &mut self.nodes[next as usize];
+            node.prev = node.prev & FREE | prev;
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Everything that needs more than one module of the library.
+
+mod index;
