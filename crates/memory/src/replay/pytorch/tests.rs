@@ -1,5 +1,7 @@
 //! Each rule of PyTorch's allocator in a case that can be worked out by hand.
 
+mod histories;
+
 use super::*;
 use crate::trace::TraceId;
 
