@@ -1,5 +1,7 @@
 //! Replay: feed a recorded trace to an allocator and see what it would have needed.
 
+pub mod pytorch;
+
 use crate::Bytes;
 use crate::trace::Allocate;
 

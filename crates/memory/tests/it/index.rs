@@ -179,7 +179,7 @@ fn long_histories_with_thousands_of_holes_give_the_naive_answers() {
         for round in 0..30_000 {
             // Grow to 6,000 blocks, then replace, then drain: the tree gains and loses two levels.
             let wanted = if round < 24_000 { 6_000 } else { 0 };
-            let free = pair.live.len() > wanted || random.next() % 4 == 0;
+            let free = pair.live.len() > wanted || random.next().is_multiple_of(4);
             let step = if free {
                 Step::Free(random.next() as usize)
             } else {

@@ -1,3 +1,10 @@
 //! Everything that needs more than one module of the library.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::needless_raw_string_hashes,
+    reason = "random numbers are cut to size on purpose; expect-test writes hashes around every snapshot"
+)]
+
 mod index;
+mod pytorch_models;
