@@ -1,4 +1,14 @@
 //! Allocation traces: who asked for how many bytes, in which order, and when they were given back.
+//!
+//! [`read`] tells the forms apart by their content: PyTorch's memory snapshots ([`snapshot`]), the
+//! logs of RAPIDS RMM ([`rmm`]), and scripts that people write ([`script`]).
+
+mod detect;
+mod recorder;
+pub mod rmm;
+pub mod script;
+
+pub use self::detect::{ReadError, read};
 
 use crate::Bytes;
 
@@ -57,4 +67,12 @@ impl TraceId {
     pub const fn index(self) -> usize {
         self.0 as usize
     }
+}
+
+/// The beginning of what was found in a file, fit for an error message.
+fn excerpt(found: &[u8]) -> String {
+    const LONGEST: usize = 40;
+    let shown = String::from_utf8_lossy(&found[..found.len().min(LONGEST)]);
+    let dots = if found.len() > LONGEST { "…" } else { "" };
+    format!("{}{dots}", shown.escape_debug())
 }
