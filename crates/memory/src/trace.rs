@@ -7,6 +7,7 @@ mod detect;
 mod recorder;
 pub mod rmm;
 pub mod script;
+pub mod snapshot;
 
 pub use self::detect::{ReadError, read};
 
@@ -67,12 +68,4 @@ impl TraceId {
     pub const fn index(self) -> usize {
         self.0 as usize
     }
-}
-
-/// The beginning of what was found in a file, fit for an error message.
-fn excerpt(found: &[u8]) -> String {
-    const LONGEST: usize = 40;
-    let shown = String::from_utf8_lossy(&found[..found.len().min(LONGEST)]);
-    let dots = if found.len() > LONGEST { "…" } else { "" };
-    format!("{}{dots}", shown.escape_debug())
 }

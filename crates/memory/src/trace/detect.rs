@@ -3,7 +3,9 @@
 use thiserror::Error;
 
 use super::script::{self, Script, ScriptError};
-use super::{Trace, excerpt, rmm};
+use super::snapshot::{self, SnapshotError};
+use super::{Trace, rmm};
+use crate::excerpt::excerpt;
 
 /// Why a file gave no traces. Its message holds the line or the byte; who opened the file adds its
 /// name.
@@ -32,6 +34,9 @@ pub enum ReadError {
     /// It looks like a log of RMM, but cannot be read as one.
     #[error("RMM log, {0}")]
     Rmm(#[from] rmm::RmmError),
+    /// It looks like a snapshot of PyTorch, but cannot be read as one.
+    #[error("snapshot, {0}")]
+    Snapshot(#[from] SnapshotError),
     /// It looks like a script, but cannot be read as one.
     #[error("script, {0}")]
     Script(#[from] ScriptError),
@@ -68,6 +73,9 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<Vec<Trace>, ReadError> {
     if bytes.starts_with(b"\x1f\x8b") {
         return Err(ReadError::Gzip);
     }
+    if is_pickle(bytes) {
+        return Ok(snapshot::read(name, bytes)?);
+    }
     if let Some((_, what)) = FOREIGN.iter().find(|(start, _)| text.starts_with(start)) {
         return Err(ReadError::Foreign { what });
     }
@@ -75,6 +83,12 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<Vec<Trace>, ReadError> {
         return Ok(vec![rmm::read(name, bytes)?]);
     }
     read_script(name, bytes).map(|trace| vec![trace])
+}
+
+/// Whether this begins like a pickle of a dictionary: with `PROTO` from protocol 2 on, and before
+/// that with the opcodes that make one.
+fn is_pickle(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x80, 0..=16, ..] | [b'(', b'd', ..] | [b'}', ..])
 }
 
 /// Whether the first line names a column of RMM's log among others.
@@ -116,7 +130,10 @@ mod tests {
     fn each_form_is_known_by_its_content() {
         let log = b"Thread,Time,Action,Pointer,Size,Stream\n1,0:0:0.0,allocate,0x1,1,0\n";
         let script = b"# a comment, with Action\n\nalloc a 1\n";
-        for bytes in [&log[..], script] {
+        let snapshot = b"\x80\x02}(X\x08\0\0\0segments]X\x0d\0\0\0device_traces]](}(\
+            X\x06\0\0\0actionX\x05\0\0\0allocX\x04\0\0\0addrK\x08X\x04\0\0\0sizeK\x01\
+            X\x06\0\0\0streamK\0ueau.";
+        for bytes in [&log[..], script, snapshot] {
             let traces = read("test", bytes).unwrap();
             assert_eq!((traces.len(), traces[0].allocations), (1, 1));
         }
@@ -138,6 +155,11 @@ mod tests {
             message(b"Time,Action\n"),
             "RMM log, line 1: the header has no column `Pointer`"
         );
+        assert_eq!(
+            message(b"\x80\x04}."),
+            "snapshot, device_traces: expected a value, found nothing"
+        );
+        assert!(message(b"(dp0\ncos\n").starts_with("snapshot, byte 5, GLOBAL: expected plain"));
         assert_eq!(message(b"alloc a 1\nfree b"), "script, line 2: `b` is freed, but is not live");
         assert_eq!(message(b"free a # \xff"), "script, byte 9: this is not UTF-8 text");
     }

@@ -69,6 +69,11 @@ impl Clock {
         self.latest_us = self.latest_us.max(raw_us.saturating_sub(first));
         self.latest_us
     }
+
+    /// The time of the last event, for one that has none of its own.
+    pub(super) fn latest(&self) -> u64 {
+        self.latest_us
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::RmmError;
 use crate::Bytes;
+use crate::excerpt::excerpt;
 
 /// A column that the reader needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +99,7 @@ impl<'a> Row<'a> {
     /// The error for a field that does not hold what its column is for.
     pub(super) fn wrong(&self, column: Column, expected: &'static str) -> RmmError {
         let field = self.fields[column as usize].unwrap_or_default();
-        let found = crate::trace::excerpt(field);
+        let found = excerpt(field);
         RmmError::Field { line: self.line, column: column.name(), expected, found }
     }
 }
