@@ -62,6 +62,7 @@ impl Bytes {
     }
 
     /// The difference, or zero where `other` is larger.
+    #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
@@ -76,6 +77,7 @@ impl Bytes {
     }
 
     /// The last multiple of `alignment` (a power of two) that is not above this.
+    #[must_use]
     pub const fn align_down(self, alignment: Self) -> Self {
         debug_assert!(alignment.0.is_power_of_two(), "alignments are powers of two");
         Self(self.0 & !(alignment.0 - 1))
@@ -139,7 +141,10 @@ mod tests {
     #[test]
     fn rounding_up_past_64_bits_is_refused() {
         assert_eq!(Bytes::MAX.align_up(Bytes::new(128)), None);
-        assert_eq!(Bytes::new(u64::MAX - 127).align_up(Bytes::new(128)), Some(Bytes::new(u64::MAX - 127)));
+        assert_eq!(
+            Bytes::new(u64::MAX - 127).align_up(Bytes::new(128)),
+            Some(Bytes::new(u64::MAX - 127))
+        );
     }
 
     #[test]
