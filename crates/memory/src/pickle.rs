@@ -117,6 +117,13 @@ impl Value {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text(u32);
 
+impl Text {
+    /// Its place in a `Vec` with one entry for each of [`Document::texts`].
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// Bytes of a [`Document`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blob(u32);
@@ -174,9 +181,14 @@ impl Document<'_> {
         self.containers.len()
     }
 
+    /// How many strings there are; the same words may be here more than once.
+    pub fn texts(&self) -> usize {
+        self.texts.len()
+    }
+
     /// What a string says.
     pub fn text(&self, text: Text) -> &str {
-        &self.texts[text.0 as usize]
+        &self.texts[text.index()]
     }
 
     /// What bytes hold.

@@ -84,7 +84,7 @@ pub enum SnapshotError {
 pub fn read(name: &str, bytes: &[u8]) -> Result<Vec<Trace>, SnapshotError> {
     let document = pickle::read(bytes, &Limits::default())?;
     let root = Cursor::root(&document);
-    let mut sites = Sites::new(document.containers());
+    let mut sites = Sites::new(&document);
     let mut seen = vec![false; document.containers()];
 
     let (devices, segments) = (root.field("device_traces")?, root.field("segments")?);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::SnapshotError;
 use crate::excerpt::excerpt;
-use crate::pickle::{Document, Sequence, Value};
+use crate::pickle::{Document, Sequence, Text, Value};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor<'d, 'p> {
@@ -103,8 +103,13 @@ impl<'d> Cursor<'d, '_> {
     }
 
     pub(super) fn text(&self) -> Result<&'d str, SnapshotError> {
+        self.string().map(|text| self.document.text(text))
+    }
+
+    /// The string that this is, which may be shared, rather than what it says.
+    pub(super) fn string(&self) -> Result<Text, SnapshotError> {
         match self.value {
-            Value::Text(text) => Ok(self.document.text(text)),
+            Value::Text(text) => Ok(text),
             _ => Err(self.wrong("a string")),
         }
     }

@@ -68,6 +68,25 @@ fn a_bomb_of_shared_lists_does_not_go_off() {
     assert_eq!(error, said);
 }
 
+/// Comparing these frames by what they say would compare ten terabytes of letters.
+#[test]
+fn a_long_text_in_many_frames_is_looked_at_once() {
+    let mut bytes = b"\x80\x04\x8c\x08filename\x940\x8c\x04line\x940\x8c\x04name\x940X".to_vec();
+    bytes.extend(4_000_000_u32.to_le_bytes());
+    bytes.extend(b"x".repeat(4_000_000));
+    bytes.extend(
+        b"\x940}(\x8c\x08segments]\x8c\x0ddevice_traces]](}(\x8c\x06action\x8c\x05alloc\
+        \x8c\x04addrK\x01\x8c\x04sizeK\x01\x8c\x06streamK\x01\x8c\x06frames](",
+    );
+    for line in 0..200_000_u32 {
+        bytes.extend(b"}(h\x00h\x03h\x02h\x03h\x01J");
+        bytes.extend(line.to_le_bytes());
+        bytes.push(b'u');
+    }
+    bytes.extend(b"eueau.");
+    assert!(read("long", &bytes).is_ok_and(|traces| traces[0].allocations == 1));
+}
+
 #[test]
 fn an_entry_that_occurs_twice_is_refused() {
     let bytes = b"\x80\x04}(\x8c\x08segments]\x8c\x0ddevice_traces]](}(\

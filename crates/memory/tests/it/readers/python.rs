@@ -42,7 +42,7 @@ fn show(document: &Document<'_>, value: Value) -> String {
 }
 
 /// Prints a value for each protocol: how it is shown, and how it is pickled.
-const EVERY_PROTOCOL: &str = r##"
+const EVERY_PROTOCOL: &str = r#"
 import json, pickle
 
 def show(v):
@@ -70,7 +70,7 @@ value = {
 for protocol in range(6):
     if protocol >= 3: value["bytes"] = [b"", b"\x00\xff", b"y" * 300]
     print(protocol, pickle.dumps(value, protocol).hex(), show(value), sep="\t")
-"##;
+"#;
 
 fn from_hex(digits: &str) -> Vec<u8> {
     let byte = |at| u8::from_str_radix(&digits[at..at + 2], 16).expect("hexadecimal");
