@@ -144,7 +144,7 @@ struct Items {
 
 impl Items {
     /// Items that go into their container a thousand at a time, as with Python. The viewer passes
-    /// them as arguments of one call, of which it can have some ten thousand.
+    /// them as arguments of one call, of which browsers allow only so many.
     const fn appended(close: u8) -> Self {
         Self { count: 0, most: 1000, close }
     }

@@ -67,7 +67,7 @@ impl Segments {
         let blocks = segment.field("blocks")?;
         for (place, block) in (0..).zip(blocks.items()?) {
             let block = block.unseen(seen)?;
-            // Before 2.1 PyTorch left the address to be counted.
+            // It can be left out: blocks lie in order and cover their segment.
             let address = block.optional("address")?;
             let address = address.map_or(Ok(next), |address| address.unsigned())?;
             next = address.saturating_add(block.field("size")?.unsigned()?);
