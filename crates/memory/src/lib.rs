@@ -2,7 +2,9 @@
 
 mod bytes;
 pub mod conformance;
+mod excerpt;
 pub mod index;
+pub mod pickle;
 pub mod replay;
 pub mod trace;
 

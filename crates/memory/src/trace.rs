@@ -1,4 +1,15 @@
 //! Allocation traces: who asked for how many bytes, in which order, and when they were given back.
+//!
+//! [`read`] tells the forms apart by their content: PyTorch's memory snapshots ([`snapshot`]), the
+//! logs of RAPIDS RMM ([`rmm`]), and scripts that people write ([`script`]).
+
+mod detect;
+mod recorder;
+pub mod rmm;
+pub mod script;
+pub mod snapshot;
+
+pub use self::detect::{ReadError, read};
 
 use crate::Bytes;
 

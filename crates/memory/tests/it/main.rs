@@ -8,3 +8,4 @@
 
 mod index;
 mod pytorch_models;
+mod readers;

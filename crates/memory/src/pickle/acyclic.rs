@@ -1,0 +1,94 @@
+//! The last check of a pickle: nothing contains itself, and nothing nests too deeply.
+
+use super::error::Problem;
+use super::{Container, PickleError, Value};
+
+/// How far the walk has got with a container.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Unseen,
+    /// It lies on the path from the root to where the walk is.
+    Open,
+    /// All of it has been seen; so many containers lie within each other here, this one included.
+    Done(usize),
+}
+
+/// A container on the path from the root.
+struct Step {
+    container: u32,
+    next_item: usize,
+    height: usize,
+}
+
+/// Refuses cycles and depth beyond `limit` among all that `root` refers to.
+///
+/// This cannot be seen while reading, since a pickle may put a list into another one first and fill
+/// it later. The walk meets each container once, however often it is referred to, and keeps its
+/// own stack, which is never longer than `limit`.
+pub(super) fn check(
+    containers: &[Container],
+    root: Value,
+    limit: usize,
+) -> Result<(), PickleError> {
+    let mut walk =
+        Walk { containers, limit, states: vec![State::Unseen; containers.len()], path: vec![] };
+    walk.enter(root)?;
+    while let Some(step) = walk.path.last_mut() {
+        let items = &containers[step.container as usize].items;
+        match items.get(step.next_item) {
+            Some(&item) => {
+                step.next_item += 1;
+                walk.enter(item)?;
+            }
+            None => walk.leave(),
+        }
+    }
+    Ok(())
+}
+
+struct Walk<'a> {
+    containers: &'a [Container],
+    limit: usize,
+    states: Vec<State>,
+    path: Vec<Step>,
+}
+
+impl Walk<'_> {
+    fn enter(&mut self, value: Value) -> Result<(), PickleError> {
+        let Some(container) = value.container() else { return Ok(()) };
+        match self.states[container as usize] {
+            State::Open => return Err(self.error(container, Problem::Cycle)),
+            State::Done(height) => self.reach(container, height)?,
+            State::Unseen => {
+                self.reach(container, 1)?;
+                self.states[container as usize] = State::Open;
+                self.path.push(Step { container, next_item: 0, height: 1 });
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that a container of this height lies in the last one of the path.
+    fn reach(&mut self, container: u32, height: usize) -> Result<(), PickleError> {
+        if self.path.len() + height > self.limit {
+            return Err(self.error(container, Problem::TooDeep { limit: self.limit }));
+        }
+        if let Some(parent) = self.path.last_mut() {
+            parent.height = parent.height.max(height + 1);
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        let Some(Step { container, height, .. }) = self.path.pop() else { return };
+        self.states[container as usize] = State::Done(height);
+        if let Some(parent) = self.path.last_mut() {
+            parent.height = parent.height.max(height + 1);
+        }
+    }
+
+    fn error(&self, container: u32, problem: Problem) -> PickleError {
+        let offset = self.containers[container as usize].offset;
+        PickleError { offset, opcode: "container", problem }
+    }
+}

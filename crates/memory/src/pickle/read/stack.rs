@@ -1,0 +1,124 @@
+//! What opcodes take from the stack and the memo.
+
+use super::{Container, Machine, Problem, Value};
+
+impl Machine<'_> {
+    /// The lowest place of the stack that can be reached: that of the last mark.
+    fn floor(&self) -> usize {
+        self.marks.last().copied().unwrap_or(0)
+    }
+
+    /// The place of the last `count` values of the stack.
+    pub(super) fn last(&self, count: usize) -> Result<usize, Problem> {
+        let start = self.stack.len().checked_sub(count).filter(|&start| start >= self.floor());
+        start.ok_or(Problem::Nothing { expected: "more values" })
+    }
+
+    pub(super) fn top(&self, expected: &'static str) -> Result<Value, Problem> {
+        let reachable = &self.stack[self.floor()..];
+        reachable.last().copied().ok_or(Problem::Nothing { expected })
+    }
+
+    pub(super) fn pop(&mut self, expected: &'static str) -> Result<Value, Problem> {
+        let top = self.top(expected)?;
+        self.stack.pop();
+        Ok(top)
+    }
+
+    /// Carries out `POP`, which takes a mark where no value lies above it.
+    pub(super) fn discard(&mut self) -> Result<(), Problem> {
+        if self.stack.len() > self.floor() {
+            self.stack.pop();
+            return Ok(());
+        }
+        self.pop_mark().map(|_| ())
+    }
+
+    pub(super) fn pop_mark(&mut self) -> Result<usize, Problem> {
+        self.marks.pop().ok_or(Problem::Nothing { expected: "a mark" })
+    }
+
+    /// Takes all that lies above the last mark, and the mark.
+    pub(super) fn pop_items(&mut self) -> Result<Vec<Value>, Problem> {
+        let start = self.pop_mark()?;
+        Ok(self.take_from(start))
+    }
+
+    /// Takes what lies from `start` up, into a vector that is no larger than it needs to be.
+    ///
+    /// `split_off` may hand over the stack's own buffer, so that a pickle that has once been high
+    /// could go on to make small lists with room for millions.
+    pub(super) fn take_from(&mut self, start: usize) -> Vec<Value> {
+        self.stack.drain(start..).collect()
+    }
+
+    /// Moves what lies from `start` up to the end of the list below it.
+    pub(super) fn append_from(&mut self, start: usize) -> Result<(), Problem> {
+        match self.below(start, "a list")? {
+            Value::List(list) => self.move_into(list.index(), start),
+            other => return Err(Problem::Kind { expected: "a list", found: other.kind() }),
+        }
+        Ok(())
+    }
+
+    /// Moves what lies from `start` up, keys and values in turn, to the dictionary below it.
+    pub(super) fn set_from(&mut self, start: usize) -> Result<(), Problem> {
+        check_pairs(&self.stack[start..])?;
+        match self.below(start, "a dictionary")? {
+            Value::Dict(dict) => self.move_into(dict.index(), start),
+            other => return Err(Problem::Kind { expected: "a dictionary", found: other.kind() }),
+        }
+        Ok(())
+    }
+
+    fn below(&self, start: usize, expected: &'static str) -> Result<Value, Problem> {
+        let reachable = &self.stack[self.floor()..start];
+        reachable.last().copied().ok_or(Problem::Nothing { expected })
+    }
+
+    fn move_into(&mut self, container: usize, start: usize) {
+        self.document.containers[container].items.extend(self.stack.drain(start..));
+    }
+
+    pub(super) fn recall(&mut self, index: u64) -> Result<(), Problem> {
+        let place = usize::try_from(index).ok().and_then(|index| self.memo.get(index));
+        let value = place.copied().flatten().ok_or(Problem::NotMemoized { index })?;
+        self.push(value)
+    }
+
+    /// Puts a copy of the top of the stack into the memo.
+    ///
+    /// Python numbers the places one after the other, and filling one takes a byte at least. So a
+    /// place beyond the bytes read so far is an attempt to have a large memo allocated.
+    pub(super) fn memoize(&mut self, index: u64) -> Result<(), Problem> {
+        let top = self.top("a value")?;
+        let largest = self.source.offset();
+        let place = usize::try_from(index).ok().filter(|&place| place <= largest);
+        let place = place.ok_or(Problem::Memo { index, largest })?;
+        if place >= self.memo.len() {
+            self.memo.resize(place + 1, None);
+        }
+        self.memoized += usize::from(self.memo[place].replace(top).is_none());
+        Ok(())
+    }
+}
+
+/// The place that the next entry of a table gets.
+pub(super) fn next_index<T>(table: &[T]) -> u32 {
+    u32::try_from(table.len()).expect("no table is longer than the count of values, of 32 bits")
+}
+
+/// Refuses items of a dictionary that are no keys with values. Python cannot hash what can change.
+pub(super) fn check_pairs(items: &[Value]) -> Result<(), Problem> {
+    if !items.len().is_multiple_of(2) {
+        return Err(Problem::Odd { count: items.len() });
+    }
+    let mut keys = items.iter().step_by(2);
+    match keys.find(|key| matches!(key, Value::List(_) | Value::Dict(_))) {
+        Some(key) => Err(Problem::Kind { expected: "a key", found: key.kind() }),
+        None => Ok(()),
+    }
+}
+
+/// A document grows by entries of this size; more would show in every large snapshot.
+const _: () = assert!(size_of::<Value>() == 16 && size_of::<Container>() == 32);

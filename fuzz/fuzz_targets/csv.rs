@@ -1,0 +1,13 @@
+//! Any bytes as a log of RMM: what can be read is written and read back the same.
+
+#![no_main]
+
+use cubeyard_memory::trace::rmm;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(trace) = rmm::read("fuzz", bytes) else { return };
+    let mut written = Vec::new();
+    rmm::write(&trace, &mut written).expect("memory takes everything");
+    assert_eq!(rmm::read("fuzz", &written), Ok(trace));
+});
