@@ -66,6 +66,19 @@ pub struct BlockKey {
     serial: u32,
 }
 
+impl BlockKey {
+    /// The key as a number.
+    pub const fn to_bits(self) -> u64 {
+        (self.id as u64) << 32 | self.serial as u64
+    }
+
+    /// The key that a number stands for, whoever made it up: it is checked when it is used.
+    pub const fn from_bits(bits: u64) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "the number is cut into its halves")]
+        Self { id: (bits >> 32) as u32, serial: bits as u32 }
+    }
+}
+
 /// A live block: where it is, how long it is, what was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
@@ -151,6 +164,25 @@ impl FreeIndex {
         };
         index.grow(capacity);
         index
+    }
+
+    /// Like [`new`](Self::new), with the serial numbers of blocks following on `serial`: a space that
+    /// takes another one's place then never has a block with a key of that one's.
+    pub fn with_serial(capacity: Bytes, granule: Bytes, serial: u32) -> Self {
+        Self { serial, ..Self::new(capacity, granule) }
+    }
+
+    /// The serial number of the latest block.
+    pub fn serial(&self) -> u32 {
+        self.serial
+    }
+
+    /// How many free ranges there are.
+    pub fn holes(&self) -> usize {
+        match &self.tree {
+            Some(tree) => tree.len(),
+            None => self.blocks.len() - self.live,
+        }
     }
 
     /// How long the space is.

@@ -37,6 +37,8 @@ pub(crate) struct Blocks {
     nodes: Vec<Node>,
     /// Head of the list of unused numbers, chained by `next`.
     vacant: Id,
+    /// How many numbers are in use.
+    len: usize,
     last: Id,
     /// The end of the space in units.
     end: u64,
@@ -44,11 +46,15 @@ pub(crate) struct Blocks {
 
 impl Blocks {
     pub(crate) fn new() -> Self {
-        Self { nodes: Vec::new(), vacant: NONE, last: NONE, end: 0 }
+        Self { nodes: Vec::new(), vacant: NONE, len: 0, last: NONE, end: 0 }
     }
 
     pub(crate) fn end(&self) -> u64 {
         self.end
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     pub(crate) fn footprint(&self) -> usize {
@@ -177,6 +183,7 @@ impl Blocks {
         node.prev = FREE;
         node.next = vacant;
         self.vacant = id;
+        self.len -= 1;
     }
 
     /// The numbers of all live blocks, in no order that means anything.
@@ -231,6 +238,7 @@ impl Blocks {
         self.link_back(prev, next);
         self.nodes[id as usize].next = self.vacant;
         self.vacant = id;
+        self.len -= 1;
     }
 
     /// Moves the end of the space.
@@ -252,6 +260,7 @@ impl Blocks {
 
     #[inline]
     fn add(&mut self, node: Node) -> Id {
+        self.len += 1;
         if self.vacant != NONE {
             let id = self.vacant;
             self.vacant = self.nodes[id as usize].next;

@@ -142,11 +142,17 @@ pub(crate) struct AddressTree {
     root: u32,
     /// Levels above the leaves.
     height: u32,
+    len: usize,
 }
 
 impl AddressTree {
     pub(crate) fn new() -> Self {
-        Self { pages: vec![Page::EMPTY], spare: Vec::new(), root: 0, height: 0 }
+        Self { pages: vec![Page::EMPTY], spare: Vec::new(), root: 0, height: 0, len: 0 }
+    }
+
+    /// How many ranges there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     /// Bytes of memory that the tree occupies.
@@ -222,6 +228,7 @@ impl AddressTree {
     /// Takes the range at `place` out.
     #[inline]
     pub(crate) fn remove(&mut self, place: Place) {
+        self.len -= 1;
         let page = &mut self.pages[place.page as usize];
         let old = page.entry(place.slot as usize);
         page.remove(place.slot as usize);
@@ -386,6 +393,7 @@ impl AddressTree {
 
     #[inline]
     fn insert_at(&mut self, gap: Place, entry: Entry) {
+        self.len += 1;
         let page = &mut self.pages[gap.page as usize];
         if page.len() < PAGE {
             // The parents look for the lowest entry that was here; an empty root has no parents.

@@ -1,0 +1,111 @@
+//! A device that fails on demand, to show what becomes of an allocator whose device does.
+
+use super::{AddressMode, DeviceMemory, MemoryInfo, RegionHandle};
+use crate::Bytes;
+use crate::sync::{Mutex, lock};
+
+/// Which calls to a [`Faulty`] device fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// None.
+    Never,
+    /// The `n`th call from now on that can fail, counted from 0, and no other.
+    Once(usize),
+    /// That call and all after it.
+    From(usize),
+}
+
+/// Passes everything to the device inside, but lets calls that may fail (acquire, reserve, commit)
+/// fail as told.
+///
+/// ```
+/// use cubeyard_memory::device::{Card, CardSpec, DeviceMemory, Fault, Faulty};
+/// use cubeyard_memory::Bytes;
+///
+/// let card = Faulty::new(Card::new(CardSpec::physical(Bytes::gib(64))));
+/// card.fail(Fault::Once(1));
+/// assert!(card.try_acquire(Bytes::gib(4)).is_some());
+/// assert!(card.try_acquire(Bytes::gib(4)).is_none(), "the second call was told to fail");
+/// assert_eq!(card.calls(), 2);
+/// ```
+#[derive(Debug)]
+pub struct Faulty<D> {
+    inner: D,
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    fault: Fault,
+    since: usize,
+    calls: usize,
+}
+
+impl<D> Faulty<D> {
+    /// Wraps a device; nothing fails yet.
+    pub fn new(inner: D) -> Self {
+        Self { inner, state: Mutex::new(State { fault: Fault::Never, since: 0, calls: 0 }) }
+    }
+
+    /// Sets what fails from now on.
+    pub fn fail(&self, fault: Fault) {
+        let mut state = lock(&self.state);
+        *state = State { fault, since: 0, calls: state.calls };
+    }
+
+    /// How many calls that may fail were made, failed ones included.
+    pub fn calls(&self) -> usize {
+        lock(&self.state).calls
+    }
+
+    /// The device inside.
+    pub fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    fn works(&self) -> bool {
+        let mut state = lock(&self.state);
+        let number = state.since;
+        state.since += 1;
+        state.calls += 1;
+        match state.fault {
+            Fault::Never => true,
+            Fault::Once(failing) => number != failing,
+            Fault::From(first) => number < first,
+        }
+    }
+}
+
+impl<D: DeviceMemory> DeviceMemory for Faulty<D> {
+    fn mode(&self) -> AddressMode {
+        self.inner.mode()
+    }
+
+    fn try_acquire(&self, size: Bytes) -> Option<RegionHandle> {
+        self.works().then(|| self.inner.try_acquire(size)).flatten()
+    }
+
+    fn release(&self, region: RegionHandle) {
+        self.inner.release(region);
+    }
+
+    fn info(&self) -> MemoryInfo {
+        self.inner.info()
+    }
+
+    fn granule(&self) -> Option<Bytes> {
+        self.inner.granule()
+    }
+
+    fn try_reserve(&self, size: Bytes) -> Option<RegionHandle> {
+        self.works().then(|| self.inner.try_reserve(size)).flatten()
+    }
+
+    fn commit(&self, region: &RegionHandle, offset: Bytes, size: Bytes) -> bool {
+        self.works() && self.inner.commit(region, offset, size)
+    }
+
+    fn decommit(&self, region: &RegionHandle, offset: Bytes, size: Bytes) {
+        self.inner.decommit(region, offset, size);
+    }
+}

@@ -1,0 +1,229 @@
+//! Host memory as a device: pages of this process, mapped when a region is acquired or committed.
+
+#![allow(
+    unsafe_code,
+    reason = "mapping memory is a call to the operating system; each call says why it is sound"
+)]
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::ptr;
+
+use rustix::mm::{
+    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap,
+};
+
+use super::{AddressMode, DeviceMemory, MemoryInfo, RegionHandle, RegionId};
+use crate::Bytes;
+use crate::sync::{Mutex, lock};
+
+/// The granule of reserved regions: that of the accelerators, and a multiple of every page size.
+const GRANULE: Bytes = Bytes::mib(2);
+
+/// A device whose memory is this process's own: a region's id is the address of its first byte.
+///
+/// A region is mapped without access first (reserve); `mprotect` makes parts usable (commit) and
+/// gives their pages back (decommit). What is not committed faults when it is touched.
+///
+/// ```
+/// use cubeyard_memory::device::{DeviceMemory, HostMemory};
+/// use cubeyard_memory::Bytes;
+///
+/// let host = HostMemory::new(Bytes::mib(64));
+/// let region = host.try_acquire(Bytes::mib(4)).unwrap();
+/// host.write(region.id, Bytes::new(128), b"hello");
+/// assert_eq!(host.read(region.id, Bytes::new(128), 5), Some(b"hello".to_vec()));
+/// host.release(region);
+/// ```
+#[derive(Debug)]
+pub struct HostMemory {
+    limit: Bytes,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    used: Bytes,
+    /// By address.
+    regions: BTreeMap<RegionId, Region>,
+}
+
+#[derive(Debug)]
+struct Region {
+    size: Bytes,
+    /// The parts that have memory: offset and size, in order.
+    committed: BTreeMap<Bytes, Bytes>,
+}
+
+impl Region {
+    fn holds(&self, offset: Bytes, size: Bytes) -> bool {
+        let end = offset.checked_add(size);
+        let part = self.committed.range(..=offset).next_back();
+        part.is_some_and(|(&start, &part)| end.is_some_and(|end| end <= start + part))
+    }
+
+    /// Adds a part, joined with the parts that it touches.
+    fn add(&mut self, offset: Bytes, size: Bytes) {
+        let (mut start, mut end) = (offset, offset + size);
+        if let Some((&low, &part)) = self.committed.range(..offset).next_back()
+            && low + part == offset
+        {
+            start = low;
+        }
+        if let Some(part) = self.committed.remove(&end) {
+            end += part;
+        }
+        self.committed.insert(start, end - start);
+    }
+
+    /// Cuts a part out of the one that holds it.
+    fn cut(&mut self, offset: Bytes, size: Bytes) {
+        let held = self.committed.range(..=offset).next_back().map(|(&start, &part)| (start, part));
+        let (start, part) = held.expect("only committed memory is decommitted");
+        self.committed.remove(&start);
+        for (from, to) in [(start, offset), (offset + size, start + part)] {
+            if from < to {
+                self.committed.insert(from, to - from);
+            }
+        }
+    }
+}
+
+impl HostMemory {
+    /// A device that commits at most `limit` bytes.
+    pub fn new(limit: Bytes) -> Self {
+        Self { limit, state: Mutex::default() }
+    }
+
+    /// Copies `data` into a region; nothing happens, and `None` is the answer, where that is not
+    /// wholly committed memory of a region of this device.
+    pub fn write(&self, region: RegionId, offset: Bytes, data: &[u8]) -> Option<()> {
+        let state = lock(&self.state);
+        let target = state.at(region, offset, data.len())?;
+        // SAFETY: `at` checked that the range is committed, and the lock keeps it so; `data` is
+        // ordinary memory, which the mapping cannot overlap.
+        unsafe { ptr::copy_nonoverlapping(data.as_ptr(), target, data.len()) };
+        Some(())
+    }
+
+    /// Copies `length` bytes out of a region, under the same condition as [`write`](Self::write).
+    pub fn read(&self, region: RegionId, offset: Bytes, length: usize) -> Option<Vec<u8>> {
+        let state = lock(&self.state);
+        let source = state.at(region, offset, length)?;
+        let mut data = vec![0; length];
+        // SAFETY: as in `write`, with source and target exchanged.
+        unsafe { ptr::copy_nonoverlapping(source, data.as_mut_ptr(), length) };
+        Some(data)
+    }
+
+    fn map(&self, size: Bytes) -> Option<RegionHandle> {
+        let length =
+            usize::try_from(size.align_up(GRANULE)?.get()).ok().filter(|&length| length > 0)?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address of the system's choice touches no other memory.
+        let address =
+            unsafe { mmap_anonymous(ptr::null_mut(), length, ProtFlags::empty(), flags) }.ok()?;
+        let id = RegionId::new(address as u64);
+        let size = Bytes::new(length as u64);
+        lock(&self.state).regions.insert(id, Region { size, committed: BTreeMap::new() });
+        Some(RegionHandle { id, size })
+    }
+}
+
+impl State {
+    /// The address of committed memory of a region.
+    fn at(&self, region: RegionId, offset: Bytes, length: usize) -> Option<*mut u8> {
+        let held =
+            self.regions.get(&region).filter(|held| held.holds(offset, Bytes::new(length as u64)));
+        held.map(|_| ptr::with_exposed_provenance_mut((region.get() + offset.get()) as usize))
+    }
+}
+
+fn part(region: RegionId, offset: Bytes, size: Bytes) -> (*mut c_void, usize) {
+    (ptr::with_exposed_provenance_mut((region.get() + offset.get()) as usize), size.get() as usize)
+}
+
+impl DeviceMemory for HostMemory {
+    fn mode(&self) -> AddressMode {
+        AddressMode::Physical
+    }
+
+    fn try_acquire(&self, size: Bytes) -> Option<RegionHandle> {
+        let region = self.map(size)?;
+        if self.commit(&region, Bytes::ZERO, region.size) {
+            return Some(RegionHandle { id: region.id, size });
+        }
+        self.release(region);
+        None
+    }
+
+    fn release(&self, region: RegionHandle) {
+        let mut state = lock(&self.state);
+        let held = state.regions.remove(&region.id).expect("a region that was handed out");
+        state.used -= held.committed.values().copied().sum();
+        let (address, length) = part(region.id, Bytes::ZERO, held.size);
+        // SAFETY: the mapping is ours, of just this length, and no longer in the table, so nothing
+        // of this device will touch it again.
+        unsafe { munmap(address, length) }.expect("unmapping a mapping of ours");
+    }
+
+    fn info(&self) -> MemoryInfo {
+        MemoryInfo { free: self.limit.saturating_sub(lock(&self.state).used), total: self.limit }
+    }
+
+    fn granule(&self) -> Option<Bytes> {
+        Some(GRANULE)
+    }
+
+    fn try_reserve(&self, size: Bytes) -> Option<RegionHandle> {
+        self.map(size)
+    }
+
+    fn commit(&self, region: &RegionHandle, offset: Bytes, size: Bytes) -> bool {
+        let mut state = lock(&self.state);
+        let Some(used) = state.used.checked_add(size).filter(|&used| used <= self.limit) else {
+            return false;
+        };
+        let Some(held) =
+            state.regions.get_mut(&region.id).filter(|held| offset + size <= held.size)
+        else {
+            return false;
+        };
+        let (address, length) = part(region.id, offset, size);
+        // SAFETY: the range lies in a mapping of ours that has no access yet; giving access to it
+        // cannot invalidate anything.
+        if unsafe { mprotect(address, length, MprotectFlags::READ | MprotectFlags::WRITE) }.is_err()
+        {
+            return false;
+        }
+        held.add(offset, size);
+        state.used = used;
+        true
+    }
+
+    fn decommit(&self, region: &RegionHandle, offset: Bytes, size: Bytes) {
+        let mut state = lock(&self.state);
+        let held = state.regions.get_mut(&region.id).expect("a region that was handed out");
+        held.cut(offset, size);
+        state.used -= size;
+        let (address, length) = part(region.id, offset, size);
+        // SAFETY: the range lies in a mapping of ours and is no longer in the table of committed
+        // parts, so `read` and `write` refuse it. Its contents are given up on purpose.
+        unsafe {
+            madvise(address, length, Advice::LinuxDontNeed).expect("giving pages of ours back");
+            mprotect(address, length, MprotectFlags::empty())
+                .expect("protecting a mapping of ours");
+        }
+    }
+}
+
+/// What is still mapped goes with the device.
+impl Drop for HostMemory {
+    fn drop(&mut self) {
+        for (id, region) in std::mem::take(&mut lock(&self.state).regions) {
+            let (address, length) = part(id, Bytes::ZERO, region.size);
+            // SAFETY: as in `release`; no handle can be used any more, since the device is gone.
+            let _ = unsafe { munmap(address, length) };
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! A simulated accelerator card: memory that is counted, not stored.
+
+use std::collections::BTreeMap;
+
+use super::{AddressMode, DeviceMemory, MemoryInfo, RegionHandle, RegionId};
+use crate::Bytes;
+use crate::sync::{Mutex, lock};
+
+/// What a simulated [`Card`] is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CardSpec {
+    /// Its memory.
+    pub memory: Bytes,
+    /// How its regions are named.
+    pub mode: AddressMode,
+    /// Entries in the firmware's table; only a virtual function is bound by it.
+    pub table: usize,
+    /// The granule of reserved regions.
+    pub granule: Bytes,
+}
+
+impl CardSpec {
+    /// A physical function with `memory` bytes.
+    pub const fn physical(memory: Bytes) -> Self {
+        Self { memory, mode: AddressMode::Physical, table: 0, granule: Bytes::mib(2) }
+    }
+
+    /// A virtual function with `memory` bytes and a firmware table of `table` entries (8 to 16 on
+    /// the cards that the RFC describes).
+    pub const fn virtual_function(memory: Bytes, table: usize) -> Self {
+        Self { memory, mode: AddressMode::Virtual, table, granule: Bytes::mib(2) }
+    }
+}
+
+/// A simulated card.
+///
+/// ```
+/// use cubeyard_memory::device::{Card, CardSpec, DeviceMemory};
+/// use cubeyard_memory::Bytes;
+///
+/// let card = Card::new(CardSpec::virtual_function(Bytes::gib(16), 8));
+/// let region = card.try_acquire(Bytes::gib(12)).unwrap();
+/// assert!(card.try_acquire(Bytes::gib(12)).is_none(), "4 GiB are left");
+/// card.release(region);
+/// assert_eq!(card.info().free, Bytes::gib(16));
+/// ```
+#[derive(Debug)]
+pub struct Card {
+    spec: CardSpec,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    used: Bytes,
+    /// Where the next region of a physical function starts. Addresses are not used twice, so that a
+    /// stale one is never mistaken for a new one.
+    top: u64,
+    /// Every region out there, with the memory that it holds.
+    regions: BTreeMap<RegionId, Bytes>,
+}
+
+/// The first region's physical address: not zero, which would look like a null pointer.
+const BASE: u64 = 1 << 34;
+
+impl Card {
+    /// A card as `spec` says, with all its memory free.
+    pub fn new(spec: CardSpec) -> Self {
+        Self { spec, state: Mutex::new(State { top: BASE, ..State::default() }) }
+    }
+
+    /// How many regions are out.
+    pub fn regions(&self) -> usize {
+        lock(&self.state).regions.len()
+    }
+
+    fn hand_out(&self, size: Bytes, memory: Bytes) -> Option<RegionHandle> {
+        let mut state = lock(&self.state);
+        let used = state.used.checked_add(memory).filter(|&used| used <= self.spec.memory)?;
+        let id = match self.spec.mode {
+            AddressMode::Physical => RegionId::new(state.top),
+            AddressMode::Virtual => {
+                let free = (0..self.spec.table as u64).map(RegionId::new);
+                free.into_iter().find(|id| !state.regions.contains_key(id))?
+            }
+        };
+        state.top =
+            size.align_up(self.spec.granule).and_then(|size| state.top.checked_add(size.get()))?;
+        state.used = used;
+        state.regions.insert(id, memory);
+        Some(RegionHandle { id, size })
+    }
+
+    fn exchange(&self, region: &RegionHandle, more: Bytes, less: Bytes) -> bool {
+        let mut state = lock(&self.state);
+        let Some(used) = state.used.checked_add(more).filter(|&used| used <= self.spec.memory)
+        else {
+            return false;
+        };
+        state.used = used - less;
+        let held = state.regions.get_mut(&region.id).expect("a region that was handed out");
+        *held = *held + more - less;
+        true
+    }
+}
+
+impl DeviceMemory for Card {
+    fn mode(&self) -> AddressMode {
+        self.spec.mode
+    }
+
+    fn try_acquire(&self, size: Bytes) -> Option<RegionHandle> {
+        self.hand_out(size, size)
+    }
+
+    fn release(&self, region: RegionHandle) {
+        let mut state = lock(&self.state);
+        let held = state.regions.remove(&region.id).expect("a region that was handed out");
+        state.used -= held;
+    }
+
+    fn info(&self) -> MemoryInfo {
+        MemoryInfo { free: self.spec.memory - lock(&self.state).used, total: self.spec.memory }
+    }
+
+    fn granule(&self) -> Option<Bytes> {
+        Some(self.spec.granule)
+    }
+
+    fn try_reserve(&self, size: Bytes) -> Option<RegionHandle> {
+        self.hand_out(size, Bytes::ZERO)
+    }
+
+    fn commit(&self, region: &RegionHandle, _offset: Bytes, size: Bytes) -> bool {
+        self.exchange(region, size, Bytes::ZERO)
+    }
+
+    fn decommit(&self, region: &RegionHandle, _offset: Bytes, size: Bytes) {
+        self.exchange(region, Bytes::ZERO, size);
+    }
+}

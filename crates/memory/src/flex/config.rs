@@ -1,0 +1,347 @@
+//! How a [`FlexAllocator`](super::FlexAllocator) behaves, as a value and as one line of text.
+
+use std::str::FromStr;
+
+use crate::Bytes;
+use crate::policy::{self, BlockPolicy, Kind, RegionPolicy};
+
+/// The most regions an allocator can be given; enough for any firmware table.
+pub const MAX_REGIONS: usize = 64;
+
+/// The configuration of a [`FlexAllocator`](super::FlexAllocator). The default is the RFC's.
+///
+/// As text it is `key:value,key:value,…`, in the manner of PyTorch's:
+///
+/// ```
+/// use cubeyard_memory::flex::{Acquire, FlexConfig, Growth};
+/// use cubeyard_memory::Bytes;
+///
+/// let config: FlexConfig = "fallback_sizes:[8GiB;2GiB],block:best-fit,acquire:eager(2)".parse().unwrap();
+/// assert_eq!(config.fallback_sizes, [Bytes::gib(8), Bytes::gib(2)]);
+/// assert_eq!(config.acquire, Acquire::Eager(2));
+/// assert_eq!(config.growth, Growth::Fixed);
+/// let error = "blocks:best-fit".parse::<FlexConfig>().unwrap_err();
+/// assert!(error.to_string().starts_with("unknown key `blocks`"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct FlexConfig {
+    /// `fallback_sizes`: sizes of a new region, in the order in which they are tried.
+    pub fallback_sizes: Vec<Bytes>,
+    /// `max_regions`: how many regions there may be at a time, 1 to 64.
+    pub max_regions: usize,
+    /// `alignment`: the granule of blocks, a power of two.
+    pub alignment: Bytes,
+    /// `region`: in which order regions are tried.
+    pub region: &'static RegionPolicy,
+    /// `block`: where in a region a block goes.
+    pub block: &'static BlockPolicy,
+    /// `acquire`: when regions are acquired.
+    pub acquire: Acquire,
+    /// `release`: when free regions are given back.
+    pub release: Release,
+    /// `growth`: whether regions are acquired whole or grow.
+    pub growth: Growth,
+    /// `own_regions`: the kinds that have regions of their own, which no other kind is put into.
+    pub own_regions: Vec<Kind>,
+    /// `history`: how many events a snapshot remembers; 0 for none.
+    pub history: usize,
+}
+
+/// When regions are acquired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acquire {
+    /// `lazy`: when no region has room for a request.
+    Lazy,
+    /// `first`: before every search as long as more can be had, as in the RFC's "Phase 1" for load
+    /// balancing; spreads over all regions at once.
+    First,
+    /// `eager(n)`: `n` regions when the allocator is made, more when they are full.
+    Eager(usize),
+}
+
+/// When wholly free regions are given back to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// `never`, but by [`trim`](super::FlexAllocator::trim).
+    Never,
+    /// `when_idle(size)`: as soon as there is more than this in wholly free regions.
+    WhenIdle(Bytes),
+}
+
+/// Whether a region has all its memory from the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Growth {
+    /// `fixed`: acquired whole, in one of the fallback sizes.
+    Fixed,
+    /// `growable(size)`: this many bytes of addresses are reserved, and memory is committed in the
+    /// device's granules where blocks are. Committed memory stays until it is trimmed.
+    Growable(Bytes),
+    /// `recycle(size)`: as `growable`, and before more memory is committed, granules that are wholly
+    /// free elsewhere in the region are taken away and used instead.
+    Recycle(Bytes),
+}
+
+impl Default for FlexConfig {
+    fn default() -> Self {
+        Self {
+            fallback_sizes: vec![Bytes::gib(12), Bytes::gib(8), Bytes::gib(4)],
+            max_regions: 12,
+            alignment: Bytes::new(128),
+            region: policy::DEFAULT_REGION,
+            block: policy::DEFAULT_BLOCK,
+            acquire: Acquire::Lazy,
+            release: Release::Never,
+            growth: Growth::Fixed,
+            own_regions: Vec::new(),
+            history: 0,
+        }
+    }
+}
+
+/// A configuration that cannot be: the key, what it was given and what was expected.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// There is no such key. Correct it.
+    #[error("unknown key `{key}`; known are {known}")]
+    UnknownKey {
+        /// The key as written.
+        key: String,
+        /// All keys that there are.
+        known: String,
+    },
+    /// The value cannot be used for the key. Correct it.
+    #[error("`{key}:{value}`: expected {expected}")]
+    BadValue {
+        /// The key.
+        key: &'static str,
+        /// The value as written.
+        value: String,
+        /// What would have been understood.
+        expected: String,
+    },
+}
+
+/// A key, what it accepts, and how it is set.
+struct Key {
+    name: &'static str,
+    expected: fn() -> String,
+    set: fn(&mut FlexConfig, &str) -> Option<()>,
+}
+
+const SIZE: &str = "a size such as 4GiB, 20MiB or 128";
+
+const KEYS: [Key; 10] = [
+    Key {
+        name: "fallback_sizes",
+        expected: || format!("[SIZE;SIZE;…], each {SIZE}, at least one"),
+        set: |config, value| {
+            config.fallback_sizes = list(value)?.map(size).collect::<Option<Vec<_>>>()?;
+            config.fallback_sizes.iter().all(|size| !size.is_zero()).then_some(())
+        },
+    },
+    Key {
+        name: "max_regions",
+        expected: || format!("a number from 1 to {MAX_REGIONS}"),
+        set: |config, value| {
+            config.max_regions =
+                value.parse().ok().filter(|count| (1..=MAX_REGIONS).contains(count))?;
+            Some(())
+        },
+    },
+    Key {
+        name: "alignment",
+        expected: || "a power of two up to 2MiB".to_owned(),
+        set: |config, value| {
+            let fits = |size: &Bytes| size.get().is_power_of_two() && *size <= Bytes::mib(2);
+            config.alignment = size(value).filter(fits)?;
+            Some(())
+        },
+    },
+    Key {
+        name: "region",
+        expected: || one_of(policy::REGION.iter().map(|policy| policy.name)),
+        set: |config, value| {
+            config.region = policy::REGION.iter().find(|policy| policy.name == value)?;
+            Some(())
+        },
+    },
+    Key {
+        name: "block",
+        expected: || one_of(policy::BLOCK.iter().map(|policy| policy.name)),
+        set: |config, value| {
+            config.block = policy::BLOCK.iter().find(|policy| policy.name == value)?;
+            Some(())
+        },
+    },
+    Key {
+        name: "acquire",
+        expected: || "lazy, first or eager(COUNT)".to_owned(),
+        set: |config, value| {
+            config.acquire = match call(value) {
+                ("lazy", None) => Acquire::Lazy,
+                ("first", None) => Acquire::First,
+                ("eager", Some(count)) => Acquire::Eager(count.parse().ok()?),
+                _ => return None,
+            };
+            Some(())
+        },
+    },
+    Key {
+        name: "release",
+        expected: || format!("never or when_idle(SIZE), SIZE being {SIZE}"),
+        set: |config, value| {
+            config.release = match call(value) {
+                ("never", None) => Release::Never,
+                ("when_idle", Some(limit)) => Release::WhenIdle(size(limit)?),
+                _ => return None,
+            };
+            Some(())
+        },
+    },
+    Key {
+        name: "growth",
+        expected: || format!("fixed, growable(SIZE) or recycle(SIZE), SIZE being {SIZE}"),
+        set: |config, value| {
+            config.growth = match call(value) {
+                ("fixed", None) => Growth::Fixed,
+                ("growable", Some(reserve)) => Growth::Growable(size(reserve)?),
+                ("recycle", Some(reserve)) => Growth::Recycle(size(reserve)?),
+                _ => return None,
+            };
+            Some(())
+        },
+    },
+    Key {
+        name: "own_regions",
+        expected: || {
+            format!("[KIND;KIND;…], each {}", one_of(Kind::ALL.iter().map(|kind| kind.name())))
+        },
+        set: |config, value| {
+            let kind = |name: &str| Kind::ALL.into_iter().find(|kind| kind.name() == name);
+            config.own_regions = list(value)?.map(kind).collect::<Option<_>>()?;
+            Some(())
+        },
+    },
+    Key {
+        name: "history",
+        expected: || "a number of events".to_owned(),
+        set: |config, value| {
+            config.history = value.parse().ok()?;
+            Some(())
+        },
+    },
+];
+
+fn one_of(names: impl Iterator<Item = &'static str>) -> String {
+    format!("one of {}", names.collect::<Vec<_>>().join(", "))
+}
+
+/// `[a;b;c]` as its elements, of which there is at least one.
+fn list(value: &str) -> Option<impl Iterator<Item = &str>> {
+    let inner = value.strip_prefix('[')?.strip_suffix(']')?;
+    Some(inner.split(';').map(str::trim))
+}
+
+/// `name` or `name(argument)`.
+fn call(value: &str) -> (&str, Option<&str>) {
+    match value.strip_suffix(')').and_then(|value| value.split_once('(')) {
+        Some((name, argument)) => (name, Some(argument)),
+        None => (value, None),
+    }
+}
+
+/// A number of bytes with an optional binary unit.
+fn size(value: &str) -> Option<Bytes> {
+    let digits = value.trim_end_matches(|character: char| character.is_ascii_alphabetic());
+    let number: u64 = digits.trim_end().parse().ok()?;
+    let shift = match &value[digits.len()..] {
+        "" | "B" => 0,
+        "KiB" => 10,
+        "MiB" => 20,
+        "GiB" => 30,
+        "TiB" => 40,
+        _ => return None,
+    };
+    number.checked_mul(1 << shift).map(Bytes::new)
+}
+
+impl FlexConfig {
+    /// Sets one key. On an error nothing is changed.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
+        let Some(found) = KEYS.iter().find(|known| known.name == key) else {
+            let known = KEYS.iter().map(|known| known.name).collect::<Vec<_>>().join(", ");
+            return Err(ConfigError::UnknownKey { key: key.to_owned(), known });
+        };
+        let mut changed = self.clone();
+        (found.set)(&mut changed, value).ok_or_else(|| ConfigError::BadValue {
+            key: found.name,
+            value: value.to_owned(),
+            expected: (found.expected)(),
+        })?;
+        *self = changed;
+        Ok(())
+    }
+}
+
+impl FromStr for FlexConfig {
+    type Err = ConfigError;
+
+    /// Reads `key:value,…`; what is not named keeps its default.
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let mut config = Self::default();
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let (key, value) = part.split_once(':').unwrap_or((part, ""));
+            config.set(key.trim(), value.trim())?;
+        }
+        Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn the_default_is_the_rfcs() {
+        let config = FlexConfig::default();
+        assert_eq!(config.fallback_sizes, [Bytes::gib(12), Bytes::gib(8), Bytes::gib(4)]);
+        assert_eq!((config.max_regions, config.alignment), (12, Bytes::new(128)));
+        assert_eq!((config.region.name, config.block.name), ("load-balancing", "first-fit"));
+        assert_eq!((config.acquire, config.release), (Acquire::Lazy, Release::Never));
+    }
+
+    #[test]
+    fn every_key_can_be_set() {
+        let text = "fallback_sizes:[1GiB;512MiB], max_regions:64, alignment:512, region:fill-first, block:best-fit, \
+                    acquire:first, release:when_idle(1GiB), growth:recycle(1TiB), own_regions:[program;staging], \
+                    history:1000";
+        let config: FlexConfig = text.parse().unwrap();
+        assert_eq!(config.fallback_sizes, [Bytes::gib(1), Bytes::mib(512)]);
+        assert_eq!(
+            (config.max_regions, config.alignment, config.history),
+            (64, Bytes::new(512), 1000)
+        );
+        assert_eq!((config.region.name, config.block.name), ("fill-first", "best-fit"));
+        assert_eq!(config.acquire, Acquire::First);
+        assert_eq!(config.release, Release::WhenIdle(Bytes::gib(1)));
+        assert_eq!(config.growth, Growth::Recycle(Bytes::gib(1024)));
+        assert_eq!(config.own_regions, [Kind::Program, Kind::Staging]);
+    }
+
+    #[test]
+    fn bad_values_name_the_key_and_what_was_expected() {
+        let errors: Vec<_> =
+            ["max_regions:0", "alignment:100", "fallback_sizes:12GB", "acquire:eager", "x"]
+                .map(|text| text.parse::<FlexConfig>().unwrap_err().to_string())
+                .into();
+        expect![[r#"
+            `max_regions:0`: expected a number from 1 to 64
+            `alignment:100`: expected a power of two up to 2MiB
+            `fallback_sizes:12GB`: expected [SIZE;SIZE;…], each a size such as 4GiB, 20MiB or 128, at least one
+            `acquire:eager`: expected lazy, first or eager(COUNT)
+            unknown key `x`; known are fallback_sizes, max_regions, alignment, region, block, acquire, release, growth, own_regions, history"#]]
+        .assert_eq(&errors.join("\n"));
+    }
+}

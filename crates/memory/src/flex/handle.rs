@@ -1,0 +1,163 @@
+//! Allocations: owned blocks of device memory, and what one can hold instead of owning.
+
+use std::fmt;
+
+use super::VirtualAddress;
+use super::slot::Slot;
+use super::tag::Tag;
+use crate::Bytes;
+use crate::index::{Block, BlockKey};
+use crate::policy::Kind;
+use crate::sync::Arc;
+
+/// A block of device memory that belongs to whoever has this. Dropping it frees the block, from any
+/// thread; it can be neither copied nor freed twice, and it keeps its region alive.
+///
+/// It names its block, not a place: if compaction moves the block, [`address`](Self::address)
+/// answers with the new place.
+pub struct Allocation {
+    slot: Arc<Slot>,
+    key: BlockKey,
+    /// Whether dropping this frees the block.
+    owns: bool,
+}
+
+/// Names an allocation without owning it, for those who cannot hold a Rust value: see
+/// [`Allocation::into_token`]. A token whose block was freed is recognised, even after the block's
+/// place was used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AllocationToken {
+    pub(super) slot: usize,
+    pub(super) key: BlockKey,
+}
+
+impl AllocationToken {
+    /// The token as two numbers.
+    pub fn to_parts(self) -> (u64, u64) {
+        (self.slot as u64, self.key.to_bits())
+    }
+
+    /// The token that two numbers stand for, whoever made them up: it is checked when it is used.
+    pub fn from_parts(slot: u64, key: u64) -> Self {
+        Self { slot: usize::try_from(slot).unwrap_or(usize::MAX), key: BlockKey::from_bits(key) }
+    }
+}
+
+impl Allocation {
+    pub(super) fn new(slot: Arc<Slot>, key: BlockKey) -> Self {
+        Self { slot, key, owns: true }
+    }
+
+    /// Where the block is now. For as long as that must stay so, [`pin`](Self::pin) it.
+    pub fn address(&self) -> VirtualAddress {
+        self.find().0
+    }
+
+    /// The block's length, rounded to the granule.
+    pub fn size(&self) -> Bytes {
+        self.find().1.size
+    }
+
+    /// The bytes that were asked for.
+    pub fn requested(&self) -> Bytes {
+        self.find().1.requested
+    }
+
+    /// What the block is for.
+    pub fn kind(&self) -> Kind {
+        Tag::from_bits(self.find().1.tag).kind()
+    }
+
+    /// Notes that `stream` uses the block too: once freed, it is used again only when that stream
+    /// has passed the point that it is at then.
+    pub fn record_stream(&self, stream: u32) {
+        let (slot, key) = self.place();
+        slot.record_stream(key, stream).expect("a handle's block is live");
+    }
+
+    /// Keeps the block where it is, and live even if this is dropped, for as long as the pin lives.
+    pub fn pin(&self) -> Pin {
+        let (slot, key) = self.place();
+        slot.pin(key).expect("a handle's block is live");
+        let (address, block) = slot.find(key).expect("a handle's block is live");
+        Pin { slot, key, address, size: block.size }
+    }
+
+    /// Gives up ownership without freeing: the block is then freed by its address
+    /// ([`FlexAllocator::deallocate`](super::FlexAllocator::deallocate)).
+    pub fn leak(self) -> VirtualAddress {
+        let address = self.address();
+        self.into_token();
+        address
+    }
+
+    /// Gives up ownership without freeing: the block is then freed by this token
+    /// ([`FlexAllocator::free_token`](super::FlexAllocator::free_token)), or owned again
+    /// ([`FlexAllocator::adopt`](super::FlexAllocator::adopt)).
+    pub fn into_token(mut self) -> AllocationToken {
+        let (slot, key) = self.place();
+        slot.set_leaked(key, true).expect("a handle's block is live and owned by the handle");
+        self.owns = false;
+        // The place as the handle knows it: where the block has moved since is known elsewhere.
+        AllocationToken { slot: self.slot.number, key: self.key }
+    }
+
+    /// The slot and key that the block has now.
+    fn place(&self) -> (Arc<Slot>, BlockKey) {
+        let moved = self.slot.shared.follow(&self.slot, self.key);
+        moved.unwrap_or_else(|| (Arc::clone(&self.slot), self.key))
+    }
+
+    fn find(&self) -> (VirtualAddress, Block) {
+        let (slot, key) = self.place();
+        slot.find(key).expect("a handle's block is live")
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        if !self.owns {
+            return;
+        }
+        let shared = &self.slot.shared;
+        let freed = match shared.forget(&self.slot, self.key) {
+            Some((slot, key)) => slot.free(key, false),
+            None => self.slot.free(self.key, super::is_foreign(&self.slot)),
+        };
+        freed.expect("a handle's block is live");
+    }
+}
+
+impl fmt::Debug for Allocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (address, block) = self.find();
+        f.debug_struct("Allocation").field("address", &address).field("size", &block.size).finish()
+    }
+}
+
+/// Keeps a block live and in its place. See [`Allocation::pin`].
+#[derive(Debug)]
+pub struct Pin {
+    slot: Arc<Slot>,
+    key: BlockKey,
+    address: VirtualAddress,
+    size: Bytes,
+}
+
+impl Pin {
+    /// Where the block is for as long as this lives.
+    pub fn address(&self) -> VirtualAddress {
+        self.address
+    }
+
+    /// How long it is.
+    pub fn size(&self) -> Bytes {
+        self.size
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.slot.unpin(self.key);
+    }
+}

@@ -1,0 +1,238 @@
+//! Snapshots: all regions, blocks and recent events at one moment, in the form that PyTorch's memory
+//! viewer reads.
+
+use std::io::{self, Write};
+
+use super::history::{Action, HistoryEntry};
+use super::slot::Slot;
+use super::tag::Tag;
+use super::{FlexAllocator, Growth};
+use crate::Bytes;
+use crate::index::Part;
+use crate::pickle::{self, DictWriter, Slot as Place};
+use crate::stats::Pool;
+use crate::sync::Arc;
+
+/// What one allocator looks like at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Its regions, in the order of their addresses.
+    pub segments: Vec<SnapshotSegment>,
+    /// Its last events; as many as the configuration's `history` says.
+    pub history: Vec<HistoryEntry>,
+    /// The configuration, as keys and values.
+    pub settings: Vec<(String, String)>,
+}
+
+/// A region in a [`Snapshot`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotSegment {
+    /// Where it begins. Regions of one allocator do not overlap.
+    pub address: u64,
+    /// Its memory: what was acquired or is committed. The blocks fill it exactly.
+    pub total_size: Bytes,
+    /// Whether it grows.
+    pub is_expandable: bool,
+    /// Its parts, in order.
+    pub blocks: Vec<SnapshotBlock>,
+}
+
+/// A part of a region in a [`Snapshot`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotBlock {
+    /// Where it begins.
+    pub address: u64,
+    /// How long it is.
+    pub size: Bytes,
+    /// What was asked for; zero for a free part.
+    pub requested: Bytes,
+    /// Its stream.
+    pub stream: u32,
+    /// What it is doing.
+    pub state: BlockState,
+}
+
+/// What a part of a region is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockState {
+    /// It has an owner.
+    Allocated,
+    /// Its owner has let it go, but a stream may still touch it.
+    PendingFree,
+    /// It is free.
+    Inactive,
+}
+
+impl BlockState {
+    /// The word for it that PyTorch's viewer knows.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allocated => "active_allocated",
+            Self::PendingFree => "active_pending_free",
+            Self::Inactive => "inactive",
+        }
+    }
+}
+
+impl FlexAllocator {
+    /// A snapshot of this moment. Each region is looked at under its lock, one after the other.
+    pub fn snapshot(&self) -> Snapshot {
+        let history = self.shared.history();
+        let mut segments: Vec<_> = self.slots.iter().flat_map(Slot::snapshot).collect();
+        segments.sort_by_key(|segment| segment.address);
+        self.shared.record(Action::Snapshot, 0, Bytes::ZERO, 0);
+        Snapshot { segments, history, settings: self.settings() }
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        let config = self.config();
+        let growth = format!("{:?}", config.growth);
+        let pairs = [
+            ("max_regions", config.max_regions.to_string()),
+            ("alignment", config.alignment.get().to_string()),
+            ("region", config.region.name.to_owned()),
+            ("block", config.block.name.to_owned()),
+            ("growth", growth),
+        ];
+        pairs.map(|(key, value)| (key.to_owned(), value)).into()
+    }
+}
+
+impl Slot {
+    /// The region as segments: one, or one for every run of committed granules of a growable region.
+    fn snapshot(self: &Arc<Self>) -> Vec<SnapshotSegment> {
+        let state = self.enter();
+        let Some(region) = &state.region else { return Vec::new() };
+        let is_expandable = self.shared.config.growth != Growth::Fixed;
+        let blocks: Vec<_> =
+            region.index.parts().into_iter().map(|part| block(region.base, part)).collect();
+        let runs = region.backed();
+        runs.into_iter()
+            .map(|(offset, size)| {
+                let address = region.base + offset.get();
+                let blocks =
+                    blocks.iter().filter_map(|block| clip(*block, address, size)).collect();
+                SnapshotSegment { address, total_size: size, is_expandable, blocks }
+            })
+            .collect()
+    }
+}
+
+fn block(base: u64, part: Part) -> SnapshotBlock {
+    match part {
+        Part::Free(hole) => SnapshotBlock {
+            address: base + hole.offset.get(),
+            size: hole.size,
+            requested: Bytes::ZERO,
+            stream: 0,
+            state: BlockState::Inactive,
+        },
+        Part::Live(block) => {
+            let tag = Tag::from_bits(block.tag);
+            SnapshotBlock {
+                address: base + block.offset.get(),
+                size: block.size,
+                requested: block.requested,
+                stream: tag.stream(),
+                state: if tag.is_pending() {
+                    BlockState::PendingFree
+                } else {
+                    BlockState::Allocated
+                },
+            }
+        }
+    }
+}
+
+/// The part of a block that lies in a run; live blocks lie in one wholly.
+fn clip(block: SnapshotBlock, address: u64, size: Bytes) -> Option<SnapshotBlock> {
+    let start = block.address.max(address);
+    let end = (block.address + block.size.get()).min(address + size.get());
+    let size = end.checked_sub(start).filter(|&size| size > 0)?;
+    Some(SnapshotBlock { address: start, size: Bytes::new(size), ..block })
+}
+
+impl Snapshot {
+    /// Writes the snapshot of `device` as a pickle (protocol 4 or lower) that
+    /// `torch/cuda/_memory_viz.py` and the viewer in the browser read.
+    pub fn write_pickle(&self, device: u32, sink: impl Write) -> io::Result<()> {
+        pickle::write_dict(sink, |snapshot| {
+            snapshot.entry("segments").list(|list| {
+                self.segments
+                    .iter()
+                    .try_for_each(|segment| write_segment(list.item(), device, segment))
+            })?;
+            snapshot.entry("device_traces").list(|traces| {
+                // The viewer finds a device's trace by its number, so those before it are empty.
+                (0..device).try_for_each(|_| traces.item().list(|_| Ok(())))?;
+                traces.item().list(|list| {
+                    self.history.iter().try_for_each(|entry| write_entry(list.item(), entry))
+                })
+            })?;
+            snapshot.entry("allocator_settings").dict(|settings| {
+                self.settings.iter().try_for_each(|(key, value)| settings.entry(key).text(value))
+            })
+        })
+        .map(drop)
+    }
+}
+
+fn write_segment<W: Write>(
+    place: Place<'_, W>,
+    device: u32,
+    segment: &SnapshotSegment,
+) -> io::Result<()> {
+    let active = segment.blocks.iter().filter(|block| block.state != BlockState::Inactive);
+    let allocated = segment.blocks.iter().filter(|block| block.state == BlockState::Allocated);
+    let requested: Bytes = active.clone().map(|block| block.requested).sum();
+    place.dict(|dict| {
+        number(dict, "device", device)?;
+        number(dict, "address", segment.address)?;
+        number(dict, "total_size", segment.total_size.get())?;
+        number(dict, "allocated_size", allocated.map(|block| block.size).sum::<Bytes>().get())?;
+        number(dict, "active_size", active.map(|block| block.size).sum::<Bytes>().get())?;
+        number(dict, "requested_size", requested.get())?;
+        number(dict, "stream", 0_u32)?;
+        dict.entry("segment_type").text(if Pool::of(segment.total_size) == Pool::Small {
+            "small"
+        } else {
+            "large"
+        })?;
+        dict.entry("is_expandable").boolean(segment.is_expandable)?;
+        dict.entry("frames").list(|_| Ok(()))?;
+        dict.entry("blocks").list(|list| {
+            segment.blocks.iter().try_for_each(|block| write_block(list.item(), block))
+        })
+    })
+}
+
+fn write_block<W: Write>(place: Place<'_, W>, block: &SnapshotBlock) -> io::Result<()> {
+    place.dict(|dict| {
+        number(dict, "address", block.address)?;
+        number(dict, "size", block.size.get())?;
+        number(dict, "requested_size", block.requested.get())?;
+        dict.entry("state").text(block.state.name())?;
+        dict.entry("frames").list(|_| Ok(()))
+    })
+}
+
+fn write_entry<W: Write>(place: Place<'_, W>, entry: &HistoryEntry) -> io::Result<()> {
+    place.dict(|dict| {
+        dict.entry("action").text(entry.action.name())?;
+        let address = if entry.action == Action::OutOfMemory { "device_free" } else { "addr" };
+        number(dict, address, entry.address)?;
+        number(dict, "size", entry.size.get())?;
+        number(dict, "stream", entry.stream)?;
+        number(dict, "time_us", entry.time_us)?;
+        dict.entry("frames").list(|_| Ok(()))
+    })
+}
+
+/// Everything here is below 2^53, as the viewer's numbers must be.
+fn number<W: Write>(
+    dict: &mut DictWriter<'_, W>,
+    key: &str,
+    value: impl Into<i128>,
+) -> io::Result<()> {
+    dict.entry(key).integer(value)
+}

@@ -1,0 +1,343 @@
+//! Statistics: what PyTorch calls `memory_stats`, key for key.
+//!
+//! Each quantity is counted for all allocations and for small (below 1 MiB) and large ones apart,
+//! and each count has four figures: what is there now, the most that ever was, and all that ever
+//! came and went.
+
+use std::fmt::Write as _;
+
+use crate::Bytes;
+
+/// Allocations below this are small, in the sense of PyTorch's statistics.
+pub const LARGE: Bytes = Bytes::mib(1);
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantity {
+    /// Allocations whose owner has not let them go.
+    Allocation,
+    /// Regions.
+    Segment,
+    /// Blocks that are in use: allocations, and freed blocks that a stream may still touch.
+    Active,
+    /// Free ranges in regions that are partly in use, which therefore cannot be given back.
+    InactiveSplit,
+    /// Bytes of allocations, rounded to the granule.
+    AllocatedBytes,
+    /// Bytes that the device has given: regions, or what is committed of them.
+    ReservedBytes,
+    /// Bytes of active blocks.
+    ActiveBytes,
+    /// Bytes of inactive splits.
+    InactiveSplitBytes,
+    /// Bytes of allocations as they were asked for.
+    RequestedBytes,
+}
+
+impl Quantity {
+    /// All of them, in PyTorch's order.
+    pub const ALL: [Self; 9] = [
+        Self::Allocation,
+        Self::Segment,
+        Self::Active,
+        Self::InactiveSplit,
+        Self::AllocatedBytes,
+        Self::ReservedBytes,
+        Self::ActiveBytes,
+        Self::InactiveSplitBytes,
+        Self::RequestedBytes,
+    ];
+
+    /// The first part of its keys.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Allocation => "allocation",
+            Self::Segment => "segment",
+            Self::Active => "active",
+            Self::InactiveSplit => "inactive_split",
+            Self::AllocatedBytes => "allocated_bytes",
+            Self::ReservedBytes => "reserved_bytes",
+            Self::ActiveBytes => "active_bytes",
+            Self::InactiveSplitBytes => "inactive_split_bytes",
+            Self::RequestedBytes => "requested_bytes",
+        }
+    }
+}
+
+/// Which allocations a figure covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pool {
+    /// All of them.
+    All,
+    /// Those below 1 MiB.
+    Small,
+    /// The others. Regions, and free ranges in them, count as large.
+    Large,
+}
+
+impl Pool {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::All, Self::Small, Self::Large];
+
+    /// The second part of its keys.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Small => "small_pool",
+            Self::Large => "large_pool",
+        }
+    }
+
+    /// The pool, other than all, of an allocation of `size`.
+    pub const fn of(size: Bytes) -> Self {
+        if size.get() < LARGE.get() { Self::Small } else { Self::Large }
+    }
+}
+
+/// The four figures of one count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stat {
+    /// What is there now.
+    pub current: u64,
+    /// The most there ever was, or was since the last reset.
+    pub peak: u64,
+    /// All that ever came.
+    pub allocated: u64,
+    /// All that ever went.
+    pub freed: u64,
+}
+
+const COUNTS: usize = Quantity::ALL.len() * Pool::ALL.len();
+
+const fn place(quantity: Quantity, pool: Pool) -> usize {
+    quantity as usize * Pool::ALL.len() + pool as usize
+}
+
+/// The counts of one region, and how far each may rise before the sum over all regions could be a
+/// new peak.
+#[derive(Clone, Debug)]
+pub(crate) struct Counts {
+    stats: [Stat; COUNTS],
+    /// While no count is above its ceiling, the sum over the regions is not above the peak that is
+    /// already known for it.
+    ceilings: [u64; COUNTS],
+    above: bool,
+}
+
+impl Counts {
+    pub(crate) fn new() -> Self {
+        Self { stats: [Stat::default(); COUNTS], ceilings: [u64::MAX; COUNTS], above: false }
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, quantity: Quantity, pool: Pool, amount: u64) {
+        for pool in [Pool::All, pool] {
+            let place = place(quantity, pool);
+            let stat = &mut self.stats[place];
+            stat.current += amount;
+            stat.allocated += amount;
+            stat.peak = stat.peak.max(stat.current);
+            self.above |= stat.current > self.ceilings[place];
+        }
+    }
+
+    #[inline]
+    pub(crate) fn take(&mut self, quantity: Quantity, pool: Pool, amount: u64) {
+        for pool in [Pool::All, pool] {
+            let stat = &mut self.stats[place(quantity, pool)];
+            stat.current -= amount;
+            stat.freed += amount;
+        }
+    }
+
+    /// Moves a count to `value`, by whichever of the two it takes.
+    #[inline]
+    pub(crate) fn set(&mut self, quantity: Quantity, pool: Pool, value: u64) {
+        let current = self.stats[place(quantity, pool)].current;
+        match value.checked_sub(current) {
+            Some(0) => {}
+            Some(more) => self.add(quantity, pool, more),
+            None => self.take(quantity, pool, current - value),
+        }
+    }
+
+    pub(crate) fn current(&self, quantity: Quantity) -> u64 {
+        self.stats[place(quantity, Pool::All)].current
+    }
+
+    /// Whether a count has passed its ceiling since the last [`settle`].
+    pub(crate) fn is_above(&self) -> bool {
+        self.above
+    }
+
+    pub(crate) fn reset_peaks(&mut self) {
+        self.stats.iter_mut().for_each(|stat| stat.peak = stat.current);
+    }
+
+    pub(crate) fn reset_accumulated(&mut self) {
+        for stat in &mut self.stats {
+            (stat.allocated, stat.freed) = (0, 0);
+        }
+    }
+}
+
+/// The highest sums over all regions that were seen.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Peaks([u64; COUNTS]);
+
+impl Peaks {
+    /// Takes the sums as they are now for the peaks.
+    pub(crate) fn reset(&mut self, regions: &[&mut Counts]) {
+        for (place, peak) in self.0.iter_mut().enumerate() {
+            *peak = sum(regions, place);
+        }
+    }
+}
+
+fn sum(regions: &[&mut Counts], place: usize) -> u64 {
+    regions.iter().map(|counts| counts.stats[place].current).sum()
+}
+
+/// Brings the peaks up to date with the sums over the regions, and shares what is left below the
+/// peaks out among the regions as new ceilings. All regions are locked while this runs.
+///
+/// A single region needs no ceilings: its own peaks are those of the sum.
+pub(crate) fn settle(regions: &mut [&mut Counts], peaks: &mut Peaks) {
+    let count = regions.len() as u64;
+    for place in 0..COUNTS {
+        let total = sum(regions, place);
+        let own = regions.iter().map(|counts| counts.stats[place].peak).max().unwrap_or(0);
+        let peak = peaks.0[place].max(total).max(own);
+        peaks.0[place] = peak;
+        for counts in regions.iter_mut() {
+            let share = if count == 1 {
+                u64::MAX
+            } else {
+                counts.stats[place].current + (peak - total) / count
+            };
+            counts.ceilings[place] = share;
+        }
+    }
+    regions.iter_mut().for_each(|counts| counts.above = false);
+}
+
+/// Events that are counted once for the whole allocator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Requests that failed at first and were tried again after making room.
+    pub alloc_retries: u64,
+    /// Requests that failed for good.
+    pub ooms: u64,
+    /// Times that the allocator waited for streams.
+    pub sync_all_streams: u64,
+    /// Regions acquired, and granules committed, in calls to the device.
+    pub device_allocs: u64,
+    /// Regions released, and granules decommitted, in calls to the device.
+    pub device_frees: u64,
+}
+
+/// Statistics of one device at one moment.
+///
+/// ```
+/// # use cubeyard_memory::{Bytes, device::{Card, CardSpec}, flex::FlexAllocator};
+/// # use std::sync::Arc;
+/// let allocator = FlexAllocator::new(Arc::new(Card::new(CardSpec::physical(Bytes::gib(64)))));
+/// let block = allocator.allocate(Bytes::new(1000)).unwrap();
+/// let stats = allocator.stats();
+/// assert_eq!(stats.key("allocated_bytes.all.current"), Some(1024));
+/// assert_eq!(stats.key("requested_bytes.small_pool.peak"), Some(1000));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stats {
+    stats: [Stat; COUNTS],
+    /// Events since the allocator was made.
+    pub counters: Counters,
+}
+
+impl Stats {
+    pub(crate) fn collect(regions: &[&mut Counts], peaks: &Peaks, counters: Counters) -> Self {
+        let mut stats = [Stat::default(); COUNTS];
+        for (place, stat) in stats.iter_mut().enumerate() {
+            for counts in regions {
+                stat.current += counts.stats[place].current;
+                stat.allocated += counts.stats[place].allocated;
+                stat.freed += counts.stats[place].freed;
+            }
+            stat.peak = peaks.0[place];
+        }
+        Self { stats, counters }
+    }
+
+    /// The figures of one quantity in one pool.
+    pub fn get(&self, quantity: Quantity, pool: Pool) -> Stat {
+        self.stats[place(quantity, pool)]
+    }
+
+    /// Bytes of live allocations, rounded to the granule.
+    pub fn allocated(&self) -> Bytes {
+        Bytes::new(self.get(Quantity::AllocatedBytes, Pool::All).current)
+    }
+
+    /// Bytes that the device has given.
+    pub fn reserved(&self) -> Bytes {
+        Bytes::new(self.get(Quantity::ReservedBytes, Pool::All).current)
+    }
+
+    /// Every key of `torch.accelerator.memory_stats` with its value, in PyTorch's order. The keys
+    /// about oversize blocks are always 0 and the split limit is -1, since there is no such limit.
+    pub fn entries(&self) -> Vec<(String, i64)> {
+        let mut entries = Vec::with_capacity(122);
+        for quantity in Quantity::ALL {
+            for pool in Pool::ALL {
+                push(
+                    &mut entries,
+                    &format!("{}.{}", quantity.key(), pool.key()),
+                    self.get(quantity, pool),
+                );
+            }
+        }
+        push(&mut entries, "oversize_allocations", Stat::default());
+        push(&mut entries, "oversize_segments", Stat::default());
+        let counters = [
+            ("num_alloc_retries", self.counters.alloc_retries),
+            ("num_ooms", self.counters.ooms),
+            ("num_sync_all_streams", self.counters.sync_all_streams),
+            ("num_device_alloc", self.counters.device_allocs),
+            ("num_device_free", self.counters.device_frees),
+        ];
+        entries.extend(counters.map(|(key, value)| (key.to_owned(), signed(value))));
+        entries.push(("max_split_size".to_owned(), -1));
+        entries
+    }
+
+    /// The value of one of PyTorch's keys.
+    pub fn key(&self, key: &str) -> Option<i64> {
+        self.entries().into_iter().find(|(name, _)| name == key).map(|(_, value)| value)
+    }
+
+    /// The entries as a JSON object, in order.
+    pub fn to_json(&self) -> String {
+        let mut json = String::from("{");
+        for (place, (key, value)) in self.entries().into_iter().enumerate() {
+            let comma = if place == 0 { "" } else { "," };
+            write!(json, "{comma}\n  \"{key}\": {value}").expect("a string takes everything");
+        }
+        json.push_str("\n}");
+        json
+    }
+}
+
+/// Byte counts are below 2^63: more memory than that does not exist.
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn push(entries: &mut Vec<(String, i64)>, prefix: &str, stat: Stat) {
+    let figures = [
+        ("current", stat.current),
+        ("peak", stat.peak),
+        ("allocated", stat.allocated),
+        ("freed", stat.freed),
+    ];
+    entries.extend(figures.map(|(figure, value)| (format!("{prefix}.{figure}"), signed(value))));
+}

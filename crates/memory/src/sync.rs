@@ -1,0 +1,54 @@
+//! The locks of this crate, in one place, so that a model checker can put its own in their stead.
+//!
+//! `RUSTFLAGS="--cfg cubeyard_shuttle" cargo test --test shuttle` runs the allocator's locking under
+//! `shuttle`, which tries many interleavings of the threads.
+
+#[cfg(cubeyard_shuttle)]
+pub(crate) use shuttle::sync::{
+    Arc, Condvar, Mutex, MutexGuard, Weak,
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+};
+#[cfg(not(cubeyard_shuttle))]
+pub(crate) use std::sync::{
+    Arc, Condvar, Mutex, MutexGuard, Weak,
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+};
+
+use std::sync::PoisonError;
+
+/// Locks, whatever became of the last holder: every section that runs under one of our locks leaves
+/// its data whole before anything in it can panic.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The right to call out, which one thread has at a time. Unlike a mutex it guards no data, and
+/// nothing that the allocator needs is locked while a thread has it: a device that calls back into
+/// the allocator finds it usable.
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    taken: Mutex<bool>,
+    over: Condvar,
+}
+
+impl Turn {
+    /// Waits until nobody has the turn and takes it.
+    pub(crate) fn take(&self) -> TurnGuard<'_> {
+        let mut taken = lock(&self.taken);
+        while *taken {
+            taken = self.over.wait(taken).unwrap_or_else(PoisonError::into_inner);
+        }
+        *taken = true;
+        TurnGuard(self)
+    }
+}
+
+/// A turn; it ends when this is dropped.
+pub(crate) struct TurnGuard<'a>(&'a Turn);
+
+impl Drop for TurnGuard<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.taken) = false;
+        self.0.over.notify_one();
+    }
+}
