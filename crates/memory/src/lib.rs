@@ -3,9 +3,11 @@
 pub mod address;
 mod bytes;
 pub mod conformance;
+pub mod free_list;
 pub mod index;
 pub mod replay;
 pub mod trace;
 
 pub use address::PhysAddr;
 pub use bytes::Bytes;
+pub use free_list::{Checking, FreeList};
