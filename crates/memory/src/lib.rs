@@ -5,9 +5,11 @@ mod bytes;
 pub mod conformance;
 pub mod free_list;
 pub mod index;
+pub mod pe;
 pub mod replay;
 pub mod trace;
 
 pub use address::PhysAddr;
 pub use bytes::Bytes;
 pub use free_list::{Checking, FreeList};
+pub use pe::{CubeSram, PeMemory};
