@@ -7,4 +7,5 @@
 )]
 
 mod index;
+mod pe_memory;
 mod pytorch_models;
