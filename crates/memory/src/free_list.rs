@@ -38,8 +38,8 @@ use crate::index::{AddressTree, Entry, Hole};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checking {
     /// The caller is believed (ADR-0048 D2), so part of an allocation may be freed, or several at
-    /// once. Freeing what is free already is a bug of the caller: a panic in debug builds; in
-    /// release builds the answers from then on are unspecified.
+    /// once. Freeing what is free already is a bug of the caller: a panic at once in debug builds;
+    /// in release builds the same bytes may be handed out twice, or a later call may panic.
     #[default]
     Trusted,
     /// Live ranges are remembered. A free must name one of them exactly, else it is refused and

@@ -3,7 +3,9 @@
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_memory::pe::{AddressSpec, FreeError};
 use cubeyard_memory::virtual_space::VirtualSpec;
-use cubeyard_memory::{Bytes, Checking, DeviceVa, FreeList, PeMemory, PhysAddr, VirtualAllocator};
+use cubeyard_memory::{
+    Bytes, Checking, CubeSram, DeviceVa, FreeList, PeMemory, PhysAddr, VirtualAllocator,
+};
 use expect_test::{Expect, expect};
 
 use super::{SPEC, cube_sram, holes, layout, pe_memory, place};
@@ -122,6 +124,10 @@ fn an_address_of_another_space_is_refused_even_by_those_who_trust() {
     for mut other in elsewhere {
         assert!(matches!(other.free_hbm(hbm, bytes), Err(FreeError::Foreign { .. })));
         assert!(matches!(other.free_tcm(tcm, bytes), Err(FreeError::Foreign { .. })));
+    }
+    for (sip, cube, _) in [place(1, 3, 0), place(0, 4, 0)] {
+        let mut other = CubeSram::new(sip, cube, &layout(), Checking::Trusted);
+        assert!(matches!(other.free(theirs, bytes), Err(FreeError::Foreign { .. })));
     }
     assert_eq!([memory.hbm(), memory.tcm(), sram.sram()].map(FreeList::used), [bytes; 3]);
 }
