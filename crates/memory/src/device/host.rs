@@ -1,5 +1,9 @@
 //! Host memory as a device: pages of this process, mapped when a region is acquired or committed.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "addresses and lengths of mappings fit a pointer"
+)]
 #![allow(
     unsafe_code,
     reason = "mapping memory is a call to the operating system; each call says why it is sound"

@@ -7,5 +7,6 @@
 )]
 
 mod index;
+mod pe_memory;
 mod pytorch_models;
 mod readers;

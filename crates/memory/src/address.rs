@@ -1,0 +1,224 @@
+//! `PhysAddr`: a complete physical address, which decodes by itself.
+//!
+//! An address has 51 bits: `[50:47]` the SIP, `[46:42]` the die, `[41:0]` the offset in the die. Dies
+//! 0 to 15 are cubes, 16 to 20 are IO chiplets, 21 to 31 mean nothing. A cube's offset falls into one
+//! of these windows:
+//!
+//! | offset in the die            | size    | window                                                 |
+//! |------------------------------|---------|--------------------------------------------------------|
+//! | `0x00_0000_0000`             | 128 GiB | HBM, all slices one after the other                    |
+//! | `0x20_0000_0000`             |  64 GiB | PE-local: 1 GiB a PE, TCM below and registers above    |
+//! | `0x30_0000_0000`             |  32 GiB | `M_CPU`                                                |
+//! | `0x38_0000_0000`             |  32 GiB | SRAM                                                   |
+//! | `0x40_0000_0000` to the end  |         | nothing                                                |
+//!
+//! Where the windows lie is our choice, since the published layout says only that a cube uses the
+//! low 256 GiB of its 4 TiB. HBM comes first, so that its offset is the die's offset, and has room for
+//! more than twice today's 48 GiB. Every window is a power of two and a multiple of its own size, so
+//! three bits name it and the rest is the offset in it. An IO chiplet has one window of 1 TiB.
+//!
+//! Only addresses that mean something can be made, so decoding cannot fail.
+//!
+//! ```
+//! use cubeyard_memory::Bytes;
+//! use cubeyard_memory::address::{CubeId, PeId, PhysAddr, SipId, Window};
+//!
+//! let (sip, cube, pe) = (SipId::new(0)?, CubeId::new(3)?, PeId::new(2)?);
+//! let address = PhysAddr::pe_hbm(sip, cube, pe, Bytes::kib(4), Bytes::gib(6))?;
+//! assert_eq!(address.to_string(), "sip0.cube3.hbm+0x300001000");
+//! assert_eq!(address.window(), Window::Hbm { offset: Bytes::gib(12) + Bytes::kib(4) });
+//! assert_eq!(address.hbm_pe(Bytes::gib(6)), Some(pe));
+//! assert_eq!(PhysAddr::from_bits(address.to_bits()), Ok(address));
+//! # Ok::<(), cubeyard_memory::address::AddressError>(())
+//! ```
+
+mod errors;
+mod ids;
+#[cfg(test)]
+mod tests;
+mod window;
+
+pub use errors::AddressError;
+pub use ids::{CubeId, Die, IoChipletId, PeId, SipId};
+pub use window::Window;
+
+use std::fmt;
+
+use crate::Bytes;
+
+/// How many bits an address has.
+const ADDRESS_BITS: u32 = 51;
+/// The lowest bit of the SIP's number.
+const SIP_SHIFT: u32 = 47;
+/// The lowest bit of the die's number.
+const DIE_SHIFT: u32 = 42;
+
+/// A physical address of the whole system. See the [module](self).
+///
+/// Addresses are ordered by SIP, die and offset.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PhysAddr(u64);
+
+impl PhysAddr {
+    /// The address of a place on a die that has such a window.
+    fn new(sip: SipId, die: Die, window: Window) -> Result<Self, AddressError> {
+        let offset = window.encode()?;
+        Ok(Self(sip.field() << SIP_SHIFT | die.field() << DIE_SHIFT | offset))
+    }
+
+    /// The address at `offset` of the HBM slice of a PE, where every slice of the cube is `slice` long.
+    pub fn pe_hbm(
+        sip: SipId,
+        cube: CubeId,
+        pe: PeId,
+        offset: Bytes,
+        slice: Bytes,
+    ) -> Result<Self, AddressError> {
+        if offset >= slice {
+            return Err(AddressError::Offset { field: "HBM slice", offset, limit: slice });
+        }
+        let limit = Window::HBM_BYTES;
+        let end = slice.get().checked_mul(pe.field() + 1).filter(|&end| end <= limit.get());
+        let end = end.ok_or(AddressError::Slice { pe, slice, limit })?;
+        Self::cube_hbm(sip, cube, Bytes::new(end) - slice + offset)
+    }
+
+    /// The address at `offset` of all the HBM of a cube.
+    pub fn cube_hbm(sip: SipId, cube: CubeId, offset: Bytes) -> Result<Self, AddressError> {
+        Self::new(sip, Die::Cube(cube), Window::Hbm { offset })
+    }
+
+    /// The address at `offset` of the TCM of a PE.
+    pub fn pe_tcm(sip: SipId, cube: CubeId, pe: PeId, offset: Bytes) -> Result<Self, AddressError> {
+        Self::new(sip, Die::Cube(cube), Window::Tcm { pe, offset })
+    }
+
+    /// The address at `offset` of the registers of a PE.
+    pub fn pe_registers(
+        sip: SipId,
+        cube: CubeId,
+        pe: PeId,
+        offset: Bytes,
+    ) -> Result<Self, AddressError> {
+        Self::new(sip, Die::Cube(cube), Window::Registers { pe, offset })
+    }
+
+    /// The address at `offset` of what belongs to a cube's management processor.
+    pub fn cube_m_cpu(sip: SipId, cube: CubeId, offset: Bytes) -> Result<Self, AddressError> {
+        Self::new(sip, Die::Cube(cube), Window::MCpu { offset })
+    }
+
+    /// The address at `offset` of the SRAM of a cube.
+    pub fn cube_sram(sip: SipId, cube: CubeId, offset: Bytes) -> Result<Self, AddressError> {
+        Self::new(sip, Die::Cube(cube), Window::Sram { offset })
+    }
+
+    /// The address at `offset` of an IO chiplet.
+    pub fn io_chiplet(
+        sip: SipId,
+        chiplet: IoChipletId,
+        offset: Bytes,
+    ) -> Result<Self, AddressError> {
+        Self::new(sip, Die::IoChiplet(chiplet), Window::IoChiplet { offset })
+    }
+
+    /// The address that is encoded as `bits`, if there is one.
+    pub fn from_bits(bits: u64) -> Result<Self, AddressError> {
+        if bits >> ADDRESS_BITS != 0 {
+            return Err(AddressError::TooWide { bits });
+        }
+        let die = field(bits, DIE_SHIFT, SIP_SHIFT);
+        let die = Die::from_field(die).ok_or(AddressError::ReservedDie { bits, die })?;
+        let offset = Bytes::new(bits & ((1 << DIE_SHIFT) - 1));
+        Window::decode(die, offset).ok_or(AddressError::Unmapped { bits, die, offset })?;
+        Ok(Self(bits))
+    }
+
+    /// The encoded address.
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The SIP that the address is on.
+    pub fn sip(self) -> SipId {
+        sound(SipId::new(field(self.0, SIP_SHIFT, ADDRESS_BITS)).ok())
+    }
+
+    /// The die that the address is on.
+    pub fn die(self) -> Die {
+        sound(Die::from_field(field(self.0, DIE_SHIFT, SIP_SHIFT)))
+    }
+
+    /// The cube that the address is on, unless that is an IO chiplet.
+    pub fn cube(self) -> Option<CubeId> {
+        match self.die() {
+            Die::Cube(cube) => Some(cube),
+            Die::IoChiplet(_) => None,
+        }
+    }
+
+    /// The offset in the die.
+    pub const fn die_offset(self) -> Bytes {
+        Bytes::new(self.0 & ((1 << DIE_SHIFT) - 1))
+    }
+
+    /// The window that the address lies in, with the place inside it.
+    pub fn window(self) -> Window {
+        sound(Window::decode(self.die(), self.die_offset()))
+    }
+
+    /// The offset in the window; for TCM and registers, in those of their PE.
+    pub fn sub_offset(self) -> Bytes {
+        self.window().offset()
+    }
+
+    /// The offset in all the HBM of the cube, for an address in HBM.
+    pub fn hbm_offset(self) -> Option<Bytes> {
+        match self.window() {
+            Window::Hbm { offset } => Some(offset),
+            _ => None,
+        }
+    }
+
+    /// The PE in whose HBM slice the address is, where every slice is `slice` long. `None` for an
+    /// address outside HBM, and where slices are so short that no PE has that number.
+    ///
+    /// How many slices there are is known to [`AddressLayout::hbm_pe`](crate::pe::AddressLayout::hbm_pe).
+    pub fn hbm_pe(self, slice: Bytes) -> Option<PeId> {
+        let pe = self.hbm_offset()?.get().checked_div(slice.get())?;
+        PeId::new(u32::try_from(pe).ok()?).ok()
+    }
+}
+
+/// What a part of an address decodes to; the constructors make only addresses whose parts do.
+fn sound<T>(part: Option<T>) -> T {
+    part.expect("an address is checked when it is made")
+}
+
+/// Bits `low .. high` of an address, which are few.
+fn field(bits: u64, low: u32, high: u32) -> u32 {
+    let field = (bits >> low) & ((1 << (high - low)) - 1);
+    u32::try_from(field).expect("the numbers of SIPs and dies have five bits at most")
+}
+
+/// The way to the place, as in `sip0.cube3.pe2.tcm+0x40`.
+impl fmt::Display for PhysAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.sip(), self.die())?;
+        match self.window() {
+            Window::Hbm { .. } => f.write_str(".hbm")?,
+            Window::Tcm { pe, .. } => write!(f, ".{pe}.tcm")?,
+            Window::Registers { pe, .. } => write!(f, ".{pe}.registers")?,
+            Window::MCpu { .. } => f.write_str(".m_cpu")?,
+            Window::Sram { .. } => f.write_str(".sram")?,
+            Window::IoChiplet { .. } => {}
+        }
+        write!(f, "+{:#x}", self.sub_offset().get())
+    }
+}
+
+impl fmt::Debug for PhysAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PhysAddr({:#x}, {self})", self.0)
+    }
+}
