@@ -222,12 +222,11 @@ impl FlexAllocator {
     /// An address can only be checked for being live now; if its block was freed and the place given
     /// to another leaked block, this frees that one. Tokens do not have this weakness.
     pub fn deallocate(&self, address: VirtualAddress) -> Result<(), FreeError> {
-        let mut found = self
-            .slots
-            .iter()
-            .filter_map(|slot| Some((slot, slot.find_at(address.region_id, address.offset)?)));
-        let (slot, block) = found.next().ok_or(FreeError::UnknownRegion { address })?;
-        let block = block.ok_or(FreeError::NotLive { address })?;
+        let unknown = FreeError::UnknownRegion { address };
+        let answers = self.slots.iter().map(|slot| (slot, slot.find_at(address)));
+        let (slot, block) =
+            answers.into_iter().find(|(_, answer)| *answer != Err(unknown)).ok_or(unknown)?;
+        let block = block?;
         slot.set_leaked(block.key, false)?;
         self.shared.forget(slot, block.key);
         slot.free(block.key, false)
@@ -423,7 +422,7 @@ impl FlexAllocator {
         if let Some(handle) = handle {
             info!(target: LOG, region = %handle.id, size = handle.size.get(), level, "region acquired");
         } else {
-            debug!(target: LOG, level, "region refused")
+            debug!(target: LOG, level, "region refused");
         }
     }
 

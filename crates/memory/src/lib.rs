@@ -1,5 +1,13 @@
 //! Carves device memory into blocks and accounts for every byte.
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::needless_raw_string_hashes,
+        reason = "expect-test writes hashes around every snapshot"
+    )
+)]
+
 pub mod address;
 mod bytes;
 pub mod conformance;

@@ -20,7 +20,7 @@ use super::stream::Waiting;
 use super::tag::Tag;
 use super::{FreeError, RegionReport, VirtualAddress};
 use crate::Bytes;
-use crate::device::{RegionHandle, RegionId};
+use crate::device::RegionHandle;
 use crate::index::{Block, BlockKey, FreeIndex, Part};
 use crate::policy::{BlockStrategy, Kind, RegionView, Request};
 use crate::stats::{Counts, Pool, Quantity};
@@ -441,12 +441,15 @@ impl Slot {
         Some((region.address(block.offset), block))
     }
 
-    /// The live block that starts at `offset`, if the region here is called `id`.
-    pub(crate) fn find_at(self: &Arc<Self>, id: RegionId, offset: Bytes) -> Option<Option<Block>> {
+    /// The live block that starts at `address`, or whether it is the region or the block that is
+    /// not here.
+    pub(crate) fn find_at(self: &Arc<Self>, address: VirtualAddress) -> Result<Block, FreeError> {
         let mut state = self.enter();
-        let region = state.region.as_mut().filter(|region| region.handle.id == id)?;
-        let block = region.index.block_at(offset);
-        Some(block.filter(|block| !Tag::from_bits(block.tag).is_pending()))
+        let region = state.region.as_mut().filter(|region| region.handle.id == address.region_id);
+        let block =
+            region.ok_or(FreeError::UnknownRegion { address })?.index.block_at(address.offset);
+        let block = block.filter(|block| !Tag::from_bits(block.tag).is_pending());
+        block.ok_or(FreeError::NotLive { address })
     }
 
     /// Says whether a live block may be freed by its address or token, and not by a handle; refuses
