@@ -1,5 +1,7 @@
 //! Allocation traces: who asked for how many bytes, in which order, and when they were given back.
 
+pub mod synthetic;
+
 use crate::Bytes;
 
 /// A history of allocations and frees on one device, in the order in which they happened.

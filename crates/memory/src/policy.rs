@@ -1,0 +1,3 @@
+//! Policies: where in a space a block should go.
+
+pub mod planner;
