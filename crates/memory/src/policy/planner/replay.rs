@@ -91,6 +91,11 @@ impl Space {
         (index, at_right)
     }
 
+    /// When the last block below `offset` ends.
+    fn last_below(&self, offset: u64) -> u32 {
+        self.live.range(..offset).next_back().map_or(NEVER, |(_, &dies)| dies)
+    }
+
     fn free(&mut self, start: u64, size: u64) {
         let mut hole = Hole { start, end: start + size, left_dies: NEVER, right_dies: NEVER };
         self.live.remove(&start);
@@ -111,10 +116,7 @@ impl Space {
                     next -= 1;
                     self.holes.remove(next);
                 }
-                _ => {
-                    hole.left_dies =
-                        self.live.range(..start).next_back().map_or(NEVER, |left| *left.1)
-                }
+                _ => hole.left_dies = self.last_below(start),
             }
         }
         self.holes.insert(next, hole);
