@@ -84,12 +84,19 @@ fn every_attempt_is_valid_on_the_beginning_of_every_workload() {
         trace.allocations = u32::try_from(trace.events.iter().filter(allocates).count()).unwrap();
         let blocks = lifetimes(&trace);
         let peak_live = peak(&blocks);
-        for attempt in ATTEMPTS {
+        for attempt in FIRST.iter().chain(THEN) {
             let offsets: Vec<_> = attempt(&blocks, peak_live).into_iter().map(Bytes::new).collect();
             let plan = Plan { offsets, extent: Bytes::ZERO, peak_live: Bytes::ZERO };
             assert_eq!(plan.verify(&trace), Ok(()), "{}", trace.name);
         }
     }
+}
+
+#[test]
+fn meetings_count_each_pair_once() {
+    // 0 meets 1; 2 starts when 0 has gone and meets 1; 3 meets 1 and 2.
+    let trace = trace(&[Ok(1), Ok(1), Err(0), Ok(1), Ok(1), Err(1)]);
+    assert_eq!(meetings(&lifetimes(&trace)), 1 + 1 + 2);
 }
 
 /// The least extent that any assignment of offsets reaches, by trying all orders of first fit.
