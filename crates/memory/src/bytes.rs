@@ -139,10 +139,7 @@ mod tests {
     #[test]
     fn rounding_up_past_64_bits_is_refused() {
         assert_eq!(Bytes::MAX.align_up(Bytes::new(128)), None);
-        assert_eq!(
-            Bytes::new(u64::MAX - 127).align_up(Bytes::new(128)),
-            Some(Bytes::new(u64::MAX - 127))
-        );
+        assert_eq!(Bytes::new(u64::MAX - 127).align_up(Bytes::new(128)), Some(Bytes::new(u64::MAX - 127)));
     }
 
     #[test]
