@@ -8,6 +8,7 @@ mod best_fit;
 mod fill_first;
 mod first_fit;
 mod load_balancing;
+pub mod planner;
 mod thread_home;
 
 use std::fmt;
