@@ -4,6 +4,7 @@
 //! which are held for a few instructions and under which nothing else is locked. No lock is held
 //! while the device, the streams or a callback is called.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
@@ -48,6 +49,21 @@ pub(crate) struct Shared {
     pub(crate) callbacks: Mutex<Vec<Callback>>,
     moved: Mutex<Moved>,
     moved_len: AtomicUsize,
+    closed: AtomicBool,
+}
+
+/// The number of this thread's own slot. Threads are numbered as they come.
+pub(crate) fn home(slots: usize) -> usize {
+    static THREADS: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    thread_local! {
+        static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
+    }
+    let number = NUMBER.get().unwrap_or_else(|| {
+        let number = THREADS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        NUMBER.set(Some(number));
+        number
+    });
+    number % slots
 }
 
 /// What is known of the regions as a whole.
@@ -99,6 +115,7 @@ impl Shared {
             callbacks: Mutex::new(Vec::new()),
             moved: Mutex::default(),
             moved_len: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
         }
     }
 
@@ -108,6 +125,28 @@ impl Shared {
             .get()
             .map(|slots| slots.iter().filter_map(Weak::upgrade).collect())
             .unwrap_or_default()
+    }
+
+    /// The slot of this thread, where threads have slots and `slot` is another's.
+    pub(crate) fn other_slot(&self, slot: &Slot) -> Option<Arc<Slot>> {
+        if !self.config.region.thread_home || self.closed.load(Ordering::Acquire) {
+            return None;
+        }
+        let home = home(self.config.max_regions);
+        (home != slot.number).then(|| self.slots.get()?[home].upgrade()).flatten()
+    }
+
+    /// Brings every block that was freed to its slot.
+    pub(crate) fn empty_outboxes(&self) {
+        if self.config.region.thread_home {
+            self.slots().iter().for_each(|slot| slot.empty_outbox());
+        }
+    }
+
+    /// The allocator is gone; what is left of it are blocks that somebody still holds.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.empty_outboxes();
     }
 
     pub(crate) fn count(&self, change: impl FnOnce(&mut Counters)) {
@@ -120,6 +159,7 @@ impl Shared {
     }
 
     pub(crate) fn stats(&self) -> Stats {
+        self.empty_outboxes();
         let counters = *lock(&self.counters);
         self.with_all_counts(|counts, peaks| {
             stats::settle(counts, peaks);
@@ -128,6 +168,7 @@ impl Shared {
     }
 
     pub(crate) fn reset_peaks(&self) {
+        self.empty_outboxes();
         self.with_all_counts(|counts, peaks| {
             counts.iter_mut().for_each(|counts| counts.reset_peaks());
             peaks.reset(counts);
@@ -283,6 +324,7 @@ impl Shared {
 
     /// Gives everything back that is wholly free: regions, and granules of growable ones.
     pub(crate) fn trim(&self) -> Bytes {
+        self.empty_outboxes();
         let _turn = self.turn.take();
         let before = self.device.info().free;
         for slot in self.slots() {

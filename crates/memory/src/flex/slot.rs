@@ -4,8 +4,9 @@
 //! holds a block holds its slot, so a block can be freed from any thread with no more than the
 //! slot's own lock, and a region outlives the allocator if its blocks do.
 //!
-//! A thread that frees a block of another thread's slot may leave the block's key in the slot's
-//! *inbox* instead; whoever locks the slot next frees what it finds there.
+//! Where each thread has a slot of its own, a thread that frees another's block does not touch that
+//! one's slot: it collects such blocks in the *outbox* of its own slot and passes them on, a batch at
+//! a time, to the *inboxes* of theirs. Whoever locks a slot next frees what its inbox holds.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -104,7 +105,12 @@ pub(crate) struct Slot {
     turn: Turn,
     inbox: Mutex<Vec<BlockKey>>,
     inbox_len: AtomicUsize,
+    outbox: Mutex<Vec<(Arc<Slot>, BlockKey)>>,
 }
+
+/// How many blocks an outbox collects. Enough that passing them on costs little for each; few enough
+/// that what waits there does not matter.
+const OUTBOX: usize = 32;
 
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -125,6 +131,7 @@ impl Slot {
             turn: Turn::default(),
             inbox: Mutex::new(Vec::new()),
             inbox_len: AtomicUsize::new(0),
+            outbox: Mutex::new(Vec::new()),
         }
     }
 
@@ -305,20 +312,31 @@ impl Slot {
         idle.iter().map(|&(_, size)| size).sum()
     }
 
-    /// Frees a block for its owner, or leaves it in the inbox where `defer` says so.
-    pub(crate) fn free(self: &Arc<Self>, key: BlockKey, defer: bool) -> Result<(), FreeError> {
-        if defer {
-            let mut inbox = lock(&self.inbox);
-            inbox.push(key);
-            self.inbox_len.store(inbox.len(), Ordering::Release);
-            return Ok(());
-        }
+    /// Frees a block for its owner.
+    pub(crate) fn free(self: &Arc<Self>, key: BlockKey) -> Result<(), FreeError> {
         let mut state = self.enter();
         let outcome = self.let_go(&mut state, key);
         let idle = state.region.as_ref().is_some_and(|region| region.index.live_blocks() == 0);
         self.leave(state);
         self.shared.after_free(idle);
         outcome
+    }
+
+    /// Collects a block of another slot, which this slot's thread frees.
+    pub(crate) fn post(&self, slot: Arc<Self>, key: BlockKey) {
+        let mut outbox = lock(&self.outbox);
+        outbox.push((slot, key));
+        if outbox.len() >= OUTBOX {
+            let posts = std::mem::take(&mut *outbox);
+            drop(outbox);
+            deliver(posts);
+        }
+    }
+
+    /// Passes on what the outbox has collected.
+    pub(crate) fn empty_outbox(&self) {
+        let posts = std::mem::take(&mut *lock(&self.outbox));
+        deliver(posts);
     }
 
     /// The owner lets a block go: it is free at once, when its pins are gone, or when its streams
@@ -496,7 +514,7 @@ impl Slot {
             note.pins == 0 && note.orphan
         });
         if unpinned.expect("a pinned block is live") {
-            self.free(key, false).expect("an orphan is live until its last pin");
+            self.free(key).expect("an orphan is live until its last pin");
         }
     }
 
@@ -583,6 +601,17 @@ impl Drop for Slot {
         if let Some(region) = state.region.take() {
             self.shared.device.release(region.handle);
         }
+    }
+}
+
+/// Puts blocks into the inboxes of their slots.
+fn deliver(mut posts: Vec<(Arc<Slot>, BlockKey)>) {
+    posts.sort_by_key(|(slot, _)| slot.number);
+    for posts in posts.chunk_by(|one, other| one.0.number == other.0.number) {
+        let slot = &posts[0].0;
+        let mut inbox = lock(&slot.inbox);
+        inbox.extend(posts.iter().map(|&(_, key)| key));
+        slot.inbox_len.store(inbox.len(), Ordering::Release);
     }
 }
 
