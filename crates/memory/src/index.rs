@@ -40,7 +40,6 @@ use std::collections::BTreeMap;
 use crate::Bytes;
 use bins::SizeBins;
 use blocks::{Blocks, Id, NONE};
-use tree::Place;
 pub(crate) use tree::{AddressTree, Entry};
 
 /// Which of the free ranges that are long enough a block is put into, and at which end.
@@ -49,7 +48,7 @@ pub enum Fit {
     /// The low end of the lowest range.
     First,
     /// The low end of the smallest range. Of several that are equal, the one that came to be last
-    /// is taken below 4,096 granules, and the lowest one above that.
+    /// is taken below 8,192 granules, and the lowest one above that.
     Best,
     /// The high end of the highest range.
     Last,
@@ -200,14 +199,24 @@ impl FreeIndex {
         let units = self.units_up(size)?;
         if fit == Fit::Best {
             let (blocks, bins) = self.bins();
-            let hole = entry(blocks, bins.best(blocks, units)?);
-            return Some(self.carve(hole, None, hole.start, units, size, tag));
+            let hole = bins.best(blocks, units)?;
+            let at = blocks.start(hole);
+            let id = self.split_low(hole, at, units);
+            if let Some(tree) = &mut self.tree {
+                tree.cut(tree.exactly(at), at, units, hole);
+            }
+            return Some(self.settle(id, at, units, size, tag));
         }
         let tree = self.tree();
         let place = if fit == Fit::First { tree.first(units) } else { tree.last(units) }?;
         let hole = tree.entry(place);
         let at = if fit == Fit::First { hole.start } else { hole.start + hole.size - units };
-        Some(self.carve(hole, Some(place), at, units, size, tag))
+        if self.bins.is_some() {
+            return Some(self.carve(hole, at, units, size, tag));
+        }
+        self.tree().cut(place, at, units, 0);
+        let id = self.blocks.add_loner(at, units);
+        Some(self.settle(id, at, units, size, tag))
     }
 
     /// Like [`allocate`](Self::allocate), with the block's start a multiple of `alignment`.
@@ -228,7 +237,7 @@ impl FreeIndex {
         let units = self.units_up(size)?;
         let hole = self.search(fit, units, alignment)?;
         let at = align(fit, hole, units, alignment.get() >> self.shift)?;
-        Some(self.carve(hole, None, at, units, size, tag))
+        Some(self.carve(hole, at, units, size, tag))
     }
 
     /// Takes the block `offset .. offset + size`, or nothing where part of that is in use or outside
@@ -243,7 +252,7 @@ impl FreeIndex {
         if units > room || !offset.is_aligned(self.granule()) {
             return None;
         }
-        Some(self.carve(hole, Some(place), at, units, size, tag))
+        Some(self.carve(hole, at, units, size, tag))
     }
 
     /// The range that [`allocate_aligned`](Self::allocate_aligned) would use, without using it.
@@ -267,15 +276,17 @@ impl FreeIndex {
         if let Some(addresses) = &mut self.addresses {
             addresses.remove(&self.blocks.start(key.id));
         }
-        let units = block.size.get() >> self.shift;
+        let (start, units) = (block.offset.get() >> self.shift, block.size.get() >> self.shift);
         self.live -= 1;
         self.free += units;
-        match &mut self.tree {
-            Some(tree) if self.bins.is_none() => {
-                tree.give_back(self.blocks.start(key.id), units);
-                self.blocks.remove_loner(key.id);
-            }
-            _ => self.release(key.id, units),
+        let link = if self.bins.is_some() {
+            self.release(key.id, start, units)
+        } else {
+            self.blocks.remove_loner(key.id);
+            0
+        };
+        if let Some(tree) = &mut self.tree {
+            tree.give_back(Entry { start, size: units, link });
         }
         Ok(block)
     }
@@ -315,16 +326,14 @@ impl FreeIndex {
         let end = self.blocks.end();
         self.blocks.set_end(end + units);
         self.free += units;
-        let last = self.blocks.last();
-        match &mut self.tree {
-            Some(tree) if self.bins.is_none() => tree.give_back(end, units),
-            _ if self.blocks.is_free(last) => {
-                self.widen(last, self.blocks.start(last), self.blocks.hole(last) + units);
-            }
-            _ => {
-                let id = self.blocks.insert_before(NONE, end, units);
-                self.enter(id);
-            }
+        let link = if self.bins.is_some() {
+            let id = self.blocks.insert_before(NONE, end);
+            self.release(id, end, units)
+        } else {
+            0
+        };
+        if let Some(tree) = &mut self.tree {
+            tree.give_back(Entry { start: end, size: units, link });
         }
     }
 
@@ -402,7 +411,9 @@ impl FreeIndex {
             while let Some(id) = live.next_if(|&id| self.blocks.start(id) < hole.start) {
                 self.blocks.append(id);
             }
-            free.push(self.blocks.insert_before(NONE, hole.start, hole.size));
+            let id = self.blocks.insert_before(NONE, hole.start);
+            self.blocks.vacate(id, hole.start, hole.size);
+            free.push(id);
         }
         live.for_each(|id| self.blocks.append(id));
         let mut bins = SizeBins::new();
@@ -430,140 +441,89 @@ impl FreeIndex {
         }
     }
 
-    /// Makes `units` from `at` on, within the free range `hole`, a live block. `place` is that of
-    /// the range in the tree if the caller knows it.
+    /// Makes `units` from `at` on, within the free range `hole`, a live block.
+    fn carve(&mut self, hole: Entry, at: u64, units: u64, size: Bytes, tag: u32) -> Block {
+        let id = if self.bins.is_some() {
+            self.split(hole, at, units)
+        } else {
+            self.blocks.add_loner(at, units)
+        };
+        if let Some(tree) = &mut self.tree {
+            // In a chain, what is left above the new block is the next one.
+            tree.cut(tree.exactly(hole.start), at, units, self.blocks.next(id));
+        }
+        self.settle(id, at, units, size, tag)
+    }
+
+    /// Hands a block over to its owner.
     #[inline]
-    fn carve(
-        &mut self,
-        hole: Entry,
-        place: Option<Place>,
-        at: u64,
-        units: u64,
-        size: Bytes,
-        tag: u32,
-    ) -> Block {
+    fn settle(&mut self, id: Id, at: u64, units: u64, size: Bytes, tag: u32) -> Block {
         self.serial = self.serial.wrapping_add(1);
         self.live += 1;
         self.free -= units;
-        let live = if self.bins.is_some() {
-            let live = self.split(hole, place, at, units);
-            self.blocks.occupy(live, size.get(), self.serial, tag);
-            live
-        } else {
-            self.cut(hole, place, at, units);
-            self.blocks.add_loner(at, units, size.get(), self.serial, tag)
-        };
+        self.blocks.occupy(id, size.get(), self.serial, tag);
         if let Some(addresses) = &mut self.addresses {
-            addresses.insert(at, live);
+            addresses.insert(at, id);
         }
-        let key = BlockKey { id: live, serial: self.serial };
+        let key = BlockKey { id, serial: self.serial };
         Block { key, offset: self.bytes(at), size: self.bytes(units), requested: size, tag }
     }
 
-    /// Takes `units` from `at` on out of the tree's range `hole`.
-    #[inline]
-    fn cut(&mut self, hole: Entry, place: Option<Place>, at: u64, units: u64) {
-        let tree = self.tree.as_mut().expect("there is a tree while there are no bins");
-        let place = place.unwrap_or_else(|| tree.exactly(hole.start));
-        let low = Entry { size: at - hole.start, ..hole };
-        let high = Entry { start: at + units, size: hole.size - low.size - units, ..hole };
-        match (low.size > 0, high.size > 0) {
-            (false, false) => tree.remove(place),
-            (false, true) => tree.replace(place, high),
-            (true, false) => tree.replace(place, low),
-            (true, true) => {
-                tree.replace(place, low);
-                tree.insert(high);
-            }
-        }
-    }
-
     /// Cuts `units` from `at` on out of a free block of the chain and returns them as a block.
-    #[inline]
-    fn split(&mut self, hole: Entry, place: Option<Place>, at: u64, units: u64) -> Id {
-        let id = hole.link;
+    fn split(&mut self, hole: Entry, at: u64, units: u64) -> Id {
+        let low = at - hole.start;
+        if low == 0 {
+            return self.split_low(hole.link, at, units);
+        }
+        let high = self.blocks.insert_before(self.blocks.next(hole.link), at);
         let bins = self.bins.as_mut().expect("a chain has bins");
-        let place =
-            self.tree.as_ref().map(|tree| place.unwrap_or_else(|| tree.exactly(hole.start)));
-        let low = Entry { size: at - hole.start, ..hole };
-        let high = Entry { start: at + units, size: hole.size - low.size - units, ..hole };
-        if low.size == 0 && high.size == 0 {
-            bins.remove(&mut self.blocks, id);
-            if let (Some(tree), Some(place)) = (&mut self.tree, place) {
-                tree.remove(place);
-            }
-            return id;
-        }
-        let (rest, before) = if low.size == 0 { (high, id) } else { (low, self.blocks.next(id)) };
-        let live = self.blocks.insert_before(before, at, units);
-        bins.reshape(&mut self.blocks, id, rest.start, rest.size);
-        if let (Some(tree), Some(place)) = (&mut self.tree, place) {
-            tree.replace(place, rest);
-        }
-        if low.size > 0 && high.size > 0 {
-            let top = self.blocks.insert_before(self.blocks.next(live), high.start, high.size);
-            self.enter(top);
-        }
-        live
+        bins.remove(&mut self.blocks, hole.link);
+        self.blocks.vacate(hole.link, hole.start, low);
+        bins.insert(&mut self.blocks, hole.link);
+        self.blocks.vacate(high, at, hole.size - low);
+        bins.insert(&mut self.blocks, high);
+        self.split_low(high, at, units)
     }
 
-    /// Makes the live block `id` free and joins it with its free neighbours.
+    /// Cuts the first `units` off the free block `hole` of the chain, which starts at `at`.
     #[inline]
-    fn release(&mut self, id: Id, units: u64) {
+    fn split_low(&mut self, hole: Id, at: u64, units: u64) -> Id {
+        let bins = self.bins.as_mut().expect("a chain has bins");
+        bins.remove(&mut self.blocks, hole);
+        let rest = self.blocks.hole(hole) - units;
+        if rest == 0 {
+            return hole;
+        }
+        let id = self.blocks.insert_before(hole, at);
+        self.blocks.vacate(hole, at + units, rest);
+        bins.insert(&mut self.blocks, hole);
+        id
+    }
+
+    /// Makes a block of the chain free, joins it with its free neighbours, and returns the block
+    /// that they have become.
+    #[inline]
+    fn release(&mut self, id: Id, start: u64, units: u64) -> Id {
+        let bins = self.bins.as_mut().expect("a chain has bins");
         let (prev, next) = (self.blocks.prev(id), self.blocks.next(id));
-        let start = self.blocks.start(id);
-        self.blocks.vacate(id, units);
-        match (self.blocks.is_free(prev), self.blocks.is_free(next)) {
-            (false, false) => self.enter(id),
-            (true, false) => {
-                self.blocks.remove(id);
-                self.widen(prev, self.blocks.start(prev), self.blocks.hole(prev) + units);
-            }
-            (false, true) => {
-                self.blocks.remove(id);
-                self.widen(next, start, units + self.blocks.hole(next));
-            }
-            (true, true) => {
-                let size = self.blocks.hole(prev) + units + self.blocks.hole(next);
-                self.leave(next);
-                self.blocks.remove(id);
-                self.blocks.remove(next);
-                self.widen(prev, self.blocks.start(prev), size);
-            }
+        let (mut hole, mut start, mut size) = (id, start, units);
+        if self.blocks.is_free(prev) {
+            bins.remove(&mut self.blocks, prev);
+            (start, size) = (self.blocks.start(prev), self.blocks.hole(prev) + size);
+            self.blocks.remove(id);
+            hole = prev;
         }
-    }
-
-    /// Enters a new free block into the structures that exist.
-    fn enter(&mut self, id: Id) {
-        let entry = entry(&self.blocks, id);
-        if let Some(tree) = &mut self.tree {
-            tree.insert(entry);
+        if self.blocks.is_free(next) {
+            bins.remove(&mut self.blocks, next);
+            size += self.blocks.hole(next);
+            // The numbers of the neighbours stay, where they can: their own neighbours know them.
+            let gone = if hole == id { id } else { next };
+            self.blocks.remove(gone);
+            hole = if hole == id { next } else { hole };
         }
-        if let Some(bins) = &mut self.bins {
-            bins.insert(&mut self.blocks, id);
-        }
-    }
-
-    /// Takes a free block out of the structures that exist.
-    fn leave(&mut self, id: Id) {
-        if let Some(tree) = &mut self.tree {
-            let place = tree.exactly(self.blocks.start(id));
-            tree.remove(place);
-        }
-        if let Some(bins) = &mut self.bins {
-            bins.remove(&mut self.blocks, id);
-        }
-    }
-
-    /// Gives a free block new edges; none of its neighbours in address order changes.
-    #[inline]
-    fn widen(&mut self, id: Id, start: u64, size: u64) {
-        if let Some(tree) = &mut self.tree {
-            let place = tree.exactly(self.blocks.start(id));
-            tree.replace(place, Entry { start, size, link: id });
-        }
-        let bins = self.bins.as_mut().expect("a chain has bins");
-        bins.reshape(&mut self.blocks, id, start, size);
+        self.blocks.vacate(hole, start, size);
+        bins.insert(&mut self.blocks, hole);
+        hole
     }
 }
 

@@ -96,11 +96,6 @@ impl Blocks {
     }
 
     #[inline]
-    pub(crate) fn last(&self) -> Id {
-        self.last
-    }
-
-    #[inline]
     pub(crate) fn requested(&self, id: Id) -> u64 {
         self.nodes[id as usize].amount
     }
@@ -129,6 +124,19 @@ impl Blocks {
         self.nodes[id as usize].right
     }
 
+    /// `left` and `right`.
+    #[inline]
+    pub(crate) fn sides(&self, id: Id) -> (Id, Id) {
+        let node = &self.nodes[id as usize];
+        (node.left, node.right)
+    }
+
+    #[inline]
+    pub(crate) fn set_sides(&mut self, id: Id, left: Id, right: Id) {
+        let node = &mut self.nodes[id as usize];
+        (node.left, node.right) = (left, right);
+    }
+
     #[inline]
     pub(crate) fn set_left(&mut self, id: Id, child: Id) {
         self.nodes[id as usize].left = child;
@@ -139,27 +147,12 @@ impl Blocks {
         self.nodes[id as usize].right = child;
     }
 
-    /// Moves the edges of a free block.
-    #[inline]
-    pub(crate) fn reshape(&mut self, id: Id, start: u64, size: u64) {
-        let node = &mut self.nodes[id as usize];
-        node.start = start;
-        node.amount = size;
-    }
-
     /// Adds a live block that is in no chain.
     #[inline]
-    pub(crate) fn add_loner(
-        &mut self,
-        start: u64,
-        size: u64,
-        requested: u64,
-        serial: u32,
-        tag: u32,
-    ) -> Id {
+    pub(crate) fn add_loner(&mut self, start: u64, size: u64) -> Id {
         debug_assert!(size >> 63 == 0, "the top bit says whether a block is free");
         let (prev, next) = ((size >> 32) as u32, size as u32);
-        self.add(Node { start, amount: requested, prev, next, left: serial, right: tag })
+        self.add(Node { start, amount: 0, prev, next, left: 0, right: 0 })
     }
 
     /// The size of a live block that is in no chain.
@@ -194,7 +187,7 @@ impl Blocks {
         self.last = id;
     }
 
-    /// Makes a free block live.
+    /// Makes a block live, with what its owner wants to be remembered.
     #[inline]
     pub(crate) fn occupy(&mut self, id: Id, requested: u64, serial: u32, tag: u32) {
         let node = &mut self.nodes[id as usize];
@@ -204,33 +197,32 @@ impl Blocks {
         node.right = tag;
     }
 
-    /// Makes a live block free.
+    /// Makes a block free, with these edges.
     #[inline]
-    pub(crate) fn vacate(&mut self, id: Id, size: u64) {
+    pub(crate) fn vacate(&mut self, id: Id, start: u64, size: u64) {
         let node = &mut self.nodes[id as usize];
         node.prev |= FREE;
+        node.start = start;
         node.amount = size;
     }
 
-    /// Puts a new free block into the chain before `next`, or at the end of it.
+    /// Puts a new block into the chain before `next`, or at the end of it.
     #[inline]
-    pub(crate) fn insert_before(&mut self, next: Id, start: u64, size: u64) -> Id {
+    pub(crate) fn insert_before(&mut self, next: Id, start: u64) -> Id {
         let prev = if next == NONE { self.last } else { self.prev(next) };
-        let node = Node { start, amount: size, prev: prev | FREE, next, left: NONE, right: NONE };
-        let id = self.add(node);
+        let id = self.add(Node { start, amount: 0, prev, next, left: NONE, right: NONE });
         self.link(prev, id);
         self.link_back(id, next);
         id
     }
 
-    /// Takes a free block out of the chain; a neighbour has taken over its range.
+    /// Takes a block out of the chain; a neighbour takes over its range.
     #[inline]
     pub(crate) fn remove(&mut self, id: Id) {
         let (prev, next) = (self.prev(id), self.next(id));
         self.link(prev, next);
         self.link_back(prev, next);
-        self.nodes[id as usize].next = self.vacant;
-        self.vacant = id;
+        self.remove_loner(id);
     }
 
     /// Moves the end of the space.

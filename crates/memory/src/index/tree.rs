@@ -239,10 +239,27 @@ impl AddressTree {
         self.insert_at(gap, entry);
     }
 
-    /// Adds a range and joins it with the ranges that it touches. (Joined ranges keep the link of
-    /// one of them; this is for trees whose links mean nothing.)
+    /// Takes `units` from `at` on out of the range at `place`. What is left below keeps the link of
+    /// the range, what is left above gets `link`.
     #[inline]
-    pub(crate) fn give_back(&mut self, start: u64, size: u64) {
+    pub(crate) fn cut(&mut self, place: Place, at: u64, units: u64, link: u32) {
+        let hole = self.entry(place);
+        let low = Entry { size: at - hole.start, ..hole };
+        let high = Entry { start: at + units, size: hole.size - low.size - units, link };
+        match (low.size > 0, high.size > 0) {
+            (false, false) => self.remove(place),
+            (false, true) => self.replace(place, high),
+            (true, false) => self.replace(place, low),
+            (true, true) => {
+                self.replace(place, low);
+                self.insert(high);
+            }
+        }
+    }
+
+    /// Adds a range and joins it with the ranges that it touches; all of it gets the new link.
+    #[inline]
+    pub(crate) fn give_back(&mut self, Entry { start, size, link }: Entry) {
         let gap = self.gap(start);
         let below = gap.slot.checked_sub(1).map(|slot| Place { slot, ..gap });
         let below = below
@@ -250,17 +267,18 @@ impl AddressTree {
             .filter(|(_, below)| below.start + below.size == start);
         let above = self.entry_or_next(gap).filter(|above| start + size == above.start);
         match (below, above) {
-            (None, None) => self.insert_at(gap, Entry { start, size, link: 0 }),
+            (None, None) => self.insert_at(gap, Entry { start, size, link }),
             (Some((place, below)), None) => {
-                self.replace(place, Entry { size: below.size + size, ..below });
+                self.replace(place, Entry { start: below.start, size: below.size + size, link });
             }
             (None, Some(above)) => {
                 let place = self.place_of(gap, above);
-                self.replace(place, Entry { start, size: size + above.size, ..above });
+                self.replace(place, Entry { start, size: size + above.size, link });
             }
             (Some((place, below)), Some(above)) => {
                 // The lower range grows first: removing the upper one may move it to another page.
-                self.replace(place, Entry { size: below.size + size + above.size, ..below });
+                let size = below.size + size + above.size;
+                self.replace(place, Entry { start: below.start, size, link });
                 let place = self.place_of(gap, above);
                 self.remove(place);
             }
