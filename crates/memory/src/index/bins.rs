@@ -67,7 +67,9 @@ impl SizeBins {
     #[inline]
     pub(crate) fn insert(&mut self, blocks: &mut Blocks, id: Id) {
         let bin = bin(blocks.hole(id));
-        let octave = self.octaves[bin / BINS].get_or_insert_with(Octave::boxed);
+        let Some(octave) = &mut self.octaves[bin / BINS] else {
+            return self.insert_first(blocks, id);
+        };
         let root = &mut octave.roots[bin % BINS];
         if *root == NONE {
             *root = id;
@@ -80,6 +82,15 @@ impl SizeBins {
         } else {
             treap::insert(blocks, root, id);
         }
+    }
+
+    /// Adds the first block of an octave. Apart, and the last thing that `insert` does in this case,
+    /// so that the usual case has no registers to save.
+    #[cold]
+    fn insert_first(&mut self, blocks: &mut Blocks, id: Id) {
+        let octave = Octave { roots: [NONE; BINS], used: [0; WORDS] };
+        self.octaves[bin(blocks.hole(id)) / BINS] = Some(Box::new(octave));
+        self.insert(blocks, id);
     }
 
     /// Takes a free block out; it still has the size with which it came in.
@@ -182,13 +193,6 @@ impl SizeBins {
     #[inline]
     fn word(&self, octave: usize, word: usize) -> u64 {
         self.octaves[octave].as_ref().expect("an octave in use was made").used[word % WORDS]
-    }
-}
-
-impl Octave {
-    #[cold]
-    fn boxed() -> Box<Self> {
-        Box::new(Self { roots: [NONE; BINS], used: [0; WORDS] })
     }
 }
 
