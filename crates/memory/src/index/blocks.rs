@@ -8,8 +8,9 @@
 /// The number of a block in its space; reused once the block is gone.
 pub(crate) type Id = u32;
 
-/// No block.
-pub(crate) const NONE: Id = u32::MAX >> 1;
+/// No block. The number stands for the end of the space, a live block without a size, which makes
+/// the chain a ring: every block has a neighbour on both sides, and nothing must ask whether it has.
+pub(crate) const NONE: Id = 0;
 /// Set in `prev` while the block is free (or its number unused), so that one bit of a field that
 /// has it to spare answers "is this live?".
 const FREE: u32 = 1 << 31;
@@ -37,18 +38,17 @@ pub(crate) struct Blocks {
     nodes: Vec<Node>,
     /// Head of the list of unused numbers, chained by `next`.
     vacant: Id,
-    last: Id,
-    /// The end of the space in units.
-    end: u64,
 }
 
 impl Blocks {
     pub(crate) fn new() -> Self {
-        Self { nodes: Vec::new(), vacant: NONE, last: NONE, end: 0 }
+        let end = Node { start: 0, amount: 0, prev: NONE, next: NONE, left: 0, right: 0 };
+        Self { nodes: vec![end], vacant: NONE }
     }
 
+    /// The end of the space in units.
     pub(crate) fn end(&self) -> u64 {
-        self.end
+        self.start(NONE)
     }
 
     pub(crate) fn footprint(&self) -> usize {
@@ -60,10 +60,10 @@ impl Blocks {
         self.nodes.get(id as usize).is_some_and(|node| node.prev & FREE == 0)
     }
 
-    /// Whether `id` is a block and free. Unused numbers are never passed in by the index itself.
+    /// Whether a block of the chain is free.
     #[inline]
     pub(crate) fn is_free(&self, id: Id) -> bool {
-        id != NONE && self.nodes[id as usize].prev & FREE != 0
+        self.nodes[id as usize].prev & FREE != 0
     }
 
     #[inline]
@@ -81,8 +81,7 @@ impl Blocks {
     #[inline]
     pub(crate) fn size(&self, id: Id) -> u64 {
         let node = &self.nodes[id as usize];
-        let end = if node.next == NONE { self.end } else { self.start(node.next) };
-        end - node.start
+        self.start(node.next) - node.start
     }
 
     #[inline]
@@ -174,17 +173,14 @@ impl Blocks {
 
     /// The numbers of all live blocks, in no order that means anything.
     pub(crate) fn live(&self) -> impl Iterator<Item = Id> + '_ {
-        (0..self.nodes.len() as u32).filter(|&id| self.is_live(id))
+        (NONE + 1..self.nodes.len() as u32).filter(|&id| self.is_live(id))
     }
 
     /// Puts a loner at the end of the chain, which begins empty.
     pub(crate) fn append(&mut self, id: Id) {
-        let last = self.last;
-        let node = &mut self.nodes[id as usize];
-        node.prev = last;
-        node.next = NONE;
+        let last = self.prev(NONE);
         self.link(last, id);
-        self.last = id;
+        self.link(id, NONE);
     }
 
     /// Makes a block live, with what its owner wants to be remembered.
@@ -209,10 +205,10 @@ impl Blocks {
     /// Puts a new block into the chain before `next`, or at the end of it.
     #[inline]
     pub(crate) fn insert_before(&mut self, next: Id, start: u64) -> Id {
-        let prev = if next == NONE { self.last } else { self.prev(next) };
+        let prev = self.prev(next);
         let id = self.add(Node { start, amount: 0, prev, next, left: NONE, right: NONE });
         self.link(prev, id);
-        self.link_back(id, next);
+        self.link(id, next);
         id
     }
 
@@ -221,59 +217,48 @@ impl Blocks {
     pub(crate) fn remove(&mut self, id: Id) {
         let (prev, next) = (self.prev(id), self.next(id));
         self.link(prev, next);
-        self.link_back(prev, next);
         self.remove_loner(id);
     }
 
     /// Moves the end of the space.
     pub(crate) fn set_end(&mut self, end: u64) {
-        self.end = end;
+        self.nodes[NONE as usize].start = end;
     }
 
     /// All blocks of the chain in address order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Id> + '_ {
-        // The chain is walked from its end, which is known; the order is turned round once.
-        let mut ids = Vec::new();
-        let mut id = self.last;
-        while id != NONE {
-            ids.push(id);
-            id = self.prev(id);
-        }
-        ids.into_iter().rev()
+        let some = |id| (id != NONE).then_some(id);
+        std::iter::successors(some(self.next(NONE)), move |&id| some(self.next(id)))
     }
 
     #[inline]
     fn add(&mut self, node: Node) -> Id {
-        if self.vacant != NONE {
-            let id = self.vacant;
-            self.vacant = self.nodes[id as usize].next;
-            self.nodes[id as usize] = node;
-            return id;
+        if self.vacant == NONE {
+            return self.push(node);
         }
+        let id = self.vacant;
+        self.vacant = self.nodes[id as usize].next;
+        self.nodes[id as usize] = node;
+        id
+    }
+
+    #[cold]
+    fn push(&mut self, node: Node) -> Id {
         if self.nodes.len() == self.nodes.capacity() {
             // By a quarter, not by doubling: the array is most of what a block costs.
             self.nodes.reserve_exact(16 + self.nodes.len() / 4);
         }
+        let id = u32::try_from(self.nodes.len()).unwrap_or(FREE);
+        assert!(id < FREE, "a space has fewer than 2^31 blocks");
         self.nodes.push(node);
-        let id = u32::try_from(self.nodes.len() - 1).unwrap_or(NONE);
-        assert!(id < NONE, "a space has at most 2^31 - 2 blocks");
         id
     }
 
+    /// Makes two blocks neighbours.
     #[inline]
     fn link(&mut self, prev: Id, next: Id) {
-        if prev != NONE {
-            self.nodes[prev as usize].next = next;
-        }
-    }
-
-    #[inline]
-    fn link_back(&mut self, prev: Id, next: Id) {
-        if next == NONE {
-            self.last = prev;
-        } else {
-            let node = &mut self.nodes[next as usize];
-            node.prev = node.prev & FREE | prev;
-        }
+        self.nodes[prev as usize].next = next;
+        let node = &mut self.nodes[next as usize];
+        node.prev = node.prev & FREE | prev;
     }
 }
