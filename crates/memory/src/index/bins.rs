@@ -30,8 +30,10 @@ const LISTS: usize = 2 * BINS;
 /// The bins of the sizes that share a leading bit.
 #[derive(Clone, Debug)]
 struct Octave {
-    roots: [Id; BINS],
+    /// Which bins hold a block. Asked first, and short enough to stay in the cache.
     used: [u64; WORDS],
+    /// A block of each bin in use; the others' mean nothing.
+    roots: [Id; BINS],
 }
 
 /// Free blocks by size. See the module's comment.
@@ -70,11 +72,12 @@ impl SizeBins {
         let Some(octave) = &mut self.octaves[bin / BINS] else {
             return self.insert_first(blocks, id);
         };
+        let (word, bit) = (&mut octave.used[bin / 64 % WORDS], 1 << (bin % 64));
         let root = &mut octave.roots[bin % BINS];
-        if *root == NONE {
+        if *word & bit == 0 {
+            *word |= bit;
             *root = id;
             blocks.set_sides(id, NONE, NONE);
-            octave.used[bin / 64 % WORDS] |= 1 << (bin % 64);
             self.words[bin / BINS] |= 1 << (bin / 64 % WORDS);
             self.used |= 1 << (bin / BINS);
         } else if bin < LISTS {
@@ -99,8 +102,7 @@ impl SizeBins {
         let bin = bin(blocks.hole(id));
         let octave = self.octaves[bin / BINS].as_mut().expect("an octave in use was made");
         let root = &mut octave.roots[bin % BINS];
-        if *root == id && blocks.sides(id) == (NONE, NONE) {
-            *root = NONE;
+        if blocks.sides(id) == (NONE, NONE) && (bin < LISTS || *root == id) {
             let word = &mut octave.used[bin / 64 % WORDS];
             *word &= !(1 << (bin % 64));
             if *word == 0 {
@@ -134,11 +136,11 @@ impl SizeBins {
     /// The size of the largest block, 0 where there is none.
     pub(crate) fn longest(&self, blocks: &Blocks) -> u64 {
         let Some(octave) = self.used.checked_ilog2() else { return 0 };
-        let word = self.words[octave as usize].ilog2() as usize;
-        let octave = self.octaves[octave as usize].as_ref().expect("an octave in use was made");
-        let slot = word * 64 + octave.used[word].ilog2() as usize;
+        let words = self.words[octave as usize];
+        let bin = octave as usize * BINS + words.ilog2() as usize * 64;
+        let bin = bin + self.word(bin).ilog2() as usize;
         // In a list any block will do, since they have one size.
-        blocks.hole(treap::last(blocks, octave.roots[slot]))
+        blocks.hole(treap::last(blocks, self.root(bin)))
     }
 
     #[inline]
@@ -147,34 +149,31 @@ impl SizeBins {
         if own < LISTS {
             return self.first_from(blocks, own);
         }
-        let octave = self.octaves[own / BINS].as_ref();
-        let root = octave.map_or(NONE, |octave| octave.roots[own % BINS]);
-        let found = treap::at_least(blocks, root, key);
-        if found == NONE { self.first_from(blocks, own + 1) } else { Some(found) }
+        if self.word(own) >> (own % 64) & 1 != 0 {
+            let found = treap::at_least(blocks, self.root(own), key);
+            if found != NONE {
+                return Some(found);
+            }
+        }
+        self.first_from(blocks, own + 1)
     }
 
     /// The preferred block of the first bin in use from `from` on.
     #[inline]
     fn first_from(&self, blocks: &Blocks, from: usize) -> Option<Id> {
-        let bin = self.next_bin(from)?;
-        let octave = self.octaves[bin / BINS].as_ref().expect("an octave in use was made");
         // The head of a list has nothing on its left either.
-        Some(treap::first(blocks, octave.roots[bin % BINS]))
+        self.next_bin(from).map(|bin| treap::first(blocks, self.root(bin)))
     }
 
     /// The first bin in use from `from` on: in the same word, the same octave, or above.
     #[inline]
     fn next_bin(&self, from: usize) -> Option<usize> {
-        let octave = from / BINS;
-        let words = *self.words.get(octave)?;
-        let word = from / 64 % WORDS;
-        if words >> word & 1 != 0 {
-            let bits = self.word(octave, word) & u64::MAX << (from % 64);
-            if bits != 0 {
-                return Some(from / 64 * 64 + bits.trailing_zeros() as usize);
-            }
+        let bits = self.word(from) & u64::MAX << (from % 64);
+        if bits != 0 {
+            return Some(from / 64 * 64 + bits.trailing_zeros() as usize);
         }
-        let above = words & u64::MAX << word << 1;
+        let octave = from / BINS;
+        let above = self.words.get(octave)? & u64::MAX << (from / 64 % WORDS) << 1;
         if above != 0 {
             return Some(self.first_bin(octave, above));
         }
@@ -186,13 +185,22 @@ impl SizeBins {
     /// The first bin of an octave in the words `words`, which are in use.
     #[inline]
     fn first_bin(&self, octave: usize, words: u64) -> usize {
-        let word = words.trailing_zeros() as usize;
-        octave * BINS + word * 64 + self.word(octave, word).trailing_zeros() as usize
+        let bin = octave * BINS + words.trailing_zeros() as usize * 64;
+        bin + self.word(bin).trailing_zeros() as usize
     }
 
+    /// The bits of `bin` and the others of its word.
     #[inline]
-    fn word(&self, octave: usize, word: usize) -> u64 {
-        self.octaves[octave].as_ref().expect("an octave in use was made").used[word % WORDS]
+    fn word(&self, bin: usize) -> u64 {
+        let octave = self.octaves.get(bin / BINS).and_then(Option::as_ref);
+        octave.map_or(0, |octave| octave.used[bin / 64 % WORDS])
+    }
+
+    /// A block of a bin in use.
+    #[inline]
+    fn root(&self, bin: usize) -> Id {
+        let octave = self.octaves[bin / BINS].as_ref().expect("an octave in use was made");
+        octave.roots[bin % BINS]
     }
 }
 

@@ -31,6 +31,10 @@ struct Node {
     right: u32,
 }
 
+impl Node {
+    const NEW: Self = Self { start: 0, amount: 0, prev: NONE, next: NONE, left: NONE, right: NONE };
+}
+
 /// The blocks of one space: a chain of all of them, or loners if only the live ones are kept. It
 /// knows nothing of fits; it splits, joins and remembers.
 #[derive(Clone, Debug)]
@@ -42,8 +46,7 @@ pub(crate) struct Blocks {
 
 impl Blocks {
     pub(crate) fn new() -> Self {
-        let end = Node { start: 0, amount: 0, prev: NONE, next: NONE, left: 0, right: 0 };
-        Self { nodes: vec![end], vacant: NONE }
+        Self { nodes: vec![Node::NEW], vacant: NONE }
     }
 
     /// The end of the space in units.
@@ -150,8 +153,11 @@ impl Blocks {
     #[inline]
     pub(crate) fn add_loner(&mut self, start: u64, size: u64) -> Id {
         debug_assert!(size >> 63 == 0, "the top bit says whether a block is free");
-        let (prev, next) = ((size >> 32) as u32, size as u32);
-        self.add(Node { start, amount: 0, prev, next, left: 0, right: 0 })
+        let id = self.add();
+        let node = &mut self.nodes[id as usize];
+        node.start = start;
+        (node.prev, node.next) = ((size >> 32) as u32, size as u32);
+        id
     }
 
     /// The size of a live block that is in no chain.
@@ -205,9 +211,9 @@ impl Blocks {
     /// Puts a new block into the chain before `next`, or at the end of it.
     #[inline]
     pub(crate) fn insert_before(&mut self, next: Id, start: u64) -> Id {
-        let prev = self.prev(next);
-        let id = self.add(Node { start, amount: 0, prev, next, left: NONE, right: NONE });
-        self.link(prev, id);
+        let id = self.add();
+        self.nodes[id as usize].start = start;
+        self.link(self.prev(next), id);
         self.link(id, next);
         id
     }
@@ -231,26 +237,27 @@ impl Blocks {
         std::iter::successors(some(self.next(NONE)), move |&id| some(self.next(id)))
     }
 
+    /// A number for a new block. Its fields are set one by one, in place: a node that is made
+    /// elsewhere and copied costs more than all else here, since the copy waits for the parts.
     #[inline]
-    fn add(&mut self, node: Node) -> Id {
+    fn add(&mut self) -> Id {
         if self.vacant == NONE {
-            return self.push(node);
+            return self.push();
         }
         let id = self.vacant;
-        self.vacant = self.nodes[id as usize].next;
-        self.nodes[id as usize] = node;
+        self.vacant = self.next(id);
         id
     }
 
     #[cold]
-    fn push(&mut self, node: Node) -> Id {
+    fn push(&mut self) -> Id {
         if self.nodes.len() == self.nodes.capacity() {
             // By a quarter, not by doubling: the array is most of what a block costs.
             self.nodes.reserve_exact(16 + self.nodes.len() / 4);
         }
         let id = u32::try_from(self.nodes.len()).unwrap_or(FREE);
         assert!(id < FREE, "a space has fewer than 2^31 blocks");
-        self.nodes.push(node);
+        self.nodes.push(Node::NEW);
         id
     }
 
