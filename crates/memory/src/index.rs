@@ -197,26 +197,10 @@ impl FreeIndex {
     #[inline]
     pub fn allocate(&mut self, fit: Fit, size: Bytes, tag: u32) -> Option<Block> {
         let units = self.units_up(size)?;
-        if fit == Fit::Best {
-            let (blocks, bins) = self.bins();
-            let hole = bins.best(blocks, units)?;
-            let at = blocks.start(hole);
-            let id = self.split_low(hole, at, units);
-            if let Some(tree) = &mut self.tree {
-                tree.cut(tree.exactly(at), at, units, hole);
-            }
-            return Some(self.settle(id, at, units, size, tag));
+        match fit {
+            Fit::Best => self.allocate_best(units, size, tag),
+            Fit::First | Fit::Last => self.allocate_in_order(fit, units, size, tag),
         }
-        let tree = self.tree();
-        let place = if fit == Fit::First { tree.first(units) } else { tree.last(units) }?;
-        let hole = tree.entry(place);
-        let at = if fit == Fit::First { hole.start } else { hole.start + hole.size - units };
-        if self.bins.is_some() {
-            return Some(self.carve(hole, at, units, size, tag));
-        }
-        self.tree().cut(place, at, units, 0);
-        let id = self.blocks.add_loner(at, units);
-        Some(self.settle(id, at, units, size, tag))
     }
 
     /// Like [`allocate`](Self::allocate), with the block's start a multiple of `alignment`.
@@ -439,6 +423,32 @@ impl FreeIndex {
                     .find(|&entry| fits(entry))
             }
         }
+    }
+
+    #[inline]
+    fn allocate_best(&mut self, units: u64, size: Bytes, tag: u32) -> Option<Block> {
+        let (blocks, bins) = self.bins();
+        let hole = bins.best(blocks, units)?;
+        let at = blocks.start(hole);
+        let id = self.split_low(hole, at, units);
+        if let Some(tree) = &mut self.tree {
+            tree.cut(tree.exactly(at), at, units, hole);
+        }
+        Some(self.settle(id, at, units, size, tag))
+    }
+
+    #[inline]
+    fn allocate_in_order(&mut self, fit: Fit, units: u64, size: Bytes, tag: u32) -> Option<Block> {
+        let tree = self.tree();
+        let place = if fit == Fit::First { tree.first(units) } else { tree.last(units) }?;
+        let hole = tree.entry(place);
+        let at = if fit == Fit::First { hole.start } else { hole.start + hole.size - units };
+        if self.bins.is_some() {
+            return Some(self.carve(hole, at, units, size, tag));
+        }
+        self.tree().cut(place, at, units, 0);
+        let id = self.blocks.add_loner(at, units);
+        Some(self.settle(id, at, units, size, tag))
     }
 
     /// Makes `units` from `at` on, within the free range `hole`, a live block.

@@ -237,7 +237,6 @@ impl AddressTree {
     }
 
     /// Adds a range and joins it with the ranges that it touches; all of it gets the new link.
-    #[inline]
     pub(crate) fn give_back(&mut self, new: Entry) {
         let gap = self.gap(new.start);
         let below = gap.slot.checked_sub(1).map(|slot| Place { slot, ..gap });
