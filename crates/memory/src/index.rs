@@ -197,10 +197,11 @@ impl FreeIndex {
     #[inline]
     pub fn allocate(&mut self, fit: Fit, size: Bytes, tag: u32) -> Option<Block> {
         let units = self.units_up(size)?;
-        match fit {
-            Fit::Best => self.allocate_best(units, size, tag),
-            Fit::First | Fit::Last => self.allocate_in_order(fit, units, size, tag),
-        }
+        let (id, at) = match fit {
+            Fit::Best => self.take_best(units),
+            Fit::First | Fit::Last => self.take_in_order(fit, units),
+        };
+        (id != NONE).then(|| self.settle(id, at, units, size, tag))
     }
 
     /// Like [`allocate`](Self::allocate), with the block's start a multiple of `alignment`.
@@ -221,7 +222,8 @@ impl FreeIndex {
         let units = self.units_up(size)?;
         let hole = self.search(fit, units, alignment)?;
         let at = align(fit, hole, units, alignment.get() >> self.shift)?;
-        Some(self.carve(hole, at, units, size, tag))
+        let id = self.carve(hole, at, units);
+        Some(self.settle(id, at, units, size, tag))
     }
 
     /// Takes the block `offset .. offset + size`, or nothing where part of that is in use or outside
@@ -236,7 +238,8 @@ impl FreeIndex {
         if units > room || !offset.is_aligned(self.granule()) {
             return None;
         }
-        Some(self.carve(hole, at, units, size, tag))
+        let id = self.carve(hole, at, units);
+        Some(self.settle(id, at, units, size, tag))
     }
 
     /// The range that [`allocate_aligned`](Self::allocate_aligned) would use, without using it.
@@ -425,34 +428,35 @@ impl FreeIndex {
         }
     }
 
-    #[inline]
-    fn allocate_best(&mut self, units: u64, size: Bytes, tag: u32) -> Option<Block> {
+    /// Takes `units` by best fit: the new block, or none, and where it starts. (A pair that fits
+    /// two registers, unlike a `Block`, which [`settle`](Self::settle) makes in the caller.)
+    fn take_best(&mut self, units: u64) -> (Id, u64) {
         let (blocks, bins) = self.bins();
-        let hole = bins.best(blocks, units)?;
+        let Some(hole) = bins.best(blocks, units) else { return (NONE, 0) };
         let at = blocks.start(hole);
         let id = self.split_low(hole, at, units);
         if let Some(tree) = &mut self.tree {
             tree.cut(tree.exactly(at), at, units, hole);
         }
-        Some(self.settle(id, at, units, size, tag))
+        (id, at)
     }
 
-    #[inline]
-    fn allocate_in_order(&mut self, fit: Fit, units: u64, size: Bytes, tag: u32) -> Option<Block> {
+    /// Takes `units` by first or last fit, like [`take_best`](Self::take_best).
+    fn take_in_order(&mut self, fit: Fit, units: u64) -> (Id, u64) {
         let tree = self.tree();
-        let place = if fit == Fit::First { tree.first(units) } else { tree.last(units) }?;
+        let place = if fit == Fit::First { tree.first(units) } else { tree.last(units) };
+        let Some(place) = place else { return (NONE, 0) };
         let hole = tree.entry(place);
         let at = if fit == Fit::First { hole.start } else { hole.start + hole.size - units };
         if self.bins.is_some() {
-            return Some(self.carve(hole, at, units, size, tag));
+            return (self.carve(hole, at, units), at);
         }
         self.tree().cut(place, at, units, 0);
-        let id = self.blocks.add_loner(at, units);
-        Some(self.settle(id, at, units, size, tag))
+        (self.blocks.add_loner(at, units), at)
     }
 
-    /// Makes `units` from `at` on, within the free range `hole`, a live block.
-    fn carve(&mut self, hole: Entry, at: u64, units: u64, size: Bytes, tag: u32) -> Block {
+    /// Makes `units` from `at` on, within the free range `hole`, a block.
+    fn carve(&mut self, hole: Entry, at: u64, units: u64) -> Id {
         let id = if self.bins.is_some() {
             self.split(hole, at, units)
         } else {
@@ -462,7 +466,7 @@ impl FreeIndex {
             // In a chain, what is left above the new block is the next one.
             tree.cut(tree.exactly(hole.start), at, units, self.blocks.next(id));
         }
-        self.settle(id, at, units, size, tag)
+        id
     }
 
     /// Hands a block over to its owner.
