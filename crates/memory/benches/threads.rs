@@ -23,6 +23,8 @@ const PAIRS: usize = 400_000;
 const LIVE: usize = 1_000;
 /// Blocks that are handed to the other thread at a time.
 const BATCH: usize = 64;
+/// Batches that a thread may be ahead of the other.
+const AHEAD: usize = 64;
 const ROUNDS: usize = 7;
 
 struct Random(u64);
@@ -66,19 +68,30 @@ fn churn(allocator: &FlexAllocator, seed: u64, pairs: usize) {
     }
 }
 
-/// Allocates for the other thread, and frees what that one has allocated.
+/// Allocates for the other thread, and frees what that one has allocated, without waiting for it
+/// unless it is far behind.
 fn exchange(
     allocator: &FlexAllocator,
     seed: u64,
-    to: &mpsc::SyncSender<Vec<Allocation>>,
+    to: mpsc::Sender<Vec<Allocation>>,
     from: &mpsc::Receiver<Vec<Allocation>>,
 ) {
     let mut random = Random(seed);
-    for _ in 0..PAIRS / BATCH {
+    let mut received = 0;
+    for sent in 0..PAIRS / BATCH {
         let batch = (0..BATCH).map(|_| allocator.allocate(random.size()).expect("room")).collect();
         to.send(batch).expect("the other thread is there");
-        drop(from.recv().expect("the other thread is there"));
+        while let Ok(batch) = from.try_recv() {
+            received += 1;
+            drop(batch);
+        }
+        while sent > received + AHEAD {
+            drop(from.recv().expect("the other thread is there"));
+            received += 1;
+        }
     }
+    drop(to);
+    from.iter().for_each(drop);
 }
 
 /// Million pairs per second of `threads` threads that run `work`.
@@ -100,23 +113,23 @@ fn rate(threads: u64, work: impl Fn(u64) + Sync) -> f64 {
 
 /// Two threads that free each other's blocks.
 fn exchange_rate(allocator: &FlexAllocator) -> f64 {
-    let (to_second, at_second) = mpsc::sync_channel(16);
-    let (to_first, at_first) = mpsc::sync_channel(16);
+    let (to_second, at_second) = mpsc::channel();
+    let (to_first, at_first) = mpsc::channel();
     let ends = [(to_second, at_first), (to_first, at_second)]
         .map(|ends| std::sync::Mutex::new(Some(ends)));
     rate(2, |seed| {
         let ends =
             ends[usize::try_from(seed).expect("small") - 1].lock().expect("nobody panics").take();
         let (to, from) = ends.expect("each thread has its ends");
-        exchange(allocator, seed, &to, &from);
+        exchange(allocator, seed, to, &from);
     })
 }
 
 /// One thread that does what the two of [`exchange_rate`] do.
 fn exchange_alone(allocator: &FlexAllocator) -> f64 {
     rate(1, |seed| {
-        let (to, from) = mpsc::sync_channel(16);
-        exchange(allocator, seed, &to, &from);
+        let (to, from) = mpsc::channel();
+        exchange(allocator, seed, to, &from);
     })
 }
 

@@ -18,7 +18,7 @@ use crate::Bytes;
 use crate::device::DeviceMemory;
 use crate::index::BlockKey;
 use crate::policy::Kind;
-use crate::stats::{self, Counters, Peaks, Stats};
+use crate::stats::{self, Counters, Peaks, Slack, Stats};
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Turn, Weak, lock};
 
 /// A function that is called when memory runs out, and may free some.
@@ -39,6 +39,7 @@ pub(crate) struct Shared {
     /// Who may acquire and release.
     pub(crate) turn: Turn,
     peaks: Mutex<Peaks>,
+    pub(crate) slack: Slack,
     counters: Mutex<Counters>,
     pending: Mutex<Pending>,
     pending_len: AtomicUsize,
@@ -106,6 +107,7 @@ impl Shared {
             regions: Mutex::default(),
             turn: Turn::default(),
             peaks: Mutex::default(),
+            slack: Slack::new(),
             counters: Mutex::default(),
             pending: Mutex::default(),
             pending_len: AtomicUsize::new(0),
@@ -155,14 +157,14 @@ impl Shared {
 
     /// Looks into a possible new peak of the sums over all regions.
     pub(crate) fn settle(&self) {
-        self.with_all_counts(stats::settle);
+        self.with_all_counts(|counts, peaks| stats::settle(counts, peaks, &self.slack));
     }
 
     pub(crate) fn stats(&self) -> Stats {
         self.empty_outboxes();
         let counters = *lock(&self.counters);
         self.with_all_counts(|counts, peaks| {
-            stats::settle(counts, peaks);
+            stats::settle(counts, peaks, &self.slack);
             Stats::collect(counts, peaks, counters)
         })
     }
@@ -172,7 +174,7 @@ impl Shared {
         self.with_all_counts(|counts, peaks| {
             counts.iter_mut().for_each(|counts| counts.reset_peaks());
             peaks.reset(counts);
-            stats::settle(counts, peaks);
+            stats::settle(counts, peaks, &self.slack);
         });
     }
 

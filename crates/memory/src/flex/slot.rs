@@ -22,7 +22,7 @@ use super::tag::Tag;
 use super::{FreeError, RegionReport, VirtualAddress};
 use crate::Bytes;
 use crate::device::RegionHandle;
-use crate::index::{Block, BlockKey, FreeIndex, Part};
+use crate::index::{Block, BlockKey, FreeIndex, Hole, Part};
 use crate::policy::{BlockStrategy, Kind, RegionView, Request};
 use crate::stats::{Counts, Pool, Quantity};
 use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Turn, lock};
@@ -212,9 +212,9 @@ impl Slot {
         Some(block)
     }
 
-    /// Ends a critical section; a new peak is then looked into.
-    pub(crate) fn leave(&self, state: MutexGuard<'_, SlotState>) {
-        let above = state.counts.is_above();
+    /// Ends a critical section; what may be a new peak is then looked into.
+    pub(crate) fn leave(&self, mut state: MutexGuard<'_, SlotState>) {
+        let above = state.counts.is_above() && !state.counts.raise_ceilings(&self.shared.slack);
         drop(state);
         if above {
             self.shared.settle();
@@ -286,8 +286,7 @@ impl Slot {
             self.admit(state, &block);
             return Some(block);
         }
-        let freed = region.index.free(block.key).expect("the block was placed just now");
-        region.strategy.freed(&freed);
+        region.strategy.free(&mut region.index, block.key).expect("the block was placed just now");
         self.account_memory(state);
         None
     }
@@ -387,8 +386,8 @@ impl Slot {
     /// Returns a block's range to the region.
     fn give_back(&self, state: &mut SlotState, key: BlockKey) {
         let region = state.region.as_mut().expect("a region with a live block stays");
-        let block = region.index.free(key).expect("a block is given back once");
-        region.strategy.freed(&block);
+        let block =
+            region.strategy.free(&mut region.index, key).expect("a block is given back once");
         let pool = Pool::of(block.size);
         state.counts.take(Quantity::Active, pool, 1);
         state.counts.take(Quantity::ActiveBytes, pool, block.size.get());
@@ -619,6 +618,7 @@ fn deliver(mut posts: Vec<(Arc<Slot>, BlockKey)>) {
 /// until there are `wanted` bytes of them, and returns them.
 fn take_idle(region: &mut Region, wanted: Bytes) -> Vec<(Bytes, Bytes)> {
     let Some(granules) = &mut region.granules else { return Vec::new() };
+    region.index.join_quick();
     let mut taken = Vec::new();
     let mut left = wanted;
     for part in region.index.parts().into_iter().rev() {
@@ -637,7 +637,9 @@ fn take_idle(region: &mut Region, wanted: Bytes) -> Vec<(Bytes, Bytes)> {
 }
 
 fn log_free(region: &mut Region, block: &Block) {
-    let hole = region.index.hole_at(block.offset).expect("the block was freed just now");
+    // A block on a quick list is not joined yet.
+    let alone = Hole { offset: block.offset, size: block.size };
+    let hole = region.index.hole_at(block.offset).unwrap_or(alone);
     debug!(
         target: LOG,
         region = %region.handle.id, offset = block.offset.get(), size = block.size.get(),
