@@ -205,8 +205,10 @@ impl Counts {
 
 /// What is left below the peaks of the sums and belongs to no region: a region whose count reaches
 /// its ceiling takes some of it, so that the others need not be asked. For each count, the ceilings
-/// and what is left add up to the peak.
+/// and what is left add up to the peak. (It keeps apart in the cache: it is written often, and what
+/// lies beside it is read by every call.)
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct Slack {
     left: [AtomicU64; COUNTS],
     /// How much is taken, or put back, at a time.

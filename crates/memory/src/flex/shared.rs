@@ -131,11 +131,15 @@ impl Shared {
 
     /// The slot of this thread, where threads have slots and `slot` is another's.
     pub(crate) fn other_slot(&self, slot: &Slot) -> Option<Arc<Slot>> {
-        if !self.config.region.thread_home || self.closed.load(Ordering::Acquire) {
+        if !self.config.region.thread_home || self.is_closed() {
             return None;
         }
         let home = home(self.config.max_regions);
         (home != slot.number).then(|| self.slots.get()?[home].upgrade()).flatten()
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
     /// Brings every block that was freed to its slot.
@@ -149,6 +153,8 @@ impl Shared {
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.empty_outboxes();
+        // What is in an inbox holds its slot; entering the slot empties it.
+        self.slots().iter().for_each(|slot| drop(slot.enter()));
     }
 
     pub(crate) fn count(&self, change: impl FnOnce(&mut Counters)) {

@@ -72,6 +72,8 @@ pub(crate) struct SlotState {
     /// earlier one is never mistaken for a key of this one.
     serial: u32,
     notes: BTreeMap<BlockKey, Note>,
+    /// An inbox that was emptied, to be exchanged for the next full one.
+    emptied: Vec<Post>,
 }
 
 /// What is remembered of the few blocks that need it.
@@ -103,10 +105,14 @@ pub(crate) struct Slot {
     kind: AtomicUsize,
     /// Who may commit and decommit.
     turn: Turn,
-    inbox: Mutex<Vec<BlockKey>>,
+    inbox: Mutex<Vec<Post>>,
     inbox_len: AtomicUsize,
-    outbox: Mutex<Vec<(Arc<Slot>, BlockKey)>>,
+    outbox: Mutex<Vec<Post>>,
 }
+
+/// A block on its way to its slot. It holds the slot as its handle did; the slot's thread lets go of
+/// that, so that no other touches the count.
+type Post = (Arc<Slot>, BlockKey);
 
 /// How many blocks an outbox collects. Enough that passing them on costs little for each; few enough
 /// that what waits there does not matter.
@@ -120,8 +126,13 @@ impl fmt::Debug for Slot {
 
 impl Slot {
     pub(crate) fn new(number: usize, shared: Arc<Shared>) -> Self {
-        let state =
-            SlotState { region: None, counts: Counts::new(), serial: 0, notes: BTreeMap::new() };
+        let state = SlotState {
+            region: None,
+            counts: Counts::new(),
+            serial: 0,
+            notes: BTreeMap::new(),
+            emptied: Vec::new(),
+        };
         Self {
             number,
             shared,
@@ -152,15 +163,17 @@ impl Slot {
     pub(crate) fn enter(self: &Arc<Self>) -> MutexGuard<'_, SlotState> {
         let mut state = lock(&self.state);
         if self.inbox_len.load(Ordering::Acquire) > 0 {
-            let keys = {
+            let mut posts = std::mem::take(&mut state.emptied);
+            {
                 let mut inbox = lock(&self.inbox);
                 self.inbox_len.store(0, Ordering::Release);
-                std::mem::take(&mut *inbox)
-            };
-            for key in keys {
+                std::mem::swap(&mut *inbox, &mut posts);
+            }
+            for (_, key) in posts.drain(..) {
                 // A key in the inbox came from a handle, whose block is live until this frees it.
                 let _ = self.let_go(&mut state, key);
             }
+            state.emptied = posts;
         }
         state
     }
@@ -326,16 +339,20 @@ impl Slot {
         let mut outbox = lock(&self.outbox);
         outbox.push((slot, key));
         if outbox.len() >= OUTBOX {
+            deliver(&mut outbox);
+        } else if self.shared.is_closed() {
+            // The allocator has just gone and will not look here again.
             let posts = std::mem::take(&mut *outbox);
             drop(outbox);
-            deliver(posts);
+            posts
+                .into_iter()
+                .for_each(|(slot, key)| slot.free(key).expect("a handle's block is live"));
         }
     }
 
     /// Passes on what the outbox has collected.
     pub(crate) fn empty_outbox(&self) {
-        let posts = std::mem::take(&mut *lock(&self.outbox));
-        deliver(posts);
+        deliver(&mut lock(&self.outbox));
     }
 
     /// The owner lets a block go: it is free at once, when its pins are gone, or when its streams
@@ -603,13 +620,14 @@ impl Drop for Slot {
     }
 }
 
-/// Puts blocks into the inboxes of their slots.
-fn deliver(mut posts: Vec<(Arc<Slot>, BlockKey)>) {
-    posts.sort_by_key(|(slot, _)| slot.number);
-    for posts in posts.chunk_by(|one, other| one.0.number == other.0.number) {
-        let slot = &posts[0].0;
+/// Puts blocks into the inboxes of their slots. (An inbox is locked under an outbox, and nothing
+/// under an inbox.)
+fn deliver(posts: &mut Vec<Post>) {
+    while let Some((slot, _)) = posts.last() {
+        let slot = Arc::clone(slot);
         let mut inbox = lock(&slot.inbox);
-        inbox.extend(posts.iter().map(|&(_, key)| key));
+        // Mostly all of them belong to one slot, and this takes them all.
+        inbox.extend(posts.extract_if(.., |(other, _)| other.number == slot.number));
         slot.inbox_len.store(inbox.len(), Ordering::Release);
     }
 }
