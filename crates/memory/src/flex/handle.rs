@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::VirtualAddress;
 use super::slot::Slot;
 use super::tag::Tag;
+use super::{FlexAllocator, FreeError, VirtualAddress};
 use crate::Bytes;
 use crate::index::{Block, BlockKey};
 use crate::policy::Kind;
@@ -71,16 +71,16 @@ impl Allocation {
     /// Notes that `stream` uses the block too: once freed, it is used again only when that stream
     /// has passed the point that it is at then.
     pub fn record_stream(&self, stream: u32) {
-        let (slot, key) = self.place();
-        slot.record_stream(key, stream).expect("a handle's block is live");
+        self.at_place(|slot, key| slot.record_stream(key, stream));
     }
 
     /// Keeps the block where it is, and live even if this is dropped, for as long as the pin lives.
     pub fn pin(&self) -> Pin {
-        let (slot, key) = self.place();
-        slot.pin(key).expect("a handle's block is live");
-        let (address, block) = slot.find(key).expect("a handle's block is live");
-        Pin { slot, key, address, size: block.size }
+        self.at_place(|slot, key| {
+            slot.pin(key)?;
+            let (address, block) = slot.find(key).expect("a pinned block is live");
+            Ok(Pin { slot: Arc::clone(slot), key, address, size: block.size })
+        })
     }
 
     /// Gives up ownership without freeing: the block is then freed by its address
@@ -95,22 +95,39 @@ impl Allocation {
     /// ([`FlexAllocator::free_token`](super::FlexAllocator::free_token)), or owned again
     /// ([`FlexAllocator::adopt`](super::FlexAllocator::adopt)).
     pub fn into_token(mut self) -> AllocationToken {
-        let (slot, key) = self.place();
-        slot.set_leaked(key, true).expect("a handle's block is live and owned by the handle");
+        self.at_place(|slot, key| slot.set_leaked(key, true));
         self.owns = false;
         // The place as the handle knows it: where the block has moved since is known elsewhere.
         AllocationToken { slot: self.slot.number, key: self.key }
     }
 
-    /// The slot and key that the block has now.
-    fn place(&self) -> (Arc<Slot>, BlockKey) {
-        let moved = self.slot.shared.follow(&self.slot, self.key);
-        moved.unwrap_or_else(|| (Arc::clone(&self.slot), self.key))
+    fn find(&self) -> (VirtualAddress, Block) {
+        self.at_place(|slot, key| slot.find(key).ok_or(FreeError::Stale))
     }
 
-    fn find(&self) -> (VirtualAddress, Block) {
-        let (slot, key) = self.place();
-        slot.find(key).expect("a handle's block is live")
+    /// Does something with the block where it is now.
+    fn at_place<T>(&self, act: impl FnMut(&Arc<Slot>, BlockKey) -> Result<T, FreeError>) -> T {
+        at_place(&self.slot, self.key, act).expect("a handle's block is live")
+    }
+}
+
+/// Does something with the block of a handle where it is now: if compaction moves it meanwhile, once
+/// more where it went.
+pub(super) fn at_place<T>(
+    slot: &Arc<Slot>,
+    key: BlockKey,
+    mut act: impl FnMut(&Arc<Slot>, BlockKey) -> Result<T, FreeError>,
+) -> Result<T, FreeError> {
+    let find = || slot.shared.follow(slot, key).unwrap_or_else(|| (Arc::clone(slot), key));
+    let mut place = find();
+    loop {
+        let outcome = act(&place.0, place.1);
+        let now = find();
+        let moved = (now.0.number, now.1) != (place.0.number, place.1);
+        if outcome.is_ok() || !moved {
+            return outcome;
+        }
+        place = now;
     }
 }
 
@@ -119,12 +136,19 @@ impl Drop for Allocation {
         if !self.owns {
             return;
         }
-        let shared = &self.slot.shared;
-        let freed = match shared.forget(&self.slot, self.key) {
-            Some((slot, key)) => slot.free(key, false),
-            None => self.slot.free(self.key, super::is_foreign(&self.slot)),
-        };
-        freed.expect("a handle's block is live");
+        let (mut slot, mut key) = (Arc::clone(&self.slot), self.key);
+        loop {
+            if let Some(next) = self.slot.shared.forget(&slot, key) {
+                (slot, key) = next;
+            } else {
+                match slot.free(key, super::is_foreign(&slot)) {
+                    Ok(()) => return,
+                    // Compaction was faster; it has said where the block is.
+                    Err(_) if self.slot.shared.has_moved(&slot, key) => {}
+                    Err(error) => panic!("a handle's block is live: {error}"),
+                }
+            }
+        }
     }
 }
 
@@ -153,6 +177,10 @@ impl Pin {
     /// How long it is.
     pub fn size(&self) -> Bytes {
         self.size
+    }
+
+    pub(super) fn belongs_to(&self, allocator: &FlexAllocator) -> bool {
+        Arc::ptr_eq(&self.slot.shared, &allocator.shared)
     }
 }
 

@@ -1,8 +1,9 @@
 //! What the slots of one allocator share.
 //!
 //! Locks are taken in one order: the peaks, then slots by their number, then one of the others,
-//! which are held for a few instructions and under which nothing else is locked. No lock is held
-//! while the device, the streams or a callback is called.
+//! which are held for a few instructions and under which nothing else is locked (but for a slot's
+//! inbox, under which the table of moved blocks may be). No lock is held while the device, the
+//! streams, the clock or a callback is called; only turns are, the allocator's before a slot's.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +17,6 @@ use super::stream::{Pending, StreamEvents, Waiting};
 use crate::Bytes;
 use crate::device::DeviceMemory;
 use crate::index::BlockKey;
-use crate::policy::Kind;
 use crate::stats::{self, Counters, Peaks, Stats};
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Turn, Weak, lock};
 
@@ -28,6 +28,8 @@ pub(crate) type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 pub(crate) struct Shared {
     pub(crate) config: FlexConfig,
     pub(crate) device: Arc<dyn DeviceMemory>,
+    /// All the memory that the device has.
+    pub(crate) total: Bytes,
     /// The granule of growable regions.
     pub(crate) granule: Bytes,
     pub(crate) events: Option<Arc<dyn StreamEvents>>,
@@ -37,13 +39,27 @@ pub(crate) struct Shared {
     pub(crate) regions: Mutex<Regions>,
     /// Who may acquire and release.
     pub(crate) turn: Turn,
+    /// Rises with every region that comes or goes, and with all memory given back. Changes in turn.
+    changes: AtomicU64,
+    /// Somebody found much idle and not the turn to give it back; whoever ends a turn looks.
+    release_wanted: AtomicBool,
+    /// The allocator is gone, and nobody but the last blocks' owners will look for passed streams.
+    closed: AtomicBool,
+    /// The time that was seen last.
+    now_us: AtomicU64,
     peaks: Mutex<Peaks>,
     counters: Mutex<Counters>,
     pending: Mutex<Pending>,
     pending_len: AtomicUsize,
+    /// Who may record events and free what has passed.
+    stream_turn: Turn,
     /// The first stream that was seen, plus one.
     first_stream: AtomicU64,
+    /// A second stream was seen: from now on blocks wait for their streams.
     several_streams: AtomicBool,
+    /// What was freed before that is safe too.
+    streams_settled: AtomicBool,
+    second_stream: Turn,
     history: Option<Mutex<History>>,
     pub(crate) callbacks: Mutex<Vec<Callback>>,
     moved: Mutex<Moved>,
@@ -81,6 +97,7 @@ impl Shared {
     ) -> Self {
         let history = (config.history > 0).then(|| Mutex::new(History::new(config.history)));
         Self {
+            total: device.info().total,
             granule: device.granule().unwrap_or(Bytes::mib(2)),
             config,
             device,
@@ -89,12 +106,19 @@ impl Shared {
             slots: OnceLock::new(),
             regions: Mutex::default(),
             turn: Turn::default(),
+            changes: AtomicU64::new(0),
+            release_wanted: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            now_us: AtomicU64::new(0),
             peaks: Mutex::default(),
             counters: Mutex::default(),
             pending: Mutex::default(),
             pending_len: AtomicUsize::new(0),
+            stream_turn: Turn::default(),
             first_stream: AtomicU64::new(0),
             several_streams: AtomicBool::new(false),
+            streams_settled: AtomicBool::new(false),
+            second_stream: Turn::default(),
             history,
             callbacks: Mutex::new(Vec::new()),
             moved: Mutex::default(),
@@ -147,23 +171,30 @@ impl Shared {
         &self,
         run: impl FnOnce(&mut [&mut stats::Counts], &mut Peaks) -> T,
     ) -> T {
-        let mut peaks = lock(&self.peaks);
+        // Dropped last: with the allocator gone these may be the last owners of their regions, and
+        // the device is not called under a lock.
         let slots = self.slots();
+        let mut peaks = lock(&self.peaks);
         let mut states: Vec<_> = slots.iter().map(Slot::enter).collect();
         // Slots that never held a region have nothing to add, and need no share of the ceilings.
-        let mut counts: Vec<_> = states
-            .iter_mut()
-            .filter(|state| state.was_used())
-            .map(|state| &mut state.counts)
-            .collect();
+        let mut counts: Vec<_> =
+            states.iter_mut().filter(|state| state.used).map(|state| &mut state.counts).collect();
         run(&mut counts, &mut peaks)
     }
 
-    /// Adds to the history, if one is kept.
+    /// Looks at the clock, which is done with no lock held.
+    pub(crate) fn tick(&self) {
+        if let (Some(clock), Some(_)) = (&self.clock, &self.history) {
+            self.now_us.fetch_max(clock(), Ordering::Relaxed);
+        }
+    }
+
+    /// Adds to the history, if one is kept, with the time that was seen last.
     pub(crate) fn record(&self, action: Action, address: u64, size: Bytes, stream: u32) {
         if let Some(history) = &self.history {
             let mut history = lock(history);
-            let time_us = self.clock.as_ref().map_or(history.recorded, |clock| clock());
+            let now_us = || self.now_us.load(Ordering::Relaxed);
+            let time_us = self.clock.as_ref().map_or(history.recorded, |_| now_us());
             history.push(HistoryEntry { action, address, size, stream, time_us });
         }
     }
@@ -177,31 +208,32 @@ impl Shared {
     pub(crate) fn see_stream(&self, stream: u32) {
         let Some(events) = &self.events else { return };
         let number = u64::from(stream) + 1;
-        let first = self.first_stream.load(Ordering::Relaxed);
-        if first == number || self.several_streams.load(Ordering::Acquire) {
+        let first = match self.first_stream.load(Ordering::Relaxed) {
+            0 => self.first_stream.compare_exchange(0, number, Ordering::AcqRel, Ordering::Acquire),
+            first => Err(first),
+        };
+        let Err(first) = first else { return };
+        if first == number || self.streams_settled.load(Ordering::Acquire) {
             return;
         }
-        if first == 0
-            && self
-                .first_stream
-                .compare_exchange(0, number, Ordering::AcqRel, Ordering::Acquire)
-                .is_ok()
-        {
+        // Whoever comes while the first stream is waited for waits too.
+        let _turn = self.second_stream.take();
+        if self.streams_settled.load(Ordering::Acquire) {
             return;
         }
-        if !self.several_streams.swap(true, Ordering::AcqRel) {
-            let first = self.first_stream.load(Ordering::Acquire) - 1;
-            let first = u32::try_from(first).expect("it was a stream plus one");
-            events.wait(events.record(first));
-            self.count(|counters| counters.sync_all_streams += 1);
-        }
+        // Before the event, so that a block which is freed after it waits for its stream.
+        self.several_streams.store(true, Ordering::SeqCst);
+        let first = u32::try_from(first - 1).expect("it was a stream plus one");
+        events.wait(events.record(first));
+        self.count(|counters| counters.sync_all_streams += 1);
+        self.streams_settled.store(true, Ordering::Release);
     }
 
     /// The streams that must pass before a block of `own`, used by `others` too, is free; none where
     /// it is free at once.
     pub(crate) fn streams_to_wait_for(&self, own: u32, others: Vec<u32>) -> Option<Vec<u32>> {
         self.events.as_ref()?;
-        let several = self.several_streams.load(Ordering::Acquire);
+        let several = self.several_streams.load(Ordering::SeqCst);
         (several || !others.is_empty()).then(|| {
             let mut streams = others;
             streams.push(own);
@@ -210,8 +242,9 @@ impl Shared {
     }
 
     pub(crate) fn wait_for(&self, waiting: Waiting) {
-        lock(&self.pending).requested.push(waiting);
+        // First, so that whoever takes it off the list finds it counted.
         self.pending_len.fetch_add(1, Ordering::Release);
+        lock(&self.pending).requested.push(waiting);
     }
 
     /// How many blocks wait for streams.
@@ -219,27 +252,37 @@ impl Shared {
         self.pending_len.load(Ordering::Acquire)
     }
 
-    /// Records events for the blocks that were let go, and frees those whose streams have passed.
+    /// Records events for the blocks that were let go, and frees those whose streams have passed,
+    /// unless somebody is at it.
     pub(crate) fn poll(&self) {
         if self.pending() > 0
             && let Some(events) = &self.events
+            && let Some(turn) = self.stream_turn.try_take()
         {
             self.record_events(events.as_ref());
-            while self.free_passed(events.as_ref()) {}
+            let idle = self.free_passed(events.as_ref());
+            drop(turn);
+            self.release_idle(idle);
         }
     }
 
     /// Waits for all streams that a block waits for, and frees the blocks.
     pub(crate) fn synchronize(&self) {
-        if self.pending() > 0
-            && let Some(events) = &self.events
-        {
-            self.record_events(events.as_ref());
-            let last = lock(&self.pending).backs();
-            last.into_iter().for_each(|event| events.wait(event));
-            self.count(|counters| counters.sync_all_streams += 1);
-            while self.free_passed(events.as_ref()) {}
+        for slot in self.slots().iter().filter(|slot| slot.has_mail()) {
+            drop(slot.enter());
         }
+        let Some(events) = self.events.as_ref().filter(|_| self.pending() > 0) else { return };
+        let turn = self.stream_turn.take();
+        if self.pending() == 0 {
+            return;
+        }
+        self.record_events(events.as_ref());
+        let last = lock(&self.pending).backs();
+        last.into_iter().for_each(|event| events.wait(event));
+        self.count(|counters| counters.sync_all_streams += 1);
+        let idle = self.free_passed(events.as_ref());
+        drop(turn);
+        self.release_idle(idle);
     }
 
     fn record_events(&self, events: &dyn StreamEvents) {
@@ -251,51 +294,118 @@ impl Shared {
         }
     }
 
-    /// Asks once for every stream; says whether any has moved on.
+    /// Frees the blocks whose streams have passed; says whether a region is idle since.
     fn free_passed(&self, events: &dyn StreamEvents) -> bool {
-        let fronts = lock(&self.pending).fronts();
-        let passed: Vec<_> =
-            fronts.into_iter().filter(|&(_, event)| events.is_complete(event)).collect();
-        for &(stream, event) in &passed {
-            let done = lock(&self.pending).passed(stream, event);
-            if let Some(Waiting { slot, key, .. }) = done {
-                self.pending_len.fetch_sub(1, Ordering::Release);
-                slot.complete(key);
+        let mut idle = false;
+        loop {
+            let mut fronts = lock(&self.pending).fronts();
+            fronts.retain(|&(_, event)| events.is_complete(event));
+            if fronts.is_empty() {
+                return idle;
+            }
+            self.tick();
+            for (stream, event) in fronts {
+                let done = lock(&self.pending).passed(stream, event);
+                if let Some(Waiting { slot, key, .. }) = done {
+                    idle |= slot.complete(key);
+                    self.pending_len.fetch_sub(1, Ordering::Release);
+                }
             }
         }
-        !passed.is_empty()
     }
 
     /// What is done after a free, with no lock held.
     pub(crate) fn after_free(&self, idle: bool) {
-        self.poll();
-        if idle && let Release::WhenIdle(limit) = self.config.release {
-            let idle = Kind::ALL.iter().flat_map(|&kind| {
-                self.slots().into_iter().filter_map(move |slot| slot.report(kind))
-            });
-            let idle: Bytes =
-                idle.filter(|region| region.blocks == 0).map(|region| region.size).sum();
+        if self.pending() > 0 {
+            if self.closed.load(Ordering::Acquire) {
+                self.synchronize();
+            } else {
+                self.poll();
+            }
+        }
+        self.release_idle(idle);
+    }
+
+    /// Gives back what is wholly free if the policy says so, now or when whoever has the turn ends
+    /// it: a device that frees a block while it is called must not wait for itself.
+    fn release_idle(&self, idle: bool) {
+        if idle && self.config.release != Release::Never {
+            self.release_wanted.store(true, Ordering::SeqCst);
+            self.after_turn();
+        }
+    }
+
+    /// Does what others have put off until a turn has ended.
+    pub(crate) fn after_turn(&self) {
+        let Release::WhenIdle(limit) = self.config.release else { return };
+        while self.release_wanted.load(Ordering::SeqCst) {
+            let slots = self.slots();
+            let Some(_turn) = self.turn.try_take() else { return };
+            self.release_wanted.store(false, Ordering::SeqCst);
+            let idle: Bytes = slots.iter().filter_map(Slot::idle_bytes).sum();
             if idle > limit {
-                self.trim();
+                self.give_back(&slots);
             }
         }
     }
 
     /// Gives everything back that is wholly free: regions, and granules of growable ones.
     pub(crate) fn trim(&self) -> Bytes {
-        let _turn = self.turn.take();
-        let before = self.device.info().free;
-        for slot in self.slots() {
-            if let Some(handle) = slot.move_out() {
-                lock(&self.regions).segments.clear(handle.id);
-                self.device.release(handle);
-                self.count(|counters| counters.device_frees += 1);
-                lock(&self.regions).locked = false;
-            } else {
-                slot.shrink();
+        let slots = self.slots();
+        let turn = self.turn.take();
+        let bytes = self.give_back(&slots);
+        drop(turn);
+        self.after_turn();
+        bytes
+    }
+
+    fn give_back(&self, slots: &[Arc<Slot>]) -> Bytes {
+        self.tick();
+        let mut given = Bytes::ZERO;
+        for slot in slots {
+            let region = self.release(slot);
+            let bytes = region.unwrap_or_else(|| slot.shrink());
+            if region.is_some() || !bytes.is_zero() {
+                self.note_change();
+            }
+            given += bytes;
+        }
+        given
+    }
+
+    /// Gives a slot's region back if it is wholly free, and says how much memory it had. Needs the
+    /// turn.
+    pub(crate) fn release(&self, slot: &Arc<Slot>) -> Option<Bytes> {
+        let (handle, bytes) = slot.move_out()?;
+        lock(&self.regions).segments.clear(handle.id);
+        self.device.release(handle);
+        self.count(|counters| counters.device_frees += 1);
+        lock(&self.regions).locked = false;
+        Some(bytes)
+    }
+
+    /// How much has changed in the regions so far.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Notes that a region has come or gone, or memory was given back. Not for a region that came and
+    /// went for nothing: whoever looks for changes would make one by looking.
+    pub(crate) fn note_change(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// The allocator is going; its blocks may stay. Nobody can free leaked ones any more, and nobody
+    /// but the owners of the others will look for passed streams.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.synchronize();
+        let moved: Vec<_> = lock(&self.moved).forward.values().cloned().collect();
+        for (slot, key) in moved {
+            if slot.is_leaked(key) {
+                self.forget_place(&slot, key);
             }
         }
-        self.device.info().free.saturating_sub(before)
     }
 
     /// Where the block of a handle is now.
@@ -316,6 +426,12 @@ impl Shared {
         self.moved_len.store(moved.forward.len(), Ordering::Release);
     }
 
+    /// Whether a handle's block has moved from where the handle thinks it is.
+    pub(crate) fn has_moved(&self, slot: &Slot, key: BlockKey) -> bool {
+        self.moved_len.load(Ordering::Acquire) > 0
+            && lock(&self.moved).forward.contains_key(&(slot.number, key))
+    }
+
     /// Forgets where a handle's block went; it is being freed.
     pub(crate) fn forget(&self, slot: &Arc<Slot>, key: BlockKey) -> Option<(Arc<Slot>, BlockKey)> {
         if self.moved_len.load(Ordering::Acquire) == 0 {
@@ -326,5 +442,17 @@ impl Shared {
         moved.back.remove(&(to.0.number, to.1));
         self.moved_len.store(moved.forward.len(), Ordering::Release);
         Some(to)
+    }
+
+    /// Forgets which handle a moved block has, given where it is now.
+    pub(crate) fn forget_place(&self, slot: &Arc<Slot>, key: BlockKey) {
+        let gone = {
+            let mut moved = lock(&self.moved);
+            let handle = moved.back.remove(&(slot.number, key));
+            let gone = handle.and_then(|handle| moved.forward.remove(&handle));
+            self.moved_len.store(moved.forward.len(), Ordering::Release);
+            gone
+        };
+        drop(gone);
     }
 }
