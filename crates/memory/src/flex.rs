@@ -593,11 +593,7 @@ impl FlexAllocator {
         let rounded = self.rounded(request);
         let regions = self.reports(|slot| slot.view(request.kind).is_some());
         let free: Bytes = regions.iter().map(|region| region.free).sum();
-        let largest = regions
-            .iter()
-            .map(|region| region.largest.min(region.free))
-            .max()
-            .unwrap_or(Bytes::ZERO);
+        let largest = regions.iter().map(|region| region.largest).max().unwrap_or(Bytes::ZERO);
         let shortage = match () {
             () if rounded > self.longest_block() => Shortage::TooBigForAnyRegion,
             () if free >= rounded => Shortage::Fragmented,

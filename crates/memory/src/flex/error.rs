@@ -69,7 +69,7 @@ pub struct RegionReport {
     pub size: Bytes,
     /// What is free of that.
     pub free: Bytes,
-    /// The longest free range (of addresses, in a growable region).
+    /// The longest free range of that.
     pub largest: Bytes,
     /// How many blocks are live.
     pub blocks: usize,

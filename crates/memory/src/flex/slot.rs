@@ -57,6 +57,16 @@ impl Region {
         }
     }
 
+    /// The longest free range that has memory.
+    fn largest(&self) -> Bytes {
+        let Some(granules) = &self.granules else { return self.index.largest() };
+        let parts = self.index.parts().into_iter().flat_map(|part| match part {
+            Part::Free(hole) => granules.backed_in(hole),
+            Part::Live(_) => Vec::new(),
+        });
+        parts.map(|(_, size)| size).max().unwrap_or(Bytes::ZERO)
+    }
+
     fn address(&self, offset: Bytes) -> VirtualAddress {
         VirtualAddress { region_id: self.handle.id, offset }
     }
@@ -791,7 +801,7 @@ impl Slot {
             id: region.handle.id,
             size,
             free: size.saturating_sub(Bytes::new(state.counts.current(Quantity::ActiveBytes))),
-            largest: region.index.largest(),
+            largest: region.largest(),
             blocks: region.index.live_blocks(),
         })
     }

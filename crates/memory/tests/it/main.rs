@@ -6,6 +6,7 @@
     reason = "random numbers are cut to size on purpose; expect-test writes hashes around every snapshot"
 )]
 
+mod conformance;
 mod flex;
 mod index;
 mod pe_memory;
