@@ -1,5 +1,7 @@
 //! The Flex family as a whole: devices, streams and configurations for its tests.
 
+mod model;
+mod properties;
 mod regressions;
 mod strict;
 
