@@ -1,7 +1,12 @@
 //! What every allocator of this library must do, as code that any of them can be run through.
 //!
+//! A [`Subject`] is an allocator in the terms of the suite, and [`check`] puts it through the suite.
 //! [`Naive`] is the reference: the seeds' sorted list of free ranges, searched from the front. It is
 //! slow and short enough to be seen right.
+
+mod suite;
+
+pub use suite::{Placed, Refused, Report, Subject, check};
 
 use crate::Bytes;
 use crate::index::Fit;

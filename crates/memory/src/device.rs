@@ -80,8 +80,8 @@ pub struct MemoryInfo {
 
 /// The source of regions.
 ///
-/// The allocator calls these with no lock held, so an implementation may block, and may even call
-/// the allocator. It never calls two of `try_acquire`, `try_reserve` and `release` at a time for one
+/// The allocator calls these with no lock held, so an implementation may block, and may even free
+/// blocks of the allocator and look at it; it must not allocate from it, or trim it. It never calls two of `try_acquire`, `try_reserve` and `release` at a time for one
 /// allocator, nor two of `commit` and `decommit` at a time for one region; several allocators may
 /// share a device.
 pub trait DeviceMemory: Send + Sync {

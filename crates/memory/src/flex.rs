@@ -66,8 +66,8 @@ use crate::Bytes;
 use crate::device::{DeviceMemory, RegionHandle, RegionId};
 use crate::policy::{Kind, RegionView, Request};
 use crate::stats::Stats;
-use crate::sync::{Arc, lock};
-use shared::{Clock, Shared, home};
+use crate::sync::{Arc, lock, thread_number};
+use shared::{Clock, Shared};
 use slot::{LOG, Slot};
 
 /// A place in device memory: an offset in a region. It says nothing of a size, and owns nothing.
@@ -94,22 +94,22 @@ pub struct FlexAllocator {
     slots: Arc<Slots>,
 }
 
-/// The slots of an allocator, until its last handle is dropped.
+/// The slots of an allocator, by their numbers.
 #[derive(Debug)]
-struct Slots(Vec<Arc<Slot>>);
+struct Slots(Box<[Arc<Slot>]>);
 
 impl Deref for Slots {
     type Target = [Arc<Slot>];
-    fn deref(&self) -> &Self::Target {
+    fn deref(&self) -> &[Arc<Slot>] {
         &self.0
     }
 }
 
+/// The last handle to the allocator is gone; blocks may still be there.
 impl Drop for Slots {
     fn drop(&mut self) {
-        if let Some(slot) = self.0.first() {
-            slot.shared.close();
-        }
+        let shared = self.0.first().map(|slot| Arc::clone(&slot.shared));
+        shared.expect("an allocator has a slot").close(&self.0);
     }
 }
 
@@ -127,6 +127,15 @@ pub enum BuildError {
     /// Growable regions need a device that can commit memory in granules. Use `growth:fixed`.
     #[error("`growth` asks for growable regions, but the device cannot commit memory in granules")]
     NotGrowable,
+    /// `max_regions` is not from 1 to [`MAX_REGIONS`]. Correct it.
+    #[error("`max_regions` is {0}, but must be from 1 to {MAX_REGIONS}")]
+    MaxRegions(usize),
+    /// `alignment` is no power of two. Correct it.
+    #[error("`alignment` is {}, which is no power of two", .0.get())]
+    Alignment(Bytes),
+    /// There are no `fallback_sizes`, or one of them is zero. Correct them.
+    #[error("`fallback_sizes` must be at least one size, and none of them zero")]
+    NoSize,
     /// The alignment does not divide the device's granule. Use a smaller one.
     #[error("`alignment` {alignment} does not divide the device's granule {granule}")]
     AlignmentAboveGranule {
@@ -163,6 +172,7 @@ impl Builder {
     /// has.
     pub fn build(self) -> Result<FlexAllocator, BuildError> {
         let Self { device, config, events, clock } = self;
+        check(&config)?;
         if config.growth != Growth::Fixed {
             let granule = device.granule().ok_or(BuildError::NotGrowable)?;
             if config.alignment > granule {
@@ -174,20 +184,44 @@ impl Builder {
         }
         let (count, acquire) = (config.max_regions, config.acquire);
         let shared = Arc::new(Shared::new(config, device, events, clock));
-        let slots: Vec<_> =
-            (0..count).map(|number| Arc::new(Slot::new(number, Arc::clone(&shared)))).collect();
-        shared
-            .slots
-            .set(slots.iter().map(Arc::downgrade).collect())
-            .expect("the slots are set once");
-        let allocator = FlexAllocator { shared, slots: Arc::new(Slots(slots)) };
+        let slots = (0..count).map(|number| Arc::new(Slot::new(number, Arc::clone(&shared))));
+        let slots = Arc::new(Slots(slots.collect()));
+        shared.slots.set(Arc::downgrade(&slots)).expect("the slots are set once");
+        let allocator = FlexAllocator { shared, slots };
         if let Acquire::Eager(count) = acquire {
             (0..count)
-                .take_while(|_| allocator.acquire(&Request::new(Bytes::ZERO), None).is_some())
+                .take_while(|_| matches!(allocator.acquire(None, None, None), Acquired::Region))
                 .for_each(drop);
         }
         Ok(allocator)
     }
+}
+
+/// What the text form of a configuration is checked for when it is read.
+fn check(config: &FlexConfig) -> Result<(), BuildError> {
+    if !(1..=MAX_REGIONS).contains(&config.max_regions) {
+        return Err(BuildError::MaxRegions(config.max_regions));
+    }
+    if !config.alignment.get().is_power_of_two() {
+        return Err(BuildError::Alignment(config.alignment));
+    }
+    let none = config.fallback_sizes.is_empty();
+    if none || config.fallback_sizes.iter().any(|size| size.is_zero()) {
+        return Err(BuildError::NoSize);
+    }
+    Ok(())
+}
+
+/// What has come of the wish for another region.
+enum Acquired {
+    /// It is there, and the request that it was wanted for is in it.
+    Placed(Allocation),
+    /// It is there; nothing was to be put into it.
+    Region,
+    /// It was not tried, because others have acquired or released meanwhile: search again.
+    Changed,
+    /// There is none, or none in which there is memory for the request.
+    Refused,
 }
 
 impl FlexAllocator {
@@ -224,11 +258,11 @@ impl FlexAllocator {
         if !request.alignment.get().is_power_of_two() {
             return Err(AllocateError::BadAlignment(request.alignment));
         }
+        self.shared.tick();
         self.shared.see_stream(request.stream);
         self.shared.poll();
         if self.config().acquire == Acquire::First
-            && let Some(slot) = self.acquire(request, None)
-            && let Some(allocation) = try_slot(&slot, request)
+            && let Acquired::Placed(allocation) = self.acquire(Some(request), None, None)
         {
             return Ok(allocation);
         }
@@ -243,14 +277,9 @@ impl FlexAllocator {
     /// An address can only be checked for being live now; if its block was freed and the place given
     /// to another leaked block, this frees that one. Tokens do not have this weakness.
     pub fn deallocate(&self, address: VirtualAddress) -> Result<(), FreeError> {
-        let unknown = FreeError::UnknownRegion { address };
-        let answers = self.slots.iter().map(|slot| (slot, slot.find_at(address)));
-        let (slot, block) =
-            answers.into_iter().find(|(_, answer)| *answer != Err(unknown)).ok_or(unknown)?;
-        let block = block?;
-        slot.set_leaked(block.key, false)?;
-        self.shared.forget(slot, block.key);
-        slot.free(block.key)
+        let unknown = Err(FreeError::UnknownRegion { address });
+        let mut answers = self.slots.iter().map(|slot| slot.free_at(address));
+        answers.find(|answer| *answer != unknown).unwrap_or(unknown)
     }
 
     /// Frees the block of a token. A stale token is refused.
@@ -261,18 +290,15 @@ impl FlexAllocator {
     /// Makes a token's block owned again.
     pub fn adopt(&self, token: AllocationToken) -> Result<Allocation, FreeError> {
         let slot = self.slots.get(token.slot).ok_or(FreeError::Stale)?;
-        let moved = self.shared.follow(slot, token.key);
-        let (now, key) = moved.unwrap_or_else(|| (Arc::clone(slot), token.key));
-        now.set_leaked(key, false)?;
+        handle::at_place(slot, token.key, |slot, key| slot.set_leaked(key, false))?;
         Ok(Allocation::new(Arc::clone(slot), token.key))
     }
 
     /// The address of a token's block.
     pub fn address_of(&self, token: AllocationToken) -> Result<VirtualAddress, FreeError> {
         let slot = self.slots.get(token.slot).ok_or(FreeError::Stale)?;
-        let moved = self.shared.follow(slot, token.key);
-        let (now, key) = moved.unwrap_or_else(|| (Arc::clone(slot), token.key));
-        now.find(key).map(|(address, _)| address).ok_or(FreeError::Stale)
+        let find = |slot: &Arc<Slot>, key| slot.find(key).ok_or(FreeError::Stale);
+        handle::at_place(slot, token.key, find).map(|(address, _)| address)
     }
 
     /// Registers a function to be called when memory has run out and the allocator has done what it
@@ -296,17 +322,17 @@ impl FlexAllocator {
 
     /// The statistics at this moment.
     pub fn stats(&self) -> Stats {
-        self.shared.stats()
+        self.shared.stats(&self.slots)
     }
 
     /// Takes what is there now for the peaks.
     pub fn reset_peak_stats(&self) {
-        self.shared.reset_peaks();
+        self.shared.reset_peaks(&self.slots);
     }
 
     /// Sets what came and went, and the counters, to zero.
     pub fn reset_accumulated_stats(&self) {
-        self.shared.reset_accumulated();
+        self.shared.reset_accumulated(&self.slots);
     }
 
     /// The segment table at this moment.
@@ -322,19 +348,25 @@ impl FlexAllocator {
 
     /// The regions in figures, the oldest first.
     pub fn regions(&self) -> Vec<RegionReport> {
-        let mut reports: Vec<_> = Vec::new();
-        for slot in self.slots.iter() {
-            reports.extend(Kind::ALL.iter().find_map(|&kind| slot.report(kind)));
-        }
-        reports
+        self.reports(|_| true)
+    }
+
+    fn reports(&self, wanted: impl Fn(&Slot) -> bool) -> Vec<RegionReport> {
+        let slots = self.slots.iter().filter(|slot| wanted(slot));
+        let mut reports: Vec<_> =
+            slots.filter_map(|slot| Some((slot.since(), slot.report()?))).collect();
+        reports.sort_by_key(|&(since, _)| since);
+        reports.into_iter().map(|(_, report)| report).collect()
     }
 
     /// Tries the regions in the strategy's order.
     fn search(&self, request: &Request) -> Option<Allocation> {
         if self.config().region.thread_home {
-            let home = &self.slots[home(self.slots.len())];
-            if home.is_vacant() {
-                self.acquire(request, Some(home));
+            let home = &self.slots[thread_number() % self.slots.len()];
+            if home.is_vacant()
+                && let Acquired::Placed(allocation) = self.acquire(Some(request), Some(home), None)
+            {
+                return Some(allocation);
             }
             if home.view(request.kind).is_some()
                 && let Some(allocation) = try_slot(home, request)
@@ -342,41 +374,55 @@ impl FlexAllocator {
                 return Some(allocation);
             }
         }
+        self.search_by(request, try_slot)
+    }
+
+    fn search_by(
+        &self,
+        request: &Request,
+        place: fn(&Arc<Slot>, &Request) -> Option<Allocation>,
+    ) -> Option<Allocation> {
         let mut views = [RegionView { slot: 0, free: Bytes::ZERO }; MAX_REGIONS];
         let mut count = 0;
         for view in self.slots.iter().filter_map(|slot| slot.view(request.kind)) {
             views[count] = view;
             count += 1;
         }
-        let count = (self.config().region.order)(&mut views[..count], request.size);
-        views[..count].iter().find_map(|view| try_slot(&self.slots[view.slot], request))
+        let views = &mut views[..count];
+        // Slots are filled in their order, so only a slot that was used again is out of it.
+        let since = |view: &RegionView| self.slots[view.slot].since();
+        if !views.is_sorted_by_key(since) {
+            views.sort_by_key(since);
+        }
+        let count = (self.config().region.order)(views, request.size);
+        views[..count].iter().find_map(|view| place(&self.slots[view.slot], request))
     }
 
     /// Everything that can be done for a request that found no room.
     #[cold]
     fn allocate_under_pressure(&self, request: &Request) -> Result<Allocation, AllocateError> {
-        self.shared.empty_outboxes();
-        if self.acquire(request, None).is_some()
-            && let Some(allocation) = self.search(request)
-        {
+        let seen = self.shared.changes();
+        if let Some(allocation) = self.search_or_acquire(request) {
             return Ok(allocation);
         }
         self.shared.count(|counters| counters.alloc_retries += 1);
         self.shared.synchronize();
-        if let Some(allocation) = self.search(request).or_else(|| self.after_trim(request)) {
+        if let Some(allocation) = self.make_room(request, seen) {
             return Ok(allocation);
         }
-        let report = self.shortage(request);
         let callbacks = lock(&self.shared.callbacks).clone();
         if !callbacks.is_empty() {
+            let report = self.shortage(request);
+            let seen = self.shared.changes();
             callbacks.iter().for_each(|callback| callback(&report));
             self.shared.synchronize();
-            if let Some(allocation) = self.search(request).or_else(|| self.after_trim(request)) {
+            if let Some(allocation) = self.make_room(request, seen) {
                 return Ok(allocation);
             }
         }
         self.shared.count(|counters| counters.ooms += 1);
         let report = self.shortage(request);
+        self.shared.tick();
         self.shared.record(
             Action::OutOfMemory,
             report.device_free.get(),
@@ -387,45 +433,115 @@ impl FlexAllocator {
         Err(AllocateError::OutOfMemory(Box::new(report)))
     }
 
-    /// Gives back what is wholly free if that lets a region be acquired, or memory be committed,
-    /// which holds the request.
-    fn after_trim(&self, request: &Request) -> Option<Allocation> {
-        if request.size > self.longest_block() || self.shared.trim().is_zero() {
-            return None;
+    /// Searches all regions and acquires another one if there is no room, for as long as other
+    /// threads come in between.
+    fn search_or_acquire(&self, request: &Request) -> Option<Allocation> {
+        loop {
+            let seen = self.shared.changes();
+            if let Some(allocation) = self.search(request) {
+                return Some(allocation);
+            }
+            match self.acquire(Some(request), None, Some(seen)) {
+                Acquired::Placed(allocation) => return Some(allocation),
+                Acquired::Changed | Acquired::Region => {}
+                Acquired::Refused => return None,
+            }
         }
-        self.acquire(request, None);
-        self.search(request)
     }
 
-    /// Acquires a region that can hold `request`, for `slot` or the first vacant one.
-    fn acquire(&self, request: &Request, slot: Option<&Arc<Slot>>) -> Option<Arc<Slot>> {
-        let _turn = self.shared.turn.take();
-        if lock(&self.shared.regions).locked {
+    /// Searches again, also in memory that the strategy would not choose; then gives back what is
+    /// wholly free if that lets a region be acquired, or memory be committed, for the request.
+    /// `seen` is what had changed when regions were last asked for.
+    fn make_room(&self, request: &Request, seen: u64) -> Option<Allocation> {
+        let found = self.search(request).or_else(|| self.search_by(request, try_backed));
+        if found.is_some() || self.rounded(request) > self.longest_block() {
+            return found;
+        }
+        self.shared.trim();
+        if self.shared.changes() == seen {
             return None;
         }
-        let vacant = slot.into_iter().chain(self.slots.iter()).find(|slot| slot.is_vacant());
-        let Some(slot) = vacant else { return self.lock_regions("as many as may be") };
-        let own = self.config().own_regions.contains(&request.kind).then_some(request.kind);
+        self.search_or_acquire(request)
+    }
+
+    /// Acquires a region, for `home` or the first vacant slot, and puts `request` into it, unless
+    /// more has changed than `seen`. The block is placed before anybody can give the region back.
+    fn acquire(
+        &self,
+        request: Option<&Request>,
+        home: Option<&Arc<Slot>>,
+        seen: Option<u64>,
+    ) -> Acquired {
+        let turn = self.shared.turn.take();
+        let acquired = self.acquire_in_turn(request, home, seen);
+        drop(turn);
+        self.shared.after_turn();
+        acquired
+    }
+
+    fn acquire_in_turn(
+        &self,
+        request: Option<&Request>,
+        home: Option<&Arc<Slot>>,
+        seen: Option<u64>,
+    ) -> Acquired {
+        let taken = home.is_some_and(|home| !home.is_vacant());
+        if taken || seen.is_some_and(|seen| seen != self.shared.changes()) {
+            return Acquired::Changed;
+        }
+        if lock(&self.shared.regions).locked {
+            return Acquired::Refused;
+        }
+        let Some(slot) = home.or_else(|| self.slots.iter().find(|slot| slot.is_vacant())) else {
+            return self.lock_regions("as many as may be").unwrap_or(Acquired::Refused);
+        };
+        if self.settle_region(slot, request).is_none() {
+            return Acquired::Refused;
+        }
+        let acquired = match request.map(|request| try_slot(slot, request)) {
+            None => Acquired::Region,
+            Some(Some(allocation)) => Acquired::Placed(allocation),
+            // There is no memory to commit, and the region of no use; or others were faster.
+            Some(None) if self.shared.release(slot).is_some() => return Acquired::Refused,
+            Some(None) => Acquired::Changed,
+        };
+        self.shared.note_change();
+        acquired
+    }
+
+    /// Puts a new region into a vacant slot.
+    fn settle_region(&self, slot: &Arc<Slot>, request: Option<&Request>) -> Option<()> {
+        let kind = request.map_or(Kind::Tensor, |request| request.kind);
+        let own = self.config().own_regions.contains(&kind).then_some(kind);
         let handle = self.acquire_from_device(request)?;
         let segment = lock(&self.shared.regions).segments.push(handle.id, handle.size);
+        let Some(segment) = segment else {
+            self.shared.device.release(handle);
+            return self.lock_regions("there are no more flat addresses");
+        };
+        self.shared.tick();
         slot.settle_in(handle, own, segment.base);
         self.shared.settle();
-        Some(Arc::clone(slot))
+        Some(())
     }
 
     /// Tries the sizes of a region one after the other.
-    fn acquire_from_device(&self, request: &Request) -> Option<RegionHandle> {
+    fn acquire_from_device(&self, request: Option<&Request>) -> Option<RegionHandle> {
         let (device, config) = (&self.shared.device, self.config());
         if let Growth::Growable(size) | Growth::Recycle(size) = config.growth {
-            let handle = device.try_reserve(size);
+            if request.is_some_and(|request| self.rounded(request) > self.longest_block()) {
+                return None;
+            }
+            let size = size.align_up(self.shared.granule);
+            let handle = size.and_then(|size| device.try_reserve(size));
             self.after_acquiring(handle.as_ref(), 0);
             return handle.or_else(|| self.lock_regions("nothing can be reserved"));
         }
         // A region that cannot hold the request would not help it.
-        let useful =
-            config.fallback_sizes.iter().enumerate().filter(|(_, size)| **size >= request.size);
+        let least = request.map_or(config.alignment, |request| self.rounded(request));
+        let sizes = config.fallback_sizes.iter().map(|size| size.align_down(config.alignment));
         let mut tried = 0;
-        for (level, &size) in useful {
+        for (level, size) in sizes.enumerate().filter(|&(_, size)| size >= least) {
             tried += 1;
             let handle = device.try_acquire(size);
             self.after_acquiring(handle.as_ref(), level);
@@ -440,8 +556,8 @@ impl FlexAllocator {
     }
 
     fn after_acquiring(&self, handle: Option<&RegionHandle>, level: usize) {
-        self.shared.count(|counters| counters.device_allocs += 1);
         if let Some(handle) = handle {
+            self.shared.count(|counters| counters.device_allocs += 1);
             info!(target: LOG, region = %handle.id, size = handle.size.get(), level, "region acquired");
         } else {
             debug!(target: LOG, level, "region refused");
@@ -456,28 +572,27 @@ impl FlexAllocator {
 
     /// The longest block that a region could ever hold.
     fn longest_block(&self) -> Bytes {
-        let growing = match self.config().growth {
-            Growth::Growable(size) | Growth::Recycle(size) => {
-                size.min(self.shared.device.info().total)
-            }
+        let (config, total) = (self.config(), self.shared.total);
+        let longest = match config.growth {
+            Growth::Growable(size) | Growth::Recycle(size) => Some(size.min(total)),
             Growth::Fixed => {
-                self.config().fallback_sizes.iter().copied().max().unwrap_or(Bytes::ZERO)
+                config.fallback_sizes.iter().copied().filter(|&size| size <= total).max()
             }
         };
-        growing.align_down(self.config().alignment)
+        longest.unwrap_or(Bytes::ZERO).align_down(config.alignment)
+    }
+
+    /// What a request takes.
+    fn rounded(&self, request: &Request) -> Bytes {
+        request.size.align_up(self.config().alignment).unwrap_or(Bytes::MAX)
     }
 
     /// Says why there is no room for a request.
     fn shortage(&self, request: &Request) -> OutOfMemory {
-        let rounded = request.size.align_up(self.config().alignment).unwrap_or(Bytes::MAX);
-        let regions: Vec<_> =
-            self.slots.iter().filter_map(|slot| slot.report(request.kind)).collect();
+        let rounded = self.rounded(request);
+        let regions = self.reports(|slot| slot.view(request.kind).is_some());
         let free: Bytes = regions.iter().map(|region| region.free).sum();
-        let largest = regions
-            .iter()
-            .map(|region| region.largest.min(region.free))
-            .max()
-            .unwrap_or(Bytes::ZERO);
+        let largest = regions.iter().map(|region| region.largest).max().unwrap_or(Bytes::ZERO);
         let shortage = match () {
             () if rounded > self.longest_block() => Shortage::TooBigForAnyRegion,
             () if free >= rounded => Shortage::Fragmented,
@@ -506,4 +621,8 @@ impl FlexAllocator {
 
 fn try_slot(slot: &Arc<Slot>, request: &Request) -> Option<Allocation> {
     slot.try_allocate(request).map(|block| Allocation::new(Arc::clone(slot), block.key))
+}
+
+fn try_backed(slot: &Arc<Slot>, request: &Request) -> Option<Allocation> {
+    slot.try_backed(request).map(|block| Allocation::new(Arc::clone(slot), block.key))
 }

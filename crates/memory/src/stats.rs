@@ -130,6 +130,11 @@ impl Counts {
         Self { stats: [Stat::default(); COUNTS], ceilings: [u64::MAX; COUNTS], above: false }
     }
 
+    /// Lets nothing rise unnoticed until the next [`settle`]: a region has joined the sum.
+    pub(crate) fn hold(&mut self) {
+        self.ceilings = [0; COUNTS];
+    }
+
     #[inline]
     pub(crate) fn add(&mut self, quantity: Quantity, pool: Pool, amount: u64) {
         for pool in [Pool::All, pool] {
@@ -277,9 +282,9 @@ pub struct Counters {
     pub ooms: u64,
     /// Times that the allocator waited for streams.
     pub sync_all_streams: u64,
-    /// Regions acquired, and granules committed, in calls to the device.
+    /// Calls to the device that acquired a region or committed granules; refused ones do not count.
     pub device_allocs: u64,
-    /// Regions released, and granules decommitted, in calls to the device.
+    /// Calls to the device that released a region or took granules away.
     pub device_frees: u64,
 }
 

@@ -32,6 +32,12 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
+    /// Takes the turn if nobody has it.
+    pub(crate) fn try_take(&self) -> Option<TurnGuard<'_>> {
+        let before = std::mem::replace(&mut *lock(&self.taken), true);
+        (!before).then_some(TurnGuard(self))
+    }
+
     /// Waits until nobody has the turn and takes it.
     pub(crate) fn take(&self) -> TurnGuard<'_> {
         let mut taken = lock(&self.taken);
@@ -51,4 +57,25 @@ impl Drop for TurnGuard<'_> {
         *lock(&self.0.taken) = false;
         self.0.over.notify_one();
     }
+}
+
+/// A number for this thread. Threads are numbered as they come.
+#[cfg(not(cubeyard_shuttle))]
+pub(crate) fn thread_number() -> usize {
+    use std::cell::Cell;
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
+    }
+    NUMBER.get().unwrap_or_else(|| {
+        let number = THREADS.fetch_add(1, Ordering::Relaxed);
+        NUMBER.set(Some(number));
+        number
+    })
+}
+
+/// A number for this thread. The checker's threads have one each, the same in every schedule.
+#[cfg(cubeyard_shuttle)]
+pub(crate) fn thread_number() -> usize {
+    shuttle::current::me().into()
 }

@@ -8,7 +8,6 @@ use super::slot::Slot;
 use super::{FlexAllocator, VirtualAddress};
 use crate::Bytes;
 use crate::index::{Block, BlockKey};
-use crate::policy::Kind;
 use crate::sync::Arc;
 
 /// One block that is to be copied.
@@ -41,9 +40,12 @@ impl FlexAllocator {
     /// regions that can be emptied into others are, the least filled first; in the rest, blocks go
     /// from the high end into free ranges below.
     pub fn compact(&self) -> Compaction {
+        self.shared.tick();
         let mut plan = Compaction { planned: Vec::new() };
         let mut slots: Vec<_> = self.slots.iter().filter(|slot| !slot.is_vacant()).collect();
-        slots.sort_by_key(|slot| slot.movable().iter().map(|block| block.size).sum::<Bytes>());
+        let filled =
+            |slot: &&Arc<Slot>| slot.movable().iter().map(|(block, _)| block.size).sum::<Bytes>();
+        slots.sort_by_cached_key(filled);
         let mut emptied = Vec::new();
         for slot in &slots {
             let others = slots
@@ -82,22 +84,16 @@ impl Compaction {
     /// Plans to move all blocks of a slot to others, or nothing if they do not all fit.
     fn empty(&mut self, slot: &Arc<Slot>, others: &[&Arc<Slot>]) -> bool {
         let blocks = slot.movable();
-        let all = Kind::ALL
-            .iter()
-            .filter_map(|&kind| slot.report(kind))
-            .map(|region| region.blocks)
-            .sum::<usize>();
+        let all = slot.report().map_or(0, |region| region.blocks);
         if blocks.is_empty() || blocks.len() < all {
             return false;
         }
         let before = self.planned.len();
-        for block in &blocks {
+        for (block, alignment) in &blocks {
             // Fuller regions first, which `others` is sorted by, so that the emptier can be emptied.
             let planned = others.iter().rev().find_map(|other| {
-                let fits = Kind::ALL
-                    .iter()
-                    .all(|&kind| slot.view(kind).is_some() == other.view(kind).is_some());
-                fits.then(|| Planned::new(slot, block, other, None)).flatten()
+                let planned = || Planned::new(slot, block, *alignment, other, None);
+                slot.is_like(other).then(planned).flatten()
             });
             let Some(planned) = planned else {
                 self.planned.drain(before..).for_each(Planned::abandon);
@@ -110,15 +106,9 @@ impl Compaction {
 
     /// Plans to move blocks from the high end of a slot into ranges below them.
     fn close_up(&mut self, slot: &Arc<Slot>) {
-        for block in slot.movable().iter().rev() {
-            // Room that was taken for another block of this plan is not to be moved itself.
-            let target = self
-                .planned
-                .iter()
-                .any(|planned| planned.to.0.number == slot.number && planned.to.1 == block.key);
-            if !target {
-                self.planned.extend(Planned::new(slot, block, slot, Some(block.offset)));
-            }
+        for (block, alignment) in slot.movable().iter().rev() {
+            let below = Some(block.offset);
+            self.planned.extend(Planned::new(slot, block, *alignment, slot, below));
         }
     }
 }
@@ -130,27 +120,32 @@ impl Drop for Compaction {
 }
 
 impl Planned {
-    fn new(from: &Arc<Slot>, block: &Block, to: &Arc<Slot>, below: Option<Bytes>) -> Option<Self> {
-        let room = to.reserve_room(block, below)?;
-        let shown = Move {
-            from: from.address(block.offset)?,
-            to: to.address(room.offset)?,
-            size: block.requested,
+    fn new(
+        from: &Arc<Slot>,
+        block: &Block,
+        alignment: Bytes,
+        to: &Arc<Slot>,
+        below: Option<Bytes>,
+    ) -> Option<Self> {
+        let room = to.reserve_room(block, alignment, below)?;
+        let to = (Arc::clone(to), room.key);
+        // The block may be gone by now, and its region with it.
+        let Some((from_address, to_address)) =
+            from.address(block.offset).zip(to.0.address(room.offset))
+        else {
+            to.0.give_room_back(to.1);
+            return None;
         };
-        Some(Self { shown, from: (Arc::clone(from), block.key), to: (Arc::clone(to), room.key) })
+        let shown = Move { from: from_address, to: to_address, size: block.requested };
+        Some(Self { shown, from: (Arc::clone(from), block.key), to })
     }
 
     fn commit(&self) -> bool {
-        let (slot, key) = &self.from;
-        // Only a block that is still there and free to move is forwarded; `movable` says which are.
-        let still = slot.movable().iter().any(|block| block.key == *key);
-        if still {
-            slot.shared.forward((slot, *key), self.to.clone());
-            slot.free(*key).expect("the block was seen live just now");
-        } else {
+        let moved = self.from.0.relocate(self.from.1, &self.to.0, self.to.1);
+        if !moved {
             self.give_room_back();
         }
-        still
+        moved
     }
 
     fn abandon(self) {
@@ -158,6 +153,6 @@ impl Planned {
     }
 
     fn give_room_back(&self) {
-        self.to.0.free(self.to.1).expect("the room belongs to the plan");
+        self.to.0.give_room_back(self.to.1);
     }
 }

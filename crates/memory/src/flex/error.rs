@@ -6,7 +6,8 @@ use crate::Bytes;
 use crate::device::RegionId;
 use crate::flex::VirtualAddress;
 
-/// A request that could not be served. Nothing was changed by it.
+/// A request that could not be served. No block was changed by it; memory that was wholly free may
+/// have been given back to the device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AllocateError {
     /// No bytes were asked for; there is no block to return. Use a null address instead.
@@ -68,7 +69,7 @@ pub struct RegionReport {
     pub size: Bytes,
     /// What is free of that.
     pub free: Bytes,
-    /// The longest free range (of addresses, in a growable region).
+    /// The longest free range of that.
     pub largest: Bytes,
     /// How many blocks are live.
     pub blocks: usize,

@@ -40,6 +40,18 @@ impl Granules {
         self.runs(first..end.min(64 * self.bits.len() as u64), true)
     }
 
+    /// The parts of a free range that are committed.
+    pub(crate) fn backed_in(&self, hole: Hole) -> Vec<(Bytes, Bytes)> {
+        let end = hole.offset + hole.size;
+        let last = (end.get() - 1) >> self.shift;
+        let granules = hole.offset.get() >> self.shift..(last + 1).min(64 * self.bits.len() as u64);
+        let clip = |(start, size): (Bytes, Bytes)| {
+            let (low, high) = (start.max(hole.offset), (start + size).min(end));
+            (low, high - low)
+        };
+        self.runs(granules, true).into_iter().map(clip).collect()
+    }
+
     /// All parts that are committed.
     pub(crate) fn backed(&self) -> Vec<(Bytes, Bytes)> {
         self.runs(0..64 * self.bits.len() as u64, true)

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::VirtualAddress;
 use super::slot::Slot;
 use super::tag::Tag;
+use super::{FlexAllocator, FreeError, VirtualAddress};
 use crate::Bytes;
 use crate::index::{Block, BlockKey};
 use crate::policy::Kind;
@@ -70,16 +70,16 @@ impl Allocation {
     /// Notes that `stream` uses the block too: once freed, it is used again only when that stream
     /// has passed the point that it is at then.
     pub fn record_stream(&self, stream: u32) {
-        let (slot, key) = self.place();
-        slot.record_stream(key, stream).expect("a handle's block is live");
+        self.at_place(|slot, key| slot.record_stream(key, stream));
     }
 
     /// Keeps the block where it is, and live even if this is dropped, for as long as the pin lives.
     pub fn pin(&self) -> Pin {
-        let (slot, key) = self.place();
-        slot.pin(key).expect("a handle's block is live");
-        let (address, block) = slot.find(key).expect("a handle's block is live");
-        Pin { slot, key, address, size: block.size }
+        self.at_place(|slot, key| {
+            slot.pin(key)?;
+            let (address, block) = slot.find(key).expect("a pinned block is live");
+            Ok(Pin { slot: Arc::clone(slot), key, address, size: block.size })
+        })
     }
 
     /// Gives up ownership without freeing: the block is then freed by its address
@@ -94,8 +94,7 @@ impl Allocation {
     /// ([`FlexAllocator::free_token`](super::FlexAllocator::free_token)), or owned again
     /// ([`FlexAllocator::adopt`](super::FlexAllocator::adopt)).
     pub fn into_token(mut self) -> AllocationToken {
-        let (slot, key) = self.place();
-        slot.set_leaked(key, true).expect("a handle's block is live and owned by the handle");
+        self.at_place(|slot, key| slot.set_leaked(key, true));
         // The place as the handle knows it: where the block has moved since is known elsewhere.
         let token = AllocationToken { slot: self.slot().number, key: self.key };
         self.slot = None;
@@ -106,26 +105,61 @@ impl Allocation {
         self.slot.as_ref().expect("only a handle that is being consumed has none")
     }
 
-    /// The slot and key that the block has now.
-    fn place(&self) -> (Arc<Slot>, BlockKey) {
-        let slot = self.slot();
-        let moved = slot.shared.follow(slot, self.key);
-        moved.unwrap_or_else(|| (Arc::clone(slot), self.key))
+    fn find(&self) -> (VirtualAddress, Block) {
+        self.at_place(|slot, key| slot.find(key).ok_or(FreeError::Stale))
     }
 
-    fn find(&self) -> (VirtualAddress, Block) {
-        let (slot, key) = self.place();
-        slot.find(key).expect("a handle's block is live")
+    /// Does something with the block where it is now.
+    fn at_place<T>(&self, act: impl FnMut(&Arc<Slot>, BlockKey) -> Result<T, FreeError>) -> T {
+        at_place(self.slot(), self.key, act).expect("a handle's block is live")
+    }
+}
+
+/// Does something with the block of a handle where it is now: if compaction moves it meanwhile, once
+/// more where it went.
+pub(super) fn at_place<T>(
+    slot: &Arc<Slot>,
+    key: BlockKey,
+    mut act: impl FnMut(&Arc<Slot>, BlockKey) -> Result<T, FreeError>,
+) -> Result<T, FreeError> {
+    let find = || slot.shared.follow(slot, key).unwrap_or_else(|| (Arc::clone(slot), key));
+    let mut place = find();
+    loop {
+        let outcome = act(&place.0, place.1);
+        let now = find();
+        let moved = (now.0.number, now.1) != (place.0.number, place.1);
+        if outcome.is_ok() || !moved {
+            return outcome;
+        }
+        place = now;
     }
 }
 
 impl Drop for Allocation {
     fn drop(&mut self) {
         let Some(slot) = self.slot.take() else { return };
-        let (slot, key) = slot.shared.forget(&slot, self.key).unwrap_or((slot, self.key));
-        match slot.shared.other_slot(&slot) {
-            Some(own) => own.post(slot, key),
-            None => slot.free(key).expect("a handle's block is live"),
+        if slot.is_foreign() {
+            let shared = Arc::clone(&slot.shared);
+            shared.post(slot, self.key);
+        } else {
+            free_now(slot, self.key);
+        }
+    }
+}
+
+/// Frees the block of a handle, wherever compaction has moved it.
+pub(super) fn free_now(slot: Arc<Slot>, key: BlockKey) {
+    let (mut slot, mut key) = (slot, key);
+    loop {
+        if let Some(next) = slot.shared.forget(&slot, key) {
+            (slot, key) = next;
+        } else {
+            match slot.free(key) {
+                Ok(()) => return,
+                // Compaction was faster; it has said where the block is.
+                Err(_) if slot.shared.has_moved(&slot, key) => {}
+                Err(error) => panic!("a handle's block is live: {error}"),
+            }
         }
     }
 }
@@ -155,6 +189,10 @@ impl Pin {
     /// How long it is.
     pub fn size(&self) -> Bytes {
         self.size
+    }
+
+    pub(super) fn belongs_to(&self, allocator: &FlexAllocator) -> bool {
+        Arc::ptr_eq(&self.slot.shared, &allocator.shared)
     }
 }
 

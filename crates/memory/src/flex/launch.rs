@@ -51,7 +51,7 @@ pub enum LaunchError {
         /// What there is.
         room: Bytes,
     },
-    /// A tile reaches beyond its operand, or its step is zero.
+    /// A tile reaches beyond its operand, or the operand beyond 64 bits, or a step is zero.
     #[error("tiles of {tile} every {stride} do not fit an operand of {size}")]
     BadTile {
         /// How long a tile is.
@@ -80,12 +80,15 @@ impl FlexAllocator {
         program: &Program,
         operands: impl IntoIterator<Item = &'a Allocation>,
     ) -> Result<Launch, LaunchError> {
-        let table = self.segment_table();
         let program = program.pin(self.config().alignment);
         let pins: Vec<_> = operands.into_iter().map(Allocation::pin).collect();
+        // The table is looked at when all blocks are in their places for good.
+        let table = self.segment_table();
         let resolved = pins.iter().enumerate().map(|(operand, pin)| {
             let (address, size) = (pin.address(), pin.size());
-            resolve(&table, address, size).ok_or(LaunchError::UnknownSegment { operand, address })
+            // Regions of two virtual functions have the same names.
+            let ours = pin.belongs_to(self).then(|| resolve(&table, address, size)).flatten();
+            ours.ok_or(LaunchError::UnknownSegment { operand, address })
         });
         let operands = resolved.collect::<Result<Vec<_>, _>>()?;
         let corrections = CorrectionBuffer::new(&operands);
@@ -215,7 +218,8 @@ impl Tiles {
         tile: Bytes,
         stride: Bytes,
     ) -> Result<Self, LaunchError> {
-        if tile.is_zero() || stride.is_zero() || tile > size {
+        let ends = base.offset.checked_add(size).is_some();
+        if tile.is_zero() || stride.is_zero() || tile > size || !ends {
             return Err(LaunchError::BadTile { tile, stride, size });
         }
         let left = 1 + (size - tile).get() / stride.get();

@@ -41,13 +41,14 @@ pub struct SegmentTable {
 const STEP: Bytes = Bytes::gib(16);
 
 impl SegmentTable {
-    pub(super) fn push(&mut self, region_id: RegionId, size: Bytes) -> Segment {
-        let base = self.next + STEP.get();
-        let room = size.align_up(STEP).unwrap_or(size);
-        self.next = base + room.get() - STEP.get();
+    /// Adds an entry, or nothing where the flat address space has come to its end.
+    pub(super) fn push(&mut self, region_id: RegionId, size: Bytes) -> Option<Segment> {
+        let base = self.next.checked_add(STEP.get())?;
+        let end = base.checked_add(size.align_up(STEP)?.get())?;
+        self.next = end - STEP.get();
         let segment = Segment { region_id, base, size };
         self.entries.push(Some(segment));
-        segment
+        Some(segment)
     }
 
     pub(super) fn clear(&mut self, region_id: RegionId) {

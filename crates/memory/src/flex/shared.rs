@@ -1,10 +1,10 @@
 //! What the slots of one allocator share.
 //!
 //! Locks are taken in one order: the peaks, then slots by their number, then one of the others,
-//! which are held for a few instructions and under which nothing else is locked. No lock is held
-//! while the device, the streams or a callback is called.
+//! which are held for a few instructions and under which nothing else is locked (but for a slot's
+//! inbox, under which the table of moved blocks may be). No lock is held while the device, the
+//! streams, the clock or a callback is called; only turns are, the allocator's before a slot's.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
@@ -12,14 +12,16 @@ use std::sync::OnceLock;
 use super::config::{FlexConfig, Release};
 use super::history::{Action, History, HistoryEntry};
 use super::segments::SegmentTable;
-use super::slot::Slot;
+use super::slot::{Post, Slot};
 use super::stream::{Pending, StreamEvents, Waiting};
+use super::{Slots, handle};
 use crate::Bytes;
 use crate::device::DeviceMemory;
 use crate::index::BlockKey;
-use crate::policy::Kind;
 use crate::stats::{self, Counters, Peaks, Slack, Stats};
-use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Turn, Weak, lock};
+use crate::sync::{
+    Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Turn, Weak, lock, thread_number,
+};
 
 /// A function that is called when memory runs out, and may free some.
 pub(crate) type Callback = Arc<dyn Fn(&super::OutOfMemory) + Send + Sync>;
@@ -29,42 +31,64 @@ pub(crate) type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 pub(crate) struct Shared {
     pub(crate) config: FlexConfig,
     pub(crate) device: Arc<dyn DeviceMemory>,
+    /// All the memory that the device has.
+    pub(crate) total: Bytes,
     /// The granule of growable regions.
     pub(crate) granule: Bytes,
     pub(crate) events: Option<Arc<dyn StreamEvents>>,
     pub(crate) clock: Option<Clock>,
     /// Set once, when the allocator is made.
-    pub(crate) slots: OnceLock<Vec<Weak<Slot>>>,
+    pub(crate) slots: OnceLock<Weak<Slots>>,
+    /// Blocks of others' slots that a thread has freed, for the thread of each slot.
+    outboxes: Vec<Outbox>,
     pub(crate) regions: Mutex<Regions>,
     /// Who may acquire and release.
     pub(crate) turn: Turn,
+    /// Rises with every region that comes or goes, and with all memory given back. Changes in turn.
+    changes: AtomicU64,
+    /// Somebody found much idle and not the turn to give it back; whoever ends a turn looks.
+    release_wanted: AtomicBool,
+    /// The allocator is gone, and nobody but the last blocks' owners will look for passed streams.
+    closed: AtomicBool,
+    /// The time that was seen last.
+    now_us: AtomicU64,
     peaks: Mutex<Peaks>,
     pub(crate) slack: Slack,
     counters: Mutex<Counters>,
     pending: Mutex<Pending>,
     pending_len: AtomicUsize,
+    /// Who may record events and free what has passed.
+    stream_turn: Turn,
     /// The first stream that was seen, plus one.
     first_stream: AtomicU64,
+    /// A second stream was seen: from now on blocks wait for their streams.
     several_streams: AtomicBool,
+    /// What was freed before that is safe too.
+    streams_settled: AtomicBool,
+    second_stream: Turn,
     history: Option<Mutex<History>>,
     pub(crate) callbacks: Mutex<Vec<Callback>>,
     moved: Mutex<Moved>,
     moved_len: AtomicUsize,
-    closed: AtomicBool,
 }
 
-/// The number of this thread's own slot. Threads are numbered as they come.
-pub(crate) fn home(slots: usize) -> usize {
-    static THREADS: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-    thread_local! {
-        static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
+/// How many blocks an outbox collects. Enough that passing them on costs little for each; few enough
+/// that what waits there does not matter.
+const OUTBOX: usize = 32;
+
+/// Blocks that a thread has freed, on the way to their slots. Outboxes keep apart in the cache.
+#[derive(Default)]
+#[repr(align(128))]
+struct Outbox(Mutex<Vec<Post>>);
+
+/// Puts blocks into the inboxes of their slots; what compaction has moved meanwhile goes to `moved`.
+/// (An inbox is locked under an outbox, and only what was moved is under an inbox.)
+fn deliver(posts: &mut Vec<Post>, moved: &mut Vec<Post>) {
+    // Mostly all of them belong to one slot, which takes them all.
+    while let Some((slot, _)) = posts.last() {
+        let slot = Arc::clone(slot);
+        slot.take_in(posts, moved);
     }
-    let number = NUMBER.get().unwrap_or_else(|| {
-        let number = THREADS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        NUMBER.set(Some(number));
-        number
-    });
-    number % slots
 }
 
 /// What is known of the regions as a whole.
@@ -97,96 +121,114 @@ impl Shared {
         clock: Option<Clock>,
     ) -> Self {
         let history = (config.history > 0).then(|| Mutex::new(History::new(config.history)));
+        let outboxes = (0..config.max_regions).map(|_| Outbox::default()).collect();
         Self {
+            total: device.info().total,
             granule: device.granule().unwrap_or(Bytes::mib(2)),
             config,
             device,
             events,
             clock,
             slots: OnceLock::new(),
+            outboxes,
             regions: Mutex::default(),
             turn: Turn::default(),
+            changes: AtomicU64::new(0),
+            release_wanted: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            now_us: AtomicU64::new(0),
             peaks: Mutex::default(),
             slack: Slack::new(),
             counters: Mutex::default(),
             pending: Mutex::default(),
             pending_len: AtomicUsize::new(0),
+            stream_turn: Turn::default(),
             first_stream: AtomicU64::new(0),
             several_streams: AtomicBool::new(false),
+            streams_settled: AtomicBool::new(false),
+            second_stream: Turn::default(),
             history,
             callbacks: Mutex::new(Vec::new()),
             moved: Mutex::default(),
             moved_len: AtomicUsize::new(0),
-            closed: AtomicBool::new(false),
         }
     }
 
-    /// The slots that are still there: all of them while the allocator is.
+    /// All slots, while the allocator is there.
     pub(crate) fn slots(&self) -> Vec<Arc<Slot>> {
-        self.slots
-            .get()
-            .map(|slots| slots.iter().filter_map(Weak::upgrade).collect())
-            .unwrap_or_default()
+        let slots = self.slots.get().and_then(Weak::upgrade);
+        slots.map(|slots| slots.to_vec()).unwrap_or_default()
     }
 
-    /// The slot of this thread, where threads have slots and `slot` is another's.
-    pub(crate) fn other_slot(&self, slot: &Slot) -> Option<Arc<Slot>> {
-        if !self.config.region.thread_home || self.is_closed() {
-            return None;
+    /// Collects a block of another thread's slot, which this thread frees.
+    pub(crate) fn post(&self, slot: Arc<Slot>, key: BlockKey) {
+        let mut outbox = lock(&self.outboxes[thread_number() % self.outboxes.len()].0);
+        outbox.push((slot, key));
+        if outbox.len() < OUTBOX && !self.is_closed() {
+            return;
         }
-        let home = home(self.config.max_regions);
-        (home != slot.number).then(|| self.slots.get()?[home].upgrade()).flatten()
+        let mut moved = Vec::new();
+        deliver(&mut outbox, &mut moved);
+        drop(outbox);
+        moved.into_iter().for_each(|(slot, key)| handle::free_now(slot, key));
+        if self.is_closed() {
+            self.synchronize();
+        }
+    }
+
+    /// Passes on what all threads have collected, and frees it.
+    pub(crate) fn collect_posts(&self) {
+        if !self.config.region.thread_home {
+            return;
+        }
+        for outbox in &self.outboxes {
+            let mut moved = Vec::new();
+            let mut posts = std::mem::take(&mut *lock(&outbox.0));
+            let slots: Vec<_> = posts.iter().map(|(slot, _)| Arc::clone(slot)).collect();
+            deliver(&mut posts, &mut moved);
+            moved.into_iter().for_each(|(slot, key)| handle::free_now(slot, key));
+            slots.iter().filter(|slot| slot.has_mail()).for_each(|slot| drop(slot.enter()));
+        }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Brings every block that was freed to its slot.
-    pub(crate) fn empty_outboxes(&self) {
-        if self.config.region.thread_home {
-            self.slots().iter().for_each(|slot| slot.empty_outbox());
-        }
-    }
-
-    /// The allocator is gone; what is left of it are blocks that somebody still holds.
-    pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::Release);
-        self.empty_outboxes();
-        // What is in an inbox holds its slot; entering the slot empties it.
-        self.slots().iter().for_each(|slot| drop(slot.enter()));
-    }
-
     pub(crate) fn count(&self, change: impl FnOnce(&mut Counters)) {
         change(&mut lock(&self.counters));
     }
 
-    /// Looks into a possible new peak of the sums over all regions.
+    /// Looks into a possible new peak of the sums over all regions. With the allocator gone, nobody
+    /// will ask for it.
     pub(crate) fn settle(&self) {
-        self.with_all_counts(|counts, peaks| stats::settle(counts, peaks, &self.slack));
+        if let Some(slots) = self.slots.get().and_then(Weak::upgrade) {
+            self.with_all_counts(&slots, |counts, peaks| stats::settle(counts, peaks, &self.slack));
+        }
     }
 
-    pub(crate) fn stats(&self) -> Stats {
-        self.empty_outboxes();
+    pub(crate) fn stats(&self, slots: &[Arc<Slot>]) -> Stats {
+        self.collect_posts();
         let counters = *lock(&self.counters);
-        self.with_all_counts(|counts, peaks| {
+        self.with_all_counts(slots, |counts, peaks| {
             stats::settle(counts, peaks, &self.slack);
             Stats::collect(counts, peaks, counters)
         })
     }
 
-    pub(crate) fn reset_peaks(&self) {
-        self.empty_outboxes();
-        self.with_all_counts(|counts, peaks| {
+    pub(crate) fn reset_peaks(&self, slots: &[Arc<Slot>]) {
+        self.collect_posts();
+        self.with_all_counts(slots, |counts, peaks| {
             counts.iter_mut().for_each(|counts| counts.reset_peaks());
             peaks.reset(counts);
             stats::settle(counts, peaks, &self.slack);
         });
     }
 
-    pub(crate) fn reset_accumulated(&self) {
+    pub(crate) fn reset_accumulated(&self, slots: &[Arc<Slot>]) {
+        self.collect_posts();
         *lock(&self.counters) = Counters::default();
-        self.with_all_counts(|counts, _| {
+        self.with_all_counts(slots, |counts, _| {
             counts.iter_mut().for_each(|counts| counts.reset_accumulated());
         });
     }
@@ -194,25 +236,30 @@ impl Shared {
     /// Runs with the accounts of all slots locked at once, so that they are of one moment.
     fn with_all_counts<T>(
         &self,
+        slots: &[Arc<Slot>],
         run: impl FnOnce(&mut [&mut stats::Counts], &mut Peaks) -> T,
     ) -> T {
         let mut peaks = lock(&self.peaks);
-        let slots = self.slots();
         let mut states: Vec<_> = slots.iter().map(Slot::enter).collect();
         // Slots that never held a region have nothing to add, and need no share of the ceilings.
-        let mut counts: Vec<_> = states
-            .iter_mut()
-            .filter(|state| state.was_used())
-            .map(|state| &mut state.counts)
-            .collect();
+        let mut counts: Vec<_> =
+            states.iter_mut().filter(|state| state.used).map(|state| &mut state.counts).collect();
         run(&mut counts, &mut peaks)
     }
 
-    /// Adds to the history, if one is kept.
+    /// Looks at the clock, which is done with no lock held.
+    pub(crate) fn tick(&self) {
+        if let (Some(clock), Some(_)) = (&self.clock, &self.history) {
+            self.now_us.fetch_max(clock(), Ordering::Relaxed);
+        }
+    }
+
+    /// Adds to the history, if one is kept, with the time that was seen last.
     pub(crate) fn record(&self, action: Action, address: u64, size: Bytes, stream: u32) {
         if let Some(history) = &self.history {
             let mut history = lock(history);
-            let time_us = self.clock.as_ref().map_or(history.recorded, |clock| clock());
+            let now_us = || self.now_us.load(Ordering::Relaxed);
+            let time_us = self.clock.as_ref().map_or(history.recorded, |_| now_us());
             history.push(HistoryEntry { action, address, size, stream, time_us });
         }
     }
@@ -226,31 +273,32 @@ impl Shared {
     pub(crate) fn see_stream(&self, stream: u32) {
         let Some(events) = &self.events else { return };
         let number = u64::from(stream) + 1;
-        let first = self.first_stream.load(Ordering::Relaxed);
-        if first == number || self.several_streams.load(Ordering::Acquire) {
+        let first = match self.first_stream.load(Ordering::Relaxed) {
+            0 => self.first_stream.compare_exchange(0, number, Ordering::AcqRel, Ordering::Acquire),
+            first => Err(first),
+        };
+        let Err(first) = first else { return };
+        if first == number || self.streams_settled.load(Ordering::Acquire) {
             return;
         }
-        if first == 0
-            && self
-                .first_stream
-                .compare_exchange(0, number, Ordering::AcqRel, Ordering::Acquire)
-                .is_ok()
-        {
+        // Whoever comes while the first stream is waited for waits too.
+        let _turn = self.second_stream.take();
+        if self.streams_settled.load(Ordering::Acquire) {
             return;
         }
-        if !self.several_streams.swap(true, Ordering::AcqRel) {
-            let first = self.first_stream.load(Ordering::Acquire) - 1;
-            let first = u32::try_from(first).expect("it was a stream plus one");
-            events.wait(events.record(first));
-            self.count(|counters| counters.sync_all_streams += 1);
-        }
+        // Before the event, so that a block which is freed after it waits for its stream.
+        self.several_streams.store(true, Ordering::SeqCst);
+        let first = u32::try_from(first - 1).expect("it was a stream plus one");
+        events.wait(events.record(first));
+        self.count(|counters| counters.sync_all_streams += 1);
+        self.streams_settled.store(true, Ordering::Release);
     }
 
     /// The streams that must pass before a block of `own`, used by `others` too, is free; none where
     /// it is free at once.
     pub(crate) fn streams_to_wait_for(&self, own: u32, others: Vec<u32>) -> Option<Vec<u32>> {
         self.events.as_ref()?;
-        let several = self.several_streams.load(Ordering::Acquire);
+        let several = self.several_streams.load(Ordering::SeqCst);
         (several || !others.is_empty()).then(|| {
             let mut streams = others;
             streams.push(own);
@@ -259,8 +307,9 @@ impl Shared {
     }
 
     pub(crate) fn wait_for(&self, waiting: Waiting) {
-        lock(&self.pending).requested.push(waiting);
+        // First, so that whoever takes it off the list finds it counted.
         self.pending_len.fetch_add(1, Ordering::Release);
+        lock(&self.pending).requested.push(waiting);
     }
 
     /// How many blocks wait for streams.
@@ -268,27 +317,38 @@ impl Shared {
         self.pending_len.load(Ordering::Acquire)
     }
 
-    /// Records events for the blocks that were let go, and frees those whose streams have passed.
+    /// Records events for the blocks that were let go, and frees those whose streams have passed,
+    /// unless somebody is at it.
     pub(crate) fn poll(&self) {
         if self.pending() > 0
             && let Some(events) = &self.events
+            && let Some(turn) = self.stream_turn.try_take()
         {
             self.record_events(events.as_ref());
-            while self.free_passed(events.as_ref()) {}
+            let idle = self.free_passed(events.as_ref());
+            drop(turn);
+            self.release_idle(idle);
         }
     }
 
     /// Waits for all streams that a block waits for, and frees the blocks.
     pub(crate) fn synchronize(&self) {
-        if self.pending() > 0
-            && let Some(events) = &self.events
-        {
-            self.record_events(events.as_ref());
-            let last = lock(&self.pending).backs();
-            last.into_iter().for_each(|event| events.wait(event));
-            self.count(|counters| counters.sync_all_streams += 1);
-            while self.free_passed(events.as_ref()) {}
+        self.collect_posts();
+        for slot in self.slots().iter().filter(|slot| slot.has_mail()) {
+            drop(slot.enter());
         }
+        let Some(events) = self.events.as_ref().filter(|_| self.pending() > 0) else { return };
+        let turn = self.stream_turn.take();
+        if self.pending() == 0 {
+            return;
+        }
+        self.record_events(events.as_ref());
+        let last = lock(&self.pending).backs();
+        last.into_iter().for_each(|event| events.wait(event));
+        self.count(|counters| counters.sync_all_streams += 1);
+        let idle = self.free_passed(events.as_ref());
+        drop(turn);
+        self.release_idle(idle);
     }
 
     fn record_events(&self, events: &dyn StreamEvents) {
@@ -300,52 +360,122 @@ impl Shared {
         }
     }
 
-    /// Asks once for every stream; says whether any has moved on.
+    /// Frees the blocks whose streams have passed; says whether a region is idle since.
     fn free_passed(&self, events: &dyn StreamEvents) -> bool {
-        let fronts = lock(&self.pending).fronts();
-        let passed: Vec<_> =
-            fronts.into_iter().filter(|&(_, event)| events.is_complete(event)).collect();
-        for &(stream, event) in &passed {
-            let done = lock(&self.pending).passed(stream, event);
-            if let Some(Waiting { slot, key, .. }) = done {
-                self.pending_len.fetch_sub(1, Ordering::Release);
-                slot.complete(key);
+        let mut idle = false;
+        loop {
+            let mut fronts = lock(&self.pending).fronts();
+            fronts.retain(|&(_, event)| events.is_complete(event));
+            if fronts.is_empty() {
+                return idle;
+            }
+            self.tick();
+            for (stream, event) in fronts {
+                let done = lock(&self.pending).passed(stream, event);
+                if let Some(Waiting { slot, key, .. }) = done {
+                    idle |= slot.complete(key);
+                    self.pending_len.fetch_sub(1, Ordering::Release);
+                }
             }
         }
-        !passed.is_empty()
     }
 
     /// What is done after a free, with no lock held.
     pub(crate) fn after_free(&self, idle: bool) {
-        self.poll();
-        if idle && let Release::WhenIdle(limit) = self.config.release {
-            let idle = Kind::ALL.iter().flat_map(|&kind| {
-                self.slots().into_iter().filter_map(move |slot| slot.report(kind))
-            });
-            let idle: Bytes =
-                idle.filter(|region| region.blocks == 0).map(|region| region.size).sum();
+        if self.pending() > 0 {
+            if self.is_closed() {
+                self.synchronize();
+            } else {
+                self.poll();
+            }
+        }
+        self.release_idle(idle);
+    }
+
+    /// Gives back what is wholly free if the policy says so, now or when whoever has the turn ends
+    /// it: a device that frees a block while it is called must not wait for itself.
+    fn release_idle(&self, idle: bool) {
+        if idle && self.config.release != Release::Never {
+            self.release_wanted.store(true, Ordering::SeqCst);
+            self.after_turn();
+        }
+    }
+
+    /// Does what others have put off until a turn has ended.
+    pub(crate) fn after_turn(&self) {
+        let Release::WhenIdle(limit) = self.config.release else { return };
+        while self.release_wanted.load(Ordering::SeqCst) {
+            let slots = self.slots();
+            let Some(_turn) = self.turn.try_take() else { return };
+            self.release_wanted.store(false, Ordering::SeqCst);
+            let idle: Bytes = slots.iter().filter_map(Slot::idle_bytes).sum();
             if idle > limit {
-                self.trim();
+                self.give_back(&slots);
             }
         }
     }
 
     /// Gives everything back that is wholly free: regions, and granules of growable ones.
     pub(crate) fn trim(&self) -> Bytes {
-        self.empty_outboxes();
-        let _turn = self.turn.take();
-        let before = self.device.info().free;
-        for slot in self.slots() {
-            if let Some(handle) = slot.move_out() {
-                lock(&self.regions).segments.clear(handle.id);
-                self.device.release(handle);
-                self.count(|counters| counters.device_frees += 1);
-                lock(&self.regions).locked = false;
-            } else {
-                slot.shrink();
+        self.collect_posts();
+        let slots = self.slots();
+        let turn = self.turn.take();
+        let bytes = self.give_back(&slots);
+        drop(turn);
+        self.after_turn();
+        bytes
+    }
+
+    fn give_back(&self, slots: &[Arc<Slot>]) -> Bytes {
+        self.tick();
+        let mut given = Bytes::ZERO;
+        for slot in slots {
+            let region = self.release(slot);
+            let bytes = region.unwrap_or_else(|| slot.shrink());
+            if region.is_some() || !bytes.is_zero() {
+                self.note_change();
+            }
+            given += bytes;
+        }
+        given
+    }
+
+    /// Gives a slot's region back if it is wholly free, and says how much memory it had. Needs the
+    /// turn.
+    pub(crate) fn release(&self, slot: &Arc<Slot>) -> Option<Bytes> {
+        let (handle, bytes) = slot.move_out()?;
+        lock(&self.regions).segments.clear(handle.id);
+        self.device.release(handle);
+        self.count(|counters| counters.device_frees += 1);
+        lock(&self.regions).locked = false;
+        Some(bytes)
+    }
+
+    /// How much has changed in the regions so far.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Notes that a region has come or gone, or memory was given back. Not for a region that came and
+    /// went for nothing: whoever looks for changes would make one by looking.
+    pub(crate) fn note_change(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// The allocator is going; its blocks may stay. Nobody can free leaked ones any more, and nobody
+    /// but the owners of the others will look for passed streams.
+    pub(crate) fn close(&self, slots: &[Arc<Slot>]) {
+        self.closed.store(true, Ordering::Release);
+        self.collect_posts();
+        // What is in an inbox holds its slot; entering the slot empties it.
+        slots.iter().for_each(|slot| drop(slot.enter()));
+        self.synchronize();
+        let moved: Vec<_> = lock(&self.moved).forward.values().cloned().collect();
+        for (slot, key) in moved {
+            if slot.is_leaked(key) {
+                self.forget_place(&slot, key);
             }
         }
-        self.device.info().free.saturating_sub(before)
     }
 
     /// Where the block of a handle is now.
@@ -366,6 +496,12 @@ impl Shared {
         self.moved_len.store(moved.forward.len(), Ordering::Release);
     }
 
+    /// Whether a handle's block has moved from where the handle thinks it is.
+    pub(crate) fn has_moved(&self, slot: &Slot, key: BlockKey) -> bool {
+        self.moved_len.load(Ordering::Acquire) > 0
+            && lock(&self.moved).forward.contains_key(&(slot.number, key))
+    }
+
     /// Forgets where a handle's block went; it is being freed.
     pub(crate) fn forget(&self, slot: &Arc<Slot>, key: BlockKey) -> Option<(Arc<Slot>, BlockKey)> {
         if self.moved_len.load(Ordering::Acquire) == 0 {
@@ -376,5 +512,17 @@ impl Shared {
         moved.back.remove(&(to.0.number, to.1));
         self.moved_len.store(moved.forward.len(), Ordering::Release);
         Some(to)
+    }
+
+    /// Forgets which handle a moved block has, given where it is now.
+    pub(crate) fn forget_place(&self, slot: &Arc<Slot>, key: BlockKey) {
+        let gone = {
+            let mut moved = lock(&self.moved);
+            let handle = moved.back.remove(&(slot.number, key));
+            let gone = handle.and_then(|handle| moved.forward.remove(&handle));
+            self.moved_len.store(moved.forward.len(), Ordering::Release);
+            gone
+        };
+        drop(gone);
     }
 }

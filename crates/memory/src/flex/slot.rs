@@ -5,27 +5,29 @@
 //! slot's own lock, and a region outlives the allocator if its blocks do.
 //!
 //! Where each thread has a slot of its own, a thread that frees another's block does not touch that
-//! one's slot: it collects such blocks in the *outbox* of its own slot and passes them on, a batch at
-//! a time, to the *inboxes* of theirs. Whoever locks a slot next frees what its inbox holds.
+//! one's slot: it collects such blocks in an *outbox* and passes them on, a batch at a time, to the
+//! *inboxes* of their slots. Whoever locks a slot next frees what its inbox holds.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use tracing::{Level, debug, enabled};
 
-use super::config::Growth;
+use super::config::{Growth, Release};
 use super::granules::Granules;
 use super::history::Action;
 use super::shared::Shared;
 use super::stream::Waiting;
-use super::tag::Tag;
+use super::tag::{FAR_STREAM, Tag};
 use super::{FreeError, RegionReport, VirtualAddress};
 use crate::Bytes;
 use crate::device::RegionHandle;
 use crate::index::{Block, BlockKey, FreeIndex, Hole, Part};
 use crate::policy::{BlockStrategy, Kind, RegionView, Request};
 use crate::stats::{Counts, Pool, Quantity};
-use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Turn, lock};
+use crate::sync::{
+    Arc, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Turn, lock, thread_number,
+};
 
 /// The `free` of a slot with no region in it.
 const VACANT: u64 = u64::MAX;
@@ -58,6 +60,16 @@ impl Region {
         }
     }
 
+    /// The longest free range that has memory.
+    fn largest(&self) -> Bytes {
+        let Some(granules) = &self.granules else { return self.index.largest() };
+        let parts = self.index.parts().into_iter().flat_map(|part| match part {
+            Part::Free(hole) => granules.backed_in(hole),
+            Part::Live(_) => Vec::new(),
+        });
+        parts.map(|(_, size)| size).max().unwrap_or(Bytes::ZERO)
+    }
+
     fn address(&self, offset: Bytes) -> VirtualAddress {
         VirtualAddress { region_id: self.handle.id, offset }
     }
@@ -68,6 +80,8 @@ impl Region {
 pub(crate) struct SlotState {
     pub(crate) region: Option<Region>,
     pub(crate) counts: Counts,
+    /// Whether a region is here, or was.
+    pub(crate) used: bool,
     /// The serial number of the last block of the regions that were here, so that a key of an
     /// earlier one is never mistaken for a key of this one.
     serial: u32,
@@ -77,19 +91,57 @@ pub(crate) struct SlotState {
 }
 
 /// What is remembered of the few blocks that need it.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 struct Note {
     pins: usize,
     /// Its owner let it go while it was pinned; the last pin frees it.
     orphan: bool,
     /// Streams that use it beside its own.
     streams: Vec<u32>,
+    /// Its own stream, where the tag has no room for that.
+    own_stream: Option<u32>,
+    /// The alignment that was asked for, where it is above the granule.
+    alignment: Option<Bytes>,
+}
+
+impl Note {
+    /// What is to be remembered of a new block, if anything is.
+    fn of(request: &Request, granule: Bytes) -> Option<Self> {
+        let own_stream = (request.stream >= FAR_STREAM).then_some(request.stream);
+        let alignment = (request.alignment > granule).then_some(request.alignment);
+        let note = Self { own_stream, alignment, ..Self::default() };
+        (note != Self::default()).then_some(note)
+    }
 }
 
 impl SlotState {
-    /// Whether a region is here, or was.
-    pub(crate) fn was_used(&self) -> bool {
-        self.region.is_some() || self.serial > 0
+    /// A live block that somebody owns, and its tag.
+    fn owned(&self, key: BlockKey) -> Result<(Block, Tag), FreeError> {
+        let region = self.region.as_ref().ok_or(FreeError::Stale)?;
+        let block = region.index.get(key).ok_or(FreeError::Stale)?;
+        let tag = Tag::from_bits(block.tag);
+        if tag.is_owned() { Ok((block, tag)) } else { Err(FreeError::Stale) }
+    }
+
+    /// Replaces the tag of a live block.
+    fn set_tag(&mut self, key: BlockKey, tag: Tag) {
+        let region = self.region.as_mut().expect("a region with a live block stays");
+        region.index.set_tag(key, tag.bits()).expect("the block is live");
+    }
+
+    /// The stream of a block.
+    fn stream(&self, key: BlockKey, tag: Tag) -> u32 {
+        let note = tag.is_noted().then(|| self.notes.get(&key)).flatten();
+        note.and_then(|note| note.own_stream).unwrap_or(tag.stream())
+    }
+
+    /// Whether a block may be moved, and if so, what its start must be a multiple of.
+    fn movable(&self, key: BlockKey) -> Option<Bytes> {
+        let (_, tag) = self.owned(key).ok()?;
+        let note = tag.is_noted().then(|| self.notes.get(&key)).flatten();
+        let free = note.is_none_or(|note| note.pins == 0 && note.streams.is_empty());
+        let alignment = note.and_then(|note| note.alignment).unwrap_or(Bytes::new(1));
+        free.then_some(alignment)
     }
 }
 
@@ -101,22 +153,19 @@ pub(crate) struct Slot {
     state: Mutex<SlotState>,
     /// Free bytes of the region as of the last change, to be read without the lock.
     free: AtomicU64,
+    /// When its region came, in a number that rises with every region.
+    since: AtomicU64,
     /// The region's own kind, as its number, or none.
     kind: AtomicUsize,
     /// Who may commit and decommit.
     turn: Turn,
     inbox: Mutex<Vec<Post>>,
     inbox_len: AtomicUsize,
-    outbox: Mutex<Vec<Post>>,
 }
 
-/// A block on its way to its slot. It holds the slot as its handle did; the slot's thread lets go of
-/// that, so that no other touches the count.
-type Post = (Arc<Slot>, BlockKey);
-
-/// How many blocks an outbox collects. Enough that passing them on costs little for each; few enough
-/// that what waits there does not matter.
-const OUTBOX: usize = 32;
+/// A block on its way to its slot. It holds the slot as its handle did; whoever empties the inbox
+/// lets go of that, so that no other thread touches the count.
+pub(crate) type Post = (Arc<Slot>, BlockKey);
 
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -129,6 +178,7 @@ impl Slot {
         let state = SlotState {
             region: None,
             counts: Counts::new(),
+            used: false,
             serial: 0,
             notes: BTreeMap::new(),
             emptied: Vec::new(),
@@ -138,16 +188,26 @@ impl Slot {
             shared,
             state: Mutex::new(state),
             free: AtomicU64::new(VACANT),
+            since: AtomicU64::new(0),
             kind: AtomicUsize::new(usize::MAX),
             turn: Turn::default(),
             inbox: Mutex::new(Vec::new()),
             inbox_len: AtomicUsize::new(0),
-            outbox: Mutex::new(Vec::new()),
         }
     }
 
     pub(crate) fn is_vacant(&self) -> bool {
         self.free.load(Ordering::Relaxed) == VACANT
+    }
+
+    /// What orders regions by age.
+    pub(crate) fn since(&self) -> u64 {
+        self.since.load(Ordering::Relaxed)
+    }
+
+    /// Whether its region is for the same kinds as another's.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.kind.load(Ordering::Relaxed) == other.kind.load(Ordering::Relaxed)
     }
 
     /// What a region strategy may know, if a block of this kind may be put here.
@@ -159,10 +219,25 @@ impl Slot {
         fits.then_some(RegionView { slot: self.number, free: Bytes::new(free) })
     }
 
+    /// Whether this is another thread's own slot, which is then left to free its blocks itself. Where
+    /// idle regions go back to the device at once, they must be seen to be idle at once.
+    pub(crate) fn is_foreign(&self) -> bool {
+        let config = &self.shared.config;
+        config.region.thread_home
+            && config.release == Release::Never
+            && thread_number() % config.max_regions != self.number
+            && !self.shared.is_closed()
+    }
+
+    /// Whether another thread has left blocks to be freed here.
+    pub(crate) fn has_mail(&self) -> bool {
+        self.inbox_len.load(Ordering::Acquire) > 0
+    }
+
     /// Locks the slot and frees what the inbox holds.
     pub(crate) fn enter(self: &Arc<Self>) -> MutexGuard<'_, SlotState> {
         let mut state = lock(&self.state);
-        if self.inbox_len.load(Ordering::Acquire) > 0 {
+        if self.has_mail() {
             let mut posts = std::mem::take(&mut state.emptied);
             {
                 let mut inbox = lock(&self.inbox);
@@ -170,8 +245,8 @@ impl Slot {
                 std::mem::swap(&mut *inbox, &mut posts);
             }
             for (_, key) in posts.drain(..) {
-                // A key in the inbox came from a handle, whose block is live until this frees it.
-                let _ = self.let_go(&mut state, key);
+                // The key came from a handle, and nothing moves a block whose key is in the inbox.
+                self.let_go(&mut state, key).expect("a block in the inbox is live");
             }
             state.emptied = posts;
         }
@@ -185,16 +260,19 @@ impl Slot {
         let granules = (config.growth != Growth::Fixed).then(|| Granules::new(self.shared.granule));
         let index = FreeIndex::with_serial(handle.size, config.alignment, state.serial);
         let region = Region { handle, index, strategy: (config.block.make)(), granules, base };
+        state.used = true;
+        state.counts.hold();
         state.counts.add(Quantity::Segment, Pool::Large, 1);
         state.counts.add(Quantity::ReservedBytes, Pool::Large, region.reserved().get());
         self.kind.store(kind.map_or(usize::MAX, |kind| kind as usize), Ordering::Relaxed);
+        self.since.store(base, Ordering::Relaxed);
         self.free.store(region.index.free_bytes().get(), Ordering::Relaxed);
         self.shared.record(Action::SegmentAlloc, base, region.reserved(), 0);
         state.region = Some(region);
     }
 
-    /// Takes the region out if nothing in it is live.
-    pub(crate) fn move_out(self: &Arc<Self>) -> Option<RegionHandle> {
+    /// Takes the region out if nothing in it is live, and says how much memory it has.
+    pub(crate) fn move_out(self: &Arc<Self>) -> Option<(RegionHandle, Bytes)> {
         let mut state = self.enter();
         state.region.as_ref().filter(|region| region.index.live_blocks() == 0)?;
         let region = state.region.take()?;
@@ -203,22 +281,62 @@ impl Slot {
         state.counts.take(Quantity::ReservedBytes, Pool::Large, region.reserved().get());
         self.free.store(VACANT, Ordering::Relaxed);
         self.shared.record(Action::SegmentFree, region.base, region.reserved(), 0);
-        Some(region.handle)
+        let memory = region.reserved();
+        Some((region.handle, memory))
     }
 
     /// Places a request here, or changes nothing where there is no room, or no memory for it.
     pub(crate) fn try_allocate(self: &Arc<Self>, request: &Request) -> Option<Block> {
         let mut state = self.enter();
         let region = state.region.as_mut()?;
+        // More than the device has could never be committed, and would have very many granules.
+        if region.granules.is_some() && request.size > self.shared.total {
+            return None;
+        }
+        let note = Note::of(request, self.shared.config.alignment);
         let tag = Tag::new(request.kind, request.stream);
+        let tag = if note.is_some() { tag.noted() } else { tag };
         let block = region.strategy.place(&mut region.index, request, tag.bits())?;
         let growing = region
             .granules
             .as_ref()
             .is_some_and(|granules| !granules.missing(block.offset, block.size).is_empty());
+        if let Some(note) = note {
+            state.notes.insert(block.key, note);
+        }
         if growing {
+            state.set_tag(block.key, tag.coming(true));
             drop(state);
             return self.commit(block);
+        }
+        self.admit(&mut state, &block);
+        self.leave(state);
+        Some(block)
+    }
+
+    /// Places a request where the region has memory already, wherever that is: the last resort when
+    /// the device has no more. Takes O(n) time in the number of blocks.
+    pub(crate) fn try_backed(self: &Arc<Self>, request: &Request) -> Option<Block> {
+        let mut state = self.enter();
+        let region = state.region.as_mut()?;
+        region.index.join_quick();
+        let granules = region.granules.as_ref()?;
+        let size = request.size.align_up(self.shared.config.alignment)?;
+        let fits = |(start, length): (Bytes, Bytes)| {
+            let at = start.align_up(request.alignment.max(self.shared.config.alignment))?;
+            (at.checked_add(size)? <= start + length).then_some(at)
+        };
+        let mut parts = region.index.parts().into_iter();
+        let place = parts.find_map(|part| match part {
+            Part::Free(hole) => granules.backed_in(hole).into_iter().find_map(fits),
+            Part::Live(_) => None,
+        })?;
+        let note = Note::of(request, self.shared.config.alignment);
+        let tag = Tag::new(request.kind, request.stream);
+        let tag = if note.is_some() { tag.noted() } else { tag };
+        let block = region.index.allocate_at(place, request.size, tag.bits())?;
+        if let Some(note) = note {
+            state.notes.insert(block.key, note);
         }
         self.admit(&mut state, &block);
         self.leave(state);
@@ -253,9 +371,10 @@ impl Slot {
                 .for_each(|&(offset, size)| device.decommit(&handle, offset, size));
         }
         self.shared.count(|counters| {
-            counters.device_allocs += done as u64 + u64::from(failed);
+            counters.device_allocs += done as u64;
             counters.device_frees += idle.len() as u64 + if failed { done as u64 } else { 0 };
         });
+        self.shared.tick();
         let mut state = self.enter();
         let outcome = self.finish_commit(&mut state, block, if failed { &[] } else { &missing });
         drop(turn);
@@ -295,11 +414,14 @@ impl Slot {
             self.shared.record(Action::SegmentMap, region.base + offset.get(), size, 0);
         }
         if granules.missing(block.offset, block.size).is_empty() {
+            state.set_tag(block.key, Tag::from_bits(block.tag));
             self.account_memory(state);
             self.admit(state, &block);
             return Some(block);
         }
-        region.strategy.free(&mut region.index, block.key).expect("the block was placed just now");
+        let freed = region.strategy.free(&mut region.index, block.key);
+        freed.expect("the block was placed just now");
+        state.notes.remove(&block.key);
         self.account_memory(state);
         None
     }
@@ -326,66 +448,80 @@ impl Slot {
 
     /// Frees a block for its owner.
     pub(crate) fn free(self: &Arc<Self>, key: BlockKey) -> Result<(), FreeError> {
+        self.shared.tick();
         let mut state = self.enter();
         let outcome = self.let_go(&mut state, key);
-        let idle = state.region.as_ref().is_some_and(|region| region.index.live_blocks() == 0);
-        self.leave(state);
-        self.shared.after_free(idle);
+        self.leave_idle(state);
         outcome
     }
 
-    /// Collects a block of another slot, which this slot's thread frees.
-    pub(crate) fn post(&self, slot: Arc<Self>, key: BlockKey) {
-        let mut outbox = lock(&self.outbox);
-        outbox.push((slot, key));
-        if outbox.len() >= OUTBOX {
-            deliver(&mut outbox);
-        } else if self.shared.is_closed() {
-            // The allocator has just gone and will not look here again.
-            let posts = std::mem::take(&mut *outbox);
-            drop(outbox);
-            posts
-                .into_iter()
-                .for_each(|(slot, key)| slot.free(key).expect("a handle's block is live"));
+    /// Puts those of `posts` that are for this slot into its inbox; what compaction has moved
+    /// meanwhile goes to `moved`.
+    pub(crate) fn take_in(&self, posts: &mut Vec<Post>, moved: &mut Vec<Post>) {
+        let mut inbox = lock(&self.inbox);
+        for post in posts.extract_if(.., |(slot, _)| slot.number == self.number) {
+            let target =
+                if self.shared.has_moved(self, post.1) { &mut *moved } else { &mut *inbox };
+            target.push(post);
         }
+        self.inbox_len.store(inbox.len(), Ordering::Release);
     }
 
-    /// Passes on what the outbox has collected.
-    pub(crate) fn empty_outbox(&self) {
-        deliver(&mut lock(&self.outbox));
+    /// Frees the leaked block that starts at `address`.
+    pub(crate) fn free_at(self: &Arc<Self>, address: VirtualAddress) -> Result<(), FreeError> {
+        self.shared.tick();
+        let mut state = self.enter();
+        let outcome = self.let_go_at(&mut state, address);
+        self.leave_idle(state);
+        outcome
+    }
+
+    fn let_go_at(
+        self: &Arc<Self>,
+        state: &mut SlotState,
+        address: VirtualAddress,
+    ) -> Result<(), FreeError> {
+        let region = state.region.as_mut().filter(|region| region.handle.id == address.region_id);
+        let region = region.ok_or(FreeError::UnknownRegion { address })?;
+        let block = region.index.block_at(address.offset);
+        let owned = |block: &Block| Tag::from_bits(block.tag).is_owned();
+        let block = block.filter(owned).ok_or(FreeError::NotLive { address })?;
+        let tag = Tag::from_bits(block.tag);
+        if !tag.is_leaked() {
+            return Err(FreeError::Owned);
+        }
+        state.set_tag(block.key, tag.leaked(false));
+        self.shared.forget_place(self, block.key);
+        self.let_go(state, block.key)
+    }
+
+    /// Ends a critical section in which a block may have been the last to go.
+    fn leave_idle(&self, state: MutexGuard<'_, SlotState>) {
+        let idle = state.region.as_ref().is_some_and(|region| region.index.live_blocks() == 0);
+        self.leave(state);
+        self.shared.after_free(idle);
     }
 
     /// The owner lets a block go: it is free at once, when its pins are gone, or when its streams
     /// have passed.
     fn let_go(self: &Arc<Self>, state: &mut SlotState, key: BlockKey) -> Result<(), FreeError> {
-        let region = state.region.as_mut().ok_or(FreeError::Stale)?;
-        let block = region.index.get(key).ok_or(FreeError::Stale)?;
-        let tag = Tag::from_bits(block.tag);
-        if tag.is_pending() {
-            return Err(FreeError::Stale);
-        }
+        let (block, tag) = state.owned(key)?;
         if let Some(note) = tag.is_noted().then(|| state.notes.get_mut(&key)).flatten()
             && note.pins > 0
         {
             note.orphan = true;
             return Ok(());
         }
-        let streams = state.notes.remove(&key).map(|note| note.streams).unwrap_or_default();
-        let base = region.base;
-        let (offset, size) = (block.offset, block.size);
-        self.shared.record(
-            Action::FreeRequested,
-            base + offset.get(),
-            block.requested,
-            tag.stream(),
-        );
+        let own = state.stream(key, tag);
+        let note = tag.is_noted().then(|| state.notes.remove(&key)).flatten();
+        let streams = note.map(|note| note.streams).unwrap_or_default();
+        let base = state.region.as_ref().expect("a region with a live block stays").base;
+        let size = block.size;
+        self.shared.record(Action::FreeRequested, base + block.offset.get(), block.requested, own);
         state.counts.take(Quantity::Allocation, Pool::of(size), 1);
         state.counts.take(Quantity::AllocatedBytes, Pool::of(size), size.get());
-        if let Some(streams) = self.shared.streams_to_wait_for(tag.stream(), streams) {
-            region
-                .index
-                .set_tag(key, tag.without_note().pending().bits())
-                .expect("the block is live");
+        if let Some(streams) = self.shared.streams_to_wait_for(own, streams) {
+            state.set_tag(key, tag.without_note().pending());
             self.shared.wait_for(Waiting { slot: Arc::clone(self), key, streams });
         } else {
             self.give_back(state, key);
@@ -393,18 +529,27 @@ impl Slot {
         Ok(())
     }
 
-    /// The streams have passed: a block that waited is free.
-    pub(crate) fn complete(self: &Arc<Self>, key: BlockKey) {
+    /// The streams have passed: a block that waited is free. Says whether it was the last one here.
+    pub(crate) fn complete(self: &Arc<Self>, key: BlockKey) -> bool {
         let mut state = self.enter();
         self.give_back(&mut state, key);
+        let idle = state.region.as_ref().is_some_and(|region| region.index.live_blocks() == 0);
         self.leave(state);
+        idle
+    }
+
+    /// How much memory the region has, if nothing in it is live.
+    pub(crate) fn idle_bytes(self: &Arc<Self>) -> Option<Bytes> {
+        let state = self.enter();
+        let region = state.region.as_ref()?;
+        (region.index.live_blocks() == 0).then(|| region.reserved())
     }
 
     /// Returns a block's range to the region.
     fn give_back(&self, state: &mut SlotState, key: BlockKey) {
         let region = state.region.as_mut().expect("a region with a live block stays");
-        let block =
-            region.strategy.free(&mut region.index, key).expect("a block is given back once");
+        let block = region.strategy.free(&mut region.index, key);
+        let block = block.expect("a block is given back once");
         let pool = Pool::of(block.size);
         state.counts.take(Quantity::Active, pool, 1);
         state.counts.take(Quantity::ActiveBytes, pool, block.size.get());
@@ -422,24 +567,33 @@ impl Slot {
         self.account_splits(state);
     }
 
-    /// Accounts for a block that has been placed.
+    /// Accounts for a block that has been placed and has an owner.
     fn admit(&self, state: &mut SlotState, block: &Block) {
+        Self::account_owner(state, block);
+        self.account_use(state, block);
+    }
+
+    fn account_owner(state: &mut SlotState, block: &Block) {
         let pool = Pool::of(block.size);
-        for quantity in [Quantity::Allocation, Quantity::Active] {
-            state.counts.add(quantity, pool, 1);
-        }
-        for quantity in [Quantity::AllocatedBytes, Quantity::ActiveBytes] {
-            state.counts.add(quantity, pool, block.size.get());
-        }
+        state.counts.add(Quantity::Allocation, pool, 1);
+        state.counts.add(Quantity::AllocatedBytes, pool, block.size.get());
+    }
+
+    /// Accounts for a block that has been placed, whoever owns it.
+    fn account_use(&self, state: &mut SlotState, block: &Block) {
+        let pool = Pool::of(block.size);
+        state.counts.add(Quantity::Active, pool, 1);
+        state.counts.add(Quantity::ActiveBytes, pool, block.size.get());
         state.counts.add(Quantity::RequestedBytes, pool, block.requested.get());
         self.account_splits(state);
-        let region = state.region.as_ref().expect("a block was placed in it");
         let tag = Tag::from_bits(block.tag);
+        let stream = state.stream(block.key, tag);
+        let region = state.region.as_ref().expect("a block was placed in it");
         self.shared.record(
             Action::Alloc,
             region.base + block.offset.get(),
             block.requested,
-            tag.stream(),
+            stream,
         );
         debug!(
             target: LOG,
@@ -469,21 +623,8 @@ impl Slot {
     /// Where a block is, how long it is and what is known of it.
     pub(crate) fn find(self: &Arc<Self>, key: BlockKey) -> Option<(VirtualAddress, Block)> {
         let state = self.enter();
-        let region = state.region.as_ref()?;
-        let block =
-            region.index.get(key).filter(|block| !Tag::from_bits(block.tag).is_pending())?;
-        Some((region.address(block.offset), block))
-    }
-
-    /// The live block that starts at `address`, or whether it is the region or the block that is
-    /// not here.
-    pub(crate) fn find_at(self: &Arc<Self>, address: VirtualAddress) -> Result<Block, FreeError> {
-        let mut state = self.enter();
-        let region = state.region.as_mut().filter(|region| region.handle.id == address.region_id);
-        let block =
-            region.ok_or(FreeError::UnknownRegion { address })?.index.block_at(address.offset);
-        let block = block.filter(|block| !Tag::from_bits(block.tag).is_pending());
-        block.ok_or(FreeError::NotLive { address })
+        let (block, _) = state.owned(key).ok()?;
+        state.region.as_ref().map(|region| (region.address(block.offset), block))
     }
 
     /// Says whether a live block may be freed by its address or token, and not by a handle; refuses
@@ -494,14 +635,17 @@ impl Slot {
         leaked: bool,
     ) -> Result<(), FreeError> {
         let mut state = self.enter();
-        let region = state.region.as_mut().ok_or(FreeError::Stale)?;
-        let tag = region.index.get(key).map(|block| Tag::from_bits(block.tag));
-        let tag = tag.filter(|tag| !tag.is_pending()).ok_or(FreeError::Stale)?;
+        let (_, tag) = state.owned(key)?;
         if tag.is_leaked() == leaked {
             return Err(FreeError::Owned);
         }
-        region.index.set_tag(key, tag.leaked(leaked).bits()).expect("the block is live");
+        state.set_tag(key, tag.leaked(leaked));
         Ok(())
+    }
+
+    /// Whether no handle owns a block.
+    pub(crate) fn is_leaked(self: &Arc<Self>, key: BlockKey) -> bool {
+        self.enter().owned(key).is_ok_and(|(_, tag)| tag.is_leaked())
     }
 
     /// Changes the note on a live block.
@@ -511,11 +655,15 @@ impl Slot {
         change: impl FnOnce(&mut Note, Tag) -> T,
     ) -> Result<T, FreeError> {
         let mut state = self.enter();
-        let region = state.region.as_mut().ok_or(FreeError::Stale)?;
-        let block = region.index.get(key).ok_or(FreeError::Stale)?;
-        let tag = Tag::from_bits(block.tag);
-        region.index.set_tag(key, tag.noted().bits()).expect("the block is live");
-        Ok(change(state.notes.entry(key).or_default(), tag))
+        let (_, tag) = state.owned(key)?;
+        let note = state.notes.entry(key).or_default();
+        let answer = change(note, tag);
+        let plain = *note == Note::default();
+        if plain {
+            state.notes.remove(&key);
+        }
+        state.set_tag(key, if plain { tag.without_note() } else { tag.noted() });
+        Ok(answer)
     }
 
     /// Keeps a block where it is until it is unpinned as often.
@@ -541,53 +689,129 @@ impl Slot {
         stream: u32,
     ) -> Result<(), FreeError> {
         self.note(key, |note, tag| {
-            if tag.stream() != stream && !note.streams.contains(&stream) {
+            let own = note.own_stream.unwrap_or(tag.stream());
+            if own != stream && !note.streams.contains(&stream) {
                 note.streams.push(stream);
             }
         })
     }
 
     /// Takes room for a block that is to be moved here: as it is now, at the lowest place that holds
-    /// it, below `limit` if there is one. It is nobody's until it is adopted.
+    /// it, below `limit` if there is one. It is nobody's until the block is moved into it.
     pub(crate) fn reserve_room(
         self: &Arc<Self>,
         block: &Block,
+        alignment: Bytes,
         limit: Option<Bytes>,
     ) -> Option<Block> {
-        use crate::index::Fit;
         let mut state = self.enter();
         let region = state.region.as_mut()?;
-        let hole = region.index.find(Fit::First, block.requested, self.shared.config.alignment)?;
-        if limit.is_some_and(|limit| hole.offset >= limit) {
-            return None;
-        }
-        let room = region.index.allocate_at(hole.offset, block.requested, block.tag)?;
-        let backed = region
-            .granules
-            .as_ref()
-            .is_none_or(|granules| granules.missing(room.offset, room.size).is_empty());
-        if !backed {
+        let tag = Tag::from_bits(block.tag).without_note().coming(true);
+        let room = region.index.allocate_aligned(
+            crate::index::Fit::First,
+            block.requested,
+            alignment,
+            tag.bits(),
+        )?;
+        let granules = region.granules.as_ref();
+        let backed =
+            granules.is_none_or(|granules| granules.missing(room.offset, room.size).is_empty());
+        if !backed || limit.is_some_and(|limit| room.offset >= limit) {
             region.index.free(room.key).expect("it was taken just now");
             return None;
         }
-        self.admit(&mut state, &room);
+        self.account_use(&mut state, &room);
         self.leave(state);
         Some(room)
     }
 
-    /// Whether a block may be moved: live, with no note on it.
-    pub(crate) fn movable(self: &Arc<Self>) -> Vec<Block> {
+    /// Gives room back that no block was moved into.
+    pub(crate) fn give_room_back(self: &Arc<Self>, room: BlockKey) {
+        self.shared.tick();
+        let mut state = self.enter();
+        let region = state.region.as_ref().expect("a region with a live block stays");
+        let block = region.index.get(room).expect("the room belongs to the plan");
+        let (address, stream) =
+            (region.base + block.offset.get(), Tag::from_bits(block.tag).stream());
+        self.shared.record(Action::FreeRequested, address, block.requested, stream);
+        self.give_back(&mut state, room);
+        self.leave_idle(state);
+    }
+
+    /// The blocks that may be moved, with what their starts must be multiples of.
+    pub(crate) fn movable(self: &Arc<Self>) -> Vec<(Block, Bytes)> {
         let state = self.enter();
         let parts = state.region.as_ref().map(|region| region.index.parts()).unwrap_or_default();
-        let plain = |block: &Block| {
-            let tag = Tag::from_bits(block.tag);
-            !tag.is_noted() && !tag.is_pending()
-        };
         let live = parts.into_iter().filter_map(|part| match part {
             Part::Live(block) => Some(block),
             Part::Free(_) => None,
         });
-        live.filter(plain).collect()
+        live.filter_map(|block| Some((block, state.movable(block.key)?))).collect()
+    }
+
+    /// Moves a block into the room that was taken for it, and says whether it still could be. Its
+    /// handle finds it in the new place from the moment on in which it is gone from the old one.
+    pub(crate) fn relocate(
+        self: &Arc<Self>,
+        key: BlockKey,
+        to: &Arc<Self>,
+        room: BlockKey,
+    ) -> bool {
+        self.shared.tick();
+        if self.number == to.number {
+            let mut state = self.enter();
+            let moved = self.hand_over(&mut state, key, to, room);
+            let done = moved.map(|moved| Self::take_over(&mut state, room, moved)).is_some();
+            self.leave_idle(state);
+            return done;
+        }
+        let (low, high) = if self.number < to.number { (self, to) } else { (to, self) };
+        let (mut low, mut high) = (low.enter(), high.enter());
+        let (from_state, to_state) =
+            if self.number < to.number { (&mut low, &mut high) } else { (&mut high, &mut low) };
+        let moved = self.hand_over(from_state, key, to, room);
+        let done = moved.map(|moved| Self::take_over(to_state, room, moved)).is_some();
+        let above = low.counts.is_above() || high.counts.is_above();
+        drop((low, high));
+        if above {
+            self.shared.settle();
+        }
+        self.shared.after_free(true);
+        done
+    }
+
+    /// Frees a block here that is moved to `room` in `to`, if it may be moved.
+    fn hand_over(
+        self: &Arc<Self>,
+        state: &mut SlotState,
+        key: BlockKey,
+        to: &Arc<Self>,
+        room: BlockKey,
+    ) -> Option<(Tag, Option<Note>)> {
+        state.movable(key)?;
+        let (_, tag) = state.owned(key).ok()?;
+        {
+            let inbox = lock(&self.inbox);
+            if inbox.iter().any(|post| post.1 == key) {
+                return None;
+            }
+            self.shared.forward((self, key), (Arc::clone(to), room));
+        }
+        let note = state.notes.remove(&key);
+        state.set_tag(key, tag.without_note());
+        self.let_go(state, key).expect("a movable block is live");
+        Some((tag, note))
+    }
+
+    /// Makes the room of a plan the block that was moved into it.
+    fn take_over(state: &mut SlotState, room: BlockKey, (tag, note): (Tag, Option<Note>)) {
+        let region = state.region.as_ref().expect("a region with a live block stays");
+        let block = region.index.get(room).expect("the room belongs to the plan");
+        state.set_tag(room, tag);
+        if let Some(note) = note {
+            state.notes.insert(room, note);
+        }
+        Self::account_owner(state, &block);
     }
 
     pub(crate) fn address(self: &Arc<Self>, offset: Bytes) -> Option<VirtualAddress> {
@@ -595,16 +819,17 @@ impl Slot {
     }
 
     /// The region in figures.
-    pub(crate) fn report(self: &Arc<Self>, kind: Kind) -> Option<RegionReport> {
-        self.view(kind)?;
-        let state = self.enter();
+    pub(crate) fn report(self: &Arc<Self>) -> Option<RegionReport> {
+        let mut state = self.enter();
+        state.region.as_mut()?.index.join_quick();
+        self.account_splits(&mut state);
         let region = state.region.as_ref()?;
         let size = region.reserved();
         Some(RegionReport {
             id: region.handle.id,
             size,
             free: size.saturating_sub(Bytes::new(state.counts.current(Quantity::ActiveBytes))),
-            largest: region.index.largest(),
+            largest: region.largest(),
             blocks: region.index.live_blocks(),
         })
     }
@@ -615,28 +840,17 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(region) = state.region.take() {
+            let _turn = self.shared.turn.take();
             self.shared.device.release(region.handle);
         }
-    }
-}
-
-/// Puts blocks into the inboxes of their slots. (An inbox is locked under an outbox, and nothing
-/// under an inbox.)
-fn deliver(posts: &mut Vec<Post>) {
-    while let Some((slot, _)) = posts.last() {
-        let slot = Arc::clone(slot);
-        let mut inbox = lock(&slot.inbox);
-        // Mostly all of them belong to one slot, and this takes them all.
-        inbox.extend(posts.extract_if(.., |(other, _)| other.number == slot.number));
-        slot.inbox_len.store(inbox.len(), Ordering::Release);
     }
 }
 
 /// Marks committed granules that lie wholly in free ranges as not committed, from the highest down,
 /// until there are `wanted` bytes of them, and returns them.
 fn take_idle(region: &mut Region, wanted: Bytes) -> Vec<(Bytes, Bytes)> {
-    let Some(granules) = &mut region.granules else { return Vec::new() };
     region.index.join_quick();
+    let Some(granules) = &mut region.granules else { return Vec::new() };
     let mut taken = Vec::new();
     let mut left = wanted;
     for part in region.index.parts().into_iter().rev() {

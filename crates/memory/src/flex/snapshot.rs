@@ -77,6 +77,7 @@ impl BlockState {
 impl FlexAllocator {
     /// A snapshot of this moment. Each region is looked at under its lock, one after the other.
     pub fn snapshot(&self) -> Snapshot {
+        self.shared.tick();
         let history = self.shared.history();
         let mut segments: Vec<_> = self.slots.iter().flat_map(Slot::snapshot).collect();
         segments.sort_by_key(|segment| segment.address);
@@ -134,7 +135,7 @@ fn block(base: u64, part: Part) -> SnapshotBlock {
                 size: block.size,
                 requested: block.requested,
                 stream: tag.stream(),
-                state: if tag.is_pending() {
+                state: if tag.is_pending() || tag.is_coming() {
                     BlockState::PendingFree
                 } else {
                     BlockState::Allocated

@@ -6,15 +6,19 @@ const KIND: u32 = 0b11;
 const PENDING: u32 = 1 << 2;
 const NOTED: u32 = 1 << 3;
 const LEAKED: u32 = 1 << 4;
-const STREAM: u32 = 5;
+const COMING: u32 = 1 << 5;
+const STREAM: u32 = 6;
 
-/// The tag of a block. Streams beyond 2²⁷ share the last number, which costs at most a wait.
+/// Streams from this number on do not fit into a tag; they are kept in a note.
+pub(crate) const FAR_STREAM: u32 = u32::MAX >> STREAM;
+
+/// The tag of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag(u32);
 
 impl Tag {
     pub(crate) fn new(kind: Kind, stream: u32) -> Self {
-        Self(kind as u32 | stream.min(u32::MAX >> STREAM) << STREAM)
+        Self(kind as u32 | stream.min(FAR_STREAM) << STREAM)
     }
 
     pub(crate) const fn from_bits(bits: u32) -> Self {
@@ -40,6 +44,21 @@ impl Tag {
 
     pub(crate) const fn pending(self) -> Self {
         Self(self.0 | PENDING)
+    }
+
+    /// Whether it is not there yet: memory is being committed for it, or it is room that a plan of
+    /// compaction has taken. Nobody can free or move it.
+    pub(crate) const fn is_coming(self) -> bool {
+        self.0 & COMING != 0
+    }
+
+    pub(crate) const fn coming(self, coming: bool) -> Self {
+        Self(if coming { self.0 | COMING } else { self.0 & !COMING })
+    }
+
+    /// Whether it is a block of somebody's: there already, and not let go.
+    pub(crate) const fn is_owned(self) -> bool {
+        self.0 & (PENDING | COMING) == 0
     }
 
     /// Whether no handle owns it, so that it may be freed by its address or token.

@@ -6,6 +6,8 @@
     reason = "random numbers are cut to size on purpose; expect-test writes hashes around every snapshot"
 )]
 
+mod conformance;
+mod flex;
 mod index;
 mod pe_memory;
 mod pytorch_models;

@@ -1,0 +1,468 @@
+//! Bugs that were, each with its story.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, OnceLock};
+
+use cubeyard_memory::Bytes;
+use cubeyard_memory::device::{
+    AddressMode, Card, CardSpec, DeviceMemory, MemoryInfo, RegionHandle, RegionId,
+};
+use cubeyard_memory::flex::{
+    AllocateError, Allocation, FlexAllocator, FlexConfig, LaunchError, OutOfMemory, Shortage,
+    Tiles, VirtualAddress,
+};
+use cubeyard_memory::policy::{Kind, Request};
+use cubeyard_memory::stats::{Pool, Quantity};
+
+use super::{ManualStreams, Strict, allocator, card, with_streams};
+
+fn mib(count: u64) -> Bytes {
+    Bytes::mib(count)
+}
+
+fn out_of_memory(result: Result<Allocation, AllocateError>) -> OutOfMemory {
+    match result {
+        Err(AllocateError::OutOfMemory(report)) => *report,
+        other => panic!("out of memory was expected, not {other:?}"),
+    }
+}
+
+/// A region without a kind of its own was counted once for every kind, so the limit seemed to be
+/// passed at a third of it.
+#[test]
+fn when_idle_counts_each_idle_region_once() {
+    let card = card(Bytes::gib(1));
+    let allocator = allocator(card.clone(), "fallback_sizes:[64MiB],release:when_idle(100MiB)");
+    drop(allocator.allocate(mib(1)).unwrap());
+    assert_eq!(allocator.stats().reserved(), mib(64), "64 MiB are not more than 100 MiB");
+    let blocks = [allocator.allocate(mib(60)).unwrap(), allocator.allocate(mib(60)).unwrap()];
+    drop(blocks);
+    assert_eq!(card.info().free, Bytes::gib(1), "128 MiB are more than 100 MiB");
+}
+
+/// The blocks of a region were counted once for every kind, so no region ever seemed to consist of
+/// movable blocks only, and none was emptied.
+#[test]
+fn compaction_empties_a_region_into_another() {
+    let card = card(Bytes::gib(1));
+    let allocator = allocator(card.clone(), "fallback_sizes:[64MiB],region:fill-first");
+    let first = allocator.allocate(mib(40)).unwrap();
+    let second = allocator.allocate(mib(40)).unwrap();
+    let third = allocator.allocate(mib(20)).unwrap();
+    drop(first);
+    assert_eq!(card.regions(), 2);
+    let plan = allocator.compact();
+    assert_eq!(plan.moves().count(), 1);
+    assert_eq!(plan.commit(), 1);
+    assert_eq!(second.address().region_id, third.address().region_id);
+    assert_eq!(allocator.trim(), mib(64));
+    assert_eq!(card.regions(), 1);
+}
+
+/// The note that a pin leaves on a block was never taken off.
+#[test]
+fn a_block_that_was_pinned_once_can_be_moved_again() {
+    let allocator = allocator(card(Bytes::gib(1)), "fallback_sizes:[64MiB]");
+    let low = allocator.allocate(mib(1)).unwrap();
+    let high = allocator.allocate(mib(1)).unwrap();
+    drop(high.pin());
+    drop(low);
+    assert_eq!(allocator.compact().commit(), 1);
+    assert_eq!(high.address().offset, Bytes::ZERO);
+}
+
+/// Compaction put blocks at the next granule, whatever alignment had been asked for.
+#[test]
+fn compaction_keeps_the_alignment_that_was_asked_for() {
+    let allocator = allocator(card(Bytes::gib(1)), "fallback_sizes:[64MiB]");
+    let first = allocator.allocate(Bytes::new(128)).unwrap();
+    let gap = allocator.allocate(mib(2)).unwrap();
+    let request = Request { alignment: mib(1), ..Request::new(mib(1)) };
+    let aligned = allocator.allocate_for(&request).unwrap();
+    assert_eq!(aligned.address().offset, mib(3));
+    drop(gap);
+    assert_eq!(allocator.compact().commit(), 1);
+    assert_eq!(aligned.address().offset, mib(1));
+    drop(first);
+    assert_eq!(allocator.compact().commit(), 1, "the alignment is kept, not the place");
+    assert_eq!(aligned.address().offset, Bytes::ZERO);
+}
+
+/// The room of a plan had a copy of the block's tag from when the plan was made.
+#[test]
+fn a_block_leaked_between_plan_and_commit_is_freed_by_its_token() {
+    let allocator = allocator(card(Bytes::gib(1)), "fallback_sizes:[64MiB]");
+    let low = allocator.allocate(mib(1)).unwrap();
+    let high = allocator.allocate(mib(1)).unwrap();
+    drop(low);
+    let plan = allocator.compact();
+    let token = high.into_token();
+    assert_eq!(plan.commit(), 1);
+    assert_eq!(allocator.address_of(token).unwrap().offset, Bytes::ZERO);
+    allocator.free_token(token).unwrap();
+    assert_eq!(allocator.stats().allocated(), Bytes::ZERO);
+}
+
+/// The room that one plan had taken was a block like any other to the next plan, which moved it away
+/// under the first.
+#[test]
+fn two_plans_at_once_do_not_move_each_others_room() {
+    let allocator = allocator(card(Bytes::gib(1)), "fallback_sizes:[64MiB]");
+    let blocks: Vec<_> = (0..4).map(|_| allocator.allocate(mib(1)).unwrap()).collect();
+    let mut blocks = blocks.into_iter();
+    let (a, b) = (blocks.next().unwrap(), blocks.next().unwrap());
+    let (c, d) = (blocks.next().unwrap(), blocks.next().unwrap());
+    drop(b);
+    let first = allocator.compact();
+    drop(a);
+    let second = allocator.compact();
+    second.commit();
+    first.commit();
+    let places = [c.address().offset, d.address().offset];
+    assert_ne!(places[0], places[1]);
+    drop((c, d));
+    assert_eq!(allocator.stats().get(Quantity::Active, Pool::All).current, 0);
+    assert_eq!(allocator.regions()[0].largest, mib(64));
+}
+
+/// While a plan was there, the blocks that it may move were counted twice as allocations.
+#[test]
+fn the_room_of_a_plan_is_active_but_no_allocation() {
+    let allocator = allocator(card(Bytes::gib(1)), "fallback_sizes:[64MiB]");
+    let low = allocator.allocate(mib(1)).unwrap();
+    let high = allocator.allocate(mib(1)).unwrap();
+    drop(low);
+    let plan = allocator.compact();
+    let stats = allocator.stats();
+    assert_eq!(stats.get(Quantity::Allocation, Pool::All).current, 1);
+    assert_eq!(stats.get(Quantity::ActiveBytes, Pool::All).current, mib(2).get());
+    let place = plan.moves().next().unwrap().to;
+    assert!(allocator.deallocate(place).is_err(), "nobody can free it but the plan");
+    drop(plan);
+    assert_eq!(allocator.stats().get(Quantity::Active, Pool::All).current, 1);
+    drop(high);
+}
+
+/// A moved block that was freed by its address stayed in the table of moved blocks, which kept its
+/// region alive for ever.
+#[test]
+fn a_moved_block_freed_by_address_leaves_nothing_behind() {
+    let card = card(Bytes::gib(1));
+    let allocator = allocator(card.clone(), "fallback_sizes:[64MiB]");
+    let low = allocator.allocate(mib(1)).unwrap();
+    let high = allocator.allocate(mib(1)).unwrap();
+    drop(low);
+    assert_eq!(allocator.compact().commit(), 1);
+    let address = high.leak();
+    allocator.deallocate(address).unwrap();
+    drop(allocator);
+    assert_eq!(card.info().free, Bytes::gib(1));
+}
+
+/// A leaked block that had been moved kept its region alive after everybody had gone.
+#[test]
+fn a_moved_and_leaked_block_goes_with_the_allocator() {
+    let card = card(Bytes::gib(1));
+    let allocator = allocator(card.clone(), "fallback_sizes:[64MiB]");
+    let low = allocator.allocate(mib(1)).unwrap();
+    let high = allocator.allocate(mib(1)).unwrap();
+    drop(low);
+    assert_eq!(allocator.compact().commit(), 1);
+    high.leak();
+    drop(allocator);
+    assert_eq!(card.info().free, Bytes::gib(1));
+}
+
+/// A region in which no block ever was dropped out of the statistics when it was given back.
+#[test]
+fn a_region_that_was_never_used_stays_in_the_statistics() {
+    let allocator = allocator(card(Bytes::gib(1)), "fallback_sizes:[64MiB],acquire:eager(2)");
+    assert_eq!(allocator.trim(), mib(128));
+    let segments = allocator.stats().get(Quantity::Segment, Pool::All);
+    assert_eq!((segments.current, segments.peak, segments.allocated, segments.freed), (0, 2, 2, 2));
+}
+
+/// Such a region was acquired for a request that its usable part could not hold, and its odd end was
+/// missing from snapshots.
+#[test]
+fn a_region_that_is_no_multiple_of_the_granule_is_used_as_far_as_it_goes() {
+    let card = Arc::new(Strict::new(Card::new(CardSpec::physical(Bytes::gib(1)))));
+    let allocator = allocator(card.clone(), "fallback_sizes:[1000]");
+    let report = out_of_memory(allocator.allocate(Bytes::new(897)));
+    assert_eq!(report.shortage, Shortage::TooBigForAnyRegion);
+    assert_eq!(card.regions(), 0, "no region could have held it");
+    let block = allocator.allocate(Bytes::new(896)).unwrap();
+    let snapshot = allocator.snapshot();
+    let segment = &snapshot.segments[0];
+    assert_eq!(segment.blocks.iter().map(|block| block.size).sum::<Bytes>(), segment.total_size);
+    assert_eq!(allocator.stats().reserved(), segment.total_size);
+    drop(block);
+}
+
+/// Ties went to the lower slot, which after a release can hold the younger region.
+#[test]
+fn a_tie_goes_to_the_older_region_even_after_a_release() {
+    let allocator = allocator(card(Bytes::gib(1)), "fallback_sizes:[64MiB]");
+    let first = allocator.allocate(mib(64)).unwrap();
+    let second = allocator.allocate(mib(64)).unwrap();
+    drop(first);
+    allocator.trim();
+    let third = allocator.allocate(mib(64)).unwrap();
+    let older = second.address().region_id;
+    drop((second, third));
+    assert_eq!(allocator.regions()[0].id, older, "the oldest first");
+    assert_eq!(allocator.allocate(mib(1)).unwrap().address().region_id, older);
+}
+
+/// Blocks that waited for a stream when the last owner went kept themselves and their regions alive.
+#[test]
+fn blocks_that_wait_for_streams_do_not_outlive_everybody() {
+    let card = card(Bytes::gib(1));
+    let streams = Arc::new(ManualStreams::default());
+    let allocator = with_streams(card.clone(), "fallback_sizes:[64MiB]", streams.clone());
+    let first = allocator.allocate(mib(1)).unwrap();
+    let second = allocator.allocate(mib(1)).unwrap();
+    first.record_stream(7);
+    second.record_stream(7);
+    drop(first);
+    drop(allocator);
+    assert_eq!(card.info().free, Bytes::gib(1) - mib(64), "a handle keeps the region");
+    drop(second);
+    assert_eq!(card.info().free, Bytes::gib(1));
+    assert!(streams.waits() > 0, "the memory went back when the stream was done with it");
+}
+
+/// A block that another thread had left for the owner of its region was not seen to wait for a
+/// stream, so memory seemed to have run out.
+#[test]
+fn blocks_left_for_their_owner_are_waited_for_when_memory_runs_out() {
+    let streams = Arc::new(ManualStreams::default());
+    let config = "fallback_sizes:[64MiB],max_regions:2,region:thread-home";
+    let allocator = with_streams(card(mib(64)), config, streams);
+    let block = allocator.allocate(mib(60)).unwrap();
+    block.record_stream(3);
+    std::thread::spawn(move || drop(block)).join().unwrap();
+    allocator.allocate(mib(60)).unwrap();
+}
+
+/// Streams with large numbers were cut to 27 bits, and events recorded on streams that do not exist.
+#[test]
+fn events_are_recorded_on_the_very_stream_however_large_its_number() {
+    let streams = Arc::new(ManualStreams::default());
+    let allocator = with_streams(card(Bytes::gib(1)), "fallback_sizes:[64MiB]", streams.clone());
+    let large = u32::MAX - 5;
+    let request = Request { stream: large, ..Request::new(mib(1)) };
+    let block = allocator.allocate_for(&request).unwrap();
+    block.record_stream(2);
+    drop(block);
+    allocator.synchronize();
+    let mut recorded = streams.recorded();
+    recorded.sort_unstable();
+    assert_eq!(recorded, [2, large]);
+    assert_eq!(allocator.stats().get(Quantity::Active, Pool::All).current, 0);
+}
+
+/// Only the text form of a configuration was checked; a struct with such values made calls panic.
+#[test]
+fn an_impossible_configuration_is_refused_when_the_allocator_is_made() {
+    let build = |change: fn(&mut FlexConfig)| {
+        let mut config = FlexConfig::default();
+        change(&mut config);
+        FlexAllocator::builder(card(Bytes::gib(16))).config(config).build().map(drop)
+    };
+    assert!(build(|_| {}).is_ok());
+    assert!(build(|config| config.max_regions = 0).is_err());
+    assert!(build(|config| config.max_regions = 65).is_err());
+    assert!(build(|config| config.alignment = Bytes::new(96)).is_err());
+    assert!(build(|config| config.alignment = Bytes::ZERO).is_err());
+    assert!(build(|config| config.fallback_sizes.clear()).is_err());
+}
+
+/// The granules of such a block were looked at one by one before anybody asked whether the device
+/// has that much memory.
+#[test]
+fn more_than_the_device_has_is_refused_at_once_in_a_huge_growable_region() {
+    let allocator = allocator(card(Bytes::gib(1)), "growth:growable(4194304TiB)");
+    let report = out_of_memory(allocator.allocate(Bytes::gib(1 << 31)));
+    assert_eq!(report.shortage, Shortage::TooBigForAnyRegion);
+    assert_eq!(report.longest_block, Bytes::gib(1));
+}
+
+/// A fallback size that the device does not have at all was taken for one that might be had.
+#[test]
+fn more_than_the_device_has_is_too_big_for_any_region() {
+    let allocator = allocator(card(Bytes::gib(8)), "");
+    let report = out_of_memory(allocator.allocate(Bytes::gib(10)));
+    assert_eq!(
+        (report.shortage, report.longest_block),
+        (Shortage::TooBigForAnyRegion, Bytes::gib(8))
+    );
+}
+
+/// First fit chose a low place without memory, which could not be had, while there was room in
+/// memory that the region had.
+#[test]
+fn a_full_device_still_serves_from_what_is_committed() {
+    let allocator = allocator(card(mib(4)), "growth:growable(64MiB)");
+    let low = allocator.allocate(mib(2)).unwrap();
+    let high = allocator.allocate(mib(1)).unwrap();
+    drop(low);
+    allocator.trim();
+    let other = FlexAllocator::builder(Arc::clone(allocator.device()))
+        .config("growth:growable(64MiB)".parse().unwrap())
+        .build()
+        .unwrap();
+    let taken = other.allocate(mib(2)).unwrap();
+    let block = allocator.allocate(Bytes::kib(100)).unwrap();
+    assert_eq!(block.address().offset, mib(3), "behind the block that keeps its granule");
+    assert_eq!(allocator.stats().reserved(), mib(2));
+    drop((taken, high));
+}
+
+/// Tables of two virtual functions have the same numbers, so a foreign operand was resolved to some
+/// place of this allocator.
+#[test]
+fn an_operand_of_another_allocator_is_refused_in_vf_mode_too() {
+    let vf = || Arc::new(Card::new(CardSpec::virtual_function(Bytes::gib(16), 8)));
+    let (ours, theirs) = (allocator(vf(), ""), allocator(vf(), ""));
+    let program = ours.load_program(Bytes::kib(64), 4).unwrap();
+    let own = ours.allocate(mib(1)).unwrap();
+    let foreign = theirs.allocate(mib(1)).unwrap();
+    let refused = ours.launch(&program, [&own, &foreign]).unwrap_err();
+    assert!(matches!(refused, LaunchError::UnknownSegment { operand: 1, .. }), "{refused}");
+    assert!(ours.launch(&program, [&own]).is_ok());
+}
+
+/// The offset of a tile left 64 bits.
+#[test]
+fn tiles_beyond_64_bits_are_refused() {
+    let base = VirtualAddress { region_id: RegionId::new(0), offset: Bytes::new(u64::MAX - 10) };
+    let tiles = Tiles::new(base, Bytes::new(100), Bytes::new(10), Bytes::new(10));
+    assert!(matches!(tiles, Err(LaunchError::BadTile { .. })));
+}
+
+/// A region that became idle when a stream passed was not seen to.
+#[test]
+fn when_idle_also_sees_regions_that_streams_leave_idle() {
+    let card = card(Bytes::gib(1));
+    let streams = Arc::new(ManualStreams::default());
+    let config = "fallback_sizes:[64MiB],release:when_idle(0)";
+    let allocator = with_streams(card.clone(), config, streams.clone());
+    let block = allocator.allocate(mib(1)).unwrap();
+    let other = allocator.allocate(mib(64)).unwrap();
+    block.record_stream(1);
+    drop(block);
+    assert_eq!(card.regions(), 2);
+    streams.finish(0);
+    streams.finish(1);
+    allocator.synchronize();
+    assert_eq!(card.regions(), 1, "the stream left a region idle");
+    drop(other);
+    assert_eq!(card.regions(), 0);
+}
+
+/// Regions without memory give nothing back, but their slot was needed.
+#[test]
+fn an_empty_region_of_one_kind_makes_way_for_one_of_another() {
+    let config = "growth:growable(64MiB),max_regions:1,own_regions:[program]";
+    let card = card(Bytes::gib(1));
+    let allocator = allocator(card.clone(), config);
+    let block = allocator.allocate(mib(1)).unwrap();
+    drop(block);
+    allocator.trim();
+    drop(allocator.allocate(mib(1)).unwrap());
+    let program = allocator.load_program(mib(1), 1).unwrap();
+    assert_eq!(program.memory().kind(), Kind::Program);
+    assert_eq!(card.regions(), 1);
+}
+
+/// The clock of the history was called under the region's lock, so it could not look at the allocator.
+#[test]
+fn the_clock_may_look_at_the_allocator() {
+    let seen = Arc::new(OnceLock::<FlexAllocator>::new());
+    let inside = Arc::clone(&seen);
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let clock = move || {
+        let allocated = inside.get().map_or(0, |allocator| allocator.stats().allocated().get());
+        assert!(allocated <= mib(1).get());
+        counted.fetch_add(1, Ordering::Relaxed) as u64
+    };
+    let config: FlexConfig = "fallback_sizes:[64MiB],history:100".parse().unwrap();
+    let built = FlexAllocator::builder(card(Bytes::gib(1))).config(config).clock(clock).build();
+    let allocator = built.unwrap();
+    seen.set(allocator.clone()).unwrap();
+    drop(allocator.allocate(mib(1)).unwrap());
+    allocator.trim();
+    assert!(calls.load(Ordering::Relaxed) > 0);
+    let times: Vec<_> = allocator.snapshot().history.iter().map(|entry| entry.time_us).collect();
+    assert!(times.is_sorted(), "{times:?}");
+}
+
+/// A device that lets go of a cached block when it is asked for memory: the free wanted to give the
+/// region back, for which it waited until the acquisition was over, which waited for it.
+#[test]
+fn a_device_may_free_blocks_while_it_is_asked_for_memory() {
+    struct Caching {
+        card: Card,
+        cached: std::sync::Mutex<Vec<Allocation>>,
+    }
+    impl DeviceMemory for Caching {
+        fn mode(&self) -> AddressMode {
+            self.card.mode()
+        }
+        fn try_acquire(&self, size: Bytes) -> Option<RegionHandle> {
+            let cached = std::mem::take(&mut *self.cached.lock().unwrap());
+            drop(cached);
+            self.card.try_acquire(size)
+        }
+        fn release(&self, region: RegionHandle) {
+            self.card.release(region);
+        }
+        fn info(&self) -> MemoryInfo {
+            self.card.info()
+        }
+    }
+    let card = Card::new(CardSpec::physical(mib(64)));
+    let device = Arc::new(Caching { card, cached: std::sync::Mutex::default() });
+    let config = "fallback_sizes:[64MiB],release:when_idle(0)";
+    let allocator = allocator(device.clone(), config);
+    let cached = allocator.allocate(mib(40)).unwrap();
+    device.cached.lock().unwrap().push(cached);
+    let block = allocator.allocate(mib(40)).unwrap();
+    drop(block);
+    assert_eq!(device.info().free, mib(64), "what was put off is done when the device is free");
+    assert!(device.cached.lock().unwrap().is_empty());
+}
+
+/// Every thread that found no room acquired a region, though the first one's had room for all.
+#[test]
+fn threads_that_start_at_once_share_one_new_region() {
+    let card = Arc::new(Strict::new(Card::new(CardSpec::physical(Bytes::gib(1)))));
+    for _ in 0..20 {
+        let allocator = allocator(card.clone(), "fallback_sizes:[64MiB]");
+        let barrier = Barrier::new(6);
+        std::thread::scope(|scope| {
+            for _ in 0..6 {
+                scope.spawn(|| {
+                    barrier.wait();
+                    let block = allocator.allocate(mib(1)).unwrap();
+                    barrier.wait();
+                    drop(block);
+                });
+            }
+        });
+        assert_eq!(allocator.regions().len(), 1);
+    }
+}
+
+/// Calls that the device refused were counted as if it had served them.
+#[test]
+fn only_what_the_device_gave_counts_as_given() {
+    let allocator = allocator(card(mib(40)), "fallback_sizes:[128MiB;64MiB;32MiB]");
+    let block = allocator.allocate(mib(1)).unwrap();
+    assert_eq!(allocator.stats().counters.device_allocs, 1);
+    drop(block);
+    allocator.trim();
+    assert_eq!(allocator.stats().counters.device_frees, 1);
+}

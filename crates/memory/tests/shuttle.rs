@@ -1,0 +1,459 @@
+//! The allocator's locks under a model checker, which runs the threads in many orders.
+//!
+//! `RUSTFLAGS="--cfg cubeyard_shuttle" cargo test -p cubeyard-memory --release --test shuttle`
+//!
+//! Without that flag nothing is checked here, and one ignored test says so.
+
+#[cfg(not(cubeyard_shuttle))]
+#[test]
+#[ignore = "needs RUSTFLAGS=\"--cfg cubeyard_shuttle\""]
+fn the_model_checker_has_to_be_switched_on() {}
+
+#[cfg(cubeyard_shuttle)]
+mod checked {
+    use std::collections::BTreeMap;
+
+    use cubeyard_memory::Bytes;
+    use cubeyard_memory::device::{
+        AddressMode, Card, CardSpec, DeviceMemory, MemoryInfo, RegionHandle, RegionId,
+    };
+    use cubeyard_memory::flex::{Allocation, EventId, FlexAllocator, FlexConfig, StreamEvents};
+    use cubeyard_memory::policy::Request;
+    use cubeyard_memory::stats::{Pool, Quantity};
+    use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use shuttle::sync::{Arc, Barrier, Mutex, mpsc};
+    use shuttle::thread;
+
+    /// Random schedules for each scenario, and as many of the kind that finds rare orders.
+    const SCHEDULES: usize = 2_000;
+
+    fn check(scenario: fn()) {
+        shuttle::check_random(scenario, SCHEDULES);
+        shuttle::check_pct(scenario, SCHEDULES, 3);
+    }
+
+    const MIB: u64 = 1 << 20;
+
+    fn mib(count: u64) -> Bytes {
+        Bytes::mib(count)
+    }
+
+    /// A card that notices two calls at a time which must follow each other.
+    struct Strict {
+        card: Card,
+        busy: AtomicBool,
+        regions: Mutex<BTreeMap<RegionId, bool>>,
+    }
+
+    impl Strict {
+        fn new(memory: Bytes) -> Arc<Self> {
+            let card = Card::new(CardSpec::physical(memory));
+            Arc::new(Self { card, busy: AtomicBool::new(false), regions: Mutex::default() })
+        }
+
+        fn alone<T>(&self, call: impl FnOnce() -> T) -> T {
+            assert!(!self.busy.swap(true, Ordering::SeqCst), "two threads acquire or release");
+            thread::yield_now();
+            let answer = call();
+            self.busy.store(false, Ordering::SeqCst);
+            answer
+        }
+
+        fn of_region<T>(&self, region: &RegionHandle, call: impl FnOnce() -> T) -> T {
+            let before = self.regions.lock().unwrap().insert(region.id, true);
+            assert_ne!(before, Some(true), "two threads commit or decommit");
+            thread::yield_now();
+            let answer = call();
+            self.regions.lock().unwrap().insert(region.id, false);
+            answer
+        }
+    }
+
+    impl DeviceMemory for Strict {
+        fn mode(&self) -> AddressMode {
+            self.card.mode()
+        }
+        fn try_acquire(&self, size: Bytes) -> Option<RegionHandle> {
+            self.alone(|| self.card.try_acquire(size))
+        }
+        fn release(&self, region: RegionHandle) {
+            self.alone(|| self.card.release(region));
+        }
+        fn info(&self) -> MemoryInfo {
+            self.card.info()
+        }
+        fn granule(&self) -> Option<Bytes> {
+            self.card.granule()
+        }
+        fn try_reserve(&self, size: Bytes) -> Option<RegionHandle> {
+            self.alone(|| self.card.try_reserve(size))
+        }
+        fn commit(&self, region: &RegionHandle, offset: Bytes, size: Bytes) -> bool {
+            self.of_region(region, || self.card.commit(region, offset, size))
+        }
+        fn decommit(&self, region: &RegionHandle, offset: Bytes, size: Bytes) {
+            self.of_region(region, || self.card.decommit(region, offset, size));
+        }
+    }
+
+    fn allocator(device: &Arc<Strict>, config: &str) -> FlexAllocator {
+        let config: FlexConfig = config.parse().unwrap();
+        let device: Arc<dyn DeviceMemory> = device.clone();
+        FlexAllocator::builder(device).config(config).build().unwrap()
+    }
+
+    /// Runs the closures as threads and waits for them.
+    fn run(threads: Vec<Box<dyn FnOnce() + Send>>) {
+        let threads: Vec<_> = threads.into_iter().map(thread::spawn).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+
+    /// Everything came back, and the books say so.
+    fn all_is_free(allocator: FlexAllocator, device: &Arc<Strict>) {
+        allocator.synchronize();
+        let stats = allocator.stats();
+        for quantity in [Quantity::Allocation, Quantity::Active, Quantity::AllocatedBytes] {
+            let stat = stats.get(quantity, Pool::All);
+            assert_eq!((stat.current, stat.allocated), (0, stat.freed), "{quantity:?}");
+        }
+        allocator.trim();
+        let info = device.info();
+        assert_eq!(info.free, info.total, "nothing is left on the device");
+        drop(allocator);
+    }
+
+    /// There is room for all, so nobody may be refused, whoever trims at the same time.
+    #[test]
+    fn allocate_free_and_trim() {
+        check(|| {
+            let device = Strict::new(mib(64));
+            let allocator = allocator(&device, "fallback_sizes:[16MiB]");
+            let work = |allocator: FlexAllocator| -> Box<dyn FnOnce() + Send> {
+                Box::new(move || {
+                    for _ in 0..2 {
+                        let block = allocator.allocate(mib(9)).expect("there is room for all");
+                        assert_eq!(block.size(), mib(9));
+                    }
+                })
+            };
+            let trimmer = allocator.clone();
+            run(vec![
+                work(allocator.clone()),
+                work(allocator.clone()),
+                Box::new(move || {
+                    trimmer.trim();
+                    assert!(trimmer.stats().reserved() <= mib(64));
+                    trimmer.trim();
+                }),
+            ]);
+            all_is_free(allocator, &device);
+        });
+    }
+
+    /// Regions go back as soon as they are idle, under threads that need them.
+    #[test]
+    fn release_when_idle() {
+        check(|| {
+            let device = Strict::new(mib(48));
+            let allocator = allocator(&device, "fallback_sizes:[16MiB],release:when_idle(0)");
+            let work = |allocator: FlexAllocator| -> Box<dyn FnOnce() + Send> {
+                Box::new(move || {
+                    for _ in 0..2 {
+                        allocator.allocate(mib(10)).expect("there is room for all");
+                    }
+                })
+            };
+            run((0..3).map(|_| work(allocator.clone())).collect());
+            let info = device.info();
+            assert_eq!(info.free, info.total, "the last one gave everything back");
+            all_is_free(allocator, &device);
+        });
+    }
+
+    /// Blocks are freed by threads that did not allocate them, while others look at the statistics.
+    #[test]
+    fn foreign_frees() {
+        check(|| {
+            let device = Strict::new(mib(64));
+            let allocator = allocator(&device, "fallback_sizes:[16MiB],region:thread-home");
+            let (to_right, from_left) = mpsc::channel::<Allocation>();
+            let (to_left, from_right) = mpsc::channel::<Allocation>();
+            let (left, right, third) = (allocator.clone(), allocator.clone(), allocator.clone());
+            run(vec![
+                Box::new(move || {
+                    for _ in 0..2 {
+                        to_right.send(left.allocate(mib(2)).unwrap()).unwrap();
+                    }
+                    drop(from_right.recv().unwrap());
+                }),
+                Box::new(move || {
+                    to_left.send(right.allocate(mib(1)).unwrap()).unwrap();
+                    for _ in 0..2 {
+                        drop(from_left.recv().unwrap());
+                    }
+                }),
+                Box::new(move || {
+                    let stats = third.stats();
+                    let allocated = stats.allocated();
+                    let active = stats.get(Quantity::ActiveBytes, Pool::All).current;
+                    assert!(allocated.get() <= active && active <= stats.reserved().get());
+                    third.trim();
+                }),
+            ]);
+            all_is_free(allocator, &device);
+        });
+    }
+
+    /// Memory is committed and taken away while blocks come and go.
+    #[test]
+    fn commit_and_shrink() {
+        for config in ["growth:growable(32MiB)", "growth:recycle(32MiB)"] {
+            let scenario = move || {
+                let device = Strict::new(mib(16));
+                let allocator = allocator(&device, config);
+                let work = |allocator: FlexAllocator| -> Box<dyn FnOnce() + Send> {
+                    Box::new(move || {
+                        let first = allocator.allocate(mib(3)).expect("there is room for all");
+                        let second = allocator.allocate(mib(1)).expect("there is room for all");
+                        drop(first);
+                        drop(second);
+                    })
+                };
+                let third = allocator.clone();
+                run(vec![
+                    work(allocator.clone()),
+                    work(allocator.clone()),
+                    Box::new(move || {
+                        third.trim();
+                        let stats = third.stats();
+                        let active = stats.get(Quantity::ActiveBytes, Pool::All).current;
+                        assert!(active <= stats.reserved().get());
+                    }),
+                ]);
+                all_is_free(allocator, &device);
+            };
+            shuttle::check_random(scenario, SCHEDULES);
+            shuttle::check_pct(scenario, SCHEDULES, 3);
+        }
+    }
+
+    /// Device memory is short: a commit fails and is undone while others look for room.
+    #[test]
+    fn commits_that_fail_leave_nothing() {
+        check(|| {
+            let device = Strict::new(mib(4));
+            let allocator = allocator(&device, "growth:growable(32MiB)");
+            let work = |allocator: FlexAllocator| -> Box<dyn FnOnce() + Send> {
+                Box::new(move || {
+                    for _ in 0..2 {
+                        drop(allocator.allocate(mib(3)));
+                    }
+                })
+            };
+            run(vec![work(allocator.clone()), work(allocator.clone())]);
+            assert!(allocator.allocate(mib(3)).is_ok());
+            all_is_free(allocator, &device);
+        });
+    }
+
+    /// A block moves while its owner asks where it is, pins it, leaks it and drops it.
+    #[test]
+    fn compaction_against_the_owner() {
+        check(|| {
+            let device = Strict::new(mib(64));
+            let allocator =
+                allocator(&device, "fallback_sizes:[8MiB],region:thread-home,max_regions:2");
+            let low = allocator.allocate(mib(1)).unwrap();
+            let high = allocator.allocate(mib(1)).unwrap();
+            let leaked = allocator.allocate(mib(1)).unwrap();
+            drop(low);
+            let (first, second) = (allocator.clone(), allocator.clone());
+            run(vec![
+                Box::new(move || {
+                    first.compact().commit();
+                    first.compact().commit();
+                }),
+                Box::new(move || {
+                    assert_eq!(high.size(), mib(1));
+                    let pin = high.pin();
+                    assert_eq!(pin.address(), high.address(), "a pinned block stays");
+                    drop(pin);
+                    drop(high);
+                }),
+                Box::new(move || {
+                    let token = leaked.into_token();
+                    assert!(second.address_of(token).is_ok());
+                    second.free_token(token).unwrap();
+                    assert!(second.free_token(token).is_err());
+                }),
+            ]);
+            all_is_free(allocator, &device);
+        });
+    }
+
+    /// Two plans at once, one of them dropped.
+    #[test]
+    fn two_plans() {
+        check(|| {
+            let device = Strict::new(mib(64));
+            let allocator = allocator(&device, "fallback_sizes:[8MiB]");
+            let low = allocator.allocate(mib(1)).unwrap();
+            let blocks: Vec<_> = (0..3).map(|_| allocator.allocate(mib(1)).unwrap()).collect();
+            drop(low);
+            let (first, second) = (allocator.clone(), allocator.clone());
+            run(vec![
+                Box::new(move || drop(first.compact().commit())),
+                Box::new(move || {
+                    drop(second.compact());
+                    second.compact().commit();
+                }),
+            ]);
+            let mut places: Vec<_> = blocks.iter().map(|block| block.address().offset).collect();
+            places.sort();
+            assert!(places.windows(2).all(|pair| pair[0] + mib(1) <= pair[1]), "{places:?}");
+            drop(blocks);
+            all_is_free(allocator, &device);
+        });
+    }
+
+    /// Callbacks free from the thread that runs out of memory while others allocate.
+    #[test]
+    fn pressure_under_contention() {
+        check(|| {
+            let device = Strict::new(mib(16));
+            let allocator = allocator(&device, "fallback_sizes:[16MiB]");
+            let cache = Arc::new(Mutex::new(vec![allocator.allocate(mib(8)).unwrap()]));
+            let cached = Arc::clone(&cache);
+            allocator.on_pressure(move |report| {
+                assert_eq!(report.rounded, mib(7));
+                let cached = std::mem::take(&mut *cached.lock().unwrap());
+                drop(cached);
+            });
+            let work = |allocator: FlexAllocator| -> Box<dyn FnOnce() + Send> {
+                Box::new(move || drop(allocator.allocate(mib(7)).expect("the cache makes room")))
+            };
+            run(vec![work(allocator.clone()), work(allocator.clone())]);
+            cache.lock().unwrap().clear();
+            all_is_free(allocator, &device);
+        });
+    }
+
+    /// Both threads have their block at the same time, so the peak is the sum of both, in whichever
+    /// region they are and whenever that came.
+    #[test]
+    fn peaks_are_exact() {
+        check(|| {
+            let device = Strict::new(mib(64));
+            let allocator = allocator(&device, "fallback_sizes:[8MiB],region:thread-home");
+            let barrier = Arc::new(Barrier::new(2));
+            let work = |allocator: FlexAllocator, size| -> Box<dyn FnOnce() + Send> {
+                let barrier = Arc::clone(&barrier);
+                Box::new(move || {
+                    let block = allocator.allocate(size).unwrap();
+                    barrier.wait();
+                    drop(block);
+                })
+            };
+            run(vec![work(allocator.clone(), mib(2)), work(allocator.clone(), mib(3))]);
+            let peak = allocator.stats().get(Quantity::AllocatedBytes, Pool::All).peak;
+            assert_eq!(peak, 5 * MIB);
+            all_is_free(allocator, &device);
+        });
+    }
+
+    /// Streams that pass an event when somebody waits for it, or asks for the second time.
+    #[derive(Default)]
+    struct Streams {
+        asked: Mutex<BTreeMap<u64, u32>>,
+        next: AtomicU64,
+        /// Whether the first stream was waited for.
+        waited: AtomicBool,
+    }
+
+    impl StreamEvents for Streams {
+        fn record(&self, _stream: u32) -> EventId {
+            thread::yield_now();
+            EventId(self.next.fetch_add(1, Ordering::SeqCst))
+        }
+        fn is_complete(&self, event: EventId) -> bool {
+            let mut asked = self.asked.lock().unwrap();
+            let times = asked.entry(event.0).or_default();
+            *times += 1;
+            *times > 1
+        }
+        fn wait(&self, event: EventId) {
+            thread::yield_now();
+            self.asked.lock().unwrap().insert(event.0, 1);
+            self.waited.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Whoever comes with a second stream has waited for the first, also while another does.
+    #[test]
+    fn the_second_stream_waits_for_the_first() {
+        check(|| {
+            let device = Strict::new(mib(64));
+            let streams = Arc::new(Streams::default());
+            let events: Arc<dyn StreamEvents> = streams.clone();
+            let config: FlexConfig = "fallback_sizes:[16MiB]".parse().unwrap();
+            let below: Arc<dyn DeviceMemory> = device.clone();
+            let builder = FlexAllocator::builder(below).config(config).events(events);
+            let allocator = builder.build().unwrap();
+            drop(allocator.allocate(mib(1)).unwrap());
+            let work = |allocator: FlexAllocator, stream| -> Box<dyn FnOnce() + Send> {
+                let streams = Arc::clone(&streams);
+                Box::new(move || {
+                    let request = Request { stream, ..Request::new(mib(1)) };
+                    let block = allocator.allocate_for(&request).unwrap();
+                    assert!(stream == 0 || streams.waited.load(Ordering::SeqCst));
+                    block.record_stream(9);
+                    drop(block);
+                })
+            };
+            run((0..3).map(|stream| work(allocator.clone(), stream)).collect());
+            all_is_free(allocator, &device);
+        });
+    }
+
+    /// Memory is short and what there is waits for streams: whoever needs it waits for them too.
+    #[test]
+    fn out_of_memory_waits_for_streams() {
+        check(|| {
+            let device = Strict::new(mib(8));
+            let events: Arc<dyn StreamEvents> = Arc::new(Streams::default());
+            let config: FlexConfig =
+                "fallback_sizes:[8MiB],region:thread-home,max_regions:2".parse().unwrap();
+            let below: Arc<dyn DeviceMemory> = device.clone();
+            let builder = FlexAllocator::builder(below).config(config).events(events);
+            let allocator = builder.build().unwrap();
+            let blocks: Vec<_> = (0..2).map(|_| allocator.allocate(mib(4)).unwrap()).collect();
+            let work = |allocator: FlexAllocator, block: Allocation| -> Box<dyn FnOnce() + Send> {
+                Box::new(move || {
+                    block.record_stream(5);
+                    drop(block);
+                    allocator.allocate(mib(4)).expect("a freed block is waited for");
+                })
+            };
+            run(blocks.into_iter().map(|block| work(allocator.clone(), block)).collect());
+            all_is_free(allocator, &device);
+        });
+    }
+
+    /// The allocator goes while its last blocks do, on other threads.
+    #[test]
+    fn everybody_leaves_at_once() {
+        check(|| {
+            let device = Strict::new(mib(64));
+            let allocator = allocator(&device, "fallback_sizes:[8MiB],region:thread-home");
+            let first = allocator.allocate(mib(5)).unwrap();
+            let second = allocator.allocate(mib(5)).unwrap();
+            run(vec![
+                Box::new(move || drop(first)),
+                Box::new(move || drop(second)),
+                Box::new(move || drop(allocator)),
+            ]);
+            let info = device.info();
+            assert_eq!(info.free, info.total, "the last one gave everything back");
+        });
+    }
+}
