@@ -43,6 +43,7 @@ mod slot;
 mod snapshot;
 mod stream;
 mod tag;
+mod token;
 
 use std::cell::Cell;
 use std::fmt;
@@ -52,13 +53,14 @@ use tracing::{debug, info};
 pub use compaction::{Compaction, Move};
 pub use config::{Acquire, ConfigError, FlexConfig, Growth, MAX_REGIONS, Release};
 pub use error::{AllocateError, FreeError, OutOfMemory, RegionReport, Shortage};
-pub use handle::{Allocation, AllocationToken, Pin};
+pub use handle::{Allocation, Pin};
 pub use history::{Action, HistoryEntry};
 pub use launch::{CorrectionBuffer, Launch, LaunchError, Operand, Program, Tiles};
 pub use registry::{DeviceIndex, Registry};
 pub use segments::{Segment, SegmentId, SegmentTable};
 pub use snapshot::{BlockState, Snapshot, SnapshotBlock, SnapshotSegment};
 pub use stream::{EventId, StreamEvents};
+pub use token::{AllocationToken, TokenBlock};
 
 use crate::Bytes;
 use crate::device::{DeviceMemory, RegionHandle, RegionId};
@@ -230,28 +232,6 @@ impl FlexAllocator {
         slot.set_leaked(block.key, false)?;
         self.shared.forget(slot, block.key);
         slot.free(block.key, false)
-    }
-
-    /// Frees the block of a token. A stale token is refused.
-    pub fn free_token(&self, token: AllocationToken) -> Result<(), FreeError> {
-        self.adopt(token).map(drop)
-    }
-
-    /// Makes a token's block owned again.
-    pub fn adopt(&self, token: AllocationToken) -> Result<Allocation, FreeError> {
-        let slot = self.slots.get(token.slot).ok_or(FreeError::Stale)?;
-        let moved = self.shared.follow(slot, token.key);
-        let (now, key) = moved.unwrap_or_else(|| (Arc::clone(slot), token.key));
-        now.set_leaked(key, false)?;
-        Ok(Allocation::new(Arc::clone(slot), token.key))
-    }
-
-    /// The address of a token's block.
-    pub fn address_of(&self, token: AllocationToken) -> Result<VirtualAddress, FreeError> {
-        let slot = self.slots.get(token.slot).ok_or(FreeError::Stale)?;
-        let moved = self.shared.follow(slot, token.key);
-        let (now, key) = moved.unwrap_or_else(|| (Arc::clone(slot), token.key));
-        now.find(key).map(|(address, _)| address).ok_or(FreeError::Stale)
     }
 
     /// Registers a function to be called when memory has run out and the allocator has done what it

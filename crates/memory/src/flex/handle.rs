@@ -5,6 +5,7 @@ use std::fmt;
 use super::VirtualAddress;
 use super::slot::Slot;
 use super::tag::Tag;
+use super::token::AllocationToken;
 use crate::Bytes;
 use crate::index::{Block, BlockKey};
 use crate::policy::Kind;
@@ -20,27 +21,6 @@ pub struct Allocation {
     key: BlockKey,
     /// Whether dropping this frees the block.
     owns: bool,
-}
-
-/// Names an allocation without owning it, for those who cannot hold a Rust value: see
-/// [`Allocation::into_token`]. A token whose block was freed is recognised, even after the block's
-/// place was used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct AllocationToken {
-    pub(super) slot: usize,
-    pub(super) key: BlockKey,
-}
-
-impl AllocationToken {
-    /// The token as two numbers.
-    pub fn to_parts(self) -> (u64, u64) {
-        (self.slot as u64, self.key.to_bits())
-    }
-
-    /// The token that two numbers stand for, whoever made them up: it is checked when it is used.
-    pub fn from_parts(slot: u64, key: u64) -> Self {
-        Self { slot: usize::try_from(slot).unwrap_or(usize::MAX), key: BlockKey::from_bits(key) }
-    }
 }
 
 impl Allocation {
@@ -72,15 +52,14 @@ impl Allocation {
     /// has passed the point that it is at then.
     pub fn record_stream(&self, stream: u32) {
         let (slot, key) = self.place();
-        slot.record_stream(key, stream).expect("a handle's block is live");
+        slot.record_stream(key, |_| true, stream).expect("a handle's block is live");
     }
 
     /// Keeps the block where it is, and live even if this is dropped, for as long as the pin lives.
     pub fn pin(&self) -> Pin {
         let (slot, key) = self.place();
-        slot.pin(key).expect("a handle's block is live");
-        let (address, block) = slot.find(key).expect("a handle's block is live");
-        Pin { slot, key, address, size: block.size }
+        slot.pin(key, |_| true).expect("a handle's block is live");
+        Pin::of_pinned(slot, key)
     }
 
     /// Gives up ownership without freeing: the block is then freed by its address
@@ -145,6 +124,12 @@ pub struct Pin {
 }
 
 impl Pin {
+    /// A pin on a block that was pinned for it.
+    pub(super) fn of_pinned(slot: Arc<Slot>, key: BlockKey) -> Self {
+        let (address, block) = slot.find(key).expect("a pinned block is live");
+        Self { slot, key, address, size: block.size }
+    }
+
     /// Where the block is for as long as this lives.
     pub fn address(&self) -> VirtualAddress {
         self.address
