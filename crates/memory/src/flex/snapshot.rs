@@ -248,14 +248,22 @@ fn write_block<W: Write>(place: Place<'_, W>, block: &SnapshotBlock) -> io::Resu
 fn write_entry<W: Write>(place: Place<'_, W>, entry: &HistoryEntry) -> io::Result<()> {
     place.dict(|dict| {
         dict.entry("action").text(entry.action.name())?;
-        let address = if entry.action == Action::OutOfMemory { "device_free" } else { "addr" };
-        number(dict, address, entry.address)?;
-        number(dict, "size", entry.size.get())?;
+        if entry.action == Action::OutOfMemory {
+            // Anything can be asked for, and the viewer fails on what is beyond a double.
+            number(dict, "device_free", entry.address.min(EXACT))?;
+            number(dict, "size", entry.size.get().min(EXACT))?;
+        } else {
+            number(dict, "addr", entry.address)?;
+            number(dict, "size", entry.size.get())?;
+        }
         number(dict, "stream", entry.stream)?;
         number(dict, "time_us", entry.time_us)?;
         dict.entry("frames").list(|_| Ok(()))
     })
 }
+
+/// The last of the whole numbers that are all exact as doubles.
+const EXACT: u64 = (1 << 53) - 1;
 
 /// The viewer's numbers are exact below 2^53. Addresses are: they come from the segment table, whose
 /// steps of 16 GiB would get there with the 524,288th region.
