@@ -11,7 +11,6 @@
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hint::black_box;
 use std::io::Read;
 use std::time::Instant;
 
@@ -27,20 +26,43 @@ trait Contestant {
     fn free(&mut self, slot: usize);
 }
 
-struct Index {
+/// Ours, with the fit known to the compiler, as it is to a program that has chosen one.
+struct Index<const WHICH: usize> {
     index: FreeIndex,
-    fit: Fit,
     keys: Vec<Option<BlockKey>>,
 }
 
-impl Contestant for Index {
+impl<const WHICH: usize> Index<WHICH> {
+    fn new(workload: &Workload) -> Self {
+        let space = Bytes::new(workload.space * GRANULE);
+        let index = FreeIndex::new(space, Bytes::new(GRANULE));
+        Self { index, keys: vec![None; workload.slots] }
+    }
+
+    /// Bytes that the index itself occupies for each live block once the workload has run.
+    fn metadata(workload: &Workload) -> f64 {
+        let mut this = Self::new(workload);
+        apply(&mut this, &workload.steps);
+        this.index.footprint() as f64 / this.index.live_blocks() as f64
+    }
+}
+
+impl<const WHICH: usize> Contestant for Index<WHICH> {
     fn allocate(&mut self, slot: usize, units: u64) {
-        let block = self.index.allocate(self.fit, Bytes::new(units * GRANULE), 0);
+        let size = Bytes::new(units * GRANULE);
+        let block = match WHICH {
+            FIRST => self.index.allocate(Fit::First, size, 0),
+            BEST => self.index.allocate(Fit::Best, size, 0),
+            _ => self.index.allocate_quick(size, 0),
+        };
         self.keys[slot] = Some(block.expect("the space is large enough").key);
     }
     fn free(&mut self, slot: usize) {
         let key = self.keys[slot].take().expect("live");
-        black_box(self.index.free(key).expect("live"));
+        match WHICH {
+            QUICK => self.index.free_quick(key).expect("live"),
+            _ => self.index.free(key).expect("live"),
+        };
     }
 }
 
@@ -83,42 +105,43 @@ impl Contestant for Flat {
         }
     }
     fn free(&mut self, slot: usize) {
-        let (mut start, mut size) = self.live[slot];
+        let (start, mut size) = self.live[slot];
         let place = self.free.partition_point(|&(other, _)| other < start);
         if place < self.free.len() && start + size == self.free[place].0 {
             size += self.free.remove(place).1;
         }
         if place > 0 && self.free[place - 1].0 + self.free[place - 1].1 == start {
             self.free[place - 1].1 += size;
-            return;
+        } else {
+            self.free.insert(place, (start, size));
         }
-        (start, size) = (start, size);
-        self.free.insert(place, (start, size));
     }
 }
 
 /// Best fit with the standard library's trees: free ranges by address and by size.
 struct Trees {
-    by_start: BTreeMap<u64, u64>,
-    by_size: BTreeSet<(u64, u64)>,
+    /// From starts to sizes.
+    ranges: BTreeMap<u64, u64>,
+    /// Sizes with starts.
+    sizes: BTreeSet<(u64, u64)>,
     live: Vec<(u64, u64)>,
 }
 
 impl Trees {
     fn add(&mut self, start: u64, size: u64) {
-        self.by_start.insert(start, size);
-        self.by_size.insert((size, start));
+        self.ranges.insert(start, size);
+        self.sizes.insert((size, start));
     }
     fn drop(&mut self, start: u64, size: u64) {
-        self.by_start.remove(&start);
-        self.by_size.remove(&(size, start));
+        self.ranges.remove(&start);
+        self.sizes.remove(&(size, start));
     }
 }
 
 impl Contestant for Trees {
     fn allocate(&mut self, slot: usize, units: u64) {
         let &(size, start) =
-            self.by_size.range((units, 0)..).next().expect("the space is large enough");
+            self.sizes.range((units, 0)..).next().expect("the space is large enough");
         self.drop(start, size);
         if size > units {
             self.add(start + units, size - units);
@@ -127,13 +150,13 @@ impl Contestant for Trees {
     }
     fn free(&mut self, slot: usize) {
         let (mut start, mut size) = self.live[slot];
-        if let Some((&next, &more)) = self.by_start.range(start..).next()
+        if let Some((&next, &more)) = self.ranges.range(start..).next()
             && next == start + size
         {
             self.drop(next, more);
             size += more;
         }
-        if let Some((&prev, &more)) = self.by_start.range(..start).next_back()
+        if let Some((&prev, &more)) = self.ranges.range(..start).next_back()
             && prev + more == start
         {
             self.drop(prev, more);
@@ -174,7 +197,7 @@ fn churn(live: usize) -> Workload {
     let mut steps: Vec<_> = (0..live).map(|slot| (slot, Some(size(&mut random)))).collect();
     let warm = live + 2 * live.max(50_000);
     while steps.len() < warm + 200_000 {
-        let slot = random.next() as usize % live;
+        let slot = usize::try_from(random.next() % live as u64).expect("below `live`");
         steps.push((slot, None));
         steps.push((slot, Some(size(&mut random))));
     }
@@ -219,108 +242,140 @@ fn bundled(name: &str) -> Workload {
     Workload { name: name.to_owned(), steps, slots: most, warm, space: 2 * peak }
 }
 
-fn contestants(workload: &Workload) -> Vec<(&'static str, Box<dyn Contestant>)> {
-    let slots = workload.slots;
-    let index = |fit| {
-        let index = FreeIndex::new(Bytes::new(workload.space * GRANULE), Bytes::new(GRANULE));
-        Box::new(Index { index, fit, keys: vec![None; slots] })
-    };
-    let scale = workload.space.div_ceil(u64::from(u32::MAX / 2)).next_power_of_two();
-    let space = u32::try_from(workload.space / scale).expect("scaled to fit");
-    let inner = offset_allocator::Allocator::with_max_allocs(space, 1 << 20);
-    vec![
-        ("first fit", index(Fit::First)),
-        ("best fit", index(Fit::Best)),
-        (
-            "offset-allocator",
-            Box::new(Crate { inner, keys: (0..slots).map(|_| None).collect(), scale }),
-        ),
-        (
-            "flat list",
-            Box::new(Flat { free: vec![(0, workload.space)], live: vec![(0, 0); slots] }),
-        ),
-        (
-            "btree best fit",
-            Box::new(Trees {
-                by_start: BTreeMap::from([(0, workload.space)]),
-                by_size: BTreeSet::from([(workload.space, 0)]),
-                live: vec![(0, 0); slots],
-            }),
-        ),
-    ]
+const FIRST: usize = 0;
+const BEST: usize = 1;
+const QUICK: usize = 2;
+const CRATE: usize = 3;
+const FLAT: usize = 4;
+const TREES: usize = 5;
+const NAMES: [&str; 6] =
+    ["first fit", "best fit", "quick fit", "offset-allocator", "flat list", "btree best fit"];
+
+fn contestant(which: usize, workload: &Workload) -> Box<dyn Contestant> {
+    let (space, slots) = (workload.space, workload.slots);
+    match which {
+        FIRST => Box::new(Index::<FIRST>::new(workload)),
+        BEST => Box::new(Index::<BEST>::new(workload)),
+        QUICK => Box::new(Index::<QUICK>::new(workload)),
+        CRATE => {
+            let scale = space.div_ceil(u64::from(u32::MAX / 2)).next_power_of_two();
+            let space = u32::try_from(space / scale).expect("scaled to fit");
+            let inner = offset_allocator::Allocator::with_max_allocs(space, 1 << 20);
+            Box::new(Crate { inner, keys: vec![None; slots], scale })
+        }
+        FLAT => Box::new(Flat { free: vec![(0, space)], live: vec![(0, 0); slots] }),
+        _ => Box::new(Trees {
+            ranges: BTreeMap::from([(0, space)]),
+            sizes: BTreeSet::from([(space, 0)]),
+            live: vec![(0, 0); slots],
+        }),
+    }
+}
+
+fn apply(contestant: &mut (impl Contestant + ?Sized), steps: &[(usize, Option<u64>)]) {
+    for &(slot, units) in steps {
+        match units {
+            Some(units) => contestant.allocate(slot, units),
+            None => contestant.free(slot),
+        }
+    }
 }
 
 /// Runs a workload and adds the nanoseconds per pair of each chunk.
-fn run(workload: &Workload, contestant: &mut dyn Contestant, slow: bool, chunks: &mut Vec<f64>) {
-    let apply = |contestant: &mut dyn Contestant, steps: &[(usize, Option<u64>)]| {
-        for &(slot, units) in steps {
-            match units {
-                Some(units) => contestant.allocate(slot, units),
-                None => contestant.free(slot),
-            }
-        }
-    };
-    let (warm, timed) = workload.steps.split_at(workload.warm);
-    apply(contestant, warm);
-    let timed = if slow { &timed[..timed.len().min(4 * CHUNK)] } else { timed };
+fn run(workload: &Workload, which: usize, chunks: &mut Vec<f64>) {
+    let mut contestant = contestant(which, workload);
+    let (warm, mut timed) = workload.steps.split_at(workload.warm);
+    apply(contestant.as_mut(), warm);
+    if is_slow(workload, which) {
+        timed = &timed[..8 * CHUNK];
+    }
     for chunk in timed.chunks_exact(CHUNK) {
         let begin = Instant::now();
-        apply(contestant, chunk);
+        apply(contestant.as_mut(), chunk);
         chunks.push(begin.elapsed().as_nanos() as f64 / (CHUNK / 2) as f64);
     }
 }
 
-fn quartile(chunks: &mut [f64]) -> f64 {
-    chunks.sort_by(f64::total_cmp);
-    chunks[chunks.len() / 4]
+/// The list takes seconds to fill at 100,000 blocks, so it has fewer rounds and chunks there.
+fn is_slow(workload: &Workload, which: usize) -> bool {
+    which == FLAT && workload.slots == 100_000
+}
+
+/// The lower quartile for each contestant, who take turns.
+fn measure(workload: &Workload) -> [f64; NAMES.len()] {
+    let mut chunks = [const { Vec::new() }; NAMES.len()];
+    for round in 0..5 {
+        for (which, chunks) in chunks.iter_mut().enumerate() {
+            if round < 2 || !is_slow(workload, which) {
+                run(workload, which, chunks);
+            }
+        }
+    }
+    chunks.map(|mut chunks| {
+        chunks.sort_by(f64::total_cmp);
+        chunks[chunks.len() / 4]
+    })
+}
+
+fn print_row(name: &str, cells: [String; NAMES.len()]) {
+    println!("{name:<18}{}", cells.map(|cell| format!("{cell:>18}")).concat());
+}
+
+fn print_figures(name: &str, figures: [f64; NAMES.len()]) {
+    print_row(name, figures.map(|ns| format!("{ns:.1}")));
 }
 
 fn main() {
-    let traces =
-        ["gpt2_train", "llama_generate", "llama_train_ckpt", "resnet_train", "serving_mix"];
-    let mut workloads: Vec<_> = traces.iter().map(|name| bundled(name)).collect();
-    workloads.extend([1_000, 10_000, 100_000].map(churn));
     // `-- NAME` runs the workloads whose name contains NAME.
-    if let Some(wanted) = std::env::args().skip(1).find(|argument| argument != "--bench") {
-        workloads.retain(|workload| workload.name.contains(&wanted));
+    let wanted = std::env::args().skip(1).find(|argument| argument != "--bench");
+    let is_wanted = |name: &str| wanted.as_ref().is_none_or(|wanted| name.contains(wanted));
+    println!("ns for an allocation and its free\n");
+    print_row("", NAMES.map(str::to_owned));
+    bench_traces(is_wanted);
+    bench_churn(is_wanted);
+}
+
+fn bench_traces(is_wanted: impl Fn(&str) -> bool) {
+    let names = ["gpt2_train", "llama_generate", "llama_train_ckpt", "resnet_train", "serving_mix"];
+    let names: Vec<_> = names.into_iter().filter(|name| is_wanted(name)).collect();
+    let mut logs = [0.0; NAMES.len()];
+    for name in &names {
+        let figures = measure(&bundled(name));
+        print_figures(name, figures);
+        logs.iter_mut().zip(figures).for_each(|(log, figure)| *log += figure.ln());
     }
-    let names: Vec<_> = contestants(&workloads[0]).iter().map(|(name, _)| *name).collect();
-    println!(
-        "ns for an allocation and its free\n\n{:<18}{}",
-        "",
-        names.iter().map(|name| format!("{name:>18}")).collect::<String>()
-    );
-    let mut logs = vec![0.0; names.len()];
-    for workload in &workloads {
-        let mut chunks = vec![Vec::new(); names.len()];
-        for _ in 0..5 {
-            for (place, (name, mut contestant)) in contestants(workload).into_iter().enumerate() {
-                let slow = workload.slots == 100_000 && name == "flat list";
-                if slow && !chunks[place].is_empty() {
-                    continue;
-                }
-                run(workload, contestant.as_mut(), slow, &mut chunks[place]);
-            }
-        }
-        let figures: Vec<_> = chunks.iter_mut().map(|chunks| quartile(chunks)).collect();
-        if !workload.name.starts_with("random") {
-            logs.iter_mut().zip(&figures).for_each(|(log, figure)| *log += figure.ln());
-        }
-        println!(
-            "{:<18}{}",
-            workload.name,
-            figures.iter().map(|ns| format!("{ns:>18.1}")).collect::<String>()
-        );
+    if names.is_empty() {
+        return;
     }
-    let means: Vec<_> = logs.iter().map(|log| (log / traces.len() as f64).exp()).collect();
+    let means = logs.map(|log| (log / names.len() as f64).exp());
+    print_figures("traces (geo mean)", means);
+    let of_crate = |which: usize| means[which] / means[CRATE];
     println!(
-        "{:<18}{}",
-        "traces (geo mean)",
-        means.iter().map(|ns| format!("{ns:>18.1}")).collect::<String>()
+        "\n  of offset-allocator's time, first fit takes {:.2}, best fit {:.2} and quick fit {:.2}\n",
+        of_crate(FIRST),
+        of_crate(BEST),
+        of_crate(QUICK)
     );
-    println!(
-        "\nratios over the bundled traces: first fit {:.2}, best fit {:.2} of offset-allocator",
-        means[0] / means[2],
-        means[1] / means[2]
-    );
+}
+
+fn bench_churn(is_wanted: impl Fn(&str) -> bool) {
+    for workload in [1_000, 10_000, 100_000].map(churn) {
+        if !is_wanted(&workload.name) {
+            continue;
+        }
+        let figures = measure(&workload);
+        print_figures(&workload.name, figures);
+        if workload.slots == 100_000 {
+            println!(
+                "\n  first fit is {:.0} times as fast as the flat list, best fit {:.1} times as btree",
+                figures[FLAT] / figures[FIRST],
+                figures[TREES] / figures[BEST]
+            );
+            println!(
+                "  metadata for a live block: first fit {:.1} bytes, best fit {:.1}",
+                Index::<FIRST>::metadata(&workload),
+                Index::<BEST>::metadata(&workload)
+            );
+        }
+    }
 }

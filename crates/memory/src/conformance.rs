@@ -35,7 +35,7 @@ struct Range {
 }
 
 /// Below this size best fit prefers the latest of several equal ranges, from here on the lowest.
-const LATEST_BELOW: u64 = 4096;
+const LATEST_BELOW: u64 = 8192;
 
 impl Naive {
     /// A space of `capacity` bytes, all free.

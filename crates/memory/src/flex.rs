@@ -21,8 +21,10 @@
 //! ```
 //!
 //! **Threads.** Every region has a lock of its own; whoever frees a block needs no other. With the
-//! region strategy `thread-home` threads do not contend at all. No lock is held while the device, a
-//! callback or the streams are called.
+//! region strategy `thread-home` threads do not contend: each has a region, and collects the blocks
+//! of others that it frees to pass them on 32 at a time, or when somebody looks at the statistics or
+//! runs out of memory. (Peaks then count such a block until it is passed on.) No lock is held while
+//! the device, a callback or the streams are called.
 //!
 //! **When memory runs out** the allocator frees blocks whose streams have passed, acquires another
 //! region, waits for streams, gives back what is wholly free, and calls the callbacks
@@ -45,8 +47,8 @@ mod stream;
 mod tag;
 mod token;
 
-use std::cell::Cell;
 use std::fmt;
+use std::ops::Deref;
 
 use tracing::{debug, info};
 
@@ -66,8 +68,8 @@ use crate::Bytes;
 use crate::device::{DeviceMemory, RegionHandle, RegionId};
 use crate::policy::{Kind, RegionView, Request};
 use crate::stats::Stats;
-use crate::sync::{Arc, AtomicUsize, Ordering, lock};
-use shared::{Clock, Shared};
+use crate::sync::{Arc, lock};
+use shared::{Clock, Shared, home};
 use slot::{LOG, Slot};
 
 /// A place in device memory: an offset in a region. It says nothing of a size, and owns nothing.
@@ -91,7 +93,26 @@ impl fmt::Display for VirtualAddress {
 #[derive(Clone, Debug)]
 pub struct FlexAllocator {
     shared: Arc<Shared>,
-    slots: Arc<[Arc<Slot>]>,
+    slots: Arc<Slots>,
+}
+
+/// The slots of an allocator, until its last handle is dropped.
+#[derive(Debug)]
+struct Slots(Vec<Arc<Slot>>);
+
+impl Deref for Slots {
+    type Target = [Arc<Slot>];
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        if let Some(slot) = self.0.first() {
+            slot.shared.close();
+        }
+    }
 }
 
 /// Makes a [`FlexAllocator`] that is not quite the default one.
@@ -155,13 +176,13 @@ impl Builder {
         }
         let (count, acquire) = (config.max_regions, config.acquire);
         let shared = Arc::new(Shared::new(config, device, events, clock));
-        let slots: Arc<[_]> =
+        let slots: Vec<_> =
             (0..count).map(|number| Arc::new(Slot::new(number, Arc::clone(&shared)))).collect();
         shared
             .slots
             .set(slots.iter().map(Arc::downgrade).collect())
             .expect("the slots are set once");
-        let allocator = FlexAllocator { shared, slots };
+        let allocator = FlexAllocator { shared, slots: Arc::new(Slots(slots)) };
         if let Acquire::Eager(count) = acquire {
             (0..count)
                 .take_while(|_| allocator.acquire(&Request::new(Bytes::ZERO), None).is_some())
@@ -231,7 +252,7 @@ impl FlexAllocator {
         let block = block?;
         slot.set_leaked(block.key, false)?;
         self.shared.forget(slot, block.key);
-        slot.free(block.key, false)
+        slot.free(block.key)
     }
 
     /// Registers a function to be called when memory has run out and the allocator has done what it
@@ -314,6 +335,7 @@ impl FlexAllocator {
     /// Everything that can be done for a request that found no room.
     #[cold]
     fn allocate_under_pressure(&self, request: &Request) -> Result<Allocation, AllocateError> {
+        self.shared.empty_outboxes();
         if self.acquire(request, None).is_some()
             && let Some(allocation) = self.search(request)
         {
@@ -464,23 +486,4 @@ impl FlexAllocator {
 
 fn try_slot(slot: &Arc<Slot>, request: &Request) -> Option<Allocation> {
     slot.try_allocate(request).map(|block| Allocation::new(Arc::clone(slot), block.key))
-}
-
-/// The number of this thread's own slot. Threads are numbered as they come.
-fn home(slots: usize) -> usize {
-    static THREADS: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
-    }
-    let number = NUMBER.get().unwrap_or_else(|| {
-        let number = THREADS.fetch_add(1, Ordering::Relaxed);
-        NUMBER.set(Some(number));
-        number
-    });
-    number % slots
-}
-
-/// Whether a slot is another thread's own, which is then left to free its blocks itself.
-fn is_foreign(slot: &Slot) -> bool {
-    slot.shared.config.region.thread_home && home(slot.shared.config.max_regions) != slot.number
 }

@@ -138,7 +138,7 @@ impl FreeList {
             live.remove(&offset.get());
         }
         debug_assert!(self.is_used(offset.get(), end), "a free range was freed again");
-        self.free.give_back(offset.get(), size.get());
+        self.free.give_back(Entry { start: offset.get(), size: size.get(), link: 0 });
         // Only frees of free ranges, on which nothing is promised, could go below zero.
         self.used = self.used.saturating_sub(size.get());
         Ok(())

@@ -8,7 +8,8 @@
 //!   alone, it also finds the neighbours that a freed block is joined with;
 //! - the *chain* of all blocks with the *size bins* of the free ones, for best fit; a freed block
 //!   then finds its neighbours through the chain;
-//! - a map from addresses to live blocks, for those who hold an address rather than a key.
+//! - a map from addresses to live blocks, for those who hold an address rather than a key;
+//! - *quick lists* of freed blocks that are not joined yet, for those who ask for them.
 //!
 //! Every operation takes O(log n) time in the number of blocks, but for two: a search with an
 //! alignment above the granule looks at the ranges that are long enough but badly placed one by
@@ -33,6 +34,7 @@
 
 mod bins;
 mod blocks;
+mod quick;
 mod tree;
 
 use std::collections::BTreeMap;
@@ -40,7 +42,7 @@ use std::collections::BTreeMap;
 use crate::Bytes;
 use bins::SizeBins;
 use blocks::{Blocks, Id, NONE};
-use tree::Place;
+use quick::Quick;
 pub(crate) use tree::{AddressTree, Entry};
 
 /// Which of the free ranges that are long enough a block is put into, and at which end.
@@ -49,7 +51,7 @@ pub enum Fit {
     /// The low end of the lowest range.
     First,
     /// The low end of the smallest range. Of several that are equal, the one that came to be last
-    /// is taken below 4,096 granules, and the lowest one above that.
+    /// is taken below 8,192 granules, and the lowest one above that.
     Best,
     /// The high end of the highest range.
     Last,
@@ -137,6 +139,8 @@ pub struct FreeIndex {
     /// blocks; before, `blocks` holds loners and the links mean nothing.
     bins: Option<SizeBins>,
     addresses: Option<BTreeMap<u64, Id>>,
+    /// Freed blocks that are not joined yet.
+    quick: Option<Quick>,
     /// A unit is `1 << shift` bytes; all the parts above count in units.
     shift: u32,
     free: u64,
@@ -157,6 +161,7 @@ impl FreeIndex {
             tree: Some(AddressTree::new()),
             bins: None,
             addresses: None,
+            quick: None,
             shift: granule.get().trailing_zeros(),
             free: 0,
             live: 0,
@@ -177,10 +182,10 @@ impl FreeIndex {
         self.serial
     }
 
-    /// How many free ranges there are.
+    /// How many free ranges there are; each block on a quick list is one.
     pub fn holes(&self) -> usize {
         match &self.tree {
-            Some(tree) => tree.len(),
+            Some(tree) => tree.len() + self.quick_blocks(),
             None => self.blocks.len() - self.live,
         }
     }
@@ -212,7 +217,7 @@ impl FreeIndex {
             (None, Some(bins)) => bins.longest(&self.blocks),
             (None, None) => unreachable!("there is a tree while there are no bins"),
         };
-        self.bytes(units)
+        self.bytes(units.max(self.quick.as_ref().map_or(0, Quick::longest)))
     }
 
     /// Host memory that the index occupies.
@@ -230,16 +235,53 @@ impl FreeIndex {
     #[inline]
     pub fn allocate(&mut self, fit: Fit, size: Bytes, tag: u32) -> Option<Block> {
         let units = self.units_up(size)?;
-        if fit == Fit::Best {
-            let (blocks, bins) = self.bins();
-            let hole = entry(blocks, bins.best(blocks, units)?);
-            return Some(self.carve(hole, None, hole.start, units, size, tag));
+        let (id, at) = match fit {
+            Fit::Best => self.take_best(units),
+            Fit::First | Fit::Last => self.take_in_order(fit, units),
+        };
+        (id != NONE).then(|| self.settle(id, at, units, size, tag))
+    }
+
+    /// Takes the latest block of just this size that [`free_quick`](Self::free_quick) has taken back,
+    /// or else by best fit. Before that takes from the range at the end of the space, or finds
+    /// nothing, the quick lists are joined.
+    #[inline]
+    pub fn allocate_quick(&mut self, size: Bytes, tag: u32) -> Option<Block> {
+        let units = self.units_up(size)?;
+        let quick = self.quick.get_or_insert_with(Quick::new);
+        let mut id = quick.pop(&self.blocks, units);
+        let mut at = self.blocks.start(id);
+        if id == NONE {
+            (id, at) = self.take_behind_quick(units);
         }
-        let tree = self.tree();
-        let place = if fit == Fit::First { tree.first(units) } else { tree.last(units) }?;
-        let hole = tree.entry(place);
-        let at = if fit == Fit::First { hole.start } else { hole.start + hole.size - units };
-        Some(self.carve(hole, Some(place), at, units, size, tag))
+        (id != NONE).then(|| self.settle(id, at, units, size, tag))
+    }
+
+    /// Gives a block back for [`allocate_quick`](Self::allocate_quick) to hand out again as it is;
+    /// it is joined with the free ranges beside it later. Returns what it was.
+    #[inline]
+    pub fn free_quick(&mut self, key: BlockKey) -> Result<Block, StaleBlock> {
+        let block = self.get(key).ok_or(StaleBlock)?;
+        if let Some(addresses) = &mut self.addresses {
+            addresses.remove(&self.blocks.start(key.id));
+        }
+        let units = block.size.get() >> self.shift;
+        self.live -= 1;
+        self.free += units;
+        let quick = self.quick.get_or_insert_with(Quick::new);
+        let evicted = quick.push(&mut self.blocks, key.id, units);
+        if evicted != NONE {
+            self.join_list(evicted);
+        } else if self.quick_blocks() > quick::MOST {
+            self.join_quick();
+        }
+        Ok(block)
+    }
+
+    /// Joins all blocks on quick lists with the free ranges beside them.
+    pub fn join_quick(&mut self) {
+        let lists = self.quick.as_mut().map(Quick::take_all).unwrap_or_default();
+        lists.into_iter().for_each(|list| self.join_list(list));
     }
 
     /// Like [`allocate`](Self::allocate), with the block's start a multiple of `alignment`.
@@ -260,7 +302,8 @@ impl FreeIndex {
         let units = self.units_up(size)?;
         let hole = self.search(fit, units, alignment)?;
         let at = align(fit, hole, units, alignment.get() >> self.shift)?;
-        Some(self.carve(hole, None, at, units, size, tag))
+        let id = self.carve(hole, at, units);
+        Some(self.settle(id, at, units, size, tag))
     }
 
     /// Takes the block `offset .. offset + size`, or nothing where part of that is in use or outside
@@ -275,7 +318,8 @@ impl FreeIndex {
         if units > room || !offset.is_aligned(self.granule()) {
             return None;
         }
-        Some(self.carve(hole, Some(place), at, units, size, tag))
+        let id = self.carve(hole, at, units);
+        Some(self.settle(id, at, units, size, tag))
     }
 
     /// The range that [`allocate_aligned`](Self::allocate_aligned) would use, without using it.
@@ -299,23 +343,20 @@ impl FreeIndex {
         if let Some(addresses) = &mut self.addresses {
             addresses.remove(&self.blocks.start(key.id));
         }
-        let units = block.size.get() >> self.shift;
+        let (start, units) = (block.offset.get() >> self.shift, block.size.get() >> self.shift);
         self.live -= 1;
         self.free += units;
-        match &mut self.tree {
-            Some(tree) if self.bins.is_none() => {
-                tree.give_back(self.blocks.start(key.id), units);
-                self.blocks.remove_loner(key.id);
-            }
-            _ => self.release(key.id, units),
-        }
+        self.join(key.id, start, units);
         Ok(block)
     }
 
     /// What a key names, if that is still live.
     #[inline]
     pub fn get(&self, key: BlockKey) -> Option<Block> {
-        let live = self.blocks.is_live(key.id) && self.blocks.serial(key.id) == key.serial;
+        // No live block has the serial number 0; the end of the space and blocks on quick lists do.
+        let live = self.blocks.is_live(key.id)
+            && self.blocks.serial(key.id) == key.serial
+            && key.serial != 0;
         live.then(|| self.block(key.id))
     }
 
@@ -332,37 +373,43 @@ impl FreeIndex {
         let blocks = &self.blocks;
         let addresses = self
             .addresses
-            .get_or_insert_with(|| blocks.live().map(|id| (blocks.start(id), id)).collect());
+            .get_or_insert_with(|| owned(blocks).map(|id| (blocks.start(id), id)).collect());
         let id =
             *addresses.get(&start).filter(|_| offset.is_aligned(Bytes::new(1 << self.shift)))?;
         Some(self.block(id))
     }
 
-    /// Adds `by` free bytes, rounded down to the granule, at the end of the space.
+    /// Adds `by` free bytes, rounded down to the granule, at the end of the space; as much as fits a
+    /// space, which is at most 2⁶³ − 1 granules and 2⁶⁴ bytes.
     pub fn grow(&mut self, by: Bytes) {
-        let units = by.get() >> self.shift;
+        let end = self.blocks.end();
+        let most = (u64::MAX >> self.shift).min(u64::MAX >> 1);
+        let units = (by.get() >> self.shift).min(most - end);
         if units == 0 {
             return;
         }
-        let end = self.blocks.end();
         self.blocks.set_end(end + units);
         self.free += units;
-        let last = self.blocks.last();
-        match &mut self.tree {
-            Some(tree) if self.bins.is_none() => tree.give_back(end, units),
-            _ if self.blocks.is_free(last) => {
-                self.widen(last, self.blocks.start(last), self.blocks.hole(last) + units);
-            }
-            _ => {
-                let id = self.blocks.insert_before(NONE, end, units);
-                self.enter(id);
-            }
+        let link = if self.bins.is_some() {
+            let id = self.blocks.insert_before(NONE, end);
+            self.release(id, end, units)
+        } else {
+            0
+        };
+        if let Some(tree) = &mut self.tree {
+            tree.give_back(Entry { start: end, size: units, link });
         }
     }
 
     /// Every block and every free range, in address order.
     pub fn parts(&self) -> Vec<Part> {
-        let mut parts: Vec<_> = self.blocks.live().map(|id| Part::Live(self.block(id))).collect();
+        let mut parts: Vec<_> = owned(&self.blocks).map(|id| Part::Live(self.block(id))).collect();
+        let quick = self.blocks.live().filter(|&id| self.blocks.serial(id) == 0);
+        parts.extend(
+            quick
+                .map(|id| self.block(id))
+                .map(|block| Part::Free(Hole { offset: block.offset, size: block.size })),
+        );
         if let Some(tree) = &self.tree {
             parts.extend(tree.iter().map(|entry| Part::Free(self.hole(entry))));
         } else {
@@ -371,6 +418,50 @@ impl FreeIndex {
         }
         parts.sort_unstable_by_key(Part::offset);
         parts
+    }
+
+    /// How many blocks are on quick lists.
+    fn quick_blocks(&self) -> usize {
+        self.quick.as_ref().map_or(0, Quick::len)
+    }
+
+    /// Joins the blocks of a quick list, from `first` on.
+    #[cold]
+    fn join_list(&mut self, first: Id) {
+        let mut id = first;
+        while id != NONE {
+            let units =
+                if self.bins.is_some() { self.blocks.size(id) } else { self.blocks.loner_size(id) };
+            let (start, next) = (self.blocks.start(id), self.blocks.tag(id));
+            self.join(id, start, units);
+            id = self.quick.as_mut().map_or(NONE, |quick| quick.joined(next));
+        }
+    }
+
+    /// Best fit for what is on no quick list.
+    #[cold]
+    fn take_behind_quick(&mut self, units: u64) -> (Id, u64) {
+        let (blocks, bins) = self.bins();
+        let best = bins.best(blocks, units);
+        let last_resort = best.is_none_or(|hole| blocks.next(hole) == NONE);
+        if last_resort && self.quick_blocks() > 0 {
+            self.join_quick();
+        }
+        self.take_best(units)
+    }
+
+    /// Makes a block that is nobody's free, and joins it with its free neighbours.
+    #[inline]
+    fn join(&mut self, id: Id, start: u64, units: u64) {
+        let link = if self.bins.is_some() {
+            self.release(id, start, units)
+        } else {
+            self.blocks.remove_loner(id);
+            0
+        };
+        if let Some(tree) = &mut self.tree {
+            tree.give_back(Entry { start, size: units, link });
+        }
     }
 
     fn bytes(&self, units: u64) -> Bytes {
@@ -434,7 +525,9 @@ impl FreeIndex {
             while let Some(id) = live.next_if(|&id| self.blocks.start(id) < hole.start) {
                 self.blocks.append(id);
             }
-            free.push(self.blocks.insert_before(NONE, hole.start, hole.size));
+            let id = self.blocks.insert_before(NONE, hole.start);
+            self.blocks.vacate(id, hole.start, hole.size);
+            free.push(id);
         }
         live.for_each(|id| self.blocks.append(id));
         let mut bins = SizeBins::new();
@@ -462,141 +555,122 @@ impl FreeIndex {
         }
     }
 
-    /// Makes `units` from `at` on, within the free range `hole`, a live block. `place` is that of
-    /// the range in the tree if the caller knows it.
+    /// Takes `units` by best fit: the new block, or none, and where it starts. (A pair that fits
+    /// two registers, unlike a `Block`, which [`settle`](Self::settle) makes in the caller.)
+    fn take_best(&mut self, units: u64) -> (Id, u64) {
+        let (blocks, bins) = self.bins();
+        let Some(hole) = bins.best(blocks, units) else { return (NONE, 0) };
+        let at = blocks.start(hole);
+        let id = self.split_low(hole, at, units);
+        if let Some(tree) = &mut self.tree {
+            tree.cut(tree.exactly(at), at, units, hole);
+        }
+        (id, at)
+    }
+
+    /// Takes `units` by first or last fit, like [`take_best`](Self::take_best).
+    fn take_in_order(&mut self, fit: Fit, units: u64) -> (Id, u64) {
+        let tree = self.tree();
+        let place = if fit == Fit::First { tree.first(units) } else { tree.last(units) };
+        let Some(place) = place else { return (NONE, 0) };
+        let hole = tree.entry(place);
+        let at = if fit == Fit::First { hole.start } else { hole.start + hole.size - units };
+        if self.bins.is_some() {
+            return (self.carve(hole, at, units), at);
+        }
+        self.tree().cut(place, at, units, 0);
+        (self.blocks.add_loner(at, units), at)
+    }
+
+    /// Makes `units` from `at` on, within the free range `hole`, a block.
+    fn carve(&mut self, hole: Entry, at: u64, units: u64) -> Id {
+        let id = if self.bins.is_some() {
+            self.split(hole, at, units)
+        } else {
+            self.blocks.add_loner(at, units)
+        };
+        if let Some(tree) = &mut self.tree {
+            // In a chain, what is left above the new block is the next one.
+            tree.cut(tree.exactly(hole.start), at, units, self.blocks.next(id));
+        }
+        id
+    }
+
+    /// Hands a block over to its owner.
     #[inline]
-    fn carve(
-        &mut self,
-        hole: Entry,
-        place: Option<Place>,
-        at: u64,
-        units: u64,
-        size: Bytes,
-        tag: u32,
-    ) -> Block {
-        self.serial = self.serial.wrapping_add(1);
+    fn settle(&mut self, id: Id, at: u64, units: u64, size: Bytes, tag: u32) -> Block {
+        self.serial = self.serial.wrapping_add(1).max(1);
         self.live += 1;
         self.free -= units;
-        let live = if self.bins.is_some() {
-            let live = self.split(hole, place, at, units);
-            self.blocks.occupy(live, size.get(), self.serial, tag);
-            live
-        } else {
-            self.cut(hole, place, at, units);
-            self.blocks.add_loner(at, units, size.get(), self.serial, tag)
-        };
+        self.blocks.occupy(id, size.get(), self.serial, tag);
         if let Some(addresses) = &mut self.addresses {
-            addresses.insert(at, live);
+            addresses.insert(at, id);
         }
-        let key = BlockKey { id: live, serial: self.serial };
+        let key = BlockKey { id, serial: self.serial };
         Block { key, offset: self.bytes(at), size: self.bytes(units), requested: size, tag }
     }
 
-    /// Takes `units` from `at` on out of the tree's range `hole`.
-    #[inline]
-    fn cut(&mut self, hole: Entry, place: Option<Place>, at: u64, units: u64) {
-        let tree = self.tree.as_mut().expect("there is a tree while there are no bins");
-        let place = place.unwrap_or_else(|| tree.exactly(hole.start));
-        let low = Entry { size: at - hole.start, ..hole };
-        let high = Entry { start: at + units, size: hole.size - low.size - units, ..hole };
-        match (low.size > 0, high.size > 0) {
-            (false, false) => tree.remove(place),
-            (false, true) => tree.replace(place, high),
-            (true, false) => tree.replace(place, low),
-            (true, true) => {
-                tree.replace(place, low);
-                tree.insert(high);
-            }
-        }
-    }
-
     /// Cuts `units` from `at` on out of a free block of the chain and returns them as a block.
-    #[inline]
-    fn split(&mut self, hole: Entry, place: Option<Place>, at: u64, units: u64) -> Id {
-        let id = hole.link;
+    fn split(&mut self, hole: Entry, at: u64, units: u64) -> Id {
+        let low = at - hole.start;
+        if low == 0 {
+            return self.split_low(hole.link, at, units);
+        }
+        let high = self.blocks.insert_before(self.blocks.next(hole.link), at);
         let bins = self.bins.as_mut().expect("a chain has bins");
-        let place =
-            self.tree.as_ref().map(|tree| place.unwrap_or_else(|| tree.exactly(hole.start)));
-        let low = Entry { size: at - hole.start, ..hole };
-        let high = Entry { start: at + units, size: hole.size - low.size - units, ..hole };
-        if low.size == 0 && high.size == 0 {
-            bins.remove(&mut self.blocks, id);
-            if let (Some(tree), Some(place)) = (&mut self.tree, place) {
-                tree.remove(place);
-            }
-            return id;
-        }
-        let (rest, before) = if low.size == 0 { (high, id) } else { (low, self.blocks.next(id)) };
-        let live = self.blocks.insert_before(before, at, units);
-        bins.reshape(&mut self.blocks, id, rest.start, rest.size);
-        if let (Some(tree), Some(place)) = (&mut self.tree, place) {
-            tree.replace(place, rest);
-        }
-        if low.size > 0 && high.size > 0 {
-            let top = self.blocks.insert_before(self.blocks.next(live), high.start, high.size);
-            self.enter(top);
-        }
-        live
+        bins.remove(&mut self.blocks, hole.link);
+        self.blocks.vacate(hole.link, hole.start, low);
+        bins.insert(&mut self.blocks, hole.link);
+        self.blocks.vacate(high, at, hole.size - low);
+        bins.insert(&mut self.blocks, high);
+        self.split_low(high, at, units)
     }
 
-    /// Makes the live block `id` free and joins it with its free neighbours.
+    /// Cuts the first `units` off the free block `hole` of the chain, which starts at `at`.
     #[inline]
-    fn release(&mut self, id: Id, units: u64) {
+    fn split_low(&mut self, hole: Id, at: u64, units: u64) -> Id {
+        let bins = self.bins.as_mut().expect("a chain has bins");
+        bins.remove(&mut self.blocks, hole);
+        let rest = self.blocks.hole(hole) - units;
+        if rest == 0 {
+            return hole;
+        }
+        let id = self.blocks.insert_before(hole, at);
+        self.blocks.vacate(hole, at + units, rest);
+        bins.insert(&mut self.blocks, hole);
+        id
+    }
+
+    /// Makes a block of the chain free, joins it with its free neighbours, and returns the block
+    /// that they have become.
+    #[inline]
+    fn release(&mut self, id: Id, start: u64, units: u64) -> Id {
+        let bins = self.bins.as_mut().expect("a chain has bins");
         let (prev, next) = (self.blocks.prev(id), self.blocks.next(id));
-        let start = self.blocks.start(id);
-        self.blocks.vacate(id, units);
-        match (self.blocks.is_free(prev), self.blocks.is_free(next)) {
-            (false, false) => self.enter(id),
-            (true, false) => {
-                self.blocks.remove(id);
-                self.widen(prev, self.blocks.start(prev), self.blocks.hole(prev) + units);
-            }
-            (false, true) => {
-                self.blocks.remove(id);
-                self.widen(next, start, units + self.blocks.hole(next));
-            }
-            (true, true) => {
-                let size = self.blocks.hole(prev) + units + self.blocks.hole(next);
-                self.leave(next);
-                self.blocks.remove(id);
-                self.blocks.remove(next);
-                self.widen(prev, self.blocks.start(prev), size);
-            }
+        let (mut hole, mut start, mut size) = (id, start, units);
+        if self.blocks.is_free(prev) {
+            bins.remove(&mut self.blocks, prev);
+            (start, size) = (self.blocks.start(prev), self.blocks.hole(prev) + size);
+            self.blocks.remove(id);
+            hole = prev;
         }
+        if self.blocks.is_free(next) {
+            bins.remove(&mut self.blocks, next);
+            size += self.blocks.hole(next);
+            // The numbers of the neighbours stay, where they can: their own neighbours know them.
+            let gone = if hole == id { id } else { next };
+            self.blocks.remove(gone);
+            hole = if hole == id { next } else { hole };
+        }
+        self.blocks.vacate(hole, start, size);
+        bins.insert(&mut self.blocks, hole);
+        hole
     }
+}
 
-    /// Enters a new free block into the structures that exist.
-    fn enter(&mut self, id: Id) {
-        let entry = entry(&self.blocks, id);
-        if let Some(tree) = &mut self.tree {
-            tree.insert(entry);
-        }
-        if let Some(bins) = &mut self.bins {
-            bins.insert(&mut self.blocks, id);
-        }
-    }
-
-    /// Takes a free block out of the structures that exist.
-    fn leave(&mut self, id: Id) {
-        if let Some(tree) = &mut self.tree {
-            let place = tree.exactly(self.blocks.start(id));
-            tree.remove(place);
-        }
-        if let Some(bins) = &mut self.bins {
-            bins.remove(&mut self.blocks, id);
-        }
-    }
-
-    /// Gives a free block new edges; none of its neighbours in address order changes.
-    #[inline]
-    fn widen(&mut self, id: Id, start: u64, size: u64) {
-        if let Some(tree) = &mut self.tree {
-            let place = tree.exactly(self.blocks.start(id));
-            tree.replace(place, Entry { start, size, link: id });
-        }
-        let bins = self.bins.as_mut().expect("a chain has bins");
-        bins.reshape(&mut self.blocks, id, start, size);
-    }
+/// The blocks that have an owner.
+fn owned(blocks: &Blocks) -> impl Iterator<Item = Id> + '_ {
+    blocks.live().filter(|&id| blocks.serial(id) != 0)
 }
 
 /// The free block `id` of a chain.

@@ -8,12 +8,14 @@ mod best_fit;
 mod fill_first;
 mod first_fit;
 mod load_balancing;
+pub mod planner;
+mod quick_fit;
 mod thread_home;
 
 use std::fmt;
 
 use crate::Bytes;
-use crate::index::{Block, FreeIndex};
+use crate::index::{Block, BlockKey, FreeIndex, StaleBlock};
 
 /// What an allocation is for. A kind can be given regions of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,8 +72,10 @@ pub trait BlockStrategy: Send + fmt::Debug {
     /// passed on to the index.
     fn place(&mut self, region: &mut FreeIndex, request: &Request, tag: u32) -> Option<Block>;
 
-    /// Is told of every block that goes back to the region, after it has.
-    fn freed(&mut self, _block: &Block) {}
+    /// Gives a block back to the region.
+    fn free(&mut self, region: &mut FreeIndex, key: BlockKey) -> Result<Block, StaleBlock> {
+        region.free(key)
+    }
 }
 
 /// A block strategy that can be chosen by name.
@@ -110,7 +114,8 @@ pub struct RegionPolicy {
 }
 
 /// All block strategies.
-pub static BLOCK: [&BlockPolicy; 2] = [&first_fit::FIRST_FIT, &best_fit::BEST_FIT];
+pub static BLOCK: [&BlockPolicy; 3] =
+    [&first_fit::FIRST_FIT, &best_fit::BEST_FIT, &quick_fit::QUICK_FIT];
 
 /// All region strategies.
 pub static REGION: [&RegionPolicy; 3] =

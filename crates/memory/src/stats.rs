@@ -7,6 +7,7 @@
 use std::fmt::Write as _;
 
 use crate::Bytes;
+use crate::sync::{AtomicU64, Ordering};
 
 /// Allocations below this are small, in the sense of PyTorch's statistics.
 pub const LARGE: Bytes = Bytes::mib(1);
@@ -170,6 +171,27 @@ impl Counts {
         self.above
     }
 
+    /// Raises the ceilings that were passed from what is left below the peaks, and puts back what
+    /// other counts have too much of. Says whether that was enough.
+    pub(crate) fn raise_ceilings(&mut self, slack: &Slack) -> bool {
+        let mut enough = true;
+        for place in 0..COUNTS {
+            let (current, ceiling) = (self.stats[place].current, self.ceilings[place]);
+            let chunk = slack.chunk[place].load(Ordering::Relaxed);
+            if current > ceiling {
+                let (most, least) = (current - ceiling + chunk, current - ceiling);
+                let taken = [most, least].into_iter().find(|&amount| slack.take(place, amount));
+                self.ceilings[place] += taken.unwrap_or(0);
+                enough &= taken.is_some();
+            } else if ceiling != u64::MAX && ceiling - current > 4 * chunk {
+                self.ceilings[place] -= 2 * chunk;
+                slack.left[place].fetch_add(2 * chunk, Ordering::AcqRel);
+            }
+        }
+        self.above = !enough;
+        enough
+    }
+
     pub(crate) fn reset_peaks(&mut self) {
         self.stats.iter_mut().for_each(|stat| stat.peak = stat.current);
     }
@@ -178,6 +200,29 @@ impl Counts {
         for stat in &mut self.stats {
             (stat.allocated, stat.freed) = (0, 0);
         }
+    }
+}
+
+/// What is left below the peaks of the sums and belongs to no region: a region whose count reaches
+/// its ceiling takes some of it, so that the others need not be asked. For each count, the ceilings
+/// and what is left add up to the peak.
+#[derive(Debug)]
+pub(crate) struct Slack {
+    left: [AtomicU64; COUNTS],
+    /// How much is taken, or put back, at a time.
+    chunk: [AtomicU64; COUNTS],
+}
+
+impl Slack {
+    pub(crate) fn new() -> Self {
+        let zeros = || std::array::from_fn(|_| AtomicU64::new(0));
+        Self { left: zeros(), chunk: zeros() }
+    }
+
+    /// Takes `amount` of what is left, if there is as much.
+    fn take(&self, place: usize, amount: u64) -> bool {
+        let less = |left: u64| left.checked_sub(amount);
+        self.left[place].fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok()
     }
 }
 
@@ -199,24 +244,24 @@ fn sum(regions: &[&mut Counts], place: usize) -> u64 {
 }
 
 /// Brings the peaks up to date with the sums over the regions, and shares what is left below the
-/// peaks out among the regions as new ceilings. All regions are locked while this runs.
+/// peaks out as new ceilings and slack. All regions are locked while this runs.
 ///
 /// A single region needs no ceilings: its own peaks are those of the sum.
-pub(crate) fn settle(regions: &mut [&mut Counts], peaks: &mut Peaks) {
+pub(crate) fn settle(regions: &mut [&mut Counts], peaks: &mut Peaks, slack: &Slack) {
     let count = regions.len() as u64;
     for place in 0..COUNTS {
         let total = sum(regions, place);
         let own = regions.iter().map(|counts| counts.stats[place].peak).max().unwrap_or(0);
         let peak = peaks.0[place].max(total).max(own);
         peaks.0[place] = peak;
+        // Half is shared out at once, half is left for those who need more.
+        let share = (peak - total) / (2 * count.max(1));
         for counts in regions.iter_mut() {
-            let share = if count == 1 {
-                u64::MAX
-            } else {
-                counts.stats[place].current + (peak - total) / count
-            };
-            counts.ceilings[place] = share;
+            let ceiling = counts.stats[place].current + share;
+            counts.ceilings[place] = if count == 1 { u64::MAX } else { ceiling };
         }
+        slack.left[place].store(peak - total - share * count, Ordering::Release);
+        slack.chunk[place].store(share / 2, Ordering::Relaxed);
     }
     regions.iter_mut().for_each(|counts| counts.above = false);
 }

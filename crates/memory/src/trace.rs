@@ -11,6 +11,8 @@ pub mod snapshot;
 
 pub use self::detect::{ReadError, read};
 
+pub mod synthetic;
+
 use crate::Bytes;
 
 /// A history of allocations and frees on one device, in the order in which they happened.

@@ -146,7 +146,7 @@ impl Planned {
         let still = slot.movable().iter().any(|block| block.key == *key);
         if still {
             slot.shared.forward((slot, *key), self.to.clone());
-            slot.free(*key, false).expect("the block was seen live just now");
+            slot.free(*key).expect("the block was seen live just now");
         } else {
             self.give_room_back();
         }
@@ -158,6 +158,6 @@ impl Planned {
     }
 
     fn give_room_back(&self) {
-        self.to.0.free(self.to.1, false).expect("the room belongs to the plan");
+        self.to.0.free(self.to.1).expect("the room belongs to the plan");
     }
 }

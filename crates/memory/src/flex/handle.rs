@@ -17,15 +17,14 @@ use crate::sync::Arc;
 /// It names its block, not a place: if compaction moves the block, [`address`](Self::address)
 /// answers with the new place.
 pub struct Allocation {
-    slot: Arc<Slot>,
+    /// Gone when the block is no longer this handle's to free.
+    slot: Option<Arc<Slot>>,
     key: BlockKey,
-    /// Whether dropping this frees the block.
-    owns: bool,
 }
 
 impl Allocation {
     pub(super) fn new(slot: Arc<Slot>, key: BlockKey) -> Self {
-        Self { slot, key, owns: true }
+        Self { slot: Some(slot), key }
     }
 
     /// Where the block is now. For as long as that must stay so, [`pin`](Self::pin) it.
@@ -76,15 +75,21 @@ impl Allocation {
     pub fn into_token(mut self) -> AllocationToken {
         let (slot, key) = self.place();
         slot.set_leaked(key, true).expect("a handle's block is live and owned by the handle");
-        self.owns = false;
         // The place as the handle knows it: where the block has moved since is known elsewhere.
-        AllocationToken { slot: self.slot.number, key: self.key }
+        let token = AllocationToken { slot: self.slot().number, key: self.key };
+        self.slot = None;
+        token
+    }
+
+    fn slot(&self) -> &Arc<Slot> {
+        self.slot.as_ref().expect("only a handle that is being consumed has none")
     }
 
     /// The slot and key that the block has now.
     fn place(&self) -> (Arc<Slot>, BlockKey) {
-        let moved = self.slot.shared.follow(&self.slot, self.key);
-        moved.unwrap_or_else(|| (Arc::clone(&self.slot), self.key))
+        let slot = self.slot();
+        let moved = slot.shared.follow(slot, self.key);
+        moved.unwrap_or_else(|| (Arc::clone(slot), self.key))
     }
 
     fn find(&self) -> (VirtualAddress, Block) {
@@ -95,15 +100,12 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if !self.owns {
-            return;
+        let Some(slot) = self.slot.take() else { return };
+        let (slot, key) = slot.shared.forget(&slot, self.key).unwrap_or((slot, self.key));
+        match slot.shared.other_slot(&slot) {
+            Some(own) => own.post(slot, key),
+            None => slot.free(key).expect("a handle's block is live"),
         }
-        let shared = &self.slot.shared;
-        let freed = match shared.forget(&self.slot, self.key) {
-            Some((slot, key)) => slot.free(key, false),
-            None => self.slot.free(self.key, super::is_foreign(&self.slot)),
-        };
-        freed.expect("a handle's block is live");
     }
 }
 

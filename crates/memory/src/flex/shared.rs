@@ -4,6 +4,7 @@
 //! which are held for a few instructions and under which nothing else is locked. No lock is held
 //! while the device, the streams or a callback is called.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
@@ -17,7 +18,7 @@ use crate::Bytes;
 use crate::device::DeviceMemory;
 use crate::index::BlockKey;
 use crate::policy::Kind;
-use crate::stats::{self, Counters, Peaks, Stats};
+use crate::stats::{self, Counters, Peaks, Slack, Stats};
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Turn, Weak, lock};
 
 /// A function that is called when memory runs out, and may free some.
@@ -38,6 +39,7 @@ pub(crate) struct Shared {
     /// Who may acquire and release.
     pub(crate) turn: Turn,
     peaks: Mutex<Peaks>,
+    pub(crate) slack: Slack,
     counters: Mutex<Counters>,
     pending: Mutex<Pending>,
     pending_len: AtomicUsize,
@@ -48,6 +50,21 @@ pub(crate) struct Shared {
     pub(crate) callbacks: Mutex<Vec<Callback>>,
     moved: Mutex<Moved>,
     moved_len: AtomicUsize,
+    closed: AtomicBool,
+}
+
+/// The number of this thread's own slot. Threads are numbered as they come.
+pub(crate) fn home(slots: usize) -> usize {
+    static THREADS: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    thread_local! {
+        static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
+    }
+    let number = NUMBER.get().unwrap_or_else(|| {
+        let number = THREADS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        NUMBER.set(Some(number));
+        number
+    });
+    number % slots
 }
 
 /// What is known of the regions as a whole.
@@ -90,6 +107,7 @@ impl Shared {
             regions: Mutex::default(),
             turn: Turn::default(),
             peaks: Mutex::default(),
+            slack: Slack::new(),
             counters: Mutex::default(),
             pending: Mutex::default(),
             pending_len: AtomicUsize::new(0),
@@ -99,6 +117,7 @@ impl Shared {
             callbacks: Mutex::new(Vec::new()),
             moved: Mutex::default(),
             moved_len: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
         }
     }
 
@@ -110,28 +129,52 @@ impl Shared {
             .unwrap_or_default()
     }
 
+    /// The slot of this thread, where threads have slots and `slot` is another's.
+    pub(crate) fn other_slot(&self, slot: &Slot) -> Option<Arc<Slot>> {
+        if !self.config.region.thread_home || self.closed.load(Ordering::Acquire) {
+            return None;
+        }
+        let home = home(self.config.max_regions);
+        (home != slot.number).then(|| self.slots.get()?[home].upgrade()).flatten()
+    }
+
+    /// Brings every block that was freed to its slot.
+    pub(crate) fn empty_outboxes(&self) {
+        if self.config.region.thread_home {
+            self.slots().iter().for_each(|slot| slot.empty_outbox());
+        }
+    }
+
+    /// The allocator is gone; what is left of it are blocks that somebody still holds.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.empty_outboxes();
+    }
+
     pub(crate) fn count(&self, change: impl FnOnce(&mut Counters)) {
         change(&mut lock(&self.counters));
     }
 
     /// Looks into a possible new peak of the sums over all regions.
     pub(crate) fn settle(&self) {
-        self.with_all_counts(stats::settle);
+        self.with_all_counts(|counts, peaks| stats::settle(counts, peaks, &self.slack));
     }
 
     pub(crate) fn stats(&self) -> Stats {
+        self.empty_outboxes();
         let counters = *lock(&self.counters);
         self.with_all_counts(|counts, peaks| {
-            stats::settle(counts, peaks);
+            stats::settle(counts, peaks, &self.slack);
             Stats::collect(counts, peaks, counters)
         })
     }
 
     pub(crate) fn reset_peaks(&self) {
+        self.empty_outboxes();
         self.with_all_counts(|counts, peaks| {
             counts.iter_mut().for_each(|counts| counts.reset_peaks());
             peaks.reset(counts);
-            stats::settle(counts, peaks);
+            stats::settle(counts, peaks, &self.slack);
         });
     }
 
@@ -283,6 +326,7 @@ impl Shared {
 
     /// Gives everything back that is wholly free: regions, and granules of growable ones.
     pub(crate) fn trim(&self) -> Bytes {
+        self.empty_outboxes();
         let _turn = self.turn.take();
         let before = self.device.info().free;
         for slot in self.slots() {

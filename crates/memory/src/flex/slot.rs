@@ -4,8 +4,9 @@
 //! holds a block holds its slot, so a block can be freed from any thread with no more than the
 //! slot's own lock, and a region outlives the allocator if its blocks do.
 //!
-//! A thread that frees a block of another thread's slot may leave the block's key in the slot's
-//! *inbox* instead; whoever locks the slot next frees what it finds there.
+//! Where each thread has a slot of its own, a thread that frees another's block does not touch that
+//! one's slot: it collects such blocks in the *outbox* of its own slot and passes them on, a batch at
+//! a time, to the *inboxes* of theirs. Whoever locks a slot next frees what its inbox holds.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,7 +22,7 @@ use super::tag::Tag;
 use super::{FreeError, RegionReport, VirtualAddress};
 use crate::Bytes;
 use crate::device::RegionHandle;
-use crate::index::{Block, BlockKey, FreeIndex, Part};
+use crate::index::{Block, BlockKey, FreeIndex, Hole, Part};
 use crate::policy::{BlockStrategy, Kind, RegionView, Request};
 use crate::stats::{Counts, Pool, Quantity};
 use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Turn, lock};
@@ -108,7 +109,12 @@ pub(crate) struct Slot {
     turn: Turn,
     inbox: Mutex<Vec<BlockKey>>,
     inbox_len: AtomicUsize,
+    outbox: Mutex<Vec<(Arc<Slot>, BlockKey)>>,
 }
+
+/// How many blocks an outbox collects. Enough that passing them on costs little for each; few enough
+/// that what waits there does not matter.
+const OUTBOX: usize = 32;
 
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -129,6 +135,7 @@ impl Slot {
             turn: Turn::default(),
             inbox: Mutex::new(Vec::new()),
             inbox_len: AtomicUsize::new(0),
+            outbox: Mutex::new(Vec::new()),
         }
     }
 
@@ -214,9 +221,9 @@ impl Slot {
         Some(block)
     }
 
-    /// Ends a critical section; a new peak is then looked into.
-    pub(crate) fn leave(&self, state: MutexGuard<'_, SlotState>) {
-        let above = state.counts.is_above();
+    /// Ends a critical section; what may be a new peak is then looked into.
+    pub(crate) fn leave(&self, mut state: MutexGuard<'_, SlotState>) {
+        let above = state.counts.is_above() && !state.counts.raise_ceilings(&self.shared.slack);
         drop(state);
         if above {
             self.shared.settle();
@@ -289,8 +296,7 @@ impl Slot {
             self.admit(state, &block);
             return Some(block);
         }
-        let freed = region.index.free(block.key).expect("the block was placed just now");
-        region.strategy.freed(&freed);
+        region.strategy.free(&mut region.index, block.key).expect("the block was placed just now");
         self.account_memory(state);
         None
     }
@@ -320,20 +326,31 @@ impl Slot {
         }
     }
 
-    /// Frees a block for its owner, or leaves it in the inbox where `defer` says so.
-    pub(crate) fn free(self: &Arc<Self>, key: BlockKey, defer: bool) -> Result<(), FreeError> {
-        if defer {
-            let mut inbox = lock(&self.inbox);
-            inbox.push(key);
-            self.inbox_len.store(inbox.len(), Ordering::Release);
-            return Ok(());
-        }
+    /// Frees a block for its owner.
+    pub(crate) fn free(self: &Arc<Self>, key: BlockKey) -> Result<(), FreeError> {
         let mut state = self.enter();
         let outcome = self.let_go(&mut state, key);
         let idle = state.region.as_ref().is_some_and(|region| region.index.live_blocks() == 0);
         self.leave(state);
         self.shared.after_free(idle);
         outcome
+    }
+
+    /// Collects a block of another slot, which this slot's thread frees.
+    pub(crate) fn post(&self, slot: Arc<Self>, key: BlockKey) {
+        let mut outbox = lock(&self.outbox);
+        outbox.push((slot, key));
+        if outbox.len() >= OUTBOX {
+            let posts = std::mem::take(&mut *outbox);
+            drop(outbox);
+            deliver(posts);
+        }
+    }
+
+    /// Passes on what the outbox has collected.
+    pub(crate) fn empty_outbox(&self) {
+        let posts = std::mem::take(&mut *lock(&self.outbox));
+        deliver(posts);
     }
 
     /// The owner lets a block go: it is free at once, when its pins are gone, or when its streams
@@ -384,8 +401,8 @@ impl Slot {
     /// Returns a block's range to the region.
     fn give_back(&self, state: &mut SlotState, key: BlockKey) {
         let region = state.region.as_mut().expect("a region with a live block stays");
-        let block = region.index.free(key).expect("a block is given back once");
-        region.strategy.freed(&block);
+        let block =
+            region.strategy.free(&mut region.index, key).expect("a block is given back once");
         let pool = Pool::of(block.size);
         state.counts.take(Quantity::Active, pool, 1);
         state.counts.take(Quantity::ActiveBytes, pool, block.size.get());
@@ -523,7 +540,7 @@ impl Slot {
             },
         );
         if unpinned.expect("a pinned block is live") {
-            self.free(key, false).expect("an orphan is live until its last pin");
+            self.free(key).expect("an orphan is live until its last pin");
         }
     }
 
@@ -614,10 +631,22 @@ impl Drop for Slot {
     }
 }
 
+/// Puts blocks into the inboxes of their slots.
+fn deliver(mut posts: Vec<(Arc<Slot>, BlockKey)>) {
+    posts.sort_by_key(|(slot, _)| slot.number);
+    for posts in posts.chunk_by(|one, other| one.0.number == other.0.number) {
+        let slot = &posts[0].0;
+        let mut inbox = lock(&slot.inbox);
+        inbox.extend(posts.iter().map(|&(_, key)| key));
+        slot.inbox_len.store(inbox.len(), Ordering::Release);
+    }
+}
+
 /// Marks committed granules that lie wholly in free ranges as not committed, from the highest down,
 /// until there are `wanted` bytes of them, and returns them.
 fn take_idle(region: &mut Region, wanted: Bytes) -> Vec<(Bytes, Bytes)> {
     let Some(granules) = &mut region.granules else { return Vec::new() };
+    region.index.join_quick();
     let mut taken = Vec::new();
     let mut left = wanted;
     for part in region.index.parts().into_iter().rev() {
@@ -636,7 +665,9 @@ fn take_idle(region: &mut Region, wanted: Bytes) -> Vec<(Bytes, Bytes)> {
 }
 
 fn log_free(region: &mut Region, block: &Block) {
-    let hole = region.index.hole_at(block.offset).expect("the block was freed just now");
+    // A block on a quick list is not joined yet.
+    let alone = Hole { offset: block.offset, size: block.size };
+    let hole = region.index.hole_at(block.offset).unwrap_or(alone);
     debug!(
         target: LOG,
         region = %region.handle.id, offset = block.offset.get(), size = block.size.get(),

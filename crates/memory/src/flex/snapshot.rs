@@ -78,6 +78,7 @@ impl FlexAllocator {
     /// A snapshot of this moment. All regions are locked while it is taken, so that its events lead
     /// to its blocks: the viewer undoes the events one by one, and fails where they do not.
     pub fn snapshot(&self) -> Snapshot {
+        self.shared.empty_outboxes();
         let states: Vec<_> = self.slots.iter().map(Slot::enter).collect();
         let regions = states.iter().filter_map(|state| state.region.as_ref());
         let mut segments: Vec<_> = regions.flat_map(segments_of).collect();

@@ -8,8 +8,9 @@
 /// The number of a block in its space; reused once the block is gone.
 pub(crate) type Id = u32;
 
-/// No block.
-pub(crate) const NONE: Id = u32::MAX >> 1;
+/// No block. The number stands for the end of the space, a live block without a size, which makes
+/// the chain a ring: every block has a neighbour on both sides, and nothing must ask whether it has.
+pub(crate) const NONE: Id = 0;
 /// Set in `prev` while the block is free (or its number unused), so that one bit of a field that
 /// has it to spare answers "is this live?".
 const FREE: u32 = 1 << 31;
@@ -30,6 +31,10 @@ struct Node {
     right: u32,
 }
 
+impl Node {
+    const NEW: Self = Self { start: 0, amount: 0, prev: NONE, next: NONE, left: NONE, right: NONE };
+}
+
 /// The blocks of one space: a chain of all of them, or loners if only the live ones are kept. It
 /// knows nothing of fits; it splits, joins and remembers.
 #[derive(Clone, Debug)]
@@ -39,22 +44,20 @@ pub(crate) struct Blocks {
     vacant: Id,
     /// How many numbers are in use.
     len: usize,
-    last: Id,
-    /// The end of the space in units.
-    end: u64,
 }
 
 impl Blocks {
     pub(crate) fn new() -> Self {
-        Self { nodes: Vec::new(), vacant: NONE, len: 0, last: NONE, end: 0 }
-    }
-
-    pub(crate) fn end(&self) -> u64 {
-        self.end
+        Self { nodes: vec![Node::NEW], vacant: NONE, len: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// The end of the space in units.
+    pub(crate) fn end(&self) -> u64 {
+        self.start(NONE)
     }
 
     pub(crate) fn footprint(&self) -> usize {
@@ -66,10 +69,10 @@ impl Blocks {
         self.nodes.get(id as usize).is_some_and(|node| node.prev & FREE == 0)
     }
 
-    /// Whether `id` is a block and free. Unused numbers are never passed in by the index itself.
+    /// Whether a block of the chain is free.
     #[inline]
     pub(crate) fn is_free(&self, id: Id) -> bool {
-        id != NONE && self.nodes[id as usize].prev & FREE != 0
+        self.nodes[id as usize].prev & FREE != 0
     }
 
     #[inline]
@@ -87,8 +90,7 @@ impl Blocks {
     #[inline]
     pub(crate) fn size(&self, id: Id) -> u64 {
         let node = &self.nodes[id as usize];
-        let end = if node.next == NONE { self.end } else { self.start(node.next) };
-        end - node.start
+        self.start(node.next) - node.start
     }
 
     #[inline]
@@ -99,11 +101,6 @@ impl Blocks {
     #[inline]
     pub(crate) fn next(&self, id: Id) -> Id {
         self.nodes[id as usize].next
-    }
-
-    #[inline]
-    pub(crate) fn last(&self) -> Id {
-        self.last
     }
 
     #[inline]
@@ -135,6 +132,19 @@ impl Blocks {
         self.nodes[id as usize].right
     }
 
+    /// `left` and `right`.
+    #[inline]
+    pub(crate) fn sides(&self, id: Id) -> (Id, Id) {
+        let node = &self.nodes[id as usize];
+        (node.left, node.right)
+    }
+
+    #[inline]
+    pub(crate) fn set_sides(&mut self, id: Id, left: Id, right: Id) {
+        let node = &mut self.nodes[id as usize];
+        (node.left, node.right) = (left, right);
+    }
+
     #[inline]
     pub(crate) fn set_left(&mut self, id: Id, child: Id) {
         self.nodes[id as usize].left = child;
@@ -145,27 +155,15 @@ impl Blocks {
         self.nodes[id as usize].right = child;
     }
 
-    /// Moves the edges of a free block.
-    #[inline]
-    pub(crate) fn reshape(&mut self, id: Id, start: u64, size: u64) {
-        let node = &mut self.nodes[id as usize];
-        node.start = start;
-        node.amount = size;
-    }
-
     /// Adds a live block that is in no chain.
     #[inline]
-    pub(crate) fn add_loner(
-        &mut self,
-        start: u64,
-        size: u64,
-        requested: u64,
-        serial: u32,
-        tag: u32,
-    ) -> Id {
+    pub(crate) fn add_loner(&mut self, start: u64, size: u64) -> Id {
         debug_assert!(size >> 63 == 0, "the top bit says whether a block is free");
-        let (prev, next) = ((size >> 32) as u32, size as u32);
-        self.add(Node { start, amount: requested, prev, next, left: serial, right: tag })
+        let id = self.add();
+        let node = &mut self.nodes[id as usize];
+        node.start = start;
+        (node.prev, node.next) = ((size >> 32) as u32, size as u32);
+        id
     }
 
     /// The size of a live block that is in no chain.
@@ -188,20 +186,17 @@ impl Blocks {
 
     /// The numbers of all live blocks, in no order that means anything.
     pub(crate) fn live(&self) -> impl Iterator<Item = Id> + '_ {
-        (0..self.nodes.len() as u32).filter(|&id| self.is_live(id))
+        (NONE + 1..self.nodes.len() as u32).filter(|&id| self.is_live(id))
     }
 
     /// Puts a loner at the end of the chain, which begins empty.
     pub(crate) fn append(&mut self, id: Id) {
-        let last = self.last;
-        let node = &mut self.nodes[id as usize];
-        node.prev = last;
-        node.next = NONE;
+        let last = self.prev(NONE);
         self.link(last, id);
-        self.last = id;
+        self.link(id, NONE);
     }
 
-    /// Makes a free block live.
+    /// Makes a block live, with what its owner wants to be remembered.
     #[inline]
     pub(crate) fn occupy(&mut self, id: Id, requested: u64, serial: u32, tag: u32) {
         let node = &mut self.nodes[id as usize];
@@ -211,86 +206,73 @@ impl Blocks {
         node.right = tag;
     }
 
-    /// Makes a live block free.
+    /// Makes a block free, with these edges.
     #[inline]
-    pub(crate) fn vacate(&mut self, id: Id, size: u64) {
+    pub(crate) fn vacate(&mut self, id: Id, start: u64, size: u64) {
         let node = &mut self.nodes[id as usize];
         node.prev |= FREE;
+        node.start = start;
         node.amount = size;
     }
 
-    /// Puts a new free block into the chain before `next`, or at the end of it.
+    /// Puts a new block into the chain before `next`, or at the end of it.
     #[inline]
-    pub(crate) fn insert_before(&mut self, next: Id, start: u64, size: u64) -> Id {
-        let prev = if next == NONE { self.last } else { self.prev(next) };
-        let node = Node { start, amount: size, prev: prev | FREE, next, left: NONE, right: NONE };
-        let id = self.add(node);
-        self.link(prev, id);
-        self.link_back(id, next);
+    pub(crate) fn insert_before(&mut self, next: Id, start: u64) -> Id {
+        let id = self.add();
+        self.nodes[id as usize].start = start;
+        self.link(self.prev(next), id);
+        self.link(id, next);
         id
     }
 
-    /// Takes a free block out of the chain; a neighbour has taken over its range.
+    /// Takes a block out of the chain; a neighbour takes over its range.
     #[inline]
     pub(crate) fn remove(&mut self, id: Id) {
         let (prev, next) = (self.prev(id), self.next(id));
         self.link(prev, next);
-        self.link_back(prev, next);
-        self.nodes[id as usize].next = self.vacant;
-        self.vacant = id;
-        self.len -= 1;
+        self.remove_loner(id);
     }
 
     /// Moves the end of the space.
     pub(crate) fn set_end(&mut self, end: u64) {
-        self.end = end;
+        self.nodes[NONE as usize].start = end;
     }
 
     /// All blocks of the chain in address order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Id> + '_ {
-        // The chain is walked from its end, which is known; the order is turned round once.
-        let mut ids = Vec::new();
-        let mut id = self.last;
-        while id != NONE {
-            ids.push(id);
-            id = self.prev(id);
-        }
-        ids.into_iter().rev()
+        let some = |id| (id != NONE).then_some(id);
+        std::iter::successors(some(self.next(NONE)), move |&id| some(self.next(id)))
     }
 
+    /// A number for a new block, whose fields are yet to be set.
     #[inline]
-    fn add(&mut self, node: Node) -> Id {
+    fn add(&mut self) -> Id {
         self.len += 1;
-        if self.vacant != NONE {
-            let id = self.vacant;
-            self.vacant = self.nodes[id as usize].next;
-            self.nodes[id as usize] = node;
-            return id;
+        if self.vacant == NONE {
+            return self.push();
         }
+        let id = self.vacant;
+        self.vacant = self.next(id);
+        id
+    }
+
+    #[cold]
+    fn push(&mut self) -> Id {
         if self.nodes.len() == self.nodes.capacity() {
             // By a quarter, not by doubling: the array is most of what a block costs.
             self.nodes.reserve_exact(16 + self.nodes.len() / 4);
         }
-        self.nodes.push(node);
-        let id = u32::try_from(self.nodes.len() - 1).unwrap_or(NONE);
-        assert!(id < NONE, "a space has at most 2^31 - 2 blocks");
+        let id = u32::try_from(self.nodes.len()).unwrap_or(FREE);
+        assert!(id < FREE, "a space has fewer than 2^31 blocks");
+        self.nodes.push(Node::NEW);
         id
     }
 
+    /// Makes two blocks neighbours.
     #[inline]
     fn link(&mut self, prev: Id, next: Id) {
-        if prev != NONE {
-            self.nodes[prev as usize].next = next;
-        }
-    }
-
-    #[inline]
-    fn link_back(&mut self, prev: Id, next: Id) {
-        if next == NONE {
-            self.last = prev;
-        } else {
-            let node = &mut self.nodes[next as usize];
-            node.prev = node.prev & FREE | prev;
-        }
+        self.nodes[prev as usize].next = next;
+        let node = &mut self.nodes[next as usize];
+        node.prev = node.prev & FREE | prev;
     }
 }

@@ -1,11 +1,11 @@
 //! The address tree: free ranges in address order, with the largest range under every branch.
 //!
-//! A B+-tree whose pages, leaves and branches alike, are the same three arrays: *keys* in order,
-//! *weights* and *links*. In a leaf an entry is a free range: where it starts, how long it is and
-//! which block it belongs to. In a branch an entry is a child page: where its first range starts,
-//! how long its longest range is and which page it is. So "the lowest range of at least `n`" is,
-//! at every level, "the first weight that is not below `n`". While there are few ranges the whole
-//! tree is one page and the search is a scan of one short array, which nothing beats.
+//! A B+-tree whose pages, leaves and branches alike, are arrays of *entries* in order. In a leaf an
+//! entry is a free range: where it starts, how long it is and which block it belongs to. In a branch
+//! an entry is a child page: where its first range starts, how long its longest range is and which
+//! page it is. So "the lowest range of at least `n`" is, at every level, "the first entry that is
+//! not shorter than `n`". While there are few ranges the whole tree is one page and the search is a
+//! scan of one short array, which nothing beats.
 //!
 //! Pages are joined when they run low, so the tree's size follows the number of ranges.
 
@@ -21,109 +21,88 @@ const PAGE: usize = 16;
 /// of a page, so that an insertion does not split them again at once.
 const LOW: usize = PAGE / 4;
 
-/// Keys that share a cache line: a search looks at the last of each line, then at one line.
-const LINE: usize = 8;
+/// A free range: `size` units from `start` on, belonging to the block `link`. Packed, since there is
+/// one for every range: 20 bytes, not 24.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, packed(4))]
+pub(crate) struct Entry {
+    pub(crate) start: u64,
+    pub(crate) size: u64,
+    pub(crate) link: u32,
+}
 
-/// Unused slots hold the highest key and no weight, so that searches need not know `len`.
+impl Entry {
+    /// What unused slots hold, so that searches need not know how long a page is.
+    const UNUSED: Self = Self { start: u64::MAX, size: 0, link: 0 };
+}
+
+/// The fields of an entry are side by side, not in arrays of their own: that would be fewer cache
+/// lines to search, but more to change, and three moves instead of one to insert.
 #[derive(Clone, Debug)]
 struct Page {
     len: u32,
-    /// The page that has this one as a child; the root's means nothing.
+    /// The page that has this one as a child, and where; the root's mean nothing.
     parent: u32,
-    keys: [u64; PAGE],
-    weights: [u64; PAGE],
-    links: [u32; PAGE],
+    slot: u32,
+    entries: [Entry; PAGE],
 }
 
 impl Page {
-    const EMPTY: Self =
-        Self { len: 0, parent: 0, keys: [u64::MAX; PAGE], weights: [0; PAGE], links: [0; PAGE] };
+    const EMPTY: Self = Self { len: 0, parent: 0, slot: 0, entries: [Entry::UNUSED; PAGE] };
 
     fn len(&self) -> usize {
         self.len as usize
     }
 
-    fn entry(&self, slot: usize) -> Entry {
-        Entry { start: self.keys[slot], size: self.weights[slot], link: self.links[slot] }
-    }
-
-    fn set(&mut self, slot: usize, entry: Entry) {
-        self.keys[slot] = entry.start;
-        self.weights[slot] = entry.size;
-        self.links[slot] = entry.link;
+    fn start(&self) -> u64 {
+        self.entries[0].start
     }
 
     fn insert(&mut self, slot: usize, entry: Entry) {
         let len = self.len();
-        self.keys.copy_within(slot..len, slot + 1);
-        self.weights.copy_within(slot..len, slot + 1);
-        self.links.copy_within(slot..len, slot + 1);
+        self.entries.copy_within(slot..len, slot + 1);
+        self.entries[slot] = entry;
         self.len += 1;
-        self.set(slot, entry);
     }
 
     fn remove(&mut self, slot: usize) {
         let len = self.len();
-        self.keys.copy_within(slot + 1..len, slot);
-        self.weights.copy_within(slot + 1..len, slot);
-        self.links.copy_within(slot + 1..len, slot);
-        self.truncate(len - 1);
+        self.entries.copy_within(slot + 1..len, slot);
+        self.entries[len - 1] = Entry::UNUSED;
+        self.len -= 1;
     }
 
     /// Keeps the first `len` entries.
     fn truncate(&mut self, len: usize) {
-        self.keys[len..self.len as usize].fill(u64::MAX);
-        self.weights[len..self.len as usize].fill(0);
+        self.entries[len..].fill(Entry::UNUSED);
         self.len = len as u32;
     }
 
     /// Appends the entries of `other` from `from` on.
     fn append(&mut self, other: &Self, from: usize) {
         let (start, end) = (self.len(), self.len() + other.len() - from);
-        self.keys[start..end].copy_from_slice(&other.keys[from..other.len()]);
-        self.weights[start..end].copy_from_slice(&other.weights[from..other.len()]);
-        self.links[start..end].copy_from_slice(&other.links[from..other.len()]);
+        self.entries[start..end].copy_from_slice(&other.entries[from..other.len()]);
         self.len = end as u32;
     }
 
     fn longest(&self) -> u64 {
         // Four at a time, since each comparison waits for the one before it.
         let mut longest = [0; 4];
-        for weights in self.weights.chunks_exact(4) {
-            (0..4).for_each(|place| longest[place] = longest[place].max(weights[place]));
+        for entries in self.entries.chunks_exact(4) {
+            (0..4).for_each(|place| longest[place] = longest[place].max(entries[place].size));
         }
         longest.into_iter().fold(0, u64::max)
     }
 
-    /// How many keys are not above `key`. Without branches, and with the cache lines read side by
-    /// side: a binary search would wait for one after the other.
+    /// How many entries start at `key` or below. Half a page is compared as a whole: a search that
+    /// halves it further would have branches, or loads that wait for each other.
     #[inline]
     fn rank(&self, key: u64) -> usize {
-        let below = |&other: &u64| usize::from(other <= key);
-        let lines: usize = self.keys.iter().skip(LINE - 1).step_by(LINE).map(below).sum();
-        let line = LINE * lines.min(PAGE / LINE - 1);
-        line + self.keys[line..line + LINE].iter().map(below).sum::<usize>()
+        const HALF: usize = PAGE / 2;
+        let half = if self.entries[HALF - 1].start <= key { HALF } else { 0 };
+        let entries = self.entries[half..half + HALF].iter();
+        half + entries.map(|entry| usize::from(entry.start <= key)).sum::<usize>()
     }
-
-    /// The first slot whose weight is at least `size`.
-    #[inline]
-    fn first(&self, size: u64) -> Option<usize> {
-        self.weights.iter().position(|&weight| weight >= size)
-    }
-
-    /// The slot of the child `page`.
-    fn slot_of(&self, page: u32) -> usize {
-        let slot = self.links[..self.len()].iter().position(|&link| link == page);
-        slot.expect("a page is among its parent's children")
-    }
-}
-
-/// A free range: `size` units from `start` on, belonging to the block `link`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) start: u64,
-    pub(crate) size: u64,
-    pub(crate) link: u32,
 }
 
 /// The place of a range in the tree, good until the tree changes.
@@ -168,19 +147,19 @@ impl AddressTree {
     /// The range at `place`.
     #[inline]
     pub(crate) fn entry(&self, place: Place) -> Entry {
-        self.page(place.page).entry(place.slot as usize)
+        self.page(place.page).entries[place.slot as usize]
     }
 
     /// The lowest range of at least `size`.
     #[inline]
     pub(crate) fn first(&self, size: u64) -> Option<Place> {
-        self.descend(|page| page.first(size))
+        self.descend(|page| page.entries.iter().position(|entry| entry.size >= size))
     }
 
     /// The highest range of at least `size`.
     #[inline]
     pub(crate) fn last(&self, size: u64) -> Option<Place> {
-        self.descend(|page| page.weights.iter().rposition(|&weight| weight >= size))
+        self.descend(|page| page.entries.iter().rposition(|entry| entry.size >= size))
     }
 
     /// The range that starts at `start`.
@@ -201,8 +180,8 @@ impl AddressTree {
 
     /// The first range that starts above `key`.
     pub(crate) fn above(&self, key: u64) -> Option<Entry> {
-        let place = self.gap(key);
-        self.entry_or_next(place)
+        let gap = self.gap(key);
+        (self.start_above(gap) != u64::MAX).then(|| self.entry(self.place_above(gap)))
     }
 
     /// The lowest range of at least `size` that satisfies `fits`; ranges that are long enough but
@@ -219,10 +198,10 @@ impl AddressTree {
     /// Replaces the range at `place` by `entry`, which keeps its place in the order.
     #[inline]
     pub(crate) fn replace(&mut self, place: Place, entry: Entry) {
-        let page = &mut self.pages[place.page as usize];
-        let old = page.entry(place.slot as usize);
-        page.set(place.slot as usize, entry);
-        self.lift(place.page, old.start, place.slot == 0, old.size, entry.size);
+        let slot = &mut self.pages[place.page as usize].entries[place.slot as usize];
+        let old = std::mem::replace(slot, entry);
+        let first = place.slot == 0 && old.start != entry.start;
+        self.lift(place.page, first, old.size, entry.size);
     }
 
     /// Takes the range at `place` out.
@@ -230,10 +209,10 @@ impl AddressTree {
     pub(crate) fn remove(&mut self, place: Place) {
         self.len -= 1;
         let page = &mut self.pages[place.page as usize];
-        let old = page.entry(place.slot as usize);
+        let old = page.entries[place.slot as usize].size;
         page.remove(place.slot as usize);
         if page.len() >= LOW || place.page == self.root {
-            self.lift(place.page, old.start, place.slot == 0, old.size, 0);
+            self.lift(place.page, place.slot == 0, old, 0);
         } else {
             self.remove_deep(place.page, old);
         }
@@ -246,30 +225,39 @@ impl AddressTree {
         self.insert_at(gap, entry);
     }
 
-    /// Adds a range and joins it with the ranges that it touches. (Joined ranges keep the link of
-    /// one of them; this is for trees whose links mean nothing.)
+    /// Takes `units` from `at` on out of the range at `place`. What is left below keeps the link of
+    /// the range, what is left above gets `link`.
     #[inline]
-    pub(crate) fn give_back(&mut self, start: u64, size: u64) {
-        let gap = self.gap(start);
+    pub(crate) fn cut(&mut self, place: Place, at: u64, units: u64, link: u32) {
+        let hole = self.entry(place);
+        let low = Entry { size: at - hole.start, ..hole };
+        let high = Entry { start: at + units, size: hole.size - low.size - units, link };
+        match (low.size > 0, high.size > 0) {
+            (false, false) => self.remove(place),
+            (false, true) => self.replace(place, high),
+            (true, false) => self.replace(place, low),
+            (true, true) => {
+                self.replace(place, low);
+                self.insert(high);
+            }
+        }
+    }
+
+    /// Adds a range and joins it with the ranges that it touches; all of it gets the new link.
+    pub(crate) fn give_back(&mut self, new: Entry) {
+        let gap = self.gap(new.start);
         let below = gap.slot.checked_sub(1).map(|slot| Place { slot, ..gap });
-        let below = below
-            .map(|place| (place, self.entry(place)))
-            .filter(|(_, below)| below.start + below.size == start);
-        let above = self.entry_or_next(gap).filter(|above| start + size == above.start);
+        let below = below.filter(|&below| self.end(below) == new.start);
+        let above = self.start_above(gap) == new.start + new.size;
         match (below, above) {
-            (None, None) => self.insert_at(gap, Entry { start, size, link: 0 }),
-            (Some((place, below)), None) => {
-                self.replace(place, Entry { size: below.size + size, ..below });
-            }
-            (None, Some(above)) => {
-                let place = self.place_of(gap, above);
-                self.replace(place, Entry { start, size: size + above.size, ..above });
-            }
-            (Some((place, below)), Some(above)) => {
+            (None, false) => self.insert_at(gap, new),
+            (Some(below), false) => self.join_below(below, new),
+            (None, true) => self.join_above(gap, new),
+            (Some(below), true) => {
                 // The lower range grows first: removing the upper one may move it to another page.
-                self.replace(place, Entry { size: below.size + size + above.size, ..below });
-                let place = self.place_of(gap, above);
-                self.remove(place);
+                let above = self.entry(self.place_above(gap));
+                self.join_below(below, Entry { size: new.size + above.size, ..new });
+                self.remove(self.place_above(gap));
             }
         }
     }
@@ -295,7 +283,7 @@ impl AddressTree {
         let mut at = self.root;
         for _ in 0..self.height {
             let page = self.page(at);
-            at = page.links[step(page)?];
+            at = page.entries[step(page)?].link;
         }
         Some(Place { page: at, slot: step(self.page(at))? as u32 })
     }
@@ -306,43 +294,63 @@ impl AddressTree {
         let mut at = self.root;
         for _ in 0..self.height {
             let page = self.page(at);
-            at = page.links[page.rank(key).saturating_sub(1)];
+            at = page.entries[page.rank(key).saturating_sub(1)].link;
         }
         Place { page: at, slot: self.page(at).rank(key) as u32 }
     }
 
-    /// The range at `gap`, or the first one of the next leaf where `gap` is the end of its leaf.
+    /// Where the range at `place` ends.
     #[inline]
-    fn entry_or_next(&self, gap: Place) -> Option<Entry> {
+    fn end(&self, place: Place) -> u64 {
+        let entry = self.entry(place);
+        entry.start + entry.size
+    }
+
+    /// Where the range after `gap` starts; where there is none, at the end of all addresses.
+    #[inline]
+    fn start_above(&self, gap: Place) -> u64 {
         let page = self.page(gap.page);
-        if (gap.slot as usize) < page.len() {
-            Some(page.entry(gap.slot as usize))
+        if gap.slot < page.len {
+            page.entries[gap.slot as usize].start
         } else {
             self.next_leaf(gap.page)
         }
     }
 
-    /// The first range of the leaf after `page`.
-    fn next_leaf(&self, page: u32) -> Option<Entry> {
-        let mut page = page;
-        while page != self.root {
-            let parent = self.page(page).parent;
-            let next = self.page(parent).slot_of(page) + 1;
-            if next < self.page(parent).len() {
-                // A branch's key is the start of the first range under it.
-                return Some(self.entry(self.exactly(self.page(parent).keys[next])));
+    /// Where the first range of the leaf after `page` starts.
+    fn next_leaf(&self, page: u32) -> u64 {
+        let mut at = page;
+        while at != self.root {
+            let Page { parent, slot, .. } = *self.page(at);
+            if slot + 1 < self.page(parent).len {
+                return self.page(parent).entries[slot as usize + 1].start;
             }
-            page = parent;
+            at = parent;
         }
-        None
+        u64::MAX
     }
 
-    /// The place of `entry`, which [`entry_or_next`](Self::entry_or_next) gave for `gap`.
+    /// The place of the range after `gap`, which there is.
     #[inline]
-    fn place_of(&self, gap: Place, entry: Entry) -> Place {
-        let page = self.page(gap.page);
-        let here = (gap.slot as usize) < page.len() && page.keys[gap.slot as usize] == entry.start;
-        if here { gap } else { self.exactly(entry.start) }
+    fn place_above(&self, gap: Place) -> Place {
+        if gap.slot < self.page(gap.page).len {
+            gap
+        } else {
+            self.exactly(self.next_leaf(gap.page))
+        }
+    }
+
+    #[inline]
+    fn join_below(&mut self, below: Place, new: Entry) {
+        let old = self.entry(below);
+        self.replace(below, Entry { start: old.start, size: old.size + new.size, ..new });
+    }
+
+    #[inline]
+    fn join_above(&mut self, gap: Place, new: Entry) {
+        let above = self.place_above(gap);
+        let size = new.size + self.entry(above).size;
+        self.replace(above, Entry { size, ..new });
     }
 
     fn search(
@@ -355,7 +363,7 @@ impl AddressTree {
     ) -> Option<Entry> {
         let page = self.page(page);
         (0..page.len())
-            .map(|step| page.entry(if from_top { page.len() - 1 - step } else { step }))
+            .map(|step| page.entries[if from_top { page.len() - 1 - step } else { step }])
             .filter(|entry| entry.size >= size)
             .find_map(|entry| match levels {
                 0 => fits(entry).then_some(entry),
@@ -363,31 +371,28 @@ impl AddressTree {
             })
     }
 
-    /// Carries a change in `page` up: its parents' keys if its first entry changed, and their
-    /// weights where the entry that went from `old` to `new` was or is the longest. `anchor` is a
-    /// key that the parents, as they are now, look for in this page.
+    /// Carries a change in `page` up: its parents' starts if its own changed (`first`), and their
+    /// sizes where the entry that went from `old` to `new` was or is the longest.
     #[inline]
-    fn lift(&mut self, page: u32, anchor: u64, first: bool, old: u64, new: u64) {
-        let (mut page, mut first, mut old, mut new) = (page, first, old, new);
-        while page != self.root {
-            let parent = self.page(page).parent;
-            let slot = self.page(parent).rank(anchor) - 1;
-            debug_assert_eq!(self.page(parent).links[slot], page, "the anchor leads to the page");
-            let before = self.page(parent).weights[slot];
+    fn lift(&mut self, page: u32, first: bool, old: u64, new: u64) {
+        let (mut at, mut first, mut old, mut new) = (page, first, old, new);
+        while at != self.root {
+            let page = self.page(at);
+            let (parent, slot, start) = (page.parent, page.slot, page.start());
+            let Entry { size: before, link, .. } = self.page(parent).entries[slot as usize];
+            debug_assert_eq!(link, at, "a page knows its place");
             let after = if new >= before {
                 new
             } else if old < before {
                 before
             } else {
-                self.page(page).longest()
+                page.longest()
             };
             if after == before && !first {
                 return;
             }
-            let key = self.page(page).keys[0];
-            self.pages[parent as usize].weights[slot] = after;
-            self.pages[parent as usize].keys[slot] = key;
-            (page, first, old, new) = (parent, first && slot == 0, before, after);
+            self.pages[parent as usize].entries[slot as usize] = Entry { start, size: after, link };
+            (at, first, old, new) = (parent, first && slot == 0, before, after);
         }
     }
 
@@ -396,10 +401,8 @@ impl AddressTree {
         self.len += 1;
         let page = &mut self.pages[gap.page as usize];
         if page.len() < PAGE {
-            // The parents look for the lowest entry that was here; an empty root has no parents.
-            let anchor = page.keys[0];
             page.insert(gap.slot as usize, entry);
-            self.lift(gap.page, anchor, gap.slot == 0, 0, entry.size);
+            self.lift(gap.page, gap.slot == 0, 0, entry.size);
         } else {
             self.split(gap, entry, 0);
         }
@@ -408,7 +411,7 @@ impl AddressTree {
     /// Inserts into a full page, `level` levels above the leaves, by cutting it in half.
     fn split(&mut self, gap: Place, entry: Entry, level: u32) {
         let middle = PAGE / 2;
-        let mut right = Page { parent: self.page(gap.page).parent, ..Page::EMPTY };
+        let mut right = Page::EMPTY;
         right.append(self.page(gap.page), middle);
         let left = &mut self.pages[gap.page as usize];
         left.truncate(middle);
@@ -416,45 +419,45 @@ impl AddressTree {
             None => left.insert(gap.slot as usize, entry),
             Some(slot) => right.insert(slot + 1, entry),
         }
-        let halves = [&*left, &right].map(|page| (page.keys[0], page.longest()));
-        let right = self.add_page(right);
+        let left = Entry { start: left.start(), size: left.longest(), link: gap.page };
+        let (start, size) = (right.start(), right.longest());
+        let right = Entry { start, size, link: self.add_page(right) };
         if level > 0 {
-            self.adopt(gap.page);
-            self.adopt(right);
+            self.adopt(left.link, 0);
+            self.adopt(right.link, 0);
         }
-        let entries = [(halves[0], gap.page), (halves[1], right)]
-            .map(|((start, size), link)| Entry { start, size, link });
-        self.insert_half(gap.page, entries, level);
+        self.insert_half(left, right, level);
     }
 
     /// Enters the two halves of a page into its parent, which makes one where there was none.
-    fn insert_half(&mut self, page: u32, [left, right]: [Entry; 2], level: u32) {
-        if page == self.root {
+    fn insert_half(&mut self, left: Entry, right: Entry, level: u32) {
+        if left.link == self.root {
             let mut root = Page::EMPTY;
             root.insert(0, left);
             root.insert(1, right);
             self.root = self.add_page(root);
             self.height += 1;
-            self.adopt(self.root);
+            self.adopt(self.root, 0);
             return;
         }
-        let parent = self.page(page).parent;
-        let slot = self.page(parent).slot_of(page) as u32;
+        let Page { parent, slot, .. } = *self.page(left.link);
         self.replace(Place { page: parent, slot }, left);
         let gap = Place { page: parent, slot: slot + 1 };
         if self.page(parent).len() < PAGE {
             self.pages[parent as usize].insert(gap.slot as usize, right);
-            self.lift(parent, right.start, false, 0, right.size);
+            self.adopt(parent, gap.slot as usize);
+            self.lift(parent, false, 0, right.size);
         } else {
             self.split(gap, right, level + 1);
         }
     }
 
-    /// Makes `page` the parent of its children.
-    fn adopt(&mut self, page: u32) {
-        for slot in 0..self.page(page).len() {
-            let child = self.page(page).links[slot];
-            self.pages[child as usize].parent = page;
+    /// Tells the children of `page` from slot `from` on where they are.
+    fn adopt(&mut self, page: u32, from: usize) {
+        for slot in from..self.page(page).len() {
+            let child = self.page(page).entries[slot].link;
+            let child = &mut self.pages[child as usize];
+            (child.parent, child.slot) = (page, slot as u32);
         }
     }
 
@@ -470,30 +473,27 @@ impl AddressTree {
         u32::try_from(self.pages.len() - 1).expect("there are fewer pages than blocks")
     }
 
-    /// Puts things right above a page that has lost the entry `old` and runs low.
-    fn remove_deep(&mut self, page: u32, old: Entry) {
-        let (mut anchor, mut old) = (old.start, old.size);
-        let (mut page, mut level) = (page, 0);
+    /// Puts things right above a page that has lost an entry of size `old` and runs low.
+    fn remove_deep(&mut self, page: u32, old: u64) {
+        let (mut page, mut old, mut level) = (page, old, 0);
         while page != self.root && self.page(page).len() < LOW {
-            let parent = self.page(page).parent;
-            let slot = self.page(parent).slot_of(page);
-            if self.page(page).len() == 0 {
-                old = self.page(parent).weights[slot];
-                self.spare.push(page);
-                self.pages[parent as usize].remove(slot);
+            let Page { parent, slot, len, .. } = *self.page(page);
+            if len == 0 {
+                old = self.page(parent).entries[slot as usize].size;
+                self.drop_child(parent, slot as usize);
             } else {
-                self.lift(page, anchor, true, old, 0);
-                if !self.join(parent, slot, level) {
+                self.lift(page, true, old, 0);
+                if !self.join(parent, slot as usize, level) {
                     return;
                 }
-                (anchor, old) = (self.page(parent).keys[0], 0);
+                old = 0;
             }
             (page, level) = (parent, level + 1);
         }
-        self.lift(page, anchor, true, old, 0);
+        self.lift(page, true, old, 0);
         while self.height > 0 && self.page(self.root).len() == 1 {
             self.spare.push(self.root);
-            self.root = self.page(self.root).links[0];
+            self.root = self.page(self.root).entries[0].link;
             self.height -= 1;
         }
     }
@@ -504,21 +504,28 @@ impl AddressTree {
         let page = self.page(parent);
         let mut lefts =
             [slot.checked_sub(1), (slot + 1 < page.len()).then_some(slot)].into_iter().flatten();
-        let small = |left: &usize| {
-            let pair = [page.links[*left], page.links[left + 1]];
+        let small = |&left: &usize| {
+            let pair = [page.entries[left].link, page.entries[left + 1].link];
             pair.map(|page| self.page(page).len()).iter().sum::<usize>() <= PAGE - LOW
         };
         let Some(left) = lefts.find(small) else { return false };
-        let (low, high) = (page.links[left], page.links[left + 1]);
-        let moved = self.page(high).clone();
-        self.pages[low as usize].append(&moved, 0);
+        let (low, high) = (page.entries[left], page.entries[left + 1]);
+        let moved = self.page(high.link).clone();
+        let from = self.page(low.link).len();
+        self.pages[low.link as usize].append(&moved, 0);
         if level > 0 {
-            self.adopt(low);
+            self.adopt(low.link, from);
         }
-        self.spare.push(high);
-        let parent = &mut self.pages[parent as usize];
-        parent.weights[left] = parent.weights[left].max(parent.weights[left + 1]);
-        parent.remove(left + 1);
+        self.pages[parent as usize].entries[left].size = low.size.max(high.size);
+        self.drop_child(parent, left + 1);
         true
+    }
+
+    /// Takes the child at `slot` out of `parent` and keeps the page for later.
+    fn drop_child(&mut self, parent: u32, slot: usize) {
+        let page = &mut self.pages[parent as usize];
+        self.spare.push(page.entries[slot].link);
+        page.remove(slot);
+        self.adopt(parent, slot);
     }
 }

@@ -1,0 +1,84 @@
+//! Quick lists: blocks just freed, by their exact size, not yet joined with their neighbours.
+//!
+//! Programs on accelerators free a tensor and ask for one of the same size over and over. A block on
+//! a quick list is handed out again as it is, which is all that a pair of calls then costs. Until it
+//! is, it is joined with nothing and of no use for other sizes; so all of them are joined before the
+//! space would be said to be full, or be filled further up.
+//!
+//! To the chain and to the tree a block on a list looks live; its serial number, 0, is no live
+//! block's.
+
+#![expect(clippy::cast_possible_truncation, reason = "a place is below the number of lists")]
+
+use super::blocks::{Blocks, Id, NONE};
+
+/// Lists. A power of two; two sizes that share a place push each other out.
+const LISTS: usize = 256;
+/// Blocks on all lists together. More would be joined at once after all: see `FreeIndex::free_quick`.
+pub(super) const MOST: usize = 4096;
+
+/// The quick lists of a space.
+#[derive(Clone, Debug)]
+pub(super) struct Quick {
+    /// A size in units, and the latest block of that size, chained by its tag.
+    lists: Box<[(u64, Id); LISTS]>,
+    len: usize,
+}
+
+impl Quick {
+    pub(super) fn new() -> Self {
+        Self { lists: Box::new([(0, NONE); LISTS]), len: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Puts a block on the list of its size, and returns the list that had to make room.
+    #[inline]
+    pub(super) fn push(&mut self, blocks: &mut Blocks, id: Id, units: u64) -> Id {
+        let list = &mut self.lists[place(units)];
+        let evicted = if list.0 == units { NONE } else { std::mem::replace(&mut list.1, NONE) };
+        list.0 = units;
+        blocks.occupy(id, 0, 0, list.1);
+        list.1 = id;
+        self.len += 1;
+        evicted
+    }
+
+    /// Takes the latest block of this size.
+    #[inline]
+    pub(super) fn pop(&mut self, blocks: &Blocks, units: u64) -> Id {
+        let list = &mut self.lists[place(units)];
+        let id = list.1;
+        if list.0 != units || id == NONE {
+            return NONE;
+        }
+        list.1 = blocks.tag(id);
+        self.len -= 1;
+        id
+    }
+
+    /// Notes that a block of an evicted list was joined, and returns the next one.
+    pub(super) fn joined(&mut self, next: Id) -> Id {
+        self.len -= 1;
+        next
+    }
+
+    /// The first block of each list, which are then empty.
+    pub(super) fn take_all(&mut self) -> Vec<Id> {
+        let heads = self.lists.iter_mut().map(|list| std::mem::replace(&mut list.1, NONE));
+        heads.filter(|&id| id != NONE).collect()
+    }
+
+    /// The largest size on any list.
+    pub(super) fn longest(&self) -> u64 {
+        self.lists.iter().filter(|list| list.1 != NONE).map(|list| list.0).max().unwrap_or(0)
+    }
+}
+
+/// Fibonacci hashing, as for the treap's priorities.
+#[inline]
+fn place(units: u64) -> usize {
+    (units.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - LISTS.trailing_zeros())) as usize
+}

@@ -1,0 +1,111 @@
+//! Greedy placement: each block at the lowest offset that is free for its whole life.
+
+use std::cmp::Reverse;
+
+use super::Block;
+
+/// Places the blocks with the largest `key` first; among equals, those allocated first.
+pub(super) fn place(blocks: &[Block], key: impl Fn(&Block) -> u64) -> Vec<u64> {
+    let mut order: Vec<usize> = (0..blocks.len()).collect();
+    order.sort_by_cached_key(|&index| (Reverse(key(&blocks[index])), blocks[index].start));
+    let mut placed = Placed::new(blocks.len());
+    let mut offsets = vec![0; blocks.len()];
+    let mut taken = Vec::new();
+    for index in order {
+        let block = &blocks[index];
+        taken.clear();
+        placed.meet(block, &mut taken);
+        taken.sort_unstable();
+        offsets[index] = lowest_gap(&taken, block.size);
+        placed.insert(block, offsets[index]);
+    }
+    offsets
+}
+
+/// The lowest offset with `size` free bytes, where `taken` are the used ranges by their start.
+fn lowest_gap(taken: &[(u64, u64)], size: u64) -> u64 {
+    let mut free_from = 0;
+    for &(start, end) in taken {
+        if start >= free_from + size {
+            break;
+        }
+        free_from = free_from.max(end);
+    }
+    free_from
+}
+
+/// The blocks placed so far, to be asked which of them a given block meets in its life.
+///
+/// A complete binary tree over the start times; each node knows the latest end below it, so a
+/// subtree whose blocks have all died is skipped.
+struct Placed {
+    leaves: usize,
+    latest_end: Vec<u32>,
+    ranges: Vec<(u64, u64)>,
+}
+
+impl Placed {
+    fn new(blocks: usize) -> Self {
+        let leaves = blocks.next_power_of_two();
+        Self { leaves, latest_end: vec![0; 2 * leaves], ranges: vec![(0, 0); blocks] }
+    }
+
+    fn insert(&mut self, block: &Block, offset: u64) {
+        self.ranges[block.start as usize] = (offset, offset + block.size);
+        let mut node = self.leaves + block.start as usize;
+        while node > 0 && self.latest_end[node] < block.end {
+            self.latest_end[node] = block.end;
+            node /= 2;
+        }
+    }
+
+    /// Adds the ranges of all placed blocks that live at some time together with `block`.
+    fn meet(&self, block: &Block, ranges: &mut Vec<(u64, u64)>) {
+        self.descend(1, 0, self.leaves, block, ranges);
+    }
+
+    fn descend(
+        &self,
+        node: usize,
+        from: usize,
+        to: usize,
+        block: &Block,
+        ranges: &mut Vec<(u64, u64)>,
+    ) {
+        if from >= block.end as usize || self.latest_end[node] <= block.start {
+            return;
+        }
+        if to - from == 1 {
+            ranges.push(self.ranges[from]);
+            return;
+        }
+        let middle = usize::midpoint(from, to);
+        self.descend(2 * node, from, middle, block, ranges);
+        self.descend(2 * node + 1, middle, to, block, ranges);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_gap_is_taken_when_it_is_just_large_enough() {
+        let taken = [(0, 10), (20, 30), (25, 40)];
+        assert_eq!(lowest_gap(&taken, 10), 10);
+        assert_eq!(lowest_gap(&taken, 11), 40);
+        assert_eq!(lowest_gap(&[], 7), 0);
+    }
+
+    #[test]
+    fn a_block_meets_those_that_overlap_it_in_time_and_not_those_that_touch() {
+        let block = |start, end| Block { size: 1, start, end };
+        let mut placed = Placed::new(4);
+        placed.insert(&block(0, 2), 0);
+        placed.insert(&block(1, 4), 8);
+        placed.insert(&block(3, 4), 16);
+        let mut met = Vec::new();
+        placed.meet(&block(2, 3), &mut met);
+        assert_eq!(met, [(8, 9)]);
+    }
+}
