@@ -45,6 +45,7 @@ mod slot;
 mod snapshot;
 mod stream;
 mod tag;
+mod token;
 
 use std::fmt;
 use std::ops::Deref;
@@ -54,13 +55,14 @@ use tracing::{debug, info};
 pub use compaction::{Compaction, Move};
 pub use config::{Acquire, ConfigError, FlexConfig, Growth, MAX_REGIONS, Release};
 pub use error::{AllocateError, FreeError, OutOfMemory, RegionReport, Shortage};
-pub use handle::{Allocation, AllocationToken, Pin};
+pub use handle::{Allocation, Pin};
 pub use history::{Action, HistoryEntry};
 pub use launch::{CorrectionBuffer, Launch, LaunchError, Operand, Program, Tiles};
 pub use registry::{DeviceIndex, Registry};
 pub use segments::{Segment, SegmentId, SegmentTable};
 pub use snapshot::{BlockState, Snapshot, SnapshotBlock, SnapshotSegment};
 pub use stream::{EventId, StreamEvents};
+pub use token::{AllocationToken, TokenBlock};
 
 use crate::Bytes;
 use crate::device::{DeviceMemory, RegionHandle, RegionId};
@@ -280,25 +282,6 @@ impl FlexAllocator {
         let unknown = Err(FreeError::UnknownRegion { address });
         let mut answers = self.slots.iter().map(|slot| slot.free_at(address));
         answers.find(|answer| *answer != unknown).unwrap_or(unknown)
-    }
-
-    /// Frees the block of a token. A stale token is refused.
-    pub fn free_token(&self, token: AllocationToken) -> Result<(), FreeError> {
-        self.adopt(token).map(drop)
-    }
-
-    /// Makes a token's block owned again.
-    pub fn adopt(&self, token: AllocationToken) -> Result<Allocation, FreeError> {
-        let slot = self.slots.get(token.slot).ok_or(FreeError::Stale)?;
-        handle::at_place(slot, token.key, |slot, key| slot.set_leaked(key, false))?;
-        Ok(Allocation::new(Arc::clone(slot), token.key))
-    }
-
-    /// The address of a token's block.
-    pub fn address_of(&self, token: AllocationToken) -> Result<VirtualAddress, FreeError> {
-        let slot = self.slots.get(token.slot).ok_or(FreeError::Stale)?;
-        let find = |slot: &Arc<Slot>, key| slot.find(key).ok_or(FreeError::Stale);
-        handle::at_place(slot, token.key, find).map(|(address, _)| address)
     }
 
     /// Registers a function to be called when memory has run out and the allocator has done what it

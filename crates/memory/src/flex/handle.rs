@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::slot::Slot;
 use super::tag::Tag;
+use super::token::AllocationToken;
 use super::{FlexAllocator, FreeError, VirtualAddress};
 use crate::Bytes;
 use crate::index::{Block, BlockKey};
@@ -19,27 +20,6 @@ pub struct Allocation {
     /// Gone when the block is no longer this handle's to free.
     slot: Option<Arc<Slot>>,
     key: BlockKey,
-}
-
-/// Names an allocation without owning it, for those who cannot hold a Rust value: see
-/// [`Allocation::into_token`]. A token whose block was freed is recognised, even after the block's
-/// place was used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct AllocationToken {
-    pub(super) slot: usize,
-    pub(super) key: BlockKey,
-}
-
-impl AllocationToken {
-    /// The token as two numbers.
-    pub fn to_parts(self) -> (u64, u64) {
-        (self.slot as u64, self.key.to_bits())
-    }
-
-    /// The token that two numbers stand for, whoever made them up: it is checked when it is used.
-    pub fn from_parts(slot: u64, key: u64) -> Self {
-        Self { slot: usize::try_from(slot).unwrap_or(usize::MAX), key: BlockKey::from_bits(key) }
-    }
 }
 
 impl Allocation {
@@ -70,15 +50,14 @@ impl Allocation {
     /// Notes that `stream` uses the block too: once freed, it is used again only when that stream
     /// has passed the point that it is at then.
     pub fn record_stream(&self, stream: u32) {
-        self.at_place(|slot, key| slot.record_stream(key, stream));
+        self.at_place(|slot, key| slot.record_stream(key, |_| true, stream));
     }
 
     /// Keeps the block where it is, and live even if this is dropped, for as long as the pin lives.
     pub fn pin(&self) -> Pin {
         self.at_place(|slot, key| {
-            slot.pin(key)?;
-            let (address, block) = slot.find(key).expect("a pinned block is live");
-            Ok(Pin { slot: Arc::clone(slot), key, address, size: block.size })
+            slot.pin(key, |_| true)?;
+            Ok(Pin::of_pinned(Arc::clone(slot), key))
         })
     }
 
@@ -181,6 +160,12 @@ pub struct Pin {
 }
 
 impl Pin {
+    /// A pin on a block that was pinned for it.
+    pub(super) fn of_pinned(slot: Arc<Slot>, key: BlockKey) -> Self {
+        let (address, block) = slot.find(key).expect("a pinned block is live");
+        Self { slot, key, address, size: block.size }
+    }
+
     /// Where the block is for as long as this lives.
     pub fn address(&self) -> VirtualAddress {
         self.address

@@ -52,6 +52,10 @@ impl Region {
         self.granules.as_ref().map_or(self.handle.size, Granules::committed)
     }
 
+    pub(crate) fn is_growable(&self) -> bool {
+        self.granules.is_some()
+    }
+
     /// The parts that have memory, as offsets and sizes.
     pub(crate) fn backed(&self) -> Vec<(Bytes, Bytes)> {
         match &self.granules {
@@ -267,7 +271,9 @@ impl Slot {
         self.kind.store(kind.map_or(usize::MAX, |kind| kind as usize), Ordering::Relaxed);
         self.since.store(base, Ordering::Relaxed);
         self.free.store(region.index.free_bytes().get(), Ordering::Relaxed);
-        self.shared.record(Action::SegmentAlloc, base, region.reserved(), 0);
+        if region.granules.is_none() {
+            self.shared.record(Action::SegmentAlloc, base, region.reserved(), 0);
+        }
         state.region = Some(region);
     }
 
@@ -280,7 +286,10 @@ impl Slot {
         state.counts.take(Quantity::Segment, Pool::Large, 1);
         state.counts.take(Quantity::ReservedBytes, Pool::Large, region.reserved().get());
         self.free.store(VACANT, Ordering::Relaxed);
-        self.shared.record(Action::SegmentFree, region.base, region.reserved(), 0);
+        match &region.granules {
+            None => self.shared.record(Action::SegmentFree, region.base, region.reserved(), 0),
+            Some(granules) => self.record_unmapped(region.base, &granules.backed()),
+        }
         let memory = region.reserved();
         Some((region.handle, memory))
     }
@@ -397,6 +406,7 @@ impl Slot {
         let recycles = matches!(self.shared.config.growth, Growth::Recycle(_));
         let wanted: Bytes = missing.iter().map(|&(_, size)| size).sum();
         let idle = if recycles { take_idle(region, wanted) } else { Vec::new() };
+        self.record_unmapped(region.base, &idle);
         self.account_memory(&mut state);
         (handle, missing, idle)
     }
@@ -436,14 +446,19 @@ impl Slot {
         let idle = take_idle(region, Bytes::MAX);
         let (handle, base) = (region.handle.duplicate(), region.base);
         self.account_memory(&mut state);
-        for &(offset, size) in &idle {
-            self.shared.record(Action::SegmentUnmap, base + offset.get(), size, 0);
-        }
+        self.record_unmapped(base, &idle);
         self.leave(state);
         idle.iter().for_each(|&(offset, size)| self.shared.device.decommit(&handle, offset, size));
         self.shared.count(|counters| counters.device_frees += idle.len() as u64);
         drop(turn);
         idle.iter().map(|&(_, size)| size).sum()
+    }
+
+    /// A growable region is nothing to a snapshot but the memory in it.
+    fn record_unmapped(&self, base: u64, parts: &[(Bytes, Bytes)]) {
+        for &(offset, size) in parts {
+            self.shared.record(Action::SegmentUnmap, base + offset.get(), size, 0);
+        }
     }
 
     /// Frees a block for its owner.
@@ -648,14 +663,18 @@ impl Slot {
         self.enter().owned(key).is_ok_and(|(_, tag)| tag.is_leaked())
     }
 
-    /// Changes the note on a live block.
+    /// Changes the note on a live block that is as `usable` says.
     fn note<T>(
         self: &Arc<Self>,
         key: BlockKey,
+        usable: fn(Tag) -> bool,
         change: impl FnOnce(&mut Note, Tag) -> T,
     ) -> Result<T, FreeError> {
         let mut state = self.enter();
         let (_, tag) = state.owned(key)?;
+        if !usable(tag) {
+            return Err(FreeError::Stale);
+        }
         let note = state.notes.entry(key).or_default();
         let answer = change(note, tag);
         let plain = *note == Note::default();
@@ -667,16 +686,24 @@ impl Slot {
     }
 
     /// Keeps a block where it is until it is unpinned as often.
-    pub(crate) fn pin(self: &Arc<Self>, key: BlockKey) -> Result<(), FreeError> {
-        self.note(key, |note, _| note.pins += 1)
+    pub(crate) fn pin(
+        self: &Arc<Self>,
+        key: BlockKey,
+        usable: fn(Tag) -> bool,
+    ) -> Result<(), FreeError> {
+        self.note(key, usable, |note, _| note.pins += 1)
     }
 
     /// Takes a pin off; the last one frees a block that its owner has let go.
     pub(crate) fn unpin(self: &Arc<Self>, key: BlockKey) {
-        let unpinned = self.note(key, |note, _| {
-            note.pins -= 1;
-            note.pins == 0 && note.orphan
-        });
+        let unpinned = self.note(
+            key,
+            |_| true,
+            |note, _| {
+                note.pins -= 1;
+                note.pins == 0 && note.orphan
+            },
+        );
         if unpinned.expect("a pinned block is live") {
             self.free(key).expect("an orphan is live until its last pin");
         }
@@ -686,9 +713,10 @@ impl Slot {
     pub(crate) fn record_stream(
         self: &Arc<Self>,
         key: BlockKey,
+        usable: fn(Tag) -> bool,
         stream: u32,
     ) -> Result<(), FreeError> {
-        self.note(key, |note, tag| {
+        self.note(key, usable, |note, tag| {
             let own = note.own_stream.unwrap_or(tag.stream());
             if own != stream && !note.streams.contains(&stream) {
                 note.streams.push(stream);

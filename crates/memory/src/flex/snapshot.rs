@@ -1,17 +1,17 @@
 //! Snapshots: all regions, blocks and recent events at one moment, in the form that PyTorch's memory
 //! viewer reads.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
+use super::FlexAllocator;
 use super::history::{Action, HistoryEntry};
-use super::slot::Slot;
+use super::slot::{Region, Slot};
 use super::tag::Tag;
-use super::{FlexAllocator, Growth};
 use crate::Bytes;
 use crate::index::Part;
 use crate::pickle::{self, DictWriter, Slot as Place};
 use crate::stats::Pool;
-use crate::sync::Arc;
 
 /// What one allocator looks like at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,11 +75,19 @@ impl BlockState {
 }
 
 impl FlexAllocator {
-    /// A snapshot of this moment. Each region is looked at under its lock, one after the other.
+    /// A snapshot of this moment. All regions are locked while it is taken, so that its events lead
+    /// to its blocks: the viewer undoes the events one by one, and fails where they do not.
     pub fn snapshot(&self) -> Snapshot {
         self.shared.tick();
+        self.shared.collect_posts();
+        let mut states: Vec<_> = self.slots.iter().map(Slot::enter).collect();
+        for region in states.iter_mut().filter_map(|state| state.region.as_mut()) {
+            region.index.join_quick();
+        }
+        let regions = states.iter().filter_map(|state| state.region.as_ref());
+        let mut segments: Vec<_> = regions.flat_map(segments_of).collect();
         let history = self.shared.history();
-        let mut segments: Vec<_> = self.slots.iter().flat_map(Slot::snapshot).collect();
+        drop(states);
         segments.sort_by_key(|segment| segment.address);
         self.shared.record(Action::Snapshot, 0, Bytes::ZERO, 0);
         Snapshot { segments, history, settings: self.settings() }
@@ -99,24 +107,18 @@ impl FlexAllocator {
     }
 }
 
-impl Slot {
-    /// The region as segments: one, or one for every run of committed granules of a growable region.
-    fn snapshot(self: &Arc<Self>) -> Vec<SnapshotSegment> {
-        let state = self.enter();
-        let Some(region) = &state.region else { return Vec::new() };
-        let is_expandable = self.shared.config.growth != Growth::Fixed;
-        let blocks: Vec<_> =
-            region.index.parts().into_iter().map(|part| block(region.base, part)).collect();
-        let runs = region.backed();
-        runs.into_iter()
-            .map(|(offset, size)| {
-                let address = region.base + offset.get();
-                let blocks =
-                    blocks.iter().filter_map(|block| clip(*block, address, size)).collect();
-                SnapshotSegment { address, total_size: size, is_expandable, blocks }
-            })
-            .collect()
-    }
+/// A region as segments: one, or one for every run of committed granules of a growable region.
+fn segments_of(region: &Region) -> Vec<SnapshotSegment> {
+    let blocks: Vec<_> =
+        region.index.parts().into_iter().map(|part| block(region.base, part)).collect();
+    let runs = region.backed().into_iter();
+    runs.map(|(offset, size)| {
+        let address = region.base + offset.get();
+        let blocks = blocks.iter().filter_map(|block| clip(*block, address, size)).collect();
+        let is_expandable = region.is_growable();
+        SnapshotSegment { address, total_size: size, is_expandable, blocks }
+    })
+    .collect()
 }
 
 fn block(base: u64, part: Part) -> SnapshotBlock {
@@ -167,7 +169,8 @@ impl Snapshot {
                 // The viewer finds a device's trace by its number, so those before it are empty.
                 (0..device).try_for_each(|_| traces.item().list(|_| Ok(())))?;
                 traces.item().list(|list| {
-                    self.history.iter().try_for_each(|entry| write_entry(list.item(), entry))
+                    let mut entries = pieces(&self.history).into_iter();
+                    entries.try_for_each(|entry| write_entry(list.item(), &entry))
                 })
             })?;
             snapshot.entry("allocator_settings").dict(|settings| {
@@ -176,6 +179,34 @@ impl Snapshot {
         })
         .map(drop)
     }
+}
+
+/// The events, with those about granules cut where any of them begins or ends.
+///
+/// The viewer undoes a `segment_unmap` by adding a segment, which it does not join with its
+/// neighbours unless there are several streams, and a `segment_map` by looking for one segment that
+/// holds all of it. Pieces that never straddle a border are always found.
+fn pieces(history: &[HistoryEntry]) -> Vec<HistoryEntry> {
+    let maps =
+        |entry: &HistoryEntry| matches!(entry.action, Action::SegmentMap | Action::SegmentUnmap);
+    let mut cuts = BTreeSet::new();
+    for entry in history.iter().filter(|entry| maps(entry)) {
+        cuts.extend([entry.address, entry.address + entry.size.get()]);
+    }
+    let mut pieces = Vec::with_capacity(history.len());
+    for entry in history {
+        let mut rest = *entry;
+        if maps(entry) {
+            let end = entry.address + entry.size.get();
+            for &cut in cuts.range(entry.address + 1..end) {
+                let size = Bytes::new(cut - rest.address);
+                pieces.push(HistoryEntry { size, ..rest });
+                rest = HistoryEntry { address: cut, size: rest.size - size, ..rest };
+            }
+        }
+        pieces.push(rest);
+    }
+    pieces
 }
 
 fn write_segment<W: Write>(
@@ -199,6 +230,8 @@ fn write_segment<W: Write>(
         } else {
             "large"
         })?;
+        dict.entry("segment_pool_id")
+            .tuple(|pool| (0..2).try_for_each(|_| pool.item().integer(0_u32)))?;
         dict.entry("is_expandable").boolean(segment.is_expandable)?;
         dict.entry("frames").list(|_| Ok(()))?;
         dict.entry("blocks").list(|list| {
@@ -220,16 +253,25 @@ fn write_block<W: Write>(place: Place<'_, W>, block: &SnapshotBlock) -> io::Resu
 fn write_entry<W: Write>(place: Place<'_, W>, entry: &HistoryEntry) -> io::Result<()> {
     place.dict(|dict| {
         dict.entry("action").text(entry.action.name())?;
-        let address = if entry.action == Action::OutOfMemory { "device_free" } else { "addr" };
-        number(dict, address, entry.address)?;
-        number(dict, "size", entry.size.get())?;
+        if entry.action == Action::OutOfMemory {
+            // Anything can be asked for, and the viewer fails on what is beyond a double.
+            number(dict, "device_free", entry.address.min(EXACT))?;
+            number(dict, "size", entry.size.get().min(EXACT))?;
+        } else {
+            number(dict, "addr", entry.address)?;
+            number(dict, "size", entry.size.get())?;
+        }
         number(dict, "stream", entry.stream)?;
         number(dict, "time_us", entry.time_us)?;
         dict.entry("frames").list(|_| Ok(()))
     })
 }
 
-/// Everything here is below 2^53, as the viewer's numbers must be.
+/// The last of the whole numbers that are all exact as doubles.
+const EXACT: u64 = (1 << 53) - 1;
+
+/// The viewer's numbers are exact below 2^53. Addresses are: they come from the segment table, whose
+/// steps of 16 GiB would get there with the 524,288th region.
 fn number<W: Write>(
     dict: &mut DictWriter<'_, W>,
     key: &str,
@@ -237,3 +279,6 @@ fn number<W: Write>(
 ) -> io::Result<()> {
     dict.entry(key).integer(value)
 }
+
+#[cfg(test)]
+mod tests;

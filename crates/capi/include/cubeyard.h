@@ -1,0 +1,362 @@
+/*
+ * Cubeyard for C: an allocator for accelerator memory.
+ *
+ * An allocator acquires a few large regions from a device and carves blocks out of them. It knows
+ * the device as a simulated card, as memory of this process, or as functions of yours
+ * (cubeyard_device). A block is named by a cubeyard_block, which is two numbers to be copied at
+ * will; a block that was freed is recognised by it, even when its place is used again.
+ *
+ *     cubeyard_card card = {CUBEYARD_MODE_VF, 8, UINT64_C(32) << 30};
+ *     cubeyard_request request = {.size = 4096};
+ *     cubeyard_allocator *allocator;
+ *     cubeyard_block block;
+ *     cubeyard_address address;
+ *     if (cubeyard_create_card(NULL, &card, &allocator) != CUBEYARD_OK ||
+ *         cubeyard_allocate(allocator, &request, &block, &address) != CUBEYARD_OK)
+ *         fprintf(stderr, "%s\n", cubeyard_last_error());
+ *
+ * examples/embed.c is a complete program.
+ *
+ * Errors. Every function that can fail returns a cubeyard_status. On failure nothing has changed,
+ * what would be written to is untouched, and cubeyard_last_error() says why in words.
+ *
+ * Threads. Every function may be called from any thread at any time, also for one and the same
+ * allocator and block, with two exceptions: a cubeyard_config belongs to one thread at a time, and
+ * no other call on an allocator may be under way when it is destroyed. Callbacks are called on the
+ * thread that made the call, with no lock held, so they may call back; possibly on several threads
+ * at a time. A callback must return: no longjmp, no C++ exception.
+ *
+ * Pointers. Those that may be NULL say so. NULL elsewhere, or a pointer that is not aligned for its
+ * type, is refused with CUBEYARD_ERROR_ARGUMENT; a pointer that is wrong otherwise is not noticed.
+ * Strings are UTF-8 and end with NUL. Nothing that is passed in is kept after the call, except
+ * `user` pointers and functions.
+ *
+ * Versions. Functions and constants are added with a new minor version and removed or changed with
+ * a new major one. Structs that may grow begin with `struct_size`; set it to sizeof the struct.
+ */
+#ifndef CUBEYARD_H
+#define CUBEYARD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define CUBEYARD_VERSION_MAJOR 1
+#define CUBEYARD_VERSION_MINOR 0
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Results ---------------------------------------------------------------------------------- */
+
+typedef int32_t cubeyard_status;
+
+enum {
+    /* Done. */
+    CUBEYARD_OK = 0,
+    /* An argument cannot be: NULL, not aligned, not UTF-8, an unknown constant, a size of zero, an
+     * alignment that is no power of two. A mistake in the calling program; correct it. */
+    CUBEYARD_ERROR_ARGUMENT = 1,
+    /* A configuration, in a string or in the environment, cannot be understood. The message names
+     * the key and what was expected; tell whoever wrote it. */
+    CUBEYARD_ERROR_CONFIG = 2,
+    /* The device cannot do what the configuration asks of it, such as growable regions. Use another
+     * configuration. */
+    CUBEYARD_ERROR_UNSUPPORTED = 3,
+    /* Out of memory: less is free than was asked for. Free something and try again. */
+    CUBEYARD_ERROR_FULL = 4,
+    /* Out of memory: enough is free, but in parts. Free something and try again, or use another
+     * policy. */
+    CUBEYARD_ERROR_FRAGMENTED = 5,
+    /* Out of memory: no region could ever hold so much. Waiting does not help; ask for less or
+     * configure larger regions. */
+    CUBEYARD_ERROR_TOO_BIG = 6,
+    /* The block was freed before. A mistake in the calling program (a double free, a use after
+     * free), of which no harm came. */
+    CUBEYARD_ERROR_STALE = 7,
+    /* The address is in no region of this allocator. It belongs to another one, or the region was
+     * given back. */
+    CUBEYARD_ERROR_FOREIGN = 8,
+    /* The address is in a region, but no live block starts there: it was freed before, or points
+     * inside a block. */
+    CUBEYARD_ERROR_NOT_LIVE = 9,
+    /* There are blocks or pins that are still live. Free them, or use cubeyard_abandon. */
+    CUBEYARD_ERROR_IN_USE = 10,
+    /* There is no statistic of that name. */
+    CUBEYARD_ERROR_UNKNOWN_KEY = 11,
+    /* The buffer is too short. The length that is needed was written; try again with that. */
+    CUBEYARD_ERROR_BUFFER = 12,
+    /* A file, or the function that was to take the bytes, failed. */
+    CUBEYARD_ERROR_IO = 13,
+    /* A mistake in Cubeyard. Please report it with the message. The allocator may be used to free
+     * and inspect, but should be replaced. */
+    CUBEYARD_ERROR_INTERNAL = 14
+};
+
+/* Major version in the upper 16 bits, minor version in the lower, of the library that is loaded. It
+ * suits this header if the major version is the same and the minor version not lower. */
+uint32_t cubeyard_abi_version(void);
+
+/* Why the last call that failed on this thread did; "" if none has. After an out-of-memory error
+ * this is the whole report. Valid until the next call on this thread fails. */
+const char *cubeyard_last_error(void);
+
+/* A constant's name, such as "CUBEYARD_ERROR_STALE"; "unknown" for what is none. */
+const char *cubeyard_status_name(cubeyard_status status);
+
+/* ---- Configuration ---------------------------------------------------------------------------- */
+
+/* How an allocator is to be made. */
+typedef struct cubeyard_config cubeyard_config;
+
+/* What the region ids of a device mean. */
+enum {
+    /* What the configuration says: FLEX_DEVICE where that was read, else PF. */
+    CUBEYARD_MODE_CONFIGURED = 0,
+    /* Physical function: the region's physical address. */
+    CUBEYARD_MODE_PF = 1,
+    /* Virtual function: an index into the firmware's table. */
+    CUBEYARD_MODE_VF = 2
+};
+
+/* A configuration from `text`, "key:value,key:value,..."; NULL and "" give the default. For example
+ * "fallback_sizes:[8GiB;2GiB],block:best-fit,history:10000". */
+cubeyard_status cubeyard_config_new(const char *text, cubeyard_config **config);
+
+/* A configuration from the environment. This is the only function that reads it.
+ *
+ *   CUBEYARD_ALLOC_CONF        the text of cubeyard_config_new
+ *   FLEX_DEVICE                PF or VF
+ *   CUBEYARD_ALLOC_DEBUG, TORCH_SPYRE_ALLOC_DEBUG, TORCH_SPYRE_DEBUG
+ *                              any of them, not empty and not 0: every step is logged to standard
+ *                              error, unless the program has a log of its own (`tracing`) already
+ */
+cubeyard_status cubeyard_config_from_env(cubeyard_config **config);
+
+/* Sets one key. */
+cubeyard_status cubeyard_config_set(cubeyard_config *config, const char *key, const char *value);
+
+/* CUBEYARD_MODE_PF or CUBEYARD_MODE_VF: which of them FLEX_DEVICE asks for, for those who make the
+ * device themselves. */
+cubeyard_status cubeyard_config_mode(const cubeyard_config *config, uint32_t *mode);
+
+/* Streams: what a device tells an allocator about them. A block that several streams use is free
+ * only when each has passed the point at which it was freed. Without streams every free is
+ * immediate. */
+typedef struct cubeyard_events {
+    size_t struct_size;
+    void *user;
+    /* Marks the point that `stream` has reached, and returns a name for it. */
+    uint64_t (*record)(void *user, uint32_t stream);
+    /* Not 0 if the stream has passed that point. Points of one stream are passed in order. */
+    int (*is_complete)(void *user, uint64_t event);
+    /* Returns when it has. */
+    void (*wait)(void *user, uint64_t event);
+} cubeyard_events;
+
+/* Gives the allocators that are made from `config` streams. */
+cubeyard_status cubeyard_config_events(cubeyard_config *config, const cubeyard_events *events);
+
+/* Frees a configuration; the allocators made from it do not need it. NULL is ignored. */
+void cubeyard_config_free(cubeyard_config *config);
+
+/* ---- Allocators ------------------------------------------------------------------------------- */
+
+typedef struct cubeyard_allocator cubeyard_allocator;
+
+/* A simulated card, which counts its memory and has none. */
+typedef struct cubeyard_card {
+    uint32_t mode;          /* CUBEYARD_MODE_... */
+    uint32_t table_entries; /* of the firmware; used with VF, 8 to 16 on real cards */
+    uint64_t bytes;         /* its memory */
+} cubeyard_card;
+
+/* A device of yours. The first three functions are needed, the others only for growable regions.
+ * The allocator never calls two of acquire, reserve and release at a time, nor two of commit and
+ * decommit for one region. */
+typedef struct cubeyard_device {
+    size_t struct_size;
+    uint32_t mode; /* CUBEYARD_MODE_... */
+    /* The granule of commit, a power of two; 0 for a device that cannot. */
+    uint64_t granule;
+    void *user;
+    /* Hands out `size` bytes of memory: writes the region's id, different from that of every other
+     * region that is out, and returns not 0; or returns 0 where there is none to give. */
+    int (*acquire)(void *user, uint64_t size, uint64_t *region_id);
+    /* Takes a region back, with all that is committed in it. */
+    void (*release)(void *user, uint64_t region_id, uint64_t size);
+    /* How much memory there is. */
+    void (*info)(void *user, uint64_t *free_bytes, uint64_t *total_bytes);
+    /* Like acquire, but `size` bytes of addresses with no memory behind them. */
+    int (*reserve)(void *user, uint64_t size, uint64_t *region_id);
+    /* Puts memory behind a part of a reserved region; 0 where there is not enough, and then nothing
+     * has changed. */
+    int (*commit)(void *user, uint64_t region_id, uint64_t offset, uint64_t size);
+    /* Takes it away again. */
+    void (*decommit)(void *user, uint64_t region_id, uint64_t offset, uint64_t size);
+} cubeyard_device;
+
+/* An allocator over a simulated card. `config` may be NULL for the default, here and below. */
+cubeyard_status cubeyard_create_card(const cubeyard_config *config, const cubeyard_card *card,
+                                     cubeyard_allocator **allocator);
+
+/* An allocator over at most `limit` bytes of this process's own memory: region_id + offset is a
+ * pointer. */
+cubeyard_status cubeyard_create_host(const cubeyard_config *config, uint64_t limit,
+                                     cubeyard_allocator **allocator);
+
+/* An allocator over a device of yours, whose functions and `user` must stay until the allocator is
+ * gone. */
+cubeyard_status cubeyard_create_device(const cubeyard_config *config, const cubeyard_device *device,
+                                       cubeyard_allocator **allocator);
+
+/* Ends an allocator: waits for streams that freed blocks wait for, and gives all regions back.
+ * While a block is live or pinned it is refused with CUBEYARD_ERROR_IN_USE, and the allocator stays
+ * as it is. NULL is ignored. */
+cubeyard_status cubeyard_destroy(cubeyard_allocator *allocator);
+
+/* Ends an allocator whatever is live in it. Afterwards no address from it may be used on the
+ * device: the regions are gone. For a program that ends in a hurry. NULL is ignored. */
+cubeyard_status cubeyard_abandon(cubeyard_allocator *allocator);
+
+/* ---- Blocks ----------------------------------------------------------------------------------- */
+
+/* Names a block of one allocator. Of all zeros, it names none. */
+typedef struct cubeyard_block {
+    uint64_t slot;
+    uint64_t key;
+} cubeyard_block;
+
+/* A place in device memory. */
+typedef struct cubeyard_address {
+    uint64_t region_id;
+    uint64_t offset;
+} cubeyard_address;
+
+/* What a block is for. A kind can be given regions of its own (`own_regions`). */
+enum { CUBEYARD_TENSOR = 0, CUBEYARD_PROGRAM = 1, CUBEYARD_STAGING = 2 };
+
+/* What is asked for. All but the size may be 0. */
+typedef struct cubeyard_request {
+    uint64_t size;      /* in bytes */
+    uint64_t alignment; /* a power of two, or 0 for that of the configuration */
+    uint32_t kind;      /* CUBEYARD_TENSOR, ... */
+    uint32_t stream;    /* the stream that it will be used on */
+    uint32_t site;      /* where in the program: equal numbers for equal places, 0 if unknown */
+    uint32_t reserved;  /* 0 */
+} cubeyard_request;
+
+/* What a block is. */
+typedef struct cubeyard_block_info {
+    cubeyard_address address;
+    uint64_t flat;      /* the same place in the flat address space of programs and snapshots */
+    uint64_t size;      /* rounded to the configuration's alignment */
+    uint64_t requested; /* as asked for */
+    uint32_t segment;   /* the region's place in the segment table */
+    uint32_t kind;      /* CUBEYARD_TENSOR, ... */
+} cubeyard_block_info;
+
+/* Allocates. `address` may be NULL. */
+cubeyard_status cubeyard_allocate(cubeyard_allocator *allocator, const cubeyard_request *request,
+                                  cubeyard_block *block, cubeyard_address *address);
+
+/* Frees a block. CUBEYARD_ERROR_STALE if it was freed before. */
+cubeyard_status cubeyard_free(cubeyard_allocator *allocator, cubeyard_block block);
+
+/* Frees the block that starts at an address. An address can only be checked for being live: if the
+ * block was freed and another put in its place, this frees the other. */
+cubeyard_status cubeyard_free_address(cubeyard_allocator *allocator, cubeyard_address address);
+
+/* What a block is and where it is now. */
+cubeyard_status cubeyard_resolve(cubeyard_allocator *allocator, cubeyard_block block,
+                                 cubeyard_block_info *info);
+
+/* Keeps a block where it is, and its memory in use even if it is freed, until `pin` is taken off:
+ * for as long as a launch uses it. `info`, which may be NULL, says where that is. A block can be
+ * pinned several times. */
+cubeyard_status cubeyard_pin(cubeyard_allocator *allocator, cubeyard_block block, uint64_t *pin,
+                             cubeyard_block_info *info);
+
+/* Takes a pin off. CUBEYARD_ERROR_STALE if that was done before. */
+cubeyard_status cubeyard_unpin(cubeyard_allocator *allocator, uint64_t pin);
+
+/* Notes that `stream` uses the block too. */
+cubeyard_status cubeyard_record_stream(cubeyard_allocator *allocator, cubeyard_block block,
+                                       uint32_t stream);
+
+/* ---- Running out ------------------------------------------------------------------------------ */
+
+/* Why a request cannot be served. */
+typedef struct cubeyard_out_of_memory {
+    cubeyard_status status; /* CUBEYARD_ERROR_FULL, _FRAGMENTED or _TOO_BIG */
+    uint32_t regions;       /* how many regions the request might have used */
+    uint64_t requested;
+    uint64_t rounded;       /* the same, rounded to the configuration's alignment */
+    uint64_t free_bytes;    /* in those regions */
+    uint64_t largest;       /* the longest free range */
+    uint64_t longest_block; /* that a region could hold, were it empty */
+    uint64_t pending;       /* freed bytes that wait for streams */
+    uint64_t device_free;
+    uint64_t device_total;
+    const char *text;       /* all of it for people, with what would help */
+} cubeyard_out_of_memory;
+
+/* Is called when memory has run out and the allocator has done what it can, with a report that
+ * lives as long as the call. It may free blocks; then the request is tried once more. */
+typedef void (*cubeyard_pressure)(void *user, const cubeyard_out_of_memory *report);
+
+/* Registers a function for that. They are called in the order in which they were registered. */
+cubeyard_status cubeyard_on_pressure(cubeyard_allocator *allocator, cubeyard_pressure callback,
+                                     void *user);
+
+/* The report of the last out-of-memory error on this thread. `report->text` lives as long as that of
+ * cubeyard_last_error. CUBEYARD_ERROR_UNKNOWN_KEY if the last error was another. */
+cubeyard_status cubeyard_last_out_of_memory(cubeyard_out_of_memory *report);
+
+/* Gives everything that is wholly free back to the device. `released`, which may be NULL, says how
+ * many bytes that was. */
+cubeyard_status cubeyard_trim(cubeyard_allocator *allocator, uint64_t *released);
+
+/* Waits until no freed block waits for a stream any more. */
+cubeyard_status cubeyard_synchronize(cubeyard_allocator *allocator);
+
+/* ---- Figures ---------------------------------------------------------------------------------- */
+
+/* One of the keys of torch.accelerator.memory_stats, such as "allocated_bytes.all.current". */
+cubeyard_status cubeyard_stat(cubeyard_allocator *allocator, const char *key, int64_t *value);
+
+/* All of them as a JSON object, of one moment, into `buffer` of `capacity` bytes. `length`, which
+ * may be NULL, is what that needs with the NUL at its end. `buffer` may be NULL if `capacity` is 0.
+ * CUBEYARD_ERROR_BUFFER if it does not fit. */
+cubeyard_status cubeyard_stats_json(cubeyard_allocator *allocator, char *buffer, size_t capacity,
+                                    size_t *length);
+
+/* Takes what is there now for the peaks. */
+cubeyard_status cubeyard_reset_peak_stats(cubeyard_allocator *allocator);
+
+/* Sets what came and went, and the counters, to zero. */
+cubeyard_status cubeyard_reset_accumulated_stats(cubeyard_allocator *allocator);
+
+/* What the device has, and what nobody has acquired of it. */
+cubeyard_status cubeyard_memory_info(cubeyard_allocator *allocator, uint64_t *free_bytes,
+                                     uint64_t *total_bytes);
+
+/* ---- Snapshots -------------------------------------------------------------------------------- */
+
+/* Writes a snapshot, as a pickle for PyTorch's memory viewer, to a file. `device` is the device's
+ * number in it, at most 65535. It has the last events if the configuration's `history` is not 0. */
+cubeyard_status cubeyard_snapshot_file(cubeyard_allocator *allocator, uint32_t device,
+                                       const char *path);
+
+/* Takes `length` bytes; returns 0 if it has. */
+typedef int (*cubeyard_write)(void *user, const void *bytes, size_t length);
+
+/* Writes a snapshot to a function, a part at a time. */
+cubeyard_status cubeyard_snapshot_write(cubeyard_allocator *allocator, uint32_t device,
+                                        cubeyard_write write, void *user);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,95 @@
+//! What callers hand in: pointers that may be wrong, strings that may be no text.
+
+use std::ffi::{CStr, c_char};
+
+use crate::call::{Failure, Status};
+
+/// An argument that cannot be.
+pub(crate) fn wrong(name: &str, why: &str) -> Failure {
+    Failure::new(Status::Argument, format!("`{name}` {why}"))
+}
+
+fn check<T>(pointer: *const T, name: &str) -> Result<(), Failure> {
+    match () {
+        () if pointer.is_null() => Err(wrong(name, "is NULL")),
+        () if !pointer.is_aligned() => Err(wrong(name, "is not aligned")),
+        () => Ok(()),
+    }
+}
+
+/// What a pointer points to.
+///
+/// # Safety
+/// If it is not null and is aligned, it points to a `T` that stays, unchanged, for as long as the
+/// reference is used.
+pub(crate) unsafe fn read<'a, T>(pointer: *const T, name: &str) -> Result<&'a T, Failure> {
+    check(pointer, name)?;
+    // SAFETY: it is neither null nor unaligned; the rest is the caller's promise.
+    Ok(unsafe { &*pointer })
+}
+
+/// What a pointer points to, to be changed.
+///
+/// # Safety
+/// As with [`read`], and nobody else uses it meanwhile.
+pub(crate) unsafe fn change<'a, T>(pointer: *mut T, name: &str) -> Result<&'a mut T, Failure> {
+    check(pointer, name)?;
+    // SAFETY: it is neither null nor unaligned; the rest is the caller's promise.
+    Ok(unsafe { &mut *pointer })
+}
+
+/// Puts a value where a pointer points to.
+///
+/// # Safety
+/// If it is not null and is aligned, it points to memory for a `T` that nobody else uses.
+pub(crate) unsafe fn write<T>(pointer: *mut T, name: &str, value: T) -> Result<(), Failure> {
+    check(pointer, name)?;
+    // SAFETY: it is neither null nor unaligned; the rest is the caller's promise.
+    unsafe { pointer.write(value) };
+    Ok(())
+}
+
+/// The same, where null means that nobody wants to know.
+///
+/// # Safety
+/// As with [`write`].
+pub(crate) unsafe fn write_if<T>(pointer: *mut T, name: &str, value: T) -> Result<(), Failure> {
+    // SAFETY: the caller's promise is the same.
+    if pointer.is_null() { Ok(()) } else { unsafe { write(pointer, name, value) } }
+}
+
+/// Checks a place for an answer before there is one, so that nothing is done whose answer cannot be
+/// given.
+pub(crate) fn place<T>(pointer: *mut T, name: &str) -> Result<(), Failure> {
+    check(pointer, name)
+}
+
+/// The same, where null means that nobody wants to know.
+pub(crate) fn place_if<T>(pointer: *mut T, name: &str) -> Result<(), Failure> {
+    if pointer.is_null() { Ok(()) } else { check(pointer, name) }
+}
+
+/// A text.
+///
+/// # Safety
+/// If it is not null, it points to a string with a NUL at its end that stays, unchanged, for as long
+/// as the reference is used.
+pub(crate) unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a str, Failure> {
+    check(pointer, name)?;
+    // SAFETY: it is not null; the rest is the caller's promise.
+    unsafe { CStr::from_ptr(pointer) }.to_str().map_err(|_| wrong(name, "is not UTF-8"))
+}
+
+/// Checks that a struct is at least as long as this version of the header has it.
+pub(crate) fn struct_size<T>(found: usize, name: &str) -> Result<(), Failure> {
+    let wanted = size_of::<T>();
+    if found >= wanted {
+        return Ok(());
+    }
+    Err(wrong(name, &format!("has a struct_size of {found}, and {wanted} are needed")))
+}
+
+/// A function that has to be there.
+pub(crate) fn function<F>(function: Option<F>, name: &str) -> Result<F, Failure> {
+    function.ok_or_else(|| wrong(name, "is NULL"))
+}

@@ -1,0 +1,210 @@
+//! Blocks: allocated, found, pinned, freed.
+
+use cubeyard_memory::device::RegionId;
+use cubeyard_memory::flex::{AllocationToken, TokenBlock};
+use cubeyard_memory::policy::{Kind, Request};
+use cubeyard_memory::{Bytes, VirtualAddress};
+
+use crate::Front;
+use crate::argument;
+use crate::call::{Failure, Status, call};
+
+/// A `cubeyard_block`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Block {
+    slot: u64,
+    key: u64,
+}
+
+/// A `cubeyard_address`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Address {
+    region_id: u64,
+    offset: u64,
+}
+
+/// A `cubeyard_request`.
+#[repr(C)]
+pub(crate) struct RequestOfCaller {
+    size: u64,
+    alignment: u64,
+    kind: u32,
+    stream: u32,
+    site: u32,
+    reserved: u32,
+}
+
+/// A `cubeyard_block_info`.
+#[repr(C)]
+pub(crate) struct BlockInfo {
+    address: Address,
+    flat: u64,
+    size: u64,
+    requested: u64,
+    segment: u32,
+    kind: u32,
+}
+
+impl Block {
+    fn token(self) -> AllocationToken {
+        AllocationToken::from_parts(self.slot, self.key)
+    }
+}
+
+impl From<AllocationToken> for Block {
+    fn from(token: AllocationToken) -> Self {
+        let (slot, key) = token.to_parts();
+        Self { slot, key }
+    }
+}
+
+impl From<VirtualAddress> for Address {
+    fn from(address: VirtualAddress) -> Self {
+        Self { region_id: address.region_id.get(), offset: address.offset.get() }
+    }
+}
+
+impl RequestOfCaller {
+    fn request(&self) -> Result<Request, Failure> {
+        let kind = usize::try_from(self.kind).ok().and_then(|kind| Kind::ALL.get(kind));
+        if self.reserved != 0 {
+            return Err(argument::wrong("request.reserved", "is not 0"));
+        }
+        Ok(Request {
+            size: Bytes::new(self.size),
+            alignment: Bytes::new(self.alignment.max(1)),
+            kind: *kind.ok_or_else(|| argument::wrong("request.kind", "is no kind of block"))?,
+            stream: self.stream,
+            site: self.site,
+        })
+    }
+}
+
+impl Front {
+    fn describe(&self, block: TokenBlock) -> Result<BlockInfo, Failure> {
+        let TokenBlock { address, size, requested, kind } = block;
+        let segment = self.allocator.segment_table().find(address.region_id);
+        // The region may have been given back since the block was found, if it was freed meanwhile.
+        let stale = || Failure::new(Status::Stale, "the block was freed before");
+        let (place, segment) = segment.ok_or_else(stale)?;
+        Ok(BlockInfo {
+            address: address.into(),
+            flat: segment.base + address.offset.get(),
+            size: size.get(),
+            requested: requested.get(),
+            segment: u32::try_from(place.0).unwrap_or(u32::MAX),
+            kind: kind as u32,
+        })
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_allocate(
+    allocator: *const Front,
+    request: *const RequestOfCaller,
+    block: *mut Block,
+    address: *mut Address,
+) -> Status {
+    call(|| {
+        // SAFETY: the header asks for an allocator and a request.
+        let (front, request) = unsafe {
+            (argument::read(allocator, "allocator")?, argument::read(request, "request")?)
+        };
+        argument::place(block, "block")?;
+        argument::place_if(address, "address")?;
+        let allocation = front.allocator.allocate_for(&request.request()?)?;
+        let place = allocation.address();
+        // SAFETY: the header asks for places to write to.
+        unsafe {
+            argument::write_if(address, "address", place.into())?;
+            argument::write(block, "block", allocation.into_token().into())
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_free(allocator: *const Front, block: Block) -> Status {
+    call(|| {
+        // SAFETY: the header asks for an allocator.
+        let front = unsafe { argument::read(allocator, "allocator") }?;
+        Ok(front.allocator.free_token(block.token())?)
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_free_address(allocator: *const Front, address: Address) -> Status {
+    call(|| {
+        // SAFETY: the header asks for an allocator.
+        let front = unsafe { argument::read(allocator, "allocator") }?;
+        let (region_id, offset) = (RegionId::new(address.region_id), Bytes::new(address.offset));
+        Ok(front.allocator.deallocate(VirtualAddress { region_id, offset })?)
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_resolve(
+    allocator: *const Front,
+    block: Block,
+    info: *mut BlockInfo,
+) -> Status {
+    call(|| {
+        // SAFETY: the header asks for an allocator.
+        let front = unsafe { argument::read(allocator, "allocator") }?;
+        let found = front.describe(front.allocator.block_of(block.token())?)?;
+        // SAFETY: the header asks for a place to write to.
+        unsafe { argument::write(info, "info", found) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_pin(
+    allocator: *const Front,
+    block: Block,
+    pin: *mut u64,
+    info: *mut BlockInfo,
+) -> Status {
+    call(|| {
+        // SAFETY: the header asks for an allocator.
+        let front = unsafe { argument::read(allocator, "allocator") }?;
+        argument::place(pin, "pin")?;
+        argument::place_if(info, "info")?;
+        let pinned = front.allocator.pin_token(block.token())?;
+        let found = front.describe(front.allocator.block_of(block.token())?)?;
+        let mut pins = front.pins();
+        pins.last += 1;
+        let number = pins.last;
+        pins.on.insert(number, pinned);
+        drop(pins);
+        // SAFETY: the header asks for places to write to.
+        unsafe {
+            argument::write_if(info, "info", found)?;
+            argument::write(pin, "pin", number)
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_unpin(allocator: *const Front, pin: u64) -> Status {
+    call(|| {
+        // SAFETY: the header asks for an allocator.
+        let front = unsafe { argument::read(allocator, "allocator") }?;
+        let pinned = front.pins().on.remove(&pin);
+        let stale = || Failure::new(Status::Stale, "the pin was taken off before");
+        pinned.map(drop).ok_or_else(stale)
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_record_stream(
+    allocator: *const Front,
+    block: Block,
+    stream: u32,
+) -> Status {
+    call(|| {
+        // SAFETY: the header asks for an allocator.
+        let front = unsafe { argument::read(allocator, "allocator") }?;
+        Ok(front.allocator.record_stream_token(block.token(), stream)?)
+    })
+}

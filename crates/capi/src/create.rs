@@ -1,0 +1,155 @@
+//! Allocators: made and ended.
+
+use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use cubeyard_memory::device::{AddressMode, Card, CardSpec, DeviceMemory, HostMemory};
+use cubeyard_memory::stats::{Pool, Quantity};
+use cubeyard_memory::{Bytes, FlexAllocator};
+
+use crate::argument;
+use crate::call::{Failure, Status, call};
+use crate::config::Config;
+use crate::device::{Device, DeviceOfCaller};
+use crate::{Front, Pins};
+
+/// A `cubeyard_card`.
+#[repr(C)]
+pub(crate) struct CardOfCaller {
+    mode: u32,
+    table_entries: u32,
+    bytes: u64,
+}
+
+impl CardOfCaller {
+    fn spec(&self, config: &Config) -> Result<CardSpec, Failure> {
+        let memory = Bytes::new(self.bytes);
+        Ok(match config.mode_of(self.mode)? {
+            AddressMode::Physical => CardSpec::physical(memory),
+            AddressMode::Virtual => CardSpec::virtual_function(memory, self.table_entries as usize),
+        })
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_create_card(
+    config: *const Config,
+    card: *const CardOfCaller,
+    allocator: *mut *mut Front,
+) -> Status {
+    // SAFETY: the header asks for NULL or a configuration, and a place to write to.
+    unsafe {
+        create(config, allocator, |config| {
+            // SAFETY: the header asks for a card.
+            let card = argument::read(card, "card")?;
+            Ok(Arc::new(Card::new(card.spec(config)?)))
+        })
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_create_host(
+    config: *const Config,
+    limit: u64,
+    allocator: *mut *mut Front,
+) -> Status {
+    // SAFETY: the header asks for NULL or a configuration, and a place to write to.
+    unsafe { create(config, allocator, |_| Ok(Arc::new(HostMemory::new(Bytes::new(limit))))) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_create_device(
+    config: *const Config,
+    device: *const DeviceOfCaller,
+    allocator: *mut *mut Front,
+) -> Status {
+    // SAFETY: the header asks for NULL or a configuration, and a place to write to.
+    unsafe {
+        create(config, allocator, |config| {
+            // SAFETY: the header asks for a struct whose first field says how long it is.
+            Ok(Arc::new(Device::new(device, config)?))
+        })
+    }
+}
+
+/// # Safety
+/// What is not null and is aligned points to a configuration, and to memory to write to.
+unsafe fn create(
+    config: *const Config,
+    allocator: *mut *mut Front,
+    device: impl FnOnce(&Config) -> Result<Arc<dyn DeviceMemory>, Failure>,
+) -> Status {
+    call(|| {
+        argument::place(allocator, "allocator")?;
+        let default = Config::default();
+        let config = if config.is_null() {
+            &default
+        } else {
+            // SAFETY: the caller's promise.
+            unsafe { argument::read(config, "config") }?
+        };
+        let front = build(device(config)?, config)?;
+        // SAFETY: the caller's promise.
+        unsafe { argument::write(allocator, "allocator", Box::into_raw(Box::new(front))) }
+    })
+}
+
+fn build(device: Arc<dyn DeviceMemory>, config: &Config) -> Result<Front, Failure> {
+    let builder = FlexAllocator::builder(device).config(config.flex.clone()).clock(now);
+    let builder = match &config.events {
+        Some(events) => builder.events(Arc::clone(events)),
+        None => builder,
+    };
+    Ok(Front { allocator: builder.build()?, pins: Mutex::new(Pins::default()) })
+}
+
+/// Microseconds since 1970, as in PyTorch's histories.
+#[expect(clippy::disallowed_methods, reason = "a front reads the clock for the layers below")]
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_destroy(allocator: *mut Front) -> Status {
+    call(|| {
+        if allocator.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the header asks for an allocator.
+        refuse_live(unsafe { argument::read(allocator, "allocator") }?)?;
+        // SAFETY: the header asks for an allocator that nobody uses any more; it came out of a box
+        // of ours.
+        drop(unsafe { Box::from_raw(allocator) });
+        Ok(())
+    })
+}
+
+fn refuse_live(front: &Front) -> Result<(), Failure> {
+    front.allocator.synchronize();
+    let blocks = front.allocator.stats().get(Quantity::Active, Pool::All).current;
+    let pins = front.pins().on.len();
+    if blocks == 0 && pins == 0 {
+        return Ok(());
+    }
+    let message = format!("{blocks} blocks and {pins} pins are live; free them, or abandon them");
+    Err(Failure::new(Status::InUse, message))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_abandon(allocator: *mut Front) -> Status {
+    call(|| {
+        if allocator.is_null() {
+            return Ok(());
+        }
+        argument::place(allocator, "allocator")?;
+        // SAFETY: the header asks for an allocator that nobody uses any more; it came out of a box
+        // of ours.
+        let front = unsafe { Box::from_raw(allocator) };
+        let pins = std::mem::take(&mut front.pins().on);
+        drop(pins);
+        // A block that waits for a stream would keep its region.
+        front.allocator.synchronize();
+        Ok(())
+    })
+}

@@ -1,0 +1,142 @@
+//! A device as functions of the caller.
+
+use std::ffi::{c_int, c_void};
+
+use cubeyard_memory::Bytes;
+use cubeyard_memory::device::{AddressMode, DeviceMemory, MemoryInfo, RegionHandle, RegionId};
+
+use crate::argument;
+use crate::call::Failure;
+use crate::config::Config;
+
+type Acquire = unsafe extern "C" fn(*mut c_void, u64, *mut u64) -> c_int;
+type Release = unsafe extern "C" fn(*mut c_void, u64, u64);
+type Info = unsafe extern "C" fn(*mut c_void, *mut u64, *mut u64);
+type Commit = unsafe extern "C" fn(*mut c_void, u64, u64, u64) -> c_int;
+type Decommit = unsafe extern "C" fn(*mut c_void, u64, u64, u64);
+
+/// A `cubeyard_device`.
+#[repr(C)]
+pub(crate) struct DeviceOfCaller {
+    struct_size: usize,
+    mode: u32,
+    granule: u64,
+    user: *mut c_void,
+    acquire: Option<Acquire>,
+    release: Option<Release>,
+    info: Option<Info>,
+    reserve: Option<Acquire>,
+    commit: Option<Commit>,
+    decommit: Option<Decommit>,
+}
+
+/// The same, checked.
+pub(crate) struct Device {
+    mode: AddressMode,
+    user: *mut c_void,
+    acquire: Acquire,
+    release: Release,
+    info: Info,
+    granules: Option<Granules>,
+}
+
+/// What a device needs that can commit memory.
+struct Granules {
+    granule: Bytes,
+    reserve: Acquire,
+    commit: Commit,
+    decommit: Decommit,
+}
+
+// SAFETY: the header says that callbacks are called on any thread, with `user` as it was given.
+unsafe impl Send for Device {}
+// SAFETY: likewise, and on several threads at a time.
+unsafe impl Sync for Device {}
+
+impl Device {
+    /// # Safety
+    /// If it is not null and is aligned, `device` points to a struct of which at least the first
+    /// field is there, and as much as that says.
+    pub(crate) unsafe fn new(
+        device: *const DeviceOfCaller,
+        config: &Config,
+    ) -> Result<Self, Failure> {
+        // SAFETY: the first field is there.
+        let size = *unsafe { argument::read(device.cast::<usize>(), "device") }?;
+        argument::struct_size::<DeviceOfCaller>(size, "device")?;
+        // SAFETY: all of it is there.
+        let device = unsafe { argument::read(device, "device") }?;
+        Ok(Self {
+            mode: config.mode_of(device.mode)?,
+            user: device.user,
+            acquire: argument::function(device.acquire, "device.acquire")?,
+            release: argument::function(device.release, "device.release")?,
+            info: argument::function(device.info, "device.info")?,
+            granules: (device.granule > 0).then(|| Granules::new(device)).transpose()?,
+        })
+    }
+
+    fn region(&self, acquire: Acquire, size: Bytes) -> Option<RegionHandle> {
+        let mut id = 0;
+        // SAFETY: the caller gave this function for this purpose, with this pointer.
+        let given = unsafe { acquire(self.user, size.get(), &raw mut id) } != 0;
+        given.then(|| RegionHandle { id: RegionId::new(id), size })
+    }
+}
+
+impl Granules {
+    fn new(device: &DeviceOfCaller) -> Result<Self, Failure> {
+        if !device.granule.is_power_of_two() {
+            return Err(argument::wrong("device.granule", "is no power of two"));
+        }
+        Ok(Self {
+            granule: Bytes::new(device.granule),
+            reserve: argument::function(device.reserve, "device.reserve")?,
+            commit: argument::function(device.commit, "device.commit")?,
+            decommit: argument::function(device.decommit, "device.decommit")?,
+        })
+    }
+}
+
+impl DeviceMemory for Device {
+    fn mode(&self) -> AddressMode {
+        self.mode
+    }
+
+    fn try_acquire(&self, size: Bytes) -> Option<RegionHandle> {
+        self.region(self.acquire, size)
+    }
+
+    fn release(&self, region: RegionHandle) {
+        // SAFETY: the caller gave this function for this purpose, with this pointer.
+        unsafe { (self.release)(self.user, region.id.get(), region.size.get()) }
+    }
+
+    fn info(&self) -> MemoryInfo {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: as above.
+        unsafe { (self.info)(self.user, &raw mut free, &raw mut total) };
+        MemoryInfo { free: Bytes::new(free), total: Bytes::new(total) }
+    }
+
+    fn granule(&self) -> Option<Bytes> {
+        self.granules.as_ref().map(|granules| granules.granule)
+    }
+
+    fn try_reserve(&self, size: Bytes) -> Option<RegionHandle> {
+        self.region(self.granules.as_ref()?.reserve, size)
+    }
+
+    fn commit(&self, region: &RegionHandle, offset: Bytes, size: Bytes) -> bool {
+        let Some(granules) = &self.granules else { return false };
+        // SAFETY: as above.
+        unsafe { (granules.commit)(self.user, region.id.get(), offset.get(), size.get()) != 0 }
+    }
+
+    fn decommit(&self, region: &RegionHandle, offset: Bytes, size: Bytes) {
+        if let Some(granules) = &self.granules {
+            // SAFETY: as above.
+            unsafe { (granules.decommit)(self.user, region.id.get(), offset.get(), size.get()) }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Figures: statistics and the device's memory.
+
+use std::ffi::c_char;
+
+use crate::Front;
+use crate::argument;
+use crate::call::{Failure, Status, call};
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_stat(
+    allocator: *const Front,
+    key: *const c_char,
+    value: *mut i64,
+) -> Status {
+    call(|| {
+        // SAFETY: the header asks for an allocator and a string.
+        let (front, key) =
+            unsafe { (argument::read(allocator, "allocator")?, argument::text(key, "key")?) };
+        let unknown = || Failure::new(Status::UnknownKey, format!("there is no statistic `{key}`"));
+        let found = front.allocator.stats().key(key).ok_or_else(unknown)?;
+        // SAFETY: the header asks for a place to write to.
+        unsafe { argument::write(value, "value", found) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_stats_json(
+    allocator: *const Front,
+    buffer: *mut c_char,
+    capacity: usize,
+    length: *mut usize,
+) -> Status {
+    call(|| {
+        // SAFETY: the header asks for an allocator.
+        let front = unsafe { argument::read(allocator, "allocator") }?;
+        if capacity > 0 {
+            argument::place(buffer, "buffer")?;
+        }
+        let json = front.allocator.stats().to_json();
+        let needed = json.len() + 1;
+        // SAFETY: the header asks for NULL or a place to write to.
+        unsafe { argument::write_if(length, "length", needed) }?;
+        if needed > capacity {
+            let message = format!("{needed} bytes are needed, and the buffer has {capacity}");
+            return Err(Failure::new(Status::Buffer, message));
+        }
+        // SAFETY: the header asks for a buffer of `capacity` bytes, which is enough.
+        unsafe {
+            buffer.copy_from_nonoverlapping(json.as_ptr().cast(), json.len());
+            buffer.add(json.len()).write(0);
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_reset_peak_stats(allocator: *const Front) -> Status {
+    call(|| {
+        // SAFETY: the header asks for an allocator.
+        unsafe { argument::read(allocator, "allocator") }?.allocator.reset_peak_stats();
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_reset_accumulated_stats(allocator: *const Front) -> Status {
+    call(|| {
+        // SAFETY: the header asks for an allocator.
+        unsafe { argument::read(allocator, "allocator") }?.allocator.reset_accumulated_stats();
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_memory_info(
+    allocator: *const Front,
+    free_bytes: *mut u64,
+    total_bytes: *mut u64,
+) -> Status {
+    call(|| {
+        // SAFETY: the header asks for an allocator.
+        let front = unsafe { argument::read(allocator, "allocator") }?;
+        argument::place(free_bytes, "free_bytes")?;
+        argument::place(total_bytes, "total_bytes")?;
+        let info = front.allocator.device().info();
+        // SAFETY: the header asks for places to write to.
+        unsafe {
+            argument::write(free_bytes, "free_bytes", info.free.get())?;
+            argument::write(total_bytes, "total_bytes", info.total.get())
+        }
+    })
+}

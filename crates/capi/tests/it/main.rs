@@ -1,0 +1,118 @@
+//! The header and the library as C programs see them: compiled, linked and run.
+
+#![allow(
+    clippy::needless_raw_string_hashes,
+    reason = "expect-test writes hashes around every snapshot"
+)]
+
+mod environment;
+mod header;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use expect_test::expect;
+
+/// A file of this crate.
+fn file(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// The folder that cargo has put the library into, beside this test.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows its file");
+    test.parent().expect("a file is in a folder").to_owned()
+}
+
+/// Runs a command to its good end.
+fn run(command: &mut Command) -> Output {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}\n{words}");
+    output
+}
+
+/// Compiles a C program against the library and returns its path.
+fn compiled(source: &Path, name: &str) -> PathBuf {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let library = library();
+    run(Command::new("cc")
+        .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-g"])
+        .arg(source)
+        .arg("-I")
+        .arg(file("include"))
+        .arg("-L")
+        .arg(&library)
+        .arg(format!("-Wl,-rpath,{}", library.display()))
+        .args(["-lcubeyard", "-lpthread", "-o"])
+        .arg(&program));
+    program
+}
+
+/// A command that runs a program without the variables that the library reads.
+fn clean(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    for name in environment::VARIABLES {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("C programs here write ASCII")
+}
+
+/// Compiles and runs a C program and returns what it printed.
+fn output_of(source: &str, name: &str) -> String {
+    stdout(&run(&mut clean(&compiled(&file(source), name))))
+}
+
+#[test]
+fn the_example_runs_as_it_says() {
+    let program = compiled(&file("examples/embed.c"), "embed");
+    let snapshot = Path::new(env!("CARGO_TARGET_TMPDIR")).join("embed.pickle");
+    let output = stdout(&run(clean(&program).arg(&snapshot)));
+    expect![[r#"
+        weights  region 0 + 0x00000000, 41943168 bytes for 41943045
+        program  region 1 + 0x00000000, 300032 bytes for 300000
+        launch   segment 0, flat address 0x400000000
+        pressure: 20 MiB wanted, the longest free range is 3 MiB; dropping 4 cached blocks
+        batch    region 0 + 0x02800080, 20971520 bytes for 20971520
+        pressure: 100 MiB wanted, the longest free range is 3 MiB; dropping 0 cached blocks
+        100 MiB: CUBEYARD_ERROR_TOO_BIG
+        out of memory: wanted 100.00 MiB (104857600 B, rounded to 104857600 B)
+          free 4.00 MiB, longest free range 4.00 MiB, in 1 regions
+          device: 0 B of 128.00 MiB free; no more regions are acquired
+          region 0x0: 64.00 MiB, 4.00 MiB free, longest range 4.00 MiB, 2 blocks
+          no region can ever hold it: the longest block is 64.00 MiB; use larger fallback sizes or growable regions
+        allocated 63214720, reserved 134217728, retries 2, out of memory 1
+        destroy: CUBEYARD_ERROR_IN_USE: 3 blocks and 0 pins are live; free them, or abandon them
+        done
+    "#]].assert_eq(&output);
+    let pickle = std::fs::read(snapshot).expect("the example writes a snapshot");
+    assert_eq!(pickle[..2], [0x80, 4], "protocol 4");
+}
+
+#[test]
+fn wrong_calls_are_refused_and_change_nothing() {
+    expect![[r#"
+        157 expectations hold
+    "#]]
+    .assert_eq(&output_of("tests/it/c/errors.c", "errors"));
+}
+
+#[test]
+fn devices_and_streams_can_be_functions_of_the_caller() {
+    expect![[r#"
+        84 expectations hold
+    "#]]
+    .assert_eq(&output_of("tests/it/c/callbacks.c", "callbacks"));
+}
+
+#[test]
+fn blocks_are_freed_on_other_threads() {
+    expect![[r#"
+        6000 blocks freed on other threads
+    "#]]
+    .assert_eq(&output_of("tests/it/c/threads.c", "threads"));
+}

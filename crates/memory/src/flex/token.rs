@@ -1,0 +1,132 @@
+//! Tokens: allocations as two numbers, for those who cannot hold a Rust value.
+//!
+//! Whoever has a token has no ownership that the compiler watches, so every call here checks: a
+//! token whose block was let go is *stale*, also while pins or streams keep the block, and also when
+//! its place was used again.
+
+use super::handle::{self, Allocation, Pin};
+use super::slot::Slot;
+use super::tag::Tag;
+use super::{FlexAllocator, FreeError, VirtualAddress};
+use crate::Bytes;
+use crate::index::{Block, BlockKey};
+use crate::policy::Kind;
+use crate::sync::Arc;
+
+/// Names an allocation without owning it: see [`Allocation::into_token`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AllocationToken {
+    pub(super) slot: usize,
+    pub(super) key: BlockKey,
+}
+
+/// What there is to know of a token's block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenBlock {
+    /// Where it is now. For as long as that must stay so, pin it.
+    pub address: VirtualAddress,
+    /// Its length, rounded to the granule.
+    pub size: Bytes,
+    /// The bytes that were asked for.
+    pub requested: Bytes,
+    /// What it is for.
+    pub kind: Kind,
+}
+
+impl AllocationToken {
+    /// The token as two numbers. They are never both zero.
+    pub fn to_parts(self) -> (u64, u64) {
+        (self.slot as u64, self.key.to_bits())
+    }
+
+    /// The token that two numbers stand for, whoever made them up: it is checked when it is used.
+    pub fn from_parts(slot: u64, key: u64) -> Self {
+        Self { slot: usize::try_from(slot).unwrap_or(usize::MAX), key: BlockKey::from_bits(key) }
+    }
+}
+
+impl FlexAllocator {
+    /// Frees the block of a token. A stale token is refused.
+    pub fn free_token(&self, token: AllocationToken) -> Result<(), FreeError> {
+        self.adopt(token).map(drop)
+    }
+
+    /// Makes a token's block owned again.
+    pub fn adopt(&self, token: AllocationToken) -> Result<Allocation, FreeError> {
+        self.at_place(token, |slot, key| slot.set_leaked(key, false))?;
+        Ok(Allocation::new(Arc::clone(&self.slots[token.slot]), token.key))
+    }
+
+    /// The address of a token's block.
+    pub fn address_of(&self, token: AllocationToken) -> Result<VirtualAddress, FreeError> {
+        self.block_of(token).map(|block| block.address)
+    }
+
+    /// The block of a token.
+    pub fn block_of(&self, token: AllocationToken) -> Result<TokenBlock, FreeError> {
+        let leaked = |(_, block): &(VirtualAddress, Block)| Tag::from_bits(block.tag).is_leaked();
+        let find = |slot: &Arc<Slot>, key| slot.find(key).filter(leaked).ok_or(FreeError::Stale);
+        let (address, block) = self.at_place(token, find)?;
+        let kind = Tag::from_bits(block.tag).kind();
+        Ok(TokenBlock { address, size: block.size, requested: block.requested, kind })
+    }
+
+    /// Pins the block of a token, as [`Allocation::pin`] does.
+    pub fn pin_token(&self, token: AllocationToken) -> Result<Pin, FreeError> {
+        self.at_place(token, |slot, key| {
+            slot.pin(key, Tag::is_leaked)?;
+            Ok(Pin::of_pinned(Arc::clone(slot), key))
+        })
+    }
+
+    /// Notes a further stream, as [`Allocation::record_stream`] does.
+    pub fn record_stream_token(
+        &self,
+        token: AllocationToken,
+        stream: u32,
+    ) -> Result<(), FreeError> {
+        self.at_place(token, |slot, key| slot.record_stream(key, Tag::is_leaked, stream))
+    }
+
+    /// Does something with a token's block where it is now.
+    fn at_place<T>(
+        &self,
+        token: AllocationToken,
+        act: impl FnMut(&Arc<Slot>, BlockKey) -> Result<T, FreeError>,
+    ) -> Result<T, FreeError> {
+        let slot = self.slots.get(token.slot).ok_or(FreeError::Stale)?;
+        handle::at_place(slot, token.key, act)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Card, CardSpec};
+
+    fn allocator() -> FlexAllocator {
+        FlexAllocator::new(Arc::new(Card::new(CardSpec::physical(Bytes::gib(12)))))
+    }
+
+    #[test]
+    fn a_token_freed_under_a_pin_is_stale_although_its_block_stays() {
+        let allocator = allocator();
+        let token = allocator.allocate(Bytes::new(1000)).unwrap().into_token();
+        let pin = allocator.pin_token(token).unwrap();
+        allocator.free_token(token).unwrap();
+        assert_eq!(allocator.stats().allocated(), Bytes::new(1024), "the pin keeps it");
+        assert_eq!(allocator.pin_token(token).unwrap_err(), FreeError::Stale);
+        assert_eq!(allocator.record_stream_token(token, 1), Err(FreeError::Stale));
+        assert_eq!(allocator.block_of(token), Err(FreeError::Stale));
+        drop(pin);
+        assert_eq!(allocator.stats().allocated(), Bytes::ZERO);
+    }
+
+    #[test]
+    fn no_token_is_two_zeros() {
+        let allocator = allocator();
+        let first = allocator.allocate(Bytes::new(1)).unwrap().into_token();
+        assert_ne!(first.to_parts(), (0, 0));
+        assert_eq!(allocator.block_of(AllocationToken::from_parts(0, 0)), Err(FreeError::Stale));
+    }
+}

@@ -1,0 +1,68 @@
+"""What the tests share: the snapshots that our allocator writes, and PyTorch's viewer for them."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@dataclass
+class Snapshot:
+    """A snapshot, and the statistics of the same moment."""
+
+    path: Path
+    data: dict
+    stats: dict
+
+
+@pytest.fixture(scope="session")
+def snapshot_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("snapshots")
+    example = ["cargo", "run", "--quiet", "--package", "cubeyard-memory", "--example", "snapshot"]
+    subprocess.run([*example, "--", folder], cwd=ROOT, check=True)
+    return folder
+
+
+@pytest.fixture(scope="session", params=["fixed", "growable"])
+def snapshot(request, snapshot_folder):
+    path = snapshot_folder / f"{request.param}.pickle"
+    stats = json.loads(path.with_suffix(".json").read_text())
+    return Snapshot(path, pickle.loads(path.read_bytes()), stats)
+
+
+class Viewer:
+    """`torch/cuda/_memory_viz.py`, run as a command."""
+
+    def __init__(self, script, home):
+        self.script = script
+        # Flame graphs are drawn by a program that is looked for here and fetched where it is not
+        # found. This one leaves the stacks as they are, so that they can be added up.
+        flamegraph = home / ".cache" / "flamegraph.pl"
+        flamegraph.parent.mkdir()
+        flamegraph.write_text("#!/bin/sh\nexec cat\n")
+        flamegraph.chmod(0o755)
+        self.environment = {**os.environ, "HOME": str(home)}
+
+    def run(self, *arguments):
+        command = [sys.executable, self.script, *arguments]
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="session")
+def viewer(tmp_path_factory):
+    fetched = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "fetch-memory-viz"],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return Viewer(fetched.stdout.strip(), tmp_path_factory.mktemp("home"))
