@@ -13,16 +13,16 @@ const MOST_PASSES: usize = 32;
 /// a target of its own; nothing where the target fails or is never called.
 ///
 /// Only the calls and the walk over the events are timed, in batches.
-pub(super) fn nanoseconds_per_operation<'t>(
-    trace: &'t Trace,
-    make: &dyn Fn() -> Box<dyn Target + 't>,
+pub(super) fn nanoseconds_per_operation(
+    trace: &Trace,
+    make: &dyn Fn(&Trace) -> Box<dyn Target + '_>,
     clock: &mut dyn FnMut() -> u64,
     progress: &mut dyn FnMut(usize),
 ) -> Option<f64> {
     let (mut fastest, mut total) = (f64::INFINITY, 0);
     for pass in 0..MOST_PASSES {
         let told: &mut dyn FnMut(usize) = if pass == 0 { &mut *progress } else { &mut |_| {} };
-        let (operations, elapsed) = pass_over(trace, &mut *make(), clock, told)?;
+        let (operations, elapsed) = pass_over(trace, &mut *make(trace), clock, told)?;
         if operations == 0 {
             return None;
         }
@@ -82,7 +82,7 @@ mod tests {
     fn measure(script: &str, tick: u64, capacity: Option<Bytes>) -> (Option<f64>, usize) {
         let trace = Script::parse(script).unwrap().to_trace("test").unwrap();
         let (passes, mut now) = (std::cell::Cell::new(0), 0);
-        let make = || -> Box<dyn Target> {
+        let make = |_: &Trace| -> Box<dyn Target> {
             passes.set(passes.get() + 1);
             Box::new(PyTorch::native(capacity))
         };

@@ -74,11 +74,10 @@ impl ReplayPolicy {
         clock: &mut dyn FnMut() -> u64,
         progress: &mut dyn FnMut(usize),
     ) -> Row {
-        let make = || (self.make)(trace);
-        let outcome = run(trace, &mut *make(), progress);
+        let outcome = run(trace, &mut *(self.make)(trace), progress);
         let ns_per_op = match outcome.failed {
             Some(_) => None,
-            None => nanoseconds_per_operation(trace, &make, clock, progress),
+            None => nanoseconds_per_operation(trace, &self.make, clock, progress),
         };
         Row { policy: *self, outcome, ns_per_op }
     }

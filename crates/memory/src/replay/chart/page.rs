@@ -29,26 +29,25 @@ pub fn html(reports: &[Report]) -> String {
 
 fn section(report: &Report) -> String {
     let best = report.best().map(|row| row.policy.name);
-    let mut rows = row("th", "", &COLUMNS.map(str::to_owned));
+    let mut rows = vec![row("th", "", &COLUMNS.map(str::to_owned))];
     for line in &report.rows {
         let class = match &line.outcome.failed {
             Some(_) => "failed",
             None if best == Some(line.policy.name) => "best",
             None => "",
         };
-        rows += &row("td", class, &line.cells());
+        rows.push(row("td", class, &line.cells()));
         if let Some(failure) = &line.outcome.failed {
             let message = escape(&failure.to_string());
-            rows += &format!("<tr class=\"failed\"><td colspan=\"6\">{message}</td></tr>\n");
+            rows.push(format!("<tr class=\"failed\"><td colspan=\"6\">{message}</td></tr>\n"));
         }
     }
-    rows += &report.recorded_cells().map_or_else(String::new, |cells| row("td", "", &cells));
+    rows.extend(report.recorded_cells().map(|cells| row("td", "", &cells)));
     let picture = svg(std::slice::from_ref(report));
-    format!("<section>\n{picture}<table>\n{rows}</table>\n</section>\n")
+    format!("<section>\n{picture}<table>\n{}</table>\n</section>\n", rows.concat())
 }
 
 fn row(tag: &str, class: &str, cells: &[String]) -> String {
-    let cells: String =
-        cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect();
-    format!("<tr class=\"{class}\">{cells}</tr>\n")
+    let cells = cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell)));
+    format!("<tr class=\"{class}\">{}</tr>\n", cells.collect::<Vec<_>>().concat())
 }

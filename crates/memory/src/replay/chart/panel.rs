@@ -73,20 +73,21 @@ impl<'a> Panel<'a> {
     /// A line in steps through one figure of each point, and where it ends.
     fn steps(&self, row: &Row, figure: fn(&Point) -> Bytes) -> (String, (f64, f64)) {
         let timeline = &row.outcome.timeline;
-        let mut path = format!("M{LEFT:.1} {BOTTOM:.1}");
+        let mut path = vec![format!("M{LEFT:.1} {BOTTOM:.1}")];
         let (mut x, mut y) = (LEFT, BOTTOM);
         for point in timeline.points() {
             x = self.x(timeline, point);
             let next = self.y(figure(point).get() as f64);
             if (next - y).abs() >= 0.05 {
-                path += &format!("H{x:.1}V{next:.1}");
+                path.push(format!("H{x:.1}V{next:.1}"));
                 y = next;
             }
         }
         if row.outcome.failed.is_none() {
             x = RIGHT;
         }
-        (path + &format!("H{x:.1}"), (x, y))
+        path.push(format!("H{x:.1}"));
+        (path.concat(), (x, y))
     }
 
     fn policy_series(&self, place: usize, row: &Row) -> Series {
@@ -94,9 +95,9 @@ impl<'a> Panel<'a> {
         let failed = row.outcome.failed.is_some();
         let waste = row.outcome.waste().map_or_else(String::new, |waste| format!(" · {waste:.3}"));
         let best = self.report.best().is_some_and(|best| best.policy.name == row.policy.name);
-        let figures = match failed {
-            true => "failed".to_owned(),
-            false => format!("{}{waste}", row.outcome.peak_reserved),
+        let figures = match &row.outcome.failed {
+            Some(_) => "failed".to_owned(),
+            None => format!("{}{waste}", row.outcome.peak_reserved),
         };
         Series {
             name: row.policy.name.to_owned(),

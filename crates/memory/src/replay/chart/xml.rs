@@ -12,7 +12,7 @@ pub(super) fn escape(text: &str) -> String {
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
             '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}' => {
-                escaped.push('\u{fffd}')
+                escaped.push('\u{fffd}');
             }
             _ => escaped.push(character),
         }
