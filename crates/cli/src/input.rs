@@ -34,7 +34,8 @@ pub(crate) fn bundled() -> Result<Vec<Input>> {
 pub(crate) fn read(file: &Path, names: &mut Names) -> Result<Vec<Input>> {
     let at = |problem: &str, help: &str| anyhow!("{}: {problem}\n  help: {help}", file.display());
     let opened = File::open(file).map_err(|error| at(&error.to_string(), "check the path"))?;
-    let bytes = decompress(opened, LIMIT).map_err(|error| at(&error.to_string(), RECORD_AGAIN))?;
+    let bytes = decompress(opened, LIMIT);
+    let bytes = bytes.map_err(|error| at(&error.to_string(), read_remedy(error.kind())))?;
     let traces = trace::read(&names.name(file), &bytes);
     let traces = traces.map_err(|error| at(&error.to_string(), remedy(&error)))?;
     if traces.is_empty() {
@@ -47,6 +48,14 @@ const RECORD_AGAIN: &str = "copy or record the file again";
 const NO_HISTORY: &str =
     "call torch.cuda.memory._record_memory_history() before the work that you want to see";
 const TAKE_AGAIN: &str = "take the snapshot again with torch.cuda.memory._dump_snapshot(FILE)";
+
+fn read_remedy(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::IsADirectory => "name the files in it",
+        ErrorKind::FileTooLarge => "record a shorter part of the work",
+        _ => RECORD_AGAIN,
+    }
+}
 
 fn remedy(error: &ReadError) -> &'static str {
     match error {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, anyhow, bail};
 use cubeyard_memory::replay::{Report, chart};
 
 /// Where to draw, and as what.
@@ -53,8 +53,10 @@ impl Plot {
 
     /// Draws the reports, over whatever the file held.
     pub(super) fn write(&self, reports: &[Report]) -> Result<()> {
-        std::fs::write(&self.path, (self.draw)(reports))
-            .with_context(|| format!("{self}: cannot be written"))
+        let written = std::fs::write(&self.path, (self.draw)(reports));
+        written.map_err(|error| {
+            anyhow!("{self}: cannot be written: {error}\n  help: name another file with --plot")
+        })
     }
 }
 

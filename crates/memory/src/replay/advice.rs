@@ -256,8 +256,11 @@ fn ratio(part: Bytes, whole: Bytes) -> f64 {
 }
 
 fn change(ratio: f64) -> String {
-    let word = if ratio <= 1.0 { "less" } else { "more" };
-    format!("{} {word}", percent((ratio - 1.0).abs()))
+    match percent((ratio - 1.0).abs()) {
+        none if none == "0.0 %" => "nothing".to_owned(),
+        share if ratio < 1.0 => format!("{share} less"),
+        share => format!("{share} more"),
+    }
 }
 
 /// A share in percent: with a decimal below ten.

@@ -90,7 +90,7 @@ pub fn policy(name: &str) -> Result<&'static ReplayPolicy, UnknownPolicy> {
 
 /// There is no policy of this name: take one of [`POLICIES`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("there is no policy `{name}`{}; the policies are {}", did_you_mean(*nearest), names())]
+#[error("there is no policy `{name}`{} The policies are {}", did_you_mean(*nearest), names())]
 pub struct UnknownPolicy {
     /// The name that was given.
     pub name: String,
@@ -107,7 +107,7 @@ impl UnknownPolicy {
 }
 
 fn did_you_mean(nearest: Option<&str>) -> String {
-    nearest.map_or_else(String::new, |nearest| format!("; did you mean `{nearest}`?"))
+    nearest.map_or_else(|| ".".to_owned(), |nearest| format!(": did you mean `{nearest}`?"))
 }
 
 fn names() -> String {
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(nearest("zzz"), None);
         assert_eq!(nearest(""), None);
         let message = policy("zzz").unwrap_err().to_string();
-        assert!(message.starts_with("there is no policy `zzz`; the policies are pytorch, "));
+        assert!(message.starts_with("there is no policy `zzz`. The policies are pytorch, "));
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl Report {
         let none = String::new;
         let cells = ["PyTorch, as recorded".to_owned(), none(), none(), recorded.to_string()];
         let [name, events, live, reserved] = cells;
-        Some([name, events, live, reserved, waste.map_or_else(none, decimals), none()])
+        Some([name, events, live, reserved, waste.map_or_else(none, significant), none()])
     }
 }
 
@@ -73,14 +73,21 @@ impl Row {
             grouped(outcome.events),
             outcome.peak_live.to_string(),
             outcome.peak_reserved.to_string(),
-            outcome.waste().map_or_else(missing, decimals),
+            outcome.waste().map_or_else(missing, significant),
             self.ns_per_op.map_or_else(|| "–".to_owned(), |time| format!("{time:.1}")),
         ]
     }
 }
 
-fn decimals(waste: f64) -> String {
-    format!("{waste:.3}")
+/// A ratio with as many decimals as are worth reading.
+pub(super) fn significant(ratio: f64) -> String {
+    let decimals = match ratio {
+        ..10.0 => 3,
+        ..100.0 => 2,
+        ..1000.0 => 1,
+        _ => 0,
+    };
+    format!("{ratio:.decimals$}")
 }
 
 /// A number with a comma between thousands.
@@ -99,6 +106,15 @@ pub(super) fn grouped(number: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_ratios_have_few_decimals() {
+        for (ratio, text) in
+            [(1.0, "1.000"), (12.345, "12.35"), (123.45, "123.5"), (16384.0, "16384")]
+        {
+            assert_eq!(significant(ratio), text);
+        }
+    }
 
     #[test]
     fn thousands_are_set_apart() {

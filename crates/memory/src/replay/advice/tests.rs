@@ -214,7 +214,7 @@ fn over_several_traces_a_policy_counts_only_if_it_served_all() {
     let second = [("pytorch", Some(1000)), ("first-fit", Some(1000)), ("lifetime", None)];
     check(
         &[report(None, &first), report(None, &second)],
-        "Over these 2 traces `first-fit` needs 11 % less than PyTorch on average (from 0.0 % less to 21 % less).",
+        "Over these 2 traces `first-fit` needs 11 % less than PyTorch on average (from nothing to 21 % less).",
     );
     let only = |rows: &[(&'static str, Option<u64>)]| report(None, &[rows[0], rows[2]]);
     check(

@@ -7,11 +7,11 @@ use super::labels::spread;
 use super::xml::{escape, shorten};
 use super::{PANEL_HEIGHT, WIDTH};
 use crate::Bytes;
-use crate::replay::report::grouped;
+use crate::replay::report::{grouped, significant};
 use crate::replay::{Point, Report, Row, Timeline};
 
 const LEFT: f64 = 70.0;
-const RIGHT: f64 = WIDTH - 290.0;
+const RIGHT: f64 = WIDTH - 320.0;
 const TOP: f64 = 68.0;
 const BOTTOM: f64 = PANEL_HEIGHT - 52.0;
 /// The distance of labels below each other.
@@ -93,7 +93,10 @@ impl<'a> Panel<'a> {
     fn policy_series(&self, place: usize, row: &Row) -> Series {
         let (path, end) = self.steps(row, |point| point.reserved);
         let failed = row.outcome.failed.is_some();
-        let waste = row.outcome.waste().map_or_else(String::new, |waste| format!(" · {waste:.3}"));
+        let waste = row
+            .outcome
+            .waste()
+            .map_or_else(String::new, |waste| format!(" · {}", significant(waste)));
         let best = self.report.best().is_some_and(|best| best.policy.name == row.policy.name);
         let figures = match &row.outcome.failed {
             Some(_) => "failed".to_owned(),
@@ -116,7 +119,7 @@ impl<'a> Panel<'a> {
         let (path, end) = self.steps(row, |point| point.live);
         let path = format!("{path}V{BOTTOM:.1}Z");
         let figures = row.outcome.peak_live.to_string();
-        Some(Series { name: "live".to_owned(), figures, path, end, ..PLAIN })
+        Some(Series { name: "live, at its peak".to_owned(), figures, path, end, ..PLAIN })
     }
 
     fn recorded_series(&self) -> Option<Series> {
@@ -154,7 +157,9 @@ impl fmt::Display for Panel<'_> {
         let mut series: Vec<_> =
             policies.map(|(place, row)| self.policy_series(place, row)).collect();
         series.extend(self.recorded_series());
-        for line in &series {
+        // The broad line of the best goes below the others, so that it hides none of them.
+        let (broad, narrow): (Vec<_>, Vec<_>) = series.iter().partition(|line| line.bold);
+        for line in broad.into_iter().chain(narrow) {
             line.write_line(f)?;
         }
         series.extend(live);
@@ -166,12 +171,13 @@ impl Panel<'_> {
     fn write_heading(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = shorten(&self.report.trace, 80);
         let events = self.longest.map_or(0, |row| row.outcome.timeline.total_events());
+        let noun = if events == 1 { "event" } else { "events" };
         let events = grouped(events);
         writeln!(
             f,
             "<text x=\"{LEFT}\" y=\"28\" font-size=\"17\" font-weight=\"600\" fill=\"#1f2933\">{name}</text>\n\
-             <text x=\"{LEFT}\" y=\"47\" fill=\"#52606d\">memory that each policy reserved for {events} \
-             events, and what of it was live</text>\n\
+             <text x=\"{LEFT}\" y=\"47\" fill=\"#52606d\">what each policy reserved over {events} {noun}, \
+             and what was live; waste is peak reserved ÷ peak live</text>\n\
              <text x=\"{x}\" y=\"47\" text-anchor=\"end\" fill=\"#52606d\">peak · waste</text>",
             x = WIDTH - 16.0
         )
@@ -215,7 +221,7 @@ impl Series {
     fn write_line(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, figures) = (escape(&self.name), escape(&self.figures));
         let Self { path, colour, dash, end: (x, y), .. } = self;
-        let width = if self.bold { 2.6 } else { 1.8 };
+        let width = if self.bold { 3.4 } else { 1.6 };
         writeln!(
             f,
             "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\" \
