@@ -17,9 +17,9 @@ use plot::Plot;
 
 /// See how much memory recorded allocations would have needed under other policies
 ///
-/// Reads PyTorch memory snapshots (torch.cuda.memory._dump_snapshot), logs of RAPIDS RMM and .trace
-/// scripts, each also compressed with gzip. Without a file, it replays a bundled trace and draws it
-/// to ./cubeyard-replay.svg.
+/// Reads PyTorch memory snapshots (`torch.cuda.memory._dump_snapshot`), logs of RAPIDS RMM and
+/// .trace scripts, each also compressed with gzip. Without a file, it replays a bundled trace and
+/// draws it to ./cubeyard-replay.svg.
 #[derive(Args, Debug, Default)]
 #[command(after_help = policies_help())]
 pub(crate) struct Arguments {

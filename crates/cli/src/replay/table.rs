@@ -33,9 +33,9 @@ fn table(report: &Report, widths: &[usize], colours: bool) -> String {
     }
     let recorded = report.recorded_cells().map(|cells| align("  ", &cells, widths));
     lines.extend(recorded.map(|text| Line { text, colour: "" }));
-    let shown = lines.iter().map(|line| match colours && !line.colour.is_empty() {
-        true => format!("{}{}{RESET}\n", line.colour, line.text),
-        false => format!("{}\n", line.text),
+    let shown = lines.iter().map(|Line { text, colour }| match *colour {
+        colour if colours && !colour.is_empty() => format!("{colour}{text}{RESET}\n"),
+        _ => format!("{text}\n"),
     });
     shown.collect::<Vec<_>>().concat() + "\n"
 }

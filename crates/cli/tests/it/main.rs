@@ -1,5 +1,10 @@
 //! The `cubeyard` command as people run it.
 
+#![allow(
+    clippy::needless_raw_string_hashes,
+    reason = "expect-test writes hashes around every snapshot"
+)]
+
 mod bad_input;
 mod pictures;
 mod replay;

@@ -108,10 +108,8 @@ fn against_pytorch(report: &Report, best: &Row, baseline: &Baseline) -> String {
     let (name, needed, reserved) =
         (best.policy.name, best.outcome.peak_reserved, baseline.reserved);
     let saved = 1.0 - ratio(needed, reserved);
-    let (needs, holds) = match baseline.recorded {
-        true => ("would have needed", "reserved"),
-        false => ("needs", "reserves"),
-    };
+    let (needs, holds) =
+        if baseline.recorded { ("would have needed", "reserved") } else { ("needs", "reserves") };
     let unplanned = unplanned(&[report], best.policy.kind);
     if saved < NOTICEABLE {
         return format!(

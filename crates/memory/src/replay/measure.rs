@@ -82,15 +82,15 @@ mod tests {
     fn measure(script: &str, tick: u64, capacity: Option<Bytes>) -> (Option<f64>, usize) {
         let trace = Script::parse(script).unwrap().to_trace("test").unwrap();
         let (passes, mut now) = (std::cell::Cell::new(0), 0);
-        let make = |_: &Trace| -> Box<dyn Target> {
-            passes.set(passes.get() + 1);
-            Box::new(PyTorch::native(capacity))
-        };
         let mut clock = || {
             now += tick;
             now
         };
-        let time = nanoseconds_per_operation(&trace, &make, &mut clock, &mut |_| {});
+        let make: &dyn Fn(&Trace) -> Box<dyn Target + '_> = &|_| {
+            passes.set(passes.get() + 1);
+            Box::new(PyTorch::native(capacity))
+        };
+        let time = nanoseconds_per_operation(&trace, make, &mut clock, &mut |_| {});
         (time, passes.get())
     }
 
