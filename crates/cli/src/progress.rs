@@ -26,9 +26,9 @@ impl Progress {
         Self { bar, begin: now(), wanted: !quiet && terminal::is_watched() }
     }
 
-    /// There are `steps` more steps to take.
+    /// There are `steps` steps to take in all.
     pub(crate) fn expect(&self, steps: usize) {
-        self.bar.inc_length(steps as u64);
+        self.bar.set_length(steps as u64);
     }
 
     /// The work turns to something else.
@@ -43,7 +43,7 @@ impl Progress {
         self.show();
     }
 
-    /// Whatever was expected until now is done or will not be.
+    /// So many steps were taken in all, or will not be.
     pub(crate) fn settle_at(&mut self, steps: usize) {
         self.bar.set_position(steps as u64);
     }

@@ -153,6 +153,18 @@ fn the_rows_of_pytorch_are_what_pytorch_needed() {
     }
 }
 
+/// What a linear scan over all blocks, written in Python for this purpose, had to commit.
+#[test]
+fn first_fit_needs_what_a_linear_scan_does() {
+    let sandbox = Sandbox::new("scan");
+    let scanned = [("resnet_train", 7_656_701_952_u64), ("gpt2_train", 12_895_387_648)];
+    for (name, reserved) in scanned {
+        let file = recorded(&format!("{name}.csv.gz"));
+        let rows = json(&sandbox, &[&file, "--policy=first-fit"]);
+        assert_eq!(rows[0]["peak_reserved_bytes"], reserved, "{name}");
+    }
+}
+
 #[test]
 fn files_that_share_a_name_stay_apart() {
     let sandbox = Sandbox::new("names");

@@ -190,8 +190,8 @@ mod tests {
 
     #[test]
     fn progress_adds_up_to_the_events() {
-        let script: String = (0..BATCH + 5).map(|it| format!("alloc a{it} 1\n")).collect();
-        let trace = Script::parse(&script).unwrap().to_trace("test").unwrap();
+        let script: Vec<_> = (0..BATCH + 5).map(|it| format!("alloc a{it} 1\n")).collect();
+        let trace = Script::parse(&script.concat()).unwrap().to_trace("test").unwrap();
         let mut told = Vec::new();
         run(&trace, &mut PyTorch::native(None), &mut |events| told.push(events));
         assert_eq!(told, [BATCH, 5]);
