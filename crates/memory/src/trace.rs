@@ -45,6 +45,15 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// When it happened, in microseconds since the trace began.
+    pub fn time_us(&self) -> u64 {
+        match self {
+            Self::Allocate(Allocate { time_us, .. }) | Self::Free { time_us, .. } => *time_us,
+        }
+    }
+}
+
 /// An allocation in a [`Trace`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocate {

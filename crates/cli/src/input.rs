@@ -1,0 +1,180 @@
+//! Files with traces, compressed or not.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, BufReader, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow};
+use cubeyard_memory::Bytes;
+use cubeyard_memory::trace::{self, ReadError, Trace};
+use flate2::bufread::MultiGzDecoder;
+
+/// The most bytes that a file may hold, once decompressed.
+const LIMIT: Bytes = Bytes::gib(4);
+
+/// A trace of ResNet-50 in training, for those who have none of their own at hand.
+const BUNDLED: &[u8] = include_bytes!("../../../testdata/traces/resnet_train.csv.gz");
+
+/// A trace and the file that it came from, where that is not the bundled one.
+#[derive(Debug)]
+pub(crate) struct Input {
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) trace: Trace,
+}
+
+/// The trace that comes with the program.
+pub(crate) fn bundled() -> Result<Vec<Input>> {
+    let bytes = decompress(BUNDLED, LIMIT)?;
+    let traces = trace::read("resnet_train", &bytes)?;
+    Ok(traces.into_iter().map(|trace| Input { file: None, trace }).collect())
+}
+
+/// The traces in one file.
+pub(crate) fn read(file: &Path, names: &mut Names) -> Result<Vec<Input>> {
+    let at = |problem: &str, help: &str| anyhow!("{}: {problem}\n  help: {help}", file.display());
+    let opened = File::open(file).map_err(|error| at(&error.to_string(), "check the path"))?;
+    let bytes = decompress(opened, LIMIT);
+    let bytes = bytes.map_err(|error| at(&error.to_string(), read_remedy(error.kind())))?;
+    let traces = trace::read(&names.name(file), &bytes);
+    let traces = traces.map_err(|error| at(&error.to_string(), remedy(&error)))?;
+    if traces.is_empty() {
+        return Err(at("the snapshot holds no allocation", NO_HISTORY));
+    }
+    Ok(traces.into_iter().map(|trace| Input { file: Some(file.to_owned()), trace }).collect())
+}
+
+const RECORD_AGAIN: &str = "copy or record the file again";
+const NO_HISTORY: &str =
+    "call torch.cuda.memory._record_memory_history() before the work that you want to see";
+const TAKE_AGAIN: &str = "take the snapshot again with torch.cuda.memory._dump_snapshot(FILE)";
+
+fn read_remedy(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::IsADirectory => "name the files in it",
+        ErrorKind::FileTooLarge => "record a shorter part of the work",
+        _ => RECORD_AGAIN,
+    }
+}
+
+fn remedy(error: &ReadError) -> &'static str {
+    match error {
+        ReadError::Empty => RECORD_AGAIN,
+        ReadError::Gzip => "the file was compressed twice; decompress it once",
+        ReadError::Foreign { .. } | ReadError::Unknown { .. } => {
+            "make a snapshot with torch.cuda.memory._dump_snapshot(FILE), or a log with RMM's \
+             logging_resource_adaptor"
+        }
+        ReadError::Rmm(_) => {
+            "correct the log, or record it again with RMM's logging_resource_adaptor"
+        }
+        ReadError::Snapshot(_) => TAKE_AGAIN,
+        ReadError::Script(_) | ReadError::Text { .. } => "correct the script",
+    }
+}
+
+/// Everything in a file: decompressed if it is gzip, and never more than `limit`.
+fn decompress(mut file: impl Read, limit: Bytes) -> io::Result<Vec<u8>> {
+    let mut start = Vec::new();
+    file.by_ref().take(2).read_to_end(&mut start)?;
+    let is_gzip = start == [0x1f, 0x8b];
+    let whole = io::Cursor::new(start).chain(file);
+    let mut bytes = Vec::new();
+    if is_gzip {
+        let read = read_up_to(MultiGzDecoder::new(BufReader::new(whole)), limit, &mut bytes);
+        read.map_err(|error| gzip_error(&error, bytes.len()))?;
+    } else {
+        read_up_to(whole, limit, &mut bytes)?;
+    }
+    Ok(bytes)
+}
+
+fn read_up_to(source: impl Read, limit: Bytes, bytes: &mut Vec<u8>) -> io::Result<()> {
+    let read = source.take(limit.get().saturating_add(1)).read_to_end(bytes)?;
+    if read as u64 > limit.get() {
+        return Err(io::Error::new(
+            ErrorKind::FileTooLarge,
+            format!("byte {read}: more than {limit}"),
+        ));
+    }
+    Ok(())
+}
+
+fn gzip_error(error: &io::Error, read: usize) -> io::Error {
+    let problem = match error.kind() {
+        ErrorKind::UnexpectedEof => "expected more, found the end of the file".to_owned(),
+        _ => error.to_string(),
+    };
+    io::Error::new(error.kind(), format!("gzip, byte {read} of what is in it: {problem}"))
+}
+
+/// Names for traces, no two files with the same.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    taken: BTreeSet<String>,
+}
+
+impl Names {
+    /// The name of a file without folders and endings, or with as much of them as it takes.
+    fn name(&mut self, file: &Path) -> String {
+        let full = printable(&file.file_name().unwrap_or_default().to_string_lossy());
+        let path = printable(&file.to_string_lossy());
+        let numbered = (2..).map(|number| format!("{path} ({number})"));
+        let mut names =
+            [without_endings(&full).to_owned(), full, path.clone()].into_iter().chain(numbered);
+        let name = names.find(|name| !name.is_empty() && !self.taken.contains(name));
+        let name = name.expect("numbers do not end");
+        self.taken.insert(name.clone());
+        name
+    }
+}
+
+fn without_endings(name: &str) -> &str {
+    const ENDINGS: [&str; 5] = [".csv", ".pickle", ".pkl", ".trace", ".log"];
+    let name = name.strip_suffix(".gz").unwrap_or(name);
+    ENDINGS.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name)
+}
+
+/// File names may hold anything, and terminals obey control characters.
+fn printable(name: &str) -> String {
+    name.replace(char::is_control, "\u{fffd}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(names: &mut Names, file: &str) -> String {
+        names.name(Path::new(file))
+    }
+
+    #[test]
+    fn traces_are_named_by_their_files() {
+        let mut names = Names::default();
+        assert_eq!(name(&mut names, "a/b.csv.gz"), "b");
+        assert_eq!(name(&mut names, "a/b.pickle.gz"), "b.pickle.gz");
+        assert_eq!(name(&mut names, "c/b.pickle.gz"), "c/b.pickle.gz");
+        assert_eq!(name(&mut names, "c/b.pickle.gz"), "c/b.pickle.gz (2)");
+        assert_eq!(name(&mut names, ".trace"), ".trace");
+        assert_eq!(name(&mut names, "x\u{1b}[31m.trace"), "x\u{fffd}[31m");
+        assert_eq!(name(&mut names, ".."), "..");
+    }
+
+    #[test]
+    fn the_limit_is_on_what_was_decompressed() {
+        let size = decompress(BUNDLED, LIMIT).unwrap().len() as u64;
+        assert!(decompress(BUNDLED, Bytes::new(size)).is_ok());
+        let message = decompress(BUNDLED, Bytes::new(size - 1)).unwrap_err().to_string();
+        assert!(message.contains("more than"), "{message}");
+        assert!(decompress(&b"12"[..], Bytes::new(2)).is_ok());
+        assert!(decompress(&b"123"[..], Bytes::new(2)).is_err());
+    }
+
+    #[test]
+    fn gzip_that_is_cut_off_is_an_error() {
+        for length in [2, 9, 40, BUNDLED.len() / 2, BUNDLED.len() - 1] {
+            assert!(decompress(&BUNDLED[..length], LIMIT).is_err(), "{length}");
+        }
+        assert_eq!(decompress(&BUNDLED[..1], LIMIT).unwrap(), [0x1f]);
+    }
+}

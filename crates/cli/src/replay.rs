@@ -1,0 +1,150 @@
+//! `cubeyard replay`: recorded allocations under every policy.
+
+mod json;
+mod plot;
+mod table;
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, ValueEnum};
+use cubeyard_memory::replay::{self, POLICIES, ReplayPolicy, Report};
+
+use crate::input::{self, Input, Names};
+use crate::progress::{self, Progress};
+use crate::terminal;
+use plot::Plot;
+
+/// See how much memory recorded allocations would have needed under other policies
+///
+/// Reads PyTorch memory snapshots (`torch.cuda.memory._dump_snapshot`), logs of RAPIDS RMM and
+/// .trace scripts, each also compressed with gzip. Without a file, it replays a bundled trace and
+/// draws it to ./cubeyard-replay.svg.
+#[derive(Args, Debug, Default)]
+#[command(after_help = policies_help())]
+pub(crate) struct Arguments {
+    /// Snapshots, logs and scripts
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Replay under this policy only; may be given several times
+    #[arg(long = "policy", value_name = "NAME", value_parser = replay::policy)]
+    policies: Vec<&'static ReplayPolicy>,
+    /// How to print the figures
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    /// Draw live and reserved bytes over time: to OUT.svg, or with the figures to OUT.html
+    #[arg(long, value_name = "OUT")]
+    plot: Option<Plot>,
+    /// No progress and no remarks on standard error
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Format {
+    /// For people
+    #[default]
+    Table,
+    /// For programs: one array with an object for each trace and policy
+    Json,
+}
+
+fn policies_help() -> String {
+    let line = |policy: &ReplayPolicy| format!("  {:<20} {}\n", policy.name, policy.summary);
+    let lines: Vec<_> = POLICIES.iter().map(line).collect();
+    format!("Policies:\n{}", lines.concat())
+}
+
+/// Reads everything, replays everything, and only then writes: a failure leaves nothing half-done.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    if let Some(plot) = &arguments.plot {
+        plot.check()?;
+    }
+    let mut progress = Progress::new(arguments.quiet);
+    let inputs = read(arguments, &mut progress)?;
+    let reports = replay_all(&inputs, &arguments.policies, &mut progress);
+    progress.finish();
+    draw(arguments, &reports)?;
+    let result = match arguments.format {
+        Format::Table => table::render(&reports, terminal::colours()),
+        Format::Json => json::render(&inputs, &reports)?,
+    };
+    terminal::print(&result).context("standard output")
+}
+
+fn read(arguments: &Arguments, progress: &mut Progress) -> Result<Vec<Input>> {
+    if arguments.files.is_empty() {
+        remark(arguments, "no file given: replaying a bundled trace, ResNet-50 in training");
+        return input::bundled();
+    }
+    let (mut inputs, mut names) = (Vec::new(), Names::default());
+    for file in &arguments.files {
+        progress.turn_to(format!("reading {}", file.display()));
+        inputs.extend(input::read(file, &mut names)?);
+    }
+    Ok(inputs)
+}
+
+fn replay_all(
+    inputs: &[Input],
+    chosen: &[&'static ReplayPolicy],
+    progress: &mut Progress,
+) -> Vec<Report> {
+    let policies = distinct(chosen);
+    // Each policy goes over a trace twice: to count bytes, and to take the time.
+    let steps = |input: &Input| 2 * input.trace.events.len();
+    progress.expect(inputs.iter().map(|input| steps(input) * policies.len()).sum());
+    let (mut clock, mut expected) = (progress::clock(), 0);
+    let mut reports = Vec::new();
+    for input in inputs {
+        let mut report = Report::new(&input.trace);
+        for policy in &policies {
+            progress.turn_to(format!("{}: {}", input.trace.name, policy.name));
+            let told = &mut |events| progress.advance(events);
+            report.rows.push(policy.replay(&input.trace, &mut clock, told));
+            expected += steps(input);
+            progress.settle_at(expected);
+        }
+        reports.push(report);
+    }
+    reports
+}
+
+/// The policies that were asked for, each once, in that order; all if none was.
+fn distinct(chosen: &[&'static ReplayPolicy]) -> Vec<&'static ReplayPolicy> {
+    if chosen.is_empty() {
+        return POLICIES.iter().collect();
+    }
+    let mut policies: Vec<&ReplayPolicy> = Vec::new();
+    for policy in chosen {
+        if policies.iter().all(|known| known.name != policy.name) {
+            policies.push(policy);
+        }
+    }
+    policies
+}
+
+/// Draws where the user said, else the bundled trace to the working folder if that can be written.
+fn draw(arguments: &Arguments, reports: &[Report]) -> Result<()> {
+    match &arguments.plot {
+        Some(plot) => {
+            plot.write(reports)?;
+            remark(arguments, &format!("wrote {plot}"));
+        }
+        None if arguments.files.is_empty() => {
+            let plot = Plot::default();
+            match plot.write(reports) {
+                Ok(()) => remark(arguments, &format!("wrote {plot}")),
+                Err(error) => remark(arguments, &format!("no picture: {error:#}")),
+            }
+        }
+        None => {}
+    }
+    Ok(())
+}
+
+fn remark(arguments: &Arguments, line: &str) {
+    if !arguments.quiet {
+        terminal::note(line);
+    }
+}

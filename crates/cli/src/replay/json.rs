@@ -1,0 +1,50 @@
+//! Reports for programs.
+
+use anyhow::Result;
+use cubeyard_memory::Bytes;
+use cubeyard_memory::replay::{Report, Row};
+use serde::Serialize;
+
+use crate::input::Input;
+
+/// What one policy needed for one trace.
+#[derive(Debug, Serialize)]
+struct Record<'a> {
+    trace: &'a str,
+    /// The file as it was given; null for the bundled trace.
+    file: Option<String>,
+    policy: &'a str,
+    events: usize,
+    peak_live_bytes: u64,
+    peak_reserved_bytes: u64,
+    /// Null where the policy failed or nothing was allocated.
+    waste: Option<f64>,
+    ns_per_op: Option<f64>,
+    /// The report of a policy that could not serve the trace; its other figures end there.
+    failed: Option<String>,
+    /// What PyTorch itself had reserved, where the trace is a snapshot that says so.
+    recorded_reserved_bytes: Option<u64>,
+}
+
+/// One array with an object for each trace and policy.
+pub(super) fn render(inputs: &[Input], reports: &[Report]) -> Result<String> {
+    let pairs = inputs.iter().zip(reports);
+    let records = pairs
+        .flat_map(|(input, report)| report.rows.iter().map(move |row| record(input, report, row)));
+    Ok(serde_json::to_string_pretty(&records.collect::<Vec<_>>())? + "\n")
+}
+
+fn record<'a>(input: &Input, report: &'a Report, row: &'a Row) -> Record<'a> {
+    Record {
+        trace: &report.trace,
+        file: input.file.as_ref().map(|file| file.to_string_lossy().into_owned()),
+        policy: row.policy.name,
+        events: row.outcome.events,
+        peak_live_bytes: row.outcome.peak_live.get(),
+        peak_reserved_bytes: row.outcome.peak_reserved.get(),
+        waste: row.outcome.waste(),
+        ns_per_op: row.ns_per_op,
+        failed: row.outcome.failed.as_ref().map(ToString::to_string),
+        recorded_reserved_bytes: report.recorded_reserved.map(Bytes::get),
+    }
+}

@@ -1,0 +1,78 @@
+//! Reports for people.
+
+use cubeyard_memory::replay::{COLUMNS, Report, Row, advice};
+
+const BOLD: &str = "\x1b[1m";
+const GREEN: &str = "\x1b[32m";
+const RED: &str = "\x1b[31m";
+const DIM: &str = "\x1b[2m";
+const RESET: &str = "\x1b[0m";
+
+/// A table for each report, then the advice on all of them.
+pub(super) fn render(reports: &[Report], colours: bool) -> String {
+    let widths = widths(reports);
+    let tables = reports.iter().map(|report| table(report, &widths, colours));
+    format!("{}{}\n", tables.collect::<Vec<_>>().concat(), advice(reports))
+}
+
+/// A line of a table, and in which colour it is shown.
+struct Line {
+    text: String,
+    colour: &'static str,
+}
+
+fn table(report: &Report, widths: &[usize], colours: bool) -> String {
+    let best = report.best().map(|row| row.policy.name);
+    let mut lines = vec![
+        Line { text: report.trace.clone(), colour: BOLD },
+        Line { text: align("  ", &COLUMNS.map(str::to_owned), widths), colour: DIM },
+    ];
+    for row in &report.rows {
+        let is_best = best == Some(row.policy.name) && report.rows.len() > 1;
+        lines.extend(row_lines(row, is_best, widths));
+    }
+    let recorded = report.recorded_cells().map(|cells| align("  ", &cells, widths));
+    lines.extend(recorded.map(|text| Line { text, colour: "" }));
+    let shown = lines.iter().map(|Line { text, colour }| match *colour {
+        colour if colours && !colour.is_empty() => format!("{colour}{text}{RESET}\n"),
+        _ => format!("{text}\n"),
+    });
+    shown.collect::<Vec<_>>().concat() + "\n"
+}
+
+fn row_lines(row: &Row, is_best: bool, widths: &[usize]) -> Vec<Line> {
+    let failed = row.outcome.failed.as_ref();
+    let (mark, colour) = match failed {
+        Some(_) => ("✗ ", RED),
+        None if is_best => ("★ ", GREEN),
+        None => ("  ", ""),
+    };
+    let mut lines = vec![Line { text: align(mark, &row.cells(), widths), colour }];
+    lines.extend(failed.map(|failure| Line { text: format!("    {failure}"), colour }));
+    lines
+}
+
+/// The first column to the left, the others to the right.
+fn align(mark: &str, cells: &[String], widths: &[usize]) -> String {
+    let padded =
+        cells.iter().zip(widths).enumerate().map(|(column, (cell, &width))| match column {
+            0 => format!("{mark}{cell:<width$}"),
+            _ => format!("  {cell:>width$}"),
+        });
+    padded.collect::<Vec<_>>().concat().trim_end().to_owned()
+}
+
+/// How wide each column has to be, over all tables, so that they can be compared.
+fn widths(reports: &[Report]) -> Vec<usize> {
+    let cells = |report: &Report| {
+        let rows: Vec<_> = report.rows.iter().map(Row::cells).collect();
+        rows.into_iter().chain(report.recorded_cells())
+    };
+    let mut widths = COLUMNS.map(|heading| heading.chars().count());
+    for row in reports.iter().flat_map(cells) {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    widths.to_vec()
+}

@@ -1,0 +1,84 @@
+//! The `cubeyard` command as people run it.
+
+#![allow(
+    clippy::needless_raw_string_hashes,
+    reason = "expect-test writes hashes around every snapshot"
+)]
+
+mod bad_input;
+mod pictures;
+mod replay;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A folder of its own for a test, with the command run inside it.
+struct Sandbox {
+    folder: PathBuf,
+}
+
+impl Sandbox {
+    /// An empty folder called `name`, which no other test may use.
+    fn new(name: &str) -> Self {
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder).expect("what the last run left can go");
+        }
+        std::fs::create_dir_all(&folder).expect("a folder for tests");
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn write(&self, name: &str, contents: impl AsRef<[u8]>) {
+        std::fs::write(self.path(name), contents).expect("a file for tests");
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).expect(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cubeyard"));
+        command.args(arguments).current_dir(&self.folder).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the command to its end.
+    fn run(&self, arguments: &[&str]) -> Run {
+        Run::of(self.command(arguments).output().expect("the command starts"))
+    }
+}
+
+/// What came of a command.
+struct Run {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl Run {
+    fn of(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).expect("it writes UTF-8");
+        Self {
+            code: output.status.code(),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
+    }
+
+    /// Its result, having ended well.
+    #[track_caller]
+    fn result(self) -> String {
+        assert_eq!(self.code, Some(0), "{}", self.stderr);
+        self.stdout
+    }
+}
+
+/// A file of `testdata/traces`.
+fn recorded(name: &str) -> String {
+    let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces");
+    traces.join(name).to_str().expect("the repository has a name in UTF-8").to_owned()
+}

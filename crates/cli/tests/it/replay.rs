@@ -1,0 +1,229 @@
+//! Tables, JSON and the figures in them.
+
+use std::io::Read as _;
+use std::process::Stdio;
+
+use expect_test::expect;
+use serde_json::Value;
+
+use crate::{Sandbox, recorded};
+
+const SCRIPT: &str = "\
+alloc weights 30 MiB
+alloc batch 3 MiB
+free batch
+alloc batch 5 MiB
+alloc none 0
+";
+
+/// A table without the times, which are the last of two decimal numbers that end a row.
+fn without_times(table: &str) -> String {
+    let is_decimal = |word: Option<&str>| {
+        word.is_some_and(|word| word.contains('.') && word.parse::<f64>().is_ok())
+    };
+    let line = |line: &str| {
+        let mut words = line.rsplit(' ').filter(|word| !word.is_empty());
+        let (time, waste) = (words.next(), words.next());
+        match time {
+            Some(time) if is_decimal(Some(time)) && is_decimal(waste) => {
+                format!("{} <ns>\n", line[..line.len() - time.len()].trim_end())
+            }
+            _ => format!("{line}\n"),
+        }
+    };
+    table.lines().map(line).collect::<Vec<_>>().concat()
+}
+
+#[test]
+fn a_table_shows_every_policy_and_ends_with_advice() {
+    let sandbox = Sandbox::new("table");
+    sandbox.write("small.trace", SCRIPT);
+    let table = sandbox.run(&["replay", "small.trace"]).result();
+    expect![[r#"
+        small
+          policy              events  peak live  peak reserved  waste  ns/op
+          pytorch                  5  35.00 MiB      50.00 MiB  1.429 <ns>
+          pytorch-expandable       5  35.00 MiB      40.00 MiB  1.143 <ns>
+        ★ first-fit                5  35.00 MiB      36.00 MiB  1.029 <ns>
+          best-fit                 5  35.00 MiB      36.00 MiB  1.029 <ns>
+
+        `first-fit` needs 36.00 MiB where PyTorch reserves 50.00 MiB: 28 % less; PyTorch's own `expandable_segments:True` saves 20 %.
+    "#]].assert_eq(&without_times(&table));
+}
+
+#[test]
+fn a_snapshot_has_a_row_with_what_was_recorded() {
+    let sandbox = Sandbox::new("snapshot");
+    let file = recorded("resnet_train_stacks.pickle.gz");
+    let table = sandbox.run(&["replay", &file, "--policy", "first-fit"]).result();
+    expect![[r#"
+        resnet_train_stacks
+          policy                events  peak live  peak reserved  waste  ns/op
+          first-fit              3,673   3.54 GiB       3.63 GiB  1.025 <ns>
+          PyTorch, as recorded                          4.35 GiB  1.229
+
+        `first-fit` would have needed 3.63 GiB where PyTorch reserved 4.35 GiB: 17 % less.
+    "#]]
+    .assert_eq(&without_times(&table));
+}
+
+#[test]
+fn a_policy_that_fails_is_a_row_and_no_error() {
+    let sandbox = Sandbox::new("failed");
+    sandbox.write("large.trace", "alloc a 1 MiB\nalloc b 100000 GiB\n");
+    let table = sandbox.run(&["replay", "large.trace", "--policy=first-fit"]).result();
+    expect![[r#"
+        large
+          policy     events  peak live  peak reserved   waste  ns/op
+        ✗ first-fit       1   1.00 MiB       2.00 MiB  failed      –
+            event 2: out of memory: asked for 97.66 TiB; 64.00 TiB free of 64.00 TiB, at most 64.00 TiB in one piece
+
+        No policy could serve `large`: compare the sizes in the trace with what the failed rows say.
+    "#]].assert_eq(&without_times(&table));
+    let rows = json(&sandbox, &["large.trace", "--policy=first-fit", "--policy=pytorch"]);
+    assert!(rows[0]["failed"].as_str().unwrap().starts_with("event 2: out of memory"));
+    assert_eq!((&rows[0]["waste"], &rows[0]["ns_per_op"]), (&Value::Null, &Value::Null));
+    assert_eq!(rows[1]["failed"], Value::Null);
+}
+
+/// The rows that `replay --format json` prints.
+fn json(sandbox: &Sandbox, arguments: &[&str]) -> Vec<Value> {
+    let run = sandbox.run(&[&["replay", "--format", "json"], arguments].concat());
+    serde_json::from_str(&run.result()).expect("JSON and nothing else")
+}
+
+#[test]
+fn json_rows_have_every_key() {
+    let sandbox = Sandbox::new("json");
+    sandbox.write("small.trace", SCRIPT);
+    let mut rows = json(&sandbox, &["small.trace"]);
+    for row in &mut rows {
+        assert!(row["ns_per_op"].as_f64().unwrap() >= 0.0);
+        row["ns_per_op"] = Value::from("some");
+    }
+    let names: Vec<_> = rows.iter().map(|row| row["policy"].as_str().unwrap()).collect();
+    assert_eq!(names[..4], ["pytorch", "pytorch-expandable", "first-fit", "best-fit"]);
+    expect![[r#"
+        {
+          "events": 5,
+          "failed": null,
+          "file": "small.trace",
+          "ns_per_op": "some",
+          "peak_live_bytes": 36700160,
+          "peak_reserved_bytes": 37748736,
+          "policy": "first-fit",
+          "recorded_reserved_bytes": null,
+          "trace": "small",
+          "waste": 1.0285714285714285
+        }"#]]
+    .assert_eq(&serde_json::to_string_pretty(&rows[2]).unwrap());
+}
+
+#[test]
+fn policies_come_once_each_in_the_order_asked_for() {
+    let sandbox = Sandbox::new("order");
+    sandbox.write("small.trace", SCRIPT);
+    let chosen = ["--policy=best-fit", "--policy=pytorch", "--policy=best-fit"];
+    let rows = json(&sandbox, &[&["small.trace"][..], &chosen].concat());
+    let names: Vec<_> = rows.iter().map(|row| row["policy"].as_str().unwrap()).collect();
+    assert_eq!(names, ["best-fit", "pytorch"]);
+}
+
+/// The peaks that PyTorch itself had on the recorded logs, and the waste of its pools.
+#[test]
+fn the_rows_of_pytorch_are_what_pytorch_needed() {
+    let sandbox = Sandbox::new("native");
+    let native = std::fs::read_to_string(recorded("native.json")).unwrap();
+    let native: Value = serde_json::from_str(&native).unwrap();
+    let native = native.as_object().unwrap();
+    let files: Vec<_> = native.keys().map(|name| recorded(&format!("{name}.csv.gz"))).collect();
+    let files: Vec<_> = files.iter().map(String::as_str).collect();
+    let chosen = ["--policy=pytorch", "--policy=pytorch-expandable"];
+    let rows = json(&sandbox, &[&files[..], &chosen].concat());
+    assert_eq!((native.len(), rows.len()), (5, 10));
+    for row in &rows {
+        let settings = if row["policy"] == "pytorch" { "default" } else { "expandable" };
+        let theirs = &native[row["trace"].as_str().unwrap()][settings];
+        assert_eq!(row["peak_reserved_bytes"], theirs["peak_reserved"], "{row}");
+        let requested = theirs["peak_requested"].as_u64().unwrap();
+        let live = row["peak_live_bytes"].as_u64().unwrap();
+        assert!(live >= requested && live - requested < requested / 1000, "{row}");
+        let waste = theirs["peak_reserved"].as_f64().unwrap() / live as f64;
+        assert!((row["waste"].as_f64().unwrap() - waste).abs() < 1e-9, "{row}");
+    }
+}
+
+/// What a linear scan over all blocks, written in Python for this purpose, had to commit.
+#[test]
+fn first_fit_needs_what_a_linear_scan_does() {
+    let sandbox = Sandbox::new("scan");
+    let scanned = [("resnet_train", 7_656_701_952_u64), ("gpt2_train", 12_895_387_648)];
+    for (name, reserved) in scanned {
+        let file = recorded(&format!("{name}.csv.gz"));
+        let rows = json(&sandbox, &[&file, "--policy=first-fit"]);
+        assert_eq!(rows[0]["peak_reserved_bytes"], reserved, "{name}");
+    }
+}
+
+#[test]
+fn files_that_share_a_name_stay_apart() {
+    let sandbox = Sandbox::new("names");
+    let files = [recorded("resnet_train.csv.gz"), recorded("resnet_train.pickle.gz")];
+    let rows = json(&sandbox, &[&files[0], &files[1], "--policy=first-fit"]);
+    assert_eq!(
+        (&rows[0]["trace"], &rows[0]["file"]),
+        (&"resnet_train".into(), &files[0].as_str().into())
+    );
+    assert_eq!(rows[1]["trace"], "resnet_train.pickle.gz");
+    assert_eq!(rows[0]["recorded_reserved_bytes"], Value::Null);
+    assert_eq!(rows[1]["recorded_reserved_bytes"], 9_103_736_832_u64);
+}
+
+#[test]
+fn without_arguments_the_bundled_trace_is_replayed_and_drawn() {
+    for arguments in [&[][..], &["replay"]] {
+        let sandbox = Sandbox::new(&format!("bundled{}", arguments.len()));
+        let run = sandbox.run(arguments);
+        assert!(run.stderr.contains("wrote cubeyard-replay.svg"), "{}", run.stderr);
+        assert!(run.result().starts_with("resnet_train\n"));
+        assert!(sandbox.read("cubeyard-replay.svg").starts_with("<svg"));
+    }
+}
+
+#[test]
+fn quiet_says_nothing_beside_the_result() {
+    let sandbox = Sandbox::new("quiet");
+    let run = sandbox.run(&["replay", "--quiet"]);
+    assert_eq!(run.stderr, "");
+    assert!(run.result().contains("best-fit"));
+}
+
+#[test]
+fn a_picture_is_drawn_only_where_it_was_asked_for() {
+    let sandbox = Sandbox::new("unasked");
+    sandbox.write("small.trace", SCRIPT);
+    let run = sandbox.run(&["replay", "small.trace"]);
+    assert_eq!(run.stderr, "");
+    assert!(!sandbox.path("cubeyard-replay.svg").exists());
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let sandbox = Sandbox::new("pipe");
+    sandbox.write("small.trace", SCRIPT);
+    let mut command = sandbox.command(&["replay", "small.trace"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!((child.wait().unwrap().code(), said.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn help_and_version_work_as_usual() {
+    let sandbox = Sandbox::new("help");
+    assert!(sandbox.run(&["--version"]).result().starts_with("cubeyard 0."));
+    assert!(sandbox.run(&["--help"]).result().contains("replay"));
+    let help = sandbox.run(&["replay", "--help"]).result();
+    assert!(help.contains("pytorch-expandable") && help.contains("--plot"), "{help}");
+}
