@@ -336,6 +336,13 @@ impl FreeIndex {
         (at < hole.start + hole.size).then(|| self.hole(hole))
     }
 
+    /// The highest free range of at least `size` bytes that starts below `limit`.
+    pub fn hole_below(&mut self, limit: Bytes, size: Bytes) -> Option<Hole> {
+        let units = self.units_up(size)?;
+        let limit = limit.get().div_ceil(1 << self.shift);
+        self.tree().last_below(limit, units).map(|hole| self.hole(hole))
+    }
+
     /// Gives a block back and joins it with the free ranges beside it. Returns what it was.
     #[inline]
     pub fn free(&mut self, key: BlockKey) -> Result<Block, StaleBlock> {

@@ -7,6 +7,7 @@
 mod best_fit;
 mod fill_first;
 mod first_fit;
+mod lifetime;
 mod load_balancing;
 pub mod planner;
 mod quick_fit;
@@ -114,8 +115,8 @@ pub struct RegionPolicy {
 }
 
 /// All block strategies.
-pub static BLOCK: [&BlockPolicy; 3] =
-    [&first_fit::FIRST_FIT, &best_fit::BEST_FIT, &quick_fit::QUICK_FIT];
+pub static BLOCK: [&BlockPolicy; 4] =
+    [&first_fit::FIRST_FIT, &best_fit::BEST_FIT, &quick_fit::QUICK_FIT, &lifetime::LIFETIME];
 
 /// All region strategies.
 pub static REGION: [&RegionPolicy; 3] =

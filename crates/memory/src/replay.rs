@@ -24,8 +24,9 @@
 
 mod advice;
 pub mod chart;
-mod growable;
+mod flex;
 mod measure;
+mod planned;
 mod policy;
 pub mod pytorch;
 mod report;

@@ -19,6 +19,11 @@ impl Granules {
         Self { shift: granule.get().trailing_zeros(), bits: Vec::new(), committed: 0 }
     }
 
+    /// The granule.
+    pub(crate) fn size(&self) -> Bytes {
+        Bytes::new(1 << self.shift)
+    }
+
     /// How much is committed.
     pub(crate) fn committed(&self) -> Bytes {
         Bytes::new(self.committed << self.shift)

@@ -880,9 +880,8 @@ fn take_idle(region: &mut Region, wanted: Bytes) -> Vec<(Bytes, Bytes)> {
     region.index.join_quick();
     let Some(granules) = &mut region.granules else { return Vec::new() };
     let mut taken = Vec::new();
-    let mut left = wanted;
-    for part in region.index.parts().into_iter().rev() {
-        let Part::Free(hole) = part else { continue };
+    let (mut left, mut limit) = (wanted, region.handle.size);
+    while let Some(hole) = region.index.hole_below(limit, granules.size()) {
         for (offset, size) in granules.idle(hole).into_iter().rev() {
             let size = size.min(left);
             if size.is_zero() {
@@ -892,6 +891,7 @@ fn take_idle(region: &mut Region, wanted: Bytes) -> Vec<(Bytes, Bytes)> {
             taken.push((offset, size));
             left = left.saturating_sub(size);
         }
+        limit = hole.offset;
     }
     taken
 }

@@ -195,6 +195,11 @@ impl AddressTree {
         self.search(self.root, self.height, size, true, &fits)
     }
 
+    /// The highest range of at least `size` that starts below `limit`.
+    pub(crate) fn last_below(&self, limit: u64, size: u64) -> Option<Entry> {
+        self.descend_below(self.root, self.height, limit, size)
+    }
+
     /// Replaces the range at `place` by `entry`, which keeps its place in the order.
     #[inline]
     pub(crate) fn replace(&mut self, place: Place, entry: Entry) {
@@ -369,6 +374,19 @@ impl AddressTree {
                 0 => fits(entry).then_some(entry),
                 _ => self.search(entry.link, levels - 1, size, from_top, fits),
             })
+    }
+
+    fn descend_below(&self, page: u32, levels: u32, limit: u64, size: u64) -> Option<Entry> {
+        // A child that starts at or above the limit has nothing below it. Only the last of the
+        // others can hold ranges on both sides, so no more than one descent is in vain.
+        let page = self.page(page);
+        let entries = page.entries[..page.len()].iter().rev();
+        entries.filter(|entry| entry.start < limit && entry.size >= size).find_map(|entry| {
+            match levels {
+                0 => Some(*entry),
+                _ => self.descend_below(entry.link, levels - 1, limit, size),
+            }
+        })
     }
 
     /// Carries a change in `page` up: its parents' starts if its own changed (`first`), and their

@@ -18,7 +18,7 @@
 //! use cubeyard_memory::trace::synthetic::WORKLOADS;
 //!
 //! let trace = WORKLOADS[0].trace(1);
-//! let plan = plan(&trace, Bytes::mib(2));
+//! let plan = plan(&trace, Bytes::mib(2)).unwrap();
 //! plan.verify(&trace).unwrap();
 //! assert!(plan.extent.get() as f64 <= 1.01 * plan.peak_live.get() as f64);
 //! ```
@@ -62,6 +62,15 @@ pub struct Overlap {
     pub new: TraceId,
 }
 
+/// The sizes of a trace add up to more than there is memory in the world, so its offsets might not
+/// fit 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the allocations add up to {total} bytes, for which there can be no plan")]
+pub struct TooLarge {
+    /// What they add up to.
+    pub total: u128,
+}
+
 /// Computes offsets for all allocations of `trace`, for memory that comes in multiples of `granule`
 /// (a power of two).
 ///
@@ -69,10 +78,15 @@ pub struct Overlap {
 /// allocations: each greedy order costs O(n · k log k), where k is the number of blocks that one
 /// block meets during its life, and each replay O(n · h), where h is the number of holes.
 ///
-/// # Panics
-///
-/// When the sizes in `trace` add up to more than 64 bits can count.
-pub fn plan(trace: &Trace, granule: Bytes) -> Plan {
+/// Sizes that add up to more than 62 bits are refused: there is no such memory.
+pub fn plan(trace: &Trace, granule: Bytes) -> Result<Plan, TooLarge> {
+    let total = trace.events.iter().fold(0_u128, |total, event| match event {
+        Event::Allocate(request) => total + u128::from(request.size.get()) + 128,
+        Event::Free { .. } => total,
+    });
+    if total > 1 << 62 {
+        return Err(TooLarge { total });
+    }
     let blocks = lifetimes(trace);
     let peak_live = peak(&blocks);
     let bound = whole_granules(peak_live, granule);
@@ -90,11 +104,11 @@ pub fn plan(trace: &Trace, granule: Bytes) -> Plan {
         }
     }
     let (extent, offsets) = best.expect("there is at least one attempt");
-    Plan {
+    Ok(Plan {
         offsets: offsets.into_iter().map(Bytes::new).collect(),
         extent: Bytes::new(extent),
         peak_live: Bytes::new(peak_live),
-    }
+    })
 }
 
 /// Offsets for the blocks, given the least extent that can be hoped for.

@@ -8,6 +8,8 @@ use crate::trace::{Event, Trace};
 const ENOUGH_NS: u64 = 20_000_000;
 /// How often at most, whatever the clock says.
 const MOST_PASSES: usize = 32;
+/// A target that takes this long to make is not made again.
+const SLOW_NS: u64 = 100_000_000;
 
 /// Nanoseconds for each call of a target, in the fastest of several passes over the trace, each with
 /// a target of its own; nothing where the target fails or is never called.
@@ -22,13 +24,16 @@ pub(super) fn nanoseconds_per_operation(
     let (mut fastest, mut total) = (f64::INFINITY, 0);
     for pass in 0..MOST_PASSES {
         let told: &mut dyn FnMut(usize) = if pass == 0 { &mut *progress } else { &mut |_| {} };
-        let (operations, elapsed) = pass_over(trace, &mut *make(trace), clock, told)?;
+        let begin = clock();
+        let mut target = make(trace);
+        let slow = clock().saturating_sub(begin) >= SLOW_NS;
+        let (operations, elapsed) = pass_over(trace, &mut *target, clock, told)?;
         if operations == 0 {
             return None;
         }
         fastest = fastest.min(elapsed as f64 / operations as f64);
         total += elapsed;
-        if total >= ENOUGH_NS {
+        if total >= ENOUGH_NS || slow {
             break;
         }
     }

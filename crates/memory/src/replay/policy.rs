@@ -2,11 +2,11 @@
 
 use thiserror::Error;
 
-use super::growable::Growable;
+use super::flex::Flex;
 use super::measure::nanoseconds_per_operation;
+use super::planned::Planned;
 use super::pytorch::PyTorch;
 use super::{Row, Target, run};
-use crate::index::Fit;
 use crate::trace::Trace;
 
 /// Every policy, in the order in which they are shown.
@@ -18,11 +18,35 @@ pub const POLICIES: &[ReplayPolicy] = &[
         Box::new(PyTorch::expandable(None))
     }),
     ReplayPolicy::new("first-fit", Kind::Online, "the lowest free range that fits", |trace| {
-        Box::new(Growable::new(Fit::First, trace.allocations))
+        Box::new(Flex::new("first-fit", false, trace.allocations))
     }),
     ReplayPolicy::new("best-fit", Kind::Online, "the smallest free range that fits", |trace| {
-        Box::new(Growable::new(Fit::Best, trace.allocations))
+        Box::new(Flex::new("best-fit", false, trace.allocations))
     }),
+    ReplayPolicy::new(
+        "quick-fit",
+        Kind::Online,
+        "the block of this size freed last, else best fit",
+        |trace| Box::new(Flex::new("quick-fit", false, trace.allocations)),
+    ),
+    ReplayPolicy::new(
+        "recycle",
+        Kind::Online,
+        "best fit; idle memory is remapped before more is taken",
+        |trace| Box::new(Flex::new("best-fit", true, trace.allocations)),
+    ),
+    ReplayPolicy::new(
+        "lifetime",
+        Kind::Online,
+        "recycle, with blocks that die together placed together",
+        |trace| Box::new(Flex::new("lifetime", true, trace.allocations)),
+    ),
+    ReplayPolicy::new(
+        "planned",
+        Kind::Planned,
+        "offsets computed ahead, for a trace that will repeat",
+        |trace| Box::new(Planned::new(trace)),
+    ),
 ];
 
 /// What PyTorch does today unless it is told otherwise: what others are compared with.

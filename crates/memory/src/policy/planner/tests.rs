@@ -30,14 +30,14 @@ fn trace(steps: &[Result<u64, u32>]) -> Trace {
 
 #[test]
 fn nothing_needs_nothing() {
-    let plan = plan(&Trace::default(), GRANULE);
+    let plan = plan(&Trace::default(), GRANULE).unwrap();
     assert_eq!(plan, Plan { offsets: vec![], extent: Bytes::ZERO, peak_live: Bytes::ZERO });
 }
 
 #[test]
 fn blocks_that_never_meet_share_their_place() {
     let trace = trace(&[Ok(3), Err(0), Ok(3), Err(1)]);
-    let plan = plan(&trace, GRANULE);
+    let plan = plan(&trace, GRANULE).unwrap();
     assert_eq!(plan.offsets, [Bytes::ZERO, Bytes::ZERO]);
     assert_eq!(plan.extent, Bytes::new(3 * 128));
 }
@@ -47,7 +47,7 @@ fn blocks_that_never_meet_share_their_place() {
 #[test]
 fn the_loss_pattern_is_packed_without_waste() {
     let trace = trace(&[Ok(1), Ok(2), Ok(2), Err(1), Err(0), Ok(2), Ok(2)]);
-    let plan = plan(&trace, GRANULE);
+    let plan = plan(&trace, GRANULE).unwrap();
     plan.verify(&trace).unwrap();
     assert_eq!(plan.extent, Bytes::new(6 * 128));
 }
@@ -59,14 +59,14 @@ fn the_extent_is_in_whole_granules_and_odd_sizes_are_rounded() {
         unreachable!("the trace begins with an allocation")
     };
     request.size = Bytes::new(1);
-    let plan = plan(&odd, Bytes::mib(2));
+    let plan = plan(&odd, Bytes::mib(2)).unwrap();
     assert_eq!((plan.extent, plan.peak_live), (Bytes::mib(2), Bytes::new(128)));
 }
 
 #[test]
 fn verify_names_the_two_blocks_that_overlap() {
     let trace = trace(&[Ok(2), Ok(2)]);
-    let mut plan = plan(&trace, GRANULE);
+    let mut plan = plan(&trace, GRANULE).unwrap();
     plan.offsets = vec![Bytes::ZERO, Bytes::new(128)];
     assert_eq!(plan.verify(&trace), Err(Overlap { live: TraceId(0), new: TraceId(1) }));
     plan.offsets = vec![Bytes::new(128), Bytes::ZERO];
@@ -166,7 +166,7 @@ fn histories(steps: usize) -> impl Strategy<Value = Trace> {
 proptest! {
     #[test]
     fn plans_of_random_histories_are_valid_and_not_below_the_bound(trace in histories(200)) {
-        let plan = plan(&trace, GRANULE);
+        let plan = plan(&trace, GRANULE).unwrap();
         prop_assert_eq!(plan.verify(&trace), Ok(()));
         prop_assert!(plan.extent >= plan.peak_live);
     }
@@ -174,8 +174,15 @@ proptest! {
     #[test]
     fn small_plans_are_within_a_quarter_of_the_optimum(trace in histories(11)) {
         let least = least_extent(&lifetimes(&trace));
-        let plan = plan(&trace, GRANULE);
+        let plan = plan(&trace, GRANULE).unwrap();
         prop_assert!(plan.extent.get() >= least, "the search of all orders missed {}", plan.extent);
         prop_assert!(4 * plan.extent.get() <= 5 * least, "{} instead of {least}", plan.extent);
     }
+}
+
+#[test]
+fn sizes_that_no_memory_holds_are_refused() {
+    let script = "alloc a 9223372036854775808\nalloc b 9223372036854775808\n";
+    let trace = crate::trace::script::Script::parse(script).unwrap().to_trace("huge").unwrap();
+    assert_eq!(plan(&trace, GRANULE).unwrap_err().total, (1 << 64) + 256);
 }
