@@ -7,6 +7,7 @@
 )]
 
 mod conformance;
+mod examples;
 mod flex;
 mod index;
 mod pe_memory;

@@ -1,0 +1,38 @@
+//! The examples that the documentation quotes: they run, and print what is printed there.
+
+use expect_test::expect;
+
+#[path = "../../examples/embed.rs"]
+#[expect(dead_code, reason = "its `main` is for those who run it alone")]
+mod embed;
+
+#[test]
+fn the_toy_backend_does_what_docs_memory_md_says() {
+    let (mut text, mut snapshot) = (Vec::new(), Vec::new());
+    embed::run(&mut text, &mut snapshot).unwrap();
+    expect![[r#"
+        weights at 0x0+0x0, 12000000 bytes for 12000000
+        program at 0x1+0x0, 32 B of corrections at 0x1+0x400
+          segment 0 + 0x0: flat 0x400000000
+          segment 0 + 0xb71b00: flat 0x400b71b00
+          tile at 0x0+0xb71b00
+          tile at 0x0+0xc71b00
+          tile at 0x0+0xd71b00
+        waiting for the copy: 3145728 bytes
+        batch at 0x0+0xd71b00, cached blocks left: 0
+        out of memory: wanted 100.00 MiB (104857600 B, rounded to 104857600 B)
+          free 4.56 MiB, longest free range 4.56 MiB, in 1 regions
+          device: 0 B of 64.00 MiB free; no more regions are acquired
+          region 0x0: 32.00 MiB, 4.56 MiB free, longest range 4.56 MiB, 3 blocks
+          no region can ever hold it: the longest block is 32.00 MiB; use larger fallback sizes or growable regions
+        move 3.91 KiB from 0x0+0x1b71b00 to 0x0+0xb71b00
+        moved 1 blocks, gave 0 B back
+        bias at 0x0+0xb71b00
+        allocated_bytes.all.current 26685312
+        reserved_bytes.all.peak 67108864
+        num_alloc_retries 2
+        num_ooms 1
+        snapshot: 2 segments, 22 events
+    "#]].assert_eq(&String::from_utf8(text).unwrap());
+    assert!(!snapshot.is_empty());
+}
