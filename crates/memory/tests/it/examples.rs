@@ -36,3 +36,24 @@ fn the_toy_backend_does_what_docs_memory_md_says() {
     "#]].assert_eq(&String::from_utf8(text).unwrap());
     assert!(!snapshot.is_empty());
 }
+
+/// The lines of a text without their indentation.
+fn lines(text: &str) -> Vec<&str> {
+    text.lines().map(str::trim).collect()
+}
+
+#[test]
+fn docs_memory_md_quotes_the_toy_backend_word_for_word() {
+    let page = include_str!("../../../../docs/memory.md");
+    let example = lines(include_str!("../../examples/embed.rs"));
+    let quotes = page.split("```rust,ignore\n").skip(1);
+    let quotes: Vec<_> = quotes.map(|rest| rest.split("```").next().unwrap()).collect();
+    assert!(quotes.len() >= 8, "the page quotes its example");
+    for quote in quotes {
+        let quoted = lines(quote);
+        assert!(example.windows(quoted.len()).any(|part| part == quoted), "not there:\n{quote}");
+    }
+    let mut output = Vec::new();
+    embed::run(&mut output, &mut std::io::sink()).unwrap();
+    assert!(page.contains(&format!("```text\n{}```", String::from_utf8(output).unwrap())));
+}
