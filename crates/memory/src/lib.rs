@@ -1,4 +1,77 @@
 //! Carves device memory into blocks and accounts for every byte.
+//!
+//! A device hands out a few large regions; a [`FlexAllocator`] carves blocks out of them. The device
+//! here is a simulated card, which counts memory and has none; yours is what implements
+//! [`device::DeviceMemory`].
+//!
+//! ```
+//! use std::sync::Arc;
+//! use cubeyard_memory::device::{Card, CardSpec};
+//! use cubeyard_memory::{Bytes, FlexAllocator};
+//!
+//! let card = Arc::new(Card::new(CardSpec::physical(Bytes::gib(16))));
+//! let allocator = FlexAllocator::new(card);
+//! let weights = allocator.allocate(Bytes::mib(300)).unwrap();
+//! let bias = allocator.allocate(Bytes::new(1000)).unwrap();
+//! assert_eq!(bias.size(), Bytes::new(1024)); // blocks are multiples of 128 bytes
+//! assert_eq!(weights.address().to_string(), "0x400000000+0x0");
+//! ```
+//!
+//! An [`Allocation`] owns its block: dropping it, on any thread, frees the block. The statistics are
+//! those of `torch.accelerator.memory_stats`, key for key.
+//!
+//! ```
+//! # use std::sync::Arc;
+//! # use cubeyard_memory::device::{Card, CardSpec};
+//! # use cubeyard_memory::{Bytes, FlexAllocator};
+//! # let card = Arc::new(Card::new(CardSpec::physical(Bytes::gib(16))));
+//! # let allocator = FlexAllocator::new(card);
+//! # let weights = allocator.allocate(Bytes::mib(300)).unwrap();
+//! # let bias = allocator.allocate(Bytes::new(1000)).unwrap();
+//! drop(weights);
+//! let stats = allocator.stats();
+//! assert_eq!(stats.key("allocated_bytes.all.current"), Some(1024));
+//! assert_eq!(stats.key("allocated_bytes.all.peak"), Some(1024 + (300 << 20)));
+//! assert_eq!(stats.key("reserved_bytes.all.current"), Some(12 << 30)); // one region
+//! ```
+//!
+//! What is placed where is a line of configuration. When memory runs out, callbacks may free some;
+//! if that does not help, the error says whether memory is full, fragmented, or too small for the
+//! request in any case.
+//!
+//! ```
+//! # use std::sync::{Arc, Mutex};
+//! # use cubeyard_memory::device::{Card, CardSpec};
+//! # use cubeyard_memory::flex::{AllocateError, Shortage};
+//! # use cubeyard_memory::{Bytes, FlexAllocator};
+//! # let card = Arc::new(Card::new(CardSpec::physical(Bytes::gib(16))));
+//! let config = "block:best-fit,region:fill-first,fallback_sizes:[8GiB]".parse().unwrap();
+//! let allocator = FlexAllocator::builder(card).config(config).build().unwrap();
+//! let cache = Arc::new(Mutex::new(Vec::new()));
+//! let evicted = Arc::downgrade(&cache);
+//! allocator.on_pressure(move |_| {
+//!     if let Some(cache) = evicted.upgrade() {
+//!         cache.lock().unwrap().clear();
+//!     }
+//! });
+//! for _ in 0..4 {
+//!     cache.lock().unwrap().push(allocator.allocate(Bytes::gib(4)).unwrap());
+//! }
+//! let batch = allocator.allocate(Bytes::gib(6)).unwrap(); // the cache made room
+//! let Err(AllocateError::OutOfMemory(report)) = allocator.allocate(Bytes::gib(9)) else { panic!() };
+//! assert_eq!(report.shortage, Shortage::TooBigForAnyRegion);
+//! ```
+//!
+//! From here:
+//!
+//! - [`flex`]: regions, streams, launches, compaction, snapshots for PyTorch's memory viewer;
+//! - [`policy`]: the strategies, one file each, and the offline [`policy::planner`];
+//! - [`index`]: the free-space index below all of them, which can be used alone;
+//! - [`pe`] and [`virtual_space`]: the memories of a PE and a cube, and the virtual range of a context;
+//! - [`trace`] and [`replay`]: recorded allocations, and what each policy would have needed for them;
+//! - [`conformance`]: the suite that every allocator here passes, for yours too.
+//!
+//! Nothing here reads the clock, a file or the environment; the same calls give the same answers.
 
 #![cfg_attr(
     test,
@@ -31,3 +104,10 @@ pub use flex::{Allocation, FlexAllocator, FlexConfig, VirtualAddress};
 pub use free_list::{Checking, FreeList};
 pub use pe::{CubeSram, PeMemory};
 pub use virtual_space::{DeviceVa, VirtualAllocator};
+
+/// The examples of the pages about this crate, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/memory.md")]
+#[doc = include_str!("../../../docs/replay.md")]
+struct Pages;
