@@ -50,8 +50,8 @@ fn docs_memory_md_quotes_the_toy_backend_word_for_word() {
     let quotes: Vec<_> = quotes.map(|rest| rest.split("```").next().unwrap()).collect();
     assert!(quotes.len() >= 8, "the page quotes its example");
     for quote in quotes {
-        let quoted = lines(quote);
-        assert!(example.windows(quoted.len()).any(|part| part == quoted), "not there:\n{quote}");
+        let part = lines(quote);
+        assert!(example.windows(part.len()).any(|window| window == part), "not there:\n{quote}");
     }
     let mut output = Vec::new();
     embed::run(&mut output, &mut std::io::sink()).unwrap();
