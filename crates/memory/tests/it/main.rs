@@ -6,9 +6,11 @@
     reason = "random numbers are cut to size on purpose; expect-test writes hashes around every snapshot"
 )]
 
+mod cases;
 mod conformance;
 mod flex;
 mod index;
 mod pe_memory;
 mod pytorch_models;
 mod readers;
+mod rfc;

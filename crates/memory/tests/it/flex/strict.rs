@@ -29,6 +29,11 @@ impl<D: DeviceMemory> Strict<D> {
         Self { inner, regions: Mutex::default(), busy: AtomicBool::new(false) }
     }
 
+    /// The device inside.
+    pub(crate) fn inner(&self) -> &D {
+        &self.inner
+    }
+
     /// How many regions are out.
     pub(crate) fn regions(&self) -> usize {
         self.regions.lock().unwrap().len()
