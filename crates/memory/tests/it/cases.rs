@@ -66,7 +66,7 @@ impl<'a> Needs<'a> {
 }
 
 struct Index {
-    index: FreeIndex,
+    space: FreeIndex,
     fit: Fit,
     /// Freed ones stay, so that they can be freed again.
     keys: BTreeMap<String, BlockKey>,
@@ -77,20 +77,20 @@ impl Engine for Index {
         let fit = if request.high { Fit::Last } else { self.fit };
         let align = request.align.unwrap_or(Bytes::new(1));
         let block = match request.at {
-            Some(at) => self.index.allocate_at(at, request.size, 0),
-            None => self.index.allocate_aligned(fit, request.size, align, 0),
+            Some(at) => self.space.allocate_at(at, request.size, 0),
+            None => self.space.allocate_aligned(fit, request.size, align, 0),
         }?;
         self.keys.insert(request.name.clone(), block.key);
         Some(block.offset)
     }
     fn free(&mut self, name: &str) -> bool {
-        self.index.free(self.keys[name]).is_ok()
+        self.space.free(self.keys[name]).is_ok()
     }
     fn largest(&mut self) -> Bytes {
-        self.index.largest()
+        self.space.largest()
     }
     fn free_bytes(&mut self) -> Bytes {
-        self.index.free_bytes()
+        self.space.free_bytes()
     }
 }
 
@@ -152,8 +152,8 @@ fn engines(needs: &Needs<'_>) -> Vec<(String, Box<dyn Engine>)> {
     let mut engines: Vec<(String, Box<dyn Engine>)> = Vec::new();
     for (name, fit) in [("first-fit", Fit::First), ("best-fit", Fit::Best)] {
         if needs.is(name) {
-            let index = FreeIndex::new(needs.space, needs.granule);
-            let engine = Index { index, fit, keys: BTreeMap::new() };
+            let space = FreeIndex::new(needs.space, needs.granule);
+            let engine = Index { space, fit, keys: BTreeMap::new() };
             engines.push((format!("index/{name}"), Box::new(engine)));
         }
     }
