@@ -292,10 +292,14 @@ impl FlexAllocator {
     }
 
     /// Gives everything back to the device that is wholly free, regions and granules, and says how
-    /// much that was. If regions were given back, more may be acquired again.
+    /// much that was. From then on regions may be acquired again, also if none was given back: the
+    /// device may have got room in other ways, and an allocator that was refused its first region
+    /// would be of no use for ever.
     pub fn trim(&self) -> Bytes {
         self.shared.poll();
-        self.shared.trim()
+        let bytes = self.shared.trim();
+        lock(&self.shared.regions).locked = false;
+        bytes
     }
 
     /// Waits until no freed block waits for a stream any more.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier, OnceLock};
 
 use cubeyard_memory::Bytes;
 use cubeyard_memory::device::{
-    AddressMode, Card, CardSpec, DeviceMemory, MemoryInfo, RegionHandle, RegionId,
+    AddressMode, Card, CardSpec, DeviceMemory, Fault, Faulty, MemoryInfo, RegionHandle, RegionId,
 };
 use cubeyard_memory::flex::{
     AllocateError, Allocation, FlexAllocator, FlexConfig, LaunchError, OutOfMemory, Shortage,
@@ -454,6 +454,21 @@ fn threads_that_start_at_once_share_one_new_region() {
         });
         assert_eq!(allocator.regions().len(), 1);
     }
+}
+
+/// An allocator whose device had failed once, before it gave anything, was locked for ever: there was
+/// no region whose release would have unlocked it.
+#[test]
+fn a_trim_unlocks_an_allocator_without_regions() {
+    let device = Arc::new(Faulty::new(Card::new(CardSpec::physical(Bytes::gib(16)))));
+    device.fail(Fault::From(0));
+    let allocator = allocator(device.clone(), "");
+    assert!(out_of_memory(allocator.allocate(mib(1))).regions_locked);
+    device.fail(Fault::Never);
+    assert!(allocator.allocate(mib(1)).is_err(), "as the RFC says");
+    assert_eq!(allocator.trim(), Bytes::ZERO);
+    assert!(!allocator.regions_locked());
+    allocator.allocate(mib(1)).unwrap();
 }
 
 /// Calls that the device refused were counted as if it had served them.
