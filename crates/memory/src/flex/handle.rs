@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::shared;
 use super::slot::Slot;
 use super::tag::Tag;
 use super::token::AllocationToken;
@@ -121,8 +122,7 @@ impl Drop for Allocation {
     fn drop(&mut self) {
         let Some(slot) = self.slot.take() else { return };
         if slot.is_foreign() {
-            let shared = Arc::clone(&slot.shared);
-            shared.post(slot, self.key);
+            shared::post(slot, self.key);
         } else {
             free_now(slot, self.key);
         }
