@@ -404,8 +404,11 @@ impl Slot {
     }
 
     /// Gives granules that are wholly free back to the device, and says how many bytes they were.
-    pub(crate) fn shrink(self: &Arc<Self>) -> Bytes {
-        let turn = self.turn.take();
+    /// Without `wait` nothing happens while somebody commits: that may be this very thread, in a
+    /// device that frees blocks.
+    pub(crate) fn shrink(self: &Arc<Self>, wait: bool) -> Bytes {
+        let turn = if wait { Some(self.turn.take()) } else { self.turn.try_take() };
+        let Some(turn) = turn else { return Bytes::ZERO };
         let mut state = self.enter();
         let Some(region) = state.region.as_mut().filter(|region| region.granules.is_some()) else {
             return Bytes::ZERO;
