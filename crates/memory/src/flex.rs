@@ -462,11 +462,53 @@ impl FlexAllocator {
         if found.is_some() || self.rounded(request) > self.longest_block() {
             return found;
         }
-        self.shared.trim();
+        let turn = self.shared.turn.take();
+        let found = self.make_room_in_turn(request, seen);
+        drop(turn);
+        self.shared.after_turn();
+        found
+    }
+
+    fn make_room_in_turn(&self, request: &Request, seen: u64) -> Option<Allocation> {
+        if let Some(allocation) = self.search_at_once(request) {
+            return Some(allocation);
+        }
+        self.shared.give_back(&self.slots, true);
         if self.shared.changes() == seen {
             return None;
         }
-        self.search_or_acquire(request)
+        loop {
+            if let Some(allocation) = self.search_by(request, try_slot) {
+                return Some(allocation);
+            }
+            match self.acquire_in_turn(Some(request), None, None) {
+                Acquired::Placed(allocation) => return Some(allocation),
+                Acquired::Changed | Acquired::Region => {}
+                Acquired::Refused => return None,
+            }
+        }
+    }
+
+    /// Searches with all regions locked. Looking at one after the other can miss room that is there
+    /// all the time, when another thread frees a block in a region that was looked at and allocates
+    /// one in a region that was not.
+    fn search_at_once(&self, request: &Request) -> Option<Allocation> {
+        let mut states: Vec<_> = self.slots.iter().map(Slot::enter).collect();
+        let mut views: Vec<_> =
+            self.slots.iter().filter_map(|slot| slot.view(request.kind)).collect();
+        views.sort_by_key(|view| self.slots[view.slot].since());
+        let count = (self.config().region.order)(&mut views, request.size);
+        let found = views[..count].iter().find_map(|view| {
+            let slot = &self.slots[view.slot];
+            let block = slot.place_backed(&mut states[view.slot], request)?;
+            Some(Allocation::new(Arc::clone(slot), block.key))
+        });
+        let above = states.iter().any(|state| state.counts.is_above());
+        drop(states);
+        if above {
+            self.shared.settle();
+        }
+        found
     }
 
     /// Acquires a region, for `home` or the first vacant slot, and puts `request` into it, unless

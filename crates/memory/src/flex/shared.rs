@@ -359,7 +359,8 @@ impl Shared {
         bytes
     }
 
-    fn give_back(&self, slots: &[Arc<Slot>], wait: bool) -> Bytes {
+    /// Needs the turn. With `wait`, regions that somebody commits to are waited for.
+    pub(crate) fn give_back(&self, slots: &[Arc<Slot>], wait: bool) -> Bytes {
         self.tick();
         let mut given = Bytes::ZERO;
         for slot in slots {

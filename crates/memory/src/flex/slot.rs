@@ -293,30 +293,39 @@ impl Slot {
     }
 
     /// Places a request where the region has memory already, wherever that is: the last resort when
-    /// the device has no more. Takes O(n) time in the number of blocks.
+    /// the device has no more. Takes O(n) time in the number of blocks of a growable region.
     pub(crate) fn try_backed(self: &Arc<Self>, request: &Request) -> Option<Block> {
         let mut state = self.enter();
+        let block = self.place_backed(&mut state, request)?;
+        self.leave(state);
+        Some(block)
+    }
+
+    /// The same in a slot that is locked.
+    pub(crate) fn place_backed(&self, state: &mut SlotState, request: &Request) -> Option<Block> {
         let region = state.region.as_mut()?;
-        let granules = region.granules.as_ref()?;
-        let size = request.size.align_up(self.shared.config.alignment)?;
-        let fits = |(start, length): (Bytes, Bytes)| {
-            let at = start.align_up(request.alignment.max(self.shared.config.alignment))?;
-            (at.checked_add(size)? <= start + length).then_some(at)
-        };
-        let mut parts = region.index.parts().into_iter();
-        let place = parts.find_map(|part| match part {
-            Part::Free(hole) => granules.backed_in(hole).into_iter().find_map(fits),
-            Part::Live(_) => None,
-        })?;
         let note = Note::of(request, self.shared.config.alignment);
         let tag = Tag::new(request.kind, request.stream);
         let tag = if note.is_some() { tag.noted() } else { tag };
-        let block = region.index.allocate_at(place, request.size, tag.bits())?;
+        let block = if let Some(granules) = &region.granules {
+            let size = request.size.align_up(self.shared.config.alignment)?;
+            let fits = |(start, length): (Bytes, Bytes)| {
+                let at = start.align_up(request.alignment.max(self.shared.config.alignment))?;
+                (at.checked_add(size)? <= start + length).then_some(at)
+            };
+            let mut parts = region.index.parts().into_iter();
+            let place = parts.find_map(|part| match part {
+                Part::Free(hole) => granules.backed_in(hole).into_iter().find_map(fits),
+                Part::Live(_) => None,
+            })?;
+            region.index.allocate_at(place, request.size, tag.bits())?
+        } else {
+            region.strategy.place(&mut region.index, request, tag.bits())?
+        };
         if let Some(note) = note {
             state.notes.insert(block.key, note);
         }
-        self.admit(&mut state, &block);
-        self.leave(state);
+        self.admit(state, &block);
         Some(block)
     }
 
