@@ -66,7 +66,7 @@ use crate::policy::{Kind, RegionView, Request};
 use crate::stats::Stats;
 use crate::sync::{Arc, lock, thread_number};
 use shared::{Clock, Shared};
-use slot::{LOG, Slot};
+use slot::{LOG, PlacedBlock, Slot};
 
 /// A place in device memory: an offset in a region. It says nothing of a size, and owns nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -542,22 +542,20 @@ impl FlexAllocator {
         let Some(slot) = home.or_else(|| self.slots.iter().find(|slot| slot.is_vacant())) else {
             return self.lock_regions("as many as may be").unwrap_or(Acquired::Refused);
         };
-        if self.settle_region(slot, request).is_none() {
-            return Acquired::Refused;
-        }
-        let acquired = match request.map(|request| try_slot(slot, request)) {
-            None => Acquired::Region,
-            Some(Some(allocation)) => Acquired::Placed(allocation),
-            // There is no memory to commit, and the region of no use; or others were faster.
-            Some(None) if self.shared.release(slot).is_some() => return Acquired::Refused,
-            Some(None) => Acquired::Changed,
+        let Some(placed) = self.settle_region(slot, request) else { return Acquired::Refused };
+        let acquired = match (slot.complete_place(placed), request) {
+            (Some(block), _) => Acquired::Placed(Allocation::new(Arc::clone(slot), block.key)),
+            (None, None) => Acquired::Region,
+            // There is no memory to commit, and the region of no use, unless others use it already.
+            (None, Some(_)) if self.shared.release(slot).is_some() => return Acquired::Refused,
+            (None, Some(_)) => Acquired::Refused,
         };
         self.shared.note_change();
         acquired
     }
 
-    /// Puts a new region into a vacant slot.
-    fn settle_region(&self, slot: &Arc<Slot>, request: Option<&Request>) -> Option<()> {
+    /// Puts a new region into a vacant slot, and the request into the region.
+    fn settle_region(&self, slot: &Arc<Slot>, request: Option<&Request>) -> Option<PlacedBlock> {
         let kind = request.map_or(Kind::Tensor, |request| request.kind);
         let own = self.config().own_regions.contains(&kind).then_some(kind);
         let handle = self.acquire_from_device(request)?;
@@ -567,9 +565,9 @@ impl FlexAllocator {
             return self.lock_regions("there are no more flat addresses");
         };
         self.shared.tick();
-        slot.settle_in(handle, own, segment.base);
+        let placed = slot.settle_in(handle, own, segment.base, request);
         self.shared.settle();
-        Some(())
+        Some(placed)
     }
 
     /// Tries the sizes of a region one after the other.

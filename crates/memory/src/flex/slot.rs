@@ -72,6 +72,17 @@ impl Region {
     }
 }
 
+/// Where a block was placed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PlacedBlock {
+    /// There is none.
+    Nowhere,
+    /// It has memory.
+    There(Block),
+    /// Some is missing.
+    Coming(Block),
+}
+
 /// What a slot's lock guards.
 #[derive(Debug)]
 pub(crate) struct SlotState {
@@ -231,8 +242,14 @@ impl Slot {
         state
     }
 
-    /// Puts a region into the vacant slot.
-    pub(crate) fn settle_in(self: &Arc<Self>, handle: RegionHandle, kind: Option<Kind>, base: u64) {
+    /// Puts a region into the vacant slot, and a request into the region before anybody else can.
+    pub(crate) fn settle_in(
+        self: &Arc<Self>,
+        handle: RegionHandle,
+        kind: Option<Kind>,
+        base: u64,
+        request: Option<&Request>,
+    ) -> PlacedBlock {
         let config = &self.shared.config;
         let mut state = lock(&self.state);
         let granules = (config.growth != Growth::Fixed).then(|| Granules::new(self.shared.granule));
@@ -247,6 +264,8 @@ impl Slot {
         self.free.store(region.index.free_bytes().get(), Ordering::Relaxed);
         self.shared.record(Action::SegmentAlloc, base, region.reserved(), 0);
         state.region = Some(region);
+        let placed = request.and_then(|request| self.place(&mut state, request));
+        placed.unwrap_or(PlacedBlock::Nowhere)
     }
 
     /// Takes the region out if nothing in it is live, and says how much memory it has.
@@ -266,6 +285,13 @@ impl Slot {
     /// Places a request here, or changes nothing where there is no room, or no memory for it.
     pub(crate) fn try_allocate(self: &Arc<Self>, request: &Request) -> Option<Block> {
         let mut state = self.enter();
+        let placed = self.place(&mut state, request)?;
+        self.leave(state);
+        self.complete_place(placed)
+    }
+
+    /// Places a request in a slot that is locked; memory that is missing for it comes later.
+    fn place(&self, state: &mut SlotState, request: &Request) -> Option<PlacedBlock> {
         let region = state.region.as_mut()?;
         // More than the device has could never be committed, and would have very many granules.
         if region.granules.is_some() && request.size > self.shared.total {
@@ -275,21 +301,27 @@ impl Slot {
         let tag = Tag::new(request.kind, request.stream);
         let tag = if note.is_some() { tag.noted() } else { tag };
         let block = region.strategy.place(&mut region.index, request, tag.bits())?;
-        let growing = region
-            .granules
-            .as_ref()
-            .is_some_and(|granules| !granules.missing(block.offset, block.size).is_empty());
+        let granules = region.granules.as_ref();
+        let growing =
+            granules.is_some_and(|granules| !granules.missing(block.offset, block.size).is_empty());
         if let Some(note) = note {
             state.notes.insert(block.key, note);
         }
         if growing {
             state.set_tag(block.key, tag.coming(true));
-            drop(state);
-            return self.commit(block);
+            return Some(PlacedBlock::Coming(block));
         }
-        self.admit(&mut state, &block);
-        self.leave(state);
-        Some(block)
+        self.admit(state, &block);
+        Some(PlacedBlock::There(block))
+    }
+
+    /// Gets memory for a block that was placed, if it lacks any; without memory the block is gone.
+    pub(crate) fn complete_place(self: &Arc<Self>, placed: PlacedBlock) -> Option<Block> {
+        match placed {
+            PlacedBlock::Nowhere => None,
+            PlacedBlock::There(block) => Some(block),
+            PlacedBlock::Coming(block) => self.commit(block),
+        }
     }
 
     /// Places a request where the region has memory already, wherever that is: the last resort when
