@@ -303,7 +303,9 @@ mod checked {
             drop(low);
             let (first, second) = (allocator.clone(), allocator.clone());
             run(vec![
-                Box::new(move || drop(first.compact().commit())),
+                Box::new(move || {
+                    first.compact().commit();
+                }),
                 Box::new(move || {
                     drop(second.compact());
                     second.compact().commit();

@@ -425,7 +425,7 @@ impl Shared {
             self.release_wanted.store(false, Ordering::SeqCst);
             let idle: Bytes = slots.iter().filter_map(Slot::idle_bytes).sum();
             if idle > limit {
-                self.give_back(&slots);
+                self.give_back(&slots, false);
             }
         }
     }
@@ -435,18 +435,19 @@ impl Shared {
         self.collect_posts();
         let slots = self.slots();
         let turn = self.turn.take();
-        let bytes = self.give_back(&slots);
+        let bytes = self.give_back(&slots, true);
         drop(turn);
         self.after_turn();
         bytes
     }
 
-    fn give_back(&self, slots: &[Arc<Slot>]) -> Bytes {
+    /// Needs the turn. With `wait`, regions that somebody commits to are waited for.
+    pub(crate) fn give_back(&self, slots: &[Arc<Slot>], wait: bool) -> Bytes {
         self.tick();
         let mut given = Bytes::ZERO;
         for slot in slots {
             let region = self.release(slot);
-            let bytes = region.unwrap_or_else(|| slot.shrink());
+            let bytes = region.unwrap_or_else(|| slot.shrink(wait));
             if region.is_some() || !bytes.is_zero() {
                 self.note_change();
             }

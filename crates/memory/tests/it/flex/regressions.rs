@@ -399,30 +399,68 @@ fn the_clock_may_look_at_the_allocator() {
     assert!(times.is_sorted(), "{times:?}");
 }
 
+/// A device with a cache of blocks, which it lets go when it is asked for memory.
+struct Caching {
+    card: Card,
+    cached: std::sync::Mutex<Vec<Allocation>>,
+}
+
+impl Caching {
+    fn let_go(&self) {
+        let cached = std::mem::take(&mut *self.cached.lock().unwrap());
+        drop(cached);
+    }
+}
+
+impl DeviceMemory for Caching {
+    fn mode(&self) -> AddressMode {
+        self.card.mode()
+    }
+    fn try_acquire(&self, size: Bytes) -> Option<RegionHandle> {
+        self.let_go();
+        self.card.try_acquire(size)
+    }
+    fn release(&self, region: RegionHandle) {
+        self.card.release(region);
+    }
+    fn info(&self) -> MemoryInfo {
+        self.card.info()
+    }
+    fn granule(&self) -> Option<Bytes> {
+        self.card.granule()
+    }
+    fn try_reserve(&self, size: Bytes) -> Option<RegionHandle> {
+        self.card.try_reserve(size)
+    }
+    fn commit(&self, region: &RegionHandle, offset: Bytes, size: Bytes) -> bool {
+        self.let_go();
+        self.card.commit(region, offset, size)
+    }
+    fn decommit(&self, region: &RegionHandle, offset: Bytes, size: Bytes) {
+        self.card.decommit(region, offset, size);
+    }
+}
+
+/// The same while memory is committed to a region: giving back what is idle waited for that.
+#[test]
+fn a_device_may_free_blocks_while_it_is_asked_to_commit() {
+    let card = Card::new(CardSpec::physical(mib(64)));
+    let device = Arc::new(Caching { card, cached: std::sync::Mutex::default() });
+    let config = "growth:growable(8MiB),release:when_idle(0),region:fill-first";
+    let allocator = allocator(device.clone(), config);
+    let first = allocator.allocate(mib(6)).unwrap();
+    let cached = allocator.allocate(mib(4)).unwrap();
+    assert_ne!(first.address().region_id, cached.address().region_id);
+    device.cached.lock().unwrap().push(cached);
+    let more = allocator.allocate(mib(2)).unwrap();
+    drop((first, more));
+    assert_eq!(device.info().free, mib(64));
+}
+
 /// A device that lets go of a cached block when it is asked for memory: the free wanted to give the
 /// region back, for which it waited until the acquisition was over, which waited for it.
 #[test]
 fn a_device_may_free_blocks_while_it_is_asked_for_memory() {
-    struct Caching {
-        card: Card,
-        cached: std::sync::Mutex<Vec<Allocation>>,
-    }
-    impl DeviceMemory for Caching {
-        fn mode(&self) -> AddressMode {
-            self.card.mode()
-        }
-        fn try_acquire(&self, size: Bytes) -> Option<RegionHandle> {
-            let cached = std::mem::take(&mut *self.cached.lock().unwrap());
-            drop(cached);
-            self.card.try_acquire(size)
-        }
-        fn release(&self, region: RegionHandle) {
-            self.card.release(region);
-        }
-        fn info(&self) -> MemoryInfo {
-            self.card.info()
-        }
-    }
     let card = Card::new(CardSpec::physical(mib(64)));
     let device = Arc::new(Caching { card, cached: std::sync::Mutex::default() });
     let config = "fallback_sizes:[64MiB],release:when_idle(0)";
