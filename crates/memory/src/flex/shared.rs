@@ -100,16 +100,16 @@ pub(crate) fn post(slot: Arc<Slot>, key: BlockKey) {
         OUTBOXES.set(Some(outboxes));
         return;
     }
-    let shared = outbox.last().map(|(slot, _)| Arc::clone(&slot.shared));
     let mut moved = Vec::new();
-    deliver(&mut outbox, &mut moved);
+    if closed {
+        // The allocator has just gone, and nobody would look into an inbox again.
+        moved.append(&mut outbox);
+    } else {
+        deliver(&mut outbox, &mut moved);
+    }
     drop(outbox);
     OUTBOXES.set(Some(outboxes));
     moved.into_iter().for_each(|(slot, key)| handle::free_now(slot, key));
-    // The allocator has just gone, and will not look here again.
-    if let Some(shared) = shared.filter(|_| closed) {
-        shared.synchronize();
-    }
 }
 
 /// Puts blocks into the inboxes of their slots; what compaction has moved meanwhile goes to `moved`.
@@ -198,9 +198,13 @@ impl Shared {
         }
         for outbox in self.outboxes.iter() {
             let mut moved = Vec::new();
-            let mut posts = std::mem::take(&mut *lock(&outbox.0));
-            let slots: Vec<_> = posts.iter().map(|(slot, _)| Arc::clone(slot)).collect();
-            deliver(&mut posts, &mut moved);
+            // Under the lock until all of it has arrived: whoever comes next must find it there.
+            let slots: Vec<_> = {
+                let mut posts = lock(&outbox.0);
+                let slots = posts.iter().map(|(slot, _)| Arc::clone(slot)).collect();
+                deliver(&mut posts, &mut moved);
+                slots
+            };
             moved.into_iter().for_each(|(slot, key)| handle::free_now(slot, key));
             slots.iter().filter(|slot| slot.has_mail()).for_each(|slot| drop(slot.enter()));
         }
@@ -349,9 +353,8 @@ impl Shared {
     /// Waits for all streams that a block waits for, and frees the blocks.
     pub(crate) fn synchronize(&self) {
         self.collect_posts();
-        for slot in self.slots().iter().filter(|slot| slot.has_mail()) {
-            drop(slot.enter());
-        }
+        // All of them, with mail or without: another thread may be about to free what it has found.
+        self.slots().iter().for_each(|slot| drop(slot.enter()));
         let Some(events) = self.events.as_ref().filter(|_| self.pending() > 0) else { return };
         let turn = self.stream_turn.take();
         if self.pending() == 0 {
