@@ -70,7 +70,7 @@ use crate::policy::{Kind, RegionView, Request};
 use crate::stats::Stats;
 use crate::sync::{Arc, lock, thread_number};
 use shared::{Clock, Shared};
-use slot::{LOG, Slot};
+use slot::{LOG, PlacedBlock, Slot};
 
 /// A place in device memory: an offset in a region. It says nothing of a size, and owns nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -292,10 +292,14 @@ impl FlexAllocator {
     }
 
     /// Gives everything back to the device that is wholly free, regions and granules, and says how
-    /// much that was. If regions were given back, more may be acquired again.
+    /// much that was. From then on regions may be acquired again, also if none was given back: the
+    /// device may have got room in other ways, and an allocator that was refused its first region
+    /// would be of no use for ever.
     pub fn trim(&self) -> Bytes {
         self.shared.poll();
-        self.shared.trim()
+        let bytes = self.shared.trim();
+        lock(&self.shared.regions).locked = false;
+        bytes
     }
 
     /// Waits until no freed block waits for a stream any more.
@@ -440,11 +444,53 @@ impl FlexAllocator {
         if found.is_some() || self.rounded(request) > self.longest_block() {
             return found;
         }
-        self.shared.trim();
+        let turn = self.shared.turn.take();
+        let found = self.make_room_in_turn(request, seen);
+        drop(turn);
+        self.shared.after_turn();
+        found
+    }
+
+    fn make_room_in_turn(&self, request: &Request, seen: u64) -> Option<Allocation> {
+        if let Some(allocation) = self.search_at_once(request) {
+            return Some(allocation);
+        }
+        self.shared.give_back(&self.slots, true);
         if self.shared.changes() == seen {
             return None;
         }
-        self.search_or_acquire(request)
+        loop {
+            if let Some(allocation) = self.search_by(request, try_slot) {
+                return Some(allocation);
+            }
+            match self.acquire_in_turn(Some(request), None, None) {
+                Acquired::Placed(allocation) => return Some(allocation),
+                Acquired::Changed | Acquired::Region => {}
+                Acquired::Refused => return None,
+            }
+        }
+    }
+
+    /// Searches with all regions locked. Looking at one after the other can miss room that is there
+    /// all the time, when another thread frees a block in a region that was looked at and allocates
+    /// one in a region that was not.
+    fn search_at_once(&self, request: &Request) -> Option<Allocation> {
+        let mut states: Vec<_> = self.slots.iter().map(Slot::enter).collect();
+        let mut views: Vec<_> =
+            self.slots.iter().filter_map(|slot| slot.view(request.kind)).collect();
+        views.sort_by_key(|view| self.slots[view.slot].since());
+        let count = (self.config().region.order)(&mut views, request.size);
+        let found = views[..count].iter().find_map(|view| {
+            let slot = &self.slots[view.slot];
+            let block = slot.place_backed(&mut states[view.slot], request)?;
+            Some(Allocation::new(Arc::clone(slot), block.key))
+        });
+        let above = states.iter().any(|state| state.counts.is_above());
+        drop(states);
+        if above {
+            self.shared.settle();
+        }
+        found
     }
 
     /// Acquires a region, for `home` or the first vacant slot, and puts `request` into it, unless
@@ -478,22 +524,20 @@ impl FlexAllocator {
         let Some(slot) = home.or_else(|| self.slots.iter().find(|slot| slot.is_vacant())) else {
             return self.lock_regions("as many as may be").unwrap_or(Acquired::Refused);
         };
-        if self.settle_region(slot, request).is_none() {
-            return Acquired::Refused;
-        }
-        let acquired = match request.map(|request| try_slot(slot, request)) {
-            None => Acquired::Region,
-            Some(Some(allocation)) => Acquired::Placed(allocation),
-            // There is no memory to commit, and the region of no use; or others were faster.
-            Some(None) if self.shared.release(slot).is_some() => return Acquired::Refused,
-            Some(None) => Acquired::Changed,
+        let Some(placed) = self.settle_region(slot, request) else { return Acquired::Refused };
+        let acquired = match (slot.complete_place(placed), request) {
+            (Some(block), _) => Acquired::Placed(Allocation::new(Arc::clone(slot), block.key)),
+            (None, None) => Acquired::Region,
+            // There is no memory to commit, and the region of no use, unless others use it already.
+            (None, Some(_)) if self.shared.release(slot).is_some() => return Acquired::Refused,
+            (None, Some(_)) => Acquired::Refused,
         };
         self.shared.note_change();
         acquired
     }
 
-    /// Puts a new region into a vacant slot.
-    fn settle_region(&self, slot: &Arc<Slot>, request: Option<&Request>) -> Option<()> {
+    /// Puts a new region into a vacant slot, and the request into the region.
+    fn settle_region(&self, slot: &Arc<Slot>, request: Option<&Request>) -> Option<PlacedBlock> {
         let kind = request.map_or(Kind::Tensor, |request| request.kind);
         let own = self.config().own_regions.contains(&kind).then_some(kind);
         let handle = self.acquire_from_device(request)?;
@@ -503,9 +547,9 @@ impl FlexAllocator {
             return self.lock_regions("there are no more flat addresses");
         };
         self.shared.tick();
-        slot.settle_in(handle, own, segment.base);
+        let placed = slot.settle_in(handle, own, segment.base, request);
         self.shared.settle();
-        Some(())
+        Some(placed)
     }
 
     /// Tries the sizes of a region one after the other.

@@ -20,7 +20,7 @@ mod checked {
     use cubeyard_memory::flex::{Allocation, EventId, FlexAllocator, FlexConfig, StreamEvents};
     use cubeyard_memory::policy::Request;
     use cubeyard_memory::stats::{Pool, Quantity};
-    use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use shuttle::sync::atomic::{AtomicBool, Ordering};
     use shuttle::sync::{Arc, Barrier, Mutex, mpsc};
     use shuttle::thread;
 
@@ -165,7 +165,8 @@ mod checked {
             };
             run((0..3).map(|_| work(allocator.clone())).collect());
             let info = device.info();
-            assert_eq!(info.free, info.total, "the last one gave everything back");
+            let regions = allocator.regions();
+            assert_eq!(info.free, info.total, "the last one gave everything back: {regions:?}");
             all_is_free(allocator, &device);
         });
     }
@@ -302,7 +303,9 @@ mod checked {
             drop(low);
             let (first, second) = (allocator.clone(), allocator.clone());
             run(vec![
-                Box::new(move || drop(first.compact().commit())),
+                Box::new(move || {
+                    first.compact().commit();
+                }),
                 Box::new(move || {
                     drop(second.compact());
                     second.compact().commit();
@@ -361,29 +364,47 @@ mod checked {
         });
     }
 
-    /// Streams that pass an event when somebody waits for it, or asks for the second time.
+    /// Streams that pass an event when somebody waits for it, or asks for the second time, and with
+    /// it all that came before it on its stream.
     #[derive(Default)]
     struct Streams {
-        asked: Mutex<BTreeMap<u64, u32>>,
-        next: AtomicU64,
-        /// Whether the first stream was waited for.
+        /// The stream of every event, and whether somebody has asked for it.
+        events: Mutex<Vec<(u32, bool)>>,
+        /// How many events each stream has passed.
+        passed: Mutex<BTreeMap<u32, u64>>,
+        /// Whether somebody has waited.
         waited: AtomicBool,
     }
 
+    impl Streams {
+        fn pass(&self, event: EventId) {
+            let stream = self.events.lock().unwrap()[event.0 as usize].0;
+            let mut passed = self.passed.lock().unwrap();
+            let passed = passed.entry(stream).or_default();
+            *passed = (*passed).max(event.0 + 1);
+        }
+    }
+
     impl StreamEvents for Streams {
-        fn record(&self, _stream: u32) -> EventId {
-            thread::yield_now();
-            EventId(self.next.fetch_add(1, Ordering::SeqCst))
+        fn record(&self, stream: u32) -> EventId {
+            let mut events = self.events.lock().unwrap();
+            events.push((stream, false));
+            EventId(events.len() as u64 - 1)
         }
         fn is_complete(&self, event: EventId) -> bool {
-            let mut asked = self.asked.lock().unwrap();
-            let times = asked.entry(event.0).or_default();
-            *times += 1;
-            *times > 1
+            let (stream, asked) = {
+                let mut events = self.events.lock().unwrap();
+                let event = &mut events[event.0 as usize];
+                (event.0, std::mem::replace(&mut event.1, true))
+            };
+            if asked {
+                self.pass(event);
+            }
+            self.passed.lock().unwrap().get(&stream).is_some_and(|&passed| event.0 < passed)
         }
         fn wait(&self, event: EventId) {
             thread::yield_now();
-            self.asked.lock().unwrap().insert(event.0, 1);
+            self.pass(event);
             self.waited.store(true, Ordering::SeqCst);
         }
     }

@@ -55,6 +55,8 @@ fn clean(program: &Path) -> Command {
     for name in environment::VARIABLES {
         command.env_remove(name);
     }
+    // Cargo's own path comes before the program's, and may lead to a library of an earlier build.
+    command.env("LD_LIBRARY_PATH", library());
     command
 }
 

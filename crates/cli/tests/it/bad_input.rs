@@ -228,7 +228,7 @@ fn an_unknown_policy() {
     refused(
         &sandbox.run(&["replay", "--policy", "best-fot"]),
         &expect![[r#"
-            error: invalid value 'best-fot' for '--policy <NAME>': there is no policy `best-fot`: did you mean `best-fit`? The policies are pytorch, pytorch-expandable, first-fit, best-fit
+            error: invalid value 'best-fot' for '--policy <NAME>': there is no policy `best-fot`: did you mean `best-fit`? The policies are pytorch, pytorch-expandable, first-fit, best-fit, quick-fit, recycle, lifetime, planned
 
             For more information, try '--help'.
         "#]],

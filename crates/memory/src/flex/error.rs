@@ -80,6 +80,11 @@ impl OutOfMemory {
     pub fn advice(&self) -> String {
         let missing = self.rounded.saturating_sub(self.free);
         match self.shortage {
+            Shortage::TooBigForAnyRegion if self.longest_block.is_zero() => format!(
+                "no region can be had: the device has {}, less than any of the fallback sizes; use smaller ones or \
+                 growable regions",
+                self.device_total
+            ),
             Shortage::TooBigForAnyRegion => format!(
                 "no region can ever hold it: the longest block is {}; use larger fallback sizes or growable regions",
                 self.longest_block

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::shared;
 use super::slot::Slot;
 use super::tag::Tag;
 use super::token::AllocationToken;
@@ -101,16 +102,19 @@ pub(super) fn at_place<T>(
     key: BlockKey,
     mut act: impl FnMut(&Arc<Slot>, BlockKey) -> Result<T, FreeError>,
 ) -> Result<T, FreeError> {
-    let find = || slot.shared.follow(slot, key).unwrap_or_else(|| (Arc::clone(slot), key));
-    let mut place = find();
+    let mut moved = slot.shared.follow(slot, key);
     loop {
-        let outcome = act(&place.0, place.1);
-        let now = find();
-        let moved = (now.0.number, now.1) != (place.0.number, place.1);
-        if outcome.is_ok() || !moved {
+        let (at, at_key) = moved.as_ref().map_or((slot, key), |(slot, key)| (slot, *key));
+        let outcome = act(at, at_key);
+        if outcome.is_ok() {
             return outcome;
         }
-        place = now;
+        let now = slot.shared.follow(slot, key);
+        let number = |place: &(Arc<Slot>, BlockKey)| (place.0.number, place.1);
+        if now.as_ref().map(number) == moved.as_ref().map(number) {
+            return outcome;
+        }
+        moved = now;
     }
 }
 
@@ -118,8 +122,7 @@ impl Drop for Allocation {
     fn drop(&mut self) {
         let Some(slot) = self.slot.take() else { return };
         if slot.is_foreign() {
-            let shared = Arc::clone(&slot.shared);
-            shared.post(slot, self.key);
+            shared::post(slot, self.key);
         } else {
             free_now(slot, self.key);
         }

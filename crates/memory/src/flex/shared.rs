@@ -5,6 +5,7 @@
 //! inbox, under which the table of moved blocks may be). No lock is held while the device, the
 //! streams, the clock or a callback is called; only turns are, the allocator's before a slot's.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
@@ -40,7 +41,7 @@ pub(crate) struct Shared {
     /// Set once, when the allocator is made.
     pub(crate) slots: OnceLock<Weak<Slots>>,
     /// Blocks of others' slots that a thread has freed, for the thread of each slot.
-    outboxes: Vec<Outbox>,
+    outboxes: Arc<[Outbox]>,
     pub(crate) regions: Mutex<Regions>,
     /// Who may acquire and release.
     pub(crate) turn: Turn,
@@ -80,6 +81,36 @@ const OUTBOX: usize = 32;
 #[derive(Default)]
 #[repr(align(128))]
 struct Outbox(Mutex<Vec<Post>>);
+
+thread_local! {
+    /// The outboxes that this thread used last: holding them, it need not count itself in and out
+    /// for every block, in a count that all threads would share.
+    static OUTBOXES: Cell<Option<Arc<[Outbox]>>> = const { Cell::new(None) };
+}
+
+/// Collects a block of another thread's slot, which this thread frees.
+pub(crate) fn post(slot: Arc<Slot>, key: BlockKey) {
+    let held = OUTBOXES.take().filter(|held| Arc::ptr_eq(held, &slot.shared.outboxes));
+    let outboxes = held.unwrap_or_else(|| Arc::clone(&slot.shared.outboxes));
+    let mut outbox = lock(&outboxes[thread_number() % outboxes.len()].0);
+    let closed = slot.shared.is_closed();
+    outbox.push((slot, key));
+    if outbox.len() < OUTBOX && !closed {
+        drop(outbox);
+        OUTBOXES.set(Some(outboxes));
+        return;
+    }
+    let mut moved = Vec::new();
+    if closed {
+        // The allocator has just gone, and nobody would look into an inbox again.
+        moved.append(&mut outbox);
+    } else {
+        deliver(&mut outbox, &mut moved);
+    }
+    drop(outbox);
+    OUTBOXES.set(Some(outboxes));
+    moved.into_iter().for_each(|(slot, key)| handle::free_now(slot, key));
+}
 
 /// Puts blocks into the inboxes of their slots; what compaction has moved meanwhile goes to `moved`.
 /// (An inbox is locked under an outbox, and only what was moved is under an inbox.)
@@ -160,32 +191,20 @@ impl Shared {
         slots.map(|slots| slots.to_vec()).unwrap_or_default()
     }
 
-    /// Collects a block of another thread's slot, which this thread frees.
-    pub(crate) fn post(&self, slot: Arc<Slot>, key: BlockKey) {
-        let mut outbox = lock(&self.outboxes[thread_number() % self.outboxes.len()].0);
-        outbox.push((slot, key));
-        if outbox.len() < OUTBOX && !self.is_closed() {
-            return;
-        }
-        let mut moved = Vec::new();
-        deliver(&mut outbox, &mut moved);
-        drop(outbox);
-        moved.into_iter().for_each(|(slot, key)| handle::free_now(slot, key));
-        if self.is_closed() {
-            self.synchronize();
-        }
-    }
-
     /// Passes on what all threads have collected, and frees it.
     pub(crate) fn collect_posts(&self) {
         if !self.config.region.thread_home {
             return;
         }
-        for outbox in &self.outboxes {
+        for outbox in self.outboxes.iter() {
             let mut moved = Vec::new();
-            let mut posts = std::mem::take(&mut *lock(&outbox.0));
-            let slots: Vec<_> = posts.iter().map(|(slot, _)| Arc::clone(slot)).collect();
-            deliver(&mut posts, &mut moved);
+            // Under the lock until all of it has arrived: whoever comes next must find it there.
+            let slots: Vec<_> = {
+                let mut posts = lock(&outbox.0);
+                let slots = posts.iter().map(|(slot, _)| Arc::clone(slot)).collect();
+                deliver(&mut posts, &mut moved);
+                slots
+            };
             moved.into_iter().for_each(|(slot, key)| handle::free_now(slot, key));
             slots.iter().filter(|slot| slot.has_mail()).for_each(|slot| drop(slot.enter()));
         }
@@ -334,9 +353,8 @@ impl Shared {
     /// Waits for all streams that a block waits for, and frees the blocks.
     pub(crate) fn synchronize(&self) {
         self.collect_posts();
-        for slot in self.slots().iter().filter(|slot| slot.has_mail()) {
-            drop(slot.enter());
-        }
+        // All of them, with mail or without: another thread may be about to free what it has found.
+        self.slots().iter().for_each(|slot| drop(slot.enter()));
         let Some(events) = self.events.as_ref().filter(|_| self.pending() > 0) else { return };
         let turn = self.stream_turn.take();
         if self.pending() == 0 {
@@ -410,7 +428,7 @@ impl Shared {
             self.release_wanted.store(false, Ordering::SeqCst);
             let idle: Bytes = slots.iter().filter_map(Slot::idle_bytes).sum();
             if idle > limit {
-                self.give_back(&slots);
+                self.give_back(&slots, false);
             }
         }
     }
@@ -420,18 +438,19 @@ impl Shared {
         self.collect_posts();
         let slots = self.slots();
         let turn = self.turn.take();
-        let bytes = self.give_back(&slots);
+        let bytes = self.give_back(&slots, true);
         drop(turn);
         self.after_turn();
         bytes
     }
 
-    fn give_back(&self, slots: &[Arc<Slot>]) -> Bytes {
+    /// Needs the turn. With `wait`, regions that somebody commits to are waited for.
+    pub(crate) fn give_back(&self, slots: &[Arc<Slot>], wait: bool) -> Bytes {
         self.tick();
         let mut given = Bytes::ZERO;
         for slot in slots {
             let region = self.release(slot);
-            let bytes = region.unwrap_or_else(|| slot.shrink());
+            let bytes = region.unwrap_or_else(|| slot.shrink(wait));
             if region.is_some() || !bytes.is_zero() {
                 self.note_change();
             }

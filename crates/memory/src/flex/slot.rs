@@ -79,6 +79,17 @@ impl Region {
     }
 }
 
+/// Where a block was placed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PlacedBlock {
+    /// There is none.
+    Nowhere,
+    /// It has memory.
+    There(Block),
+    /// Some is missing.
+    Coming(Block),
+}
+
 /// What a slot's lock guards.
 #[derive(Debug)]
 pub(crate) struct SlotState {
@@ -257,8 +268,14 @@ impl Slot {
         state
     }
 
-    /// Puts a region into the vacant slot.
-    pub(crate) fn settle_in(self: &Arc<Self>, handle: RegionHandle, kind: Option<Kind>, base: u64) {
+    /// Puts a region into the vacant slot, and a request into the region before anybody else can.
+    pub(crate) fn settle_in(
+        self: &Arc<Self>,
+        handle: RegionHandle,
+        kind: Option<Kind>,
+        base: u64,
+        request: Option<&Request>,
+    ) -> PlacedBlock {
         let config = &self.shared.config;
         let mut state = lock(&self.state);
         let granules = (config.growth != Growth::Fixed).then(|| Granules::new(self.shared.granule));
@@ -275,6 +292,8 @@ impl Slot {
             self.shared.record(Action::SegmentAlloc, base, region.reserved(), 0);
         }
         state.region = Some(region);
+        let placed = request.and_then(|request| self.place(&mut state, request));
+        placed.unwrap_or(PlacedBlock::Nowhere)
     }
 
     /// Takes the region out if nothing in it is live, and says how much memory it has.
@@ -297,6 +316,13 @@ impl Slot {
     /// Places a request here, or changes nothing where there is no room, or no memory for it.
     pub(crate) fn try_allocate(self: &Arc<Self>, request: &Request) -> Option<Block> {
         let mut state = self.enter();
+        let placed = self.place(&mut state, request)?;
+        self.leave(state);
+        self.complete_place(placed)
+    }
+
+    /// Places a request in a slot that is locked; memory that is missing for it comes later.
+    fn place(&self, state: &mut SlotState, request: &Request) -> Option<PlacedBlock> {
         let region = state.region.as_mut()?;
         // More than the device has could never be committed, and would have very many granules.
         if region.granules.is_some() && request.size > self.shared.total {
@@ -306,49 +332,64 @@ impl Slot {
         let tag = Tag::new(request.kind, request.stream);
         let tag = if note.is_some() { tag.noted() } else { tag };
         let block = region.strategy.place(&mut region.index, request, tag.bits())?;
-        let growing = region
-            .granules
-            .as_ref()
-            .is_some_and(|granules| !granules.missing(block.offset, block.size).is_empty());
+        let granules = region.granules.as_ref();
+        let growing =
+            granules.is_some_and(|granules| !granules.missing(block.offset, block.size).is_empty());
         if let Some(note) = note {
             state.notes.insert(block.key, note);
         }
         if growing {
             state.set_tag(block.key, tag.coming(true));
-            drop(state);
-            return self.commit(block);
+            return Some(PlacedBlock::Coming(block));
         }
-        self.admit(&mut state, &block);
+        self.admit(state, &block);
+        Some(PlacedBlock::There(block))
+    }
+
+    /// Gets memory for a block that was placed, if it lacks any; without memory the block is gone.
+    pub(crate) fn complete_place(self: &Arc<Self>, placed: PlacedBlock) -> Option<Block> {
+        match placed {
+            PlacedBlock::Nowhere => None,
+            PlacedBlock::There(block) => Some(block),
+            PlacedBlock::Coming(block) => self.commit(block),
+        }
+    }
+
+    /// Places a request where the region has memory already, wherever that is: the last resort when
+    /// the device has no more. Takes O(n) time in the number of blocks of a growable region.
+    pub(crate) fn try_backed(self: &Arc<Self>, request: &Request) -> Option<Block> {
+        let mut state = self.enter();
+        let block = self.place_backed(&mut state, request)?;
         self.leave(state);
         Some(block)
     }
 
-    /// Places a request where the region has memory already, wherever that is: the last resort when
-    /// the device has no more. Takes O(n) time in the number of blocks.
-    pub(crate) fn try_backed(self: &Arc<Self>, request: &Request) -> Option<Block> {
-        let mut state = self.enter();
+    /// The same in a slot that is locked.
+    pub(crate) fn place_backed(&self, state: &mut SlotState, request: &Request) -> Option<Block> {
         let region = state.region.as_mut()?;
         region.index.join_quick();
-        let granules = region.granules.as_ref()?;
-        let size = request.size.align_up(self.shared.config.alignment)?;
-        let fits = |(start, length): (Bytes, Bytes)| {
-            let at = start.align_up(request.alignment.max(self.shared.config.alignment))?;
-            (at.checked_add(size)? <= start + length).then_some(at)
-        };
-        let mut parts = region.index.parts().into_iter();
-        let place = parts.find_map(|part| match part {
-            Part::Free(hole) => granules.backed_in(hole).into_iter().find_map(fits),
-            Part::Live(_) => None,
-        })?;
         let note = Note::of(request, self.shared.config.alignment);
         let tag = Tag::new(request.kind, request.stream);
         let tag = if note.is_some() { tag.noted() } else { tag };
-        let block = region.index.allocate_at(place, request.size, tag.bits())?;
+        let block = if let Some(granules) = &region.granules {
+            let size = request.size.align_up(self.shared.config.alignment)?;
+            let fits = |(start, length): (Bytes, Bytes)| {
+                let at = start.align_up(request.alignment.max(self.shared.config.alignment))?;
+                (at.checked_add(size)? <= start + length).then_some(at)
+            };
+            let mut parts = region.index.parts().into_iter();
+            let place = parts.find_map(|part| match part {
+                Part::Free(hole) => granules.backed_in(hole).into_iter().find_map(fits),
+                Part::Live(_) => None,
+            })?;
+            region.index.allocate_at(place, request.size, tag.bits())?
+        } else {
+            region.strategy.place(&mut region.index, request, tag.bits())?
+        };
         if let Some(note) = note {
             state.notes.insert(block.key, note);
         }
-        self.admit(&mut state, &block);
-        self.leave(state);
+        self.admit(state, &block);
         Some(block)
     }
 
@@ -437,8 +478,11 @@ impl Slot {
     }
 
     /// Gives granules that are wholly free back to the device, and says how many bytes they were.
-    pub(crate) fn shrink(self: &Arc<Self>) -> Bytes {
-        let turn = self.turn.take();
+    /// Without `wait` nothing happens while somebody commits: that may be this very thread, in a
+    /// device that frees blocks.
+    pub(crate) fn shrink(self: &Arc<Self>, wait: bool) -> Bytes {
+        let turn = if wait { Some(self.turn.take()) } else { self.turn.try_take() };
+        let Some(turn) = turn else { return Bytes::ZERO };
         let mut state = self.enter();
         let Some(region) = state.region.as_mut().filter(|region| region.granules.is_some()) else {
             return Bytes::ZERO;

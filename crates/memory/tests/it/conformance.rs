@@ -1,6 +1,7 @@
 //! Every allocator and every policy goes through the one suite.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use cubeyard_memory::address::{CubeId, PeId, PhysAddr, SipId};
@@ -388,7 +389,7 @@ fn every_allocator_and_policy_passes_the_suite() {
     for (name, run) in &subjects {
         let Report { placed, freed, refused } = run();
         assert!(placed > 1000 && freed == placed && refused > 2, "{name} was hardly tried");
-        table += &format!("{name}: {placed} placed, {refused} refused\n");
+        writeln!(table, "{name}: {placed} placed, {refused} refused").unwrap();
     }
     println!("{table}{} subjects", subjects.len());
     let flex = 2 * 3 * policy::REGION.len() * policy::BLOCK.len();

@@ -1,9 +1,13 @@
 //! The Flex family as a whole: devices, streams and configurations for its tests.
 
+mod faults;
+mod handles;
 mod model;
 mod properties;
 mod regressions;
+mod streams;
 mod strict;
+mod threads;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,10 +2,13 @@
 
 #![allow(
     clippy::cast_possible_truncation,
+    clippy::print_stdout,
     clippy::needless_raw_string_hashes,
-    reason = "random numbers are cut to size on purpose; expect-test writes hashes around every snapshot"
+    reason = "random numbers are cut to size on purpose; tests say how much they have seen; expect-test \
+              writes hashes around every snapshot"
 )]
 
+mod cases;
 mod conformance;
 mod examples;
 mod flex;
@@ -13,3 +16,4 @@ mod index;
 mod pe_memory;
 mod pytorch_models;
 mod readers;
+mod rfc;

@@ -80,10 +80,11 @@ impl Model {
             return Ok(place);
         }
         self.counters.alloc_retries += 1;
-        if rounded <= self.longest() && self.trim() {
-            if let Some(place) = self.search_or_acquire(request) {
-                return Ok(place);
-            }
+        if rounded <= self.longest()
+            && self.trim()
+            && let Some(place) = self.search_or_acquire(request)
+        {
+            return Ok(place);
         }
         self.counters.ooms += 1;
         let free = self.regions.iter().map(|region| region.naive.free_bytes().get() * 128).sum();

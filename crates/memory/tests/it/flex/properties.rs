@@ -169,6 +169,7 @@ fn against_the_model((config, memory): &(String, u64), steps: &[Step], seen: &Se
                 let trimmed = allocator.trim();
                 assert_eq!(card.info().free, free + trimmed);
                 model.trim();
+                model.locked = false;
             }
             Step::ResetPeaks => {
                 allocator.reset_peak_stats();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier, OnceLock};
 
 use cubeyard_memory::Bytes;
 use cubeyard_memory::device::{
-    AddressMode, Card, CardSpec, DeviceMemory, MemoryInfo, RegionHandle, RegionId,
+    AddressMode, Card, CardSpec, DeviceMemory, Fault, Faulty, MemoryInfo, RegionHandle, RegionId,
 };
 use cubeyard_memory::flex::{
     AllocateError, Allocation, FlexAllocator, FlexConfig, LaunchError, OutOfMemory, Shortage,
@@ -399,30 +399,68 @@ fn the_clock_may_look_at_the_allocator() {
     assert!(times.is_sorted(), "{times:?}");
 }
 
+/// A device with a cache of blocks, which it lets go when it is asked for memory.
+struct Caching {
+    card: Card,
+    cached: std::sync::Mutex<Vec<Allocation>>,
+}
+
+impl Caching {
+    fn let_go(&self) {
+        let cached = std::mem::take(&mut *self.cached.lock().unwrap());
+        drop(cached);
+    }
+}
+
+impl DeviceMemory for Caching {
+    fn mode(&self) -> AddressMode {
+        self.card.mode()
+    }
+    fn try_acquire(&self, size: Bytes) -> Option<RegionHandle> {
+        self.let_go();
+        self.card.try_acquire(size)
+    }
+    fn release(&self, region: RegionHandle) {
+        self.card.release(region);
+    }
+    fn info(&self) -> MemoryInfo {
+        self.card.info()
+    }
+    fn granule(&self) -> Option<Bytes> {
+        self.card.granule()
+    }
+    fn try_reserve(&self, size: Bytes) -> Option<RegionHandle> {
+        self.card.try_reserve(size)
+    }
+    fn commit(&self, region: &RegionHandle, offset: Bytes, size: Bytes) -> bool {
+        self.let_go();
+        self.card.commit(region, offset, size)
+    }
+    fn decommit(&self, region: &RegionHandle, offset: Bytes, size: Bytes) {
+        self.card.decommit(region, offset, size);
+    }
+}
+
+/// The same while memory is committed to a region: giving back what is idle waited for that.
+#[test]
+fn a_device_may_free_blocks_while_it_is_asked_to_commit() {
+    let card = Card::new(CardSpec::physical(mib(64)));
+    let device = Arc::new(Caching { card, cached: std::sync::Mutex::default() });
+    let config = "growth:growable(8MiB),release:when_idle(0),region:fill-first";
+    let allocator = allocator(device.clone(), config);
+    let first = allocator.allocate(mib(6)).unwrap();
+    let cached = allocator.allocate(mib(4)).unwrap();
+    assert_ne!(first.address().region_id, cached.address().region_id);
+    device.cached.lock().unwrap().push(cached);
+    let more = allocator.allocate(mib(2)).unwrap();
+    drop((first, more));
+    assert_eq!(device.info().free, mib(64));
+}
+
 /// A device that lets go of a cached block when it is asked for memory: the free wanted to give the
 /// region back, for which it waited until the acquisition was over, which waited for it.
 #[test]
 fn a_device_may_free_blocks_while_it_is_asked_for_memory() {
-    struct Caching {
-        card: Card,
-        cached: std::sync::Mutex<Vec<Allocation>>,
-    }
-    impl DeviceMemory for Caching {
-        fn mode(&self) -> AddressMode {
-            self.card.mode()
-        }
-        fn try_acquire(&self, size: Bytes) -> Option<RegionHandle> {
-            let cached = std::mem::take(&mut *self.cached.lock().unwrap());
-            drop(cached);
-            self.card.try_acquire(size)
-        }
-        fn release(&self, region: RegionHandle) {
-            self.card.release(region);
-        }
-        fn info(&self) -> MemoryInfo {
-            self.card.info()
-        }
-    }
     let card = Card::new(CardSpec::physical(mib(64)));
     let device = Arc::new(Caching { card, cached: std::sync::Mutex::default() });
     let config = "fallback_sizes:[64MiB],release:when_idle(0)";
@@ -454,6 +492,21 @@ fn threads_that_start_at_once_share_one_new_region() {
         });
         assert_eq!(allocator.regions().len(), 1);
     }
+}
+
+/// An allocator whose device had failed once, before it gave anything, was locked for ever: there was
+/// no region whose release would have unlocked it.
+#[test]
+fn a_trim_unlocks_an_allocator_without_regions() {
+    let device = Arc::new(Faulty::new(Card::new(CardSpec::physical(Bytes::gib(16)))));
+    device.fail(Fault::From(0));
+    let allocator = allocator(device.clone(), "");
+    assert!(out_of_memory(allocator.allocate(mib(1))).regions_locked);
+    device.fail(Fault::Never);
+    assert!(allocator.allocate(mib(1)).is_err(), "as the RFC says");
+    assert_eq!(allocator.trim(), Bytes::ZERO);
+    assert!(!allocator.regions_locked());
+    allocator.allocate(mib(1)).unwrap();
 }
 
 /// Calls that the device refused were counted as if it had served them.

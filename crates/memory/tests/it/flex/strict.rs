@@ -1,6 +1,6 @@
 //! A device that believes nothing: every call is held against what it handed out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,13 +20,18 @@ pub(crate) struct Strict<D> {
 struct Region {
     size: Bytes,
     /// None for a region that has all its memory from the start.
-    committed: Option<BTreeMap<u64, ()>>,
+    committed: Option<BTreeSet<u64>>,
     busy: bool,
 }
 
 impl<D: DeviceMemory> Strict<D> {
     pub(crate) fn new(inner: D) -> Self {
         Self { inner, regions: Mutex::default(), busy: AtomicBool::new(false) }
+    }
+
+    /// The device inside.
+    pub(crate) fn inner(&self) -> &D {
+        &self.inner
     }
 
     /// How many regions are out.
@@ -45,7 +50,7 @@ impl<D: DeviceMemory> Strict<D> {
         answer
     }
 
-    fn keep(&self, handle: &RegionHandle, committed: Option<BTreeMap<u64, ()>>) {
+    fn keep(&self, handle: &RegionHandle, committed: Option<BTreeSet<u64>>) {
         let region = Region { size: handle.size, committed, busy: false };
         let before = self.regions.lock().unwrap().insert(handle.id, region);
         assert!(before.is_none(), "{} is handed out twice", handle.id);
@@ -63,7 +68,7 @@ impl<D: DeviceMemory> Strict<D> {
         region.busy = true;
         let committed = region.committed.as_ref().expect("a reserved region");
         for place in (offset.get()..(offset + size).get()).step_by(granule as usize) {
-            assert_eq!(committed.contains_key(&place), present, "granule at {place:#x}");
+            assert_eq!(committed.contains(&place), present, "granule at {place:#x}");
         }
     }
 
@@ -75,8 +80,8 @@ impl<D: DeviceMemory> Strict<D> {
         let committed = region.committed.as_mut().expect("a reserved region");
         for place in (offset.get()..(offset + size).get()).step_by(granule) {
             match present {
-                Some(true) => drop(committed.insert(place, ())),
-                Some(false) => drop(committed.remove(&place)),
+                Some(true) => assert!(committed.insert(place)),
+                Some(false) => assert!(committed.remove(&place)),
                 None => {}
             }
         }
@@ -120,7 +125,7 @@ impl<D: DeviceMemory> DeviceMemory for Strict<D> {
         assert!(!size.is_zero(), "a region of nothing");
         self.alone(|| {
             let handle = self.inner.try_reserve(size)?;
-            self.keep(&handle, Some(BTreeMap::new()));
+            self.keep(&handle, Some(BTreeSet::new()));
             Some(handle)
         })
     }

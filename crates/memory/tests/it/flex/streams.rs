@@ -1,0 +1,175 @@
+//! Frees that wait for streams.
+
+use std::sync::Arc;
+
+use cubeyard_memory::Bytes;
+use cubeyard_memory::flex::{Action, BlockState, FlexAllocator};
+use cubeyard_memory::policy::Request;
+use cubeyard_memory::stats::{Pool, Quantity};
+
+use super::{ManualStreams, card, with_streams};
+
+const CONFIG: &str = "fallback_sizes:[64MiB],max_regions:1,history:100";
+
+fn new() -> (FlexAllocator, Arc<ManualStreams>) {
+    let streams = Arc::new(ManualStreams::default());
+    (with_streams(card(Bytes::mib(64)), CONFIG, streams.clone()), streams)
+}
+
+fn mib(count: u64) -> Bytes {
+    Bytes::mib(count)
+}
+
+fn on(stream: u32, size: Bytes) -> Request {
+    Request { stream, ..Request::new(size) }
+}
+
+/// Bytes of allocations, and of all that is in use.
+fn figures(allocator: &FlexAllocator) -> (u64, u64) {
+    let stats = allocator.stats();
+    let current = |quantity| stats.get(quantity, Pool::All).current >> 20;
+    (current(Quantity::AllocatedBytes), current(Quantity::ActiveBytes))
+}
+
+fn actions(allocator: &FlexAllocator) -> Vec<Action> {
+    let history = allocator.snapshot().history;
+    let actions = history.iter().map(|entry| entry.action);
+    actions.filter(|action| *action != Action::Snapshot).collect()
+}
+
+#[test]
+fn with_one_stream_frees_are_immediate() {
+    let (allocator, streams) = new();
+    let block = allocator.allocate_for(&on(4, mib(1))).unwrap();
+    drop(block);
+    assert_eq!(figures(&allocator), (0, 0));
+    assert_eq!((streams.recorded(), streams.waits()), (vec![], 0));
+}
+
+#[test]
+fn a_block_that_another_stream_uses_is_freed_in_two_phases() {
+    let (allocator, streams) = new();
+    let block = allocator.allocate(mib(1)).unwrap();
+    block.record_stream(1);
+    block.record_stream(1);
+    let place = block.address();
+    drop(block);
+    assert_eq!(streams.recorded(), [1, 0], "one event on each stream that may touch it");
+    assert_eq!(figures(&allocator), (0, 1), "let go, but in use");
+    let snapshot = allocator.snapshot();
+    let block = snapshot.segments[0].blocks[0];
+    assert_eq!((block.state, block.size), (BlockState::PendingFree, mib(1)));
+    assert_eq!(block.state.name(), "active_pending_free");
+    assert_ne!(allocator.allocate(mib(1)).unwrap().address(), place, "not used again yet");
+    streams.finish(1);
+    assert_ne!(allocator.allocate(mib(1)).unwrap().address(), place, "its own stream is not done");
+    streams.finish(0);
+    assert_eq!(allocator.allocate(mib(1)).unwrap().address(), place);
+    let phases = [Action::FreeRequested, Action::FreeCompleted];
+    let of_frees = actions(&allocator).into_iter().filter(|action| phases.contains(action));
+    assert_eq!(of_frees.take(2).collect::<Vec<_>>()[0], Action::FreeRequested);
+}
+
+#[test]
+fn blocks_become_free_in_the_order_of_their_streams() {
+    let (allocator, streams) = new();
+    let blocks: Vec<_> = (0..3).map(|_| allocator.allocate(mib(1)).unwrap()).collect();
+    for (block, stream) in blocks.iter().zip([1, 2, 1]) {
+        block.record_stream(stream);
+    }
+    blocks.into_iter().for_each(drop);
+    streams.finish(0);
+    assert_eq!(figures(&allocator), (0, 3));
+    streams.finish(2);
+    allocator.trim();
+    assert_eq!(figures(&allocator), (0, 2), "the second waited for nothing else");
+    streams.finish(1);
+    allocator.trim();
+    assert_eq!(figures(&allocator), (0, 0));
+    assert_eq!(allocator.regions(), [], "and the region is given back");
+}
+
+#[test]
+fn a_second_stream_waits_once_for_the_first() {
+    let (allocator, streams) = new();
+    drop(allocator.allocate(mib(1)).unwrap());
+    assert_eq!(streams.waits(), 0);
+    let first = allocator.allocate_for(&on(1, mib(1))).unwrap();
+    assert_eq!((streams.recorded(), streams.waits()), (vec![0], 1));
+    let second = allocator.allocate_for(&on(2, mib(1))).unwrap();
+    assert_eq!(streams.waits(), 1, "once");
+    assert_eq!(allocator.stats().counters.sync_all_streams, 1);
+    drop((first, second));
+    assert_eq!(figures(&allocator), (0, 2), "from now on every block waits for its stream");
+    assert_eq!(streams.recorded(), [0, 1, 2]);
+    streams.finish(1);
+    streams.finish(2);
+    allocator.synchronize();
+    assert_eq!(figures(&allocator), (0, 0));
+}
+
+#[test]
+fn memory_that_has_run_out_is_waited_for() {
+    let (allocator, streams) = new();
+    let block = allocator.allocate(mib(64)).unwrap();
+    block.record_stream(1);
+    drop(block);
+    let before = allocator.stats().counters.sync_all_streams;
+    let block = allocator.allocate(mib(64)).unwrap();
+    assert_eq!(streams.waits(), 2, "for both streams");
+    assert_eq!(allocator.stats().counters.sync_all_streams, before + 1);
+    assert_eq!(allocator.stats().counters.alloc_retries, 1);
+    drop(block);
+}
+
+#[test]
+fn synchronize_leaves_nothing_waiting() {
+    let (allocator, streams) = new();
+    for stream in 1..20 {
+        let block = allocator.allocate(mib(1)).unwrap();
+        block.record_stream(stream % 5 + 1);
+        drop(block);
+    }
+    assert_eq!(figures(&allocator), (0, 19));
+    allocator.synchronize();
+    assert_eq!(figures(&allocator), (0, 0));
+    assert!(streams.waits() <= 6, "once for each stream");
+    let waits = streams.waits();
+    allocator.synchronize();
+    assert_eq!(streams.waits(), waits, "there is nothing to wait for");
+}
+
+#[test]
+fn a_block_dropped_under_a_pin_waits_for_its_streams_after_that() {
+    let (allocator, streams) = new();
+    let block = allocator.allocate(mib(1)).unwrap();
+    block.record_stream(3);
+    let pin = block.pin();
+    drop(block);
+    assert_eq!((figures(&allocator), streams.recorded()), ((1, 1), vec![]), "the pin holds it");
+    drop(pin);
+    assert_eq!((figures(&allocator), streams.recorded()), ((0, 1), vec![3, 0]));
+    streams.finish(0);
+    streams.finish(3);
+    allocator.synchronize();
+    assert_eq!(figures(&allocator), (0, 0));
+}
+
+#[test]
+fn a_pending_block_can_be_neither_freed_nor_moved() {
+    let (allocator, streams) = new();
+    let gap = allocator.allocate(mib(1)).unwrap();
+    let block = allocator.allocate(mib(1)).unwrap();
+    block.record_stream(1);
+    let token = block.into_token();
+    let address = allocator.address_of(token).unwrap();
+    drop(gap);
+    assert!(allocator.compact().is_empty(), "another stream uses it");
+    allocator.free_token(token).unwrap();
+    assert!(allocator.free_token(token).is_err() && allocator.deallocate(address).is_err());
+    assert!(allocator.compact().is_empty());
+    streams.finish(0);
+    streams.finish(1);
+    allocator.synchronize();
+    assert_eq!(figures(&allocator), (0, 0));
+}
