@@ -10,6 +10,7 @@
     reason = "a bench reads the clock and prints"
 )]
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Barrier, mpsc};
 use std::time::Instant;
 
@@ -24,7 +25,7 @@ const LIVE: usize = 1_000;
 /// Blocks that are handed to the other thread at a time.
 const BATCH: usize = 64;
 /// Batches that a thread may be ahead of the other.
-const AHEAD: usize = 64;
+const AHEAD: usize = 32;
 const ROUNDS: usize = 7;
 
 struct Random(u64);
@@ -81,13 +82,16 @@ fn exchange(
     for sent in 0..PAIRS / BATCH {
         let batch = (0..BATCH).map(|_| allocator.allocate(random.size()).expect("room")).collect();
         to.send(batch).expect("the other thread is there");
-        while let Ok(batch) = from.try_recv() {
-            received += 1;
-            drop(batch);
-        }
-        while sent > received + AHEAD {
-            drop(from.recv().expect("the other thread is there"));
-            received += 1;
+        // Spinning, not sleeping: waking up would cost more than what is measured.
+        loop {
+            match from.try_recv() {
+                Ok(batch) => {
+                    received += 1;
+                    drop(batch);
+                }
+                Err(_) if sent > received + AHEAD => std::hint::spin_loop(),
+                Err(_) => break,
+            }
         }
     }
     drop(to);
@@ -125,11 +129,19 @@ fn exchange_rate(allocator: &FlexAllocator) -> f64 {
     })
 }
 
-/// One thread that does what the two of [`exchange_rate`] do.
+/// One thread that does what each of the two does, with as many batches on the way.
 fn exchange_alone(allocator: &FlexAllocator) -> f64 {
     rate(1, |seed| {
-        let (to, from) = mpsc::channel();
-        exchange(allocator, seed, to, &from);
+        let mut random = Random(seed);
+        let mut on_the_way = VecDeque::new();
+        for _ in 0..PAIRS / BATCH {
+            let batch: Vec<_> =
+                (0..BATCH).map(|_| allocator.allocate(random.size()).expect("room")).collect();
+            on_the_way.push_back(batch);
+            if on_the_way.len() > AHEAD {
+                on_the_way.pop_front();
+            }
+        }
     })
 }
 

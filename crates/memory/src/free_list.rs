@@ -33,8 +33,8 @@ use crate::index::{AddressTree, Entry, Hole};
 
 /// Whether a free is held against what was allocated.
 ///
-/// This library reads no environment; the fronts choose `Checked` where `CUBEYARD_DEBUG=1`, and always
-/// where the address comes from outside this repository.
+/// This library reads no environment: whoever makes a list chooses. `Checked` is for addresses that
+/// come from outside, and for tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checking {
     /// The caller is believed (ADR-0048 D2), so part of an allocation may be freed, or several at

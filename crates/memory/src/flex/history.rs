@@ -13,7 +13,7 @@ pub enum Action {
     FreeRequested,
     /// It is free.
     FreeCompleted,
-    /// A region was acquired or reserved.
+    /// A region was acquired. (A reserved one is nothing but the memory that is mapped into it.)
     SegmentAlloc,
     /// It was given back.
     SegmentFree,

@@ -17,7 +17,7 @@
 //! With nothing learned this is best fit. A kind is forgotten with its last live block.
 //!
 //! Tried in a prototype and dropped, with its peak committed over peak live on the trace
-//! `serving_mix` (best fit 1.056, this rule 1.013): the place that touches the fewest new granules,
+//! `serving_mix` (there, best fit 1.056 and this rule 1.013): the place that touches the fewest new granules,
 //! among many holes and one or both ends of each (1.062 to 1.091); the least added granules times
 //! time, with lifetimes known in advance (1.044); cohorts without learning (1.011 to 1.028, but 2 to
 //! 10 % worse than best fit on some other trace); learning the share of blocks that die in order,
