@@ -93,7 +93,8 @@ pub fn plan(trace: &Trace, granule: Bytes) -> Result<Plan, TooLarge> {
     let enough = bound + bound / CLOSE_ENOUGH;
     let mut best: Option<(u64, Vec<u64>)> = None;
     let thorough: &[Attempt] = if meetings(&blocks) > MOST_MEETINGS { &[] } else { THEN };
-    for attempt in FIRST.iter().chain(thorough) {
+    let exact: &[Attempt] = if blocks.len() > FEW { &[] } else { EXACT };
+    for attempt in FIRST.iter().chain(thorough).chain(exact) {
         let offsets = attempt(&blocks, bound);
         let extent = whole_granules(extent(&blocks, &offsets), granule);
         if best.as_ref().is_none_or(|(least, _)| extent < *least) {
@@ -128,6 +129,11 @@ const THEN: &[Attempt] = &[
     |blocks, _| greedy::place(blocks, |block| u64::from(block.life().ilog2())),
     |blocks, _| greedy::place(blocks, |block| block.size.saturating_mul(u64::from(block.life()))),
 ];
+
+/// What finds an optimal plan, where there are so few blocks that all orders can be tried.
+const EXACT: &[Attempt] = &[|blocks, _| greedy::place_in_all_orders(blocks)];
+/// Up to so many blocks; seven have 5,040 orders.
+const FEW: usize = 7;
 
 impl Plan {
     /// Replays `trace` and checks that no two blocks that are live together share a byte.

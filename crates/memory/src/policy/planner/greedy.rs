@@ -2,16 +2,46 @@
 
 use std::cmp::Reverse;
 
-use super::Block;
+use super::{Block, extent};
 
 /// Places the blocks with the largest `key` first; among equals, those allocated first.
 pub(super) fn place(blocks: &[Block], key: impl Fn(&Block) -> u64) -> Vec<u64> {
     let mut order: Vec<usize> = (0..blocks.len()).collect();
     order.sort_by_cached_key(|&index| (Reverse(key(&blocks[index])), blocks[index].start));
+    place_in(blocks, &order)
+}
+
+/// Places the blocks in every order and keeps the best. Some order is optimal: that in which the
+/// blocks of an optimal plan lie above each other. For a handful of blocks only.
+pub(super) fn place_in_all_orders(blocks: &[Block]) -> Vec<u64> {
+    let mut order: Vec<usize> = (0..blocks.len()).collect();
+    let mut best = place_in(blocks, &order);
+    let mut turns = vec![0; order.len()];
+    let mut at = 1;
+    // Heap's algorithm: each order from the one before by exchanging two.
+    while at < order.len() {
+        if turns[at] < at {
+            order.swap(at, if at % 2 == 0 { 0 } else { turns[at] });
+            let offsets = place_in(blocks, &order);
+            if extent(blocks, &offsets) < extent(blocks, &best) {
+                best = offsets;
+            }
+            turns[at] += 1;
+            at = 1;
+        } else {
+            turns[at] = 0;
+            at += 1;
+        }
+    }
+    best
+}
+
+/// Places the blocks in this order.
+fn place_in(blocks: &[Block], order: &[usize]) -> Vec<u64> {
     let mut placed = Placed::new(blocks.len());
     let mut offsets = vec![0; blocks.len()];
     let mut taken = Vec::new();
-    for index in order {
+    for &index in order {
         let block = &blocks[index];
         taken.clear();
         placed.meet(block, &mut taken);

@@ -172,11 +172,9 @@ proptest! {
     }
 
     #[test]
-    fn small_plans_are_within_a_quarter_of_the_optimum(trace in histories(11)) {
-        let least = least_extent(&lifetimes(&trace));
+    fn plans_of_up_to_seven_blocks_are_optimal(trace in histories(8)) {
         let plan = plan(&trace, GRANULE).unwrap();
-        prop_assert!(plan.extent.get() >= least, "the search of all orders missed {}", plan.extent);
-        prop_assert!(4 * plan.extent.get() <= 5 * least, "{} instead of {least}", plan.extent);
+        prop_assert_eq!(plan.extent.get(), least_extent(&lifetimes(&trace)));
     }
 }
 
