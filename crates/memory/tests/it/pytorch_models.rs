@@ -1,16 +1,11 @@
 //! The models of PyTorch's allocator against PyTorch itself, on recorded traces.
 
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-
-use cubeyard_memory::Bytes;
-use cubeyard_memory::replay::Target;
 use cubeyard_memory::replay::pytorch::PyTorch;
-use cubeyard_memory::trace::{Allocate, TraceId};
+use cubeyard_memory::replay::run;
+use cubeyard_memory::trace::rmm;
 use expect_test::expect;
-use flate2::read::GzDecoder;
+
+use crate::readers::{recorded_file, traces_folder};
 
 /// By how much a model may be off before it no longer speaks for PyTorch.
 const TOLERANCE: f64 = 0.01;
@@ -42,8 +37,8 @@ type Figures = [(&'static str, u64); 3];
 
 /// One line for each trace and figure: ours, and by how many bytes (or segments) it is off.
 fn compare(settings: &str, model: fn() -> PyTorch) -> String {
-    let native: serde_json::Value =
-        serde_json::from_reader(open("native.json")).expect("native.json is JSON");
+    let native = std::fs::read(traces_folder().join("native.json")).expect("it is in testdata");
+    let native: serde_json::Value = serde_json::from_slice(&native).expect("native.json is JSON");
     let native = native.as_object().expect("native.json lists traces by name");
     assert_eq!(native.len(), 5, "every recorded trace is compared");
     native.iter().map(|(name, theirs)| compare_trace(name, &theirs[settings], model())).collect()
@@ -61,36 +56,11 @@ fn compare_trace(name: &str, theirs: &serde_json::Value, model: PyTorch) -> Stri
 }
 
 fn replay(name: &str, mut model: PyTorch) -> Figures {
-    let mut live = BTreeMap::new();
-    let mut peak_reserved = Bytes::ZERO;
-    for row in BufReader::new(GzDecoder::new(open(&format!("{name}.csv.gz")))).lines().skip(1) {
-        step(&mut model, &mut live, &row.expect("the file is whole"));
-        peak_reserved = peak_reserved.max(model.reserved());
-    }
+    let log = recorded_file(&format!("{name}.csv.gz"));
+    let trace = rmm::read(name, &log).expect("a recorded log");
+    let outcome = run(&trace, &mut model, &mut |_| {});
+    assert_eq!(outcome.failed, None);
     let segments = u64::try_from(model.segments()).expect("a count fits 64 bits");
-    let (reserved, allocated) = (peak_reserved.get(), model.peak_allocated().get());
+    let (reserved, allocated) = (outcome.peak_reserved.get(), model.peak_allocated().get());
     [("peak_reserved", reserved), ("peak_allocated", allocated), ("segments", segments)]
-}
-
-/// Plays one line of a log: `Thread,Time,Action,Pointer,Size,Stream`.
-fn step(model: &mut PyTorch, live: &mut BTreeMap<String, u64>, row: &str) {
-    let fields: Vec<_> = row.split(',').collect();
-    let [_, _, action, pointer, size, stream] = fields[..] else { panic!("six fields, not {row}") };
-    match action {
-        "allocate" => {
-            let (size, stream) = (Bytes::new(size.parse().unwrap()), stream.parse().unwrap());
-            let request = Allocate { id: TraceId(0), size, stream, site: 0, time_us: 0 };
-            live.insert(
-                pointer.to_owned(),
-                model.allocate(&request).expect("the device has no end"),
-            );
-        }
-        "free" => model.free(live.remove(pointer).expect("what is freed was allocated")),
-        _ => panic!("an action of these logs, not {action}"),
-    }
-}
-
-fn open(name: &str) -> File {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces");
-    File::open(folder.join(name)).expect("the traces are in testdata")
 }

@@ -14,7 +14,7 @@ use cubeyard_memory::trace::{Event, Trace};
 use flate2::read::GzDecoder;
 
 /// A file of `testdata/traces`, decompressed.
-fn recorded_file(name: &str) -> Vec<u8> {
+pub(crate) fn recorded_file(name: &str) -> Vec<u8> {
     let path = traces_folder().join(name);
     let file = File::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut bytes = Vec::new();
@@ -22,7 +22,7 @@ fn recorded_file(name: &str) -> Vec<u8> {
     bytes
 }
 
-fn traces_folder() -> PathBuf {
+pub(crate) fn traces_folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces")
 }
 
