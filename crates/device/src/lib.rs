@@ -1,0 +1,1 @@
+//! Is one accelerator system.

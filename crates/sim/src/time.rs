@@ -1,0 +1,222 @@
+//! Instants, spans and bandwidths, in whole picoseconds.
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
+
+/// Picoseconds in a second.
+const PER_SECOND: u128 = 1_000_000_000_000;
+
+/// An instant of simulated time, in picoseconds since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(u64);
+
+/// A length of simulated time, in picoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span(u64);
+
+impl Time {
+    /// The start.
+    pub const ZERO: Self = Self(0);
+    /// An instant that never comes.
+    pub const NEVER: Self = Self(u64::MAX);
+
+    /// The instant `ps` picoseconds after the start.
+    pub const fn from_ps(ps: u64) -> Self {
+        Self(ps)
+    }
+
+    /// Picoseconds since the start.
+    pub const fn ps(self) -> u64 {
+        self.0
+    }
+
+    /// Nanoseconds since the start, for people.
+    pub fn ns(self) -> f64 {
+        self.0 as f64 / 1e3
+    }
+
+    /// The time since `earlier`, or nothing if it is later.
+    pub const fn since(self, earlier: Self) -> Span {
+        Span(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Span {
+    /// No time.
+    pub const ZERO: Self = Self(0);
+
+    /// A span of `ps` picoseconds.
+    pub const fn from_ps(ps: u64) -> Self {
+        Self(ps)
+    }
+
+    /// The span nearest to `ns` nanoseconds, unless that is negative, not a number, or beyond 64 bits.
+    pub fn from_ns(ns: f64) -> Option<Self> {
+        let ps = (ns * 1e3).round();
+        // Below 2⁶³ the conversion is exact.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
+        (0.0..9e18).contains(&ps).then_some(Self(ps as u64))
+    }
+
+    /// Picoseconds.
+    pub const fn ps(self) -> u64 {
+        self.0
+    }
+
+    /// Nanoseconds, for people.
+    pub fn ns(self) -> f64 {
+        self.0 as f64 / 1e3
+    }
+}
+
+/// How fast a link or a channel is, in whole bytes a second; never zero.
+///
+/// ```
+/// use cubeyard_sim::{Bandwidth, Span};
+///
+/// let link = Bandwidth::from_gb_per_second(256.0).unwrap();
+/// assert_eq!(link.span(256), Span::from_ps(1000));
+/// assert_eq!(link.span(1), Span::from_ps(4)); // 3.9 ps, rounded up
+/// assert_eq!(Bandwidth::from_gb_per_second(0.0), None);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bandwidth(u64);
+
+impl Bandwidth {
+    /// A bandwidth in bytes a second, unless that is zero.
+    pub const fn from_bytes_per_second(bytes: u64) -> Option<Self> {
+        if bytes == 0 { None } else { Some(Self(bytes)) }
+    }
+
+    /// A bandwidth in units of 10⁹ bytes a second, unless it rounds to no byte or is beyond 64 bits.
+    pub fn from_gb_per_second(gb: f64) -> Option<Self> {
+        let bytes = (gb * 1e9).round();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
+        (1.0..9e18).contains(&bytes).then_some(Self(bytes as u64))
+    }
+
+    /// Bytes a second.
+    pub const fn bytes_per_second(self) -> u64 {
+        self.0
+    }
+
+    /// Units of 10⁹ bytes a second, for people.
+    pub fn gb_per_second(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// How long `bytes` take, rounded up to a picosecond. Beyond 64 bits it is the longest span.
+    pub fn span(self, bytes: u64) -> Span {
+        let ps = (u128::from(bytes) * PER_SECOND).div_ceil(u128::from(self.0));
+        Span(u64::try_from(ps).unwrap_or(u64::MAX))
+    }
+}
+
+/// Overflow of simulated time (213 days) is a bug of whoever asked for it.
+impl Add<Span> for Time {
+    type Output = Self;
+    fn add(self, span: Span) -> Self {
+        Self(self.0 + span.0)
+    }
+}
+
+impl AddAssign<Span> for Time {
+    fn add_assign(&mut self, span: Span) {
+        *self = *self + span;
+    }
+}
+
+impl Sub for Time {
+    type Output = Span;
+    fn sub(self, earlier: Self) -> Span {
+        Span(self.0 - earlier.0)
+    }
+}
+
+impl Add for Span {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl AddAssign for Span {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Span {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+}
+
+impl SubAssign for Span {
+    fn sub_assign(&mut self, other: Self) {
+        *self = *self - other;
+    }
+}
+
+impl Mul<u64> for Span {
+    type Output = Self;
+    fn mul(self, times: u64) -> Self {
+        Self(self.0 * times)
+    }
+}
+
+impl Sum for Span {
+    fn sum<I: Iterator<Item = Self>>(spans: I) -> Self {
+        spans.fold(Self::ZERO, Add::add)
+    }
+}
+
+/// Nanoseconds with as many decimals as are needed: `77.04 ns`.
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = format!("{}.{:03}", self.0 / 1000, self.0 % 1000);
+        f.pad(&format!("{} ns", text.trim_end_matches('0').trim_end_matches('.')))
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Span(self.0).fmt(f)
+    }
+}
+
+impl fmt::Display for Bandwidth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{} GB/s", self.gb_per_second()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bandwidths_round_spans_up() {
+        let slow = Bandwidth::from_bytes_per_second(3).unwrap();
+        assert_eq!(slow.span(1), Span::from_ps(333_333_333_334));
+        assert_eq!(slow.span(3), Span::from_ps(1_000_000_000_000));
+        assert_eq!(slow.span(u64::MAX), Span::from_ps(u64::MAX));
+    }
+
+    #[test]
+    fn nanoseconds_that_mean_nothing_are_refused() {
+        for ns in [-1.0, f64::NAN, f64::INFINITY, 1e16] {
+            assert_eq!(Span::from_ns(ns), None, "{ns}");
+        }
+        assert_eq!(Span::from_ns(2.5), Some(Span::from_ps(2500)));
+    }
+
+    #[test]
+    fn spans_print_without_idle_zeros() {
+        assert_eq!(Span::from_ps(77_040).to_string(), "77.04 ns");
+        assert_eq!(Span::from_ps(77_000).to_string(), "77 ns");
+        assert_eq!(Span::from_ps(5).to_string(), "0.005 ns");
+    }
+}
