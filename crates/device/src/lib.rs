@@ -1,1 +1,4 @@
 //! Is one accelerator system.
+
+pub mod message;
+pub mod model;

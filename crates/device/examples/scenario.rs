@@ -1,0 +1,177 @@
+//! Runs scenarios on the engine, for comparison with the slow reference: JSON lines in, JSON lines out.
+//!
+//! `testdata/reference/README.md` says what a scenario is. `--flits` moves every flit by itself, and
+//! `--times N` runs each scenario so often, and says on standard error what it took.
+
+use std::io::{BufRead, Write};
+
+use cubeyard_device::message::{Access, Direction, Message, RequestId};
+use cubeyard_device::model::{ChannelsSpec, Memory, Part, Requester};
+use cubeyard_sim::{
+    Bandwidth, Blind, Engine, EngineConfig, Forwarding, LinkId, LinkSpec, Network, NodeId,
+    NodeSpec, Route, SignalId, Span, Stop, Time,
+};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Scenario {
+    flit_bytes: u64,
+    nodes: Vec<Node>,
+    links: Vec<Link>,
+    requests: Vec<Request>,
+}
+
+#[derive(Deserialize)]
+struct Node {
+    overhead_ps: u64,
+    mode: Mode,
+    memory: Option<Channels>,
+}
+
+#[derive(Deserialize, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum Mode {
+    Transit,
+    Store,
+    End,
+}
+
+#[derive(Deserialize)]
+struct Channels {
+    burst_bytes: u64,
+    channels: u64,
+    burst_ps: u64,
+    turnaround_ps: u64,
+}
+
+#[derive(Deserialize)]
+struct Link {
+    from: usize,
+    to: usize,
+    bytes_per_second: u64,
+    propagation_ps: u64,
+    reverse: usize,
+}
+
+#[derive(Deserialize)]
+struct Request {
+    op: Op,
+    route: Vec<usize>,
+    bytes: u64,
+    address: u64,
+    at_ps: u64,
+}
+
+#[derive(Deserialize, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum Op {
+    Read,
+    Write,
+    PostedWrite,
+}
+
+impl Scenario {
+    fn network(&self) -> Network {
+        let node = |node: &Node| NodeSpec {
+            overhead: Span::from_ps(node.overhead_ps),
+            forwarding: match node.mode {
+                Mode::Store => Forwarding::StoreAndForward,
+                Mode::Transit | Mode::End => Forwarding::CutThrough,
+            },
+        };
+        let link = |link: &Link| LinkSpec {
+            from: NodeId::new(link.from),
+            to: NodeId::new(link.to),
+            bandwidth: Bandwidth::from_bytes_per_second(link.bytes_per_second).expect("not zero"),
+            propagation: Span::from_ps(link.propagation_ps),
+        };
+        let nodes = self.nodes.iter().map(node).collect();
+        let links = self.links.iter().map(link).collect();
+        Network::new(self.flit_bytes, nodes, links).expect("a sound scenario")
+    }
+
+    fn parts(&self) -> impl Iterator<Item = (NodeId, Part)> + '_ {
+        self.nodes.iter().enumerate().map(|(index, node)| {
+            let part = match &node.memory {
+                Some(memory) => Part::Memory(Memory::new(
+                    ChannelsSpec {
+                        burst_bytes: memory.burst_bytes,
+                        channels: memory.channels,
+                        burst: Span::from_ps(memory.burst_ps),
+                        turn_around: Span::from_ps(memory.turnaround_ps),
+                    },
+                    self.flit_bytes,
+                )),
+                None => Part::Requester(Requester::new(Span::from_ps(node.overhead_ps))),
+            };
+            (NodeId::new(index), part)
+        })
+    }
+
+    /// Runs it; returns latencies, flit-hops, and the hash of the order.
+    fn run(&self, config: EngineConfig) -> (Vec<u64>, u64, u64) {
+        let mut engine = Engine::observed(self.network(), self.parts(), config, Blind);
+        let signals: Vec<SignalId> =
+            (0..self.requests.len()).map(|index| self.issue(&mut engine, index)).collect();
+        assert_eq!(engine.run(), Stop::Idle);
+        let done = signals.iter().zip(&self.requests).map(|(&signal, request)| {
+            let done = engine.tasks().raised(signal).expect("idle means done");
+            (done - Time::from_ps(request.at_ps)).ps()
+        });
+        (done.collect(), engine.flit_hops(), engine.order_hash())
+    }
+
+    fn issue(&self, engine: &mut Engine<Part>, index: usize) -> SignalId {
+        let request = &self.requests[index];
+        let back = request.route.iter().rev().map(|&link| self.links[link].reverse);
+        let route = |links: Vec<usize>| -> Route {
+            let links: Vec<_> = links.into_iter().map(LinkId::new).collect();
+            engine.network().route(&links).expect("a sound scenario")
+        };
+        let done = engine.tasks().signal(String::new(), None);
+        let access = Access {
+            request: RequestId::new(index),
+            direction: if request.op == Op::Read { Direction::Read } else { Direction::Write },
+            address: request.address,
+            bytes: request.bytes,
+            there: route(request.route.clone()),
+            back: (request.op != Op::PostedWrite).then(|| route(back.collect())),
+            done,
+        };
+        let start = NodeId::new(self.links[request.route[0]].from);
+        engine.call_at(Time::from_ps(request.at_ps), start, Message::Issue(access));
+        done
+    }
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let merge = !arguments.iter().any(|argument| argument == "--flits");
+    let times = arguments.iter().position(|argument| argument == "--times");
+    let times = times.map_or(1, |at| arguments[at + 1].parse().expect("a number of times"));
+    let mut out = std::io::stdout().lock();
+    for line in std::io::stdin().lock().lines() {
+        let line = line.expect("text on standard input");
+        let scenario: Scenario = serde_json::from_str(&line).expect("a scenario");
+        let mut result = scenario.run(EngineConfig { merge });
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the example measures, it does not simulate with it"
+        )]
+        let start = std::time::Instant::now();
+        for _ in 1..times {
+            result = scenario.run(EngineConfig { merge });
+        }
+        if times > 1 {
+            let seconds = start.elapsed().as_secs_f64() / f64::from(times - 1);
+            let rate = result.1 as f64 / seconds / 1e6;
+            writeln!(std::io::stderr(), "{seconds:.6} s, {rate:.2} M flit-hops/s").expect("stderr");
+        }
+        let (latency_ps, flit_hops, order_hash) = result;
+        let order_hash = format!("{order_hash:016x}");
+        let object = serde_json::json!({
+            "latency_ps": latency_ps, "flit_hops": flit_hops, "order_hash": order_hash
+        });
+        writeln!(out, "{object}").expect("stdout");
+    }
+}

@@ -1,0 +1,190 @@
+//! A memory of channels that bursts take in turn: an HBM controller, or an SRAM with one channel.
+
+use std::collections::BTreeMap;
+
+use cubeyard_sim::{Asks, Component, Context, Delivery, Flit, Send, Span, Time};
+
+use crate::message::{Access, Direction, Message, RequestId};
+
+/// The channels of a memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelsSpec {
+    /// How many bytes a burst moves; a power of two.
+    pub burst_bytes: u64,
+    /// How many channels there are; a power of two.
+    pub channels: u64,
+    /// How long a burst takes a channel.
+    pub burst: Span,
+    /// How much longer when the burst before went the other way.
+    pub turn_around: Span,
+}
+
+/// When each channel is free. It is told the time, so that it can be tested without an engine.
+///
+/// ```
+/// use cubeyard_device::message::Direction;
+/// use cubeyard_device::model::{Channels, ChannelsSpec};
+/// use cubeyard_sim::{Span, Time};
+///
+/// let ns = |ns| Span::from_ps(ns * 1000);
+/// let spec = ChannelsSpec { burst_bytes: 256, channels: 2, burst: ns(8), turn_around: ns(3) };
+/// let mut channels = Channels::new(spec);
+/// let mut burst = |number, direction| channels.burst(number, direction, Time::ZERO) - Time::ZERO;
+/// assert_eq!(burst(0, Direction::Read), ns(8));
+/// assert_eq!(burst(1, Direction::Read), ns(8)); // the other channel
+/// assert_eq!(burst(2, Direction::Read), ns(16)); // the first again
+/// assert_eq!(burst(4, Direction::Write), ns(16 + 3 + 8)); // and turned around
+/// ```
+#[derive(Clone, Debug)]
+pub struct Channels {
+    spec: ChannelsSpec,
+    channels: Vec<Channel>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Channel {
+    free: Time,
+    direction: Option<Direction>,
+    busy: Span,
+}
+
+impl Channels {
+    /// Channels that are all free.
+    ///
+    /// # Panics
+    /// If there are none, or the count or the burst is no power of two.
+    pub fn new(spec: ChannelsSpec) -> Self {
+        assert!(spec.channels.is_power_of_two() && spec.burst_bytes.is_power_of_two());
+        let channels = usize::try_from(spec.channels).expect("a machine has few channels");
+        Self { spec, channels: vec![Channel::default(); channels] }
+    }
+
+    /// What they were made from.
+    pub fn spec(&self) -> &ChannelsSpec {
+        &self.spec
+    }
+
+    /// Takes the channel of burst `number` of the memory, asked for at `asked`, and says when it ends.
+    #[inline]
+    pub fn burst(&mut self, number: u64, direction: Direction, asked: Time) -> Time {
+        #[expect(clippy::cast_possible_truncation, reason = "less than the number of channels")]
+        let channel = &mut self.channels[(number & (self.spec.channels - 1)) as usize];
+        let mut start = asked.max(channel.free);
+        if channel.direction.is_some_and(|last| last != direction) {
+            start += self.spec.turn_around;
+        }
+        channel.direction = Some(direction);
+        channel.busy += self.spec.burst;
+        channel.free = start + self.spec.burst;
+        channel.free
+    }
+
+    /// How long each channel has moved data.
+    pub fn busy(&self) -> impl Iterator<Item = Span> + '_ {
+        self.channels.iter().map(|channel| channel.busy)
+    }
+}
+
+/// A memory at a node.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    channels: Channels,
+    flit_bytes: u64,
+    /// When the last burst so far of each write under way ends: few at once, so a list is quickest.
+    writes: Vec<(RequestId, Time)>,
+    /// The posted writes whose last burst has not ended, by the alarm that says so.
+    posted: BTreeMap<u64, Access>,
+    alarms: u64,
+}
+
+impl Memory {
+    /// A memory whose flits consist of whole bursts.
+    pub fn new(spec: ChannelsSpec, flit_bytes: u64) -> Self {
+        Self {
+            channels: Channels::new(spec),
+            flit_bytes,
+            writes: Vec::new(),
+            posted: BTreeMap::new(),
+            alarms: 0,
+        }
+    }
+
+    /// Its channels.
+    pub fn channels(&self) -> &Channels {
+        &self.channels
+    }
+
+    /// Takes the bursts of one flit and says when the last ends.
+    #[inline]
+    fn bursts(&mut self, access: &Access, flit: u64, bytes: u64, asked: Time) -> Time {
+        let burst = self.channels.spec.burst_bytes;
+        let first = (access.address + flit * self.flit_bytes) / burst;
+        let mut last = asked;
+        for number in first..first + bytes.div_ceil(burst) {
+            last = last.max(self.channels.burst(number, access.direction, asked));
+        }
+        last
+    }
+
+    /// Reads: the data goes back flit by flit, each when its bursts have ended.
+    fn read(&mut self, access: Access, context: &mut Context<Message>) {
+        let flits = access.bytes.div_ceil(self.flit_bytes);
+        let mut ends = Vec::with_capacity(usize::try_from(flits).expect("checked by the machine"));
+        for flit in 0..flits {
+            let bytes = self.flit_bytes.min(access.bytes - flit * self.flit_bytes);
+            ends.push(self.bursts(&access, flit, bytes, context.now()));
+        }
+        let route = access.back.clone().expect("a read is answered");
+        let (bytes, asks) = (access.bytes, Asks::Each(ends));
+        context.send(Send { route, bytes, asks, message: Message::Answer(access) });
+    }
+
+    /// All flits of a write are here: it is acknowledged, or done, when its last burst has ended.
+    fn written(&mut self, access: Access, context: &mut Context<Message>) {
+        let place = self.writes.iter().position(|(request, _)| *request == access.request);
+        let (_, end) = self.writes.swap_remove(place.expect("every write has a flit"));
+        if let Some(route) = access.back.clone() {
+            let asks = Asks::At(end);
+            context.send(Send { route, bytes: 0, asks, message: Message::Answer(access) });
+        } else {
+            self.posted.insert(self.alarms, access);
+            context.wake_after(end - context.now(), self.alarms);
+            self.alarms += 1;
+        }
+    }
+}
+
+impl Component for Memory {
+    type Message = Message;
+
+    fn wants_flits(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn flit(&mut self, flit: Flit, message: &Message) {
+        let Message::Access(access) = message else { return };
+        if access.direction == Direction::Write {
+            let end = self.bursts(access, flit.index, flit.bytes, flit.at);
+            match self.writes.iter_mut().find(|(request, _)| *request == access.request) {
+                Some((_, last)) => *last = end.max(*last),
+                None => self.writes.push((access.request, end)),
+            }
+        }
+    }
+
+    fn receive(&mut self, delivery: Delivery<Message>, context: &mut Context<Message>) {
+        let Message::Access(access) = delivery.message else {
+            unreachable!("a memory is sent accesses")
+        };
+        match access.direction {
+            Direction::Read => self.read(access, context),
+            Direction::Write => self.written(access, context),
+        }
+    }
+
+    fn wake(&mut self, token: u64, context: &mut Context<Message>) {
+        let access = self.posted.remove(&token).expect("an alarm for each posted write");
+        context.raise(access.done);
+    }
+}

@@ -1,0 +1,423 @@
+//! The loop: takes the next event, lets it happen, until nothing is left.
+
+use std::fmt;
+
+use crate::component::{Component, Context, Delivery, Flit, Order};
+use crate::fabric::LinkState;
+use crate::merge::Uses;
+use crate::network::{Network, NodeId};
+use crate::observer::{Blind, Observer};
+use crate::queue::{EventQueue, Wheel};
+use crate::task::Tasks;
+use crate::transfer::{LegEnd, SlotId, Transfers};
+use crate::{Span, Time};
+
+/// What is due. Twelve bytes, because queues are made of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// All flits of a leg ask for its first link.
+    Begin { transfer: SlotId },
+    /// A flit asks for a link.
+    Ask { transfer: SlotId, flit: u32, hop: u16 },
+    /// A flit is delivered to a component that wants each.
+    Flit { transfer: SlotId, flit: u32 },
+    /// A leg is done.
+    LegDone { transfer: SlotId },
+    /// A run of flits that moved as one event is done, unless it was broken up: then the number
+    /// (its low half) no longer fits.
+    RunDone { transfer: SlotId, number: u32 },
+    /// An alarm of a component.
+    Wake { alarm: u32 },
+    /// A call of a component, from outside.
+    Call { call: u32 },
+    /// A task goes on.
+    Task { task: u32 },
+}
+
+/// How an engine runs; the results are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineConfig {
+    /// Whether a run of flits that meets no other traffic moves as one event.
+    pub merge: bool,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self { merge: true }
+    }
+}
+
+/// Why an engine stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Nothing is left to happen, and nobody waits.
+    Idle,
+    /// The deadline has come; more is to happen after it.
+    Deadline,
+    /// Nothing is left to happen, and somebody waits.
+    Deadlock(Vec<Waiting>),
+}
+
+/// Somebody who waits for what will not happen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// A task's name, or the number of a component's node.
+    pub who: Waiter,
+    /// What for, in words.
+    pub what: String,
+    /// The task that said it would raise the signal, if one did.
+    pub owner: Option<String>,
+}
+
+/// Who waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Waiter {
+    /// A task, by name.
+    Task(String),
+    /// The component at a node.
+    Component(NodeId),
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.who {
+            Waiter::Task(name) => write!(f, "{name} waits for {}", self.what)?,
+            Waiter::Component(node) => write!(f, "node {node} waits for {}", self.what)?,
+        }
+        self.owner.as_ref().map_or(Ok(()), |owner| write!(f, " from {owner}"))
+    }
+}
+
+/// Advances the time of one machine. See the [crate](crate) for an example.
+#[derive(Debug)]
+pub struct Engine<C: Component, O = Blind> {
+    pub(crate) now: Time,
+    /// The rank of the present event, so that a run can be broken up exactly here.
+    pub(crate) rank: u32,
+    pub(crate) config: EngineConfig,
+    pub(crate) network: Network,
+    pub(crate) links: Vec<LinkState>,
+    pub(crate) uses: Uses,
+    pub(crate) transfers: Transfers<C::Message>,
+    pub(crate) queue: Wheel<Event>,
+    pub(crate) components: Vec<C>,
+    /// The component of each node.
+    pub(crate) seats: Vec<Option<u32>>,
+    pub(crate) wants_flits: Vec<bool>,
+    pub(crate) flit_ranks: u32,
+    pub(crate) tasks: Tasks<C::Message>,
+    pub(crate) observer: O,
+    alarms: Waitlist<(NodeId, u64)>,
+    calls: Waitlist<(NodeId, Option<C::Message>)>,
+    context: Context<C::Message>,
+    order: OrderHash,
+    pub(crate) flit_hops: u64,
+    pub(crate) scratch: Vec<u64>,
+}
+
+impl<C: Component> Engine<C> {
+    /// An engine at time zero. Nodes without a component only pass on.
+    ///
+    /// # Panics
+    /// If a component sits at a node that is not there, or two sit at one.
+    pub fn new(network: Network, components: impl IntoIterator<Item = (NodeId, C)>) -> Self {
+        Self::observed(network, components, EngineConfig::default(), Blind)
+    }
+}
+
+impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
+    /// An engine with somebody looking on.
+    ///
+    /// # Panics
+    /// If a component sits at a node that is not there, or two sit at one.
+    pub fn observed(
+        network: Network,
+        components: impl IntoIterator<Item = (NodeId, C)>,
+        config: EngineConfig,
+        observer: O,
+    ) -> Self {
+        let nodes = network.nodes().len();
+        let (mut seats, mut wants_flits) = (vec![None; nodes], vec![false; nodes]);
+        let mut seated = Vec::new();
+        for (node, component) in components {
+            let seat = &mut seats[node.index()];
+            assert!(seat.is_none(), "two components at node {node}");
+            *seat = Some(u32::try_from(seated.len()).expect("fewer components than nodes"));
+            wants_flits[node.index()] = component.wants_flits();
+            seated.push(component);
+        }
+        Self {
+            now: Time::ZERO,
+            rank: 0,
+            config,
+            links: LinkState::all(&network),
+            uses: Uses::new(&network),
+            transfers: Transfers::new(),
+            queue: Wheel::default(),
+            components: seated,
+            seats,
+            wants_flits,
+            // Tasks come first in an instant, then alarms by node, then flits.
+            flit_ranks: 1 + u32::try_from(nodes).expect("node numbers have 32 bits"),
+            tasks: Tasks::default(),
+            observer,
+            alarms: Waitlist::default(),
+            calls: Waitlist::default(),
+            context: Context::new(),
+            order: OrderHash::default(),
+            flit_hops: 0,
+            scratch: Vec::new(),
+            network,
+        }
+    }
+
+    /// The present.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// What the engine was made of.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// Who looks on.
+    pub fn observer(&self) -> &O {
+        &self.observer
+    }
+
+    /// Who looks on, to be read out.
+    pub fn observer_mut(&mut self) -> &mut O {
+        &mut self.observer
+    }
+
+    /// The component at a node.
+    pub fn component(&self, node: NodeId) -> Option<&C> {
+        let seat = (*self.seats.get(node.index())?)?;
+        Some(&self.components[seat as usize])
+    }
+
+    /// The component at a node, to be changed between events.
+    pub fn component_mut(&mut self, node: NodeId) -> Option<&mut C> {
+        let seat = (*self.seats.get(node.index())?)?;
+        Some(&mut self.components[seat as usize])
+    }
+
+    /// How many times a flit has crossed a link.
+    pub fn flit_hops(&self) -> u64 {
+        self.flit_hops
+    }
+
+    /// How many transfers are on their way.
+    pub fn under_way(&self) -> usize {
+        self.transfers.under_way()
+    }
+
+    /// A hash of the order in which everything was delivered, woken and resumed so far. The same for the
+    /// same input, on every machine, whether runs of flits were merged or not.
+    pub fn order_hash(&self) -> u64 {
+        self.order.0
+    }
+
+    /// Calls a component now.
+    ///
+    /// # Panics
+    /// If no component sits there.
+    pub fn call(&mut self, node: NodeId, message: C::Message) {
+        self.with_component(node, |component, context| component.call(message, context));
+    }
+
+    /// Calls a component at a time that is not past, before flits move in that instant. Calls of one
+    /// node and one instant come in the order in which they were ordered.
+    ///
+    /// # Panics
+    /// If no component sits there.
+    pub fn call_at(&mut self, time: Time, node: NodeId, message: C::Message) {
+        let call = self.calls.put((node, Some(message)));
+        self.queue.push(time.max(self.now), alarm_rank(node), Event::Call { call });
+    }
+
+    /// Goes on until nothing is left to happen.
+    pub fn run(&mut self) -> Stop {
+        self.run_until(Time::NEVER)
+    }
+
+    /// Goes on until nothing is left to happen, or until `deadline` is over.
+    pub fn run_until(&mut self, deadline: Time) -> Stop {
+        self.settle_tasks();
+        while let Some(entry) = self.queue.pop_until(deadline) {
+            self.now = entry.time;
+            self.rank = entry.rank;
+            self.happen(entry.event);
+        }
+        if self.queue.next_time().is_some() {
+            self.now = deadline;
+            self.rank = u32::MAX;
+            return Stop::Deadline;
+        }
+        let waiting = self.waiting();
+        if waiting.is_empty() { Stop::Idle } else { Stop::Deadlock(waiting) }
+    }
+
+    #[inline]
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Ask { transfer, flit, hop } => self.ask(transfer, flit, hop, self.now),
+            Event::Begin { transfer } => self.begin(transfer),
+            Event::Flit { transfer, flit } => self.flit(transfer, flit),
+            Event::LegDone { transfer } => self.leg_done(transfer),
+            Event::RunDone { transfer, number } => self.run_done(transfer, number),
+            Event::Wake { alarm } => self.wake(alarm),
+            Event::Call { call } => {
+                let (node, message) = self.calls.take(call);
+                let (node, message) = (*node, message.take().expect("a call is made once"));
+                self.order.note(self.now, self.rank, u64::from(call));
+                self.call(node, message);
+            }
+            Event::Task { task } => {
+                self.order.note(self.now, 0, u64::from(task));
+                self.resume(task);
+            }
+        }
+    }
+
+    /// Gives a flit to the component at the end of its route.
+    fn flit(&mut self, slot: SlotId, flit: u32) {
+        let transfer = self.transfers.get(slot);
+        let bytes = transfer.flit_bytes(flit, self.network.flit_bytes());
+        let flit = Flit { index: u64::from(flit), bytes, at: self.now };
+        let link = transfer.hops[transfer.hops.len() - 1].link;
+        let seat = self.seats[self.links[link.index()].to.index()];
+        let seat = seat.expect("only components want flits") as usize;
+        let message = transfer.message.as_ref().expect("it is under way");
+        self.components[seat].flit(flit, message);
+        transfer.arrived += 1;
+        if transfer.arrived == transfer.flits {
+            self.leg_done(slot);
+        }
+    }
+
+    /// All flits of a leg are at its end.
+    pub(crate) fn leg_done(&mut self, slot: SlotId) {
+        self.release_leg(slot);
+        let transfer = self.transfers.get(slot);
+        if transfer.leg.end == LegEnd::Store {
+            return self.next_leg(slot);
+        }
+        let link = transfer.hops[transfer.hops.len() - 1].link;
+        let node = self.links[link.index()].to;
+        let message = transfer.message.take().expect("it is under way");
+        let delivery = Delivery {
+            transfer: transfer.id,
+            bytes: transfer.bytes,
+            begun: transfer.begun,
+            message,
+        };
+        self.transfers.remove(slot);
+        self.order.note(self.now, self.rank, delivery.transfer.get());
+        self.observer.delivered(delivery.transfer, self.now);
+        if self.seats[node.index()].is_some() {
+            self.with_component(node, |component, context| component.receive(delivery, context));
+        }
+    }
+
+    fn wake(&mut self, alarm: u32) {
+        let (node, token) = *self.alarms.take(alarm);
+        self.order.note(self.now, self.rank, token);
+        self.with_component(node, |component, context| component.wake(token, context));
+    }
+
+    fn with_component(&mut self, node: NodeId, act: impl FnOnce(&mut C, &mut Context<C::Message>)) {
+        let seat = self.seats[node.index()].expect("a component sits there") as usize;
+        self.context.now = self.now;
+        self.context.node = node;
+        act(&mut self.components[seat], &mut self.context);
+        self.carry_out();
+    }
+
+    /// Carries out what a component has ordered.
+    fn carry_out(&mut self) {
+        let mut orders = std::mem::take(&mut self.context.orders);
+        for order in orders.drain(..) {
+            match order {
+                Order::Send(id, send) => self.send(id, send),
+                Order::Wake(node, at, token) => {
+                    let alarm = self.alarms.put((node, token));
+                    self.queue.push(at, alarm_rank(node), Event::Wake { alarm });
+                }
+                Order::Raise(signal) => self.raise(signal),
+            }
+        }
+        self.context.orders = orders;
+    }
+
+    fn waiting(&self) -> Vec<Waiting> {
+        let seated = self.seats.iter().enumerate();
+        let components = seated.filter_map(|(node, seat)| {
+            let what = self.components[(*seat)? as usize].waits_for()?;
+            let who = Waiter::Component(NodeId::new(node));
+            Some(Waiting { who, what, owner: None })
+        });
+        self.tasks.waiting().into_iter().chain(components).collect()
+    }
+
+    /// How long each link has been in use, by link.
+    pub fn busy(&mut self) -> Vec<Span> {
+        self.break_up_all();
+        self.links.iter().map(|link| Span::from_ps(link.busy)).collect()
+    }
+}
+
+/// The place of a node's alarms in the order of ties: after tasks, before flits.
+fn alarm_rank(node: NodeId) -> u32 {
+    1 + u32::try_from(node.index()).expect("node numbers have 32 bits")
+}
+
+/// What events refer to by number, because it does not fit into them.
+#[derive(Debug)]
+struct Waitlist<T> {
+    slots: Vec<T>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Waitlist<T> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Waitlist<T> {
+    fn put(&mut self, item: T) -> u32 {
+        if let Some(slot) = self.free.pop() {
+            self.slots[slot as usize] = item;
+            return slot;
+        }
+        self.slots.push(item);
+        u32::try_from(self.slots.len() - 1).expect("fewer than 2³² at once")
+    }
+
+    /// The item, whose place may be used again.
+    fn take(&mut self, slot: u32) -> &mut T {
+        self.free.push(slot);
+        &mut self.slots[slot as usize]
+    }
+}
+
+/// A hash that depends on the order of what it is fed.
+#[derive(Debug)]
+struct OrderHash(u64);
+
+impl Default for OrderHash {
+    fn default() -> Self {
+        Self(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+impl OrderHash {
+    fn note(&mut self, time: Time, rank: u32, what: u64) {
+        for word in [time.ps(), u64::from(rank), what] {
+            let mixed = (self.0 ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
+            self.0 = mixed ^ (mixed >> 32);
+        }
+    }
+}

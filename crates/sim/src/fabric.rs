@@ -1,0 +1,224 @@
+//! How flits cross links: the hot path.
+//!
+//! A link is a reservation: the time from which it is free. A flit that asks is given the link at once,
+//! for a time that may lie ahead, and the next event of this flit is when it asks for the next link: one
+//! event for each flit and hop, and no queues. The node between has said by then when the flit may
+//! leave: its overhead after the first flit of the transfer came.
+
+use crate::component::{Asks, Component, Send, TransferId};
+use crate::engine::{Engine, Event};
+use crate::network::{Forwarding, LinkId, LinkSpec, Network, NodeId};
+use crate::observer::{Crossing, Observer, Wait};
+use crate::queue::EventQueue;
+use crate::transfer::{Hop, Leg, LegEnd, SlotId, Transfer};
+use crate::{Span, Time};
+
+/// A link, and the node that it leads to.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkState {
+    /// When it is free.
+    pub(crate) free: u64,
+    /// How long a full flit takes.
+    pub(crate) flit: u64,
+    pub(crate) propagation: u64,
+    /// What the node behind it charges a transfer that passes through or ends.
+    pub(crate) overhead: u64,
+    /// How long it has been in use.
+    pub(crate) busy: u64,
+    /// The transfer that used it last.
+    pub(crate) last: TransferId,
+    /// The place of its flits in the order of ties.
+    pub(crate) rank: u32,
+    pub(crate) to: NodeId,
+}
+
+impl LinkState {
+    pub(crate) fn all(network: &Network) -> Vec<Self> {
+        let nodes = network.nodes();
+        let links = network.links().iter().enumerate();
+        let state = |(index, link): (usize, &LinkSpec)| Self {
+            free: 0,
+            flit: link.bandwidth.span(network.flit_bytes()).ps(),
+            propagation: link.propagation.ps(),
+            overhead: nodes[link.to.index()].overhead.ps(),
+            busy: 0,
+            last: TransferId(u64::MAX),
+            rank: network.rank_of_link(LinkId::new(index)),
+            to: link.to,
+        };
+        links.map(state).collect()
+    }
+
+    /// How long so many bytes take, without a division where it can be.
+    #[inline]
+    pub(crate) fn span(&self, bytes: u64, link: LinkId, network: &Network) -> u64 {
+        match bytes {
+            0 => 0,
+            bytes if bytes == network.flit_bytes() => self.flit,
+            bytes => network.link(link).bandwidth.span(bytes).ps(),
+        }
+    }
+}
+
+impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
+    /// Begins a transfer.
+    ///
+    /// # Panics
+    /// If it has more than 2³² flits or hops beyond 2¹⁶, or asks before the present.
+    pub(crate) fn send(&mut self, id: TransferId, send: Send<C::Message>) {
+        let Send { route, bytes, asks, message } = send;
+        self.observer.began(id, self.now, &route, bytes, &message);
+        let flits = u32::try_from(self.network.flits(bytes)).expect("fewer than 2³² flits");
+        let leg = Leg { from: 0, to: 0, end: LegEnd::Whole };
+        let slot = self.transfers.insert(Transfer {
+            id,
+            message: Some(message),
+            begun: self.now,
+            bytes,
+            flits,
+            arrived: 0,
+            leg,
+            hops: Vec::new(),
+            run: None,
+        });
+        let transfer = self.transfers.get(slot);
+        transfer.hops.extend(route.iter().map(|&link| Hop { link, header: Hop::OPEN }));
+        self.start_leg(slot, 0, asks);
+    }
+
+    /// The whole transfer is at a node that stores and forwards: on it goes.
+    pub(crate) fn next_leg(&mut self, slot: SlotId) {
+        let from = self.transfers.get(slot).leg.to;
+        let last = self.transfers.get(slot).hops[usize::from(from) - 1].link;
+        // At least 1 ps, so that it is among those that begin in its instant.
+        let overhead = self.links[last.index()].overhead.max(1);
+        self.start_leg(slot, from, Asks::At(self.now + Span::from_ps(overhead)));
+    }
+
+    /// Starts a leg from hop `from`, as one run if it meets nobody.
+    fn start_leg(&mut self, slot: SlotId, from: u16, asks: Asks) {
+        let leg = self.leg_from(slot, from);
+        let transfer = self.transfers.get(slot);
+        transfer.leg = leg;
+        transfer.arrived = 0;
+        if self.take_leg(slot) && self.can_run(slot, &asks) {
+            self.run_leg(slot, asks);
+        } else {
+            self.walk_leg(slot, asks);
+        }
+    }
+
+    fn leg_from(&mut self, slot: SlotId, from: u16) -> Leg {
+        let hops = &self.transfers.get(slot).hops;
+        let mut to = usize::from(from);
+        loop {
+            let node = self.links[hops[to].link.index()].to;
+            to += 1;
+            let end = if to == hops.len() {
+                let flits = self.wants_flits[node.index()];
+                if flits { LegEnd::Flits } else { LegEnd::Whole }
+            } else if self.network.nodes()[node.index()].forwarding == Forwarding::StoreAndForward {
+                LegEnd::Store
+            } else {
+                continue;
+            };
+            let to = u16::try_from(to).expect("a route has fewer than 2¹⁶ hops");
+            return Leg { from, to, end };
+        }
+    }
+
+    /// The rank of flits that begin where the leg begins.
+    pub(crate) fn start_rank(&mut self, slot: SlotId) -> u32 {
+        let first = self.transfers.get(slot).leg_hops()[0].link;
+        self.flit_ranks + self.network.rank_of_start(self.network.link(first).from)
+    }
+
+    /// Lets each flit ask by itself.
+    fn walk_leg(&mut self, slot: SlotId, asks: Asks) {
+        let rank = self.start_rank(slot);
+        let transfer = self.transfers.get(slot);
+        match asks {
+            Asks::At(time) => {
+                assert!(time >= self.now, "a transfer asks before the present");
+                self.queue.push(time, rank, Event::Begin { transfer: slot });
+            }
+            Asks::Each(times) => {
+                let hop = transfer.leg.from;
+                for (flit, time) in (0..transfer.flits).zip(times) {
+                    assert!(time >= self.now, "a flit asks before the present");
+                    self.queue.push(time, rank, Event::Ask { transfer: slot, flit, hop });
+                }
+            }
+        }
+    }
+
+    /// All flits ask for the first link at once.
+    pub(crate) fn begin(&mut self, slot: SlotId) {
+        let transfer = self.transfers.get(slot);
+        let (flits, hop) = (transfer.flits, transfer.leg.from);
+        for flit in 0..flits {
+            self.ask(slot, flit, hop, self.now);
+        }
+    }
+
+    /// A flit asks for a link and is given it.
+    #[inline]
+    pub(crate) fn ask(&mut self, slot: SlotId, flit: u32, hop: u16, now: Time) {
+        let transfer = self.transfers.get(slot);
+        let at = &mut transfer.hops[usize::from(hop)];
+        let link = &mut self.links[at.link.index()];
+        let span = if flit + 1 == transfer.flits {
+            let bytes = transfer.bytes - u64::from(flit) * self.network.flit_bytes();
+            link.span(bytes, at.link, &self.network)
+        } else {
+            link.flit
+        };
+        let start = now.ps().max(link.free);
+        if link.free > now.ps() && link.last != transfer.id {
+            let span = Span::from_ps(start - now.ps());
+            self.observer.waited(transfer.id, Wait { link: at.link, behind: link.last, span });
+        }
+        let end = start + span;
+        link.free = end;
+        link.busy += span;
+        link.last = transfer.id;
+        self.flit_hops += 1;
+        // At least 1 ps, so that no cause has its effect in the same instant.
+        let arrived = (end + link.propagation).max(start + 1);
+        if O::FLITS {
+            self.observer.crossed(Crossing {
+                transfer: transfer.id,
+                flit: u64::from(flit),
+                link: at.link,
+                hop: usize::from(hop),
+                asked: now,
+                start: Time::from_ps(start),
+                end: Time::from_ps(end),
+                arrived: Time::from_ps(arrived),
+            });
+        }
+        let rank = self.flit_ranks + link.rank;
+        if hop + 1 == transfer.leg.to && transfer.leg.end == LegEnd::Store {
+            transfer.arrived += 1;
+            if transfer.arrived == transfer.flits {
+                let event = Event::LegDone { transfer: slot };
+                self.queue.push(Time::from_ps(arrived), rank, event);
+            }
+            return;
+        }
+        if at.header == Hop::OPEN {
+            at.header = arrived + link.overhead;
+        }
+        let leaves = Time::from_ps(arrived.max(at.header));
+        if hop + 1 < transfer.leg.to {
+            self.queue.push(leaves, rank, Event::Ask { transfer: slot, flit, hop: hop + 1 });
+        } else if transfer.leg.end == LegEnd::Flits {
+            self.queue.push(leaves, rank, Event::Flit { transfer: slot, flit });
+        } else {
+            transfer.arrived += 1;
+            if transfer.arrived == transfer.flits {
+                self.queue.push(leaves, rank, Event::LegDone { transfer: slot });
+            }
+        }
+    }
+}

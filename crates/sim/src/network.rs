@@ -1,0 +1,238 @@
+//! Nodes and the directed links between them: what is given, and does not change.
+
+use std::fmt;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::{Bandwidth, Span};
+
+/// Makes a number a type, so that a node is never taken for a link.
+macro_rules! id {
+    ($name:ident, $what:literal) => {
+        #[doc = concat!("The number of ", $what, ".")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(u32);
+
+        impl $name {
+            #[doc = concat!("The number of the ", $what, " at `index` of its list.")]
+            ///
+            /// # Panics
+            /// Beyond 2³² − 1.
+            pub const fn new(index: usize) -> Self {
+                assert!(index <= u32::MAX as usize, "too many of them");
+                #[expect(clippy::cast_possible_truncation, reason = "checked above")]
+                Self(index as u32)
+            }
+
+            /// The place in its list.
+            pub const fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+id!(NodeId, "a node");
+id!(LinkId, "a link");
+
+/// The links that a transfer takes, one after the other.
+pub type Route = Arc<[LinkId]>;
+
+/// How a node passes on what goes through it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Forwarding {
+    /// Flit by flit, as they come.
+    #[default]
+    CutThrough,
+    /// When the whole transfer is there.
+    StoreAndForward,
+}
+
+/// A node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeSpec {
+    /// What it charges each transfer, once.
+    pub overhead: Span,
+    /// How it passes transfers on.
+    pub forwarding: Forwarding,
+}
+
+/// A wire in one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkSpec {
+    /// Where it begins.
+    pub from: NodeId,
+    /// Where it ends.
+    pub to: NodeId,
+    /// How fast it takes bytes in.
+    pub bandwidth: Bandwidth,
+    /// How long a byte is on the wire.
+    pub propagation: Span,
+}
+
+/// A graph that a machine is made of, checked.
+///
+/// ```
+/// use cubeyard_sim::{Bandwidth, LinkSpec, Network, NodeId, NodeSpec, Span};
+///
+/// let (a, b) = (NodeId::new(0), NodeId::new(1));
+/// let link = |from, to| LinkSpec {
+///     from,
+///     to,
+///     bandwidth: Bandwidth::from_gb_per_second(256.0).unwrap(),
+///     propagation: Span::ZERO,
+/// };
+/// let network = Network::new(256, vec![NodeSpec::default(); 2], vec![link(b, a), link(a, b)])?;
+/// assert_eq!(network.links().len(), 2);
+/// # Ok::<(), cubeyard_sim::NetworkError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Network {
+    flit_bytes: u64,
+    nodes: Vec<NodeSpec>,
+    links: Vec<LinkSpec>,
+    /// The first link to each node.
+    first_in: Vec<u32>,
+}
+
+/// A graph that cannot be. Nothing is made of it; mend the lists and try again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum NetworkError {
+    /// Flits must carry something.
+    #[error("flits of no bytes")]
+    EmptyFlits,
+    /// A link begins or ends at a node that is not there.
+    #[error("link {link} joins node {node}, and there are {nodes} nodes")]
+    NoSuchNode {
+        /// The link.
+        link: LinkId,
+        /// The node it names.
+        node: NodeId,
+        /// How many nodes there are.
+        nodes: usize,
+    },
+    /// Links must be numbered by the node they lead to, because ties are decided by link.
+    #[error(
+        "link {link} leads to node {to}, after a link to node {before}: links are numbered by destination"
+    )]
+    Unordered {
+        /// The link that is out of order.
+        link: LinkId,
+        /// Where it leads.
+        to: NodeId,
+        /// Where the link before it leads.
+        before: NodeId,
+    },
+}
+
+/// A list of links that is no route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum RouteError {
+    /// A route has at least one link.
+    #[error("a route of no links")]
+    Empty,
+    /// The network has no such link.
+    #[error("no link {0}")]
+    NoSuchLink(LinkId),
+    /// A link does not begin where the one before it ends.
+    #[error("link {link} begins at node {from}, and the route has come to node {at}")]
+    Broken {
+        /// The link.
+        link: LinkId,
+        /// Where it begins.
+        from: NodeId,
+        /// Where the route is.
+        at: NodeId,
+    },
+}
+
+impl Network {
+    /// A network of these nodes and links, whose transfers move in flits of `flit_bytes`.
+    pub fn new(
+        flit_bytes: u64,
+        nodes: Vec<NodeSpec>,
+        links: Vec<LinkSpec>,
+    ) -> Result<Self, NetworkError> {
+        if flit_bytes == 0 {
+            return Err(NetworkError::EmptyFlits);
+        }
+        check(&nodes, &links)?;
+        let first_in = |node| links.partition_point(|link| link.to.index() < node);
+        let first_in = (0..nodes.len()).map(|node| LinkId::new(first_in(node)).0).collect();
+        Ok(Self { flit_bytes, nodes, links, first_in })
+    }
+
+    /// How much a flit carries.
+    pub fn flit_bytes(&self) -> u64 {
+        self.flit_bytes
+    }
+
+    /// All nodes.
+    pub fn nodes(&self) -> &[NodeSpec] {
+        &self.nodes
+    }
+
+    /// All links.
+    pub fn links(&self) -> &[LinkSpec] {
+        &self.links
+    }
+
+    /// A link.
+    pub fn link(&self, link: LinkId) -> &LinkSpec {
+        &self.links[link.index()]
+    }
+
+    /// How many flits carry so many bytes: at least one.
+    pub fn flits(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.flit_bytes).max(1)
+    }
+
+    /// Checks that the links follow each other.
+    pub fn route(&self, links: &[LinkId]) -> Result<Route, RouteError> {
+        let mut at = None;
+        for &link in links {
+            let spec = self.links.get(link.index()).ok_or(RouteError::NoSuchLink(link))?;
+            match at {
+                Some(at) if at != spec.from => {
+                    return Err(RouteError::Broken { link, from: spec.from, at });
+                }
+                _ => at = Some(spec.to),
+            }
+        }
+        at.map(|_| links.into()).ok_or(RouteError::Empty)
+    }
+
+    /// The place of flits that begin at a node in the order of ties: before those that come by its links.
+    pub(crate) fn rank_of_start(&self, node: NodeId) -> u32 {
+        self.first_in[node.index()] + node.0
+    }
+
+    /// The place of flits that come by a link in the order of ties.
+    pub(crate) fn rank_of_link(&self, link: LinkId) -> u32 {
+        link.0 + self.link(link).to.0 + 1
+    }
+}
+
+fn check(nodes: &[NodeSpec], links: &[LinkSpec]) -> Result<(), NetworkError> {
+    let mut before = NodeId(0);
+    for (index, spec) in links.iter().enumerate() {
+        let link = LinkId::new(index);
+        for node in [spec.from, spec.to] {
+            if node.index() >= nodes.len() {
+                return Err(NetworkError::NoSuchNode { link, node, nodes: nodes.len() });
+            }
+        }
+        if spec.to < before {
+            return Err(NetworkError::Unordered { link, to: spec.to, before });
+        }
+        before = spec.to;
+    }
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! Transfers on their way.
+
+use crate::Time;
+use crate::component::{Asks, TransferId};
+use crate::network::LinkId;
+
+/// A place in the list of transfers; used again when a transfer is done.
+pub(crate) type SlotId = u32;
+
+/// A transfer on its way.
+#[derive(Debug)]
+pub(crate) struct Transfer<M> {
+    pub(crate) id: TransferId,
+    pub(crate) message: Option<M>,
+    pub(crate) begun: Time,
+    pub(crate) bytes: u64,
+    pub(crate) flits: u32,
+    /// How many flits have crossed the last link of the leg, or been delivered where each is.
+    pub(crate) arrived: u32,
+    /// The leg: hops up to a node that stores and forwards, or to the end.
+    pub(crate) leg: Leg,
+    pub(crate) hops: Vec<Hop>,
+    /// The asks of a run that moves as one event, and when each flit is delivered if that matters.
+    pub(crate) run: Option<Run>,
+}
+
+/// A part of a route at whose ends all flits are gathered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leg {
+    pub(crate) from: u16,
+    pub(crate) to: u16,
+    pub(crate) end: LegEnd,
+}
+
+/// What happens at the end of a leg.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LegEnd {
+    /// The node gathers the flits and sends them on.
+    Store,
+    /// A component wants to know of the whole.
+    Whole,
+    /// A component wants to know of each flit.
+    Flits,
+}
+
+/// A link of a route, and what the node behind it has said.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hop {
+    pub(crate) link: LinkId,
+    /// No flit leaves the node behind the link before; [`Hop::OPEN`] until the first flit has come.
+    pub(crate) header: u64,
+}
+
+impl Hop {
+    pub(crate) const OPEN: u64 = u64::MAX;
+}
+
+/// A run of flits that meets nobody.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) asks: Asks,
+    /// When each flit is delivered, if the component wants to know.
+    pub(crate) delivered: Vec<u64>,
+}
+
+impl<M> Transfer<M> {
+    /// What a flit carries.
+    #[inline]
+    pub(crate) fn flit_bytes(&self, flit: u32, full: u64) -> u64 {
+        if flit + 1 == self.flits { self.bytes - u64::from(flit) * full } else { full }
+    }
+
+    pub(crate) fn leg_hops(&self) -> &[Hop] {
+        &self.hops[usize::from(self.leg.from)..usize::from(self.leg.to)]
+    }
+}
+
+/// The transfers on their way, by slot.
+#[derive(Debug)]
+pub(crate) struct Transfers<M> {
+    slots: Vec<Transfer<M>>,
+    free: Vec<SlotId>,
+}
+
+impl<M> Transfers<M> {
+    pub(crate) fn new() -> Self {
+        Self { slots: Vec::new(), free: Vec::new() }
+    }
+
+    /// Takes a transfer in; `hops` is filled by the caller, into memory that is used again.
+    pub(crate) fn insert(&mut self, fresh: Transfer<M>) -> SlotId {
+        if let Some(slot) = self.free.pop() {
+            let place = &mut self.slots[slot as usize];
+            let hops = std::mem::take(&mut place.hops);
+            *place = Transfer { hops, ..fresh };
+            place.hops.clear();
+            return slot;
+        }
+        self.slots.push(fresh);
+        u32::try_from(self.slots.len() - 1).expect("fewer than 2³² transfers at once")
+    }
+
+    pub(crate) fn remove(&mut self, slot: SlotId) {
+        self.free.push(slot);
+    }
+
+    pub(crate) fn under_way(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    #[inline]
+    pub(crate) fn get(&mut self, slot: SlotId) -> &mut Transfer<M> {
+        &mut self.slots[slot as usize]
+    }
+}
