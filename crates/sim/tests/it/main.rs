@@ -1,3 +1,8 @@
 //! Tests of the engine as its users see it.
 
+mod grid;
+mod links;
 mod queue;
+mod runs;
+mod stopping;
+mod tasks;
