@@ -31,14 +31,14 @@ fn two_tasks_that_wait_for_each_other_are_a_deadlock_with_names() {
     let mut engine = Grid::plain(2, 1).engine(true, Blind);
     let tasks = engine.tasks();
     let ping = tasks.signal("a ping", Some("right".into()));
-    let pong = tasks.signal("a pong", Some("left".into()));
+    let reply = tasks.signal("a pong", Some("left".into()));
     engine.spawn("left", |tasks| async move {
         tasks.sleep(Span::from_ps(5)).await;
         tasks.wait(ping).await;
-        tasks.raise(pong);
+        tasks.raise(reply);
     });
     engine.spawn("right", |tasks| async move {
-        tasks.wait(pong).await;
+        tasks.wait(reply).await;
         tasks.raise(ping);
     });
     let Stop::Deadlock(waiting) = engine.run() else { panic!("nobody can go on") };
