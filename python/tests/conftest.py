@@ -1,4 +1,4 @@
-"""What the tests share: the snapshots that our allocator writes, and PyTorch's viewer for them."""
+"""What the tests share: our allocator's snapshots, PyTorch's viewer, and the slow reference."""
 
 import json
 import os
@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+
+# The slow reference is a script beside its scenarios, not a package.
+sys.path.insert(0, str(ROOT / "testdata" / "reference"))
 
 
 @dataclass

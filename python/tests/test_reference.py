@@ -1,0 +1,108 @@
+"""The engine against the slow reference: the same picosecond for every request."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from random import SystemRandom
+
+import pytest
+import reference
+import scenarios
+from conftest import ROOT
+
+EXAMPLE = ROOT / "crates" / "device" / "examples" / "scenario.rs"
+SEED = 1
+COUNT = 2000
+
+
+@pytest.fixture(scope="session")
+def engine():
+    """Runs scenarios through the engine, all in one process."""
+    if not EXAMPLE.is_file():
+        pytest.skip(f"there is no {EXAMPLE.relative_to(ROOT)} yet")
+    build = ["cargo", "build", "--quiet", "--release", "-p", "cubeyard-device"]
+    messages = subprocess.run(
+        [*build, "--example", "scenario", "--message-format", "json"],
+        cwd=ROOT,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return lambda cases: run_engine(built(messages.stdout), cases)
+
+
+def built(messages):
+    """The path of the executable, of which cargo tells, since the target folder can be anywhere."""
+    artifacts = map(json.loads, messages.splitlines())
+    [path] = [
+        artifact["executable"]
+        for artifact in artifacts
+        if artifact["reason"] == "compiler-artifact"
+        and artifact["target"]["name"] == "scenario"
+        and artifact["target"]["kind"] == ["example"]
+    ]
+    return path
+
+
+def run_engine(binary, cases):
+    lines = "".join(json.dumps(case) + "\n" for case in cases)
+    done = subprocess.run([binary], input=lines, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(results) == len(cases)
+    return results
+
+
+def without_one_request(case) -> Iterator[dict]:
+    for number in range(len(case["requests"])):
+        kept = case["requests"][:number] + case["requests"][number + 1 :]
+        if kept:
+            yield {**case, "requests": kept}
+
+
+def minimised(differs, case):
+    """The scenario without the requests that it does not need in order to differ."""
+    while smaller := next(filter(differs, without_one_request(case)), None):
+        case = smaller
+    return case
+
+
+def compare(engine, seed, count, mixed):
+    cases = list(scenarios.random_scenarios(seed, count, mixed))
+    both = zip(cases, engine(cases), strict=True)
+    different = next((case for case, result in both if result != reference.run(case)), None)
+    if different is None:
+        return
+    case = minimised(lambda case: engine([case]) != [reference.run(case)], different)
+    pytest.fail(
+        f"seed {seed}, mixed {mixed}, scenario {cases.index(different)}, with fewer requests:\n"
+        f"{json.dumps(case)}\nreference {reference.run(case)}\nengine    {engine([case])[0]}",
+        pytrace=False,
+    )
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_the_engine_gives_the_same_picosecond(engine, mixed):
+    compare(engine, SEED, COUNT, mixed)
+
+
+def test_the_engine_gives_the_same_picosecond_for_scenarios_that_nobody_has_seen(engine):
+    compare(engine, SystemRandom().getrandbits(32), COUNT // 4, mixed=True)
+
+
+def test_a_difference_is_reported_with_the_requests_it_needs():
+    """The comparison itself, with an engine that is a picosecond off for writes of one byte."""
+
+    def wrong(cases):
+        return [off_by_one(case, reference.run(case)) for case in cases]
+
+    def off_by_one(case, result):
+        asked = zip(case["requests"], result["latency_ps"], strict=True)
+        off = [t + (r["bytes"] == 1 and r["op"] == "write") for r, t in asked]
+        return {**result, "latency_ps": off}
+
+    with pytest.raises(pytest.fail.Exception) as failure:
+        compare(wrong, SEED, 50, mixed=False)
+    [case] = [json.loads(line) for line in str(failure.value).splitlines() if line[0] == "{"]
+    [request] = case["requests"]
+    assert (request["bytes"], request["op"]) == (1, "write")
