@@ -270,11 +270,12 @@ def test_overhead_blocks_no_other_transfer():
 
 
 def test_stored_transfers_of_one_instant_go_by_the_link_of_their_last_flit():
-    # Both are complete at 2,000. b was made first, as a request and in time, and takes longer.
+    # Both are complete at 2,000, and go on a picosecond later (rule 6). b was made first, as a request and
+    # in time, and takes longer.
     machine = fork(store(), channels=1)
     machine.ask("posted_write", "b router hbm", 512)
     machine.ask("posted_write", "a router hbm", 256, at_ps=1000)
-    assert machine.latencies() == [3000 + 3 * 8000, 2000 + 8000]
+    assert machine.latencies() == [3001 + 3 * 8000, 2001 + 8000]
 
 
 def test_deliveries_of_one_instant_are_served_by_the_number_of_the_link():

@@ -348,7 +348,7 @@ class Machine:
         if collected.flits == len(transfer.sizes):
             collected.complete.succeed(Beginning(self.env.now, *arrival))
         beginning: Beginning = yield collected.complete
-        yield from self._wait_until(beginning.at_ps + self.nodes[node]["overhead_ps"])
+        yield from self._wait_until(beginning.at_ps + max(1, self.nodes[node]["overhead_ps"]))
         return beginning
 
     def _wait_until(self, at_ps: int) -> Process:

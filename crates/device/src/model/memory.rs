@@ -9,9 +9,9 @@ use crate::message::{Access, Direction, Message, RequestId};
 /// The channels of a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelsSpec {
-    /// How many bytes a burst moves; a power of two.
+    /// How many bytes a burst moves.
     pub burst_bytes: u64,
-    /// How many channels there are; a power of two.
+    /// How many channels there are.
     pub channels: u64,
     /// How long a burst takes a channel.
     pub burst: Span,
@@ -52,9 +52,9 @@ impl Channels {
     /// Channels that are all free.
     ///
     /// # Panics
-    /// If there are none, or the count or the burst is no power of two.
+    /// If there are none, or bursts are of no bytes.
     pub fn new(spec: ChannelsSpec) -> Self {
-        assert!(spec.channels.is_power_of_two() && spec.burst_bytes.is_power_of_two());
+        assert!(spec.channels > 0 && spec.burst_bytes > 0, "a memory of nothing");
         let channels = usize::try_from(spec.channels).expect("a machine has few channels");
         Self { spec, channels: vec![Channel::default(); channels] }
     }
@@ -68,7 +68,7 @@ impl Channels {
     #[inline]
     pub fn burst(&mut self, number: u64, direction: Direction, asked: Time) -> Time {
         #[expect(clippy::cast_possible_truncation, reason = "less than the number of channels")]
-        let channel = &mut self.channels[(number & (self.spec.channels - 1)) as usize];
+        let channel = &mut self.channels[(number % self.spec.channels) as usize];
         let mut start = asked.max(channel.free);
         if channel.direction.is_some_and(|last| last != direction) {
             start += self.spec.turn_around;
