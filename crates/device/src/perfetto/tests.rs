@@ -30,10 +30,10 @@ fn same_calls_give_same_bytes() {
 #[test]
 fn names_are_written_once() {
     let mut trace = TraceWriter::new(Vec::new());
-    let track = trace.track("PE 0", None).unwrap();
+    let pe = trace.track("PE 0", None).unwrap();
     for at in 0..100 {
         let args = [("an argument", at.into())];
-        trace.slice(track, ps(at), ps(at + 1), Event::new("an operation").args(&args)).unwrap();
+        trace.slice(pe, ps(at), ps(at + 1), Event::new("an operation").args(&args)).unwrap();
     }
     let bytes = trace.finish().unwrap();
     for text in ["an argument", "an operation"] {
@@ -45,8 +45,8 @@ fn names_are_written_once() {
 #[test]
 fn slices_may_touch_and_nest_but_not_overlap() {
     let mut trace = TraceWriter::new(Vec::new());
-    let track = trace.track("PE 0", None).unwrap();
-    let mut slice = |start, end| trace.slice(track, ps(start), ps(end), "step");
+    let pe = trace.track("PE 0", None).unwrap();
+    let mut slice = |start, end| trace.slice(pe, ps(start), ps(end), "step");
     slice(0, 100).unwrap();
     slice(0, 40).unwrap();
     slice(40, 100).unwrap();
@@ -61,23 +61,23 @@ fn slices_may_touch_and_nest_but_not_overlap() {
 #[test]
 fn times_that_mean_nothing_are_refused_and_change_nothing() {
     let mut trace = TraceWriter::new(Vec::new());
-    let track = trace.track("PE 0", None).unwrap();
+    let pe = trace.track("PE 0", None).unwrap();
     let counter = trace.counter_track("bytes", Unit::Bytes, None).unwrap();
-    trace.slice(track, ps(5), ps(9), "step").unwrap();
+    trace.slice(pe, ps(5), ps(9), "step").unwrap();
     let before = trace.buffer.bytes().to_vec();
-    let backwards = trace.slice(track, ps(9), ps(8), "step").unwrap_err();
+    let backwards = trace.slice(pe, ps(9), ps(8), "step").unwrap_err();
     assert!(matches!(backwards, TraceError::EndsBeforeStart { .. }), "{backwards}");
-    let unordered = trace.slice(track, ps(4), ps(5), "step").unwrap_err();
+    let unordered = trace.slice(pe, ps(4), ps(5), "step").unwrap_err();
     assert!(matches!(unordered, TraceError::OutOfOrder { .. }), "{unordered}");
     for late in [
-        trace.slice(track, ps(9), Time::NEVER, "step"),
-        trace.instant(track, Time::NEVER, "step"),
+        trace.slice(pe, ps(9), Time::NEVER, "step"),
+        trace.instant(pe, Time::NEVER, "step"),
         trace.counter(counter, ps(1 << 63), 1i64),
     ] {
         assert!(matches!(late, Err(TraceError::BeyondRange { .. })), "{late:?}");
     }
     assert_eq!(trace.buffer.bytes(), before);
-    trace.slice(track, ps(9), ps((1 << 63) - 1), "step").unwrap();
+    trace.slice(pe, ps(9), ps((1 << 63) - 1), "step").unwrap();
 }
 
 #[test]
@@ -108,8 +108,8 @@ fn a_sink_that_fails_is_reported() {
         }
     }
     let mut trace = TraceWriter::new(Full);
-    let track = trace.track("PE 0", None).unwrap();
-    let failed = (0..10_000).position(|at| trace.instant(track, ps(at), "step").is_err());
+    let pe = trace.track("PE 0", None).unwrap();
+    let failed = (0..10_000).position(|at| trace.instant(pe, ps(at), "step").is_err());
     assert!(failed.is_some_and(|count| count > 1000), "{failed:?}");
     assert!(matches!(trace.finish(), Err(TraceError::Io(_))));
 }

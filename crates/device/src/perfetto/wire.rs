@@ -71,13 +71,29 @@ impl Buffer {
     }
 
     /// Seven bits at a time, the lowest first; the top bit says that more follow.
-    #[expect(clippy::cast_possible_truncation, reason = "masked")]
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
+    #[inline]
+    fn varint(&mut self, value: u64) {
+        if value < 0x80 {
+            self.0.push(value.to_le_bytes()[0]);
+        } else {
+            self.long_varint(value);
         }
-        self.0.push(value as u8);
+    }
+
+    /// All bytes of a number at once, as times have five or more.
+    fn long_varint(&mut self, mut value: u64) {
+        let mut bytes = [0; 10];
+        let mut count = 0;
+        while value >= 0x80 {
+            bytes[count] = value.to_le_bytes()[0] | 0x80;
+            value >>= 7;
+            count += 1;
+        }
+        bytes[count] = value.to_le_bytes()[0];
+        let end = self.0.len() + count + 1;
+        // Ten bytes of which some are dropped again cost less than as many as there are.
+        self.0.extend_from_slice(&bytes);
+        self.0.truncate(end);
     }
 }
 
