@@ -17,6 +17,7 @@ impl Buffer {
         self.0.clear();
     }
 
+    #[inline]
     pub(super) fn uint(&mut self, number: u32, value: u64) {
         self.tag(number, VARINT);
         self.varint(value);
@@ -43,6 +44,7 @@ impl Buffer {
     }
 
     /// A message within this one, with the fields that `fill` adds.
+    #[inline]
     pub(super) fn message(&mut self, number: u32, fill: impl FnOnce(&mut Self)) {
         self.tag(number, LENGTH_DELIMITED);
         self.0.push(0);
@@ -53,47 +55,35 @@ impl Buffer {
 
     /// Puts the length of what was written since `start` into the one byte that was left before it.
     /// Nearly all messages fit; a longer one is moved to make room for more bytes.
-    #[expect(clippy::cast_possible_truncation, reason = "masked")]
+    #[inline]
     fn set_length(&mut self, start: usize) {
-        let mut length = self.0.len() - start;
-        let mut at = start - 1;
-        while length >= 0x80 {
-            self.0[at] = length as u8 | 0x80;
-            length >>= 7;
-            at += 1;
-            self.0.insert(at, 0);
+        let length = self.0.len() - start;
+        match u8::try_from(length) {
+            Ok(length @ ..0x80) => self.0[start - 1] = length,
+            _ => self.set_long_length(start, length),
         }
-        self.0[at] = length as u8;
     }
 
+    #[cold]
+    fn set_long_length(&mut self, start: usize, length: usize) {
+        let mut prefix = Self::default();
+        prefix.varint(length as u64);
+        self.0.splice(start - 1..start, prefix.0);
+    }
+
+    #[inline]
     fn tag(&mut self, number: u32, kind: u32) {
         self.varint(u64::from(number << 3 | kind));
     }
 
     /// Seven bits at a time, the lowest first; the top bit says that more follow.
     #[inline]
-    fn varint(&mut self, value: u64) {
-        if value < 0x80 {
-            self.0.push(value.to_le_bytes()[0]);
-        } else {
-            self.long_varint(value);
-        }
-    }
-
-    /// All bytes of a number at once, as times have five or more.
-    fn long_varint(&mut self, mut value: u64) {
-        let mut bytes = [0; 10];
-        let mut count = 0;
+    fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
-            bytes[count] = value.to_le_bytes()[0] | 0x80;
+            self.0.push(value.to_le_bytes()[0] | 0x80);
             value >>= 7;
-            count += 1;
         }
-        bytes[count] = value.to_le_bytes()[0];
-        let end = self.0.len() + count + 1;
-        // Ten bytes of which some are dropped again cost less than as many as there are.
-        self.0.extend_from_slice(&bytes);
-        self.0.truncate(end);
+        self.0.push(value.to_le_bytes()[0]);
     }
 }
 
@@ -113,6 +103,20 @@ mod tests {
         let expected =
             [b"\x08\x96\x01\x12\x07testing\x1a\x03\x08\x96\x01".as_slice(), negative].concat();
         assert_eq!(buffer.bytes(), expected);
+    }
+
+    #[test]
+    fn numbers_of_every_length_are_read_back() {
+        for value in (0..64).flat_map(|bit| [(1 << bit) - 1, 1 << bit, (1 << bit) | 1]) {
+            let mut buffer = Buffer::default();
+            buffer.varint(value);
+            let groups = buffer.bytes().iter().rev();
+            let read = groups.fold(0u64, |read, byte| read << 7 | u64::from(byte & 0x7f));
+            assert_eq!(read, value);
+            let (last, others) = buffer.bytes().split_last().unwrap();
+            assert!(*last < 0x80 && others.iter().all(|byte| *byte >= 0x80), "{value}");
+            assert!(*last > 0 || value == 0, "{value}");
+        }
     }
 
     #[test]
