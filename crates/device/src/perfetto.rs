@@ -1,0 +1,286 @@
+//! Writes what happened on the machine as a trace that Perfetto opens (`.pftrace`).
+//!
+//! ```
+//! use cubeyard_device::perfetto::{Event, Flow, TraceWriter};
+//! use cubeyard_sim::Time;
+//!
+//! let mut trace = TraceWriter::new(Vec::new());
+//! let pe = trace.track("PE 0", None)?;
+//! let dma = trace.track("DMA", Some(pe))?;
+//! let (start, end) = (Time::from_ps(1500), Time::from_ps(78_540));
+//! let args = [("bytes", 256u64.into())];
+//! trace.slice(dma, start, end, Event::new("read").args(&args).flows(&[Flow::Step(7)]))?;
+//! trace.slice(pe, end, Time::from_ps(90_000), Event::new("dot").flows(&[Flow::End(7)]))?;
+//! let bytes = trace.finish()?;
+//! # assert!(bytes.len() < 400);
+//! # Ok::<(), cubeyard_device::perfetto::TraceError>(())
+//! ```
+//!
+//! # A picosecond is shown as a nanosecond
+//!
+//! Perfetto counts whole nanoseconds, and no clock of a trace can be declared finer: its
+//! `ClockSnapshot.Clock.unit_multiplier_ns` is a whole number of at least one. Our time is whole
+//! picoseconds. So that nothing is lost, an instant's picoseconds are written where Perfetto has its
+//! nanoseconds: **what the viewer calls 1 ns is 1 ps, its 1 µs is 1 ns, its 1 ms is 1 µs**, and `ts`
+//! and `dur` of a query are picoseconds. [`ROOT_NAME`], the name of the track that all others are
+//! under, says so in every trace. Rounding to nanoseconds instead would fold the flits of one link
+//! into each other: at 256 GB/s one takes a nanosecond.
+//!
+//! # What a reader relies on
+//!
+//! - Slices of one track either follow each other or lie inside one another, and come in the order of
+//!   their starts, the outer one first. Anything else is an error here, for the trace processor would
+//!   take one slice's end for another's. [`Lanes`] spreads operations that overlap.
+//! - Tracks keep the order in which they were made, and two of one name are two tracks.
+//! - Same calls, same bytes: ids are counted from one, there is no clock and no random number.
+//!
+//! The messages and the numbers of their fields are those of Perfetto's `protos/perfetto/trace`, as
+//! the Python package `perfetto` 0.59.1 has them.
+
+use std::io::Write;
+
+use cubeyard_sim::Time;
+
+pub use self::error::TraceError;
+pub use self::event::{Arg, CounterId, Event, Flow, TrackId, Unit, Value};
+pub use self::lanes::Lanes;
+
+use self::intern::Interner;
+use self::wire::Buffer;
+
+mod error;
+mod event;
+mod field;
+mod intern;
+mod lanes;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+/// The name of the track that all others are under. It tells who looks at the trace how to read it.
+pub const ROOT_NAME: &str = "cubeyard (1 ns shown = 1 ps simulated)";
+
+/// Bytes that are gathered before they are written.
+const CHUNK: usize = 64 << 10;
+
+/// Writes a trace into `W`, packet by packet; what it holds does not grow with the number of events.
+///
+/// Bytes are gathered and written in pieces, so `W` needs no buffer of its own. Only
+/// [`finish`](Self::finish) writes the last piece. After [`TraceError::Io`] the trace is of no use.
+#[derive(Debug)]
+#[must_use = "a trace is complete only when it is finished"]
+pub struct TraceWriter<W> {
+    out: W,
+    buffer: Buffer,
+    names: Interner,
+    arg_names: Interner,
+    tracks: Vec<Track>,
+    started: bool,
+}
+
+/// What the writer knows of a track; the track's uuid is its index plus one.
+#[derive(Debug, Default)]
+struct Track {
+    /// Ends of the slices that were open at the last start, the innermost last.
+    open: Vec<Time>,
+    last_start: Time,
+    children: i32,
+}
+
+impl<W: Write> TraceWriter<W> {
+    /// A trace that has only its root track.
+    pub fn new(out: W) -> Self {
+        let mut this = Self {
+            out,
+            buffer: Buffer::default(),
+            names: Interner::default(),
+            arg_names: Interner::default(),
+            tracks: Vec::new(),
+            started: false,
+        };
+        this.describe(ROOT_NAME, None, None);
+        this
+    }
+
+    /// A new track below `parent`, after those that are there already.
+    pub fn track(&mut self, name: &str, parent: Option<TrackId>) -> Result<TrackId, TraceError> {
+        let id = self.describe(name, Some(parent.unwrap_or(TrackId::ROOT)), None);
+        self.write_full_chunk()?;
+        Ok(id)
+    }
+
+    /// A new track below `parent` that shows a number over time.
+    pub fn counter_track(
+        &mut self,
+        name: &str,
+        unit: Unit<'_>,
+        parent: Option<TrackId>,
+    ) -> Result<CounterId, TraceError> {
+        let id = self.describe(name, Some(parent.unwrap_or(TrackId::ROOT)), Some(unit));
+        self.write_full_chunk()?;
+        Ok(CounterId(id))
+    }
+
+    /// Says that `event` lasted from `start` to `end`.
+    ///
+    /// Slices of one track come in the order of their starts, and a slice that starts inside another
+    /// one ends inside it too; two that only touch do not overlap.
+    pub fn slice<'e>(
+        &mut self,
+        track: TrackId,
+        start: Time,
+        end: Time,
+        event: impl Into<Event<'e>>,
+    ) -> Result<(), TraceError> {
+        within_64_bits(end.max(start))?;
+        self.tracks[track.index()].open(start, end)?;
+        self.event(track, start, field::TYPE_SLICE_BEGIN, &event.into());
+        self.packet(end, |packet| {
+            packet.message(field::packet::TRACK_EVENT, |event| {
+                event.uint(field::event::TYPE, field::TYPE_SLICE_END);
+                event.uint(field::event::TRACK_UUID, track.uuid());
+            });
+        });
+        self.write_full_chunk()
+    }
+
+    /// Says that `event` happened at one instant.
+    pub fn instant<'e>(
+        &mut self,
+        track: TrackId,
+        at: Time,
+        event: impl Into<Event<'e>>,
+    ) -> Result<(), TraceError> {
+        within_64_bits(at)?;
+        self.event(track, at, field::TYPE_INSTANT, &event.into());
+        self.write_full_chunk()
+    }
+
+    /// Says what a number is from `at` on. Of two values for one instant the later call's holds.
+    pub fn counter(
+        &mut self,
+        track: CounterId,
+        at: Time,
+        value: impl Into<Value>,
+    ) -> Result<(), TraceError> {
+        within_64_bits(at)?;
+        let value = value.into();
+        self.packet(at, |packet| {
+            packet.message(field::packet::TRACK_EVENT, |event| {
+                event.uint(field::event::TYPE, field::TYPE_COUNTER);
+                event.uint(field::event::TRACK_UUID, track.0.uuid());
+                match value {
+                    Value::Int(value) => event.int(field::event::COUNTER_VALUE, value),
+                    Value::Float(value) => event.double(field::event::DOUBLE_COUNTER_VALUE, value),
+                }
+            });
+        });
+        self.write_full_chunk()
+    }
+
+    /// Writes what is left and hands back the sink.
+    pub fn finish(mut self) -> Result<W, TraceError> {
+        self.out.write_all(self.buffer.bytes())?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn describe(&mut self, name: &str, parent: Option<TrackId>, unit: Option<Unit<'_>>) -> TrackId {
+        let id = TrackId::new(self.tracks.len());
+        let rank = parent.map(|parent| self.tracks[parent.index()].next_child());
+        self.tracks.push(Track::default());
+        // Everything that was interned before this packet, on this sequence, is forgotten.
+        let first = !std::mem::replace(&mut self.started, true);
+        self.buffer.message(field::trace::PACKET, |packet| {
+            packet.uint(field::packet::SEQUENCE_ID, field::SEQUENCE);
+            if first {
+                packet.uint(field::packet::SEQUENCE_FLAGS, field::INCREMENTAL_STATE_CLEARED);
+            }
+            packet.message(field::packet::TRACK_DESCRIPTOR, |track| {
+                track.uint(field::track::UUID, id.uuid());
+                track.text(field::track::NAME, name);
+                if let (Some(parent), Some(rank)) = (parent, rank) {
+                    track.uint(field::track::PARENT_UUID, parent.uuid());
+                    track.int(field::track::SIBLING_ORDER_RANK, rank.into());
+                }
+                track.uint(field::track::CHILD_ORDERING, field::ORDERING_EXPLICIT);
+                track.uint(field::track::SIBLING_MERGE_BEHAVIOR, field::MERGE_NONE);
+                if let Some(unit) = unit {
+                    track.message(field::track::COUNTER, |counter| unit.encode(counter));
+                }
+            });
+        });
+        id
+    }
+
+    /// A packet with an event that has a name, and with the strings that are new with it.
+    fn event(&mut self, track: TrackId, at: Time, kind: u64, event: &Event<'_>) {
+        let Self { buffer, names, arg_names, .. } = self;
+        buffer.message(field::trace::PACKET, |packet| {
+            packet.uint(field::packet::TIMESTAMP, at.ps());
+            packet.uint(field::packet::SEQUENCE_ID, field::SEQUENCE);
+            packet.uint(field::packet::SEQUENCE_FLAGS, field::NEEDS_INCREMENTAL_STATE);
+            let (known_names, known_args) = (names.len(), arg_names.len());
+            packet.message(field::packet::TRACK_EVENT, |message| {
+                message.uint(field::event::TYPE, kind);
+                message.uint(field::event::TRACK_UUID, track.uuid());
+                message.uint(field::event::NAME_IID, names.iid(event.name));
+                event.encode_details(message, arg_names);
+            });
+            if names.len() > known_names || arg_names.len() > known_args {
+                packet.message(field::packet::INTERNED_DATA, |data| {
+                    names.encode_since(known_names, field::interned::EVENT_NAMES, data);
+                    arg_names.encode_since(known_args, field::interned::ANNOTATION_NAMES, data);
+                });
+            }
+        });
+    }
+
+    /// A packet that uses no interned string.
+    fn packet(&mut self, at: Time, fill: impl FnOnce(&mut Buffer)) {
+        self.buffer.message(field::trace::PACKET, |packet| {
+            packet.uint(field::packet::TIMESTAMP, at.ps());
+            packet.uint(field::packet::SEQUENCE_ID, field::SEQUENCE);
+            fill(packet);
+        });
+    }
+
+    fn write_full_chunk(&mut self) -> Result<(), TraceError> {
+        if self.buffer.bytes().len() >= CHUNK {
+            self.out.write_all(self.buffer.bytes())?;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+}
+
+impl Track {
+    fn next_child(&mut self) -> i32 {
+        self.children += 1;
+        self.children - 1
+    }
+
+    /// Takes a slice in, if it follows the last one or lies within those that are open.
+    fn open(&mut self, start: Time, end: Time) -> Result<(), TraceError> {
+        if end < start {
+            return Err(TraceError::EndsBeforeStart { start, end });
+        }
+        if start < self.last_start {
+            return Err(TraceError::OutOfOrder { start, last: self.last_start });
+        }
+        while self.open.pop_if(|outer| *outer <= start).is_some() {}
+        if let Some(&outer) = self.open.last()
+            && outer < end
+        {
+            return Err(TraceError::Overlap { start, end, outer });
+        }
+        self.open.push(end);
+        self.last_start = start;
+        Ok(())
+    }
+}
+
+/// Perfetto's timestamps are signed: half of our range, 106 days, can be written.
+fn within_64_bits(at: Time) -> Result<(), TraceError> {
+    i64::try_from(at.ps()).map(|_| ()).map_err(|_| TraceError::BeyondRange { at })
+}

@@ -1,0 +1,40 @@
+//! Strings that are written once and named by number from then on.
+
+use std::collections::BTreeMap;
+
+use super::field::interned;
+use super::wire::Buffer;
+
+/// Strings of one kind, numbered from one in the order in which they came.
+#[derive(Debug, Default)]
+pub(super) struct Interner {
+    iids: BTreeMap<Box<str>, u64>,
+    texts: Vec<Box<str>>,
+}
+
+impl Interner {
+    pub(super) fn len(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// The number of `text`, which is a new one if it has none yet.
+    pub(super) fn iid(&mut self, text: &str) -> u64 {
+        if let Some(&iid) = self.iids.get(text) {
+            return iid;
+        }
+        self.texts.push(text.into());
+        let iid = self.texts.len() as u64;
+        self.iids.insert(text.into(), iid);
+        iid
+    }
+
+    /// Writes all but the first `known` strings, each as a message in the field `number`.
+    pub(super) fn encode_since(&self, known: usize, number: u32, data: &mut Buffer) {
+        for (text, iid) in self.texts.iter().zip(1..).skip(known) {
+            data.message(number, |entry| {
+                entry.uint(interned::IID, iid);
+                entry.text(interned::NAME, text);
+            });
+        }
+    }
+}
