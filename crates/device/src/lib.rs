@@ -1,1 +1,3 @@
 //! Is one accelerator system.
+
+pub mod topology;
