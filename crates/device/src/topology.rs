@@ -1,0 +1,247 @@
+//! The machine as a graph: text to spec, spec to nodes, links and routes.
+//!
+//! A topology file says what a machine has, and says only what differs from [`DEFAULT`]. Reading it gives
+//! a [`Topology`]: a node for each component, a directed link for each direction of a wire, both numbered,
+//! and the one route that traffic takes from one node to another. Nothing is simulated here.
+//!
+//! ```
+//! use cubeyard_device::topology::Topology;
+//!
+//! let topology = Topology::read("small.yaml", "sips: {count: 1}\ncubes: {w: 2, h: 1}\n")?;
+//! let from = topology.find("sip0.cube0.pe0").unwrap();
+//! let to = topology.find("sip0.cube1.pe4.hbm").unwrap();
+//! let names: Vec<_> = topology
+//!     .route(from, to)
+//!     .unwrap()
+//!     .into_iter()
+//!     .map(|link| topology.node(topology.link(link).to).name.as_str())
+//!     .collect();
+//! assert_eq!(names.last(), Some(&"sip0.cube1.hbm_ctrl.pe4"));
+//! assert!(names.contains(&"sip0.cube1.ucie_w.conn2"));
+//!
+//! let error = Topology::read("small.yaml", "cubes:\n  wide: 2\n").unwrap_err();
+//! assert_eq!(
+//!     error.to_string(),
+//!     "small.yaml:2: cubes: expected a key that means something here, found `wide`; the nearest is `w`"
+//! );
+//! # Ok::<(), cubeyard_device::topology::TopologyError>(())
+//! ```
+
+mod build;
+mod error;
+mod ids;
+mod layout;
+mod mesh;
+mod names;
+mod nearest;
+mod read;
+mod reader;
+mod resolve;
+mod route;
+mod spec;
+#[cfg(test)]
+mod tests;
+mod yaml;
+
+pub use error::{TopologyError, TopologyProblem};
+pub use ids::{Direction, Link, LinkId, Node, NodeId, NodeKind, Place, Position};
+pub use names::NoSuchNode;
+pub use resolve::ResolveError;
+pub use route::RouteError;
+pub use spec::{
+    CubesSpec, HbmSpec, IoSpec, MCpuSpec, PcieSpec, PeSpec, RoutersSpec, SipTopology, SipsSpec,
+    Spec, SramSpec, UcieSpec, WireSpec,
+};
+
+use cubeyard_memory::address::{CubeId, PeId, SipId};
+
+use layout::Layout;
+
+/// The topology file of the default machine, with the meaning, unit and source of every value.
+pub const DEFAULT: &str = include_str!("topology/default.yaml");
+
+/// What the default file is called in errors.
+const DEFAULT_NAME: &str = "the default topology";
+
+/// A machine: its nodes, its links, and the way from one to another. See the [module](self).
+#[derive(Clone, Debug)]
+pub struct Topology {
+    spec: Spec,
+    layout: Layout,
+    nodes: Vec<Node>,
+    links: Vec<Link>,
+    /// Where in `links` those to each node begin; one more entry at the end.
+    into: Vec<u32>,
+    by_name: Vec<NodeId>,
+}
+
+impl Topology {
+    /// The default machine.
+    pub fn embedded() -> Self {
+        Self::read(DEFAULT_NAME, "").expect("the default topology is tested")
+    }
+
+    /// The machine that `text` describes, where it differs from the default. Errors call it `name`.
+    pub fn read(name: &str, text: &str) -> Result<Self, TopologyError> {
+        let mut tree = yaml::parse(DEFAULT_NAME, DEFAULT)?;
+        tree.overlay(yaml::parse(name, text)?);
+        Ok(Self::new(read::spec(&tree)?))
+    }
+
+    /// As [`read`](Self::read), from bytes that may not be text.
+    pub fn read_bytes(name: &str, bytes: &[u8]) -> Result<Self, TopologyError> {
+        let text = yaml::text(name, bytes)?;
+        Self::read(name, text)
+    }
+
+    fn new(spec: Spec) -> Self {
+        let layout = Layout::new(&spec);
+        let build::Built { nodes, links, into } = build::build(&spec, &layout);
+        let by_name = names::sorted(&nodes);
+        Self { spec, layout, nodes, links, into, by_name }
+    }
+
+    /// What the file says, with the defaults filled in.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// All nodes; a [`NodeId`] is an index into them.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// All links; a [`LinkId`] is an index into them. They are ordered by destination, then by source.
+    pub fn links(&self) -> &[Link] {
+        &self.links
+    }
+
+    /// One node.
+    ///
+    /// # Panics
+    ///
+    /// If the id is of another topology and this one is smaller.
+    pub fn node(&self, node: NodeId) -> &Node {
+        &self.nodes[node.index()]
+    }
+
+    /// One link.
+    ///
+    /// # Panics
+    ///
+    /// If the id is of another topology and this one is smaller.
+    pub fn link(&self, link: LinkId) -> &Link {
+        &self.links[link.index()]
+    }
+
+    /// The link from one node to another, if they are neighbours.
+    pub fn link_between(&self, from: NodeId, to: NodeId) -> Option<LinkId> {
+        build::between(&self.links, &self.into, from, to)
+    }
+
+    /// The links to a node, by source.
+    pub fn links_to(&self, node: NodeId) -> impl Iterator<Item = LinkId> + use<> {
+        (self.into[node.index()]..self.into[node.index() + 1]).map(LinkId::new)
+    }
+
+    /// All SIPs.
+    pub fn sips(&self) -> impl Iterator<Item = SipId> + use<> {
+        (0..self.spec.sips.count).filter_map(|sip| SipId::new(sip).ok())
+    }
+
+    /// The cubes of a SIP, row by row.
+    pub fn cubes(&self) -> impl Iterator<Item = CubeId> + use<> {
+        (0..self.spec.cube_count()).filter_map(|cube| CubeId::new(cube).ok())
+    }
+
+    /// The PEs of a cube.
+    pub fn pes(&self) -> impl Iterator<Item = PeId> + use<> {
+        (0..self.spec.pe_count()).filter_map(|pe| PeId::new(pe).ok())
+    }
+}
+
+/// Nodes by place. Each panics if this machine has no such SIP, cube or PE; those that
+/// [`sips`](Topology::sips), [`cubes`](Topology::cubes) and [`pes`](Topology::pes) list are there.
+impl Topology {
+    /// The switch between the SIPs.
+    pub fn switch(&self) -> NodeId {
+        Layout::switch()
+    }
+
+    /// The PCIe endpoint of a SIP; of its first IO chiplet if there are several.
+    pub fn endpoint(&self, sip: SipId) -> NodeId {
+        self.layout.endpoint(self.known(sip), 0)
+    }
+
+    /// The processor of a SIP's first IO chiplet.
+    pub fn io_cpu(&self, sip: SipId) -> NodeId {
+        self.layout.io_cpu(self.known(sip), 0)
+    }
+
+    /// The network of a SIP's first IO chiplet.
+    pub fn io_noc(&self, sip: SipId) -> NodeId {
+        self.layout.io_noc(self.known(sip), 0)
+    }
+
+    /// The router at a row and column of a cube, if there is one.
+    pub fn router(&self, sip: SipId, cube: CubeId, row: u32, column: u32) -> Option<NodeId> {
+        self.layout.router(self.known(sip), cube.number(), Position { row, column })
+    }
+
+    /// The management processor of a cube.
+    pub fn m_cpu(&self, sip: SipId, cube: CubeId) -> NodeId {
+        self.layout.m_cpu(self.known(sip), cube.number())
+    }
+
+    /// The shared memory of a cube.
+    pub fn sram(&self, sip: SipId, cube: CubeId) -> NodeId {
+        self.layout.sram(self.known(sip), cube.number())
+    }
+
+    /// The controller of a PE's slice of the HBM.
+    pub fn hbm(&self, sip: SipId, cube: CubeId, pe: PeId) -> NodeId {
+        self.layout.hbm(self.known(sip), cube.number(), self.known_pe(pe))
+    }
+
+    /// The DMA engine of a PE.
+    pub fn pe_dma(&self, sip: SipId, cube: CubeId, pe: PeId) -> NodeId {
+        self.layout.pe_dma(self.known(sip), cube.number(), self.known_pe(pe))
+    }
+
+    /// The processor of a PE.
+    pub fn pe_cpu(&self, sip: SipId, cube: CubeId, pe: PeId) -> NodeId {
+        self.layout.pe_cpu(self.known(sip), cube.number(), self.known_pe(pe))
+    }
+
+    /// The port of a cube on a side, if there is a cube or an IO chiplet.
+    pub fn port(&self, sip: SipId, cube: CubeId, side: Direction) -> Option<NodeId> {
+        self.layout.port(self.known(sip), cube.number(), side)
+    }
+
+    /// The SIP beside another. In a ring and in a torus, the ends are joined; no SIP is beside itself.
+    pub fn sip_neighbour(&self, sip: SipId, side: Direction) -> Option<SipId> {
+        let SipsSpec { topology, w, h, .. } = self.spec.sips;
+        let number = self.known(sip);
+        let at = Position { row: number / w, column: number % w };
+        let wraps = topology != SipTopology::Mesh2dNoWrap;
+        let beside = match side {
+            Direction::North if at.row == 0 => wraps.then_some(Position { row: h - 1, ..at }),
+            Direction::West if at.column == 0 => wraps.then_some(Position { column: w - 1, ..at }),
+            Direction::South if at.row == h - 1 => wraps.then_some(Position { row: 0, ..at }),
+            Direction::East if at.column == w - 1 => wraps.then_some(Position { column: 0, ..at }),
+            _ => mesh::step(at, side),
+        };
+        let beside = beside.filter(|&beside| beside != at)?;
+        SipId::new(beside.row * w + beside.column).ok()
+    }
+
+    fn known(&self, sip: SipId) -> u32 {
+        assert!(sip.number() < self.spec.sips.count, "the machine has no {sip}");
+        sip.number()
+    }
+
+    fn known_pe(&self, pe: PeId) -> u32 {
+        assert!(pe.number() < self.spec.pe_count(), "the cubes have no {pe}");
+        pe.number()
+    }
+}

@@ -1,0 +1,202 @@
+//! How nodes are numbered: the switch, then SIP after SIP, all alike.
+//!
+//! A SIP has its IO chiplets, then its cubes. An IO chiplet has endpoint, network, processor, then its
+//! ports; a cube has its routers, `M_CPU`, SRAM, then HBM, DMA and processor of each PE, then its ports.
+//! After each port come its connections. So most numbers are a sum.
+
+use super::{Direction, NodeId, Position, Spec, mesh};
+
+/// Nodes of an IO chiplet before its ports.
+const IO_FIXED: u32 = 3;
+/// Nodes of a PE.
+const PE_NODES: u32 = 3;
+
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    /// Nodes of a SIP.
+    sip: u32,
+    /// Where in a SIP each IO chiplet begins.
+    io: Vec<u32>,
+    cubes: Vec<CubeLayout>,
+    /// Which router of a cube is at each place of the grid.
+    routers: Vec<Option<u32>>,
+    router_columns: u32,
+    router_rows: u32,
+    /// How many routers a cube has.
+    router_count: u32,
+    connections: u32,
+}
+
+#[derive(Clone, Debug)]
+struct CubeLayout {
+    /// Where in the SIP the cube begins.
+    base: u32,
+    /// Where in the cube the port of each side is.
+    ports: [Option<u32>; 4],
+}
+
+/// Where in the grid of a SIP a cube is.
+pub(super) fn cube_position(spec: &Spec, cube: u32) -> Position {
+    Position { row: cube / spec.cubes.w, column: cube % spec.cubes.w }
+}
+
+/// The cube at a position of a SIP, if it has one.
+pub(super) fn cube_at(spec: &Spec, at: Position) -> Option<u32> {
+    (at.row < spec.cubes.h && at.column < spec.cubes.w).then(|| at.row * spec.cubes.w + at.column)
+}
+
+/// The cube beside another.
+pub(super) fn cube_beside(spec: &Spec, cube: u32, side: Direction) -> Option<u32> {
+    cube_at(spec, mesh::step(cube_position(spec, cube), side)?)
+}
+
+/// How many ports an IO chiplet on a side has: one for each cube there.
+pub(super) fn io_ports(spec: &Spec, side: Direction) -> u32 {
+    if side.is_horizontal() { spec.cubes.h } else { spec.cubes.w }
+}
+
+/// The cube that a port of an IO chiplet leads to.
+pub(super) fn io_cube(spec: &Spec, side: Direction, port: u32) -> u32 {
+    let (row, column) = match side {
+        Direction::North => (0, port),
+        Direction::East => (port, spec.cubes.w - 1),
+        Direction::South => (spec.cubes.h - 1, port),
+        Direction::West => (port, 0),
+    };
+    row * spec.cubes.w + column
+}
+
+impl Layout {
+    pub(super) fn new(spec: &Spec) -> Self {
+        let RoutersGrid { routers, router_count } = RoutersGrid::new(spec);
+        let mut layout = Self {
+            sip: 0,
+            io: Vec::new(),
+            cubes: Vec::new(),
+            routers,
+            router_columns: spec.routers.columns,
+            router_rows: spec.routers.rows,
+            router_count,
+            connections: spec.connection_count(),
+        };
+        for &side in &spec.io.chiplets {
+            layout.io.push(layout.sip);
+            layout.sip += IO_FIXED + io_ports(spec, side) * layout.port_nodes();
+        }
+        for cube in 0..spec.cube_count() {
+            layout.push_cube(spec, cube);
+        }
+        layout
+    }
+
+    fn push_cube(&mut self, spec: &Spec, cube: u32) {
+        let mut nodes = self.router_count + 2 + spec.pe_count() * PE_NODES;
+        let ports = Direction::ALL.map(|side| {
+            let is_beside_io = spec.io.chiplets.contains(&side);
+            let has_port = is_beside_io || cube_beside(spec, cube, side).is_some();
+            let port = nodes;
+            nodes += u32::from(has_port) * self.port_nodes();
+            has_port.then_some(port)
+        });
+        self.cubes.push(CubeLayout { base: self.sip, ports });
+        self.sip += nodes;
+    }
+
+    /// Nodes of a port with its connections.
+    fn port_nodes(&self) -> u32 {
+        1 + self.connections
+    }
+
+    /// How many nodes there are with this many SIPs.
+    pub(super) fn count(&self, sips: u32) -> usize {
+        (1 + sips * self.sip) as usize
+    }
+
+    pub(super) fn switch() -> NodeId {
+        NodeId::new(0)
+    }
+
+    fn io(&self, sip: u32, io: u32) -> u32 {
+        1 + sip * self.sip + self.io[io as usize]
+    }
+
+    pub(super) fn endpoint(&self, sip: u32, io: u32) -> NodeId {
+        NodeId::new(self.io(sip, io))
+    }
+
+    pub(super) fn io_noc(&self, sip: u32, io: u32) -> NodeId {
+        NodeId::new(self.io(sip, io) + 1)
+    }
+
+    pub(super) fn io_cpu(&self, sip: u32, io: u32) -> NodeId {
+        NodeId::new(self.io(sip, io) + 2)
+    }
+
+    pub(super) fn io_port(&self, sip: u32, io: u32, port: u32) -> NodeId {
+        NodeId::new(self.io(sip, io) + IO_FIXED + port * self.port_nodes())
+    }
+
+    fn cube(&self, sip: u32, cube: u32) -> u32 {
+        1 + sip * self.sip + self.cubes[cube as usize].base
+    }
+
+    pub(super) fn router(&self, sip: u32, cube: u32, at: Position) -> Option<NodeId> {
+        if at.row >= self.router_rows || at.column >= self.router_columns {
+            return None;
+        }
+        let index = self.routers[(at.row * self.router_columns + at.column) as usize]?;
+        Some(NodeId::new(self.cube(sip, cube) + index))
+    }
+
+    pub(super) fn m_cpu(&self, sip: u32, cube: u32) -> NodeId {
+        NodeId::new(self.cube(sip, cube) + self.router_count)
+    }
+
+    pub(super) fn sram(&self, sip: u32, cube: u32) -> NodeId {
+        NodeId::new(self.cube(sip, cube) + self.router_count + 1)
+    }
+
+    pub(super) fn hbm(&self, sip: u32, cube: u32, pe: u32) -> NodeId {
+        NodeId::new(self.cube(sip, cube) + self.router_count + 2 + pe * PE_NODES)
+    }
+
+    pub(super) fn pe_dma(&self, sip: u32, cube: u32, pe: u32) -> NodeId {
+        NodeId::new(self.hbm(sip, cube, pe).number() + 1)
+    }
+
+    pub(super) fn pe_cpu(&self, sip: u32, cube: u32, pe: u32) -> NodeId {
+        NodeId::new(self.hbm(sip, cube, pe).number() + 2)
+    }
+
+    pub(super) fn port(&self, sip: u32, cube: u32, side: Direction) -> Option<NodeId> {
+        let port = self.cubes[cube as usize].ports[side as usize]?;
+        Some(NodeId::new(self.cube(sip, cube) + port))
+    }
+}
+
+/// A connection of a port, of a cube or of an IO chiplet.
+pub(super) fn connection(port: NodeId, connection: u32) -> NodeId {
+    NodeId::new(port.number() + 1 + connection)
+}
+
+struct RoutersGrid {
+    routers: Vec<Option<u32>>,
+    router_count: u32,
+}
+
+impl RoutersGrid {
+    fn new(spec: &Spec) -> Self {
+        let mut routers = vec![None; (spec.routers.rows * spec.routers.columns) as usize];
+        let mut router_count = 0;
+        for Position { row, column } in mesh::all(&spec.routers) {
+            routers[(row * spec.routers.columns + column) as usize] = Some(router_count);
+            router_count += 1;
+        }
+        Self { routers, router_count }
+    }
+}
+
+/// The number of something of which there are few.
+pub(super) fn number(index: usize) -> u32 {
+    u32::try_from(index).expect("the largest machine has far fewer nodes and links")
+}

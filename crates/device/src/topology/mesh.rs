@@ -1,0 +1,116 @@
+//! The routers of a cube: which there are, and the way from one to another.
+
+use super::{Direction, Position, RoutersSpec};
+
+/// Whether there is a router at a position.
+pub(super) fn has(routers: &RoutersSpec, at: Position) -> bool {
+    at.row < routers.rows
+        && at.column < routers.columns
+        && routers.removed.binary_search(&at).is_err()
+}
+
+/// The number of a position in the grid, removed routers counted.
+fn number(routers: &RoutersSpec, at: Position) -> usize {
+    (at.row * routers.columns + at.column) as usize
+}
+
+/// All routers, row by row.
+pub(super) fn all(routers: &RoutersSpec) -> impl Iterator<Item = Position> + '_ {
+    let columns = move |row| (0..routers.columns).map(move |column| Position { row, column });
+    (0..routers.rows).flat_map(columns).filter(|&at| has(routers, at))
+}
+
+/// The position one step further, unless the grid ends there.
+pub(super) fn step(at: Position, to: Direction) -> Option<Position> {
+    let Position { row, column } = at;
+    match to {
+        Direction::North => Some(Position { row: row.checked_sub(1)?, column }),
+        Direction::East => Some(Position { row, column: column + 1 }),
+        Direction::South => Some(Position { row: row + 1, column }),
+        Direction::West => Some(Position { row, column: column.checked_sub(1)? }),
+    }
+}
+
+/// The routers beside one, the lowest number first.
+fn neighbours(routers: &RoutersSpec, at: Position) -> impl Iterator<Item = Position> + '_ {
+    const BY_NUMBER: [Direction; 4] =
+        [Direction::North, Direction::West, Direction::East, Direction::South];
+    BY_NUMBER.into_iter().filter_map(move |to| step(at, to)).filter(|&next| has(routers, next))
+}
+
+/// The routers after `from` on the way to `to`, `to` included: along the row, then along the column; if
+/// that crosses a removed router, along the column first; if that does too, the shortest way, and of
+/// several the one that turns to the lower-numbered router first.
+pub(super) fn path(routers: &RoutersSpec, from: Position, to: Position) -> Vec<Position> {
+    let row_first = corner(from, Position { row: from.row, column: to.column }, to);
+    let column_first = corner(from, Position { row: to.row, column: from.column }, to);
+    let is_whole = |path: &Vec<Position>| path.iter().all(|&at| has(routers, at));
+    [row_first, column_first]
+        .into_iter()
+        .find(is_whole)
+        .unwrap_or_else(|| shortest(routers, from, to))
+}
+
+fn corner(from: Position, corner: Position, to: Position) -> Vec<Position> {
+    let mut path = Vec::new();
+    let mut at = from;
+    for goal in [corner, to] {
+        while at != goal {
+            at.row = towards(at.row, goal.row);
+            at.column = towards(at.column, goal.column);
+            path.push(at);
+        }
+    }
+    path
+}
+
+fn towards(from: u32, to: u32) -> u32 {
+    match from.cmp(&to) {
+        std::cmp::Ordering::Less => from + 1,
+        std::cmp::Ordering::Equal => from,
+        std::cmp::Ordering::Greater => from - 1,
+    }
+}
+
+fn shortest(routers: &RoutersSpec, from: Position, to: Position) -> Vec<Position> {
+    let distances = distances(routers, to);
+    let distance = |at| distances[number(routers, at)];
+    let mut path = Vec::new();
+    let mut at = from;
+    while at != to {
+        let nearer = neighbours(routers, at).find(|&next| distance(next) < distance(at));
+        at = nearer.expect("checked when read: every router reaches every other");
+        path.push(at);
+    }
+    path
+}
+
+/// How many steps each position is from `to`; `u32::MAX` where no way leads.
+fn distances(routers: &RoutersSpec, to: Position) -> Vec<u32> {
+    let mut distances = vec![u32::MAX; (routers.rows * routers.columns) as usize];
+    distances[number(routers, to)] = 0;
+    let mut reached = vec![to];
+    let mut next = 0;
+    while let Some(&at) = reached.get(next) {
+        next += 1;
+        let distance = distances[number(routers, at)] + 1;
+        for neighbour in neighbours(routers, at) {
+            let known = &mut distances[number(routers, neighbour)];
+            if *known == u32::MAX {
+                *known = distance;
+                reached.push(neighbour);
+            }
+        }
+    }
+    distances
+}
+
+/// A router that the first one does not reach; `Some(None)` if there is no router at all.
+#[expect(clippy::option_option, reason = "private, with one caller that tells both apart")]
+pub(super) fn cut_off(routers: &RoutersSpec) -> Option<Option<Position>> {
+    let Some(first) = all(routers).next() else {
+        return Some(None);
+    };
+    let distances = distances(routers, first);
+    all(routers).find(|&at| distances[number(routers, at)] == u32::MAX).map(Some)
+}

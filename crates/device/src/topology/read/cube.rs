@@ -1,0 +1,204 @@
+//! The keys of what is in a cube.
+
+use cubeyard_memory::Bytes;
+use cubeyard_memory::address::{PeId, Window};
+
+use super::super::reader::Field;
+use super::super::spec::{HbmSpec, MCpuSpec, PeSpec, RoutersSpec, SramSpec, UcieSpec};
+use super::super::{Position, TopologyProblem, mesh};
+use super::{Result, wire};
+
+/// The most rows and columns of routers; far beyond what any cube has, and small enough to build.
+const MOST_ROUTERS: u32 = 16;
+/// The most channels of a slice.
+const MOST_CHANNELS: u32 = 1024;
+
+pub(super) fn routers(field: &Field<'_>) -> Result<RoutersSpec> {
+    let mut map = field.map()?;
+    let rows = map.field("rows").whole(1, MOST_ROUTERS)?;
+    let columns = map.field("columns").whole(1, MOST_ROUTERS)?;
+    let removed_field = map.field("removed");
+    let mut removed = Vec::new();
+    for field in removed_field.list("routers")? {
+        let position = field.router()?;
+        if position.row >= rows || position.column >= columns {
+            return Err(field.unexpected(format!(
+                "a router of the grid, r0c0 to r{}c{}",
+                rows - 1,
+                columns - 1
+            )));
+        }
+        if removed.contains(&position) {
+            return Err(field.unexpected("each router once"));
+        }
+        removed.push(position);
+    }
+    removed.sort_unstable();
+    let overhead = map.field("overhead_ns").ns()?;
+    let spec = RoutersSpec { rows, columns, removed, overhead, link: wire(&map.field("link"))? };
+    map.finish()?;
+    if let Some(cut_off) = mesh::cut_off(&spec) {
+        let expected = "routers without which the others still reach each other";
+        let found = match cut_off {
+            Some(position) => format!("{position} cut off"),
+            None => "none left".to_owned(),
+        };
+        let problem = TopologyProblem::Value { expected: expected.to_owned(), found };
+        return Err(removed_field.error(problem));
+    }
+    Ok(spec)
+}
+
+/// A router that is there.
+fn router(field: &Field<'_>, routers: &RoutersSpec) -> Result<Position> {
+    let position = field.router()?;
+    let is_there = mesh::has(routers, position);
+    let expected = || {
+        field.unexpected(format!(
+            "a router of the {} × {} grid that is not removed",
+            routers.rows, routers.columns
+        ))
+    };
+    is_there.then_some(position).ok_or_else(expected)
+}
+
+pub(super) fn pe(field: &Field<'_>, routers: &RoutersSpec) -> Result<PeSpec> {
+    let mut map = field.map()?;
+    let list = map.field("routers");
+    let fields = list.list("routers")?;
+    let limit = PeId::COUNT as usize;
+    if fields.is_empty() || fields.len() > limit {
+        return Err(list.unexpected(format!("1 to {limit} PEs, as addresses can name")));
+    }
+    let tcm_field = map.field("tcm_bytes");
+    let spec = PeSpec {
+        routers: fields.iter().map(|field| router(field, routers)).collect::<Result<_>>()?,
+        tcm: at_most(&tcm_field, Window::TCM_BYTES)?,
+        dma_overhead: map.field("dma_overhead_ns").ns()?,
+        cpu_overhead: map.field("cpu_overhead_ns").ns()?,
+        link: wire(&map.field("link"))?,
+    };
+    map.finish()?;
+    Ok(spec)
+}
+
+/// Bytes that fit into their window of the addresses.
+fn at_most(field: &Field<'_>, limit: Bytes) -> Result<Bytes> {
+    let bytes = field.bytes()?;
+    let expected = || field.unexpected(format!("at most {limit}, as addresses have room for"));
+    (bytes <= limit).then_some(bytes).ok_or_else(expected)
+}
+
+pub(super) fn hbm(field: &Field<'_>, pe: &PeSpec) -> Result<HbmSpec> {
+    let mut map = field.map()?;
+    let capacity_field = map.field("bytes_per_cube");
+    let capacity = at_most(&capacity_field, Window::HBM_BYTES)?;
+    let channels_field = map.field("channels_per_pe");
+    let channels = channels_field.whole(1, MOST_CHANNELS)?;
+    if !channels.is_power_of_two() {
+        return Err(channels_field.unexpected("a power of two"));
+    }
+    let burst = map.field("burst_bytes").power_of_two_bytes()?;
+    let pes = pe.routers.len() as u64;
+    let slice = Bytes::new(capacity.get() / pes);
+    if slice.get() * pes != capacity.get() || slice.is_zero() || !slice.is_aligned(burst) {
+        let expected =
+            format!("an equal slice of whole bursts ({} B) for each of {pes} PEs", burst.get());
+        return Err(capacity_field.unexpected(expected));
+    }
+    let spec = HbmSpec {
+        capacity,
+        slice,
+        channels,
+        channel_bandwidth: map.field("channel_bandwidth_gbs").gbs()?,
+        burst,
+        turn_around: map.field("turn_around_ns").ns()?,
+        overhead: map.field("overhead_ns").ns()?,
+        link: wire(&map.field("link"))?,
+    };
+    map.finish()?;
+    Ok(spec)
+}
+
+pub(super) fn sram(field: &Field<'_>, routers: &RoutersSpec) -> Result<SramSpec> {
+    let mut map = field.map()?;
+    let spec = SramSpec {
+        router: router(&map.field("router"), routers)?,
+        capacity: at_most(&map.field("bytes_per_cube"), Window::SRAM_BYTES)?,
+        overhead: map.field("overhead_ns").ns()?,
+        link: wire(&map.field("link"))?,
+    };
+    map.finish()?;
+    Ok(spec)
+}
+
+pub(super) fn m_cpu(field: &Field<'_>, routers: &RoutersSpec) -> Result<MCpuSpec> {
+    let mut map = field.map()?;
+    let spec = MCpuSpec {
+        router: router(&map.field("router"), routers)?,
+        overhead: map.field("overhead_ns").ns()?,
+        link: wire(&map.field("link"))?,
+    };
+    map.finish()?;
+    Ok(spec)
+}
+
+pub(super) fn ucie(field: &Field<'_>, routers: &RoutersSpec) -> Result<UcieSpec> {
+    let mut map = field.map()?;
+    let (last_row, last_column) = (routers.rows - 1, routers.columns - 1);
+    let rows = lanes(&map.field("connection_rows"), last_row, |row| {
+        [0, last_column]
+            .map(|column| Position { row, column })
+            .into_iter()
+            .find(|&at| !mesh::has(routers, at))
+    })?;
+    let columns_field = map.field("connection_columns");
+    let columns = lanes(&columns_field, last_column, |column| {
+        [0, last_row]
+            .map(|row| Position { row, column })
+            .into_iter()
+            .find(|&at| !mesh::has(routers, at))
+    })?;
+    if columns.len() != rows.len() {
+        // A flow keeps its connection from end to end, so each side must have it.
+        let expected = format!("as many connections as connection_rows, {}", rows.len());
+        return Err(columns_field.unexpected(expected));
+    }
+    let spec = UcieSpec {
+        connection_rows: rows,
+        connection_columns: columns,
+        balance: map.field("balance").flag()?,
+        port_overhead: map.field("port_overhead_ns").ns()?,
+        connection_overhead: map.field("connection_overhead_ns").ns()?,
+        router_link: wire(&map.field("router_link"))?,
+        port_link: wire(&map.field("port_link"))?,
+        phy: wire(&map.field("phy"))?,
+    };
+    map.finish()?;
+    Ok(spec)
+}
+
+/// The rows or columns that connections are at: each once, and with a router at both ends.
+fn lanes(
+    field: &Field<'_>,
+    last: u32,
+    missing: impl Fn(u32) -> Option<Position>,
+) -> Result<Vec<u32>> {
+    let mut lanes = Vec::new();
+    for field in field.list("rows or columns")? {
+        let lane = field.whole(0, last)?;
+        if lanes.contains(&lane) {
+            return Err(field.unexpected("each row or column once"));
+        }
+        if let Some(position) = missing(lane) {
+            return Err(
+                field.unexpected(format!("routers at both ends, but {position} is removed"))
+            );
+        }
+        lanes.push(lane);
+    }
+    if lanes.is_empty() {
+        return Err(field.unexpected("at least one connection"));
+    }
+    Ok(lanes)
+}

@@ -1,0 +1,206 @@
+//! Typed values out of a tree, with errors that say where and what was expected.
+
+use cubeyard_memory::Bytes;
+use cubeyard_sim::{Bandwidth, Span};
+
+use super::nearest::nearest;
+use super::yaml::{Entry, Tree, Value, join};
+use super::{Position, TopologyError, TopologyProblem};
+
+/// A value under a key.
+#[derive(Debug)]
+pub(super) struct Field<'a> {
+    key: String,
+    tree: &'a Tree<'a>,
+}
+
+/// A mapping, and which of its keys have a meaning.
+#[derive(Debug)]
+pub(super) struct Map<'a> {
+    key: String,
+    entries: &'a [Entry<'a>],
+    known: Vec<&'static str>,
+}
+
+impl<'a> Map<'a> {
+    /// The value under a key that the default file has, and so every file.
+    pub(super) fn field(&mut self, name: &'static str) -> Field<'a> {
+        self.optional(name)
+            .unwrap_or_else(|| panic!("the default topology has {}.{name}", self.key))
+    }
+
+    /// The value under a key that may be left out.
+    pub(super) fn optional(&mut self, name: &'static str) -> Option<Field<'a>> {
+        self.known.push(name);
+        let entry = self.entries.iter().find(|entry| entry.key == name)?;
+        Some(Field { key: join(&self.key, name), tree: &entry.tree })
+    }
+
+    /// Refuses keys that nobody asked for. Comes last, when all names are known.
+    pub(super) fn finish(self) -> Result<(), TopologyError> {
+        let Some(entry) = self.entries.iter().find(|entry| !self.known.contains(&&*entry.key))
+        else {
+            return Ok(());
+        };
+        let nearest =
+            nearest(&entry.key, self.known.iter().copied()).unwrap_or_default().to_owned();
+        let found = excerpt(&entry.key);
+        let problem = TopologyProblem::UnknownKey { found, nearest };
+        Err(entry.mark.error(&self.key, problem))
+    }
+}
+
+impl<'a> Field<'a> {
+    /// A whole file.
+    pub(super) fn root(tree: &'a Tree<'a>) -> Self {
+        Self { key: String::new(), tree }
+    }
+
+    pub(super) fn error(&self, problem: TopologyProblem) -> TopologyError {
+        self.tree.mark.error(&self.key, problem)
+    }
+
+    /// The value is not what it should be.
+    pub(super) fn unexpected(&self, expected: impl Into<String>) -> TopologyError {
+        let found = match &self.tree.value {
+            Value::Map(_) => "a mapping".to_owned(),
+            Value::List(list) => format!("a list of {}", list.len()),
+            Value::Scalar { text, is_quoted: true } => format!("\"{}\"", excerpt(text)),
+            Value::Scalar { .. } if self.tree.is_nothing() => "nothing".to_owned(),
+            Value::Scalar { text, .. } => excerpt(text),
+        };
+        self.error(TopologyProblem::Value { expected: expected.into(), found })
+    }
+
+    pub(super) fn map(&self) -> Result<Map<'a>, TopologyError> {
+        match &self.tree.value {
+            Value::Map(entries) => Ok(Map { key: self.key.clone(), entries, known: Vec::new() }),
+            _ => Err(self.unexpected("a mapping")),
+        }
+    }
+
+    pub(super) fn list(&self, of: &str) -> Result<Vec<Field<'a>>, TopologyError> {
+        let Value::List(list) = &self.tree.value else {
+            return Err(self.unexpected(format!("a list of {of}")));
+        };
+        let field = |(place, tree)| Field { key: format!("{}[{place}]", self.key), tree };
+        Ok(list.iter().enumerate().map(field).collect())
+    }
+
+    /// What is written, unless that is quoted, a list or a mapping.
+    fn plain(&self) -> Option<&'a str> {
+        match &self.tree.value {
+            Value::Scalar { text, is_quoted: false } => Some(text),
+            _ => None,
+        }
+    }
+
+    /// One of several names.
+    pub(super) fn choice<T: Copy>(&self, names: &[(&str, T)]) -> Result<T, TopologyError> {
+        let Value::Scalar { text, .. } = &self.tree.value else {
+            return Err(self.unexpected(listed(names)));
+        };
+        if let Some((_, value)) = names.iter().find(|(name, _)| name == text) {
+            return Ok(*value);
+        }
+        let nearest = nearest(text, names.iter().map(|(name, _)| *name)).unwrap_or_default();
+        let (expected, found) = (listed(names), excerpt(text));
+        Err(self.error(TopologyProblem::UnknownName {
+            expected,
+            found,
+            nearest: nearest.to_owned(),
+        }))
+    }
+
+    pub(super) fn flag(&self) -> Result<bool, TopologyError> {
+        match self.plain() {
+            Some("true") => Ok(true),
+            Some("false") => Ok(false),
+            _ => Err(self.unexpected("true or false")),
+        }
+    }
+
+    /// A whole number from `low` to `high`.
+    pub(super) fn whole(&self, low: u32, high: u32) -> Result<u32, TopologyError> {
+        let number = self.plain().and_then(digits).and_then(|number| u32::try_from(number).ok());
+        number
+            .filter(|number| (low..=high).contains(number))
+            .ok_or_else(|| self.unexpected(format!("a whole number from {low} to {high}")))
+    }
+
+    /// A number from 0 up, of what the caller says.
+    pub(super) fn number(&self, of: &str) -> Result<f64, TopologyError> {
+        let number = self.plain().and_then(decimal).filter(|&number| (0.0..1e9).contains(&number));
+        number.ok_or_else(|| self.unexpected(format!("a number of {of} from 0 up")))
+    }
+
+    pub(super) fn ns(&self) -> Result<Span, TopologyError> {
+        let number = self.number("nanoseconds")?;
+        Span::from_ns(number).ok_or_else(|| self.unexpected("a number of nanoseconds from 0 up"))
+    }
+
+    pub(super) fn gbs(&self) -> Result<Bandwidth, TopologyError> {
+        let bandwidth = self.plain().and_then(decimal).and_then(Bandwidth::from_gb_per_second);
+        bandwidth.ok_or_else(|| self.unexpected("a number of GB/s above 0"))
+    }
+
+    /// Bytes, of which there must be at least one.
+    pub(super) fn bytes(&self) -> Result<Bytes, TopologyError> {
+        let bytes = self.plain().and_then(bytes).filter(|bytes| !bytes.is_zero());
+        bytes.ok_or_else(|| {
+            self.unexpected("a number of bytes above 0, such as 256, 64 KiB or 48 GiB")
+        })
+    }
+
+    /// Bytes that are a power of two.
+    pub(super) fn power_of_two_bytes(&self) -> Result<Bytes, TopologyError> {
+        let bytes = self.bytes()?;
+        let is_power = bytes.get().is_power_of_two();
+        is_power.then_some(bytes).ok_or_else(|| self.unexpected("a power of two of bytes"))
+    }
+
+    /// A router, as in `r0c1`.
+    pub(super) fn router(&self) -> Result<Position, TopologyError> {
+        let position = match &self.tree.value {
+            Value::Scalar { text, .. } => position(text),
+            _ => None,
+        };
+        position.ok_or_else(|| self.unexpected("a router such as r0c1"))
+    }
+}
+
+fn listed<T>(names: &[(&str, T)]) -> String {
+    names.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+}
+
+/// The beginning of what was found, on one line.
+fn excerpt(text: &str) -> String {
+    const LONGEST: usize = 40;
+    let shown: String = text.chars().take(LONGEST).flat_map(char::escape_debug).collect();
+    if text.chars().nth(LONGEST).is_some() { shown + "…" } else { shown }
+}
+
+fn digits(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+/// Numbers as YAML has them; Rust would read `inf` and `nan`, too.
+fn decimal(text: &str) -> Option<f64> {
+    let is_number = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
+    text.bytes().all(is_number).then(|| text.parse().ok())?
+}
+
+fn bytes(text: &str) -> Option<Bytes> {
+    const UNITS: [(&str, u32); 5] =
+        [(" KiB", 10), (" MiB", 20), (" GiB", 30), (" TiB", 40), (" B", 0)];
+    let unit = UNITS.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
+    let (count, shift) = unit.unwrap_or((text, 0));
+    let count = digits(count)?;
+    count.checked_mul(1 << shift).map(Bytes::new)
+}
+
+fn position(text: &str) -> Option<Position> {
+    let (row, column) = text.strip_prefix('r')?.split_once('c')?;
+    let number = |text: &str| digits(text).and_then(|number| u32::try_from(number).ok());
+    Some(Position { row: number(row)?, column: number(column)? })
+}

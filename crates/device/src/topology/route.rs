@@ -1,0 +1,134 @@
+//! The way from one node to another.
+//!
+//! Between cubes X then Y; between the routers of a cube as `mesh` says. A flow has one connection for
+//! its whole way: the one on the target's router, on the side where it enters the target's cube, else
+//! connection 0. What stays in a cube never leaves it.
+
+mod walk;
+
+use cubeyard_memory::address::{CubeId, PeId};
+
+use super::build::connection_router;
+use super::layout;
+use super::{Direction, LinkId, NodeId, NodeKind, Place, Position, Spec, Topology};
+use walk::Walk;
+
+/// Why there is no route.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RouteError {
+    /// Traffic only passes here. Choose what is attached to it.
+    #[error("{name} is a {kind:?}: traffic passes it, and neither starts nor ends there")]
+    NotAnEnd {
+        /// The node's name.
+        name: String,
+        /// What it is.
+        kind: NodeKind,
+    },
+}
+
+/// Where a route starts or ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Switch,
+    Io { sip: u32, io: u32 },
+    Cube { sip: u32, cube: u32, router: Position },
+}
+
+impl Topology {
+    /// The links of the way from one node to another, in order; none if they are the same.
+    ///
+    /// The way of an answer is the same backwards: each link's `reverse`, from the last to the first.
+    pub fn route(&self, from: NodeId, to: NodeId) -> Result<Vec<LinkId>, RouteError> {
+        let (start, end) = (self.end(from)?, self.end(to)?);
+        if from == to {
+            return Ok(Vec::new());
+        }
+        let connection = self.connection(from, to, start, end);
+        Ok(Walk::new(self, from, connection).go(start, end, to))
+    }
+
+    fn end(&self, node: NodeId) -> Result<End, RouteError> {
+        let found = self.node(node);
+        let Place { sip, io, cube, router, .. } = found.place;
+        let is_passed = matches!(
+            found.kind,
+            NodeKind::IoPort | NodeKind::IoConnection | NodeKind::Port | NodeKind::Connection
+        );
+        match (sip, io, cube, router) {
+            _ if is_passed => {
+                Err(RouteError::NotAnEnd { name: found.name.clone(), kind: found.kind })
+            }
+            (Some(sip), Some(io), _, _) => Ok(End::Io { sip: sip.number(), io: io.number() }),
+            (Some(sip), _, Some(cube), Some(router)) => {
+                Ok(End::Cube { sip: sip.number(), cube: cube.number(), router })
+            }
+            _ => Ok(End::Switch),
+        }
+    }
+
+    /// Which connection of every port on its way a flow uses.
+    fn connection(&self, from: NodeId, to: NodeId, start: End, end: End) -> u32 {
+        let spec = self.spec();
+        if spec.ucie.balance {
+            return balanced(spec, self.node(from).place, self.node(to).place);
+        }
+        let End::Cube { router, .. } = end else { return 0 };
+        let Some(side) = entry_side(spec, start, end) else { return 0 };
+        let on_router = |&number: &u32| connection_router(spec, side, number) == router;
+        (0..spec.connection_count()).find(on_router).unwrap_or(0)
+    }
+}
+
+/// The numbers of source and target spread flows: `(cube + PE of the source + ⌊PE of the target / 2⌋)`
+/// modulo the connections of a port. Flows from all PEs to one, from one to all, and from each to its
+/// like in another cube are each spread evenly over four connections.
+fn balanced(spec: &Spec, from: Place, to: Place) -> u32 {
+    let pe = |place: Place| place.pe.map_or(0, PeId::number);
+    let cube = from.cube.map_or(0, CubeId::number);
+    (cube + pe(from) + pe(to) / 2) % spec.connection_count()
+}
+
+/// The side on which a flow enters the target's cube, if it comes from outside.
+fn entry_side(spec: &Spec, start: End, end: End) -> Option<Direction> {
+    let End::Cube { sip, cube, .. } = end else { return None };
+    let (from, first) = match start {
+        End::Cube { sip: other, cube: from, .. } if other == sip => (from, None),
+        End::Io { sip: other, io } if other == sip => entry(spec, io, cube),
+        _ => entry(spec, nearest_io(spec, cube), cube),
+    };
+    crossings(spec, from, cube).last().map(Direction::opposite).or(first)
+}
+
+/// The cube by which traffic from an IO chiplet to `cube` enters, and the side of that.
+fn entry(spec: &Spec, io: u32, cube: u32) -> (u32, Option<Direction>) {
+    let side = spec.io.chiplets[io as usize];
+    (layout::io_cube(spec, side, io_port(spec, side, cube)), Some(side))
+}
+
+/// The port of an IO chiplet that is in line with a cube.
+fn io_port(spec: &Spec, side: Direction, cube: u32) -> u32 {
+    let at = layout::cube_position(spec, cube);
+    if side.is_horizontal() { at.row } else { at.column }
+}
+
+/// The IO chiplet with the fewest cubes between it and `cube`; of several, the first.
+fn nearest_io(spec: &Spec, cube: u32) -> u32 {
+    let crossed = |&io: &u32| crossings(spec, entry(spec, io, cube).0, cube).count();
+    let all = 0..layout::number(spec.io.chiplets.len());
+    all.min_by_key(crossed).expect("checked when read: there is an IO chiplet")
+}
+
+/// The steps from cube to cube: along the row, then along the column.
+fn crossings(spec: &Spec, from: u32, to: u32) -> impl Iterator<Item = Direction> + use<> {
+    let (from, to) = (layout::cube_position(spec, from), layout::cube_position(spec, to));
+    let along = |from: u32, to: u32, up: Direction, down: Direction| {
+        let direction = if from < to { up } else { down };
+        std::iter::repeat_n(direction, from.abs_diff(to) as usize)
+    };
+    along(from.column, to.column, Direction::East, Direction::West).chain(along(
+        from.row,
+        to.row,
+        Direction::South,
+        Direction::North,
+    ))
+}

@@ -1,0 +1,183 @@
+//! A route, step by step.
+
+use super::super::build::connection_router;
+use super::super::layout::{self, Layout, connection};
+use super::super::{Direction, LinkId, NodeId, Position, Spec, Topology, mesh};
+use super::{End, crossings, entry, io_port, nearest_io};
+
+/// A route as far as it is known.
+pub(super) struct Walk<'a> {
+    topology: &'a Topology,
+    at: NodeId,
+    links: Vec<LinkId>,
+    connection: u32,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(topology: &'a Topology, from: NodeId, connection: u32) -> Self {
+        Self { topology, at: from, links: Vec::new(), connection }
+    }
+
+    /// The links from where the walk began to `to`.
+    pub(super) fn go(mut self, start: End, end: End, to: NodeId) -> Vec<LinkId> {
+        let layout = self.layout();
+        match (start, end) {
+            (
+                End::Cube { sip, cube: from, router },
+                End::Cube { sip: other, cube, router: target },
+            ) if sip == other => {
+                let router = self.leave(sip, from, router);
+                self.cross(sip, from, cube, router, target);
+            }
+            (End::Io { sip, io }, End::Io { sip: other, io: target })
+                if (sip, io) == (other, target) =>
+            {
+                self.step(layout.io_noc(sip, io));
+            }
+            (End::Io { sip, io }, End::Cube { sip: other, .. }) if sip == other => {
+                self.step(layout.io_noc(sip, io));
+                self.enter(io, end);
+            }
+            (End::Cube { sip, .. }, End::Io { sip: other, io }) if sip == other => {
+                self.exit(io, start);
+            }
+            _ => {
+                self.up(start);
+                self.step(Layout::switch());
+                self.down(end, to);
+            }
+        }
+        self.step(to);
+        self.links
+    }
+
+    fn spec(&self) -> &'a Spec {
+        self.topology.spec()
+    }
+
+    fn layout(&self) -> &'a Layout {
+        &self.topology.layout
+    }
+
+    /// One link on. To where one is already, there is none.
+    fn step(&mut self, to: NodeId) {
+        if self.at != to {
+            let link = self.topology.link_between(self.at, to);
+            self.links.push(link.expect("a route goes from neighbour to neighbour"));
+            self.at = to;
+        }
+    }
+
+    /// From a node of a cube to its router.
+    fn leave(&mut self, sip: u32, cube: u32, router: Position) -> Position {
+        self.step_to_router(sip, cube, router);
+        router
+    }
+
+    fn step_to_router(&mut self, sip: u32, cube: u32, router: Position) {
+        let node = self.layout().router(sip, cube, router);
+        self.step(node.expect("checked when read: the router is there"));
+    }
+
+    /// From one router of a cube to another.
+    fn mesh(&mut self, sip: u32, cube: u32, from: Position, to: Position) {
+        for router in mesh::path(&self.spec().routers, from, to) {
+            self.step_to_router(sip, cube, router);
+        }
+    }
+
+    /// From a router of one cube to a router of another of the same SIP.
+    fn cross(&mut self, sip: u32, from: u32, to: u32, router: Position, target: Position) {
+        let (mut cube, mut router) = (from, router);
+        for side in crossings(self.spec(), from, to) {
+            self.reach_port(sip, cube, router, side);
+            let next = layout::cube_beside(self.spec(), cube, side);
+            cube = next.expect("crossings stay in the grid");
+            router = self.leave_port(sip, cube, side.opposite());
+        }
+        self.mesh(sip, cube, router, target);
+    }
+
+    /// From a router over the connection to the port of a side.
+    fn reach_port(&mut self, sip: u32, cube: u32, router: Position, side: Direction) {
+        let exit = connection_router(self.spec(), side, self.connection);
+        self.mesh(sip, cube, router, exit);
+        let port = self.port(sip, cube, side);
+        self.step(connection(port, self.connection));
+        self.step(port);
+    }
+
+    /// From the port opposite over the connection to the router there.
+    fn leave_port(&mut self, sip: u32, cube: u32, side: Direction) -> Position {
+        let port = self.port(sip, cube, side);
+        self.step(port);
+        self.step(connection(port, self.connection));
+        let router = connection_router(self.spec(), side, self.connection);
+        self.step_to_router(sip, cube, router);
+        router
+    }
+
+    fn port(&self, sip: u32, cube: u32, side: Direction) -> NodeId {
+        let port = self.layout().port(sip, cube, side);
+        port.expect("there is a port towards every neighbour")
+    }
+
+    /// From the network of an IO chiplet to the router of a target in a cube.
+    fn enter(&mut self, io: u32, end: End) {
+        let End::Cube { sip, cube, router: target } = end else { return };
+        let side = self.spec().io.chiplets[io as usize];
+        let port = self.layout().io_port(sip, io, io_port(self.spec(), side, cube));
+        self.step(connection(port, self.connection));
+        self.step(port);
+        let (first, _) = entry(self.spec(), io, cube);
+        let router = self.leave_port(sip, first, side);
+        self.cross(sip, first, cube, router, target);
+    }
+
+    /// From a node of a cube to the network of an IO chiplet, in line with it.
+    fn exit(&mut self, io: u32, start: End) {
+        let End::Cube { sip, cube, router } = start else { return };
+        let side = self.spec().io.chiplets[io as usize];
+        let (last, _) = entry(self.spec(), io, cube);
+        let router = self.leave(sip, cube, router);
+        let exit = connection_router(self.spec(), side, self.connection);
+        self.cross(sip, cube, last, router, exit);
+        self.reach_port(sip, last, exit, side);
+        let port = self.layout().io_port(sip, io, io_port(self.spec(), side, cube));
+        self.step(port);
+        self.step(connection(port, self.connection));
+        self.step(self.layout().io_noc(sip, io));
+    }
+
+    /// To the PCIe endpoint on the way to the switch.
+    fn up(&mut self, start: End) {
+        let (sip, io) = match start {
+            End::Switch => return,
+            End::Io { sip, io } => (sip, io),
+            End::Cube { sip, cube, .. } => {
+                let io = nearest_io(self.spec(), cube);
+                self.exit(io, start);
+                (sip, io)
+            }
+        };
+        let endpoint = self.layout().endpoint(sip, io);
+        if self.at != endpoint {
+            self.step(self.layout().io_noc(sip, io));
+            self.step(endpoint);
+        }
+    }
+
+    /// From the switch to what the target is attached to.
+    fn down(&mut self, end: End, to: NodeId) {
+        let (sip, io) = match end {
+            End::Switch => return,
+            End::Io { sip, io } => (sip, io),
+            End::Cube { sip, cube, .. } => (sip, nearest_io(self.spec(), cube)),
+        };
+        self.step(self.layout().endpoint(sip, io));
+        if self.at != to {
+            self.step(self.layout().io_noc(sip, io));
+            self.enter(io, end);
+        }
+    }
+}

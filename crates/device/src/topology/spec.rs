@@ -1,0 +1,226 @@
+//! What a topology file says, in types.
+
+use cubeyard_memory::Bytes;
+use cubeyard_sim::{Bandwidth, Span};
+
+use super::{Direction, Position};
+
+/// A machine as a topology file describes it. What the keys mean is written beside them in the default
+/// file, [`DEFAULT`](super::DEFAULT).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spec {
+    /// The largest piece in which links move a payload; a multiple of the HBM's burst.
+    pub flit: Bytes,
+    /// Nanoseconds for each millimetre of wire.
+    pub ns_per_mm: f64,
+    /// The SIPs of the system.
+    pub sips: SipsSpec,
+    /// The cubes of a SIP.
+    pub cubes: CubesSpec,
+    /// The routers of a cube.
+    pub routers: RoutersSpec,
+    /// The PEs of a cube.
+    pub pe: PeSpec,
+    /// The HBM of a cube.
+    pub hbm: HbmSpec,
+    /// The SRAM of a cube.
+    pub sram: SramSpec,
+    /// The management processor of a cube.
+    pub m_cpu: MCpuSpec,
+    /// The ports between cubes.
+    pub ucie: UcieSpec,
+    /// The IO chiplets of a SIP.
+    pub io: IoSpec,
+    /// The way from the SIPs to the switch.
+    pub pcie: PcieSpec,
+    /// What the switch charges each transfer.
+    pub switch_overhead: Span,
+}
+
+/// A wire.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WireSpec {
+    /// How fast each direction takes bytes.
+    pub bandwidth: Bandwidth,
+    /// How long it is, in millimetres.
+    pub length_mm: f64,
+}
+
+/// Who is whose neighbour among the SIPs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SipTopology {
+    /// A ring from west to east.
+    Ring1d,
+    /// A grid whose ends are joined.
+    Torus2d,
+    /// A grid whose ends are not joined.
+    Mesh2dNoWrap,
+}
+
+/// The SIPs of the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SipsSpec {
+    /// How many there are.
+    pub count: u32,
+    /// Who is whose neighbour.
+    pub topology: SipTopology,
+    /// SIPs in a row; all of them in a ring.
+    pub w: u32,
+    /// SIPs in a column; one in a ring.
+    pub h: u32,
+}
+
+/// The cubes of a SIP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CubesSpec {
+    /// Cubes in a row.
+    pub w: u32,
+    /// Cubes in a column.
+    pub h: u32,
+}
+
+/// The routers of a cube.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RoutersSpec {
+    /// Rows of the grid.
+    pub rows: u32,
+    /// Columns of the grid.
+    pub columns: u32,
+    /// Where there is no router, in order.
+    pub removed: Vec<Position>,
+    /// What a router charges each transfer.
+    pub overhead: Span,
+    /// Between neighbours.
+    pub link: WireSpec,
+}
+
+/// The PEs of a cube.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PeSpec {
+    /// The router of each PE.
+    pub routers: Vec<Position>,
+    /// The tightly coupled memory of a PE.
+    pub tcm: Bytes,
+    /// What the DMA engine charges each transfer.
+    pub dma_overhead: Span,
+    /// What the processor charges each transfer.
+    pub cpu_overhead: Span,
+    /// From the router to either of them.
+    pub link: WireSpec,
+}
+
+/// The HBM of a cube.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HbmSpec {
+    /// All the HBM of a cube.
+    pub capacity: Bytes,
+    /// What of it belongs to each PE.
+    pub slice: Bytes,
+    /// The channels of a slice; a power of two.
+    pub channels: u32,
+    /// How fast a channel is.
+    pub channel_bandwidth: Bandwidth,
+    /// What a channel moves at once; a power of two.
+    pub burst: Bytes,
+    /// Between a read and a write on one channel.
+    pub turn_around: Span,
+    /// What the controller charges each transfer.
+    pub overhead: Span,
+    /// From the PE's router to the controller.
+    pub link: WireSpec,
+}
+
+/// The SRAM of a cube.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SramSpec {
+    /// Its router.
+    pub router: Position,
+    /// All of it.
+    pub capacity: Bytes,
+    /// What it charges each transfer.
+    pub overhead: Span,
+    /// From its router.
+    pub link: WireSpec,
+}
+
+/// The management processor of a cube.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MCpuSpec {
+    /// Its router.
+    pub router: Position,
+    /// What it charges each transfer.
+    pub overhead: Span,
+    /// From its router.
+    pub link: WireSpec,
+}
+
+/// The ports between cubes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UcieSpec {
+    /// The row of the router that connection `i` of a west or east port is at.
+    pub connection_rows: Vec<u32>,
+    /// The column of the router that connection `i` of a north or south port is at.
+    pub connection_columns: Vec<u32>,
+    /// Whether flows are spread over the connections of a side.
+    pub balance: bool,
+    /// What a port charges each transfer.
+    pub port_overhead: Span,
+    /// What a connection charges each transfer.
+    pub connection_overhead: Span,
+    /// From a router to a connection.
+    pub router_link: WireSpec,
+    /// From a connection to its port.
+    pub port_link: WireSpec,
+    /// From a port to the one opposite, IO chiplets included.
+    pub phy: WireSpec,
+}
+
+/// The IO chiplets of a SIP.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IoSpec {
+    /// The side of each.
+    pub chiplets: Vec<Direction>,
+    /// What the network charges each transfer.
+    pub noc_overhead: Span,
+    /// What the processor charges each transfer.
+    pub cpu_overhead: Span,
+    /// What a port charges each transfer.
+    pub port_overhead: Span,
+    /// What a connection charges each transfer.
+    pub connection_overhead: Span,
+    /// From the network to a connection.
+    pub connection_link: WireSpec,
+    /// From a connection to its port.
+    pub port_link: WireSpec,
+    /// From the network to the processor.
+    pub cpu_link: WireSpec,
+    /// From the network to the PCIe endpoint.
+    pub endpoint_link: WireSpec,
+}
+
+/// The way from the SIPs to the switch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PcieSpec {
+    /// What an endpoint charges each transfer, once it has all of it.
+    pub endpoint_overhead: Span,
+    /// From an endpoint to the switch.
+    pub link: WireSpec,
+}
+
+impl Spec {
+    /// How many cubes a SIP has.
+    pub fn cube_count(&self) -> u32 {
+        self.cubes.w * self.cubes.h
+    }
+
+    /// How many PEs a cube has.
+    pub fn pe_count(&self) -> u32 {
+        u32::try_from(self.pe.routers.len()).expect("checked when read: addresses name at most 64")
+    }
+
+    /// How many connections a port has.
+    pub fn connection_count(&self) -> u32 {
+        u32::try_from(self.ucie.connection_rows.len())
+            .expect("checked when read: one a row at most")
+    }
+}

@@ -1,0 +1,11 @@
+//! The graph and its routes against closed forms and ways written by hand.
+
+#![allow(
+    clippy::needless_raw_string_hashes,
+    reason = "expect-test writes hashes around every snapshot"
+)]
+
+mod graph;
+mod routes;
+
+use super::Topology;

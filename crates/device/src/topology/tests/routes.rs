@@ -1,0 +1,254 @@
+//! Routes: some written out by hand, and what holds for all of them.
+
+use expect_test::{Expect, expect};
+
+use super::Topology;
+use crate::topology::{LinkId, NodeId, NodeKind, RouteError};
+
+fn names(topology: &Topology, from: &str, to: &str) -> String {
+    let (from, to) = (topology.find(from).unwrap(), topology.find(to).unwrap());
+    let links = topology.route(from, to).unwrap();
+    let ends = links.into_iter().map(|link| topology.link(link).to);
+    let nodes = std::iter::once(from).chain(ends);
+    nodes.map(|node| topology.node(node).name.clone() + "\n").collect()
+}
+
+#[track_caller]
+fn check(from: &str, to: &str, expected: &Expect) {
+    expected.assert_eq(&names(&Topology::embedded(), from, to));
+}
+
+#[test]
+fn to_its_own_slice_a_pe_crosses_its_router_only() {
+    check(
+        "sip0.cube0.pe0",
+        "sip0.cube0.pe0.hbm",
+        &expect![[r#"
+            sip0.cube0.pe0.pe_dma
+            sip0.cube0.r0c0
+            sip0.cube0.hbm_ctrl.pe0
+        "#]],
+    );
+}
+
+#[test]
+fn a_neighbour_is_one_router_further() {
+    check(
+        "sip0.cube0.pe1",
+        "sip0.cube0.pe0.hbm",
+        &expect![[r#"
+            sip0.cube0.pe1.pe_dma
+            sip0.cube0.r0c1
+            sip0.cube0.r0c0
+            sip0.cube0.hbm_ctrl.pe0
+        "#]],
+    );
+}
+
+#[test]
+fn where_row_and_column_are_blocked_the_shortest_way_is_taken() {
+    // Along row 3 and along row 2, the HBM is in the way. North and south of it is equally far, and
+    // r2c4 has the lower number.
+    check(
+        "sip0.cube0.sram",
+        "sip0.cube0.m_cpu",
+        &expect![[r#"
+            sip0.cube0.sram
+            sip0.cube0.r3c4
+            sip0.cube0.r2c4
+            sip0.cube0.r1c4
+            sip0.cube0.r1c3
+            sip0.cube0.r1c2
+            sip0.cube0.r1c1
+            sip0.cube0.r2c1
+            sip0.cube0.m_cpu
+        "#]],
+    );
+}
+
+#[test]
+fn where_the_row_is_blocked_the_column_comes_first() {
+    check(
+        "sip0.cube0.r2c1",
+        "sip0.cube0.r0c3",
+        &expect![[r#"
+            sip0.cube0.r2c1
+            sip0.cube0.r1c1
+            sip0.cube0.r0c1
+            sip0.cube0.r0c2
+            sip0.cube0.r0c3
+        "#]],
+    );
+}
+
+#[test]
+fn a_flow_uses_the_connection_on_the_targets_router() {
+    check(
+        "sip0.cube0.pe0",
+        "sip0.cube1.pe4.hbm",
+        &expect![[r#"
+            sip0.cube0.pe0.pe_dma
+            sip0.cube0.r0c0
+            sip0.cube0.r0c1
+            sip0.cube0.r0c2
+            sip0.cube0.r0c3
+            sip0.cube0.r0c4
+            sip0.cube0.r0c5
+            sip0.cube0.r1c5
+            sip0.cube0.r2c5
+            sip0.cube0.r3c5
+            sip0.cube0.r4c5
+            sip0.cube0.ucie_e.conn2
+            sip0.cube0.ucie_e
+            sip0.cube1.ucie_w
+            sip0.cube1.ucie_w.conn2
+            sip0.cube1.r4c0
+            sip0.cube1.hbm_ctrl.pe4
+        "#]],
+    );
+}
+
+#[test]
+fn another_sip_is_reached_through_the_switch() {
+    check(
+        "sip0.cube0.pe0",
+        "sip1.cube0.pe0.hbm",
+        &expect![[r#"
+            sip0.cube0.pe0.pe_dma
+            sip0.cube0.r0c0
+            sip0.cube0.ucie_w.conn0
+            sip0.cube0.ucie_w
+            sip0.io0.io_ucie0
+            sip0.io0.io_ucie0.conn0
+            sip0.io0.io_noc
+            sip0.io0.pcie_ep
+            fabric.switch0
+            sip1.io0.pcie_ep
+            sip1.io0.io_noc
+            sip1.io0.io_ucie0.conn0
+            sip1.io0.io_ucie0
+            sip1.cube0.ucie_w
+            sip1.cube0.ucie_w.conn0
+            sip1.cube0.r0c0
+            sip1.cube0.hbm_ctrl.pe0
+        "#]],
+    );
+}
+
+#[test]
+fn the_host_enters_at_the_targets_row() {
+    check(
+        "sip0.io0.pcie_ep",
+        "sip0.cube4.pe2.hbm",
+        &expect![[r#"
+            sip0.io0.pcie_ep
+            sip0.io0.io_noc
+            sip0.io0.io_ucie1.conn0
+            sip0.io0.io_ucie1
+            sip0.cube4.ucie_w
+            sip0.cube4.ucie_w.conn0
+            sip0.cube4.r0c0
+            sip0.cube4.r0c1
+            sip0.cube4.r0c2
+            sip0.cube4.r0c3
+            sip0.cube4.r0c4
+            sip0.cube4.r1c4
+            sip0.cube4.hbm_ctrl.pe2
+        "#]],
+    );
+}
+
+/// The connections that a route crosses, source side of each crossing.
+fn connections(topology: &Topology, route: &[LinkId]) -> Vec<u32> {
+    let nodes = route.iter().map(|&link| topology.node(topology.link(link).to));
+    nodes.filter_map(|node| node.place.connection).collect()
+}
+
+#[test]
+fn the_farthest_cube_is_six_crossings_away() {
+    let topology = Topology::embedded();
+    let find = |name| topology.find(name).unwrap();
+    let route = topology.route(find("sip0.cube0.pe0"), find("sip0.cube15.pe7.hbm")).unwrap();
+    // PE 7 is at r5c5: on the east and south sides, and entered from the north, so connection 0.
+    assert_eq!(connections(&topology, &route), [0; 12]);
+    let cubes: Vec<_> = route.iter().map(|&link| topology.node(topology.link(link).to)).collect();
+    let mut cubes: Vec<_> = cubes.iter().filter_map(|node| node.place.cube).collect();
+    cubes.dedup();
+    let cubes: Vec<_> = cubes.into_iter().map(|cube| cube.number()).collect();
+    assert_eq!(cubes, [0, 1, 2, 3, 7, 11, 15]);
+}
+
+#[test]
+fn seven_of_eight_flows_to_the_next_cube_share_a_connection() {
+    let used = |text| {
+        let topology = Topology::read("flows", text).unwrap();
+        let mut used = [0; 4];
+        for pe in 0..8 {
+            let find = |name: String| topology.find(&name).unwrap();
+            let from = find(format!("sip0.cube0.pe{pe}"));
+            let to = find(format!("sip0.cube1.pe{pe}.hbm"));
+            used[connections(&topology, &topology.route(from, to).unwrap())[0] as usize] += 1;
+        }
+        used
+    };
+    assert_eq!(used(""), [7, 0, 1, 0]);
+    assert_eq!(used("ucie: {balance: true}"), [2, 2, 2, 2]);
+}
+
+/// A route begins and ends where it should, goes from link to link, meets no node twice and one
+/// connection number only; what stays in a cube does not leave it.
+fn check_route(topology: &Topology, from: NodeId, to: NodeId) {
+    let route = topology.route(from, to).unwrap();
+    let mut at = from;
+    let mut met = vec![from];
+    for &link in &route {
+        let link = topology.link(link);
+        assert_eq!(link.from, at);
+        at = link.to;
+        assert!(!met.contains(&at), "{} twice", topology.node(at).name);
+        met.push(at);
+    }
+    assert_eq!(at, to);
+    let mut connections = connections(topology, &route);
+    connections.dedup();
+    assert!(connections.len() <= 1, "{connections:?}");
+    let place = |node| topology.node(node).place;
+    if (place(from).sip, place(from).cube) == (place(to).sip, place(to).cube) {
+        assert!(met.iter().all(|&node| place(node).cube == place(from).cube), "left the cube");
+    }
+}
+
+/// Everything that traffic can start and end at, every `stride`th of them.
+pub(super) fn check_all_pairs(topology: &Topology, stride: usize) -> usize {
+    let ends: Vec<_> = (0..topology.nodes().len())
+        .map(|index| NodeId::new(u32::try_from(index).unwrap()))
+        .filter(|&node| topology.route(node, node).is_ok())
+        .collect();
+    let mut checked = 0;
+    for (place, &from) in ends.iter().enumerate() {
+        for &to in ends.iter().skip(place % stride).step_by(stride) {
+            check_route(topology, from, to);
+            checked += 1;
+        }
+    }
+    checked
+}
+
+#[test]
+fn every_route_is_sound() {
+    let cube = Topology::read("cube", "{sips: {count: 1}, cubes: {w: 1, h: 1}}").unwrap();
+    // 32 routers, M_CPU, SRAM, three nodes for each of 8 PEs, three of the IO chiplet, the switch.
+    assert_eq!(check_all_pairs(&cube, 1), (32 + 2 + 24 + 3 + 1_usize).pow(2));
+    for text in ["", "ucie: {balance: true}", "io: {chiplets: [N, E]}"] {
+        assert!(check_all_pairs(&Topology::read("sample", text).unwrap(), 97) > 30_000);
+    }
+}
+
+#[test]
+fn nothing_ends_in_a_port() {
+    let topology = Topology::embedded();
+    let find = |name| topology.find(name).unwrap();
+    let error = topology.route(find("sip0.cube0.pe0"), find("sip0.cube0.ucie_e")).unwrap_err();
+    let kind = NodeKind::Port;
+    assert_eq!(error, RouteError::NotAnEnd { name: "sip0.cube0.ucie_e".to_owned(), kind });
+}

@@ -1,0 +1,232 @@
+//! YAML text as a tree in which every key and value knows its line.
+//!
+//! Only plain data is taken: one document of mappings, lists and scalars. Anchors, aliases, tags and
+//! merge keys are refused, so a short text cannot mean a long one.
+
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span};
+
+use super::{TopologyError, TopologyProblem};
+
+/// The longest text that is read; the default has a fortieth of it.
+pub(super) const LONGEST: usize = 256 << 10;
+/// How deep mappings and lists may be nested; the default has three levels.
+pub(super) const DEEPEST: usize = 16;
+
+/// A place in a named text.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark<'a> {
+    pub(super) file: &'a str,
+    pub(super) line: usize,
+    pub(super) column: usize,
+}
+
+/// A value with its place.
+#[derive(Clone, Debug)]
+pub(super) struct Tree<'a> {
+    pub(super) mark: Mark<'a>,
+    pub(super) value: Value<'a>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Value<'a> {
+    /// What is quoted is a text, whatever it looks like.
+    Scalar {
+        text: String,
+        is_quoted: bool,
+    },
+    List(Vec<Tree<'a>>),
+    Map(Vec<Entry<'a>>),
+}
+
+/// A key of a mapping, and what belongs to it.
+#[derive(Clone, Debug)]
+pub(super) struct Entry<'a> {
+    pub(super) key: String,
+    pub(super) mark: Mark<'a>,
+    pub(super) tree: Tree<'a>,
+}
+
+impl Mark<'_> {
+    pub(super) fn error(&self, key: &str, problem: TopologyProblem) -> TopologyError {
+        let Self { file, line, column } = *self;
+        TopologyError { file: file.into(), line, column, key: key.into(), problem }
+    }
+}
+
+/// The text that bytes are.
+pub(super) fn text<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, TopologyError> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        let (valid, rest) = bytes.split_at(error.valid_up_to());
+        let before = String::from_utf8_lossy(valid);
+        let last = before.rsplit('\n').next().unwrap_or_default();
+        let (line, column) = (1 + before.matches('\n').count(), 1 + last.chars().count());
+        let byte = rest.first().copied().unwrap_or_default();
+        Mark { file, line, column }.error("", TopologyProblem::NotUtf8 { byte })
+    })
+}
+
+/// The tree of a text. A text without content is an empty mapping.
+pub(super) fn parse<'a>(file: &'a str, text: &'a str) -> Result<Tree<'a>, TopologyError> {
+    let top = Mark { file, line: 1, column: 1 };
+    if text.len() > LONGEST {
+        let problem = TopologyProblem::TooLong { bytes: text.len(), limit: LONGEST };
+        return Err(top.error("", problem));
+    }
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut builder = Builder { file, events: Parser::new_from_str(text), depth: 0 };
+    let mut tree = Tree { mark: top, value: Value::Map(Vec::new()) };
+    let mut documents = 0;
+    loop {
+        let (event, mark) = builder.next()?;
+        match event {
+            Event::StreamEnd => return Ok(tree),
+            Event::DocumentStart(_) if documents > 0 => {
+                return Err(unsupported(mark, "a second document"));
+            }
+            Event::DocumentStart(_) => documents += 1,
+            Event::StreamStart | Event::DocumentEnd | Event::Nothing => {}
+            event => {
+                let content = builder.tree(event, mark, "")?;
+                // A document of comments only is one empty scalar.
+                if !content.is_nothing() {
+                    tree = content;
+                }
+            }
+        }
+    }
+}
+
+fn unsupported(mark: Mark<'_>, found: &'static str) -> TopologyError {
+    mark.error("", TopologyProblem::Unsupported { found })
+}
+
+struct Builder<'a> {
+    file: &'a str,
+    events: Parser<'a, saphyr_parser::StrInput<'a>>,
+    depth: usize,
+}
+
+impl<'a> Builder<'a> {
+    fn mark(&self, place: Marker) -> Mark<'a> {
+        Mark { file: self.file, line: place.line().max(1), column: place.col() + 1 }
+    }
+
+    fn next(&mut self) -> Result<(Event<'a>, Mark<'a>), TopologyError> {
+        match self.events.next_event() {
+            Some(Ok((event, Span { start, .. }))) => Ok((event, self.mark(start))),
+            Some(Err(error)) => {
+                let message = error.info().to_owned();
+                let problem = TopologyProblem::Syntax { message };
+                Err(self.mark(*error.marker()).error("", problem))
+            }
+            None => Ok((Event::StreamEnd, Mark { file: self.file, line: 1, column: 1 })),
+        }
+    }
+
+    /// The value that begins with `event`.
+    fn tree(
+        &mut self,
+        event: Event<'a>,
+        mark: Mark<'a>,
+        path: &str,
+    ) -> Result<Tree<'a>, TopologyError> {
+        let value = match event {
+            Event::Scalar(text, style, 0, None) => {
+                Value::Scalar { text: text.into_owned(), is_quoted: style != ScalarStyle::Plain }
+            }
+            Event::SequenceStart(0, None) => self.nested(mark, path, Self::list)?,
+            Event::MappingStart(0, None) => self.nested(mark, path, Self::map)?,
+            Event::Alias(_) => return Err(unsupported(mark, "an alias")),
+            Event::Scalar(_, _, 0, Some(_))
+            | Event::SequenceStart(0, Some(_))
+            | Event::MappingStart(0, Some(_)) => return Err(unsupported(mark, "a tag")),
+            Event::Scalar(..) | Event::SequenceStart(..) | Event::MappingStart(..) => {
+                return Err(unsupported(mark, "an anchor"));
+            }
+            _ => return Err(unsupported(mark, "no value")),
+        };
+        Ok(Tree { mark, value })
+    }
+
+    fn nested(
+        &mut self,
+        mark: Mark<'a>,
+        path: &str,
+        read: fn(&mut Self, &str) -> Result<Value<'a>, TopologyError>,
+    ) -> Result<Value<'a>, TopologyError> {
+        if self.depth == DEEPEST {
+            return Err(mark.error(path, TopologyProblem::TooDeep { limit: DEEPEST }));
+        }
+        self.depth += 1;
+        let value = read(self, path);
+        self.depth -= 1;
+        value
+    }
+
+    fn list(&mut self, path: &str) -> Result<Value<'a>, TopologyError> {
+        let mut list = Vec::new();
+        loop {
+            match self.next()? {
+                (Event::SequenceEnd, _) => return Ok(Value::List(list)),
+                (event, mark) => {
+                    let path = format!("{path}[{}]", list.len());
+                    list.push(self.tree(event, mark, &path)?);
+                }
+            }
+        }
+    }
+
+    fn map(&mut self, path: &str) -> Result<Value<'a>, TopologyError> {
+        let mut entries: Vec<Entry<'a>> = Vec::new();
+        // Where each key stands in `entries`; a mapping of the longest text has too many to scan.
+        let mut seen = std::collections::BTreeMap::new();
+        loop {
+            let (key, mark) = match self.next()? {
+                (Event::MappingEnd, _) => return Ok(Value::Map(entries)),
+                (Event::Scalar(key, _, 0, None), mark) => (key.into_owned(), mark),
+                (_, mark) => return Err(unsupported(mark, "a key that is no text")),
+            };
+            let path = join(path, &key);
+            if let Some(first_line) = seen.insert(key.clone(), mark.line) {
+                return Err(mark.error(&path, TopologyProblem::DuplicateKey { first_line }));
+            }
+            let (event, start) = self.next()?;
+            let tree = self.tree(event, start, &path)?;
+            // An empty value has no place of its own to speak of.
+            let tree = if tree.is_nothing() { Tree { mark, ..tree } } else { tree };
+            entries.push(Entry { key, mark, tree });
+        }
+    }
+}
+
+/// The dotted key of what is called `key` in the mapping at `path`.
+pub(super) fn join(path: &str, key: &str) -> String {
+    let key: String = key.chars().take(40).flat_map(char::escape_debug).collect();
+    if path.is_empty() { key } else { format!("{path}.{key}") }
+}
+
+impl<'a> Tree<'a> {
+    /// Whether nothing was written.
+    pub(super) fn is_nothing(&self) -> bool {
+        matches!(&self.value, Value::Scalar { text, is_quoted: false } if text.is_empty())
+    }
+
+    /// Puts `other` on top: mappings are merged, everything else is replaced.
+    pub(super) fn overlay(&mut self, other: Tree<'a>) {
+        match (&mut self.value, other.value) {
+            (Value::Map(below), Value::Map(above)) => {
+                for entry in above {
+                    match below.iter_mut().find(|known| known.key == entry.key) {
+                        Some(known) => {
+                            known.mark = entry.mark;
+                            known.tree.overlay(entry.tree);
+                        }
+                        None => below.push(entry),
+                    }
+                }
+                self.mark = other.mark;
+            }
+            (_, value) => *self = Tree { mark: other.mark, value },
+        }
+    }
+}
