@@ -1,6 +1,9 @@
 //! Is one accelerator system.
 
+pub mod log;
+pub mod machine;
 pub mod message;
 pub mod model;
 pub mod perfetto;
+pub mod request;
 pub mod topology;

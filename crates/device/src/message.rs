@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cubeyard_sim::{NodeId, Route, SignalId, Span, Time};
 
@@ -83,6 +83,8 @@ pub struct Launch {
     pub cubes: Vec<LaunchCube>,
     /// How long `IO_CPU` must look ahead so that every PE has its command when they start.
     pub lead: Span,
+    /// When they are to start, once `IO_CPU` has said it.
+    pub start: OnceLock<Time>,
     /// How long each PE works.
     pub work: Span,
     /// Raised when the host has the completion.
@@ -126,10 +128,10 @@ pub enum Message {
     Launch(Arc<Launch>),
     /// To `IO_CPU`: launch this.
     LaunchSip(Arc<Launch>),
-    /// To an `M_CPU`: launch this on the cube's PEs, to start at this instant.
-    LaunchCube(Arc<Launch>, usize, Time),
-    /// To a `PE_CPU`: start at this instant, as this PE of this cube of the launch.
-    LaunchPe(Arc<Launch>, usize, usize, Time),
+    /// To an `M_CPU`: launch this on the PEs of this cube of the launch.
+    LaunchCube(Arc<Launch>, usize),
+    /// To a `PE_CPU`: get ready, as this PE of this cube of the launch.
+    LaunchPe(Arc<Launch>, usize, usize),
     /// To a `PE_CPU`: all of the launch are here; start at this instant.
     Start(RequestId, Time),
     /// Back to an `M_CPU`: a PE is done.
@@ -146,7 +148,9 @@ impl Message {
     /// The request that this is about.
     pub fn request(&self) -> Option<RequestId> {
         match self {
-            Self::Issue(access) | Self::Access(access) | Self::Answer(access) => Some(access.request),
+            Self::Issue(access) | Self::Access(access) | Self::Answer(access) => {
+                Some(access.request)
+            }
             Self::Launch(launch)
             | Self::LaunchSip(launch)
             | Self::LaunchCube(launch, ..)

@@ -22,9 +22,9 @@ impl Component for IoCpu {
         match delivery.message {
             Message::LaunchSip(launch) => {
                 self.open.insert(launch.request, launch.cubes.len());
-                let start = now + launch.lead;
+                launch.start.get_or_init(|| now + launch.lead);
                 for (number, cube) in launch.cubes.iter().enumerate() {
-                    let message = Message::LaunchCube(Arc::clone(&launch), number, start);
+                    let message = Message::LaunchCube(Arc::clone(&launch), number);
                     let (route, asks) = (cube.to.clone(), Asks::At(now));
                     context.send(Send { route, bytes: 0, asks, message });
                 }

@@ -35,11 +35,11 @@ impl Component for MCpu {
     fn receive(&mut self, delivery: Delivery<Message>, context: &mut Context<Message>) {
         let now = context.now();
         match delivery.message {
-            Message::LaunchCube(launch, cube, start) => {
+            Message::LaunchCube(launch, cube) => {
                 let pes = &launch.cubes[cube].pes;
                 self.open.insert(launch.request, pes.len());
                 for (number, pe) in pes.iter().enumerate() {
-                    let message = Message::LaunchPe(Arc::clone(&launch), cube, number, start);
+                    let message = Message::LaunchPe(Arc::clone(&launch), cube, number);
                     let (route, asks) = (pe.to.clone(), Asks::At(now));
                     context.send(Send { route, bytes: 0, asks, message });
                 }

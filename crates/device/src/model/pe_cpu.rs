@@ -36,7 +36,7 @@ impl Component for PeCpu {
     type Message = Message;
 
     fn receive(&mut self, delivery: Delivery<Message>, context: &mut Context<Message>) {
-        let Message::LaunchPe(launch, cube, pe, _) = delivery.message else {
+        let Message::LaunchPe(launch, cube, pe) = delivery.message else {
             unreachable!("PE_CPU is sent launches")
         };
         context.raise(launch.cubes[cube].pes[pe].armed);

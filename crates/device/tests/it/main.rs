@@ -1,0 +1,6 @@
+//! Tests of the machine as its users see it.
+
+mod bench;
+mod launch;
+mod published;
+mod refused;
