@@ -10,6 +10,7 @@ use cubeyard_sim::{
     Component, Engine, EngineConfig, LinkId, Network, NodeId, Route, SignalId, Span, Stop, Time,
 };
 
+use crate::formula::{self, Parts};
 use crate::log::{FlitLog, Log, Watch};
 use crate::message::{Access, Direction, Message, RequestId};
 use crate::model::Part;
@@ -44,6 +45,7 @@ pub struct Machine<W = Log> {
     envelopes: Vec<Envelope>,
     done: Vec<SignalId>,
     launches: BTreeMap<RequestId, Vec<NodeId>>,
+    accesses: BTreeMap<RequestId, Access>,
     routes: BTreeMap<(NodeId, NodeId), (Route, Route)>,
 }
 
@@ -101,6 +103,7 @@ impl MachineBuilder {
             envelopes: Vec::new(),
             done: Vec::new(),
             launches: BTreeMap::new(),
+            accesses: BTreeMap::new(),
             routes: BTreeMap::new(),
         }
     }
@@ -218,6 +221,26 @@ impl<W: Watch> Machine<W> {
         Some(Completion { correlation: *correlation, request, made: *made, done, outcome })
     }
 
+    /// The ways that a request to memory takes, there and back.
+    pub fn access(&self, request: RequestId) -> Option<&Access> {
+        self.accesses.get(&request)
+    }
+
+    /// What a request to memory takes on a machine that has nothing else to do; nothing is simulated.
+    /// None for launches, and where a component of your own answers.
+    pub fn alone(&self, request: RequestId) -> Option<Parts> {
+        let access = self.access(request)?;
+        let network = self.network();
+        let (first, last) = (access.there.first()?, access.there.last()?);
+        let start = &network.nodes()[network.link(*first).from.index()];
+        match self.engine.component(network.link(*last).to)? {
+            Part::Memory(memory) => {
+                Some(formula::alone(network, memory.channels().spec(), access, start.overhead))
+            }
+            _ => None,
+        }
+    }
+
     /// What a request becomes: the SIP it goes to, where it starts, and the call that starts it.
     fn message(
         &mut self,
@@ -258,6 +281,7 @@ impl<W: Watch> Machine<W> {
             back: (!posted).then_some(back),
             done,
         };
+        self.accesses.insert(request, access.clone());
         Ok((address.sip(), start, Message::Issue(access)))
     }
 
