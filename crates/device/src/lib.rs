@@ -1,5 +1,6 @@
 //! Is one accelerator system.
 
+pub mod explain;
 pub mod formula;
 pub mod log;
 pub mod machine;
