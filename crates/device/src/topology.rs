@@ -28,6 +28,7 @@
 //! ```
 
 mod build;
+mod draw;
 mod error;
 mod ids;
 mod layout;
@@ -39,10 +40,12 @@ mod reader;
 mod resolve;
 mod route;
 mod spec;
+mod summary;
 #[cfg(test)]
 mod tests;
 mod yaml;
 
+pub use draw::View;
 pub use error::{TopologyError, TopologyProblem};
 pub use ids::{Direction, Link, LinkId, Node, NodeId, NodeKind, Place, Position};
 pub use names::NoSuchNode;
@@ -52,6 +55,7 @@ pub use spec::{
     CubesSpec, HbmSpec, IoSpec, MCpuSpec, PcieSpec, PeSpec, RoutersSpec, SipTopology, SipsSpec,
     Spec, SramSpec, UcieSpec, WireSpec,
 };
+pub use summary::Summary;
 
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 
@@ -83,7 +87,9 @@ impl Topology {
 
     /// The machine that `text` describes, where it differs from the default. Errors call it `name`.
     pub fn read(name: &str, text: &str) -> Result<Self, TopologyError> {
-        let mut tree = yaml::parse(DEFAULT_NAME, DEFAULT)?;
+        // What is wrong with a default is wrong because of the user's file.
+        let default_name = format!("{name} over {DEFAULT_NAME}");
+        let mut tree = yaml::parse(&default_name, DEFAULT)?;
         tree.overlay(yaml::parse(name, text)?);
         Ok(Self::new(read::spec(&tree)?))
     }

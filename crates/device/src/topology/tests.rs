@@ -5,7 +5,9 @@
     reason = "expect-test writes hashes around every snapshot"
 )]
 
+mod errors;
 mod graph;
+mod random;
 mod routes;
 
 use super::Topology;

@@ -1,5 +1,6 @@
 //! Routes: some written out by hand, and what holds for all of them.
 
+use cubeyard_memory::address::CubeId;
 use expect_test::{Expect, expect};
 
 use super::Topology;
@@ -174,7 +175,7 @@ fn the_farthest_cube_is_six_crossings_away() {
     let cubes: Vec<_> = route.iter().map(|&link| topology.node(topology.link(link).to)).collect();
     let mut cubes: Vec<_> = cubes.iter().filter_map(|node| node.place.cube).collect();
     cubes.dedup();
-    let cubes: Vec<_> = cubes.into_iter().map(|cube| cube.number()).collect();
+    let cubes: Vec<_> = cubes.into_iter().map(CubeId::number).collect();
     assert_eq!(cubes, [0, 1, 2, 3, 7, 11, 15]);
 }
 
