@@ -245,6 +245,51 @@ fn every_route_is_sound() {
     }
 }
 
+/// How many links each node of a cube is from one of its routers, if nobody leaves the cube.
+fn distances(topology: &Topology, from: NodeId) -> Vec<Option<usize>> {
+    let mut distances = vec![None; topology.nodes().len()];
+    let mut reached = vec![from];
+    distances[from.index()] = Some(0);
+    let mut next = 0;
+    while let Some(&at) = reached.get(next) {
+        next += 1;
+        let beside = topology.links_to(at).map(|link| topology.link(link).from);
+        for node in beside.filter(|&node| topology.node(node).kind == NodeKind::Router) {
+            if distances[node.index()].is_none() {
+                distances[node.index()] = distances[at.index()].map(|distance| distance + 1);
+                reached.push(node);
+            }
+        }
+    }
+    distances
+}
+
+#[test]
+fn between_the_routers_of_a_cube_no_way_is_shorter() {
+    let holes =
+        ["[r2c2, r2c3, r3c2, r3c3]", "[r0c2, r1c2, r2c2, r3c2, r4c2]", "[r1c1, r2c3, r4c2]", "[]"];
+    let mut checked = 0;
+    for hole in holes {
+        let text = format!("routers: {{removed: {hole}}}");
+        let topology = Topology::read("cube", &text).unwrap();
+        let routers: Vec<_> = (0..36)
+            .filter_map(|at| {
+                let (sip, cube) = (topology.sips().next()?, topology.cubes().next()?);
+                topology.router(sip, cube, at / 6, at % 6)
+            })
+            .collect();
+        for &from in &routers {
+            let distances = distances(&topology, from);
+            for &to in &routers {
+                let links = topology.route(from, to).unwrap().len();
+                assert_eq!(Some(links), distances[to.index()], "{hole}");
+                checked += 1;
+            }
+        }
+    }
+    assert_eq!(checked, 32 * 32 + 31 * 31 + 33 * 33 + 36 * 36);
+}
+
 #[test]
 fn nothing_ends_in_a_port() {
     let topology = Topology::embedded();
