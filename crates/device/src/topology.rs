@@ -191,37 +191,37 @@ impl Topology {
 
     /// The router at a row and column of a cube, if there is one.
     pub fn router(&self, sip: SipId, cube: CubeId, row: u32, column: u32) -> Option<NodeId> {
-        self.layout.router(self.known(sip), cube.number(), Position { row, column })
+        self.layout.router(self.known(sip), self.known_cube(cube), Position { row, column })
     }
 
     /// The management processor of a cube.
     pub fn m_cpu(&self, sip: SipId, cube: CubeId) -> NodeId {
-        self.layout.m_cpu(self.known(sip), cube.number())
+        self.layout.m_cpu(self.known(sip), self.known_cube(cube))
     }
 
     /// The shared memory of a cube.
     pub fn sram(&self, sip: SipId, cube: CubeId) -> NodeId {
-        self.layout.sram(self.known(sip), cube.number())
+        self.layout.sram(self.known(sip), self.known_cube(cube))
     }
 
     /// The controller of a PE's slice of the HBM.
     pub fn hbm(&self, sip: SipId, cube: CubeId, pe: PeId) -> NodeId {
-        self.layout.hbm(self.known(sip), cube.number(), self.known_pe(pe))
+        self.layout.hbm(self.known(sip), self.known_cube(cube), self.known_pe(pe))
     }
 
     /// The DMA engine of a PE.
     pub fn pe_dma(&self, sip: SipId, cube: CubeId, pe: PeId) -> NodeId {
-        self.layout.pe_dma(self.known(sip), cube.number(), self.known_pe(pe))
+        self.layout.pe_dma(self.known(sip), self.known_cube(cube), self.known_pe(pe))
     }
 
     /// The processor of a PE.
     pub fn pe_cpu(&self, sip: SipId, cube: CubeId, pe: PeId) -> NodeId {
-        self.layout.pe_cpu(self.known(sip), cube.number(), self.known_pe(pe))
+        self.layout.pe_cpu(self.known(sip), self.known_cube(cube), self.known_pe(pe))
     }
 
     /// The port of a cube on a side, if there is a cube or an IO chiplet.
     pub fn port(&self, sip: SipId, cube: CubeId, side: Direction) -> Option<NodeId> {
-        self.layout.port(self.known(sip), cube.number(), side)
+        self.layout.port(self.known(sip), self.known_cube(cube), side)
     }
 
     /// The SIP beside another. In a ring and in a torus, the ends are joined; no SIP is beside itself.
@@ -244,6 +244,11 @@ impl Topology {
     fn known(&self, sip: SipId) -> u32 {
         assert!(sip.number() < self.spec.sips.count, "the machine has no {sip}");
         sip.number()
+    }
+
+    fn known_cube(&self, cube: CubeId) -> u32 {
+        assert!(cube.number() < self.spec.cube_count(), "the SIPs have no {cube}");
+        cube.number()
     }
 
     fn known_pe(&self, pe: PeId) -> u32 {

@@ -5,6 +5,7 @@
     reason = "expect-test writes hashes around every snapshot"
 )]
 
+mod default_file;
 mod errors;
 mod graph;
 mod random;

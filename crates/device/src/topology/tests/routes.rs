@@ -179,21 +179,31 @@ fn the_farthest_cube_is_six_crossings_away() {
     assert_eq!(cubes, [0, 1, 2, 3, 7, 11, 15]);
 }
 
+/// How many of these flows from cube 0 to cube 1 use each connection.
+fn used(text: &str, flows: impl Iterator<Item = (u32, u32)>) -> [u32; 4] {
+    let topology = Topology::read("flows", text).unwrap();
+    let mut used = [0; 4];
+    for (from, to) in flows {
+        let from = topology.find(&format!("sip0.cube0.pe{from}")).unwrap();
+        let to = topology.find(&format!("sip0.cube1.pe{to}.hbm")).unwrap();
+        used[connections(&topology, &topology.route(from, to).unwrap())[0] as usize] += 1;
+    }
+    used
+}
+
 #[test]
 fn seven_of_eight_flows_to_the_next_cube_share_a_connection() {
-    let used = |text| {
-        let topology = Topology::read("flows", text).unwrap();
-        let mut used = [0; 4];
-        for pe in 0..8 {
-            let find = |name: String| topology.find(&name).unwrap();
-            let from = find(format!("sip0.cube0.pe{pe}"));
-            let to = find(format!("sip0.cube1.pe{pe}.hbm"));
-            used[connections(&topology, &topology.route(from, to).unwrap())[0] as usize] += 1;
-        }
-        used
-    };
-    assert_eq!(used(""), [7, 0, 1, 0]);
-    assert_eq!(used("ucie: {balance: true}"), [2, 2, 2, 2]);
+    assert_eq!(used("", (0..8).map(|pe| (pe, pe))), [7, 0, 1, 0]);
+}
+
+#[test]
+fn balanced_flows_are_spread_evenly() {
+    let balanced = "ucie: {balance: true}";
+    assert_eq!(used(balanced, (0..8).map(|pe| (pe, pe))), [2; 4]);
+    for one in 0..8 {
+        assert_eq!(used(balanced, (0..8).map(|pe| (pe, one))), [2; 4], "all to {one}");
+        assert_eq!(used(balanced, (0..8).map(|pe| (one, pe))), [2; 4], "{one} to all");
+    }
 }
 
 /// A route begins and ends where it should, goes from link to link, meets no node twice and one
