@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use cubeyard_memory::address::PhysAddr;
 use proptest::prelude::*;
 use proptest::sample::subsequence;
 
@@ -115,6 +116,19 @@ proptest! {
         prop_assert_eq!(ports, (machine.sips * borders) as usize);
         let stride = 1 + topology.nodes().len() / 40;
         prop_assert!(check_all_pairs(&topology, stride) > 0);
+    }
+
+    #[test]
+    fn addresses_lead_to_where_they_say_or_nowhere(
+        (sip, die, window, offset) in (0..4_u64, 0..18_u64, 0..8_u64, 0..8_u64 << 20),
+        machine in machine(),
+    ) {
+        let bits = sip << 47 | die << 42 | window << 35 | offset;
+        let topology = Topology::read("random", &machine.text()).unwrap();
+        let Ok(address) = PhysAddr::from_bits(bits) else { return Ok(()) };
+        let Ok(node) = topology.resolve(address) else { return Ok(()) };
+        let place = topology.node(node).place;
+        prop_assert_eq!((place.sip, place.cube), (Some(address.sip()), address.cube()));
     }
 
     #[test]
