@@ -148,7 +148,7 @@ impl Topology {
 
     /// The links to a node, by source.
     pub fn links_to(&self, node: NodeId) -> impl Iterator<Item = LinkId> + use<> {
-        (self.into[node.index()]..self.into[node.index() + 1]).map(LinkId::new)
+        (self.into[node.index()]..self.into[node.index() + 1]).map(LinkId::numbered)
     }
 
     /// All SIPs.
