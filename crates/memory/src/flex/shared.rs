@@ -21,7 +21,7 @@ use crate::device::DeviceMemory;
 use crate::index::BlockKey;
 use crate::stats::{self, Counters, Peaks, Slack, Stats};
 use crate::sync::{
-    Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Turn, Weak, lock, thread_number,
+    Apart, Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Turn, Weak, lock, thread_number,
 };
 
 /// A function that is called when memory runs out, and may free some.
@@ -53,7 +53,7 @@ pub(crate) struct Shared {
     closed: AtomicBool,
     /// The time that was seen last.
     now_us: AtomicU64,
-    peaks: Mutex<Peaks>,
+    peaks: Apart<Mutex<Peaks>>,
     pub(crate) slack: Slack,
     counters: Mutex<Counters>,
     pending: Mutex<Pending>,
@@ -77,10 +77,8 @@ pub(crate) struct Shared {
 /// that what waits there does not matter.
 const OUTBOX: usize = 32;
 
-/// Blocks that a thread has freed, on the way to their slots. Outboxes keep apart in the cache.
-#[derive(Default)]
-#[repr(align(128))]
-struct Outbox(Mutex<Vec<Post>>);
+/// Blocks that a thread has freed, on the way to their slots.
+type Outbox = Apart<Mutex<Vec<Post>>>;
 
 thread_local! {
     /// The outboxes that this thread used last: holding them, it need not count itself in and out
@@ -168,7 +166,7 @@ impl Shared {
             release_wanted: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             now_us: AtomicU64::new(0),
-            peaks: Mutex::default(),
+            peaks: Apart::default(),
             slack: Slack::new(),
             counters: Mutex::default(),
             pending: Mutex::default(),

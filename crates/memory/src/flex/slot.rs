@@ -26,7 +26,7 @@ use crate::index::{Block, BlockKey, FreeIndex, Hole, Part};
 use crate::policy::{BlockStrategy, Kind, RegionView, Request};
 use crate::stats::{Counts, Pool, Quantity};
 use crate::sync::{
-    Arc, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Turn, lock, thread_number,
+    Apart, Arc, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Turn, lock, thread_number,
 };
 
 /// The `free` of a slot with no region in it.
@@ -160,22 +160,29 @@ impl SlotState {
     }
 }
 
-/// The place of one region. Slots keep apart in the cache, so that threads do not disturb each other.
-#[repr(align(128))]
+/// The place of one region. What every thread reads that frees a block of it lies apart from what
+/// its own thread writes with every call, and both from what others leave here.
 pub(crate) struct Slot {
     pub(crate) number: usize,
     pub(crate) shared: Arc<Shared>,
-    state: Mutex<SlotState>,
-    /// Free bytes of the region as of the last change, to be read without the lock.
-    free: AtomicU64,
     /// When its region came, in a number that rises with every region.
     since: AtomicU64,
     /// The region's own kind, as its number, or none.
     kind: AtomicUsize,
     /// Who may commit and decommit.
     turn: Turn,
-    inbox: Mutex<Vec<Post>>,
-    inbox_len: AtomicUsize,
+    state: Apart<Mutex<SlotState>>,
+    /// Free bytes of the region as of the last change, to be read without the lock.
+    free: Apart<AtomicU64>,
+    inbox: Apart<Inbox>,
+}
+
+/// Blocks that other threads have freed.
+#[derive(Default)]
+struct Inbox {
+    posts: Mutex<Vec<Post>>,
+    /// How many they are, to be read without the lock.
+    len: AtomicUsize,
 }
 
 /// A block on its way to its slot. It holds the slot as its handle did; whoever empties the inbox
@@ -201,13 +208,12 @@ impl Slot {
         Self {
             number,
             shared,
-            state: Mutex::new(state),
-            free: AtomicU64::new(VACANT),
             since: AtomicU64::new(0),
             kind: AtomicUsize::new(usize::MAX),
             turn: Turn::default(),
-            inbox: Mutex::new(Vec::new()),
-            inbox_len: AtomicUsize::new(0),
+            state: Apart(Mutex::new(state)),
+            free: Apart(AtomicU64::new(VACANT)),
+            inbox: Apart::default(),
         }
     }
 
@@ -246,7 +252,7 @@ impl Slot {
 
     /// Whether another thread has left blocks to be freed here.
     pub(crate) fn has_mail(&self) -> bool {
-        self.inbox_len.load(Ordering::Acquire) > 0
+        self.inbox.len.load(Ordering::Acquire) > 0
     }
 
     /// Locks the slot and frees what the inbox holds.
@@ -255,8 +261,8 @@ impl Slot {
         if self.has_mail() {
             let mut posts = std::mem::take(&mut state.emptied);
             {
-                let mut inbox = lock(&self.inbox);
-                self.inbox_len.store(0, Ordering::Release);
+                let mut inbox = lock(&self.inbox.posts);
+                self.inbox.len.store(0, Ordering::Release);
                 std::mem::swap(&mut *inbox, &mut posts);
             }
             for (_, key) in posts.drain(..) {
@@ -517,13 +523,13 @@ impl Slot {
     /// Puts those of `posts` that are for this slot into its inbox; what compaction has moved
     /// meanwhile goes to `moved`.
     pub(crate) fn take_in(&self, posts: &mut Vec<Post>, moved: &mut Vec<Post>) {
-        let mut inbox = lock(&self.inbox);
+        let mut inbox = lock(&self.inbox.posts);
         for post in posts.extract_if(.., |(slot, _)| slot.number == self.number) {
             let target =
                 if self.shared.has_moved(self, post.1) { &mut *moved } else { &mut *inbox };
             target.push(post);
         }
-        self.inbox_len.store(inbox.len(), Ordering::Release);
+        self.inbox.len.store(inbox.len(), Ordering::Release);
     }
 
     /// Frees the leaked block that starts at `address`.
@@ -863,7 +869,7 @@ impl Slot {
         state.movable(key)?;
         let (_, tag) = state.owned(key).ok()?;
         {
-            let inbox = lock(&self.inbox);
+            let inbox = lock(&self.inbox.posts);
             if inbox.iter().any(|post| post.1 == key) {
                 return None;
             }
@@ -910,7 +916,7 @@ impl Slot {
 /// What is left of a region when the last block and the allocator are gone is given back.
 impl Drop for Slot {
     fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let state = self.state.0.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(region) = state.region.take() {
             let _turn = self.shared.turn.take();
             self.shared.device.release(region.handle);
