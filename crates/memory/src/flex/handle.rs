@@ -121,10 +121,9 @@ pub(super) fn at_place<T>(
 impl Drop for Allocation {
     fn drop(&mut self) {
         let Some(slot) = self.slot.take() else { return };
-        if slot.is_foreign() {
-            shared::post(slot, self.key);
-        } else {
-            free_now(slot, self.key);
+        match slot.foreign_home() {
+            Some(home) => shared::post(slot, self.key, home),
+            None => free_now(slot, self.key),
         }
     }
 }

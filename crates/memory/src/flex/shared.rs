@@ -5,7 +5,7 @@
 //! inbox, under which the table of moved blocks may be). No lock is held while the device, the
 //! streams, the clock or a callback is called; only turns are, the allocator's before a slot's.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
@@ -19,9 +19,9 @@ use super::{Slots, handle};
 use crate::Bytes;
 use crate::device::DeviceMemory;
 use crate::index::BlockKey;
-use crate::stats::{self, Counters, Peaks, Slack, Stats};
+use crate::stats::{self, Counters, Peaks, Places, Slack, Stats};
 use crate::sync::{
-    Apart, Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Turn, Weak, lock, thread_number,
+    Apart, Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Turn, Weak, lock,
 };
 
 /// A function that is called when memory runs out, and may free some.
@@ -83,41 +83,53 @@ type Outbox = Apart<Mutex<Vec<Post>>>;
 thread_local! {
     /// The outboxes that this thread used last: holding them, it need not count itself in and out
     /// for every block, in a count that all threads would share.
-    static OUTBOXES: Cell<Option<Arc<[Outbox]>>> = const { Cell::new(None) };
+    static OUTBOXES: RefCell<Option<Arc<[Outbox]>>> = const { RefCell::new(None) };
 }
 
-/// Collects a block of another thread's slot, which this thread frees.
-pub(crate) fn post(slot: Arc<Slot>, key: BlockKey) {
-    let held = OUTBOXES.take().filter(|held| Arc::ptr_eq(held, &slot.shared.outboxes));
-    let outboxes = held.unwrap_or_else(|| Arc::clone(&slot.shared.outboxes));
-    let mut outbox = lock(&outboxes[thread_number() % outboxes.len()].0);
+/// Collects a block of another thread's slot, which this thread, whose own slot is `home`, frees.
+pub(crate) fn post(slot: Arc<Slot>, key: BlockKey, home: usize) {
+    let mut post = Some((slot, key));
+    let held = OUTBOXES.try_with(|held| {
+        let held = held.try_borrow().ok()?;
+        let ours = |held: &&Arc<[Outbox]>| {
+            post.as_ref().is_some_and(|(slot, _)| Arc::ptr_eq(held, &slot.shared.outboxes))
+        };
+        let outboxes = held.as_ref().filter(ours)?;
+        post.take().map(|(slot, key)| post_in(&outboxes[home], slot, key))
+    });
+    let mut full = held.ok().flatten().unwrap_or_default();
+    if let Some((slot, key)) = post {
+        let outboxes = Arc::clone(&slot.shared.outboxes);
+        full = post_in(&outboxes[home], slot, key);
+        // Not where the thread is ending, or is in the midst of this: then it goes without.
+        let _ = OUTBOXES.try_with(|held| held.try_borrow_mut().map(|mut held| held.replace(outboxes)));
+    }
+    full.into_iter().for_each(|(slot, key)| handle::free_now(slot, key));
+}
+
+/// Puts a block into an outbox, and passes on what is there when that is enough. Returns what has to
+/// be freed at once.
+fn post_in(outbox: &Outbox, slot: Arc<Slot>, key: BlockKey) -> Vec<Post> {
+    let mut outbox = lock(outbox);
     let closed = slot.shared.is_closed();
     outbox.push((slot, key));
-    if outbox.len() < OUTBOX && !closed {
-        drop(outbox);
-        OUTBOXES.set(Some(outboxes));
-        return;
-    }
-    let mut moved = Vec::new();
     if closed {
         // The allocator has just gone, and nobody would look into an inbox again.
-        moved.append(&mut outbox);
-    } else {
-        deliver(&mut outbox, &mut moved);
+        return std::mem::take(&mut *outbox);
     }
-    drop(outbox);
-    OUTBOXES.set(Some(outboxes));
-    moved.into_iter().for_each(|(slot, key)| handle::free_now(slot, key));
+    if outbox.len() < OUTBOX { Vec::new() } else { deliver(&mut outbox) }
 }
 
-/// Puts blocks into the inboxes of their slots; what compaction has moved meanwhile goes to `moved`.
-/// (An inbox is locked under an outbox, and only what was moved is under an inbox.)
-fn deliver(posts: &mut Vec<Post>, moved: &mut Vec<Post>) {
+/// Puts blocks into the inboxes of their slots; returns what compaction has moved meanwhile. (An
+/// inbox is locked under an outbox, and only what was moved is under an inbox.)
+fn deliver(posts: &mut Vec<Post>) -> Vec<Post> {
+    let mut moved = Vec::new();
     // Mostly all of them belong to one slot, which takes them all.
     while let Some((slot, _)) = posts.last() {
         let slot = Arc::clone(slot);
-        slot.take_in(posts, moved);
+        slot.take_in(posts, &mut moved);
     }
+    moved
 }
 
 /// What is known of the regions as a whole.
@@ -195,13 +207,11 @@ impl Shared {
             return;
         }
         for outbox in self.outboxes.iter() {
-            let mut moved = Vec::new();
             // Under the lock until all of it has arrived: whoever comes next must find it there.
-            let slots: Vec<_> = {
-                let mut posts = lock(&outbox.0);
+            let (slots, moved): (Vec<_>, _) = {
+                let mut posts = lock(outbox);
                 let slots = posts.iter().map(|(slot, _)| Arc::clone(slot)).collect();
-                deliver(&mut posts, &mut moved);
-                slots
+                (slots, deliver(&mut posts))
             };
             moved.into_iter().for_each(|(slot, key)| handle::free_now(slot, key));
             slots.iter().filter(|slot| slot.has_mail()).for_each(|slot| drop(slot.enter()));
@@ -216,11 +226,14 @@ impl Shared {
         change(&mut lock(&self.counters));
     }
 
-    /// Looks into a possible new peak of the sums over all regions. With the allocator gone, nobody
-    /// will ask for it.
-    pub(crate) fn settle(&self) {
+    /// Looks into possible new peaks of some sums over all regions. With the allocator gone, nobody
+    /// will ask for them.
+    pub(crate) fn settle(&self, places: Places) {
         if let Some(slots) = self.slots.get().and_then(Weak::upgrade) {
-            self.with_all_counts(&slots, |counts, peaks| stats::settle(counts, peaks, &self.slack));
+            let slack = &self.slack;
+            self.with_all_counts(&slots, |counts, peaks| {
+                stats::settle(counts, peaks, slack, places);
+            });
         }
     }
 
@@ -228,7 +241,7 @@ impl Shared {
         self.collect_posts();
         let counters = *lock(&self.counters);
         self.with_all_counts(slots, |counts, peaks| {
-            stats::settle(counts, peaks, &self.slack);
+            stats::settle(counts, peaks, &self.slack, Places::ALL);
             Stats::collect(counts, peaks, counters)
         })
     }
@@ -238,7 +251,7 @@ impl Shared {
         self.with_all_counts(slots, |counts, peaks| {
             counts.iter_mut().for_each(|counts| counts.reset_peaks());
             peaks.reset(counts);
-            stats::settle(counts, peaks, &self.slack);
+            stats::settle(counts, peaks, &self.slack, Places::ALL);
         });
     }
 
@@ -497,7 +510,7 @@ impl Shared {
 
     /// Where the block of a handle is now.
     pub(crate) fn follow(&self, slot: &Arc<Slot>, key: BlockKey) -> Option<(Arc<Slot>, BlockKey)> {
-        if self.moved_len.load(Ordering::Acquire) == 0 {
+        if !self.any_moved() {
             return None;
         }
         lock(&self.moved).forward.get(&(slot.number, key)).cloned()
@@ -513,15 +526,19 @@ impl Shared {
         self.moved_len.store(moved.forward.len(), Ordering::Release);
     }
 
+    /// Whether any block has moved and is live.
+    pub(crate) fn any_moved(&self) -> bool {
+        self.moved_len.load(Ordering::Acquire) > 0
+    }
+
     /// Whether a handle's block has moved from where the handle thinks it is.
     pub(crate) fn has_moved(&self, slot: &Slot, key: BlockKey) -> bool {
-        self.moved_len.load(Ordering::Acquire) > 0
-            && lock(&self.moved).forward.contains_key(&(slot.number, key))
+        self.any_moved() && lock(&self.moved).forward.contains_key(&(slot.number, key))
     }
 
     /// Forgets where a handle's block went; it is being freed.
     pub(crate) fn forget(&self, slot: &Arc<Slot>, key: BlockKey) -> Option<(Arc<Slot>, BlockKey)> {
-        if self.moved_len.load(Ordering::Acquire) == 0 {
+        if !self.any_moved() {
             return None;
         }
         let mut moved = lock(&self.moved);

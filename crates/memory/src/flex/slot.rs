@@ -24,9 +24,9 @@ use crate::Bytes;
 use crate::device::RegionHandle;
 use crate::index::{Block, BlockKey, FreeIndex, Hole, Part};
 use crate::policy::{BlockStrategy, Kind, RegionView, Request};
-use crate::stats::{Counts, Pool, Quantity};
+use crate::stats::{Counts, Places, Pool, Quantity};
 use crate::sync::{
-    Apart, Arc, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Turn, lock, thread_number,
+    Apart, Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Turn, lock, thread_number,
 };
 
 /// The `free` of a slot with no region in it.
@@ -174,15 +174,10 @@ pub(crate) struct Slot {
     state: Apart<Mutex<SlotState>>,
     /// Free bytes of the region as of the last change, to be read without the lock.
     free: Apart<AtomicU64>,
-    inbox: Apart<Inbox>,
-}
-
-/// Blocks that other threads have freed.
-#[derive(Default)]
-struct Inbox {
-    posts: Mutex<Vec<Post>>,
-    /// How many they are, to be read without the lock.
-    len: AtomicUsize,
+    /// Blocks that other threads have freed.
+    inbox: Apart<Mutex<Vec<Post>>>,
+    /// Whether there are any. Apart from them, since every call looks here.
+    mail: Apart<AtomicBool>,
 }
 
 /// A block on its way to its slot. It holds the slot as its handle did; whoever empties the inbox
@@ -214,6 +209,7 @@ impl Slot {
             state: Apart(Mutex::new(state)),
             free: Apart(AtomicU64::new(VACANT)),
             inbox: Apart::default(),
+            mail: Apart::default(),
         }
     }
 
@@ -240,19 +236,20 @@ impl Slot {
         fits.then_some(RegionView { slot: self.number, free: Bytes::new(free) })
     }
 
-    /// Whether this is another thread's own slot, which is then left to free its blocks itself. Where
-    /// idle regions go back to the device at once, they must be seen to be idle at once.
-    pub(crate) fn is_foreign(&self) -> bool {
+    /// This thread's own slot, if this is another's, which is then left to free its blocks itself.
+    /// Where idle regions go back to the device at once, they must be seen to be idle at once.
+    pub(crate) fn foreign_home(&self) -> Option<usize> {
         let config = &self.shared.config;
-        config.region.thread_home
-            && config.release == Release::Never
-            && thread_number() % config.max_regions != self.number
-            && !self.shared.is_closed()
+        if !config.region.thread_home || config.release != Release::Never {
+            return None;
+        }
+        let home = thread_number() % config.max_regions;
+        (home != self.number && !self.shared.is_closed()).then_some(home)
     }
 
     /// Whether another thread has left blocks to be freed here.
     pub(crate) fn has_mail(&self) -> bool {
-        self.inbox.len.load(Ordering::Acquire) > 0
+        self.mail.load(Ordering::Acquire)
     }
 
     /// Locks the slot and frees what the inbox holds.
@@ -261,8 +258,8 @@ impl Slot {
         if self.has_mail() {
             let mut posts = std::mem::take(&mut state.emptied);
             {
-                let mut inbox = lock(&self.inbox.posts);
-                self.inbox.len.store(0, Ordering::Release);
+                let mut inbox = lock(&self.inbox);
+                self.mail.store(false, Ordering::Release);
                 std::mem::swap(&mut *inbox, &mut posts);
             }
             for (_, key) in posts.drain(..) {
@@ -401,10 +398,13 @@ impl Slot {
 
     /// Ends a critical section; what may be a new peak is then looked into.
     pub(crate) fn leave(&self, mut state: MutexGuard<'_, SlotState>) {
-        let above = state.counts.is_above() && !state.counts.raise_ceilings(&self.shared.slack);
+        if !state.counts.is_above() {
+            return;
+        }
+        let lacking = state.counts.raise_ceilings(&self.shared.slack);
         drop(state);
-        if above {
-            self.shared.settle();
+        if !lacking.is_empty() {
+            self.shared.settle(lacking);
         }
     }
 
@@ -523,13 +523,16 @@ impl Slot {
     /// Puts those of `posts` that are for this slot into its inbox; what compaction has moved
     /// meanwhile goes to `moved`.
     pub(crate) fn take_in(&self, posts: &mut Vec<Post>, moved: &mut Vec<Post>) {
-        let mut inbox = lock(&self.inbox.posts);
-        for post in posts.extract_if(.., |(slot, _)| slot.number == self.number) {
-            let target =
-                if self.shared.has_moved(self, post.1) { &mut *moved } else { &mut *inbox };
-            target.push(post);
+        let mut inbox = lock(&self.inbox);
+        if posts.iter().all(|(slot, _)| slot.number == self.number) && !self.shared.any_moved() {
+            inbox.append(posts);
+        } else {
+            for post in posts.extract_if(.., |(slot, _)| slot.number == self.number) {
+                let gone = self.shared.has_moved(self, post.1);
+                (if gone { &mut *moved } else { &mut *inbox }).push(post);
+            }
         }
-        self.inbox.len.store(inbox.len(), Ordering::Release);
+        self.mail.store(!inbox.is_empty(), Ordering::Release);
     }
 
     /// Frees the leaked block that starts at `address`.
@@ -852,7 +855,7 @@ impl Slot {
         let above = low.counts.is_above() || high.counts.is_above();
         drop((low, high));
         if above {
-            self.shared.settle();
+            self.shared.settle(Places::ALL);
         }
         self.shared.after_free(true);
         done
@@ -869,7 +872,7 @@ impl Slot {
         state.movable(key)?;
         let (_, tag) = state.owned(key).ok()?;
         {
-            let inbox = lock(&self.inbox.posts);
+            let inbox = lock(&self.inbox);
             if inbox.iter().any(|post| post.1 == key) {
                 return None;
             }
