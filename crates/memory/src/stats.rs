@@ -142,8 +142,6 @@ struct Count {
     /// While no region's count is above its ceiling, the sum over the regions is not above the peak
     /// that is already known for it.
     ceiling: u64,
-    /// How much the ceiling is raised at a time, beyond what is needed.
-    chunk: u64,
 }
 
 /// The counts of one region.
@@ -155,7 +153,7 @@ pub(crate) struct Counts {
 
 impl Counts {
     pub(crate) fn new() -> Self {
-        let count = Count { stat: Stat::default(), ceiling: u64::MAX, chunk: 0 };
+        let count = Count { stat: Stat::default(), ceiling: u64::MAX };
         Self { counts: [count; COUNTS], above: false }
     }
 
@@ -167,7 +165,7 @@ impl Counts {
     #[inline]
     pub(crate) fn add(&mut self, quantity: Quantity, pool: Pool, amount: u64) {
         for pool in [Pool::All, pool] {
-            let Count { stat, ceiling, .. } = &mut self.counts[place(quantity, pool)];
+            let Count { stat, ceiling } = &mut self.counts[place(quantity, pool)];
             stat.current += amount;
             stat.allocated += amount;
             stat.peak = stat.peak.max(stat.current);
@@ -209,16 +207,14 @@ impl Counts {
     pub(crate) fn raise_ceilings(&mut self, slack: &Slack) -> Places {
         let mut lacking = Places::default();
         for (place, count) in self.counts.iter_mut().enumerate() {
-            let (current, ceiling, chunk) = (count.stat.current, count.ceiling, count.chunk);
-            if current > ceiling {
-                let (most, least) = (current - ceiling + chunk, current - ceiling);
-                match [most, least].into_iter().find(|&amount| slack.take(place, amount)) {
+            let current = count.stat.current;
+            if current > count.ceiling {
+                match slack.take(place, current - count.ceiling) {
                     Some(taken) => count.ceiling += taken,
                     None => lacking.insert(place),
                 }
-            } else if chunk > 0 && ceiling != u64::MAX && ceiling - current > 4 * chunk {
-                count.ceiling -= 2 * chunk;
-                slack.left[place].fetch_add(2 * chunk, Ordering::AcqRel);
+            } else if count.ceiling != u64::MAX {
+                count.ceiling -= slack.put_back(place, count.ceiling - current);
             }
         }
         self.above = false;
@@ -251,10 +247,24 @@ impl Slack {
         Self { left: std::array::from_fn(|_| AtomicU64::new(0)) }
     }
 
-    /// Takes `amount` of what is left, if there is as much.
-    fn take(&self, place: usize, amount: u64) -> bool {
-        let less = |left: u64| left.checked_sub(amount);
-        self.left[place].fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok()
+    /// Takes what is needed, if there is as much, and a part of the rest: most that need some will
+    /// soon need more.
+    fn take(&self, place: usize, needed: u64) -> Option<u64> {
+        let taken = |left: u64| Some(needed + left.checked_sub(needed)? / 4);
+        let less = |left: u64| taken(left).map(|taken| left - taken);
+        let before = self.left[place].fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+        before.ok().and_then(taken)
+    }
+
+    /// Puts back some of what a count has below its ceiling, if that is much more than what is left
+    /// for others, and says how much.
+    fn put_back(&self, place: usize, spare: u64) -> u64 {
+        let left = self.left[place].load(Ordering::Relaxed);
+        let amount = if spare / 4 > left { spare / 2 } else { 0 };
+        if amount > 0 {
+            self.left[place].fetch_add(amount, Ordering::AcqRel);
+        }
+        amount
     }
 }
 
@@ -297,7 +307,6 @@ pub(crate) fn settle(
             let count = &mut counts.counts[place];
             let ceiling = count.stat.current + share;
             count.ceiling = if regions_len == 1 { u64::MAX } else { ceiling };
-            count.chunk = share / 2;
         }
         slack.left[place].store(peak - total - share * regions_len, Ordering::Release);
     }
