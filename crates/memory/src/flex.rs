@@ -38,6 +38,7 @@ mod granules;
 mod handle;
 mod history;
 mod launch;
+mod mail;
 mod registry;
 mod segments;
 mod shared;

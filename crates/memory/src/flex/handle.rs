@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::shared;
+use super::mail;
 use super::slot::Slot;
 use super::tag::Tag;
 use super::token::AllocationToken;
@@ -122,7 +122,7 @@ impl Drop for Allocation {
     fn drop(&mut self) {
         let Some(slot) = self.slot.take() else { return };
         match slot.foreign_home() {
-            Some(home) => shared::post(slot, self.key, home),
+            Some(home) => mail::post(slot, self.key, home),
             None => free_now(slot, self.key),
         }
     }

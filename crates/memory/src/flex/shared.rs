@@ -5,17 +5,17 @@
 //! inbox, under which the table of moved blocks may be). No lock is held while the device, the
 //! streams, the clock or a callback is called; only turns are, the allocator's before a slot's.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
 
 use super::config::{FlexConfig, Release};
 use super::history::{Action, History, HistoryEntry};
+use super::mail::{Mail, Mailbox};
 use super::segments::SegmentTable;
-use super::slot::{Post, Slot};
+use super::slot::Slot;
 use super::stream::{Pending, StreamEvents, Waiting};
-use super::{Slots, handle};
+use super::{Slots, mail};
 use crate::Bytes;
 use crate::device::DeviceMemory;
 use crate::index::BlockKey;
@@ -40,8 +40,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Option<Clock>,
     /// Set once, when the allocator is made.
     pub(crate) slots: OnceLock<Weak<Slots>>,
-    /// Blocks of others' slots that a thread has freed, for the thread of each slot.
-    outboxes: Arc<[Outbox]>,
+    pub(crate) mail: Mail,
     pub(crate) regions: Mutex<Regions>,
     /// Who may acquire and release.
     pub(crate) turn: Turn,
@@ -71,65 +70,6 @@ pub(crate) struct Shared {
     pub(crate) callbacks: Mutex<Vec<Callback>>,
     moved: Mutex<Moved>,
     moved_len: AtomicUsize,
-}
-
-/// How many blocks an outbox collects. Enough that passing them on costs little for each; few enough
-/// that what waits there does not matter.
-const OUTBOX: usize = 32;
-
-/// Blocks that a thread has freed, on the way to their slots.
-type Outbox = Apart<Mutex<Vec<Post>>>;
-
-thread_local! {
-    /// The outboxes that this thread used last: holding them, it need not count itself in and out
-    /// for every block, in a count that all threads would share.
-    static OUTBOXES: RefCell<Option<Arc<[Outbox]>>> = const { RefCell::new(None) };
-}
-
-/// Collects a block of another thread's slot, which this thread, whose own slot is `home`, frees.
-pub(crate) fn post(slot: Arc<Slot>, key: BlockKey, home: usize) {
-    let mut post = Some((slot, key));
-    let held = OUTBOXES.try_with(|held| {
-        let held = held.try_borrow().ok()?;
-        let ours = |held: &&Arc<[Outbox]>| {
-            post.as_ref().is_some_and(|(slot, _)| Arc::ptr_eq(held, &slot.shared.outboxes))
-        };
-        let outboxes = held.as_ref().filter(ours)?;
-        post.take().map(|(slot, key)| post_in(&outboxes[home], slot, key))
-    });
-    let mut full = held.ok().flatten().unwrap_or_default();
-    if let Some((slot, key)) = post {
-        let outboxes = Arc::clone(&slot.shared.outboxes);
-        full = post_in(&outboxes[home], slot, key);
-        // Not where the thread is ending, or is in the midst of this: then it goes without.
-        let _ = OUTBOXES.try_with(|held| held.try_borrow_mut().map(|mut held| held.replace(outboxes)));
-    }
-    full.into_iter().for_each(|(slot, key)| handle::free_now(slot, key));
-}
-
-/// Puts a block into an outbox, and passes on what is there when that is enough. Returns what has to
-/// be freed at once.
-fn post_in(outbox: &Outbox, slot: Arc<Slot>, key: BlockKey) -> Vec<Post> {
-    let mut outbox = lock(outbox);
-    let closed = slot.shared.is_closed();
-    outbox.push((slot, key));
-    if closed {
-        // The allocator has just gone, and nobody would look into an inbox again.
-        return std::mem::take(&mut *outbox);
-    }
-    if outbox.len() < OUTBOX { Vec::new() } else { deliver(&mut outbox) }
-}
-
-/// Puts blocks into the inboxes of their slots; returns what compaction has moved meanwhile. (An
-/// inbox is locked under an outbox, and only what was moved is under an inbox.)
-fn deliver(posts: &mut Vec<Post>) -> Vec<Post> {
-    let mut moved = Vec::new();
-    // Mostly all of them belong to one slot, which takes them all.
-    while let Some((slot, _)) = posts.last() {
-        let slot = Arc::clone(slot);
-        slot.take_in(posts, &mut moved);
-    }
-    moved
 }
 
 /// What is known of the regions as a whole.
@@ -162,7 +102,7 @@ impl Shared {
         clock: Option<Clock>,
     ) -> Self {
         let history = (config.history > 0).then(|| Mutex::new(History::new(config.history)));
-        let outboxes = (0..config.max_regions).map(|_| Outbox::default()).collect();
+        let mail = (0..config.max_regions).map(|_| Mailbox::default()).collect();
         Self {
             total: device.info().total,
             granule: device.granule().unwrap_or(Bytes::mib(2)),
@@ -171,7 +111,7 @@ impl Shared {
             events,
             clock,
             slots: OnceLock::new(),
-            outboxes,
+            mail,
             regions: Mutex::default(),
             turn: Turn::default(),
             changes: AtomicU64::new(0),
@@ -206,16 +146,8 @@ impl Shared {
         if !self.config.region.thread_home {
             return;
         }
-        for outbox in self.outboxes.iter() {
-            // Under the lock until all of it has arrived: whoever comes next must find it there.
-            let (slots, moved): (Vec<_>, _) = {
-                let mut posts = lock(outbox);
-                let slots = posts.iter().map(|(slot, _)| Arc::clone(slot)).collect();
-                (slots, deliver(&mut posts))
-            };
-            moved.into_iter().for_each(|(slot, key)| handle::free_now(slot, key));
-            slots.iter().filter(|slot| slot.has_mail()).for_each(|slot| drop(slot.enter()));
-        }
+        let slots = mail::collect(&self.mail);
+        slots.iter().filter(|slot| slot.has_mail()).for_each(|slot| drop(slot.enter()));
     }
 
     pub(crate) fn is_closed(&self) -> bool {

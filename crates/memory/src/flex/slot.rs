@@ -5,8 +5,7 @@
 //! slot's own lock, and a region outlives the allocator if its blocks do.
 //!
 //! Where each thread has a slot of its own, a thread that frees another's block does not touch that
-//! one's slot: it collects such blocks in an *outbox* and passes them on, a batch at a time, to the
-//! *inboxes* of their slots. Whoever locks a slot next frees what its inbox holds.
+//! one's slot but sends the block there ([`mail`](super::mail)).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,6 +15,7 @@ use tracing::{Level, debug, enabled};
 use super::config::{Growth, Release};
 use super::granules::Granules;
 use super::history::Action;
+use super::mail::{Mailbox, Post};
 use super::shared::Shared;
 use super::stream::Waiting;
 use super::tag::{FAR_STREAM, Tag};
@@ -26,7 +26,7 @@ use crate::index::{Block, BlockKey, FreeIndex, Hole, Part};
 use crate::policy::{BlockStrategy, Kind, RegionView, Request};
 use crate::stats::{Counts, Places, Pool, Quantity};
 use crate::sync::{
-    Apart, Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Turn, lock, thread_number,
+    Apart, Arc, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Turn, lock, thread_number,
 };
 
 /// The `free` of a slot with no region in it.
@@ -161,7 +161,7 @@ impl SlotState {
 }
 
 /// The place of one region. What every thread reads that frees a block of it lies apart from what
-/// its own thread writes with every call, and both from what others leave here.
+/// its own thread writes with every call.
 pub(crate) struct Slot {
     pub(crate) number: usize,
     pub(crate) shared: Arc<Shared>,
@@ -174,15 +174,7 @@ pub(crate) struct Slot {
     state: Apart<Mutex<SlotState>>,
     /// Free bytes of the region as of the last change, to be read without the lock.
     free: Apart<AtomicU64>,
-    /// Blocks that other threads have freed.
-    inbox: Apart<Mutex<Vec<Post>>>,
-    /// Whether there are any. Apart from them, since every call looks here.
-    mail: Apart<AtomicBool>,
 }
-
-/// A block on its way to its slot. It holds the slot as its handle did; whoever empties the inbox
-/// lets go of that, so that no other thread touches the count.
-pub(crate) type Post = (Arc<Slot>, BlockKey);
 
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -208,8 +200,6 @@ impl Slot {
             turn: Turn::default(),
             state: Apart(Mutex::new(state)),
             free: Apart(AtomicU64::new(VACANT)),
-            inbox: Apart::default(),
-            mail: Apart::default(),
         }
     }
 
@@ -247,21 +237,20 @@ impl Slot {
         (home != self.number && !self.shared.is_closed()).then_some(home)
     }
 
+    fn mailbox(&self) -> &Mailbox {
+        &self.shared.mail[self.number]
+    }
+
     /// Whether another thread has left blocks to be freed here.
     pub(crate) fn has_mail(&self) -> bool {
-        self.mail.load(Ordering::Acquire)
+        self.mailbox().has_arrived()
     }
 
     /// Locks the slot and frees what the inbox holds.
     pub(crate) fn enter(self: &Arc<Self>) -> MutexGuard<'_, SlotState> {
         let mut state = lock(&self.state);
         if self.has_mail() {
-            let mut posts = std::mem::take(&mut state.emptied);
-            {
-                let mut inbox = lock(&self.inbox);
-                self.mail.store(false, Ordering::Release);
-                std::mem::swap(&mut *inbox, &mut posts);
-            }
+            let mut posts = self.mailbox().take(std::mem::take(&mut state.emptied));
             for (_, key) in posts.drain(..) {
                 // The key came from a handle, and nothing moves a block whose key is in the inbox.
                 self.let_go(&mut state, key).expect("a block in the inbox is live");
@@ -518,21 +507,6 @@ impl Slot {
         let outcome = self.let_go(&mut state, key);
         self.leave_idle(state);
         outcome
-    }
-
-    /// Puts those of `posts` that are for this slot into its inbox; what compaction has moved
-    /// meanwhile goes to `moved`.
-    pub(crate) fn take_in(&self, posts: &mut Vec<Post>, moved: &mut Vec<Post>) {
-        let mut inbox = lock(&self.inbox);
-        if posts.iter().all(|(slot, _)| slot.number == self.number) && !self.shared.any_moved() {
-            inbox.append(posts);
-        } else {
-            for post in posts.extract_if(.., |(slot, _)| slot.number == self.number) {
-                let gone = self.shared.has_moved(self, post.1);
-                (if gone { &mut *moved } else { &mut *inbox }).push(post);
-            }
-        }
-        self.mail.store(!inbox.is_empty(), Ordering::Release);
     }
 
     /// Frees the leaked block that starts at `address`.
@@ -871,12 +845,9 @@ impl Slot {
     ) -> Option<(Tag, Option<Note>)> {
         state.movable(key)?;
         let (_, tag) = state.owned(key).ok()?;
-        {
-            let inbox = lock(&self.inbox);
-            if inbox.iter().any(|post| post.1 == key) {
-                return None;
-            }
-            self.shared.forward((self, key), (Arc::clone(to), room));
+        let forward = || self.shared.forward((self, key), (Arc::clone(to), room));
+        if !self.mailbox().unless_arrived(key, forward) {
+            return None;
         }
         let note = state.notes.remove(&key);
         state.set_tag(key, tag.without_note());
