@@ -35,7 +35,7 @@ impl ChannelsSpec {
 /// use cubeyard_device::model::{Channels, ChannelsSpec};
 /// use cubeyard_sim::{Span, Time};
 ///
-/// let ns = |ns| Span::from_ps(ns * 1000);
+/// let ns = |ns: u64| Span::from_ps(ns * 1000);
 /// let spec = ChannelsSpec { burst_bytes: 256, channels: 2, burst: ns(8), turn_around: ns(3) };
 /// let mut channels = Channels::new(spec);
 /// let mut burst = |number, direction| channels.burst(number, direction, Time::ZERO) - Time::ZERO;
