@@ -13,6 +13,7 @@ use clap::{Args, ValueEnum};
 use cubeyard_device::explain::{Step, explain};
 use cubeyard_device::log::FlitLog;
 use cubeyard_device::machine::{Machine, MachineBuilder};
+use cubeyard_device::message::RequestId;
 use cubeyard_device::probe::{
     Case, CaseReport, Pattern, PatternReport, REFERENCE_BYTES, cases, invariants, measure,
 };
@@ -157,7 +158,7 @@ fn steps_of(machine: &Machine<FlitLog>, report: &PatternReport) -> Vec<Explained
 fn named(machine: &Machine<FlitLog>, steps: &[Step]) -> Vec<NamedStep> {
     let name = |step: &Step| {
         let (kind, place, behind) = step.cause.describe(machine);
-        NamedStep { step: *step, kind, place, behind: behind.map(|request| request.index()) }
+        NamedStep { step: *step, kind, place, behind: behind.map(RequestId::index) }
     };
     steps.iter().map(name).collect()
 }

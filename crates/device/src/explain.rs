@@ -188,7 +188,7 @@ impl Path<'_> {
     ) -> Option<Origin> {
         let its = |burst: &Burst| burst.request == access.request && burst.end == asked.at;
         let right =
-            |burst: &Burst| access.direction == Direction::Write || burst.flit == asked.flit;
+            |burst: &Burst| access.direction == Direction::Write || burst.flit <= asked.flit;
         let mut place = bursts.iter().rposition(|burst| its(burst) && right(burst))?;
         loop {
             let burst = bursts[place];
