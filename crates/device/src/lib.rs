@@ -13,3 +13,6 @@ pub mod probe;
 pub mod request;
 pub mod topology;
 pub mod trace;
+mod wiring;
+
+pub use wiring::Wiring;
