@@ -1,8 +1,10 @@
 //! Tests of the engine as its users see it.
 
+mod buffers;
 mod grid;
 mod links;
 mod queue;
 mod runs;
 mod stopping;
 mod tasks;
+mod traffic;
