@@ -47,8 +47,8 @@ pub(crate) struct Head {
 impl Arbiter {
     /// The place of the head that is served after `last`.
     pub(crate) fn choose(self, heads: &[Head], last: Input) -> Option<usize> {
-        let least = heads.iter().enumerate().min_by_key(|(_, head)| self.key(head, last))?;
-        Some(least.0)
+        let heads = heads.iter().enumerate();
+        heads.min_by_key(|(_, head)| self.key(head, last)).map(|(place, _)| place)
     }
 
     fn key(self, head: &Head, last: Input) -> (u64, Input) {

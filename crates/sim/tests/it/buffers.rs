@@ -317,11 +317,9 @@ fn the_mesh_takes_no_more_than_its_capacity() {
     let traffic = Traffic { grid, transfers: transfers.collect() };
     let accepted = |config| 63_000.0 / Film::of(&traffic, config).last() as f64;
     let unlimited = accepted(UNLIMITED);
-    eprintln!("unlimited {unlimited}");
     assert!((0.3..=0.5).contains(&unlimited), "{unlimited}");
     for arbiter in ARBITERS {
         let [shallow, deep] = [1, 8].map(|depth| accepted(places(depth, arbiter)));
-        eprintln!("{arbiter:?} {shallow} {deep}");
         assert!((0.1..=0.5).contains(&shallow), "{arbiter:?}: {shallow}");
         assert!((shallow..=0.5).contains(&deep), "{arbiter:?}: {deep} after {shallow}");
     }
