@@ -26,7 +26,7 @@ struct Scenario {
 struct Node {
     overhead_ps: u64,
     mode: Mode,
-    memory: Option<Channels>,
+    memory: Option<MemoryChannels>,
 }
 
 #[derive(Deserialize, PartialEq)]
@@ -38,14 +38,14 @@ enum Mode {
 }
 
 #[derive(Deserialize)]
-struct Channels {
+struct MemoryChannels {
     burst_bytes: u64,
     channels: u64,
     burst_ps: u64,
     turnaround_ps: u64,
 }
 
-impl Channels {
+impl MemoryChannels {
     fn spec(&self) -> ChannelsSpec {
         ChannelsSpec {
             burst_bytes: self.burst_bytes,

@@ -1,6 +1,10 @@
 //! Is one accelerator system.
 
+pub mod formula;
+pub mod log;
+pub mod machine;
 pub mod message;
 pub mod model;
 pub mod perfetto;
+pub mod request;
 pub mod topology;

@@ -2,8 +2,9 @@
 
 use std::any::Any;
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 
-use cubeyard_sim::{Route, SignalId};
+use cubeyard_sim::{NodeId, Route, SignalId, Span, Time};
 
 /// The number of a request: they are numbered as they are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,6 +68,53 @@ pub struct Access {
     pub done: SignalId,
 }
 
+/// A launch of a kernel, as all parts see it that hand it on.
+#[derive(Debug)]
+pub struct Launch {
+    /// The request that it belongs to.
+    pub request: RequestId,
+    /// The kernel's name.
+    pub kernel: String,
+    /// From the PCIe endpoint to `IO_CPU`.
+    pub to_io_cpu: Route,
+    /// And back.
+    pub from_io_cpu: Route,
+    /// The cubes that take part.
+    pub cubes: Vec<LaunchCube>,
+    /// How long `IO_CPU` must look ahead so that every PE has its command when they start.
+    pub lead: Span,
+    /// When they are to start, once `IO_CPU` has said it.
+    pub start: OnceLock<Time>,
+    /// How long each PE works.
+    pub work: Span,
+    /// Raised when the host has the completion.
+    pub done: SignalId,
+}
+
+/// A cube that takes part in a launch.
+#[derive(Debug)]
+pub struct LaunchCube {
+    /// From `IO_CPU` to the cube's `M_CPU`.
+    pub to: Route,
+    /// And back.
+    pub back: Route,
+    /// The PEs that take part.
+    pub pes: Vec<LaunchPe>,
+}
+
+/// A PE that takes part in a launch.
+#[derive(Debug)]
+pub struct LaunchPe {
+    /// Its `PE_CPU`.
+    pub node: NodeId,
+    /// From `M_CPU` to it.
+    pub to: Route,
+    /// And back.
+    pub back: Route,
+    /// Raised when it has its command and waits for the start.
+    pub armed: SignalId,
+}
+
 /// What a transfer means, or a call.
 #[derive(Debug)]
 pub enum Message {
@@ -76,6 +124,22 @@ pub enum Message {
     Access(Access),
     /// From a memory: the data, or that it is written.
     Answer(Access),
+    /// To the host's endpoint: launch this.
+    Launch(Arc<Launch>),
+    /// To `IO_CPU`: launch this.
+    LaunchSip(Arc<Launch>),
+    /// To an `M_CPU`: launch this on the PEs of this cube of the launch.
+    LaunchCube(Arc<Launch>, usize),
+    /// To a `PE_CPU`: get ready, as this PE of this cube of the launch.
+    LaunchPe(Arc<Launch>, usize, usize),
+    /// To a `PE_CPU`: all of the launch are here; start at this instant.
+    Start(RequestId, Time),
+    /// Back to an `M_CPU`: a PE is done.
+    PeDone(Arc<Launch>, usize),
+    /// Back to `IO_CPU`: a cube is done.
+    CubeDone(Arc<Launch>),
+    /// Back to the host: all is done.
+    LaunchDone(Arc<Launch>),
     /// Something between components that are not ours.
     Custom(Box<dyn Any>),
 }
@@ -87,6 +151,14 @@ impl Message {
             Self::Issue(access) | Self::Access(access) | Self::Answer(access) => {
                 Some(access.request)
             }
+            Self::Launch(launch)
+            | Self::LaunchSip(launch)
+            | Self::LaunchCube(launch, ..)
+            | Self::LaunchPe(launch, ..)
+            | Self::PeDone(launch, _)
+            | Self::CubeDone(launch)
+            | Self::LaunchDone(launch) => Some(launch.request),
+            Self::Start(request, _) => Some(*request),
             Self::Custom(_) => None,
         }
     }

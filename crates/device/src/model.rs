@@ -1,9 +1,15 @@
 //! The parts of a machine that do something, each in its file.
 
+mod io_cpu;
+mod m_cpu;
 mod memory;
+mod pe_cpu;
 mod requester;
 
-pub use memory::{Channels, ChannelsSpec, Memory};
+pub use io_cpu::IoCpu;
+pub use m_cpu::MCpu;
+pub use memory::{Burst, Channels, ChannelsSpec, Memory};
+pub use pe_cpu::PeCpu;
 pub use requester::Requester;
 
 use std::fmt;
@@ -19,6 +25,12 @@ pub enum Part {
     Memory(Memory),
     /// Who makes requests: a PE's DMA, or the host behind a PCIe endpoint.
     Requester(Requester),
+    /// The processor of an IO chiplet.
+    IoCpu(IoCpu),
+    /// The management processor of a cube.
+    MCpu(MCpu),
+    /// The processor of a PE.
+    PeCpu(PeCpu),
     /// A component of somebody else.
     Custom(Box<dyn Component<Message = Message>>),
 }
@@ -28,6 +40,9 @@ impl fmt::Debug for Part {
         match self {
             Self::Memory(part) => part.fmt(f),
             Self::Requester(part) => part.fmt(f),
+            Self::IoCpu(part) => part.fmt(f),
+            Self::MCpu(part) => part.fmt(f),
+            Self::PeCpu(part) => part.fmt(f),
             Self::Custom(_) => f.write_str("Custom"),
         }
     }
@@ -39,6 +54,9 @@ macro_rules! dispatch {
         match $self {
             Part::Memory($part) => $call,
             Part::Requester($part) => $call,
+            Part::IoCpu($part) => $call,
+            Part::MCpu($part) => $call,
+            Part::PeCpu($part) => $call,
             Part::Custom($part) => $call,
         }
     };

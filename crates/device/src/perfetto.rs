@@ -23,8 +23,8 @@
 //! picoseconds. So that nothing is lost, an instant's picoseconds are written where Perfetto has its
 //! nanoseconds: **what the viewer calls 1 ns is 1 ps, its 1 µs is 1 ns, its 1 ms is 1 µs**, and `ts`
 //! and `dur` of a query are picoseconds. [`ROOT_NAME`], the name of the track that all others are
-//! under, says so in every trace. Rounding to nanoseconds instead would fold the flits of one link
-//! into each other: at 256 GB/s one takes a nanosecond.
+//! under, says so in every trace. Rounding to nanoseconds instead would put flits on top of
+//! each other: 256 bytes at 512 GB/s take half of one.
 //!
 //! # What a reader relies on
 //!

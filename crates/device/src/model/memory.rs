@@ -85,6 +85,25 @@ impl Channels {
     }
 }
 
+/// A burst that has been given a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Burst {
+    /// Whose it is.
+    pub request: RequestId,
+    /// The flit that it belongs to.
+    pub flit: u64,
+    /// Which channel it has.
+    pub channel: u64,
+    /// Read or write.
+    pub direction: Direction,
+    /// When it was asked for.
+    pub asked: Time,
+    /// When it starts to move data.
+    pub start: Time,
+    /// When it ends.
+    pub end: Time,
+}
+
 /// A memory at a node.
 #[derive(Clone, Debug)]
 pub struct Memory {
@@ -95,6 +114,8 @@ pub struct Memory {
     /// The posted writes whose last burst has not ended, by the alarm that says so.
     posted: BTreeMap<u64, Access>,
     alarms: u64,
+    /// All bursts so far, if they are kept.
+    record: Option<Vec<Burst>>,
 }
 
 impl Memory {
@@ -106,7 +127,18 @@ impl Memory {
             writes: Vec::new(),
             posted: BTreeMap::new(),
             alarms: 0,
+            record: None,
         }
+    }
+
+    /// Keeps every burst from now on, for [`bursts`](Self::bursts).
+    pub fn keep_bursts(&mut self) {
+        self.record.get_or_insert_default();
+    }
+
+    /// The bursts that were kept, in the order in which they were asked for.
+    pub fn bursts(&self) -> &[Burst] {
+        self.record.as_deref().unwrap_or_default()
     }
 
     /// Its channels.
@@ -116,12 +148,19 @@ impl Memory {
 
     /// Takes the bursts of one flit and says when the last ends.
     #[inline]
-    fn bursts(&mut self, access: &Access, flit: u64, bytes: u64, asked: Time) -> Time {
+    fn take_bursts(&mut self, access: &Access, flit: u64, bytes: u64, asked: Time) -> Time {
         let burst = self.channels.spec.burst_bytes;
         let first = (access.address + flit * self.flit_bytes) / burst;
         let mut last = asked;
         for number in first..first + bytes.div_ceil(burst) {
-            last = last.max(self.channels.burst(number, access.direction, asked));
+            let end = self.channels.burst(number, access.direction, asked);
+            if let Some(record) = &mut self.record {
+                let (request, direction) = (access.request, access.direction);
+                let channel = number % self.channels.spec.channels;
+                let start = Time::from_ps(end.ps() - self.channels.spec.burst.ps());
+                record.push(Burst { request, flit, channel, direction, asked, start, end });
+            }
+            last = last.max(end);
         }
         last
     }
@@ -132,7 +171,7 @@ impl Memory {
         let mut ends = Vec::with_capacity(usize::try_from(flits).expect("checked by the machine"));
         for flit in 0..flits {
             let bytes = self.flit_bytes.min(access.bytes - flit * self.flit_bytes);
-            ends.push(self.bursts(&access, flit, bytes, context.now()));
+            ends.push(self.take_bursts(&access, flit, bytes, context.now()));
         }
         let route = access.back.clone().expect("a read is answered");
         let (bytes, asks) = (access.bytes, Asks::Each(ends));
@@ -165,7 +204,7 @@ impl Component for Memory {
     fn flit(&mut self, flit: Flit, message: &Message) {
         let Message::Access(access) = message else { return };
         if access.direction == Direction::Write {
-            let end = self.bursts(access, flit.index, flit.bytes, flit.at);
+            let end = self.take_bursts(access, flit.index, flit.bytes, flit.at);
             match self.writes.iter_mut().find(|(request, _)| *request == access.request) {
                 Some((_, last)) => *last = end.max(*last),
                 None => self.writes.push((access.request, end)),

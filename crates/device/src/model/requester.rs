@@ -1,10 +1,10 @@
-//! Who makes requests of memories: a PE's DMA, or the host behind a PCIe endpoint.
+//! Who makes requests: a PE's DMA, or the host behind a PCIe endpoint.
 
 use cubeyard_sim::{Asks, Component, Context, Delivery, Send, Span};
 
 use crate::message::{Access, Direction, Message};
 
-/// A part that sends accesses out and waits for their answers.
+/// A part that sends requests out and waits for their answers.
 #[derive(Clone, Copy, Debug)]
 pub struct Requester {
     overhead: Span,
@@ -16,15 +16,8 @@ impl Requester {
     pub fn new(overhead: Span) -> Self {
         Self { overhead, open: 0 }
     }
-}
 
-impl Component for Requester {
-    type Message = Message;
-
-    fn call(&mut self, message: Message, context: &mut Context<Message>) {
-        let Message::Issue(access) = message else {
-            unreachable!("a requester is told to make requests")
-        };
+    fn access(&mut self, access: Access, context: &mut Context<Message>) {
         let bytes = match access.direction {
             Direction::Read => 0,
             Direction::Write => access.bytes,
@@ -34,13 +27,32 @@ impl Component for Requester {
         let route = access.there.clone();
         context.send(Send { route, bytes, asks, message: Message::Access(access) });
     }
+}
+
+impl Component for Requester {
+    type Message = Message;
+
+    fn call(&mut self, message: Message, context: &mut Context<Message>) {
+        match message {
+            Message::Issue(access) => self.access(access, context),
+            Message::Launch(launch) => {
+                self.open += 1;
+                let route = launch.to_io_cpu.clone();
+                let asks = Asks::At(context.now() + self.overhead);
+                let message = Message::LaunchSip(launch);
+                context.send(Send { route, bytes: 0, asks, message });
+            }
+            other => unreachable!("a requester is told to make requests: {other:?}"),
+        }
+    }
 
     fn receive(&mut self, delivery: Delivery<Message>, context: &mut Context<Message>) {
-        let Message::Answer(Access { done, .. }) = delivery.message else {
-            unreachable!("a requester is sent answers")
-        };
         self.open -= 1;
-        context.raise(done);
+        match delivery.message {
+            Message::Answer(Access { done, .. }) => context.raise(done),
+            Message::LaunchDone(launch) => context.raise(launch.done),
+            other => unreachable!("a requester is sent answers: {other:?}"),
+        }
     }
 
     fn waits_for(&self) -> Option<String> {

@@ -1,0 +1,242 @@
+//! How long a request takes that has the machine for itself, as a closed form, with its parts.
+//!
+//! A flit `j` of a transfer leaves link `h` at the latest of three times: when it came and crossed by
+//! itself, when the first flit came and `j + 1` flits crossed after it without a gap, or, where data comes
+//! out of memory in rounds, when the first flit of the last round came and the others followed. What is
+//! between grows evenly, so no other flit can matter. This takes one step for each link, whatever the
+//! size, and shares nothing with the engine but the rules (`docs/machine-rules.md`).
+
+use cubeyard_sim::{Forwarding, LinkId, Network, Route, Span};
+
+use crate::message::{Access, Direction};
+use crate::model::ChannelsSpec;
+
+/// Where the time of a request goes, along its critical path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// Nodes that look at a transfer.
+    pub overhead: Span,
+    /// Signals on wires.
+    pub wire: Span,
+    /// Bytes that go onto links.
+    pub serialisation: Span,
+    /// Memory that moves bursts.
+    pub service: Span,
+}
+
+impl Parts {
+    /// All of it.
+    pub fn total(&self) -> Span {
+        self.overhead + self.wire + self.serialisation + self.service
+    }
+}
+
+/// What an access takes that has the machine for itself, from the moment it is made by a part that charges
+/// `overhead`, to or from a memory of such channels.
+pub fn alone(network: &Network, memory: &ChannelsSpec, access: &Access, overhead: Span) -> Parts {
+    let form = Form { network, memory, bytes: access.bytes };
+    let start = Point::default().overhead(overhead.ps());
+    let done = match (access.direction, &access.back) {
+        (Direction::Read, back) => {
+            let asked = form.command(&access.there, start);
+            back.as_ref().map_or(asked, |back| form.read(back, asked))
+        }
+        (Direction::Write, None) => form.write(&access.there, start),
+        (Direction::Write, Some(back)) => form.command(back, form.write(&access.there, start)),
+    };
+    done.0
+}
+
+/// An instant, as the parts of the time that led to it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Point(Parts);
+
+impl Point {
+    fn at(&self) -> u64 {
+        self.0.total().ps()
+    }
+
+    fn overhead(mut self, ps: u64) -> Self {
+        self.0.overhead += Span::from_ps(ps);
+        self
+    }
+
+    fn wire(mut self, ps: u64) -> Self {
+        self.0.wire += Span::from_ps(ps);
+        self
+    }
+
+    fn serial(mut self, ps: u64) -> Self {
+        self.0.serialisation += Span::from_ps(ps);
+        self
+    }
+
+    fn service(mut self, ps: u64) -> Self {
+        self.0.service += Span::from_ps(ps);
+        self
+    }
+
+    /// The later of two; the first where they are equal.
+    fn max(self, other: Self) -> Self {
+        if other.at() > self.at() { other } else { self }
+    }
+}
+
+/// When flits ask for their first link.
+#[derive(Clone, Copy)]
+enum Asks {
+    /// All at once.
+    At(Point),
+    /// As bursts end that were all asked for at once: each channel serves one in a round.
+    Rounds { from: Point, burst: u64, channels: u64, per_flit: u64, bursts: u64 },
+}
+
+impl Asks {
+    fn of(self, flit: u64) -> Point {
+        match self {
+            Self::At(point) => point,
+            Self::Rounds { from, burst, channels, per_flit, bursts } => {
+                let last = bursts.min((flit + 1) * per_flit) - 1;
+                from.service(burst * (last / channels + 1))
+            }
+        }
+    }
+
+    /// The first flit of the round that a flit is in.
+    fn first_of_round(self, flit: u64) -> u64 {
+        match self {
+            Self::At(_) => 0,
+            Self::Rounds { channels, per_flit, .. } => flit - flit % (channels / per_flit).max(1),
+        }
+    }
+}
+
+struct Form<'a> {
+    network: &'a Network,
+    memory: &'a ChannelsSpec,
+    bytes: u64,
+}
+
+impl Form<'_> {
+    /// A transfer without payload.
+    fn command(&self, route: &Route, start: Point) -> Point {
+        let empty = Form { bytes: 0, ..*self };
+        empty.carry(route, Asks::At(start), 0)
+    }
+
+    /// The data of a read that was asked for at `asked`.
+    fn read(&self, back: &Route, asked: Point) -> Point {
+        let asks = Asks::Rounds {
+            from: asked,
+            burst: self.memory.burst.ps(),
+            channels: self.memory.channels,
+            per_flit: self.flit_bursts(),
+            bursts: self.bytes.div_ceil(self.memory.burst_bytes),
+        };
+        self.carry(back, asks, self.flits() - 1)
+    }
+
+    /// The data of a write, until its last burst has ended.
+    fn write(&self, there: &Route, start: Point) -> Point {
+        let (flits, per_round) = (self.flits(), self.per_round());
+        let full = self.flit_service(self.flit_bursts());
+        let last_bytes = self.flit_bytes(flits - 1);
+        let last = self.flit_service(last_bytes.div_ceil(self.memory.burst_bytes));
+        let delivered = |flit| self.carry(there, Asks::At(start), flit);
+        // The flits that share channels follow each other. Either the first of them came so early that
+        // all bursts go without a gap, or the last finds its channels free; or, being short, it comes
+        // on the heels of the one before.
+        let channels = (0..flits.min(per_round)).map(|first| {
+            let count = (flits - first).div_ceil(per_round);
+            let final_flit = first + (count - 1) * per_round;
+            let final_service = if final_flit == flits - 1 { last } else { full };
+            let from = |place: u64| {
+                let before = count - 1 - place;
+                delivered(first + place * per_round).service(before * full + final_service)
+            };
+            [0, count.saturating_sub(2), count - 1].map(from).into_iter().fold(from(0), Point::max)
+        });
+        channels.reduce(Point::max).expect("a write has a flit")
+    }
+
+    fn flits(&self) -> u64 {
+        self.network.flits(self.bytes)
+    }
+
+    fn flit_bytes(&self, flit: u64) -> u64 {
+        let full = self.network.flit_bytes();
+        full.min(self.bytes - flit * full)
+    }
+
+    fn flit_bursts(&self) -> u64 {
+        self.network.flit_bytes() / self.memory.burst_bytes
+    }
+
+    /// How many flits the channels serve at once.
+    fn per_round(&self) -> u64 {
+        (self.memory.channels / self.flit_bursts()).max(1)
+    }
+
+    /// How long a flit of so many bursts holds its channels.
+    fn flit_service(&self, bursts: u64) -> u64 {
+        self.memory.burst.ps() * bursts.div_ceil(self.memory.channels)
+    }
+
+    /// When a flit is at the end of the route.
+    fn carry(&self, route: &Route, mut asks: Asks, flit: u64) -> Point {
+        let mut rest: &[LinkId] = route;
+        while let Some(leg) = self.leg(rest) {
+            let stored = leg < rest.len();
+            if !stored {
+                return self.cross(rest, asks, flit, false);
+            }
+            let (there, beyond) = rest.split_at(leg);
+            let gathered = self.cross(there, asks, self.flits() - 1, true);
+            let overhead = self.overhead(there[leg - 1]).max(1);
+            asks = Asks::At(gathered.overhead(overhead));
+            rest = beyond;
+        }
+        asks.of(flit)
+    }
+
+    /// How many links lead up to the next node that stores, or to the end.
+    fn leg(&self, route: &[LinkId]) -> Option<usize> {
+        let stores = |link: &LinkId| {
+            let node = self.network.link(*link).to;
+            self.network.nodes()[node.index()].forwarding == Forwarding::StoreAndForward
+        };
+        (!route.is_empty()).then(|| route.iter().position(stores).map_or(route.len(), |at| at + 1))
+    }
+
+    fn overhead(&self, link: LinkId) -> u64 {
+        self.network.nodes()[self.network.link(link).to.index()].overhead.ps()
+    }
+
+    /// When a flit is at the end of a leg.
+    fn cross(&self, leg: &[LinkId], asks: Asks, flit: u64, stored: bool) -> Point {
+        let before = flit.saturating_sub(1);
+        let round = asks.first_of_round(before);
+        // When the first flit, the first of the round, the one before, and this one ask.
+        let mut first = asks.of(0);
+        let mut others = [round, before, flit].map(|number| asks.of(number));
+        for (hop, &link) in leg.iter().enumerate() {
+            let spec = self.network.link(link);
+            let span = |number| spec.bandwidth.span(self.flit_bytes(number)).ps();
+            let (full, propagation) = (span(0), spec.propagation.ps());
+            let in_a_row = |count: u64| first.serial(full * count);
+            let a = others[0].serial(full).max(in_a_row(round + 1));
+            let b = others[1]
+                .serial(full)
+                .max(in_a_row(before + 1))
+                .max(a.serial(full * (before - round)));
+            let this =
+                if flit == 0 { first.serial(full) } else { others[2].max(b).serial(span(flit)) };
+            // A flit of no bytes is on the wire for a picosecond at least.
+            let wire = if full == 0 { propagation.max(1) } else { propagation };
+            let charged = if stored && hop + 1 == leg.len() { 0 } else { self.overhead(link) };
+            first = in_a_row(1).wire(wire).overhead(charged);
+            others = [a, b, this].map(|point| first.max(point.wire(wire)));
+        }
+        others[2]
+    }
+}

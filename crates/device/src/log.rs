@@ -1,0 +1,156 @@
+//! What happened: a record of each transfer, and of each flit where that is wanted.
+
+use cubeyard_sim::{Crossing, Observer, Route, Time, TransferId, Wait};
+
+use crate::message::{Message, RequestId};
+
+/// A transfer, from its beginning to its delivery.
+#[derive(Clone, Debug)]
+pub struct TransferRecord {
+    /// The request that it belongs to; a user's own component's may belong to none.
+    pub request: Option<RequestId>,
+    /// What it was.
+    pub kind: TransferKind,
+    /// The way it took.
+    pub route: Route,
+    /// What it carried.
+    pub bytes: u64,
+    /// When it began.
+    pub begun: Time,
+    /// When it was delivered, if it was.
+    pub delivered: Option<Time>,
+    /// The longest that a flit of it stood behind another transfer, and which.
+    pub wait: Option<Wait>,
+}
+
+/// What a transfer was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransferKind {
+    /// A read's command or a write's data, to a memory.
+    Access,
+    /// A read's data or a write's acknowledgement, from a memory.
+    Answer,
+    /// A message of a launch.
+    Launch,
+    /// Something of a user's own component.
+    Custom,
+}
+
+impl TransferKind {
+    fn of(message: &Message) -> Self {
+        match message {
+            Message::Issue(_) | Message::Access(_) => Self::Access,
+            Message::Answer(_) => Self::Answer,
+            Message::Custom(_) => Self::Custom,
+            _ => Self::Launch,
+        }
+    }
+}
+
+/// Keeps a log of a machine.
+pub trait Watch: Observer<Message> {
+    /// The log.
+    fn log(&self) -> &Log;
+
+    /// Every flit on every link, in the order in which links were given; none if they are not kept.
+    fn crossings(&self) -> &[Crossing] {
+        &[]
+    }
+}
+
+/// One record for each transfer.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    transfers: Vec<TransferRecord>,
+}
+
+impl Log {
+    /// All transfers, in the order of their numbers.
+    pub fn transfers(&self) -> &[TransferRecord] {
+        &self.transfers
+    }
+
+    /// One transfer.
+    pub fn transfer(&self, transfer: TransferId) -> &TransferRecord {
+        &self.transfers[index(transfer)]
+    }
+
+    /// The transfers of a request.
+    pub fn of(&self, request: RequestId) -> impl Iterator<Item = &TransferRecord> {
+        self.transfers.iter().filter(move |record| record.request == Some(request))
+    }
+}
+
+fn index(transfer: TransferId) -> usize {
+    usize::try_from(transfer.get()).expect("as many as records")
+}
+
+impl Observer<Message> for Log {
+    const FLITS: bool = false;
+
+    fn began(&mut self, _: TransferId, now: Time, route: &Route, bytes: u64, message: &Message) {
+        self.transfers.push(TransferRecord {
+            request: message.request(),
+            kind: TransferKind::of(message),
+            route: route.clone(),
+            bytes,
+            begun: now,
+            delivered: None,
+            wait: None,
+        });
+    }
+
+    fn waited(&mut self, transfer: TransferId, wait: Wait) {
+        let longest = &mut self.transfers[index(transfer)].wait;
+        if longest.is_none_or(|longest| longest.span < wait.span) {
+            *longest = Some(wait);
+        }
+    }
+
+    fn delivered(&mut self, transfer: TransferId, now: Time) {
+        self.transfers[index(transfer)].delivered = Some(now);
+    }
+}
+
+impl Watch for Log {
+    fn log(&self) -> &Self {
+        self
+    }
+}
+
+/// A log with every flit on every link: what `explain` and traces are made of.
+#[derive(Clone, Debug, Default)]
+pub struct FlitLog {
+    log: Log,
+    crossings: Vec<Crossing>,
+}
+
+impl Observer<Message> for FlitLog {
+    const FLITS: bool = true;
+
+    fn began(&mut self, id: TransferId, now: Time, route: &Route, bytes: u64, message: &Message) {
+        self.log.began(id, now, route, bytes, message);
+    }
+
+    fn crossed(&mut self, crossing: Crossing) {
+        self.crossings.push(crossing);
+    }
+
+    fn waited(&mut self, transfer: TransferId, wait: Wait) {
+        self.log.waited(transfer, wait);
+    }
+
+    fn delivered(&mut self, transfer: TransferId, now: Time) {
+        self.log.delivered(transfer, now);
+    }
+}
+
+impl Watch for FlitLog {
+    fn log(&self) -> &Log {
+        &self.log
+    }
+
+    fn crossings(&self) -> &[Crossing] {
+        &self.crossings
+    }
+}

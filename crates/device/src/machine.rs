@@ -1,0 +1,364 @@
+//! A machine that runs: the parts of a topology, and requests to them.
+
+mod launch;
+mod parts;
+
+use std::collections::BTreeMap;
+
+use cubeyard_memory::address::{PhysAddr, SipId};
+use cubeyard_sim::{
+    Component, Engine, EngineConfig, LinkId, Network, NodeId, Route, SignalId, Span, Stop, Time,
+};
+
+use crate::formula::{self, Parts};
+use crate::log::{FlitLog, Log, Watch};
+use crate::message::{Access, Direction, Message, RequestId};
+use crate::model::Part;
+use crate::request::{Completion, Envelope, Outcome, PeRef, Request, RequestError, Shard};
+use crate::topology::{self, NodeKind, Topology};
+
+/// The most that one request moves.
+const MOST_BYTES: u64 = 1 << 40;
+
+/// A simulated accelerator system.
+///
+/// ```
+/// use cubeyard_device::machine::Machine;
+/// use cubeyard_device::message::Direction;
+/// use cubeyard_device::request::Request;
+/// use cubeyard_device::topology::Topology;
+///
+/// let mut machine = Machine::new(Topology::embedded());
+/// let pe = machine.pe("sip0.cube0.pe0")?;
+/// let address = machine.hbm_address(pe, 0)?;
+/// let read = Request::PeDma { from: pe, direction: Direction::Read, address, bytes: 16 << 10 };
+/// let read = machine.submit(read)?;
+/// machine.run();
+/// let completion = machine.completion(read).unwrap();
+/// assert_eq!(completion.latency().ns().round(), 77.0);
+/// # Ok::<(), cubeyard_device::request::RequestError>(())
+/// ```
+#[derive(Debug)]
+pub struct Machine<W = Log> {
+    topology: Topology,
+    engine: Engine<Part, W>,
+    envelopes: Vec<Envelope>,
+    done: Vec<SignalId>,
+    launches: BTreeMap<RequestId, Vec<NodeId>>,
+    accesses: BTreeMap<RequestId, Access>,
+    routes: BTreeMap<(NodeId, NodeId), (Route, Route)>,
+}
+
+/// How a machine is made. The results are the same, but for parts of your own.
+#[derive(Debug)]
+pub struct MachineBuilder {
+    topology: Topology,
+    config: EngineConfig,
+    replaced: Vec<(NodeId, Part)>,
+}
+
+impl MachineBuilder {
+    /// A machine of this topology.
+    pub fn new(topology: Topology) -> Self {
+        Self { topology, config: EngineConfig::default(), replaced: Vec::new() }
+    }
+
+    /// Chooses how the engine runs.
+    #[must_use]
+    pub fn config(self, config: EngineConfig) -> Self {
+        Self { config, ..self }
+    }
+
+    /// Puts a component of your own at a node, in the place of ours.
+    pub fn replace(
+        mut self,
+        node: &str,
+        component: impl Component<Message = Message> + 'static,
+    ) -> Result<Self, RequestError> {
+        let node = sim_node(self.topology.find(node)?);
+        self.replaced.push((node, Part::Custom(Box::new(component))));
+        Ok(self)
+    }
+
+    /// Makes it, with a log of transfers.
+    pub fn build(self) -> Machine {
+        self.watched(Log::default())
+    }
+
+    /// Makes it, with a log of every flit and burst. Slower, and it keeps them all.
+    pub fn build_with_flits(self) -> Machine<FlitLog> {
+        let mut machine = self.watched(FlitLog::default());
+        machine.keep_bursts();
+        machine
+    }
+
+    /// Makes it, with a log of your own.
+    pub fn watched<W: Watch>(self, watch: W) -> Machine<W> {
+        let Self { topology, config, replaced } = self;
+        let network = parts::network(&topology);
+        let parts = parts::parts(&topology, replaced);
+        Machine {
+            engine: Engine::observed(network, parts, config, watch),
+            topology,
+            envelopes: Vec::new(),
+            done: Vec::new(),
+            launches: BTreeMap::new(),
+            accesses: BTreeMap::new(),
+            routes: BTreeMap::new(),
+        }
+    }
+}
+
+impl Machine {
+    /// A machine at time zero.
+    pub fn new(topology: Topology) -> Self {
+        MachineBuilder::new(topology).build()
+    }
+}
+
+impl<W: Watch> Machine<W> {
+    /// What it was made from.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The engine, to look at.
+    pub fn engine(&self) -> &Engine<Part, W> {
+        &self.engine
+    }
+
+    /// What the engine was made of.
+    pub fn network(&self) -> &Network {
+        self.engine.network()
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Log {
+        self.engine.observer().log()
+    }
+
+    /// The present.
+    pub fn now(&self) -> Time {
+        self.engine.now()
+    }
+
+    /// Goes on until nothing is left to happen.
+    pub fn run(&mut self) -> Stop {
+        self.engine.run()
+    }
+
+    /// Goes on until nothing is left to happen, or until `deadline` is over.
+    pub fn run_until(&mut self, deadline: Time) -> Stop {
+        self.engine.run_until(deadline)
+    }
+
+    /// How long each link has been in use, by link.
+    pub fn busy(&mut self) -> Vec<Span> {
+        self.engine.busy()
+    }
+
+    /// The PE of a name such as `sip0.cube3.pe2`.
+    pub fn pe(&self, name: &str) -> Result<PeRef, RequestError> {
+        let node = self.topology.node(self.topology.find(name)?);
+        let place = node.place;
+        match (place.sip, place.cube, place.pe) {
+            (Some(sip), Some(cube), Some(pe)) => Ok(PeRef { sip, cube, pe }),
+            _ => Err(RequestError::NoSuchPart { what: format!("PE {name}") }),
+        }
+    }
+
+    /// The address at `offset` of a PE's slice of the HBM.
+    pub fn hbm_address(&self, pe: PeRef, offset: u64) -> Result<PhysAddr, RequestError> {
+        let slice = self.topology.spec().hbm.slice;
+        let offset = cubeyard_memory::Bytes::new(offset);
+        PhysAddr::pe_hbm(pe.sip, pe.cube, pe.pe, offset, slice)
+            .map_err(|error| RequestError::NoSuchPart { what: error.to_string() })
+    }
+
+    /// Makes a request, now.
+    pub fn submit(&mut self, request: Request) -> Result<RequestId, RequestError> {
+        self.submit_at(self.now(), 0, request)
+    }
+
+    /// Makes a request at a time that is not past, under a number that its completion will bear.
+    pub fn submit_at(
+        &mut self,
+        time: Time,
+        correlation: u64,
+        body: Request,
+    ) -> Result<RequestId, RequestError> {
+        let request = RequestId::new(self.envelopes.len());
+        let made = time.max(self.now());
+        let (device, start, message) = self.message(request, &body)?;
+        self.envelopes.push(Envelope { correlation, request, device, made, body });
+        self.engine.call_at(made, start, message);
+        Ok(request)
+    }
+
+    /// A request as it was made.
+    pub fn envelope(&self, request: RequestId) -> &Envelope {
+        &self.envelopes[request.index()]
+    }
+
+    /// All requests, in the order of their numbers.
+    pub fn envelopes(&self) -> &[Envelope] {
+        &self.envelopes
+    }
+
+    /// What came of a request, if it is done.
+    pub fn completion(&self, request: RequestId) -> Option<Completion> {
+        let done = self.engine.tasks().raised(self.done[request.index()])?;
+        let Envelope { correlation, made, body, .. } = self.envelope(request);
+        let outcome = match body {
+            Request::MemoryWrite(shard) | Request::MemoryRead(shard) => {
+                Outcome::Moved { bytes: shard.bytes }
+            }
+            Request::PeDma { bytes, .. } | Request::MCpuDma { bytes, .. } => {
+                Outcome::Moved { bytes: *bytes }
+            }
+            Request::KernelLaunch { .. } => self.ran(request),
+        };
+        Some(Completion { correlation: *correlation, request, made: *made, done, outcome })
+    }
+
+    /// The ways that a request to memory takes, there and back.
+    pub fn access(&self, request: RequestId) -> Option<&Access> {
+        self.accesses.get(&request)
+    }
+
+    /// What a request to memory takes on a machine that has nothing else to do; nothing is simulated.
+    /// None for launches, and where a component of your own answers.
+    pub fn alone(&self, request: RequestId) -> Option<Parts> {
+        let access = self.access(request)?;
+        let network = self.network();
+        let (first, last) = (access.there.first()?, access.there.last()?);
+        let start = &network.nodes()[network.link(*first).from.index()];
+        match self.engine.component(network.link(*last).to)? {
+            Part::Memory(memory) => {
+                Some(formula::alone(network, memory.channels().spec(), access, start.overhead))
+            }
+            _ => None,
+        }
+    }
+
+    /// What a request becomes: the SIP it goes to, where it starts, and the call that starts it.
+    fn message(
+        &mut self,
+        request: RequestId,
+        body: &Request,
+    ) -> Result<(SipId, NodeId, Message), RequestError> {
+        let (start, direction, address, bytes, posted) = match *body {
+            Request::MemoryWrite(shard) => {
+                (self.host(&shard)?, Direction::Write, shard.address, shard.bytes, true)
+            }
+            Request::MemoryRead(shard) => {
+                (self.host(&shard)?, Direction::Read, shard.address, shard.bytes, false)
+            }
+            Request::PeDma { from, direction, address, bytes } => {
+                self.check_pe(from)?;
+                let node = self.topology.pe_dma(from.sip, from.cube, from.pe);
+                (sim_node(node), direction, address, bytes, false)
+            }
+            Request::MCpuDma { sip, cube, direction, address, bytes } => {
+                self.check_cube(sip, cube)?;
+                (sim_node(self.topology.m_cpu(sip, cube)), direction, address, bytes, false)
+            }
+            Request::KernelLaunch { ref kernel, sip, ref cubes, ref pes, work } => {
+                let launch = self.launch(request, kernel, sip, cubes, pes, work)?;
+                let start = sim_node(self.topology.endpoint(sip));
+                return Ok((sip, start, Message::Launch(launch)));
+            }
+        };
+        let memory = self.memory(address, bytes)?;
+        let (there, back) = self.routes(start, memory)?;
+        let done = self.signal();
+        let access = Access {
+            request,
+            direction,
+            address: address.sub_offset().get(),
+            bytes,
+            there,
+            back: (!posted).then_some(back),
+            done,
+        };
+        self.accesses.insert(request, access.clone());
+        Ok((address.sip(), start, Message::Issue(access)))
+    }
+
+    /// A signal for one more request.
+    fn signal(&mut self) -> SignalId {
+        let done = self.engine.tasks().signal(String::new(), None);
+        self.done.push(done);
+        done
+    }
+
+    /// The node where the host's traffic to a shard enters, whose tag is checked.
+    fn host(&self, shard: &Shard) -> Result<NodeId, RequestError> {
+        let holder = self.topology.node(self.topology.resolve(shard.address)?);
+        let place = holder.place;
+        let right = place.sip == Some(shard.at.sip)
+            && place.cube == Some(shard.at.cube)
+            && place.pe.is_none_or(|pe| pe == shard.at.pe);
+        if !right {
+            let (holder, said) = (holder.name.clone(), shard.at.to_string());
+            return Err(RequestError::Tag { address: shard.address, holder, said });
+        }
+        Ok(sim_node(self.topology.endpoint(shard.at.sip)))
+    }
+
+    /// The memory that holds a whole range.
+    fn memory(&self, address: PhysAddr, bytes: u64) -> Result<NodeId, RequestError> {
+        if bytes == 0 || bytes > MOST_BYTES {
+            return Err(RequestError::Size { bytes });
+        }
+        let first = self.topology.resolve(address)?;
+        let node = self.topology.node(first);
+        if !matches!(node.kind, NodeKind::Hbm | NodeKind::Sram) {
+            return Err(RequestError::NotMemory { address, node: node.name.clone() });
+        }
+        let beyond = || RequestError::NoSuchPart { what: format!("{bytes} bytes at {address}") };
+        let end = PhysAddr::from_bits(address.to_bits() + bytes - 1).map_err(|_| beyond())?;
+        let last = self.topology.resolve(end);
+        let last = last.map_err(|source| RequestError::End { address, bytes, source })?;
+        if first != last {
+            let name = |node| self.topology.node(node).name.clone();
+            let (first, last) = (name(first), name(last));
+            return Err(RequestError::Spans { address, bytes, first, last });
+        }
+        Ok(sim_node(first))
+    }
+
+    /// The ways there and back, worked out once.
+    fn routes(&mut self, from: NodeId, to: NodeId) -> Result<(Route, Route), RequestError> {
+        if let Some(routes) = self.routes.get(&(from, to)) {
+            return Ok(routes.clone());
+        }
+        let node = |node: NodeId| topology::NodeId::new(number(node.index()));
+        let links = self.topology.route(node(from), node(to))?;
+        let back = links.iter().rev().map(|&link| sim_link(self.topology.link(link).reverse));
+        let there: Route = links.iter().map(|&link| sim_link(link)).collect();
+        let routes = (there, back.collect::<Route>());
+        self.routes.insert((from, to), routes.clone());
+        Ok(routes)
+    }
+
+    fn keep_bursts(&mut self) {
+        for node in 0..self.topology.nodes().len() {
+            if let Some(Part::Memory(memory)) = self.engine.component_mut(NodeId::new(node)) {
+                memory.keep_bursts();
+            }
+        }
+    }
+}
+
+fn sim_node(node: topology::NodeId) -> NodeId {
+    NodeId::new(node.index())
+}
+
+fn sim_link(link: topology::LinkId) -> LinkId {
+    LinkId::new(link.index())
+}
+
+fn number(index: usize) -> u32 {
+    u32::try_from(index).expect("a topology numbers its nodes with 32 bits")
+}

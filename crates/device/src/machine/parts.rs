@@ -1,0 +1,69 @@
+//! The network and the parts that a topology asks for.
+
+use std::collections::BTreeMap;
+
+use cubeyard_sim::{Forwarding, LinkSpec, Network, NodeId, NodeSpec};
+
+use super::sim_node;
+use crate::model::{ChannelsSpec, IoCpu, MCpu, Memory, Part, PeCpu, Requester};
+use crate::topology::{Link, Node, NodeKind, Topology};
+
+pub(super) fn network(topology: &Topology) -> Network {
+    let node = |node: &Node| NodeSpec {
+        overhead: node.overhead,
+        forwarding: match node.kind {
+            NodeKind::PcieEndpoint => Forwarding::StoreAndForward,
+            _ => Forwarding::CutThrough,
+        },
+    };
+    let link = |link: &Link| LinkSpec {
+        from: sim_node(link.from),
+        to: sim_node(link.to),
+        bandwidth: link.bandwidth,
+        propagation: link.propagation,
+    };
+    let nodes = topology.nodes().iter().map(node).collect();
+    let links = topology.links().iter().map(link).collect();
+    let flit = topology.spec().flit.get();
+    Network::new(flit, nodes, links).expect("a topology numbers its links by destination")
+}
+
+/// Our parts, but for those that are replaced.
+pub(super) fn parts(
+    topology: &Topology,
+    replaced: Vec<(NodeId, Part)>,
+) -> impl Iterator<Item = (NodeId, Part)> {
+    let mut replaced: BTreeMap<NodeId, Part> = replaced.into_iter().collect();
+    let nodes = topology.nodes().iter().enumerate();
+    nodes.filter_map(move |(index, node)| {
+        let id = NodeId::new(index);
+        let part = replaced.remove(&id).or_else(|| part(topology, node))?;
+        Some((id, part))
+    })
+}
+
+fn part(topology: &Topology, node: &Node) -> Option<Part> {
+    let spec = topology.spec();
+    let memory = |channels| Part::Memory(Memory::new(channels, spec.flit.get()));
+    let part = match node.kind {
+        NodeKind::Hbm => memory(ChannelsSpec {
+            burst_bytes: spec.hbm.burst.get(),
+            channels: spec.hbm.channels.into(),
+            burst: spec.hbm.channel_bandwidth.span(spec.hbm.burst.get()),
+            turn_around: spec.hbm.turn_around,
+        }),
+        // An SRAM takes what its link brings, a flit at a time.
+        NodeKind::Sram => memory(ChannelsSpec {
+            burst_bytes: spec.hbm.burst.get(),
+            channels: 1,
+            burst: spec.sram.link.bandwidth.span(spec.hbm.burst.get()),
+            turn_around: cubeyard_sim::Span::ZERO,
+        }),
+        NodeKind::PeDma | NodeKind::PcieEndpoint => Part::Requester(Requester::new(node.overhead)),
+        NodeKind::IoCpu => Part::IoCpu(IoCpu::default()),
+        NodeKind::MCpu => Part::MCpu(MCpu::new(node.overhead)),
+        NodeKind::PeCpu => Part::PeCpu(PeCpu::default()),
+        _ => return None,
+    };
+    Some(part)
+}

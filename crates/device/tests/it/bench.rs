@@ -1,0 +1,47 @@
+//! Short ways to put requests to the default machine.
+
+use cubeyard_device::machine::{Machine, MachineBuilder};
+use cubeyard_device::message::{Direction, RequestId};
+use cubeyard_device::request::{Request, Shard};
+use cubeyard_device::topology::Topology;
+use cubeyard_sim::{Span, Stop};
+
+pub(crate) const KIB: u64 = 1 << 10;
+
+pub(crate) fn default_machine() -> Machine {
+    MachineBuilder::new(Topology::embedded()).build()
+}
+
+/// A DMA of one PE to the HBM of another, at offset zero.
+pub(crate) fn dma(
+    machine: &Machine,
+    from: &str,
+    to: &str,
+    direction: Direction,
+    bytes: u64,
+) -> Request {
+    let from = machine.pe(from).unwrap();
+    let address = machine.hbm_address(machine.pe(to).unwrap(), 0).unwrap();
+    Request::PeDma { from, direction, address, bytes }
+}
+
+/// The part of a PE's HBM at offset zero.
+pub(crate) fn shard(machine: &Machine, at: &str, bytes: u64) -> Shard {
+    let at = machine.pe(at).unwrap();
+    Shard { at, address: machine.hbm_address(at, 0).unwrap(), bytes }
+}
+
+/// How long each of these takes on a fresh machine, all made at once.
+pub(crate) fn latencies(requests: impl FnOnce(&Machine) -> Vec<Request>) -> Vec<Span> {
+    let mut machine = default_machine();
+    let requests = requests(&machine);
+    let ids: Vec<RequestId> =
+        requests.into_iter().map(|request| machine.submit(request).unwrap()).collect();
+    assert_eq!(machine.run(), Stop::Idle);
+    ids.into_iter().map(|id| machine.completion(id).unwrap().latency()).collect()
+}
+
+/// The time until the last of them is done.
+pub(crate) fn makespan_ns(requests: impl FnOnce(&Machine) -> Vec<Request>) -> f64 {
+    latencies(requests).into_iter().max().unwrap().ns()
+}

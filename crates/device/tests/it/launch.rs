@@ -1,0 +1,54 @@
+//! Launches: one instant for all PEs.
+
+use cubeyard_device::machine::Machine;
+use cubeyard_device::message::Direction::Read;
+use cubeyard_device::request::{Outcome, Request};
+use cubeyard_memory::address::SipId;
+use cubeyard_sim::{Span, Stop, Time};
+
+use crate::bench::{KIB, default_machine, dma};
+
+fn launch(machine: &Machine, work_ns: u64) -> Request {
+    Request::KernelLaunch {
+        kernel: "nothing".into(),
+        sip: SipId::new(0).unwrap(),
+        cubes: machine.topology().cubes().collect(),
+        pes: machine.topology().pes().collect(),
+        work: Span::from_ps(work_ns * 1000),
+    }
+}
+
+/// The first model looked ahead by one walk and undershot far cubes by 63 to 113 ns, so their PEs were
+/// late.
+#[test]
+fn all_pes_start_at_the_instant_that_io_cpu_said() {
+    let mut machine = default_machine();
+    let id = machine.submit(launch(&machine, 100)).unwrap();
+    assert_eq!(machine.run(), Stop::Idle);
+    let completion = machine.completion(id).unwrap();
+    let Outcome::Ran { started, pes } = completion.outcome else { panic!("{completion:?}") };
+    assert_eq!(pes, 128);
+    // The way there and the way back have the same nodes. Each charges what comes to it: on the way there
+    // the endpoint charges at the start and PE_CPU (2 ns) at the end, on the way back only the endpoint.
+    let way = started - completion.made;
+    let back = completion.done - (started + Span::from_ps(100_000));
+    assert_eq!(way, back + Span::from_ps(2000));
+}
+
+/// With traffic in its way, a command can come late. Then all wait for it.
+#[test]
+fn traffic_delays_the_start_of_all_and_not_of_some() {
+    let mut machine = default_machine();
+    for pe in 0..8 {
+        let to = format!("sip0.cube1.pe{pe}");
+        let read = dma(&machine, &format!("sip0.cube3.pe{pe}"), &to, Read, 256 * KIB);
+        machine.submit(read).unwrap();
+    }
+    machine.run_until(Time::from_ps(500_000));
+    let id = machine.submit(launch(&machine, 100)).unwrap();
+    assert_eq!(machine.run(), Stop::Idle);
+    let completion = machine.completion(id).unwrap();
+    let Outcome::Ran { started, .. } = completion.outcome else { panic!("{completion:?}") };
+    assert!(started - completion.made > Span::from_ps(0));
+    assert!(completion.done > started + Span::from_ps(100_000));
+}

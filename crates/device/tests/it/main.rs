@@ -1,0 +1,7 @@
+//! Tests of the machine as its users see it.
+
+mod bench;
+mod formula;
+mod launch;
+mod published;
+mod refused;
