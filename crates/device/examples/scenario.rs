@@ -52,6 +52,7 @@ impl MemoryChannels {
             channels: self.channels,
             burst: Span::from_ps(self.burst_ps),
             turn_around: Span::from_ps(self.turnaround_ps),
+            rows: None,
         }
     }
 }

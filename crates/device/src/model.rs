@@ -8,7 +8,7 @@ mod requester;
 
 pub use io_cpu::IoCpu;
 pub use m_cpu::MCpu;
-pub use memory::{Burst, Channels, ChannelsSpec, Memory};
+pub use memory::{Burst, Channels, ChannelsSpec, Memory, RefreshSpec, RowsSpec};
 pub use pe_cpu::PeCpu;
 pub use requester::Requester;
 

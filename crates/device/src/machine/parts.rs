@@ -51,6 +51,7 @@ fn part(topology: &Topology, node: &Node) -> Option<Part> {
             channels: spec.hbm.channels.into(),
             burst: spec.hbm.channel_bandwidth.span(spec.hbm.burst.get()),
             turn_around: spec.hbm.turn_around,
+            rows: spec.hbm.rows,
         }),
         // An SRAM takes what its link brings, a flit at a time.
         NodeKind::Sram => memory(ChannelsSpec {
@@ -58,6 +59,7 @@ fn part(topology: &Topology, node: &Node) -> Option<Part> {
             channels: 1,
             burst: spec.sram.link.bandwidth.span(spec.hbm.burst.get()),
             turn_around: cubeyard_sim::Span::ZERO,
+            rows: None,
         }),
         NodeKind::PeDma | NodeKind::PcieEndpoint => Part::Requester(Requester::new(node.overhead)),
         NodeKind::IoCpu => Part::IoCpu(IoCpu::default()),

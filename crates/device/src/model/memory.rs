@@ -1,10 +1,15 @@
 //! A memory of channels that bursts take in turn: an HBM controller, or an SRAM with one channel.
 
+mod rows;
+
+pub use rows::{RefreshSpec, RowsSpec};
+
 use std::collections::BTreeMap;
 
 use cubeyard_sim::{Asks, Component, Context, Delivery, Flit, Send, Span, Time};
 
 use crate::message::{Access, Direction, Message, RequestId};
+use rows::{Asking, Rows};
 
 /// The channels of a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +22,8 @@ pub struct ChannelsSpec {
     pub burst: Span,
     /// How much longer when the burst before went the other way.
     pub turn_around: Span,
+    /// The banks of a channel and their rows. Without them a burst costs the same wherever it lies.
+    pub rows: Option<RowsSpec>,
 }
 
 /// When each channel is free. It is told the time, so that it can be tested without an engine.
@@ -27,7 +34,13 @@ pub struct ChannelsSpec {
 /// use cubeyard_sim::{Span, Time};
 ///
 /// let ns = |ns| Span::from_ps(ns * 1000);
-/// let spec = ChannelsSpec { burst_bytes: 256, channels: 2, burst: ns(8), turn_around: ns(3) };
+/// let spec = ChannelsSpec {
+///     burst_bytes: 256,
+///     channels: 2,
+///     burst: ns(8),
+///     turn_around: ns(3),
+///     rows: None,
+/// };
 /// let mut channels = Channels::new(spec);
 /// let mut burst = |number, direction| channels.burst(number, direction, Time::ZERO) - Time::ZERO;
 /// assert_eq!(burst(0, Direction::Read), ns(8));
@@ -39,6 +52,7 @@ pub struct ChannelsSpec {
 pub struct Channels {
     spec: ChannelsSpec,
     channels: Vec<Channel>,
+    rows: Option<Box<Rows>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,11 +66,13 @@ impl Channels {
     /// Channels that are all free.
     ///
     /// # Panics
-    /// If there are none, or bursts are of no bytes.
+    /// If there are none, or bursts are of no bytes; if rows are not of whole bursts, or refreshes leave no
+    /// time for a burst ([`RowsSpec::least_interval`]).
     pub fn new(spec: ChannelsSpec) -> Self {
         assert!(spec.channels > 0 && spec.burst_bytes > 0, "a memory of nothing");
         let channels = usize::try_from(spec.channels).expect("a machine has few channels");
-        Self { spec, channels: vec![Channel::default(); channels] }
+        let rows = spec.rows.map(|rows| Box::new(Rows::new(rows, &spec)));
+        Self { spec, channels: vec![Channel::default(); channels], rows }
     }
 
     /// What they were made from.
@@ -68,10 +84,15 @@ impl Channels {
     #[inline]
     pub fn burst(&mut self, number: u64, direction: Direction, asked: Time) -> Time {
         #[expect(clippy::cast_possible_truncation, reason = "less than the number of channels")]
-        let channel = &mut self.channels[(number % self.spec.channels) as usize];
+        let index = (number % self.spec.channels) as usize;
+        let channel = &mut self.channels[index];
         let mut start = asked.max(channel.free);
         if channel.direction.is_some_and(|last| last != direction) {
             start += self.spec.turn_around;
+        }
+        if let Some(rows) = &mut self.rows {
+            let (number, free) = (number / self.spec.channels, channel.free);
+            start = rows.start(Asking { channel: index, number, asked, free, start });
         }
         channel.direction = Some(direction);
         channel.busy += self.spec.burst;

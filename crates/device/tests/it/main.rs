@@ -1,7 +1,9 @@
 //! Tests of the machine as its users see it.
 
 mod bench;
+mod fidelity;
 mod formula;
 mod launch;
 mod published;
 mod refused;
+mod rows;

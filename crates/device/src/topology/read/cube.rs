@@ -6,7 +6,7 @@ use cubeyard_memory::address::{PeId, Window};
 use super::super::reader::Field;
 use super::super::spec::{HbmSpec, MCpuSpec, PeSpec, RoutersSpec, SramSpec, UcieSpec};
 use super::super::{Position, TopologyProblem, mesh};
-use super::{Result, wire};
+use super::{Result, optional, wire};
 
 /// The most rows and columns of routers; far beyond what any cube has, and small enough to build.
 const MOST_ROUTERS: u32 = 16;
@@ -106,6 +106,7 @@ pub(super) fn hbm(field: &Field<'_>, pe: &PeSpec) -> Result<HbmSpec> {
             format!("an equal slice of whole bursts ({} B) for each of {pes} PEs", burst.get());
         return Err(capacity_field.unexpected(expected));
     }
+    let rows_field = map.optional("rows");
     let spec = HbmSpec {
         capacity,
         slice,
@@ -113,11 +114,13 @@ pub(super) fn hbm(field: &Field<'_>, pe: &PeSpec) -> Result<HbmSpec> {
         channel_bandwidth: map.field("channel_bandwidth_gbs").gbs()?,
         burst,
         turn_around: map.field("turn_around_ns").ns()?,
+        rows: None,
         overhead: map.field("overhead_ns").ns()?,
         link: wire(&map.field("link"))?,
     };
     map.finish()?;
-    Ok(spec)
+    let rows = optional::given(rows_field, |field| optional::rows(field, &spec))?;
+    Ok(HbmSpec { rows, ..spec })
 }
 
 pub(super) fn sram(field: &Field<'_>, routers: &RoutersSpec) -> Result<SramSpec> {
