@@ -51,7 +51,7 @@ pub struct ChannelsSpec {
 #[derive(Clone, Debug)]
 pub struct Channels {
     spec: ChannelsSpec,
-    channels: Vec<Channel>,
+    state: Vec<Channel>,
     rows: Option<Box<Rows>>,
 }
 
@@ -72,7 +72,7 @@ impl Channels {
         assert!(spec.channels > 0 && spec.burst_bytes > 0, "a memory of nothing");
         let channels = usize::try_from(spec.channels).expect("a machine has few channels");
         let rows = spec.rows.map(|rows| Box::new(Rows::new(rows, &spec)));
-        Self { spec, channels: vec![Channel::default(); channels], rows }
+        Self { spec, state: vec![Channel::default(); channels], rows }
     }
 
     /// What they were made from.
@@ -85,7 +85,7 @@ impl Channels {
     pub fn burst(&mut self, number: u64, direction: Direction, asked: Time) -> Time {
         #[expect(clippy::cast_possible_truncation, reason = "less than the number of channels")]
         let index = (number % self.spec.channels) as usize;
-        let channel = &mut self.channels[index];
+        let channel = &mut self.state[index];
         let mut start = asked.max(channel.free);
         if channel.direction.is_some_and(|last| last != direction) {
             start += self.spec.turn_around;
@@ -102,7 +102,7 @@ impl Channels {
 
     /// How long each channel has moved data.
     pub fn busy(&self) -> impl Iterator<Item = Span> + '_ {
-        self.channels.iter().map(|channel| channel.busy)
+        self.state.iter().map(|channel| channel.busy)
     }
 }
 

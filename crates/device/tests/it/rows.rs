@@ -98,14 +98,11 @@ fn a_stream_has_the_rate_of_the_channel_less_the_refresh() {
     let starts = (0..).map(|burst| start(&mut channels, burst, 0));
     let starts = starts.take_while(|&start| start < (1 + intervals) * INTERVAL);
     let bursts = starts.filter(|&start| start >= INTERVAL).count() as u64;
+    // Whole bursts fit between the refreshes, so the closed form is exact here.
+    assert_eq!(bursts, intervals * (INTERVAL - PRECHARGE - REFRESH - ACTIVATE) / BURST);
+    // Ramulator 2.1 has 30.4 GB/s for this preset; it also waits nRTP, 5 ns, before it closes a row.
     let rate = (bursts * 256) as f64 / (intervals * INTERVAL) as f64 * 1000.0;
-    let lost = (PRECHARGE + REFRESH + ACTIVATE) as f64 / INTERVAL as f64;
-    // A refresh waits for the end of a burst: up to one burst an interval, of 487.
-    let formula = 32.0 * (1.0 - lost);
-    assert!((formula - rate) / formula < BURST as f64 / INTERVAL as f64, "{rate} of {formula}");
-    assert!(rate <= formula * 1.0001, "{rate} of {formula}");
-    // Ramulator 2.1 has 30.4 GB/s for this preset; it also waits nRTP (4 or 5 ns) before it closes.
-    assert!((rate - 30.4).abs() < 0.05, "{rate}");
+    assert!((rate - 30.4).abs() < 0.1, "{rate}");
 }
 
 #[test]

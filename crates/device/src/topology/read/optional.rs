@@ -57,7 +57,7 @@ pub(super) fn rows(field: &Field<'_>, hbm: &HbmSpec) -> Result<RowsSpec> {
     };
     let refresh_field = map.optional("refresh");
     map.finish()?;
-    if spec.row_bytes % hbm.burst.get() != 0 {
+    if !spec.row_bytes.is_multiple_of(hbm.burst.get()) {
         let expected = format!("a multiple of hbm.burst_bytes, {}", hbm.burst.get());
         return Err(row_field.unexpected(expected));
     }
