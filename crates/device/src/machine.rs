@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use cubeyard_memory::address::{PhysAddr, SipId};
 use cubeyard_sim::{
-    Component, Engine, EngineConfig, LinkId, Network, NodeId, Route, SignalId, Span, Stop, Time,
+    Bandwidth, Component, Engine, EngineConfig, LinkId, Network, NodeId, Route, SignalId, Span,
+    Stop, Time,
 };
 
 use crate::formula::{self, Parts};
@@ -238,6 +239,16 @@ impl<W: Watch> Machine<W> {
             Part::Memory(memory) => {
                 Some(formula::alone(network, memory.channels().spec(), access, start.overhead))
             }
+            _ => None,
+        }
+    }
+
+    /// How fast the memory of a request is, all channels together; none where a component of your own
+    /// answers.
+    pub fn memory_bandwidth(&self, request: RequestId) -> Option<Bandwidth> {
+        let last = *self.access(request)?.there.last()?;
+        match self.engine.component(self.network().link(last).to)? {
+            Part::Memory(memory) => memory.channels().spec().bandwidth(),
             _ => None,
         }
     }

@@ -6,7 +6,7 @@ use cubeyard_device::machine::MachineBuilder;
 use cubeyard_device::message::Direction;
 use cubeyard_device::model::{RefreshSpec, RowsSpec};
 use cubeyard_device::topology::Topology;
-use cubeyard_sim::{Arbiter, BufferSpec, Span, Stop};
+use cubeyard_sim::{Arbiter, BufferSpec, Span, Stop, Waiter, Waiting};
 
 use crate::bench::{KIB, dma};
 
@@ -117,4 +117,25 @@ fn a_read_finds_its_rows_closed_and_pays_once() {
     // link catches up on the 2 ns for which the router looked at the first flit.
     let one = ROWS.replace("banks: 16", "banks: 1");
     assert_eq!(latencies_ps(&format!("{one}}}}}"), &local), [plain + 14_000 + 28_000 - 2000]);
+}
+
+#[test]
+fn crossing_ways_with_few_places_block_each_other_and_the_ring_is_named() {
+    // Requests turn from row to column and answers from column to row, and cubes pass on for each other.
+    let crowd = |text: &str| {
+        let mut machine = MachineBuilder::new(read(text)).build();
+        for pe in 0..128 {
+            let name = |pe: u32| format!("sip0.cube{}.pe{}", pe / 8, pe % 8);
+            let request =
+                dma(&machine, &name(pe), &name((pe * 53 + 9) % 128), Direction::Write, 16 * KIB);
+            machine.submit(request).unwrap();
+        }
+        machine.run()
+    };
+    assert_eq!(crowd("buffers: {flits: 256}"), Stop::Idle);
+    let Stop::Deadlock(waiting) = crowd("buffers: {flits: 1}") else {
+        panic!("too many for one place")
+    };
+    let buffer = |waiting: &Waiting| matches!(waiting.who, Waiter::Buffer(_));
+    assert!(waiting.iter().filter(|waiting| buffer(waiting)).count() >= 4);
 }

@@ -106,7 +106,7 @@ pub(super) fn hbm(field: &Field<'_>, pe: &PeSpec) -> Result<HbmSpec> {
             format!("an equal slice of whole bursts ({} B) for each of {pes} PEs", burst.get());
         return Err(capacity_field.unexpected(expected));
     }
-    let rows_field = map.optional("rows");
+    let rows_field = map.field("rows");
     let spec = HbmSpec {
         capacity,
         slice,
@@ -119,7 +119,7 @@ pub(super) fn hbm(field: &Field<'_>, pe: &PeSpec) -> Result<HbmSpec> {
         link: wire(&map.field("link"))?,
     };
     map.finish()?;
-    let rows = optional::given(rows_field, |field| optional::rows(field, &spec))?;
+    let rows = optional::given(Some(rows_field), |field| optional::rows(field, &spec))?;
     Ok(HbmSpec { rows, ..spec })
 }
 
