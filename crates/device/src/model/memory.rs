@@ -8,7 +8,7 @@ pub use rows::{RefreshSpec, RowsSpec};
 
 use std::collections::BTreeMap;
 
-use cubeyard_sim::{Asks, Bandwidth, Component, Context, Delivery, Flit, Send, Span, Time};
+use cubeyard_sim::{Asks, Component, Context, Delivery, Flit, Send, Time};
 
 use crate::message::{Access, Direction, Message, RequestId};
 

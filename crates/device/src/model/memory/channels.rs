@@ -1,6 +1,6 @@
 //! Channels that bursts take in turn.
 
-use cubeyard_sim::{Span, Time};
+use cubeyard_sim::{Bandwidth, Span, Time};
 
 use super::rows::{Asking, Rows, RowsSpec};
 use crate::message::Direction;
@@ -34,7 +34,7 @@ impl ChannelsSpec {
 /// ```
 /// use cubeyard_device::message::Direction;
 /// use cubeyard_device::model::{Channels, ChannelsSpec};
-/// use cubeyard_sim::{Span, Time};
+/// use cubeyard_sim::{Bandwidth, Span, Time};
 ///
 /// let ns = |ns: u64| Span::from_ps(ns * 1000);
 /// let spec = ChannelsSpec {
