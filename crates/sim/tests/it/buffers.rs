@@ -9,6 +9,7 @@ use cubeyard_sim::{
 use proptest::prelude::*;
 
 use crate::grid::Grid;
+use crate::naive;
 use crate::traffic::{Planned, Traffic, run_as, traffic};
 
 const ARBITERS: [Arbiter; 3] = [Arbiter::Fifo, Arbiter::RoundRobin, Arbiter::OldestFirst];
@@ -97,6 +98,23 @@ proptest! {
         let traffic = to_one(traffic);
         let finite = run_as(&traffic, places(PLENTY, Arbiter::Fifo), cubeyard_sim::Blind);
         prop_assert_eq!(finite, run_as(&traffic, UNLIMITED, cubeyard_sim::Blind));
+    }
+
+    #[test]
+    fn the_engine_does_what_the_rules_say_word_by_word(
+        mut traffic in traffic(),
+        places_each in 1..9_u32,
+        arbiter in 0..3_usize,
+    ) {
+        traffic.transfers.iter_mut().for_each(|planned| planned.answered = false);
+        let nodes = traffic.grid.nodes.iter_mut();
+        nodes.for_each(|node| node.forwarding = cubeyard_sim::Forwarding::CutThrough);
+        let arbiter = ARBITERS[arbiter];
+        let mut received = run_as(&traffic, places(places_each, arbiter), cubeyard_sim::Blind).0;
+        received.sort_unstable();
+        let expected = naive::delivered(&traffic, places_each, arbiter);
+        let expected = expected.into_iter().map(Time::from_ps).enumerate();
+        prop_assert_eq!(received, expected.collect::<Vec<_>>());
     }
 
     #[test]

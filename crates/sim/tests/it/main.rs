@@ -3,6 +3,7 @@
 mod buffers;
 mod grid;
 mod links;
+mod naive;
 mod queue;
 mod runs;
 mod stopping;
