@@ -3,7 +3,9 @@
 //! Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 a check
 //! failed, 2 bad input, 3 out of simulated memory or time.
 
+mod grid;
 mod input;
+mod probe;
 mod progress;
 mod replay;
 mod terminal;
@@ -25,6 +27,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Probe(probe::Arguments),
     Replay(replay::Arguments),
     Topology(topology::Arguments),
 }
@@ -32,11 +35,12 @@ enum Command {
 fn main() -> ExitCode {
     let command = Cli::parse().command;
     let done = match command.unwrap_or_else(|| Command::Replay(replay::Arguments::default())) {
-        Command::Replay(arguments) => replay::run(&arguments),
-        Command::Topology(arguments) => topology::run(&arguments),
+        Command::Probe(arguments) => probe::run(&arguments),
+        Command::Replay(arguments) => replay::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Topology(arguments) => topology::run(&arguments).map(|()| ExitCode::SUCCESS),
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             terminal::note(&format!("error: {error:#}"));
             ExitCode::from(2)

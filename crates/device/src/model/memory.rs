@@ -92,13 +92,14 @@ impl Memory {
         last
     }
 
-    /// Reads: the data goes back flit by flit, each when its bursts have ended.
+    /// Reads: the data goes back flit by flit and in order, each when its bursts have ended.
     fn read(&mut self, access: Access, context: &mut Context<Message>) {
         let flits = access.bytes.div_ceil(self.flit_bytes);
         let mut ends = Vec::with_capacity(usize::try_from(flits).expect("checked by the machine"));
         for flit in 0..flits {
             let bytes = self.flit_bytes.min(access.bytes - flit * self.flit_bytes);
-            ends.push(self.take_bursts(&access, flit, bytes, context.now()));
+            let end = self.take_bursts(&access, flit, bytes, context.now());
+            ends.push(end.max(ends.last().copied().unwrap_or_default()));
         }
         let route = access.back.clone().expect("a read is answered");
         let (bytes, asks) = (access.bytes, Asks::Each(ends));

@@ -4,10 +4,10 @@ use std::num::NonZero;
 
 use cubeyard_sim::{Arbiter, BufferSpec};
 
-use super::super::TopologyProblem;
-use super::super::reader::{Field, Map};
 use super::super::spec::HbmSpec;
 use super::Result;
+use crate::input::InputProblem;
+use crate::input::reader::{Field, Map};
 use crate::model::{RefreshSpec, RowsSpec};
 
 /// The most places behind a link; as good as without end.
@@ -27,7 +27,7 @@ pub(super) fn given<'a, T>(
 /// The value under a key that the default file does not have, and that cannot be left out here.
 fn need<'a>(map: &mut Map<'a>, within: &Field<'_>, name: &'static str) -> Result<Field<'a>> {
     let (expected, found) = (format!("the key `{name}` in it"), "none".to_owned());
-    map.optional(name).ok_or_else(|| within.error(TopologyProblem::Value { expected, found }))
+    map.optional(name).ok_or_else(|| within.error(InputProblem::Value { expected, found }))
 }
 
 pub(super) fn buffers(field: &Field<'_>) -> Result<BufferSpec> {

@@ -232,7 +232,7 @@ fn check_route(topology: &Topology, from: NodeId, to: NodeId) {
 /// Everything that traffic can start and end at, every `stride`th of them.
 pub(super) fn check_all_pairs(topology: &Topology, stride: usize) -> usize {
     let ends: Vec<_> = (0..topology.nodes().len())
-        .map(|index| NodeId::new(u32::try_from(index).unwrap()))
+        .map(|index| NodeId::numbered(u32::try_from(index).unwrap()))
         .filter(|&node| topology.route(node, node).is_ok())
         .collect();
     let mut checked = 0;
