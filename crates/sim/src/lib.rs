@@ -1,6 +1,8 @@
 //! Advances time, deterministically; knows no hardware.
 
+mod arbiter;
 mod component;
+mod credit;
 mod engine;
 mod fabric;
 mod merge;
@@ -11,7 +13,9 @@ mod task;
 mod time;
 mod transfer;
 
+pub use arbiter::Arbiter;
 pub use component::{Asks, Component, Context, Delivery, Flit, Send, TransferId};
+pub use credit::BufferSpec;
 pub use engine::{Engine, EngineConfig, Stop, Waiter, Waiting};
 pub use network::{
     Forwarding, LinkId, LinkSpec, Network, NetworkError, NodeId, NodeSpec, Route, RouteError,

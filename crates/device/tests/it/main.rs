@@ -2,7 +2,9 @@
 
 mod bench;
 mod explain;
+mod fidelity;
 mod formula;
 mod launch;
 mod published;
 mod refused;
+mod rows;
