@@ -62,27 +62,35 @@ pub trait Watch: Observer<Message> {
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     transfers: Vec<TransferRecord>,
+    /// The number of the first that is kept.
+    first: u64,
 }
 
 impl Log {
-    /// All transfers, in the order of their numbers.
+    /// All transfers that are kept, in the order of their numbers.
     pub fn transfers(&self) -> &[TransferRecord] {
         &self.transfers
     }
 
     /// One transfer.
     pub fn transfer(&self, transfer: TransferId) -> &TransferRecord {
-        &self.transfers[index(transfer)]
+        &self.transfers[self.index(transfer)]
+    }
+
+    /// Forgets all transfers so far, which must have been delivered.
+    pub fn forget(&mut self) {
+        self.first += self.transfers.len() as u64;
+        self.transfers.clear();
+    }
+
+    fn index(&self, transfer: TransferId) -> usize {
+        usize::try_from(transfer.get() - self.first).expect("as many as records")
     }
 
     /// The transfers of a request.
     pub fn of(&self, request: RequestId) -> impl Iterator<Item = &TransferRecord> {
         self.transfers.iter().filter(move |record| record.request == Some(request))
     }
-}
-
-fn index(transfer: TransferId) -> usize {
-    usize::try_from(transfer.get()).expect("as many as records")
 }
 
 impl Observer<Message> for Log {
@@ -101,14 +109,16 @@ impl Observer<Message> for Log {
     }
 
     fn waited(&mut self, transfer: TransferId, wait: Wait) {
-        let longest = &mut self.transfers[index(transfer)].wait;
+        let place = self.index(transfer);
+        let longest = &mut self.transfers[place].wait;
         if longest.is_none_or(|longest| longest.span < wait.span) {
             *longest = Some(wait);
         }
     }
 
     fn delivered(&mut self, transfer: TransferId, now: Time) {
-        self.transfers[index(transfer)].delivered = Some(now);
+        let place = self.index(transfer);
+        self.transfers[place].delivered = Some(now);
     }
 }
 

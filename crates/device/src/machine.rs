@@ -45,8 +45,10 @@ use command::Targets;
 pub struct Machine<W = Log> {
     wiring: Rc<Wiring>,
     engine: Engine<Part, W>,
-    envelopes: Vec<Envelope>,
-    done: Vec<SignalId>,
+    /// How many requests were made.
+    made: usize,
+    envelopes: BTreeMap<RequestId, Envelope>,
+    done: BTreeMap<RequestId, SignalId>,
     commands: BTreeMap<RequestId, Arc<Command>>,
     accesses: BTreeMap<RequestId, Access>,
     buffers: BTreeMap<RequestId, Buffer>,
@@ -119,8 +121,9 @@ impl MachineBuilder {
         Machine {
             engine: Engine::observed(network, parts, config, watch),
             wiring,
-            envelopes: Vec::new(),
-            done: Vec::new(),
+            made: 0,
+            envelopes: BTreeMap::new(),
+            done: BTreeMap::new(),
             commands: BTreeMap::new(),
             accesses: BTreeMap::new(),
             buffers: BTreeMap::new(),
@@ -154,6 +157,11 @@ impl<W: Watch> Machine<W> {
     /// The log.
     pub fn log(&self) -> &Log {
         self.engine.observer().log()
+    }
+
+    /// The log, to be read out.
+    pub fn watch_mut(&mut self) -> &mut W {
+        self.engine.observer_mut()
     }
 
     /// The present.
@@ -225,7 +233,38 @@ impl<W: Watch> Machine<W> {
         body: Request,
         buffer: Option<Buffer>,
     ) -> Result<RequestId, RequestError> {
-        let request = RequestId::new(self.envelopes.len());
+        let (request, start, message) = self.take_in(time, correlation, body, buffer)?;
+        let made = self.envelope(request).made;
+        self.engine.call_at(made, start, message);
+        Ok(request)
+    }
+
+    /// Makes a request as soon as all of these signals have been raised.
+    pub fn submit_after(
+        &mut self,
+        after: Vec<SignalId>,
+        correlation: u64,
+        body: Request,
+    ) -> Result<RequestId, RequestError> {
+        let (request, start, message) = self.take_in(self.now(), correlation, body, None)?;
+        self.engine.spawn(format!("request {request}"), |tasks| async move {
+            for signal in after {
+                tasks.wait(signal).await;
+            }
+            tasks.call(start, message);
+        });
+        Ok(request)
+    }
+
+    /// Checks a request and takes it into the books: where it starts, and the call that starts it.
+    fn take_in(
+        &mut self,
+        time: Time,
+        correlation: u64,
+        body: Request,
+        buffer: Option<Buffer>,
+    ) -> Result<(RequestId, NodeId, Message), RequestError> {
+        let request = RequestId::new(self.made);
         let made = time.max(self.now());
         if let Some((buffer, bytes)) = buffer.as_ref().zip(body.bytes())
             && buffer.borrow().len() as u64 != bytes
@@ -235,9 +274,24 @@ impl<W: Watch> Machine<W> {
         }
         let (device, start, message) = self.message(request, &body, buffer.as_ref())?;
         self.buffers.extend(buffer.map(|buffer| (request, buffer)));
-        self.envelopes.push(Envelope { correlation, request, device, made, body });
-        self.engine.call_at(made, start, message);
-        Ok(request)
+        self.made += 1;
+        self.envelopes.insert(request, Envelope { correlation, request, device, made, body });
+        Ok((request, start, message))
+    }
+
+    /// Forgets a request that is done, and all that was kept of it. Its number is not used again.
+    pub fn retire(&mut self, request: RequestId) {
+        let tasks = self.engine.tasks();
+        if let Some(command) = self.commands.remove(&request) {
+            let pes = command.cubes.iter().flat_map(|cube| &cube.pes);
+            pes.filter_map(|pe| pe.armed).for_each(|armed| tasks.release(armed));
+        }
+        if let Some(done) = self.done.remove(&request) {
+            tasks.release(done);
+        }
+        self.envelopes.remove(&request);
+        self.accesses.remove(&request);
+        self.buffers.remove(&request);
     }
 
     /// Lets go of the buffer of a request, which then may be changed again.
@@ -247,7 +301,7 @@ impl<W: Watch> Machine<W> {
 
     /// The signal that a request raises when it is done, for tasks.
     pub fn done_signal(&self, request: RequestId) -> SignalId {
-        self.done[request.index()]
+        self.done[&request]
     }
 
     /// The memory at a node, to look at.
@@ -279,18 +333,21 @@ impl<W: Watch> Machine<W> {
     }
 
     /// A request as it was made.
+    ///
+    /// # Panics
+    /// If there is no such request, or it was [retired](Self::retire).
     pub fn envelope(&self, request: RequestId) -> &Envelope {
-        &self.envelopes[request.index()]
+        &self.envelopes[&request]
     }
 
-    /// All requests, in the order of their numbers.
-    pub fn envelopes(&self) -> &[Envelope] {
-        &self.envelopes
+    /// All requests that were not retired, in the order of their numbers.
+    pub fn envelopes(&self) -> impl ExactSizeIterator<Item = &Envelope> {
+        self.envelopes.values()
     }
 
     /// What came of a request, if it is done.
     pub fn completion(&self, request: RequestId) -> Option<Completion> {
-        let done = self.engine.tasks().raised(self.done[request.index()])?;
+        let done = self.engine.tasks().raised(*self.done.get(&request)?)?;
         let Envelope { correlation, made, body, .. } = self.envelope(request);
         let outcome = match (self.wiring.failure(request), body.bytes()) {
             (Some(failure), _) => self.failed(failure),
@@ -379,7 +436,7 @@ impl<W: Watch> Machine<W> {
         };
         let memory = self.wiring.memory(address, bytes)?;
         let (there, back) = self.wiring.routes(start, memory)?;
-        let done = self.signal();
+        let done = self.signal(request);
         let access = Access {
             request,
             part: 0,
@@ -409,15 +466,15 @@ impl<W: Watch> Machine<W> {
             return Err(RequestError::Size { bytes });
         }
         let node = self.topology().pe_dma(from.sip, from.cube, from.pe);
-        let (data, done) = (buffer.cloned(), self.signal());
+        let (data, done) = (buffer.cloned(), self.signal(request));
         let access = VirtualAccess { request, direction, address, bytes, data, done };
         Ok((from.sip, node, Message::IssueVirtual(access)))
     }
 
-    /// A signal for one more request.
-    fn signal(&mut self) -> SignalId {
+    /// The signal of a request that is being taken in.
+    fn signal(&mut self, request: RequestId) -> SignalId {
         let done = self.engine.tasks().signal(String::new(), None);
-        self.done.push(done);
+        self.done.insert(request, done);
         done
     }
 

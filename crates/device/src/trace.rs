@@ -92,11 +92,8 @@ fn requests<W: Write>(
     trace: &mut TraceWriter<W>,
 ) -> Result<(), TraceError> {
     let mut lanes = Lanes::new(trace, "requests", None)?;
-    let mut done: Vec<_> = machine
-        .envelopes()
-        .iter()
-        .filter_map(|envelope| machine.completion(envelope.request))
-        .collect();
+    let mut done: Vec<_> =
+        machine.envelopes().filter_map(|envelope| machine.completion(envelope.request)).collect();
     done.sort_by_key(|completion| (completion.made, completion.request));
     for completion in done {
         let (name, bytes) = match &machine.envelope(completion.request).body {

@@ -46,6 +46,7 @@ struct Shared<M> {
     running: Cell<u32>,
     wishes: RefCell<VecDeque<Wish<M>>>,
     signals: RefCell<Vec<Signal>>,
+    free_signals: RefCell<Vec<SignalId>>,
 }
 
 enum Wish<M> {
@@ -82,8 +83,18 @@ impl<M> TaskHandle<M> {
     /// a deadlock.
     pub fn signal(&self, what: impl Into<String>, owner: Option<String>) -> SignalId {
         let mut signals = self.shared.signals.borrow_mut();
-        signals.push(Signal { what: what.into(), owner, ..Signal::default() });
+        let signal = Signal { what: what.into(), owner, ..Signal::default() };
+        if let Some(free) = self.shared.free_signals.borrow_mut().pop() {
+            signals[free.0 as usize] = signal;
+            return free;
+        }
+        signals.push(signal);
         SignalId(u32::try_from(signals.len() - 1).expect("fewer than 2³² signals"))
+    }
+
+    /// Gives a signal back that nobody waits for or asks about any more; its number is used again.
+    pub fn release(&self, signal: SignalId) {
+        self.shared.free_signals.borrow_mut().push(signal);
     }
 
     /// Raises a signal: whoever waits for it goes on, in this instant.
@@ -154,6 +165,8 @@ impl<M> Future for WaitFor<M> {
 pub(crate) struct Tasks<M> {
     shared: Rc<Shared<M>>,
     tasks: Vec<Task>,
+    /// The places of those that have ended.
+    free: Vec<u32>,
 }
 
 struct Task {
@@ -168,8 +181,9 @@ impl<M> Default for Tasks<M> {
             running: Cell::new(0),
             wishes: RefCell::default(),
             signals: RefCell::default(),
+            free_signals: RefCell::default(),
         };
-        Self { shared: Rc::new(shared), tasks: Vec::new() }
+        Self { shared: Rc::new(shared), tasks: Vec::new(), free: Vec::new() }
     }
 }
 
@@ -206,10 +220,16 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     ) where
         F: Future<Output = ()> + 'static,
     {
-        let number = u32::try_from(self.tasks.tasks.len()).expect("fewer than 2³² tasks");
+        let free = self.tasks.free.pop();
+        let next = || u32::try_from(self.tasks.tasks.len()).expect("fewer than 2³² tasks");
+        let number = free.unwrap_or_else(next);
         self.tasks.shared.now.set(self.now);
         let future = Box::pin(task(self.tasks.handle()));
-        self.tasks.tasks.push(Task { name: name.into(), future: Some(future) });
+        let task = Task { name: name.into(), future: Some(future) };
+        match self.tasks.tasks.get_mut(number as usize) {
+            Some(place) => *place = task,
+            None => self.tasks.tasks.push(task),
+        }
         self.tasks.shared.wishes.borrow_mut().push_back(Wish::Resume { task: number });
         self.settle_tasks();
     }
@@ -235,6 +255,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             let mut context = PollContext::from_waker(Waker::noop());
             if future.as_mut().poll(&mut context).is_ready() {
                 *place = None;
+                self.tasks.free.push(task);
             }
         }
         self.settle_tasks();

@@ -57,7 +57,7 @@ impl<W: Watch> Machine<W> {
     ) -> Result<Arc<Command>, RequestError> {
         let (endpoint, io_cpu) = (self.topology().endpoint(sip), self.topology().io_cpu(sip));
         let (to_io_cpu, from_io_cpu) = self.wiring.routes(endpoint, io_cpu)?;
-        let (failure, done) = (OnceLock::new(), self.signal());
+        let (failure, done) = (OnceLock::new(), self.signal(request));
         let command = Command { request, body, to_io_cpu, from_io_cpu, cubes, failure, done };
         let command = Arc::new(command);
         self.commands.insert(request, Arc::clone(&command));
