@@ -6,3 +6,4 @@ pub(crate) mod reader;
 pub(crate) mod yaml;
 
 pub use error::{InputError, InputProblem};
+pub use nearest::nearest;

@@ -3,6 +3,8 @@
 mod command;
 mod parts;
 
+pub use command::Stage;
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;

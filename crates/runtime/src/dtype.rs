@@ -232,7 +232,7 @@ impl DType {
         }
     }
 
-    fn width(self) -> usize {
+    pub(crate) fn width(self) -> usize {
         usize::try_from(self.size()).expect("it is at most 8")
     }
 }

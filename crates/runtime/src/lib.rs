@@ -3,3 +3,17 @@
 pub mod dtype;
 pub mod placement;
 pub mod shape;
+
+mod context;
+mod error;
+mod init;
+mod storage;
+mod tensor;
+
+pub use context::{
+    Addressing, Argument, Context, ContextConfig, Event, KernelSpec, Launch, LaunchHandle,
+    LaunchReport, LeakReport, MemoryStats, Parameter, PeUsage, Stream,
+};
+pub use error::RuntimeError;
+pub use storage::DeployedShard;
+pub use tensor::Tensor;

@@ -223,6 +223,11 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         Some(&mut self.components[seat as usize])
     }
 
+    /// When something happens next.
+    pub fn next_time(&self) -> Option<Time> {
+        self.queue.next_time()
+    }
+
     /// How many times a flit has crossed a link.
     pub fn flit_hops(&self) -> u64 {
         self.flit_hops

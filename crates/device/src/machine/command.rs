@@ -10,6 +10,59 @@ use crate::log::Watch;
 use crate::message::{Body, Command, CommandCube, CommandPe, Launch, Message, RequestId};
 use crate::model::Part;
 use crate::request::{Outcome, PeRef, RequestError};
+use crate::topology::NodeKind;
+
+/// A part of the way of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// From the host's endpoint to `IO_CPU`.
+    ToIoCpu,
+    /// From `IO_CPU` to the cubes.
+    ToCubes,
+    /// From each `M_CPU` to its PEs.
+    ToPes,
+    /// From the PEs back.
+    FromPes,
+    /// From the cubes back.
+    FromCubes,
+    /// From `IO_CPU` to the host's endpoint.
+    FromIoCpu,
+}
+
+impl Stage {
+    const ALL: [Self; 6] = [
+        Self::ToIoCpu,
+        Self::ToCubes,
+        Self::ToPes,
+        Self::FromPes,
+        Self::FromCubes,
+        Self::FromIoCpu,
+    ];
+
+    fn between(from: NodeKind, to: NodeKind) -> Option<Self> {
+        match (from, to) {
+            (NodeKind::PcieEndpoint, NodeKind::IoCpu) => Some(Self::ToIoCpu),
+            (NodeKind::IoCpu, NodeKind::MCpu) => Some(Self::ToCubes),
+            (NodeKind::MCpu, NodeKind::PeCpu | NodeKind::PeDma) => Some(Self::ToPes),
+            (NodeKind::PeCpu | NodeKind::PeDma, NodeKind::MCpu) => Some(Self::FromPes),
+            (NodeKind::MCpu, NodeKind::IoCpu) => Some(Self::FromCubes),
+            (NodeKind::IoCpu, NodeKind::PcieEndpoint) => Some(Self::FromIoCpu),
+            _ => None,
+        }
+    }
+
+    /// As in `IO_CPU to the cubes`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ToIoCpu => "PCIE_EP to IO_CPU",
+            Self::ToCubes => "IO_CPU to the cubes",
+            Self::ToPes => "M_CPU to its PEs",
+            Self::FromPes => "PEs to M_CPU",
+            Self::FromCubes => "cubes to IO_CPU",
+            Self::FromIoCpu => "IO_CPU to PCIE_EP",
+        }
+    }
+}
 
 /// The PEs that a command goes to.
 #[derive(Clone, Copy)]
@@ -147,6 +200,29 @@ impl<W: Watch> Machine<W> {
             }
             Body::Launch(_) => self.ran(command),
         }
+    }
+
+    /// Where the time of a command that is done went: how long after the one before each stage was over
+    /// for the last of its messages. They add up to the latency, less what a launch's PEs wait and work.
+    pub fn stages(&self, request: RequestId) -> Option<Vec<(Stage, Span)>> {
+        let command = self.commands.get(&request)?;
+        let made = self.envelopes.get(&request)?.made;
+        let mut last = [made; Stage::ALL.len()];
+        for record in self.log().of(request) {
+            let (first, end) = (record.route.first()?, record.route.last()?);
+            let kind = |node| self.topology().node(node).kind;
+            let ends = (kind(self.network().link(*first).from), kind(self.network().link(*end).to));
+            let stage = Stage::between(ends.0, ends.1)?;
+            last[stage as usize] = last[stage as usize].max(record.delivered?);
+        }
+        let mut before = made;
+        let mut stages = Vec::new();
+        for (stage, until) in Stage::ALL.into_iter().zip(last) {
+            let waits = stage == Stage::FromPes && command.launch().is_some();
+            stages.push((stage, if waits { Span::ZERO } else { until.since(before) }));
+            before = until;
+        }
+        Some(stages)
     }
 
     fn ran(&self, command: &Command) -> Outcome {

@@ -1,0 +1,318 @@
+//! A context: a machine, its memory, and the tensors that live there.
+
+mod deploy;
+mod launch;
+mod stats;
+
+pub use launch::{
+    Argument, Event, KernelSpec, Launch, LaunchHandle, LaunchReport, Parameter, Stream,
+};
+pub use stats::{LeakReport, MemoryStats, PeUsage};
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+
+use cubeyard_device::machine::{Machine, MachineBuilder, Stage};
+use cubeyard_device::message::{Buffer, RequestId};
+use cubeyard_device::request::{Completion, Outcome, PeRef, Request};
+use cubeyard_device::topology::Topology;
+use cubeyard_memory::Bytes;
+use cubeyard_memory::free_list::Checking;
+use cubeyard_memory::pe::{AddressLayout, AddressSpec, PeMemory};
+use cubeyard_memory::virtual_space::VirtualAllocator;
+use cubeyard_sim::{Span, Stop, Time};
+
+use crate::error::RuntimeError;
+use crate::storage::Storage;
+use launch::InFlight;
+
+/// How a context works.
+#[derive(Clone, Debug)]
+pub struct ContextConfig {
+    /// The machine.
+    pub topology: Topology,
+    /// Whether memory holds data; without it, only time is simulated.
+    pub data: bool,
+    /// Whether tensors have virtual addresses that are mapped in the PEs' MMUs; else kernels and DMA use
+    /// physical ones.
+    pub addressing: Addressing,
+}
+
+/// Which addresses tensors have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Addressing {
+    /// One contiguous virtual range, mapped in the MMUs (ADR-0011, phase 1).
+    #[default]
+    Virtual,
+    /// Physical addresses only (ADR-0011, phase 0).
+    Physical,
+}
+
+impl Default for ContextConfig {
+    fn default() -> Self {
+        let (topology, addressing) = (Topology::embedded(), Addressing::default());
+        Self { topology, data: false, addressing }
+    }
+}
+
+/// What a host program talks to. See the [crate](crate) for an example.
+///
+/// Dropping it, or [`close`](Self::close), gives everything back that its tensors hold.
+#[derive(Debug)]
+pub struct Context {
+    pub(crate) inner: Rc<Inner>,
+}
+
+/// What a context and its tensors share.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) addressing: Addressing,
+    pub(crate) data: bool,
+    pub(crate) machine: RefCell<Machine>,
+    layout: AddressLayout,
+    /// Made when a PE is first used.
+    pub(crate) memory: RefCell<BTreeMap<PeRef, PeMemory>>,
+    /// Made when a tensor is first placed.
+    pub(crate) virtual_space: RefCell<Option<VirtualAllocator>>,
+    storages: RefCell<BTreeMap<u64, Weak<Storage>>>,
+    made: Cell<u64>,
+    pub(crate) in_flight: RefCell<Vec<InFlight>>,
+    pub(crate) kernels: RefCell<BTreeMap<String, KernelSpec>>,
+    closed: Cell<bool>,
+    /// What could not be given back.
+    troubles: RefCell<Vec<String>>,
+    /// Steps that are left until one is made to fail.
+    fail_in: Cell<Option<u64>>,
+    steps: Cell<u64>,
+}
+
+impl Context {
+    /// A context on a machine of its own.
+    ///
+    /// # Panics
+    /// If the topology's memories fit no address, which it has checked.
+    pub fn new(config: ContextConfig) -> Self {
+        let ContextConfig { topology, data, addressing } = config;
+        let spec = topology.spec();
+        let layout = AddressSpec {
+            hbm_bytes_per_cube: spec.hbm.capacity,
+            hbm_slices_per_cube: spec.pe_count(),
+            tcm_bytes_per_pe: spec.pe.tcm,
+            tcm_scheduler_reserved_bytes: Bytes::ZERO,
+            sram_bytes_per_cube: spec.sram.capacity,
+        };
+        let layout = layout.resolve().expect("checked when the topology was read");
+        let machine = MachineBuilder::new(topology).data(data).build();
+        let inner = Inner {
+            addressing,
+            data,
+            machine: RefCell::new(machine),
+            layout,
+            memory: RefCell::default(),
+            virtual_space: RefCell::default(),
+            storages: RefCell::default(),
+            made: Cell::new(0),
+            in_flight: RefCell::default(),
+            kernels: RefCell::default(),
+            closed: Cell::new(false),
+            troubles: RefCell::default(),
+            fail_in: Cell::new(None),
+            steps: Cell::new(0),
+        };
+        Self { inner: Rc::new(inner) }
+    }
+
+    /// The machine's present.
+    pub fn now(&self) -> Time {
+        self.inner.machine.borrow().now()
+    }
+
+    /// Looks at the machine.
+    pub fn machine<T>(&self, look: impl FnOnce(&Machine) -> T) -> T {
+        look(&self.inner.machine.borrow())
+    }
+
+    /// Waits until all launches are done.
+    pub fn synchronize(&self) -> Result<(), RuntimeError> {
+        self.inner.run()?;
+        self.inner.settle()
+    }
+
+    /// Gives everything back that tensors still hold, and says what that was. What is done with them
+    /// afterwards is an error.
+    pub fn close(self) -> LeakReport {
+        self.inner.close()
+    }
+
+    /// Makes the step of this number fail, counted from now: every allocation, mapping and transfer is one.
+    /// For tests of what happens then; `None` ends it.
+    pub fn fail_at(&self, step: Option<u64>) {
+        self.inner.fail_in.set(step);
+        self.inner.steps.set(0);
+    }
+
+    /// How many steps were taken since [`fail_at`](Self::fail_at).
+    pub fn steps(&self) -> u64 {
+        self.inner.steps.get()
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        self.inner.close();
+    }
+}
+
+impl Inner {
+    pub(crate) fn check_open(&self) -> Result<(), RuntimeError> {
+        if self.closed.get() { Err(RuntimeError::Closed) } else { Ok(()) }
+    }
+
+    /// One more step, which may be made to fail.
+    pub(crate) fn step(&self) -> Result<(), RuntimeError> {
+        let step = self.steps.replace(self.steps.get() + 1);
+        if self.fail_in.get() == Some(step) {
+            return Err(RuntimeError::Injected { step });
+        }
+        Ok(())
+    }
+
+    /// A number for one more storage.
+    pub(crate) fn number(&self) -> u64 {
+        self.made.replace(self.made.get() + 1)
+    }
+
+    pub(crate) fn remember(&self, storage: &Rc<Storage>) {
+        self.storages.borrow_mut().insert(storage.number, Rc::downgrade(storage));
+    }
+
+    pub(crate) fn forget(&self, number: u64) {
+        self.storages.borrow_mut().remove(&number);
+    }
+
+    pub(crate) fn live(&self) -> Vec<Rc<Storage>> {
+        self.storages.borrow().values().filter_map(Weak::upgrade).collect()
+    }
+
+    pub(crate) fn trouble(&self, error: &RuntimeError) {
+        self.troubles.borrow_mut().push(error.to_string());
+    }
+
+    /// The allocators of a PE, made when it is first used.
+    pub(crate) fn with_memory<T>(&self, pe: PeRef, act: impl FnOnce(&mut PeMemory) -> T) -> T {
+        let mut memory = self.memory.borrow_mut();
+        let fresh = || {
+            PeMemory::new(pe.sip, pe.cube, pe.pe, &self.layout, Checking::Checked)
+                .expect("a PE of the machine")
+        };
+        act(memory.entry(pe).or_insert_with(fresh))
+    }
+
+    /// Makes requests at once, runs the machine until all are done, and says how long that took. The first
+    /// that failed is the error; all are forgotten.
+    pub(crate) fn perform(
+        &self,
+        requests: Vec<(Request, Option<Buffer>)>,
+    ) -> Result<Performed, RuntimeError> {
+        let mut machine = self.machine.borrow_mut();
+        let now = machine.now();
+        let mut ids = Vec::with_capacity(requests.len());
+        let mut refused = None;
+        for (request, buffer) in requests {
+            match machine.submit_with(now, 0, request, buffer) {
+                Ok(id) => ids.push(id),
+                Err(error) => {
+                    refused = Some(error);
+                    break;
+                }
+            }
+        }
+        drop(machine);
+        self.run_until_done(&ids)?;
+        let mut machine = self.machine.borrow_mut();
+        let done: Vec<Completion> = ids.iter().filter_map(|&id| machine.completion(id)).collect();
+        let last = done.iter().max_by_key(|completion| completion.done);
+        let stages = last.and_then(|last| machine.stages(last.request)).unwrap_or_default();
+        ids.into_iter().for_each(|id| machine.retire(id));
+        if self.in_flight.borrow().is_empty() {
+            machine.watch_mut().forget();
+        }
+        drop(machine);
+        if let Some(error) = refused {
+            return Err(error.into());
+        }
+        done.iter().try_for_each(check)?;
+        let end = done.iter().map(|completion| completion.done).max().unwrap_or(now);
+        Ok(Performed { span: end.since(now), stages })
+    }
+
+    /// Runs the machine until these are done; launches under way go on meanwhile.
+    fn run_until_done(&self, ids: &[RequestId]) -> Result<(), RuntimeError> {
+        let is_done = |machine: &Machine| ids.iter().all(|&id| machine.completion(id).is_some());
+        let mut machine = self.machine.borrow_mut();
+        if self.in_flight.borrow().is_empty() {
+            return stopped(machine.run());
+        }
+        while !is_done(&machine) {
+            let next = machine.engine().next_time().unwrap_or(Time::NEVER);
+            let stop = machine.run_until(next);
+            if stop != Stop::Deadline {
+                stopped(stop)?;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn run(&self) -> Result<(), RuntimeError> {
+        stopped(self.machine.borrow_mut().run())
+    }
+
+    fn close(&self) -> LeakReport {
+        if self.closed.get() {
+            return LeakReport::default();
+        }
+        let waited = self.run().and_then(|()| self.settle());
+        if let Err(error) = waited {
+            self.trouble(&error);
+        }
+        let live = self.live();
+        let tensors = live.iter().map(|storage| stats::leak(storage)).collect();
+        for storage in live {
+            if let Some(taken) = storage.taken.take() {
+                self.give_back(taken);
+            }
+        }
+        self.closed.set(true);
+        LeakReport { tensors, troubles: self.troubles.take() }
+    }
+}
+
+/// What came of requests that were made at once.
+pub(crate) struct Performed {
+    /// Until the last was done.
+    pub(crate) span: Span,
+    /// Where the time of the last went, if it was a command.
+    pub(crate) stages: Vec<(Stage, Span)>,
+}
+
+/// What a completion says that failed.
+pub(crate) fn check(completion: &Completion) -> Result<(), RuntimeError> {
+    match &completion.outcome {
+        Outcome::Failed { origin, what } => {
+            Err(RuntimeError::Machine { origin: origin.clone(), what: what.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn stopped(stop: Stop) -> Result<(), RuntimeError> {
+    match stop {
+        Stop::Deadlock(waiting) => {
+            let lines: Vec<_> = waiting.iter().map(ToString::to_string).collect();
+            Err(RuntimeError::Stalled(lines.join("; ")))
+        }
+        Stop::Idle | Stop::Deadline => Ok(()),
+    }
+}

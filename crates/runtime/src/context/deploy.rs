@@ -1,0 +1,201 @@
+//! Putting tensors onto a device and taking them off, step by step, with the way back from each.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use cubeyard_device::message::{Buffer, Mapping};
+use cubeyard_device::request::{PeRef, Request, Shard as RequestShard};
+use cubeyard_memory::Bytes;
+use cubeyard_memory::address::{CubeId, PeId, SipId};
+use cubeyard_memory::virtual_space::VirtualAllocator;
+
+use super::{Addressing, Inner};
+use crate::error::RuntimeError;
+use crate::init::Init;
+use crate::placement::{Layout, Shard};
+use crate::storage::{DeployedShard, Installed, Storage, Taken};
+
+impl Inner {
+    /// Takes memory for a layout, maps it, and writes what it is to hold.
+    pub(crate) fn deploy(
+        self: &Rc<Self>,
+        layout: Layout,
+        init: &Init,
+    ) -> Result<Rc<Storage>, RuntimeError> {
+        self.check_open()?;
+        let mut taken = Taken::default();
+        let done = self
+            .take_memory(&layout, &mut taken)
+            .and_then(|()| self.take_addresses(&layout, &mut taken))
+            .and_then(|()| self.install(&layout, &mut taken))
+            .and_then(|()| self.write_all(&layout, &taken.shards, init));
+        if let Err(error) = done {
+            self.give_back(taken);
+            return Err(error);
+        }
+        let storage = Rc::new(Storage {
+            number: self.number(),
+            context: Rc::clone(self),
+            layout,
+            shards: taken.shards.clone(),
+            va_base: taken.virtual_range.map(|(va, _)| va.to_bits()),
+            mapping: taken.mapping,
+            stages: taken.stages.clone(),
+            taken: Some(taken).into(),
+        });
+        self.remember(&storage);
+        Ok(storage)
+    }
+
+    fn take_memory(&self, layout: &Layout, taken: &mut Taken) -> Result<(), RuntimeError> {
+        for shard in layout.shards() {
+            self.step()?;
+            let bytes = self.rounded(shard.nbytes);
+            let address = self.with_memory(shard.at, |memory| memory.allocate_hbm(bytes));
+            let address =
+                address.map_err(|source| RuntimeError::OutOfMemory { pe: shard.at, source })?;
+            let Shard { at, nbytes, offset_bytes, .. } = *shard;
+            taken.shards.push(DeployedShard { at, address, nbytes, offset_bytes });
+        }
+        Ok(())
+    }
+
+    /// Whole bursts, so that every shard begins with one.
+    fn rounded(&self, bytes: u64) -> Bytes {
+        let burst = self.machine.borrow().topology().spec().hbm.burst;
+        Bytes::new(bytes.next_multiple_of(burst.get()))
+    }
+
+    fn take_addresses(&self, layout: &Layout, taken: &mut Taken) -> Result<(), RuntimeError> {
+        if self.addressing == Addressing::Physical {
+            return Ok(());
+        }
+        self.step()?;
+        let bytes = Bytes::new(layout.nbytes());
+        let mut space = self.virtual_space.borrow_mut();
+        let va = space.get_or_insert_with(|| self.fresh_space()).allocate(bytes)?;
+        taken.virtual_range = Some((va, bytes));
+        Ok(())
+    }
+
+    fn fresh_space(&self) -> VirtualAllocator {
+        let machine = self.machine.borrow();
+        let spec = machine.topology().spec();
+        let cubes = u64::from(spec.sips.count) * u64::from(spec.cube_count());
+        let hbm = Bytes::new(spec.hbm.capacity.get() * cubes);
+        VirtualAllocator::for_context(hbm, Some(spec.pe.mmu.page))
+            .expect("the page is a power of two")
+    }
+
+    /// Installs the mappings through the fabric, all at once.
+    fn install(&self, layout: &Layout, taken: &mut Taken) -> Result<(), RuntimeError> {
+        let Some((va, _)) = taken.virtual_range else { return Ok(()) };
+        let mut wanted = Vec::new();
+        for group in layout.mapping_groups() {
+            let mapping = |&shard: &usize| {
+                let DeployedShard { address, nbytes, offset_bytes, .. } = taken.shards[shard];
+                Mapping { from: va.to_bits() + offset_bytes, bytes: nbytes, to: address }
+            };
+            let mappings: Arc<[Mapping]> = group.shards.iter().map(mapping).collect();
+            for (sip, cubes, pes) in rectangles(&group.pes) {
+                wanted.push(Installed { sip, cubes, pes, mappings: Arc::clone(&mappings) });
+            }
+        }
+        self.step()?;
+        let requests = wanted.iter().map(|wanted| (wanted.request(true), None)).collect();
+        let done = self.perform(requests);
+        // Whatever part of it was installed is taken out again by whoever gives this back.
+        taken.installed = wanted;
+        let done = done?;
+        (taken.mapping, taken.stages) = (done.span, done.stages);
+        taken.is_installed = true;
+        Ok(())
+    }
+
+    /// Writes what a tensor is to hold into every copy of every part.
+    pub(crate) fn write_all(
+        &self,
+        layout: &Layout,
+        shards: &[DeployedShard],
+        init: &Init,
+    ) -> Result<(), RuntimeError> {
+        if !init.is_written() {
+            return Ok(());
+        }
+        let mut requests = Vec::with_capacity(shards.len());
+        for (part, copies) in layout.parts().zip(shards.chunks_exact(layout.copies())) {
+            let buffer = self.data.then(|| contents(layout, &part[0], init)).transpose()?;
+            for shard in copies {
+                self.step()?;
+                let DeployedShard { at, address, nbytes: bytes, .. } = *shard;
+                let request = Request::MemoryWrite(RequestShard { at, address, bytes });
+                requests.push((request, buffer.clone()));
+            }
+        }
+        self.perform(requests)?;
+        Ok(())
+    }
+
+    /// Takes mappings out through the fabric and returns addresses and memory. Cannot be made to fail; what
+    /// goes wrong is in the report at the end.
+    pub(crate) fn give_back(&self, taken: Taken) {
+        let Taken { shards, virtual_range, installed, is_installed, .. } = taken;
+        if !installed.is_empty() {
+            let requests =
+                installed.iter().map(|installed| (installed.request(false), None)).collect();
+            match self.perform(requests) {
+                // Of an installation that failed, a part was never there.
+                Err(RuntimeError::Machine { .. }) if !is_installed => {}
+                Err(error) => self.trouble(&error),
+                Ok(_) => {}
+            }
+        }
+        if let Some((va, bytes)) = virtual_range {
+            let mut space = self.virtual_space.borrow_mut();
+            let space = space.as_mut().expect("it gave the range");
+            space.free(va, bytes).expect("it was taken as one range");
+        }
+        for DeployedShard { at, address, nbytes, .. } in shards {
+            self.machine.borrow_mut().forget(address, nbytes);
+            let bytes = self.rounded(nbytes);
+            let freed = self.with_memory(at, |memory| memory.free_hbm(address, bytes));
+            freed.expect("it was taken as one block");
+        }
+    }
+}
+
+impl Installed {
+    fn request(&self, map: bool) -> Request {
+        let Self { sip, cubes, pes, mappings } = self.clone();
+        if map {
+            Request::MmuMap { sip, cubes, pes, mappings }
+        } else {
+            Request::MmuUnmap { sip, cubes, pes, mappings }
+        }
+    }
+}
+
+/// The bytes of a part, as its holders have them: row by row.
+fn contents(layout: &Layout, part: &Shard, init: &Init) -> Result<Buffer, RuntimeError> {
+    let (_, columns) = layout.shape().matrix();
+    let mut bytes = Vec::with_capacity(usize::try_from(part.nbytes).expect("it fits memory"));
+    let width = part.columns.end - part.columns.start;
+    for row in part.rows.clone() {
+        init.fill(layout.dtype(), row * columns + part.columns.start, width, &mut bytes)?;
+    }
+    Ok(Buffer::new(bytes.into()))
+}
+
+/// PEs as SIPs, cubes of each, and PEs of each cube: a command goes to every PE of every cube.
+fn rectangles(pes: &[PeRef]) -> Vec<(SipId, Vec<CubeId>, Vec<PeId>)> {
+    let mut by_cube: BTreeMap<(SipId, CubeId), Vec<PeId>> = BTreeMap::new();
+    for pe in pes {
+        by_cube.entry((pe.sip, pe.cube)).or_default().push(pe.pe);
+    }
+    let mut by_pes: BTreeMap<(SipId, Vec<PeId>), Vec<CubeId>> = BTreeMap::new();
+    for ((sip, cube), pes) in by_cube {
+        by_pes.entry((sip, pes)).or_default().push(cube);
+    }
+    by_pes.into_iter().map(|((sip, pes), cubes)| (sip, cubes, pes)).collect()
+}

@@ -1,0 +1,117 @@
+//! What is taken, and what was not given back.
+
+use std::fmt;
+
+use cubeyard_device::model::MmuCounts;
+use cubeyard_device::request::PeRef;
+
+use super::{Context, Inner};
+use crate::storage::Storage;
+
+/// The memory of a PE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeUsage {
+    /// The PE.
+    pub pe: PeRef,
+    /// Bytes of its HBM that tensors have.
+    pub used: u64,
+    /// Bytes that are free.
+    pub free: u64,
+    /// The largest free range.
+    pub largest: u64,
+}
+
+/// What a context's tensors have taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStats {
+    /// Tensors that are on the device; views count as the tensor they are of.
+    pub tensors: usize,
+    /// Bytes of HBM, all copies and rounding counted.
+    pub used: u64,
+    /// Bytes of virtual addresses.
+    pub virtual_used: u64,
+    /// The PEs that were used, in order.
+    pub pes: Vec<PeUsage>,
+    /// What all MMUs have done.
+    pub mmu: MmuCounts,
+}
+
+/// What a context had to give back itself when it was closed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeakReport {
+    /// Tensors that were still alive, in words.
+    pub tensors: Vec<String>,
+    /// What could not be given back.
+    pub troubles: Vec<String>,
+}
+
+impl LeakReport {
+    /// Whether there is nothing to report.
+    pub fn is_clean(&self) -> bool {
+        self.tensors.is_empty() && self.troubles.is_empty()
+    }
+}
+
+impl fmt::Display for LeakReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_clean() {
+            return f.write_str("nothing was left");
+        }
+        let lines: Vec<_> = self.tensors.iter().chain(&self.troubles).map(String::as_str).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+/// A tensor that was not dropped, in words.
+pub(super) fn leak(storage: &Storage) -> String {
+    let layout = &storage.layout;
+    let (shape, dtype, pes) = (layout.shape(), layout.dtype(), storage.shards.len());
+    format!("a tensor of {shape} {dtype} on {pes} PEs, {} bytes", layout.held_bytes())
+}
+
+impl Context {
+    /// What tensors have taken.
+    pub fn memory_stats(&self) -> MemoryStats {
+        self.inner.memory_stats()
+    }
+
+    /// Whether every allocator is as it was at the beginning.
+    pub fn is_pristine(&self) -> bool {
+        let stats = self.memory_stats();
+        let whole = |pe: &PeUsage| pe.used == 0 && pe.largest == pe.free;
+        let machine = self.inner.machine.borrow();
+        let mapped =
+            stats.pes.iter().filter_map(|pe| machine.mmu(pe.pe)).any(|mmu| mmu.mappings() > 0);
+        let space = self.inner.virtual_space.borrow();
+        let whole_space = space.as_ref().is_none_or(|space| space.largest() == space.capacity());
+        stats.tensors == 0 && stats.pes.iter().all(whole) && whole_space && !mapped
+    }
+}
+
+impl Inner {
+    fn memory_stats(&self) -> MemoryStats {
+        let memory = self.memory.borrow();
+        let usage = |(&pe, memory): (&PeRef, &cubeyard_memory::pe::PeMemory)| {
+            let list = memory.hbm();
+            let (used, free) = (list.used().get(), list.free_bytes().get());
+            PeUsage { pe, used, free, largest: list.largest().get() }
+        };
+        let pes: Vec<_> = memory.iter().map(usage).collect();
+        let machine = self.machine.borrow();
+        let mut mmu = MmuCounts::default();
+        for counts in pes.iter().filter_map(|pe| machine.mmu(pe.pe)).map(|mmu| mmu.counts()) {
+            mmu.translations += counts.translations;
+            mmu.faults += counts.faults;
+            mmu.tlb_hits += counts.tlb_hits;
+            mmu.tlb_misses += counts.tlb_misses;
+        }
+        let space = self.virtual_space.borrow();
+        MemoryStats {
+            tensors: self.live().len(),
+            used: pes.iter().map(|pe| pe.used).sum(),
+            virtual_used: space.as_ref().map_or(0, |space| space.used().get()),
+            pes,
+            mmu,
+        }
+    }
+}

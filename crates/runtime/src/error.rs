@@ -1,0 +1,114 @@
+//! What can go wrong between a host program and a machine.
+
+use cubeyard_device::request::{PeRef, RequestError};
+use cubeyard_memory::{pe, virtual_space};
+use thiserror::Error;
+
+use crate::dtype::{DType, OutOfRange};
+use crate::placement::PlacementError;
+use crate::shape::{Shape, ShapeError};
+
+/// Why something was not done. Whatever was taken on the way has been given back.
+#[derive(Debug, Error)]
+pub enum RuntimeError {
+    /// The shape means nothing.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// The placement does not fit the machine.
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
+    /// A value that the element type cannot have.
+    #[error(transparent)]
+    Value(#[from] OutOfRange),
+    /// A PE's memory has no room. Free something there, or place the tensor on more PEs.
+    #[error("{pe}: {source}")]
+    OutOfMemory {
+        /// The PE.
+        pe: PeRef,
+        /// What was wanted, what is free, and the largest free range.
+        source: pe::AllocateError,
+    },
+    /// The virtual address space has no room.
+    #[error(transparent)]
+    VirtualSpace(#[from] virtual_space::AllocateError),
+    /// The machine does not take the request.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// Something went wrong on the machine.
+    #[error("{origin}: {what}")]
+    Machine {
+        /// The part that found it.
+        origin: String,
+        /// What.
+        what: String,
+    },
+    /// The machine came to a stop with requests under way. It is of no further use.
+    #[error("the machine has come to a stop: {0}")]
+    Stalled(String),
+    /// The context was closed.
+    #[error("the context is closed")]
+    Closed,
+    /// The tensor is on no device; deploy it first.
+    #[error("the tensor is on no device; `to` puts it there")]
+    NotDeployed,
+    /// The tensor belongs to another context.
+    #[error("the tensor belongs to another context")]
+    Foreign,
+    /// The elements are of another type.
+    #[error("elements of {expected}, found {found}")]
+    Type {
+        /// What the tensor has.
+        expected: DType,
+        /// What was given or asked for.
+        found: DType,
+    },
+    /// There are more or fewer elements.
+    #[error("{expected} elements of a tensor of {shape}, found {found}")]
+    Count {
+        /// The tensor's shape.
+        shape: Shape,
+        /// How many it has.
+        expected: u64,
+        /// How many were given.
+        found: u64,
+    },
+    /// The machine holds no data: it was made without.
+    #[error("the context simulates time only; make it with data to read values")]
+    NoData,
+    /// The tensor's addresses are not in the order of its elements, so it has no such view.
+    #[error("{shape} is split by columns, so its rows do not follow each other")]
+    NotContiguous {
+        /// The tensor's shape.
+        shape: Shape,
+    },
+    /// No kernel of that name was registered.
+    #[error("there is no kernel {name}{}", hint(nearest))]
+    NoSuchKernel {
+        /// The name.
+        name: String,
+        /// The most similar one.
+        nearest: Option<String>,
+    },
+    /// A kernel takes other arguments.
+    #[error("argument {position} of {kernel}: expected {expected}, found {found}")]
+    Argument {
+        /// The kernel.
+        kernel: String,
+        /// Counted from 0.
+        position: usize,
+        /// What it takes there.
+        expected: &'static str,
+        /// What was given.
+        found: &'static str,
+    },
+    /// Made to fail, by [`Context::fail_at`](crate::Context::fail_at).
+    #[error("made to fail at step {step}")]
+    Injected {
+        /// The step.
+        step: u64,
+    },
+}
+
+fn hint(nearest: &Option<String>) -> String {
+    nearest.as_ref().map_or_else(String::new, |nearest| format!("; the nearest is {nearest}"))
+}

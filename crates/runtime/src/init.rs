@@ -1,0 +1,80 @@
+//! What a tensor is to hold when it is put onto a device.
+
+use std::rc::Rc;
+
+use crate::dtype::{DType, OutOfRange};
+
+/// What a tensor is to hold. The bytes are made when they are needed, part by part.
+#[derive(Clone, Debug)]
+pub(crate) enum Init {
+    /// Whatever is there.
+    Empty,
+    /// One value everywhere.
+    Full(f64),
+    /// `start`, `start + step`, …
+    Arange {
+        /// The first.
+        start: f64,
+        /// From one to the next.
+        step: f64,
+    },
+    /// Evenly spread from 0 to 1, the same for the same seed.
+    Rand {
+        /// The seed.
+        seed: u64,
+    },
+    /// These bytes, element after element.
+    Data(Rc<[u8]>),
+}
+
+impl Init {
+    /// Whether something has to be written.
+    pub(crate) fn is_written(&self) -> bool {
+        !matches!(self, Self::Empty)
+    }
+
+    /// Appends the bytes of elements, from the one of number `first` on.
+    pub(crate) fn fill(
+        &self,
+        dtype: DType,
+        first: u64,
+        count: u64,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), OutOfRange> {
+        let width = dtype.width();
+        match self {
+            Self::Empty => {
+                let more = usize::try_from(count).expect("it fits memory") * width;
+                bytes.resize(bytes.len() + more, 0);
+            }
+            Self::Data(data) => {
+                let place =
+                    |element: u64| usize::try_from(element).expect("it is in memory") * width;
+                bytes.extend_from_slice(&data[place(first)..place(first + count)]);
+            }
+            _ => {
+                for element in first..first + count {
+                    dtype.encode(self.value(element), bytes)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn value(&self, element: u64) -> f64 {
+        match self {
+            Self::Full(value) => *value,
+            Self::Arange { start, step } => start + step * element as f64,
+            Self::Rand { seed } => random(*seed, element),
+            Self::Empty | Self::Data(_) => 0.0,
+        }
+    }
+}
+
+/// A number from 0 up to 1 for each seed and element: the finaliser of SplitMix64.
+fn random(seed: u64, element: u64) -> f64 {
+    let mut bits = seed.wrapping_add(element.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (bits ^ (bits >> 31)) as f64 / u64::MAX as f64
+}

@@ -1,0 +1,313 @@
+//! Tensors: a shape and an element type on the host, and once deployed, memory on a device.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use cubeyard_device::machine::Stage;
+use cubeyard_device::message::Buffer;
+use cubeyard_device::request::{Request, Shard as RequestShard};
+use cubeyard_sim::Span;
+
+use crate::context::{Context, Inner};
+use crate::dtype::{DType, Element};
+use crate::error::RuntimeError;
+use crate::init::Init;
+use crate::placement::{Placement, Shard};
+use crate::shape::Shape;
+use crate::storage::{DeployedShard, Storage};
+
+/// A tensor. Dropping the last one that has a storage gives its memory back.
+#[derive(Clone, Debug)]
+pub struct Tensor {
+    context: Rc<Inner>,
+    shape: Shape,
+    dtype: DType,
+    init: Init,
+    storage: Option<Rc<Storage>>,
+    /// Where the tensor begins in its storage, for a view.
+    offset_bytes: u64,
+}
+
+/// Tensors are made on the host, and get memory when they are put onto a device with [`Tensor::to`].
+impl Context {
+    fn tensor(&self, dimensions: &[u64], dtype: DType, init: Init) -> Result<Tensor, RuntimeError> {
+        self.inner.check_open()?;
+        let shape = Shape::new(dimensions)?;
+        shape.nbytes(dtype)?;
+        let context = Rc::clone(&self.inner);
+        Ok(Tensor { context, shape, dtype, init, storage: None, offset_bytes: 0 })
+    }
+
+    /// A tensor that holds whatever is there.
+    pub fn empty(&self, dimensions: &[u64], dtype: DType) -> Result<Tensor, RuntimeError> {
+        self.tensor(dimensions, dtype, Init::Empty)
+    }
+
+    /// A tensor of zeros.
+    pub fn zeros(&self, dimensions: &[u64], dtype: DType) -> Result<Tensor, RuntimeError> {
+        self.full(dimensions, dtype, 0.0)
+    }
+
+    /// A tensor of ones.
+    pub fn ones(&self, dimensions: &[u64], dtype: DType) -> Result<Tensor, RuntimeError> {
+        self.full(dimensions, dtype, 1.0)
+    }
+
+    /// A tensor of one value.
+    pub fn full(
+        &self,
+        dimensions: &[u64],
+        dtype: DType,
+        value: f64,
+    ) -> Result<Tensor, RuntimeError> {
+        dtype.encode(value, &mut Vec::new())?;
+        self.tensor(dimensions, dtype, Init::Full(value))
+    }
+
+    /// A vector of `count` values from `start` on, `step` apart.
+    pub fn arange(
+        &self,
+        start: f64,
+        step: f64,
+        count: u64,
+        dtype: DType,
+    ) -> Result<Tensor, RuntimeError> {
+        for value in [start, start + step * count.saturating_sub(1) as f64] {
+            dtype.encode(value, &mut Vec::new())?;
+        }
+        self.tensor(&[count], dtype, Init::Arange { start, step })
+    }
+
+    /// A tensor of values evenly spread from 0 to 1, the same for the same seed.
+    pub fn rand(
+        &self,
+        dimensions: &[u64],
+        dtype: DType,
+        seed: u64,
+    ) -> Result<Tensor, RuntimeError> {
+        self.tensor(dimensions, dtype, Init::Rand { seed })
+    }
+
+    /// A tensor of these elements, row by row.
+    pub fn from_slice<T: Element>(
+        &self,
+        dimensions: &[u64],
+        elements: &[T],
+    ) -> Result<Tensor, RuntimeError> {
+        let data = Init::Data(T::slice_to_bytes(elements).into());
+        let tensor = self.tensor(dimensions, T::DTYPE, data)?;
+        tensor.check_count(elements.len() as u64)?;
+        Ok(tensor)
+    }
+}
+
+impl Tensor {
+    /// Its shape.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// What its elements are.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// How many bytes it has.
+    pub fn nbytes(&self) -> u64 {
+        self.shape.nbytes(self.dtype).expect("checked when it was made")
+    }
+
+    /// Whether it is on a device.
+    pub fn is_deployed(&self) -> bool {
+        self.storage.is_some()
+    }
+
+    /// The tensor on a device: memory is taken as the placement says, mapped, and written if this one says
+    /// what it is to hold. If anything goes wrong, all is given back.
+    pub fn to(&self, placement: &Placement) -> Result<Self, RuntimeError> {
+        self.context.check_open()?;
+        let layout = {
+            let machine = self.context.machine.borrow();
+            placement.resolve(self.shape, self.dtype, machine.topology())?
+        };
+        let init = self.contents()?;
+        let storage = Some(self.context.deploy(layout, &init)?);
+        Ok(Self { storage, init, offset_bytes: 0, context: Rc::clone(&self.context), ..*self })
+    }
+
+    /// The tensor with elements of another type, on the host; one on a device is read back for it.
+    pub fn to_dtype(&self, dtype: DType) -> Result<Self, RuntimeError> {
+        let (mut bytes, mut converted) = (Vec::new(), Vec::new());
+        self.contents()?.fill(self.dtype, 0, self.shape.elements(), &mut bytes)?;
+        for element in bytes.chunks_exact(self.dtype.width()) {
+            dtype.encode(self.dtype.decode(element), &mut converted)?;
+        }
+        let init = Init::Data(converted.into());
+        let context = Rc::clone(&self.context);
+        Ok(Self { context, shape: self.shape, dtype, init, storage: None, offset_bytes: 0 })
+    }
+
+    /// What it holds: what is on the device, or what it is to hold there.
+    fn contents(&self) -> Result<Init, RuntimeError> {
+        match (&self.storage, self.context.data) {
+            (Some(_), true) => Ok(Init::Data(self.read_bytes()?.into())),
+            (Some(_), false) => Ok(Init::Empty),
+            (None, _) => Ok(self.init.clone()),
+        }
+    }
+
+    fn deployed(&self) -> Result<&Rc<Storage>, RuntimeError> {
+        self.context.check_open()?;
+        self.storage.as_ref().ok_or(RuntimeError::NotDeployed)
+    }
+
+    /// The storage, if it is of this context.
+    pub(crate) fn storage_of(&self, context: &Rc<Inner>) -> Result<Rc<Storage>, RuntimeError> {
+        if !Rc::ptr_eq(&self.context, context) {
+            return Err(RuntimeError::Foreign);
+        }
+        self.deployed().cloned()
+    }
+
+    /// The first of its virtual addresses, which follow each other without a gap. None where addresses are
+    /// physical.
+    pub fn va_base(&self) -> Result<Option<u64>, RuntimeError> {
+        Ok(self.deployed()?.va_base.map(|base| base + self.offset_bytes))
+    }
+
+    /// Where its storage is, by offset, and copies of the same part by PE.
+    pub fn shards(&self) -> Result<&[DeployedShard], RuntimeError> {
+        Ok(&self.deployed()?.shards)
+    }
+
+    /// How long its mappings took to install, through the fabric.
+    pub fn mapping_latency(&self) -> Result<Span, RuntimeError> {
+        Ok(self.deployed()?.mapping)
+    }
+
+    /// Where that time went, for the mapping that took longest: the stages add up to it.
+    pub fn mapping_stages(&self) -> Result<&[(Stage, Span)], RuntimeError> {
+        Ok(&self.deployed()?.stages)
+    }
+
+    /// The same memory in another shape.
+    pub fn view(&self, dimensions: &[u64]) -> Result<Self, RuntimeError> {
+        let shape = self.shape.reshape(dimensions)?;
+        if self.storage.is_some() && shape.matrix() != self.shape.matrix() {
+            self.check_contiguous()?;
+        }
+        Ok(Self { shape, ..self.clone() })
+    }
+
+    /// Some of its rows, in the same memory; a row is all but the first dimension.
+    pub fn rows(&self, rows: Range<u64>) -> Result<Self, RuntimeError> {
+        self.deployed()?;
+        self.check_contiguous()?;
+        let mut dimensions = self.shape.dimensions().to_vec();
+        let Some(first) =
+            dimensions.first_mut().filter(|first| rows.end <= **first && rows.start < rows.end)
+        else {
+            let found = rows.end.saturating_sub(rows.start);
+            return Err(RuntimeError::Count { shape: self.shape, expected: 1, found });
+        };
+        let row_bytes = self.nbytes() / *first;
+        *first = rows.end - rows.start;
+        let shape = Shape::new(&dimensions)?;
+        let offset_bytes = self.offset_bytes + rows.start * row_bytes;
+        Ok(Self { shape, offset_bytes, ..self.clone() })
+    }
+
+    /// Whether rows follow each other in its addresses.
+    fn check_contiguous(&self) -> Result<(), RuntimeError> {
+        let Some(storage) = &self.storage else { return Ok(()) };
+        let layout = &storage.layout;
+        let (_, columns) = layout.shape().matrix();
+        let whole = |shard: &Shard| shard.columns.end - shard.columns.start == columns;
+        if layout.shards().iter().all(whole) {
+            return Ok(());
+        }
+        Err(RuntimeError::NotContiguous { shape: layout.shape() })
+    }
+
+    /// The elements, row by row, read over the fabric.
+    pub fn read<T: Element>(&self) -> Result<Vec<T>, RuntimeError> {
+        if T::DTYPE != self.dtype {
+            return Err(RuntimeError::Type { expected: self.dtype, found: T::DTYPE });
+        }
+        let bytes = self.read_bytes()?;
+        Ok(T::slice_from_bytes(&bytes).expect("whole elements were read"))
+    }
+
+    /// The bytes of the elements, row by row, read over the fabric.
+    pub fn read_bytes(&self) -> Result<Vec<u8>, RuntimeError> {
+        let storage = self.deployed()?;
+        if !self.context.data {
+            return Err(RuntimeError::NoData);
+        }
+        let all = self.read_storage(storage)?;
+        let from = usize::try_from(self.offset_bytes).expect("within the storage");
+        let bytes = usize::try_from(self.nbytes()).expect("within the storage");
+        Ok(all[from..from + bytes].to_vec())
+    }
+
+    /// All of the storage, row by row.
+    fn read_storage(&self, storage: &Storage) -> Result<Vec<u8>, RuntimeError> {
+        let layout = &storage.layout;
+        let copies = storage.shards.iter().step_by(layout.copies());
+        let mut buffers = Vec::new();
+        let mut requests = Vec::new();
+        for &DeployedShard { at, address, nbytes: bytes, .. } in copies {
+            self.context.step()?;
+            let length = usize::try_from(bytes).expect("it fits memory");
+            let buffer = Buffer::new(vec![0; length].into());
+            buffers.push(Rc::clone(&buffer));
+            let request = Request::MemoryRead(RequestShard { at, address, bytes });
+            requests.push((request, Some(buffer)));
+        }
+        self.context.perform(requests)?;
+        let mut all = vec![0; usize::try_from(layout.nbytes()).expect("it fits memory")];
+        for (part, buffer) in layout.parts().zip(buffers) {
+            scatter(&part[0], layout.shape(), self.dtype, &buffer.borrow(), &mut all);
+        }
+        Ok(all)
+    }
+
+    /// Writes elements, row by row, over the fabric, into every copy. Not through a view.
+    pub fn write<T: Element>(&self, elements: &[T]) -> Result<(), RuntimeError> {
+        let storage = self.deployed()?;
+        if T::DTYPE != self.dtype {
+            return Err(RuntimeError::Type { expected: self.dtype, found: T::DTYPE });
+        }
+        self.check_count(elements.len() as u64)?;
+        let mut bytes = T::slice_to_bytes(elements);
+        if self.nbytes() != storage.layout.nbytes() {
+            if !self.context.data {
+                return Err(RuntimeError::NoData);
+            }
+            let mut all = self.read_storage(storage)?;
+            let from = usize::try_from(self.offset_bytes).expect("within the storage");
+            all[from..from + bytes.len()].copy_from_slice(&bytes);
+            bytes = all;
+        }
+        self.context.write_all(&storage.layout, &storage.shards, &Init::Data(bytes.into()))
+    }
+
+    fn check_count(&self, found: u64) -> Result<(), RuntimeError> {
+        let expected = self.shape.elements();
+        if found == expected {
+            return Ok(());
+        }
+        Err(RuntimeError::Count { shape: self.shape, expected, found })
+    }
+}
+
+/// Puts the bytes of a part where its rows are.
+fn scatter(part: &Shard, shape: Shape, dtype: DType, bytes: &[u8], all: &mut [u8]) {
+    let (_, columns) = shape.matrix();
+    let place = |element: u64| usize::try_from(element).expect("it fits memory") * dtype.width();
+    let width = place(part.columns.end - part.columns.start);
+    for (row, bytes) in part.rows.clone().zip(bytes.chunks_exact(width)) {
+        let from = place(row * columns + part.columns.start);
+        all[from..from + width].copy_from_slice(bytes);
+    }
+}

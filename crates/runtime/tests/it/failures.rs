@@ -1,0 +1,129 @@
+//! Whatever goes wrong, everything comes back.
+
+use cubeyard_device::topology::Topology;
+use cubeyard_memory::address::SipId;
+use cubeyard_runtime::dtype::DType;
+use cubeyard_runtime::placement::Placement;
+use cubeyard_runtime::{
+    Argument, Context, ContextConfig, KernelSpec, Launch, Parameter, RuntimeError, Tensor,
+};
+use cubeyard_sim::Span;
+use proptest::prelude::*;
+
+use crate::tensors::splits;
+
+/// A small machine, so that programs are quick.
+fn small() -> Context {
+    let text = "sips: {count: 1}\ncubes: {w: 2, h: 1}\nhbm: {bytes_per_cube: 64 KiB}\n";
+    let topology = Topology::read("small.yaml", text).unwrap();
+    let context = Context::new(ContextConfig { topology, data: true, ..ContextConfig::default() });
+    let parameters = vec![Parameter::Tensor];
+    context.register("touch", KernelSpec { parameters, work: Span::from_ps(5000) });
+    context
+}
+
+#[test]
+fn a_failure_at_every_step_of_a_deployment_leaves_nothing_behind() {
+    let context = small();
+    let tensor = context.ones(&[32, 8], DType::F16).unwrap();
+    let place = Placement {
+        cube: cubeyard_runtime::placement::Split::RowWise,
+        pe: cubeyard_runtime::placement::Split::ColumnWise,
+        ..Placement::default()
+    };
+    context.fail_at(None);
+    drop(tensor.to(&place).unwrap());
+    let steps = context.steps();
+    assert!(steps > 16, "{steps}");
+    for step in 0..steps {
+        context.fail_at(Some(step));
+        assert!(matches!(tensor.to(&place), Err(RuntimeError::Injected { .. })), "step {step}");
+        context.fail_at(None);
+        assert!(context.is_pristine(), "after a failure at step {step}");
+    }
+}
+
+#[test]
+fn a_pe_without_room_is_named_with_its_largest_range() {
+    let context = small();
+    let whole = context.empty(&[2, 8, 4096], DType::U8).unwrap();
+    let place = Placement {
+        cube: cubeyard_runtime::placement::Split::RowWise,
+        pe: cubeyard_runtime::placement::Split::RowWise,
+        ..Placement::default()
+    };
+    let tensor = whole.to(&place).unwrap();
+    let one = Placement { cubes: Some(2), pes: Some(1), ..place.clone() };
+    let error = context.empty(&[2, 8000], DType::U8).unwrap().to(&one).unwrap_err();
+    let text = error.to_string();
+    assert!(text.starts_with("sip0.cube0.pe0: "), "{text}");
+    assert!(matches!(error, RuntimeError::OutOfMemory { .. }));
+    drop(tensor);
+    assert!(context.is_pristine());
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Make { rows: u64, columns: u64, placement: Placement, fail: Option<u64> },
+    View(prop::sample::Index),
+    Launch(prop::sample::Index),
+    Drop(prop::sample::Index),
+    Wait,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let placement = (splits(), splits(), 1..3_u32, 1..9_u32).prop_map(|(cube, pe, cubes, pes)| {
+        Placement { cube, pe, cubes: Some(cubes), pes: Some(pes), ..Placement::default() }
+    });
+    let make = (1..20_u64, 1..20_u64, placement, prop::option::weighted(0.3, 0..40_u64));
+    let step = prop_oneof![
+        4 => make.prop_map(|(rows, columns, placement, fail)| Step::Make { rows, columns, placement, fail }),
+        2 => any::<prop::sample::Index>().prop_map(Step::View),
+        2 => any::<prop::sample::Index>().prop_map(Step::Launch),
+        3 => any::<prop::sample::Index>().prop_map(Step::Drop),
+        1 => Just(Step::Wait),
+    ];
+    proptest::collection::vec(step, 1..14)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn after_the_last_drop_all_is_as_in_the_beginning(steps in steps()) {
+        let context = small();
+        let mut tensors: Vec<Tensor> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Make { rows, columns, placement, fail } => {
+                    context.fail_at(fail);
+                    let made = context.empty(&[rows, columns], DType::U8).unwrap().to(&placement);
+                    context.fail_at(None);
+                    tensors.extend(made.ok());
+                }
+                Step::View(which) if !tensors.is_empty() => {
+                    let tensor = which.get(&tensors);
+                    let dimensions = tensor.shape().dimensions().to_vec();
+                    let view = tensor.view(&[&[1], dimensions.as_slice()].concat());
+                    tensors.extend(view.ok());
+                }
+                Step::Launch(which) if !tensors.is_empty() => {
+                    let arguments = vec![Argument::Tensor(which.get(&tensors))];
+                    let sip = SipId::new(0).unwrap();
+                    let launch = Launch { kernel: "touch", arguments, sip, cubes: vec![], pes: vec![] };
+                    context.launch(&launch).unwrap();
+                }
+                Step::Drop(which) if !tensors.is_empty() => {
+                    tensors.swap_remove(which.index(tensors.len()));
+                }
+                Step::Wait => context.synchronize().unwrap(),
+                _ => {}
+            }
+        }
+        drop(tensors);
+        context.synchronize().unwrap();
+        prop_assert!(context.is_pristine());
+        let report = context.close();
+        prop_assert!(report.is_clean(), "{}", report);
+    }
+}

@@ -1,0 +1,99 @@
+//! Launches, streams and events.
+
+use cubeyard_memory::address::{CubeId, PeId, SipId};
+use cubeyard_runtime::dtype::DType;
+use cubeyard_runtime::placement::Placement;
+use cubeyard_runtime::{
+    Argument, Context, ContextConfig, KernelSpec, Launch, Parameter, RuntimeError,
+};
+use cubeyard_sim::Span;
+
+fn context(work_ns: u64) -> Context {
+    let context = Context::new(ContextConfig::default());
+    let parameters = vec![Parameter::Tensor, Parameter::Scalar];
+    context.register("scale", KernelSpec { parameters, work: Span::from_ps(work_ns * 1000) });
+    context
+}
+
+fn scale<'a>(arguments: Vec<Argument<'a>>) -> Launch<'a> {
+    Launch { kernel: "scale", arguments, sip: SipId::new(0).unwrap(), cubes: vec![], pes: vec![] }
+}
+
+#[test]
+fn a_launch_runs_on_all_pes_from_one_instant_on() {
+    let context = context(100);
+    let tensor = context.zeros(&[64], DType::F16).unwrap().to(&Placement::default()).unwrap();
+    let handle =
+        context.launch(&scale(vec![Argument::Tensor(&tensor), Argument::Scalar(2.0)])).unwrap();
+    let report = handle.wait().unwrap();
+    assert_eq!(report.pes.len(), 128);
+    assert_eq!((report.max(), report.mean()), (Span::from_ps(100_000), Span::from_ps(100_000)));
+    assert!(report.started > report.made && report.done > report.started + report.max());
+    assert_eq!(handle.wait().unwrap(), report);
+}
+
+#[test]
+fn launches_of_one_stream_follow_each_other_and_those_of_two_overlap() {
+    let context = context(1000);
+    let tensor = context.zeros(&[64], DType::F16).unwrap().to(&Placement::default()).unwrap();
+    let launch = scale(vec![Argument::Tensor(&tensor), Argument::Scalar(2.0)]);
+    let (first, second) = (context.stream(), context.stream());
+    let a = first.launch(&launch).unwrap();
+    let b = first.launch(&launch).unwrap();
+    let c = second.launch(&launch).unwrap();
+    second.wait(&first.record());
+    let d = second.launch(&launch).unwrap();
+    context.synchronize().unwrap();
+    let [a, b, c, d] = [a, b, c, d].map(|handle| handle.wait().unwrap());
+    assert!(b.started > a.done);
+    assert!(c.started < a.done);
+    assert!(d.started > b.done && d.started > c.done);
+}
+
+#[test]
+fn a_tensor_dropped_during_a_launch_keeps_its_memory_until_the_end() {
+    let context = context(1000);
+    let tensor = context.empty(&[64], DType::F16).unwrap().to(&Placement::default()).unwrap();
+    let handle =
+        context.launch(&scale(vec![Argument::Tensor(&tensor), Argument::Scalar(2.0)])).unwrap();
+    drop(tensor);
+    assert_eq!(context.memory_stats().tensors, 1);
+    handle.wait().unwrap();
+    assert!(context.is_pristine());
+}
+
+#[test]
+fn wrong_arguments_are_named() {
+    let context = context(1);
+    let other = Context::new(ContextConfig::default());
+    let place = Placement::default();
+    let tensor = context.empty(&[64], DType::F16).unwrap();
+    let placed = tensor.to(&place).unwrap();
+    let foreign = other.empty(&[64], DType::F16).unwrap().to(&place).unwrap();
+    let refused = |arguments| context.launch(&scale(arguments)).unwrap_err().to_string();
+    assert_eq!(
+        refused(vec![Argument::Tensor(&tensor), Argument::Scalar(1.0)]),
+        "the tensor is on no device; `to` puts it there"
+    );
+    assert_eq!(
+        refused(vec![Argument::Tensor(&foreign), Argument::Scalar(1.0)]),
+        "the tensor belongs to another context"
+    );
+    assert_eq!(
+        refused(vec![Argument::Scalar(1.0), Argument::Scalar(1.0)]),
+        "argument 0 of scale: expected a tensor, found a number"
+    );
+    assert_eq!(
+        refused(vec![Argument::Tensor(&placed)]),
+        "argument 1 of scale: expected a number, found nothing"
+    );
+    let mut launch = scale(vec![Argument::Tensor(&placed), Argument::Scalar(1.0)]);
+    launch.kernel = "scales";
+    let error = context.launch(&launch).unwrap_err();
+    assert_eq!(error.to_string(), "there is no kernel scales; the nearest is scale");
+    launch.kernel = "scale";
+    launch.cubes = vec![CubeId::new(0).unwrap()];
+    launch.pes = vec![PeId::new(9).unwrap()];
+    assert!(matches!(context.launch(&launch), Err(RuntimeError::Request(_))));
+    assert_eq!(context.memory_stats().tensors, 1);
+}

@@ -1,0 +1,6 @@
+//! Tests of the runtime as host programs see it.
+
+mod deploy;
+mod failures;
+mod launch;
+mod tensors;

@@ -1,0 +1,111 @@
+//! Values that go to a device and come back.
+
+use cubeyard_runtime::dtype::DType;
+use cubeyard_runtime::placement::{Placement, Split};
+use cubeyard_runtime::{Context, ContextConfig, RuntimeError};
+use proptest::prelude::*;
+
+pub(crate) fn with_data() -> Context {
+    Context::new(ContextConfig { data: true, ..ContextConfig::default() })
+}
+
+pub(crate) fn splits() -> impl Strategy<Value = Split> {
+    prop_oneof![Just(Split::Replicate), Just(Split::RowWise), Just(Split::ColumnWise)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_written_is_read_back(
+        (cube, pe) in (splits(), splits()),
+        (cubes, pes) in (1..5_u32, 1..9_u32),
+        (rows, columns) in (1..40_u64, 1..40_u64),
+    ) {
+        let context = with_data();
+        let placement = Placement { cube, pe, cubes: Some(cubes), pes: Some(pes), ..Placement::default() };
+        let values: Vec<f32> = (0..rows * columns).map(|value| value as f32 * 0.5).collect();
+        let tensor = context.from_slice(&[rows, columns], &values).unwrap().to(&placement).unwrap();
+        prop_assert_eq!(tensor.read::<f32>().unwrap(), values.clone());
+        let turned: Vec<f32> = values.iter().rev().copied().collect();
+        tensor.write(&turned).unwrap();
+        prop_assert_eq!(tensor.read::<f32>().unwrap(), turned);
+        drop(tensor);
+        prop_assert!(context.is_pristine());
+        prop_assert!(context.close().is_clean());
+    }
+}
+
+#[test]
+fn tensors_are_made_with_what_they_are_to_hold() {
+    let context = with_data();
+    let place = Placement::default();
+    let read = |tensor: cubeyard_runtime::Tensor| tensor.to(&place).unwrap().read::<i32>().unwrap();
+    assert_eq!(read(context.zeros(&[3], DType::I32).unwrap()), [0, 0, 0]);
+    assert_eq!(read(context.ones(&[2], DType::I32).unwrap()), [1, 1]);
+    assert_eq!(read(context.full(&[2], DType::I32, -7.0).unwrap()), [-7, -7]);
+    assert_eq!(read(context.arange(5.0, -2.0, 4, DType::I32).unwrap()), [5, 3, 1, -1]);
+    let rand =
+        || context.rand(&[100], DType::F64, 7).unwrap().to(&place).unwrap().read::<f64>().unwrap();
+    assert_eq!(rand(), rand());
+    assert!(rand().iter().all(|value| (0.0..=1.0).contains(value)));
+}
+
+#[test]
+fn views_share_memory_with_their_tensor() {
+    let context = with_data();
+    let place = Placement { cube: Split::RowWise, pe: Split::RowWise, ..Placement::default() };
+    let values: Vec<i16> = (0..24).collect();
+    let tensor = context.from_slice(&[6, 4], &values).unwrap().to(&place).unwrap();
+    let flat = tensor.view(&[24]).unwrap();
+    let middle = tensor.rows(2..4).unwrap();
+    assert_eq!(middle.read::<i16>().unwrap(), (8..16).collect::<Vec<_>>());
+    assert_eq!(middle.va_base().unwrap(), tensor.va_base().unwrap().map(|base| base + 16));
+    middle.write::<i16>(&[-1; 8]).unwrap();
+    assert_eq!(&flat.read::<i16>().unwrap()[6..10], [6, 7, -1, -1]);
+    // The memory stays until the last of them is gone.
+    drop((tensor, flat));
+    assert_eq!(context.memory_stats().tensors, 1);
+    drop(middle);
+    assert!(context.is_pristine());
+}
+
+#[test]
+fn columns_that_are_apart_have_no_view_of_their_rows() {
+    let context = with_data();
+    let place = Placement { pe: Split::ColumnWise, ..Placement::default() };
+    let tensor = context.zeros(&[4, 16], DType::F16).unwrap().to(&place).unwrap();
+    assert!(matches!(tensor.rows(0..2), Err(RuntimeError::NotContiguous { .. })));
+    assert!(matches!(tensor.view(&[64]), Err(RuntimeError::NotContiguous { .. })));
+    assert!(tensor.view(&[2, 2, 16]).is_ok());
+}
+
+#[test]
+fn types_are_converted_on_the_host() {
+    let context = with_data();
+    let place = Placement::default();
+    let tensor = context.from_slice(&[3], &[1.5_f32, -2.25, 1000.0]).unwrap().to(&place).unwrap();
+    let halves = tensor.to_dtype(DType::F64).unwrap().to(&place).unwrap();
+    assert_eq!(halves.read::<f64>().unwrap(), [1.5, -2.25, 1000.0]);
+    assert!(matches!(tensor.to_dtype(DType::I8), Err(RuntimeError::Value(_))));
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let context = Context::new(ContextConfig::default());
+    assert!(matches!(context.zeros(&[u64::MAX, 2], DType::F16), Err(RuntimeError::Shape(_))));
+    assert!(matches!(context.full(&[2], DType::U8, 300.0), Err(RuntimeError::Value(_))));
+    let wrong = context.from_slice(&[3], &[1_u8, 2]);
+    assert_eq!(wrong.unwrap_err().to_string(), "3 elements of a tensor of 3, found 2");
+    let host = context.zeros(&[4], DType::F32).unwrap();
+    assert!(matches!(host.va_base(), Err(RuntimeError::NotDeployed)));
+    let placed = host.to(&Placement::default()).unwrap();
+    assert!(matches!(placed.read::<f32>(), Err(RuntimeError::NoData)));
+    assert!(matches!(placed.read::<f64>(), Err(RuntimeError::Type { .. })));
+    let many = Placement { pes: Some(9), ..Placement::default() };
+    assert!(matches!(host.to(&many), Err(RuntimeError::Placement(_))));
+    let report = context.close();
+    assert_eq!(report.tensors.len(), 1, "{report}");
+    assert!(matches!(placed.va_base(), Err(RuntimeError::Closed)));
+    assert!(matches!(host.to(&Placement::default()), Err(RuntimeError::Closed)));
+}
