@@ -17,10 +17,11 @@ pub(super) fn render(layout: &Layout, colours: bool) -> String {
     let parts = layout.parts().len();
     let mut text = format!("{}\n\n", paint(&title, BOLD, colours));
     text += &table(&heading, &rows, 1, colours);
-    if parts > MOST {
-        text += &format!("  and {} more parts; --format json has all\n", parts - MOST);
-    }
-    text + "\n" + &totals(layout)
+    let left_out = match parts.saturating_sub(MOST) {
+        0 => String::new(),
+        more => format!("  and {more} more parts; --format json has all\n"),
+    };
+    text + &left_out + "\n" + &totals(layout)
 }
 
 fn row(copies: &[Shard]) -> Vec<String> {
@@ -36,25 +37,23 @@ fn row(copies: &[Shard]) -> Vec<String> {
 
 fn totals(layout: &Layout) -> String {
     let parts = counted(layout.parts().len(), "part");
-    let times = if layout.copies() == 1 { "once" } else { "each" };
     let held = match layout.copies() {
-        1 => format!("{parts}, held {times}"),
-        copies => format!("{parts}, {times} held by {copies} PEs"),
+        1 => format!("{parts}, held once"),
+        copies if layout.parts().len() == 1 => format!("{parts}, held by {copies} PEs"),
+        copies => format!("{parts}, each held by {copies} PEs"),
     };
     let (least, most) = layout.bytes_of_holders();
     let placed = layout.sips().len() * layout.cubes().len() * layout.placed_pes();
     let holding = layout.shards().len();
-    let range = match least == most {
-        true => bytes(most),
-        false => format!("{} to {}", bytes(least), bytes(most)),
-    };
+    let range =
+        if least == most { bytes(most) } else { format!("{} to {}", bytes(least), bytes(most)) };
     let groups = layout.mapping_groups();
     let mappings: usize = groups.iter().map(|group| group.pes.len() * group.shards.len()).sum();
     format!(
         "{held}\n{holding} of {} hold {range} each\n{}, {} in all\n",
         counted(placed, "PE"),
         match groups.len() {
-            1 => "all PEs map the same shards".to_owned(),
+            1 => "all PEs of these cubes map the same shards".to_owned(),
             count => format!("{count} groups of PEs map different shards"),
         },
         counted(mappings, "mapping")

@@ -14,8 +14,8 @@ use super::{Layout, Shard, Split};
 use labels::Rect;
 use paint::Hues;
 
-/// Where the matrix begins.
-const LEFT: f64 = 92.0;
+/// Where the matrix begins, and how far from the left it does so at least.
+const LEAST_LEFT: f64 = 92.0;
 const TOP: f64 = 118.0;
 /// How wide the matrix is, and between which limits its height is.
 const WIDTH: f64 = 720.0;
@@ -30,6 +30,7 @@ const LEGEND: f64 = 230.0;
 struct Picture<'a> {
     layout: &'a Layout,
     hues: Hues,
+    left: f64,
     height: f64,
     svg: String,
 }
@@ -40,14 +41,16 @@ impl Layout {
         let (rows, columns) = self.shape.matrix();
         let height = WIDTH * rows as f64 / columns as f64;
         let height = height.clamp(LEAST_HEIGHT, GREATEST_HEIGHT).round();
-        let mut picture =
-            Picture { layout: self, hues: Hues::new(self), height, svg: String::new() };
+        // Room for the numbers of rows.
+        let left = LEAST_LEFT.max(EDGE + 8.0 + 7.0 * rows.to_string().len() as f64);
+        let (hues, svg) = (Hues::new(self), String::new());
+        let mut picture = Picture { layout: self, hues, left, height, svg };
         picture.heading();
         picture.parts();
         picture.outlines();
         picture.axes();
         let end = picture.labels();
-        let below = picture.legend(LEFT + WIDTH + 32.0, TOP);
+        let below = picture.legend(left + WIDTH + 32.0, TOP);
         picture.finish(below.max(end))
     }
 }
@@ -76,7 +79,7 @@ impl Picture<'_> {
     /// Where a shard's rectangle is.
     fn area(&self, shard: &Shard) -> Rect {
         let (rows, columns) = self.layout.shape.matrix();
-        let x = |column: u64| LEFT + WIDTH * column as f64 / columns as f64;
+        let x = |column: u64| self.left + WIDTH * column as f64 / columns as f64;
         let y = |row: u64| TOP + self.height * row as f64 / rows as f64;
         Rect {
             left: x(shard.columns.start),
@@ -88,11 +91,14 @@ impl Picture<'_> {
 
     fn parts(&mut self) {
         let layout = self.layout;
-        // White lines between parts, as far as they leave something of them.
-        let line = if layout.parts().len() > 512 { 0.2 } else { 0.8 };
         for copies in layout.parts() {
             let (area, fill) = (self.area(&copies[0]), self.hues.fill(&copies[0]));
-            self.rect(area, &format!("fill=\"{fill}\" stroke=\"#ffffff\" stroke-width=\"{line}\""));
+            // White lines between parts, as far as they leave something of them.
+            let line = (area.shorter() / 8.0).min(0.8);
+            self.rect(
+                area,
+                &format!("fill=\"{fill}\" stroke=\"#ffffff\" stroke-width=\"{line:.2}\""),
+            );
         }
     }
 
@@ -109,42 +115,43 @@ impl Picture<'_> {
                 self.rect(area, "fill=\"none\" stroke=\"#1f2328\" stroke-width=\"3\"");
             }
         }
-        let Rect { left, top, right, bottom } = self.whole();
-        let whole = Rect { left, top, right, bottom };
-        self.rect(whole, "fill=\"none\" stroke=\"#1f2328\" stroke-width=\"1.5\"");
+        self.rect(self.whole(), "fill=\"none\" stroke=\"#1f2328\" stroke-width=\"1.5\"");
     }
 
     fn whole(&self) -> Rect {
-        Rect { left: LEFT, top: TOP, right: LEFT + WIDTH, bottom: TOP + self.height }
+        Rect { left: self.left, top: TOP, right: self.left + WIDTH, bottom: TOP + self.height }
     }
 
     /// Numbers of rows to the left and of columns above, where parts begin and there is room.
     fn axes(&mut self) {
-        let layout = self.layout;
-        let (rows, columns) = layout.shape.matrix();
-        let firsts = || layout.parts().map(|copies| &copies[0]);
-        let mut marks: Vec<_> = firsts().map(|shard| shard.rows.start).collect();
-        for row in spaced(&mut marks, rows, self.height, 15.0) {
+        let (rows, columns) = self.layout.shape.matrix();
+        let style = "font-size=\"11\" text-anchor";
+        for row in self.marks(rows, |shard| shard.rows.start, 15.0 / self.height) {
             let y = TOP + self.height * row as f64 / rows as f64;
-            self.text(
-                LEFT - 8.0,
-                y + 4.0,
-                "font-size=\"11\" text-anchor=\"end\"",
-                &row.to_string(),
-            );
+            self.text(self.left - 8.0, y + 4.0, &format!("{style}=\"end\""), &row.to_string());
         }
-        let mut marks: Vec<_> = firsts().map(|shard| shard.columns.start).collect();
-        let digits = columns.to_string().len() as f64;
-        for column in spaced(&mut marks, columns, WIDTH, 16.0 + 7.0 * digits) {
-            let x = LEFT + WIDTH * column as f64 / columns as f64;
-            self.text(x, TOP - 8.0, "font-size=\"11\" text-anchor=\"middle\"", &column.to_string());
+        let wide = 16.0 + 7.0 * columns.to_string().len() as f64;
+        for column in self.marks(columns, |shard| shard.columns.start, wide / WIDTH) {
+            let x = self.left + WIDTH * column as f64 / columns as f64;
+            self.text(x, TOP - 8.0, &format!("{style}=\"middle\""), &column.to_string());
         }
-        self.text(
-            LEFT,
-            TOP - 26.0,
-            "font-size=\"11\" fill=\"#57606a\"",
-            "columns, and to the left rows",
-        );
+        let remark = "columns above, rows to the left";
+        self.text(self.left, TOP - 28.0, "font-size=\"11\" fill=\"#57606a\"", remark);
+    }
+
+    /// Where parts begin, or else what cubes hold, or else SIPs, so that all are `least` of the whole
+    /// apart; and where the whole begins and ends.
+    fn marks(&self, whole: u64, start: fn(&Shard) -> u64, least: f64) -> Vec<u64> {
+        let marks = |levels| {
+            let mut marks: Vec<u64> =
+                self.joined(levels).iter().map(|(shard, _)| start(shard)).collect();
+            marks.extend([0, whole]);
+            marks.sort_unstable();
+            marks.dedup();
+            let apart = |pair: &[u64]| (pair[1] - pair[0]) as f64 >= least * whole as f64;
+            marks.windows(2).all(apart).then_some(marks)
+        };
+        [3, 2, 1].into_iter().find_map(marks).unwrap_or_else(|| vec![0, whole])
     }
 
     fn rect(&mut self, area: Rect, style: &str) {
@@ -165,7 +172,7 @@ impl Picture<'_> {
     }
 
     fn finish(self, below: f64) -> String {
-        let width = LEFT + WIDTH + 32.0 + LEGEND + EDGE;
+        let width = self.left + WIDTH + 32.0 + LEGEND + EDGE;
         let height = (below + EDGE).ceil();
         let (shape, dtype) = (self.layout.shape, self.layout.dtype);
         format!(
@@ -177,20 +184,4 @@ impl Picture<'_> {
             self.svg
         )
     }
-}
-
-/// Those marks, and the end, that are at least `least` apart on a length that stands for `whole`.
-fn spaced(marks: &mut Vec<u64>, whole: u64, length: f64, least: f64) -> Vec<u64> {
-    marks.sort_unstable();
-    marks.dedup();
-    let at = |mark: u64| length * mark as f64 / whole as f64;
-    let mut kept: Vec<u64> = Vec::new();
-    for &mark in marks.iter() {
-        let far = kept.last().is_none_or(|&last| at(mark) - at(last) >= least);
-        if far && length - at(mark) >= least {
-            kept.push(mark);
-        }
-    }
-    kept.push(whole);
-    kept
 }

@@ -25,6 +25,10 @@ impl Rect {
         }
     }
 
+    pub(super) fn shorter(self) -> f64 {
+        (self.right - self.left).min(self.bottom - self.top)
+    }
+
     fn has_room(self, text: &str) -> bool {
         let width = 6.6 * text.chars().count() as f64 + 4.0;
         self.right - self.left >= width && self.bottom - self.top >= 13.0
@@ -36,7 +40,7 @@ const LEVELS: [&str; 3] = ["sip", "cube", "pe"];
 impl Picture<'_> {
     /// Parts joined while their numbers at the first `levels` levels are the same. They are neighbours
     /// in the order of parts, and their union is a rectangle, as it was one before it was split.
-    fn joined(&self, levels: usize) -> Vec<(&Shard, Rect)> {
+    pub(super) fn joined(&self, levels: usize) -> Vec<(&Shard, Rect)> {
         let mut joined: Vec<(&Shard, Rect)> = Vec::new();
         for copies in self.layout.parts() {
             let (shard, area) = (&copies[0], self.area(&copies[0]));

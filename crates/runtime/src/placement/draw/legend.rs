@@ -68,7 +68,10 @@ impl Picture<'_> {
                 (Split::ColumnWise, _) => format!("columns over {count} {name}s"),
             })
             .collect();
-        lines.push(format!("{} different parts", layout.parts().len()));
+        lines.push(match layout.parts().len() {
+            1 => "one part".to_owned(),
+            parts => format!("{parts} different parts"),
+        });
         let (least, most) = layout.bytes_of_holders();
         let (least, most) = (Bytes::new(least).to_string(), Bytes::new(most).to_string());
         lines.push(if least == most {

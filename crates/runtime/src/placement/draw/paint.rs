@@ -32,7 +32,7 @@ impl Hues {
         let shades = self.shade.map_or(1, |(_, count)| count);
         let hue = 210.0 + 360.0 * f64::from(place) / f64::from(hues);
         // Neighbours on the wheel differ in strength too, which few hues alone would not need.
-        let strength = if place % 2 == 0 { 0.75 } else { 0.5 };
+        let strength = if place.is_multiple_of(2) { 0.75 } else { 0.5 };
         let light = 0.90 - 0.20 * f64::from(shade) / f64::from(shades.max(2) - 1);
         rgb(hue % 360.0, strength, if shades == 1 { 0.82 } else { light })
     }
