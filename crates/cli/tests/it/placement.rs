@@ -121,8 +121,8 @@ fn the_same_for_programs() {
           "cube": "replicate",
           "pe": "row_wise",
           "nbytes": 5,
-          "copies": 2,
-          "held_bytes": 10,
+          "copies": 1,
+          "held_bytes": 5,
           "least_bytes_per_holder": 2,
           "most_bytes_per_holder": 3,
           "shards": [
@@ -143,37 +143,7 @@ fn the_same_for_programs() {
             },
             {
               "sip": 0,
-              "cube": 1,
-              "pe": 0,
-              "rows": [
-                0,
-                3
-              ],
-              "columns": [
-                0,
-                1
-              ],
-              "offset_bytes": 0,
-              "nbytes": 3
-            },
-            {
-              "sip": 0,
               "cube": 0,
-              "pe": 1,
-              "rows": [
-                3,
-                5
-              ],
-              "columns": [
-                0,
-                1
-              ],
-              "offset_bytes": 3,
-              "nbytes": 2
-            },
-            {
-              "sip": 0,
-              "cube": 1,
               "pe": 1,
               "rows": [
                 3,
@@ -201,23 +171,7 @@ fn the_same_for_programs() {
               ],
               "shards": [
                 0,
-                2
-              ]
-            },
-            {
-              "pes": [
-                "sip0.cube1.pe0",
-                "sip0.cube1.pe1",
-                "sip0.cube1.pe2",
-                "sip0.cube1.pe3",
-                "sip0.cube1.pe4",
-                "sip0.cube1.pe5",
-                "sip0.cube1.pe6",
-                "sip0.cube1.pe7"
-              ],
-              "shards": [
-                1,
-                3
+                1
               ]
             }
           ]
@@ -225,7 +179,7 @@ fn the_same_for_programs() {
     "#]]
     .assert_eq(&table(
         "placement-json",
-        "--shape 5 --dtype i8 --pe row_wise --cubes 2 --pes 2 --format json",
+        "--shape 5 --dtype i8 --pe row_wise --cubes 1 --pes 2 --format json",
     ));
 }
 
