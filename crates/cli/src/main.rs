@@ -5,6 +5,7 @@
 
 mod grid;
 mod input;
+mod placement;
 mod probe;
 mod progress;
 mod replay;
@@ -27,6 +28,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Placement(placement::Arguments),
     Probe(probe::Arguments),
     Replay(replay::Arguments),
     Topology(topology::Arguments),
@@ -35,6 +37,7 @@ enum Command {
 fn main() -> ExitCode {
     let command = Cli::parse().command;
     let done = match command.unwrap_or_else(|| Command::Replay(replay::Arguments::default())) {
+        Command::Placement(arguments) => placement::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Topology(arguments) => topology::run(&arguments).map(|()| ExitCode::SUCCESS),

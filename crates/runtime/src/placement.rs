@@ -32,9 +32,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod draw;
 mod error;
 mod layout;
 mod mapping;
+mod names;
 mod resolve;
 mod split;
 #[cfg(test)]
@@ -43,6 +45,7 @@ mod tests;
 pub use error::{Level, NoSuchSplit, PlacementError};
 pub use layout::{Layout, Shard};
 pub use mapping::MappingGroup;
+pub use names::holders;
 pub use split::Split;
 
 use cubeyard_memory::address::SipId;

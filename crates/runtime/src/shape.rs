@@ -65,11 +65,11 @@ pub enum ShapeError {
     #[error("{from} has {elements} elements, and {to} has {others}")]
     Reshape {
         /// What there is.
-        from: Shape,
+        from: String,
         /// Its elements.
         elements: u64,
         /// What was asked for.
-        to: Shape,
+        to: String,
         /// Its elements.
         others: u64,
     },
@@ -152,7 +152,7 @@ impl Shape {
         if elements == others {
             return Ok(to);
         }
-        Err(ShapeError::Reshape { from: *self, elements, to, others })
+        Err(ShapeError::Reshape { from: self.to_string(), elements, to: to.to_string(), others })
     }
 }
 

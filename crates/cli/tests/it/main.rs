@@ -7,6 +7,7 @@
 
 mod bad_input;
 mod pictures;
+mod placement;
 mod replay;
 mod topology;
 

@@ -1,7 +1,7 @@
 //! Floats of at most 16 bits: to and from `f64`, rounded once.
 //!
-//! `half` converts from `f64` by way of fewer bits, so a value just beside a tie can be rounded twice;
-//! and it has no fp8. What these formats have in common is one rule of arithmetic, which is here.
+//! `half` (2.7) drops 32 bits of an `f64` before it rounds, so that a value just above a tie counts as the
+//! tie; and it has no fp8. What these formats have in common is one rule of arithmetic, which is here.
 
 /// A format: a sign, an exponent, a mantissa, and what its largest codes mean.
 #[derive(Clone, Copy, Debug)]

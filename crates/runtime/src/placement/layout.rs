@@ -49,6 +49,8 @@ pub struct Layout {
     pub(super) cubes: Vec<CubeId>,
     /// All PEs of a cube, also those that the placement leaves out.
     pub(super) pes: Vec<PeId>,
+    /// How many of them it is placed on.
+    pub(super) placed_pes: usize,
 }
 
 impl Layout {
@@ -90,6 +92,17 @@ impl Layout {
     /// The cubes of each SIP that it is placed on.
     pub fn cubes(&self) -> &[CubeId] {
         &self.cubes
+    }
+
+    /// How many PEs of each cube it is placed on: the first so many.
+    pub fn placed_pes(&self) -> usize {
+        self.placed_pes
+    }
+
+    /// The fewest and the most bytes that a PE holds, of those that hold something.
+    pub fn bytes_of_holders(&self) -> (u64, u64) {
+        let bytes = || self.shards.iter().map(|shard| shard.nbytes);
+        (bytes().min().unwrap_or_default(), bytes().max().unwrap_or_default())
     }
 
     /// All shards: by offset, and copies of the same part by PE. No PE has two.

@@ -47,6 +47,7 @@ impl Placement {
             sips,
             cubes,
             pes: all_pes,
+            placed_pes: pes,
         })
     }
 
