@@ -8,3 +8,4 @@ pub mod model;
 pub mod perfetto;
 pub mod request;
 pub mod topology;
+pub mod validate;

@@ -1,0 +1,286 @@
+//! Every figure that we know from elsewhere, with ours beside it.
+//!
+//! A [`Check`] says what is expected, who says so, and how strictly; running it measures ours on a fresh
+//! machine or engine and gives a [`Row`]. No expected figure comes from the code that is measured: they are
+//! published, worked out by hand, or closed forms that share nothing with the engine but the rules
+//! (`docs/machine-rules.md`). `docs/validation.md` says what each family is, and what was left out.
+//!
+//! ```
+//! use cubeyard_device::topology::Topology;
+//! use cubeyard_device::validate::{self, Verdict};
+//!
+//! let small = Topology::read("small.yaml", "sips: {count: 1}\ncubes: {w: 2, h: 1}\n")?;
+//! let checks = validate::checks(&small);
+//! let local = checks.iter().find(|check| check.name().starts_with("pe0 reads its own HBM")).unwrap();
+//! assert_eq!(local.run().verdict, Verdict::Passed);
+//! # Ok::<(), cubeyard_device::topology::TopologyError>(())
+//! ```
+
+mod golden;
+mod hbm;
+mod lone;
+mod mesh;
+mod published;
+mod queueing;
+mod traffic;
+mod wires;
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use crate::topology::Topology;
+
+/// How strictly ours is held to what is expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// No deviation is allowed.
+    Exact,
+    /// Within 2 %; the figure was used to choose the parameters of the default machine.
+    Calibrated,
+    /// Within 2 %; the figure was used for nothing.
+    Predicted,
+    /// Shown, and never a failure, for the reason that is given.
+    Indicative,
+}
+
+/// How far calibrated and predicted figures may be off.
+const TOLERANCE: f64 = 0.02;
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Exact => "exact",
+            Self::Calibrated => "calibrated",
+            Self::Predicted => "predicted",
+            Self::Indicative => "indicative",
+        })
+    }
+}
+
+/// How ours is to compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// The same.
+    Equal,
+    /// Not more.
+    AtMost,
+    /// Not less.
+    AtLeast,
+}
+
+/// A figure that is expected.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Expected {
+    /// How ours is to compare.
+    pub relation: Relation,
+    /// The figure.
+    pub value: f64,
+    /// Its unit; empty for a number of things.
+    pub unit: &'static str,
+}
+
+impl Expected {
+    /// Just this.
+    pub const fn equal(value: f64, unit: &'static str) -> Self {
+        Self { relation: Relation::Equal, value, unit }
+    }
+
+    /// So many nanoseconds.
+    pub const fn ns(value: f64) -> Self {
+        Self::equal(value, "ns")
+    }
+
+    /// This or less.
+    pub const fn at_most(value: f64, unit: &'static str) -> Self {
+        Self { relation: Relation::AtMost, value, unit }
+    }
+
+    /// This or more.
+    pub const fn at_least(value: f64, unit: &'static str) -> Self {
+        Self { relation: Relation::AtLeast, value, unit }
+    }
+
+    /// Whether ours compares as it should, with so much to spare.
+    fn admits(&self, ours: f64, tolerance: f64) -> bool {
+        let slack = self.value.abs() * tolerance;
+        match self.relation {
+            Relation::Equal if tolerance > 0.0 => (ours - self.value).abs() <= slack,
+            Relation::Equal => ours.total_cmp(&self.value) == Ordering::Equal,
+            Relation::AtMost => ours <= self.value + slack,
+            Relation::AtLeast => ours >= self.value - slack,
+        }
+    }
+}
+
+/// On which machines a check means something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    /// On all, or on none: it has a network of its own.
+    Any,
+    /// On the default machine.
+    Default,
+}
+
+/// Why a check of the default machine is left out for another.
+const OTHER_MACHINE: &str = "the figure is for the default topology";
+
+/// A figure, and how to get ours.
+pub struct Check<'t> {
+    family: &'static str,
+    name: String,
+    kind: Kind,
+    expected: Expected,
+    source: &'static str,
+    reason: Option<&'static str>,
+    scope: Scope,
+    measure: Box<dyn Fn() -> f64 + 't>,
+}
+
+impl fmt::Debug for Check<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Check").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl<'t> Check<'t> {
+    /// A check whose expected figure comes from `source`, and ours from `measure`.
+    pub fn new(
+        kind: Kind,
+        name: impl Into<String>,
+        expected: Expected,
+        source: &'static str,
+        measure: impl Fn() -> f64 + 't,
+    ) -> Self {
+        Self {
+            family: "",
+            name: name.into(),
+            kind,
+            expected,
+            source,
+            reason: None,
+            scope: Scope::Any,
+            measure: Box::new(measure),
+        }
+    }
+
+    /// Says why it is only indicative, or what else one must know to read it.
+    #[must_use]
+    pub fn because(self, reason: &'static str) -> Self {
+        Self { reason: Some(reason), ..self }
+    }
+
+    /// Says that it means something on the default machine only.
+    #[must_use]
+    fn on_default(self) -> Self {
+        Self { scope: Scope::Default, ..self }
+    }
+
+    /// What is measured.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Measures ours and compares.
+    pub fn run(&self) -> Row {
+        let ours = (self.measure)();
+        let verdict = match self.kind {
+            Kind::Indicative => Verdict::Shown,
+            Kind::Exact if self.expected.admits(ours, 0.0) => Verdict::Passed,
+            Kind::Calibrated | Kind::Predicted if self.expected.admits(ours, TOLERANCE) => {
+                Verdict::Passed
+            }
+            _ => Verdict::Failed,
+        };
+        Row { ours: Some(ours), verdict, ..self.left_out(self.reason) }
+    }
+
+    fn left_out(&self, reason: Option<&'static str>) -> Row {
+        Row {
+            family: self.family,
+            name: self.name.clone(),
+            kind: self.kind,
+            expected: self.expected,
+            ours: None,
+            verdict: Verdict::LeftOut,
+            source: self.source,
+            reason,
+        }
+    }
+}
+
+/// What came of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Ours compares as it should.
+    Passed,
+    /// It does not.
+    Failed,
+    /// It is indicative: nobody judges.
+    Shown,
+    /// It was not run.
+    LeftOut,
+}
+
+/// A check that was run, or left out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The family of the check.
+    pub family: &'static str,
+    /// What was measured.
+    pub name: String,
+    /// How strictly ours is held to it.
+    pub kind: Kind,
+    /// What was expected.
+    pub expected: Expected,
+    /// What was measured, unless the check was left out.
+    pub ours: Option<f64>,
+    /// What came of it.
+    pub verdict: Verdict,
+    /// Where the expected figure is from.
+    pub source: &'static str,
+    /// Why it is indicative or was left out, or what else one must know.
+    pub reason: Option<&'static str>,
+}
+
+impl Row {
+    /// By how much of what was expected ours is more; none if there is nothing to compare.
+    pub fn deviation(&self) -> Option<f64> {
+        let difference = self.ours? - self.expected.value;
+        let relative = difference / self.expected.value;
+        if difference.total_cmp(&0.0) == Ordering::Equal {
+            return Some(0.0);
+        }
+        relative.is_finite().then_some(relative)
+    }
+}
+
+/// Makes the checks of a family.
+type Checks = for<'t> fn(&'t Topology) -> Vec<Check<'t>>;
+
+/// All families, in the order in which they are shown.
+const FAMILIES: [(&str, Checks); 6] = [
+    ("published figures", published::checks),
+    ("a lone transfer", lone::checks),
+    ("ASTRA-sim golden values", golden::checks),
+    ("mesh and torus", mesh::checks),
+    ("queueing", queueing::checks),
+    ("HBM", hbm::checks),
+];
+
+/// All checks, for a machine of this topology.
+pub fn checks(topology: &Topology) -> Vec<Check<'_>> {
+    let family = |(family, checks): (&'static str, Checks)| {
+        checks(topology).into_iter().map(move |check| Check { family, ..check })
+    };
+    FAMILIES.into_iter().flat_map(family).collect()
+}
+
+/// Runs all checks that mean something for this topology; the others are in their places, left out.
+pub fn run(topology: &Topology) -> Vec<Row> {
+    let is_default = topology.spec() == Topology::embedded().spec();
+    let row = |check: Check<'_>| match check.scope {
+        Scope::Default if !is_default => check.left_out(Some(OTHER_MACHINE)),
+        _ => check.run(),
+    };
+    checks(topology).into_iter().map(row).collect()
+}
