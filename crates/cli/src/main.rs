@@ -7,6 +7,7 @@ mod input;
 mod progress;
 mod replay;
 mod terminal;
+mod topology;
 
 use std::process::ExitCode;
 
@@ -25,12 +26,14 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Replay(replay::Arguments),
+    Topology(topology::Arguments),
 }
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
     let done = match command.unwrap_or_else(|| Command::Replay(replay::Arguments::default())) {
         Command::Replay(arguments) => replay::run(&arguments),
+        Command::Topology(arguments) => topology::run(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

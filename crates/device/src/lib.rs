@@ -1,5 +1,6 @@
 //! Is one accelerator system.
 
+pub mod explain;
 pub mod formula;
 pub mod log;
 pub mod machine;
@@ -8,4 +9,5 @@ pub mod model;
 pub mod perfetto;
 pub mod request;
 pub mod topology;
+pub mod trace;
 pub mod validate;

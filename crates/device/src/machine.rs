@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use cubeyard_memory::address::{PhysAddr, SipId};
 use cubeyard_sim::{
-    Component, Engine, EngineConfig, LinkId, Network, NodeId, Route, SignalId, Span, Stop, Time,
+    Bandwidth, Component, Engine, EngineConfig, Network, NodeId, Route, SignalId, Span, Stop, Time,
 };
 
 use crate::formula::{self, Parts};
@@ -15,7 +15,7 @@ use crate::log::{FlitLog, Log, Watch};
 use crate::message::{Access, Direction, Message, RequestId};
 use crate::model::Part;
 use crate::request::{Completion, Envelope, Outcome, PeRef, Request, RequestError, Shard};
-use crate::topology::{self, NodeKind, Topology};
+use crate::topology::{NodeKind, Topology};
 
 /// The most that one request moves.
 const MOST_BYTES: u64 = 1 << 40;
@@ -75,7 +75,7 @@ impl MachineBuilder {
         node: &str,
         component: impl Component<Message = Message> + 'static,
     ) -> Result<Self, RequestError> {
-        let node = sim_node(self.topology.find(node)?);
+        let node = self.topology.find(node)?;
         self.replaced.push((node, Part::Custom(Box::new(component))));
         Ok(self)
     }
@@ -241,6 +241,16 @@ impl<W: Watch> Machine<W> {
         }
     }
 
+    /// How fast the memory of a request is, all channels together; none where a component of your own
+    /// answers.
+    pub fn memory_bandwidth(&self, request: RequestId) -> Option<Bandwidth> {
+        let last = *self.access(request)?.there.last()?;
+        match self.engine.component(self.network().link(last).to)? {
+            Part::Memory(memory) => memory.channels().spec().bandwidth(),
+            _ => None,
+        }
+    }
+
     /// What a request becomes: the SIP it goes to, where it starts, and the call that starts it.
     fn message(
         &mut self,
@@ -257,15 +267,15 @@ impl<W: Watch> Machine<W> {
             Request::PeDma { from, direction, address, bytes } => {
                 self.check_pe(from)?;
                 let node = self.topology.pe_dma(from.sip, from.cube, from.pe);
-                (sim_node(node), direction, address, bytes, false)
+                (node, direction, address, bytes, false)
             }
             Request::MCpuDma { sip, cube, direction, address, bytes } => {
                 self.check_cube(sip, cube)?;
-                (sim_node(self.topology.m_cpu(sip, cube)), direction, address, bytes, false)
+                (self.topology.m_cpu(sip, cube), direction, address, bytes, false)
             }
             Request::KernelLaunch { ref kernel, sip, ref cubes, ref pes, work } => {
                 let launch = self.launch(request, kernel, sip, cubes, pes, work)?;
-                let start = sim_node(self.topology.endpoint(sip));
+                let start = self.topology.endpoint(sip);
                 return Ok((sip, start, Message::Launch(launch)));
             }
         };
@@ -303,7 +313,7 @@ impl<W: Watch> Machine<W> {
             let (holder, said) = (holder.name.clone(), shard.at.to_string());
             return Err(RequestError::Tag { address: shard.address, holder, said });
         }
-        Ok(sim_node(self.topology.endpoint(shard.at.sip)))
+        Ok(self.topology.endpoint_of(shard.at.sip, shard.at.cube))
     }
 
     /// The memory that holds a whole range.
@@ -325,7 +335,7 @@ impl<W: Watch> Machine<W> {
             let (first, last) = (name(first), name(last));
             return Err(RequestError::Spans { address, bytes, first, last });
         }
-        Ok(sim_node(first))
+        Ok(first)
     }
 
     /// The ways there and back, worked out once.
@@ -333,11 +343,10 @@ impl<W: Watch> Machine<W> {
         if let Some(routes) = self.routes.get(&(from, to)) {
             return Ok(routes.clone());
         }
-        let node = |node: NodeId| topology::NodeId::new(number(node.index()));
-        let links = self.topology.route(node(from), node(to))?;
-        let back = links.iter().rev().map(|&link| sim_link(self.topology.link(link).reverse));
-        let there: Route = links.iter().map(|&link| sim_link(link)).collect();
-        let routes = (there, back.collect::<Route>());
+        let links = self.topology.route(from, to)?;
+        let back = links.iter().rev().map(|&link| self.topology.link(link).reverse);
+        let back = back.collect::<Route>();
+        let routes = (Route::from(links), back);
         self.routes.insert((from, to), routes.clone());
         Ok(routes)
     }
@@ -349,16 +358,4 @@ impl<W: Watch> Machine<W> {
             }
         }
     }
-}
-
-fn sim_node(node: topology::NodeId) -> NodeId {
-    NodeId::new(node.index())
-}
-
-fn sim_link(link: topology::LinkId) -> LinkId {
-    LinkId::new(link.index())
-}
-
-fn number(index: usize) -> u32 {
-    u32::try_from(index).expect("a topology numbers its nodes with 32 bits")
 }

@@ -28,21 +28,25 @@
 //! ```
 
 mod build;
+mod draw;
 mod error;
 mod ids;
 mod layout;
 mod mesh;
 mod names;
 mod nearest;
+mod places;
 mod read;
 mod reader;
 mod resolve;
 mod route;
 mod spec;
+mod summary;
 #[cfg(test)]
 mod tests;
 mod yaml;
 
+pub use draw::View;
 pub use error::{TopologyError, TopologyProblem};
 pub use ids::{Direction, Link, LinkId, Node, NodeId, NodeKind, Place, Position};
 pub use names::NoSuchNode;
@@ -52,6 +56,7 @@ pub use spec::{
     CubesSpec, HbmSpec, IoSpec, MCpuSpec, PcieSpec, PeSpec, RoutersSpec, SipTopology, SipsSpec,
     Spec, SramSpec, UcieSpec, WireSpec,
 };
+pub use summary::Summary;
 
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 
@@ -83,7 +88,9 @@ impl Topology {
 
     /// The machine that `text` describes, where it differs from the default. Errors call it `name`.
     pub fn read(name: &str, text: &str) -> Result<Self, TopologyError> {
-        let mut tree = yaml::parse(DEFAULT_NAME, DEFAULT)?;
+        // What is wrong with a default is wrong because of the user's file.
+        let default_name = format!("{name} over {DEFAULT_NAME}");
+        let mut tree = yaml::parse(&default_name, DEFAULT)?;
         tree.overlay(yaml::parse(name, text)?);
         Ok(Self::new(read::spec(&tree)?))
     }
@@ -141,7 +148,7 @@ impl Topology {
 
     /// The links to a node, by source.
     pub fn links_to(&self, node: NodeId) -> impl Iterator<Item = LinkId> + use<> {
-        (self.into[node.index()]..self.into[node.index() + 1]).map(LinkId::new)
+        (self.into[node.index()]..self.into[node.index() + 1]).map(LinkId::numbered)
     }
 
     /// All SIPs.
@@ -157,91 +164,5 @@ impl Topology {
     /// The PEs of a cube.
     pub fn pes(&self) -> impl Iterator<Item = PeId> + use<> {
         (0..self.spec.pe_count()).filter_map(|pe| PeId::new(pe).ok())
-    }
-}
-
-/// Nodes by place. Each panics if this machine has no such SIP, cube or PE; those that
-/// [`sips`](Topology::sips), [`cubes`](Topology::cubes) and [`pes`](Topology::pes) list are there.
-impl Topology {
-    /// The switch between the SIPs.
-    pub fn switch(&self) -> NodeId {
-        Layout::switch()
-    }
-
-    /// The PCIe endpoint of a SIP; of its first IO chiplet if there are several.
-    pub fn endpoint(&self, sip: SipId) -> NodeId {
-        self.layout.endpoint(self.known(sip), 0)
-    }
-
-    /// The processor of a SIP's first IO chiplet.
-    pub fn io_cpu(&self, sip: SipId) -> NodeId {
-        self.layout.io_cpu(self.known(sip), 0)
-    }
-
-    /// The network of a SIP's first IO chiplet.
-    pub fn io_noc(&self, sip: SipId) -> NodeId {
-        self.layout.io_noc(self.known(sip), 0)
-    }
-
-    /// The router at a row and column of a cube, if there is one.
-    pub fn router(&self, sip: SipId, cube: CubeId, row: u32, column: u32) -> Option<NodeId> {
-        self.layout.router(self.known(sip), cube.number(), Position { row, column })
-    }
-
-    /// The management processor of a cube.
-    pub fn m_cpu(&self, sip: SipId, cube: CubeId) -> NodeId {
-        self.layout.m_cpu(self.known(sip), cube.number())
-    }
-
-    /// The shared memory of a cube.
-    pub fn sram(&self, sip: SipId, cube: CubeId) -> NodeId {
-        self.layout.sram(self.known(sip), cube.number())
-    }
-
-    /// The controller of a PE's slice of the HBM.
-    pub fn hbm(&self, sip: SipId, cube: CubeId, pe: PeId) -> NodeId {
-        self.layout.hbm(self.known(sip), cube.number(), self.known_pe(pe))
-    }
-
-    /// The DMA engine of a PE.
-    pub fn pe_dma(&self, sip: SipId, cube: CubeId, pe: PeId) -> NodeId {
-        self.layout.pe_dma(self.known(sip), cube.number(), self.known_pe(pe))
-    }
-
-    /// The processor of a PE.
-    pub fn pe_cpu(&self, sip: SipId, cube: CubeId, pe: PeId) -> NodeId {
-        self.layout.pe_cpu(self.known(sip), cube.number(), self.known_pe(pe))
-    }
-
-    /// The port of a cube on a side, if there is a cube or an IO chiplet.
-    pub fn port(&self, sip: SipId, cube: CubeId, side: Direction) -> Option<NodeId> {
-        self.layout.port(self.known(sip), cube.number(), side)
-    }
-
-    /// The SIP beside another. In a ring and in a torus, the ends are joined; no SIP is beside itself.
-    pub fn sip_neighbour(&self, sip: SipId, side: Direction) -> Option<SipId> {
-        let SipsSpec { topology, w, h, .. } = self.spec.sips;
-        let number = self.known(sip);
-        let at = Position { row: number / w, column: number % w };
-        let wraps = topology != SipTopology::Mesh2dNoWrap;
-        let beside = match side {
-            Direction::North if at.row == 0 => wraps.then_some(Position { row: h - 1, ..at }),
-            Direction::West if at.column == 0 => wraps.then_some(Position { column: w - 1, ..at }),
-            Direction::South if at.row == h - 1 => wraps.then_some(Position { row: 0, ..at }),
-            Direction::East if at.column == w - 1 => wraps.then_some(Position { column: 0, ..at }),
-            _ => mesh::step(at, side),
-        };
-        let beside = beside.filter(|&beside| beside != at)?;
-        SipId::new(beside.row * w + beside.column).ok()
-    }
-
-    fn known(&self, sip: SipId) -> u32 {
-        assert!(sip.number() < self.spec.sips.count, "the machine has no {sip}");
-        sip.number()
-    }
-
-    fn known_pe(&self, pe: PeId) -> u32 {
-        assert!(pe.number() < self.spec.pe_count(), "the cubes have no {pe}");
-        pe.number()
     }
 }

@@ -38,6 +38,7 @@ mod granules;
 mod handle;
 mod history;
 mod launch;
+mod mail;
 mod registry;
 mod segments;
 mod shared;
@@ -67,7 +68,7 @@ pub use token::{AllocationToken, TokenBlock};
 use crate::Bytes;
 use crate::device::{DeviceMemory, RegionHandle, RegionId};
 use crate::policy::{Kind, RegionView, Request};
-use crate::stats::Stats;
+use crate::stats::{Places, Stats};
 use crate::sync::{Arc, lock, thread_number};
 use shared::{Clock, Shared};
 use slot::{LOG, PlacedBlock, Slot};
@@ -488,7 +489,7 @@ impl FlexAllocator {
         let above = states.iter().any(|state| state.counts.is_above());
         drop(states);
         if above {
-            self.shared.settle();
+            self.shared.settle(Places::ALL);
         }
         found
     }
@@ -548,7 +549,7 @@ impl FlexAllocator {
         };
         self.shared.tick();
         let placed = slot.settle_in(handle, own, segment.base, request);
-        self.shared.settle();
+        self.shared.settle(Places::ALL);
         Some(placed)
     }
 

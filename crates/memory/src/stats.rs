@@ -114,43 +114,69 @@ const fn place(quantity: Quantity, pool: Pool) -> usize {
     quantity as usize * Pool::ALL.len() + pool as usize
 }
 
-/// The counts of one region, and how far each may rise before the sum over all regions could be a
-/// new peak.
+/// Some of the counts, one bit for each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Places(u32);
+
+impl Places {
+    pub(crate) const ALL: Self = Self((1 << COUNTS) - 1);
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    fn insert(&mut self, place: usize) {
+        self.0 |= 1 << place;
+    }
+
+    fn iter(self) -> impl Iterator<Item = usize> {
+        (0..COUNTS).filter(move |place| self.0 >> place & 1 == 1)
+    }
+}
+
+/// One count of one region, and how far it may rise before the sum over all regions could be a new
+/// peak.
+#[derive(Clone, Copy, Debug)]
+struct Count {
+    stat: Stat,
+    /// While no region's count is above its ceiling, the sum over the regions is not above the peak
+    /// that is already known for it.
+    ceiling: u64,
+}
+
+/// The counts of one region.
 #[derive(Clone, Debug)]
 pub(crate) struct Counts {
-    stats: [Stat; COUNTS],
-    /// While no count is above its ceiling, the sum over the regions is not above the peak that is
-    /// already known for it.
-    ceilings: [u64; COUNTS],
+    counts: [Count; COUNTS],
     above: bool,
 }
 
 impl Counts {
     pub(crate) fn new() -> Self {
-        Self { stats: [Stat::default(); COUNTS], ceilings: [u64::MAX; COUNTS], above: false }
+        let count = Count { stat: Stat::default(), ceiling: u64::MAX };
+        Self { counts: [count; COUNTS], above: false }
     }
 
     /// Lets nothing rise unnoticed until the next [`settle`]: a region has joined the sum.
     pub(crate) fn hold(&mut self) {
-        self.ceilings = [0; COUNTS];
+        self.counts.iter_mut().for_each(|count| count.ceiling = 0);
     }
 
     #[inline]
     pub(crate) fn add(&mut self, quantity: Quantity, pool: Pool, amount: u64) {
         for pool in [Pool::All, pool] {
-            let place = place(quantity, pool);
-            let stat = &mut self.stats[place];
+            let Count { stat, ceiling } = &mut self.counts[place(quantity, pool)];
             stat.current += amount;
             stat.allocated += amount;
             stat.peak = stat.peak.max(stat.current);
-            self.above |= stat.current > self.ceilings[place];
+            self.above |= stat.current > *ceiling;
         }
     }
 
     #[inline]
     pub(crate) fn take(&mut self, quantity: Quantity, pool: Pool, amount: u64) {
         for pool in [Pool::All, pool] {
-            let stat = &mut self.stats[place(quantity, pool)];
+            let stat = &mut self.counts[place(quantity, pool)].stat;
             stat.current -= amount;
             stat.freed += amount;
         }
@@ -159,7 +185,7 @@ impl Counts {
     /// Moves a count to `value`, by whichever of the two it takes.
     #[inline]
     pub(crate) fn set(&mut self, quantity: Quantity, pool: Pool, value: u64) {
-        let current = self.stats[place(quantity, pool)].current;
+        let current = self.counts[place(quantity, pool)].stat.current;
         match value.checked_sub(current) {
             Some(0) => {}
             Some(more) => self.add(quantity, pool, more),
@@ -168,7 +194,7 @@ impl Counts {
     }
 
     pub(crate) fn current(&self, quantity: Quantity) -> u64 {
-        self.stats[place(quantity, Pool::All)].current
+        self.counts[place(quantity, Pool::All)].stat.current
     }
 
     /// Whether a count has passed its ceiling since the last [`settle`].
@@ -177,33 +203,31 @@ impl Counts {
     }
 
     /// Raises the ceilings that were passed from what is left below the peaks, and puts back what
-    /// other counts have too much of. Says whether that was enough.
-    pub(crate) fn raise_ceilings(&mut self, slack: &Slack) -> bool {
-        let mut enough = true;
-        for place in 0..COUNTS {
-            let (current, ceiling) = (self.stats[place].current, self.ceilings[place]);
-            let chunk = slack.chunk[place].load(Ordering::Relaxed);
-            if current > ceiling {
-                let (most, least) = (current - ceiling + chunk, current - ceiling);
-                let taken = [most, least].into_iter().find(|&amount| slack.take(place, amount));
-                self.ceilings[place] += taken.unwrap_or(0);
-                enough &= taken.is_some();
-            } else if ceiling != u64::MAX && ceiling - current > 4 * chunk {
-                self.ceilings[place] -= 2 * chunk;
-                slack.left[place].fetch_add(2 * chunk, Ordering::AcqRel);
+    /// other counts have too much of. Where that was not enough, the caller has to [`settle`].
+    pub(crate) fn raise_ceilings(&mut self, slack: &Slack) -> Places {
+        let mut lacking = Places::default();
+        for (place, count) in self.counts.iter_mut().enumerate() {
+            let current = count.stat.current;
+            if current > count.ceiling {
+                match slack.take(place, current - count.ceiling) {
+                    Some(taken) => count.ceiling += taken,
+                    None => lacking.insert(place),
+                }
+            } else if count.ceiling != u64::MAX {
+                count.ceiling -= slack.put_back(place, count.ceiling - current);
             }
         }
-        self.above = !enough;
-        enough
+        self.above = false;
+        lacking
     }
 
     pub(crate) fn reset_peaks(&mut self) {
-        self.stats.iter_mut().for_each(|stat| stat.peak = stat.current);
+        self.counts.iter_mut().for_each(|count| count.stat.peak = count.stat.current);
     }
 
     pub(crate) fn reset_accumulated(&mut self) {
-        for stat in &mut self.stats {
-            (stat.allocated, stat.freed) = (0, 0);
+        for count in &mut self.counts {
+            (count.stat.allocated, count.stat.freed) = (0, 0);
         }
     }
 }
@@ -216,20 +240,31 @@ impl Counts {
 #[repr(align(128))]
 pub(crate) struct Slack {
     left: [AtomicU64; COUNTS],
-    /// How much is taken, or put back, at a time.
-    chunk: [AtomicU64; COUNTS],
 }
 
 impl Slack {
     pub(crate) fn new() -> Self {
-        let zeros = || std::array::from_fn(|_| AtomicU64::new(0));
-        Self { left: zeros(), chunk: zeros() }
+        Self { left: std::array::from_fn(|_| AtomicU64::new(0)) }
     }
 
-    /// Takes `amount` of what is left, if there is as much.
-    fn take(&self, place: usize, amount: u64) -> bool {
-        let less = |left: u64| left.checked_sub(amount);
-        self.left[place].fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok()
+    /// Takes what is needed, if there is as much, and a part of the rest: most that need some will
+    /// soon need more.
+    fn take(&self, place: usize, needed: u64) -> Option<u64> {
+        let taken = |left: u64| Some(needed + left.checked_sub(needed)? / 4);
+        let less = |left: u64| taken(left).map(|taken| left - taken);
+        let before = self.left[place].fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+        before.ok().and_then(taken)
+    }
+
+    /// Puts back some of what a count has below its ceiling, if that is much more than what is left
+    /// for others, and says how much.
+    fn put_back(&self, place: usize, spare: u64) -> u64 {
+        let left = self.left[place].load(Ordering::Relaxed);
+        let amount = if spare / 4 > left { spare / 2 } else { 0 };
+        if amount > 0 {
+            self.left[place].fetch_add(amount, Ordering::AcqRel);
+        }
+        amount
     }
 }
 
@@ -247,30 +282,37 @@ impl Peaks {
 }
 
 fn sum(regions: &[&mut Counts], place: usize) -> u64 {
-    regions.iter().map(|counts| counts.stats[place].current).sum()
+    regions.iter().map(|counts| counts.counts[place].stat.current).sum()
 }
 
-/// Brings the peaks up to date with the sums over the regions, and shares what is left below the
-/// peaks out as new ceilings and slack. All regions are locked while this runs.
+/// Brings the peaks of some counts up to date with the sums over the regions, and shares what is
+/// left below the peaks out as new ceilings and slack. All regions are locked while this runs.
 ///
 /// A single region needs no ceilings: its own peaks are those of the sum.
-pub(crate) fn settle(regions: &mut [&mut Counts], peaks: &mut Peaks, slack: &Slack) {
-    let count = regions.len() as u64;
-    for place in 0..COUNTS {
+pub(crate) fn settle(
+    regions: &mut [&mut Counts],
+    peaks: &mut Peaks,
+    slack: &Slack,
+    places: Places,
+) {
+    let regions_len = regions.len() as u64;
+    for place in places.iter() {
         let total = sum(regions, place);
-        let own = regions.iter().map(|counts| counts.stats[place].peak).max().unwrap_or(0);
+        let own = regions.iter().map(|counts| counts.counts[place].stat.peak).max().unwrap_or(0);
         let peak = peaks.0[place].max(total).max(own);
         peaks.0[place] = peak;
         // Half is shared out at once, half is left for those who need more.
-        let share = (peak - total) / (2 * count.max(1));
+        let share = (peak - total) / (2 * regions_len.max(1));
         for counts in regions.iter_mut() {
-            let ceiling = counts.stats[place].current + share;
-            counts.ceilings[place] = if count == 1 { u64::MAX } else { ceiling };
+            let count = &mut counts.counts[place];
+            let ceiling = count.stat.current + share;
+            count.ceiling = if regions_len == 1 { u64::MAX } else { ceiling };
         }
-        slack.left[place].store(peak - total - share * count, Ordering::Release);
-        slack.chunk[place].store(share / 2, Ordering::Relaxed);
+        slack.left[place].store(peak - total - share * regions_len, Ordering::Release);
     }
-    regions.iter_mut().for_each(|counts| counts.above = false);
+    if places == Places::ALL {
+        regions.iter_mut().for_each(|counts| counts.above = false);
+    }
 }
 
 /// Events that are counted once for the whole allocator.
@@ -311,9 +353,10 @@ impl Stats {
         let mut stats = [Stat::default(); COUNTS];
         for (place, stat) in stats.iter_mut().enumerate() {
             for counts in regions {
-                stat.current += counts.stats[place].current;
-                stat.allocated += counts.stats[place].allocated;
-                stat.freed += counts.stats[place].freed;
+                let own = counts.counts[place].stat;
+                stat.current += own.current;
+                stat.allocated += own.allocated;
+                stat.freed += own.freed;
             }
             stat.peak = peaks.0[place];
         }

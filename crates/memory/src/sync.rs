@@ -22,6 +22,19 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A value on cache lines of its own (two, since processors fetch them in pairs): whoever writes it
+/// does not take from other threads what they only read.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Apart<T>(pub(crate) T);
+
+impl<T> std::ops::Deref for Apart<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
 /// The right to call out, which one thread has at a time. Unlike a mutex it guards no data, and
 /// nothing that the allocator needs is locked while a thread has it: a device that calls back into
 /// the allocator finds it usable.

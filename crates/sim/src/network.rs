@@ -15,7 +15,7 @@ macro_rules! id {
         pub struct $name(u32);
 
         impl $name {
-            #[doc = concat!("The number of the ", $what, " at `index` of its list.")]
+            #[doc = concat!("The number of ", $what, " at `index` of its list.")]
             ///
             /// # Panics
             /// Beyond 2³² − 1.
@@ -23,6 +23,16 @@ macro_rules! id {
                 assert!(index <= u32::MAX as usize, "too many of them");
                 #[expect(clippy::cast_possible_truncation, reason = "checked above")]
                 Self(index as u32)
+            }
+
+            #[doc = concat!("The number of ", $what, ", as it is.")]
+            pub const fn numbered(number: u32) -> Self {
+                Self(number)
+            }
+
+            /// The number.
+            pub const fn number(self) -> u32 {
+                self.0
             }
 
             /// The place in its list.

@@ -8,6 +8,7 @@
 mod bad_input;
 mod pictures;
 mod replay;
+mod topology;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_sim::{NodeId, Route, Span, Time};
 
-use super::{Machine, sim_node};
+use super::Machine;
 use crate::log::Watch;
 use crate::message::{Launch, LaunchCube, LaunchPe, Message, RequestId};
 use crate::model::Part;
@@ -23,8 +23,8 @@ impl<W: Watch> Machine<W> {
         work: Span,
     ) -> Result<Arc<Launch>, RequestError> {
         self.check_launch(sip, cubes, pes)?;
-        let endpoint = sim_node(self.topology.endpoint(sip));
-        let io_cpu = sim_node(self.topology.io_cpu(sip));
+        let endpoint = self.topology.endpoint(sip);
+        let io_cpu = self.topology.io_cpu(sip);
         let (to_io_cpu, from_io_cpu) = self.routes(endpoint, io_cpu)?;
         let cubes: Result<Vec<_>, _> =
             cubes.iter().map(|&cube| self.launch_cube(io_cpu, sip, cube, pes)).collect();
@@ -54,10 +54,10 @@ impl<W: Watch> Machine<W> {
         cube: CubeId,
         pes: &[PeId],
     ) -> Result<LaunchCube, RequestError> {
-        let m_cpu = sim_node(self.topology.m_cpu(sip, cube));
+        let m_cpu = self.topology.m_cpu(sip, cube);
         let (to, back) = self.routes(io_cpu, m_cpu)?;
         let pe = |&pe: &PeId| -> Result<LaunchPe, RequestError> {
-            let node = sim_node(self.topology.pe_cpu(sip, cube, pe));
+            let node = self.topology.pe_cpu(sip, cube, pe);
             let (to, back) = self.routes(m_cpu, node)?;
             let armed = self.engine.tasks().signal(format!("{sip}.{cube}.{pe}"), None);
             Ok(LaunchPe { node, to, back, armed })

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use cubeyard_sim::{Forwarding, LinkSpec, Network, NodeId, NodeSpec};
 
-use super::sim_node;
 use crate::model::{ChannelsSpec, IoCpu, MCpu, Memory, Part, PeCpu, Requester};
 use crate::topology::{Link, Node, NodeKind, Topology};
 
@@ -17,8 +16,8 @@ pub(super) fn network(topology: &Topology) -> Network {
         },
     };
     let link = |link: &Link| LinkSpec {
-        from: sim_node(link.from),
-        to: sim_node(link.to),
+        from: link.from,
+        to: link.to,
         bandwidth: link.bandwidth,
         propagation: link.propagation,
     };

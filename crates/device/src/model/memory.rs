@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cubeyard_sim::{Asks, Component, Context, Delivery, Flit, Send, Span, Time};
+use cubeyard_sim::{Asks, Bandwidth, Component, Context, Delivery, Flit, Send, Span, Time};
 
 use crate::message::{Access, Direction, Message, RequestId};
 
@@ -17,6 +17,15 @@ pub struct ChannelsSpec {
     pub burst: Span,
     /// How much longer when the burst before went the other way.
     pub turn_around: Span,
+}
+
+impl ChannelsSpec {
+    /// All channels together; none if bursts take no time.
+    pub fn bandwidth(&self) -> Option<Bandwidth> {
+        let bytes = u128::from(self.burst_bytes) * u128::from(self.channels) * 1_000_000_000_000;
+        let rate = bytes.checked_div(u128::from(self.burst.ps()))?;
+        Bandwidth::from_bytes_per_second(u64::try_from(rate).ok()?)
+    }
 }
 
 /// When each channel is free. It is told the time, so that it can be tested without an engine.

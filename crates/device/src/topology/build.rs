@@ -49,7 +49,7 @@ impl Builder<'_> {
     fn push(&mut self, name: String, kind: NodeKind, overhead: Span, place: Place) -> NodeId {
         let node = layout::number(self.nodes.len());
         self.nodes.push(Node { name, kind, overhead, place });
-        NodeId::new(node)
+        NodeId::numbered(node)
     }
 
     fn wire(&mut self, from: NodeId, to: NodeId, wire: WireSpec) {
@@ -213,7 +213,8 @@ fn link(spec: &Spec, nodes: usize, wires: &[(NodeId, NodeId, WireSpec)]) -> (Vec
     for &(from, to, WireSpec { bandwidth, length_mm }) in wires {
         let propagation = Span::from_ns(length_mm * spec.ns_per_mm);
         let propagation = propagation.expect("checked when read: no wire is that long");
-        let link = Link { from, to, reverse: LinkId::new(0), bandwidth, propagation, length_mm };
+        let link =
+            Link { from, to, reverse: LinkId::numbered(0), bandwidth, propagation, length_mm };
         links.extend([link, Link { from: to, to: from, ..link }]);
     }
     links.sort_unstable_by_key(|link| (link.to, link.from));
@@ -237,7 +238,7 @@ pub(super) fn between(links: &[Link], into: &[u32], from: NodeId, to: NodeId) ->
     let (start, end) = (into[to.index()], into[to.index() + 1]);
     let arriving = &links[start as usize..end as usize];
     let place = arriving.binary_search_by_key(&from, |link| link.from).ok()?;
-    Some(LinkId::new(start + layout::number(place)))
+    Some(LinkId::numbered(start + layout::number(place)))
 }
 
 /// A number that was checked against what addresses can name.

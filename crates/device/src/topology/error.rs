@@ -32,10 +32,8 @@ pub enum TopologyProblem {
         byte: u8,
     },
     /// More text than any topology needs.
-    #[error("expected at most {limit} bytes, found {bytes}")]
+    #[error("expected at most {limit} bytes, found more")]
     TooLong {
-        /// How long it is.
-        bytes: usize,
         /// How long it may be.
         limit: usize,
     },

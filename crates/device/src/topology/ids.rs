@@ -4,41 +4,7 @@ use std::fmt;
 
 use cubeyard_memory::address::{CubeId, IoChipletId, PeId, SipId};
 use cubeyard_sim::{Bandwidth, Span};
-
-/// A number that is an index into one of the topology's slices.
-macro_rules! index {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(u32);
-
-        impl $name {
-            /// The one at this place of the topology's slice.
-            pub const fn new(index: u32) -> Self {
-                Self(index)
-            }
-
-            /// Its place in the topology's slice.
-            pub const fn index(self) -> usize {
-                self.0 as usize
-            }
-
-            /// Its number.
-            pub const fn number(self) -> u32 {
-                self.0
-            }
-        }
-    };
-}
-
-index!(
-    /// A node of a topology. The fabric's switch is node 0, then come the SIPs, each in one piece.
-    NodeId
-);
-index!(
-    /// A directed link of a topology. Links are numbered by destination, then by source.
-    LinkId
-);
+pub use cubeyard_sim::{LinkId, NodeId};
 
 /// What a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

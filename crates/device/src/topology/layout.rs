@@ -113,7 +113,7 @@ impl Layout {
     }
 
     pub(super) fn switch() -> NodeId {
-        NodeId::new(0)
+        NodeId::numbered(0)
     }
 
     fn io(&self, sip: u32, io: u32) -> u32 {
@@ -121,19 +121,19 @@ impl Layout {
     }
 
     pub(super) fn endpoint(&self, sip: u32, io: u32) -> NodeId {
-        NodeId::new(self.io(sip, io))
+        NodeId::numbered(self.io(sip, io))
     }
 
     pub(super) fn io_noc(&self, sip: u32, io: u32) -> NodeId {
-        NodeId::new(self.io(sip, io) + 1)
+        NodeId::numbered(self.io(sip, io) + 1)
     }
 
     pub(super) fn io_cpu(&self, sip: u32, io: u32) -> NodeId {
-        NodeId::new(self.io(sip, io) + 2)
+        NodeId::numbered(self.io(sip, io) + 2)
     }
 
     pub(super) fn io_port(&self, sip: u32, io: u32, port: u32) -> NodeId {
-        NodeId::new(self.io(sip, io) + IO_FIXED + port * self.port_nodes())
+        NodeId::numbered(self.io(sip, io) + IO_FIXED + port * self.port_nodes())
     }
 
     fn cube(&self, sip: u32, cube: u32) -> u32 {
@@ -145,38 +145,38 @@ impl Layout {
             return None;
         }
         let index = self.routers[(at.row * self.router_columns + at.column) as usize]?;
-        Some(NodeId::new(self.cube(sip, cube) + index))
+        Some(NodeId::numbered(self.cube(sip, cube) + index))
     }
 
     pub(super) fn m_cpu(&self, sip: u32, cube: u32) -> NodeId {
-        NodeId::new(self.cube(sip, cube) + self.router_count)
+        NodeId::numbered(self.cube(sip, cube) + self.router_count)
     }
 
     pub(super) fn sram(&self, sip: u32, cube: u32) -> NodeId {
-        NodeId::new(self.cube(sip, cube) + self.router_count + 1)
+        NodeId::numbered(self.cube(sip, cube) + self.router_count + 1)
     }
 
     pub(super) fn hbm(&self, sip: u32, cube: u32, pe: u32) -> NodeId {
-        NodeId::new(self.cube(sip, cube) + self.router_count + 2 + pe * PE_NODES)
+        NodeId::numbered(self.cube(sip, cube) + self.router_count + 2 + pe * PE_NODES)
     }
 
     pub(super) fn pe_dma(&self, sip: u32, cube: u32, pe: u32) -> NodeId {
-        NodeId::new(self.hbm(sip, cube, pe).number() + 1)
+        NodeId::numbered(self.hbm(sip, cube, pe).number() + 1)
     }
 
     pub(super) fn pe_cpu(&self, sip: u32, cube: u32, pe: u32) -> NodeId {
-        NodeId::new(self.hbm(sip, cube, pe).number() + 2)
+        NodeId::numbered(self.hbm(sip, cube, pe).number() + 2)
     }
 
     pub(super) fn port(&self, sip: u32, cube: u32, side: Direction) -> Option<NodeId> {
         let port = self.cubes[cube as usize].ports[side as usize]?;
-        Some(NodeId::new(self.cube(sip, cube) + port))
+        Some(NodeId::numbered(self.cube(sip, cube) + port))
     }
 }
 
 /// A connection of a port, of a cube or of an IO chiplet.
 pub(super) fn connection(port: NodeId, connection: u32) -> NodeId {
-    NodeId::new(port.number() + 1 + connection)
+    NodeId::numbered(port.number() + 1 + connection)
 }
 
 struct RoutersGrid {

@@ -15,7 +15,7 @@ pub struct NoSuchNode {
 
 /// The numbers of nodes by their names.
 pub(super) fn sorted(nodes: &[super::Node]) -> Vec<NodeId> {
-    let mut ids: Vec<NodeId> = (0..layout::number(nodes.len())).map(NodeId::new).collect();
+    let mut ids: Vec<NodeId> = (0..layout::number(nodes.len())).map(NodeId::numbered).collect();
     ids.sort_unstable_by(|a, b| nodes[a.index()].name.cmp(&nodes[b.index()].name));
     ids
 }

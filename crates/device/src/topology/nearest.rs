@@ -3,10 +3,11 @@
 /// No name is longer, so of what was found no more is looked at.
 const LONGEST: usize = 80;
 
-/// The name that is fewest insertions, deletions and replacements away from `found`; of several, the
-/// first.
+/// The name that is fewest insertions, deletions and replacements away from `found`, capital letters or
+/// not; of several, the first.
 pub(super) fn nearest<'a>(found: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let found: Vec<char> = found.chars().take(LONGEST).collect();
+    let found: Vec<char> =
+        found.chars().take(LONGEST).map(|character| character.to_ascii_lowercase()).collect();
     names.min_by_key(|name| distance(&found, name))
 }
 
@@ -17,7 +18,7 @@ fn distance(found: &[char], name: &str) -> usize {
         let mut diagonal = row[0];
         row[0] = place + 1;
         for (column, &other) in found.iter().enumerate() {
-            let replaced = diagonal + usize::from(other != character);
+            let replaced = diagonal + usize::from(other != character.to_ascii_lowercase());
             diagonal = row[column + 1];
             row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
         }

@@ -10,6 +10,9 @@ use super::spec::{CubesSpec, IoSpec, PcieSpec, SipTopology, SipsSpec, Spec, Wire
 use super::yaml::Tree;
 use super::{Direction, TopologyError, TopologyProblem};
 
+/// The longest flit; far beyond what any link has.
+const LONGEST_FLIT: Bytes = Bytes::mib(1);
+
 type Result<T> = std::result::Result<T, TopologyError>;
 
 /// The spec that a complete tree describes.
@@ -20,7 +23,7 @@ pub(super) fn spec(tree: &Tree<'_>) -> Result<Spec> {
     let hbm = cube::hbm(&map.field("hbm"), &pe)?;
     let spec = Spec {
         flit: flit(&map.field("flit_bytes"), hbm.burst)?,
-        ns_per_mm: map.field("ns_per_mm").number("nanoseconds")?,
+        ns_per_mm: map.field("ns_per_mm").number("nanoseconds", 1e3)?,
         sips: sips(&map.field("sips"))?,
         cubes: cubes(&map.field("cubes"))?,
         sram: cube::sram(&map.field("sram"), &routers)?,
@@ -39,9 +42,10 @@ pub(super) fn spec(tree: &Tree<'_>) -> Result<Spec> {
 
 fn flit(field: &Field<'_>, burst: Bytes) -> Result<Bytes> {
     let flit = field.bytes()?;
-    let is_multiple = flit.is_aligned(burst);
-    let expected = || field.unexpected(format!("a multiple of hbm.burst_bytes, {}", burst.get()));
-    is_multiple.then_some(flit).ok_or_else(expected)
+    let is_multiple = flit.is_aligned(burst) && flit <= LONGEST_FLIT;
+    let expected =
+        || format!("a multiple of hbm.burst_bytes, {}, up to {LONGEST_FLIT}", burst.get());
+    is_multiple.then_some(flit).ok_or_else(|| field.unexpected(expected()))
 }
 
 fn sips(field: &Field<'_>) -> Result<SipsSpec> {
@@ -155,7 +159,7 @@ fn switch(field: &Field<'_>) -> Result<cubeyard_sim::Span> {
 fn wire(field: &Field<'_>) -> Result<WireSpec> {
     let mut map: Map<'_> = field.map()?;
     let bandwidth = map.field("bandwidth_gbs").gbs()?;
-    let length_mm = map.field("length_mm").number("millimetres")?;
+    let length_mm = map.field("length_mm").number("millimetres", 1e6)?;
     map.finish()?;
     Ok(WireSpec { bandwidth, length_mm })
 }

@@ -128,20 +128,23 @@ impl<'a> Field<'a> {
             .ok_or_else(|| self.unexpected(format!("a whole number from {low} to {high}")))
     }
 
-    /// A number from 0 up, of what the caller says.
-    pub(super) fn number(&self, of: &str) -> Result<f64, TopologyError> {
-        let number = self.plain().and_then(decimal).filter(|&number| (0.0..1e9).contains(&number));
-        number.ok_or_else(|| self.unexpected(format!("a number of {of} from 0 up")))
+    /// A number from 0 to `most`, of what the caller says.
+    pub(super) fn number(&self, of: &str, most: f64) -> Result<f64, TopologyError> {
+        let number = self.plain().and_then(decimal).filter(|number| (0.0..=most).contains(number));
+        number.ok_or_else(|| self.unexpected(format!("a number of {of} from 0 to {most}")))
     }
 
+    /// A span of at most a second.
     pub(super) fn ns(&self) -> Result<Span, TopologyError> {
-        let number = self.number("nanoseconds")?;
-        Span::from_ns(number).ok_or_else(|| self.unexpected("a number of nanoseconds from 0 up"))
+        let ns = self.number("nanoseconds", 1e9)?;
+        Ok(Span::from_ns(ns).expect("a second has few picoseconds"))
     }
 
+    /// A bandwidth at which a terabyte passes within simulated time.
     pub(super) fn gbs(&self) -> Result<Bandwidth, TopologyError> {
-        let bandwidth = self.plain().and_then(decimal).and_then(Bandwidth::from_gb_per_second);
-        bandwidth.ok_or_else(|| self.unexpected("a number of GB/s above 0"))
+        let number = self.plain().and_then(decimal).filter(|gbs| (1e-3..=1e6).contains(gbs));
+        let bandwidth = number.and_then(Bandwidth::from_gb_per_second);
+        bandwidth.ok_or_else(|| self.unexpected("a number of GB/s from 0.001 to 1000000"))
     }
 
     /// Bytes, of which there must be at least one.

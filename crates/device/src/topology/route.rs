@@ -112,7 +112,7 @@ fn io_port(spec: &Spec, side: Direction, cube: u32) -> u32 {
 }
 
 /// The IO chiplet with the fewest cubes between it and `cube`; of several, the first.
-fn nearest_io(spec: &Spec, cube: u32) -> u32 {
+pub(super) fn nearest_io(spec: &Spec, cube: u32) -> u32 {
     let crossed = |&io: &u32| crossings(spec, entry(spec, io, cube).0, cube).count();
     let all = 0..layout::number(spec.io.chiplets.len());
     all.min_by_key(crossed).expect("checked when read: there is an IO chiplet")

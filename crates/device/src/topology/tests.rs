@@ -5,7 +5,10 @@
     reason = "expect-test writes hashes around every snapshot"
 )]
 
+mod default_file;
+mod errors;
 mod graph;
+mod random;
 mod routes;
 
 use super::Topology;

@@ -55,6 +55,7 @@ impl Mark<'_> {
 
 /// The text that bytes are.
 pub(super) fn text<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, TopologyError> {
+    check_length(file, bytes.len())?;
     std::str::from_utf8(bytes).map_err(|error| {
         let (valid, rest) = bytes.split_at(error.valid_up_to());
         let before = String::from_utf8_lossy(valid);
@@ -65,13 +66,16 @@ pub(super) fn text<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, TopologyE
     })
 }
 
+fn check_length(file: &str, bytes: usize) -> Result<(), TopologyError> {
+    let problem = TopologyProblem::TooLong { limit: LONGEST };
+    let error = || Mark { file, line: 1, column: 1 }.error("", problem);
+    if bytes <= LONGEST { Ok(()) } else { Err(error()) }
+}
+
 /// The tree of a text. A text without content is an empty mapping.
 pub(super) fn parse<'a>(file: &'a str, text: &'a str) -> Result<Tree<'a>, TopologyError> {
+    check_length(file, text.len())?;
     let top = Mark { file, line: 1, column: 1 };
-    if text.len() > LONGEST {
-        let problem = TopologyProblem::TooLong { bytes: text.len(), limit: LONGEST };
-        return Err(top.error("", problem));
-    }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut builder = Builder { file, events: Parser::new_from_str(text), depth: 0 };
     let mut tree = Tree { mark: top, value: Value::Map(Vec::new()) };

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::shared;
+use super::mail;
 use super::slot::Slot;
 use super::tag::Tag;
 use super::token::AllocationToken;
@@ -121,10 +121,9 @@ pub(super) fn at_place<T>(
 impl Drop for Allocation {
     fn drop(&mut self) {
         let Some(slot) = self.slot.take() else { return };
-        if slot.is_foreign() {
-            shared::post(slot, self.key);
-        } else {
-            free_now(slot, self.key);
+        match slot.foreign_home() {
+            Some(home) => mail::post(slot, self.key, home),
+            None => free_now(slot, self.key),
         }
     }
 }

@@ -5,23 +5,23 @@
 //! inbox, under which the table of moved blocks may be). No lock is held while the device, the
 //! streams, the clock or a callback is called; only turns are, the allocator's before a slot's.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
 
 use super::config::{FlexConfig, Release};
 use super::history::{Action, History, HistoryEntry};
+use super::mail::{Mail, Mailbox};
 use super::segments::SegmentTable;
-use super::slot::{Post, Slot};
+use super::slot::Slot;
 use super::stream::{Pending, StreamEvents, Waiting};
-use super::{Slots, handle};
+use super::{Slots, mail};
 use crate::Bytes;
 use crate::device::DeviceMemory;
 use crate::index::BlockKey;
-use crate::stats::{self, Counters, Peaks, Slack, Stats};
+use crate::stats::{self, Counters, Peaks, Places, Slack, Stats};
 use crate::sync::{
-    Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Turn, Weak, lock, thread_number,
+    Apart, Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Turn, Weak, lock,
 };
 
 /// A function that is called when memory runs out, and may free some.
@@ -40,8 +40,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Option<Clock>,
     /// Set once, when the allocator is made.
     pub(crate) slots: OnceLock<Weak<Slots>>,
-    /// Blocks of others' slots that a thread has freed, for the thread of each slot.
-    outboxes: Arc<[Outbox]>,
+    pub(crate) mail: Mail,
     pub(crate) regions: Mutex<Regions>,
     /// Who may acquire and release.
     pub(crate) turn: Turn,
@@ -53,7 +52,7 @@ pub(crate) struct Shared {
     closed: AtomicBool,
     /// The time that was seen last.
     now_us: AtomicU64,
-    peaks: Mutex<Peaks>,
+    peaks: Apart<Mutex<Peaks>>,
     pub(crate) slack: Slack,
     counters: Mutex<Counters>,
     pending: Mutex<Pending>,
@@ -71,55 +70,6 @@ pub(crate) struct Shared {
     pub(crate) callbacks: Mutex<Vec<Callback>>,
     moved: Mutex<Moved>,
     moved_len: AtomicUsize,
-}
-
-/// How many blocks an outbox collects. Enough that passing them on costs little for each; few enough
-/// that what waits there does not matter.
-const OUTBOX: usize = 32;
-
-/// Blocks that a thread has freed, on the way to their slots. Outboxes keep apart in the cache.
-#[derive(Default)]
-#[repr(align(128))]
-struct Outbox(Mutex<Vec<Post>>);
-
-thread_local! {
-    /// The outboxes that this thread used last: holding them, it need not count itself in and out
-    /// for every block, in a count that all threads would share.
-    static OUTBOXES: Cell<Option<Arc<[Outbox]>>> = const { Cell::new(None) };
-}
-
-/// Collects a block of another thread's slot, which this thread frees.
-pub(crate) fn post(slot: Arc<Slot>, key: BlockKey) {
-    let held = OUTBOXES.take().filter(|held| Arc::ptr_eq(held, &slot.shared.outboxes));
-    let outboxes = held.unwrap_or_else(|| Arc::clone(&slot.shared.outboxes));
-    let mut outbox = lock(&outboxes[thread_number() % outboxes.len()].0);
-    let closed = slot.shared.is_closed();
-    outbox.push((slot, key));
-    if outbox.len() < OUTBOX && !closed {
-        drop(outbox);
-        OUTBOXES.set(Some(outboxes));
-        return;
-    }
-    let mut moved = Vec::new();
-    if closed {
-        // The allocator has just gone, and nobody would look into an inbox again.
-        moved.append(&mut outbox);
-    } else {
-        deliver(&mut outbox, &mut moved);
-    }
-    drop(outbox);
-    OUTBOXES.set(Some(outboxes));
-    moved.into_iter().for_each(|(slot, key)| handle::free_now(slot, key));
-}
-
-/// Puts blocks into the inboxes of their slots; what compaction has moved meanwhile goes to `moved`.
-/// (An inbox is locked under an outbox, and only what was moved is under an inbox.)
-fn deliver(posts: &mut Vec<Post>, moved: &mut Vec<Post>) {
-    // Mostly all of them belong to one slot, which takes them all.
-    while let Some((slot, _)) = posts.last() {
-        let slot = Arc::clone(slot);
-        slot.take_in(posts, moved);
-    }
 }
 
 /// What is known of the regions as a whole.
@@ -152,7 +102,7 @@ impl Shared {
         clock: Option<Clock>,
     ) -> Self {
         let history = (config.history > 0).then(|| Mutex::new(History::new(config.history)));
-        let outboxes = (0..config.max_regions).map(|_| Outbox::default()).collect();
+        let mail = (0..config.max_regions).map(|_| Mailbox::default()).collect();
         Self {
             total: device.info().total,
             granule: device.granule().unwrap_or(Bytes::mib(2)),
@@ -161,14 +111,14 @@ impl Shared {
             events,
             clock,
             slots: OnceLock::new(),
-            outboxes,
+            mail,
             regions: Mutex::default(),
             turn: Turn::default(),
             changes: AtomicU64::new(0),
             release_wanted: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             now_us: AtomicU64::new(0),
-            peaks: Mutex::default(),
+            peaks: Apart::default(),
             slack: Slack::new(),
             counters: Mutex::default(),
             pending: Mutex::default(),
@@ -196,18 +146,8 @@ impl Shared {
         if !self.config.region.thread_home {
             return;
         }
-        for outbox in self.outboxes.iter() {
-            let mut moved = Vec::new();
-            // Under the lock until all of it has arrived: whoever comes next must find it there.
-            let slots: Vec<_> = {
-                let mut posts = lock(&outbox.0);
-                let slots = posts.iter().map(|(slot, _)| Arc::clone(slot)).collect();
-                deliver(&mut posts, &mut moved);
-                slots
-            };
-            moved.into_iter().for_each(|(slot, key)| handle::free_now(slot, key));
-            slots.iter().filter(|slot| slot.has_mail()).for_each(|slot| drop(slot.enter()));
-        }
+        let slots = mail::collect(&self.mail);
+        slots.iter().filter(|slot| slot.has_mail()).for_each(|slot| drop(slot.enter()));
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -218,11 +158,14 @@ impl Shared {
         change(&mut lock(&self.counters));
     }
 
-    /// Looks into a possible new peak of the sums over all regions. With the allocator gone, nobody
-    /// will ask for it.
-    pub(crate) fn settle(&self) {
+    /// Looks into possible new peaks of some sums over all regions. With the allocator gone, nobody
+    /// will ask for them.
+    pub(crate) fn settle(&self, places: Places) {
         if let Some(slots) = self.slots.get().and_then(Weak::upgrade) {
-            self.with_all_counts(&slots, |counts, peaks| stats::settle(counts, peaks, &self.slack));
+            let slack = &self.slack;
+            self.with_all_counts(&slots, |counts, peaks| {
+                stats::settle(counts, peaks, slack, places);
+            });
         }
     }
 
@@ -230,7 +173,7 @@ impl Shared {
         self.collect_posts();
         let counters = *lock(&self.counters);
         self.with_all_counts(slots, |counts, peaks| {
-            stats::settle(counts, peaks, &self.slack);
+            stats::settle(counts, peaks, &self.slack, Places::ALL);
             Stats::collect(counts, peaks, counters)
         })
     }
@@ -240,7 +183,7 @@ impl Shared {
         self.with_all_counts(slots, |counts, peaks| {
             counts.iter_mut().for_each(|counts| counts.reset_peaks());
             peaks.reset(counts);
-            stats::settle(counts, peaks, &self.slack);
+            stats::settle(counts, peaks, &self.slack, Places::ALL);
         });
     }
 
@@ -499,7 +442,7 @@ impl Shared {
 
     /// Where the block of a handle is now.
     pub(crate) fn follow(&self, slot: &Arc<Slot>, key: BlockKey) -> Option<(Arc<Slot>, BlockKey)> {
-        if self.moved_len.load(Ordering::Acquire) == 0 {
+        if !self.any_moved() {
             return None;
         }
         lock(&self.moved).forward.get(&(slot.number, key)).cloned()
@@ -515,15 +458,19 @@ impl Shared {
         self.moved_len.store(moved.forward.len(), Ordering::Release);
     }
 
+    /// Whether any block has moved and is live.
+    pub(crate) fn any_moved(&self) -> bool {
+        self.moved_len.load(Ordering::Acquire) > 0
+    }
+
     /// Whether a handle's block has moved from where the handle thinks it is.
     pub(crate) fn has_moved(&self, slot: &Slot, key: BlockKey) -> bool {
-        self.moved_len.load(Ordering::Acquire) > 0
-            && lock(&self.moved).forward.contains_key(&(slot.number, key))
+        self.any_moved() && lock(&self.moved).forward.contains_key(&(slot.number, key))
     }
 
     /// Forgets where a handle's block went; it is being freed.
     pub(crate) fn forget(&self, slot: &Arc<Slot>, key: BlockKey) -> Option<(Arc<Slot>, BlockKey)> {
-        if self.moved_len.load(Ordering::Acquire) == 0 {
+        if !self.any_moved() {
             return None;
         }
         let mut moved = lock(&self.moved);

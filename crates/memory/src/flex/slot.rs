@@ -5,8 +5,7 @@
 //! slot's own lock, and a region outlives the allocator if its blocks do.
 //!
 //! Where each thread has a slot of its own, a thread that frees another's block does not touch that
-//! one's slot: it collects such blocks in an *outbox* and passes them on, a batch at a time, to the
-//! *inboxes* of their slots. Whoever locks a slot next frees what its inbox holds.
+//! one's slot but sends the block there ([`mail`](super::mail)).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,6 +15,7 @@ use tracing::{Level, debug, enabled};
 use super::config::{Growth, Release};
 use super::granules::Granules;
 use super::history::Action;
+use super::mail::{Mailbox, Post};
 use super::shared::Shared;
 use super::stream::Waiting;
 use super::tag::{FAR_STREAM, Tag};
@@ -24,9 +24,9 @@ use crate::Bytes;
 use crate::device::RegionHandle;
 use crate::index::{Block, BlockKey, FreeIndex, Hole, Part};
 use crate::policy::{BlockStrategy, Kind, RegionView, Request};
-use crate::stats::{Counts, Pool, Quantity};
+use crate::stats::{Counts, Places, Pool, Quantity};
 use crate::sync::{
-    Arc, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Turn, lock, thread_number,
+    Apart, Arc, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Turn, lock, thread_number,
 };
 
 /// The `free` of a slot with no region in it.
@@ -160,27 +160,21 @@ impl SlotState {
     }
 }
 
-/// The place of one region. Slots keep apart in the cache, so that threads do not disturb each other.
-#[repr(align(128))]
+/// The place of one region. What every thread reads that frees a block of it lies apart from what
+/// its own thread writes with every call.
 pub(crate) struct Slot {
     pub(crate) number: usize,
     pub(crate) shared: Arc<Shared>,
-    state: Mutex<SlotState>,
-    /// Free bytes of the region as of the last change, to be read without the lock.
-    free: AtomicU64,
     /// When its region came, in a number that rises with every region.
     since: AtomicU64,
     /// The region's own kind, as its number, or none.
     kind: AtomicUsize,
     /// Who may commit and decommit.
     turn: Turn,
-    inbox: Mutex<Vec<Post>>,
-    inbox_len: AtomicUsize,
+    state: Apart<Mutex<SlotState>>,
+    /// Free bytes of the region as of the last change, to be read without the lock.
+    free: Apart<AtomicU64>,
 }
-
-/// A block on its way to its slot. It holds the slot as its handle did; whoever empties the inbox
-/// lets go of that, so that no other thread touches the count.
-pub(crate) type Post = (Arc<Slot>, BlockKey);
 
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -201,13 +195,11 @@ impl Slot {
         Self {
             number,
             shared,
-            state: Mutex::new(state),
-            free: AtomicU64::new(VACANT),
             since: AtomicU64::new(0),
             kind: AtomicUsize::new(usize::MAX),
             turn: Turn::default(),
-            inbox: Mutex::new(Vec::new()),
-            inbox_len: AtomicUsize::new(0),
+            state: Apart(Mutex::new(state)),
+            free: Apart(AtomicU64::new(VACANT)),
         }
     }
 
@@ -234,31 +226,31 @@ impl Slot {
         fits.then_some(RegionView { slot: self.number, free: Bytes::new(free) })
     }
 
-    /// Whether this is another thread's own slot, which is then left to free its blocks itself. Where
-    /// idle regions go back to the device at once, they must be seen to be idle at once.
-    pub(crate) fn is_foreign(&self) -> bool {
+    /// This thread's own slot, if this is another's, which is then left to free its blocks itself.
+    /// Where idle regions go back to the device at once, they must be seen to be idle at once.
+    pub(crate) fn foreign_home(&self) -> Option<usize> {
         let config = &self.shared.config;
-        config.region.thread_home
-            && config.release == Release::Never
-            && thread_number() % config.max_regions != self.number
-            && !self.shared.is_closed()
+        if !config.region.thread_home || config.release != Release::Never {
+            return None;
+        }
+        let home = thread_number() % config.max_regions;
+        (home != self.number && !self.shared.is_closed()).then_some(home)
+    }
+
+    fn mailbox(&self) -> &Mailbox {
+        &self.shared.mail[self.number]
     }
 
     /// Whether another thread has left blocks to be freed here.
     pub(crate) fn has_mail(&self) -> bool {
-        self.inbox_len.load(Ordering::Acquire) > 0
+        self.mailbox().has_arrived()
     }
 
     /// Locks the slot and frees what the inbox holds.
     pub(crate) fn enter(self: &Arc<Self>) -> MutexGuard<'_, SlotState> {
         let mut state = lock(&self.state);
         if self.has_mail() {
-            let mut posts = std::mem::take(&mut state.emptied);
-            {
-                let mut inbox = lock(&self.inbox);
-                self.inbox_len.store(0, Ordering::Release);
-                std::mem::swap(&mut *inbox, &mut posts);
-            }
+            let mut posts = self.mailbox().take(std::mem::take(&mut state.emptied));
             for (_, key) in posts.drain(..) {
                 // The key came from a handle, and nothing moves a block whose key is in the inbox.
                 self.let_go(&mut state, key).expect("a block in the inbox is live");
@@ -395,10 +387,13 @@ impl Slot {
 
     /// Ends a critical section; what may be a new peak is then looked into.
     pub(crate) fn leave(&self, mut state: MutexGuard<'_, SlotState>) {
-        let above = state.counts.is_above() && !state.counts.raise_ceilings(&self.shared.slack);
+        if !state.counts.is_above() {
+            return;
+        }
+        let lacking = state.counts.raise_ceilings(&self.shared.slack);
         drop(state);
-        if above {
-            self.shared.settle();
+        if !lacking.is_empty() {
+            self.shared.settle(lacking);
         }
     }
 
@@ -512,18 +507,6 @@ impl Slot {
         let outcome = self.let_go(&mut state, key);
         self.leave_idle(state);
         outcome
-    }
-
-    /// Puts those of `posts` that are for this slot into its inbox; what compaction has moved
-    /// meanwhile goes to `moved`.
-    pub(crate) fn take_in(&self, posts: &mut Vec<Post>, moved: &mut Vec<Post>) {
-        let mut inbox = lock(&self.inbox);
-        for post in posts.extract_if(.., |(slot, _)| slot.number == self.number) {
-            let target =
-                if self.shared.has_moved(self, post.1) { &mut *moved } else { &mut *inbox };
-            target.push(post);
-        }
-        self.inbox_len.store(inbox.len(), Ordering::Release);
     }
 
     /// Frees the leaked block that starts at `address`.
@@ -846,7 +829,7 @@ impl Slot {
         let above = low.counts.is_above() || high.counts.is_above();
         drop((low, high));
         if above {
-            self.shared.settle();
+            self.shared.settle(Places::ALL);
         }
         self.shared.after_free(true);
         done
@@ -862,12 +845,9 @@ impl Slot {
     ) -> Option<(Tag, Option<Note>)> {
         state.movable(key)?;
         let (_, tag) = state.owned(key).ok()?;
-        {
-            let inbox = lock(&self.inbox);
-            if inbox.iter().any(|post| post.1 == key) {
-                return None;
-            }
-            self.shared.forward((self, key), (Arc::clone(to), room));
+        let forward = || self.shared.forward((self, key), (Arc::clone(to), room));
+        if !self.mailbox().unless_arrived(key, forward) {
+            return None;
         }
         let note = state.notes.remove(&key);
         state.set_tag(key, tag.without_note());
@@ -910,7 +890,7 @@ impl Slot {
 /// What is left of a region when the last block and the allocator are gone is given back.
 impl Drop for Slot {
     fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let state = self.state.0.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(region) = state.region.take() {
             let _turn = self.shared.turn.take();
             self.shared.device.release(region.handle);

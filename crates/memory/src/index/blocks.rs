@@ -18,7 +18,9 @@ const FREE: u32 = 1 << 31;
 /// One block in 32 bytes. Three fields mean one thing in a live block and another in a free one:
 /// a live block's size is the distance to the next block, and a free one has no owner to remember.
 /// A *loner* is a live block that is in no chain and keeps its size in the place of the links.
+/// Aligned, so that each lies in one line of the cache.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 struct Node {
     start: u64,
     /// Free: its size in units. Live: the bytes its owner asked for.

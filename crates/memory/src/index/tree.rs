@@ -94,14 +94,15 @@ impl Page {
         longest.into_iter().fold(0, u64::max)
     }
 
-    /// How many entries start at `key` or below. Half a page is compared as a whole: a search that
-    /// halves it further would have branches, or loads that wait for each other.
+    /// How many entries start at `key` or below: first by quarters, then within one. A search that
+    /// halves the page would have branches, or more loads that wait for each other.
     #[inline]
     fn rank(&self, key: u64) -> usize {
-        const HALF: usize = PAGE / 2;
-        let half = if self.entries[HALF - 1].start <= key { HALF } else { 0 };
-        let entries = self.entries[half..half + HALF].iter();
-        half + entries.map(|entry| usize::from(entry.start <= key)).sum::<usize>()
+        const QUARTER: usize = PAGE / 4;
+        let below = |entry: &Entry| usize::from(entry.start <= key);
+        let ends = [1, 2, 3].map(|quarter| below(&self.entries[quarter * QUARTER - 1]));
+        let from = QUARTER * ends.into_iter().sum::<usize>();
+        from + self.entries[from..from + QUARTER].iter().map(below).sum::<usize>()
     }
 }
 

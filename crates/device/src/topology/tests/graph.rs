@@ -104,6 +104,23 @@ fn accessors_and_names_agree() {
 }
 
 #[test]
+fn a_cube_is_reached_by_the_nearest_endpoint() {
+    let topology = Topology::read("two", "io: {chiplets: [E, W]}").unwrap();
+    let sip = SipId::new(1).unwrap();
+    let names = |nodes: Vec<_>| -> Vec<_> {
+        nodes.into_iter().map(|node| topology.node(node).name.as_str()).collect()
+    };
+    assert_eq!(names(topology.endpoints(sip).collect()), ["sip1.io0.pcie_ep", "sip1.io1.pcie_ep"]);
+    let of_row = topology.cubes().skip(4).take(4).map(|cube| topology.endpoint_of(sip, cube));
+    let [east, west] = ["sip1.io0.pcie_ep", "sip1.io1.pcie_ep"];
+    assert_eq!(names(of_row.collect()), [west, west, east, east]);
+    for cube in topology.cubes() {
+        let route = topology.route(topology.switch(), topology.m_cpu(sip, cube)).unwrap();
+        assert_eq!(topology.link(route[0]).to, topology.endpoint_of(sip, cube));
+    }
+}
+
+#[test]
 fn a_name_that_is_not_there_has_a_nearest_one() {
     let topology = Topology::embedded();
     let message = |name| topology.find(name).unwrap_err().to_string();

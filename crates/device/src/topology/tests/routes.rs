@@ -1,5 +1,6 @@
 //! Routes: some written out by hand, and what holds for all of them.
 
+use cubeyard_memory::address::CubeId;
 use expect_test::{Expect, expect};
 
 use super::Topology;
@@ -174,25 +175,35 @@ fn the_farthest_cube_is_six_crossings_away() {
     let cubes: Vec<_> = route.iter().map(|&link| topology.node(topology.link(link).to)).collect();
     let mut cubes: Vec<_> = cubes.iter().filter_map(|node| node.place.cube).collect();
     cubes.dedup();
-    let cubes: Vec<_> = cubes.into_iter().map(|cube| cube.number()).collect();
+    let cubes: Vec<_> = cubes.into_iter().map(CubeId::number).collect();
     assert_eq!(cubes, [0, 1, 2, 3, 7, 11, 15]);
+}
+
+/// How many of these flows from cube 0 to cube 1 use each connection.
+fn used(text: &str, flows: impl Iterator<Item = (u32, u32)>) -> [u32; 4] {
+    let topology = Topology::read("flows", text).unwrap();
+    let mut used = [0; 4];
+    for (from, to) in flows {
+        let from = topology.find(&format!("sip0.cube0.pe{from}")).unwrap();
+        let to = topology.find(&format!("sip0.cube1.pe{to}.hbm")).unwrap();
+        used[connections(&topology, &topology.route(from, to).unwrap())[0] as usize] += 1;
+    }
+    used
 }
 
 #[test]
 fn seven_of_eight_flows_to_the_next_cube_share_a_connection() {
-    let used = |text| {
-        let topology = Topology::read("flows", text).unwrap();
-        let mut used = [0; 4];
-        for pe in 0..8 {
-            let find = |name: String| topology.find(&name).unwrap();
-            let from = find(format!("sip0.cube0.pe{pe}"));
-            let to = find(format!("sip0.cube1.pe{pe}.hbm"));
-            used[connections(&topology, &topology.route(from, to).unwrap())[0] as usize] += 1;
-        }
-        used
-    };
-    assert_eq!(used(""), [7, 0, 1, 0]);
-    assert_eq!(used("ucie: {balance: true}"), [2, 2, 2, 2]);
+    assert_eq!(used("", (0..8).map(|pe| (pe, pe))), [7, 0, 1, 0]);
+}
+
+#[test]
+fn balanced_flows_are_spread_evenly() {
+    let balanced = "ucie: {balance: true}";
+    assert_eq!(used(balanced, (0..8).map(|pe| (pe, pe))), [2; 4]);
+    for one in 0..8 {
+        assert_eq!(used(balanced, (0..8).map(|pe| (pe, one))), [2; 4], "all to {one}");
+        assert_eq!(used(balanced, (0..8).map(|pe| (one, pe))), [2; 4], "{one} to all");
+    }
 }
 
 /// A route begins and ends where it should, goes from link to link, meets no node twice and one
@@ -221,7 +232,7 @@ fn check_route(topology: &Topology, from: NodeId, to: NodeId) {
 /// Everything that traffic can start and end at, every `stride`th of them.
 pub(super) fn check_all_pairs(topology: &Topology, stride: usize) -> usize {
     let ends: Vec<_> = (0..topology.nodes().len())
-        .map(|index| NodeId::new(u32::try_from(index).unwrap()))
+        .map(|index| NodeId::numbered(u32::try_from(index).unwrap()))
         .filter(|&node| topology.route(node, node).is_ok())
         .collect();
     let mut checked = 0;
@@ -242,6 +253,51 @@ fn every_route_is_sound() {
     for text in ["", "ucie: {balance: true}", "io: {chiplets: [N, E]}"] {
         assert!(check_all_pairs(&Topology::read("sample", text).unwrap(), 97) > 30_000);
     }
+}
+
+/// How many links each node of a cube is from one of its routers, if nobody leaves the cube.
+fn distances(topology: &Topology, from: NodeId) -> Vec<Option<usize>> {
+    let mut distances = vec![None; topology.nodes().len()];
+    let mut reached = vec![from];
+    distances[from.index()] = Some(0);
+    let mut next = 0;
+    while let Some(&at) = reached.get(next) {
+        next += 1;
+        let beside = topology.links_to(at).map(|link| topology.link(link).from);
+        for node in beside.filter(|&node| topology.node(node).kind == NodeKind::Router) {
+            if distances[node.index()].is_none() {
+                distances[node.index()] = distances[at.index()].map(|distance| distance + 1);
+                reached.push(node);
+            }
+        }
+    }
+    distances
+}
+
+#[test]
+fn between_the_routers_of_a_cube_no_way_is_shorter() {
+    let holes =
+        ["[r2c2, r2c3, r3c2, r3c3]", "[r0c2, r1c2, r2c2, r3c2, r4c2]", "[r1c1, r2c3, r4c2]", "[]"];
+    let mut checked = 0;
+    for hole in holes {
+        let text = format!("routers: {{removed: {hole}}}");
+        let topology = Topology::read("cube", &text).unwrap();
+        let routers: Vec<_> = (0..36)
+            .filter_map(|at| {
+                let (sip, cube) = (topology.sips().next()?, topology.cubes().next()?);
+                topology.router(sip, cube, at / 6, at % 6)
+            })
+            .collect();
+        for &from in &routers {
+            let distances = distances(&topology, from);
+            for &to in &routers {
+                let links = topology.route(from, to).unwrap().len();
+                assert_eq!(Some(links), distances[to.index()], "{hole}");
+                checked += 1;
+            }
+        }
+    }
+    assert_eq!(checked, 32 * 32 + 31 * 31 + 33 * 33 + 36 * 36);
 }
 
 #[test]

@@ -1,0 +1,125 @@
+//! `cubeyard topology`: the machine that a file describes, checked, in figures and in pictures.
+
+mod json;
+mod table;
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, anyhow};
+use clap::{Args, ValueEnum};
+use cubeyard_device::topology::{DEFAULT, Topology, View};
+
+use crate::terminal;
+
+/// The most that is read of a file; a topology is refused long before.
+const LIMIT: u64 = 1 << 20;
+
+/// Check a topology file, and see the machine in figures or pictures
+///
+/// Without a file, it is the default machine. A file says only what differs from the default:
+/// `--print-default` shows every key with its unit and where its value comes from.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// The machine, as YAML
+    #[arg(long, value_name = "FILE")]
+    topology: Option<PathBuf>,
+    /// Print the file of the default machine, to be edited
+    #[arg(long, conflicts_with_all = ["topology", "draw", "view", "format"])]
+    print_default: bool,
+    /// Draw all levels: to system.svg, sip.svg, cube.svg and pe.svg in this folder
+    #[arg(long, value_name = "DIR", conflicts_with = "view")]
+    draw: Option<PathBuf>,
+    /// Print one level as SVG instead of the figures
+    #[arg(long, value_enum, conflicts_with = "format")]
+    view: Option<Level>,
+    /// How to print the figures
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    /// No remarks on standard error
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Format {
+    /// For people
+    #[default]
+    Table,
+    /// For programs: one object
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Level {
+    /// The SIPs and the switch between them
+    System,
+    /// The cubes and IO chiplets of a SIP
+    Sip,
+    /// The routers of a cube and what is attached to them
+    Cube,
+    /// A PE and its slice of the HBM
+    Pe,
+}
+
+impl From<Level> for View {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::System => Self::System,
+            Level::Sip => Self::Sip,
+            Level::Cube => Self::Cube,
+            Level::Pe => Self::Pe,
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let result = if arguments.print_default {
+        DEFAULT.to_owned()
+    } else {
+        let topology = read(arguments.topology.as_deref())?;
+        if let Some(folder) = &arguments.draw {
+            draw(&topology, folder, arguments.quiet)?;
+        }
+        match (arguments.view, arguments.format) {
+            (Some(level), _) => topology.draw(level.into()),
+            (None, Format::Table) => table::render(&topology, terminal::colours()),
+            (None, Format::Json) => json::render(&topology)?,
+        }
+    };
+    terminal::print(&result).context("standard output")
+}
+
+/// The machine of a file, or the default one.
+pub(crate) fn read(file: Option<&Path>) -> Result<Topology> {
+    let Some(file) = file else { return Ok(Topology::embedded()) };
+    let name = file.to_string_lossy().replace(char::is_control, "\u{fffd}");
+    let mut bytes = Vec::new();
+    File::open(file)
+        .and_then(|file| file.take(LIMIT).read_to_end(&mut bytes))
+        .map_err(|error| anyhow!("{name}: {error}\n  help: check the path"))?;
+    Topology::read_bytes(&name, &bytes).map_err(|error| {
+        anyhow!("{error}\n  help: cubeyard topology --print-default shows every key")
+    })
+}
+
+/// Draws everything before it writes anything.
+fn draw(topology: &Topology, folder: &Path, quiet: bool) -> Result<()> {
+    let pictures = View::ALL.map(|view| (format!("{}.svg", view.name()), topology.draw(view)));
+    let at = |error, path: &Path| {
+        anyhow!(
+            "{}: cannot be written: {error}\n  help: name another folder with --draw",
+            path.display()
+        )
+    };
+    fs::create_dir_all(folder).map_err(|error| at(error, folder))?;
+    for (name, picture) in pictures {
+        let path = folder.join(name);
+        fs::write(&path, picture).map_err(|error| at(error, &path))?;
+        if !quiet {
+            terminal::note(&format!("wrote {}", path.display()));
+        }
+    }
+    Ok(())
+}

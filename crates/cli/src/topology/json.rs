@@ -1,0 +1,78 @@
+//! A machine's figures for programs.
+
+use anyhow::Result;
+use cubeyard_device::topology::{SipTopology, Summary, Topology};
+use cubeyard_sim::Bandwidth;
+use serde::Serialize;
+
+/// Bandwidths are for one direction; null where there is nothing to cut.
+#[derive(Debug, Serialize)]
+struct Record {
+    sips: u32,
+    sip_topology: &'static str,
+    sip_grid: [u32; 2],
+    cubes_per_sip: u32,
+    cube_grid: [u32; 2],
+    pes_per_cube: u32,
+    routers_per_cube: u32,
+    io_chiplets_per_sip: usize,
+    nodes: usize,
+    links: usize,
+    flit_bytes: u64,
+    hbm_bytes_per_pe: u64,
+    hbm_channels_per_pe: u32,
+    hbm_burst_bytes: u64,
+    tcm_bytes_per_pe: u64,
+    sram_bytes_per_cube: u64,
+    hbm_bytes_per_s_per_pe: u64,
+    router_link_bytes_per_s: u64,
+    cube_bisection_bytes_per_s: Option<u64>,
+    cube_side_bytes_per_s: u64,
+    sip_bisection_bytes_per_s: Option<u64>,
+    io_to_cubes_bytes_per_s: u64,
+    pcie_bytes_per_s_per_sip: u64,
+    system_bisection_bytes_per_s: Option<u64>,
+}
+
+/// One object with all figures.
+pub(super) fn render(topology: &Topology) -> Result<String> {
+    let (spec, summary) = (topology.spec(), topology.summary());
+    let Summary { sips, cubes_per_sip, pes_per_cube, routers_per_cube, nodes, links, .. } = summary;
+    let bytes = Bandwidth::bytes_per_second;
+    let record = Record {
+        sips,
+        sip_topology: name(spec.sips.topology),
+        sip_grid: [spec.sips.w, spec.sips.h],
+        cubes_per_sip,
+        cube_grid: [spec.cubes.w, spec.cubes.h],
+        pes_per_cube,
+        routers_per_cube,
+        io_chiplets_per_sip: spec.io.chiplets.len(),
+        nodes,
+        links,
+        flit_bytes: spec.flit.get(),
+        hbm_bytes_per_pe: summary.hbm_per_pe.get(),
+        hbm_channels_per_pe: spec.hbm.channels,
+        hbm_burst_bytes: spec.hbm.burst.get(),
+        tcm_bytes_per_pe: summary.tcm_per_pe.get(),
+        sram_bytes_per_cube: summary.sram_per_cube.get(),
+        hbm_bytes_per_s_per_pe: bytes(summary.hbm_bandwidth_per_pe),
+        router_link_bytes_per_s: bytes(summary.router_link),
+        cube_bisection_bytes_per_s: summary.cube_bisection.map(bytes),
+        cube_side_bytes_per_s: bytes(summary.cube_side),
+        sip_bisection_bytes_per_s: summary.sip_bisection.map(bytes),
+        io_to_cubes_bytes_per_s: bytes(summary.io_to_cubes),
+        pcie_bytes_per_s_per_sip: bytes(summary.pcie_per_sip),
+        system_bisection_bytes_per_s: summary.system_bisection.map(bytes),
+    };
+    Ok(serde_json::to_string_pretty(&record)? + "\n")
+}
+
+/// What topology files call it.
+pub(super) fn name(topology: SipTopology) -> &'static str {
+    match topology {
+        SipTopology::Ring1d => "ring_1d",
+        SipTopology::Torus2d => "torus_2d",
+        SipTopology::Mesh2dNoWrap => "mesh_2d_no_wrap",
+    }
+}

@@ -1,0 +1,90 @@
+//! A machine's figures for people.
+
+use std::fmt::Write as _;
+
+use cubeyard_device::topology::{Summary, Topology};
+use cubeyard_memory::Bytes;
+use cubeyard_sim::Bandwidth;
+
+use super::json::name;
+
+const BOLD: &str = "\x1b[1m";
+const DIM: &str = "\x1b[2m";
+const RESET: &str = "\x1b[0m";
+
+/// Counts, capacities and bandwidths.
+pub(super) fn render(topology: &Topology, colours: bool) -> String {
+    let summary = topology.summary();
+    let paint = |colour: &str, text: &str| {
+        if colours { format!("{colour}{text}{RESET}") } else { text.to_owned() }
+    };
+    let mut table =
+        format!("{}\n{}\n\n", paint(BOLD, &title(topology, &summary)), counts(&summary));
+    table += &paint(DIM, "capacity          PE         cube          SIP       system");
+    table.push('\n');
+    table += &capacities(&summary);
+    table.push('\n');
+    table += &paint(DIM, "bandwidth, each way                            GB/s");
+    table.push('\n');
+    table + &bandwidths(topology, &summary)
+}
+
+fn title(topology: &Topology, summary: &Summary) -> String {
+    let spec = topology.spec();
+    let (cubes, sips) = (spec.cubes, spec.sips);
+    let pes = summary.sips * summary.cubes_per_sip * summary.pes_per_cube;
+    let counted = |count: u32, what| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    format!(
+        "{} ({}, {}×{}) of {}×{} cubes of {}: {} in all",
+        counted(sips.count, "SIP"),
+        name(sips.topology),
+        sips.w,
+        sips.h,
+        cubes.w,
+        cubes.h,
+        counted(summary.pes_per_cube, "PE"),
+        counted(pes, "PE")
+    )
+}
+
+fn counts(summary: &Summary) -> String {
+    let Summary { routers_per_cube, nodes, links, .. } = summary;
+    format!("{routers_per_cube} routers a cube, {nodes} nodes and {links} links in all")
+}
+
+fn capacities(summary: &Summary) -> String {
+    let (sips, cubes, pes) = (summary.sips, summary.cubes_per_sip, summary.pes_per_cube);
+    let row = |name: &str, of_pe: Option<Bytes>, of_cube: Bytes| {
+        let pe = of_pe.map_or_else(|| "–".to_owned(), |bytes| bytes.to_string());
+        let sip = Bytes::new(of_cube.get() * u64::from(cubes));
+        let system = Bytes::new(sip.get() * u64::from(sips));
+        format!("{name:<8} {pe:>11} {of_cube:>12} {sip:>12} {system:>12}\n")
+    };
+    let all = |of_pe: Bytes| Bytes::new(of_pe.get() * u64::from(pes));
+    row("HBM", Some(summary.hbm_per_pe), all(summary.hbm_per_pe))
+        + &row("TCM", Some(summary.tcm_per_pe), all(summary.tcm_per_pe))
+        + &row("SRAM", None, summary.sram_per_cube)
+}
+
+fn bandwidths(topology: &Topology, summary: &Summary) -> String {
+    let spec = topology.spec();
+    let hbm = format!("HBM of a PE ({} channels)", spec.hbm.channels);
+    let side = format!("a side of a cube ({} connections)", spec.ucie.connection_rows.len());
+    let rows = [
+        (hbm.as_str(), Some(summary.hbm_bandwidth_per_pe)),
+        ("a router to the next", Some(summary.router_link)),
+        ("the halves of a cube to each other", summary.cube_bisection),
+        (side.as_str(), Some(summary.cube_side)),
+        ("the halves of a SIP to each other", summary.sip_bisection),
+        ("an IO chiplet to the cubes", Some(summary.io_to_cubes)),
+        ("a SIP to the switch", Some(summary.pcie_per_sip)),
+        ("the halves of the system to each other", summary.system_bisection),
+    ];
+    let mut table = String::new();
+    for (name, bandwidth) in rows {
+        let figure = bandwidth.map(Bandwidth::gb_per_second);
+        let figure = figure.map_or_else(|| "–".to_owned(), |figure| figure.to_string());
+        writeln!(table, "{name:<40} {figure:>10}").expect("text can always be appended to");
+    }
+    table
+}

@@ -1,0 +1,151 @@
+//! Which transfers are measured: from each start, to the nearest, to one between, and to the farthest.
+
+use cubeyard_memory::address::{CubeId, PeId, SipId};
+
+use crate::log::Watch;
+use crate::machine::Machine;
+use crate::message::Direction;
+use crate::request::{PeRef, Request, RequestError, Shard};
+use crate::topology::Topology;
+
+/// What starts a transfer, and which way it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Category {
+    /// The host writes to the device.
+    HostToDevice,
+    /// The host reads from the device.
+    DeviceToHost,
+    /// A PE's DMA reads.
+    PeDma,
+}
+
+impl Category {
+    /// As in the names of cases.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::HostToDevice => "h2d",
+            Self::DeviceToHost => "d2h",
+            Self::PeDma => "pe-dma",
+        }
+    }
+}
+
+/// A transfer to be measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// As in `h2d-far`.
+    pub name: String,
+    /// What starts it.
+    pub category: Category,
+    /// Whose DMA it is, for a PE's.
+    pub from: Option<PeRef>,
+    /// Whose HBM it is.
+    pub to: PeRef,
+}
+
+impl Case {
+    fn new(category: Category, place: &str, from: Option<PeRef>, to: PeRef) -> Self {
+        Self { name: format!("{}-{place}", category.name()), category, from, to }
+    }
+
+    /// The request for so many bytes.
+    pub fn request<W: Watch>(&self, machine: &Machine<W>, bytes: u64) -> Result<Request, RequestError> {
+        let address = machine.hbm_address(self.to, 0)?;
+        let shard = Shard { at: self.to, address, bytes };
+        Ok(match (self.category, self.from) {
+            (Category::HostToDevice, _) => Request::MemoryWrite(shard),
+            (Category::DeviceToHost, _) | (_, None) => Request::MemoryRead(shard),
+            (_, Some(from)) => {
+                Request::PeDma { from, direction: Direction::Read, address, bytes }
+            }
+        })
+    }
+
+    /// Who starts it, in words.
+    pub fn start(&self) -> String {
+        self.from.map_or_else(|| "host".to_owned(), |from| from.to_string())
+    }
+}
+
+/// The cases of a machine: what it does not have (a second cube, a second SIP) is left out.
+pub fn cases(topology: &Topology) -> Vec<Case> {
+    let host: Vec<_> = spread(topology, |to| far_from_host(topology, to));
+    let named = |category| {
+        let names = ["near", "middle", "far"];
+        let names: Vec<_> = if host.len() == 2 { vec![names[0], names[2]] } else { names.to_vec() };
+        let cases = names.into_iter().zip(host.clone());
+        cases.map(move |(name, to)| Case::new(category, name, None, to)).collect::<Vec<_>>()
+    };
+    let mut cases = named(Category::HostToDevice);
+    cases.extend(named(Category::DeviceToHost));
+    cases.extend(pe_cases(topology));
+    cases
+}
+
+/// The PE 0 of the first SIP, where all DMA cases start.
+fn origin() -> PeRef {
+    let zero = "zero is a number of every kind";
+    PeRef {
+        sip: SipId::new(0).expect(zero),
+        cube: CubeId::new(0).expect(zero),
+        pe: PeId::new(0).expect(zero),
+    }
+}
+
+fn pe_cases(topology: &Topology) -> Vec<Case> {
+    let from = origin();
+    let hops = |to: &PeRef| distance(topology, from, *to);
+    let row = |pe| topology.node(topology.pe_dma(from.sip, from.cube, pe)).place.router.map(|at| at.row);
+    let half = topology.spec().routers.rows / 2;
+    let upper = |pe: &PeRef| row(pe.pe).is_some_and(|row| row < half) == row(from.pe).is_some_and(|row| row < half);
+    let in_cube: Vec<_> = topology.pes().skip(1).map(|pe| PeRef { pe, ..from }).collect();
+    let same_half = in_cube.iter().copied().filter(|pe| upper(pe)).min_by_key(hops);
+    let cross_half = in_cube.iter().copied().filter(|pe| !upper(pe)).max_by_key(hops);
+    let cubes = topology.cubes().skip(1);
+    let elsewhere: Vec<_> =
+        cubes.flat_map(|cube| topology.pes().map(move |pe| PeRef { cube, pe, ..from })).collect();
+    let near = elsewhere.iter().copied().min_by_key(hops);
+    let far = elsewhere.iter().copied().rev().max_by_key(hops);
+    let remote = topology.sips().nth(1).map(|sip| PeRef { sip, ..from });
+    let places = [
+        ("local", Some(from)),
+        ("same-half", same_half),
+        ("cross-half", cross_half),
+        ("cross-cube-near", near),
+        ("cross-cube-far", far),
+        ("remote-sip", remote),
+    ];
+    let case = |(name, to): (&str, Option<PeRef>)| {
+        Some(Case::new(Category::PeDma, name, Some(from), to?))
+    };
+    places.into_iter().filter_map(case).collect()
+}
+
+/// PE 0 of the nearest, the middle and the farthest cube, by what `far` says; each once.
+fn spread(topology: &Topology, far: impl Fn(PeRef) -> u64) -> Vec<PeRef> {
+    let mut cubes: Vec<_> = topology.cubes().map(|cube| PeRef { cube, ..origin() }).collect();
+    cubes.sort_by_key(|&cube| far(cube));
+    let mut places = vec![cubes[0], cubes[cubes.len() / 2], cubes[cubes.len() - 1]];
+    places.dedup_by_key(|&mut cube| far(cube));
+    places
+}
+
+fn far_from_host(topology: &Topology, to: PeRef) -> u64 {
+    let (from, to) = (topology.endpoint(to.sip), topology.hbm(to.sip, to.cube, to.pe));
+    weight(topology, from, to)
+}
+
+fn distance(topology: &Topology, from: PeRef, to: PeRef) -> u64 {
+    let from = topology.pe_dma(from.sip, from.cube, from.pe);
+    weight(topology, from, topology.hbm(to.sip, to.cube, to.pe))
+}
+
+/// How long a command takes from one node to another: a measure of distance that needs no simulation.
+fn weight(topology: &Topology, from: crate::topology::NodeId, to: crate::topology::NodeId) -> u64 {
+    let links = topology.route(from, to).expect("both are ends");
+    let hop = |link| {
+        let link = topology.link(link);
+        link.propagation.ps().max(1) + topology.node(link.to).overhead.ps()
+    };
+    links.into_iter().map(hop).sum()
+}

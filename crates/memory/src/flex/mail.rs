@@ -1,0 +1,143 @@
+//! Mail: blocks that a thread frees in a slot that is another thread's own.
+//!
+//! It does not touch that slot: it collects such blocks in its *outbox* and passes them on, a batch
+//! at a time, to the *inboxes* of their slots. Whoever locks a slot next frees what its inbox holds.
+//!
+//! All boxes of an allocator are in one array, by the numbers of the slots, and a thread holds on to
+//! it. So passing a block on touches no count and no line of memory that the other thread writes,
+//! but for those of its inbox, once for a batch.
+
+use std::cell::RefCell;
+
+use super::handle;
+use super::slot::Slot;
+use crate::index::BlockKey;
+use crate::sync::{Apart, Arc, AtomicBool, Mutex, Ordering, lock};
+
+/// How many blocks an outbox collects. Enough that passing them on costs little for each; few enough
+/// that what waits there does not matter.
+const OUTBOX: usize = 32;
+
+/// A block on its way to its slot. It holds the slot as its handle did; whoever empties the inbox
+/// lets go of that, so that no other thread touches the count.
+pub(crate) type Post = (Arc<Slot>, BlockKey);
+
+/// The boxes of all slots of an allocator.
+pub(crate) type Mail = Arc<[Mailbox]>;
+
+/// What leaves a slot's thread, and what arrives for the slot.
+#[derive(Default)]
+pub(crate) struct Mailbox {
+    outbox: Apart<Mutex<Vec<Post>>>,
+    inbox: Apart<Mutex<Vec<Post>>>,
+    /// Whether the inbox holds anything. Apart from it, since whoever enters the slot looks here.
+    arrived: Apart<AtomicBool>,
+}
+
+impl Mailbox {
+    /// Whether another thread has left blocks to be freed here.
+    #[inline]
+    pub(crate) fn has_arrived(&self) -> bool {
+        self.arrived.load(Ordering::Acquire)
+    }
+
+    /// Takes what has arrived, in exchange for an empty box.
+    pub(crate) fn take(&self, empty: Vec<Post>) -> Vec<Post> {
+        let mut inbox = lock(&self.inbox);
+        self.arrived.store(false, Ordering::Release);
+        std::mem::replace(&mut *inbox, empty)
+    }
+
+    /// Does something unless a block has arrived, and so that it cannot arrive meanwhile. Says
+    /// whether it was done.
+    pub(crate) fn unless_arrived(&self, key: BlockKey, act: impl FnOnce()) -> bool {
+        let inbox = lock(&self.inbox);
+        let arrived = inbox.iter().any(|post| post.1 == key);
+        if !arrived {
+            act();
+        }
+        !arrived
+    }
+}
+
+thread_local! {
+    /// The boxes that this thread used last: holding them, it need not count itself in and out for
+    /// every block, in a count that all threads would share.
+    static MAIL: RefCell<Option<Mail>> = const { RefCell::new(None) };
+}
+
+/// Collects a block of another thread's slot, which this thread, whose own slot is `home`, frees.
+pub(crate) fn post(slot: Arc<Slot>, key: BlockKey, home: usize) {
+    let mut post = Some((slot, key));
+    let held = MAIL.try_with(|held| {
+        let held = held.try_borrow().ok()?;
+        let mail = held.as_ref()?;
+        let (slot, key) = post.take_if(|(slot, _)| Arc::ptr_eq(mail, &slot.shared.mail))?;
+        Some(post_in(mail, slot, key, home))
+    });
+    let mut left = held.ok().flatten().unwrap_or_default();
+    if let Some((slot, key)) = post {
+        let mail = Arc::clone(&slot.shared.mail);
+        left = post_in(&mail, slot, key, home);
+        // Unless the thread is ending or, under the model checker, others share what is its own.
+        let _ = MAIL.try_with(|held| held.try_borrow_mut().map(|mut held| held.replace(mail)));
+    }
+    if !left.is_empty() {
+        free_now(left);
+    }
+}
+
+/// Passes on what all threads have collected. Returns the slots that it went to.
+pub(crate) fn collect(mail: &[Mailbox]) -> Vec<Arc<Slot>> {
+    let mut slots = Vec::new();
+    for Mailbox { outbox, .. } in mail {
+        // Under the lock until all of it has arrived: whoever comes next must find it there.
+        let mut posts = lock(outbox);
+        slots.extend(posts.iter().map(|(slot, _)| Arc::clone(slot)));
+        let left = deliver(mail, &mut posts);
+        drop(posts);
+        free_now(left);
+    }
+    slots
+}
+
+/// Puts a block into an outbox, and passes on what is there when that is enough. Returns what is to
+/// be freed at once.
+#[inline]
+fn post_in(mail: &[Mailbox], slot: Arc<Slot>, key: BlockKey, home: usize) -> Vec<Post> {
+    let mut outbox = lock(&mail[home].outbox);
+    let closed = slot.shared.is_closed();
+    outbox.push((slot, key));
+    if closed {
+        // The allocator has just gone, and nobody would look into an inbox again.
+        return std::mem::take(&mut *outbox);
+    }
+    if outbox.len() < OUTBOX { Vec::new() } else { deliver(mail, &mut outbox) }
+}
+
+/// Puts blocks into the inboxes of their slots. Returns what compaction has moved meanwhile. (An
+/// inbox is locked under an outbox, and only what was moved is under an inbox.)
+fn deliver(mail: &[Mailbox], posts: &mut Vec<Post>) -> Vec<Post> {
+    let mut moved = Vec::new();
+    // Mostly all of them belong to one slot, which takes them all.
+    while let Some((slot, _)) = posts.last() {
+        let number = slot.number;
+        let Mailbox { inbox, arrived, .. } = &mail[number];
+        let mut inbox = lock(inbox);
+        if posts.iter().all(|(slot, _)| slot.number == number) && !slot.shared.any_moved() {
+            inbox.append(posts);
+        } else {
+            for (slot, key) in posts.extract_if(.., |(slot, _)| slot.number == number) {
+                let target =
+                    if slot.shared.has_moved(&slot, key) { &mut moved } else { &mut *inbox };
+                target.push((slot, key));
+            }
+        }
+        arrived.store(!inbox.is_empty(), Ordering::Release);
+    }
+    moved
+}
+
+fn free_now(posts: Vec<Post>) {
+    posts.into_iter().for_each(|(slot, key)| handle::free_now(slot, key));
+}

@@ -1,0 +1,29 @@
+//! Any bytes as a topology file: read or refused, and what can be read has routes and pictures.
+
+#![no_main]
+
+use cubeyard_device::topology::{NodeId, Topology, View};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let topology = match Topology::read_bytes("fuzz", bytes) {
+        Ok(topology) => topology,
+        Err(error) => {
+            assert!(error.to_string().len() < 10_000, "a message is short");
+            return;
+        }
+    };
+    View::ALL.into_iter().for_each(|view| drop(topology.draw(view)));
+    let _ = topology.summary();
+    let last = u32::try_from(topology.nodes().len() - 1).expect("nodes are few");
+    for node in (0..=last).step_by(97).map(NodeId::new) {
+        for (from, to) in [(node, NodeId::new(last)), (NodeId::new(0), node)] {
+            let Ok(route) = topology.route(from, to) else { continue };
+            let end = route.iter().fold(from, |at, &link| {
+                assert_eq!(topology.link(link).from, at);
+                topology.link(link).to
+            });
+            assert_eq!(end, to);
+        }
+    }
+});
