@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use cubeyard_memory::address::{PhysAddr, SipId};
 use cubeyard_sim::{
-    Bandwidth, Component, Engine, EngineConfig, Network, NodeId, Route, SignalId, Span, Stop, Time,
+    Bandwidth, Component, Engine, EngineConfig, LinkId, Network, NodeId, Route, SignalId, Span,
+    Stop, Time,
 };
 
 use crate::formula::{self, Parts};
@@ -155,6 +156,13 @@ impl<W: Watch> Machine<W> {
     /// How long each link has been in use, by link.
     pub fn busy(&mut self) -> Vec<Span> {
         self.engine.busy()
+    }
+
+    /// A link in words, as in `sip0.cube0.r0c0 → sip0.cube0.r0c1`.
+    pub fn link_name(&self, link: LinkId) -> String {
+        let link = self.topology.link(link);
+        let name = |node| &self.topology.node(node).name;
+        format!("{} → {}", name(link.from), name(link.to))
     }
 
     /// The PE of a name such as `sip0.cube3.pe2`.

@@ -10,7 +10,7 @@ mod pattern;
 
 pub use cases::{Case, Category, cases};
 pub use invariants::{Invariant, invariants};
-pub use pattern::{Pattern, PatternError, PatternReport, Planned, TransferReport};
+pub use pattern::{HeldUp, LinkUse, Pattern, PatternReport, Planned, TransferReport};
 
 use cubeyard_sim::{Bandwidth, Span};
 

@@ -24,30 +24,25 @@
 //!     error.to_string(),
 //!     "small.yaml:2: cubes: expected a key that means something here, found `wide`; the nearest is `w`"
 //! );
-//! # Ok::<(), cubeyard_device::topology::TopologyError>(())
+//! # Ok::<(), cubeyard_device::input::InputError>(())
 //! ```
 
 mod build;
 mod draw;
-mod error;
 mod ids;
 mod layout;
 mod mesh;
 mod names;
-mod nearest;
 mod places;
 mod read;
-mod reader;
 mod resolve;
 mod route;
 mod spec;
 mod summary;
 #[cfg(test)]
 mod tests;
-mod yaml;
 
 pub use draw::View;
-pub use error::{TopologyError, TopologyProblem};
 pub use ids::{Direction, Link, LinkId, Node, NodeId, NodeKind, Place, Position};
 pub use names::NoSuchNode;
 pub use resolve::ResolveError;
@@ -61,6 +56,8 @@ pub use summary::Summary;
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 
 use layout::Layout;
+
+use crate::input::{InputError, yaml};
 
 /// The topology file of the default machine, with the meaning, unit and source of every value.
 pub const DEFAULT: &str = include_str!("topology/default.yaml");
@@ -87,7 +84,7 @@ impl Topology {
     }
 
     /// The machine that `text` describes, where it differs from the default. Errors call it `name`.
-    pub fn read(name: &str, text: &str) -> Result<Self, TopologyError> {
+    pub fn read(name: &str, text: &str) -> Result<Self, InputError> {
         // What is wrong with a default is wrong because of the user's file.
         let default_name = format!("{name} over {DEFAULT_NAME}");
         let mut tree = yaml::parse(&default_name, DEFAULT)?;
@@ -96,7 +93,7 @@ impl Topology {
     }
 
     /// As [`read`](Self::read), from bytes that may not be text.
-    pub fn read_bytes(name: &str, bytes: &[u8]) -> Result<Self, TopologyError> {
+    pub fn read_bytes(name: &str, bytes: &[u8]) -> Result<Self, InputError> {
         let text = yaml::text(name, bytes)?;
         Self::read(name, text)
     }

@@ -49,15 +49,17 @@ impl Case {
     }
 
     /// The request for so many bytes.
-    pub fn request<W: Watch>(&self, machine: &Machine<W>, bytes: u64) -> Result<Request, RequestError> {
+    pub fn request<W: Watch>(
+        &self,
+        machine: &Machine<W>,
+        bytes: u64,
+    ) -> Result<Request, RequestError> {
         let address = machine.hbm_address(self.to, 0)?;
         let shard = Shard { at: self.to, address, bytes };
         Ok(match (self.category, self.from) {
             (Category::HostToDevice, _) => Request::MemoryWrite(shard),
             (Category::DeviceToHost, _) | (_, None) => Request::MemoryRead(shard),
-            (_, Some(from)) => {
-                Request::PeDma { from, direction: Direction::Read, address, bytes }
-            }
+            (_, Some(from)) => Request::PeDma { from, direction: Direction::Read, address, bytes },
         })
     }
 
@@ -95,9 +97,12 @@ fn origin() -> PeRef {
 fn pe_cases(topology: &Topology) -> Vec<Case> {
     let from = origin();
     let hops = |to: &PeRef| distance(topology, from, *to);
-    let row = |pe| topology.node(topology.pe_dma(from.sip, from.cube, pe)).place.router.map(|at| at.row);
+    let row =
+        |pe| topology.node(topology.pe_dma(from.sip, from.cube, pe)).place.router.map(|at| at.row);
     let half = topology.spec().routers.rows / 2;
-    let upper = |pe: &PeRef| row(pe.pe).is_some_and(|row| row < half) == row(from.pe).is_some_and(|row| row < half);
+    let upper = |pe: &PeRef| {
+        row(pe.pe).is_some_and(|row| row < half) == row(from.pe).is_some_and(|row| row < half)
+    };
     let in_cube: Vec<_> = topology.pes().skip(1).map(|pe| PeRef { pe, ..from }).collect();
     let same_half = in_cube.iter().copied().filter(|pe| upper(pe)).min_by_key(hops);
     let cross_half = in_cube.iter().copied().filter(|pe| !upper(pe)).max_by_key(hops);
@@ -115,9 +120,8 @@ fn pe_cases(topology: &Topology) -> Vec<Case> {
         ("cross-cube-far", far),
         ("remote-sip", remote),
     ];
-    let case = |(name, to): (&str, Option<PeRef>)| {
-        Some(Case::new(Category::PeDma, name, Some(from), to?))
-    };
+    let case =
+        |(name, to): (&str, Option<PeRef>)| Some(Case::new(Category::PeDma, name, Some(from), to?));
     places.into_iter().filter_map(case).collect()
 }
 

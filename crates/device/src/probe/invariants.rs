@@ -22,7 +22,9 @@ pub fn invariants(reports: &[CaseReport]) -> Vec<Invariant> {
         (Category::DeviceToHost, "host reads take longer the farther they go"),
         (Category::PeDma, "DMA takes longer the farther it goes in a SIP"),
     ] {
-        let inside = |report: &&CaseReport| report.case.from.is_none_or(|from| from.sip == report.case.to.sip);
+        let inside = |report: &&CaseReport| {
+            report.case.from.is_none_or(|from| from.sip == report.case.to.sip)
+        };
         let reports: Vec<_> = of(category).filter(inside).collect();
         if reports.len() > 1 {
             found.push(monotone(claim, &reports));
@@ -35,7 +37,8 @@ pub fn invariants(reports: &[CaseReport]) -> Vec<Invariant> {
 }
 
 fn monotone(claim: &str, reports: &[&CaseReport]) -> Invariant {
-    let holds = reports.windows(2).all(|pair| pair[0].reference.latency <= pair[1].reference.latency);
+    let holds =
+        reports.windows(2).all(|pair| pair[0].reference.latency <= pair[1].reference.latency);
     let steps: Vec<_> =
         reports.iter().map(|report| format!("{}", report.reference.latency)).collect();
     Invariant { claim: claim.to_owned(), evidence: steps.join(" ≤ "), holds }
@@ -71,5 +74,5 @@ fn formulas(reports: &[CaseReport]) -> Option<Invariant> {
     let off = all().filter(|case| case.latency != case.alone.total()).count();
     let claim = "each latency is what the closed form says".to_owned();
     let evidence = format!("{} of {} transfers differ", off, all().count());
-    (all().count() > 0).then(|| Invariant { claim, evidence, holds: off == 0 })
+    (all().count() > 0).then_some(Invariant { claim, evidence, holds: off == 0 })
 }

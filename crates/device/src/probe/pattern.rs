@@ -1,0 +1,262 @@
+//! A user's own traffic, from a file:
+//!
+//! ```yaml
+//! transfers:
+//!   - {op: read, from: sip0.cube0.pe1, to: sip0.cube0.pe0.hbm, bytes: 16384, at_ns: 0}
+//!   - {op: write, from: host, to: sip0.cube3.pe2.hbm, bytes: 1 MiB, offset: 4 KiB}
+//! ```
+//!
+//! `from` is `host`, a PE or an `M_CPU`; `to` is the HBM of a PE or the SRAM of a cube. Without an offset,
+//! the transfers to one memory use ranges that follow each other.
+
+use std::collections::BTreeMap;
+
+use cubeyard_memory::Bytes;
+use cubeyard_memory::address::PhysAddr;
+use cubeyard_sim::{Span, Stop, Time};
+
+use super::{Hop, Measured, measured, route};
+use crate::input::reader::{Field, Map};
+use crate::input::{InputError, InputProblem, yaml};
+use crate::log::Watch;
+use crate::machine::Machine;
+use crate::message::{Direction, RequestId};
+use crate::request::{PeRef, Request, Shard};
+use crate::topology::{NodeId, NodeKind, Topology};
+
+/// Traffic to be run, checked against a topology.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    transfers: Vec<Planned>,
+}
+
+/// A transfer to be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// As in the file.
+    pub from: String,
+    /// As in the file.
+    pub to: String,
+    /// Read or write.
+    pub direction: Direction,
+    /// How much.
+    pub bytes: u64,
+    /// Where in the memory.
+    pub offset: u64,
+    /// When.
+    pub at: Time,
+    request: Request,
+}
+
+/// What came of a pattern.
+#[derive(Clone, Debug)]
+pub struct PatternReport {
+    /// From the first request to the last completion.
+    pub makespan: Span,
+    /// What came of each transfer.
+    pub transfers: Vec<TransferReport>,
+    /// The links that were used, by how long, the longest first.
+    pub links: Vec<LinkUse>,
+    /// Of the engine: the same for the same input.
+    pub order_hash: u64,
+}
+
+/// What came of a transfer.
+#[derive(Clone, Debug)]
+pub struct TransferReport {
+    /// The transfer.
+    pub planned: Planned,
+    /// Its number, for [`explain`](crate::explain::explain).
+    pub request: RequestId,
+    /// How long it took, and why.
+    pub measured: Measured,
+    /// The way of its data.
+    pub route: Vec<Hop>,
+    /// The longest that a flit of it stood behind another transfer.
+    pub held_up: Option<HeldUp>,
+}
+
+/// A wait behind another transfer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldUp {
+    /// The link, as in `sip0.cube0.r0c0 → sip0.cube0.r0c1`.
+    pub link: String,
+    /// The other transfer.
+    pub behind: Option<RequestId>,
+    /// How long.
+    pub span: Span,
+}
+
+/// How long a link was in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkUse {
+    /// The link, as in `sip0.cube0.r0c0 → sip0.cube0.r0c1`.
+    pub link: String,
+    /// How long.
+    pub busy: Span,
+}
+
+impl Pattern {
+    /// Reads a pattern for a machine. Errors call the text `name`.
+    pub fn read(name: &str, bytes: &[u8], topology: &Topology) -> Result<Self, InputError> {
+        let tree = yaml::parse(name, yaml::text(name, bytes)?)?;
+        let mut root = Field::root(&tree).map()?;
+        let list = root.required("transfers")?.list("transfers")?;
+        root.finish()?;
+        let mut reader = Reader { topology, next: BTreeMap::new() };
+        let transfers: Result<Vec<_>, _> =
+            list.iter().map(|field| reader.transfer(field.map()?)).collect();
+        Ok(Self { transfers: transfers? })
+    }
+
+    /// The transfers, in the order of the file.
+    pub fn transfers(&self) -> &[Planned] {
+        &self.transfers
+    }
+
+    /// Runs it on a machine of the topology that it was read for.
+    ///
+    /// # Panics
+    /// If the machine is of another topology, or a component of a user's own does not answer.
+    pub fn run<W: Watch>(&self, machine: &mut Machine<W>) -> PatternReport {
+        let ids: Vec<_> = self
+            .transfers
+            .iter()
+            .map(|planned| machine.submit_at(planned.at, 0, planned.request.clone()))
+            .map(|id| id.expect("it was checked when it was read"))
+            .collect();
+        assert_eq!(machine.run(), Stop::Idle, "memory answers every request");
+        let done = |&id: &RequestId| machine.completion(id).expect("idle means done").done;
+        let last = ids.iter().map(done).max().unwrap_or_default();
+        let first = self.transfers.iter().map(|planned| planned.at).min().unwrap_or_default();
+        let transfers = self.transfers.iter().zip(ids);
+        let transfers = transfers.map(|(planned, id)| report(machine, planned, id)).collect();
+        let (links, order_hash) = (links(machine), machine.engine().order_hash());
+        PatternReport { makespan: last.since(first), transfers, links, order_hash }
+    }
+}
+
+fn report<W: Watch>(machine: &Machine<W>, planned: &Planned, request: RequestId) -> TransferReport {
+    let log = machine.log();
+    let wait = log.of(request).filter_map(|record| record.wait).max_by_key(|wait| wait.span);
+    let held_up = wait.map(|wait| HeldUp {
+        link: machine.link_name(wait.link),
+        behind: log.transfer(wait.behind).request,
+        span: wait.span,
+    });
+    TransferReport {
+        planned: planned.clone(),
+        request,
+        measured: measured(machine, request, planned.bytes),
+        route: route(machine, request),
+        held_up,
+    }
+}
+
+fn links<W: Watch>(machine: &mut Machine<W>) -> Vec<LinkUse> {
+    let busy = machine.busy().into_iter().enumerate();
+    let mut used: Vec<_> = busy.filter(|(_, busy)| *busy > Span::ZERO).collect();
+    used.sort_by_key(|&(link, busy)| (std::cmp::Reverse(busy), link));
+    let name = |link| machine.link_name(cubeyard_sim::LinkId::new(link));
+    used.into_iter().map(|(link, busy)| LinkUse { link: name(link), busy }).collect()
+}
+
+struct Reader<'t> {
+    topology: &'t Topology,
+    /// Where the next range of each memory begins.
+    next: BTreeMap<NodeId, u64>,
+}
+
+impl Reader<'_> {
+    fn transfer(&mut self, mut map: Map<'_>) -> Result<Planned, InputError> {
+        let op = map.required("op")?;
+        let direction = op.choice(&[("read", Direction::Read), ("write", Direction::Write)])?;
+        let (from, to) = (map.required("from")?, map.required("to")?);
+        let bytes = map.required("bytes")?.bytes()?.get();
+        let at = map.optional("at_ns").map_or(Ok(Span::ZERO), |field| field.ns())?;
+        let offset = map.optional("offset");
+        map.finish()?;
+        let memory = self.memory(&to)?;
+        let burst = self.topology.spec().hbm.burst.get();
+        let start = match &offset {
+            Some(field) => field.count("a number of bytes")?,
+            None => self.next.get(&memory).copied().unwrap_or_default(),
+        };
+        let room = self.capacity(memory);
+        if start.checked_add(bytes).is_none_or(|end| end > room) {
+            let place = offset.as_ref().unwrap_or(&to);
+            let expected = format!("a range within the {room} bytes of the memory");
+            let found = format!("{bytes} bytes at offset {start}");
+            return Err(place.error(InputProblem::Value { expected, found }));
+        }
+        self.next.insert(memory, (start + bytes).next_multiple_of(burst));
+        let request = self.request(&from, memory, direction, start, bytes)?;
+        let name = |field: &Field<'_>| field.text("a name").map(str::to_owned);
+        let (from, to) = (name(&from)?, name(&to)?);
+        Ok(Planned { from, to, direction, bytes, offset: start, at: Time::ZERO + at, request })
+    }
+
+    fn node(&self, field: &Field<'_>) -> Result<NodeId, InputError> {
+        let name = field.text("the name of a node")?;
+        self.topology.find(name).map_err(|error| {
+            let (found, nearest) = (error.name, error.nearest);
+            field.error(InputProblem::UnknownNode { found, nearest })
+        })
+    }
+
+    fn memory(&self, field: &Field<'_>) -> Result<NodeId, InputError> {
+        let node = self.node(field)?;
+        match self.topology.node(node).kind {
+            NodeKind::Hbm | NodeKind::Sram => Ok(node),
+            _ => Err(field.unexpected("a memory: the HBM of a PE or the SRAM of a cube")),
+        }
+    }
+
+    fn capacity(&self, memory: NodeId) -> u64 {
+        let spec = self.topology.spec();
+        match self.topology.node(memory).kind {
+            NodeKind::Sram => spec.sram.capacity.get(),
+            _ => spec.hbm.slice.get(),
+        }
+    }
+
+    fn request(
+        &self,
+        from: &Field<'_>,
+        memory: NodeId,
+        direction: Direction,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<Request, InputError> {
+        let place = self.topology.node(memory).place;
+        let (Some(sip), Some(cube)) = (place.sip, place.cube) else {
+            unreachable!("memories are in cubes")
+        };
+        let first = self.topology.pes().next().expect("a cube has PEs");
+        let at = PeRef { sip, cube, pe: place.pe.unwrap_or(first) };
+        let offset = Bytes::new(offset);
+        let address = match place.pe {
+            Some(pe) => PhysAddr::pe_hbm(sip, cube, pe, offset, self.topology.spec().hbm.slice),
+            None => PhysAddr::cube_sram(sip, cube, offset),
+        };
+        let address = address.expect("within its memory, which the topology checked");
+        if from.text("a name")? == "host" {
+            let shard = Shard { at, address, bytes };
+            return Ok(match direction {
+                Direction::Read => Request::MemoryRead(shard),
+                Direction::Write => Request::MemoryWrite(shard),
+            });
+        }
+        let node = self.topology.node(self.node(from)?);
+        match (node.kind, node.place.sip, node.place.cube, node.place.pe) {
+            (NodeKind::PeDma, Some(sip), Some(cube), Some(pe)) => {
+                let from = PeRef { sip, cube, pe };
+                Ok(Request::PeDma { from, direction, address, bytes })
+            }
+            (NodeKind::MCpu, Some(sip), Some(cube), _) => {
+                Ok(Request::MCpuDma { sip, cube, direction, address, bytes })
+            }
+            _ => Err(from.unexpected("who can ask: host, a PE or an m_cpu")),
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! Nodes by name.
 
-use super::nearest::nearest;
 use super::{NodeId, NodeKind, Topology, layout};
+use crate::input::nearest::nearest;
 
 /// There is no node of that name. Choose one that is there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

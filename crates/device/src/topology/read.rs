@@ -5,15 +5,16 @@ mod cube;
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::{CubeId, SipId};
 
-use super::reader::{Field, Map};
+use super::Direction;
 use super::spec::{CubesSpec, IoSpec, PcieSpec, SipTopology, SipsSpec, Spec, WireSpec};
-use super::yaml::Tree;
-use super::{Direction, TopologyError, TopologyProblem};
+use crate::input::reader::{Field, Map};
+use crate::input::yaml::Tree;
+use crate::input::{InputError, InputProblem};
 
 /// The longest flit; far beyond what any link has.
 const LONGEST_FLIT: Bytes = Bytes::mib(1);
 
-type Result<T> = std::result::Result<T, TopologyError>;
+type Result<T> = std::result::Result<T, InputError>;
 
 /// The spec that a complete tree describes.
 pub(super) fn spec(tree: &Tree<'_>) -> Result<Spec> {
@@ -63,7 +64,7 @@ fn sips(field: &Field<'_>) -> Result<SipsSpec> {
     let (w, h) = match (topology, w, h) {
         (SipTopology::Ring1d, None, None) => (count, 1),
         (SipTopology::Ring1d, Some(extra), _) | (SipTopology::Ring1d, None, Some(extra)) => {
-            return Err(extra.error(TopologyProblem::UnusedKey { when: "in a ring" }));
+            return Err(extra.error(InputProblem::UnusedKey { when: "in a ring" }));
         }
         (_, None, None) => {
             let side = count.isqrt();
@@ -85,7 +86,7 @@ fn grid(count: u32, w: &Field<'_>, h: &Field<'_>) -> Result<(u32, u32)> {
     }
     let expected = format!("w * h = {count}, the number of SIPs");
     let found = format!("{columns} * {rows} = {}", columns * rows);
-    Err(w.error(TopologyProblem::Value { expected, found }))
+    Err(w.error(InputProblem::Value { expected, found }))
 }
 
 fn cubes(field: &Field<'_>) -> Result<CubesSpec> {
@@ -96,7 +97,7 @@ fn cubes(field: &Field<'_>) -> Result<CubesSpec> {
     if w * h > CubeId::COUNT {
         let expected = format!("w * h of at most {}, as addresses can name", CubeId::COUNT);
         let found = format!("{w} * {h} = {}", w * h);
-        return Err(h_field.error(TopologyProblem::Value { expected, found }));
+        return Err(h_field.error(InputProblem::Value { expected, found }));
     }
     Ok(CubesSpec { w, h })
 }

@@ -3,10 +3,11 @@
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::{PeId, Window};
 
-use super::super::reader::Field;
 use super::super::spec::{HbmSpec, MCpuSpec, PeSpec, RoutersSpec, SramSpec, UcieSpec};
-use super::super::{Position, TopologyProblem, mesh};
+use super::super::{Position, mesh};
 use super::{Result, wire};
+use crate::input::InputProblem;
+use crate::input::reader::Field;
 
 /// The most rows and columns of routers; far beyond what any cube has, and small enough to build.
 const MOST_ROUTERS: u32 = 16;
@@ -43,7 +44,7 @@ pub(super) fn routers(field: &Field<'_>) -> Result<RoutersSpec> {
             Some(position) => format!("{position} cut off"),
             None => "none left".to_owned(),
         };
-        let problem = TopologyProblem::Value { expected: expected.to_owned(), found };
+        let problem = InputProblem::Value { expected: expected.to_owned(), found };
         return Err(removed_field.error(problem));
     }
     Ok(spec)

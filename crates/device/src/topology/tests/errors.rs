@@ -3,9 +3,9 @@
 use expect_test::{Expect, expect};
 
 use super::Topology;
-use crate::topology::{TopologyError, TopologyProblem};
+use crate::input::{InputError, InputProblem};
 
-fn refused(text: &str) -> TopologyError {
+fn refused(text: &str) -> InputError {
     match Topology::read("my.yaml", text) {
         Ok(_) => panic!("taken: {text}"),
         Err(error) => error,
@@ -280,7 +280,7 @@ fn bytes_that_are_no_text() {
     let error = Topology::read_bytes("my.yaml", b"# ok\nsips: \xff").unwrap_err();
     expect!["my.yaml:2: expected UTF-8, found byte 0xff"].assert_eq(&error.to_string());
     assert_eq!((error.line, error.column), (2, 7));
-    assert_eq!(error.problem, TopologyProblem::NotUtf8 { byte: 0xff });
+    assert_eq!(error.problem, InputProblem::NotUtf8 { byte: 0xff });
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Why a text is no topology.
+//! Why a text is not what it should be.
 
-/// Why a text is no topology: where, and what is wrong there. All of these are final: correct the file.
+/// Why a text is not what it should be: where, and what is wrong there. All of these are final: correct the file.
 ///
 /// It prints as `file:line: key: problem`, without what does not apply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {}{problem}", prefix(key))]
-pub struct TopologyError {
+pub struct InputError {
     /// The name that the text was given, or that of the embedded default.
     pub file: Box<str>,
     /// Counted from 1.
@@ -15,29 +15,29 @@ pub struct TopologyError {
     /// As in `hbm.burst_bytes` or `pe.routers[3]`; empty where the problem is the whole file.
     pub key: Box<str>,
     /// What is wrong.
-    pub problem: TopologyProblem,
+    pub problem: InputProblem,
 }
 
 fn prefix(key: &str) -> String {
     if key.is_empty() { String::new() } else { format!("{key}: ") }
 }
 
-/// What is wrong with a place in a topology file.
+/// What is wrong with a place in a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TopologyProblem {
+pub enum InputProblem {
     /// A byte that is no part of a text.
     #[error("expected UTF-8, found byte {byte:#04x}")]
     NotUtf8 {
         /// The byte.
         byte: u8,
     },
-    /// More text than any topology needs.
+    /// More text than any such file needs.
     #[error("expected at most {limit} bytes, found more")]
     TooLong {
         /// How long it may be.
         limit: usize,
     },
-    /// Lists in lists, further than any topology needs.
+    /// Lists in lists, further than any such file needs.
     #[error("expected at most {limit} levels of mappings and lists, found one more")]
     TooDeep {
         /// How many levels there may be.
@@ -49,7 +49,7 @@ pub enum TopologyProblem {
         /// What the YAML parser says.
         message: String,
     },
-    /// YAML has it, topologies do not.
+    /// YAML has it, these files do not.
     #[error("expected plain YAML, found {found}")]
     Unsupported {
         /// An anchor, an alias, a tag, a second document or a key that is no text.
@@ -71,6 +71,12 @@ pub enum TopologyProblem {
         /// When it is not read.
         when: &'static str,
     },
+    /// A key without which the rest means nothing.
+    #[error("expected the key `{name}`, found none")]
+    MissingKey {
+        /// The key.
+        name: &'static str,
+    },
     /// The key stands there twice.
     #[error("expected the key once, found it in line {first_line}, too")]
     DuplicateKey {
@@ -81,7 +87,15 @@ pub enum TopologyProblem {
     #[error("expected one of {expected}, found {found}; the nearest is `{nearest}`")]
     UnknownName {
         /// All names.
-        expected: String,
+        expected: Box<str>,
+        /// What stands there.
+        found: Box<str>,
+        /// The most similar one.
+        nearest: Box<str>,
+    },
+    /// A node that the machine does not have.
+    #[error("expected a node of the machine, found {found}; the nearest is `{nearest}`")]
+    UnknownNode {
         /// What stands there.
         found: String,
         /// The most similar one.

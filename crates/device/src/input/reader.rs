@@ -4,40 +4,49 @@ use cubeyard_memory::Bytes;
 use cubeyard_sim::{Bandwidth, Span};
 
 use super::nearest::nearest;
-use super::yaml::{Entry, Tree, Value, join};
-use super::{Position, TopologyError, TopologyProblem};
+use super::yaml::{Entry, Mark, Tree, Value, join};
+use super::{InputError, InputProblem};
+use crate::topology::Position;
 
 /// A value under a key.
 #[derive(Debug)]
-pub(super) struct Field<'a> {
+pub(crate) struct Field<'a> {
     key: String,
     tree: &'a Tree<'a>,
 }
 
 /// A mapping, and which of its keys have a meaning.
 #[derive(Debug)]
-pub(super) struct Map<'a> {
+pub(crate) struct Map<'a> {
     key: String,
+    mark: Mark<'a>,
     entries: &'a [Entry<'a>],
     known: Vec<&'static str>,
 }
 
 impl<'a> Map<'a> {
     /// The value under a key that the default file has, and so every file.
-    pub(super) fn field(&mut self, name: &'static str) -> Field<'a> {
+    pub(crate) fn field(&mut self, name: &'static str) -> Field<'a> {
         self.optional(name)
             .unwrap_or_else(|| panic!("the default topology has {}.{name}", self.key))
     }
 
     /// The value under a key that may be left out.
-    pub(super) fn optional(&mut self, name: &'static str) -> Option<Field<'a>> {
+    pub(crate) fn optional(&mut self, name: &'static str) -> Option<Field<'a>> {
         self.known.push(name);
         let entry = self.entries.iter().find(|entry| entry.key == name)?;
         Some(Field { key: join(&self.key, name), tree: &entry.tree })
     }
 
+    /// The value under a key that must be there.
+    pub(crate) fn required(&mut self, name: &'static str) -> Result<Field<'a>, InputError> {
+        let missing = InputProblem::MissingKey { name };
+        let error = self.mark.error(&self.key, missing);
+        self.optional(name).ok_or(error)
+    }
+
     /// Refuses keys that nobody asked for. Comes last, when all names are known.
-    pub(super) fn finish(self) -> Result<(), TopologyError> {
+    pub(crate) fn finish(self) -> Result<(), InputError> {
         let Some(entry) = self.entries.iter().find(|entry| !self.known.contains(&&*entry.key))
         else {
             return Ok(());
@@ -45,23 +54,23 @@ impl<'a> Map<'a> {
         let nearest =
             nearest(&entry.key, self.known.iter().copied()).unwrap_or_default().to_owned();
         let found = excerpt(&entry.key);
-        let problem = TopologyProblem::UnknownKey { found, nearest };
+        let problem = InputProblem::UnknownKey { found, nearest };
         Err(entry.mark.error(&self.key, problem))
     }
 }
 
 impl<'a> Field<'a> {
     /// A whole file.
-    pub(super) fn root(tree: &'a Tree<'a>) -> Self {
+    pub(crate) fn root(tree: &'a Tree<'a>) -> Self {
         Self { key: String::new(), tree }
     }
 
-    pub(super) fn error(&self, problem: TopologyProblem) -> TopologyError {
+    pub(crate) fn error(&self, problem: InputProblem) -> InputError {
         self.tree.mark.error(&self.key, problem)
     }
 
     /// The value is not what it should be.
-    pub(super) fn unexpected(&self, expected: impl Into<String>) -> TopologyError {
+    pub(crate) fn unexpected(&self, expected: impl Into<String>) -> InputError {
         let found = match &self.tree.value {
             Value::Map(_) => "a mapping".to_owned(),
             Value::List(list) => format!("a list of {}", list.len()),
@@ -69,17 +78,20 @@ impl<'a> Field<'a> {
             Value::Scalar { .. } if self.tree.is_nothing() => "nothing".to_owned(),
             Value::Scalar { text, .. } => excerpt(text),
         };
-        self.error(TopologyProblem::Value { expected: expected.into(), found })
+        self.error(InputProblem::Value { expected: expected.into(), found })
     }
 
-    pub(super) fn map(&self) -> Result<Map<'a>, TopologyError> {
+    pub(crate) fn map(&self) -> Result<Map<'a>, InputError> {
         match &self.tree.value {
-            Value::Map(entries) => Ok(Map { key: self.key.clone(), entries, known: Vec::new() }),
+            Value::Map(entries) => {
+                let (key, mark) = (self.key.clone(), self.tree.mark);
+                Ok(Map { key, mark, entries, known: Vec::new() })
+            }
             _ => Err(self.unexpected("a mapping")),
         }
     }
 
-    pub(super) fn list(&self, of: &str) -> Result<Vec<Field<'a>>, TopologyError> {
+    pub(crate) fn list(&self, of: &str) -> Result<Vec<Field<'a>>, InputError> {
         let Value::List(list) = &self.tree.value else {
             return Err(self.unexpected(format!("a list of {of}")));
         };
@@ -96,7 +108,7 @@ impl<'a> Field<'a> {
     }
 
     /// One of several names.
-    pub(super) fn choice<T: Copy>(&self, names: &[(&str, T)]) -> Result<T, TopologyError> {
+    pub(crate) fn choice<T: Copy>(&self, names: &[(&str, T)]) -> Result<T, InputError> {
         let Value::Scalar { text, .. } = &self.tree.value else {
             return Err(self.unexpected(listed(names)));
         };
@@ -104,15 +116,25 @@ impl<'a> Field<'a> {
             return Ok(*value);
         }
         let nearest = nearest(text, names.iter().map(|(name, _)| *name)).unwrap_or_default();
-        let (expected, found) = (listed(names), excerpt(text));
-        Err(self.error(TopologyProblem::UnknownName {
-            expected,
-            found,
-            nearest: nearest.to_owned(),
-        }))
+        let (expected, found) = (listed(names).into(), excerpt(text).into());
+        Err(self.error(InputProblem::UnknownName { expected, found, nearest: nearest.into() }))
     }
 
-    pub(super) fn flag(&self) -> Result<bool, TopologyError> {
+    /// A name, of what the caller says.
+    pub(crate) fn text(&self, of: &str) -> Result<&'a str, InputError> {
+        match &self.tree.value {
+            Value::Scalar { text, .. } if !text.is_empty() => Ok(text),
+            _ => Err(self.unexpected(of)),
+        }
+    }
+
+    /// A whole number from 0 to 2⁶⁴ − 1, of what the caller says.
+    pub(crate) fn count(&self, of: &str) -> Result<u64, InputError> {
+        let number = self.plain().and_then(bytes).map(Bytes::get);
+        number.ok_or_else(|| self.unexpected(format!("{of} from 0 up")))
+    }
+
+    pub(crate) fn flag(&self) -> Result<bool, InputError> {
         match self.plain() {
             Some("true") => Ok(true),
             Some("false") => Ok(false),
@@ -121,7 +143,7 @@ impl<'a> Field<'a> {
     }
 
     /// A whole number from `low` to `high`.
-    pub(super) fn whole(&self, low: u32, high: u32) -> Result<u32, TopologyError> {
+    pub(crate) fn whole(&self, low: u32, high: u32) -> Result<u32, InputError> {
         let number = self.plain().and_then(digits).and_then(|number| u32::try_from(number).ok());
         number
             .filter(|number| (low..=high).contains(number))
@@ -129,26 +151,26 @@ impl<'a> Field<'a> {
     }
 
     /// A number from 0 to `most`, of what the caller says.
-    pub(super) fn number(&self, of: &str, most: f64) -> Result<f64, TopologyError> {
+    pub(crate) fn number(&self, of: &str, most: f64) -> Result<f64, InputError> {
         let number = self.plain().and_then(decimal).filter(|number| (0.0..=most).contains(number));
         number.ok_or_else(|| self.unexpected(format!("a number of {of} from 0 to {most}")))
     }
 
     /// A span of at most a second.
-    pub(super) fn ns(&self) -> Result<Span, TopologyError> {
+    pub(crate) fn ns(&self) -> Result<Span, InputError> {
         let ns = self.number("nanoseconds", 1e9)?;
         Ok(Span::from_ns(ns).expect("a second has few picoseconds"))
     }
 
     /// A bandwidth at which a terabyte passes within simulated time.
-    pub(super) fn gbs(&self) -> Result<Bandwidth, TopologyError> {
+    pub(crate) fn gbs(&self) -> Result<Bandwidth, InputError> {
         let number = self.plain().and_then(decimal).filter(|gbs| (1e-3..=1e6).contains(gbs));
         let bandwidth = number.and_then(Bandwidth::from_gb_per_second);
         bandwidth.ok_or_else(|| self.unexpected("a number of GB/s from 0.001 to 1000000"))
     }
 
     /// Bytes, of which there must be at least one.
-    pub(super) fn bytes(&self) -> Result<Bytes, TopologyError> {
+    pub(crate) fn bytes(&self) -> Result<Bytes, InputError> {
         let bytes = self.plain().and_then(bytes).filter(|bytes| !bytes.is_zero());
         bytes.ok_or_else(|| {
             self.unexpected("a number of bytes above 0, such as 256, 64 KiB or 48 GiB")
@@ -156,14 +178,14 @@ impl<'a> Field<'a> {
     }
 
     /// Bytes that are a power of two.
-    pub(super) fn power_of_two_bytes(&self) -> Result<Bytes, TopologyError> {
+    pub(crate) fn power_of_two_bytes(&self) -> Result<Bytes, InputError> {
         let bytes = self.bytes()?;
         let is_power = bytes.get().is_power_of_two();
         is_power.then_some(bytes).ok_or_else(|| self.unexpected("a power of two of bytes"))
     }
 
     /// A router, as in `r0c1`.
-    pub(super) fn router(&self) -> Result<Position, TopologyError> {
+    pub(crate) fn router(&self) -> Result<Position, InputError> {
         let position = match &self.tree.value {
             Value::Scalar { text, .. } => position(text),
             _ => None,

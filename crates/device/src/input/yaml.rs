@@ -5,30 +5,30 @@
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span};
 
-use super::{TopologyError, TopologyProblem};
+use super::{InputError, InputProblem};
 
-/// The longest text that is read; the default has a fortieth of it.
-pub(super) const LONGEST: usize = 256 << 10;
+/// The longest text that is read: a hundred thousand transfers of a pattern.
+pub(crate) const LONGEST: usize = 8 << 20;
 /// How deep mappings and lists may be nested; the default has three levels.
-pub(super) const DEEPEST: usize = 16;
+pub(crate) const DEEPEST: usize = 16;
 
 /// A place in a named text.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mark<'a> {
-    pub(super) file: &'a str,
-    pub(super) line: usize,
-    pub(super) column: usize,
+pub(crate) struct Mark<'a> {
+    pub(crate) file: &'a str,
+    pub(crate) line: usize,
+    pub(crate) column: usize,
 }
 
 /// A value with its place.
 #[derive(Clone, Debug)]
-pub(super) struct Tree<'a> {
-    pub(super) mark: Mark<'a>,
-    pub(super) value: Value<'a>,
+pub(crate) struct Tree<'a> {
+    pub(crate) mark: Mark<'a>,
+    pub(crate) value: Value<'a>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Value<'a> {
+pub(crate) enum Value<'a> {
     /// What is quoted is a text, whatever it looks like.
     Scalar {
         text: String,
@@ -40,21 +40,21 @@ pub(super) enum Value<'a> {
 
 /// A key of a mapping, and what belongs to it.
 #[derive(Clone, Debug)]
-pub(super) struct Entry<'a> {
-    pub(super) key: String,
-    pub(super) mark: Mark<'a>,
-    pub(super) tree: Tree<'a>,
+pub(crate) struct Entry<'a> {
+    pub(crate) key: String,
+    pub(crate) mark: Mark<'a>,
+    pub(crate) tree: Tree<'a>,
 }
 
 impl Mark<'_> {
-    pub(super) fn error(&self, key: &str, problem: TopologyProblem) -> TopologyError {
+    pub(crate) fn error(&self, key: &str, problem: InputProblem) -> InputError {
         let Self { file, line, column } = *self;
-        TopologyError { file: file.into(), line, column, key: key.into(), problem }
+        InputError { file: file.into(), line, column, key: key.into(), problem }
     }
 }
 
 /// The text that bytes are.
-pub(super) fn text<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, TopologyError> {
+pub(crate) fn text<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, InputError> {
     check_length(file, bytes.len())?;
     std::str::from_utf8(bytes).map_err(|error| {
         let (valid, rest) = bytes.split_at(error.valid_up_to());
@@ -62,18 +62,18 @@ pub(super) fn text<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, TopologyE
         let last = before.rsplit('\n').next().unwrap_or_default();
         let (line, column) = (1 + before.matches('\n').count(), 1 + last.chars().count());
         let byte = rest.first().copied().unwrap_or_default();
-        Mark { file, line, column }.error("", TopologyProblem::NotUtf8 { byte })
+        Mark { file, line, column }.error("", InputProblem::NotUtf8 { byte })
     })
 }
 
-fn check_length(file: &str, bytes: usize) -> Result<(), TopologyError> {
-    let problem = TopologyProblem::TooLong { limit: LONGEST };
+fn check_length(file: &str, bytes: usize) -> Result<(), InputError> {
+    let problem = InputProblem::TooLong { limit: LONGEST };
     let error = || Mark { file, line: 1, column: 1 }.error("", problem);
     if bytes <= LONGEST { Ok(()) } else { Err(error()) }
 }
 
 /// The tree of a text. A text without content is an empty mapping.
-pub(super) fn parse<'a>(file: &'a str, text: &'a str) -> Result<Tree<'a>, TopologyError> {
+pub(crate) fn parse<'a>(file: &'a str, text: &'a str) -> Result<Tree<'a>, InputError> {
     check_length(file, text.len())?;
     let top = Mark { file, line: 1, column: 1 };
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -100,8 +100,8 @@ pub(super) fn parse<'a>(file: &'a str, text: &'a str) -> Result<Tree<'a>, Topolo
     }
 }
 
-fn unsupported(mark: Mark<'_>, found: &'static str) -> TopologyError {
-    mark.error("", TopologyProblem::Unsupported { found })
+fn unsupported(mark: Mark<'_>, found: &'static str) -> InputError {
+    mark.error("", InputProblem::Unsupported { found })
 }
 
 struct Builder<'a> {
@@ -115,12 +115,12 @@ impl<'a> Builder<'a> {
         Mark { file: self.file, line: place.line().max(1), column: place.col() + 1 }
     }
 
-    fn next(&mut self) -> Result<(Event<'a>, Mark<'a>), TopologyError> {
+    fn next(&mut self) -> Result<(Event<'a>, Mark<'a>), InputError> {
         match self.events.next_event() {
             Some(Ok((event, Span { start, .. }))) => Ok((event, self.mark(start))),
             Some(Err(error)) => {
                 let message = error.info().to_owned();
-                let problem = TopologyProblem::Syntax { message };
+                let problem = InputProblem::Syntax { message };
                 Err(self.mark(*error.marker()).error("", problem))
             }
             None => Ok((Event::StreamEnd, Mark { file: self.file, line: 1, column: 1 })),
@@ -133,7 +133,7 @@ impl<'a> Builder<'a> {
         event: Event<'a>,
         mark: Mark<'a>,
         path: &str,
-    ) -> Result<Tree<'a>, TopologyError> {
+    ) -> Result<Tree<'a>, InputError> {
         let value = match event {
             Event::Scalar(text, style, 0, None) => {
                 Value::Scalar { text: text.into_owned(), is_quoted: style != ScalarStyle::Plain }
@@ -156,10 +156,10 @@ impl<'a> Builder<'a> {
         &mut self,
         mark: Mark<'a>,
         path: &str,
-        read: fn(&mut Self, &str) -> Result<Value<'a>, TopologyError>,
-    ) -> Result<Value<'a>, TopologyError> {
+        read: fn(&mut Self, &str) -> Result<Value<'a>, InputError>,
+    ) -> Result<Value<'a>, InputError> {
         if self.depth == DEEPEST {
-            return Err(mark.error(path, TopologyProblem::TooDeep { limit: DEEPEST }));
+            return Err(mark.error(path, InputProblem::TooDeep { limit: DEEPEST }));
         }
         self.depth += 1;
         let value = read(self, path);
@@ -167,7 +167,7 @@ impl<'a> Builder<'a> {
         value
     }
 
-    fn list(&mut self, path: &str) -> Result<Value<'a>, TopologyError> {
+    fn list(&mut self, path: &str) -> Result<Value<'a>, InputError> {
         let mut list = Vec::new();
         loop {
             match self.next()? {
@@ -180,7 +180,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn map(&mut self, path: &str) -> Result<Value<'a>, TopologyError> {
+    fn map(&mut self, path: &str) -> Result<Value<'a>, InputError> {
         let mut entries: Vec<Entry<'a>> = Vec::new();
         // Where each key stands in `entries`; a mapping of the longest text has too many to scan.
         let mut seen = std::collections::BTreeMap::new();
@@ -192,7 +192,7 @@ impl<'a> Builder<'a> {
             };
             let path = join(path, &key);
             if let Some(first_line) = seen.insert(key.clone(), mark.line) {
-                return Err(mark.error(&path, TopologyProblem::DuplicateKey { first_line }));
+                return Err(mark.error(&path, InputProblem::DuplicateKey { first_line }));
             }
             let (event, start) = self.next()?;
             let tree = self.tree(event, start, &path)?;
@@ -204,19 +204,19 @@ impl<'a> Builder<'a> {
 }
 
 /// The dotted key of what is called `key` in the mapping at `path`.
-pub(super) fn join(path: &str, key: &str) -> String {
+pub(crate) fn join(path: &str, key: &str) -> String {
     let key: String = key.chars().take(40).flat_map(char::escape_debug).collect();
     if path.is_empty() { key } else { format!("{path}.{key}") }
 }
 
 impl<'a> Tree<'a> {
     /// Whether nothing was written.
-    pub(super) fn is_nothing(&self) -> bool {
+    pub(crate) fn is_nothing(&self) -> bool {
         matches!(&self.value, Value::Scalar { text, is_quoted: false } if text.is_empty())
     }
 
     /// Puts `other` on top: mappings are merged, everything else is replaced.
-    pub(super) fn overlay(&mut self, other: Tree<'a>) {
+    pub(crate) fn overlay(&mut self, other: Tree<'a>) {
         match (&mut self.value, other.value) {
             (Value::Map(below), Value::Map(above)) => {
                 for entry in above {
