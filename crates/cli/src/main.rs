@@ -8,6 +8,7 @@ mod progress;
 mod replay;
 mod terminal;
 mod topology;
+mod validate;
 
 use std::process::ExitCode;
 
@@ -27,16 +28,18 @@ struct Cli {
 enum Command {
     Replay(replay::Arguments),
     Topology(topology::Arguments),
+    Validate(validate::Arguments),
 }
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
     let done = match command.unwrap_or_else(|| Command::Replay(replay::Arguments::default())) {
-        Command::Replay(arguments) => replay::run(&arguments),
-        Command::Topology(arguments) => topology::run(&arguments),
+        Command::Replay(arguments) => replay::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Topology(arguments) => topology::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Validate(arguments) => validate::run(&arguments),
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             terminal::note(&format!("error: {error:#}"));
             ExitCode::from(2)

@@ -112,15 +112,6 @@ impl Expected {
     }
 }
 
-/// On which machines a check means something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scope {
-    /// On all, or on none: it has a network of its own.
-    Any,
-    /// On the default machine.
-    Default,
-}
-
 /// Why a check of the default machine is left out for another.
 const OTHER_MACHINE: &str = "the figure is for the default topology";
 
@@ -132,7 +123,10 @@ pub struct Check<'t> {
     expected: Expected,
     source: &'static str,
     reason: Option<&'static str>,
-    scope: Scope,
+    /// Whether it means something on the default machine only.
+    default_only: bool,
+    /// Why it is not to be run, if it is not.
+    left_out: Option<&'static str>,
     measure: Box<dyn Fn() -> f64 + 't>,
 }
 
@@ -158,7 +152,8 @@ impl<'t> Check<'t> {
             expected,
             source,
             reason: None,
-            scope: Scope::Any,
+            default_only: false,
+            left_out: None,
             measure: Box::new(measure),
         }
     }
@@ -172,7 +167,7 @@ impl<'t> Check<'t> {
     /// Says that it means something on the default machine only.
     #[must_use]
     fn on_default(self) -> Self {
-        Self { scope: Scope::Default, ..self }
+        Self { default_only: true, ..self }
     }
 
     /// What is measured.
@@ -180,8 +175,16 @@ impl<'t> Check<'t> {
         &self.name
     }
 
-    /// Measures ours and compares.
+    /// The family that it belongs to.
+    pub fn family(&self) -> &'static str {
+        self.family
+    }
+
+    /// Measures ours and compares, unless it is to be left out.
     pub fn run(&self) -> Row {
+        if let Some(reason) = self.left_out {
+            return self.row(None, Verdict::LeftOut, Some(reason));
+        }
         let ours = (self.measure)();
         let verdict = match self.kind {
             Kind::Indicative => Verdict::Shown,
@@ -191,17 +194,17 @@ impl<'t> Check<'t> {
             }
             _ => Verdict::Failed,
         };
-        Row { ours: Some(ours), verdict, ..self.left_out(self.reason) }
+        self.row(Some(ours), verdict, self.reason)
     }
 
-    fn left_out(&self, reason: Option<&'static str>) -> Row {
+    fn row(&self, ours: Option<f64>, verdict: Verdict, reason: Option<&'static str>) -> Row {
         Row {
             family: self.family,
             name: self.name.clone(),
             kind: self.kind,
             expected: self.expected,
-            ours: None,
-            verdict: Verdict::LeftOut,
+            ours,
+            verdict,
             source: self.source,
             reason,
         }
@@ -243,14 +246,19 @@ pub struct Row {
 }
 
 impl Row {
-    /// By how much of what was expected ours is more; none if there is nothing to compare.
+    /// By how much ours is off, as a part of what was expected: more or less than it, or beyond the bound.
+    /// None if there is nothing to compare, or nothing was expected and something was found.
     pub fn deviation(&self) -> Option<f64> {
         let difference = self.ours? - self.expected.value;
-        let relative = difference / self.expected.value;
-        if difference.total_cmp(&0.0) == Ordering::Equal {
+        let off = match self.expected.relation {
+            Relation::Equal => difference,
+            Relation::AtMost => difference.max(0.0),
+            Relation::AtLeast => difference.min(0.0),
+        };
+        if off.abs().total_cmp(&0.0) == Ordering::Equal {
             return Some(0.0);
         }
-        relative.is_finite().then_some(relative)
+        Some(off / self.expected.value).filter(|relative| relative.is_finite())
     }
 }
 
@@ -267,20 +275,20 @@ const FAMILIES: [(&str, Checks); 6] = [
     ("HBM", hbm::checks),
 ];
 
-/// All checks, for a machine of this topology.
+/// All checks, for a machine of this topology. Those that are about the default machine are to be left out
+/// if this is another.
 pub fn checks(topology: &Topology) -> Vec<Check<'_>> {
+    let is_other = topology.spec() != Topology::embedded().spec();
     let family = |(family, checks): (&'static str, Checks)| {
-        checks(topology).into_iter().map(move |check| Check { family, ..check })
+        checks(topology).into_iter().map(move |check| {
+            let left_out = (check.default_only && is_other).then_some(OTHER_MACHINE);
+            Check { family, left_out, ..check }
+        })
     };
     FAMILIES.into_iter().flat_map(family).collect()
 }
 
 /// Runs all checks that mean something for this topology; the others are in their places, left out.
 pub fn run(topology: &Topology) -> Vec<Row> {
-    let is_default = topology.spec() == Topology::embedded().spec();
-    let row = |check: Check<'_>| match check.scope {
-        Scope::Default if !is_default => check.left_out(Some(OTHER_MACHINE)),
-        _ => check.run(),
-    };
-    checks(topology).into_iter().map(row).collect()
+    checks(topology).iter().map(Check::run).collect()
 }

@@ -9,6 +9,7 @@ mod bad_input;
 mod pictures;
 mod replay;
 mod topology;
+mod validate;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

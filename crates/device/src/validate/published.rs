@@ -4,7 +4,7 @@
 //! local reads gave the routers' overhead, the hot target the links between routers, the eight flows to the
 //! next cube the places of the connections, another SIP and the host's write the PCIe endpoints and the switch.
 //! Nothing was fitted to the farthest cube. Which way the data went was not published; where it matters, one
-//! direction is held to the figure and the other shown.
+//! direction, the nearer, is held to the figure and the other shown.
 
 use super::traffic::{KIB, dma, host, makespan};
 use super::{Check, Expected, Kind};
@@ -14,8 +14,8 @@ use crate::request::Request;
 use crate::topology::Topology;
 
 const PE_DMA: &str = "published, PE DMA to HBM";
-const DIRECTION: &str =
-    "the direction was not published, and the other one is nearer; both directions cannot be";
+const DIRECTION: &str = "the direction was not published; the other one, which is nearer, is held \
+                         to the figure, and this one is shown";
 
 pub(super) fn checks(topology: &Topology) -> Vec<Check<'_>> {
     let families = [local(topology), hot_target(topology), next_cube(topology), far(topology)];

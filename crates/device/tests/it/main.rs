@@ -6,3 +6,4 @@ mod formula;
 mod launch;
 mod published;
 mod refused;
+mod validate;

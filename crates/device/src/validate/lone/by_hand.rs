@@ -32,7 +32,7 @@ impl<'t> Way<'t> {
 
     /// Picoseconds from asking to the end, for so many whole flits.
     pub(super) fn latency(&self, direction: Direction, flits: u64) -> u64 {
-        self.whole(direction, |route| self.data(route, |leg| self.behind(leg, flits)))
+        self.whole(direction, |route| self.data(route, |leg| self.behind(leg, route, flits)))
     }
 
     /// The same with all but the first flit as late as the slowest link makes them; none for a way with nodes
@@ -80,17 +80,28 @@ impl<'t> Way<'t> {
         legs.map(|leg| first(leg) + behind(leg)).sum()
     }
 
-    /// What the last flit is behind the first at the end of a leg. A node that stores lets nobody catch up.
-    fn behind(&self, leg: &[LinkId], flits: u64) -> u64 {
+    /// What the last flit is behind the first at the end of a leg. Nobody catches up at a node that stores,
+    /// which looks at the whole; but all do at the end of the route, even if it would store what passes.
+    fn behind(&self, leg: &[LinkId], route: &[LinkId], flits: u64) -> u64 {
+        let is_stored = leg.last() != route.last();
         let mut caught_up = 0;
         let mut most = 0;
-        for &link in leg.iter().rev() {
-            if !self.stores(link) {
+        for (from_end, &link) in leg.iter().rev().enumerate() {
+            if from_end > 0 || !is_stored {
                 caught_up += self.overhead(self.topology.link(link).to);
             }
             most = most.max(((flits - 1) * self.flit(link)).saturating_sub(caught_up));
         }
         most
+    }
+
+    /// Whether the data's last link is as slow as any, and nobody looks at the data after it: there the form
+    /// without catching up is right.
+    pub(super) fn ends_slowest(&self, direction: Direction) -> bool {
+        let data = if direction == Direction::Read { &self.back } else { &self.there };
+        let slowest = data.iter().map(|&link| self.flit(link)).max();
+        let last = data.last().filter(|&&link| self.overhead(self.topology.link(link).to) == 0);
+        last.map(|&link| self.flit(link)) == slowest
     }
 
     fn stores(&self, link: LinkId) -> bool {
