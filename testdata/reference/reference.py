@@ -237,8 +237,7 @@ class Transfer:
     route: list[int]
     sizes: list[int]
     beginning: Beginning
-    # Not that of flit 0: the flits of a read ask when their bursts end, which need not be in the
-    # order of their index.
+    # When the first flit came to each node.
     first_arrival: dict[int, int] = field(default_factory=dict)
     collected: dict[int, Collected] = field(default_factory=dict)
 
@@ -273,7 +272,7 @@ class Machine:
         self.latency_ps[number] = self.env.now - spec["at_ps"]
 
     def _read(self, spec: RequestSpec, beginning: Beginning) -> Process:
-        """A command goes, and flits come back, each when the last of its bursts has ended."""
+        """A command goes, and flits come back in order, each when its bursts have ended."""
         command = Transfer(spec["route"], [0], beginning)
         arrival = yield from self._send(command, 0)
         memory = self._memory(spec)
@@ -283,7 +282,7 @@ class Machine:
         answer = Transfer(self._reverse(spec["route"]), sizes, Beginning(self.env.now, *arrival))
         a_flit = self.flit_bytes // memory.spec["burst_bytes"]
         flits = [
-            self.env.process(self._send(answer, index, max(ends[index * a_flit :][:a_flit])))
+            self.env.process(self._send(answer, index, max(ends[: (index + 1) * a_flit])))
             for index in range(len(sizes))
         ]
         yield self.env.all_of(flits)

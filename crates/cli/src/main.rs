@@ -3,7 +3,9 @@
 //! Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 a check
 //! failed, 2 bad input, 3 out of simulated memory or time.
 
+mod grid;
 mod input;
+mod probe;
 mod progress;
 mod replay;
 mod terminal;
@@ -26,6 +28,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Probe(probe::Arguments),
     Replay(replay::Arguments),
     Topology(topology::Arguments),
     Validate(validate::Arguments),
@@ -34,6 +37,7 @@ enum Command {
 fn main() -> ExitCode {
     let command = Cli::parse().command;
     let done = match command.unwrap_or_else(|| Command::Replay(replay::Arguments::default())) {
+        Command::Probe(arguments) => probe::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Topology(arguments) => topology::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Validate(arguments) => validate::run(&arguments),

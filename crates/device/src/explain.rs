@@ -43,6 +43,24 @@ pub enum Cause {
     ChannelWait(NodeId, RequestId),
 }
 
+impl Cause {
+    /// What it is and where, in words, and the request that was in the way.
+    pub fn describe<W: Watch>(
+        &self,
+        machine: &Machine<W>,
+    ) -> (&'static str, String, Option<RequestId>) {
+        let node = |node: NodeId| machine.topology().node(node).name.clone();
+        match *self {
+            Self::Overhead(at) => ("overhead", node(at), None),
+            Self::Serialisation(link) => ("serialisation", machine.link_name(link), None),
+            Self::Wire(link) => ("wire", machine.link_name(link), None),
+            Self::Service(at) => ("service", node(at), None),
+            Self::LinkWait(link, behind) => ("wait", machine.link_name(link), behind),
+            Self::ChannelWait(at, behind) => ("wait", node(at), Some(behind)),
+        }
+    }
+}
+
 /// The critical path of a request to memory: steps from the request to its completion, without a gap.
 ///
 /// None for launches, for requests that are not done, and where a component of your own answers.
@@ -170,7 +188,7 @@ impl Path<'_> {
     ) -> Option<Origin> {
         let its = |burst: &Burst| burst.request == access.request && burst.end == asked.at;
         let right =
-            |burst: &Burst| access.direction == Direction::Write || burst.flit == asked.flit;
+            |burst: &Burst| access.direction == Direction::Write || burst.flit <= asked.flit;
         let mut place = bursts.iter().rposition(|burst| its(burst) && right(burst))?;
         loop {
             let burst = bursts[place];

@@ -1,5 +1,6 @@
 //! Is one accelerator system.
 
+pub mod contents;
 pub mod explain;
 pub mod formula;
 pub mod input;

@@ -65,6 +65,9 @@ pub const DEFAULT: &str = include_str!("topology/default.yaml");
 /// What the default file is called in errors.
 const DEFAULT_NAME: &str = "the default topology";
 
+/// The longest file that is read; the default has a fortieth of it.
+const LONGEST: usize = 256 << 10;
+
 /// A machine: its nodes, its links, and the way from one to another. See the [module](self).
 #[derive(Clone, Debug)]
 pub struct Topology {
@@ -85,6 +88,7 @@ impl Topology {
 
     /// The machine that `text` describes, where it differs from the default. Errors call it `name`.
     pub fn read(name: &str, text: &str) -> Result<Self, InputError> {
+        yaml::check_length(name, text.len(), LONGEST)?;
         // What is wrong with a default is wrong because of the user's file.
         let default_name = format!("{name} over {DEFAULT_NAME}");
         let mut tree = yaml::parse(&default_name, DEFAULT)?;
@@ -94,7 +98,7 @@ impl Topology {
 
     /// As [`read`](Self::read), from bytes that may not be text.
     pub fn read_bytes(name: &str, bytes: &[u8]) -> Result<Self, InputError> {
-        let text = yaml::text(name, bytes)?;
+        let text = yaml::text(name, bytes, LONGEST)?;
         Self::read(name, text)
     }
 

@@ -13,9 +13,10 @@
 //! let checks = validate::checks(&small);
 //! let local = checks.iter().find(|check| check.name().starts_with("pe0 reads its own HBM")).unwrap();
 //! assert_eq!(local.run().verdict, Verdict::Passed);
-//! # Ok::<(), cubeyard_device::topology::TopologyError>(())
+//! # Ok::<(), cubeyard_device::input::InputError>(())
 //! ```
 
+mod expected;
 mod golden;
 mod hbm;
 mod lone;
@@ -25,92 +26,12 @@ mod queueing;
 mod traffic;
 mod wires;
 
+pub use expected::{Expected, Kind, Relation};
+
 use std::cmp::Ordering;
 use std::fmt;
 
 use crate::topology::Topology;
-
-/// How strictly ours is held to what is expected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// No deviation is allowed.
-    Exact,
-    /// Within 2 %; the figure was used to choose the parameters of the default machine.
-    Calibrated,
-    /// Within 2 %; the figure was used for nothing.
-    Predicted,
-    /// Shown, and never a failure, for the reason that is given.
-    Indicative,
-}
-
-/// How far calibrated and predicted figures may be off.
-const TOLERANCE: f64 = 0.02;
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Exact => "exact",
-            Self::Calibrated => "calibrated",
-            Self::Predicted => "predicted",
-            Self::Indicative => "indicative",
-        })
-    }
-}
-
-/// How ours is to compare.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Relation {
-    /// The same.
-    Equal,
-    /// Not more.
-    AtMost,
-    /// Not less.
-    AtLeast,
-}
-
-/// A figure that is expected.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Expected {
-    /// How ours is to compare.
-    pub relation: Relation,
-    /// The figure.
-    pub value: f64,
-    /// Its unit; empty for a number of things.
-    pub unit: &'static str,
-}
-
-impl Expected {
-    /// Just this.
-    pub const fn equal(value: f64, unit: &'static str) -> Self {
-        Self { relation: Relation::Equal, value, unit }
-    }
-
-    /// So many nanoseconds.
-    pub const fn ns(value: f64) -> Self {
-        Self::equal(value, "ns")
-    }
-
-    /// This or less.
-    pub const fn at_most(value: f64, unit: &'static str) -> Self {
-        Self { relation: Relation::AtMost, value, unit }
-    }
-
-    /// This or more.
-    pub const fn at_least(value: f64, unit: &'static str) -> Self {
-        Self { relation: Relation::AtLeast, value, unit }
-    }
-
-    /// Whether ours compares as it should, with so much to spare.
-    fn admits(&self, ours: f64, tolerance: f64) -> bool {
-        let slack = self.value.abs() * tolerance;
-        match self.relation {
-            Relation::Equal if tolerance > 0.0 => (ours - self.value).abs() <= slack,
-            Relation::Equal => ours.total_cmp(&self.value) == Ordering::Equal,
-            Relation::AtMost => ours <= self.value + slack,
-            Relation::AtLeast => ours >= self.value - slack,
-        }
-    }
-}
 
 /// Why a check of the default machine is left out for another.
 const OTHER_MACHINE: &str = "the figure is for the default topology";
@@ -189,7 +110,9 @@ impl<'t> Check<'t> {
         let verdict = match self.kind {
             Kind::Indicative => Verdict::Shown,
             Kind::Exact if self.expected.admits(ours, 0.0) => Verdict::Passed,
-            Kind::Calibrated | Kind::Predicted if self.expected.admits(ours, TOLERANCE) => {
+            Kind::Calibrated | Kind::Predicted
+                if self.expected.admits(ours, expected::TOLERANCE) =>
+            {
                 Verdict::Passed
             }
             _ => Verdict::Failed,

@@ -3,12 +3,7 @@
 use cubeyard_device::validate::{Relation, Row, Verdict};
 
 use super::count;
-
-const BOLD: &str = "\x1b[1m";
-const GREEN: &str = "\x1b[32m";
-const RED: &str = "\x1b[31m";
-const DIM: &str = "\x1b[2m";
-const RESET: &str = "\x1b[0m";
+use crate::grid::{BOLD, DIM, GREEN, RED, paint};
 
 const COLUMNS: [&str; 6] = ["", "expected", "ours", "deviation", "kind", "source"];
 
@@ -29,7 +24,8 @@ pub(super) fn render(rows: &[Row], colours: bool) -> String {
         let (mark, colour) = mark(row.verdict);
         lines.push((align(mark, cells, &widths), colour));
     }
-    let table: Vec<_> = lines.iter().map(|(text, colour)| paint(text, colour, colours)).collect();
+    let table: Vec<_> =
+        lines.iter().map(|(text, colour)| paint(text, colour, colours) + "\n").collect();
     format!("{}\n{}{}\n", table.concat(), remarks.lines().concat(), sum(rows))
 }
 
@@ -39,14 +35,6 @@ fn mark(verdict: Verdict) -> (&'static str, &'static str) {
         Verdict::Failed => ("✗ ", RED),
         Verdict::Shown => ("– ", ""),
         Verdict::LeftOut => ("  ", DIM),
-    }
-}
-
-fn paint(text: &str, colour: &str, colours: bool) -> String {
-    if colours && !colour.is_empty() {
-        format!("{colour}{text}{RESET}\n")
-    } else {
-        format!("{text}\n")
     }
 }
 

@@ -7,8 +7,6 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span};
 
 use super::{InputError, InputProblem};
 
-/// The longest text that is read: a hundred thousand transfers of a pattern.
-pub(crate) const LONGEST: usize = 8 << 20;
 /// How deep mappings and lists may be nested; the default has three levels.
 pub(crate) const DEEPEST: usize = 16;
 
@@ -53,9 +51,9 @@ impl Mark<'_> {
     }
 }
 
-/// The text that bytes are.
-pub(crate) fn text<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, InputError> {
-    check_length(file, bytes.len())?;
+/// The text that bytes are, if there are not too many.
+pub(crate) fn text<'a>(file: &str, bytes: &'a [u8], longest: usize) -> Result<&'a str, InputError> {
+    check_length(file, bytes.len(), longest)?;
     std::str::from_utf8(bytes).map_err(|error| {
         let (valid, rest) = bytes.split_at(error.valid_up_to());
         let before = String::from_utf8_lossy(valid);
@@ -66,15 +64,14 @@ pub(crate) fn text<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, InputErro
     })
 }
 
-fn check_length(file: &str, bytes: usize) -> Result<(), InputError> {
-    let problem = InputProblem::TooLong { limit: LONGEST };
+pub(crate) fn check_length(file: &str, bytes: usize, limit: usize) -> Result<(), InputError> {
+    let problem = InputProblem::TooLong { limit };
     let error = || Mark { file, line: 1, column: 1 }.error("", problem);
-    if bytes <= LONGEST { Ok(()) } else { Err(error()) }
+    if bytes <= limit { Ok(()) } else { Err(error()) }
 }
 
 /// The tree of a text. A text without content is an empty mapping.
 pub(crate) fn parse<'a>(file: &'a str, text: &'a str) -> Result<Tree<'a>, InputError> {
-    check_length(file, text.len())?;
     let top = Mark { file, line: 1, column: 1 };
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut builder = Builder { file, events: Parser::new_from_str(text), depth: 0 };

@@ -35,7 +35,7 @@ impl ChannelsSpec {
 /// use cubeyard_device::model::{Channels, ChannelsSpec};
 /// use cubeyard_sim::{Span, Time};
 ///
-/// let ns = |ns| Span::from_ps(ns * 1000);
+/// let ns = |ns: u64| Span::from_ps(ns * 1000);
 /// let spec = ChannelsSpec { burst_bytes: 256, channels: 2, burst: ns(8), turn_around: ns(3) };
 /// let mut channels = Channels::new(spec);
 /// let mut burst = |number, direction| channels.burst(number, direction, Time::ZERO) - Time::ZERO;
@@ -174,13 +174,14 @@ impl Memory {
         last
     }
 
-    /// Reads: the data goes back flit by flit, each when its bursts have ended.
+    /// Reads: the data goes back flit by flit and in order, each when its bursts have ended.
     fn read(&mut self, access: Access, context: &mut Context<Message>) {
         let flits = access.bytes.div_ceil(self.flit_bytes);
         let mut ends = Vec::with_capacity(usize::try_from(flits).expect("checked by the machine"));
         for flit in 0..flits {
             let bytes = self.flit_bytes.min(access.bytes - flit * self.flit_bytes);
-            ends.push(self.take_bursts(&access, flit, bytes, context.now()));
+            let end = self.take_bursts(&access, flit, bytes, context.now());
+            ends.push(end.max(ends.last().copied().unwrap_or_default()));
         }
         let route = access.back.clone().expect("a read is answered");
         let (bytes, asks) = (access.bytes, Asks::Each(ends));

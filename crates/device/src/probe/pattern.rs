@@ -24,6 +24,9 @@ use crate::message::{Direction, RequestId};
 use crate::request::{PeRef, Request, Shard};
 use crate::topology::{NodeId, NodeKind, Topology};
 
+/// The longest file that is read: some hundred thousand transfers.
+const LONGEST: usize = 32 << 20;
+
 /// Traffic to be run, checked against a topology.
 #[derive(Clone, Debug)]
 pub struct Pattern {
@@ -99,7 +102,7 @@ pub struct LinkUse {
 impl Pattern {
     /// Reads a pattern for a machine. Errors call the text `name`.
     pub fn read(name: &str, bytes: &[u8], topology: &Topology) -> Result<Self, InputError> {
-        let tree = yaml::parse(name, yaml::text(name, bytes)?)?;
+        let tree = yaml::parse(name, yaml::text(name, bytes, LONGEST)?)?;
         let mut root = Field::root(&tree).map()?;
         let list = root.required("transfers")?.list("transfers")?;
         root.finish()?;

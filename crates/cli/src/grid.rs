@@ -1,0 +1,40 @@
+//! Tables of text: aligned columns, a heading, colours where they are wanted.
+
+pub(crate) const BOLD: &str = "\x1b[1m";
+pub(crate) const DIM: &str = "\x1b[2m";
+pub(crate) const GREEN: &str = "\x1b[32m";
+pub(crate) const RED: &str = "\x1b[31m";
+pub(crate) const RESET: &str = "\x1b[0m";
+
+/// A text in a colour, if colours are wanted.
+pub(crate) fn paint(text: &str, colour: &str, colours: bool) -> String {
+    if colours && !colour.is_empty() { format!("{colour}{text}{RESET}") } else { text.to_owned() }
+}
+
+/// Rows in aligned columns under a heading: the first `left` columns to the left, the others to the right.
+pub(crate) fn table(heading: &[&str], rows: &[Vec<String>], left: usize, colours: bool) -> String {
+    let wide = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain([heading[column].chars().count()]).max().unwrap_or_default()
+    };
+    let widths: Vec<_> = (0..heading.len()).map(wide).collect();
+    let line = |cells: &[String]| {
+        let padded = cells.iter().zip(&widths).enumerate();
+        let padded = padded.map(|(column, (cell, &width))| {
+            if column < left { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        format!("  {}", padded.collect::<Vec<_>>().join("  ")).trim_end().to_owned()
+    };
+    let heading: Vec<_> = heading.iter().map(|&cell| cell.to_owned()).collect();
+    let mut text = paint(&line(&heading), DIM, colours) + "\n";
+    for row in rows {
+        text += &line(row);
+        text.push('\n');
+    }
+    text
+}
+
+/// Bytes as people write sizes.
+pub(crate) fn bytes(bytes: u64) -> String {
+    cubeyard_memory::Bytes::new(bytes).to_string()
+}

@@ -1,0 +1,200 @@
+//! `cubeyard probe`: the latency and bandwidth of a machine's fabric.
+
+mod json;
+mod table;
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use clap::{Args, ValueEnum};
+use cubeyard_device::explain::{Step, explain};
+use cubeyard_device::log::FlitLog;
+use cubeyard_device::machine::{Machine, MachineBuilder};
+use cubeyard_device::message::RequestId;
+use cubeyard_device::probe::{
+    Case, CaseReport, Pattern, PatternReport, REFERENCE_BYTES, cases, invariants, measure,
+};
+use cubeyard_device::topology::Topology;
+use cubeyard_device::trace;
+
+use crate::terminal;
+use crate::topology;
+
+/// The most that is read of a pattern; the library refuses less.
+const LIMIT: u64 = 64 << 20;
+
+/// Measure the latency and bandwidth of a machine's fabric
+///
+/// Transfers of 32 KiB between the host or a PE and memories near and far, each alone on a fresh machine
+/// and held against a closed form; a sweep over sizes; the route hop by hop; and what must hold of any
+/// machine. Ends with code 1 if something does not hold.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// The machine, as YAML; without it, the default one
+    #[arg(long, value_name = "FILE")]
+    topology: Option<PathBuf>,
+    /// Only the case of this name, such as pe-dma-local; `all` for all
+    #[arg(long, value_name = "NAME", default_value = "all", conflicts_with = "pattern")]
+    case: String,
+    /// Traffic of your own instead: a YAML file of transfers
+    #[arg(long, value_name = "FILE")]
+    pattern: Option<PathBuf>,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    /// Write what happened as a trace for Perfetto (of the one case, or of the pattern)
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Say step by step where the time of each transfer went
+    #[arg(long)]
+    explain: bool,
+    /// No remarks on standard error
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    #[default]
+    Table,
+    /// For programs: one object
+    Json,
+}
+
+/// A transfer that is explained: its name, and the steps of its critical path.
+struct Explained {
+    name: String,
+    steps: Vec<NamedStep>,
+}
+
+/// A step in words.
+struct NamedStep {
+    step: Step,
+    kind: &'static str,
+    place: String,
+    behind: Option<usize>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let topology = topology::read(arguments.topology.as_deref())?;
+    match &arguments.pattern {
+        Some(file) => run_pattern(arguments, &topology, file),
+        None => run_cases(arguments, &topology),
+    }
+}
+
+fn run_cases(arguments: &Arguments, topology: &Topology) -> Result<ExitCode> {
+    let cases = chosen(topology, &arguments.case)?;
+    if arguments.trace.is_some() && cases.len() != 1 {
+        bail!(
+            "--trace: expected one case, found {}\n  help: choose it with --case NAME",
+            cases.len()
+        );
+    }
+    let reports: Result<Vec<CaseReport>, _> =
+        cases.iter().map(|case| measure(topology, case)).collect();
+    let reports = reports?;
+    let invariants = invariants(&reports);
+    let mut explained = Vec::new();
+    if arguments.explain || arguments.trace.is_some() {
+        for case in &cases {
+            let mut machine = MachineBuilder::new(topology.clone()).build_with_flits();
+            let id = machine.submit(case.request(&machine, REFERENCE_BYTES)?)?;
+            machine.run();
+            let steps = named(&machine, &explain(&machine, id).unwrap_or_default());
+            explained.push(Explained { name: case.name.clone(), steps });
+            write_trace(arguments, &machine)?;
+        }
+    }
+    let explained = if arguments.explain { explained } else { Vec::new() };
+    let result = match arguments.format {
+        Format::Table => table::cases(&reports, &invariants, &explained, terminal::colours()),
+        Format::Json => json::cases(&reports, &invariants, &explained)?,
+    };
+    terminal::print(&result).context("standard output")?;
+    let holds = invariants.iter().all(|invariant| invariant.holds);
+    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn run_pattern(arguments: &Arguments, topology: &Topology, file: &Path) -> Result<ExitCode> {
+    let name = file.to_string_lossy().replace(char::is_control, "\u{fffd}");
+    let mut bytes = Vec::new();
+    File::open(file)
+        .and_then(|file| file.take(LIMIT).read_to_end(&mut bytes))
+        .map_err(|error| anyhow!("{name}: {error}\n  help: check the path"))?;
+    let pattern = Pattern::read(&name, &bytes, topology)?;
+    let builder = MachineBuilder::new(topology.clone());
+    let (report, explained) = if arguments.explain || arguments.trace.is_some() {
+        let mut machine = builder.build_with_flits();
+        let report = pattern.run(&mut machine);
+        write_trace(arguments, &machine)?;
+        let explained = if arguments.explain { steps_of(&machine, &report) } else { Vec::new() };
+        (report, explained)
+    } else {
+        (pattern.run(&mut builder.build()), Vec::new())
+    };
+    let result = match arguments.format {
+        Format::Table => table::pattern(&report, &explained, terminal::colours()),
+        Format::Json => json::pattern(&report, &explained)?,
+    };
+    terminal::print(&result).context("standard output")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn steps_of(machine: &Machine<FlitLog>, report: &PatternReport) -> Vec<Explained> {
+    let transfers = report.transfers.iter().enumerate();
+    let explained = transfers.map(|(number, transfer)| Explained {
+        name: format!("transfer {number}"),
+        steps: named(machine, &explain(machine, transfer.request).unwrap_or_default()),
+    });
+    explained.collect()
+}
+
+/// Steps with the names of the nodes and links they are at.
+fn named(machine: &Machine<FlitLog>, steps: &[Step]) -> Vec<NamedStep> {
+    let name = |step: &Step| {
+        let (kind, place, behind) = step.cause.describe(machine);
+        NamedStep { step: *step, kind, place, behind: behind.map(RequestId::index) }
+    };
+    steps.iter().map(name).collect()
+}
+
+/// The cases that were asked for.
+fn chosen(topology: &Topology, name: &str) -> Result<Vec<Case>> {
+    let cases = cases(topology);
+    if name == "all" {
+        return Ok(cases);
+    }
+    let names: Vec<_> = cases.iter().map(|case| case.name.clone()).collect();
+    let found: Vec<_> = cases.into_iter().filter(|case| case.name == name).collect();
+    if found.is_empty() {
+        bail!("--case: expected one of all, {}; found {name}", names.join(", "));
+    }
+    Ok(found)
+}
+
+fn write_trace(arguments: &Arguments, machine: &Machine<FlitLog>) -> Result<()> {
+    let Some(path) = &arguments.trace else { return Ok(()) };
+    let at = |error: &dyn std::fmt::Display| {
+        anyhow!(
+            "{}: cannot be written: {error}\n  help: name another file with --trace",
+            path.display()
+        )
+    };
+    let file = File::create(path).map_err(|error| at(&error))?;
+    trace::write(machine, BufWriter::new(file)).map_err(|error| {
+        let _ = fs::remove_file(path);
+        at(&error)
+    })?;
+    if !arguments.quiet {
+        terminal::note(&format!(
+            "wrote {}: open it at ui.perfetto.dev; it shows 1 ps as 1 ns",
+            path.display()
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! What a probe found, for programs.
+
+use anyhow::Result;
+use cubeyard_device::message::RequestId;
+use cubeyard_device::probe::{CaseReport, Hop, Invariant, Measured, PatternReport};
+use cubeyard_sim::Time;
+use serde_json::{Value, json};
+
+use super::Explained;
+
+fn measured(measured: &Measured) -> Value {
+    json!({
+        "bytes": measured.bytes,
+        "formula_ns": measured.alone.total().ns(),
+        "latency_ns": measured.latency.ns(),
+        "breakdown": {
+            "overhead_ns": measured.alone.overhead.ns(),
+            "wire_ns": measured.alone.wire.ns(),
+            "serialisation_ns": measured.alone.serialisation.ns(),
+            "service_ns": measured.alone.service.ns(),
+            "wait_ns": measured.wait().ns(),
+        },
+        "bandwidth_gbs": measured.gb_per_second(),
+        "bottleneck_gbs": measured.bottleneck.gb_per_second(),
+        "utilisation": measured.utilisation(),
+    })
+}
+
+fn route(hops: &[Hop]) -> Value {
+    let hop = |hop: &Hop| {
+        json!({
+            "node": hop.node,
+            "bandwidth_gbs": hop.bandwidth.gb_per_second(),
+            "serialisation_ns": hop.serialisation.ns(),
+            "wire_ns": hop.wire.ns(),
+            "overhead_ns": hop.overhead.ns(),
+            "cumulative_ns": hop.cumulative.ns(),
+            "bottleneck": hop.is_bottleneck,
+        })
+    };
+    hops.iter().map(hop).collect()
+}
+
+fn steps(explained: &[Explained], number: usize) -> Value {
+    let Some(explained) = explained.get(number) else { return Value::Null };
+    let step = |step: &super::NamedStep| {
+        json!({
+            "start_ns": (step.step.start - Time::ZERO).ns(),
+            "duration_ns": (step.step.end - step.step.start).ns(),
+            "what": step.kind,
+            "where": step.place,
+            "behind": step.behind,
+        })
+    };
+    explained.steps.iter().map(step).collect()
+}
+
+/// Adds the steps, where they were asked for.
+fn with_steps(mut value: Value, explained: &[Explained], number: usize) -> Value {
+    if !explained.is_empty() {
+        value["explain"] = steps(explained, number);
+    }
+    value
+}
+
+/// Merges what was measured into an object.
+fn merged(mut value: Value, measured: Value) -> Value {
+    if let (Value::Object(into), Value::Object(from)) = (&mut value, measured) {
+        into.extend(from);
+    }
+    value
+}
+
+pub(super) fn cases(
+    reports: &[CaseReport],
+    invariants: &[Invariant],
+    explained: &[Explained],
+) -> Result<String> {
+    let case = |(number, report): (usize, &CaseReport)| {
+        let value = json!({
+            "name": report.case.name,
+            "category": report.case.category.name(),
+            "from": report.case.start(),
+            "to": format!("{}.hbm", report.case.to),
+            "route": route(&report.route),
+            "sweep": report.sweep.iter().map(measured).collect::<Vec<_>>(),
+        });
+        with_steps(merged(value, measured(&report.reference)), explained, number)
+    };
+    let invariant = |invariant: &Invariant| {
+        json!({
+            "claim": invariant.claim,
+            "evidence": invariant.evidence,
+            "holds": invariant.holds,
+        })
+    };
+    let object = json!({
+        "cases": reports.iter().enumerate().map(case).collect::<Vec<_>>(),
+        "invariants": invariants.iter().map(invariant).collect::<Vec<_>>(),
+    });
+    Ok(serde_json::to_string_pretty(&object)? + "\n")
+}
+
+pub(super) fn pattern(report: &PatternReport, explained: &[Explained]) -> Result<String> {
+    let transfer = |(number, transfer): (usize, &cubeyard_device::probe::TransferReport)| {
+        let planned = &transfer.planned;
+        let held_up = transfer.held_up.as_ref().map(|held| {
+            json!({
+                "link": held.link,
+                "behind": held.behind.map(RequestId::index),
+                "ns": held.span.ns(),
+            })
+        });
+        let value = json!({
+            "op": planned.direction.to_string(),
+            "from": planned.from,
+            "to": planned.to,
+            "offset": planned.offset,
+            "at_ns": (planned.at - Time::ZERO).ns(),
+            "route": route(&transfer.route),
+            "held_up": held_up,
+        });
+        with_steps(merged(value, measured(&transfer.measured)), explained, number)
+    };
+    let link = |link: &cubeyard_device::probe::LinkUse| json!({ "link": link.link, "busy_ns": link.busy.ns() });
+    let object = json!({
+        "makespan_ns": report.makespan.ns(),
+        "transfers": report.transfers.iter().enumerate().map(transfer).collect::<Vec<_>>(),
+        "links": report.links.iter().map(link).collect::<Vec<_>>(),
+        "order_hash": format!("{:016x}", report.order_hash),
+    });
+    Ok(serde_json::to_string_pretty(&object)? + "\n")
+}

@@ -1,0 +1,179 @@
+//! What a probe found, for people.
+
+use cubeyard_device::probe::{
+    CaseReport, Hop, Invariant, Measured, PatternReport, REFERENCE_BYTES, SWEEP_BYTES,
+};
+use cubeyard_sim::Span;
+
+use super::Explained;
+use crate::grid::{BOLD, GREEN, RED, bytes, paint, table};
+
+/// As many links as a person wants to see.
+const LINKS: usize = 10;
+
+const BREAKDOWN: [&str; 5] = ["overhead", "wire", "serial.", "service", "wait"];
+
+fn ns(span: Span) -> String {
+    format!("{:.2}", span.ns())
+}
+
+fn parts(measured: &Measured) -> Vec<String> {
+    let parts = measured.alone;
+    [parts.overhead, parts.wire, parts.serialisation, parts.service, measured.wait()]
+        .map(ns)
+        .to_vec()
+}
+
+fn rate(measured: &Measured) -> Vec<String> {
+    vec![
+        format!("{:.1}", measured.gb_per_second()),
+        format!("{:.0} %", measured.utilisation() * 100.0),
+    ]
+}
+
+/// Cases, their sweep, their routes, and what must hold.
+pub(super) fn cases(
+    reports: &[CaseReport],
+    invariants: &[Invariant],
+    explained: &[Explained],
+    colours: bool,
+) -> String {
+    let title = format!("{} each alone on a fresh machine, in ns", bytes(REFERENCE_BYTES));
+    let mut text = paint(&title, BOLD, colours) + "\n";
+    text += &references(reports, colours);
+    text.extend([format!(
+        "\n{}\n",
+        paint("GB/s, and the share of the slowest link or memory", BOLD, colours)
+    )]);
+    text += &sweep(reports, colours);
+    for report in reports {
+        let title = format!(
+            "{}: {} → {}, the way of the data",
+            report.case.name,
+            report.case.start(),
+            report.case.to
+        );
+        text.extend([format!(
+            "\n{}\n{}",
+            paint(&title, BOLD, colours),
+            route(&report.route, colours)
+        )]);
+    }
+    text += &explanations(explained, colours);
+    text.push('\n');
+    for invariant in invariants {
+        let (mark, colour) = if invariant.holds { ("✓", GREEN) } else { ("✗", RED) };
+        let line = format!("{mark} {}: {}", invariant.claim, invariant.evidence);
+        text += &(paint(&line, colour, colours) + "\n");
+    }
+    text
+}
+
+fn references(reports: &[CaseReport], colours: bool) -> String {
+    let mut heading = vec!["case", "from", "to", "formula", "actual"];
+    heading.extend(BREAKDOWN);
+    heading.extend(["GB/s", "used"]);
+    let row = |report: &CaseReport| {
+        let measured = &report.reference;
+        let mut row =
+            vec![report.case.name.clone(), report.case.start(), format!("{}.hbm", report.case.to)];
+        row.extend([ns(measured.alone.total()), ns(measured.latency)]);
+        row.extend(parts(measured));
+        row.extend(rate(measured));
+        row
+    };
+    table(&heading, &reports.iter().map(row).collect::<Vec<_>>(), 3, colours)
+}
+
+fn sweep(reports: &[CaseReport], colours: bool) -> String {
+    let sizes = SWEEP_BYTES.map(bytes);
+    let mut heading = vec!["case"];
+    heading.extend(sizes.iter().map(String::as_str));
+    let row = |report: &CaseReport| {
+        let cells = report.sweep.iter().map(|measured| rate(measured).join(" "));
+        std::iter::once(report.case.name.clone()).chain(cells).collect()
+    };
+    table(&heading, &reports.iter().map(row).collect::<Vec<Vec<String>>>(), 1, colours)
+}
+
+fn route(hops: &[Hop], colours: bool) -> String {
+    let heading = ["node", "GB/s", "flit", "wire", "overhead", "first flit", ""];
+    let row = |hop: &Hop| {
+        let mark = if hop.is_bottleneck { "← slowest" } else { "" };
+        vec![
+            hop.node.clone(),
+            hop.bandwidth.gb_per_second().to_string(),
+            ns(hop.serialisation),
+            ns(hop.wire),
+            ns(hop.overhead),
+            ns(hop.cumulative),
+            mark.to_owned(),
+        ]
+    };
+    table(&heading, &hops.iter().map(row).collect::<Vec<_>>(), 1, colours)
+}
+
+fn explanations(explained: &[Explained], colours: bool) -> String {
+    let mut text = String::new();
+    for Explained { name, steps } in explained {
+        let title = format!("{name}, step by step");
+        let row = |step: &super::NamedStep| {
+            let behind =
+                step.behind.map_or_else(String::new, |other| format!("behind transfer {other}"));
+            vec![
+                ns(step.step.start - cubeyard_sim::Time::ZERO),
+                ns(step.step.end - step.step.start),
+                step.kind.to_owned(),
+                step.place.clone(),
+                behind,
+            ]
+        };
+        let rows: Vec<_> = steps.iter().map(row).collect();
+        let total: Span = steps.iter().map(|step| step.step.end - step.step.start).sum();
+        let heading = ["from", "takes", "what", "where", ""];
+        text.extend([format!("\n{}\n", paint(&title, BOLD, colours))]);
+        text += &table(&heading, &rows, heading.len(), colours);
+        text.extend([format!("  {total} in all\n")]);
+    }
+    text
+}
+
+/// A pattern of the user's own.
+pub(super) fn pattern(report: &PatternReport, explained: &[Explained], colours: bool) -> String {
+    let mut heading = vec!["", "op", "from", "to", "bytes", "at", "alone", "actual"];
+    heading.extend(BREAKDOWN);
+    heading.extend(["GB/s", "used", "held up longest"]);
+    let row = |(number, transfer): (usize, &cubeyard_device::probe::TransferReport)| {
+        let (planned, measured) = (&transfer.planned, &transfer.measured);
+        let mut row = vec![
+            number.to_string(),
+            planned.direction.to_string(),
+            planned.from.clone(),
+            planned.to.clone(),
+            bytes(planned.bytes),
+            ns(planned.at - cubeyard_sim::Time::ZERO),
+            ns(measured.alone.total()),
+            ns(measured.latency),
+        ];
+        row.extend(parts(measured));
+        row.extend(rate(measured));
+        row.push(transfer.held_up.as_ref().map_or_else(String::new, |held| {
+            let behind = held.behind.map_or_else(String::new, |other| format!(" behind {other}"));
+            format!("{} at {}{behind}", held.span, held.link)
+        }));
+        row
+    };
+    let rows: Vec<_> = report.transfers.iter().enumerate().map(row).collect();
+    let title = format!("{} transfers in {}", report.transfers.len(), report.makespan);
+    let mut text = format!("{}\n", paint(&title, BOLD, colours));
+    text += &table(&heading, &rows, 4, colours);
+    text.extend([format!("\n{}\n", paint("the links in use for the longest", BOLD, colours))]);
+    let used = |link: &cubeyard_device::probe::LinkUse| {
+        let share = link.busy.ns() / report.makespan.ns().max(f64::MIN_POSITIVE) * 100.0;
+        vec![link.link.clone(), ns(link.busy), format!("{share:.0} %")]
+    };
+    let rows: Vec<_> = report.links.iter().take(LINKS).map(used).collect();
+    text += &table(&["link", "busy", "of the time"], &rows, 1, colours);
+    text + &explanations(explained, colours)
+        + &format!("\norder of events {:016x}\n", report.order_hash)
+}
