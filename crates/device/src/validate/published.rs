@@ -1,10 +1,11 @@
 //! Figures that were published for the machine that we model.
 //!
-//! Which of them the parameters were chosen by is written beside these (`topology/default.yaml`): the
-//! local reads gave the routers' overhead, the hot target the links between routers, the eight flows to the
-//! next cube the places of the connections, another SIP and the host's write the PCIe endpoints and the switch.
-//! Nothing was fitted to the farthest cube. Which way the data went was not published; where it matters, one
-//! direction, the nearer, is held to the figure and the other shown.
+//! Which of them the parameters were chosen by follows from the comments beside these
+//! (`topology/default.yaml`), read strictly: the local reads gave the routers' overhead, the hot target a
+//! lower bound for the links between routers, another SIP and the host's write the PCIe endpoints and the
+//! switch. The places of the connections are fitted without a figure; the eight flows to the next cube count
+//! as theirs. No comment names the farthest cube. Which way the data went was not published; where it
+//! matters, one direction, the nearer, is held to the figure and the other shown.
 
 use super::traffic::{KIB, dma, host, makespan};
 use super::{Check, Expected, Kind};
