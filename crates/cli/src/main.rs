@@ -11,6 +11,7 @@ mod progress;
 mod replay;
 mod terminal;
 mod topology;
+mod validate;
 
 use std::process::ExitCode;
 
@@ -32,6 +33,7 @@ enum Command {
     Probe(probe::Arguments),
     Replay(replay::Arguments),
     Topology(topology::Arguments),
+    Validate(validate::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Topology(arguments) => topology::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Validate(arguments) => validate::run(&arguments),
     };
     match done {
         Ok(code) => code,

@@ -16,3 +16,4 @@ pub mod trace;
 mod wiring;
 
 pub use wiring::Wiring;
+pub mod validate;

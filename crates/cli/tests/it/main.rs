@@ -10,6 +10,7 @@ mod pictures;
 mod placement;
 mod replay;
 mod topology;
+mod validate;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -8,3 +8,4 @@ mod launch;
 mod published;
 mod refused;
 mod rows;
+mod validate;

@@ -1,0 +1,87 @@
+//! `cubeyard validate`: every figure that we know from elsewhere, ours beside it.
+
+mod json;
+mod table;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, ValueEnum};
+use cubeyard_device::validate::{self, Row, Verdict};
+
+use crate::{terminal, topology};
+
+/// Check the simulator against published figures, closed forms and golden values
+///
+/// Exits with 1 if a figure is out of its tolerance: exact ones may not be off at all, calibrated
+/// (used to choose parameters) and predicted (not used) ones by 2 %, indicative ones are only shown.
+/// With a topology of your own, the checks that are about the default machine are left out.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// The machine, as YAML; the default machine if not given
+    #[arg(long, value_name = "FILE")]
+    topology: Option<PathBuf>,
+    /// How to print the figures
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    /// No remarks on standard error
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Format {
+    /// For people
+    #[default]
+    Table,
+    /// For programs: one array with an object for each check
+    Json,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let topology = topology::read(arguments.topology.as_deref())?;
+    let rows = validate::run(&topology);
+    let result = match arguments.format {
+        Format::Table => table::render(&rows, terminal::colours()),
+        Format::Json => json::render(&rows)?,
+    };
+    terminal::print(&result).context("standard output")?;
+    let left_out = count(&rows, Verdict::LeftOut);
+    if left_out > 0 && !arguments.quiet {
+        terminal::note(&format!("{left_out} checks of the default topology were left out"));
+    }
+    Ok(ExitCode::from(status(&rows)))
+}
+
+fn count(rows: &[Row], verdict: Verdict) -> usize {
+    rows.iter().filter(|row| row.verdict == verdict).count()
+}
+
+fn status(rows: &[Row]) -> u8 {
+    u8::from(count(rows, Verdict::Failed) > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use cubeyard_device::validate::{Check, Expected, Kind};
+
+    use super::*;
+
+    fn rows(ours: f64) -> Vec<Row> {
+        let check = Check::new(Kind::Exact, "made up", Expected::ns(2.0), "nobody", move || ours);
+        vec![check.run()]
+    }
+
+    /// No input makes a check of ours fail, so a made-up one has to.
+    #[test]
+    fn a_failed_check_is_seen_in_every_form() {
+        assert_eq!(status(&rows(2.0)), 0);
+        assert_eq!(status(&rows(2.001)), 1);
+        let table = table::render(&rows(2.001), false);
+        assert!(table.contains("✗ made up"), "{table}");
+        assert!(table.contains("0 ✓ within tolerance, 1 ✗ out of it, 0 – indicative"), "{table}");
+        let json = json::render(&rows(2.001)).unwrap();
+        assert!(json.contains("\"ok\": false"), "{json}");
+    }
+}

@@ -1,0 +1,65 @@
+//! Requests to a fresh machine, and how long they take.
+
+use cubeyard_sim::{Span, Stop};
+
+use crate::machine::Machine;
+use crate::message::{Direction, RequestId};
+use crate::request::{PeRef, Request, Shard};
+use crate::topology::Topology;
+
+/// A kibibyte.
+pub(super) const KIB: u64 = 1024;
+
+/// The PE of a name that the machine is known to have.
+pub(super) fn pe(machine: &Machine, name: &str) -> PeRef {
+    machine.pe(name).expect("a check names PEs that its machine has")
+}
+
+/// A PE's DMA from or to the start of a PE's HBM.
+pub(super) fn dma(
+    machine: &Machine,
+    from: &str,
+    to: &str,
+    direction: Direction,
+    bytes: u64,
+) -> Request {
+    dma_at(machine, from, to, direction, 0, bytes)
+}
+
+/// A PE's DMA from or to some place of a PE's HBM.
+pub(super) fn dma_at(
+    machine: &Machine,
+    from: &str,
+    to: &str,
+    direction: Direction,
+    offset: u64,
+    bytes: u64,
+) -> Request {
+    let address = machine.hbm_address(pe(machine, to), offset).expect("a check stays in the slice");
+    Request::PeDma { from: pe(machine, from), direction, address, bytes }
+}
+
+/// The host's access to the start of a PE's HBM.
+pub(super) fn host(machine: &Machine, to: &str, direction: Direction, bytes: u64) -> Request {
+    let at = pe(machine, to);
+    let address = machine.hbm_address(at, 0).expect("a slice has a start");
+    let shard = Shard { at, address, bytes };
+    match direction {
+        Direction::Read => Request::MemoryRead(shard),
+        Direction::Write => Request::MemoryWrite(shard),
+    }
+}
+
+/// How long it takes until the last of these is done, all made at once on a fresh machine.
+pub(super) fn makespan(
+    topology: &Topology,
+    requests: impl FnOnce(&Machine) -> Vec<Request>,
+) -> Span {
+    let mut machine = Machine::new(topology.clone());
+    let requests = requests(&machine);
+    let submit = |request| machine.submit(request).expect("a check makes sound requests");
+    let ids: Vec<RequestId> = requests.into_iter().map(submit).collect();
+    assert_eq!(machine.run(), Stop::Idle, "requests to memory end");
+    let latency = |id| machine.completion(id).expect("idle means done").latency();
+    ids.into_iter().map(latency).max().unwrap_or_default()
+}
