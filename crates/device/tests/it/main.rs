@@ -4,5 +4,6 @@ mod bench;
 mod explain;
 mod formula;
 mod launch;
+mod own_component;
 mod published;
 mod refused;
