@@ -100,10 +100,7 @@ pub(crate) fn read(machine: &Machine, from: &str) -> Result<Request, RequestErro
 }
 
 /// How long such reads take when all are asked for at once.
-pub(crate) fn latencies(
-    mut machine: Machine,
-    readers: &[&str],
-) -> Result<Vec<Span>, RequestError> {
+pub(crate) fn latencies(mut machine: Machine, readers: &[&str]) -> Result<Vec<Span>, RequestError> {
     let mut requests = Vec::new();
     for reader in readers {
         requests.push(machine.submit(read(&machine, reader)?)?);

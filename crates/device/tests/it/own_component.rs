@@ -93,6 +93,12 @@ fn the_example_prints_what_docs_machine_md_shows() {
     let mut text = Vec::new();
     example::run(&mut text).unwrap();
     expect![[r#"
+        readers of 16 KiB from sip0.cube0.pe0.hbm       ours    one port
+        1 at once
+          sip0.cube0.pe1                            82.04 ns   174.04 ns
+        2 at once
+          sip0.cube0.pe1                            82.04 ns   174.04 ns
+          sip0.cube0.pe2                           158.08 ns   286.08 ns
     "#]]
     .assert_eq(&String::from_utf8(text).unwrap());
 }
