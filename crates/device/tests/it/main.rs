@@ -1,5 +1,10 @@
 //! Tests of the machine as its users see it.
 
+#![allow(
+    clippy::needless_raw_string_hashes,
+    reason = "expect-test writes hashes around every snapshot"
+)]
+
 mod bench;
 mod explain;
 mod formula;
