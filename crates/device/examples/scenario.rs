@@ -172,11 +172,13 @@ impl Scenario {
         let done = engine.tasks().signal(String::new(), None);
         let access = Access {
             request: RequestId::new(index),
+            part: 0,
             direction: if request.op == Op::Read { Direction::Read } else { Direction::Write },
             address: request.address,
             bytes: request.bytes,
             there: route(request.route.clone()),
             back: (request.op != Op::PostedWrite).then(|| route(back.collect())),
+            data: None,
             done,
         };
         let start = NodeId::new(self.links[request.route[0]].from);

@@ -56,7 +56,7 @@
 //! - [`topology`]: the file, the nodes and links that come of it, routes, pictures;
 //! - [`machine`]: a machine, and the builder that puts a component of your own in the place of one of ours;
 //! - [`request`]: what may be asked, and what is told; [`message`]: what parts say to each other;
-//! - [`model`]: the parts, one file each;
+//! - [`model`]: the parts, one file each; [`contents`]: what memory holds, in data mode;
 //! - [`log`], [`explain`], [`trace`]: what happened, why it took so long, and a picture of it for Perfetto;
 //! - [`formula`]: what a transfer alone takes, without simulating it;
 //! - [`probe`]: cases, invariants and patterns, as the command `cubeyard probe` runs them.
@@ -65,6 +65,7 @@
 //! `examples/own_component.rs` is a memory controller of somebody else. Nothing here reads a file, a clock or the
 //! environment.
 
+pub mod contents;
 pub mod explain;
 pub mod formula;
 pub mod input;
@@ -77,6 +78,9 @@ pub mod probe;
 pub mod request;
 pub mod topology;
 pub mod trace;
+mod wiring;
+
+pub use wiring::Wiring;
 
 /// The examples of the page about this crate, as tests.
 #[cfg(doctest)]

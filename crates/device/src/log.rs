@@ -30,8 +30,8 @@ pub enum TransferKind {
     Access,
     /// A read's data or a write's acknowledgement, from a memory.
     Answer,
-    /// A message of a launch.
-    Launch,
+    /// A message of a launch, or of mappings.
+    Command,
     /// Something of a user's own component.
     Custom,
 }
@@ -42,7 +42,7 @@ impl TransferKind {
             Message::Issue(_) | Message::Access(_) => Self::Access,
             Message::Answer(_) => Self::Answer,
             Message::Custom(_) => Self::Custom,
-            _ => Self::Launch,
+            _ => Self::Command,
         }
     }
 }

@@ -1,25 +1,27 @@
 //! A machine that runs: the parts of a topology, and requests to them.
 
-mod launch;
+mod command;
 mod parts;
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
 
 use cubeyard_memory::address::{PhysAddr, SipId};
 use cubeyard_sim::{
-    Bandwidth, Component, Engine, EngineConfig, LinkId, Network, NodeId, Route, SignalId, Span,
-    Stop, Time,
+    Bandwidth, Component, Engine, EngineConfig, LinkId, Network, NodeId, SignalId, Span, Stop, Time,
 };
 
 use crate::formula::{self, Parts};
 use crate::log::{FlitLog, Log, Watch};
-use crate::message::{Access, Direction, Message, RequestId};
-use crate::model::Part;
+use crate::message::{
+    Access, Body, Buffer, Command, Direction, Failure, Message, RequestId, Slice, VirtualAccess,
+};
+use crate::model::{Memory, Mmu, Part};
 use crate::request::{Completion, Envelope, Outcome, PeRef, Request, RequestError, Shard};
-use crate::topology::{NodeKind, Topology};
-
-/// The most that one request moves.
-const MOST_BYTES: u64 = 1 << 40;
+use crate::topology::Topology;
+use crate::wiring::Wiring;
+use command::Targets;
 
 /// A simulated accelerator system.
 ///
@@ -41,13 +43,13 @@ const MOST_BYTES: u64 = 1 << 40;
 /// ```
 #[derive(Debug)]
 pub struct Machine<W = Log> {
-    topology: Topology,
+    wiring: Rc<Wiring>,
     engine: Engine<Part, W>,
     envelopes: Vec<Envelope>,
     done: Vec<SignalId>,
-    launches: BTreeMap<RequestId, Vec<NodeId>>,
+    commands: BTreeMap<RequestId, Arc<Command>>,
     accesses: BTreeMap<RequestId, Access>,
-    routes: BTreeMap<(NodeId, NodeId), (Route, Route)>,
+    buffers: BTreeMap<RequestId, Buffer>,
 }
 
 /// How a machine is made. The results are the same, but for parts of your own.
@@ -56,18 +58,25 @@ pub struct MachineBuilder {
     topology: Topology,
     config: EngineConfig,
     replaced: Vec<(NodeId, Part)>,
+    data: bool,
 }
 
 impl MachineBuilder {
     /// A machine of this topology.
     pub fn new(topology: Topology) -> Self {
-        Self { topology, config: EngineConfig::default(), replaced: Vec::new() }
+        Self { topology, config: EngineConfig::default(), replaced: Vec::new(), data: false }
     }
 
     /// Chooses how the engine runs.
     #[must_use]
     pub fn config(self, config: EngineConfig) -> Self {
         Self { config, ..self }
+    }
+
+    /// Chooses whether memory holds data: without it, only time is simulated.
+    #[must_use]
+    pub fn data(self, data: bool) -> Self {
+        Self { data, ..self }
     }
 
     /// Puts a component of your own at a node, in the place of ours.
@@ -95,17 +104,25 @@ impl MachineBuilder {
 
     /// Makes it, with a log of your own.
     pub fn watched<W: Watch>(self, watch: W) -> Machine<W> {
-        let Self { topology, config, replaced } = self;
+        let Self { topology, config, replaced, data } = self;
         let network = parts::network(&topology);
-        let parts = parts::parts(&topology, replaced);
+        let wiring = Rc::new(Wiring::new(topology));
+        let parts = parts::parts(&wiring, replaced).map(|(node, mut part)| {
+            if let Part::Memory(memory) = &mut part
+                && data
+            {
+                memory.keep_contents();
+            }
+            (node, part)
+        });
         Machine {
             engine: Engine::observed(network, parts, config, watch),
-            topology,
+            wiring,
             envelopes: Vec::new(),
             done: Vec::new(),
-            launches: BTreeMap::new(),
+            commands: BTreeMap::new(),
             accesses: BTreeMap::new(),
-            routes: BTreeMap::new(),
+            buffers: BTreeMap::new(),
         }
     }
 }
@@ -120,7 +137,7 @@ impl Machine {
 impl<W: Watch> Machine<W> {
     /// What it was made from.
     pub fn topology(&self) -> &Topology {
-        &self.topology
+        self.wiring.topology()
     }
 
     /// The engine, to look at.
@@ -160,14 +177,14 @@ impl<W: Watch> Machine<W> {
 
     /// A link in words, as in `sip0.cube0.r0c0 → sip0.cube0.r0c1`.
     pub fn link_name(&self, link: LinkId) -> String {
-        let link = self.topology.link(link);
-        let name = |node| &self.topology.node(node).name;
+        let link = self.topology().link(link);
+        let name = |node| &self.topology().node(node).name;
         format!("{} → {}", name(link.from), name(link.to))
     }
 
     /// The PE of a name such as `sip0.cube3.pe2`.
     pub fn pe(&self, name: &str) -> Result<PeRef, RequestError> {
-        let node = self.topology.node(self.topology.find(name)?);
+        let node = self.topology().node(self.topology().find(name)?);
         let place = node.place;
         match (place.sip, place.cube, place.pe) {
             (Some(sip), Some(cube), Some(pe)) => Ok(PeRef { sip, cube, pe }),
@@ -177,7 +194,7 @@ impl<W: Watch> Machine<W> {
 
     /// The address at `offset` of a PE's slice of the HBM.
     pub fn hbm_address(&self, pe: PeRef, offset: u64) -> Result<PhysAddr, RequestError> {
-        let slice = self.topology.spec().hbm.slice;
+        let slice = self.topology().spec().hbm.slice;
         let offset = cubeyard_memory::Bytes::new(offset);
         PhysAddr::pe_hbm(pe.sip, pe.cube, pe.pe, offset, slice)
             .map_err(|error| RequestError::NoSuchPart { what: error.to_string() })
@@ -195,12 +212,69 @@ impl<W: Watch> Machine<W> {
         correlation: u64,
         body: Request,
     ) -> Result<RequestId, RequestError> {
+        self.submit_with(time, correlation, body, None)
+    }
+
+    /// As [`submit_at`](Self::submit_at), with the buffer that the data comes from or goes to. It must be as
+    /// long as the request says; without data mode it is not touched.
+    pub fn submit_with(
+        &mut self,
+        time: Time,
+        correlation: u64,
+        body: Request,
+        buffer: Option<Buffer>,
+    ) -> Result<RequestId, RequestError> {
         let request = RequestId::new(self.envelopes.len());
         let made = time.max(self.now());
-        let (device, start, message) = self.message(request, &body)?;
+        if let Some((buffer, bytes)) = buffer.as_ref().zip(body.bytes())
+            && buffer.borrow().len() as u64 != bytes
+        {
+            let length = buffer.borrow().len() as u64;
+            return Err(RequestError::Buffer { length, bytes });
+        }
+        let (device, start, message) = self.message(request, &body, buffer.as_ref())?;
+        self.buffers.extend(buffer.map(|buffer| (request, buffer)));
         self.envelopes.push(Envelope { correlation, request, device, made, body });
         self.engine.call_at(made, start, message);
         Ok(request)
+    }
+
+    /// Lets go of the buffer of a request, which then may be changed again.
+    pub fn release_buffer(&mut self, request: RequestId) -> Option<Buffer> {
+        self.buffers.remove(&request)
+    }
+
+    /// The signal that a request raises when it is done, for tasks.
+    pub fn done_signal(&self, request: RequestId) -> SignalId {
+        self.done[request.index()]
+    }
+
+    /// The memory at a node, to look at.
+    pub fn memory_at(&self, address: PhysAddr) -> Option<&Memory> {
+        let node = self.topology().resolve(address).ok()?;
+        match self.engine.component(node)? {
+            Part::Memory(memory) => Some(memory),
+            _ => None,
+        }
+    }
+
+    /// Forgets what a range of memory holds, as when it is freed. Takes no simulated time.
+    pub fn forget(&mut self, address: PhysAddr, bytes: u64) {
+        let Ok(node) = self.topology().resolve(address) else { return };
+        if let Some(Part::Memory(memory)) = self.engine.component_mut(node)
+            && let Some(contents) = memory.contents_mut()
+        {
+            contents.forget(address.sub_offset().get(), bytes);
+        }
+    }
+
+    /// The MMU of a PE.
+    pub fn mmu(&self, pe: PeRef) -> Option<&Mmu> {
+        self.check_pe(pe).ok()?;
+        match self.engine.component(self.topology().pe_dma(pe.sip, pe.cube, pe.pe))? {
+            Part::PeDma(dma) => Some(dma.mmu()),
+            _ => None,
+        }
     }
 
     /// A request as it was made.
@@ -217,14 +291,10 @@ impl<W: Watch> Machine<W> {
     pub fn completion(&self, request: RequestId) -> Option<Completion> {
         let done = self.engine.tasks().raised(self.done[request.index()])?;
         let Envelope { correlation, made, body, .. } = self.envelope(request);
-        let outcome = match body {
-            Request::MemoryWrite(shard) | Request::MemoryRead(shard) => {
-                Outcome::Moved { bytes: shard.bytes }
-            }
-            Request::PeDma { bytes, .. } | Request::MCpuDma { bytes, .. } => {
-                Outcome::Moved { bytes: *bytes }
-            }
-            Request::KernelLaunch { .. } => self.ran(request),
+        let outcome = match (self.wiring.failure(request), body.bytes()) {
+            (Some(failure), _) => self.failed(failure),
+            (None, Some(bytes)) => Outcome::Moved { bytes },
+            (None, None) => self.outcome(request),
         };
         Some(Completion { correlation: *correlation, request, made: *made, done, outcome })
     }
@@ -259,12 +329,19 @@ impl<W: Watch> Machine<W> {
         }
     }
 
+    fn failed(&self, failure: Failure) -> Outcome {
+        let origin = self.topology().node(failure.origin).name.clone();
+        Outcome::Failed { origin, what: failure.what }
+    }
+
     /// What a request becomes: the SIP it goes to, where it starts, and the call that starts it.
     fn message(
         &mut self,
         request: RequestId,
         body: &Request,
+        buffer: Option<&Buffer>,
     ) -> Result<(SipId, NodeId, Message), RequestError> {
+        let targets = |sip, cubes, pes| Targets { sip, cubes, pes };
         let (start, direction, address, bytes, posted) = match *body {
             Request::MemoryWrite(shard) => {
                 (self.host(&shard)?, Direction::Write, shard.address, shard.bytes, true)
@@ -274,33 +351,66 @@ impl<W: Watch> Machine<W> {
             }
             Request::PeDma { from, direction, address, bytes } => {
                 self.check_pe(from)?;
-                let node = self.topology.pe_dma(from.sip, from.cube, from.pe);
+                let node = self.topology().pe_dma(from.sip, from.cube, from.pe);
                 (node, direction, address, bytes, false)
             }
             Request::MCpuDma { sip, cube, direction, address, bytes } => {
                 self.check_cube(sip, cube)?;
-                (self.topology.m_cpu(sip, cube), direction, address, bytes, false)
+                (self.topology().m_cpu(sip, cube), direction, address, bytes, false)
+            }
+            Request::VirtualDma { from, direction, address, bytes } => {
+                return self.virtual_access(request, from, direction, address, bytes, buffer);
             }
             Request::KernelLaunch { ref kernel, sip, ref cubes, ref pes, work } => {
-                let launch = self.launch(request, kernel, sip, cubes, pes, work)?;
-                let start = self.topology.endpoint(sip);
-                return Ok((sip, start, Message::Launch(launch)));
+                let launch = self.launch(request, kernel, targets(sip, cubes, pes), work)?;
+                return Ok((sip, self.topology().endpoint(sip), Message::Command(launch)));
+            }
+            Request::MmuMap { sip, ref cubes, ref pes, ref mappings } => {
+                let body = Body::Map(Arc::clone(mappings));
+                let command = self.mapping(request, targets(sip, cubes, pes), body)?;
+                return Ok((sip, self.topology().endpoint(sip), Message::Command(command)));
+            }
+            Request::MmuUnmap { sip, ref cubes, ref pes, ref mappings } => {
+                let body = Body::Unmap(Arc::clone(mappings));
+                let command = self.mapping(request, targets(sip, cubes, pes), body)?;
+                return Ok((sip, self.topology().endpoint(sip), Message::Command(command)));
             }
         };
-        let memory = self.memory(address, bytes)?;
-        let (there, back) = self.routes(start, memory)?;
+        let memory = self.wiring.memory(address, bytes)?;
+        let (there, back) = self.wiring.routes(start, memory)?;
         let done = self.signal();
         let access = Access {
             request,
+            part: 0,
             direction,
             address: address.sub_offset().get(),
             bytes,
             there,
             back: (!posted).then_some(back),
+            data: buffer.map(|buffer| Slice { buffer: Rc::clone(buffer), offset: 0 }),
             done,
         };
         self.accesses.insert(request, access.clone());
         Ok((address.sip(), start, Message::Issue(access)))
+    }
+
+    fn virtual_access(
+        &mut self,
+        request: RequestId,
+        from: PeRef,
+        direction: Direction,
+        address: u64,
+        bytes: u64,
+        buffer: Option<&Buffer>,
+    ) -> Result<(SipId, NodeId, Message), RequestError> {
+        self.check_pe(from)?;
+        if bytes == 0 || address.checked_add(bytes).is_none() {
+            return Err(RequestError::Size { bytes });
+        }
+        let node = self.topology().pe_dma(from.sip, from.cube, from.pe);
+        let (data, done) = (buffer.cloned(), self.signal());
+        let access = VirtualAccess { request, direction, address, bytes, data, done };
+        Ok((from.sip, node, Message::IssueVirtual(access)))
     }
 
     /// A signal for one more request.
@@ -312,7 +422,7 @@ impl<W: Watch> Machine<W> {
 
     /// The node where the host's traffic to a shard enters, whose tag is checked.
     fn host(&self, shard: &Shard) -> Result<NodeId, RequestError> {
-        let holder = self.topology.node(self.topology.resolve(shard.address)?);
+        let holder = self.topology().node(self.topology().resolve(shard.address)?);
         let place = holder.place;
         let right = place.sip == Some(shard.at.sip)
             && place.cube == Some(shard.at.cube)
@@ -321,46 +431,11 @@ impl<W: Watch> Machine<W> {
             let (holder, said) = (holder.name.clone(), shard.at.to_string());
             return Err(RequestError::Tag { address: shard.address, holder, said });
         }
-        Ok(self.topology.endpoint_of(shard.at.sip, shard.at.cube))
-    }
-
-    /// The memory that holds a whole range.
-    fn memory(&self, address: PhysAddr, bytes: u64) -> Result<NodeId, RequestError> {
-        if bytes == 0 || bytes > MOST_BYTES {
-            return Err(RequestError::Size { bytes });
-        }
-        let first = self.topology.resolve(address)?;
-        let node = self.topology.node(first);
-        if !matches!(node.kind, NodeKind::Hbm | NodeKind::Sram) {
-            return Err(RequestError::NotMemory { address, node: node.name.clone() });
-        }
-        let beyond = || RequestError::NoSuchPart { what: format!("{bytes} bytes at {address}") };
-        let end = PhysAddr::from_bits(address.to_bits() + bytes - 1).map_err(|_| beyond())?;
-        let last = self.topology.resolve(end);
-        let last = last.map_err(|source| RequestError::End { address, bytes, source })?;
-        if first != last {
-            let name = |node| self.topology.node(node).name.clone();
-            let (first, last) = (name(first), name(last));
-            return Err(RequestError::Spans { address, bytes, first, last });
-        }
-        Ok(first)
-    }
-
-    /// The ways there and back, worked out once.
-    fn routes(&mut self, from: NodeId, to: NodeId) -> Result<(Route, Route), RequestError> {
-        if let Some(routes) = self.routes.get(&(from, to)) {
-            return Ok(routes.clone());
-        }
-        let links = self.topology.route(from, to)?;
-        let back = links.iter().rev().map(|&link| self.topology.link(link).reverse);
-        let back = back.collect::<Route>();
-        let routes = (Route::from(links), back);
-        self.routes.insert((from, to), routes.clone());
-        Ok(routes)
+        Ok(self.topology().endpoint_of(shard.at.sip, shard.at.cube))
     }
 
     fn keep_bursts(&mut self) {
-        for node in 0..self.topology.nodes().len() {
+        for node in 0..self.topology().nodes().len() {
             if let Some(Part::Memory(memory)) = self.engine.component_mut(NodeId::new(node)) {
                 memory.keep_bursts();
             }

@@ -1,9 +1,12 @@
 //! What the parts of a machine say to each other.
 
 use std::any::Any;
+use std::cell::RefCell;
 use std::fmt;
+use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
+use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::{NodeId, Route, SignalId, Span, Time};
 
 /// The number of a request: they are numbered as they are made.
@@ -54,6 +57,8 @@ impl fmt::Display for Direction {
 pub struct Access {
     /// The request that it belongs to.
     pub request: RequestId,
+    /// Which part of the request it is, if that takes several.
+    pub part: u32,
     /// Read or write.
     pub direction: Direction,
     /// Where, as the memory counts.
@@ -64,55 +69,150 @@ pub struct Access {
     pub there: Route,
     /// The way of the data or the acknowledgement; a posted write has none.
     pub back: Option<Route>,
+    /// Where the data comes from or goes to, in data mode.
+    pub data: Option<Slice>,
     /// Raised when it is done.
     pub done: SignalId,
 }
 
-/// A launch of a kernel, as all parts see it that hand it on.
-#[derive(Debug)]
-pub struct Launch {
+/// A buffer of the host's or a PE's that data comes from or goes to. Messages name it; the data is never in
+/// a message.
+pub type Buffer = Rc<RefCell<Vec<u8>>>;
+
+/// A part of a buffer.
+#[derive(Clone, Debug)]
+pub struct Slice {
+    /// The buffer.
+    pub buffer: Buffer,
+    /// Where the part begins.
+    pub offset: usize,
+}
+
+/// An access whose address the PE's MMU translates.
+#[derive(Clone, Debug)]
+pub struct VirtualAccess {
     /// The request that it belongs to.
     pub request: RequestId,
-    /// The kernel's name.
-    pub kernel: String,
+    /// Read or write.
+    pub direction: Direction,
+    /// Where.
+    pub address: u64,
+    /// How much.
+    pub bytes: u64,
+    /// Where the data comes from or goes to, in data mode.
+    pub data: Option<Buffer>,
+    /// Raised when it is done.
+    pub done: SignalId,
+}
+
+/// A range of virtual addresses and what it means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// The first virtual address.
+    pub from: u64,
+    /// How much.
+    pub bytes: u64,
+    /// The physical address of the first.
+    pub to: PhysAddr,
+}
+
+impl Mapping {
+    /// What a mapping takes in a message: two addresses and a length.
+    pub const BYTES: u64 = 24;
+}
+
+/// A command that `IO_CPU` hands to cubes and each `M_CPU` to PEs, and whose completions they gather.
+#[derive(Debug)]
+pub struct Command {
+    /// The request that it belongs to.
+    pub request: RequestId,
+    /// What the PEs are to do.
+    pub body: Body,
     /// From the PCIe endpoint to `IO_CPU`.
     pub to_io_cpu: Route,
     /// And back.
     pub from_io_cpu: Route,
     /// The cubes that take part.
-    pub cubes: Vec<LaunchCube>,
+    pub cubes: Vec<CommandCube>,
+    /// The first thing that went wrong, and where.
+    pub failure: OnceLock<Failure>,
+    /// Raised when the host has the completion.
+    pub done: SignalId,
+}
+
+/// What PEs are to do.
+#[derive(Debug)]
+pub enum Body {
+    /// Run a kernel.
+    Launch(Launch),
+    /// Take mappings into the MMU.
+    Map(Arc<[Mapping]>),
+    /// Take mappings out of the MMU.
+    Unmap(Arc<[Mapping]>),
+}
+
+/// A launch of a kernel.
+#[derive(Debug)]
+pub struct Launch {
+    /// The kernel's name.
+    pub kernel: String,
     /// How long `IO_CPU` must look ahead so that every PE has its command when they start.
     pub lead: Span,
     /// When they are to start, once `IO_CPU` has said it.
     pub start: OnceLock<Time>,
     /// How long each PE works.
     pub work: Span,
-    /// Raised when the host has the completion.
-    pub done: SignalId,
 }
 
-/// A cube that takes part in a launch.
+impl Command {
+    /// What a message of it carries.
+    pub fn bytes(&self) -> u64 {
+        match &self.body {
+            Body::Launch(_) => 0,
+            Body::Map(mappings) | Body::Unmap(mappings) => mappings.len() as u64 * Mapping::BYTES,
+        }
+    }
+
+    /// The launch, if it is one.
+    pub fn launch(&self) -> Option<&Launch> {
+        match &self.body {
+            Body::Launch(launch) => Some(launch),
+            _ => None,
+        }
+    }
+}
+
+/// What went wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The part that found it.
+    pub origin: NodeId,
+    /// What.
+    pub what: String,
+}
+
+/// A cube that takes part in a command.
 #[derive(Debug)]
-pub struct LaunchCube {
+pub struct CommandCube {
     /// From `IO_CPU` to the cube's `M_CPU`.
     pub to: Route,
     /// And back.
     pub back: Route,
     /// The PEs that take part.
-    pub pes: Vec<LaunchPe>,
+    pub pes: Vec<CommandPe>,
 }
 
-/// A PE that takes part in a launch.
+/// A PE that takes part in a command.
 #[derive(Debug)]
-pub struct LaunchPe {
-    /// Its `PE_CPU`.
+pub struct CommandPe {
+    /// Its `PE_CPU` for a launch, its DMA engine with the MMU for mappings.
     pub node: NodeId,
     /// From `M_CPU` to it.
     pub to: Route,
     /// And back.
     pub back: Route,
-    /// Raised when it has its command and waits for the start.
-    pub armed: SignalId,
+    /// Raised when it has a launch's command and waits for the start.
+    pub armed: Option<SignalId>,
 }
 
 /// What a transfer means, or a call.
@@ -124,22 +224,24 @@ pub enum Message {
     Access(Access),
     /// From a memory: the data, or that it is written.
     Answer(Access),
-    /// To the host's endpoint: launch this.
-    Launch(Arc<Launch>),
-    /// To `IO_CPU`: launch this.
-    LaunchSip(Arc<Launch>),
-    /// To an `M_CPU`: launch this on the PEs of this cube of the launch.
-    LaunchCube(Arc<Launch>, usize),
-    /// To a `PE_CPU`: get ready, as this PE of this cube of the launch.
-    LaunchPe(Arc<Launch>, usize, usize),
+    /// To a PE's DMA: make this access, whose address is virtual.
+    IssueVirtual(VirtualAccess),
+    /// To the host's endpoint: send this command.
+    Command(Arc<Command>),
+    /// To `IO_CPU`: hand this on.
+    CommandSip(Arc<Command>),
+    /// To an `M_CPU`: hand this to the PEs of this cube of the command.
+    CommandCube(Arc<Command>, usize),
+    /// To a part of a PE: do this, as this PE of this cube of the command.
+    CommandPe(Arc<Command>, usize, usize),
     /// To a `PE_CPU`: all of the launch are here; start at this instant.
     Start(RequestId, Time),
     /// Back to an `M_CPU`: a PE is done.
-    PeDone(Arc<Launch>, usize),
+    PeDone(Arc<Command>, usize),
     /// Back to `IO_CPU`: a cube is done.
-    CubeDone(Arc<Launch>),
+    CubeDone(Arc<Command>),
     /// Back to the host: all is done.
-    LaunchDone(Arc<Launch>),
+    CommandDone(Arc<Command>),
     /// Something between components that are not ours.
     Custom(Box<dyn Any>),
 }
@@ -151,13 +253,14 @@ impl Message {
             Self::Issue(access) | Self::Access(access) | Self::Answer(access) => {
                 Some(access.request)
             }
-            Self::Launch(launch)
-            | Self::LaunchSip(launch)
-            | Self::LaunchCube(launch, ..)
-            | Self::LaunchPe(launch, ..)
-            | Self::PeDone(launch, _)
-            | Self::CubeDone(launch)
-            | Self::LaunchDone(launch) => Some(launch.request),
+            Self::IssueVirtual(access) => Some(access.request),
+            Self::Command(command)
+            | Self::CommandSip(command)
+            | Self::CommandCube(command, _)
+            | Self::CommandPe(command, ..)
+            | Self::PeDone(command, _)
+            | Self::CubeDone(command)
+            | Self::CommandDone(command) => Some(command.request),
             Self::Start(request, _) => Some(*request),
             Self::Custom(_) => None,
         }

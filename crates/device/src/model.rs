@@ -3,13 +3,17 @@
 mod io_cpu;
 mod m_cpu;
 mod memory;
+mod mmu;
 mod pe_cpu;
+mod pe_dma;
 mod requester;
 
 pub use io_cpu::IoCpu;
 pub use m_cpu::MCpu;
 pub use memory::{Burst, Channels, ChannelsSpec, Memory};
+pub use mmu::{Fault, Mmu, MmuCounts, Translation};
 pub use pe_cpu::PeCpu;
+pub use pe_dma::PeDma;
 pub use requester::Requester;
 
 use std::fmt;
@@ -23,8 +27,10 @@ use crate::message::Message;
 pub enum Part {
     /// An HBM controller or an SRAM.
     Memory(Memory),
-    /// Who makes requests: a PE's DMA, or the host behind a PCIe endpoint.
+    /// Who makes requests: the host behind a PCIe endpoint.
     Requester(Requester),
+    /// A PE's DMA engine with its MMU.
+    PeDma(PeDma),
     /// The processor of an IO chiplet.
     IoCpu(IoCpu),
     /// The management processor of a cube.
@@ -40,6 +46,7 @@ impl fmt::Debug for Part {
         match self {
             Self::Memory(part) => part.fmt(f),
             Self::Requester(part) => part.fmt(f),
+            Self::PeDma(part) => part.fmt(f),
             Self::IoCpu(part) => part.fmt(f),
             Self::MCpu(part) => part.fmt(f),
             Self::PeCpu(part) => part.fmt(f),
@@ -54,6 +61,7 @@ macro_rules! dispatch {
         match $self {
             Part::Memory($part) => $call,
             Part::Requester($part) => $call,
+            Part::PeDma($part) => $call,
             Part::IoCpu($part) => $call,
             Part::MCpu($part) => $call,
             Part::PeCpu($part) => $call,

@@ -1,10 +1,12 @@
 //! What a host may ask of a machine, and what it is told.
 
+use std::sync::Arc;
+
 use cubeyard_memory::address::{CubeId, PeId, PhysAddr, SipId};
 use cubeyard_sim::{Span, Time};
 use thiserror::Error;
 
-use crate::message::{Direction, RequestId};
+use crate::message::{Direction, Mapping, RequestId};
 use crate::topology::{NoSuchNode, ResolveError, RouteError};
 
 /// A PE of the system.
@@ -59,6 +61,39 @@ pub enum Request {
         address: PhysAddr,
         /// How much.
         bytes: u64,
+    },
+    /// A PE's DMA reads or writes at a virtual address, which its MMU translates.
+    VirtualDma {
+        /// Whose DMA.
+        from: PeRef,
+        /// Read or write.
+        direction: Direction,
+        /// Where the data is.
+        address: u64,
+        /// How much.
+        bytes: u64,
+    },
+    /// PEs of one SIP take mappings into their MMUs.
+    MmuMap {
+        /// The SIP.
+        sip: SipId,
+        /// Its cubes that take part.
+        cubes: Vec<CubeId>,
+        /// The PEs of each cube that take part.
+        pes: Vec<PeId>,
+        /// The mappings.
+        mappings: Arc<[Mapping]>,
+    },
+    /// PEs of one SIP take mappings out of their MMUs.
+    MmuUnmap {
+        /// The SIP.
+        sip: SipId,
+        /// Its cubes that take part.
+        cubes: Vec<CubeId>,
+        /// The PEs of each cube that take part.
+        pes: Vec<PeId>,
+        /// The mappings.
+        mappings: Arc<[Mapping]>,
     },
     /// PEs of one SIP run a kernel, all from one instant on.
     KernelLaunch {
@@ -120,6 +155,31 @@ pub enum Outcome {
         /// How many PEs there were.
         pes: usize,
     },
+    /// MMUs have taken mappings in or out.
+    Mapped {
+        /// How many mappings each had to take.
+        mappings: usize,
+    },
+    /// It went wrong on the machine.
+    Failed {
+        /// The part that found it.
+        origin: String,
+        /// What.
+        what: String,
+    },
+}
+
+impl Request {
+    /// How much data it moves; none for a command.
+    pub fn bytes(&self) -> Option<u64> {
+        match self {
+            Self::MemoryWrite(shard) | Self::MemoryRead(shard) => Some(shard.bytes),
+            Self::PeDma { bytes, .. }
+            | Self::MCpuDma { bytes, .. }
+            | Self::VirtualDma { bytes, .. } => Some(*bytes),
+            Self::KernelLaunch { .. } | Self::MmuMap { .. } | Self::MmuUnmap { .. } => None,
+        }
+    }
 }
 
 impl Completion {
@@ -183,15 +243,23 @@ pub enum RequestError {
         /// How many.
         bytes: u64,
     },
+    /// The buffer is not as long as the request says.
+    #[error("a buffer of {length} bytes for a request of {bytes}")]
+    Buffer {
+        /// How long it is.
+        length: u64,
+        /// What the request says.
+        bytes: u64,
+    },
     /// The machine has no such SIP, cube or PE.
     #[error("the machine has no {what}")]
     NoSuchPart {
         /// Its name.
         what: String,
     },
-    /// A launch on nothing, or twice on the same.
-    #[error("a launch needs {what}, each once")]
-    Launch {
+    /// A command to nothing, or twice to the same.
+    #[error("a command needs {what}, each once")]
+    Targets {
         /// Cubes or PEs.
         what: &'static str,
     },

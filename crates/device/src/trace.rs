@@ -102,9 +102,11 @@ fn requests<W: Write>(
         let (name, bytes) = match &machine.envelope(completion.request).body {
             Request::MemoryWrite(shard) => ("MemoryWrite", shard.bytes),
             Request::MemoryRead(shard) => ("MemoryRead", shard.bytes),
-            Request::PeDma { direction, bytes, .. } | Request::MCpuDma { direction, bytes, .. } => {
-                (dma_name(*direction), *bytes)
-            }
+            Request::PeDma { direction, bytes, .. }
+            | Request::VirtualDma { direction, bytes, .. }
+            | Request::MCpuDma { direction, bytes, .. } => (dma_name(*direction), *bytes),
+            Request::MmuMap { .. } => ("MmuMap", 0),
+            Request::MmuUnmap { .. } => ("MmuUnmap", 0),
             Request::KernelLaunch { .. } => ("KernelLaunch", 0),
         };
         let request = Some(completion.request);
@@ -131,7 +133,7 @@ fn slices(machine: &Machine<FlitLog>) -> BTreeMap<(NodeId, Row), Vec<Slice>> {
             (TransferKind::Access, _) => "write data",
             (TransferKind::Answer, 0) => "acknowledgement",
             (TransferKind::Answer, _) => "read data",
-            (TransferKind::Launch, _) => "launch",
+            (TransferKind::Command, _) => "message",
             (TransferKind::Custom, _) => "custom",
         };
         for (node, (start, end)) in visits {

@@ -89,6 +89,7 @@ mod excerpt;
 pub mod flex;
 pub mod free_list;
 pub mod index;
+pub mod page_table;
 pub mod pe;
 pub mod pickle;
 pub mod policy;

@@ -1,10 +1,12 @@
 //! The network and the parts that a topology asks for.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use cubeyard_sim::{Forwarding, LinkSpec, Network, NodeId, NodeSpec};
 
-use crate::model::{ChannelsSpec, IoCpu, MCpu, Memory, Part, PeCpu, Requester};
+use crate::Wiring;
+use crate::model::{ChannelsSpec, IoCpu, MCpu, Memory, Mmu, Part, PeCpu, PeDma, Requester};
 use crate::topology::{Link, Node, NodeKind, Topology};
 
 pub(super) fn network(topology: &Topology) -> Network {
@@ -29,20 +31,20 @@ pub(super) fn network(topology: &Topology) -> Network {
 
 /// Our parts, but for those that are replaced.
 pub(super) fn parts(
-    topology: &Topology,
+    wiring: &Rc<Wiring>,
     replaced: Vec<(NodeId, Part)>,
-) -> impl Iterator<Item = (NodeId, Part)> {
+) -> impl Iterator<Item = (NodeId, Part)> + '_ {
     let mut replaced: BTreeMap<NodeId, Part> = replaced.into_iter().collect();
-    let nodes = topology.nodes().iter().enumerate();
+    let nodes = wiring.topology().nodes().iter().enumerate();
     nodes.filter_map(move |(index, node)| {
         let id = NodeId::new(index);
-        let part = replaced.remove(&id).or_else(|| part(topology, node))?;
+        let part = replaced.remove(&id).or_else(|| part(wiring, node))?;
         Some((id, part))
     })
 }
 
-fn part(topology: &Topology, node: &Node) -> Option<Part> {
-    let spec = topology.spec();
+fn part(wiring: &Rc<Wiring>, node: &Node) -> Option<Part> {
+    let spec = wiring.topology().spec();
     let memory = |channels| Part::Memory(Memory::new(channels, spec.flit.get()));
     let part = match node.kind {
         NodeKind::Hbm => memory(ChannelsSpec {
@@ -58,7 +60,10 @@ fn part(topology: &Topology, node: &Node) -> Option<Part> {
             burst: spec.sram.link.bandwidth.span(spec.hbm.burst.get()),
             turn_around: cubeyard_sim::Span::ZERO,
         }),
-        NodeKind::PeDma | NodeKind::PcieEndpoint => Part::Requester(Requester::new(node.overhead)),
+        NodeKind::PcieEndpoint => Part::Requester(Requester::new(node.overhead)),
+        NodeKind::PeDma => {
+            Part::PeDma(PeDma::new(node.overhead, Mmu::new(spec.pe.mmu), Rc::clone(wiring)))
+        }
         NodeKind::IoCpu => Part::IoCpu(IoCpu::default()),
         NodeKind::MCpu => Part::MCpu(MCpu::new(node.overhead)),
         NodeKind::PeCpu => Part::PeCpu(PeCpu::default()),

@@ -1,16 +1,16 @@
-//! The processor of an IO chiplet: fans launches out to cubes and gathers their completions.
+//! The processor of an IO chiplet: hands commands to cubes and gathers their completions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cubeyard_sim::{Asks, Component, Context, Delivery, Send};
+use cubeyard_sim::{Asks, Component, Context, Delivery, Route, Send};
 
-use crate::message::{Message, RequestId};
+use crate::message::{Body, Message, RequestId};
 
 /// `IO_CPU`. What it charges a message is its node's overhead.
 #[derive(Clone, Debug, Default)]
 pub struct IoCpu {
-    /// How many cubes of each launch are not done.
+    /// How many cubes of each command are not done.
     open: BTreeMap<RequestId, usize>,
 }
 
@@ -18,25 +18,24 @@ impl Component for IoCpu {
     type Message = Message;
 
     fn receive(&mut self, delivery: Delivery<Message>, context: &mut Context<Message>) {
-        let now = context.now();
         match delivery.message {
-            Message::LaunchSip(launch) => {
-                self.open.insert(launch.request, launch.cubes.len());
-                launch.start.get_or_init(|| now + launch.lead);
-                for (number, cube) in launch.cubes.iter().enumerate() {
-                    let message = Message::LaunchCube(Arc::clone(&launch), number);
-                    let (route, asks) = (cube.to.clone(), Asks::At(now));
-                    context.send(Send { route, bytes: 0, asks, message });
+            Message::CommandSip(command) => {
+                self.open.insert(command.request, command.cubes.len());
+                if let Body::Launch(launch) = &command.body {
+                    launch.start.get_or_init(|| context.now() + launch.lead);
+                }
+                for (number, cube) in command.cubes.iter().enumerate() {
+                    let message = Message::CommandCube(Arc::clone(&command), number);
+                    send(context, &cube.to, command.bytes(), message);
                 }
             }
-            Message::CubeDone(launch) => {
-                if done(&mut self.open, launch.request) {
-                    let (route, asks) = (launch.from_io_cpu.clone(), Asks::At(now));
-                    let message = Message::LaunchDone(launch);
-                    context.send(Send { route, bytes: 0, asks, message });
+            Message::CubeDone(command) => {
+                if done(&mut self.open, command.request) {
+                    let route = command.from_io_cpu.clone();
+                    send(context, &route, 0, Message::CommandDone(command));
                 }
             }
-            other => unreachable!("IO_CPU is sent launches: {other:?}"),
+            other => unreachable!("IO_CPU is sent commands: {other:?}"),
         }
     }
 
@@ -45,18 +44,24 @@ impl Component for IoCpu {
     }
 }
 
-/// One more part of a launch is done: whether it was the last.
-pub(super) fn done(open: &mut BTreeMap<RequestId, usize>, launch: RequestId) -> bool {
-    let left = open.get_mut(&launch).expect("only parts of a launch under way are done");
+/// Sends a message now.
+pub(super) fn send(context: &mut Context<Message>, route: &Route, bytes: u64, message: Message) {
+    let (route, asks) = (route.clone(), Asks::At(context.now()));
+    context.send(Send { route, bytes, asks, message });
+}
+
+/// One more part of a command is done: whether it was the last.
+pub(super) fn done(open: &mut BTreeMap<RequestId, usize>, command: RequestId) -> bool {
+    let left = open.get_mut(&command).expect("only parts of a command under way are done");
     *left -= 1;
     let last = *left == 0;
     if last {
-        open.remove(&launch);
+        open.remove(&command);
     }
     last
 }
 
 pub(super) fn waits(open: &BTreeMap<RequestId, usize>, what: &str) -> Option<String> {
-    let (launch, left) = open.first_key_value()?;
-    Some(format!("{left} {what} of launch {launch}"))
+    let (command, left) = open.first_key_value()?;
+    Some(format!("{left} {what} of request {command}"))
 }

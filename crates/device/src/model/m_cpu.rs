@@ -1,19 +1,19 @@
-//! The management processor of a cube: fans launches out to PEs, gathers their completions, and has a
-//! DMA of its own.
+//! The management processor of a cube: hands commands to PEs, gathers their completions, and has a DMA
+//! of its own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cubeyard_sim::{Asks, Component, Context, Delivery, Send, Span};
+use cubeyard_sim::{Component, Context, Delivery, Span};
 
 use super::Requester;
-use super::io_cpu::{done, waits};
+use super::io_cpu::{done, send, waits};
 use crate::message::{Message, RequestId};
 
 /// `M_CPU`. What it charges a message is its node's overhead.
 #[derive(Clone, Debug)]
 pub struct MCpu {
-    /// How many PEs of each launch are not done.
+    /// How many PEs of each command are not done.
     open: BTreeMap<RequestId, usize>,
     dma: Requester,
 }
@@ -33,26 +33,23 @@ impl Component for MCpu {
     }
 
     fn receive(&mut self, delivery: Delivery<Message>, context: &mut Context<Message>) {
-        let now = context.now();
         match delivery.message {
-            Message::LaunchCube(launch, cube) => {
-                let pes = &launch.cubes[cube].pes;
-                self.open.insert(launch.request, pes.len());
+            Message::CommandCube(command, cube) => {
+                let pes = &command.cubes[cube].pes;
+                self.open.insert(command.request, pes.len());
                 for (number, pe) in pes.iter().enumerate() {
-                    let message = Message::LaunchPe(Arc::clone(&launch), cube, number);
-                    let (route, asks) = (pe.to.clone(), Asks::At(now));
-                    context.send(Send { route, bytes: 0, asks, message });
+                    let message = Message::CommandPe(Arc::clone(&command), cube, number);
+                    send(context, &pe.to, command.bytes(), message);
                 }
             }
-            Message::PeDone(launch, cube) => {
-                if done(&mut self.open, launch.request) {
-                    let (route, asks) = (launch.cubes[cube].back.clone(), Asks::At(now));
-                    let message = Message::CubeDone(launch);
-                    context.send(Send { route, bytes: 0, asks, message });
+            Message::PeDone(command, cube) => {
+                if done(&mut self.open, command.request) {
+                    let route = command.cubes[cube].back.clone();
+                    send(context, &route, 0, Message::CubeDone(command));
                 }
             }
             Message::Answer(_) => self.dma.receive(delivery, context),
-            other => unreachable!("M_CPU is sent launches and answers: {other:?}"),
+            other => unreachable!("M_CPU is sent commands and answers: {other:?}"),
         }
     }
 

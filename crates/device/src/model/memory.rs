@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use cubeyard_sim::{Asks, Bandwidth, Component, Context, Delivery, Flit, Send, Span, Time};
+use cubeyard_sim::{
+    Asks, Bandwidth, Component, Context, Delivery, Flit, Send, SignalId, Span, Time,
+};
 
-use crate::message::{Access, Direction, Message, RequestId};
+use crate::contents::Contents;
+use crate::message::{Access, Direction, Message, RequestId, Slice};
 
 /// The channels of a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,12 +122,26 @@ pub struct Memory {
     channels: Channels,
     flit_bytes: u64,
     /// When the last burst so far of each write under way ends: few at once, so a list is quickest.
-    writes: Vec<(RequestId, Time)>,
-    /// The posted writes whose last burst has not ended, by the alarm that says so.
-    posted: BTreeMap<u64, Access>,
+    writes: Vec<((RequestId, u32), Time)>,
+    /// The accesses whose last burst has not ended, by the alarm that says so: posted writes, and in data
+    /// mode all of them.
+    ending: BTreeMap<u64, Ending>,
     alarms: u64,
     /// All bursts so far, if they are kept.
     record: Option<Vec<Burst>>,
+    /// What it holds, in data mode.
+    contents: Option<Contents>,
+}
+
+/// What is to be done when the last burst of an access has ended.
+#[derive(Clone, Debug)]
+struct Ending {
+    direction: Direction,
+    address: u64,
+    bytes: u64,
+    data: Option<Slice>,
+    /// Raised then, for a posted write.
+    done: Option<SignalId>,
 }
 
 impl Memory {
@@ -134,9 +151,10 @@ impl Memory {
             channels: Channels::new(spec),
             flit_bytes,
             writes: Vec::new(),
-            posted: BTreeMap::new(),
+            ending: BTreeMap::new(),
             alarms: 0,
             record: None,
+            contents: None,
         }
     }
 
@@ -148,6 +166,21 @@ impl Memory {
     /// The bursts that were kept, in the order in which they were asked for.
     pub fn bursts(&self) -> &[Burst] {
         self.record.as_deref().unwrap_or_default()
+    }
+
+    /// Holds data from now on.
+    pub fn keep_contents(&mut self) {
+        self.contents.get_or_insert_default();
+    }
+
+    /// What it holds, in data mode.
+    pub fn contents(&self) -> Option<&Contents> {
+        self.contents.as_ref()
+    }
+
+    /// What it holds, in data mode, to be changed.
+    pub fn contents_mut(&mut self) -> Option<&mut Contents> {
+        self.contents.as_mut()
     }
 
     /// Its channels.
@@ -183,6 +216,7 @@ impl Memory {
             let end = self.take_bursts(&access, flit, bytes, context.now());
             ends.push(end.max(ends.last().copied().unwrap_or_default()));
         }
+        self.end_at(ends.last().copied().unwrap_or_default(), &access, None, context);
         let route = access.back.clone().expect("a read is answered");
         let (bytes, asks) = (access.bytes, Asks::Each(ends));
         context.send(Send { route, bytes, asks, message: Message::Answer(access) });
@@ -190,16 +224,45 @@ impl Memory {
 
     /// All flits of a write are here: it is acknowledged, or done, when its last burst has ended.
     fn written(&mut self, access: Access, context: &mut Context<Message>) {
-        let place = self.writes.iter().position(|(request, _)| *request == access.request);
+        let key = (access.request, access.part);
+        let place = self.writes.iter().position(|(write, _)| *write == key);
         let (_, end) = self.writes.swap_remove(place.expect("every write has a flit"));
+        let posted = access.back.is_none().then_some(access.done);
+        self.end_at(end, &access, posted, context);
         if let Some(route) = access.back.clone() {
             let asks = Asks::At(end);
             context.send(Send { route, bytes: 0, asks, message: Message::Answer(access) });
-        } else {
-            self.posted.insert(self.alarms, access);
-            context.wake_after(end - context.now(), self.alarms);
-            self.alarms += 1;
         }
+    }
+
+    /// Sets an alarm for the end of an access, if something is to be done then.
+    fn end_at(
+        &mut self,
+        end: Time,
+        access: &Access,
+        done: Option<SignalId>,
+        context: &mut Context<Message>,
+    ) {
+        let data = access.data.clone().filter(|_| self.contents.is_some());
+        if done.is_none() && data.is_none() {
+            return;
+        }
+        let Access { direction, address, bytes, .. } = *access;
+        self.ending.insert(self.alarms, Ending { direction, address, bytes, data, done });
+        context.wake_after(end - context.now(), self.alarms);
+        self.alarms += 1;
+    }
+}
+
+/// Moves the data of an access that has ended.
+fn move_data(contents: &mut Contents, ending: &Ending) {
+    let Some(Slice { buffer, offset }) = &ending.data else { return };
+    let mut buffer = buffer.borrow_mut();
+    let bytes = usize::try_from(ending.bytes).expect("it fits the buffer");
+    let part = &mut buffer[*offset..*offset + bytes];
+    match ending.direction {
+        Direction::Write => contents.write(ending.address, part),
+        Direction::Read => part.copy_from_slice(&contents.read(ending.address, bytes)),
     }
 }
 
@@ -215,9 +278,10 @@ impl Component for Memory {
         let Message::Access(access) = message else { return };
         if access.direction == Direction::Write {
             let end = self.take_bursts(access, flit.index, flit.bytes, flit.at);
-            match self.writes.iter_mut().find(|(request, _)| *request == access.request) {
+            let key = (access.request, access.part);
+            match self.writes.iter_mut().find(|(write, _)| *write == key) {
                 Some((_, last)) => *last = end.max(*last),
-                None => self.writes.push((access.request, end)),
+                None => self.writes.push((key, end)),
             }
         }
     }
@@ -233,7 +297,12 @@ impl Component for Memory {
     }
 
     fn wake(&mut self, token: u64, context: &mut Context<Message>) {
-        let access = self.posted.remove(&token).expect("an alarm for each posted write");
-        context.raise(access.done);
+        let ending = self.ending.remove(&token).expect("an alarm for each access");
+        if let Some(contents) = &mut self.contents {
+            move_data(contents, &ending);
+        }
+        if let Some(done) = ending.done {
+            context.raise(done);
+        }
     }
 }

@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cubeyard_sim::{Asks, Component, Context, Delivery, Send, Time};
+use cubeyard_sim::{Component, Context, Delivery, Time};
 
-use crate::message::{Launch, Message, RequestId};
+use super::io_cpu::send;
+use crate::message::{Command, Message, RequestId};
 
 /// `PE_CPU`. What it charges a message is its node's overhead.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +21,7 @@ pub struct PeCpu {
 
 #[derive(Clone, Debug)]
 struct Waiting {
-    launch: Arc<Launch>,
+    command: Arc<Command>,
     cube: usize,
     pe: usize,
 }
@@ -36,11 +37,11 @@ impl Component for PeCpu {
     type Message = Message;
 
     fn receive(&mut self, delivery: Delivery<Message>, context: &mut Context<Message>) {
-        let Message::LaunchPe(launch, cube, pe) = delivery.message else {
+        let Message::CommandPe(command, cube, pe) = delivery.message else {
             unreachable!("PE_CPU is sent launches")
         };
-        context.raise(launch.cubes[cube].pes[pe].armed);
-        self.launches.insert(launch.request, Waiting { launch, cube, pe });
+        context.raise(command.cubes[cube].pes[pe].armed.expect("a launch waits for its PEs"));
+        self.launches.insert(command.request, Waiting { command, cube, pe });
     }
 
     fn call(&mut self, message: Message, context: &mut Context<Message>) {
@@ -48,17 +49,17 @@ impl Component for PeCpu {
             unreachable!("PE_CPU is told to start")
         };
         self.started.insert(request, start);
-        let work = self.launches[&request].launch.work;
+        let launch = self.launches[&request].command.launch();
+        let work = launch.expect("only launches are started").work;
         context.wake_after((start - context.now()) + work, request.index() as u64);
     }
 
     fn wake(&mut self, token: u64, context: &mut Context<Message>) {
         let request = RequestId::new(usize::try_from(token).expect("set from a request"));
-        let Waiting { launch, cube, pe } =
+        let Waiting { command, cube, pe } =
             self.launches.remove(&request).expect("it was started once");
-        let route = launch.cubes[cube].pes[pe].back.clone();
-        let (asks, message) = (Asks::At(context.now()), Message::PeDone(launch, cube));
-        context.send(Send { route, bytes: 0, asks, message });
+        let route = command.cubes[cube].pes[pe].back.clone();
+        send(context, &route, 0, Message::PeDone(command, cube));
     }
 
     fn waits_for(&self) -> Option<String> {

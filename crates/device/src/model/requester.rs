@@ -17,15 +17,21 @@ impl Requester {
         Self { overhead, open: 0 }
     }
 
-    fn access(&mut self, access: Access, context: &mut Context<Message>) {
+    /// Sends an access out, `after` what it must wait for besides the overhead.
+    pub(super) fn access(&mut self, access: Access, after: Span, context: &mut Context<Message>) {
         let bytes = match access.direction {
             Direction::Read => 0,
             Direction::Write => access.bytes,
         };
         self.open += u32::from(access.back.is_some());
-        let asks = Asks::At(context.now() + self.overhead);
+        let asks = Asks::At(context.now() + self.overhead + after);
         let route = access.there.clone();
         context.send(Send { route, bytes, asks, message: Message::Access(access) });
+    }
+
+    /// An answer has come.
+    pub(super) fn answered(&mut self) {
+        self.open -= 1;
     }
 }
 
@@ -34,23 +40,23 @@ impl Component for Requester {
 
     fn call(&mut self, message: Message, context: &mut Context<Message>) {
         match message {
-            Message::Issue(access) => self.access(access, context),
-            Message::Launch(launch) => {
+            Message::Issue(access) => self.access(access, Span::ZERO, context),
+            Message::Command(command) => {
                 self.open += 1;
-                let route = launch.to_io_cpu.clone();
+                let (route, bytes) = (command.to_io_cpu.clone(), command.bytes());
                 let asks = Asks::At(context.now() + self.overhead);
-                let message = Message::LaunchSip(launch);
-                context.send(Send { route, bytes: 0, asks, message });
+                let message = Message::CommandSip(command);
+                context.send(Send { route, bytes, asks, message });
             }
             other => unreachable!("a requester is told to make requests: {other:?}"),
         }
     }
 
     fn receive(&mut self, delivery: Delivery<Message>, context: &mut Context<Message>) {
-        self.open -= 1;
+        self.answered();
         match delivery.message {
             Message::Answer(Access { done, .. }) => context.raise(done),
-            Message::LaunchDone(launch) => context.raise(launch.done),
+            Message::CommandDone(command) => context.raise(command.done),
             other => unreachable!("a requester is sent answers: {other:?}"),
         }
     }

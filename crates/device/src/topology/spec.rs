@@ -105,8 +105,25 @@ pub struct PeSpec {
     pub dma_overhead: Span,
     /// What the processor charges each transfer.
     pub cpu_overhead: Span,
+    /// How a PE's virtual addresses are translated.
+    pub mmu: MmuSpec,
     /// From the router to either of them.
     pub link: WireSpec,
+}
+
+/// How virtual addresses are translated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MmuSpec {
+    /// What virtual addresses are handed out in, and what an entry of the TLB covers; a power of two.
+    pub page: Bytes,
+    /// What each access pays for its translation.
+    pub tlb_overhead: Span,
+    /// How many pages the TLB holds; none if every lookup is a hit.
+    pub tlb_entries: Option<u32>,
+    /// What each page costs that the TLB does not hold.
+    pub tlb_miss: Span,
+    /// Whether an address that is not mapped is an error; else it is taken as a physical one.
+    pub strict: bool,
 }
 
 /// The HBM of a cube.

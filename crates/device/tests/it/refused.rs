@@ -68,9 +68,9 @@ fn a_launch_needs_cubes_and_pes_that_are_there_each_once() {
         let work = cubeyard_sim::Span::ZERO;
         machine.submit(Request::KernelLaunch { kernel: "k".into(), sip, cubes, pes, work })
     };
-    assert_eq!(launch(&[], &[pe(0)]), Err(RequestError::Launch { what: "cubes" }));
-    assert_eq!(launch(&[zero], &[]), Err(RequestError::Launch { what: "PEs" }));
-    assert_eq!(launch(&[zero], &[pe(0), pe(0)]), Err(RequestError::Launch { what: "PEs" }));
+    assert_eq!(launch(&[], &[pe(0)]), Err(RequestError::Targets { what: "cubes" }));
+    assert_eq!(launch(&[zero], &[]), Err(RequestError::Targets { what: "PEs" }));
+    assert_eq!(launch(&[zero], &[pe(0), pe(0)]), Err(RequestError::Targets { what: "PEs" }));
     let error = launch(&[zero], &[pe(8)]).unwrap_err();
     assert_eq!(error.to_string(), "the machine has no sip0.cube0.pe8");
 }

@@ -3,7 +3,7 @@
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::{PeId, Window};
 
-use super::super::spec::{HbmSpec, MCpuSpec, PeSpec, RoutersSpec, SramSpec, UcieSpec};
+use super::super::spec::{HbmSpec, MCpuSpec, MmuSpec, PeSpec, RoutersSpec, SramSpec, UcieSpec};
 use super::super::{Position, mesh};
 use super::{Result, wire};
 use crate::input::InputProblem;
@@ -63,6 +63,20 @@ fn router(field: &Field<'_>, routers: &RoutersSpec) -> Result<Position> {
     is_there.then_some(position).ok_or_else(expected)
 }
 
+fn mmu(field: &Field<'_>) -> Result<MmuSpec> {
+    let mut map = field.map()?;
+    let entries = map.field("tlb_entries").whole(0, 1 << 20)?;
+    let spec = MmuSpec {
+        page: map.field("page_bytes").power_of_two_bytes()?,
+        tlb_overhead: map.field("tlb_overhead_ns").ns()?,
+        tlb_entries: (entries > 0).then_some(entries),
+        tlb_miss: map.field("tlb_miss_ns").ns()?,
+        strict: map.field("strict").flag()?,
+    };
+    map.finish()?;
+    Ok(spec)
+}
+
 pub(super) fn pe(field: &Field<'_>, routers: &RoutersSpec) -> Result<PeSpec> {
     let mut map = field.map()?;
     let list = map.field("routers");
@@ -77,6 +91,7 @@ pub(super) fn pe(field: &Field<'_>, routers: &RoutersSpec) -> Result<PeSpec> {
         tcm: at_most(&tcm_field, Window::TCM_BYTES)?,
         dma_overhead: map.field("dma_overhead_ns").ns()?,
         cpu_overhead: map.field("cpu_overhead_ns").ns()?,
+        mmu: mmu(&map.field("mmu"))?,
         link: wire(&map.field("link"))?,
     };
     map.finish()?;

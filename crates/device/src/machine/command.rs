@@ -1,0 +1,199 @@
+//! Commands to PEs: the way of each message, and for launches the one instant at which all PEs start.
+
+use std::sync::{Arc, OnceLock};
+
+use cubeyard_memory::address::{CubeId, PeId, SipId};
+use cubeyard_sim::{NodeId, Route, Span, Time};
+
+use super::Machine;
+use crate::log::Watch;
+use crate::message::{Body, Command, CommandCube, CommandPe, Launch, Message, RequestId};
+use crate::model::Part;
+use crate::request::{Outcome, PeRef, RequestError};
+
+/// The PEs that a command goes to.
+#[derive(Clone, Copy)]
+pub(super) struct Targets<'a> {
+    pub(super) sip: SipId,
+    pub(super) cubes: &'a [CubeId],
+    pub(super) pes: &'a [PeId],
+}
+
+impl<W: Watch> Machine<W> {
+    /// The launch of a kernel, with a task that starts its PEs.
+    pub(super) fn launch(
+        &mut self,
+        request: RequestId,
+        kernel: &str,
+        targets: Targets<'_>,
+        work: Span,
+    ) -> Result<Arc<Command>, RequestError> {
+        let cubes = self.command_cubes(targets, true)?;
+        let lead = cubes.iter().map(|cube| self.lead(cube)).max().unwrap_or_default();
+        let (kernel, start) = (kernel.to_owned(), OnceLock::new());
+        let body = Body::Launch(Launch { kernel, lead, start, work });
+        let command = self.command(request, targets.sip, cubes, body)?;
+        self.start_together(&command);
+        Ok(command)
+    }
+
+    /// A command about mappings.
+    pub(super) fn mapping(
+        &mut self,
+        request: RequestId,
+        targets: Targets<'_>,
+        body: Body,
+    ) -> Result<Arc<Command>, RequestError> {
+        let cubes = self.command_cubes(targets, false)?;
+        self.command(request, targets.sip, cubes, body)
+    }
+
+    fn command(
+        &mut self,
+        request: RequestId,
+        sip: SipId,
+        cubes: Vec<CommandCube>,
+        body: Body,
+    ) -> Result<Arc<Command>, RequestError> {
+        let (endpoint, io_cpu) = (self.topology().endpoint(sip), self.topology().io_cpu(sip));
+        let (to_io_cpu, from_io_cpu) = self.wiring.routes(endpoint, io_cpu)?;
+        let (failure, done) = (OnceLock::new(), self.signal());
+        let command = Command { request, body, to_io_cpu, from_io_cpu, cubes, failure, done };
+        let command = Arc::new(command);
+        self.commands.insert(request, Arc::clone(&command));
+        Ok(command)
+    }
+
+    fn command_cubes(
+        &mut self,
+        targets: Targets<'_>,
+        launch: bool,
+    ) -> Result<Vec<CommandCube>, RequestError> {
+        self.check_targets(targets)?;
+        let Targets { sip, cubes, pes } = targets;
+        let cube = |&cube: &CubeId| self.command_cube(sip, cube, pes, launch);
+        cubes.iter().map(cube).collect()
+    }
+
+    fn command_cube(
+        &self,
+        sip: SipId,
+        cube: CubeId,
+        pes: &[PeId],
+        launch: bool,
+    ) -> Result<CommandCube, RequestError> {
+        let topology = self.topology();
+        let m_cpu = topology.m_cpu(sip, cube);
+        let (to, back) = self.wiring.routes(topology.io_cpu(sip), m_cpu)?;
+        let pe = |&pe: &PeId| -> Result<CommandPe, RequestError> {
+            let node = if launch {
+                topology.pe_cpu(sip, cube, pe)
+            } else {
+                topology.pe_dma(sip, cube, pe)
+            };
+            let (to, back) = self.wiring.routes(m_cpu, node)?;
+            let armed = || self.engine.tasks().signal(format!("{sip}.{cube}.{pe}"), None);
+            Ok(CommandPe { node, to, back, armed: launch.then(armed) })
+        };
+        let pes: Result<Vec<_>, _> = pes.iter().map(pe).collect();
+        Ok(CommandCube { to, back, pes: pes? })
+    }
+
+    /// How long the slowest message of a cube takes from `IO_CPU`, if nothing is in its way.
+    fn lead(&self, cube: &CommandCube) -> Span {
+        let to_pe = cube.pes.iter().map(|pe| self.flight(&pe.to)).max().unwrap_or_default();
+        self.flight(&cube.to) + to_pe
+    }
+
+    /// How long a message without payload takes: the wires, and the overhead of each node it comes to.
+    fn flight(&self, route: &Route) -> Span {
+        let network = self.network();
+        let hop = |link: &cubeyard_sim::LinkId| {
+            let link = network.link(*link);
+            let overhead = network.nodes()[link.to.index()].overhead;
+            link.propagation.max(Span::from_ps(1)) + overhead
+        };
+        route.iter().map(hop).sum()
+    }
+
+    /// Starts all PEs of a launch at one instant: when `IO_CPU` said, or when the last has its command
+    /// if traffic held that up for longer.
+    fn start_together(&mut self, command: &Arc<Command>) {
+        let command = Arc::clone(command);
+        let launch = command.launch().expect("only launches are started");
+        let name = format!("launch {} of {}", command.request, launch.kernel);
+        self.engine.spawn(name, |tasks| async move {
+            for pe in command.cubes.iter().flat_map(|cube| &cube.pes) {
+                tasks.wait(pe.armed.expect("a launch waits for its PEs")).await;
+            }
+            let launch = command.launch().expect("only launches are started");
+            let said = *launch.start.get().expect("said before a command left");
+            let start = said.max(tasks.now());
+            for pe in command.cubes.iter().flat_map(|cube| &cube.pes) {
+                tasks.call(pe.node, Message::Start(command.request, start));
+            }
+        });
+    }
+
+    /// What there is to say of a command that is done.
+    pub(super) fn outcome(&self, request: RequestId) -> Outcome {
+        let command = &self.commands[&request];
+        if let Some(failure) = command.failure.get() {
+            return self.failed(failure.clone());
+        }
+        match &command.body {
+            Body::Map(mappings) | Body::Unmap(mappings) => {
+                Outcome::Mapped { mappings: mappings.len() }
+            }
+            Body::Launch(_) => self.ran(command),
+        }
+    }
+
+    fn ran(&self, command: &Command) -> Outcome {
+        let nodes: Vec<NodeId> =
+            command.cubes.iter().flat_map(|cube| &cube.pes).map(|pe| pe.node).collect();
+        let started = nodes.iter().filter_map(|&node| match self.engine.component(node)? {
+            Part::PeCpu(cpu) => cpu.started(command.request),
+            _ => None,
+        });
+        Outcome::Ran { started: started.max().unwrap_or(Time::ZERO), pes: nodes.len() }
+    }
+
+    pub(super) fn check_cube(&self, sip: SipId, cube: CubeId) -> Result<(), RequestError> {
+        let spec = self.topology().spec();
+        if sip.number() < spec.sips.count && cube.number() < spec.cube_count() {
+            return Ok(());
+        }
+        Err(RequestError::NoSuchPart { what: format!("{sip}.{cube}") })
+    }
+
+    pub(super) fn check_pe(&self, at: PeRef) -> Result<(), RequestError> {
+        self.check_cube(at.sip, at.cube)?;
+        if at.pe.number() < self.topology().spec().pe_count() {
+            return Ok(());
+        }
+        Err(RequestError::NoSuchPart { what: at.to_string() })
+    }
+
+    fn check_targets(&self, targets: Targets<'_>) -> Result<(), RequestError> {
+        let Targets { sip, cubes, pes } = targets;
+        if cubes.is_empty() || has_twice(cubes) {
+            return Err(RequestError::Targets { what: "cubes" });
+        }
+        if pes.is_empty() || has_twice(pes) {
+            return Err(RequestError::Targets { what: "PEs" });
+        }
+        for &cube in cubes {
+            for &pe in pes {
+                self.check_pe(PeRef { sip, cube, pe })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn has_twice<T: Ord + Copy>(items: &[T]) -> bool {
+    let mut sorted = items.to_vec();
+    sorted.sort_unstable();
+    sorted.windows(2).any(|pair| pair[0] == pair[1])
+}

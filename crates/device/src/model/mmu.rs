@@ -1,0 +1,190 @@
+//! A PE's MMU: what its virtual addresses mean, and what it costs to know.
+
+use std::collections::BTreeMap;
+
+use cubeyard_memory::Bytes;
+use cubeyard_memory::address::PhysAddr;
+use cubeyard_memory::page_table::{MapError, PageTable};
+use cubeyard_sim::Span;
+
+use crate::message::Mapping;
+use crate::topology::MmuSpec;
+
+/// `PE_MMU`. It is told the time of nothing: mappings come to it with messages, and DMA asks it.
+#[derive(Clone, Debug)]
+pub struct Mmu {
+    spec: MmuSpec,
+    table: PageTable,
+    tlb: Option<Tlb>,
+    counts: MmuCounts,
+}
+
+/// What an MMU has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MmuCounts {
+    /// Accesses translated.
+    pub translations: u64,
+    /// Accesses to an address that was not mapped.
+    pub faults: u64,
+    /// Pages that the TLB held.
+    pub tlb_hits: u64,
+    /// Pages that it did not hold.
+    pub tlb_misses: u64,
+}
+
+/// A range of virtual addresses as ranges of physical ones, and what it cost to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Translation {
+    /// In the order of the virtual addresses.
+    pub pieces: Vec<(PhysAddr, u64)>,
+    /// What the translation takes.
+    pub span: Span,
+}
+
+/// An address that is not mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The address.
+    pub address: u64,
+    /// What it took to find out.
+    pub span: Span,
+}
+
+impl Mmu {
+    /// An MMU without mappings.
+    pub fn new(spec: MmuSpec) -> Self {
+        let tlb = spec.tlb_entries.map(Tlb::new);
+        Self { spec, table: PageTable::default(), tlb, counts: MmuCounts::default() }
+    }
+
+    /// Takes mappings in: all, or none.
+    pub fn map(&mut self, mappings: &[Mapping]) -> Result<(), MapError> {
+        for (done, mapping) in mappings.iter().enumerate() {
+            if let Err(error) = self.table.map(mapping.from, Bytes::new(mapping.bytes), mapping.to)
+            {
+                self.unmap(&mappings[..done]).expect("they were mapped just now");
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes mappings out; those that are not there are an error, and the others are out nevertheless.
+    pub fn unmap(&mut self, mappings: &[Mapping]) -> Result<(), MapError> {
+        let mut result = Ok(());
+        for mapping in mappings {
+            let unmapped = self.table.unmap(mapping.from, Bytes::new(mapping.bytes));
+            if let Some(tlb) = &mut self.tlb {
+                let page = self.spec.page.get();
+                tlb.forget(mapping.from / page, (mapping.from + mapping.bytes - 1) / page);
+            }
+            result = result.and(unmapped);
+        }
+        result
+    }
+
+    /// What a range of virtual addresses means.
+    pub fn translate(&mut self, address: u64, bytes: u64) -> Result<Translation, Fault> {
+        self.counts.translations += 1;
+        let span = self.spec.tlb_overhead + self.look_up(address, bytes);
+        let mut pieces: Vec<(PhysAddr, u64)> = Vec::new();
+        let mut at = address;
+        while at < address + bytes {
+            let Some((to, left)) = self.table.translate(at) else {
+                self.counts.faults += 1;
+                return Err(Fault { address: at, span });
+            };
+            let piece = left.get().min(address + bytes - at);
+            match pieces.last_mut() {
+                Some((from, length)) if from.to_bits() + *length == to.to_bits() => {
+                    *length += piece;
+                }
+                _ => pieces.push((to, piece)),
+            }
+            at += piece;
+        }
+        Ok(Translation { pieces, span })
+    }
+
+    /// Whether an address that is not mapped is an error.
+    pub fn is_strict(&self) -> bool {
+        self.spec.strict
+    }
+
+    /// What it has done.
+    pub fn counts(&self) -> MmuCounts {
+        self.counts
+    }
+
+    /// How many mappings it has.
+    pub fn mappings(&self) -> usize {
+        self.table.len()
+    }
+
+    fn page(&self) -> u64 {
+        self.spec.page.get()
+    }
+
+    /// What the pages of a range cost that the TLB does not hold.
+    fn look_up(&mut self, address: u64, bytes: u64) -> Span {
+        let (first, last) = (address / self.page(), (address + bytes - 1) / self.page());
+        let Some(tlb) = &mut self.tlb else { return Span::ZERO };
+        let misses = (first..=last).filter(|&page| !tlb.touch(page)).count() as u64;
+        self.counts.tlb_misses += misses;
+        self.counts.tlb_hits += last - first + 1 - misses;
+        self.spec.tlb_miss * misses
+    }
+}
+
+/// The pages that were used last.
+#[derive(Clone, Debug)]
+struct Tlb {
+    entries: usize,
+    /// When each page was used, and which page was used when.
+    used: BTreeMap<u64, u64>,
+    by_use: BTreeMap<u64, u64>,
+    uses: u64,
+}
+
+impl Tlb {
+    fn new(entries: u32) -> Self {
+        Self { entries: entries as usize, used: BTreeMap::new(), by_use: BTreeMap::new(), uses: 0 }
+    }
+
+    /// Uses a page: whether it was held.
+    fn touch(&mut self, page: u64) -> bool {
+        self.uses += 1;
+        let before = self.used.insert(page, self.uses);
+        if let Some(before) = before {
+            self.by_use.remove(&before);
+        }
+        self.by_use.insert(self.uses, page);
+        if self.used.len() > self.entries
+            && let Some((_, oldest)) = self.by_use.pop_first()
+        {
+            self.used.remove(&oldest);
+        }
+        before.is_some()
+    }
+
+    fn forget(&mut self, first: u64, last: u64) {
+        let gone: Vec<_> =
+            self.used.range(first..=last).map(|(&page, &used)| (page, used)).collect();
+        for (page, used) in gone {
+            self.used.remove(&page);
+            self.by_use.remove(&used);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tlb_drops_the_page_that_was_used_longest_ago() {
+        let mut tlb = Tlb::new(2);
+        let held: Vec<_> = [1, 2, 1, 3, 1, 2].map(|page| tlb.touch(page)).to_vec();
+        assert_eq!(held, [false, false, true, false, true, false]);
+    }
+}

@@ -1,0 +1,79 @@
+//! What parts need to know of the machine around them: who answers for an address, and the way there.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use cubeyard_memory::address::PhysAddr;
+use cubeyard_sim::{NodeId, Route};
+
+use crate::message::{Failure, RequestId};
+use crate::request::RequestError;
+use crate::topology::{NodeKind, Topology};
+
+/// The most that one request moves.
+const MOST_BYTES: u64 = 1 << 40;
+
+/// The topology, with the ways that were asked for, and what went wrong on the machine.
+#[derive(Debug)]
+pub struct Wiring {
+    topology: Topology,
+    routes: RefCell<BTreeMap<(NodeId, NodeId), (Route, Route)>>,
+    failures: RefCell<BTreeMap<RequestId, Failure>>,
+}
+
+impl Wiring {
+    /// The wiring of a machine.
+    pub fn new(topology: Topology) -> Self {
+        Self { topology, routes: RefCell::default(), failures: RefCell::default() }
+    }
+
+    /// What the machine was made from.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The ways there and back, worked out once.
+    pub fn routes(&self, from: NodeId, to: NodeId) -> Result<(Route, Route), RequestError> {
+        if let Some(routes) = self.routes.borrow().get(&(from, to)) {
+            return Ok(routes.clone());
+        }
+        let links = self.topology.route(from, to)?;
+        let back: Route =
+            links.iter().rev().map(|&link| self.topology.link(link).reverse).collect();
+        let routes = (Route::from(links), back);
+        self.routes.borrow_mut().insert((from, to), routes.clone());
+        Ok(routes)
+    }
+
+    /// The memory that holds a whole range.
+    pub fn memory(&self, address: PhysAddr, bytes: u64) -> Result<NodeId, RequestError> {
+        if bytes == 0 || bytes > MOST_BYTES {
+            return Err(RequestError::Size { bytes });
+        }
+        let first = self.topology.resolve(address)?;
+        let node = self.topology.node(first);
+        if !matches!(node.kind, NodeKind::Hbm | NodeKind::Sram) {
+            return Err(RequestError::NotMemory { address, node: node.name.clone() });
+        }
+        let beyond = || RequestError::NoSuchPart { what: format!("{bytes} bytes at {address}") };
+        let end = PhysAddr::from_bits(address.to_bits() + bytes - 1).map_err(|_| beyond())?;
+        let last = self.topology.resolve(end);
+        let last = last.map_err(|source| RequestError::End { address, bytes, source })?;
+        if first != last {
+            let name = |node| self.topology.node(node).name.clone();
+            let (first, last) = (name(first), name(last));
+            return Err(RequestError::Spans { address, bytes, first, last });
+        }
+        Ok(first)
+    }
+
+    /// Notes what went wrong with a request.
+    pub fn fail(&self, request: RequestId, failure: Failure) {
+        self.failures.borrow_mut().entry(request).or_insert(failure);
+    }
+
+    /// What went wrong with a request.
+    pub fn failure(&self, request: RequestId) -> Option<Failure> {
+        self.failures.borrow().get(&request).cloned()
+    }
+}

@@ -1,0 +1,1 @@
+//! Is what a host program talks to.
