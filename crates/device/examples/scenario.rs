@@ -52,6 +52,7 @@ impl MemoryChannels {
             channels: self.channels,
             burst: Span::from_ps(self.burst_ps),
             turn_around: Span::from_ps(self.turnaround_ps),
+            rows: None,
         }
     }
 }
@@ -190,6 +191,7 @@ impl Scenario {
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let merge = !arguments.iter().any(|argument| argument == "--flits");
+    let config = EngineConfig { merge, ..EngineConfig::default() };
     let hash = arguments.iter().any(|argument| argument == "--hash");
     let times = arguments.iter().position(|argument| argument == "--times");
     let times = times.map_or(1, |at| arguments[at + 1].parse().expect("a number of times"));
@@ -197,14 +199,14 @@ fn main() {
     for line in std::io::stdin().lock().lines() {
         let line = line.expect("text on standard input");
         let scenario: Scenario = serde_json::from_str(&line).expect("a scenario");
-        let mut result = scenario.run(EngineConfig { merge });
+        let mut result = scenario.run(config);
         #[expect(
             clippy::disallowed_methods,
             reason = "the example measures, it does not simulate with it"
         )]
         let start = std::time::Instant::now();
         for _ in 1..times {
-            result = scenario.run(EngineConfig { merge });
+            result = scenario.run(config);
         }
         if times > 1 {
             let seconds = start.elapsed().as_secs_f64() / f64::from(times - 1);

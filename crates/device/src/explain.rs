@@ -37,7 +37,8 @@ pub enum Cause {
     Wire(LinkId),
     /// A memory moves bursts of this request.
     Service(NodeId),
-    /// A link moves somebody else's flits.
+    /// A link moves somebody else's flits; with finite buffers, also: no place behind it is free, or the
+    /// flit stands in a queue.
     LinkWait(LinkId, Option<RequestId>),
     /// A channel of a memory moves somebody else's bursts.
     ChannelWait(NodeId, RequestId),
@@ -167,13 +168,19 @@ impl Path<'_> {
             if start == asked {
                 return asked;
             }
-            let before = self.index.before[*now].expect("a link is busy only with a flit");
-            let ahead = self.crossing(before).transfer;
+            let before = self.index.before[*now];
+            let Some(before) = before.filter(|&before| self.crossing(before).end > asked) else {
+                // Not the link was in use, but no place behind it was free, or the flit stood in a queue.
+                self.step(asked, start, Cause::LinkWait(link, None));
+                return asked;
+            };
+            let Crossing { transfer: ahead, end: free, .. } = self.crossing(before);
             if ahead != transfer {
                 let behind = self.machine.log().transfer(ahead).request;
                 self.step(asked, start, Cause::LinkWait(link, behind));
                 return asked;
             }
+            self.step(free, start, Cause::LinkWait(link, None));
             *now = before;
         }
     }

@@ -4,7 +4,8 @@
 //! itself, when the first flit came and `j + 1` flits crossed after it without a gap, or, where data comes
 //! out of memory in rounds, when the first flit of the last round came and the others followed. What is
 //! between grows evenly, so no other flit can matter. This takes one step for each link, whatever the
-//! size, and shares nothing with the engine but the rules (`docs/machine-rules.md`).
+//! size, and shares nothing with the engine but the rules (`docs/machine-rules.md`). It knows nothing of
+//! what is optional there: finite buffers, and banks with their rows.
 
 use cubeyard_sim::{Forwarding, LinkId, Network, Route, Span};
 

@@ -1,7 +1,7 @@
 //! Files that people write: YAML whose every key and value knows its line, and typed values out of it.
 
 mod error;
-pub(crate) mod nearest;
+pub mod nearest;
 pub(crate) mod reader;
 pub(crate) mod yaml;
 

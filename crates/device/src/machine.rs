@@ -64,10 +64,11 @@ pub struct MachineBuilder {
 impl MachineBuilder {
     /// A machine of this topology.
     pub fn new(topology: Topology) -> Self {
-        Self { topology, config: EngineConfig::default(), replaced: Vec::new(), data: false }
+        let config = EngineConfig { buffers: topology.spec().buffers, ..EngineConfig::default() };
+        Self { topology, config, replaced: Vec::new(), data: false }
     }
 
-    /// Chooses how the engine runs.
+    /// Chooses how the engine runs, buffers included, whatever the topology says of them.
     #[must_use]
     pub fn config(self, config: EngineConfig) -> Self {
         Self { config, ..self }

@@ -10,7 +10,7 @@ mod requester;
 
 pub use io_cpu::IoCpu;
 pub use m_cpu::MCpu;
-pub use memory::{Burst, Channels, ChannelsSpec, Memory};
+pub use memory::{Burst, Channels, ChannelsSpec, Memory, RefreshSpec, RowsSpec};
 pub use mmu::{Fault, Mmu, MmuCounts, Translation};
 pub use pe_cpu::PeCpu;
 pub use pe_dma::PeDma;

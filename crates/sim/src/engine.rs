@@ -3,9 +3,10 @@
 use std::fmt;
 
 use crate::component::{Component, Context, Delivery, Flit, Order};
+use crate::credit::{BufferSpec, Buffers};
 use crate::fabric::LinkState;
 use crate::merge::Uses;
-use crate::network::{Network, NodeId};
+use crate::network::{LinkId, Network, NodeId};
 use crate::observer::{Blind, Observer};
 use crate::queue::{EventQueue, Wheel};
 use crate::task::Tasks;
@@ -32,18 +33,29 @@ pub(crate) enum Event {
     Call { call: u32 },
     /// A task goes on.
     Task { task: u32 },
+    /// With finite buffers: a flit stands in a queue, and asks for a link when it is the head.
+    Stand { transfer: SlotId, flit: u32, hop: u16 },
+    /// With finite buffers: all flits of a leg stand in a queue.
+    StandAll { transfer: SlotId },
+    /// With finite buffers: a place behind a link is free again.
+    Credit { link: LinkId },
+    /// With finite buffers: a link is given to one who asks.
+    Serve { link: LinkId },
 }
 
-/// How an engine runs; the results are the same.
+/// How an engine runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// Whether a run of flits that meets no other traffic moves as one event.
+    /// Whether a run of flits that meets no other traffic moves as one event; the results are the same.
     pub merge: bool,
+    /// How much room there is behind each link. Without it nodes have room for everything, and links
+    /// serve in the order of asking. With it runs are never merged.
+    pub buffers: Option<BufferSpec>,
 }
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { merge: true }
+        Self { merge: true, buffers: None }
     }
 }
 
@@ -76,6 +88,8 @@ pub enum Waiter {
     Task(String),
     /// The component at a node.
     Component(NodeId),
+    /// The flits in the buffer of a link, at the node that it leads to.
+    Buffer(LinkId),
 }
 
 impl fmt::Display for Waiting {
@@ -83,6 +97,7 @@ impl fmt::Display for Waiting {
         match &self.who {
             Waiter::Task(name) => write!(f, "{name} waits for {}", self.what)?,
             Waiter::Component(node) => write!(f, "node {node} waits for {}", self.what)?,
+            Waiter::Buffer(link) => write!(f, "the buffer of link {link} waits for {}", self.what)?,
         }
         self.owner.as_ref().map_or(Ok(()), |owner| write!(f, " from {owner}"))
     }
@@ -98,6 +113,8 @@ pub struct Engine<C: Component, O = Blind> {
     pub(crate) network: Network,
     pub(crate) links: Vec<LinkState>,
     pub(crate) uses: Uses,
+    /// Queues, if buffers are finite.
+    pub(crate) buffers: Option<Box<Buffers>>,
     pub(crate) transfers: Transfers<C::Message>,
     pub(crate) queue: Wheel<Event>,
     pub(crate) components: Vec<C>,
@@ -146,19 +163,22 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             wants_flits[node.index()] = component.wants_flits();
             seated.push(component);
         }
+        // Tasks come first in an instant, then alarms by node, then flits.
+        let flit_ranks = 1 + u32::try_from(nodes).expect("node numbers have 32 bits");
+        let buffers = config.buffers.map(|spec| Buffers::new(spec, &network, flit_ranks));
         Self {
             now: Time::ZERO,
             rank: 0,
             config,
             links: LinkState::all(&network),
             uses: Uses::new(&network),
+            buffers: buffers.map(Box::new),
             transfers: Transfers::new(),
             queue: Wheel::default(),
             components: seated,
             seats,
             wants_flits,
-            // Tasks come first in an instant, then alarms by node, then flits.
-            flit_ranks: 1 + u32::try_from(nodes).expect("node numbers have 32 bits"),
+            flit_ranks,
             tasks: Tasks::default(),
             observer,
             alarms: Waitlist::default(),
@@ -262,7 +282,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     #[inline]
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Ask { transfer, flit, hop } => self.ask(transfer, flit, hop, self.now),
+            Event::Ask { transfer, flit, hop } => self.ask(transfer, flit, hop),
             Event::Begin { transfer } => self.begin(transfer),
             Event::Flit { transfer, flit } => self.flit(transfer, flit),
             Event::LegDone { transfer } => self.leg_done(transfer),
@@ -278,6 +298,10 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
                 self.order.note(self.now, 0, u64::from(task));
                 self.resume(task);
             }
+            Event::Stand { transfer, flit, hop } => self.stand(transfer, flit, hop),
+            Event::StandAll { transfer } => self.stand_all(transfer),
+            Event::Credit { link } => self.credit(link),
+            Event::Serve { link } => self.serve(link),
         }
     }
 
@@ -358,7 +382,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             let who = Waiter::Component(NodeId::new(node));
             Some(Waiting { who, what, owner: None })
         });
-        self.tasks.waiting().into_iter().chain(components).collect()
+        self.tasks.waiting().into_iter().chain(components).chain(self.stuck()).collect()
     }
 
     /// How long each link has been in use, by link.

@@ -33,6 +33,18 @@ pub(crate) struct LinkState {
 }
 
 impl LinkState {
+    const NOBODY: TransferId = TransferId(u64::MAX);
+
+    fn is_used(&self) -> bool {
+        self.last != Self::NOBODY
+    }
+
+    /// How long it takes until its beginning knows what happened at its end: at least 1 ps, so that no
+    /// cause has its effect in the same instant.
+    pub(crate) fn news(&self) -> u64 {
+        self.propagation.max(1)
+    }
+
     pub(crate) fn all(network: &Network) -> Vec<Self> {
         let nodes = network.nodes();
         let links = network.links().iter().enumerate();
@@ -42,7 +54,7 @@ impl LinkState {
             propagation: link.propagation.ps(),
             overhead: nodes[link.to.index()].overhead.ps(),
             busy: 0,
-            last: TransferId(u64::MAX),
+            last: Self::NOBODY,
             rank: network.rank_of_link(LinkId::new(index)),
             to: link.to,
         };
@@ -136,17 +148,20 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// Lets each flit ask by itself.
     fn walk_leg(&mut self, slot: SlotId, asks: Asks) {
         let rank = self.start_rank(slot);
+        let queues = self.buffers.is_some();
         let transfer = self.transfers.get(slot);
         match asks {
             Asks::At(time) => {
                 assert!(time >= self.now, "a transfer asks before the present");
-                self.queue.push(time, rank, Event::Begin { transfer: slot });
+                let begin = Event::Begin { transfer: slot };
+                let stand = Event::StandAll { transfer: slot };
+                self.queue.push(time, rank, if queues { stand } else { begin });
             }
             Asks::Each(times) => {
                 let hop = transfer.leg.from;
                 for (flit, time) in (0..transfer.flits).zip(times) {
                     assert!(time >= self.now, "a flit asks before the present");
-                    self.queue.push(time, rank, Event::Ask { transfer: slot, flit, hop });
+                    self.queue.push(time, rank, on_foot(queues, slot, flit, hop));
                 }
             }
         }
@@ -157,13 +172,29 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let transfer = self.transfers.get(slot);
         let (flits, hop) = (transfer.flits, transfer.leg.from);
         for flit in 0..flits {
-            self.ask(slot, flit, hop, self.now);
+            self.ask(slot, flit, hop);
         }
     }
 
     /// A flit asks for a link and is given it.
     #[inline]
-    pub(crate) fn ask(&mut self, slot: SlotId, flit: u32, hop: u16, now: Time) {
+    pub(crate) fn ask(&mut self, slot: SlotId, flit: u32, hop: u16) {
+        self.cross::<false>(slot, flit, hop, self.now);
+    }
+
+    /// A flit that asked at `asked` crosses a link as soon as that is free, which with `QUEUES` it is.
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "the hot path has one caller and must stay one function"
+    )]
+    pub(crate) fn cross<const QUEUES: bool>(
+        &mut self,
+        slot: SlotId,
+        flit: u32,
+        hop: u16,
+        asked: Time,
+    ) {
         let transfer = self.transfers.get(slot);
         let at = &mut transfer.hops[usize::from(hop)];
         let link = &mut self.links[at.link.index()];
@@ -173,9 +204,9 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         } else {
             link.flit
         };
-        let start = now.ps().max(link.free);
-        if link.free > now.ps() && link.last != transfer.id {
-            let span = Span::from_ps(start - now.ps());
+        let start = self.now.ps().max(link.free);
+        if start > asked.ps() && link.last != transfer.id && (!QUEUES || link.is_used()) {
+            let span = Span::from_ps(start - asked.ps());
             self.observer.waited(transfer.id, Wait { link: at.link, behind: link.last, span });
         }
         let end = start + span;
@@ -191,13 +222,17 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
                 flit: u64::from(flit),
                 link: at.link,
                 hop: usize::from(hop),
-                asked: now,
+                asked,
                 start: Time::from_ps(start),
                 end: Time::from_ps(end),
                 arrived: Time::from_ps(arrived),
             });
         }
         let rank = self.flit_ranks + link.rank;
+        if QUEUES && hop + 1 == transfer.leg.to {
+            let known = Time::from_ps(arrived + link.news());
+            self.queue.push(known, self.flit_ranks, Event::Credit { link: at.link });
+        }
         if hop + 1 == transfer.leg.to && transfer.leg.end == LegEnd::Store {
             transfer.arrived += 1;
             if transfer.arrived == transfer.flits {
@@ -211,7 +246,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         }
         let leaves = Time::from_ps(arrived.max(at.header));
         if hop + 1 < transfer.leg.to {
-            self.queue.push(leaves, rank, Event::Ask { transfer: slot, flit, hop: hop + 1 });
+            self.queue.push(leaves, rank, on_foot(QUEUES, slot, flit, hop + 1));
         } else if transfer.leg.end == LegEnd::Flits {
             self.queue.push(leaves, rank, Event::Flit { transfer: slot, flit });
         } else {
@@ -221,4 +256,10 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             }
         }
     }
+}
+
+/// A flit goes for a link by itself.
+#[inline]
+fn on_foot(queues: bool, transfer: SlotId, flit: u32, hop: u16) -> Event {
+    if queues { Event::Stand { transfer, flit, hop } } else { Event::Ask { transfer, flit, hop } }
 }

@@ -101,7 +101,9 @@
 //! The rules of time are in `docs/machine-rules.md`. All ties are decided by one order (rule 4), so the same input
 //! gives the same events; [`Engine::order_hash`] is a number for that order. Nothing here reads a clock.
 
+mod arbiter;
 mod component;
+mod credit;
 mod engine;
 mod fabric;
 mod merge;
@@ -112,7 +114,9 @@ mod task;
 mod time;
 mod transfer;
 
+pub use arbiter::Arbiter;
 pub use component::{Asks, Component, Context, Delivery, Flit, Send, TransferId};
+pub use credit::BufferSpec;
 pub use engine::{Engine, EngineConfig, Stop, Waiter, Waiting};
 pub use network::{
     Forwarding, LinkId, LinkSpec, Network, NetworkError, NodeId, NodeSpec, Route, RouteError,

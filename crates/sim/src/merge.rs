@@ -77,7 +77,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             Asks::Each(times) => times.is_sorted(),
         };
         let flits = self.transfers.get(slot).flits;
-        self.config.merge && !O::FLITS && flits >= WORTH_IT && in_order
+        self.config.merge && self.buffers.is_none() && !O::FLITS && flits >= WORTH_IT && in_order
     }
 
     /// Works a leg out and waits for its last flit.

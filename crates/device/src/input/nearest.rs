@@ -5,7 +5,7 @@ const LONGEST: usize = 80;
 
 /// The name that is fewest insertions, deletions and replacements away from `found`, capital letters or
 /// not; of several, the first.
-pub(crate) fn nearest<'a>(found: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(found: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let found: Vec<char> =
         found.chars().take(LONGEST).map(|character| character.to_ascii_lowercase()).collect();
     names.min_by_key(|name| distance(&found, name))

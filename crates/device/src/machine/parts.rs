@@ -52,6 +52,7 @@ fn part(wiring: &Rc<Wiring>, node: &Node) -> Option<Part> {
             channels: spec.hbm.channels.into(),
             burst: spec.hbm.channel_bandwidth.span(spec.hbm.burst.get()),
             turn_around: spec.hbm.turn_around,
+            rows: spec.hbm.rows,
         }),
         // An SRAM takes what its link brings, a flit at a time.
         NodeKind::Sram => memory(ChannelsSpec {
@@ -59,6 +60,7 @@ fn part(wiring: &Rc<Wiring>, node: &Node) -> Option<Part> {
             channels: 1,
             burst: spec.sram.link.bandwidth.span(spec.hbm.burst.get()),
             turn_around: cubeyard_sim::Span::ZERO,
+            rows: None,
         }),
         NodeKind::PcieEndpoint => Part::Requester(Requester::new(node.overhead)),
         NodeKind::PeDma => {

@@ -1,101 +1,17 @@
 //! A memory of channels that bursts take in turn: an HBM controller, or an SRAM with one channel.
 
+mod channels;
+mod rows;
+
+pub use channels::{Channels, ChannelsSpec};
+pub use rows::{RefreshSpec, RowsSpec};
+
 use std::collections::BTreeMap;
 
-use cubeyard_sim::{
-    Asks, Bandwidth, Component, Context, Delivery, Flit, Send, SignalId, Span, Time,
-};
+use cubeyard_sim::{Asks, Component, Context, Delivery, Flit, Send, SignalId, Time};
 
 use crate::contents::Contents;
 use crate::message::{Access, Direction, Message, RequestId, Slice};
-
-/// The channels of a memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChannelsSpec {
-    /// How many bytes a burst moves.
-    pub burst_bytes: u64,
-    /// How many channels there are.
-    pub channels: u64,
-    /// How long a burst takes a channel.
-    pub burst: Span,
-    /// How much longer when the burst before went the other way.
-    pub turn_around: Span,
-}
-
-impl ChannelsSpec {
-    /// All channels together; none if bursts take no time.
-    pub fn bandwidth(&self) -> Option<Bandwidth> {
-        let bytes = u128::from(self.burst_bytes) * u128::from(self.channels) * 1_000_000_000_000;
-        let rate = bytes.checked_div(u128::from(self.burst.ps()))?;
-        Bandwidth::from_bytes_per_second(u64::try_from(rate).ok()?)
-    }
-}
-
-/// When each channel is free. It is told the time, so that it can be tested without an engine.
-///
-/// ```
-/// use cubeyard_device::message::Direction;
-/// use cubeyard_device::model::{Channels, ChannelsSpec};
-/// use cubeyard_sim::{Span, Time};
-///
-/// let ns = |ns: u64| Span::from_ps(ns * 1000);
-/// let spec = ChannelsSpec { burst_bytes: 256, channels: 2, burst: ns(8), turn_around: ns(3) };
-/// let mut channels = Channels::new(spec);
-/// let mut burst = |number, direction| channels.burst(number, direction, Time::ZERO) - Time::ZERO;
-/// assert_eq!(burst(0, Direction::Read), ns(8));
-/// assert_eq!(burst(1, Direction::Read), ns(8)); // the other channel
-/// assert_eq!(burst(2, Direction::Read), ns(16)); // the first again
-/// assert_eq!(burst(4, Direction::Write), ns(16 + 3 + 8)); // and turned around
-/// ```
-#[derive(Clone, Debug)]
-pub struct Channels {
-    spec: ChannelsSpec,
-    channels: Vec<Channel>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Channel {
-    free: Time,
-    direction: Option<Direction>,
-    busy: Span,
-}
-
-impl Channels {
-    /// Channels that are all free.
-    ///
-    /// # Panics
-    /// If there are none, or bursts are of no bytes.
-    pub fn new(spec: ChannelsSpec) -> Self {
-        assert!(spec.channels > 0 && spec.burst_bytes > 0, "a memory of nothing");
-        let channels = usize::try_from(spec.channels).expect("a machine has few channels");
-        Self { spec, channels: vec![Channel::default(); channels] }
-    }
-
-    /// What they were made from.
-    pub fn spec(&self) -> &ChannelsSpec {
-        &self.spec
-    }
-
-    /// Takes the channel of burst `number` of the memory, asked for at `asked`, and says when it ends.
-    #[inline]
-    pub fn burst(&mut self, number: u64, direction: Direction, asked: Time) -> Time {
-        #[expect(clippy::cast_possible_truncation, reason = "less than the number of channels")]
-        let channel = &mut self.channels[(number % self.spec.channels) as usize];
-        let mut start = asked.max(channel.free);
-        if channel.direction.is_some_and(|last| last != direction) {
-            start += self.spec.turn_around;
-        }
-        channel.direction = Some(direction);
-        channel.busy += self.spec.burst;
-        channel.free = start + self.spec.burst;
-        channel.free
-    }
-
-    /// How long each channel has moved data.
-    pub fn busy(&self) -> impl Iterator<Item = Span> + '_ {
-        self.channels.iter().map(|channel| channel.busy)
-    }
-}
 
 /// A burst that has been given a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,15 +107,15 @@ impl Memory {
     /// Takes the bursts of one flit and says when the last ends.
     #[inline]
     fn take_bursts(&mut self, access: &Access, flit: u64, bytes: u64, asked: Time) -> Time {
-        let burst = self.channels.spec.burst_bytes;
+        let burst = self.channels.spec().burst_bytes;
         let first = (access.address + flit * self.flit_bytes) / burst;
         let mut last = asked;
         for number in first..first + bytes.div_ceil(burst) {
             let end = self.channels.burst(number, access.direction, asked);
             if let Some(record) = &mut self.record {
                 let (request, direction) = (access.request, access.direction);
-                let channel = number % self.channels.spec.channels;
-                let start = Time::from_ps(end.ps() - self.channels.spec.burst.ps());
+                let channel = number % self.channels.spec().channels;
+                let start = Time::from_ps(end.ps() - self.channels.spec().burst.ps());
                 record.push(Burst { request, flit, channel, direction, asked, start, end });
             }
             last = last.max(end);

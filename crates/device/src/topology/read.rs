@@ -1,6 +1,7 @@
 //! A tree as a spec: which keys there are, and which values go together.
 
 mod cube;
+mod optional;
 
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::{CubeId, SipId};
@@ -25,6 +26,7 @@ pub(super) fn spec(tree: &Tree<'_>) -> Result<Spec> {
     let spec = Spec {
         flit: flit(&map.field("flit_bytes"), hbm.burst)?,
         ns_per_mm: map.field("ns_per_mm").number("nanoseconds", 1e3)?,
+        buffers: optional::given(Some(map.field("buffers")), optional::buffers)?,
         sips: sips(&map.field("sips"))?,
         cubes: cubes(&map.field("cubes"))?,
         sram: cube::sram(&map.field("sram"), &routers)?,

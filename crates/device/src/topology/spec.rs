@@ -1,9 +1,10 @@
 //! What a topology file says, in types.
 
 use cubeyard_memory::Bytes;
-use cubeyard_sim::{Bandwidth, Span};
+use cubeyard_sim::{Bandwidth, BufferSpec, Span};
 
 use super::{Direction, Position};
+use crate::model::RowsSpec;
 
 /// A machine as a topology file describes it. What the keys mean is written beside them in the default
 /// file, [`DEFAULT`](super::DEFAULT).
@@ -13,6 +14,8 @@ pub struct Spec {
     pub flit: Bytes,
     /// Nanoseconds for each millimetre of wire.
     pub ns_per_mm: f64,
+    /// The places for flits behind each link; without it there is room for all.
+    pub buffers: Option<BufferSpec>,
     /// The SIPs of the system.
     pub sips: SipsSpec,
     /// The cubes of a SIP.
@@ -141,6 +144,8 @@ pub struct HbmSpec {
     pub burst: Bytes,
     /// Between a read and a write on one channel.
     pub turn_around: Span,
+    /// The banks of a channel; without them a burst costs the same wherever it lies.
+    pub rows: Option<RowsSpec>,
     /// What the controller charges each transfer.
     pub overhead: Span,
     /// From the PE's router to the controller.

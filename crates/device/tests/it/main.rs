@@ -7,8 +7,10 @@
 
 mod bench;
 mod explain;
+mod fidelity;
 mod formula;
 mod launch;
 mod own_component;
 mod published;
 mod refused;
+mod rows;

@@ -108,12 +108,20 @@ impl Grid {
         merge: bool,
         observer: O,
     ) -> Engine<Diary, O> {
+        self.engine_as(EngineConfig { merge, buffers: None }, observer)
+    }
+
+    pub(crate) fn engine_as<O: Observer<Box<Note>>>(
+        &self,
+        config: EngineConfig,
+        observer: O,
+    ) -> Engine<Diary, O> {
         let network =
             Network::new(self.flit_bytes, self.nodes.clone(), self.links.clone()).unwrap();
         let diaries = self.flit_takers.iter().enumerate().map(|(node, &wants_flits)| {
             (NodeId::new(node), Diary { wants_flits, ..Diary::default() })
         });
-        Engine::observed(network, diaries, EngineConfig { merge }, observer)
+        Engine::observed(network, diaries, config, observer)
     }
 
     pub(crate) fn checked_route(&self, from: usize, to: usize) -> Route {

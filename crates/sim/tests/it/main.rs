@@ -1,8 +1,11 @@
 //! Tests of the engine as its users see it.
 
+mod buffers;
 mod grid;
 mod links;
+mod naive;
 mod queue;
 mod runs;
 mod stopping;
 mod tasks;
+mod traffic;

@@ -5,7 +5,7 @@ use cubeyard_memory::address::{PeId, Window};
 
 use super::super::spec::{HbmSpec, MCpuSpec, MmuSpec, PeSpec, RoutersSpec, SramSpec, UcieSpec};
 use super::super::{Position, mesh};
-use super::{Result, wire};
+use super::{Result, optional, wire};
 use crate::input::InputProblem;
 use crate::input::reader::Field;
 
@@ -122,6 +122,7 @@ pub(super) fn hbm(field: &Field<'_>, pe: &PeSpec) -> Result<HbmSpec> {
             format!("an equal slice of whole bursts ({} B) for each of {pes} PEs", burst.get());
         return Err(capacity_field.unexpected(expected));
     }
+    let rows_field = map.field("rows");
     let spec = HbmSpec {
         capacity,
         slice,
@@ -129,11 +130,13 @@ pub(super) fn hbm(field: &Field<'_>, pe: &PeSpec) -> Result<HbmSpec> {
         channel_bandwidth: map.field("channel_bandwidth_gbs").gbs()?,
         burst,
         turn_around: map.field("turn_around_ns").ns()?,
+        rows: None,
         overhead: map.field("overhead_ns").ns()?,
         link: wire(&map.field("link"))?,
     };
     map.finish()?;
-    Ok(spec)
+    let rows = optional::given(Some(rows_field), |field| optional::rows(field, &spec))?;
+    Ok(HbmSpec { rows, ..spec })
 }
 
 pub(super) fn sram(field: &Field<'_>, routers: &RoutersSpec) -> Result<SramSpec> {

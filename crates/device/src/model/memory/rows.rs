@@ -1,0 +1,143 @@
+//! Banks that keep a row open, and their refresh: when a burst may start because of them.
+//!
+//! A channel's bursts go to its banks by address. Burst `n` of the memory is number `c = ⌊n / channels⌋` on
+//! its channel; a row holds `row_bytes / burst_bytes` of these, rows are numbered from 0 upwards, and row `r`
+//! is row `⌊r / banks⌋` of bank `r mod banks`. So neighbours in address share a row, and the rows after
+//! it are in other banks.
+
+use cubeyard_sim::{Span, Time};
+
+use super::ChannelsSpec;
+
+/// The banks of each channel: an open page until another row is wanted or a refresh comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowsSpec {
+    /// How many banks a channel has.
+    pub banks: u32,
+    /// How many bytes of a channel a row holds; a multiple of the burst.
+    pub row_bytes: u64,
+    /// How long it takes to open a row (tRCD).
+    pub activate: Span,
+    /// How long it takes to close one (tRP).
+    pub precharge: Span,
+    /// How banks are refreshed; never, if left out.
+    pub refresh: Option<RefreshSpec>,
+}
+
+/// When all banks of a channel are refreshed together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefreshSpec {
+    /// A refresh is due once in so long (tREFI).
+    pub interval: Span,
+    /// How long it takes (tRFC), once all rows are closed.
+    pub takes: Span,
+}
+
+impl RowsSpec {
+    /// The shortest interval between refreshes in which a burst is sure to find its turn.
+    pub fn least_interval(&self, burst: Span, turn_around: Span) -> Span {
+        let takes = self.refresh.map_or(Span::ZERO, |refresh| refresh.takes);
+        let one = Span::from_ps(1);
+        [self.activate, self.precharge, takes, burst, turn_around, one].into_iter().sum()
+    }
+}
+
+/// What the banks of a memory hold open.
+#[derive(Clone, Debug)]
+pub(super) struct Rows {
+    spec: RowsSpec,
+    /// How long a burst takes.
+    burst: Span,
+    bursts_in_row: u64,
+    channels: Vec<Banks>,
+}
+
+#[derive(Clone, Debug)]
+struct Banks {
+    banks: Vec<Bank>,
+    /// When the next refresh is due.
+    due: Time,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Bank {
+    open: Option<u64>,
+    /// The end of its last burst or refresh: it can be opened or closed from then on.
+    free: Time,
+}
+
+/// A burst that asks for a channel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asking {
+    pub(super) channel: usize,
+    /// Its place on the channel, by address.
+    pub(super) number: u64,
+    pub(super) asked: Time,
+    /// When the channel's last burst ends.
+    pub(super) free: Time,
+    /// When it could start, were it not for rows.
+    pub(super) start: Time,
+}
+
+impl Rows {
+    /// Banks that are all closed, with the first refresh an interval away.
+    ///
+    /// # Panics
+    /// If there are no banks, rows are not of whole bursts, or there is no time between refreshes.
+    pub(super) fn new(spec: RowsSpec, memory: &ChannelsSpec) -> Self {
+        let bursts_in_row = spec.row_bytes / memory.burst_bytes;
+        let is_whole = bursts_in_row * memory.burst_bytes == spec.row_bytes;
+        assert!(spec.banks > 0 && bursts_in_row > 0 && is_whole, "rows of no whole bursts");
+        let least = spec.least_interval(memory.burst, memory.turn_around);
+        let interval = spec.refresh.map(|refresh| refresh.interval);
+        assert!(interval.is_none_or(|interval| interval >= least), "nothing but refreshes");
+        let due = interval.map_or(Time::NEVER, |interval| Time::ZERO + interval);
+        let banks = Banks { banks: vec![Bank::default(); spec.banks as usize], due };
+        let channels = usize::try_from(memory.channels).expect("a machine has few channels");
+        Self { spec, burst: memory.burst, bursts_in_row, channels: vec![banks; channels] }
+    }
+
+    /// When a burst starts; its row is open from then on.
+    #[inline(never)]
+    pub(super) fn start(&mut self, burst: Asking) -> Time {
+        let row = burst.number / self.bursts_in_row;
+        let banks = u64::from(self.spec.banks);
+        let bank = usize::try_from(row % banks).expect("less than the number of banks");
+        let row = row / banks;
+        let start = loop {
+            let Banks { banks, due } = &self.channels[burst.channel];
+            let start = burst.start.max(self.row_ready(banks[bank], row, burst.asked));
+            if start < *due {
+                break start;
+            }
+            self.refresh(&burst);
+        };
+        let free = start + self.burst;
+        self.channels[burst.channel].banks[bank] = Bank { open: Some(row), free };
+        start
+    }
+
+    /// When a row of a bank can be open, if that is wanted from `asked` on.
+    fn row_ready(&self, bank: Bank, row: u64, asked: Time) -> Time {
+        let from = asked.max(bank.free);
+        match bank.open {
+            Some(open) if open == row => from,
+            Some(_) => from + self.spec.precharge + self.spec.activate,
+            None => from + self.spec.activate,
+        }
+    }
+
+    /// Does the refresh that is due before this burst: it waits for the burst under way, and for open rows
+    /// to be closed. Of several that came due since and found nothing to do, only the last still matters.
+    fn refresh(&mut self, burst: &Asking) {
+        let RefreshSpec { interval, takes } = self.spec.refresh.expect("it is due");
+        let Banks { banks, due } = &mut self.channels[burst.channel];
+        let idle = burst.asked.ps().saturating_sub(due.ps()) / interval.ps();
+        let last = *due + Span::from_ps(idle * interval.ps());
+        let is_open = idle == 0 && banks.iter().any(|bank| bank.open.is_some());
+        let close = if is_open { self.spec.precharge } else { Span::ZERO };
+        let free = last.max(burst.free) + close + takes;
+        banks.fill(Bank { open: None, free });
+        *due = last + interval;
+    }
+}

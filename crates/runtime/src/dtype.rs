@@ -1,0 +1,256 @@
+//! What the elements of a tensor are: their kinds, and numbers to bytes and back.
+//!
+//! Bytes are little-endian. There are two ways to them: [`DType::encode`] and [`DType::decode`] go through
+//! `f64`, for values that are computed (fills, ranges, random numbers); [`Element`] takes the elements of
+//! a Rust slice as they are.
+//!
+//! ```
+//! use cubeyard_runtime::dtype::{DType, Element};
+//!
+//! let dtype: DType = "fp8_e4m3".parse()?;
+//! let mut bytes = Vec::new();
+//! dtype.encode(0.3, &mut bytes)?;
+//! assert_eq!(bytes, [0x2a]);
+//! assert_eq!(dtype.decode(&bytes), 0.3125);
+//!
+//! assert_eq!(i16::slice_to_bytes(&[1, -2]), [1, 0, 0xfe, 0xff]);
+//!
+//! let error = "float16".parse::<DType>().unwrap_err();
+//! assert!(error.to_string().ends_with("found `float16`; the nearest is `f16`"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod element;
+mod float;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::str::FromStr;
+
+use cubeyard_device::input::nearest::nearest;
+use thiserror::Error;
+
+pub use element::Element;
+use float::{BF16, E4M3, E5M2, F16};
+
+/// The kind of a tensor's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DType {
+    /// IEEE binary16.
+    F16,
+    /// The upper half of binary32.
+    Bf16,
+    /// IEEE binary32.
+    F32,
+    /// IEEE binary64.
+    F64,
+    /// 4 bits of exponent, 3 of mantissa, no infinities, at most 448: what PyTorch calls `float8_e4m3fn`.
+    Fp8E4m3,
+    /// 5 bits of exponent, 2 of mantissa, infinities as IEEE has them: what PyTorch calls `float8_e5m2`.
+    Fp8E5m2,
+    /// Signed, 8 bits.
+    I8,
+    /// Signed, 16 bits.
+    I16,
+    /// Signed, 32 bits.
+    I32,
+    /// Signed, 64 bits.
+    I64,
+    /// Unsigned, 8 bits.
+    U8,
+    /// Unsigned, 16 bits.
+    U16,
+    /// Unsigned, 32 bits.
+    U32,
+    /// Unsigned, 64 bits.
+    U64,
+    /// One byte, 0 or 1.
+    Bool,
+}
+
+/// There is no kind of element of that name. Choose one that is there.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("expected one of {}; found `{found}`; the nearest is `{nearest}`", DType::names().join(", "))]
+pub struct NoSuchDType {
+    /// The name given, or the beginning of it.
+    pub found: String,
+    /// The most similar name.
+    pub nearest: &'static str,
+}
+
+/// The value is none of an integer type. Choose another value, or a wider type.
+#[derive(Clone, Copy, Debug, PartialEq, Error)]
+#[error("{value} is no {dtype}, which goes from {least} to {greatest}")]
+pub struct OutOfRange {
+    /// The value.
+    pub value: f64,
+    /// The type.
+    pub dtype: DType,
+    /// Its least value.
+    pub least: i128,
+    /// Its greatest value.
+    pub greatest: i128,
+}
+
+impl DType {
+    /// All kinds.
+    pub const ALL: [Self; 15] = [
+        Self::F16,
+        Self::Bf16,
+        Self::F32,
+        Self::F64,
+        Self::Fp8E4m3,
+        Self::Fp8E5m2,
+        Self::I8,
+        Self::I16,
+        Self::I32,
+        Self::I64,
+        Self::U8,
+        Self::U16,
+        Self::U32,
+        Self::U64,
+        Self::Bool,
+    ];
+
+    /// How many bytes an element has.
+    pub const fn size(self) -> u64 {
+        match self {
+            Self::Fp8E4m3 | Self::Fp8E5m2 | Self::I8 | Self::U8 | Self::Bool => 1,
+            Self::F16 | Self::Bf16 | Self::I16 | Self::U16 => 2,
+            Self::F32 | Self::I32 | Self::U32 => 4,
+            Self::F64 | Self::I64 | Self::U64 => 8,
+        }
+    }
+
+    /// What files and options call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+            Self::Fp8E4m3 => "fp8_e4m3",
+            Self::Fp8E5m2 => "fp8_e5m2",
+            Self::I8 => "i8",
+            Self::I16 => "i16",
+            Self::I32 => "i32",
+            Self::I64 => "i64",
+            Self::U8 => "u8",
+            Self::U16 => "u16",
+            Self::U32 => "u32",
+            Self::U64 => "u64",
+            Self::Bool => "bool",
+        }
+    }
+
+    /// All names.
+    pub fn names() -> [&'static str; 15] {
+        Self::ALL.map(Self::name)
+    }
+
+    /// Whether it has fractions.
+    pub const fn is_float(self) -> bool {
+        self.integers().is_none() && !matches!(self, Self::Bool)
+    }
+
+    /// The least and the greatest value of an integer type.
+    const fn integers(self) -> Option<(i128, i128)> {
+        Some(match self {
+            Self::I8 => (i8::MIN as i128, i8::MAX as i128),
+            Self::I16 => (i16::MIN as i128, i16::MAX as i128),
+            Self::I32 => (i32::MIN as i128, i32::MAX as i128),
+            Self::I64 => (i64::MIN as i128, i64::MAX as i128),
+            Self::U8 => (0, u8::MAX as i128),
+            Self::U16 => (0, u16::MAX as i128),
+            Self::U32 => (0, u32::MAX as i128),
+            Self::U64 => (0, u64::MAX as i128),
+            _ => return None,
+        })
+    }
+
+    /// Appends the element that is nearest to `value`.
+    ///
+    /// Floats are rounded once, to nearest, ties to even. Beyond the greatest they become infinite; in
+    /// `fp8_e4m3`, which has no infinities, not a number: as PyTorch does with both fp8 types. Integers
+    /// lose their fraction, and what is then out of range is an error, as is what is not a number. A bool
+    /// is whether the value is not zero.
+    pub fn encode(self, value: f64, bytes: &mut Vec<u8>) -> Result<(), OutOfRange> {
+        match self {
+            Self::F16 => bytes.extend(F16.encode(value).to_le_bytes()),
+            Self::Bf16 => bytes.extend(BF16.encode(value).to_le_bytes()),
+            Self::Fp8E4m3 => bytes.push(E4M3.encode(value).to_le_bytes()[0]),
+            Self::Fp8E5m2 => bytes.push(E5M2.encode(value).to_le_bytes()[0]),
+            #[expect(clippy::cast_possible_truncation, reason = "rounding is what is asked for")]
+            Self::F32 => bytes.extend((value as f32).to_le_bytes()),
+            Self::F64 => bytes.extend(value.to_le_bytes()),
+            Self::Bool => bytes.push(u8::from(value != 0.0)),
+            _ => {
+                // The lower bytes of the wide number are the narrow one's, both being two's complement.
+                let wide = self.integer(value)?.to_le_bytes();
+                bytes.extend_from_slice(&wide[..self.width()]);
+            }
+        }
+        Ok(())
+    }
+
+    /// A value without its fraction, if this integer type has it.
+    fn integer(self, value: f64) -> Result<i128, OutOfRange> {
+        let (least, greatest) = self.integers().expect("all other types are converted before");
+        // Saturates, and takes what is not a number for 0, which the second condition is for.
+        #[expect(clippy::cast_possible_truncation, reason = "the fraction goes")]
+        let whole = value as i128;
+        if (least..=greatest).contains(&whole) && !value.is_nan() {
+            return Ok(whole);
+        }
+        Err(OutOfRange { value, dtype: self, least, greatest })
+    }
+
+    /// The value of an element. 64-bit integers beyond 2⁵³ are rounded; [`Element`] has them exactly.
+    ///
+    /// # Panics
+    ///
+    /// If there are not [`size`](Self::size) bytes.
+    pub fn decode(self, bytes: &[u8]) -> f64 {
+        assert_eq!(bytes.len(), self.width(), "an element of {self} has so many bytes");
+        match self {
+            Self::F16 => F16.decode(u16::from_bytes(bytes)),
+            Self::Bf16 => BF16.decode(u16::from_bytes(bytes)),
+            Self::Fp8E4m3 => E4M3.decode(bytes[0].into()),
+            Self::Fp8E5m2 => E5M2.decode(bytes[0].into()),
+            Self::F32 => f32::from_bytes(bytes).into(),
+            Self::F64 => f64::from_bytes(bytes),
+            Self::I8 => i8::from_bytes(bytes).into(),
+            Self::I16 => i16::from_bytes(bytes).into(),
+            Self::I32 => i32::from_bytes(bytes).into(),
+            Self::I64 => i64::from_bytes(bytes) as f64,
+            Self::U8 => u8::from_bytes(bytes).into(),
+            Self::U16 => u16::from_bytes(bytes).into(),
+            Self::U32 => u32::from_bytes(bytes).into(),
+            Self::U64 => u64::from_bytes(bytes) as f64,
+            Self::Bool => f64::from(bool::from_bytes(bytes)),
+        }
+    }
+
+    fn width(self) -> usize {
+        usize::try_from(self.size()).expect("it is at most 8")
+    }
+}
+
+impl FromStr for DType {
+    type Err = NoSuchDType;
+
+    fn from_str(name: &str) -> Result<Self, NoSuchDType> {
+        Self::ALL.into_iter().find(|dtype| dtype.name() == name).ok_or_else(|| NoSuchDType {
+            found: name.chars().take(80).flat_map(char::escape_debug).collect(),
+            nearest: nearest(name, Self::names().into_iter()).expect("there are names"),
+        })
+    }
+}
+
+/// Its [`name`](DType::name).
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

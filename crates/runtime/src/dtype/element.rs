@@ -1,0 +1,78 @@
+//! Rust types that are elements of tensors.
+
+use half::{bf16, f16};
+
+use super::DType;
+
+/// A Rust type that a tensor's elements can be made of and read as, without passing through `f64`.
+///
+/// ```
+/// use cubeyard_runtime::dtype::{DType, Element};
+///
+/// let bytes = u64::slice_to_bytes(&[u64::MAX, 1]);
+/// assert_eq!(u64::slice_from_bytes(&bytes), Some(vec![u64::MAX, 1]));
+/// assert_eq!(u64::slice_from_bytes(&bytes[1..]), None);
+/// assert_eq!(u64::DTYPE, DType::U64);
+/// ```
+pub trait Element: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static {
+    /// The kind of element that it is.
+    const DTYPE: DType;
+
+    /// Appends its bytes, as many as `DTYPE` says.
+    fn to_bytes(self, bytes: &mut Vec<u8>);
+
+    /// The element with these bytes.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many as `DTYPE` says.
+    fn from_bytes(bytes: &[u8]) -> Self;
+
+    /// The bytes of elements, one after the other.
+    fn slice_to_bytes(elements: &[Self]) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(size_of_val(elements));
+        elements.iter().for_each(|element| element.to_bytes(&mut bytes));
+        bytes
+    }
+
+    /// The elements with these bytes, unless the last one is not whole.
+    fn slice_from_bytes(bytes: &[u8]) -> Option<Vec<Self>> {
+        let elements = bytes.chunks_exact(Self::DTYPE.width());
+        elements.remainder().is_empty().then(|| elements.map(Self::from_bytes).collect())
+    }
+}
+
+macro_rules! element {
+    ($($name:ty: $dtype:ident),*) => {$(
+        impl Element for $name {
+            const DTYPE: DType = DType::$dtype;
+
+            fn to_bytes(self, bytes: &mut Vec<u8>) {
+                bytes.extend_from_slice(&self.to_le_bytes());
+            }
+
+            fn from_bytes(bytes: &[u8]) -> Self {
+                Self::from_le_bytes(bytes.try_into().expect("an element has so many bytes"))
+            }
+        }
+    )*};
+}
+
+element!(
+    f16: F16, bf16: Bf16, f32: F32, f64: F64,
+    i8: I8, i16: I16, i32: I32, i64: I64,
+    u8: U8, u16: U16, u32: U32, u64: U64
+);
+
+/// Any byte but 0 is read as true.
+impl Element for bool {
+    const DTYPE: DType = DType::Bool;
+
+    fn to_bytes(self, bytes: &mut Vec<u8>) {
+        bytes.push(self.into());
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Self {
+        u8::from_bytes(bytes) != 0
+    }
+}

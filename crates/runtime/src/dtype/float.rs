@@ -1,0 +1,105 @@
+//! Floats of at most 16 bits: to and from `f64`, rounded once.
+//!
+//! `half` converts from `f64` by way of fewer bits, so a value just beside a tie can be rounded twice;
+//! and it has no fp8. What these formats have in common is one rule of arithmetic, which is here.
+
+/// A format: a sign, an exponent, a mantissa, and what its largest codes mean.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Small {
+    /// Bits of the mantissa.
+    mantissa: u16,
+    /// The power of two of the smallest normal numbers.
+    least: i32,
+    /// The bit of the sign.
+    sign: u16,
+    /// The code of the greatest number; what is larger without the sign is none.
+    greatest: u16,
+    /// The code of what is beyond.
+    overflow: u16,
+    /// The code of what is not a number.
+    nan: u16,
+}
+
+pub(super) const F16: Small = Small {
+    mantissa: 10,
+    least: -14,
+    sign: 0x8000,
+    greatest: 0x7bff,
+    overflow: 0x7c00,
+    nan: 0x7e00,
+};
+
+pub(super) const BF16: Small = Small {
+    mantissa: 7,
+    least: -126,
+    sign: 0x8000,
+    greatest: 0x7f7f,
+    overflow: 0x7f80,
+    nan: 0x7fc0,
+};
+
+pub(super) const E4M3: Small =
+    Small { mantissa: 3, least: -6, sign: 0x80, greatest: 0x7e, overflow: 0x7f, nan: 0x7f };
+
+pub(super) const E5M2: Small =
+    Small { mantissa: 2, least: -14, sign: 0x80, greatest: 0x7b, overflow: 0x7c, nan: 0x7f };
+
+impl Small {
+    /// The code of the number nearest to `value`, of two the even one.
+    pub(super) fn encode(self, value: f64) -> u16 {
+        let sign = if value.is_sign_negative() { self.sign } else { 0 };
+        if value.is_nan() {
+            return sign | self.nan;
+        }
+        sign | self.magnitude(value.abs())
+    }
+
+    fn magnitude(self, value: f64) -> u16 {
+        // Above all formats' greatest by far, and the codes below stay within 16 bits.
+        if value >= 2f64.powi(129) {
+            return self.overflow;
+        }
+        let power = exponent(value).max(self.least);
+        // Exact, as a power of two divides; then the one rounding.
+        let steps = (value / self.step(power)).round_ties_even();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 2^11")]
+        let steps = steps as u32;
+        // A normal number has one more step bit than mantissa bits, and it is 1: it adds itself to the
+        // exponent's field. So does a carry.
+        let code =
+            (u32::try_from(power - self.least).expect("it was raised") << self.mantissa) + steps;
+        let code = u16::try_from(code).unwrap_or(u16::MAX);
+        if code > self.greatest { self.overflow } else { code }
+    }
+
+    /// The number of a code.
+    pub(super) fn decode(self, code: u16) -> f64 {
+        let magnitude = code & (self.sign - 1);
+        let value = if magnitude <= self.greatest {
+            self.number(magnitude)
+        } else if magnitude == self.overflow && self.overflow != self.nan {
+            f64::INFINITY
+        } else {
+            f64::NAN
+        };
+        if code & self.sign == 0 { value } else { -value }
+    }
+
+    fn number(self, magnitude: u16) -> f64 {
+        let (field, low) = (magnitude >> self.mantissa, magnitude & ((1 << self.mantissa) - 1));
+        let hidden = if field == 0 { 0 } else { 1 << self.mantissa };
+        let power = self.least + i32::from(field.saturating_sub(1));
+        f64::from(hidden + low) * self.step(power)
+    }
+
+    /// The distance between neighbours from 2 to this power on.
+    fn step(self, power: i32) -> f64 {
+        2f64.powi(power - i32::from(self.mantissa))
+    }
+}
+
+/// The power of two at or below a value; for what `f64` has no normal number for, less than any format has.
+fn exponent(value: f64) -> i32 {
+    let field = (value.to_bits() >> 52) & 0x7ff;
+    i32::try_from(field).expect("it has 11 bits") - 1023
+}

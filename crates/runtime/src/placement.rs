@@ -1,0 +1,100 @@
+//! Which PE holds which part of a tensor, as plain data.
+//!
+//! A [`Placement`] says for each level (SIP, cube, PE) whether a tensor is copied or split there; over a
+//! shape and a machine it becomes a [`Layout`]: a [`Shard`] for each PE that holds something.
+//!
+//! A tensor is seen as a matrix ([`Shape::matrix`]). The SIPs split it, the cubes of a SIP split the SIP's
+//! part, the PEs of a cube the cube's part. Where a number of rows or columns does not go up in the number
+//! of parts, the first parts have one more; where there are too few, the last PEs hold nothing.
+//!
+//! The tensor's addresses are contiguous: part after part, in the order of SIPs, cubes and PEs, and each
+//! part row by row. Copies of a part are at the same place. So with `row_wise` alone the whole tensor is
+//! row-major.
+//!
+//! ```
+//! use cubeyard_device::topology::Topology;
+//! use cubeyard_runtime::dtype::DType;
+//! use cubeyard_runtime::placement::{Placement, Split};
+//!
+//! let machine = Topology::embedded();
+//! let placement = Placement {
+//!     cube: Split::RowWise,
+//!     pe: Split::ColumnWise,
+//!     pes: Some(2),
+//!     ..Placement::default()
+//! };
+//! let layout = placement.resolve("4096x4096".parse()?, DType::F16, &machine)?;
+//! assert_eq!(layout.shards().len(), 32);
+//! let shard = &layout.shards()[3];
+//! assert_eq!(shard.at.to_string(), "sip0.cube1.pe1");
+//! assert_eq!((shard.rows.clone(), shard.columns.clone()), (256..512, 2048..4096));
+//! assert_eq!((shard.offset_bytes, shard.nbytes), (3 << 20, 1 << 20));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod error;
+mod layout;
+mod mapping;
+mod resolve;
+mod split;
+#[cfg(test)]
+mod tests;
+
+pub use error::{Level, NoSuchSplit, PlacementError};
+pub use layout::{Layout, Shard};
+pub use mapping::MappingGroup;
+pub use split::Split;
+
+use cubeyard_memory::address::SipId;
+
+#[cfg(doc)]
+use crate::shape::Shape;
+
+/// How a tensor is spread over a machine: the seeds' `DPPolicy`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// What the SIPs do with the tensor.
+    pub sip: Split,
+    /// What the cubes of a SIP do with the SIP's part.
+    pub cube: Split,
+    /// What the PEs of a cube do with the cube's part.
+    pub pe: Split,
+    /// The SIPs, each once. Parts are dealt in this order.
+    pub sips: Vec<SipId>,
+    /// Only the first so many cubes of each SIP.
+    pub cubes: Option<u32>,
+    /// Only the first so many PEs of each cube.
+    pub pes: Option<u32>,
+}
+
+/// A copy in every PE of the first SIP.
+impl Default for Placement {
+    fn default() -> Self {
+        Self {
+            sip: Split::Replicate,
+            cube: Split::Replicate,
+            pe: Split::Replicate,
+            sips: vec![SipId::new(0).expect("there is always a first one")],
+            cubes: None,
+            pes: None,
+        }
+    }
+}
+
+impl Placement {
+    /// One copy, in the first PE of the first cube of a SIP.
+    ///
+    /// ```
+    /// # use cubeyard_device::topology::Topology;
+    /// # use cubeyard_memory::address::SipId;
+    /// # use cubeyard_runtime::{dtype::DType, placement::Placement, shape::Shape};
+    /// let layout = Placement::one(SipId::new(1).unwrap())
+    ///     .resolve(Shape::SCALAR, DType::F32, &Topology::embedded())
+    ///     .unwrap();
+    /// assert_eq!(layout.shards().len(), 1);
+    /// assert_eq!(layout.shards()[0].at.to_string(), "sip1.cube0.pe0");
+    /// ```
+    pub fn one(sip: SipId) -> Self {
+        Self { sips: vec![sip], cubes: Some(1), pes: Some(1), ..Self::default() }
+    }
+}

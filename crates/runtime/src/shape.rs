@@ -1,0 +1,200 @@
+//! How many elements a tensor has in each dimension.
+//!
+//! ```
+//! use cubeyard_runtime::dtype::DType;
+//! use cubeyard_runtime::shape::Shape;
+//!
+//! let shape: Shape = "2x3x4".parse()?;
+//! assert_eq!(shape, Shape::new(&[2, 3, 4])?);
+//! assert_eq!(shape.elements(), 24);
+//! assert_eq!(shape.nbytes(DType::F16)?, 48);
+//! assert_eq!(shape.strides(), [12, 4, 1]);
+//! assert_eq!(shape.matrix(), (6, 4));
+//! assert_eq!(shape.reshape(&[4, 6])?.to_string(), "4x6");
+//! # Ok::<(), cubeyard_runtime::shape::ShapeError>(())
+//! ```
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::dtype::DType;
+
+/// What a shape without dimensions is called.
+const SCALAR: &str = "scalar";
+
+/// The dimensions of a tensor, at most eight; none for a single number. Its elements can be counted
+/// in 64 bits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Shape {
+    /// Those after `rank` are 0.
+    dimensions: [u64; Shape::MOST],
+    rank: usize,
+}
+
+/// Why these are not the dimensions of a tensor. Nothing has been made; choose others.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ShapeError {
+    /// More dimensions than there can be.
+    #[error("a shape has at most {} dimensions, and this one {dimensions}", Shape::MOST)]
+    Dimensions {
+        /// How many.
+        dimensions: usize,
+    },
+    /// A dimension of nothing: no memory can be had for no bytes.
+    #[error("dimension {dimension} of {shape} is 0, and has to be at least 1")]
+    Zero {
+        /// Which, counted from 0.
+        dimension: usize,
+        /// All of them.
+        shape: String,
+    },
+    /// More elements or bytes than 64 bits can count.
+    #[error("{shape} has more {what} than 64 bits can count")]
+    Overflow {
+        /// The dimensions.
+        shape: String,
+        /// Elements, or bytes of a type.
+        what: String,
+    },
+    /// Not as many elements as there are.
+    #[error("{from} has {elements} elements, and {to} has {others}")]
+    Reshape {
+        /// What there is.
+        from: Shape,
+        /// Its elements.
+        elements: u64,
+        /// What was asked for.
+        to: Shape,
+        /// Its elements.
+        others: u64,
+    },
+    /// Not written as a shape is.
+    #[error("expected dimensions such as 4096x4096, each below 2^64, or {SCALAR}; found `{found}`")]
+    Text {
+        /// What was written, or the beginning of it.
+        found: String,
+    },
+}
+
+impl Shape {
+    /// How many dimensions there can be.
+    pub const MOST: usize = 8;
+
+    /// The shape of a single number, without dimensions.
+    pub const SCALAR: Self = Self { dimensions: [0; Self::MOST], rank: 0 };
+
+    /// A shape with these dimensions, the last one varying fastest.
+    pub fn new(dimensions: &[u64]) -> Result<Self, ShapeError> {
+        let rank = dimensions.len();
+        let mut kept = [0; Self::MOST];
+        let Some(places) = kept.get_mut(..rank) else {
+            return Err(ShapeError::Dimensions { dimensions: rank });
+        };
+        places.copy_from_slice(dimensions);
+        if let Some(dimension) = dimensions.iter().position(|&size| size == 0) {
+            return Err(ShapeError::Zero { dimension, shape: text(dimensions) });
+        }
+        let product = dimensions.iter().try_fold(1u64, |product, &size| product.checked_mul(size));
+        match product {
+            Some(_) => Ok(Self { dimensions: kept, rank }),
+            None => Err(overflow(dimensions, "elements".to_owned())),
+        }
+    }
+
+    /// The dimensions.
+    pub fn dimensions(&self) -> &[u64] {
+        &self.dimensions[..self.rank]
+    }
+
+    /// How many dimensions there are.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many elements there are, at least one.
+    pub fn elements(&self) -> u64 {
+        self.dimensions().iter().product()
+    }
+
+    /// How many bytes the elements have, if 64 bits can count them.
+    pub fn nbytes(&self, dtype: DType) -> Result<u64, ShapeError> {
+        let bytes = self.elements().checked_mul(dtype.size());
+        bytes.ok_or_else(|| overflow(self.dimensions(), format!("bytes of {dtype}")))
+    }
+
+    /// The distance in elements from one to the next along each dimension, row-major.
+    pub fn strides(&self) -> Vec<u64> {
+        let mut strides = vec![1; self.rank];
+        for place in (1..self.rank).rev() {
+            strides[place - 1] = strides[place] * self.dimensions[place];
+        }
+        strides
+    }
+
+    /// Rows and columns of the matrix that a placement sees: the last dimension is the columns, all
+    /// others are the rows. A vector is one column, so that splitting its rows splits its elements.
+    pub fn matrix(&self) -> (u64, u64) {
+        match self.dimensions() {
+            [.., columns] if self.rank > 1 => (self.elements() / columns, *columns),
+            _ => (self.elements(), 1),
+        }
+    }
+
+    /// Other dimensions for as many elements.
+    pub fn reshape(&self, dimensions: &[u64]) -> Result<Self, ShapeError> {
+        let to = Self::new(dimensions)?;
+        let (elements, others) = (self.elements(), to.elements());
+        if elements == others {
+            return Ok(to);
+        }
+        Err(ShapeError::Reshape { from: *self, elements, to, others })
+    }
+}
+
+fn overflow(dimensions: &[u64], what: String) -> ShapeError {
+    ShapeError::Overflow { shape: text(dimensions), what }
+}
+
+fn text(dimensions: &[u64]) -> String {
+    if dimensions.is_empty() {
+        return SCALAR.to_owned();
+    }
+    dimensions.iter().map(u64::to_string).collect::<Vec<_>>().join("x")
+}
+
+/// As in `4096x4096`, or `scalar`.
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&text(self.dimensions()))
+    }
+}
+
+impl fmt::Debug for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Shape({self})")
+    }
+}
+
+impl FromStr for Shape {
+    type Err = ShapeError;
+
+    fn from_str(text: &str) -> Result<Self, ShapeError> {
+        if text == SCALAR {
+            return Ok(Self::SCALAR);
+        }
+        let dimensions: Option<Vec<u64>> = text.split('x').map(number).collect();
+        let escaped = || text.chars().take(80).flat_map(char::escape_debug).collect();
+        Self::new(&dimensions.ok_or_else(|| ShapeError::Text { found: escaped() })?)
+    }
+}
+
+/// Digits and nothing else: `parse` alone takes a sign too.
+fn number(text: &str) -> Option<u64> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten()
+}

@@ -1,0 +1,235 @@
+//! Links with so many places behind them and no more: credits, and flits that stand in queues.
+//!
+//! Without this, a link is a reservation and a node has room for everything. With it, a flit is given a
+//! link only if the link is free and a place behind it is free, too; until then it stands in the queue of
+//! its input, and only the head of a queue asks. `docs/machine-rules.md` says it in full.
+//!
+//! What happens in an instant is gathered first: flits stand, credits come back. Then each link that may
+//! have something to give is served, in the order of their numbers, one flit at a time; who steps up
+//! thereby asks in the same instant.
+
+use std::collections::VecDeque;
+use std::num::NonZero;
+
+use crate::arbiter::{Arbiter, Head, Input};
+use crate::component::Component;
+use crate::engine::{Engine, Event, Waiter, Waiting};
+use crate::network::{LinkId, Network};
+use crate::observer::Observer;
+use crate::queue::EventQueue;
+use crate::transfer::SlotId;
+use crate::{Span, Time};
+
+/// How much room there is behind each link, and who goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferSpec {
+    /// The places for flits at the node that a link leads to.
+    pub flits: NonZero<u32>,
+    /// Who is given a link that several ask for.
+    pub arbiter: Arbiter,
+}
+
+/// The queues of a network.
+#[derive(Debug)]
+pub(crate) struct Buffers {
+    arbiter: Arbiter,
+    /// The place of serving in the order of an instant: after all flits.
+    rank: u32,
+    links: Vec<Buffer>,
+}
+
+/// A link as the node where it begins sees it, and the queue at the node where it ends.
+#[derive(Clone, Debug)]
+struct Buffer {
+    /// Free places, as far as the news has come.
+    places: u32,
+    /// When it will be served next; [`Time::NEVER`] if that is not settled.
+    due: Time,
+    /// Which input it served last.
+    last: Input,
+    /// Who asks for it: at most one of each input.
+    heads: Vec<Head>,
+    /// Flits that begin where it begins, and want it.
+    source: VecDeque<Standing>,
+    /// Flits that came by it, and may go on.
+    behind: VecDeque<Standing>,
+}
+
+/// A flit in a queue, which wants the link of its `hop`.
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    transfer: SlotId,
+    flit: u32,
+    hop: u16,
+    asked: Time,
+}
+
+impl Buffers {
+    /// Empty ones.
+    pub(crate) fn new(spec: BufferSpec, network: &Network, flit_ranks: u32) -> Self {
+        let count = network.links().len() + network.nodes().len();
+        let buffer = Buffer {
+            places: spec.flits.get(),
+            due: Time::NEVER,
+            last: Input::NONE,
+            heads: Vec::new(),
+            source: VecDeque::new(),
+            behind: VecDeque::new(),
+        };
+        Self {
+            arbiter: spec.arbiter,
+            rank: flit_ranks + u32::try_from(count).expect("link and node numbers have 32 bits"),
+            links: vec![buffer; network.links().len()],
+        }
+    }
+
+    fn link(&mut self, link: LinkId) -> &mut Buffer {
+        &mut self.links[link.index()]
+    }
+
+    fn rank_of(&self, link: LinkId) -> u32 {
+        self.rank + u32::try_from(link.index()).expect("link numbers have 32 bits")
+    }
+
+    /// The queue of an input of the node where `link` begins.
+    fn queue(&mut self, link: LinkId, input: Input) -> &mut VecDeque<Standing> {
+        match input.link() {
+            Some(came_by) => &mut self.link(came_by).behind,
+            None => &mut self.link(link).source,
+        }
+    }
+
+    /// For each link, which link the head of the queue behind it asks for.
+    fn waits(&self) -> Vec<Option<LinkId>> {
+        let mut waits = vec![None; self.links.len()];
+        for (link, buffer) in self.links.iter().enumerate() {
+            for came_by in buffer.heads.iter().filter_map(|head| head.input.link()) {
+                waits[came_by.index()] = Some(LinkId::new(link));
+            }
+        }
+        waits
+    }
+}
+
+impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
+    fn buffers(&mut self) -> &mut Buffers {
+        self.buffers.as_deref_mut().expect("only finite buffers have queues")
+    }
+
+    /// All flits of a leg stand in the queue of those that begin here.
+    #[cold]
+    pub(crate) fn stand_all(&mut self, transfer: SlotId) {
+        let (flits, hop) =
+            (self.transfers.get(transfer).flits, self.transfers.get(transfer).leg.from);
+        (0..flits).for_each(|flit| self.stand(transfer, flit, hop));
+    }
+
+    /// A flit may go on, and stands in the queue of its input.
+    #[cold]
+    pub(crate) fn stand(&mut self, transfer: SlotId, flit: u32, hop: u16) {
+        let route = self.transfers.get(transfer);
+        let link = route.hops[usize::from(hop)].link;
+        let begins = hop == route.leg.from;
+        let input = if begins {
+            Input::SOURCE
+        } else {
+            Input::behind(route.hops[usize::from(hop) - 1].link)
+        };
+        let asked = self.now;
+        let queue = self.buffers().queue(link, input);
+        queue.push_back(Standing { transfer, flit, hop, asked });
+        if queue.len() == 1 {
+            self.step_up(link, input);
+        }
+    }
+
+    /// The head of a queue, if there is one, asks for its link.
+    fn step_up(&mut self, at: LinkId, input: Input) {
+        let Some(&standing) = self.buffers().queue(at, input).front() else { return };
+        let transfer = self.transfers.get(standing.transfer);
+        let link = transfer.hops[usize::from(standing.hop)].link;
+        let head = Head { input, asked: standing.asked, transfer: transfer.id };
+        self.buffers().link(link).heads.push(head);
+        self.settle(link);
+    }
+
+    /// Settles when a link is served next, if that can be said.
+    fn settle(&mut self, link: LinkId) {
+        let at = self.now.max(Time::from_ps(self.links[link.index()].free));
+        let buffers = self.buffers.as_deref_mut().expect("only finite buffers have queues");
+        let rank = buffers.rank_of(link);
+        let buffer = buffers.link(link);
+        if buffer.places > 0 && !buffer.heads.is_empty() && at < buffer.due {
+            buffer.due = at;
+            self.queue.push(at, rank, Event::Serve { link });
+        }
+    }
+
+    /// A place behind a link is free again, and the link's beginning knows.
+    #[cold]
+    pub(crate) fn credit(&mut self, link: LinkId) {
+        self.buffers().link(link).places += 1;
+        self.settle(link);
+    }
+
+    /// A flit leaves its place behind a link now.
+    fn give_back(&mut self, link: LinkId) {
+        let known = self.now + Span::from_ps(self.links[link.index()].news());
+        self.queue.push(known, self.flit_ranks, Event::Credit { link });
+    }
+
+    /// A link that is free, with a free place behind it, is given to a head.
+    #[cold]
+    pub(crate) fn serve(&mut self, link: LinkId) {
+        let arbiter = self.buffers().arbiter;
+        let buffer = self.buffers().link(link);
+        buffer.due = Time::NEVER;
+        let place = arbiter.choose(&buffer.heads, buffer.last);
+        let head = buffer.heads.swap_remove(place.expect("it is settled only if somebody asks"));
+        buffer.last = head.input;
+        buffer.places -= 1;
+        let standing = self.buffers().queue(link, head.input).pop_front();
+        let Standing { transfer, flit, hop, asked } = standing.expect("a head heads a queue");
+        if let Some(came_by) = head.input.link() {
+            self.give_back(came_by);
+        }
+        self.cross::<true>(transfer, flit, hop, asked);
+        self.step_up(link, head.input);
+        self.settle(link);
+    }
+
+    /// The rings of buffers in which each waits for a place in the next. When nothing is left to happen
+    /// and flits stand in queues, there is at least one: each head waits for a full buffer, which has a head.
+    pub(crate) fn stuck(&self) -> Vec<Waiting> {
+        let waits = self.buffers.as_ref().map_or(Vec::new(), |buffers| buffers.waits());
+        let waiting = |(link, wanted): (LinkId, LinkId)| Waiting {
+            who: Waiter::Buffer(link),
+            what: format!("a place in the buffer of link {wanted}"),
+            owner: None,
+        };
+        rings(&waits).into_iter().map(waiting).collect()
+    }
+}
+
+/// The links on rings, each with the next one, where every link waits for at most one.
+fn rings(waits: &[Option<LinkId>]) -> Vec<(LinkId, LinkId)> {
+    let mut walk_of = vec![0; waits.len()];
+    let mut found = Vec::new();
+    for walk in 1..=waits.len() {
+        let mut at = LinkId::new(walk - 1);
+        while let (0, Some(next)) = (walk_of[at.index()], waits[at.index()]) {
+            walk_of[at.index()] = walk;
+            at = next;
+        }
+        // A walk that came to its own track has found a ring.
+        let first = at;
+        while let (true, Some(next)) = (walk_of[at.index()] == walk, waits[at.index()]) {
+            found.push((at, next));
+            at = next;
+            if at == first {
+                break;
+            }
+        }
+    }
+    found
+}

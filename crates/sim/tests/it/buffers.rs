@@ -1,0 +1,356 @@
+//! Finite buffers: where they change nothing, what they block, who goes first, and when nothing moves.
+
+use std::num::NonZero;
+
+use cubeyard_sim::{
+    Arbiter, Asks, Bandwidth, BufferSpec, Component, Crossing, Engine, EngineConfig, LinkId,
+    LinkSpec, Network, NodeId, NodeSpec, Observer, Send, Span, Stop, Time, Waiter,
+};
+use proptest::prelude::*;
+
+use crate::grid::Grid;
+use crate::naive;
+use crate::traffic::{Planned, Traffic, run_as, traffic};
+
+const ARBITERS: [Arbiter; 3] = [Arbiter::Fifo, Arbiter::RoundRobin, Arbiter::OldestFirst];
+const PLENTY: u32 = 1 << 20;
+
+fn places(flits: u32, arbiter: Arbiter) -> EngineConfig {
+    let flits = NonZero::new(flits).unwrap();
+    EngineConfig { buffers: Some(BufferSpec { flits, arbiter }), ..EngineConfig::default() }
+}
+
+const UNLIMITED: EngineConfig = EngineConfig { merge: false, buffers: None };
+
+/// Keeps every crossing.
+#[derive(Default)]
+struct Film(Vec<Crossing>);
+
+impl<M> Observer<M> for &mut Film {
+    const FLITS: bool = true;
+
+    fn crossed(&mut self, crossing: Crossing) {
+        self.0.push(crossing);
+    }
+}
+
+impl Film {
+    fn of(traffic: &Traffic, config: EngineConfig) -> Self {
+        let mut film = Self::default();
+        run_as(traffic, config, &mut film);
+        film
+    }
+
+    fn by(&self, link: LinkId) -> impl Iterator<Item = &Crossing> {
+        self.0.iter().filter(move |crossing| crossing.link == link)
+    }
+
+    fn last(&self) -> u64 {
+        self.0.iter().map(|crossing| crossing.arrived.ps()).max().unwrap()
+    }
+
+    /// When each flit that came by a link left its place behind it.
+    fn left(&self, grid: &Grid, crossing: &Crossing) -> u64 {
+        let ends = grid.nodes[grid.links[crossing.link.index()].to.index()];
+        let stored = ends.forwarding == cubeyard_sim::Forwarding::StoreAndForward;
+        let next = self.0.iter().find(|next| {
+            (next.transfer, next.flit, next.hop)
+                == (crossing.transfer, crossing.flit, crossing.hop + 1)
+        });
+        next.filter(|_| !stored).map_or(crossing.arrived.ps(), |next| next.start.ps())
+    }
+
+    /// The most places behind a link that were ever taken at once, counted until the news is back.
+    fn most(&self, grid: &Grid, link: LinkId) -> usize {
+        let news = grid.links[link.index()].propagation.ps().max(1);
+        let stays: Vec<_> = self
+            .by(link)
+            .map(|crossing| (crossing.start.ps(), self.left(grid, crossing) + news))
+            .collect();
+        let at = |time| stays.iter().filter(|(from, to)| (*from..*to).contains(&time)).count();
+        stays.iter().map(|&(from, _)| at(from)).max().unwrap_or(0)
+    }
+}
+
+fn flow(from: usize, to: usize, flits: u64) -> Planned {
+    Planned { at: 0, from, to, bytes: flits * 256, asks: Vec::new(), answered: false }
+}
+
+fn line(nodes: usize, transfers: Vec<Planned>) -> Traffic {
+    Traffic { grid: Grid::plain(nodes, 1), transfers }
+}
+
+/// All the traffic goes to node 0, so at every node all of it wants the same link.
+fn to_one(mut traffic: Traffic) -> Traffic {
+    for planned in &mut traffic.transfers {
+        planned.from = planned.from.max(1);
+        planned.to = 0;
+        planned.answered = false;
+    }
+    traffic
+}
+
+/// Traffic in which much happens at the same instant: links all alike, flits by the nanosecond.
+fn in_step() -> impl Strategy<Value = Traffic> {
+    let transfer = (0..4_u64, 0..12_usize, 1..12_usize, 0..4_u64);
+    proptest::collection::vec(transfer, 10..60).prop_map(|transfers| {
+        let planned = |(at, from, away, flits)| {
+            let to = (from + away) % 12;
+            Planned { at: at * 1000, ..flow(from, to, flits) }
+        };
+        Traffic { grid: Grid::plain(4, 3), transfers: transfers.into_iter().map(planned).collect() }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn with_room_and_one_way_out_of_every_node_nothing_changes(traffic in traffic()) {
+        let traffic = to_one(traffic);
+        let finite = run_as(&traffic, places(PLENTY, Arbiter::Fifo), cubeyard_sim::Blind);
+        prop_assert_eq!(finite, run_as(&traffic, UNLIMITED, cubeyard_sim::Blind));
+    }
+
+    #[test]
+    fn the_engine_does_what_the_rules_say_word_by_word(
+        mut traffic in prop_oneof![traffic(), in_step()],
+        places_each in 1..9_u32,
+        arbiter in 0..3_usize,
+    ) {
+        traffic.transfers.iter_mut().for_each(|planned| planned.answered = false);
+        let nodes = traffic.grid.nodes.iter_mut();
+        nodes.for_each(|node| node.forwarding = cubeyard_sim::Forwarding::CutThrough);
+        let arbiter = ARBITERS[arbiter];
+        let mut received = run_as(&traffic, places(places_each, arbiter), cubeyard_sim::Blind).0;
+        received.sort_unstable();
+        let expected = naive::delivered(&traffic, places_each, arbiter);
+        let expected = expected.into_iter().map(Time::from_ps).enumerate();
+        prop_assert_eq!(received, expected.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn with_room_a_lone_transfer_is_as_ever(mut traffic in traffic(), arbiter in 0..3_usize) {
+        traffic.transfers.truncate(1);
+        let finite = run_as(&traffic, places(PLENTY, ARBITERS[arbiter]), cubeyard_sim::Blind);
+        prop_assert_eq!(finite, run_as(&traffic, UNLIMITED, cubeyard_sim::Blind));
+    }
+
+    #[test]
+    fn no_place_is_taken_twice_and_row_then_column_never_blocks_for_good(
+        traffic in traffic(),
+        flits in 1..6_u32,
+        arbiter in 0..3_usize,
+    ) {
+        // `run_as` demands that the engine becomes idle, with nothing under way.
+        let film = Film::of(&traffic, places(flits, ARBITERS[arbiter]));
+        let links = 0..traffic.grid.links.len();
+        if film.0.len() < 1500 {
+            for link in links.map(LinkId::new) {
+                prop_assert!(film.most(&traffic.grid, link) <= flits as usize);
+            }
+        }
+    }
+}
+
+#[test]
+fn disjoint_flows_do_not_meet() {
+    let grid = Grid::plain(4, 4);
+    let rows = (0..4).map(|row| flow(4 * row, 4 * row + 3, 20));
+    let back = (0..4).map(|row| flow(4 * row + 3, 4 * row, 30));
+    let both_ways_out = [flow(5, 6, 9), flow(5, 9, 9)];
+    let transfers = rows.chain(back).collect();
+    for transfers in [transfers, both_ways_out.to_vec()] {
+        let traffic = Traffic { grid: grid.clone(), transfers };
+        let unlimited = run_as(&traffic, UNLIMITED, cubeyard_sim::Blind);
+        for arbiter in ARBITERS {
+            let finite = run_as(&traffic, places(PLENTY, arbiter), cubeyard_sim::Blind);
+            assert_eq!(finite, unlimited);
+        }
+    }
+}
+
+#[test]
+fn a_flit_at_the_head_blocks_those_behind_it() {
+    // Node 1 sends 8 flits down first; then one flit down and one to the right come by one link.
+    let mut grid = Grid::plain(3, 2);
+    let down = grid.route(1, 4)[0];
+    grid.links[down.index()].bandwidth = Bandwidth::from_gb_per_second(25.6).unwrap();
+    let transfers = vec![flow(1, 4, 8), flow(0, 4, 1), flow(0, 2, 1)];
+    let traffic = Traffic { grid, transfers };
+    // Those of node 0 began before those of node 1, so the one to the right has number 1.
+    let arrival = |config| {
+        let film = Film::of(&traffic, config);
+        film.0
+            .iter()
+            .find(|crossing| crossing.transfer.get() == 1 && crossing.hop == 1)
+            .unwrap()
+            .start
+    };
+    assert_eq!(arrival(UNLIMITED).ps(), 2000);
+    assert_eq!(arrival(places(PLENTY, Arbiter::Fifo)).ps(), 80_000, "when the head goes down");
+}
+
+#[test]
+fn a_slow_link_fills_the_buffer_before_it_and_no_more() {
+    for depth in [1, 2, 3, 7] {
+        let mut traffic = line(4, vec![flow(0, 3, 40)]);
+        let route = traffic.grid.route(0, 3);
+        let slow = &mut traffic.grid.links[route[2].index()];
+        slow.bandwidth = Bandwidth::from_gb_per_second(2.56).unwrap();
+        let film = Film::of(&traffic, places(depth, Arbiter::Fifo));
+        for &link in &route[..2] {
+            assert_eq!(film.most(&traffic.grid, link), depth as usize);
+        }
+        // What is behind the first link and the second is all that has left before the slow one ends one.
+        let first_end = film.by(route[2]).next().unwrap().end;
+        let started = film.by(route[0]).filter(|crossing| crossing.start < first_end).count();
+        assert_eq!(started, 1 + 2 * depth as usize);
+        assert_eq!(film.last(), 2000 + 40 * 100_000 + if depth == 1 { 39 } else { 0 });
+    }
+}
+
+#[test]
+fn full_rate_needs_a_place_for_every_flit_of_a_round_trip() {
+    // Flits of 1 ns; a wire of 10 ns there and 10 ns back: 21 flits are on the round trip.
+    let mut traffic = line(3, vec![flow(0, 2, 200)]);
+    traffic.grid.links.iter_mut().for_each(|link| link.propagation = Span::from_ps(10_000));
+    let unlimited = Film::of(&traffic, UNLIMITED).last();
+    assert_eq!(unlimited, 2 * 10_000 + 201 * 1000);
+    let last = |depth| Film::of(&traffic, places(depth, Arbiter::Fifo)).last();
+    assert_eq!(last(21), unlimited);
+    // 20 places: 20 flits in each 21 ns. The 200th is the 20th of the tenth round.
+    assert_eq!(last(20), unlimited + 9 * 1000);
+    // And without propagation the news takes 1 ps, so one place is not enough, and two are.
+    let traffic = line(3, vec![flow(0, 2, 200)]);
+    let last = |depth| Film::of(&traffic, places(depth, Arbiter::Fifo)).last();
+    assert_eq!((last(2), last(1)), (201_000, 201_000 + 199));
+}
+
+#[test]
+fn a_place_that_is_free_again_is_used_at_that_picosecond_and_not_before() {
+    let mut traffic = line(3, vec![flow(0, 2, 2)]);
+    let route = traffic.grid.route(0, 2);
+    traffic.grid.links[route[0].index()].propagation = Span::from_ps(700);
+    let film = Film::of(&traffic, places(1, Arbiter::Fifo));
+    // The first leaves its place at 1.7 ns, which is known 0.7 ns later.
+    let starts: Vec<_> = film.by(route[0]).map(|crossing| crossing.start.ps()).collect();
+    assert_eq!(starts, [0, 1000 + 700 + 700]);
+}
+
+#[test]
+fn commands_take_places_too() {
+    let commands = (0..5).map(|_| Planned { bytes: 0, ..flow(0, 2, 0) }).collect();
+    let traffic = line(3, commands);
+    let route = traffic.grid.route(0, 2);
+    let film = Film::of(&traffic, places(2, Arbiter::Fifo));
+    assert_eq!(film.most(&traffic.grid, route[0]), 2);
+    // Two at once; they go on 1 ps later, which is known another 1 ps later.
+    let starts: Vec<_> = film.by(route[0]).map(|crossing| crossing.start.ps()).collect();
+    assert_eq!(starts, [0, 0, 2, 2, 4]);
+}
+
+/// Two flows that come by two links into one; how many of the first `served` flits were of each.
+fn shares(arbiter: Arbiter, first: Planned, second: Planned, served: usize) -> [usize; 2] {
+    // 0 → 1 → 4 and 2 → 1 → 4: the way down is as fast as each of the two.
+    let traffic = Traffic { grid: Grid::plain(3, 2), transfers: vec![first, second] };
+    let down = traffic.grid.route(1, 4)[0];
+    let film = Film::of(&traffic, places(8, arbiter));
+    let of = |label| film.by(down).take(served).filter(|at| at.transfer.get() == label).count();
+    [of(0), of(1)]
+}
+
+#[test]
+fn round_robin_is_fair_to_within_a_flit() {
+    for served in 1..100 {
+        let [left, right] = shares(Arbiter::RoundRobin, flow(0, 4, 60), flow(2, 4, 60), served);
+        assert!(left.abs_diff(right) <= 1, "{left} and {right} of {served}");
+    }
+    // And it gives nothing away: who is alone has it all.
+    assert_eq!(shares(Arbiter::RoundRobin, flow(0, 4, 60), flow(2, 4, 1), 20), [19, 1]);
+}
+
+#[test]
+fn the_oldest_transfer_goes_first_once_it_asks() {
+    let later = Planned { at: 10_000, ..flow(2, 4, 30) };
+    let [old, young] = shares(Arbiter::OldestFirst, flow(0, 4, 50), later, 50);
+    assert_eq!([old, young], [50, 0]);
+    // The younger is served first where it begins first; the older takes over when it comes.
+    let slow_start = Planned { asks: vec![20_000], ..flow(0, 4, 30) };
+    let [old, young] = shares(Arbiter::OldestFirst, slow_start, flow(2, 4, 60), 60);
+    assert_eq!([old, young], [30, 30]);
+}
+
+/// A ring with links one way: link `i` leads to node `i`.
+struct Around;
+
+impl Component for Around {
+    type Message = Vec<Send<()>>;
+
+    fn receive(
+        &mut self,
+        _: cubeyard_sim::Delivery<Self::Message>,
+        _: &mut cubeyard_sim::Context<Self::Message>,
+    ) {
+    }
+
+    fn call(&mut self, sends: Self::Message, context: &mut cubeyard_sim::Context<Self::Message>) {
+        for Send { route, bytes, asks, .. } in sends {
+            context.send(Send { route, bytes, asks, message: Vec::new() });
+        }
+    }
+}
+
+/// Each node of a ring of four sends flits half way round.
+fn ring(depth: u32, flits: u64) -> Stop {
+    let link = |to: usize| LinkSpec {
+        from: NodeId::new((to + 3) % 4),
+        to: NodeId::new(to),
+        bandwidth: Bandwidth::from_gb_per_second(256.0).unwrap(),
+        propagation: Span::ZERO,
+    };
+    let network = Network::new(256, vec![NodeSpec::default(); 4], (0..4).map(link).collect());
+    let network = network.unwrap();
+    let config = places(depth, Arbiter::Fifo);
+    let nodes = (0..4).map(|node| (NodeId::new(node), Around));
+    let mut engine = Engine::observed(network.clone(), nodes, config, cubeyard_sim::Blind);
+    for node in 0..4 {
+        let half = [1, 2].map(|hop| LinkId::new((node + hop) % 4));
+        let route = network.route(&half).unwrap();
+        let (bytes, asks) = (256 * flits, Asks::At(Time::ZERO));
+        engine.call(NodeId::new(node), vec![Send { route, bytes, asks, message: () }]);
+    }
+    engine.run()
+}
+
+#[test]
+fn a_ring_of_full_buffers_is_a_deadlock_that_names_the_ring() {
+    let Stop::Deadlock(waiting) = ring(1, 1) else { panic!("each waits for the next") };
+    let text: Vec<_> = waiting.iter().map(ToString::to_string).collect();
+    let waits = |link, next| {
+        format!("the buffer of link {link} waits for a place in the buffer of link {next}")
+    };
+    assert_eq!(text, [waits(0, 1), waits(1, 2), waits(2, 3), waits(3, 0)]);
+    assert_eq!(waiting[2].who, Waiter::Buffer(LinkId::new(2)));
+    // A place more than there are flits in the way, and it turns.
+    assert_eq!(ring(2, 1), Stop::Idle);
+}
+
+#[test]
+fn the_mesh_takes_no_more_than_its_capacity() {
+    // Everybody to everybody, in an order of one's own, on 8 × 8 with flits of 1 ns. Half of it crosses
+    // the middle, by 8 links each way: 4/k = 0.5 flits a node and ns, less what a node does not send itself.
+    let nodes = 64_usize;
+    let grid = Grid::plain(8, 8);
+    let destinations = |from: usize| (1..nodes).map(move |step| (from + 29 * step) % nodes);
+    let transfers = (0..nodes).flat_map(|from| destinations(from).map(move |to| flow(from, to, 1)));
+    let traffic = Traffic { grid, transfers: transfers.collect() };
+    let accepted = |config| 63_000.0 / Film::of(&traffic, config).last() as f64;
+    let unlimited = accepted(UNLIMITED);
+    assert!((0.3..=0.5).contains(&unlimited), "{unlimited}");
+    for arbiter in ARBITERS {
+        let [shallow, deep] = [1, 8].map(|depth| accepted(places(depth, arbiter)));
+        assert!((0.1..=0.5).contains(&shallow), "{arbiter:?}: {shallow}");
+        assert!((shallow..=0.5).contains(&deep), "{arbiter:?}: {deep} after {shallow}");
+    }
+}

@@ -1,0 +1,132 @@
+//! Random traffic on random grids, and what becomes of it.
+
+use cubeyard_sim::{Asks, Bandwidth, EngineConfig, Flit, NodeId, Observer, Send, Span, Stop, Time};
+use proptest::prelude::*;
+
+use crate::grid::{Grid, Note};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Traffic {
+    pub(crate) grid: Grid,
+    pub(crate) transfers: Vec<Planned>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Planned {
+    pub(crate) at: u64,
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) bytes: u64,
+    /// How long after the call each flit asks; empty for all at once.
+    pub(crate) asks: Vec<u64>,
+    pub(crate) answered: bool,
+}
+
+fn grids() -> impl Strategy<Value = Grid> {
+    (2..5_usize, 1..4_usize).prop_flat_map(|(width, height)| {
+        let plain = Grid::plain(width, height);
+        let (nodes, links) = (plain.nodes.len(), plain.links.len());
+        let overheads = prop_oneof![Just(0_u64), Just(2000), 0..9000_u64];
+        let speeds = prop_oneof![Just(256.0), Just(128.0), Just(512.0), 1.0..300.0];
+        (
+            proptest::collection::vec((overheads, any::<bool>(), prop::bool::weighted(0.2)), nodes),
+            proptest::collection::vec((speeds, prop_oneof![Just(0_u64), 0..50_u64]), links),
+        )
+            .prop_map(move |(nodes, links)| {
+                let mut grid = plain.clone();
+                for (index, (overhead, flits, store)) in nodes.into_iter().enumerate() {
+                    grid.nodes[index].overhead = Span::from_ps(overhead);
+                    grid.flit_takers[index] = flits;
+                    grid = if store { grid.store(index) } else { grid };
+                }
+                for (link, (speed, propagation)) in grid.links.iter_mut().zip(links) {
+                    link.bandwidth = Bandwidth::from_gb_per_second(speed).unwrap();
+                    link.propagation = Span::from_ps(propagation);
+                }
+                grid
+            })
+    })
+}
+
+pub(crate) fn traffic() -> impl Strategy<Value = Traffic> {
+    grids().prop_flat_map(|grid| {
+        let nodes = grid.nodes.len();
+        let bytes = prop_oneof![Just(0_u64), 1..600_u64, 1000..40_000_u64, Just(16_384)];
+        let at = prop_oneof![Just(0_u64), (0..60_u64).prop_map(|ns| ns * 1000), 0..200_000_u64];
+        let asks = prop_oneof![3 => Just(Vec::new()), 1 => proptest::collection::vec(0..90_000_u64, 1..200)];
+        let planned = (at, 0..nodes, 1..nodes, bytes, asks, any::<bool>()).prop_map(
+            move |(at, from, away, bytes, asks, answered)| {
+                let to = (from + away) % nodes;
+                Planned { at, from, to, bytes, asks, answered }
+            },
+        );
+        let transfers = proptest::collection::vec(planned, 1..12);
+        transfers.prop_map(move |transfers| Traffic { grid: grid.clone(), transfers })
+    })
+}
+
+/// What all diaries say, how busy each link was, and the hash of the order.
+pub(crate) type Outcome = (Vec<(usize, Time)>, Vec<(usize, Flit)>, Vec<Span>, u64, u64);
+
+pub(crate) fn run<O: Observer<Box<Note>>>(
+    traffic: &Traffic,
+    merge: bool,
+    observer: O,
+    pause: bool,
+) -> Outcome {
+    run_with(traffic, EngineConfig { merge, buffers: None }, observer, pause)
+}
+
+pub(crate) fn run_as<O: Observer<Box<Note>>>(
+    traffic: &Traffic,
+    config: EngineConfig,
+    observer: O,
+) -> Outcome {
+    run_with(traffic, config, observer, false)
+}
+
+fn run_with<O: Observer<Box<Note>>>(
+    traffic: &Traffic,
+    config: EngineConfig,
+    observer: O,
+    pause: bool,
+) -> Outcome {
+    let grid = &traffic.grid;
+    let mut engine = grid.engine_as(config, observer);
+    for (label, planned) in traffic.transfers.iter().enumerate() {
+        let at = Time::from_ps(planned.at);
+        let flits = planned.bytes.div_ceil(grid.flit_bytes).max(1);
+        let asks = match planned.asks.as_slice() {
+            [] => Asks::At(at),
+            asks => {
+                let each = asks.iter().cycle().zip(0..flits);
+                Asks::Each(each.map(|(&after, _)| at + Span::from_ps(after)).collect())
+            }
+        };
+        let note = |answer| Box::new(Note { label, answer });
+        let answer = planned.answered.then(|| Send {
+            route: grid.checked_route(planned.to, planned.from),
+            bytes: planned.bytes,
+            asks: Asks::At(Time::ZERO),
+            message: note(None),
+        });
+        let route = grid.checked_route(planned.from, planned.to);
+        let send = Send { route, bytes: planned.bytes, asks, message: note(answer) };
+        engine.call_at(at, NodeId::new(planned.from), note(Some(send)));
+    }
+    if pause {
+        // To look at the accounts in the middle must change nothing.
+        while engine.run_until(engine.now() + Span::from_ps(7777)) == Stop::Deadline {
+            engine.busy();
+        }
+    }
+    assert_eq!(engine.run(), Stop::Idle);
+    assert_eq!(engine.under_way(), 0);
+    let nodes = (0..grid.nodes.len()).map(NodeId::new);
+    let diaries: Vec<_> = nodes.map(|node| engine.component(node).unwrap()).collect();
+    let received = diaries.iter().flat_map(|diary| diary.received.clone()).collect();
+    let flits = diaries.iter().flat_map(|diary| diary.flits.clone()).collect();
+    let hops = engine.flit_hops();
+    let hash = engine.order_hash();
+    (received, flits, engine.busy(), hops, hash)
+}
