@@ -5,7 +5,8 @@
 //! ```
 //!
 //! It has one port and takes the same time for every access, however long: a model as one would write
-//! it for a memory of which only a latency is known.
+//! it for a memory of which only a latency is known. It holds no data; one that does copies from and to
+//! `access.data`.
 
 use std::collections::VecDeque;
 use std::io::Write;

@@ -95,7 +95,8 @@
 //! - [`Component`] and [`Context`]: what a part is asked, and what it may do; [`Asks`] says when flits set out;
 //! - [`TaskHandle`]: what a task can do; [`Stop`]: why an engine stopped;
 //! - [`Observer`]: sees every transfer, and every flit where that is wanted, and changes nothing;
-//! - [`EngineConfig`]: whether runs of flits that meet nobody move as one event, which changes no result;
+//! - [`EngineConfig`]: whether runs of flits that meet nobody move as one event, which changes no result, and
+//!   whether buffers are finite, which does;
 //! - [`queue`]: the timing wheel below it, held equal to a heap.
 //!
 //! The rules of time are in `docs/machine-rules.md`. All ties are decided by one order (rule 4), so the same input
