@@ -1,10 +1,16 @@
 //! Tests of the machine as its users see it.
 
+#![allow(
+    clippy::needless_raw_string_hashes,
+    reason = "expect-test writes hashes around every snapshot"
+)]
+
 mod bench;
 mod explain;
 mod fidelity;
 mod formula;
 mod launch;
+mod own_component;
 mod published;
 mod refused;
 mod rows;

@@ -21,7 +21,7 @@ const SLOTS: usize = 1 << DIGIT;
 /// Levels, enough for 64 bits.
 const LEVELS: usize = (64 - FINE).div_ceil(DIGIT) as usize;
 
-/// A queue as a hierarchy of wheels. See the [module](self).
+/// A queue as a hierarchy of wheels: constant time for an event, whatever is pending.
 #[derive(Debug)]
 pub struct Wheel<E> {
     levels: Box<[Level<E>]>,

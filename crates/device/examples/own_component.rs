@@ -1,0 +1,130 @@
+//! A memory controller of one's own in the default machine, with nothing of ours changed.
+//!
+//! ```sh
+//! cargo run --release -p cubeyard-device --example own_component
+//! ```
+//!
+//! It has one port and takes the same time for every access, however long: a model as one would write
+//! it for a memory of which only a latency is known. It holds no data; one that does copies from and to
+//! `access.data`.
+
+use std::collections::VecDeque;
+use std::io::Write;
+
+use cubeyard_device::machine::{Machine, MachineBuilder};
+use cubeyard_device::message::{Access, Direction, Message};
+use cubeyard_device::request::{Request, RequestError};
+use cubeyard_device::topology::Topology;
+use cubeyard_sim::{Asks, Component, Context, Delivery, Send, Span, Stop, Time};
+
+/// A memory that serves one access at a time, each in `latency`, in the order in which they come.
+///
+/// What it was given (`latency`) and what changes (the rest) are its own: a component shares nothing and
+/// is told the time, so two runs are the same.
+#[derive(Debug)]
+pub(crate) struct OnePort {
+    latency: Span,
+    /// When the port has done all that has come so far.
+    free: Time,
+    /// The posted writes under way. They end in the order in which they came.
+    posted: VecDeque<Access>,
+}
+
+impl OnePort {
+    pub(crate) fn new(latency: Span) -> Self {
+        Self { latency, free: Time::ZERO, posted: VecDeque::new() }
+    }
+
+    /// Takes the port for one access and says when it is done.
+    fn serve(&mut self, now: Time) -> Time {
+        self.free = now.max(self.free) + self.latency;
+        self.free
+    }
+}
+
+impl Component for OnePort {
+    /// Parts of a machine talk in [`Message`]s. Between components of your own there is
+    /// `Message::Custom`, which carries anything.
+    type Message = Message;
+
+    /// Called when a transfer is here to its last flit: a read's command, or a write with all its data. (A
+    /// component that wants each flit as it comes says so in `wants_flits` and gets them in `flit`. This one
+    /// does not care.)
+    ///
+    /// An answer goes over `access.back`. Its flits ask for the first link when the port is done, all at once;
+    /// from there on the fabric does the rest. A write of the host is posted: nobody is to be told over
+    /// the fabric, so an alarm is set instead.
+    fn receive(&mut self, delivery: Delivery<Message>, context: &mut Context<Message>) {
+        let Message::Access(access) = delivery.message else {
+            unreachable!("a memory is sent accesses")
+        };
+        let done = self.serve(context.now());
+        if let Some(route) = access.back.clone() {
+            let bytes = if access.direction == Direction::Read { access.bytes } else { 0 };
+            context.send(Send {
+                route,
+                bytes,
+                asks: Asks::At(done),
+                message: Message::Answer(access),
+            });
+        } else {
+            self.posted.push_back(access);
+            context.wake_after(done - context.now(), 0);
+        }
+    }
+
+    /// Called when an alarm comes, with the number it was set with (here always 0, because they come in
+    /// order). Raising `access.done` completes a request; for those with an answer, who asked does it.
+    fn wake(&mut self, _: u64, context: &mut Context<Message>) {
+        let access = self.posted.pop_front().expect("an alarm for each posted write");
+        context.raise(access.done);
+    }
+
+    /// Called when nothing is left to happen: a line for the report of a deadlock.
+    fn waits_for(&self) -> Option<String> {
+        (!self.posted.is_empty()).then(|| format!("{} posted writes", self.posted.len()))
+    }
+}
+
+/// The default machine with a memory of 100 ns in the place of the controller of PE 0's slice.
+pub(crate) fn with_one_port() -> Result<Machine, RequestError> {
+    let memory = OnePort::new(Span::from_ps(100_000));
+    let builder = MachineBuilder::new(Topology::embedded());
+    Ok(builder.replace("sip0.cube0.hbm_ctrl.pe0", memory)?.build())
+}
+
+/// A read of 16 KiB from PE 0's slice.
+pub(crate) fn read(machine: &Machine, from: &str) -> Result<Request, RequestError> {
+    let from = machine.pe(from)?;
+    let address = machine.hbm_address(machine.pe("sip0.cube0.pe0")?, 0)?;
+    Ok(Request::PeDma { from, direction: Direction::Read, address, bytes: 16 << 10 })
+}
+
+/// How long such reads take when all are asked for at once.
+pub(crate) fn latencies(mut machine: Machine, readers: &[&str]) -> Result<Vec<Span>, RequestError> {
+    let mut requests = Vec::new();
+    for reader in readers {
+        requests.push(machine.submit(read(&machine, reader)?)?);
+    }
+    assert_eq!(machine.run(), Stop::Idle, "every memory answers");
+    let completion = |request| machine.completion(request).expect("idle means done");
+    Ok(requests.into_iter().map(|request| completion(request).latency()).collect())
+}
+
+/// Prints the latencies of both machines side by side.
+pub(crate) fn run(out: &mut impl Write) -> Result<(), Box<dyn std::error::Error>> {
+    writeln!(out, "readers of 16 KiB from sip0.cube0.pe0.hbm       ours    one port")?;
+    for readers in [&["sip0.cube0.pe1"][..], &["sip0.cube0.pe1", "sip0.cube0.pe2"]] {
+        let ours = latencies(Machine::new(Topology::embedded()), readers)?;
+        let theirs = latencies(with_one_port()?, readers)?;
+        writeln!(out, "{} at once", readers.len())?;
+        for ((reader, ours), theirs) in readers.iter().zip(ours).zip(theirs) {
+            writeln!(out, "  {reader:<38} {:>8.2} ns {:>8.2} ns", ours.ns(), theirs.ns())?;
+        }
+    }
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    run(&mut std::io::stdout().lock())
+}
