@@ -88,7 +88,9 @@ fn cases(topology: &Topology) -> Vec<Case> {
 
 /// What the formula says and what the engine takes, in picoseconds, for one transfer after the other.
 fn ours(topology: &Topology, merge: bool, transfers: &[(&Case, u64)]) -> Vec<(u64, u64)> {
-    let mut machine = MachineBuilder::new(topology.clone()).config(EngineConfig { merge }).build();
+    let mut machine = MachineBuilder::new(topology.clone())
+        .config(EngineConfig { merge, ..EngineConfig::default() })
+        .build();
     let run = |(case, bytes): &(&Case, u64)| {
         let request = case.request(&machine, *bytes);
         let id = machine.submit(request).expect("a check makes sound requests");
