@@ -587,6 +587,14 @@ impl FreeIndex {
 
     /// Takes `units` by first or last fit, like [`take_best`](Self::take_best).
     fn take_in_order(&mut self, fit: Fit, units: u64) -> (Id, u64) {
+        if fit == Fit::First
+            && self.bins.is_none()
+            && let Some(tree) = &mut self.tree
+        {
+            let Some(place) = tree.first(units) else { return (NONE, 0) };
+            let at = tree.take_front(place, units);
+            return (self.blocks.add_loner(at, place.page()), at);
+        }
         let tree = self.tree();
         let place = if fit == Fit::First { tree.first(units) } else { tree.last(units) };
         let Some(place) = place else { return (NONE, 0) };

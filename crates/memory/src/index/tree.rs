@@ -8,7 +8,7 @@
 //! scan of one short array, which nothing beats.
 //!
 //! Pages have sizes of 31 bits, so that several are compared at once. The few ranges that are longer
-//! than that are in a map beside the tree as well, which a request of such a length looks through.
+//! than that are in a list beside the tree as well, which a request of such a length looks through.
 //!
 //! Pages are joined when they run low, so the tree's size follows the number of ranges.
 
@@ -16,8 +16,6 @@
     clippy::cast_possible_truncation,
     reason = "slots and page numbers are small by construction, and sizes are cut on purpose"
 )]
-
-use std::collections::BTreeMap;
 
 /// Entries in a page. Short enough that moving half a page costs about as much as finding the
 /// place; long enough that 100,000 ranges need only four levels.
@@ -134,17 +132,10 @@ impl Page {
     /// Which entries are of at least `size`: bit `n` for slot `n`.
     #[inline]
     fn at_least(&self, size: i32) -> u32 {
-        const BITS: [u32; PAGE] = {
-            let mut bits = [0; PAGE];
-            let mut slot = 0;
-            while slot < PAGE {
-                bits[slot] = 1 << slot;
-                slot += 1;
-            }
-            bits
-        };
-        let pairs = self.sizes.iter().zip(&BITS);
-        pairs.fold(0, |bits, (&own, &bit)| bits | if own >= size { bit } else { 0 })
+        // In two steps, which become comparisons and additions of four sizes at a time.
+        let fits: [i32; PAGE] = std::array::from_fn(|slot| -i32::from(self.sizes[slot] >= size));
+        let bits: [i32; PAGE] = std::array::from_fn(|slot| fits[slot] & 1 << slot);
+        bits.into_iter().fold(0, |all, bit| all | bit).cast_unsigned()
     }
 
     /// How many entries start at `key` or below: first by quarters, then within one. A search that
@@ -185,14 +176,14 @@ pub(crate) struct AddressTree {
     len: usize,
     /// Whether the ranges have links; without, those of all ranges are 0.
     linked: bool,
-    /// The ranges of [`LONG`] and more: their sizes by their starts.
-    long: BTreeMap<u64, u64>,
+    /// The ranges of [`LONG`] and more in address order: where they start and their sizes.
+    long: Vec<(u64, u64)>,
 }
 
 impl AddressTree {
     /// A tree of ranges without links.
     pub(crate) fn new() -> Self {
-        let (pages, long) = (vec![Page::empty(0)], BTreeMap::new());
+        let (pages, long) = (vec![Page::empty(0)], Vec::new());
         Self { pages, spare: Vec::new(), root: 0, height: 0, len: 0, linked: false, long }
     }
 
@@ -208,15 +199,14 @@ impl AddressTree {
 
     /// Bytes of memory that the tree occupies.
     pub(crate) fn footprint(&self) -> usize {
-        // A B-tree's nodes are 6 to 11 entries of 16 bytes with a small head.
         self.pages.capacity() * size_of::<Page>()
             + self.spare.capacity() * size_of::<u32>()
-            + self.long.len() * 32
+            + self.long.capacity() * size_of::<(u64, u64)>()
     }
 
     /// The size of the longest range, 0 where there is none.
     pub(crate) fn longest(&self) -> u64 {
-        let long = self.long.values().copied().max();
+        let long = self.long.iter().map(|&(_, size)| size).max();
         long.unwrap_or_else(|| self.page(self.root).longest().unsigned_abs().into())
     }
 
@@ -233,8 +223,8 @@ impl AddressTree {
     #[inline]
     pub(crate) fn first(&self, size: u64) -> Option<Place> {
         if size >= LONG {
-            let mut long = self.long.iter();
-            return long.find(|&(_, &own)| own >= size).map(|(&start, _)| self.exactly(start));
+            let found = self.long.iter().find(|&&(_, own)| own >= size);
+            return found.map(|&(start, _)| self.exactly(start));
         }
         self.descend(|page| {
             let bits = page.at_least(short(size));
@@ -246,8 +236,8 @@ impl AddressTree {
     #[inline]
     pub(crate) fn last(&self, size: u64) -> Option<Place> {
         if size >= LONG {
-            let mut long = self.long.iter().rev();
-            return long.find(|&(_, &own)| own >= size).map(|(&start, _)| self.exactly(start));
+            let found = self.long.iter().rfind(|&&(_, own)| own >= size);
+            return found.map(|&(start, _)| self.exactly(start));
         }
         self.descend(|page| page.at_least(short(size)).checked_ilog2().map(|slot| slot as usize))
     }
@@ -288,9 +278,9 @@ impl AddressTree {
     /// The highest range of at least `size` that starts below `limit`.
     pub(crate) fn last_below(&self, limit: u64, size: u64) -> Option<Entry> {
         if size >= LONG {
-            let mut long = self.long.range(..limit).rev();
-            let found = long.find(|&(_, &own)| own >= size);
-            return found.map(|(&start, _)| self.entry(self.exactly(start)));
+            let fits = |&&(start, own): &&(u64, u64)| start < limit && own >= size;
+            let found = self.long.iter().rfind(fits);
+            return found.map(|&(start, _)| self.entry(self.exactly(start)));
         }
         self.descend_below(self.root, limit, short(size)).map(|place| self.entry(place))
     }
@@ -298,12 +288,10 @@ impl AddressTree {
     /// Replaces the range at `place` by `entry`, which keeps its place in the order.
     #[inline]
     pub(crate) fn replace(&mut self, place: Place, entry: Entry) {
-        let new = self.item_of(entry);
-        let old = self.page(place.page).item(place.slot as usize);
-        if old.size == short(LONG) && (old.start, old.size) != (new.start, new.size) {
-            self.long.remove(&old.start);
-        }
-        self.replace_item(place, new);
+        let (page, slot) = (self.page(place.page), place.slot as usize);
+        self.note_long((page.starts[slot], page.sizes[slot]), (entry.start, entry.size));
+        let Entry { start, size, link } = entry;
+        self.replace_item(place, Item { start, size: short(size), link });
     }
 
     /// Takes the range at `place` out.
@@ -319,9 +307,7 @@ impl AddressTree {
         } else {
             self.remove_deep(place.page, old);
         }
-        if old == short(LONG) {
-            self.long.remove(&start);
-        }
+        self.note_long((start, old), (start, 0));
     }
 
     /// Adds a range, which touches no other.
@@ -329,6 +315,25 @@ impl AddressTree {
     pub(crate) fn insert(&mut self, entry: Entry) {
         let gap = self.gap(entry.start);
         self.insert_at(gap, entry);
+    }
+
+    /// Takes `units` from the front of the range at `place`, which has no link, and says where they
+    /// start.
+    #[inline]
+    pub(crate) fn take_front(&mut self, place: Place, units: u64) -> u64 {
+        let page = &mut self.pages[place.page as usize];
+        let (start, size) =
+            (&mut page.starts[place.slot as usize], &mut page.sizes[place.slot as usize]);
+        let (at, old) = (*start, *size);
+        if old == short(LONG) || old == short(units) {
+            self.cut(place, at, units, 0);
+            return at;
+        }
+        *start += units;
+        *size -= short(units);
+        let new = *size;
+        self.lift(place.page, place.slot == 0, old, new);
+        at
     }
 
     /// Takes `units` from `at` on out of the range at `place`. What is left below keeps the link of
@@ -354,6 +359,9 @@ impl AddressTree {
     #[inline]
     pub(crate) fn give_back(&mut self, new: Entry, near: u32) {
         let gap = self.gap_near(new.start, near);
+        if self.give_back_within(gap, new) {
+            return;
+        }
         let below = gap.slot.checked_sub(1).map(|slot| Place { slot, ..gap });
         let below = below.filter(|&below| self.end(below) == new.start);
         let above = self.start_above(gap) == new.start + new.size;
@@ -388,17 +396,30 @@ impl AddressTree {
     /// The size of the range that starts at `start` and has this size in its page.
     #[inline]
     fn size(&self, start: u64, size: i32) -> u64 {
-        if size == short(LONG) { self.long[&start] } else { size.unsigned_abs().into() }
+        if size < short(LONG) {
+            return size.unsigned_abs().into();
+        }
+        self.long[self.long.partition_point(|&(own, _)| own < start)].1
     }
 
-    /// The entry for a range that is new or changed.
+    /// Keeps the list of long ranges as one goes from what its page has to `new`.
     #[inline]
-    fn item_of(&mut self, entry: Entry) -> Item {
-        let Entry { start, size, link } = entry;
-        if size >= LONG {
-            self.long.insert(start, size);
+    fn note_long(&mut self, old: (u64, i32), new: (u64, u64)) {
+        if old.1 == short(LONG) || new.1 >= LONG {
+            self.change_long(old, new);
         }
-        Item { start, size: short(size), link }
+    }
+
+    #[cold]
+    fn change_long(&mut self, old: (u64, i32), new: (u64, u64)) {
+        let place = self.long.partition_point(|&(start, _)| start < old.0);
+        match (old.1 == short(LONG), new.1 >= LONG) {
+            // It keeps its place in the order.
+            (true, true) => self.long[place] = new,
+            (true, false) => drop(self.long.remove(place)),
+            (false, true) => self.long.insert(place, new),
+            (false, false) => {}
+        }
     }
 
     /// Walks from the root to a leaf; `step` chooses the slot in each page.
@@ -423,14 +444,24 @@ impl AddressTree {
         Place { page: at, slot: self.page(at).rank(key) as u32 }
     }
 
-    /// Like [`gap`](Self::gap), first in the page `near`. A place between two ranges of a leaf is
-    /// the right one, whatever the page was when it was noted.
+    /// Like [`gap`](Self::gap), first in the leaf `near` and the one above it. What lies between two
+    /// entries of a page belongs there, whatever the page was when it was noted.
     #[inline]
     fn gap_near(&self, key: u64, near: u32) -> Place {
+        let inside = |page: &Page| {
+            let rank = page.rank(key);
+            (rank > 0 && rank < page.len()).then_some(rank)
+        };
         if let Some(page) = self.pages.get(near as usize).filter(|page| page.level == 0) {
-            let slot = page.rank(key) as u32;
-            if slot > 0 && slot < page.len {
-                return Place { page: near, slot };
+            if let Some(slot) = inside(page) {
+                return Place { page: near, slot: slot as u32 };
+            }
+            let branch = self.page(page.parent);
+            if branch.level == 1
+                && let Some(above) = inside(branch)
+            {
+                let page = branch.links[above - 1];
+                return Place { page, slot: self.page(page).rank(key) as u32 };
             }
         }
         self.gap(key)
@@ -475,6 +506,51 @@ impl AddressTree {
             gap
         } else {
             self.exactly(self.next_leaf(gap.page))
+        }
+    }
+
+    /// Adds a range to the ones that it touches, where it touches any and no more than the page of
+    /// `gap` changes, and says whether that was so.
+    #[inline]
+    fn give_back_within(&mut self, gap: Place, new: Entry) -> bool {
+        let linked = self.linked;
+        let (page, slot) = (&mut self.pages[gap.page as usize], gap.slot as usize);
+        if slot == 0 || slot >= page.len() || linked {
+            return false;
+        }
+        let (low, high) = (page.sizes[slot - 1], page.sizes[slot]);
+        let below = page.starts[slot - 1] + u64::from(low.unsigned_abs()) == new.start;
+        let above = page.starts[slot] == new.start + new.size;
+        let joined = if below { low.unsigned_abs() } else { 0 }
+            + if above { high.unsigned_abs() } else { 0 };
+        let size = new.size + u64::from(joined);
+        if joined == 0 || size >= LONG || low == short(LONG) || below && above && page.len() <= LOW
+        {
+            return false;
+        }
+        let keep = slot - usize::from(below);
+        page.sizes[keep] = short(size);
+        page.starts[keep] = if below { page.starts[keep] } else { new.start };
+        if below && above {
+            page.remove(slot, false);
+            self.len -= 1;
+        }
+        self.lift_grown(gap.page, short(size));
+        true
+    }
+
+    /// Carries up that a range of `page` has grown to `size`.
+    #[inline]
+    fn lift_grown(&mut self, page: u32, size: i32) {
+        let mut at = page;
+        while at != self.root {
+            let Page { parent, slot, .. } = *self.page(at);
+            let longest = &mut self.pages[parent as usize].sizes[slot as usize];
+            if *longest >= size {
+                return;
+            }
+            *longest = size;
+            at = parent;
         }
     }
 
@@ -562,7 +638,9 @@ impl AddressTree {
     #[inline]
     fn insert_at(&mut self, gap: Place, entry: Entry) {
         self.len += 1;
-        let item = self.item_of(entry);
+        let Entry { start, size, link } = entry;
+        self.note_long((start, 0), (start, size));
+        let item = Item { start, size: short(size), link };
         let linked = self.linked;
         let page = &mut self.pages[gap.page as usize];
         if page.len() < PAGE {
