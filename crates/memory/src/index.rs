@@ -11,9 +11,10 @@
 //! - a map from addresses to live blocks, for those who hold an address rather than a key;
 //! - *quick lists* of freed blocks that are not joined yet, for those who ask for them.
 //!
-//! Every operation takes O(log n) time in the number of blocks, but for two: a search with an
+//! Every operation takes O(log n) time in the number of blocks, but for three: a search with an
 //! alignment above the granule looks at the ranges that are long enough but badly placed one by
-//! one, and the first call that needs another part builds it in O(n log n).
+//! one; ranges of 2³¹ granules or more are looked at one by one in a search of the tree for one of
+//! that length; and the first call that needs another part builds it in O(n log n).
 //!
 //! The same history gives the same answers everywhere. First and last fit depend on the set of free
 //! ranges alone; best fit depends on history only between ranges of one size (see [`Fit::Best`]).
