@@ -207,6 +207,13 @@ impl Blocks {
         node.right = tag;
     }
 
+    /// Takes a live block from its owner, and remembers another block with it.
+    #[inline]
+    pub(crate) fn park(&mut self, id: Id, next: Id) {
+        let node = &mut self.nodes[id as usize];
+        (node.left, node.right) = (0, next);
+    }
+
     /// Makes a block free, with these edges.
     #[inline]
     pub(crate) fn vacate(&mut self, id: Id, start: u64, size: u64) {
