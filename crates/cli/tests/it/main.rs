@@ -7,6 +7,7 @@
 
 mod bad_input;
 mod pictures;
+mod probe;
 mod replay;
 mod topology;
 
