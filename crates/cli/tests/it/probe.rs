@@ -478,15 +478,16 @@ fn patterns_that_are_refused() {
     }
     expect![[r#"
         error: bad.yaml:3: transfers[0]: expected a key that means something here, found `at`; the nearest is `op`
+        error: bad.yaml:3: transfers[0]: expected a key that means something here, found `byte`; the nearest is `bytes`
         error: bad.yaml:3: transfers[0]: expected the key `bytes`, found none
         error: bad.yaml:3: transfers[0]: expected the key `op`, found none
         error: bad.yaml:3: transfers[0].op: expected one of read, write, found raed; the nearest is `read`
         error: bad.yaml:3: transfers[0].to: expected a node of the machine, found sip0.cube99.pe0.hbm; the nearest is `sip0.cube9.pe0.hbm`
         error: bad.yaml:3: transfers[0].from: expected a node of the machine, found sip0.cub0.pe1; the nearest is `sip0.cube0.pe1`
-        error: bad.yaml:3: transfers[0].from: expected a node of the machine, found hots; the nearest is `fabric.switch0`
+        error: bad.yaml:3: transfers[0].from: expected a node of the machine, found hots; the nearest is `host`
         error: bad.yaml:3: transfers[0].to: expected the name of a node, found a list of 1
-        error: bad.yaml:3: transfers[0].to: expected a memory: the HBM of a PE or the SRAM of a cube, found sip0.cube0.pe0; the nearest is `sip0.cube0.sram`
-        error: bad.yaml:3: transfers[0].to: expected a node of the machine, found host; the nearest is `fabric.switch0`
+        error: bad.yaml:3: transfers[0].to: expected a memory: the HBM of a PE or the SRAM of a cube, found sip0.cube0.pe0; the nearest is `sip0.cube0.pe0.hbm`
+        error: bad.yaml:3: transfers[0].to: expected a node of the machine, found host; the nearest is `sip0.cube0.sram`
         error: bad.yaml:3: transfers[0].from: expected who can ask: host, a PE or an m_cpu, found sip0.cube0.r0c0; the nearest is `sip0.cube0.pe0`
         error: bad.yaml:3: transfers[0].from: expected who can ask: host, a PE or an m_cpu, found sip0.cube0.pe0.hbm; the nearest is `sip0.cube0.pe0`
         error: bad.yaml:3: transfers[0].bytes: expected a number of bytes above 0, such as 256, 64 KiB or 48 GiB, found 0
@@ -502,7 +503,7 @@ fn patterns_that_are_refused() {
         error: bad.yaml:1: transfers: expected a list of transfers, found nothing
         error: bad.yaml:1: transfers: expected a list of transfers, found 3
         error: bad.yaml:1: transfers[0]: expected a mapping, found 3
-        error: bad.yaml:1: expected the key `transfers`, found none
+        error: bad.yaml:1: expected a key that means something here, found `transfer`; the nearest is `transfers`
         error: bad.yaml:1: expected a mapping, found a list of 1
         error: bad.yaml:2: expected YAML: while parsing a node, did not find expected node content
         error: bad.yaml:1: expected plain YAML, found an anchor
