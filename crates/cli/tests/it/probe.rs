@@ -434,7 +434,7 @@ fn patterns_that_are_refused() {
         assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{}", run.stderr);
         let (message, help) = run.stderr.split_once('\n').unwrap();
         assert!(help.starts_with("  help: a transfer looks like {op: read"), "{help}");
-        messages += &format!("{message}\n");
+        messages.extend([message, "\n"]);
     };
     for transfer in [
         "op: read, from: host, to: sip0.cube0.pe0.hbm, bytes: 64, at: 3",
