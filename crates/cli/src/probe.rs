@@ -26,6 +26,10 @@ use crate::topology;
 /// The most that is read of a pattern; the library refuses less.
 const LIMIT: u64 = 64 << 20;
 
+/// Shown where a pattern is wrong.
+const TRANSFER: &str =
+    "{op: read, from: sip0.cube0.pe1, to: sip0.cube0.pe0.hbm, bytes: 16 KiB, at_ns: 0, offset: 0}";
+
 /// Measure the latency and bandwidth of a machine's fabric
 ///
 /// Transfers of 32 KiB between the host or a PE and memories near and far, each alone on a fresh machine
@@ -126,7 +130,8 @@ fn run_pattern(arguments: &Arguments, topology: &Topology, file: &Path) -> Resul
     File::open(file)
         .and_then(|file| file.take(LIMIT).read_to_end(&mut bytes))
         .map_err(|error| anyhow!("{name}: {error}\n  help: check the path"))?;
-    let pattern = Pattern::read(&name, &bytes, topology)?;
+    let pattern = Pattern::read(&name, &bytes, topology)
+        .map_err(|error| anyhow!("{error}\n  help: a transfer looks like {TRANSFER}"))?;
     let builder = MachineBuilder::new(topology.clone());
     let (report, explained) = if arguments.explain || arguments.trace.is_some() {
         let mut machine = builder.build_with_flits();
@@ -179,16 +184,20 @@ fn chosen(topology: &Topology, name: &str) -> Result<Vec<Case>> {
 
 fn write_trace(arguments: &Arguments, machine: &Machine<FlitLog>) -> Result<()> {
     let Some(path) = &arguments.trace else { return Ok(()) };
-    let at = |error: &dyn std::fmt::Display| {
+    let at = |error: anyhow::Error| {
         anyhow!(
-            "{}: cannot be written: {error}\n  help: name another file with --trace",
+            "{}: cannot be written: {error:#}\n  help: name another file with --trace",
             path.display()
         )
     };
-    let file = File::create(path).map_err(|error| at(&error))?;
+    let file = File::create(path).map_err(|error| at(error.into()))?;
+    // A device or a pipe stays where it is, whatever came of writing to it.
+    let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
     trace::write(machine, BufWriter::new(file)).map_err(|error| {
-        let _ = fs::remove_file(path);
-        at(&error)
+        if is_file {
+            let _ = fs::canonicalize(path).and_then(fs::remove_file);
+        }
+        at(error.into())
     })?;
     if !arguments.quiet {
         terminal::note(&format!(
