@@ -15,7 +15,7 @@ use cubeyard_device::log::FlitLog;
 use cubeyard_device::machine::{Machine, MachineBuilder};
 use cubeyard_device::message::RequestId;
 use cubeyard_device::probe::{
-    Case, CaseReport, Pattern, PatternReport, REFERENCE_BYTES, cases, invariants, measure,
+    Case, CaseReport, Pattern, PatternReport, REFERENCE_BYTES, Stalled, cases, invariants, measure,
 };
 use cubeyard_device::topology::Topology;
 use cubeyard_device::trace;
@@ -102,7 +102,7 @@ fn run_cases(arguments: &Arguments, topology: &Topology) -> Result<ExitCode> {
     let reports: Result<Vec<CaseReport>, _> =
         cases.iter().map(|case| measure(topology, case)).collect();
     let reports = reports?;
-    let invariants = invariants(&reports);
+    let invariants = invariants(topology, &reports);
     let mut explained = Vec::new();
     if arguments.explain || arguments.trace.is_some() {
         for case in &cases {
@@ -135,12 +135,18 @@ fn run_pattern(arguments: &Arguments, topology: &Topology, file: &Path) -> Resul
     let builder = MachineBuilder::new(topology.clone());
     let (report, explained) = if arguments.explain || arguments.trace.is_some() {
         let mut machine = builder.build_with_flits();
-        let report = pattern.run(&mut machine);
+        let report = match pattern.run(&mut machine) {
+            Ok(report) => report,
+            Err(stalled) => return Ok(stopped(&stalled)),
+        };
         write_trace(arguments, &machine)?;
         let explained = if arguments.explain { steps_of(&machine, &report) } else { Vec::new() };
         (report, explained)
     } else {
-        (pattern.run(&mut builder.build()), Vec::new())
+        match pattern.run(&mut builder.build()) {
+            Ok(report) => (report, Vec::new()),
+            Err(stalled) => return Ok(stopped(&stalled)),
+        }
     };
     let result = match arguments.format {
         Format::Table => table::pattern(&report, &explained, terminal::colours()),
@@ -148,6 +154,12 @@ fn run_pattern(arguments: &Arguments, topology: &Topology, file: &Path) -> Resul
     };
     terminal::print(&result).context("standard output")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says that simulated time has come to an end.
+fn stopped(stalled: &Stalled) -> ExitCode {
+    terminal::note(&format!("error: {stalled}\n  help: larger buffers in the topology, or none"));
+    ExitCode::from(3)
 }
 
 fn steps_of(machine: &Machine<FlitLog>, report: &PatternReport) -> Vec<Explained> {

@@ -24,7 +24,7 @@ fn main() {
     let pattern = Pattern::read(&file, &read(&file), &topology);
     let pattern = pattern.unwrap_or_else(|error| panic!("{error}"));
     let mut machine = Machine::new(topology);
-    let report = pattern.run(&mut machine);
+    let report = pattern.run(&mut machine).unwrap();
     writeln!(std::io::stdout(), "{}", scenario(&machine, &report)).expect("stdout");
 }
 

@@ -15,7 +15,7 @@ use cubeyard_memory::Bytes;
 use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::{Span, Stop, Time};
 
-use super::{Hop, Measured, measured, route};
+use super::{Hop, Measured, Stalled, measured, route};
 use crate::input::nearest::nearest;
 use crate::input::reader::{Field, Map};
 use crate::input::{InputError, InputProblem, yaml};
@@ -118,25 +118,28 @@ impl Pattern {
         &self.transfers
     }
 
-    /// Runs it on a machine of the topology that it was read for.
+    /// Runs it on a machine of the topology that it was read for. With finite buffers, transfers can
+    /// block each other for good.
     ///
     /// # Panics
-    /// If the machine is of another topology, or a component of a user's own does not answer.
-    pub fn run<W: Watch>(&self, machine: &mut Machine<W>) -> PatternReport {
+    /// If the machine is of another topology.
+    pub fn run<W: Watch>(&self, machine: &mut Machine<W>) -> Result<PatternReport, Stalled> {
         let ids: Vec<_> = self
             .transfers
             .iter()
             .map(|planned| machine.submit_at(planned.at, 0, planned.request.clone()))
             .map(|id| id.expect("it was checked when it was read"))
             .collect();
-        assert_eq!(machine.run(), Stop::Idle, "memory answers every request");
+        if let Stop::Deadlock(waiting) = machine.run() {
+            return Err(Stalled::new(machine, &waiting));
+        }
         let done = |&id: &RequestId| machine.completion(id).expect("idle means done").done;
         let last = ids.iter().map(done).max().unwrap_or_default();
         let first = self.transfers.iter().map(|planned| planned.at).min().unwrap_or_default();
         let transfers = self.transfers.iter().zip(ids);
         let transfers = transfers.map(|(planned, id)| report(machine, planned, id)).collect();
         let (links, order_hash) = (links(machine), machine.engine().order_hash());
-        PatternReport { makespan: last.since(first), transfers, links, order_hash }
+        Ok(PatternReport { makespan: last.since(first), transfers, links, order_hash })
     }
 }
 

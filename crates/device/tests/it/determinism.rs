@@ -15,14 +15,15 @@ const ORDER_HASH: u64 = 0xeffe_299c_1a30_0897;
 /// The hash, the latencies and the flit-hops.
 fn ran<W: Watch>(mut machine: Machine<W>) -> (u64, Vec<u64>, u64) {
     let pattern = Pattern::read("busy.yaml", BUSY, machine.topology()).unwrap();
-    let report = pattern.run(&mut machine);
+    let report = pattern.run(&mut machine).unwrap();
     assert_eq!(report.transfers.len(), 201);
     let latencies = report.transfers.iter().map(|transfer| transfer.measured.latency.ps());
     (report.order_hash, latencies.collect(), machine.engine().flit_hops())
 }
 
 fn builder(merge: bool) -> MachineBuilder {
-    MachineBuilder::new(Topology::embedded()).config(EngineConfig { merge })
+    MachineBuilder::new(Topology::embedded())
+        .config(EngineConfig { merge, ..EngineConfig::default() })
 }
 
 #[test]
@@ -52,5 +53,5 @@ fn another_order_of_requests_is_another_hash() {
     assert_ne!(text, later);
     let mut machine = builder(true).build();
     let pattern = Pattern::read("later.yaml", later.as_bytes(), machine.topology()).unwrap();
-    assert_ne!(pattern.run(&mut machine).order_hash, ORDER_HASH);
+    assert_ne!(pattern.run(&mut machine).unwrap().order_hash, ORDER_HASH);
 }

@@ -53,7 +53,7 @@ fn check(bytes: &[u8]) -> bool {
         Ok(pattern) => {
             let much: u64 = pattern.transfers().iter().map(|transfer| transfer.bytes).sum();
             if much < 1 << 20 {
-                let report = pattern.run(&mut Machine::new(topology));
+                let report = pattern.run(&mut Machine::new(topology)).unwrap();
                 assert_eq!(report.transfers.len(), pattern.transfers().len());
             }
             true
