@@ -2,5 +2,6 @@
 
 mod deploy;
 mod failures;
+mod flex;
 mod launch;
 mod tensors;
