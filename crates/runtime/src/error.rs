@@ -72,6 +72,16 @@ pub enum RuntimeError {
         /// How many were given.
         found: u64,
     },
+    /// The range is empty or goes beyond the tensor.
+    #[error("bytes {start} to {end} of a tensor of {nbytes} bytes")]
+    Range {
+        /// Where it begins.
+        start: u64,
+        /// Where it ends.
+        end: u64,
+        /// How many bytes the tensor has.
+        nbytes: u64,
+    },
     /// The machine holds no data: it was made without.
     #[error("the context simulates time only; make it with data to read values")]
     NoData,

@@ -1,6 +1,7 @@
 //! Tests of the runtime as host programs see it.
 
 mod deploy;
+mod examples;
 mod failures;
 mod launch;
 mod tensors;
