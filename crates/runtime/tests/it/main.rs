@@ -1,5 +1,6 @@
 //! Tests of the runtime as host programs see it.
 
+mod decisions;
 mod deploy;
 mod examples;
 mod failures;
