@@ -291,6 +291,7 @@ impl<W: Watch> Machine<W> {
         if let Some(done) = self.done.remove(&request) {
             tasks.release(done);
         }
+        self.wiring.forget(request);
         self.envelopes.remove(&request);
         self.accesses.remove(&request);
         self.buffers.remove(&request);

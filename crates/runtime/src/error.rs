@@ -92,7 +92,7 @@ pub enum RuntimeError {
         shape: Shape,
     },
     /// No kernel of that name was registered.
-    #[error("there is no kernel {name}{}", hint(nearest))]
+    #[error("there is no kernel {name}{}", hint(nearest.as_deref()))]
     NoSuchKernel {
         /// The name.
         name: String,
@@ -119,6 +119,6 @@ pub enum RuntimeError {
     },
 }
 
-fn hint(nearest: &Option<String>) -> String {
-    nearest.as_ref().map_or_else(String::new, |nearest| format!("; the nearest is {nearest}"))
+fn hint(nearest: Option<&str>) -> String {
+    nearest.map_or_else(String::new, |nearest| format!("; the nearest is {nearest}"))
 }

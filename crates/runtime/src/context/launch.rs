@@ -4,6 +4,7 @@
 //! how long it keeps a PE busy.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use cubeyard_device::message::RequestId;
@@ -102,12 +103,15 @@ impl LaunchReport {
     }
 }
 
+/// What came of a launch, or the part of the machine that found something wrong, and what.
+type Reported = Result<LaunchReport, (String, String)>;
+
 /// A launch under way, or done.
 #[derive(Clone, Debug)]
 pub struct LaunchHandle {
     context: Rc<Inner>,
     request: RequestId,
-    report: Rc<RefCell<Option<Result<LaunchReport, (String, String)>>>>,
+    report: Rc<RefCell<Option<Reported>>>,
 }
 
 /// Launches that come one after the other. Those of different streams may overlap.
@@ -127,10 +131,9 @@ pub struct Event {
 /// A launch whose completion has not been looked at, and the memory it uses, which stays until then.
 #[derive(Debug)]
 pub(crate) struct InFlight {
-    request: RequestId,
     pes: Vec<PeRef>,
     work: Span,
-    report: Rc<RefCell<Option<Result<LaunchReport, (String, String)>>>>,
+    report: Rc<RefCell<Option<Reported>>>,
     _uses: Vec<Rc<Storage>>,
 }
 
@@ -222,15 +225,14 @@ impl Inner {
         };
         // What is done already is not waited for, and may have been forgotten.
         let open = self.in_flight.borrow();
-        let under_way = |id: &&RequestId| open.iter().any(|flight| flight.request == **id);
+        let under_way = |id: &&RequestId| open.contains_key(id);
         let after: Vec<SignalId> =
             after.iter().filter(under_way).map(|&id| machine.done_signal(id)).collect();
         drop(open);
         let request = machine.submit_after(after, 0, body)?;
         let report = Rc::default();
-        let flight =
-            InFlight { request, pes: targets, work, report: Rc::clone(&report), _uses: uses };
-        self.in_flight.borrow_mut().push(flight);
+        let flight = InFlight { pes: targets, work, report: Rc::clone(&report), _uses: uses };
+        self.in_flight.borrow_mut().insert(request, flight);
         Ok(LaunchHandle { context: Rc::clone(self), request, report })
     }
 
@@ -280,16 +282,16 @@ impl Inner {
     /// Takes in the completions of launches that are done, and lets their memory go.
     pub(crate) fn settle(&self) -> Result<(), RuntimeError> {
         let machine = self.machine.borrow();
-        let is_done = |flight: &InFlight| machine.completion(flight.request).is_some();
-        let (done, open): (Vec<_>, Vec<_>) =
-            self.in_flight.take().into_iter().partition(|flight| is_done(flight));
+        let is_done = |request: RequestId| machine.completion(request).is_some();
+        let (done, open): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            self.in_flight.take().into_iter().partition(|(request, _)| is_done(*request));
         self.in_flight.replace(open);
         drop(machine);
         let mut first = Ok(());
-        for flight in done {
+        for (request, flight) in done {
             let mut machine = self.machine.borrow_mut();
-            let completion = machine.completion(flight.request).expect("it is done");
-            machine.retire(flight.request);
+            let completion = machine.completion(request).expect("it is done");
+            machine.retire(request);
             drop(machine);
             let checked = check(&completion);
             let report = match (&completion.outcome, &checked) {
