@@ -87,6 +87,11 @@ impl Log {
         usize::try_from(transfer.get() - self.first).expect("as many as records")
     }
 
+    /// The transfers that have begun at `time` or later, in the order of their numbers.
+    pub fn since(&self, time: Time) -> &[TransferRecord] {
+        &self.transfers[self.transfers.partition_point(|record| record.begun < time)..]
+    }
+
     /// The transfers of a request.
     pub fn of(&self, request: RequestId) -> impl Iterator<Item = &TransferRecord> {
         self.transfers.iter().filter(move |record| record.request == Some(request))

@@ -291,6 +291,7 @@ impl<W: Watch> Machine<W> {
         if let Some(done) = self.done.remove(&request) {
             tasks.release(done);
         }
+        self.wiring.forget(request);
         self.envelopes.remove(&request);
         self.accesses.remove(&request);
         self.buffers.remove(&request);
@@ -332,6 +333,16 @@ impl<W: Watch> Machine<W> {
             Part::PeDma(dma) => Some(dma.mmu()),
             _ => None,
         }
+    }
+
+    /// The MMUs of all PEs, in order.
+    pub fn mmus(&self) -> impl Iterator<Item = (PeRef, &Mmu)> {
+        let topology = self.topology();
+        let sips = (0..topology.spec().sips.count).filter_map(|sip| SipId::new(sip).ok());
+        let cubes = sips.flat_map(|sip| topology.cubes().map(move |cube| (sip, cube)));
+        let pes =
+            cubes.flat_map(|(sip, cube)| topology.pes().map(move |pe| PeRef { sip, cube, pe }));
+        pes.filter_map(|pe| Some((pe, self.mmu(pe)?)))
     }
 
     /// A request as it was made.

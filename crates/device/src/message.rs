@@ -160,6 +160,8 @@ pub struct Launch {
     pub lead: Span,
     /// When they are to start, once `IO_CPU` has said it.
     pub start: OnceLock<Time>,
+    /// When they did start: then, or when the last had its command.
+    pub started: OnceLock<Time>,
     /// How long each PE works.
     pub work: Span,
 }

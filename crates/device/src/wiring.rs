@@ -72,6 +72,11 @@ impl Wiring {
         self.failures.borrow_mut().entry(request).or_insert(failure);
     }
 
+    /// Forgets what went wrong with a request.
+    pub fn forget(&self, request: RequestId) {
+        self.failures.borrow_mut().remove(&request);
+    }
+
     /// What went wrong with a request.
     pub fn failure(&self, request: RequestId) -> Option<Failure> {
         self.failures.borrow().get(&request).cloned()

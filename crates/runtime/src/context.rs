@@ -79,7 +79,7 @@ pub(crate) struct Inner {
     pub(crate) virtual_space: RefCell<Option<VirtualAllocator>>,
     storages: RefCell<BTreeMap<u64, Weak<Storage>>>,
     made: Cell<u64>,
-    pub(crate) in_flight: RefCell<Vec<InFlight>>,
+    pub(crate) in_flight: RefCell<BTreeMap<RequestId, InFlight>>,
     pub(crate) kernels: RefCell<BTreeMap<String, KernelSpec>>,
     /// The SIPs whose memory regions are taken from.
     pub(crate) flex: RefCell<BTreeSet<SipId>>,
@@ -254,20 +254,22 @@ impl Inner {
 
     /// Runs the machine until these are done; launches under way go on meanwhile.
     fn run_until_done(&self, ids: &[RequestId]) -> Result<(), RuntimeError> {
-        let is_done = |machine: &Machine| ids.iter().all(|&id| machine.completion(id).is_some());
         let mut machine = self.machine.borrow_mut();
         if self.in_flight.borrow().is_empty() {
             return stopped(machine.run());
         }
-        while !is_done(&machine) {
+        let mut open = ids.to_vec();
+        loop {
+            while open.pop_if(|id| machine.completion(*id).is_some()).is_some() {}
+            if open.is_empty() {
+                return Ok(());
+            }
             let next = machine.engine().next_time().unwrap_or(Time::NEVER);
             let stop = machine.run_until(next);
             if stop != Stop::Deadline {
-                stopped(stop)?;
-                break;
+                return stopped(stop);
             }
         }
-        Ok(())
     }
 
     pub(crate) fn run(&self) -> Result<(), RuntimeError> {

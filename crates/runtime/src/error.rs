@@ -73,6 +73,16 @@ pub enum RuntimeError {
         /// How many were given.
         found: u64,
     },
+    /// The range is empty or goes beyond the tensor.
+    #[error("bytes {start} to {end} of a tensor of {nbytes} bytes")]
+    Range {
+        /// Where it begins.
+        start: u64,
+        /// Where it ends.
+        end: u64,
+        /// How many bytes the tensor has.
+        nbytes: u64,
+    },
     /// The machine holds no data: it was made without.
     #[error("the context simulates time only; make it with data to read values")]
     NoData,
@@ -83,7 +93,7 @@ pub enum RuntimeError {
         shape: Shape,
     },
     /// No kernel of that name was registered.
-    #[error("there is no kernel {name}{}", hint(nearest))]
+    #[error("there is no kernel {name}{}", hint(nearest.as_deref()))]
     NoSuchKernel {
         /// The name.
         name: String,
@@ -147,6 +157,6 @@ pub enum RuntimeError {
     },
 }
 
-fn hint(nearest: &Option<String>) -> String {
-    nearest.as_ref().map_or_else(String::new, |nearest| format!("; the nearest is {nearest}"))
+fn hint(nearest: Option<&str>) -> String {
+    nearest.map_or_else(String::new, |nearest| format!("; the nearest is {nearest}"))
 }

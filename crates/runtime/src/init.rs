@@ -71,7 +71,7 @@ impl Init {
     }
 }
 
-/// A number from 0 up to 1 for each seed and element: the finaliser of SplitMix64.
+/// A number from 0 up to 1 for each seed and element: the finaliser of `SplitMix64`.
 fn random(seed: u64, element: u64) -> f64 {
     let mut bits = seed.wrapping_add(element.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

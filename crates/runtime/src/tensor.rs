@@ -1,5 +1,9 @@
 //! Tensors: a shape and an element type on the host, and once deployed, memory on a device.
 
+mod dma;
+
+pub use dma::DmaRead;
+
 use std::ops::Range;
 use std::rc::Rc;
 

@@ -3,12 +3,11 @@
 use std::sync::{Arc, OnceLock};
 
 use cubeyard_memory::address::{CubeId, PeId, SipId};
-use cubeyard_sim::{NodeId, Route, Span, Time};
+use cubeyard_sim::{Route, Span};
 
 use super::Machine;
 use crate::log::Watch;
 use crate::message::{Body, Command, CommandCube, CommandPe, Launch, Message, RequestId};
-use crate::model::Part;
 use crate::request::{Outcome, PeRef, RequestError};
 use crate::topology::NodeKind;
 
@@ -83,8 +82,8 @@ impl<W: Watch> Machine<W> {
     ) -> Result<Arc<Command>, RequestError> {
         let cubes = self.command_cubes(targets, true)?;
         let lead = cubes.iter().map(|cube| self.lead(cube)).max().unwrap_or_default();
-        let (kernel, start) = (kernel.to_owned(), OnceLock::new());
-        let body = Body::Launch(Launch { kernel, lead, start, work });
+        let (kernel, start, started) = (kernel.to_owned(), OnceLock::new(), OnceLock::new());
+        let body = Body::Launch(Launch { kernel, lead, start, started, work });
         let command = self.command(request, targets.sip, cubes, body)?;
         self.start_together(&command);
         Ok(command)
@@ -181,7 +180,7 @@ impl<W: Watch> Machine<W> {
             }
             let launch = command.launch().expect("only launches are started");
             let said = *launch.start.get().expect("said before a command left");
-            let start = said.max(tasks.now());
+            let start = *launch.started.get_or_init(|| said.max(tasks.now()));
             for pe in command.cubes.iter().flat_map(|cube| &cube.pes) {
                 tasks.call(pe.node, Message::Start(command.request, start));
             }
@@ -198,7 +197,10 @@ impl<W: Watch> Machine<W> {
             Body::Map(mappings) | Body::Unmap(mappings) => {
                 Outcome::Mapped { mappings: mappings.len() }
             }
-            Body::Launch(_) => self.ran(command),
+            Body::Launch(launch) => Outcome::Ran {
+                started: *launch.started.get().expect("a launch that is done was started"),
+                pes: command.cubes.iter().map(|cube| cube.pes.len()).sum(),
+            },
         }
     }
 
@@ -208,7 +210,9 @@ impl<W: Watch> Machine<W> {
         let command = self.commands.get(&request)?;
         let made = self.envelopes.get(&request)?.made;
         let mut last = [made; Stage::ALL.len()];
-        for record in self.log().of(request) {
+        // None began before the command was made, so those of others before it need not be looked at.
+        let records = self.log().since(made).iter();
+        for record in records.filter(|record| record.request == Some(request)) {
             let (first, end) = (record.route.first()?, record.route.last()?);
             let kind = |node| self.topology().node(node).kind;
             let ends = (kind(self.network().link(*first).from), kind(self.network().link(*end).to));
@@ -223,16 +227,6 @@ impl<W: Watch> Machine<W> {
             before = until;
         }
         Some(stages)
-    }
-
-    fn ran(&self, command: &Command) -> Outcome {
-        let nodes: Vec<NodeId> =
-            command.cubes.iter().flat_map(|cube| &cube.pes).map(|pe| pe.node).collect();
-        let started = nodes.iter().filter_map(|&node| match self.engine.component(node)? {
-            Part::PeCpu(cpu) => cpu.started(command.request),
-            _ => None,
-        });
-        Outcome::Ran { started: started.max().unwrap_or(Time::ZERO), pes: nodes.len() }
     }
 
     pub(super) fn check_cube(&self, sip: SipId, cube: CubeId) -> Result<(), RequestError> {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cubeyard_sim::{Component, Context, Delivery, Time};
+use cubeyard_sim::{Component, Context, Delivery};
 
 use super::io_cpu::send;
 use crate::message::{Command, Message, RequestId};
@@ -16,7 +16,6 @@ use crate::message::{Command, Message, RequestId};
 pub struct PeCpu {
     /// The launches that wait for their start, and those at work.
     launches: BTreeMap<RequestId, Waiting>,
-    started: BTreeMap<RequestId, Time>,
 }
 
 #[derive(Clone, Debug)]
@@ -24,13 +23,6 @@ struct Waiting {
     command: Arc<Command>,
     cube: usize,
     pe: usize,
-}
-
-impl PeCpu {
-    /// When it started on a launch.
-    pub fn started(&self, launch: RequestId) -> Option<Time> {
-        self.started.get(&launch).copied()
-    }
 }
 
 impl Component for PeCpu {
@@ -48,7 +40,6 @@ impl Component for PeCpu {
         let Message::Start(request, start) = message else {
             unreachable!("PE_CPU is told to start")
         };
-        self.started.insert(request, start);
         let launch = self.launches[&request].command.launch();
         let work = launch.expect("only launches are started").work;
         context.wake_after((start - context.now()) + work, request.index() as u64);

@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use cubeyard_device::message::RequestId;
@@ -139,7 +140,6 @@ pub struct Event {
 /// A launch whose completion has not been looked at, and the memory it uses, which stays until then.
 #[derive(Debug)]
 pub(crate) struct InFlight {
-    request: RequestId,
     pes: Vec<PeRef>,
     work: Span,
     report: Report,
@@ -237,15 +237,14 @@ impl Inner {
         let body = Request::KernelLaunch { kernel, sip, cubes, pes, work };
         // What is done already is not waited for, and may have been forgotten.
         let open = self.in_flight.borrow();
-        let under_way = |id: &&RequestId| open.iter().any(|flight| flight.request == **id);
+        let under_way = |id: &&RequestId| open.contains_key(id);
         let after: Vec<SignalId> =
             after.iter().filter(under_way).map(|&id| machine.done_signal(id)).collect();
         drop(open);
         let request = machine.submit_after(after, 0, body)?;
         let report = Report::default();
-        let flight =
-            InFlight { request, pes: targets, work, report: Rc::clone(&report), _uses: uses };
-        self.in_flight.borrow_mut().push(flight);
+        let flight = InFlight { pes: targets, work, report: Rc::clone(&report), _uses: uses };
+        self.in_flight.borrow_mut().insert(request, flight);
         Ok(LaunchHandle { context: Rc::clone(self), request, report })
     }
 
@@ -295,16 +294,16 @@ impl Inner {
     /// Takes in the completions of launches that are done, and lets their memory go.
     pub(crate) fn settle(&self) -> Result<(), RuntimeError> {
         let machine = self.machine.borrow();
-        let is_done = |flight: &InFlight| machine.completion(flight.request).is_some();
-        let (done, open): (Vec<_>, Vec<_>) =
-            self.in_flight.take().into_iter().partition(|flight| is_done(flight));
+        let is_done = |request: RequestId| machine.completion(request).is_some();
+        let (done, open): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            self.in_flight.take().into_iter().partition(|(request, _)| is_done(*request));
         self.in_flight.replace(open);
         drop(machine);
         let mut first = Ok(());
-        for flight in done {
+        for (request, flight) in done {
             let mut machine = self.machine.borrow_mut();
-            let completion = machine.completion(flight.request).expect("it is done");
-            machine.retire(flight.request);
+            let completion = machine.completion(request).expect("it is done");
+            machine.retire(request);
             drop(machine);
             let checked = check(&completion);
             let report = match (&completion.outcome, &checked) {

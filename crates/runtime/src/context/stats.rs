@@ -80,8 +80,7 @@ impl Context {
         let stats = self.memory_stats();
         let whole = |pe: &PeUsage| pe.used == 0 && pe.largest == pe.free;
         let machine = self.inner.machine.borrow();
-        let mapped =
-            stats.pes.iter().filter_map(|pe| machine.mmu(pe.pe)).any(|mmu| mmu.mappings() > 0);
+        let mapped = machine.mmus().any(|(_, mmu)| mmu.mappings() > 0);
         let space = self.inner.virtual_space.borrow();
         let whole_space = space.as_ref().is_none_or(|space| space.largest() == space.capacity());
         stats.tensors == 0 && stats.pes.iter().all(whole) && whole_space && !mapped
@@ -99,7 +98,7 @@ impl Inner {
         let pes: Vec<_> = memory.iter().map(usage).collect();
         let machine = self.machine.borrow();
         let mut mmu = MmuCounts::default();
-        for counts in pes.iter().filter_map(|pe| machine.mmu(pe.pe)).map(|mmu| mmu.counts()) {
+        for counts in machine.mmus().map(|(_, mmu)| mmu.counts()) {
             mmu.translations += counts.translations;
             mmu.faults += counts.faults;
             mmu.tlb_hits += counts.tlb_hits;

@@ -1,6 +1,8 @@
 //! Tests of the runtime as host programs see it.
 
+mod decisions;
 mod deploy;
+mod examples;
 mod failures;
 mod flex;
 mod launch;
