@@ -8,37 +8,68 @@ from random import SystemRandom
 import pytest
 import reference
 import scenarios
+import traffic
 from conftest import ROOT
 
 SEED = 1
 COUNT = 2000
 
+# The order of events of testdata/patterns/busy.yaml. `crates/device/tests/it/determinism.rs` has the same
+# number and runs without optimisation.
+BUSY_HASH = "effe299c1a300897"
+
 
 @pytest.fixture(scope="session")
-def engine():
-    """Runs scenarios through the engine, all in one process."""
+def examples():
+    """The paths of our examples, built for release."""
     build = ["cargo", "build", "--quiet", "--release", "-p", "cubeyard-device"]
+    names = ["scenario", "export_scenario"]
+    wanted = [word for name in names for word in ("--example", name)]
     messages = subprocess.run(
-        [*build, "--example", "scenario", "--message-format", "json"],
+        [*build, *wanted, "--message-format", "json"],
         cwd=ROOT,
         check=True,
         stdout=subprocess.PIPE,
         text=True,
     )
-    return lambda cases: run_engine(built(messages.stdout), cases)
+    return {name: built(messages.stdout, name) for name in names}
 
 
-def built(messages):
+def built(messages, name):
     """The path of the executable, of which cargo tells, since the target folder can be anywhere."""
     artifacts = map(json.loads, messages.splitlines())
     [path] = [
         artifact["executable"]
         for artifact in artifacts
         if artifact["reason"] == "compiler-artifact"
-        and artifact["target"]["name"] == "scenario"
+        and artifact["target"]["name"] == name
         and artifact["target"]["kind"] == ["example"]
     ]
     return path
+
+
+@pytest.fixture(scope="session")
+def engine(examples):
+    """Runs scenarios through the engine, all in one process."""
+    return lambda cases: run_engine(examples["scenario"], cases)
+
+
+@pytest.fixture(scope="session")
+def exported(examples, tmp_path_factory):
+    """A pattern on a topology as a scenario, and what the machine itself made of it."""
+    folder = tmp_path_factory.mktemp("patterns")
+
+    def export(pattern, topology="{}"):
+        (folder / "pattern.yaml").write_text(pattern)
+        (folder / "topology.yaml").write_text(topology)
+        files = [folder / "pattern.yaml", folder / "topology.yaml"]
+        done = subprocess.run(
+            [examples["export_scenario"], *files], check=True, stdout=subprocess.PIPE, text=True
+        )
+        scenario = json.loads(done.stdout)
+        return scenario, scenario.pop("machine")
+
+    return export
 
 
 def run_engine(binary, cases):
@@ -92,6 +123,32 @@ def test_the_engine_gives_the_same_picosecond(engine, mixed):
 
 def test_the_engine_gives_the_same_picosecond_for_scenarios_that_nobody_has_seen(engine):
     compare(engine, SystemRandom().getrandbits(32), COUNT // 4, mixed=True)
+
+
+BUSY = (ROOT / "testdata" / "patterns" / "busy.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "topology"),
+    [
+        (BUSY, "{}"),
+        (traffic.traffic(transfers=64, size=5000, seed=3), "hbm: {turn_around_ns: 7}"),
+        (traffic.traffic(transfers=40, size=300, seed=5), "ucie: {balance: true}"),
+    ],
+    ids=["busy", "turn-around", "balanced"],
+)
+def test_the_machine_its_graph_and_the_reference_agree(engine, exported, pattern, topology):
+    """Three that must agree: the machine, its graph on the bare engine, and the slow reference."""
+    scenario, machine = exported(pattern, topology)
+    del machine["order_hash"]
+    assert len(machine["latency_ps"]) == pattern.count("{op: ") > 0
+    assert engine([scenario]) == [machine]
+    assert reference.run(scenario) == machine
+
+
+def test_the_order_of_events_is_the_same_in_release(exported):
+    _, machine = exported(BUSY)
+    assert machine["order_hash"] == BUSY_HASH
 
 
 def test_a_difference_is_reported_with_the_requests_it_needs():

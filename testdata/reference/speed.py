@@ -6,6 +6,12 @@
 The reference and the binary run in turn, each as a process of its own, and CPU time is compared,
 the reading of the scenarios included on both sides. Each gets the scenarios as often as it takes to
 make the start of its process small.
+
+The traffic of a probe pattern over the whole default machine, every flit by itself:
+
+    python traffic.py --transfers 512 --kib 16 > traffic.yaml
+    ../../target/release/examples/export_scenario traffic.yaml > traffic.jsonl
+    python speed.py traffic.jsonl ../../target/release/examples/scenario --flits
 """
 
 import argparse
@@ -46,6 +52,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("scenarios", type=Path, help="a file with a scenario in each line")
     parser.add_argument("binary", nargs="?", help="the engine; without it, only the reference runs")
+    parser.add_argument("--flits", action="store_true", help="the engine merges no runs of flits")
     arguments = parser.parse_args()
     scenarios = arguments.scenarios.read_text()
     reference_s, results = cpu_of_once([sys.executable, str(REFERENCE)], scenarios)
@@ -53,7 +60,9 @@ def main() -> int:
     print(f"reference {hops / reference_s:14,.0f} flit-hops/s  ({hops:,} in {reference_s:.6f} s)")
     if not arguments.binary:
         return 0
-    engine_s, engine_results = cpu_of_once([arguments.binary], scenarios)
+    engine_s, engine_results = cpu_of_once(
+        [arguments.binary, *(["--flits"] if arguments.flits else [])], scenarios
+    )
     print(f"engine    {hops / engine_s:14,.0f} flit-hops/s  ({hops:,} in {engine_s:.6f} s)")
     print(f"ratio     {reference_s / engine_s:14,.1f}")
     if engine_results != results:

@@ -15,7 +15,7 @@ use cubeyard_device::log::FlitLog;
 use cubeyard_device::machine::{Machine, MachineBuilder};
 use cubeyard_device::message::RequestId;
 use cubeyard_device::probe::{
-    Case, CaseReport, Pattern, PatternReport, REFERENCE_BYTES, cases, invariants, measure,
+    Case, CaseReport, Pattern, PatternReport, REFERENCE_BYTES, Stalled, cases, invariants, measure,
 };
 use cubeyard_device::topology::Topology;
 use cubeyard_device::trace;
@@ -25,6 +25,10 @@ use crate::topology;
 
 /// The most that is read of a pattern; the library refuses less.
 const LIMIT: u64 = 64 << 20;
+
+/// Shown where a pattern is wrong.
+const TRANSFER: &str =
+    "{op: read, from: sip0.cube0.pe1, to: sip0.cube0.pe0.hbm, bytes: 16 KiB, at_ns: 0, offset: 0}";
 
 /// Measure the latency and bandwidth of a machine's fabric
 ///
@@ -98,7 +102,7 @@ fn run_cases(arguments: &Arguments, topology: &Topology) -> Result<ExitCode> {
     let reports: Result<Vec<CaseReport>, _> =
         cases.iter().map(|case| measure(topology, case)).collect();
     let reports = reports?;
-    let invariants = invariants(&reports);
+    let invariants = invariants(topology, &reports);
     let mut explained = Vec::new();
     if arguments.explain || arguments.trace.is_some() {
         for case in &cases {
@@ -126,16 +130,23 @@ fn run_pattern(arguments: &Arguments, topology: &Topology, file: &Path) -> Resul
     File::open(file)
         .and_then(|file| file.take(LIMIT).read_to_end(&mut bytes))
         .map_err(|error| anyhow!("{name}: {error}\n  help: check the path"))?;
-    let pattern = Pattern::read(&name, &bytes, topology)?;
+    let pattern = Pattern::read(&name, &bytes, topology)
+        .map_err(|error| anyhow!("{error}\n  help: a transfer looks like {TRANSFER}"))?;
     let builder = MachineBuilder::new(topology.clone());
     let (report, explained) = if arguments.explain || arguments.trace.is_some() {
         let mut machine = builder.build_with_flits();
-        let report = pattern.run(&mut machine);
+        let report = match pattern.run(&mut machine) {
+            Ok(report) => report,
+            Err(stalled) => return Ok(stopped(&stalled)),
+        };
         write_trace(arguments, &machine)?;
         let explained = if arguments.explain { steps_of(&machine, &report) } else { Vec::new() };
         (report, explained)
     } else {
-        (pattern.run(&mut builder.build()), Vec::new())
+        match pattern.run(&mut builder.build()) {
+            Ok(report) => (report, Vec::new()),
+            Err(stalled) => return Ok(stopped(&stalled)),
+        }
     };
     let result = match arguments.format {
         Format::Table => table::pattern(&report, &explained, terminal::colours()),
@@ -143,6 +154,12 @@ fn run_pattern(arguments: &Arguments, topology: &Topology, file: &Path) -> Resul
     };
     terminal::print(&result).context("standard output")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says that simulated time has come to an end.
+fn stopped(stalled: &Stalled) -> ExitCode {
+    terminal::note(&format!("error: {stalled}\n  help: larger buffers in the topology, or none"));
+    ExitCode::from(3)
 }
 
 fn steps_of(machine: &Machine<FlitLog>, report: &PatternReport) -> Vec<Explained> {
@@ -179,16 +196,20 @@ fn chosen(topology: &Topology, name: &str) -> Result<Vec<Case>> {
 
 fn write_trace(arguments: &Arguments, machine: &Machine<FlitLog>) -> Result<()> {
     let Some(path) = &arguments.trace else { return Ok(()) };
-    let at = |error: &dyn std::fmt::Display| {
+    let at = |error: anyhow::Error| {
         anyhow!(
-            "{}: cannot be written: {error}\n  help: name another file with --trace",
+            "{}: cannot be written: {error:#}\n  help: name another file with --trace",
             path.display()
         )
     };
-    let file = File::create(path).map_err(|error| at(&error))?;
+    let file = File::create(path).map_err(|error| at(error.into()))?;
+    // A device or a pipe stays where it is, whatever came of writing to it.
+    let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
     trace::write(machine, BufWriter::new(file)).map_err(|error| {
-        let _ = fs::remove_file(path);
-        at(&error)
+        if is_file {
+            let _ = fs::canonicalize(path).and_then(fs::remove_file);
+        }
+        at(error.into())
     })?;
     if !arguments.quiet {
         terminal::note(&format!(

@@ -7,10 +7,12 @@
 mod cases;
 mod invariants;
 mod pattern;
+mod stalled;
 
 pub use cases::{Case, Category, cases};
 pub use invariants::{Invariant, invariants};
 pub use pattern::{HeldUp, LinkUse, Pattern, PatternReport, Planned, TransferReport};
+pub use stalled::Stalled;
 
 use cubeyard_sim::{Bandwidth, Span};
 
@@ -43,7 +45,7 @@ pub struct Measured {
 impl Measured {
     /// How much longer it took than alone.
     pub fn wait(&self) -> Span {
-        self.latency - self.alone.total()
+        self.latency.saturating_sub(self.alone.total())
     }
 
     /// Bytes over the whole time, in 10⁹ bytes a second.

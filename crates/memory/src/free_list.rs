@@ -29,7 +29,7 @@ pub use errors::{AllocateError, FreeError, Shortage, ShortageKind};
 use std::collections::BTreeMap;
 
 use crate::Bytes;
-use crate::index::{AddressTree, Entry, Hole};
+use crate::index::{AddressTree, Entry, Hole, NOWHERE};
 
 /// Whether a free is held against what was allocated.
 ///
@@ -138,7 +138,7 @@ impl FreeList {
             live.remove(&offset.get());
         }
         debug_assert!(self.is_used(offset.get(), end), "a free range was freed again");
-        self.free.give_back(Entry { start: offset.get(), size: size.get(), link: 0 });
+        self.free.give_back(Entry { start: offset.get(), size: size.get(), link: 0 }, NOWHERE);
         // Only frees of free ranges, on which nothing is promised, could go below zero.
         self.used = self.used.saturating_sub(size.get());
         Ok(())

@@ -11,9 +11,10 @@
 //! - a map from addresses to live blocks, for those who hold an address rather than a key;
 //! - *quick lists* of freed blocks that are not joined yet, for those who ask for them.
 //!
-//! Every operation takes O(log n) time in the number of blocks, but for two: a search with an
+//! Every operation takes O(log n) time in the number of blocks, but for three: a search with an
 //! alignment above the granule looks at the ranges that are long enough but badly placed one by
-//! one, and the first call that needs another part builds it in O(n log n).
+//! one; ranges of 2³¹ granules or more are looked at one by one in a search of the tree for one of
+//! that length; and the first call that needs another part builds it in O(n log n).
 //!
 //! The same history gives the same answers everywhere. First and last fit depend on the set of free
 //! ranges alone; best fit depends on history only between ranges of one size (see [`Fit::Best`]).
@@ -43,7 +44,7 @@ use crate::Bytes;
 use bins::SizeBins;
 use blocks::{Blocks, Id, NONE};
 use quick::Quick;
-pub(crate) use tree::{AddressTree, Entry};
+pub(crate) use tree::{AddressTree, Entry, NOWHERE};
 
 /// Which of the free ranges that are long enough a block is put into, and at which end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -404,7 +405,7 @@ impl FreeIndex {
             0
         };
         if let Some(tree) = &mut self.tree {
-            tree.give_back(Entry { start: end, size: units, link });
+            tree.give_back(Entry { start: end, size: units, link }, NOWHERE);
         }
     }
 
@@ -437,8 +438,7 @@ impl FreeIndex {
     fn join_list(&mut self, first: Id) {
         let mut id = first;
         while id != NONE {
-            let units =
-                if self.bins.is_some() { self.blocks.size(id) } else { self.blocks.loner_size(id) };
+            let units = self.size(id);
             let (start, next) = (self.blocks.start(id), self.blocks.tag(id));
             self.join(id, start, units);
             id = self.quick.as_mut().map_or(NONE, |quick| quick.joined(next));
@@ -460,14 +460,15 @@ impl FreeIndex {
     /// Makes a block that is nobody's free, and joins it with its free neighbours.
     #[inline]
     fn join(&mut self, id: Id, start: u64, units: u64) {
-        let link = if self.bins.is_some() {
-            self.release(id, start, units)
+        let (link, near) = if self.bins.is_some() {
+            (self.release(id, start, units), NOWHERE)
         } else {
+            let near = self.blocks.near(id);
             self.blocks.remove_loner(id);
-            0
+            (0, near)
         };
         if let Some(tree) = &mut self.tree {
-            tree.give_back(Entry { start, size: units, link });
+            tree.give_back(Entry { start, size: units, link }, near);
         }
     }
 
@@ -486,10 +487,20 @@ impl FreeIndex {
         Hole { offset: self.bytes(entry.start), size: self.bytes(entry.size) }
     }
 
+    /// The size of a live block.
+    #[inline]
+    fn size(&self, id: Id) -> u64 {
+        if self.bins.is_some() {
+            return self.blocks.size(id);
+        }
+        // As when it was allocated, when the sum did not overflow.
+        let last = (1_u64 << self.shift) - 1;
+        (self.blocks.requested(id).wrapping_add(last) >> self.shift).max(1)
+    }
+
     #[inline]
     fn block(&self, id: Id) -> Block {
-        let size =
-            if self.bins.is_some() { self.blocks.size(id) } else { self.blocks.loner_size(id) };
+        let size = self.size(id);
         Block {
             key: BlockKey { id, serial: self.blocks.serial(id) },
             offset: self.bytes(self.blocks.start(id)),
@@ -503,7 +514,7 @@ impl FreeIndex {
     fn tree(&mut self) -> &mut AddressTree {
         let blocks = &self.blocks;
         self.tree.get_or_insert_with(|| {
-            let mut tree = AddressTree::new();
+            let mut tree = AddressTree::linked();
             for id in blocks.iter().filter(|&id| blocks.is_free(id)) {
                 tree.insert(entry(blocks, id));
             }
@@ -577,6 +588,14 @@ impl FreeIndex {
 
     /// Takes `units` by first or last fit, like [`take_best`](Self::take_best).
     fn take_in_order(&mut self, fit: Fit, units: u64) -> (Id, u64) {
+        if fit == Fit::First
+            && self.bins.is_none()
+            && let Some(tree) = &mut self.tree
+        {
+            let Some(place) = tree.first(units) else { return (NONE, 0) };
+            let at = tree.take_front(place, units);
+            return (self.blocks.add_loner(at, place.page()), at);
+        }
         let tree = self.tree();
         let place = if fit == Fit::First { tree.first(units) } else { tree.last(units) };
         let Some(place) = place else { return (NONE, 0) };
@@ -586,7 +605,7 @@ impl FreeIndex {
             return (self.carve(hole, at, units), at);
         }
         self.tree().cut(place, at, units, 0);
-        (self.blocks.add_loner(at, units), at)
+        (self.blocks.add_loner(at, place.page()), at)
     }
 
     /// Makes `units` from `at` on, within the free range `hole`, a block.
@@ -594,7 +613,7 @@ impl FreeIndex {
         let id = if self.bins.is_some() {
             self.split(hole, at, units)
         } else {
-            self.blocks.add_loner(at, units)
+            self.blocks.add_loner(at, NOWHERE)
         };
         if let Some(tree) = &mut self.tree {
             // In a chain, what is left above the new block is the next one.

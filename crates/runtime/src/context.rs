@@ -10,7 +10,7 @@ pub use launch::{
 pub use stats::{LeakReport, MemoryStats, PeUsage};
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 
 use cubeyard_device::machine::{Machine, MachineBuilder, Stage};
@@ -18,6 +18,7 @@ use cubeyard_device::message::{Buffer, RequestId};
 use cubeyard_device::request::{Completion, Outcome, PeRef, Request};
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::Bytes;
+use cubeyard_memory::address::SipId;
 use cubeyard_memory::free_list::Checking;
 use cubeyard_memory::pe::{AddressLayout, AddressSpec, PeMemory};
 use cubeyard_memory::virtual_space::VirtualAllocator;
@@ -26,6 +27,7 @@ use cubeyard_sim::{Span, Stop, Time};
 use crate::error::RuntimeError;
 use crate::storage::Storage;
 use launch::InFlight;
+pub(crate) use launch::Targets;
 
 /// How a context works.
 #[derive(Clone, Debug)]
@@ -79,6 +81,8 @@ pub(crate) struct Inner {
     made: Cell<u64>,
     pub(crate) in_flight: RefCell<BTreeMap<RequestId, InFlight>>,
     pub(crate) kernels: RefCell<BTreeMap<String, KernelSpec>>,
+    /// The SIPs whose memory regions are taken from.
+    pub(crate) flex: RefCell<BTreeSet<SipId>>,
     closed: Cell<bool>,
     /// What could not be given back.
     troubles: RefCell<Vec<String>>,
@@ -115,6 +119,7 @@ impl Context {
             made: Cell::new(0),
             in_flight: RefCell::default(),
             kernels: RefCell::default(),
+            flex: RefCell::default(),
             closed: Cell::new(false),
             troubles: RefCell::default(),
             fail_in: Cell::new(None),

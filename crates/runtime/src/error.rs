@@ -1,7 +1,8 @@
 //! What can go wrong between a host program and a machine.
 
 use cubeyard_device::request::{PeRef, RequestError};
-use cubeyard_memory::{pe, virtual_space};
+use cubeyard_memory::address::SipId;
+use cubeyard_memory::{Bytes, flex, pe, virtual_space};
 use thiserror::Error;
 
 use crate::dtype::{DType, OutOfRange};
@@ -110,6 +111,43 @@ pub enum RuntimeError {
         expected: &'static str,
         /// What was given.
         found: &'static str,
+    },
+    /// The memory of the SIP is managed in regions. Use another SIP for tensors of this kind.
+    #[error("the memory of {sip} is managed in regions")]
+    TakenByRegions {
+        /// The SIP.
+        sip: SipId,
+    },
+    /// Tensors are on the SIP, so its memory cannot be managed in regions now.
+    #[error("tensors are on {sip}, so its memory cannot be managed in regions now")]
+    TakenByTensors {
+        /// The SIP.
+        sip: SipId,
+    },
+    /// The machine has no such SIP.
+    #[error("the machine has no {sip}")]
+    NoSuchSip {
+        /// The SIP.
+        sip: SipId,
+    },
+    /// No region has room.
+    #[error(transparent)]
+    Regions(#[from] flex::AllocateError),
+    /// The allocator cannot be made.
+    #[error(transparent)]
+    Build(#[from] flex::BuildError),
+    /// The operands do not go with the program.
+    #[error(transparent)]
+    Launch(#[from] flex::LaunchError),
+    /// More than the block has.
+    #[error("{bytes} bytes at {offset} of a block of {size}")]
+    Beyond {
+        /// Where.
+        offset: u64,
+        /// How many.
+        bytes: u64,
+        /// How long the block is.
+        size: Bytes,
     },
     /// Made to fail, by [`Context::fail_at`](crate::Context::fail_at).
     #[error("made to fail at step {step}")]

@@ -68,6 +68,7 @@ pub mod shape;
 
 mod context;
 mod error;
+mod flex;
 mod init;
 mod storage;
 mod tensor;
@@ -77,5 +78,6 @@ pub use context::{
     LaunchReport, LeakReport, MemoryStats, Parameter, PeUsage, Stream,
 };
 pub use error::RuntimeError;
+pub use flex::{FlexDevice, FlexLaunch, SipMemory};
 pub use storage::DeployedShard;
 pub use tensor::{DmaRead, Tensor};

@@ -164,7 +164,7 @@ impl<M> Future for WaitFor<M> {
 /// The tasks of an engine.
 pub(crate) struct Tasks<M> {
     shared: Rc<Shared<M>>,
-    tasks: Vec<Task>,
+    list: Vec<Task>,
     /// The places of those that have ended.
     free: Vec<u32>,
 }
@@ -183,13 +183,13 @@ impl<M> Default for Tasks<M> {
             signals: RefCell::default(),
             free_signals: RefCell::default(),
         };
-        Self { shared: Rc::new(shared), tasks: Vec::new(), free: Vec::new() }
+        Self { shared: Rc::new(shared), list: Vec::new(), free: Vec::new() }
     }
 }
 
 impl<M> fmt::Debug for Tasks<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.tasks.iter().map(|task| &task.name)).finish()
+        f.debug_list().entries(self.list.iter().map(|task| &task.name)).finish()
     }
 }
 
@@ -203,7 +203,7 @@ impl<M> Tasks<M> {
         let signals = self.shared.signals.borrow();
         let waits = signals.iter().flat_map(|signal| {
             signal.waiting.iter().map(move |&task| {
-                let who = Waiter::Task(self.tasks[task as usize].name.clone());
+                let who = Waiter::Task(self.list[task as usize].name.clone());
                 Waiting { who, what: signal.what.clone(), owner: signal.owner.clone() }
             })
         });
@@ -221,14 +221,14 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         F: Future<Output = ()> + 'static,
     {
         let free = self.tasks.free.pop();
-        let next = || u32::try_from(self.tasks.tasks.len()).expect("fewer than 2³² tasks");
+        let next = || u32::try_from(self.tasks.list.len()).expect("fewer than 2³² tasks");
         let number = free.unwrap_or_else(next);
         self.tasks.shared.now.set(self.now);
         let future = Box::pin(task(self.tasks.handle()));
         let task = Task { name: name.into(), future: Some(future) };
-        match self.tasks.tasks.get_mut(number as usize) {
+        match self.tasks.list.get_mut(number as usize) {
             Some(place) => *place = task,
-            None => self.tasks.tasks.push(task),
+            None => self.tasks.list.push(task),
         }
         self.tasks.shared.wishes.borrow_mut().push_back(Wish::Resume { task: number });
         self.settle_tasks();
@@ -249,7 +249,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     pub(crate) fn resume(&mut self, task: u32) {
         self.tasks.shared.now.set(self.now);
         self.tasks.shared.running.set(task);
-        let place = &mut self.tasks.tasks[task as usize].future;
+        let place = &mut self.tasks.list[task as usize].future;
         if let Some(future) = place {
             // Nobody calls the waker: tasks are resumed by events.
             let mut context = PollContext::from_waker(Waker::noop());

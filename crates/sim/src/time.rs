@@ -59,6 +59,12 @@ impl Span {
         (0.0..9e18).contains(&ps).then_some(Self(ps as u64))
     }
 
+    /// What is left of it without `other`; nothing if that is longer.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
     /// Picoseconds.
     pub const fn ps(self) -> u64 {
         self.0

@@ -8,6 +8,7 @@
 mod bad_input;
 mod pictures;
 mod placement;
+mod probe;
 mod replay;
 mod topology;
 mod validate;

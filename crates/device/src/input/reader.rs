@@ -45,8 +45,15 @@ impl<'a> Map<'a> {
         self.optional(name).ok_or(error)
     }
 
+    /// Refuses keys that are none of these, before one of them is missed: a key that is not there is often
+    /// there with a typo.
+    pub(crate) fn only(&mut self, names: &[&'static str]) -> Result<(), InputError> {
+        self.known.extend(names);
+        self.finish()
+    }
+
     /// Refuses keys that nobody asked for. Comes last, when all names are known.
-    pub(crate) fn finish(self) -> Result<(), InputError> {
+    pub(crate) fn finish(&self) -> Result<(), InputError> {
         let Some(entry) = self.entries.iter().find(|entry| !self.known.contains(&&*entry.key))
         else {
             return Ok(());

@@ -15,14 +15,15 @@ use cubeyard_memory::Bytes;
 use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::{Span, Stop, Time};
 
-use super::{Hop, Measured, measured, route};
+use super::{Hop, Measured, Stalled, measured, route};
+use crate::input::nearest::nearest;
 use crate::input::reader::{Field, Map};
 use crate::input::{InputError, InputProblem, yaml};
 use crate::log::Watch;
 use crate::machine::Machine;
 use crate::message::{Direction, RequestId};
 use crate::request::{PeRef, Request, Shard};
-use crate::topology::{NodeId, NodeKind, Topology};
+use crate::topology::{Node, NodeId, NodeKind, Topology};
 
 /// The longest file that is read: some hundred thousand transfers.
 const LONGEST: usize = 32 << 20;
@@ -104,8 +105,8 @@ impl Pattern {
     pub fn read(name: &str, bytes: &[u8], topology: &Topology) -> Result<Self, InputError> {
         let tree = yaml::parse(name, yaml::text(name, bytes, LONGEST)?)?;
         let mut root = Field::root(&tree).map()?;
+        root.only(&["transfers"])?;
         let list = root.required("transfers")?.list("transfers")?;
-        root.finish()?;
         let mut reader = Reader { topology, next: BTreeMap::new() };
         let transfers: Result<Vec<_>, _> =
             list.iter().map(|field| reader.transfer(field.map()?)).collect();
@@ -117,25 +118,28 @@ impl Pattern {
         &self.transfers
     }
 
-    /// Runs it on a machine of the topology that it was read for.
+    /// Runs it on a machine of the topology that it was read for. With finite buffers, transfers can
+    /// block each other for good.
     ///
     /// # Panics
-    /// If the machine is of another topology, or a component of a user's own does not answer.
-    pub fn run<W: Watch>(&self, machine: &mut Machine<W>) -> PatternReport {
+    /// If the machine is of another topology.
+    pub fn run<W: Watch>(&self, machine: &mut Machine<W>) -> Result<PatternReport, Stalled> {
         let ids: Vec<_> = self
             .transfers
             .iter()
             .map(|planned| machine.submit_at(planned.at, 0, planned.request.clone()))
             .map(|id| id.expect("it was checked when it was read"))
             .collect();
-        assert_eq!(machine.run(), Stop::Idle, "memory answers every request");
+        if let Stop::Deadlock(waiting) = machine.run() {
+            return Err(Stalled::new(machine, &waiting));
+        }
         let done = |&id: &RequestId| machine.completion(id).expect("idle means done").done;
         let last = ids.iter().map(done).max().unwrap_or_default();
         let first = self.transfers.iter().map(|planned| planned.at).min().unwrap_or_default();
         let transfers = self.transfers.iter().zip(ids);
         let transfers = transfers.map(|(planned, id)| report(machine, planned, id)).collect();
         let (links, order_hash) = (links(machine), machine.engine().order_hash());
-        PatternReport { makespan: last.since(first), transfers, links, order_hash }
+        Ok(PatternReport { makespan: last.since(first), transfers, links, order_hash })
     }
 }
 
@@ -172,14 +176,14 @@ struct Reader<'t> {
 
 impl Reader<'_> {
     fn transfer(&mut self, mut map: Map<'_>) -> Result<Planned, InputError> {
+        map.only(&["op", "from", "to", "bytes", "at_ns", "offset"])?;
         let op = map.required("op")?;
         let direction = op.choice(&[("read", Direction::Read), ("write", Direction::Write)])?;
         let (from, to) = (map.required("from")?, map.required("to")?);
         let bytes = map.required("bytes")?.bytes()?.get();
         let at = map.optional("at_ns").map_or(Ok(Span::ZERO), |field| field.ns())?;
         let offset = map.optional("offset");
-        map.finish()?;
-        let memory = self.memory(&to)?;
+        let memory = self.node(&to, Role::Memory)?;
         let burst = self.topology.spec().hbm.burst.get();
         let start = match &offset {
             Some(field) => field.count("a number of bytes")?,
@@ -192,27 +196,45 @@ impl Reader<'_> {
             let found = format!("{bytes} bytes at offset {start}");
             return Err(place.error(InputProblem::Value { expected, found }));
         }
-        self.next.insert(memory, (start + bytes).next_multiple_of(burst));
+        // A range that was given may lie before one that was not: what follows is beyond both.
+        let next = self.next.entry(memory).or_default();
+        *next = (*next).max((start + bytes).next_multiple_of(burst));
         let request = self.request(&from, memory, direction, start, bytes)?;
         let name = |field: &Field<'_>| field.text("a name").map(str::to_owned);
         let (from, to) = (name(&from)?, name(&to)?);
         Ok(Planned { from, to, direction, bytes, offset: start, at: Time::ZERO + at, request })
     }
 
-    fn node(&self, field: &Field<'_>) -> Result<NodeId, InputError> {
+    /// The node of a name, or which comes nearest of those that can stand here.
+    fn node(&self, field: &Field<'_>, role: Role) -> Result<NodeId, InputError> {
         let name = field.text("the name of a node")?;
-        self.topology.find(name).map_err(|error| {
-            let (found, nearest) = (error.name, error.nearest);
+        let node = self.topology.find(name).map_err(|error| {
+            let (found, nearest) = (error.name, self.nearest(name, role));
             field.error(InputProblem::UnknownNode { found, nearest })
-        })
+        })?;
+        if role.suits(self.topology.node(node).kind) {
+            return Ok(node);
+        }
+        let found = format!("{name}; the nearest is `{}`", self.nearest(name, role));
+        Err(field.error(InputProblem::Value { expected: role.words().to_owned(), found }))
     }
 
-    fn memory(&self, field: &Field<'_>) -> Result<NodeId, InputError> {
-        let node = self.node(field)?;
-        match self.topology.node(node).kind {
-            NodeKind::Hbm | NodeKind::Sram => Ok(node),
-            _ => Err(field.unexpected("a memory: the HBM of a PE or the SRAM of a cube")),
-        }
+    fn nearest(&self, name: &str, role: Role) -> String {
+        let of = |kind| self.topology.nodes().iter().filter(move |node| node.kind == kind);
+        let pe = |node: &Node| node.name.strip_suffix(".pe_dma").unwrap_or(&node.name).to_owned();
+        let pes = of(NodeKind::PeDma).map(pe);
+        // Of two that are equally near, the first is taken.
+        let names: Vec<String> = match role {
+            Role::Memory => {
+                let hbm = pes.map(|pe| format!("{pe}.hbm"));
+                hbm.chain(of(NodeKind::Sram).map(|node| node.name.clone())).collect()
+            }
+            Role::Asker => {
+                let m_cpus = of(NodeKind::MCpu).map(|node| node.name.clone());
+                std::iter::once("host".to_owned()).chain(pes).chain(m_cpus).collect()
+            }
+        };
+        nearest(name, names.iter().map(String::as_str)).unwrap_or_default().to_owned()
     }
 
     fn capacity(&self, memory: NodeId) -> u64 {
@@ -250,7 +272,7 @@ impl Reader<'_> {
                 Direction::Write => Request::MemoryWrite(shard),
             });
         }
-        let node = self.topology.node(self.node(from)?);
+        let node = self.topology.node(self.node(from, Role::Asker)?);
         match (node.kind, node.place.sip, node.place.cube, node.place.pe) {
             (NodeKind::PeDma, Some(sip), Some(cube), Some(pe)) => {
                 let from = PeRef { sip, cube, pe };
@@ -259,7 +281,30 @@ impl Reader<'_> {
             (NodeKind::MCpu, Some(sip), Some(cube), _) => {
                 Ok(Request::MCpuDma { sip, cube, direction, address, bytes })
             }
-            _ => Err(from.unexpected("who can ask: host, a PE or an m_cpu")),
+            _ => unreachable!("those who ask are in cubes"),
+        }
+    }
+}
+
+/// What a node is to a transfer.
+#[derive(Clone, Copy)]
+enum Role {
+    Memory,
+    Asker,
+}
+
+impl Role {
+    const fn suits(self, kind: NodeKind) -> bool {
+        match self {
+            Self::Memory => matches!(kind, NodeKind::Hbm | NodeKind::Sram),
+            Self::Asker => matches!(kind, NodeKind::PeDma | NodeKind::MCpu),
+        }
+    }
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Memory => "a memory: the HBM of a PE or the SRAM of a cube",
+            Self::Asker => "who can ask: host, a PE or an m_cpu",
         }
     }
 }

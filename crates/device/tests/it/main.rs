@@ -6,11 +6,13 @@
 )]
 
 mod bench;
+mod determinism;
 mod explain;
 mod fidelity;
 mod formula;
 mod launch;
 mod own_component;
+mod pattern;
 mod published;
 mod refused;
 mod rows;

@@ -17,7 +17,8 @@ const FREE: u32 = 1 << 31;
 
 /// One block in 32 bytes. Three fields mean one thing in a live block and another in a free one:
 /// a live block's size is the distance to the next block, and a free one has no owner to remember.
-/// A *loner* is a live block that is in no chain and keeps its size in the place of the links.
+/// A *loner* is a live block that is in no chain: its size follows from what its owner asked for,
+/// and in the place of a link it keeps where in the address tree it came from.
 /// Aligned, so that each lies in one line of the cache.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
@@ -157,22 +158,20 @@ impl Blocks {
         self.nodes[id as usize].right = child;
     }
 
-    /// Adds a live block that is in no chain.
+    /// Adds a live block that is in no chain; `near` is kept for whoever frees it.
     #[inline]
-    pub(crate) fn add_loner(&mut self, start: u64, size: u64) -> Id {
-        debug_assert!(size >> 63 == 0, "the top bit says whether a block is free");
+    pub(crate) fn add_loner(&mut self, start: u64, near: u32) -> Id {
         let id = self.add();
         let node = &mut self.nodes[id as usize];
         node.start = start;
-        (node.prev, node.next) = ((size >> 32) as u32, size as u32);
+        (node.prev, node.next) = (NONE, near);
         id
     }
 
-    /// The size of a live block that is in no chain.
+    /// What was kept with a live block that is in no chain.
     #[inline]
-    pub(crate) fn loner_size(&self, id: Id) -> u64 {
-        let node = &self.nodes[id as usize];
-        u64::from(node.prev) << 32 | u64::from(node.next)
+    pub(crate) fn near(&self, id: Id) -> u32 {
+        self.nodes[id as usize].next
     }
 
     /// Forgets a live block that is in no chain.
@@ -206,6 +205,13 @@ impl Blocks {
         node.amount = requested;
         node.left = serial;
         node.right = tag;
+    }
+
+    /// Takes a live block from its owner, and remembers another block with it.
+    #[inline]
+    pub(crate) fn park(&mut self, id: Id, next: Id) {
+        let node = &mut self.nodes[id as usize];
+        (node.left, node.right) = (0, next);
     }
 
     /// Makes a block free, with these edges.

@@ -40,7 +40,7 @@ impl Quick {
         let list = &mut self.lists[place(units)];
         let evicted = if list.0 == units { NONE } else { std::mem::replace(&mut list.1, NONE) };
         list.0 = units;
-        blocks.occupy(id, 0, 0, list.1);
+        blocks.park(id, list.1);
         list.1 = id;
         self.len += 1;
         evicted

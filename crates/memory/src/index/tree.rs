@@ -7,91 +7,135 @@
 //! not shorter than `n`". While there are few ranges the whole tree is one page and the search is a
 //! scan of one short array, which nothing beats.
 //!
+//! Pages have sizes of 31 bits, so that several are compared at once. The few ranges that are longer
+//! than that are in a list beside the tree as well, which a request of such a length looks through.
+//!
 //! Pages are joined when they run low, so the tree's size follows the number of ranges.
 
 #![expect(
     clippy::cast_possible_truncation,
-    reason = "slots and page numbers are small by construction"
+    reason = "slots and page numbers are small by construction, and sizes are cut on purpose"
 )]
 
 /// Entries in a page. Short enough that moving half a page costs about as much as finding the
-/// place; long enough that 100,000 ranges need only five levels.
-const PAGE: usize = 16;
+/// place; long enough that 100,000 ranges need only four levels.
+const PAGE: usize = 24;
 /// A page with fewer entries than this is joined with a neighbour if both fit into three quarters
 /// of a page, so that an insertion does not split them again at once.
 const LOW: usize = PAGE / 4;
+/// The size that a page has for all ranges of this size and above.
+const LONG: u64 = i32::MAX as u64;
+/// No page, for those who have none to begin at.
+pub(crate) const NOWHERE: u32 = u32::MAX;
 
-/// A free range: `size` units from `start` on, belonging to the block `link`. Packed, since there is
-/// one for every range: 20 bytes, not 24.
+/// A free range: `size` units from `start` on, belonging to the block `link`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C, packed(4))]
 pub(crate) struct Entry {
     pub(crate) start: u64,
     pub(crate) size: u64,
     pub(crate) link: u32,
 }
 
-impl Entry {
-    /// What unused slots hold, so that searches need not know how long a page is.
-    const UNUSED: Self = Self { start: u64::MAX, size: 0, link: 0 };
+/// A size as pages have it.
+#[inline]
+fn short(size: u64) -> i32 {
+    size.min(LONG) as i32
 }
 
-/// The fields of an entry are side by side, not in arrays of their own: that would be fewer cache
-/// lines to search, but more to change, and three moves instead of one to insert.
+/// An entry of a page: a range with its size cut to what pages hold, or a child.
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    start: u64,
+    size: i32,
+    link: u32,
+}
+
+/// The fields of the entries are in arrays of their own: a search reads one of them, and eight
+/// sizes or four starts of a line of the cache are compared without a branch. Unused slots have
+/// the size 0 and start at the end of all addresses, so that searches need not know how long a
+/// page is.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 struct Page {
     len: u32,
+    /// Levels above the leaves.
+    level: u32,
     /// The page that has this one as a child, and where; the root's mean nothing.
     parent: u32,
     slot: u32,
-    entries: [Entry; PAGE],
+    sizes: [i32; PAGE],
+    starts: [u64; PAGE],
+    /// Children, or the blocks of the ranges; of a leaf in a tree without links, nothing.
+    links: [u32; PAGE],
 }
 
 impl Page {
-    const EMPTY: Self = Self { len: 0, parent: 0, slot: 0, entries: [Entry::UNUSED; PAGE] };
+    const fn empty(level: u32) -> Self {
+        let (sizes, starts, links) = ([0; PAGE], [u64::MAX; PAGE], [0; PAGE]);
+        Self { len: 0, level, parent: 0, slot: 0, sizes, starts, links }
+    }
 
     fn len(&self) -> usize {
         self.len as usize
     }
 
-    fn start(&self) -> u64 {
-        self.entries[0].start
+    fn item(&self, slot: usize) -> Item {
+        Item { start: self.starts[slot], size: self.sizes[slot], link: self.links[slot] }
     }
 
-    fn insert(&mut self, slot: usize, entry: Entry) {
+    #[inline]
+    fn insert(&mut self, slot: usize, item: Item, linked: bool) {
         let len = self.len();
-        self.entries.copy_within(slot..len, slot + 1);
-        self.entries[slot] = entry;
+        self.sizes.copy_within(slot..len, slot + 1);
+        self.starts.copy_within(slot..len, slot + 1);
+        (self.sizes[slot], self.starts[slot]) = (item.size, item.start);
+        if linked {
+            self.links.copy_within(slot..len, slot + 1);
+            self.links[slot] = item.link;
+        }
         self.len += 1;
     }
 
-    fn remove(&mut self, slot: usize) {
+    #[inline]
+    fn remove(&mut self, slot: usize, linked: bool) {
         let len = self.len();
-        self.entries.copy_within(slot + 1..len, slot);
-        self.entries[len - 1] = Entry::UNUSED;
+        self.sizes.copy_within(slot + 1..len, slot);
+        self.starts.copy_within(slot + 1..len, slot);
+        (self.sizes[len - 1], self.starts[len - 1]) = (0, u64::MAX);
+        if linked {
+            self.links.copy_within(slot + 1..len, slot);
+        }
         self.len -= 1;
     }
 
     /// Keeps the first `len` entries.
     fn truncate(&mut self, len: usize) {
-        self.entries[len..].fill(Entry::UNUSED);
+        self.sizes[len..].fill(0);
+        self.starts[len..].fill(u64::MAX);
         self.len = len as u32;
     }
 
     /// Appends the entries of `other` from `from` on.
     fn append(&mut self, other: &Self, from: usize) {
         let (start, end) = (self.len(), self.len() + other.len() - from);
-        self.entries[start..end].copy_from_slice(&other.entries[from..other.len()]);
+        self.sizes[start..end].copy_from_slice(&other.sizes[from..other.len()]);
+        self.starts[start..end].copy_from_slice(&other.starts[from..other.len()]);
+        self.links[start..end].copy_from_slice(&other.links[from..other.len()]);
         self.len = end as u32;
     }
 
-    fn longest(&self) -> u64 {
-        // Four at a time, since each comparison waits for the one before it.
-        let mut longest = [0; 4];
-        for entries in self.entries.chunks_exact(4) {
-            (0..4).for_each(|place| longest[place] = longest[place].max(entries[place].size));
-        }
-        longest.into_iter().fold(0, u64::max)
+    #[inline]
+    fn longest(&self) -> i32 {
+        self.sizes.iter().fold(0, |longest, &size| longest.max(size))
+    }
+
+    /// Which entries are of at least `size`: bit `n` for slot `n`.
+    #[inline]
+    fn at_least(&self, size: i32) -> u32 {
+        // In two steps, which become comparisons and additions of four sizes at a time.
+        let fits: [i32; PAGE] = std::array::from_fn(|slot| -i32::from(self.sizes[slot] >= size));
+        let bits: [i32; PAGE] = std::array::from_fn(|slot| fits[slot] & 1 << slot);
+        bits.into_iter().fold(0, |all, bit| all | bit).cast_unsigned()
     }
 
     /// How many entries start at `key` or below: first by quarters, then within one. A search that
@@ -99,10 +143,10 @@ impl Page {
     #[inline]
     fn rank(&self, key: u64) -> usize {
         const QUARTER: usize = PAGE / 4;
-        let below = |entry: &Entry| usize::from(entry.start <= key);
-        let ends = [1, 2, 3].map(|quarter| below(&self.entries[quarter * QUARTER - 1]));
+        let below = |start: &u64| usize::from(*start <= key);
+        let ends = [1, 2, 3].map(|quarter| below(&self.starts[quarter * QUARTER - 1]));
         let from = QUARTER * ends.into_iter().sum::<usize>();
-        from + self.entries[from..from + QUARTER].iter().map(below).sum::<usize>()
+        from + self.starts[from..from + QUARTER].iter().map(below).sum::<usize>()
     }
 }
 
@@ -111,6 +155,13 @@ impl Page {
 pub(crate) struct Place {
     page: u32,
     slot: u32,
+}
+
+impl Place {
+    /// The page, as a place where [`give_back`](AddressTree::give_back) may begin to search.
+    pub(crate) fn page(self) -> u32 {
+        self.page
+    }
 }
 
 /// The free ranges of a space in address order. See the module's comment.
@@ -123,11 +174,22 @@ pub(crate) struct AddressTree {
     /// Levels above the leaves.
     height: u32,
     len: usize,
+    /// Whether the ranges have links; without, those of all ranges are 0.
+    linked: bool,
+    /// The ranges of [`LONG`] and more in address order: where they start and their sizes.
+    long: Vec<(u64, u64)>,
 }
 
 impl AddressTree {
+    /// A tree of ranges without links.
     pub(crate) fn new() -> Self {
-        Self { pages: vec![Page::EMPTY], spare: Vec::new(), root: 0, height: 0, len: 0 }
+        let (pages, long) = (vec![Page::empty(0)], Vec::new());
+        Self { pages, spare: Vec::new(), root: 0, height: 0, len: 0, linked: false, long }
+    }
+
+    /// A tree of ranges with links.
+    pub(crate) fn linked() -> Self {
+        Self { linked: true, ..Self::new() }
     }
 
     /// How many ranges there are.
@@ -137,30 +199,47 @@ impl AddressTree {
 
     /// Bytes of memory that the tree occupies.
     pub(crate) fn footprint(&self) -> usize {
-        self.pages.capacity() * size_of::<Page>() + self.spare.capacity() * size_of::<u32>()
+        self.pages.capacity() * size_of::<Page>()
+            + self.spare.capacity() * size_of::<u32>()
+            + self.long.capacity() * size_of::<(u64, u64)>()
     }
 
     /// The size of the longest range, 0 where there is none.
     pub(crate) fn longest(&self) -> u64 {
-        self.page(self.root).longest()
+        let long = self.long.iter().map(|&(_, size)| size).max();
+        long.unwrap_or_else(|| self.page(self.root).longest().unsigned_abs().into())
     }
 
     /// The range at `place`.
     #[inline]
     pub(crate) fn entry(&self, place: Place) -> Entry {
-        self.page(place.page).entries[place.slot as usize]
+        let (page, slot) = (self.page(place.page), place.slot as usize);
+        let start = page.starts[slot];
+        let link = if self.linked { page.links[slot] } else { 0 };
+        Entry { start, size: self.size(start, page.sizes[slot]), link }
     }
 
     /// The lowest range of at least `size`.
     #[inline]
     pub(crate) fn first(&self, size: u64) -> Option<Place> {
-        self.descend(|page| page.entries.iter().position(|entry| entry.size >= size))
+        if size >= LONG {
+            let found = self.long.iter().find(|&&(_, own)| own >= size);
+            return found.map(|&(start, _)| self.exactly(start));
+        }
+        self.descend(|page| {
+            let bits = page.at_least(short(size));
+            (bits != 0).then(|| bits.trailing_zeros() as usize)
+        })
     }
 
     /// The highest range of at least `size`.
     #[inline]
     pub(crate) fn last(&self, size: u64) -> Option<Place> {
-        self.descend(|page| page.entries.iter().rposition(|entry| entry.size >= size))
+        if size >= LONG {
+            let found = self.long.iter().rfind(|&&(_, own)| own >= size);
+            return found.map(|&(start, _)| self.exactly(start));
+        }
+        self.descend(|page| page.at_least(short(size)).checked_ilog2().map(|slot| slot as usize))
     }
 
     /// The range that starts at `start`.
@@ -169,7 +248,7 @@ impl AddressTree {
     /// If there is none: the blocks and the tree would disagree about what is free.
     #[inline]
     pub(crate) fn exactly(&self, start: u64) -> Place {
-        let place = self.at_or_below(start).filter(|&place| self.entry(place).start == start);
+        let place = self.at_or_below(start).filter(|&place| self.start(place) == start);
         place.expect("a free range is in the tree")
     }
 
@@ -188,40 +267,47 @@ impl AddressTree {
     /// The lowest range of at least `size` that satisfies `fits`; ranges that are long enough but
     /// do not satisfy it are looked at one by one.
     pub(crate) fn first_where(&self, size: u64, fits: impl Fn(Entry) -> bool) -> Option<Entry> {
-        self.search(self.root, self.height, size, false, &fits)
+        self.search(self.root, size, false, &fits)
     }
 
     /// The highest range of at least `size` that satisfies `fits`.
     pub(crate) fn last_where(&self, size: u64, fits: impl Fn(Entry) -> bool) -> Option<Entry> {
-        self.search(self.root, self.height, size, true, &fits)
+        self.search(self.root, size, true, &fits)
     }
 
     /// The highest range of at least `size` that starts below `limit`.
     pub(crate) fn last_below(&self, limit: u64, size: u64) -> Option<Entry> {
-        self.descend_below(self.root, self.height, limit, size)
+        if size >= LONG {
+            let fits = |&&(start, own): &&(u64, u64)| start < limit && own >= size;
+            let found = self.long.iter().rfind(fits);
+            return found.map(|&(start, _)| self.entry(self.exactly(start)));
+        }
+        self.descend_below(self.root, limit, short(size)).map(|place| self.entry(place))
     }
 
     /// Replaces the range at `place` by `entry`, which keeps its place in the order.
     #[inline]
     pub(crate) fn replace(&mut self, place: Place, entry: Entry) {
-        let slot = &mut self.pages[place.page as usize].entries[place.slot as usize];
-        let old = std::mem::replace(slot, entry);
-        let first = place.slot == 0 && old.start != entry.start;
-        self.lift(place.page, first, old.size, entry.size);
+        let (page, slot) = (self.page(place.page), place.slot as usize);
+        self.note_long((page.starts[slot], page.sizes[slot]), (entry.start, entry.size));
+        let Entry { start, size, link } = entry;
+        self.replace_item(place, Item { start, size: short(size), link });
     }
 
     /// Takes the range at `place` out.
     #[inline]
     pub(crate) fn remove(&mut self, place: Place) {
         self.len -= 1;
+        let linked = self.linked;
         let page = &mut self.pages[place.page as usize];
-        let old = page.entries[place.slot as usize].size;
-        page.remove(place.slot as usize);
+        let (start, old) = (page.starts[place.slot as usize], page.sizes[place.slot as usize]);
+        page.remove(place.slot as usize, linked);
         if page.len() >= LOW || place.page == self.root {
             self.lift(place.page, place.slot == 0, old, 0);
         } else {
             self.remove_deep(place.page, old);
         }
+        self.note_long((start, old), (start, 0));
     }
 
     /// Adds a range, which touches no other.
@@ -229,6 +315,25 @@ impl AddressTree {
     pub(crate) fn insert(&mut self, entry: Entry) {
         let gap = self.gap(entry.start);
         self.insert_at(gap, entry);
+    }
+
+    /// Takes `units` from the front of the range at `place`, which has no link, and says where they
+    /// start.
+    #[inline]
+    pub(crate) fn take_front(&mut self, place: Place, units: u64) -> u64 {
+        let page = &mut self.pages[place.page as usize];
+        let (start, size) =
+            (&mut page.starts[place.slot as usize], &mut page.sizes[place.slot as usize]);
+        let (at, old) = (*start, *size);
+        if old == short(LONG) || old == short(units) {
+            self.cut(place, at, units, 0);
+            return at;
+        }
+        *start += units;
+        *size -= short(units);
+        let new = *size;
+        self.lift(place.page, place.slot == 0, old, new);
+        at
     }
 
     /// Takes `units` from `at` on out of the range at `place`. What is left below keeps the link of
@@ -249,9 +354,14 @@ impl AddressTree {
         }
     }
 
-    /// Adds a range and joins it with the ranges that it touches; all of it gets the new link.
-    pub(crate) fn give_back(&mut self, new: Entry) {
-        let gap = self.gap(new.start);
+    /// Adds a range and joins it with the ranges that it touches; all of it gets the new link. The
+    /// search begins at the page `near`, and is short if the range belongs there.
+    #[inline]
+    pub(crate) fn give_back(&mut self, new: Entry, near: u32) {
+        let gap = self.gap_near(new.start, near);
+        if self.give_back_within(gap, new) {
+            return;
+        }
         let below = gap.slot.checked_sub(1).map(|slot| Place { slot, ..gap });
         let below = below.filter(|&below| self.end(below) == new.start);
         let above = self.start_above(gap) == new.start + new.size;
@@ -283,13 +393,42 @@ impl AddressTree {
         &self.pages[page as usize]
     }
 
+    /// The size of the range that starts at `start` and has this size in its page.
+    #[inline]
+    fn size(&self, start: u64, size: i32) -> u64 {
+        if size < short(LONG) {
+            return size.unsigned_abs().into();
+        }
+        self.long[self.long.partition_point(|&(own, _)| own < start)].1
+    }
+
+    /// Keeps the list of long ranges as one goes from what its page has to `new`.
+    #[inline]
+    fn note_long(&mut self, old: (u64, i32), new: (u64, u64)) {
+        if old.1 == short(LONG) || new.1 >= LONG {
+            self.change_long(old, new);
+        }
+    }
+
+    #[cold]
+    fn change_long(&mut self, old: (u64, i32), new: (u64, u64)) {
+        let place = self.long.partition_point(|&(start, _)| start < old.0);
+        match (old.1 == short(LONG), new.1 >= LONG) {
+            // It keeps its place in the order.
+            (true, true) => self.long[place] = new,
+            (true, false) => drop(self.long.remove(place)),
+            (false, true) => self.long.insert(place, new),
+            (false, false) => {}
+        }
+    }
+
     /// Walks from the root to a leaf; `step` chooses the slot in each page.
     #[inline]
     fn descend(&self, step: impl Fn(&Page) -> Option<usize>) -> Option<Place> {
         let mut at = self.root;
         for _ in 0..self.height {
             let page = self.page(at);
-            at = page.entries[step(page)?].link;
+            at = page.links[step(page)?];
         }
         Some(Place { page: at, slot: step(self.page(at))? as u32 })
     }
@@ -300,27 +439,51 @@ impl AddressTree {
         let mut at = self.root;
         for _ in 0..self.height {
             let page = self.page(at);
-            at = page.entries[page.rank(key).saturating_sub(1)].link;
+            at = page.links[page.rank(key).saturating_sub(1)];
         }
         Place { page: at, slot: self.page(at).rank(key) as u32 }
+    }
+
+    /// Like [`gap`](Self::gap), first in the leaf `near` and the one above it. What lies between two
+    /// entries of a page belongs there, whatever the page was when it was noted.
+    #[inline]
+    fn gap_near(&self, key: u64, near: u32) -> Place {
+        let inside = |page: &Page| {
+            let rank = page.rank(key);
+            (rank > 0 && rank < page.len()).then_some(rank)
+        };
+        if let Some(page) = self.pages.get(near as usize).filter(|page| page.level == 0) {
+            if let Some(slot) = inside(page) {
+                return Place { page: near, slot: slot as u32 };
+            }
+            let branch = self.page(page.parent);
+            if branch.level == 1
+                && let Some(above) = inside(branch)
+            {
+                let page = branch.links[above - 1];
+                return Place { page, slot: self.page(page).rank(key) as u32 };
+            }
+        }
+        self.gap(key)
+    }
+
+    #[inline]
+    fn start(&self, place: Place) -> u64 {
+        self.page(place.page).starts[place.slot as usize]
     }
 
     /// Where the range at `place` ends.
     #[inline]
     fn end(&self, place: Place) -> u64 {
-        let entry = self.entry(place);
-        entry.start + entry.size
+        let page = self.page(place.page);
+        let start = page.starts[place.slot as usize];
+        start + self.size(start, page.sizes[place.slot as usize])
     }
 
     /// Where the range after `gap` starts; where there is none, at the end of all addresses.
     #[inline]
     fn start_above(&self, gap: Place) -> u64 {
-        let page = self.page(gap.page);
-        if gap.slot < page.len {
-            page.entries[gap.slot as usize].start
-        } else {
-            self.next_leaf(gap.page)
-        }
+        if gap.slot < self.page(gap.page).len { self.start(gap) } else { self.next_leaf(gap.page) }
     }
 
     /// Where the first range of the leaf after `page` starts.
@@ -329,7 +492,7 @@ impl AddressTree {
         while at != self.root {
             let Page { parent, slot, .. } = *self.page(at);
             if slot + 1 < self.page(parent).len {
-                return self.page(parent).entries[slot as usize + 1].start;
+                return self.page(parent).starts[slot as usize + 1];
             }
             at = parent;
         }
@@ -343,6 +506,51 @@ impl AddressTree {
             gap
         } else {
             self.exactly(self.next_leaf(gap.page))
+        }
+    }
+
+    /// Adds a range to the ones that it touches, where it touches any and no more than the page of
+    /// `gap` changes, and says whether that was so.
+    #[inline]
+    fn give_back_within(&mut self, gap: Place, new: Entry) -> bool {
+        let linked = self.linked;
+        let (page, slot) = (&mut self.pages[gap.page as usize], gap.slot as usize);
+        if slot == 0 || slot >= page.len() || linked {
+            return false;
+        }
+        let (low, high) = (page.sizes[slot - 1], page.sizes[slot]);
+        let below = page.starts[slot - 1] + u64::from(low.unsigned_abs()) == new.start;
+        let above = page.starts[slot] == new.start + new.size;
+        let joined = if below { low.unsigned_abs() } else { 0 }
+            + if above { high.unsigned_abs() } else { 0 };
+        let size = new.size + u64::from(joined);
+        if joined == 0 || size >= LONG || low == short(LONG) || below && above && page.len() <= LOW
+        {
+            return false;
+        }
+        let keep = slot - usize::from(below);
+        page.sizes[keep] = short(size);
+        page.starts[keep] = if below { page.starts[keep] } else { new.start };
+        if below && above {
+            page.remove(slot, false);
+            self.len -= 1;
+        }
+        self.lift_grown(gap.page, short(size));
+        true
+    }
+
+    /// Carries up that a range of `page` has grown to `size`.
+    #[inline]
+    fn lift_grown(&mut self, page: u32, size: i32) {
+        let mut at = page;
+        while at != self.root {
+            let Page { parent, slot, .. } = *self.page(at);
+            let longest = &mut self.pages[parent as usize].sizes[slot as usize];
+            if *longest >= size {
+                return;
+            }
+            *longest = size;
+            at = parent;
         }
     }
 
@@ -361,45 +569,56 @@ impl AddressTree {
 
     fn search(
         &self,
-        page: u32,
-        levels: u32,
+        at: u32,
         size: u64,
         from_top: bool,
         fits: &impl Fn(Entry) -> bool,
     ) -> Option<Entry> {
-        let page = self.page(page);
-        (0..page.len())
-            .map(|step| page.entries[if from_top { page.len() - 1 - step } else { step }])
-            .filter(|entry| entry.size >= size)
-            .find_map(|entry| match levels {
-                0 => fits(entry).then_some(entry),
-                _ => self.search(entry.link, levels - 1, size, from_top, fits),
-            })
+        let page = self.page(at);
+        let slots = (0..page.len).map(|step| if from_top { page.len - 1 - step } else { step });
+        slots.filter(|&slot| page.sizes[slot as usize] >= short(size)).find_map(|slot| {
+            if page.level > 0 {
+                return self.search(page.links[slot as usize], size, from_top, fits);
+            }
+            let entry = self.entry(Place { page: at, slot });
+            (entry.size >= size && fits(entry)).then_some(entry)
+        })
     }
 
-    fn descend_below(&self, page: u32, levels: u32, limit: u64, size: u64) -> Option<Entry> {
+    fn descend_below(&self, at: u32, limit: u64, size: i32) -> Option<Place> {
         // A child that starts at or above the limit has nothing below it. Only the last of the
         // others can hold ranges on both sides, so no more than one descent is in vain.
-        let page = self.page(page);
-        let entries = page.entries[..page.len()].iter().rev();
-        entries.filter(|entry| entry.start < limit && entry.size >= size).find_map(|entry| {
-            match levels {
-                0 => Some(*entry),
-                _ => self.descend_below(entry.link, levels - 1, limit, size),
-            }
+        let page = self.page(at);
+        let fits = |slot: usize| page.starts[slot] < limit && page.sizes[slot] >= size;
+        (0..page.len()).rev().filter(|&slot| fits(slot)).find_map(|slot| match page.level {
+            0 => Some(Place { page: at, slot: slot as u32 }),
+            _ => self.descend_below(page.links[slot], limit, size),
         })
+    }
+
+    /// Replaces an entry of a leaf or branch.
+    #[inline]
+    fn replace_item(&mut self, place: Place, new: Item) {
+        let linked = self.linked;
+        let (page, slot) = (&mut self.pages[place.page as usize], place.slot as usize);
+        let old = std::mem::replace(&mut page.sizes[slot], new.size);
+        let start = std::mem::replace(&mut page.starts[slot], new.start);
+        if linked || page.level > 0 {
+            page.links[slot] = new.link;
+        }
+        self.lift(place.page, slot == 0 && start != new.start, old, new.size);
     }
 
     /// Carries a change in `page` up: its parents' starts if its own changed (`first`), and their
     /// sizes where the entry that went from `old` to `new` was or is the longest.
     #[inline]
-    fn lift(&mut self, page: u32, first: bool, old: u64, new: u64) {
+    fn lift(&mut self, page: u32, first: bool, old: i32, new: i32) {
         let (mut at, mut first, mut old, mut new) = (page, first, old, new);
         while at != self.root {
             let page = self.page(at);
-            let (parent, slot, start) = (page.parent, page.slot, page.start());
-            let Entry { size: before, link, .. } = self.page(parent).entries[slot as usize];
-            debug_assert_eq!(link, at, "a page knows its place");
+            let (parent, slot, start) = (page.parent, page.slot, page.starts[0]);
+            let before = self.page(parent).sizes[slot as usize];
+            debug_assert_eq!(self.page(parent).links[slot as usize], at, "a page knows its place");
             let after = if new >= before {
                 new
             } else if old < before {
@@ -410,7 +629,8 @@ impl AddressTree {
             if after == before && !first {
                 return;
             }
-            self.pages[parent as usize].entries[slot as usize] = Entry { start, size: after, link };
+            let page = &mut self.pages[parent as usize];
+            (page.sizes[slot as usize], page.starts[slot as usize]) = (after, start);
             (at, first, old, new) = (parent, first && slot == 0, before, after);
         }
     }
@@ -418,63 +638,69 @@ impl AddressTree {
     #[inline]
     fn insert_at(&mut self, gap: Place, entry: Entry) {
         self.len += 1;
+        let Entry { start, size, link } = entry;
+        self.note_long((start, 0), (start, size));
+        let item = Item { start, size: short(size), link };
+        let linked = self.linked;
         let page = &mut self.pages[gap.page as usize];
         if page.len() < PAGE {
-            page.insert(gap.slot as usize, entry);
-            self.lift(gap.page, gap.slot == 0, 0, entry.size);
+            page.insert(gap.slot as usize, item, linked);
+            self.lift(gap.page, gap.slot == 0, 0, item.size);
         } else {
-            self.split(gap, entry, 0);
+            self.split(gap, item);
         }
     }
 
-    /// Inserts into a full page, `level` levels above the leaves, by cutting it in half.
-    fn split(&mut self, gap: Place, entry: Entry, level: u32) {
+    /// Inserts into a full page by cutting it in half.
+    #[cold]
+    fn split(&mut self, gap: Place, item: Item) {
         let middle = PAGE / 2;
-        let mut right = Page::EMPTY;
+        let level = self.page(gap.page).level;
+        let mut right = Page::empty(level);
         right.append(self.page(gap.page), middle);
         let left = &mut self.pages[gap.page as usize];
         left.truncate(middle);
         match (gap.slot as usize).checked_sub(middle + 1) {
-            None => left.insert(gap.slot as usize, entry),
-            Some(slot) => right.insert(slot + 1, entry),
+            None => left.insert(gap.slot as usize, item, true),
+            Some(slot) => right.insert(slot + 1, item, true),
         }
-        let left = Entry { start: left.start(), size: left.longest(), link: gap.page };
-        let (start, size) = (right.start(), right.longest());
-        let right = Entry { start, size, link: self.add_page(right) };
+        let left = Item { start: left.starts[0], size: left.longest(), link: gap.page };
+        let (start, size) = (right.starts[0], right.longest());
+        let right = Item { start, size, link: self.add_page(right) };
         if level > 0 {
             self.adopt(left.link, 0);
             self.adopt(right.link, 0);
         }
-        self.insert_half(left, right, level);
+        self.insert_half(left, right);
     }
 
     /// Enters the two halves of a page into its parent, which makes one where there was none.
-    fn insert_half(&mut self, left: Entry, right: Entry, level: u32) {
+    fn insert_half(&mut self, left: Item, right: Item) {
         if left.link == self.root {
-            let mut root = Page::EMPTY;
-            root.insert(0, left);
-            root.insert(1, right);
-            self.root = self.add_page(root);
             self.height += 1;
+            let mut root = Page::empty(self.height);
+            root.insert(0, left, true);
+            root.insert(1, right, true);
+            self.root = self.add_page(root);
             self.adopt(self.root, 0);
             return;
         }
         let Page { parent, slot, .. } = *self.page(left.link);
-        self.replace(Place { page: parent, slot }, left);
+        self.replace_item(Place { page: parent, slot }, left);
         let gap = Place { page: parent, slot: slot + 1 };
         if self.page(parent).len() < PAGE {
-            self.pages[parent as usize].insert(gap.slot as usize, right);
+            self.pages[parent as usize].insert(gap.slot as usize, right, true);
             self.adopt(parent, gap.slot as usize);
             self.lift(parent, false, 0, right.size);
         } else {
-            self.split(gap, right, level + 1);
+            self.split(gap, right);
         }
     }
 
     /// Tells the children of `page` from slot `from` on where they are.
     fn adopt(&mut self, page: u32, from: usize) {
         for slot in from..self.page(page).len() {
-            let child = self.page(page).entries[slot].link;
+            let child = self.page(page).links[slot];
             let child = &mut self.pages[child as usize];
             (child.parent, child.slot) = (page, slot as u32);
         }
@@ -489,53 +715,56 @@ impl AddressTree {
             self.pages.reserve_exact(1 + self.pages.len() / 4);
         }
         self.pages.push(page);
-        u32::try_from(self.pages.len() - 1).expect("there are fewer pages than blocks")
+        let page = u32::try_from(self.pages.len() - 1).unwrap_or(NOWHERE);
+        assert_ne!(page, NOWHERE, "there are fewer pages than blocks");
+        page
     }
 
     /// Puts things right above a page that has lost an entry of size `old` and runs low.
-    fn remove_deep(&mut self, page: u32, old: u64) {
-        let (mut page, mut old, mut level) = (page, old, 0);
+    #[cold]
+    fn remove_deep(&mut self, page: u32, old: i32) {
+        let (mut page, mut old) = (page, old);
         while page != self.root && self.page(page).len() < LOW {
             let Page { parent, slot, len, .. } = *self.page(page);
             if len == 0 {
-                old = self.page(parent).entries[slot as usize].size;
+                old = self.page(parent).sizes[slot as usize];
                 self.drop_child(parent, slot as usize);
             } else {
                 self.lift(page, true, old, 0);
-                if !self.join(parent, slot as usize, level) {
+                if !self.join(parent, slot as usize) {
                     return;
                 }
                 old = 0;
             }
-            (page, level) = (parent, level + 1);
+            page = parent;
         }
         self.lift(page, true, old, 0);
         while self.height > 0 && self.page(self.root).len() == 1 {
             self.spare.push(self.root);
-            self.root = self.page(self.root).entries[0].link;
+            self.root = self.page(self.root).links[0];
             self.height -= 1;
         }
     }
 
-    /// Joins the child at `slot` of `parent`, `level` levels above the leaves, with a neighbour if
-    /// the two are small enough, and says whether they were.
-    fn join(&mut self, parent: u32, slot: usize, level: u32) -> bool {
+    /// Joins the child at `slot` of `parent` with a neighbour if the two are small enough, and says
+    /// whether they were.
+    fn join(&mut self, parent: u32, slot: usize) -> bool {
         let page = self.page(parent);
         let mut lefts =
             [slot.checked_sub(1), (slot + 1 < page.len()).then_some(slot)].into_iter().flatten();
         let small = |&left: &usize| {
-            let pair = [page.entries[left].link, page.entries[left + 1].link];
+            let pair = [page.links[left], page.links[left + 1]];
             pair.map(|page| self.page(page).len()).iter().sum::<usize>() <= PAGE - LOW
         };
         let Some(left) = lefts.find(small) else { return false };
-        let (low, high) = (page.entries[left], page.entries[left + 1]);
+        let (low, high) = (page.item(left), page.item(left + 1));
         let moved = self.page(high.link).clone();
         let from = self.page(low.link).len();
         self.pages[low.link as usize].append(&moved, 0);
-        if level > 0 {
+        if moved.level > 0 {
             self.adopt(low.link, from);
         }
-        self.pages[parent as usize].entries[left].size = low.size.max(high.size);
+        self.pages[parent as usize].sizes[left] = low.size.max(high.size);
         self.drop_child(parent, left + 1);
         true
     }
@@ -543,8 +772,87 @@ impl AddressTree {
     /// Takes the child at `slot` out of `parent` and keeps the page for later.
     fn drop_child(&mut self, parent: u32, slot: usize) {
         let page = &mut self.pages[parent as usize];
-        self.spare.push(page.entries[slot].link);
-        page.remove(slot);
+        let child = page.links[slot];
+        page.remove(slot, true);
+        // Whoever noted the page must find nothing in it.
+        self.pages[child as usize].len = 0;
+        self.spare.push(child);
         self.adopt(parent, slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A free list as simple as can be.
+    struct Model(Vec<(u64, u64)>);
+
+    impl Model {
+        fn give_back(&mut self, start: u64, size: u64) {
+            let place = self.0.partition_point(|&(own, _)| own < start);
+            self.0.insert(place, (start, size));
+            if self.0.get(place + 1).is_some_and(|&(own, _)| own == start + size) {
+                self.0[place].1 += self.0.remove(place + 1).1;
+            }
+            if place > 0 && self.0[place - 1].0 + self.0[place - 1].1 == start {
+                self.0[place - 1].1 += self.0.remove(place).1;
+            }
+        }
+
+        fn take_front(&mut self, place: usize, units: u64) -> u64 {
+            let (start, size) = self.0[place];
+            self.0[place] = (start + units, size - units);
+            self.0.retain(|&(_, size)| size > 0);
+            start
+        }
+    }
+
+    /// Ranges on both sides of what a page can say, and pages noted that are long gone or never
+    /// were: all as in the model.
+    #[test]
+    fn long_ranges_and_stale_pages_make_no_difference() {
+        let mut state = 1_u64;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % below
+        };
+        let (mut tree, mut model) = (AddressTree::new(), Model(vec![(0, 1 << 50)]));
+        tree.insert(Entry { start: 0, size: 1 << 50, link: 0 });
+        let mut live = Vec::new();
+        for step in 0..20_000_u64 {
+            let target = if step / 2_500 % 2 == 0 { 1_500 } else { 20 };
+            if live.len() < target && random(3) > 0 || live.is_empty() {
+                let size = match random(8) {
+                    0 => LONG - 2 + random(5),
+                    1 => 2 * LONG - 2 + random(5),
+                    _ => 1 + random(1000),
+                };
+                let first = model.0.iter().position(|&(_, own)| own >= size).expect("room");
+                let last = model.0.iter().rposition(|&(_, own)| own >= size).expect("room");
+                let place = tree.last(size).expect("room");
+                assert_eq!(tree.entry(place).start, model.0[last].0);
+                let limit = model.0[last].0;
+                let below = model.0[..last].iter().rfind(|&&(_, own)| own >= size);
+                let found = tree.last_below(limit, size);
+                assert_eq!(found.map(|entry| (entry.start, entry.size)), below.copied());
+                let place = tree.first(size).expect("room");
+                let at = tree.take_front(place, size);
+                assert_eq!(at, model.take_front(first, size));
+                live.push((at, size, place.page()));
+            } else {
+                let which = random(live.len() as u64) as usize;
+                let (start, size, near) = live.swap_remove(which);
+                let near = if random(4) == 0 { random(100) as u32 } else { near };
+                tree.give_back(Entry { start, size, link: 0 }, near);
+                model.give_back(start, size);
+            }
+            if step % 500 == 0 {
+                let ranges: Vec<_> = tree.iter().map(|entry| (entry.start, entry.size)).collect();
+                assert_eq!(ranges, model.0);
+            }
+            assert_eq!(tree.len(), model.0.len());
+            assert_eq!(Some(tree.longest()), model.0.iter().map(|&(_, size)| size).max());
+        }
     }
 }

@@ -24,6 +24,9 @@ impl Inner {
         init: &Init,
     ) -> Result<Rc<Storage>, RuntimeError> {
         self.check_open()?;
+        if let Some(&sip) = layout.sips().iter().find(|sip| self.flex.borrow().contains(sip)) {
+            return Err(RuntimeError::TakenByRegions { sip });
+        }
         let mut taken = Taken::default();
         let done = self
             .take_memory(&layout, &mut taken)

@@ -3,6 +3,7 @@
 //! What runs on the PEs comes with the kernels; here a kernel is a name, the kinds of its arguments, and
 //! how long it keeps a PE busy.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -103,15 +104,23 @@ impl LaunchReport {
     }
 }
 
-/// What came of a launch, or the part of the machine that found something wrong, and what.
-type Reported = Result<LaunchReport, (String, String)>;
+/// Where the outcome of a launch is put: what came of it, or what went wrong and where.
+type Report = Rc<RefCell<Option<Result<LaunchReport, (String, String)>>>>;
+
+/// The PEs of a launch; all cubes, or all PEs, if none are named.
+#[derive(Clone, Copy)]
+pub(crate) struct Targets<'a> {
+    pub(crate) sip: SipId,
+    pub(crate) cubes: &'a [CubeId],
+    pub(crate) pes: &'a [PeId],
+}
 
 /// A launch under way, or done.
 #[derive(Clone, Debug)]
 pub struct LaunchHandle {
     context: Rc<Inner>,
     request: RequestId,
-    report: Rc<RefCell<Option<Reported>>>,
+    report: Report,
 }
 
 /// Launches that come one after the other. Those of different streams may overlap.
@@ -133,8 +142,8 @@ pub struct Event {
 pub(crate) struct InFlight {
     pes: Vec<PeRef>,
     work: Span,
-    report: Rc<RefCell<Option<Reported>>>,
-    _uses: Vec<Rc<Storage>>,
+    report: Report,
+    _uses: Vec<Rc<dyn Any>>,
 }
 
 impl Context {
@@ -200,29 +209,32 @@ impl Inner {
         self.check_open()?;
         let kernel = self.kernel(launch.kernel)?;
         let uses = self.arguments(launch, &kernel)?;
+        let uses = uses.into_iter().map(|storage| storage as Rc<dyn Any>).collect();
+        let Launch { sip, cubes, pes, .. } = launch;
+        let targets = Targets { sip: *sip, cubes, pes };
+        self.submit_launch(launch.kernel, kernel.work, targets, after, uses)
+    }
+
+    /// Launches a kernel after other launches, and keeps what it uses until it is done.
+    pub(crate) fn submit_launch(
+        self: &Rc<Self>,
+        kernel: &str,
+        work: Span,
+        targets: Targets<'_>,
+        after: &[RequestId],
+        uses: Vec<Rc<dyn Any>>,
+    ) -> Result<LaunchHandle, RuntimeError> {
         self.step()?;
+        let Targets { sip, cubes, pes } = targets;
         let mut machine = self.machine.borrow_mut();
-        let cubes = if launch.cubes.is_empty() {
-            machine.topology().cubes().collect()
-        } else {
-            launch.cubes.clone()
-        };
-        let pes = if launch.pes.is_empty() {
-            machine.topology().pes().collect()
-        } else {
-            launch.pes.clone()
-        };
-        let sip = launch.sip;
+        let all_cubes = || machine.topology().cubes().collect();
+        let cubes: Vec<CubeId> = if cubes.is_empty() { all_cubes() } else { cubes.to_vec() };
+        let all_pes = || machine.topology().pes().collect();
+        let pes: Vec<PeId> = if pes.is_empty() { all_pes() } else { pes.to_vec() };
         let at = |cube| pes.iter().map(move |&pe| PeRef { sip, cube, pe });
         let targets: Vec<_> = cubes.iter().flat_map(|&cube| at(cube)).collect();
-        let work = kernel.work;
-        let body = Request::KernelLaunch {
-            kernel: launch.kernel.to_owned(),
-            sip,
-            cubes,
-            pes: pes.clone(),
-            work,
-        };
+        let (kernel, pes) = (kernel.to_owned(), pes.clone());
+        let body = Request::KernelLaunch { kernel, sip, cubes, pes, work };
         // What is done already is not waited for, and may have been forgotten.
         let open = self.in_flight.borrow();
         let under_way = |id: &&RequestId| open.contains_key(id);
@@ -230,13 +242,13 @@ impl Inner {
             after.iter().filter(under_way).map(|&id| machine.done_signal(id)).collect();
         drop(open);
         let request = machine.submit_after(after, 0, body)?;
-        let report = Rc::default();
+        let report = Report::default();
         let flight = InFlight { pes: targets, work, report: Rc::clone(&report), _uses: uses };
         self.in_flight.borrow_mut().insert(request, flight);
         Ok(LaunchHandle { context: Rc::clone(self), request, report })
     }
 
-    fn kernel(&self, name: &str) -> Result<KernelSpec, RuntimeError> {
+    pub(crate) fn kernel(&self, name: &str) -> Result<KernelSpec, RuntimeError> {
         let kernels = self.kernels.borrow();
         kernels.get(name).cloned().ok_or_else(|| {
             let nearest = cubeyard_device::input::nearest(name, kernels.keys().map(String::as_str));

@@ -4,5 +4,6 @@ mod decisions;
 mod deploy;
 mod examples;
 mod failures;
+mod flex;
 mod launch;
 mod tensors;
