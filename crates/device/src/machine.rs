@@ -338,8 +338,7 @@ impl<W: Watch> Machine<W> {
     /// The MMUs of all PEs, in order.
     pub fn mmus(&self) -> impl Iterator<Item = (PeRef, &Mmu)> {
         let topology = self.topology();
-        let sips = (0..topology.spec().sips.count).filter_map(|sip| SipId::new(sip).ok());
-        let cubes = sips.flat_map(|sip| topology.cubes().map(move |cube| (sip, cube)));
+        let cubes = topology.sips().flat_map(|sip| topology.cubes().map(move |cube| (sip, cube)));
         let pes =
             cubes.flat_map(|(sip, cube)| topology.pes().map(move |pe| PeRef { sip, cube, pe }));
         pes.filter_map(|pe| Some((pe, self.mmu(pe)?)))

@@ -1,7 +1,11 @@
 //! Points of ADR-0008, ADR-0011 and ADR-0048 that other tests pass by. The table is in `docs/runtime.md`.
 
+use std::ops::Range;
+
 use cubeyard_device::log::TransferKind;
 use cubeyard_device::machine::Machine;
+use cubeyard_device::message::Direction;
+use cubeyard_device::model::MmuCounts;
 use cubeyard_device::request::{PeRef, Request, Shard};
 use cubeyard_device::topology::{NodeKind, Topology};
 use cubeyard_memory::Bytes;
@@ -40,6 +44,11 @@ fn mappings(context: &Context, name: &str) -> usize {
 
 fn bytes() -> Vec<u8> {
     (0..=255).cycle().take(8192).collect()
+}
+
+fn part(range: Range<u64>) -> Vec<u8> {
+    let place = |at| usize::try_from(at).unwrap();
+    bytes()[place(range.start)..place(range.end)].to_vec()
 }
 
 fn deployed(context: &Context, placement: &Placement) -> Tensor {
@@ -148,8 +157,7 @@ fn with_physical_addresses_nothing_is_mapped_and_dma_still_finds_every_shard() {
     let far = pe(&context, "sip0.cube9.pe2");
     for range in [0..64, 100..101, 30..300, 0..8192] {
         let read = tensor.read_from(far, range.clone()).unwrap();
-        let expected = bytes()[range.start as usize..range.end as usize].to_vec();
-        assert_eq!(read.bytes, Some(expected));
+        assert_eq!(read.bytes, Some(part(range)));
     }
     let stats = context.memory_stats();
     assert_eq!((stats.virtual_used, stats.mmu.translations), (0, 0));
@@ -197,7 +205,7 @@ fn a_shards_virtual_address_is_the_base_and_its_offset() {
     for shard in tensor.shards().unwrap() {
         let from = shard.offset_bytes..shard.offset_bytes + shard.nbytes;
         let read = tensor.read_from(reader, from.clone()).unwrap().bytes.unwrap();
-        assert_eq!(read, bytes()[from.start as usize..from.end as usize]);
+        assert_eq!(read, part(from));
         context.machine(|machine| {
             let mut mmu = machine.mmu(reader).unwrap().clone();
             let piece = mmu.translate(base + shard.offset_bytes, shard.nbytes).unwrap().pieces;
@@ -375,4 +383,43 @@ fn shards_on_one_page_are_each_found_where_they_are() {
     let reader = pe(&context, "sip0.cube0.pe0");
     assert_eq!(mappings(&context, "sip0.cube0.pe0"), 128);
     assert_eq!(tensor.read_from(reader, 0..8192).unwrap().bytes.unwrap(), bytes());
+}
+
+// ADR-0011, consequences
+
+#[test]
+fn a_dma_by_physical_address_does_not_ask_the_mmu() {
+    let mut machine = Machine::new(Topology::embedded());
+    let from = machine.pe("sip0.cube0.pe0").unwrap();
+    let address = machine.hbm_address(from, 0).unwrap();
+    let (direction, bytes) = (Direction::Read, 64);
+    machine.submit(Request::PeDma { from, direction, address, bytes }).unwrap();
+    machine.run();
+    assert_eq!(machine.mmu(from).unwrap().counts(), MmuCounts::default());
+    let address = address.to_bits();
+    machine.submit(Request::VirtualDma { from, direction, address, bytes }).unwrap();
+    machine.run();
+    assert_eq!(machine.mmu(from).unwrap().counts().translations, 1);
+}
+
+#[test]
+fn every_test_that_docs_runtime_md_names_is_there() {
+    let page = include_str!("../../../../docs/runtime.md");
+    let sources = [
+        include_str!("decisions.rs"),
+        include_str!("deploy.rs"),
+        include_str!("failures.rs"),
+        include_str!("launch.rs"),
+        include_str!("tensors.rs"),
+        include_str!("../../src/placement/tests.rs"),
+        include_str!("../../../memory/tests/it/pe_memory/histories.rs"),
+    ];
+    let table = page.split("## Every decision").nth(1).unwrap();
+    let names: Vec<&str> =
+        table.split('`').skip(1).step_by(2).filter(|name| name.matches('_').count() > 4).collect();
+    assert!(names.len() > 35, "{}", names.len());
+    for name in names {
+        let there = sources.iter().any(|source| source.contains(&format!("fn {name}(")));
+        assert!(there, "there is no test {name}");
+    }
 }

@@ -1,4 +1,8 @@
-//! The example that the documentation quotes: it runs, and prints what is printed there.
+//! The examples that the documentation quotes: they run, and print what is printed there.
+
+use cubeyard_runtime::placement::{Placement, Split};
+use cubeyard_runtime::{Context, ContextConfig};
+use cubeyard_sim::Span;
 
 #[path = "../../examples/deploy.rs"]
 #[expect(dead_code, reason = "its `main` is for those who run it alone")]
@@ -15,4 +19,30 @@ fn the_example_does_what_docs_runtime_md_says() {
     assert!(text.ends_with("every allocator is as in the beginning\n"), "{text}");
     let page = include_str!("../../../../docs/runtime.md");
     assert!(page.contains(&format!("```text\n{text}```")), "the page has something else:\n{text}");
+}
+
+/// The part of the README about tensors, which it quotes from here.
+#[test]
+fn the_readme_s_tensor_comes_back() -> Result<(), Box<dyn std::error::Error>> {
+    let context = Context::new(ContextConfig { data: true, ..ContextConfig::default() });
+    let over_a_sip = Placement { cube: Split::RowWise, pe: Split::RowWise, ..Placement::default() };
+    let values: Vec<f32> = (0..1024).map(|value| value as f32).collect();
+    let tensor = context.from_slice(&[256, 4], &values)?.to(&over_a_sip)?; // two rows in each of 128 PEs
+    assert_eq!(tensor.read::<f32>()?, values);
+    assert!(tensor.mapping_latency()? > Span::ZERO);
+    drop(tensor); // unmaps through the fabric, and returns addresses and memory
+    assert!(context.is_pristine());
+    Ok(())
+}
+
+#[test]
+fn the_readme_quotes_it_word_for_word() {
+    let lines = |text: &'static str| -> Vec<&str> { text.lines().map(str::trim).collect() };
+    let (here, page) = (lines(include_str!("examples.rs")), include_str!("../../../../README.md"));
+    let quote = page.split("## Tensors").nth(1).unwrap().split("```").nth(1).unwrap();
+    let quote = lines(quote);
+    assert!(quote.len() > 8, "{quote:?}");
+    for line in &quote[1..] {
+        assert!(here.contains(line), "not there: {line}");
+    }
 }

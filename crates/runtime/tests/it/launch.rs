@@ -15,7 +15,7 @@ fn context(work_ns: u64) -> Context {
     context
 }
 
-fn scale<'a>(arguments: Vec<Argument<'a>>) -> Launch<'a> {
+fn scale(arguments: Vec<Argument<'_>>) -> Launch<'_> {
     Launch { kernel: "scale", arguments, sip: SipId::new(0).unwrap(), cubes: vec![], pes: vec![] }
 }
 
@@ -96,4 +96,23 @@ fn wrong_arguments_are_named() {
     launch.pes = vec![PeId::new(9).unwrap()];
     assert!(matches!(context.launch(&launch), Err(RuntimeError::Request(_))));
     assert_eq!(context.memory_stats().tensors, 1);
+}
+
+/// What a mapping took was once looked for in all that was sent since the first launch began.
+#[test]
+fn tensors_that_come_and_go_during_a_launch_are_told_their_own_mapping_latency() {
+    let context = context(1_000_000);
+    let held = context.empty(&[64], DType::F16).unwrap().to(&Placement::default()).unwrap();
+    let handle =
+        context.launch(&scale(vec![Argument::Tensor(&held), Argument::Scalar(2.0)])).unwrap();
+    for _ in 0..3 {
+        let tensor = context.empty(&[64], DType::F16).unwrap().to(&Placement::default()).unwrap();
+        let stages = tensor.mapping_stages().unwrap();
+        let sum: Span = stages.iter().map(|&(_, span)| span).sum();
+        assert_eq!((stages.len(), sum), (6, tensor.mapping_latency().unwrap()));
+        assert!(sum > Span::ZERO);
+    }
+    assert_eq!(handle.wait().unwrap().pes.len(), 128);
+    drop(held);
+    assert!(context.is_pristine());
 }
