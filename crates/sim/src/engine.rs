@@ -127,6 +127,9 @@ pub struct Engine<C: Component, O = Blind> {
     alarms: Waitlist<(NodeId, u64)>,
     calls: Waitlist<(NodeId, Option<C::Message>)>,
     context: Context<C::Message>,
+    /// The nodes whose components something happened to since they were last asked what they wait for.
+    touched: Vec<NodeId>,
+    is_touched: Vec<bool>,
     order: OrderHash,
     pub(crate) flit_hops: u64,
     pub(crate) scratch: Vec<u64>,
@@ -184,6 +187,8 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             alarms: Waitlist::default(),
             calls: Waitlist::default(),
             context: Context::new(),
+            touched: Vec::new(),
+            is_touched: vec![false; nodes],
             order: OrderHash::default(),
             flit_hops: 0,
             scratch: Vec::new(),
@@ -220,6 +225,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// The component at a node, to be changed between events.
     pub fn component_mut(&mut self, node: NodeId) -> Option<&mut C> {
         let seat = (*self.seats.get(node.index())?)?;
+        self.touch(node);
         Some(&mut self.components[seat as usize])
     }
 
@@ -360,8 +366,16 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let seat = self.seats[node.index()].expect("a component sits there") as usize;
         self.context.now = self.now;
         self.context.node = node;
+        self.touch(node);
         act(&mut self.components[seat], &mut self.context);
         self.carry_out();
+    }
+
+    /// Notes that a component may have begun to wait.
+    fn touch(&mut self, node: NodeId) {
+        if !std::mem::replace(&mut self.is_touched[node.index()], true) {
+            self.touched.push(node);
+        }
     }
 
     /// Carries out what a component has ordered.
@@ -380,14 +394,22 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         self.context.orders = orders;
     }
 
-    fn waiting(&self) -> Vec<Waiting> {
-        let seated = self.seats.iter().enumerate();
-        let components = seated.filter_map(|(node, seat)| {
-            let what = self.components[(*seat)? as usize].waits_for()?;
-            let who = Waiter::Component(NodeId::new(node));
-            Some(Waiting { who, what, owner: None })
+    /// Who waits. Of the components, only those are asked that something happened to since they did not.
+    fn waiting(&mut self) -> Vec<Waiting> {
+        let mut waiting = self.tasks.waiting();
+        let mut touched = std::mem::take(&mut self.touched);
+        touched.sort_unstable();
+        touched.retain(|&node| {
+            let what = self.component(node).and_then(Component::waits_for);
+            let waits = what.is_some();
+            let who = Waiter::Component(node);
+            waiting.extend(what.map(|what| Waiting { who, what, owner: None }));
+            self.is_touched[node.index()] = waits;
+            waits
         });
-        self.tasks.waiting().into_iter().chain(components).chain(self.stuck()).collect()
+        self.touched = touched;
+        waiting.extend(self.stuck());
+        waiting
     }
 
     /// How long each link has been in use, by link.

@@ -113,7 +113,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let transfer = self.transfers.get(slot);
         transfer.leg = leg;
         transfer.arrived = 0;
-        if self.take_leg(slot) && self.can_run(slot, &asks) {
+        if self.take_leg(slot) && self.can_run(&asks) {
             self.run_leg(slot, asks);
         } else {
             self.walk_leg(slot, asks);

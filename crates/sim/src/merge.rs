@@ -15,9 +15,6 @@ use crate::observer::Observer;
 use crate::queue::EventQueue;
 use crate::transfer::{Hop, LegEnd, Run, SlotId};
 
-/// A run pays from so many flits on.
-const WORTH_IT: u32 = 8;
-
 /// Which links, and which ends that take flits, are in use.
 #[derive(Debug)]
 pub(crate) struct Uses {
@@ -71,13 +68,12 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     }
 
     /// Whether a leg that is alone can move as one event.
-    pub(crate) fn can_run(&mut self, slot: SlotId, asks: &Asks) -> bool {
+    pub(crate) fn can_run(&self, asks: &Asks) -> bool {
         let in_order = match asks {
             Asks::At(_) => true,
             Asks::Each(times) => times.is_sorted(),
         };
-        let flits = self.transfers.get(slot).flits;
-        self.config.merge && self.buffers.is_none() && !O::FLITS && flits >= WORTH_IT && in_order
+        self.config.merge && self.buffers.is_none() && !O::FLITS && in_order
     }
 
     /// Works a leg out and waits for its last flit.
