@@ -23,7 +23,7 @@ use crate::model::{Memory, Mmu, Part};
 use crate::request::{Completion, Envelope, Outcome, PeRef, Request, RequestError, Shard};
 use crate::topology::Topology;
 use crate::wiring::Wiring;
-use command::Targets;
+use command::{LastMapping, Targets};
 
 /// A simulated accelerator system.
 ///
@@ -52,6 +52,7 @@ pub struct Machine<W = Log> {
     envelopes: BTreeMap<RequestId, Envelope>,
     done: BTreeMap<RequestId, SignalId>,
     commands: BTreeMap<RequestId, Arc<Command>>,
+    last_mapping: Option<LastMapping>,
     accesses: BTreeMap<RequestId, Access>,
     buffers: BTreeMap<RequestId, Buffer>,
 }
@@ -127,6 +128,7 @@ impl MachineBuilder {
             envelopes: BTreeMap::new(),
             done: BTreeMap::new(),
             commands: BTreeMap::new(),
+            last_mapping: None,
             accesses: BTreeMap::new(),
             buffers: BTreeMap::new(),
         }

@@ -133,7 +133,7 @@ pub struct Command {
     /// And back.
     pub from_io_cpu: Route,
     /// The cubes that take part.
-    pub cubes: Vec<CommandCube>,
+    pub cubes: Arc<[CommandCube]>,
     /// The first thing that went wrong, and where.
     pub failure: OnceLock<Failure>,
     /// Raised when the host has the completion.

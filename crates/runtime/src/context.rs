@@ -7,7 +7,7 @@ mod stats;
 pub use launch::{
     Argument, Event, KernelSpec, Launch, LaunchHandle, LaunchReport, Parameter, Stream,
 };
-pub use stats::{LeakReport, MemoryStats, PeUsage};
+pub use stats::{LeakReport, MemoryStats, PeSnapshot, PeUsage, ShardSnapshot};
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

@@ -75,7 +75,7 @@ mod tensor;
 
 pub use context::{
     Addressing, Argument, Context, ContextConfig, Event, KernelSpec, Launch, LaunchHandle,
-    LaunchReport, LeakReport, MemoryStats, Parameter, PeUsage, Stream,
+    LaunchReport, LeakReport, MemoryStats, Parameter, PeSnapshot, PeUsage, ShardSnapshot, Stream,
 };
 pub use error::RuntimeError;
 pub use flex::{FlexDevice, FlexLaunch, SipMemory};

@@ -63,6 +63,15 @@ impl Stage {
     }
 }
 
+/// The ways of the last command about mappings, and to whom it went.
+#[derive(Debug)]
+pub(super) struct LastMapping {
+    sip: SipId,
+    cubes: Vec<CubeId>,
+    pes: Vec<PeId>,
+    ways: Arc<[CommandCube]>,
+}
+
 /// The PEs that a command goes to.
 #[derive(Clone, Copy)]
 pub(super) struct Targets<'a> {
@@ -80,7 +89,7 @@ impl<W: Watch> Machine<W> {
         targets: Targets<'_>,
         work: Span,
     ) -> Result<Arc<Command>, RequestError> {
-        let cubes = self.command_cubes(targets, true)?;
+        let cubes: Arc<[CommandCube]> = self.command_cubes(targets, true)?.into();
         let lead = cubes.iter().map(|cube| self.lead(cube)).max().unwrap_or_default();
         let (kernel, start, started) = (kernel.to_owned(), OnceLock::new(), OnceLock::new());
         let body = Body::Launch(Launch { kernel, lead, start, started, work });
@@ -96,7 +105,7 @@ impl<W: Watch> Machine<W> {
         targets: Targets<'_>,
         body: Body,
     ) -> Result<Arc<Command>, RequestError> {
-        let cubes = self.command_cubes(targets, false)?;
+        let cubes = self.mapping_cubes(targets)?;
         self.command(request, targets.sip, cubes, body)
     }
 
@@ -104,7 +113,7 @@ impl<W: Watch> Machine<W> {
         &mut self,
         request: RequestId,
         sip: SipId,
-        cubes: Vec<CommandCube>,
+        cubes: Arc<[CommandCube]>,
         body: Body,
     ) -> Result<Arc<Command>, RequestError> {
         let (endpoint, io_cpu) = (self.topology().endpoint(sip), self.topology().io_cpu(sip));
@@ -114,6 +123,21 @@ impl<W: Watch> Machine<W> {
         let command = Arc::new(command);
         self.commands.insert(request, Arc::clone(&command));
         Ok(command)
+    }
+
+    /// The ways of mappings. Those of the last command are often those of the next, as when a tensor is
+    /// put onto a device and taken off again.
+    fn mapping_cubes(&mut self, targets: Targets<'_>) -> Result<Arc<[CommandCube]>, RequestError> {
+        let Targets { sip, cubes, pes } = targets;
+        if let Some(last) = &self.last_mapping
+            && (last.sip, &*last.cubes, &*last.pes) == (sip, cubes, pes)
+        {
+            return Ok(Arc::clone(&last.ways));
+        }
+        let ways: Arc<[CommandCube]> = self.command_cubes(targets, false)?.into();
+        let (cubes, pes) = (cubes.to_vec(), pes.to_vec());
+        self.last_mapping = Some(LastMapping { sip, cubes, pes, ways: Arc::clone(&ways) });
+        Ok(ways)
     }
 
     fn command_cubes(

@@ -6,7 +6,9 @@ use cubeyard_device::model::MmuCounts;
 use cubeyard_device::request::PeRef;
 
 use super::{Context, Inner};
-use crate::storage::Storage;
+use crate::dtype::DType;
+use crate::shape::Shape;
+use crate::storage::{DeployedShard, Storage};
 
 /// The memory of a PE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,30 @@ pub struct MemoryStats {
     pub pes: Vec<PeUsage>,
     /// What all MMUs have done.
     pub mmu: MmuCounts,
+}
+
+/// What lies where in the HBM of a PE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeSnapshot {
+    /// The PE.
+    pub pe: PeRef,
+    /// The shards of tensors, by address.
+    pub shards: Vec<ShardSnapshot>,
+    /// The ranges that are free, by address: where they begin in the PE's slice, and how long they are.
+    pub holes: Vec<(u64, u64)>,
+}
+
+/// A shard that lies in a PE's HBM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardSnapshot {
+    /// The tensor's number; views have that of their tensor.
+    pub tensor: u64,
+    /// Its shape.
+    pub shape: Shape,
+    /// What its elements are.
+    pub dtype: DType,
+    /// Where the shard is.
+    pub shard: DeployedShard,
 }
 
 /// What a context had to give back itself when it was closed.
@@ -73,6 +99,29 @@ impl Context {
     /// What tensors have taken.
     pub fn memory_stats(&self) -> MemoryStats {
         self.inner.memory_stats()
+    }
+
+    /// What lies where: the PEs that were used, in order.
+    pub fn snapshot(&self) -> Vec<PeSnapshot> {
+        let live = self.inner.live();
+        let of = |pe: PeRef| {
+            let shards = live.iter().flat_map(|storage| {
+                let (tensor, layout) = (storage.number, &storage.layout);
+                let (shape, dtype) = (layout.shape(), layout.dtype());
+                let here = storage.shards.iter().filter(move |shard| shard.at == pe);
+                here.map(move |&shard| ShardSnapshot { tensor, shape, dtype, shard })
+            });
+            let mut shards: Vec<_> = shards.collect();
+            shards.sort_by_key(|shard| shard.shard.address);
+            shards
+        };
+        let memory = self.inner.memory.borrow();
+        let snapshot = |(&pe, memory): (&PeRef, &cubeyard_memory::pe::PeMemory)| PeSnapshot {
+            pe,
+            shards: of(pe),
+            holes: memory.hbm().holes().map(|hole| (hole.offset.get(), hole.size.get())).collect(),
+        };
+        memory.iter().map(snapshot).collect()
     }
 
     /// Whether every allocator is as it was at the beginning.

@@ -109,3 +109,29 @@ fn what_cannot_be_is_refused() {
     assert!(matches!(placed.va_base(), Err(RuntimeError::Closed)));
     assert!(matches!(host.to(&Placement::default()), Err(RuntimeError::Closed)));
 }
+
+#[test]
+fn a_snapshot_says_what_lies_where() {
+    let context = with_data();
+    let place = Placement {
+        cube: Split::RowWise,
+        pe: Split::RowWise,
+        cubes: Some(1),
+        pes: Some(2),
+        ..Placement::default()
+    };
+    let first = context.zeros(&[1000], DType::U8).unwrap().to(&place).unwrap();
+    let second = context.zeros(&[4, 100], DType::F16).unwrap().to(&place).unwrap();
+    drop(first);
+    let snapshot = context.snapshot();
+    assert_eq!(snapshot.len(), 2, "two PEs were used");
+    let pe = &snapshot[0];
+    // 500 bytes take two bursts of 256, which are free again; 400 bytes take two more.
+    let [shard] = pe.shards.as_slice() else { panic!("{pe:?}") };
+    assert_eq!(
+        (shard.tensor, shard.shape.to_string(), shard.dtype),
+        (1, "4x100".into(), DType::F16)
+    );
+    assert_eq!(shard.shard, second.shards().unwrap()[0]);
+    assert_eq!(pe.holes, [(0, 512), (1024, (6 << 30) - 1024)]);
+}
