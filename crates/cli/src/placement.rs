@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::address::SipId;
 use cubeyard_runtime::dtype::DType;
@@ -15,6 +15,7 @@ use cubeyard_runtime::placement::{Layout, Level, Placement, PlacementError, Spli
 use cubeyard_runtime::shape::Shape;
 
 use crate::terminal;
+use crate::terminal::Format;
 use crate::topology;
 
 /// See which PE holds which part of a tensor
@@ -60,15 +61,6 @@ pub(crate) struct Arguments {
     /// No remarks on standard error
     #[arg(long, short)]
     quiet: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people
-    #[default]
-    Table,
-    /// For programs: one object
-    Json,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {

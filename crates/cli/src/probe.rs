@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use cubeyard_device::explain::{Step, explain};
 use cubeyard_device::log::FlitLog;
 use cubeyard_device::machine::{Machine, MachineBuilder};
@@ -21,6 +21,7 @@ use cubeyard_device::topology::Topology;
 use cubeyard_device::trace;
 
 use crate::terminal;
+use crate::terminal::Format;
 use crate::topology;
 
 /// The most that is read of a pattern; the library refuses less.
@@ -58,15 +59,6 @@ pub(crate) struct Arguments {
     /// No remarks on standard error
     #[arg(long, short)]
     quiet: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people
-    #[default]
-    Table,
-    /// For programs: one object
-    Json,
 }
 
 /// A transfer that is explained: its name, and the steps of its critical path.

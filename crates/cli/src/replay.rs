@@ -7,12 +7,13 @@ mod table;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use cubeyard_memory::replay::{self, POLICIES, ReplayPolicy, Report};
 
 use crate::input::{self, Input, Names};
 use crate::progress::{self, Progress};
 use crate::terminal;
+use crate::terminal::Format;
 use plot::Plot;
 
 /// See how much memory recorded allocations would have needed under other policies
@@ -38,15 +39,6 @@ pub(crate) struct Arguments {
     /// No progress and no remarks on standard error
     #[arg(long, short)]
     quiet: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Format {
-    /// For people
-    #[default]
-    Table,
-    /// For programs: one array with an object for each trace and policy
-    Json,
 }
 
 fn policies_help() -> String {

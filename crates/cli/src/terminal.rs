@@ -2,6 +2,18 @@
 
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 
+use clap::ValueEnum;
+
+/// How a command prints its result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    #[default]
+    Table,
+    /// For programs
+    Json,
+}
+
 /// Prints a result. A reader that has seen enough (`| head`) is no error.
 pub(crate) fn print(result: &str) -> io::Result<()> {
     let mut output = io::stdout().lock();

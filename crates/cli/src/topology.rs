@@ -12,6 +12,7 @@ use clap::{Args, ValueEnum};
 use cubeyard_device::topology::{DEFAULT, Topology, View};
 
 use crate::terminal;
+use crate::terminal::Format;
 
 /// The most that is read of a file; a topology is refused long before.
 const LIMIT: u64 = 1 << 20;
@@ -40,15 +41,6 @@ pub(crate) struct Arguments {
     /// No remarks on standard error
     #[arg(long, short)]
     quiet: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Format {
-    /// For people
-    #[default]
-    Table,
-    /// For programs: one object
-    Json,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

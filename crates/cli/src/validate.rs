@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use cubeyard_device::validate::{self, Row, Verdict};
 
+use crate::terminal::Format;
 use crate::{terminal, topology};
 
 /// Check the simulator against published figures, closed forms and golden values
@@ -28,15 +29,6 @@ pub(crate) struct Arguments {
     /// No remarks on standard error
     #[arg(long, short)]
     quiet: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Format {
-    /// For people
-    #[default]
-    Table,
-    /// For programs: one array with an object for each check
-    Json,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
