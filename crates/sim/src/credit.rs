@@ -116,14 +116,6 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         self.buffers.as_deref_mut().expect("only finite buffers have queues")
     }
 
-    /// All flits of a leg stand in the queue of those that begin here.
-    #[cold]
-    pub(crate) fn stand_all(&mut self, transfer: SlotId) {
-        let (flits, hop) =
-            (self.transfers.get(transfer).flits, self.transfers.get(transfer).leg.from);
-        (0..flits).for_each(|flit| self.stand(transfer, flit, hop));
-    }
-
     /// A flit may go on, and stands in the queue of its input.
     #[cold]
     pub(crate) fn stand(&mut self, transfer: SlotId, flit: u32, hop: u16) {

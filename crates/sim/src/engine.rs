@@ -35,8 +35,6 @@ pub(crate) enum Event {
     Task { task: u32 },
     /// With finite buffers: a flit stands in a queue, and asks for a link when it is the head.
     Stand { transfer: SlotId, flit: u32, hop: u16 },
-    /// With finite buffers: all flits of a leg stand in a queue.
-    StandAll { transfer: SlotId },
     /// With finite buffers: a place behind a link is free again.
     Credit { link: LinkId },
     /// With finite buffers: a link is given to one who asks.
@@ -310,25 +308,31 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
                 self.resume(task);
             }
             Event::Stand { transfer, flit, hop } => self.stand(transfer, flit, hop),
-            Event::StandAll { transfer } => self.stand_all(transfer),
             Event::Credit { link } => self.credit(link),
             Event::Serve { link } => self.serve(link),
         }
     }
 
-    /// Gives a flit to the component at the end of its route.
+    /// A flit is at the end of its route.
     fn flit(&mut self, slot: SlotId, flit: u32) {
+        self.hand_over(slot, flit, &[self.now.ps()]);
         let transfer = self.transfers.get(slot);
-        let bytes = transfer.flit_bytes(flit, self.network.flit_bytes());
-        let flit = Flit { index: u64::from(flit), bytes, at: self.now };
-        let link = transfer.hops[transfer.hops.len() - 1].link;
-        let seat = self.seats[self.links[link.index()].to.index()];
-        let seat = seat.expect("only components want flits") as usize;
-        let message = transfer.message.as_ref().expect("it is under way");
-        self.components[seat].flit(flit, message);
         transfer.arrived += 1;
         if transfer.arrived == transfer.flits {
             self.leg_done(slot);
+        }
+    }
+
+    /// Gives flits from `first` on, delivered at these times, to the component at the end of their route.
+    pub(crate) fn hand_over(&mut self, slot: SlotId, first: u32, times: &[u64]) {
+        let transfer = self.transfers.get(slot);
+        let seat = self.seats[self.links[transfer.last_link().index()].to.index()];
+        let component = &mut self.components[seat.expect("only components want flits") as usize];
+        let message = transfer.message.as_ref().expect("it is under way");
+        for (index, &at) in (first..transfer.flits).zip(times) {
+            let bytes = transfer.flit_bytes(index, self.network.flit_bytes());
+            let flit = Flit { index: u64::from(index), bytes, at: Time::from_ps(at) };
+            component.flit(flit, message);
         }
     }
 
@@ -339,8 +343,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         if transfer.leg.end == LegEnd::Store {
             return self.next_leg(slot);
         }
-        let link = transfer.hops[transfer.hops.len() - 1].link;
-        let node = self.links[link.index()].to;
+        let node = self.links[transfer.last_link().index()].to;
         let message = transfer.message.take().expect("it is under way");
         let delivery = Delivery {
             transfer: transfer.id,

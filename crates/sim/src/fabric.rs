@@ -153,9 +153,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         match asks {
             Asks::At(time) => {
                 assert!(time >= self.now, "a transfer asks before the present");
-                let begin = Event::Begin { transfer: slot };
-                let stand = Event::StandAll { transfer: slot };
-                self.queue.push(time, rank, if queues { stand } else { begin });
+                self.queue.push(time, rank, Event::Begin { transfer: slot });
             }
             Asks::Each(times) => {
                 let hop = transfer.leg.from;
@@ -167,12 +165,14 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         }
     }
 
-    /// All flits ask for the first link at once.
+    /// All flits ask for the first link at once, or stand in the queue before it.
     pub(crate) fn begin(&mut self, slot: SlotId) {
         let transfer = self.transfers.get(slot);
         let (flits, hop) = (transfer.flits, transfer.leg.from);
-        for flit in 0..flits {
-            self.ask(slot, flit, hop);
+        if self.buffers.is_some() {
+            (0..flits).for_each(|flit| self.stand(slot, flit, hop));
+        } else {
+            (0..flits).for_each(|flit| self.ask(slot, flit, hop));
         }
     }
 

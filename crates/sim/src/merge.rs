@@ -7,7 +7,7 @@
 //! it is. So the result is the same as without runs, to the picosecond, which a property test holds.
 
 use crate::Time;
-use crate::component::{Asks, Component, Flit};
+use crate::component::{Asks, Component};
 use crate::engine::{Engine, Event};
 use crate::fabric::LinkState;
 use crate::network::Network;
@@ -41,8 +41,8 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let transfer = self.transfers.get(slot);
         transfer.leg_hops().iter().for_each(|hop| change(&mut self.uses.links[hop.link.index()]));
         if transfer.leg.end == LegEnd::Flits {
-            let last = transfer.hops[transfer.hops.len() - 1].link;
-            change(&mut self.uses.ends[self.links[last.index()].to.index()]);
+            let end = self.links[transfer.last_link().index()].to;
+            change(&mut self.uses.ends[end.index()]);
         }
     }
 
@@ -95,12 +95,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         }
         let done = times[times.len() - 1];
         let end = &self.links[transfer.hops[to - 1].link.index()];
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "the low half tells runs of a slot apart"
-        )]
-        let number = transfer.id.get() as u32;
-        let event = Event::RunDone { transfer: slot, number };
+        let event = Event::RunDone { transfer: slot, number: transfer.short_number() };
         self.queue.push(Time::from_ps(done), self.flit_ranks + end.rank, event);
         let wanted = transfer.leg.end == LegEnd::Flits;
         let delivered = if wanted { std::mem::take(&mut times) } else { Vec::new() };
@@ -111,11 +106,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// The last flit of a run is there, unless the run was broken up.
     pub(crate) fn run_done(&mut self, slot: SlotId, number: u32) {
         let transfer = self.transfers.get(slot);
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "the low half tells runs of a slot apart"
-        )]
-        let same = transfer.id.get() as u32 == number;
+        let same = transfer.short_number() == number;
         let Some(run) = transfer.run.take_if(|_| same) else { return };
         let flits = u64::from(transfer.flits);
         let last = transfer.flit_bytes(transfer.flits - 1, self.network.flit_bytes());
@@ -127,26 +118,11 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             link.last = transfer.id;
             self.flit_hops += flits;
         }
-        self.deliver_run(slot, &run.delivered);
+        if !run.delivered.is_empty() {
+            self.hand_over(slot, 0, &run.delivered);
+        }
         self.each_use(slot, |used| used.run = None);
         self.leg_done(slot);
-    }
-
-    /// Tells the component at the end of these flits, the first of the transfer.
-    fn deliver_run(&mut self, slot: SlotId, times: &[u64]) {
-        if times.is_empty() {
-            return;
-        }
-        let transfer = self.transfers.get(slot);
-        let last = transfer.hops[transfer.hops.len() - 1].link;
-        let seat = self.seats[self.links[last.index()].to.index()];
-        let component = &mut self.components[seat.expect("only components want flits") as usize];
-        let message = transfer.message.as_ref().expect("it is under way");
-        for (index, &at) in (0..transfer.flits).zip(times) {
-            let bytes = transfer.flit_bytes(index, self.network.flit_bytes());
-            let flit = Flit { index: u64::from(index), bytes, at: Time::from_ps(at) };
-            component.flit(flit, message);
-        }
     }
 
     /// Makes every flit of a run go on by itself, from where it is at this very event.
@@ -208,7 +184,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         };
         transfer.arrived = u32::try_from(delivered).expect("no more than all");
         if transfer.leg.end == LegEnd::Flits {
-            self.deliver_run(slot, &times[..delivered]);
+            self.hand_over(slot, 0, &times[..delivered]);
         }
     }
 

@@ -70,6 +70,17 @@ impl<M> Transfer<M> {
         if flit + 1 == self.flits { self.bytes - u64::from(flit) * full } else { full }
     }
 
+    /// The link to the end of the route.
+    pub(crate) fn last_link(&self) -> LinkId {
+        self.hops[self.hops.len() - 1].link
+    }
+
+    /// The low half of its number, which tells transfers of one slot apart.
+    #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
+    pub(crate) fn short_number(&self) -> u32 {
+        self.id.get() as u32
+    }
+
     pub(crate) fn leg_hops(&self) -> &[Hop] {
         &self.hops[usize::from(self.leg.from)..usize::from(self.leg.to)]
     }
