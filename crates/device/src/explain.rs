@@ -13,7 +13,7 @@ use cubeyard_sim::{Crossing, Forwarding, LinkId, NodeId, Span, Time};
 use crate::log::{FlitLog, TransferKind, Watch};
 use crate::machine::Machine;
 use crate::message::{Access, Direction, RequestId};
-use crate::model::{Burst, Part};
+use crate::model::Burst;
 
 /// A part of the time that a request took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,10 +69,7 @@ pub fn explain(machine: &Machine<FlitLog>, request: RequestId) -> Option<Vec<Ste
     let access = machine.access(request)?;
     let completion = machine.completion(request)?;
     let memory = machine.network().link(*access.there.last()?).to;
-    let bursts = match machine.engine().component(memory)? {
-        Part::Memory(part) => part.bursts(),
-        _ => return None,
-    };
+    let bursts = machine.memory_of(access)?.bursts();
     let mut path = Path { machine, index: Index::new(machine), steps: Vec::new() };
     let transfer = |kind| {
         let of_it = |record: &crate::log::TransferRecord| {

@@ -54,8 +54,10 @@ pub struct Machine<W = Log> {
     commands: BTreeMap<RequestId, Arc<Command>>,
     last_mapping: Option<LastMapping>,
     accesses: BTreeMap<RequestId, Access>,
-    buffers: BTreeMap<RequestId, Buffer>,
 }
+
+/// What a request becomes: the SIP it goes to, where it starts, and the call that starts it.
+type Start = (SipId, NodeId, Message);
 
 /// How a machine is made. The results are the same, but for parts of your own.
 #[derive(Debug)]
@@ -64,13 +66,14 @@ pub struct MachineBuilder {
     config: EngineConfig,
     replaced: Vec<(NodeId, Part)>,
     data: bool,
+    bursts: bool,
 }
 
 impl MachineBuilder {
     /// A machine of this topology.
     pub fn new(topology: Topology) -> Self {
         let config = EngineConfig { buffers: topology.spec().buffers, ..EngineConfig::default() };
-        Self { topology, config, replaced: Vec::new(), data: false }
+        Self { topology, config, replaced: Vec::new(), data: false, bursts: false }
     }
 
     /// Chooses how the engine runs, buffers included, whatever the topology says of them.
@@ -103,21 +106,22 @@ impl MachineBuilder {
 
     /// Makes it, with a log of every flit and burst. Slower, and it keeps them all.
     pub fn build_with_flits(self) -> Machine<FlitLog> {
-        let mut machine = self.watched(FlitLog::default());
-        machine.keep_bursts();
-        machine
+        Self { bursts: true, ..self }.watched(FlitLog::default())
     }
 
     /// Makes it, with a log of your own.
     pub fn watched<W: Watch>(self, watch: W) -> Machine<W> {
-        let Self { topology, config, replaced, data } = self;
+        let Self { topology, config, replaced, data, bursts } = self;
         let network = parts::network(&topology);
         let wiring = Rc::new(Wiring::new(topology));
         let parts = parts::parts(&wiring, replaced).map(|(node, mut part)| {
-            if let Part::Memory(memory) = &mut part
-                && data
-            {
-                memory.keep_contents();
+            if let Part::Memory(memory) = &mut part {
+                if data {
+                    memory.keep_contents();
+                }
+                if bursts {
+                    memory.keep_bursts();
+                }
             }
             (node, part)
         });
@@ -130,7 +134,6 @@ impl MachineBuilder {
             commands: BTreeMap::new(),
             last_mapping: None,
             accesses: BTreeMap::new(),
-            buffers: BTreeMap::new(),
         }
     }
 }
@@ -235,7 +238,7 @@ impl<W: Watch> Machine<W> {
         time: Time,
         correlation: u64,
         body: Request,
-        buffer: Option<Buffer>,
+        buffer: Option<&Buffer>,
     ) -> Result<RequestId, RequestError> {
         let (request, start, message) = self.take_in(time, correlation, body, buffer)?;
         let made = self.envelope(request).made;
@@ -266,18 +269,17 @@ impl<W: Watch> Machine<W> {
         time: Time,
         correlation: u64,
         body: Request,
-        buffer: Option<Buffer>,
+        buffer: Option<&Buffer>,
     ) -> Result<(RequestId, NodeId, Message), RequestError> {
         let request = RequestId::new(self.made);
         let made = time.max(self.now());
-        if let Some((buffer, bytes)) = buffer.as_ref().zip(body.bytes())
+        if let Some((buffer, bytes)) = buffer.zip(body.bytes())
             && buffer.borrow().len() as u64 != bytes
         {
             let length = buffer.borrow().len() as u64;
             return Err(RequestError::Buffer { length, bytes });
         }
-        let (device, start, message) = self.message(request, &body, buffer.as_ref())?;
-        self.buffers.extend(buffer.map(|buffer| (request, buffer)));
+        let (device, start, message) = self.message(request, &body, buffer)?;
         self.made += 1;
         self.envelopes.insert(request, Envelope { correlation, request, device, made, body });
         Ok((request, start, message))
@@ -296,12 +298,6 @@ impl<W: Watch> Machine<W> {
         self.wiring.forget(request);
         self.envelopes.remove(&request);
         self.accesses.remove(&request);
-        self.buffers.remove(&request);
-    }
-
-    /// Lets go of the buffer of a request, which then may be changed again.
-    pub fn release_buffer(&mut self, request: RequestId) -> Option<Buffer> {
-        self.buffers.remove(&request)
     }
 
     /// The signal that a request raises when it is done, for tasks.
@@ -311,11 +307,7 @@ impl<W: Watch> Machine<W> {
 
     /// The memory at a node, to look at.
     pub fn memory_at(&self, address: PhysAddr) -> Option<&Memory> {
-        let node = self.topology().resolve(address).ok()?;
-        match self.engine.component(node)? {
-            Part::Memory(memory) => Some(memory),
-            _ => None,
-        }
+        self.memory_node(self.topology().resolve(address).ok()?)
     }
 
     /// Forgets what a range of memory holds, as when it is freed. Takes no simulated time.
@@ -381,22 +373,25 @@ impl<W: Watch> Machine<W> {
     pub fn alone(&self, request: RequestId) -> Option<Parts> {
         let access = self.access(request)?;
         let network = self.network();
-        let (first, last) = (access.there.first()?, access.there.last()?);
-        let start = &network.nodes()[network.link(*first).from.index()];
-        match self.engine.component(network.link(*last).to)? {
-            Part::Memory(memory) => {
-                Some(formula::alone(network, memory.channels().spec(), access, start.overhead))
-            }
-            _ => None,
-        }
+        let start = &network.nodes()[network.link(*access.there.first()?).from.index()];
+        let channels = self.memory_of(access)?.channels().spec();
+        Some(formula::alone(network, channels, access, start.overhead))
     }
 
     /// How fast the memory of a request is, all channels together; none where a component of your own
     /// answers.
     pub fn memory_bandwidth(&self, request: RequestId) -> Option<Bandwidth> {
-        let last = *self.access(request)?.there.last()?;
-        match self.engine.component(self.network().link(last).to)? {
-            Part::Memory(memory) => memory.channels().spec().bandwidth(),
+        self.memory_of(self.access(request)?)?.channels().spec().bandwidth()
+    }
+
+    /// The memory that an access goes to, unless a component of a user's own is there.
+    pub(crate) fn memory_of(&self, access: &Access) -> Option<&Memory> {
+        self.memory_node(self.network().link(*access.there.last()?).to)
+    }
+
+    fn memory_node(&self, node: NodeId) -> Option<&Memory> {
+        match self.engine.component(node)? {
+            Part::Memory(memory) => Some(memory),
             _ => None,
         }
     }
@@ -412,7 +407,7 @@ impl<W: Watch> Machine<W> {
         request: RequestId,
         body: &Request,
         buffer: Option<&Buffer>,
-    ) -> Result<(SipId, NodeId, Message), RequestError> {
+    ) -> Result<Start, RequestError> {
         let targets = |sip, cubes, pes| Targets { sip, cubes, pes };
         let (start, direction, address, bytes, posted) = match *body {
             Request::MemoryWrite(shard) => {
@@ -434,18 +429,15 @@ impl<W: Watch> Machine<W> {
                 return self.virtual_access(request, from, direction, address, bytes, buffer);
             }
             Request::KernelLaunch { ref kernel, sip, ref cubes, ref pes, work } => {
-                let launch = self.launch(request, kernel, targets(sip, cubes, pes), work)?;
-                return Ok((sip, self.topology().endpoint(sip), Message::Command(launch)));
+                return self.launch(request, kernel, targets(sip, cubes, pes), work);
             }
             Request::MmuMap { sip, ref cubes, ref pes, ref mappings } => {
                 let body = Body::Map(Arc::clone(mappings));
-                let command = self.mapping(request, targets(sip, cubes, pes), body)?;
-                return Ok((sip, self.topology().endpoint(sip), Message::Command(command)));
+                return self.mapping(request, targets(sip, cubes, pes), body);
             }
             Request::MmuUnmap { sip, ref cubes, ref pes, ref mappings } => {
                 let body = Body::Unmap(Arc::clone(mappings));
-                let command = self.mapping(request, targets(sip, cubes, pes), body)?;
-                return Ok((sip, self.topology().endpoint(sip), Message::Command(command)));
+                return self.mapping(request, targets(sip, cubes, pes), body);
             }
         };
         let memory = self.wiring.memory(address, bytes)?;
@@ -474,7 +466,7 @@ impl<W: Watch> Machine<W> {
         address: u64,
         bytes: u64,
         buffer: Option<&Buffer>,
-    ) -> Result<(SipId, NodeId, Message), RequestError> {
+    ) -> Result<Start, RequestError> {
         self.check_pe(from)?;
         if bytes == 0 || address.checked_add(bytes).is_none() {
             return Err(RequestError::Size { bytes });
@@ -504,13 +496,5 @@ impl<W: Watch> Machine<W> {
             return Err(RequestError::Tag { address: shard.address, holder, said });
         }
         Ok(self.topology().endpoint_of(shard.at.sip, shard.at.cube))
-    }
-
-    fn keep_bursts(&mut self) {
-        for node in 0..self.topology().nodes().len() {
-            if let Some(Part::Memory(memory)) = self.engine.component_mut(NodeId::new(node)) {
-                memory.keep_bursts();
-            }
-        }
     }
 }

@@ -134,8 +134,6 @@ pub struct Command {
     pub from_io_cpu: Route,
     /// The cubes that take part.
     pub cubes: Arc<[CommandCube]>,
-    /// The first thing that went wrong, and where.
-    pub failure: OnceLock<Failure>,
     /// Raised when the host has the completion.
     pub done: SignalId,
 }

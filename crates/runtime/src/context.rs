@@ -13,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 
-use cubeyard_device::machine::{Machine, MachineBuilder, Stage};
+use cubeyard_device::machine::{Machine, MachineBuilder};
 use cubeyard_device::message::{Buffer, RequestId};
 use cubeyard_device::request::{Completion, Outcome, PeRef, Request};
 use cubeyard_device::topology::Topology;
@@ -219,13 +219,23 @@ impl Inner {
     pub(crate) fn perform(
         &self,
         requests: Vec<(Request, Option<Buffer>)>,
-    ) -> Result<Performed, RuntimeError> {
+    ) -> Result<Span, RuntimeError> {
+        self.perform_and(requests, |_, _| ()).map(|(span, ())| span)
+    }
+
+    /// As [`perform`](Self::perform), with a look at the machine before the requests are forgotten: at the one
+    /// that was done last, if there was any.
+    pub(crate) fn perform_and<T: Default>(
+        &self,
+        requests: Vec<(Request, Option<Buffer>)>,
+        look: impl FnOnce(&Machine, RequestId) -> T,
+    ) -> Result<(Span, T), RuntimeError> {
         let mut machine = self.machine.borrow_mut();
         let now = machine.now();
         let mut ids = Vec::with_capacity(requests.len());
         let mut refused = None;
         for (request, buffer) in requests {
-            match machine.submit_with(now, 0, request, buffer) {
+            match machine.submit_with(now, 0, request, buffer.as_ref()) {
                 Ok(id) => ids.push(id),
                 Err(error) => {
                     refused = Some(error);
@@ -238,7 +248,8 @@ impl Inner {
         let mut machine = self.machine.borrow_mut();
         let done: Vec<Completion> = ids.iter().filter_map(|&id| machine.completion(id)).collect();
         let last = done.iter().max_by_key(|completion| completion.done);
-        let stages = last.and_then(|last| machine.stages(last.request)).unwrap_or_default();
+        let span = last.map_or(Span::ZERO, |last| last.done.since(now));
+        let seen = last.map(|last| look(&machine, last.request)).unwrap_or_default();
         ids.into_iter().for_each(|id| machine.retire(id));
         if self.in_flight.borrow().is_empty() {
             machine.watch_mut().forget();
@@ -248,8 +259,26 @@ impl Inner {
             return Err(error.into());
         }
         done.iter().try_for_each(check)?;
-        let end = done.iter().map(|completion| completion.done).max().unwrap_or(now);
-        Ok(Performed { span: end.since(now), stages })
+        Ok((span, seen))
+    }
+
+    /// Makes requests that read, at once: the bytes of each one after the other, in data mode, and how long
+    /// it took.
+    pub(crate) fn fetch(
+        &self,
+        requests: Vec<Request>,
+    ) -> Result<(Vec<Vec<u8>>, Span), RuntimeError> {
+        let zeros = |request: &Request| {
+            let bytes = request.bytes().filter(|_| self.data)?;
+            Some(Buffer::new(vec![0; usize::try_from(bytes).expect("it fits memory")].into()))
+        };
+        let requests: Vec<_> =
+            requests.into_iter().map(|request| (zeros(&request), request)).collect();
+        let buffers: Vec<Buffer> =
+            requests.iter().filter_map(|(buffer, _)| buffer.clone()).collect();
+        let requests = requests.into_iter().map(|(buffer, request)| (request, buffer)).collect();
+        let span = self.perform(requests)?;
+        Ok((buffers.iter().map(|buffer| buffer.take()).collect(), span))
     }
 
     /// Runs the machine until these are done; launches under way go on meanwhile.
@@ -294,14 +323,6 @@ impl Inner {
         self.closed.set(true);
         LeakReport { tensors, troubles: self.troubles.take() }
     }
-}
-
-/// What came of requests that were made at once.
-pub(crate) struct Performed {
-    /// Until the last was done.
-    pub(crate) span: Span,
-    /// Where the time of the last went, if it was a command.
-    pub(crate) stages: Vec<(Stage, Span)>,
 }
 
 /// What a completion says that failed.

@@ -18,7 +18,7 @@ use cubeyard_device::request::{PeRef, Request, Shard};
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::{CubeId, PeId, PhysAddr, SipId};
 use cubeyard_memory::flex::{
-    Allocation, FlexAllocator, FlexConfig, Launch, Program, VirtualAddress,
+    Allocation, CorrectionBuffer, FlexAllocator, FlexConfig, Launch, Program, VirtualAddress,
 };
 
 use crate::context::{Context, Inner, LaunchHandle, Targets};
@@ -108,13 +108,9 @@ impl FlexDevice {
     /// Resolves the operands through the segment table, writes their addresses into the program's memory,
     /// and launches it. They stay where they are, even if they are dropped, until it is done.
     pub fn launch(&self, launch: &FlexLaunch<'_>) -> Result<LaunchHandle, RuntimeError> {
-        let work = self.context.kernel(launch.kernel)?.work;
         let prepared = self.prepare(launch)?;
-        let (address, corrections) = prepared.corrections();
-        self.write_at(address, corrections.bytes())?;
-        let uses: Vec<Rc<dyn Any>> = vec![Rc::new(prepared)];
-        let targets = Targets { sip: self.sip, cubes: launch.cubes, pes: launch.pes };
-        self.context.submit_launch(launch.kernel, work, targets, &[], uses)
+        self.correct(&prepared)?;
+        self.start(launch, &prepared)
     }
 
     /// Launches a program once for each tile of one of its operands, one after the other: the operand's
@@ -126,8 +122,7 @@ impl FlexDevice {
         tile: Bytes,
         stride: Bytes,
     ) -> Result<Vec<LaunchHandle>, RuntimeError> {
-        let work = self.context.kernel(launch.kernel)?.work;
-        let prepared = Rc::new(self.prepare(launch)?);
+        let prepared = self.prepare(launch)?;
         let none = RuntimeError::Argument {
             kernel: launch.kernel.to_owned(),
             position: operand,
@@ -135,19 +130,16 @@ impl FlexDevice {
             found: "nothing",
         };
         let tiles = prepared.tiles(operand, tile, stride).ok_or(none)??;
-        let (address, corrections) = prepared.corrections();
-        self.write_at(address, corrections.bytes())?;
-        let entry = Bytes::new(16 * operand as u64);
-        let entry = VirtualAddress { offset: address.offset + entry, ..address };
+        let corrections = self.correct(&prepared)?;
+        let entry = Bytes::new(CorrectionBuffer::ENTRY.get() * operand as u64);
+        let entry = VirtualAddress { offset: corrections.offset + entry, ..corrections };
         let mut handles = Vec::new();
         for place in tiles {
             let whole = &prepared.operands()[operand];
             let flat = whole.flat + (place.offset - whole.offset).get();
             let words = [flat, tile.get()].map(u64::to_le_bytes).concat();
             self.write_at(entry, &words)?;
-            let uses: Vec<Rc<dyn Any>> = vec![Rc::clone(&prepared) as Rc<dyn Any>];
-            let targets = Targets { sip: self.sip, cubes: launch.cubes, pes: launch.pes };
-            let handle = self.context.submit_launch(launch.kernel, work, targets, &[], uses)?;
+            let handle = self.start(launch, &prepared)?;
             // The next tile's address replaces this one's, so this launch has to be done with it.
             handle.wait()?;
             handles.push(handle);
@@ -155,9 +147,31 @@ impl FlexDevice {
         Ok(handles)
     }
 
-    fn prepare(&self, launch: &FlexLaunch<'_>) -> Result<Launch, RuntimeError> {
+    /// Pins and resolves the operands.
+    fn prepare(&self, launch: &FlexLaunch<'_>) -> Result<Rc<Launch>, RuntimeError> {
         self.context.check_open()?;
-        Ok(self.allocator.launch(launch.program, launch.operands.iter().copied())?)
+        self.context.kernel(launch.kernel)?;
+        let prepared = self.allocator.launch(launch.program, launch.operands.iter().copied())?;
+        Ok(Rc::new(prepared))
+    }
+
+    /// Writes the addresses of the operands into the program's memory, and says where.
+    fn correct(&self, prepared: &Launch) -> Result<VirtualAddress, RuntimeError> {
+        let (address, corrections) = prepared.corrections();
+        self.write_at(address, corrections.bytes())?;
+        Ok(address)
+    }
+
+    /// Launches what was prepared, which stays until the launch is done.
+    fn start(
+        &self,
+        launch: &FlexLaunch<'_>,
+        prepared: &Rc<Launch>,
+    ) -> Result<LaunchHandle, RuntimeError> {
+        let work = self.context.kernel(launch.kernel)?.work;
+        let uses: Vec<Rc<dyn Any>> = vec![Rc::clone(prepared) as Rc<dyn Any>];
+        let targets = Targets { sip: self.sip, cubes: launch.cubes, pes: launch.pes };
+        self.context.submit_launch(launch.kernel, work, targets, &[], uses)
     }
 
     /// What a region's name and an offset stand for, cut where one PE's memory ends and the next begins.
@@ -196,14 +210,10 @@ impl FlexDevice {
     }
 
     fn read_at(&self, address: VirtualAddress, bytes: usize) -> Result<Vec<u8>, RuntimeError> {
-        let pieces = self.pieces(address, bytes);
-        let buffers: Vec<Buffer> =
-            pieces.iter().map(|(_, range)| Buffer::new(vec![0; range.len()].into())).collect();
-        let requests = pieces.iter().zip(&buffers);
-        let requests = requests
-            .map(|((shard, _), buffer)| (Request::MemoryRead(*shard), Some(Rc::clone(buffer))));
-        self.context.perform(requests.collect())?;
-        Ok(buffers.iter().flat_map(|buffer| buffer.borrow().clone()).collect())
+        let pieces = self.pieces(address, bytes).into_iter();
+        let requests = pieces.map(|(shard, _)| Request::MemoryRead(shard)).collect();
+        let (pieces, _) = self.context.fetch(requests)?;
+        Ok(pieces.concat())
     }
 }
 

@@ -8,7 +8,6 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use cubeyard_device::machine::Stage;
-use cubeyard_device::message::Buffer;
 use cubeyard_device::request::{Request, Shard as RequestShard};
 use cubeyard_sim::Span;
 
@@ -258,20 +257,15 @@ impl Tensor {
     fn read_storage(&self, storage: &Storage) -> Result<Vec<u8>, RuntimeError> {
         let layout = &storage.layout;
         let copies = storage.shards.iter().step_by(layout.copies());
-        let mut buffers = Vec::new();
         let mut requests = Vec::new();
         for &DeployedShard { at, address, nbytes: bytes, .. } in copies {
             self.context.step()?;
-            let length = usize::try_from(bytes).expect("it fits memory");
-            let buffer = Buffer::new(vec![0; length].into());
-            buffers.push(Rc::clone(&buffer));
-            let request = Request::MemoryRead(RequestShard { at, address, bytes });
-            requests.push((request, Some(buffer)));
+            requests.push(Request::MemoryRead(RequestShard { at, address, bytes }));
         }
-        self.context.perform(requests)?;
+        let (parts, _) = self.context.fetch(requests)?;
         let mut all = vec![0; usize::try_from(layout.nbytes()).expect("it fits memory")];
-        for (part, buffer) in layout.parts().zip(buffers) {
-            scatter(&part[0], layout.shape(), self.dtype, &buffer.borrow(), &mut all);
+        for (part, bytes) in layout.parts().zip(parts) {
+            scatter(&part[0], layout.shape(), self.dtype, &bytes, &mut all);
         }
         Ok(all)
     }

@@ -3,9 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use cubeyard_memory::address::{CubeId, PeId, SipId};
-use cubeyard_sim::{Route, Span};
+use cubeyard_sim::Span;
 
-use super::Machine;
+use super::{Machine, Start};
 use crate::log::Watch;
 use crate::message::{Body, Command, CommandCube, CommandPe, Launch, Message, RequestId};
 use crate::request::{Outcome, PeRef, RequestError};
@@ -88,14 +88,14 @@ impl<W: Watch> Machine<W> {
         kernel: &str,
         targets: Targets<'_>,
         work: Span,
-    ) -> Result<Arc<Command>, RequestError> {
+    ) -> Result<Start, RequestError> {
         let cubes: Arc<[CommandCube]> = self.command_cubes(targets, true)?.into();
         let lead = cubes.iter().map(|cube| self.lead(cube)).max().unwrap_or_default();
         let (kernel, start, started) = (kernel.to_owned(), OnceLock::new(), OnceLock::new());
         let body = Body::Launch(Launch { kernel, lead, start, started, work });
         let command = self.command(request, targets.sip, cubes, body)?;
         self.start_together(&command);
-        Ok(command)
+        Ok(self.start(targets.sip, command))
     }
 
     /// A command about mappings.
@@ -104,9 +104,15 @@ impl<W: Watch> Machine<W> {
         request: RequestId,
         targets: Targets<'_>,
         body: Body,
-    ) -> Result<Arc<Command>, RequestError> {
+    ) -> Result<Start, RequestError> {
         let cubes = self.mapping_cubes(targets)?;
-        self.command(request, targets.sip, cubes, body)
+        let command = self.command(request, targets.sip, cubes, body)?;
+        Ok(self.start(targets.sip, command))
+    }
+
+    /// A command starts at the host's endpoint.
+    fn start(&self, sip: SipId, command: Arc<Command>) -> Start {
+        (sip, self.topology().endpoint(sip), Message::Command(command))
     }
 
     fn command(
@@ -118,8 +124,8 @@ impl<W: Watch> Machine<W> {
     ) -> Result<Arc<Command>, RequestError> {
         let (endpoint, io_cpu) = (self.topology().endpoint(sip), self.topology().io_cpu(sip));
         let (to_io_cpu, from_io_cpu) = self.wiring.routes(endpoint, io_cpu)?;
-        let (failure, done) = (OnceLock::new(), self.signal(request));
-        let command = Command { request, body, to_io_cpu, from_io_cpu, cubes, failure, done };
+        let done = self.signal(request);
+        let command = Command { request, body, to_io_cpu, from_io_cpu, cubes, done };
         let command = Arc::new(command);
         self.commands.insert(request, Arc::clone(&command));
         Ok(command)
@@ -177,19 +183,9 @@ impl<W: Watch> Machine<W> {
 
     /// How long the slowest message of a cube takes from `IO_CPU`, if nothing is in its way.
     fn lead(&self, cube: &CommandCube) -> Span {
-        let to_pe = cube.pes.iter().map(|pe| self.flight(&pe.to)).max().unwrap_or_default();
-        self.flight(&cube.to) + to_pe
-    }
-
-    /// How long a message without payload takes: the wires, and the overhead of each node it comes to.
-    fn flight(&self, route: &Route) -> Span {
-        let network = self.network();
-        let hop = |link: &cubeyard_sim::LinkId| {
-            let link = network.link(*link);
-            let overhead = network.nodes()[link.to.index()].overhead;
-            link.propagation.max(Span::from_ps(1)) + overhead
-        };
-        route.iter().map(hop).sum()
+        let to_pe =
+            cube.pes.iter().map(|pe| self.topology().flight(&pe.to)).max().unwrap_or_default();
+        self.topology().flight(&cube.to) + to_pe
     }
 
     /// Starts all PEs of a launch at one instant: when `IO_CPU` said, or when the last has its command
@@ -214,9 +210,6 @@ impl<W: Watch> Machine<W> {
     /// What there is to say of a command that is done.
     pub(super) fn outcome(&self, request: RequestId) -> Outcome {
         let command = &self.commands[&request];
-        if let Some(failure) = command.failure.get() {
-            return self.failed(failure.clone());
-        }
         match &command.body {
             Body::Map(mappings) | Body::Unmap(mappings) => {
                 Outcome::Mapped { mappings: mappings.len() }

@@ -108,7 +108,7 @@ impl PeDma {
         };
         if let Err(error) = done {
             let failure = Failure { origin: context.node(), what: error.to_string() };
-            command.failure.get_or_init(|| failure);
+            self.wiring.fail(command.request, failure);
         }
     }
 }

@@ -1,12 +1,13 @@
 //! Which transfers are measured: from each start, to the nearest, to one between, and to the farthest.
 
 use cubeyard_memory::address::{CubeId, PeId, SipId};
+use cubeyard_sim::Span;
 
 use crate::log::Watch;
 use crate::machine::Machine;
 use crate::message::Direction;
 use crate::request::{PeRef, Request, RequestError, Shard};
-use crate::topology::Topology;
+use crate::topology::{NodeId, Topology};
 
 /// What starts a transfer, and which way it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -126,7 +127,7 @@ fn pe_cases(topology: &Topology) -> Vec<Case> {
 }
 
 /// PE 0 of the nearest, the middle and the farthest cube, by what `far` says; each once.
-fn spread(topology: &Topology, far: impl Fn(PeRef) -> u64) -> Vec<PeRef> {
+fn spread(topology: &Topology, far: impl Fn(PeRef) -> Span) -> Vec<PeRef> {
     let mut cubes: Vec<_> = topology.cubes().map(|cube| PeRef { cube, ..origin() }).collect();
     cubes.sort_by_key(|&cube| far(cube));
     let mut places = vec![cubes[0], cubes[cubes.len() / 2], cubes[cubes.len() - 1]];
@@ -134,22 +135,17 @@ fn spread(topology: &Topology, far: impl Fn(PeRef) -> u64) -> Vec<PeRef> {
     places
 }
 
-fn far_from_host(topology: &Topology, to: PeRef) -> u64 {
+fn far_from_host(topology: &Topology, to: PeRef) -> Span {
     let (from, to) = (topology.endpoint(to.sip), topology.hbm(to.sip, to.cube, to.pe));
     weight(topology, from, to)
 }
 
-fn distance(topology: &Topology, from: PeRef, to: PeRef) -> u64 {
+fn distance(topology: &Topology, from: PeRef, to: PeRef) -> Span {
     let from = topology.pe_dma(from.sip, from.cube, from.pe);
     weight(topology, from, topology.hbm(to.sip, to.cube, to.pe))
 }
 
 /// How long a command takes from one node to another: a measure of distance that needs no simulation.
-fn weight(topology: &Topology, from: crate::topology::NodeId, to: crate::topology::NodeId) -> u64 {
-    let links = topology.route(from, to).expect("both are ends");
-    let hop = |link| {
-        let link = topology.link(link);
-        link.propagation.ps().max(1) + topology.node(link.to).overhead.ps()
-    };
-    links.into_iter().map(hop).sum()
+fn weight(topology: &Topology, from: NodeId, to: NodeId) -> Span {
+    topology.flight(&topology.route(from, to).expect("both are ends"))
 }

@@ -7,6 +7,7 @@
 mod walk;
 
 use cubeyard_memory::address::{CubeId, PeId};
+use cubeyard_sim::Span;
 
 use super::build::connection_router;
 use super::layout;
@@ -45,6 +46,16 @@ impl Topology {
         }
         let connection = self.connection(from, to, start, end);
         Ok(Walk::new(self, from, connection).go(start, end, to))
+    }
+
+    /// How long a message without payload takes, if nothing is in its way: the wires, each at least a
+    /// picosecond, and the overhead of every node it comes to.
+    pub fn flight(&self, route: &[LinkId]) -> Span {
+        let hop = |&link: &LinkId| {
+            let link = self.link(link);
+            link.propagation.max(Span::from_ps(1)) + self.node(link.to).overhead
+        };
+        route.iter().map(hop).sum()
     }
 
     fn end(&self, node: NodeId) -> Result<End, RouteError> {

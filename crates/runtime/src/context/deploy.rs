@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use cubeyard_device::machine::Machine;
 use cubeyard_device::message::{Buffer, Mapping};
 use cubeyard_device::request::{PeRef, Request, Shard as RequestShard};
 use cubeyard_memory::Bytes;
@@ -44,7 +45,7 @@ impl Inner {
             shards: taken.shards.clone(),
             va_base: taken.virtual_range.map(|(va, _)| va.to_bits()),
             mapping: taken.mapping,
-            stages: taken.stages.clone(),
+            stages: std::mem::take(&mut taken.stages),
             taken: Some(taken).into(),
         });
         self.remember(&storage);
@@ -107,11 +108,11 @@ impl Inner {
         }
         self.step()?;
         let requests = wanted.iter().map(|wanted| (wanted.request(true), None)).collect();
-        let done = self.perform(requests);
+        let done = self.perform_and(requests, Machine::stages);
         // Whatever part of it was installed is taken out again by whoever gives this back.
         taken.installed = wanted;
-        let done = done?;
-        (taken.mapping, taken.stages) = (done.span, done.stages);
+        let (span, stages) = done?;
+        (taken.mapping, taken.stages) = (span, stages.unwrap_or_default());
         taken.is_installed = true;
         Ok(())
     }

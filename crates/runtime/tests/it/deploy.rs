@@ -124,7 +124,7 @@ fn a_pe_reads_another_ones_shard_through_its_virtual_address() {
             address: 1 << 32,
             bytes: 1000,
         };
-        machine.submit_with(Time::ZERO, 0, write, Some(buffer(data.clone()))).unwrap();
+        machine.submit_with(Time::ZERO, 0, write, Some(&buffer(data.clone()))).unwrap();
         machine.run();
         let into = buffer(vec![0; 600]);
         let read = Request::VirtualDma {
@@ -133,7 +133,7 @@ fn a_pe_reads_another_ones_shard_through_its_virtual_address() {
             address: (1 << 32) + 300,
             bytes: 600,
         };
-        let read = machine.submit_with(machine.now(), 0, read, Some(Rc::clone(&into))).unwrap();
+        let read = machine.submit_with(machine.now(), 0, read, Some(&into)).unwrap();
         machine.run();
         assert_eq!(*into.borrow(), data[300..900]);
         let latency = machine.completion(read).unwrap().latency();
