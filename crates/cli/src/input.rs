@@ -135,6 +135,17 @@ fn without_endings(name: &str) -> &str {
     ENDINGS.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name)
 }
 
+/// The name of a file, fit for a terminal, and its bytes: no more than `limit`, beyond which its reader
+/// refuses it anyway.
+pub(crate) fn named_bytes(file: &Path, limit: u64) -> Result<(String, Vec<u8>)> {
+    let name = printable(&file.to_string_lossy());
+    let mut bytes = Vec::new();
+    File::open(file)
+        .and_then(|file| file.take(limit).read_to_end(&mut bytes))
+        .map_err(|error| anyhow!("{name}: {error}\n  help: check the path"))?;
+    Ok((name, bytes))
+}
+
 /// File names may hold anything, and terminals obey control characters.
 fn printable(name: &str) -> String {
     name.replace(char::is_control, "\u{fffd}")

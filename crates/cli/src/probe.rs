@@ -4,7 +4,7 @@ mod json;
 mod table;
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Read as _};
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -20,6 +20,7 @@ use cubeyard_device::probe::{
 use cubeyard_device::topology::Topology;
 use cubeyard_device::trace;
 
+use crate::input;
 use crate::terminal;
 use crate::terminal::Format;
 use crate::topology;
@@ -117,11 +118,7 @@ fn run_cases(arguments: &Arguments, topology: &Topology) -> Result<ExitCode> {
 }
 
 fn run_pattern(arguments: &Arguments, topology: &Topology, file: &Path) -> Result<ExitCode> {
-    let name = file.to_string_lossy().replace(char::is_control, "\u{fffd}");
-    let mut bytes = Vec::new();
-    File::open(file)
-        .and_then(|file| file.take(LIMIT).read_to_end(&mut bytes))
-        .map_err(|error| anyhow!("{name}: {error}\n  help: check the path"))?;
+    let (name, bytes) = input::named_bytes(file, LIMIT)?;
     let pattern = Pattern::read(&name, &bytes, topology)
         .map_err(|error| anyhow!("{error}\n  help: a transfer looks like {TRANSFER}"))?;
     let builder = MachineBuilder::new(topology.clone());

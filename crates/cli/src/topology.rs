@@ -3,14 +3,14 @@
 mod json;
 mod table;
 
-use std::fs::{self, File};
-use std::io::Read as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::{Args, ValueEnum};
 use cubeyard_device::topology::{DEFAULT, Topology, View};
 
+use crate::input;
 use crate::terminal;
 use crate::terminal::Format;
 
@@ -86,11 +86,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 /// The machine of a file, or the default one.
 pub(crate) fn read(file: Option<&Path>) -> Result<Topology> {
     let Some(file) = file else { return Ok(Topology::embedded()) };
-    let name = file.to_string_lossy().replace(char::is_control, "\u{fffd}");
-    let mut bytes = Vec::new();
-    File::open(file)
-        .and_then(|file| file.take(LIMIT).read_to_end(&mut bytes))
-        .map_err(|error| anyhow!("{name}: {error}\n  help: check the path"))?;
+    let (name, bytes) = input::named_bytes(file, LIMIT)?;
     Topology::read_bytes(&name, &bytes).map_err(|error| {
         anyhow!("{error}\n  help: cubeyard topology --print-default shows every key")
     })

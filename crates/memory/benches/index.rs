@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use cubeyard_memory::Bytes;
 use cubeyard_memory::index::{BlockKey, Fit, FreeIndex};
+use cubeyard_memory::trace::synthetic::SplitMix64;
 
 const GRANULE: u64 = 128;
 const CHUNK: usize = 2048;
@@ -178,26 +179,14 @@ struct Workload {
     space: u64,
 }
 
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-}
-
 /// `live` blocks of 256 B to 16 MiB, replaced at random.
 fn churn(live: usize) -> Workload {
-    let mut random = Random(live as u64);
-    let size = |random: &mut Random| (256 + random.next() % (16 << 20)).div_ceil(GRANULE);
+    let mut random = SplitMix64::new(live as u64);
+    let size = |random: &mut SplitMix64| (256 + random.draw() % (16 << 20)).div_ceil(GRANULE);
     let mut steps: Vec<_> = (0..live).map(|slot| (slot, Some(size(&mut random)))).collect();
     let warm = live + 2 * live.max(50_000);
     while steps.len() < warm + 200_000 {
-        let slot = usize::try_from(random.next() % live as u64).expect("below `live`");
+        let slot = usize::try_from(random.draw() % live as u64).expect("below `live`");
         steps.push((slot, None));
         steps.push((slot, Some(size(&mut random))));
     }

@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use cubeyard_memory::trace::synthetic::SplitMix64;
+
 use crate::dtype::{DType, OutOfRange};
 
 /// What a tensor is to hold. The bytes are made when they are needed, part by part.
@@ -71,10 +73,7 @@ impl Init {
     }
 }
 
-/// A number from 0 up to 1 for each seed and element: the finaliser of `SplitMix64`.
+/// A number from 0 up to 1 for each seed and element: draw `element` of the seed's generator.
 fn random(seed: u64, element: u64) -> f64 {
-    let mut bits = seed.wrapping_add(element.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (bits ^ (bits >> 31)) as f64 / u64::MAX as f64
+    SplitMix64::at(seed, element).draw() as f64 / u64::MAX as f64
 }

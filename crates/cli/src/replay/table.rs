@@ -2,11 +2,7 @@
 
 use cubeyard_memory::replay::{COLUMNS, Report, Row, advice};
 
-const BOLD: &str = "\x1b[1m";
-const GREEN: &str = "\x1b[32m";
-const RED: &str = "\x1b[31m";
-const DIM: &str = "\x1b[2m";
-const RESET: &str = "\x1b[0m";
+use crate::grid::{BOLD, DIM, GREEN, RED, paint};
 
 /// A table for each report, then the advice on all of them.
 pub(super) fn render(reports: &[Report], colours: bool) -> String {
@@ -33,10 +29,7 @@ fn table(report: &Report, widths: &[usize], colours: bool) -> String {
     }
     let recorded = report.recorded_cells().map(|cells| align("  ", &cells, widths));
     lines.extend(recorded.map(|text| Line { text, colour: "" }));
-    let shown = lines.iter().map(|Line { text, colour }| match *colour {
-        colour if colours && !colour.is_empty() => format!("{colour}{text}{RESET}\n"),
-        _ => format!("{text}\n"),
-    });
+    let shown = lines.iter().map(|Line { text, colour }| paint(text, colour, colours) + "\n");
     shown.collect::<Vec<_>>().concat() + "\n"
 }
 

@@ -7,24 +7,18 @@ use cubeyard_memory::Bytes;
 use cubeyard_sim::Bandwidth;
 
 use super::json::name;
-
-const BOLD: &str = "\x1b[1m";
-const DIM: &str = "\x1b[2m";
-const RESET: &str = "\x1b[0m";
+use crate::grid::{BOLD, DIM, paint};
 
 /// Counts, capacities and bandwidths.
 pub(super) fn render(topology: &Topology, colours: bool) -> String {
     let summary = topology.summary();
-    let paint = |colour: &str, text: &str| {
-        if colours { format!("{colour}{text}{RESET}") } else { text.to_owned() }
-    };
     let mut table =
-        format!("{}\n{}\n\n", paint(BOLD, &title(topology, &summary)), counts(&summary));
-    table += &paint(DIM, "capacity          PE         cube          SIP       system");
+        format!("{}\n{}\n\n", paint(&title(topology, &summary), BOLD, colours), counts(&summary));
+    table += &paint("capacity          PE         cube          SIP       system", DIM, colours);
     table.push('\n');
     table += &capacities(&summary);
     table.push('\n');
-    table += &paint(DIM, "bandwidth, each way                            GB/s");
+    table += &paint("bandwidth, each way                            GB/s", DIM, colours);
     table.push('\n');
     table + &bandwidths(topology, &summary)
 }

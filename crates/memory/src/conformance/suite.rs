@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::Bytes;
+use crate::trace::synthetic::SplitMix64;
 
 /// An allocator, as the suite sees it. Blocks have the numbers that the suite gives them.
 pub trait Subject {
@@ -174,21 +175,23 @@ impl<'a, S: Subject> Run<'a, S> {
 }
 
 fn random_history<S: Subject>(subject: S, seed: u64, report: &mut Report) -> Vec<Option<Placed>> {
-    let mut random = Random(seed);
+    let mut random = SplitMix64::new(seed);
     let mut run = Run::new(subject, report);
     let mut places = Vec::new();
     let longest = run.subject.longest().get();
     for step in 0..400 {
-        if !run.live.is_empty() && random.below(5) < 2 {
-            let place = random.below(run.live.len() as u64);
+        if !run.live.is_empty() && (random.draw() % 5) < 2 {
+            let place = random.draw() % run.live.len() as u64;
             let place = usize::try_from(place).expect("there are not that many blocks");
             let number = *run.live.keys().nth(place).expect("the place is one of them");
             run.free(number);
         } else {
             // Mostly small, in every octave; now and then nearly everything.
-            let limit = if random.below(6) == 0 { longest } else { longest / 8 };
-            let size = 1 + random.next() % (limit >> random.below(12).min(limit.ilog2().into()));
-            let above = if run.subject.aligns() { random.below(8).saturating_sub(4) } else { 0 };
+            let limit = if random.draw().is_multiple_of(6) { longest } else { longest / 8 };
+            let size =
+                1 + random.draw() % (limit >> (random.draw() % 12).min(limit.ilog2().into()));
+            let above =
+                if run.subject.aligns() { (random.draw() % 8).saturating_sub(4) } else { 0 };
             let alignment = Bytes::new(run.subject.granule().get() << above);
             places.push(run.allocate(Bytes::new(size), alignment));
         }
@@ -223,22 +226,5 @@ fn senseless_requests_are_refused<S: Subject>(mut subject: S) {
         let refused = subject.allocate(1, size, one);
         assert!(matches!(refused, Err(Refused::NoRoom { .. })), "{size}: {refused:?}");
         assert_eq!(subject.used(), Bytes::ZERO);
-    }
-}
-
-/// `SplitMix64`: the same numbers everywhere.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
     }
 }

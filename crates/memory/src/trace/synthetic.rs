@@ -139,9 +139,17 @@ impl SplitMix64 {
         Self(seed)
     }
 
+    /// As [`new`](Self::new), after `draws` draws.
+    pub const fn at(seed: u64, draws: u64) -> Self {
+        Self(seed.wrapping_add(draws.wrapping_mul(Self::STEP)))
+    }
+
+    /// From one state to the next.
+    const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
     /// The next 64 bits.
     pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.0 = self.0.wrapping_add(Self::STEP);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

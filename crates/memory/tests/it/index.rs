@@ -3,6 +3,7 @@
 use cubeyard_memory::Bytes;
 use cubeyard_memory::conformance::Naive;
 use cubeyard_memory::index::{Block, Fit, FreeIndex, Part};
+use cubeyard_memory::trace::synthetic::SplitMix64;
 use proptest::prelude::*;
 
 #[derive(Clone, Copy, Debug)]
@@ -155,23 +156,10 @@ proptest! {
     }
 }
 
-/// A generator of our own, so that long histories are the same on every machine.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-}
-
 #[test]
 fn long_histories_with_thousands_of_holes_give_the_naive_answers() {
     for (seed, fit) in [(1, Fit::First), (2, Fit::Best), (3, Fit::Last)] {
-        let mut random = Random(seed);
+        let mut random = SplitMix64::new(seed);
         let mut pair = Pair::new(1 << 24);
         if fit == Fit::Best {
             pair.run(Step::PrepareBestFit);
@@ -179,11 +167,11 @@ fn long_histories_with_thousands_of_holes_give_the_naive_answers() {
         for round in 0..30_000 {
             // Grow to 6,000 blocks, then replace, then drain: the tree gains and loses two levels.
             let wanted = if round < 24_000 { 6_000 } else { 0 };
-            let free = pair.live.len() > wanted || random.next().is_multiple_of(4);
+            let free = pair.live.len() > wanted || random.draw().is_multiple_of(4);
             let step = if free {
-                Step::Free(random.next() as usize)
+                Step::Free(random.draw() as usize)
             } else {
-                Step::Allocate(fit, 1 + random.next() % 4000)
+                Step::Allocate(fit, 1 + random.draw() % 4000)
             };
             pair.run(step);
             if round % 1_000 == 0 {
@@ -223,15 +211,15 @@ fn requests_near_the_end_of_64_bits_are_refused() {
 #[test]
 fn metadata_stays_below_64_bytes_a_live_block() {
     for fit in [Fit::First, Fit::Best] {
-        let mut random = Random(9);
+        let mut random = SplitMix64::new(9);
         let mut index = FreeIndex::new(Bytes::gib(4096), Bytes::new(128));
         let mut live: Vec<Block> = Vec::new();
         for _ in 0..400_000 {
             if live.len() == 100_000 {
-                let pick = random.next() as usize % live.len();
+                let pick = random.draw() as usize % live.len();
                 index.free(live.swap_remove(pick).key).unwrap();
             }
-            live.extend(index.allocate(fit, Bytes::new(256 + random.next() % (16 << 20)), 0));
+            live.extend(index.allocate(fit, Bytes::new(256 + random.draw() % (16 << 20)), 0));
         }
         let each = index.footprint() / live.len();
         assert!(each <= 64, "{fit:?}: {each} bytes for each of {} blocks", live.len());
