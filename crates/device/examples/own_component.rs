@@ -77,7 +77,7 @@ impl Component for OnePort {
     /// order). Raising `access.done` completes a request; for those with an answer, who asked does it.
     fn wake(&mut self, _: u64, context: &mut Context<Message>) {
         let access = self.posted.pop_front().expect("an alarm for each posted write");
-        context.raise(access.done);
+        access.done.tell(true, context);
     }
 
     /// Called when nothing is left to happen: a line for the report of a deadlock.

@@ -6,7 +6,7 @@
 
 use std::io::{BufRead, Write};
 
-use cubeyard_device::message::{Access, Direction, Message, RequestId};
+use cubeyard_device::message::{Access, AccessId, Direction, Done, Message, RequestId};
 use cubeyard_device::model::{ChannelsSpec, Memory, Part, Requester};
 use cubeyard_sim::{
     Bandwidth, Blind, Component, Context, Delivery, Engine, EngineConfig, Flit, Forwarding, LinkId,
@@ -173,14 +173,15 @@ impl Scenario {
         let done = engine.tasks().signal(String::new(), None);
         let access = Access {
             request: RequestId::new(index),
-            part: 0,
+            id: AccessId::new(index as u64),
             direction: if request.op == Op::Read { Direction::Read } else { Direction::Write },
             address: request.address,
             bytes: request.bytes,
+            rows: None,
             there: route(request.route.clone()),
             back: (request.op != Op::PostedWrite).then(|| route(back.collect())),
             data: None,
-            done,
+            done: Done::Signal(done),
         };
         let start = NodeId::new(self.links[request.route[0]].from);
         engine.call_at(Time::from_ps(request.at_ps), start, Message::Issue(access));

@@ -56,7 +56,7 @@
 //! - [`topology`]: the file, the nodes and links that come of it, routes, pictures;
 //! - [`machine`]: a machine, and the builder that puts a component of your own in the place of one of ours;
 //! - [`request`]: what may be asked, and what is told; [`message`]: what parts say to each other;
-//! - [`model`]: the parts, one file each; [`contents`]: what memory holds, in data mode;
+//! - [`model`]: the parts, one file each; [`pe`]: how a PE runs a kernel; [`contents`]: what memory holds, in data mode;
 //! - [`log`], [`explain`], [`trace`]: what happened, why it took so long, and a picture of it for Perfetto;
 //! - [`formula`]: what a transfer alone takes, without simulating it;
 //! - [`probe`]: cases, invariants and patterns, as the command `cubeyard probe` runs them.
@@ -73,6 +73,7 @@ pub mod log;
 pub mod machine;
 pub mod message;
 pub mod model;
+pub mod pe;
 pub mod perfetto;
 pub mod probe;
 pub mod request;

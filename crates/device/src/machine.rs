@@ -5,6 +5,7 @@ mod parts;
 
 pub use command::Stage;
 
+use std::cell::Ref;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,9 +18,11 @@ use cubeyard_sim::{
 use crate::formula::{self, Parts};
 use crate::log::{FlitLog, Log, Watch};
 use crate::message::{
-    Access, Body, Buffer, Command, Direction, Failure, Message, RequestId, Slice, VirtualAccess,
+    Access, Body, Buffer, Command, Direction, Done, Failure, Message, RequestId, Slice,
+    VirtualAccess,
 };
 use crate::model::{Memory, Mmu, Part};
+use crate::pe::{CoreReport, OpLog, Program};
 use crate::request::{Completion, Envelope, Outcome, PeRef, Request, RequestError, Shard};
 use crate::topology::Topology;
 use crate::wiring::Wiring;
@@ -285,6 +288,48 @@ impl<W: Watch> Machine<W> {
         Ok((request, start, message))
     }
 
+    /// Gives a PE what a launch runs there, before it starts.
+    ///
+    /// # Panics
+    /// If the machine has no such PE, or a component of your own is its processor.
+    pub fn load(&mut self, launch: RequestId, pe: PeRef, program: Box<dyn Program>) {
+        let node = self.topology().pe_cpu(pe.sip, pe.cube, pe.pe);
+        match self.engine.component_mut(node) {
+            Some(Part::PeCpu(cpu)) => cpu.load(launch, program),
+            _ => panic!("{pe} has no processor of ours"),
+        }
+    }
+
+    /// Stops the programs of a launch where they are: who waited for what, in words.
+    pub fn stop_programs(&mut self, launch: RequestId) -> Vec<String> {
+        let Some(command) = self.commands.get(&launch).cloned() else { return Vec::new() };
+        let mut waiting = Vec::new();
+        for pe in command.cubes.iter().flat_map(|cube| &cube.pes) {
+            if let Some(Part::PeCpu(cpu)) = self.engine.component_mut(pe.node)
+                && let Some(what) = cpu.stop(launch)
+            {
+                waiting.push(format!("{} waits for {what}", self.topology().node(pe.node).name));
+                self.engine.call(pe.node, Message::Stopped);
+            }
+        }
+        waiting
+    }
+
+    /// What came of a launch's program on a PE.
+    pub fn core_report(&self, launch: RequestId, pe: PeRef) -> Option<CoreReport> {
+        self.wiring.report(launch, self.topology().pe_cpu(pe.sip, pe.cube, pe.pe))
+    }
+
+    /// Keeps every operation of the PEs from now on, for [`ops`](Self::ops).
+    pub fn keep_ops(&mut self) {
+        self.wiring.ops_mut().keep();
+    }
+
+    /// What PEs did, if that is kept.
+    pub fn ops(&self) -> Ref<'_, OpLog> {
+        self.wiring.ops()
+    }
+
     /// Forgets a request that is done, and all that was kept of it. Its number is not used again.
     pub fn retire(&mut self, request: RequestId) {
         let tasks = self.engine.tasks();
@@ -445,14 +490,15 @@ impl<W: Watch> Machine<W> {
         let done = self.signal(request);
         let access = Access {
             request,
-            part: 0,
+            id: self.wiring.number(),
             direction,
             address: address.sub_offset().get(),
             bytes,
+            rows: None,
             there,
             back: (!posted).then_some(back),
-            data: buffer.map(|buffer| Slice { buffer: Rc::clone(buffer), offset: 0 }),
-            done,
+            data: buffer.map(Slice::whole),
+            done: Done::Signal(done),
         };
         self.accesses.insert(request, access.clone());
         Ok((address.sip(), start, Message::Issue(access)))
@@ -472,8 +518,8 @@ impl<W: Watch> Machine<W> {
             return Err(RequestError::Size { bytes });
         }
         let node = self.topology().pe_dma(from.sip, from.cube, from.pe);
-        let (data, done) = (buffer.cloned(), self.signal(request));
-        let access = VirtualAccess { request, direction, address, bytes, data, done };
+        let (data, done) = (buffer.map(Slice::whole), Done::Signal(self.signal(request)));
+        let access = VirtualAccess { request, direction, address, bytes, rows: None, data, done };
         Ok((from.sip, node, Message::IssueVirtual(access)))
     }
 

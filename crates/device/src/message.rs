@@ -1,13 +1,13 @@
 //! What the parts of a machine say to each other.
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
 use cubeyard_memory::address::PhysAddr;
-use cubeyard_sim::{NodeId, Route, SignalId, Span, Time};
+use cubeyard_sim::{Context, NodeId, Route, SignalId, Span, Time};
 
 /// The number of a request: they are numbered as they are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,22 +57,81 @@ impl fmt::Display for Direction {
 pub struct Access {
     /// The request that it belongs to.
     pub request: RequestId,
-    /// Which part of the request it is, if that takes several.
-    pub part: u32,
+    /// Which of the machine's accesses it is.
+    pub id: AccessId,
     /// Read or write.
     pub direction: Direction,
     /// Where, as the memory counts.
     pub address: u64,
     /// How much.
     pub bytes: u64,
+    /// How it lies there, if not in one piece.
+    pub rows: Option<Rows>,
     /// The way to the memory.
     pub there: Route,
     /// The way of the data or the acknowledgement; a posted write has none.
     pub back: Option<Route>,
     /// Where the data comes from or goes to, in data mode.
     pub data: Option<Slice>,
-    /// Raised when it is done.
-    pub done: SignalId,
+    /// Who is told when it is done.
+    pub done: Done,
+}
+
+/// The number of an access on its machine, whoever makes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AccessId(u64);
+
+impl AccessId {
+    /// The access of this number.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+/// Rows of equal length at equal distances, as a tile of a matrix lies in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rows {
+    /// The bytes of each.
+    pub bytes: u64,
+    /// From the beginning of one to the beginning of the next.
+    pub pitch: u64,
+}
+
+impl Rows {
+    /// From the first byte to the last, if so many bytes are moved.
+    pub fn extent(self, bytes: u64) -> u64 {
+        (bytes.div_ceil(self.bytes) - 1) * self.pitch + self.bytes
+    }
+
+    /// Where the bytes of a range of what is moved lie: offsets from the first row, and lengths.
+    pub fn segments(self, from: u64, bytes: u64) -> impl Iterator<Item = (u64, u64)> {
+        let (mut at, end) = (from, from + bytes);
+        std::iter::from_fn(move || {
+            let (row, within) = (at / self.bytes, at % self.bytes);
+            let length = (self.bytes - within).min(end - at);
+            at += length;
+            (length > 0).then_some((row * self.pitch + within, length))
+        })
+    }
+}
+
+/// Who is told that an access is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// Whoever waits for a signal.
+    Signal(SignalId),
+    /// The processor of a PE, which knows the access by a number of its own.
+    Core(NodeId, u64),
+}
+
+impl Done {
+    /// Tells, and whether all went well.
+    pub fn tell(self, well: bool, context: &mut Context<Message>) {
+        match self {
+            Self::Signal(signal) => context.raise(signal),
+            Self::Core(node, token) => context.call(node, Message::DmaDone(token, well)),
+        }
+    }
 }
 
 /// A buffer of the host's or a PE's that data comes from or goes to. Messages name it; the data is never in
@@ -86,7 +145,19 @@ pub struct Slice {
     pub buffer: Buffer,
     /// Where the part begins.
     pub offset: usize,
+    /// Set to the first address read that nobody wrote.
+    pub unwritten: Option<Unwritten>,
 }
+
+impl Slice {
+    /// All of a buffer.
+    pub fn whole(buffer: &Buffer) -> Self {
+        Self { buffer: Rc::clone(buffer), offset: 0, unwritten: None }
+    }
+}
+
+/// Where a read finds the first byte that nobody wrote, as its memory counts.
+pub type Unwritten = Rc<Cell<Option<u64>>>;
 
 /// An access whose address the PE's MMU translates.
 #[derive(Clone, Debug)]
@@ -99,10 +170,12 @@ pub struct VirtualAccess {
     pub address: u64,
     /// How much.
     pub bytes: u64,
+    /// How it lies there, if not in one piece.
+    pub rows: Option<Rows>,
     /// Where the data comes from or goes to, in data mode.
-    pub data: Option<Buffer>,
-    /// Raised when it is done.
-    pub done: SignalId,
+    pub data: Option<Slice>,
+    /// Who is told when it is done.
+    pub done: Done,
 }
 
 /// A range of virtual addresses and what it means.
@@ -236,6 +309,10 @@ pub enum Message {
     CommandPe(Arc<Command>, usize, usize),
     /// To a `PE_CPU`: all of the launch are here; start at this instant.
     Start(RequestId, Time),
+    /// To a `PE_CPU`: the access that it knows by this number is done, and whether all went well.
+    DmaDone(u64, bool),
+    /// To a `PE_CPU`: its program was stopped; see whether it is over.
+    Stopped,
     /// Back to an `M_CPU`: a PE is done.
     PeDone(Arc<Command>, usize),
     /// Back to `IO_CPU`: a cube is done.
@@ -262,7 +339,7 @@ impl Message {
             | Self::CubeDone(command)
             | Self::CommandDone(command) => Some(command.request),
             Self::Start(request, _) => Some(*request),
-            Self::Custom(_) => None,
+            Self::DmaDone(..) | Self::Stopped | Self::Custom(_) => None,
         }
     }
 }

@@ -11,7 +11,7 @@ mod requester;
 pub use io_cpu::IoCpu;
 pub use m_cpu::MCpu;
 pub use memory::{Burst, Channels, ChannelsSpec, Memory, RefreshSpec, RowsSpec};
-pub use mmu::{Fault, Mmu, MmuCounts, Translation};
+pub use mmu::{Fault, Mmu, MmuCounts, Piece, Translation};
 pub use pe_cpu::PeCpu;
 pub use pe_dma::PeDma;
 pub use requester::Requester;

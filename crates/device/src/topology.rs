@@ -48,8 +48,8 @@ pub use names::NoSuchNode;
 pub use resolve::ResolveError;
 pub use route::RouteError;
 pub use spec::{
-    CubesSpec, HbmSpec, IoSpec, MCpuSpec, MmuSpec, PcieSpec, PeSpec, RoutersSpec, SipTopology,
-    SipsSpec, Spec, SramSpec, UcieSpec, WireSpec,
+    CoreSpec, CubesSpec, GemmSpec, HbmSpec, IoSpec, MCpuSpec, MathSpec, MmuSpec, PcieSpec, PeSpec,
+    RoutersSpec, SipTopology, SipsSpec, Spec, SramSpec, UcieSpec, WireSpec,
 };
 pub use summary::Summary;
 

@@ -1,12 +1,13 @@
 //! What parts need to know of the machine around them: who answers for an address, and the way there.
 
-use std::cell::RefCell;
+use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::BTreeMap;
 
 use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::{NodeId, Route};
 
-use crate::message::{Failure, RequestId};
+use crate::message::{AccessId, Failure, RequestId};
+use crate::pe::{CoreReport, OpLog};
 use crate::request::RequestError;
 use crate::topology::{NodeKind, Topology};
 
@@ -19,12 +20,42 @@ pub struct Wiring {
     topology: Topology,
     routes: RefCell<BTreeMap<(NodeId, NodeId), (Route, Route)>>,
     failures: RefCell<BTreeMap<RequestId, Failure>>,
+    accesses: Cell<u64>,
+    ops: RefCell<OpLog>,
+    reports: RefCell<BTreeMap<(RequestId, NodeId), CoreReport>>,
 }
 
 impl Wiring {
     /// The wiring of a machine.
     pub fn new(topology: Topology) -> Self {
-        Self { topology, routes: RefCell::default(), failures: RefCell::default() }
+        let (routes, failures) = (RefCell::default(), RefCell::default());
+        let (ops, reports) = (RefCell::default(), RefCell::default());
+        Self { topology, routes, failures, accesses: Cell::new(0), ops, reports }
+    }
+
+    /// What PEs did.
+    pub fn ops(&self) -> Ref<'_, OpLog> {
+        self.ops.borrow()
+    }
+
+    /// What PEs did, to be added to.
+    pub fn ops_mut(&self) -> RefMut<'_, OpLog> {
+        self.ops.borrow_mut()
+    }
+
+    /// Notes what came of a program on a PE.
+    pub fn ran(&self, request: RequestId, pe: NodeId, report: CoreReport) {
+        self.reports.borrow_mut().insert((request, pe), report);
+    }
+
+    /// What came of a program on a PE.
+    pub fn report(&self, request: RequestId, pe: NodeId) -> Option<CoreReport> {
+        self.reports.borrow().get(&(request, pe)).copied()
+    }
+
+    /// A number for one more access.
+    pub fn number(&self) -> AccessId {
+        AccessId::new(self.accesses.replace(self.accesses.get() + 1))
     }
 
     /// What the machine was made from.
@@ -75,6 +106,7 @@ impl Wiring {
     /// Forgets what went wrong with a request.
     pub fn forget(&self, request: RequestId) {
         self.failures.borrow_mut().remove(&request);
+        self.reports.borrow_mut().retain(|&(of, _), _| of != request);
     }
 
     /// What went wrong with a request.

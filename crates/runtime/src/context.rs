@@ -1,11 +1,13 @@
 //! A context: a machine, its memory, and the tensors that live there.
 
+mod bind;
 mod deploy;
 mod launch;
 mod stats;
 
+pub use bind::{BoundArgument, BoundTensor, LocalPart, Site};
 pub use launch::{
-    Argument, Event, KernelSpec, Launch, LaunchHandle, LaunchReport, Parameter, Stream,
+    Argument, Event, KernelSpec, Launch, LaunchHandle, LaunchReport, Parameter, Programs, Stream,
 };
 pub use stats::{LeakReport, MemoryStats, PeSnapshot, PeUsage, ShardSnapshot};
 
@@ -131,6 +133,11 @@ impl Context {
     /// The machine's present.
     pub fn now(&self) -> Time {
         self.inner.machine.borrow().now()
+    }
+
+    /// Keeps every operation of the PEs from now on, for reports and traces.
+    pub fn keep_ops(&self) {
+        self.inner.machine.borrow_mut().keep_ops();
     }
 
     /// Looks at the machine.
@@ -303,6 +310,24 @@ impl Inner {
 
     pub(crate) fn run(&self) -> Result<(), RuntimeError> {
         stopped(self.machine.borrow_mut().run())
+    }
+
+    /// Runs the machine until a launch is done or the limit has passed; then its programs are stopped.
+    pub(crate) fn run_for(&self, limit: Span, launch: RequestId) -> Result<(), RuntimeError> {
+        let mut machine = self.machine.borrow_mut();
+        let deadline = machine.now() + limit;
+        let stop = machine.run_until(deadline);
+        if stop != Stop::Deadline || machine.completion(launch).is_some() {
+            return stopped(stop);
+        }
+        let waiting = machine.stop_programs(launch);
+        let stop = machine.run();
+        drop(machine);
+        stopped(stop)?;
+        self.settle().or_else(|error| {
+            matches!(error, RuntimeError::Machine { .. }).then_some(()).ok_or(error)
+        })?;
+        Err(RuntimeError::Deadline { limit, waiting: waiting.join("; ") })
     }
 
     fn close(&self) -> LeakReport {

@@ -3,6 +3,7 @@
 use cubeyard_device::request::{PeRef, RequestError};
 use cubeyard_memory::address::SipId;
 use cubeyard_memory::{Bytes, flex, pe, virtual_space};
+use cubeyard_sim::Span;
 use thiserror::Error;
 
 use crate::dtype::{DType, OutOfRange};
@@ -149,6 +150,17 @@ pub enum RuntimeError {
         /// How long the block is.
         size: Bytes,
     },
+    /// A launch was not done in time, and its programs were stopped. Give it more time, or mend what waits.
+    #[error("not done after {limit}: {waiting}")]
+    Deadline {
+        /// The time it had.
+        limit: Span,
+        /// Who waited for what.
+        waiting: String,
+    },
+    /// A kernel is not one that can run, in words that name its place.
+    #[error("{0}")]
+    Kernel(String),
     /// Made to fail, by [`Context::fail_at`](crate::Context::fail_at).
     #[error("made to fail at step {step}")]
     Injected {

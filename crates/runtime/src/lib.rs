@@ -74,8 +74,9 @@ mod storage;
 mod tensor;
 
 pub use context::{
-    Addressing, Argument, Context, ContextConfig, Event, KernelSpec, Launch, LaunchHandle,
-    LaunchReport, LeakReport, MemoryStats, Parameter, PeSnapshot, PeUsage, ShardSnapshot, Stream,
+    Addressing, Argument, BoundArgument, BoundTensor, Context, ContextConfig, Event, KernelSpec,
+    Launch, LaunchHandle, LaunchReport, LeakReport, LocalPart, MemoryStats, Parameter, PeSnapshot,
+    PeUsage, Programs, ShardSnapshot, Site, Stream,
 };
 pub use error::RuntimeError;
 pub use flex::{FlexDevice, FlexLaunch, SipMemory};

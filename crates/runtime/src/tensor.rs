@@ -221,15 +221,24 @@ impl Tensor {
     }
 
     /// Whether rows follow each other in its addresses.
-    fn check_contiguous(&self) -> Result<(), RuntimeError> {
-        let Some(storage) = &self.storage else { return Ok(()) };
-        let layout = &storage.layout;
-        let (_, columns) = layout.shape().matrix();
+    pub(crate) fn is_contiguous(&self) -> bool {
+        let Some(storage) = &self.storage else { return true };
+        let (_, columns) = storage.layout.shape().matrix();
         let whole = |shard: &Shard| shard.columns.end - shard.columns.start == columns;
-        if layout.shards().iter().all(whole) {
-            return Ok(());
-        }
-        Err(RuntimeError::NotContiguous { shape: layout.shape() })
+        storage.layout.shards().iter().all(whole)
+    }
+
+    fn check_contiguous(&self) -> Result<(), RuntimeError> {
+        let shape = self.storage.as_ref().map_or(self.shape, |storage| storage.layout.shape());
+        self.is_contiguous().then_some(()).ok_or(RuntimeError::NotContiguous { shape })
+    }
+
+    pub(crate) fn storage(&self) -> Option<&Rc<Storage>> {
+        self.storage.as_ref()
+    }
+
+    pub(crate) fn offset_bytes(&self) -> u64 {
+        self.offset_bytes
     }
 
     /// The elements, row by row, read over the fabric.

@@ -145,6 +145,7 @@ pub(crate) enum Order<M> {
     Send(TransferId, Send<M>),
     Wake(NodeId, Time, u64),
     Raise(SignalId),
+    Call(NodeId, M),
 }
 
 impl<M> Context<M> {
@@ -173,6 +174,12 @@ impl<M> Context<M> {
     /// Sets an alarm.
     pub fn wake_after(&mut self, span: Span, token: u64) {
         self.orders.push(Order::Wake(self.node, self.now + span, token));
+    }
+
+    /// Calls another component, in this instant, when this one has returned: for parts that share a place,
+    /// with no wire between them.
+    pub fn call(&mut self, node: NodeId, message: M) {
+        self.orders.push(Order::Call(node, message));
     }
 
     /// Raises a signal, which tasks may wait for.

@@ -392,6 +392,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
                     self.queue.push(at, alarm_rank(node), Event::Wake { alarm });
                 }
                 Order::Raise(signal) => self.raise(signal),
+                Order::Call(node, message) => self.call(node, message),
             }
         }
         self.context.orders = orders;

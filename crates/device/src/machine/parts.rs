@@ -7,6 +7,7 @@ use cubeyard_sim::{Forwarding, LinkSpec, Network, NodeId, NodeSpec};
 
 use crate::Wiring;
 use crate::model::{ChannelsSpec, IoCpu, MCpu, Memory, Mmu, Part, PeCpu, PeDma, Requester};
+use crate::pe::Core;
 use crate::topology::{Link, Node, NodeKind, Topology};
 
 pub(super) fn network(topology: &Topology) -> Network {
@@ -68,7 +69,12 @@ fn part(wiring: &Rc<Wiring>, node: &Node) -> Option<Part> {
         }
         NodeKind::IoCpu => Part::IoCpu(IoCpu::default()),
         NodeKind::MCpu => Part::MCpu(MCpu::new(node.overhead)),
-        NodeKind::PeCpu => Part::PeCpu(PeCpu::default()),
+        NodeKind::PeCpu => {
+            let place = node.place;
+            let (sip, cube, pe) = (place.sip?, place.cube?, place.pe?);
+            let dma = wiring.topology().pe_dma(sip, cube, pe);
+            Part::PeCpu(PeCpu::new(Core::new(dma, Rc::clone(wiring))))
+        }
         _ => return None,
     };
     Some(part)

@@ -7,11 +7,12 @@ pub use channels::{Channels, ChannelsSpec};
 pub use rows::{RefreshSpec, RowsSpec};
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-use cubeyard_sim::{Asks, Component, Context, Delivery, Flit, Send, SignalId, Time};
+use cubeyard_sim::{Asks, Component, Context, Delivery, Flit, Send, Time};
 
 use crate::contents::Contents;
-use crate::message::{Access, Direction, Message, RequestId, Slice};
+use crate::message::{Access, AccessId, Direction, Done, Message, RequestId, Rows, Slice};
 
 /// A burst that has been given a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +39,7 @@ pub struct Memory {
     channels: Channels,
     flit_bytes: u64,
     /// When the last burst so far of each write under way ends: few at once, so a list is quickest.
-    writes: Vec<((RequestId, u32), Time)>,
+    writes: Vec<(AccessId, Time)>,
     /// The accesses whose last burst has not ended, by the alarm that says so: posted writes, and in data
     /// mode all of them.
     ending: BTreeMap<u64, Ending>,
@@ -55,9 +56,10 @@ struct Ending {
     direction: Direction,
     address: u64,
     bytes: u64,
+    rows: Option<Rows>,
     data: Option<Slice>,
-    /// Raised then, for a posted write.
-    done: Option<SignalId>,
+    /// Told then, for a posted write.
+    done: Option<Done>,
 }
 
 impl Memory {
@@ -108,9 +110,28 @@ impl Memory {
     #[inline]
     fn take_bursts(&mut self, access: &Access, flit: u64, bytes: u64, asked: Time) -> Time {
         let burst = self.channels.spec().burst_bytes;
-        let first = (access.address + flit * self.flit_bytes) / burst;
+        let from = flit * self.flit_bytes;
+        let Some(rows) = access.rows else {
+            let first = (access.address + from) / burst;
+            return self.take(first..first + bytes.div_ceil(burst), access, flit, asked);
+        };
         let mut last = asked;
-        for number in first..first + bytes.div_ceil(burst) {
+        let mut next = 0;
+        for (offset, bytes) in rows.segments(from, bytes) {
+            // What of a burst a row leaves over is there for the next, if it begins in it.
+            let (first, end) = ((access.address + offset) / burst, access.address + offset + bytes);
+            let bursts = first.max(next)..end.div_ceil(burst);
+            next = bursts.end;
+            last = last.max(self.take(bursts, access, flit, asked));
+        }
+        last
+    }
+
+    /// Takes bursts by number and says when the last ends.
+    #[inline]
+    fn take(&mut self, bursts: Range<u64>, access: &Access, flit: u64, asked: Time) -> Time {
+        let mut last = asked;
+        for number in bursts {
             let end = self.channels.burst(number, access.direction, asked);
             if let Some(record) = &mut self.record {
                 let (request, direction) = (access.request, access.direction);
@@ -140,8 +161,7 @@ impl Memory {
 
     /// All flits of a write are here: it is acknowledged, or done, when its last burst has ended.
     fn written(&mut self, access: Access, context: &mut Context<Message>) {
-        let key = (access.request, access.part);
-        let place = self.writes.iter().position(|(write, _)| *write == key);
+        let place = self.writes.iter().position(|(write, _)| *write == access.id);
         let (_, end) = self.writes.swap_remove(place.expect("every write has a flit"));
         let posted = access.back.is_none().then_some(access.done);
         self.end_at(end, &access, posted, context);
@@ -156,15 +176,16 @@ impl Memory {
         &mut self,
         end: Time,
         access: &Access,
-        done: Option<SignalId>,
+        done: Option<Done>,
         context: &mut Context<Message>,
     ) {
         let data = access.data.clone().filter(|_| self.contents.is_some());
         if done.is_none() && data.is_none() {
             return;
         }
-        let Access { direction, address, bytes, .. } = *access;
-        self.ending.insert(self.alarms, Ending { direction, address, bytes, data, done });
+        let Access { direction, address, bytes, rows, .. } = *access;
+        let ending = Ending { direction, address, bytes, rows, data, done };
+        self.ending.insert(self.alarms, ending);
         context.wake_after(end - context.now(), self.alarms);
         self.alarms += 1;
     }
@@ -172,13 +193,23 @@ impl Memory {
 
 /// Moves the data of an access that has ended.
 fn move_data(contents: &mut Contents, ending: &Ending) {
-    let Some(Slice { buffer, offset }) = &ending.data else { return };
+    let Some(Slice { buffer, offset, unwritten }) = &ending.data else { return };
     let mut buffer = buffer.borrow_mut();
-    let bytes = usize::try_from(ending.bytes).expect("it fits the buffer");
-    let part = &mut buffer[*offset..*offset + bytes];
-    match ending.direction {
-        Direction::Write => contents.write(ending.address, part),
-        Direction::Read => part.copy_from_slice(&contents.read(ending.address, bytes)),
+    let rows = ending.rows.unwrap_or(Rows { bytes: ending.bytes, pitch: 0 });
+    let mut from = *offset;
+    for (place, bytes) in rows.segments(0, ending.bytes) {
+        let address = ending.address + place;
+        let part = &mut buffer[from..from + usize::try_from(bytes).expect("it fits the buffer")];
+        from += part.len();
+        match ending.direction {
+            Direction::Write => contents.write(address, part),
+            Direction::Read => {
+                part.copy_from_slice(&contents.read(address, part.len()));
+                if let Some(unwritten) = unwritten.as_ref().filter(|cell| cell.get().is_none()) {
+                    unwritten.set(contents.unwritten(address, bytes));
+                }
+            }
+        }
     }
 }
 
@@ -194,10 +225,9 @@ impl Component for Memory {
         let Message::Access(access) = message else { return };
         if access.direction == Direction::Write {
             let end = self.take_bursts(access, flit.index, flit.bytes, flit.at);
-            let key = (access.request, access.part);
-            match self.writes.iter_mut().find(|(write, _)| *write == key) {
+            match self.writes.iter_mut().find(|(write, _)| *write == access.id) {
                 Some((_, last)) => *last = end.max(*last),
-                None => self.writes.push((key, end)),
+                None => self.writes.push((access.id, end)),
             }
         }
     }
@@ -218,7 +248,7 @@ impl Component for Memory {
             move_data(contents, &ending);
         }
         if let Some(done) = ending.done {
-            context.raise(done);
+            done.tell(true, context);
         }
     }
 }

@@ -7,7 +7,7 @@ use cubeyard_memory::address::PhysAddr;
 use cubeyard_memory::page_table::{MapError, PageTable};
 use cubeyard_sim::Span;
 
-use crate::message::Mapping;
+use crate::message::{Mapping, Rows};
 use crate::topology::MmuSpec;
 
 /// `PE_MMU`. It is told the time of nothing: mappings come to it with messages, and DMA asks it.
@@ -39,6 +39,17 @@ pub struct Translation {
     pub pieces: Vec<(PhysAddr, u64)>,
     /// What the translation takes.
     pub span: Span,
+}
+
+/// A part of an access that lies in one memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Where it begins.
+    pub to: PhysAddr,
+    /// How much of it is moved.
+    pub bytes: u64,
+    /// How that lies there, if not in one piece.
+    pub rows: Option<Rows>,
 }
 
 /// An address that is not mapped.
@@ -106,6 +117,39 @@ impl Mmu {
         Ok(Translation { pieces, span })
     }
 
+    /// What rows of virtual addresses mean, in the order of what is moved. Rows that lie as far from each
+    /// other in one memory as in the virtual range stay one piece.
+    pub fn translate_rows(
+        &mut self,
+        address: u64,
+        bytes: u64,
+        rows: Option<Rows>,
+    ) -> Result<(Vec<Piece>, Span), Fault> {
+        let whole = |(to, bytes)| Piece { to, bytes, rows: None };
+        let Some(rows) = rows else {
+            let Translation { pieces, span } = self.translate(address, bytes)?;
+            return Ok((pieces.into_iter().map(whole).collect(), span));
+        };
+        if let Some(to) = self.contiguous(address, rows.extent(bytes)) {
+            self.counts.translations += 1;
+            let piece = Piece { to, bytes, rows: Some(rows) };
+            return Ok((vec![piece], self.spec.tlb_overhead));
+        }
+        let (mut pieces, mut span) = (Vec::new(), Span::ZERO);
+        for (offset, bytes) in rows.segments(0, bytes) {
+            let row = self.translate(address + offset, bytes)?;
+            span = span.max(self.spec.tlb_overhead) + (row.span - self.spec.tlb_overhead);
+            row.pieces.into_iter().for_each(|piece| join(&mut pieces, piece, rows));
+        }
+        Ok((pieces, span))
+    }
+
+    /// Where a range lies, if that is in one piece and no TLB has to be asked.
+    fn contiguous(&self, address: u64, bytes: u64) -> Option<PhysAddr> {
+        let (to, left) = self.table.translate(address)?;
+        (self.tlb.is_none() && left.get() >= bytes).then_some(to)
+    }
+
     /// Whether an address that is not mapped is an error.
     pub fn is_strict(&self) -> bool {
         self.spec.strict
@@ -134,6 +178,20 @@ impl Mmu {
         self.counts.tlb_hits += last - first + 1 - misses;
         self.spec.tlb_miss * misses
     }
+}
+
+/// Adds a part of a row to the pieces: to the last, if it goes on as its rows do.
+fn join(pieces: &mut Vec<Piece>, (to, bytes): (PhysAddr, u64), rows: Rows) {
+    if bytes == rows.bytes
+        && let Some(last) = pieces.last_mut()
+        && last.rows.is_some()
+        && to.to_bits() == last.to.to_bits() + last.bytes / rows.bytes * rows.pitch
+    {
+        last.bytes += bytes;
+        return;
+    }
+    let rows = (bytes == rows.bytes).then_some(rows);
+    pieces.push(Piece { to, bytes, rows });
 }
 
 /// The pages that were used last.

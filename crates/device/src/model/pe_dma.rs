@@ -4,15 +4,15 @@
 //! pieces in different places. An address that is not mapped is taken as a physical one, or is an error.
 //! Mappings come and go with commands, over the same wire as data.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use cubeyard_memory::address::PhysAddr;
-use cubeyard_sim::{Component, Context, Delivery, SignalId, Span};
+use cubeyard_sim::{Component, Context, Delivery, Span};
 
 use super::io_cpu::send;
+use super::mmu::Piece;
 use super::{Mmu, Requester};
-use crate::message::{Access, Body, Command, Failure, Message, RequestId, Slice, VirtualAccess};
+use crate::message::{Access, Body, Command, Done, Failure, Message, Slice, VirtualAccess};
 use crate::wiring::Wiring;
 
 /// `PE_DMA` and `PE_MMU`.
@@ -21,14 +21,14 @@ pub struct PeDma {
     requester: Requester,
     mmu: Mmu,
     wiring: Rc<Wiring>,
-    /// The pieces of each access that are not done.
-    pieces: BTreeMap<RequestId, (usize, SignalId)>,
+    /// The pieces that are not done of each access that has several: few at once, so a list is quickest.
+    pieces: Vec<(Done, usize)>,
 }
 
 impl PeDma {
     /// An engine at a node with this overhead.
     pub fn new(overhead: Span, mmu: Mmu, wiring: Rc<Wiring>) -> Self {
-        Self { requester: Requester::new(overhead), mmu, wiring, pieces: BTreeMap::new() }
+        Self { requester: Requester::new(overhead), mmu, wiring, pieces: Vec::new() }
     }
 
     /// Its MMU.
@@ -37,26 +37,32 @@ impl PeDma {
     }
 
     fn access(&mut self, access: &VirtualAccess, context: &mut Context<Message>) {
-        let (pieces, span) = match self.mmu.translate(access.address, access.bytes) {
-            Ok(translation) => (translation.pieces, translation.span),
-            Err(fault) if self.mmu.is_strict() => {
-                let what = format!("virtual address {:#x} is not mapped", fault.address);
-                return self.fail(access, what, context);
-            }
-            Err(fault) => match PhysAddr::from_bits(access.address) {
-                Ok(address) => (vec![(address, access.bytes)], fault.span),
-                Err(error) => {
-                    let what = format!(
-                        "{:#x} is not mapped, and as a physical address: {error}",
-                        fault.address
-                    );
+        let (pieces, span) =
+            match self.mmu.translate_rows(access.address, access.bytes, access.rows) {
+                Ok(translated) => translated,
+                Err(fault) if self.mmu.is_strict() => {
+                    let what = format!("virtual address {:#x} is not mapped", fault.address);
                     return self.fail(access, what, context);
                 }
-            },
-        };
+                Err(fault) => match PhysAddr::from_bits(access.address) {
+                    Ok(to) => {
+                        let piece = Piece { to, bytes: access.bytes, rows: access.rows };
+                        (vec![piece], fault.span)
+                    }
+                    Err(error) => {
+                        let what = format!(
+                            "{:#x} is not mapped, and as a physical address: {error}",
+                            fault.address
+                        );
+                        return self.fail(access, what, context);
+                    }
+                },
+            };
         match self.accesses(access, &pieces, context) {
             Ok(accesses) => {
-                self.pieces.insert(access.request, (accesses.len(), access.done));
+                if accesses.len() > 1 {
+                    self.pieces.push((access.done, accesses.len()));
+                }
                 for access in accesses {
                     self.requester.access(access, span, context);
                 }
@@ -69,35 +75,52 @@ impl PeDma {
     fn accesses(
         &self,
         whole: &VirtualAccess,
-        pieces: &[(PhysAddr, u64)],
+        pieces: &[Piece],
         context: &Context<Message>,
     ) -> Result<Vec<Access>, String> {
-        let mut offset = 0;
+        let mut moved = 0;
         let mut accesses = Vec::with_capacity(pieces.len());
-        for (part, &(address, bytes)) in (0..).zip(pieces) {
-            let memory = self.wiring.memory(address, bytes).map_err(|error| error.to_string())?;
+        for piece in pieces {
+            let extent = piece.rows.map_or(piece.bytes, |rows| rows.extent(piece.bytes));
+            let memory = self.wiring.memory(piece.to, extent).map_err(|error| error.to_string())?;
             let (there, back) =
                 self.wiring.routes(context.node(), memory).map_err(|error| error.to_string())?;
-            let data = whole.data.clone().map(|buffer| Slice { buffer, offset });
+            let data =
+                whole.data.clone().map(|slice| Slice { offset: slice.offset + moved, ..slice });
             accesses.push(Access {
                 request: whole.request,
-                part,
+                id: self.wiring.number(),
                 direction: whole.direction,
-                address: address.sub_offset().get(),
-                bytes,
+                address: piece.to.sub_offset().get(),
+                bytes: piece.bytes,
+                rows: piece.rows,
                 there,
                 back: Some(back),
                 data,
                 done: whole.done,
             });
-            offset += usize::try_from(bytes).map_err(|error| error.to_string())?;
+            moved += usize::try_from(piece.bytes).map_err(|error| error.to_string())?;
         }
         Ok(accesses)
     }
 
     fn fail(&self, access: &VirtualAccess, what: String, context: &mut Context<Message>) {
         self.wiring.fail(access.request, Failure { origin: context.node(), what });
-        context.raise(access.done);
+        access.done.tell(false, context);
+    }
+
+    /// An access has been answered: all of it, or a piece.
+    fn answered(&mut self, done: Done, context: &mut Context<Message>) {
+        self.requester.answered();
+        let place = self.pieces.iter().position(|(whole, _)| *whole == done);
+        if let Some(place) = place {
+            self.pieces[place].1 -= 1;
+            if self.pieces[place].1 > 0 {
+                return;
+            }
+            self.pieces.swap_remove(place);
+        }
+        done.tell(true, context);
     }
 
     fn command(&mut self, command: &Command, context: &Context<Message>) {
@@ -130,19 +153,7 @@ impl Component for PeDma {
                 let route = command.cubes[cube].pes[pe].back.clone();
                 send(context, &route, 0, Message::PeDone(command, cube));
             }
-            Message::Answer(Access { request, done, .. }) => {
-                self.requester.answered();
-                let Some((left, done)) = self.pieces.get_mut(&request).map(|(left, done)| {
-                    *left -= 1;
-                    (*left, *done)
-                }) else {
-                    return context.raise(done);
-                };
-                if left == 0 {
-                    self.pieces.remove(&request);
-                    context.raise(done);
-                }
-            }
+            Message::Answer(Access { done, .. }) => self.answered(done, context),
             other => unreachable!("PE_DMA is sent answers and mappings: {other:?}"),
         }
     }

@@ -55,7 +55,7 @@ impl Component for Requester {
     fn receive(&mut self, delivery: Delivery<Message>, context: &mut Context<Message>) {
         self.answered();
         match delivery.message {
-            Message::Answer(Access { done, .. }) => context.raise(done),
+            Message::Answer(Access { done, .. }) => done.tell(true, context),
             Message::CommandDone(command) => context.raise(command.done),
             other => unreachable!("a requester is sent answers: {other:?}"),
         }

@@ -1,5 +1,7 @@
 //! What a topology file says, in types.
 
+use std::collections::BTreeMap;
+
 use cubeyard_memory::Bytes;
 use cubeyard_sim::{Bandwidth, BufferSpec, Span};
 
@@ -110,8 +112,70 @@ pub struct PeSpec {
     pub cpu_overhead: Span,
     /// How a PE's virtual addresses are translated.
     pub mmu: MmuSpec,
+    /// How kernels run on it.
+    pub core: CoreSpec,
     /// From the router to either of them.
     pub link: WireSpec,
+}
+
+/// What runs kernels in a PE: the processor that dispatches, the scheduler, and the engines.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CoreSpec {
+    /// What a `tl` call costs the processor.
+    pub dispatch: Span,
+    /// What the scheduler adds to a command before an engine may begin it.
+    pub scheduler_overhead: Span,
+    /// How many commands may be under way at once.
+    pub window: u32,
+    /// How many reads the DMA engine has under way at once.
+    pub dma_read_engines: u32,
+    /// How many writes.
+    pub dma_write_engines: u32,
+    /// What of the TCM the tiles of a kernel may take.
+    pub scratch: Bytes,
+    /// How fast engines read the TCM.
+    pub tcm_read: Bandwidth,
+    /// How fast engines write it.
+    pub tcm_write: Bandwidth,
+    /// The matrix engine.
+    pub gemm: GemmSpec,
+    /// The vector engine.
+    pub math: MathSpec,
+}
+
+/// A matrix engine: it multiplies tiles of one shape, and smaller ones in the same time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GemmSpec {
+    /// Rows of the left tile.
+    pub m: u32,
+    /// Columns of the left tile.
+    pub k: u32,
+    /// Columns of the right tile.
+    pub n: u32,
+    /// FLOP in a second, by the name of the type of the operands; a multiply and an add are two.
+    pub rates: BTreeMap<String, u64>,
+}
+
+impl GemmSpec {
+    /// How long a tile of operands of this type takes; none if the type has no rate.
+    pub fn tile(&self, dtype: &str) -> Option<Span> {
+        let flop = 2 * u64::from(self.m) * u64::from(self.k) * u64::from(self.n);
+        // A rate is to FLOP what a bandwidth is to bytes.
+        Some(Bandwidth::from_bytes_per_second(*self.rates.get(dtype)?)?.span(flop))
+    }
+}
+
+/// A vector engine: elements in a second, by the class of the operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MathSpec {
+    /// Elements that it takes from the TCM in one go; the next come while it works on these.
+    pub strip: u32,
+    /// Adding, multiplying, comparing, choosing, casting, copying.
+    pub simple: Bandwidth,
+    /// Dividing, roots, exponentials and their like.
+    pub special: Bandwidth,
+    /// Reductions and scans.
+    pub reduce: Bandwidth,
 }
 
 /// How virtual addresses are translated.

@@ -1,7 +1,7 @@
 //! Kernels, launches, streams and events.
 //!
-//! What runs on the PEs comes with the kernels; here a kernel is a name, the kinds of its arguments, and
-//! how long it keeps a PE busy.
+//! A kernel that is registered here is a name, the kinds of its arguments, and how long it keeps a PE busy.
+//! One that computes is launched with [its programs](Stream::launch_programs), one for each PE.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -9,10 +9,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use cubeyard_device::message::RequestId;
+use cubeyard_device::pe::{CoreReport, Program};
 use cubeyard_device::request::{Outcome, PeRef, Request};
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_sim::{SignalId, Span, Time};
 
+use super::bind::{BoundArgument, Site};
 use super::{Context, Inner, check};
 use crate::error::RuntimeError;
 use crate::storage::Storage;
@@ -89,6 +91,8 @@ pub struct LaunchReport {
     pub done: Time,
     /// How long each PE worked.
     pub pes: Vec<(PeRef, Span)>,
+    /// What each PE did, if it ran a program.
+    pub cores: Vec<(PeRef, CoreReport)>,
 }
 
 impl LaunchReport {
@@ -103,6 +107,10 @@ impl LaunchReport {
         Span::from_ps(all.ps() / (self.pes.len() as u64).max(1))
     }
 }
+
+/// Makes the program of each PE of a launch.
+pub type Programs<'a> =
+    &'a mut dyn FnMut(&Site, &[BoundArgument]) -> Result<Box<dyn Program>, RuntimeError>;
 
 /// Where the outcome of a launch is put: what came of it, or what went wrong and where.
 type Report = Rc<RefCell<Option<Result<LaunchReport, (String, String)>>>>;
@@ -172,6 +180,18 @@ impl Stream {
         Ok(handle)
     }
 
+    /// As [`launch`](Self::launch), of a kernel that runs: each PE is given a program, which is made with
+    /// its place and with the arguments as it sees them. The kernel need not be registered.
+    pub fn launch_programs(
+        &self,
+        launch: &Launch<'_>,
+        programs: Programs<'_>,
+    ) -> Result<LaunchHandle, RuntimeError> {
+        let handle = self.context.launch_programs(launch, programs, &self.after.borrow())?;
+        self.after.replace(vec![handle.request]);
+        Ok(handle)
+    }
+
     /// The point after all that was launched here so far.
     pub fn record(&self) -> Event {
         Event { after: self.after.borrow().clone() }
@@ -190,6 +210,20 @@ impl LaunchHandle {
             self.context.run()?;
             self.context.settle()?;
         }
+        self.outcome()
+    }
+
+    /// Waits for the launch to be done, but no longer than this in simulated time: then its programs are
+    /// stopped, and the error says who waited for what.
+    pub fn wait_within(&self, limit: Span) -> Result<LaunchReport, RuntimeError> {
+        if self.report.borrow().is_none() {
+            self.context.run_for(limit, self.request)?;
+            self.context.settle()?;
+        }
+        self.outcome()
+    }
+
+    fn outcome(&self) -> Result<LaunchReport, RuntimeError> {
         let report = self.report.borrow();
         match report.as_ref().expect("the machine has run to its end") {
             Ok(report) => Ok(report.clone()),
@@ -198,6 +232,14 @@ impl LaunchHandle {
             }
         }
     }
+}
+
+/// How long each PE of a launch worked.
+fn worked(flight: &InFlight, cores: &[(PeRef, CoreReport)]) -> Vec<(PeRef, Span)> {
+    if cores.is_empty() {
+        return flight.pes.iter().map(|&pe| (pe, flight.work)).collect();
+    }
+    cores.iter().map(|&(pe, report)| (pe, report.ended - report.started)).collect()
 }
 
 impl Inner {
@@ -215,6 +257,35 @@ impl Inner {
         self.submit_launch(launch.kernel, kernel.work, targets, after, uses)
     }
 
+    fn launch_programs(
+        self: &Rc<Self>,
+        launch: &Launch<'_>,
+        programs: Programs<'_>,
+        after: &[RequestId],
+    ) -> Result<LaunchHandle, RuntimeError> {
+        self.check_open()?;
+        let mut uses = Vec::new();
+        for argument in &launch.arguments {
+            if let Argument::Tensor(tensor) = argument {
+                uses.push(tensor.storage_of(self)?);
+            }
+        }
+        let Launch { kernel, sip, cubes, pes, .. } = launch;
+        let sites = self.sites(Targets { sip: *sip, cubes, pes });
+        let mut made = Vec::with_capacity(sites.len());
+        for site in sites {
+            let bind = |argument: &Argument<'_>| argument.bind(site.pe, self.addressing);
+            let bound: Vec<_> = launch.arguments.iter().map(bind).collect();
+            made.push((site.pe, programs(&site, &bound)?));
+        }
+        let uses = uses.into_iter().map(|storage| storage as Rc<dyn Any>).collect();
+        let targets = Targets { sip: *sip, cubes, pes };
+        let handle = self.submit_launch(kernel, Span::ZERO, targets, after, uses)?;
+        let mut machine = self.machine.borrow_mut();
+        made.into_iter().for_each(|(pe, program)| machine.load(handle.request, pe, program));
+        Ok(handle)
+    }
+
     /// Launches a kernel after other launches, and keeps what it uses until it is done.
     pub(crate) fn submit_launch(
         self: &Rc<Self>,
@@ -225,12 +296,9 @@ impl Inner {
         uses: Vec<Rc<dyn Any>>,
     ) -> Result<LaunchHandle, RuntimeError> {
         self.step()?;
-        let Targets { sip, cubes, pes } = targets;
+        let sip = targets.sip;
+        let (cubes, pes) = self.named(targets);
         let mut machine = self.machine.borrow_mut();
-        let all_cubes = || machine.topology().cubes().collect();
-        let cubes: Vec<CubeId> = if cubes.is_empty() { all_cubes() } else { cubes.to_vec() };
-        let all_pes = || machine.topology().pes().collect();
-        let pes: Vec<PeId> = if pes.is_empty() { all_pes() } else { pes.to_vec() };
         let at = |cube| pes.iter().map(move |&pe| PeRef { sip, cube, pe });
         let targets: Vec<_> = cubes.iter().flat_map(|&cube| at(cube)).collect();
         let (kernel, pes) = (kernel.to_owned(), pes.clone());
@@ -246,6 +314,40 @@ impl Inner {
         let flight = InFlight { pes: targets, work, report: Rc::clone(&report), _uses: uses };
         self.in_flight.borrow_mut().insert(request, flight);
         Ok(LaunchHandle { context: Rc::clone(self), request, report })
+    }
+
+    /// The cubes and PEs of a launch, by name.
+    fn named(&self, targets: Targets<'_>) -> (Vec<CubeId>, Vec<PeId>) {
+        let machine = self.machine.borrow();
+        let all_cubes = || machine.topology().cubes().collect();
+        let all_pes = || machine.topology().pes().collect();
+        let Targets { cubes, pes, .. } = targets;
+        (
+            if cubes.is_empty() { all_cubes() } else { cubes.to_vec() },
+            if pes.is_empty() { all_pes() } else { pes.to_vec() },
+        )
+    }
+
+    /// The places of a launch's PEs.
+    fn sites(&self, targets: Targets<'_>) -> Vec<Site> {
+        let (cubes, pes) = self.named(targets);
+        let machine = self.machine.borrow();
+        let spec = machine.topology().spec();
+        let core = Rc::new(spec.pe.core.clone());
+        let live = Rc::new(self.live_ranges());
+        let site = |(cube_index, &cube): (usize, &CubeId)| {
+            let (core, live) = (&core, &live);
+            let counts = (pes.len(), cubes.len());
+            pes.iter().enumerate().map(move |(pe_index, &pe)| Site {
+                pe: PeRef { sip: targets.sip, cube, pe },
+                index: [pe_index, cube_index],
+                count: [counts.0, counts.1],
+                has_data: self.data,
+                core: Rc::clone(core),
+                live: Rc::clone(live),
+            })
+        };
+        cubes.iter().enumerate().flat_map(site).collect()
     }
 
     pub(crate) fn kernel(&self, name: &str) -> Result<KernelSpec, RuntimeError> {
@@ -303,6 +405,8 @@ impl Inner {
         for (request, flight) in done {
             let mut machine = self.machine.borrow_mut();
             let completion = machine.completion(request).expect("it is done");
+            let report_of = |&pe: &PeRef| Some((pe, machine.core_report(request, pe)?));
+            let cores: Vec<_> = flight.pes.iter().filter_map(report_of).collect();
             machine.retire(request);
             drop(machine);
             let checked = check(&completion);
@@ -311,7 +415,8 @@ impl Inner {
                     made: completion.made,
                     started: *started,
                     done: completion.done,
-                    pes: flight.pes.iter().map(|&pe| (pe, flight.work)).collect(),
+                    pes: worked(&flight, &cores),
+                    cores,
                 }),
                 (Outcome::Failed { origin, what }, _) => Err((origin.clone(), what.clone())),
                 (other, _) => unreachable!("a launch runs or fails: {other:?}"),

@@ -1,5 +1,7 @@
 //! The keys of what is in a cube.
 
+mod core;
+
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::{PeId, Window};
 
@@ -92,6 +94,7 @@ pub(super) fn pe(field: &Field<'_>, routers: &RoutersSpec) -> Result<PeSpec> {
         dma_overhead: map.field("dma_overhead_ns").ns()?,
         cpu_overhead: map.field("cpu_overhead_ns").ns()?,
         mmu: mmu(&map.field("mmu"))?,
+        core: core::core(&map.field("core"), &tcm_field)?,
         link: wire(&map.field("link"))?,
     };
     map.finish()?;

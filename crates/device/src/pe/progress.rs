@@ -1,0 +1,71 @@
+//! How far an engine is with the parts of a command.
+
+use std::collections::VecDeque;
+
+use cubeyard_sim::Time;
+
+/// The parts of one kind of a command: loads, computations or stores.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// The next to begin.
+    pub(super) next: u32,
+    pub(super) total: u32,
+    /// When those from `base` on were done, and all before them; never earlier than the one before.
+    times: VecDeque<Time>,
+    base: u32,
+    /// Those that were done before one that was begun earlier.
+    early: Vec<(u32, Time)>,
+}
+
+impl Progress {
+    pub(super) fn new(total: u32) -> Self {
+        Self { total, ..Self::default() }
+    }
+
+    /// How many are done, without a gap.
+    pub(super) fn done(&self) -> u32 {
+        self.base + u32::try_from(self.times.len()).expect("as many as parts")
+    }
+
+    pub(super) fn is_begun(&self) -> bool {
+        self.next == self.total
+    }
+
+    /// When the first `count` were done; none if they are not.
+    pub(super) fn until(&self, count: u32) -> Option<Time> {
+        if count <= self.base {
+            return Some(Time::ZERO);
+        }
+        self.times.get((count - self.base - 1) as usize).copied()
+    }
+
+    /// One is done.
+    pub(super) fn finish(&mut self, index: u32, time: Time) {
+        if index != self.done() {
+            self.early.push((index, time));
+            return;
+        }
+        self.push(time);
+        while let Some(place) = self.early.iter().position(|&(index, _)| index == self.done()) {
+            let (_, time) = self.early.swap_remove(place);
+            self.push(time);
+        }
+    }
+
+    fn push(&mut self, time: Time) {
+        let last = self.times.back().copied().unwrap_or_default();
+        self.times.push_back(time.max(last));
+    }
+
+    /// Forgets the times of all before `count`, which nobody asks for any more.
+    pub(super) fn forget(&mut self, count: u32) {
+        while self.base + 1 < count && self.times.len() > 1 {
+            self.times.pop_front();
+            self.base += 1;
+        }
+    }
+
+    pub(super) fn kept(&self) -> usize {
+        self.times.len()
+    }
+}
