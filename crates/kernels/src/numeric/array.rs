@@ -1,0 +1,211 @@
+//! Tiles with their numbers.
+
+use cubeyard_runtime::dtype::DType;
+
+use super::cast::{Width, converted};
+use super::narrow::Format;
+use super::value::{Data, each};
+use super::{NumericError, TileType, infer};
+
+/// A tile with its elements in row-major order.
+///
+/// Two are equal if their kinds and all elements are; what is not a number is equal to nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Array {
+    ty: TileType,
+    data: Data,
+}
+
+impl Array {
+    /// The tile of these bytes, little-endian as in memory. A bool is any byte but 0.
+    pub fn from_bytes(ty: &TileType, bytes: &[u8]) -> Result<Self, NumericError> {
+        let ty = ty.clone().checked()?;
+        let found = bytes.len() as u64;
+        if found != ty.nbytes() {
+            return Err(NumericError::Bytes { tile: ty, found });
+        }
+        let data = decoded(ty.dtype, bytes);
+        Ok(Self { ty, data })
+    }
+
+    /// Its bytes, little-endian as in memory.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let (dtype, width) = (self.ty.dtype, self.ty.dtype.size());
+        match &self.data {
+            Data::Single(values) if dtype == DType::F32 => {
+                collected(values, |value| value.to_le_bytes())
+            }
+            Data::Single(values) => {
+                let format = Format::of(dtype);
+                words(values, width, |&value| format.encode(value).into())
+            }
+            Data::Double(values) => collected(values, |value| value.to_le_bytes()),
+            Data::Signed(values) => words(values, width, |value| value.cast_unsigned()),
+            Data::Unsigned(values) => words(values, width, |&value| value),
+            Data::Truth(values) => values.iter().map(|&value| value.into()).collect(),
+        }
+    }
+
+    /// The kind of tile that it is.
+    pub fn ty(&self) -> &TileType {
+        &self.ty
+    }
+
+    /// A tile whose elements are all the same: the nearest to `value`.
+    pub fn full(ty: TileType, value: f64) -> Result<Self, NumericError> {
+        infer::full(&ty, value)?;
+        let (count, mut bytes) = (ty.count(), Vec::new());
+        ty.dtype.encode(value, &mut bytes)?;
+        let data = each!(decoded(ty.dtype, &bytes), one => vec![one[0]; count]);
+        Ok(Self { ty, data })
+    }
+
+    /// `count` elements: `start`, without its fraction for integers, and each the one before plus 1.
+    pub fn arange(dtype: DType, start: f64, count: u64) -> Result<Self, NumericError> {
+        let ty = infer::arange(dtype, start, count)?;
+        let first = if dtype.is_float() { start } else { start.trunc() };
+        let values: Vec<f64> = (0..count).map(|index| first + index as f64).collect();
+        Self::from_values(&ty, &values)
+    }
+
+    /// The tile whose elements are the nearest to these values.
+    pub fn from_values(ty: &TileType, values: &[f64]) -> Result<Self, NumericError> {
+        let ty = ty.clone().checked()?;
+        if values.len() != ty.count() {
+            return Err(NumericError::Values { tile: ty, found: values.len() as u64 });
+        }
+        let mut bytes = Vec::with_capacity(values.len());
+        values.iter().try_for_each(|&value| ty.dtype.encode(value, &mut bytes))?;
+        Self::from_bytes(&ty, &bytes)
+    }
+
+    /// The element at this place in row-major order. 64-bit integers beyond 2⁵³ are rounded;
+    /// [`integer`](Self::integer) has them exactly.
+    pub fn get(&self, index: usize) -> Option<f64> {
+        Some(match &self.data {
+            Data::Single(values) => (*values.get(index)?).into(),
+            Data::Double(values) => *values.get(index)?,
+            Data::Signed(values) => *values.get(index)? as f64,
+            Data::Unsigned(values) => *values.get(index)? as f64,
+            Data::Truth(values) => u8::from(*values.get(index)?).into(),
+        })
+    }
+
+    /// The element at this place in row-major order, if they are integers or bools.
+    pub fn integer(&self, index: usize) -> Option<i128> {
+        match &self.data {
+            Data::Single(_) | Data::Double(_) => None,
+            Data::Signed(values) => values.get(index).map(|&value| value.into()),
+            Data::Unsigned(values) => values.get(index).map(|&value| value.into()),
+            Data::Truth(values) => values.get(index).map(|&value| value.into()),
+        }
+    }
+
+    /// All elements, as [`get`](Self::get) has them.
+    pub fn values(&self) -> Vec<f64> {
+        (0..self.ty.count()).map(|index| self.get(index).expect("so many there are")).collect()
+    }
+
+    /// The elements as they are computed with.
+    pub(super) fn data(&self) -> &Data {
+        &self.data
+    }
+
+    /// The same, to be changed into other elements of the type.
+    pub(super) fn data_mut(&mut self) -> &mut Data {
+        &mut self.data
+    }
+
+    /// The same, without the tile.
+    pub(super) fn into_data(self) -> Data {
+        self.data
+    }
+
+    /// A tile of elements that are of its type.
+    pub(super) fn new(ty: TileType, data: Data) -> Self {
+        Self { ty, data }
+    }
+
+    /// A tile of what was computed: rounded, or wrapped, to its type.
+    pub(super) fn rounded(ty: TileType, mut data: Data) -> Self {
+        let (format, width) = (Format::of(ty.dtype), Width::of(ty.dtype));
+        match &mut data {
+            Data::Single(values) => {
+                values.iter_mut().for_each(|value| *value = format.round(*value));
+            }
+            Data::Double(values) => values.iter_mut().for_each(|value| *value = quiet(*value)),
+            Data::Signed(values) => {
+                values.iter_mut().for_each(|value| *value = width.signed(*value));
+            }
+            Data::Unsigned(values) => {
+                values.iter_mut().for_each(|value| *value = width.unsigned(*value));
+            }
+            Data::Truth(_) => {}
+        }
+        Self { ty, data }
+    }
+
+    /// With elements of another type.
+    pub(super) fn converted(&self, ty: TileType) -> Self {
+        let data = converted(&self.data, ty.dtype);
+        Self::rounded(ty, data)
+    }
+}
+
+/// Itself, or the one NaN.
+fn quiet(value: f64) -> f64 {
+    if value.is_nan() { f64::NAN } else { value }
+}
+
+/// The elements with these bytes.
+fn decoded(dtype: DType, bytes: &[u8]) -> Data {
+    let (format, width) = (Format::of(dtype), Width::of(dtype));
+    match dtype {
+        DType::F16 | DType::Bf16 => {
+            Data::Single(from_chunks(bytes, |code| format.decode(u16::from_le_bytes(code))))
+        }
+        DType::Fp8E4m3 | DType::Fp8E5m2 => {
+            Data::Single(from_chunks(bytes, |[code]| format.decode(code.into())))
+        }
+        DType::F32 => Data::Single(from_chunks(bytes, f32::from_le_bytes)),
+        DType::F64 => Data::Double(from_chunks(bytes, f64::from_le_bytes)),
+        DType::Bool => Data::Truth(from_chunks(bytes, |[byte]| byte != 0)),
+        DType::I8 | DType::I16 | DType::I32 | DType::I64 => {
+            Data::Signed(read(bytes, dtype.size(), |word| width.signed(word.cast_signed())))
+        }
+        DType::U8 | DType::U16 | DType::U32 | DType::U64 => {
+            Data::Unsigned(read(bytes, dtype.size(), |word| word))
+        }
+    }
+}
+
+/// Elements of `N` bytes each.
+fn from_chunks<const N: usize, T>(bytes: &[u8], element: impl Fn([u8; N]) -> T) -> Vec<T> {
+    bytes.as_chunks().0.iter().map(|&chunk| element(chunk)).collect()
+}
+
+/// Elements of as many bytes each, from the words that they are the lower bytes of.
+fn read<T>(bytes: &[u8], width: u64, element: impl Fn(u64) -> T) -> Vec<T> {
+    match width {
+        1 => from_chunks(bytes, |[byte]| element(byte.into())),
+        2 => from_chunks(bytes, |chunk| element(u16::from_le_bytes(chunk).into())),
+        4 => from_chunks(bytes, |chunk| element(u32::from_le_bytes(chunk).into())),
+        _ => from_chunks(bytes, |chunk| element(u64::from_le_bytes(chunk))),
+    }
+}
+
+/// Of each word the lower bytes, as many as an element has.
+fn words<T>(values: &[T], width: u64, word: impl Fn(&T) -> u64) -> Vec<u8> {
+    let lower = |value: &T| word(value).to_le_bytes();
+    match width {
+        1 => values.iter().map(|value| lower(value)[0]).collect(),
+        2 => collected(values, |value| lower(value).as_chunks::<2>().0[0]),
+        4 => collected(values, |value| lower(value).as_chunks::<4>().0[0]),
+        _ => collected(values, lower),
+    }
+}
+
+/// All the bytes, one element after the other.
+fn collected<const N: usize, T>(values: &[T], bytes: impl Fn(&T) -> [u8; N]) -> Vec<u8> {
+    values.iter().map(bytes).collect::<Vec<_>>().into_flattened()
+}

@@ -1,0 +1,207 @@
+//! What kind of tile an operation gives, or why it gives none.
+//!
+//! These are the functions of [`numeric`](super) without numbers, one for each, of the same name.
+
+mod shape;
+
+use cubeyard_runtime::dtype::DType;
+
+use super::{Binary, NumericError, Reduce, Scan, Ternary, TileType, Unary};
+use shape::{axis_of, broadcast};
+
+pub use shape::{broadcast_to, merge, paste, permute, reshape, slice, transpose};
+
+/// What an operation can be done with.
+#[derive(Clone, Copy)]
+enum Domain {
+    Floats,
+    Numbers,
+    Integers,
+    Bits,
+    All,
+}
+
+impl Domain {
+    fn has(self, dtype: DType) -> bool {
+        let (float, truth) = (dtype.is_float(), dtype == DType::Bool);
+        match self {
+            Self::Floats => float,
+            Self::Numbers => !truth,
+            Self::Integers => !float && !truth,
+            Self::Bits => !float,
+            Self::All => true,
+        }
+    }
+
+    /// Whether an operation with this domain is there for the operand, which is also checked itself.
+    fn admit(self, operation: &'static str, tile: &TileType) -> Result<(), NumericError> {
+        let tile = tile.clone().checked()?;
+        if self.has(tile.dtype) {
+            return Ok(());
+        }
+        Err(NumericError::NoSuchOperation { operation, tile })
+    }
+}
+
+/// Unless both have elements of the same type.
+fn same_dtype(operation: &'static str, a: &TileType, b: &TileType) -> Result<(), NumericError> {
+    if a.dtype == b.dtype {
+        return Ok(());
+    }
+    Err(NumericError::TypesDiffer { operation, a: a.clone(), b: b.clone() })
+}
+
+/// Of what [`unary`](super::unary) gives.
+pub fn unary(operation: Unary, a: &TileType) -> Result<TileType, NumericError> {
+    let domain = match operation {
+        Unary::Neg | Unary::Abs | Unary::Floor | Unary::Ceil | Unary::Relu => Domain::Numbers,
+        Unary::Not => Domain::Bits,
+        _ => Domain::Floats,
+    };
+    domain.admit(operation.name(), a)?;
+    Ok(a.clone())
+}
+
+/// Of what [`binary`](super::binary) gives.
+pub fn binary(operation: Binary, a: &TileType, b: &TileType) -> Result<TileType, NumericError> {
+    let domain = match operation {
+        Binary::Maximum | Binary::Minimum => Domain::All,
+        Binary::And | Binary::Or | Binary::Xor => Domain::Bits,
+        Binary::Shl | Binary::Shr => Domain::Integers,
+        _ if operation.compares() => Domain::All,
+        _ => Domain::Numbers,
+    };
+    domain.admit(operation.name(), a)?;
+    same_dtype(operation.name(), a, b)?;
+    let tile = broadcast(operation.name(), a, b)?;
+    Ok(if operation.compares() { tile.with_dtype(DType::Bool) } else { tile })
+}
+
+/// Of what [`ternary`](super::ternary) gives.
+pub fn ternary(
+    operation: Ternary,
+    a: &TileType,
+    b: &TileType,
+    c: &TileType,
+) -> Result<TileType, NumericError> {
+    let name = operation.name();
+    if operation == Ternary::Where {
+        condition(name, a)?;
+    } else {
+        Domain::Numbers.admit(name, a)?;
+        same_dtype(name, a, b)?;
+    }
+    same_dtype(name, b, c)?;
+    broadcast(name, &broadcast(name, a, b)?.with_dtype(b.dtype), c)
+}
+
+/// Unless it is a bool.
+fn condition(operation: &'static str, mask: &TileType) -> Result<(), NumericError> {
+    if mask.dtype == DType::Bool {
+        return Ok(());
+    }
+    Err(NumericError::NotACondition { operation, mask: mask.clone() })
+}
+
+/// Of what [`reduce`](super::reduce) gives.
+pub fn reduce(
+    operation: Reduce,
+    a: &TileType,
+    axis: usize,
+    keep: bool,
+) -> Result<TileType, NumericError> {
+    let (name, mut tile) = (operation.name(), a.clone());
+    let domain = match operation {
+        Reduce::Sum | Reduce::Prod => Domain::Numbers,
+        Reduce::Xor => Domain::Bits,
+        Reduce::Max | Reduce::Min | Reduce::Argmax | Reduce::Argmin => Domain::All,
+    };
+    domain.admit(name, a)?;
+    if axis_of(name, a, axis)? == 0 && matches!(domain, Domain::All) {
+        return Err(NumericError::EmptyAxis { operation: name, tile, axis });
+    }
+    tile.shape[axis] = 1;
+    if !keep {
+        tile.shape.remove(axis);
+    }
+    let index = matches!(operation, Reduce::Argmax | Reduce::Argmin);
+    // Without a length of 0 there can be more elements than before.
+    if index { tile.with_dtype(DType::I32) } else { tile }.checked()
+}
+
+/// Of what [`scan`](super::scan) gives.
+pub fn scan(operation: Scan, a: &TileType, axis: usize) -> Result<TileType, NumericError> {
+    Domain::Numbers.admit(operation.name(), a)?;
+    axis_of(operation.name(), a, axis)?;
+    Ok(a.clone())
+}
+
+/// Of what [`softmax`](super::softmax) gives.
+pub fn softmax(a: &TileType, axis: usize) -> Result<TileType, NumericError> {
+    Domain::Floats.admit("softmax", a)?;
+    axis_of("softmax", a, axis)?;
+    Ok(a.clone())
+}
+
+/// Of what [`cast`](super::cast) gives: anything can be cast to anything.
+pub fn cast(a: &TileType, dtype: DType) -> Result<TileType, NumericError> {
+    a.with_dtype(dtype).checked()
+}
+
+/// Of what [`dot`](super::dot) gives.
+pub fn dot(
+    a: &TileType,
+    b: &TileType,
+    accumulator: Option<&TileType>,
+) -> Result<TileType, NumericError> {
+    Domain::Numbers.admit("dot", a)?;
+    same_dtype("dot", a, b)?;
+    let (&[rows, depth], &[height, columns]) = (matrix(a)?, matrix(b)?);
+    if depth != height {
+        return Err(NumericError::DotShapes { a: a.clone(), b: b.clone() });
+    }
+    let expected = TileType::new(dot_dtype(a.dtype), &[rows, columns])?;
+    match accumulator {
+        Some(found) if *found != expected => {
+            Err(NumericError::Accumulator { expected, found: found.clone() })
+        }
+        _ => Ok(expected),
+    }
+}
+
+/// The two lengths of a matrix.
+fn matrix(tile: &TileType) -> Result<&[u64; 2], NumericError> {
+    let rank = || NumericError::Rank { operation: "dot", tile: tile.clone(), expected: "2" };
+    tile.shape.as_slice().try_into().map_err(|_| rank())
+}
+
+/// What products of elements are accumulated in.
+const fn dot_dtype(dtype: DType) -> DType {
+    match dtype {
+        DType::F64 => DType::F64,
+        DType::I8 | DType::U8 | DType::I16 => DType::I32,
+        DType::U16 | DType::I32 | DType::U32 | DType::I64 => DType::I64,
+        DType::U64 => DType::U64,
+        _ => DType::F32,
+    }
+}
+
+/// Of what [`Array::full`](super::Array::full) gives.
+pub fn full(tile: &TileType, value: f64) -> Result<TileType, NumericError> {
+    let tile = tile.clone().checked()?;
+    tile.dtype.encode(value, &mut Vec::new())?;
+    Ok(tile)
+}
+
+/// Of what [`Array::arange`](super::Array::arange) gives.
+pub fn arange(dtype: DType, start: f64, count: u64) -> Result<TileType, NumericError> {
+    if dtype == DType::Bool {
+        return Err(NumericError::Range { dtype });
+    }
+    let tile = TileType::new(dtype, &[count])?;
+    if count > 0 {
+        dtype.encode(start, &mut Vec::new())?;
+        dtype.encode(start.trunc() + (count - 1) as f64, &mut Vec::new())?;
+    }
+    Ok(tile)
+}

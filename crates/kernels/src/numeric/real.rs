@@ -1,0 +1,94 @@
+//! What floats do.
+//!
+//! Roots, rounding and the four operations are exact, so they come from the standard library. For exponentials
+//! and the like that has whatever the system has, and no error function; `libm` is the same everywhere.
+
+/// Implements [`Value`](super::value::Value), [`Number`](super::value::Number) and
+/// [`Real`](super::value::Real) with functions of `libm`.
+macro_rules! reals {
+    ($($name:ident: $exp:ident $exp2:ident $log:ident $log2:ident $tanh:ident $erf:ident $sin:ident $cos:ident
+        $pow:ident),*) => {$(
+        impl Value for $name {
+            fn is_nan(self) -> bool {
+                $name::is_nan(self)
+            }
+        }
+
+        impl Number for $name {
+            const ONE: Self = 1.0;
+
+            fn neg(self) -> Self {
+                -self
+            }
+            fn abs(self) -> Self {
+                $name::abs(self)
+            }
+            fn floor(self) -> Self {
+                $name::floor(self)
+            }
+            fn ceil(self) -> Self {
+                $name::ceil(self)
+            }
+            fn add(self, other: Self) -> Self {
+                self + other
+            }
+            fn sub(self, other: Self) -> Self {
+                self - other
+            }
+            fn mul(self, other: Self) -> Self {
+                self * other
+            }
+            fn div(self, other: Self) -> Self {
+                self / other
+            }
+            /// As Python's `%`: with the sign of the divisor, of a zero, too.
+            fn rem(self, other: Self) -> Self {
+                let rest = self % other;
+                if rest == 0.0 {
+                    (0.0 as $name).copysign(other)
+                } else if (rest < 0.0) != (other < 0.0) {
+                    rest + other
+                } else {
+                    rest
+                }
+            }
+            fn pow(self, other: Self) -> Self {
+                libm::$pow(self, other)
+            }
+            fn fma(self, factor: Self, summand: Self) -> Self {
+                self.mul_add(factor, summand)
+            }
+        }
+
+        impl Real for $name {
+            fn exp(self) -> Self {
+                libm::$exp(self)
+            }
+            fn exp2(self) -> Self {
+                libm::$exp2(self)
+            }
+            fn log(self) -> Self {
+                libm::$log(self)
+            }
+            fn log2(self) -> Self {
+                libm::$log2(self)
+            }
+            fn sqrt(self) -> Self {
+                $name::sqrt(self)
+            }
+            fn tanh(self) -> Self {
+                libm::$tanh(self)
+            }
+            fn erf(self) -> Self {
+                libm::$erf(self)
+            }
+            fn sin(self) -> Self {
+                libm::$sin(self)
+            }
+            fn cos(self) -> Self {
+                libm::$cos(self)
+            }
+        }
+    )*};
+}
+pub(super) use reals;

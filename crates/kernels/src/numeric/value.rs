@@ -1,0 +1,155 @@
+//! What elements are computed as, and what can be done with them.
+
+use super::{integer, real};
+
+/// The elements of a tile, in the type that they are computed in. Each is one that the tile's type has.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Data {
+    /// Floats of at most 32 bits.
+    Single(Vec<f32>),
+    /// Floats of 64 bits.
+    Double(Vec<f64>),
+    /// Signed integers.
+    Signed(Vec<i64>),
+    /// Unsigned integers.
+    Unsigned(Vec<u64>),
+    /// Bools.
+    Truth(Vec<bool>),
+}
+
+/// Does the same with elements of any type.
+macro_rules! each {
+    ($data:expr, $values:ident => $result:expr) => {
+        match $data {
+            Data::Single($values) => Data::Single($result),
+            Data::Double($values) => Data::Double($result),
+            Data::Signed($values) => Data::Signed($result),
+            Data::Unsigned($values) => Data::Unsigned($result),
+            Data::Truth($values) => Data::Truth($result),
+        }
+    };
+}
+pub(super) use each;
+
+/// Does the same with two operands of the same type, of any type.
+macro_rules! each_pair {
+    ($a:expr, $b:expr, ($x:ident, $y:ident) => $result:expr) => {
+        match ($a, $b) {
+            (Data::Single($x), Data::Single($y)) => Data::Single($result),
+            (Data::Double($x), Data::Double($y)) => Data::Double($result),
+            (Data::Signed($x), Data::Signed($y)) => Data::Signed($result),
+            (Data::Unsigned($x), Data::Unsigned($y)) => Data::Unsigned($result),
+            (Data::Truth($x), Data::Truth($y)) => Data::Truth($result),
+            _ => unreachable!("operands of different types were refused"),
+        }
+    };
+}
+pub(super) use each_pair;
+
+/// What has an order.
+pub(super) trait Value: Copy + PartialOrd + Default {
+    fn is_nan(self) -> bool {
+        false
+    }
+
+    fn maximum(self, other: Self) -> Self {
+        if self >= other || self.is_nan() { self } else { other }
+    }
+
+    fn minimum(self, other: Self) -> Self {
+        if self <= other || self.is_nan() { self } else { other }
+    }
+
+    /// Whether it takes the place of `best`, which came before, as the greatest.
+    fn exceeds(self, best: Self) -> bool {
+        !best.is_nan() && (self > best || self.is_nan())
+    }
+
+    /// Whether it takes the place of `best`, which came before, as the least.
+    fn falls_below(self, best: Self) -> bool {
+        !best.is_nan() && (self < best || self.is_nan())
+    }
+}
+
+/// What can be calculated with.
+pub(super) trait Number: Value {
+    const ONE: Self;
+
+    fn neg(self) -> Self;
+    fn abs(self) -> Self;
+    fn floor(self) -> Self;
+    fn ceil(self) -> Self;
+    fn add(self, other: Self) -> Self;
+    fn sub(self, other: Self) -> Self;
+    fn mul(self, other: Self) -> Self;
+    fn div(self, other: Self) -> Self;
+    fn rem(self, other: Self) -> Self;
+    fn pow(self, other: Self) -> Self;
+    fn fma(self, factor: Self, summand: Self) -> Self;
+}
+
+/// What has fractions.
+pub(super) trait Real: Number {
+    fn exp(self) -> Self;
+    fn exp2(self) -> Self;
+    fn log(self) -> Self;
+    fn log2(self) -> Self;
+    fn sqrt(self) -> Self;
+    fn tanh(self) -> Self;
+    fn erf(self) -> Self;
+    fn sin(self) -> Self;
+    fn cos(self) -> Self;
+
+    fn rsqrt(self) -> Self {
+        Self::ONE.div(self.sqrt())
+    }
+
+    /// From below 0 as exp(x) / (1 + exp(x)), where exp(-x) would overflow.
+    fn sigmoid(self) -> Self {
+        let small = self.abs().neg().exp();
+        let numerator = if self < Self::default() { small } else { Self::ONE };
+        // What is not a number comes through in the denominator.
+        numerator.div(Self::ONE.add(small))
+    }
+}
+
+/// What has bits.
+pub(super) trait Bits: Value {
+    fn not(self) -> Self;
+    fn and(self, other: Self) -> Self;
+    fn or(self, other: Self) -> Self;
+    fn xor(self, other: Self) -> Self;
+}
+
+/// Bits that can be shifted.
+pub(super) trait Shift: Bits {
+    fn shl(self, by: Self) -> Self;
+    fn shr(self, by: Self) -> Self;
+}
+
+impl Value for bool {}
+impl Value for i64 {}
+impl Value for u64 {}
+
+macro_rules! bits {
+    ($($name:ty),*) => {$(
+        impl Bits for $name {
+            fn not(self) -> Self {
+                !self
+            }
+            fn and(self, other: Self) -> Self {
+                self & other
+            }
+            fn or(self, other: Self) -> Self {
+                self | other
+            }
+            fn xor(self, other: Self) -> Self {
+                self ^ other
+            }
+        }
+    )*};
+}
+
+bits!(bool, i64, u64);
+real::reals!(f32: expf exp2f logf log2f tanhf erff sinf cosf powf, f64: exp exp2 log log2 tanh erf sin cos pow);
+integer::integers!(i64, u64);
