@@ -23,6 +23,8 @@ pub use log::{Cause, OpLog, OpRecord, OpUnit};
 pub use strips::Strips;
 
 use std::fmt;
+use std::ops::Deref;
+use std::rc::Rc;
 
 use cubeyard_sim::Time;
 
@@ -46,9 +48,24 @@ pub struct Command {
     pub loads_after: Dependencies,
 }
 
-/// The commands that one comes after. Those that were dispatched longest ago may be left out by the core:
-/// the window has seen to them.
-pub type Dependencies = Vec<CommandId>;
+/// The commands that one comes after. Those that have left the window are done before it is dispatched, and
+/// need not be named. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Dependencies(Option<Rc<[CommandId]>>);
+
+impl From<&[CommandId]> for Dependencies {
+    fn from(commands: &[CommandId]) -> Self {
+        Self((!commands.is_empty()).then(|| commands.into()))
+    }
+}
+
+impl Deref for Dependencies {
+    type Target = [CommandId];
+
+    fn deref(&self) -> &[CommandId] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
 
 /// What a command is.
 #[derive(Clone, Debug)]
@@ -58,7 +75,7 @@ pub enum Work {
     /// From the TCM through the matrix or vector unit and back.
     Compute(Strips),
     /// Many loads, computations and stores that overlap.
-    Pipeline(std::rc::Rc<dyn Pipeline>),
+    Pipeline(Rc<dyn Pipeline>),
 }
 
 /// An access of a DMA engine.
@@ -76,15 +93,15 @@ pub struct Dma {
 
 /// A tiled operation: loads, computations and stores in their orders, and how far each must wait for others.
 ///
-/// Load `i` waits until [`load_after`](Self::load_after)`(i)` computations are done, because it takes the
-/// place of what they used; computation `i` waits for loads and stores; store `i` for computations.
+/// Load `i` waits until [`load_after`](Self::load_after)`(i)` computations have fetched their operands, because
+/// it takes the place of those; computation `i` waits for loads and stores; store `i` for computations.
 /// Each of these must not fall as `i` grows.
 pub trait Pipeline: fmt::Debug {
     /// How many loads, computations and stores there are.
     fn parts(&self) -> [u32; 3];
     /// A load.
     fn load(&self, index: u32) -> Dma;
-    /// How many computations a load waits for.
+    /// How many computations a load waits for, until they have fetched their operands.
     fn load_after(&self, index: u32) -> u32;
     /// A computation.
     fn compute(&self, index: u32) -> Strips;

@@ -2,6 +2,14 @@
 //!
 //! | module | what is there |
 //! |---|---|
+//! | [`tl`] | the language that kernels are written in |
+//! | [`kernel`] | kernels and their arguments |
+//! | [`launch`] | launches on a context |
+//! | [`program`] | kernels as PEs run them: recorded, or live |
 //! | [`numeric`] | what kernels compute, in data mode |
 
+pub mod kernel;
+pub mod launch;
 pub mod numeric;
+pub mod program;
+pub mod tl;

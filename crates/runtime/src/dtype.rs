@@ -232,7 +232,8 @@ impl DType {
         }
     }
 
-    pub(crate) fn width(self) -> usize {
+    /// How many bytes an element has, for slices.
+    pub fn width(self) -> usize {
         usize::try_from(self.size()).expect("it is at most 8")
     }
 }

@@ -75,6 +75,8 @@ struct Slot {
     /// When an engine could first begin it, as far as dispatch goes.
     issued: Latest,
     parts: [Progress; 3],
+    /// The computations that have taken their operands out of the TCM.
+    fetched: Progress,
     /// Parts that are not done.
     left: u32,
     end: Latest,
@@ -410,6 +412,7 @@ impl Run {
             command: Some(command),
             issued,
             parts: parts.map(Progress::new),
+            fetched: Progress::new(parts[COMPUTE]),
             left: parts.iter().sum(),
             end: issued,
             done: false,
@@ -475,7 +478,8 @@ impl Run {
         let by_store = next(STORE).map_or(all, |index| pipeline.store_after(index));
         slot.parts[LOAD].forget(compute[0]);
         slot.parts[STORE].forget(compute[1]);
-        slot.parts[COMPUTE].forget(by_load.min(by_store));
+        slot.parts[COMPUTE].forget(by_store);
+        slot.fetched.forget(by_load);
     }
 }
 
@@ -492,6 +496,8 @@ impl Run {
                 self.queues[COMPUTE].pop_front();
             }
             let end = self.stream(id, index, &strips, ready, wiring);
+            let fetched = self.stages.free[0];
+            self.slot_mut(id).fetched.finish(index, fetched);
             if self.has_data {
                 let result = self.program.computed(id, index);
                 self.check(result, wiring);
@@ -620,8 +626,10 @@ impl Run {
                     (&command.after, pipeline.store_after(index), pipeline.store(index))
                 };
                 let ready = self.ready(id, after)?;
-                let time = slot.parts[COMPUTE].until(count)?;
-                Some((ready.or(time, Cause::Part, self.stage_records[2]), dma))
+                let (before, stage) =
+                    if kind == LOAD { (&slot.fetched, 0) } else { (&slot.parts[COMPUTE], 2) };
+                let time = before.until(count)?;
+                Some((ready.or(time, Cause::Part, self.stage_records[stage]), dma))
             }
             Work::Compute(_) => unreachable!("computations are no accesses"),
         }

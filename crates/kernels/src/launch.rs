@@ -1,0 +1,119 @@
+//! Launches of kernels on a context.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use cubeyard_device::pe::Program;
+use cubeyard_runtime::{
+    BoundArgument, Context, Launch, LaunchHandle, LaunchReport, RuntimeError, Site, Stream,
+};
+
+use crate::kernel::Kernel;
+use crate::program::{Finding, Findings, Recording, live};
+
+/// How kernels run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Written down for each PE, then run; what is written down is kept for launches that are alike.
+    #[default]
+    Recorded,
+    /// As they go: they may look at what they have loaded.
+    Live,
+}
+
+/// Launches kernels on a context.
+///
+/// ```
+/// use cubeyard_kernels::kernel::Kernel;
+/// use cubeyard_kernels::launch::Launcher;
+/// use cubeyard_memory::address::SipId;
+/// use cubeyard_runtime::placement::{Placement, Split};
+/// use cubeyard_runtime::{Argument, Context, ContextConfig, Launch};
+///
+/// let context = Context::new(ContextConfig { data: true, ..ContextConfig::default() });
+/// let rows = Placement { cube: Split::RowWise, pe: Split::RowWise, ..Placement::default() };
+/// let x = context.from_slice(&[256, 64], &vec![1.5_f32; 256 * 64])?.to(&rows)?;
+/// let y = context.empty(&[256, 64], x.dtype())?.to(&rows)?;
+///
+/// let double = Kernel::new("double", |tl, args| {
+///     Box::pin(async move {
+///         let tile = tl.load(&args.tensor(0).local());
+///         tl.store(&args.tensor(1).local(), &(&tile + &tile));
+///     })
+/// });
+/// let launcher = Launcher::new(&context);
+/// let arguments = vec![Argument::Tensor(&x), Argument::Tensor(&y)];
+/// let launch =
+///     Launch { kernel: "double", arguments, sip: SipId::new(0)?, cubes: vec![], pes: vec![] };
+/// let report = launcher.run(&double, &launch)?;
+/// assert_eq!(report.pes.len(), 128);
+/// assert_eq!(y.read::<f32>()?, vec![3.0; 256 * 64]);
+/// assert!(launcher.findings().is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Launcher<'c> {
+    context: &'c Context,
+    mode: Mode,
+    findings: Findings,
+    recordings: RefCell<BTreeMap<String, Recording>>,
+}
+
+impl<'c> Launcher<'c> {
+    /// One that records kernels.
+    pub fn new(context: &'c Context) -> Self {
+        Self::with_mode(context, Mode::Recorded)
+    }
+
+    /// One that runs kernels in this way.
+    pub fn with_mode(context: &'c Context, mode: Mode) -> Self {
+        Self { context, mode, findings: Rc::default(), recordings: RefCell::default() }
+    }
+
+    /// Launches a kernel and waits for it.
+    pub fn run(&self, kernel: &Kernel, launch: &Launch<'_>) -> Result<LaunchReport, RuntimeError> {
+        self.launch(&self.context.stream(), kernel, launch)?.wait()
+    }
+
+    /// Launches a kernel on a stream. Returns at once.
+    pub fn launch(
+        &self,
+        stream: &Stream,
+        kernel: &Kernel,
+        launch: &Launch<'_>,
+    ) -> Result<LaunchHandle, RuntimeError> {
+        stream.launch_programs(launch, &mut |site, arguments| {
+            self.program(kernel, site, arguments).map_err(RuntimeError::Kernel)
+        })
+    }
+
+    /// What was wrong with kernels that ran to their ends.
+    pub fn findings(&self) -> Vec<Finding> {
+        self.findings.borrow().clone()
+    }
+
+    /// What a kernel orders on one PE, as it was recorded for a launch.
+    pub fn recordings(&self) -> Vec<Recording> {
+        self.recordings.borrow().values().cloned().collect()
+    }
+
+    fn program(
+        &self,
+        kernel: &Kernel,
+        site: &Site,
+        arguments: &[BoundArgument],
+    ) -> Result<Box<dyn Program>, String> {
+        if self.mode == Mode::Live {
+            return Ok(Box::new(live(kernel, site, arguments, &self.findings)));
+        }
+        let key = format!("{} {} {:?} {arguments:?}", kernel.name(), site.pe, site.count);
+        if let Some(known) = self.recordings.borrow().get(&key) {
+            return Ok(Box::new(known.program(&self.findings)));
+        }
+        let recording = Recording::new(kernel, site, arguments)?;
+        let program = recording.program(&self.findings);
+        self.recordings.borrow_mut().insert(key, recording);
+        Ok(Box::new(program))
+    }
+}

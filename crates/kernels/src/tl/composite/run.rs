@@ -1,0 +1,187 @@
+//! The numbers of a composite, tile by tile as they come and go.
+
+use std::collections::BTreeMap;
+
+use super::plan::{Computation, Plan, PlanOperand, PlanSource};
+use super::{Kind, Op};
+use crate::numeric::{self, Array, Binary, NumericError, Reduce, TileType};
+
+/// What a composite that is under way holds.
+#[derive(Debug, Default)]
+pub(crate) struct PlanRun {
+    /// Tiles that were loaded and not used up, by load.
+    loaded: BTreeMap<u32, Array>,
+    /// The sum so far.
+    sum: Option<Array>,
+    /// Output tiles that are to be stored.
+    outs: BTreeMap<u32, Array>,
+    /// The output, if it stays in the TCM.
+    whole: Option<Array>,
+}
+
+impl PlanRun {
+    pub(crate) fn loaded(
+        &mut self,
+        plan: &Plan,
+        load: u32,
+        bytes: &[u8],
+    ) -> Result<(), NumericError> {
+        let (source, out, step) = plan.load_of(load);
+        let (_, shape) = plan.source_box(source, out, step);
+        let ty = TileType { dtype: plan.sources[source].ty().dtype, shape: shape.to_vec() };
+        self.loaded.insert(load, Array::from_bytes(&ty, bytes)?);
+        Ok(())
+    }
+
+    /// Computes one of its computations; `value` gives what a pinned tile holds.
+    pub(crate) fn computed(
+        &mut self,
+        plan: &Plan,
+        index: u32,
+        value: &mut dyn FnMut(&super::super::Input) -> Array,
+    ) -> Result<(), NumericError> {
+        let computation = plan.computation(index);
+        match computation {
+            Computation::Step { out, step } => self.step(plan, out, step, value)?,
+            Computation::AfterStep { out, number, .. } => {
+                self.epilogue(plan, out, &plan.epilogues[0][number], value)?;
+            }
+            Computation::AfterTile { out, number } => {
+                self.epilogue(plan, out, &plan.epilogues[1][number], value)?;
+            }
+            Computation::AtTheEnd { number } => self.at_the_end(plan, number, value)?,
+        }
+        match plan.ends_tile(computation) {
+            Some(out) => self.finish_tile(plan, out),
+            None => Ok(()),
+        }
+    }
+
+    /// The bytes of an output tile.
+    pub(crate) fn payload(&mut self, out: u32) -> Vec<u8> {
+        self.outs.remove(&out).expect("it was computed before").to_bytes()
+    }
+
+    /// The output, if it stays in the TCM.
+    pub(crate) fn output(self) -> Option<Array> {
+        self.whole
+    }
+
+    fn step(
+        &mut self,
+        plan: &Plan,
+        out: u32,
+        step: u32,
+        value: &mut dyn FnMut(&super::super::Input) -> Array,
+    ) -> Result<(), NumericError> {
+        let mut tiles = Vec::with_capacity(plan.sources.len());
+        for (index, source) in plan.sources.iter().enumerate() {
+            let tile = match source {
+                PlanSource::Memory(_) => {
+                    let is = |load: u32| plan.load_of(load) == (index, out, step);
+                    let load = self.loaded.keys().copied().find(|&load| is(load));
+                    self.loaded.remove(&load.expect("it was loaded before")).expect("just found")
+                }
+                PlanSource::Pinned(input) => {
+                    let (start, shape) = plan.source_box(index, out, step);
+                    numeric::slice(&value(input), &start, &shape)?
+                }
+            };
+            tiles.push(tile);
+        }
+        let tiles: Vec<_> = tiles.iter().collect();
+        self.sum = Some(match &plan.kind {
+            Kind::Gemm => numeric::dot(tiles[0], tiles[1], self.sum.as_ref())?,
+            Kind::Map(op) => op.compute(&tiles)?,
+            Kind::Reduce(reduce) => {
+                let part = numeric::reduce(*reduce, tiles[0], 1, true)?;
+                match self.sum.take() {
+                    Some(sum) => numeric::binary(joins(*reduce), &sum, &part)?,
+                    None => part,
+                }
+            }
+        });
+        Ok(())
+    }
+
+    fn epilogue(
+        &mut self,
+        plan: &Plan,
+        out: u32,
+        (op, operand): &(Op, Option<PlanOperand>),
+        value: &mut dyn FnMut(&super::super::Input) -> Array,
+    ) -> Result<(), NumericError> {
+        let sum = self.sum.take().expect("a step came before");
+        let (start, shape) = plan.output_box(out);
+        let other = operand.as_ref().map(|operand| other(operand, &sum, start, shape, value));
+        let other = other.transpose()?;
+        let inputs: Vec<_> = std::iter::once(&sum).chain(&other).collect();
+        self.sum = Some(op.compute(&inputs)?);
+        Ok(())
+    }
+
+    fn at_the_end(
+        &mut self,
+        plan: &Plan,
+        number: usize,
+        value: &mut dyn FnMut(&super::super::Input) -> Array,
+    ) -> Result<(), NumericError> {
+        let (op, operand) = &plan.epilogues[2][number];
+        let whole = self.whole.take().expect("all tiles came before");
+        let shape = [plan.output().shape[0], plan.output().shape[1]];
+        let other = operand.as_ref().map(|operand| other(operand, &whole, [0; 2], shape, value));
+        let other = other.transpose()?;
+        let inputs: Vec<_> = std::iter::once(&whole).chain(&other).collect();
+        self.whole = Some(op.compute(&inputs)?);
+        Ok(())
+    }
+
+    fn finish_tile(&mut self, plan: &Plan, out: u32) -> Result<(), NumericError> {
+        let sum = self.sum.take().expect("a step came before");
+        let tile = numeric::cast(&sum, plan.output().dtype)?;
+        if plan.value.is_none() {
+            self.outs.insert(out, tile);
+            return Ok(());
+        }
+        let whole = match &mut self.whole {
+            Some(whole) => whole,
+            none => none.insert(Array::full(plan.output().clone(), 0.0)?),
+        };
+        let (start, _) = plan.output_box(out);
+        numeric::paste(whole, &start, &tile)
+    }
+}
+
+/// The other operand of an epilogue: in the type of what it meets, as far as the box goes.
+fn other(
+    operand: &PlanOperand,
+    beside: &Array,
+    start: [u64; 2],
+    shape: [u64; 2],
+    value: &mut dyn FnMut(&super::super::Input) -> Array,
+) -> Result<Array, NumericError> {
+    let dtype = beside.ty().dtype;
+    match operand {
+        PlanOperand::Number(number) => Array::full(TileType::scalar(dtype), *number),
+        PlanOperand::Tile(input) => {
+            let all = value(input);
+            let part = if input.ty.shape.len() == 1 {
+                numeric::slice(&all, &start[1..], &shape[1..])?
+            } else {
+                numeric::slice(&all, &start, &shape)?
+            };
+            numeric::cast(&part, dtype)
+        }
+    }
+}
+
+/// What joins two parts of a reduction.
+fn joins(reduce: Reduce) -> Binary {
+    match reduce {
+        Reduce::Sum => Binary::Add,
+        Reduce::Max => Binary::Maximum,
+        Reduce::Min => Binary::Minimum,
+        Reduce::Prod => Binary::Mul,
+        Reduce::Xor | Reduce::Argmax | Reduce::Argmin => Binary::Xor,
+    }
+}

@@ -1,0 +1,223 @@
+//! What a kernel has ordered, command by command: the tape that a PE runs.
+
+use std::fmt;
+use std::panic::Location;
+use std::rc::Rc;
+
+use cubeyard_device::pe::{Command, CommandId};
+
+use super::composite::Plan;
+use super::mask::Mask;
+use super::op::Op;
+use crate::numeric::TileType;
+
+/// The number of a value: what a tile holds.
+pub type ValueId = u32;
+
+/// A place in a kernel's source.
+pub type Place = &'static Location<'static>;
+
+/// What a kernel does next.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A command for an engine.
+    Command(Order),
+    /// The kernel waits until a command is done.
+    Wait(CommandId),
+    /// A call that costs the processor its time only.
+    Call,
+}
+
+/// A command, what it means, and where it was ordered.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// For the engines.
+    pub command: Command,
+    /// For the numbers, and for people.
+    pub effect: Effect,
+    /// Where in the kernel.
+    pub place: Place,
+}
+
+/// What a command means.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// A tile is loaded; what the mask leaves out is this value.
+    Load {
+        /// What it becomes.
+        value: ValueId,
+        /// Its kind.
+        ty: TileType,
+        /// What is loaded, if not all.
+        mask: Option<(Rc<Mask>, f64)>,
+    },
+    /// A tile is stored.
+    Store {
+        /// What.
+        input: Input,
+        /// What is stored of it, if not all.
+        mask: Option<Rc<Mask>>,
+    },
+    /// A tile is computed.
+    Compute {
+        /// How.
+        op: Op,
+        /// Of what.
+        inputs: Vec<Operand>,
+        /// What it becomes.
+        output: ValueId,
+        /// Its kind.
+        ty: TileType,
+    },
+    /// A tiled operation.
+    Composite(Rc<Plan>),
+}
+
+/// A tile as an operand: a value, in a shape of its own.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// The value.
+    pub value: ValueId,
+    /// The kind that it is seen as: the same elements.
+    pub ty: TileType,
+}
+
+/// An operand.
+#[derive(Clone, Debug)]
+pub enum Operand {
+    /// A tile.
+    Tile(Input),
+    /// A number, of the type of the other operands.
+    Number(f64, TileType),
+}
+
+impl Operand {
+    pub(super) fn ty(&self) -> &TileType {
+        match self {
+            Self::Tile(input) => &input.ty,
+            Self::Number(_, ty) => ty,
+        }
+    }
+}
+
+/// What a kernel has ordered so far.
+#[derive(Debug, Default)]
+pub struct Tape {
+    pub(super) steps: Vec<Step>,
+    /// The step of each command.
+    pub(super) commands: Vec<u32>,
+    /// How often each value is used.
+    pub(super) uses: Vec<u32>,
+    /// Whether the kernel still has the tile of each value.
+    pub(super) held: Vec<bool>,
+    /// The most of the TCM that its tiles took.
+    pub(super) peak: u64,
+    /// Floating-point operations.
+    pub(super) flop: u64,
+}
+
+impl Tape {
+    /// All steps, in order.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// How many commands there are.
+    pub fn commands(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// A command.
+    ///
+    /// # Panics
+    /// If there is none of that number.
+    pub fn order(&self, command: CommandId) -> &Order {
+        match &self.steps[self.commands[command as usize] as usize] {
+            Step::Command(order) => order,
+            other => unreachable!("no command: {other:?}"),
+        }
+    }
+
+    /// The most of the TCM that tiles took at once, in bytes.
+    pub fn peak_bytes(&self) -> u64 {
+        self.peak
+    }
+
+    /// Floating-point operations, as [`Op::flop`] counts them.
+    pub fn flop(&self) -> u64 {
+        self.flop
+    }
+}
+
+impl Tape {
+    /// Whether a value that was used so often is used no more.
+    pub(crate) fn is_last_use(&self, value: ValueId, used: u32) -> bool {
+        let place = value as usize;
+        !self.held[place] && self.uses[place] == used
+    }
+}
+
+impl Effect {
+    /// The tiles that it uses.
+    pub(crate) fn inputs(&self) -> Vec<&Input> {
+        match self {
+            Self::Load { .. } => Vec::new(),
+            Self::Store { input, .. } => vec![input],
+            Self::Compute { inputs, .. } => inputs
+                .iter()
+                .filter_map(|operand| match operand {
+                    Operand::Tile(input) => Some(input),
+                    Operand::Number(..) => None,
+                })
+                .collect(),
+            Self::Composite(plan) => plan.inputs().collect(),
+        }
+    }
+}
+
+/// As in `load f16[32, 64]`.
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Load { ty, .. } => write!(f, "load {ty}"),
+            Self::Store { input, .. } => write!(f, "store {}", input.ty),
+            Self::Compute { op, ty, .. } => write!(f, "{} {ty}", op.name()),
+            Self::Composite(plan) => plan.fmt(f),
+        }
+    }
+}
+
+/// As in `load f16[32, 64] at softmax.rs:41`.
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.effect, place(self.place))
+    }
+}
+
+/// The file's name and the line.
+pub fn place(at: Place) -> String {
+    let file = at.file().rsplit(['/', '\\']).next().unwrap_or_default();
+    format!("{file}:{}", at.line())
+}
+
+/// The steps with their numbers and what they wait for, as a person reads them.
+impl fmt::Display for Tape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut number = 0;
+        for step in &self.steps {
+            match step {
+                Step::Command(order) => {
+                    write!(f, "{number:>6}  {order}")?;
+                    if !order.command.after.is_empty() {
+                        write!(f, "  after {:?}", &*order.command.after)?;
+                    }
+                    writeln!(f)?;
+                    number += 1;
+                }
+                Step::Wait(command) => writeln!(f, "        wait for {command}")?,
+                Step::Call => {}
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! Tiles: what a kernel computes with.
+
+use std::cell::Cell;
+use std::fmt;
+use std::ops::Range;
+use std::rc::Rc;
+
+use cubeyard_device::pe::CommandId;
+
+use super::Tl;
+use super::tape::{Input, ValueId};
+use crate::numeric::TileType;
+
+/// A tile in the TCM. It never changes: what is computed is a new one. Cheap to clone; dropping the last
+/// clone gives its place in the TCM back, so a Rust scope is a scope of the scratch memory.
+#[derive(Clone)]
+pub struct Tile {
+    ty: TileType,
+    cell: Rc<Cell_>,
+}
+
+/// What the clones and views of a tile share.
+struct Cell_ {
+    tl: Tl,
+    value: ValueId,
+    place: Range<u64>,
+    producer: Cell<CommandId>,
+}
+
+impl Tile {
+    pub(super) fn new(tl: &Tl, ty: TileType, place: Range<u64>) -> Self {
+        let value = tl.state.new_value();
+        let cell = Cell_ { tl: tl.clone(), value, place, producer: Cell::new(0) };
+        Self { ty, cell: Rc::new(cell) }
+    }
+
+    /// Its type and shape.
+    pub fn ty(&self) -> &TileType {
+        &self.ty
+    }
+
+    /// How long it is in a dimension; 1 beyond its last.
+    pub fn dim(&self, axis: usize) -> u64 {
+        self.ty.shape.get(axis).copied().unwrap_or(1)
+    }
+
+    /// The same tile in another shape. It costs nothing.
+    #[must_use]
+    pub(super) fn seen_as(&self, ty: TileType) -> Self {
+        Self { ty, cell: Rc::clone(&self.cell) }
+    }
+
+    pub(crate) fn tl(&self) -> &Tl {
+        &self.cell.tl
+    }
+
+    pub(super) fn value(&self) -> ValueId {
+        self.cell.value
+    }
+
+    pub(super) fn place(&self) -> &Range<u64> {
+        &self.cell.place
+    }
+
+    /// The command that makes it.
+    pub(super) fn producer(&self) -> CommandId {
+        self.cell.producer.get()
+    }
+
+    pub(super) fn made_by(&self, command: CommandId) {
+        self.cell.producer.set(command);
+    }
+
+    pub(super) fn input(&self) -> Input {
+        Input { value: self.cell.value, ty: self.ty.clone() }
+    }
+}
+
+impl Drop for Cell_ {
+    fn drop(&mut self) {
+        let state = &self.tl.state;
+        state.scratch.borrow_mut().release(&self.place);
+        state.tape.borrow_mut().held[self.value as usize] = false;
+    }
+}
+
+impl fmt::Debug for Tile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tile({} {})", self.cell.value, self.ty)
+    }
+}

@@ -1,0 +1,1 @@
+//! What the language refuses, and where.

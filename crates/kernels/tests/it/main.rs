@@ -1,0 +1,4 @@
+//! Kernels on a machine: their numbers and their times.
+
+mod gemm;
+mod language;
