@@ -3,5 +3,7 @@
 //! | module | what is there |
 //! |---|---|
 //! | [`numeric`] | what kernels compute, in data mode |
+//! | [`report`] | what a run took and why, as data and as a page |
 
 pub mod numeric;
+pub mod report;
