@@ -101,3 +101,58 @@ fn row(report: &RunReport, step: &Step, unit: TimeUnit) -> String {
         cell(&step.why)
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(breakdown: &[(SliceKind, u64)]) -> RunReport {
+        let breakdown = breakdown.iter().map(|(kind, ps)| (*kind, Span::from_ps(*ps))).collect();
+        RunReport { breakdown, ..RunReport::default() }
+    }
+
+    #[test]
+    fn each_kind_is_one_part_and_the_longest_is_first() {
+        let report = of(&[
+            (SliceKind::Gemm, 10),
+            (SliceKind::Wait, 0),
+            (SliceKind::Cpu, 60),
+            (SliceKind::Gemm, 30),
+        ]);
+        let parts = parts(&report);
+        let found: Vec<_> = parts.iter().map(|(kind, took, _)| (*kind, took.ps())).collect();
+        assert_eq!(found, [(SliceKind::Cpu, 60), (SliceKind::Gemm, 40)]);
+        assert!((parts[0].2 - 0.6).abs() < 1e-12 && (parts[1].2 - 0.4).abs() < 1e-12);
+    }
+
+    #[test]
+    fn sums_beyond_64_bits_are_the_longest_span() {
+        let parts = parts(&of(&[(SliceKind::Gemm, u64::MAX), (SliceKind::Gemm, 5)]));
+        assert_eq!(parts, [(SliceKind::Gemm, Span::from_ps(u64::MAX), 1.0)]);
+    }
+
+    #[test]
+    fn narrow_parts_have_no_words() {
+        let narrow = part(SliceKind::Gemm, Span::from_ps(1), 0.01, 0.0, ROOM - 0.1);
+        let wide = part(SliceKind::Gemm, Span::from_ps(1), 0.1, 0.0, ROOM);
+        assert!(!narrow.contains("<text") && wide.contains(">10 %</text>"));
+    }
+
+    #[test]
+    fn the_longest_steps_are_shown_in_the_order_of_time() {
+        let step = |place: u64| Step {
+            start: Span::from_ps(100 * place),
+            end: Span::from_ps(100 * place + place % 20),
+            what: format!("step {place}"),
+            kind: SliceKind::Gemm,
+            place: String::new(),
+            why: String::new(),
+        };
+        let report = RunReport { critical: (0..20).map(step).collect(), ..RunReport::default() };
+        let table = steps(&report);
+        let shown: Vec<_> = (0..20).filter(|it| table.contains(&format!("step {it}<"))).collect();
+        assert_eq!(shown, (8..20).collect::<Vec<_>>());
+        assert!(table.contains("The longest 12 of its 20 steps"));
+        assert!(table.find("step 8<") < table.find("step 19<"));
+    }
+}

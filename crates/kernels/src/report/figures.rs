@@ -62,6 +62,8 @@ pub(super) fn significant(value: f64) -> String {
     let decimals = match value.abs() {
         size if !size.is_finite() => return NONE.to_owned(),
         size if size > 0.0 && size < 0.001 => return format!("{value:.2e}"),
+        size if size > 0.0 && size < 0.01 => 5,
+        size if size > 0.0 && size < 0.1 => 4,
         size if size < 10.0 => 3,
         size if size < 100.0 => 2,
         size if size < 1000.0 => 1,

@@ -25,6 +25,11 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
+/// [`escape`]d, and with percentages that stay in one line.
+pub(super) fn joined(text: &str) -> String {
+    escape(text).replace(" %", "\u{a0}%")
+}
+
 /// At most `longest` characters, the middle of a longer text left out; then [`escape`]d.
 pub(super) fn shorten(text: &str, longest: usize) -> String {
     let characters: Vec<char> = text.chars().collect();
@@ -72,7 +77,7 @@ pub(super) fn number(text: &str) -> String {
 
 /// A bar from 0 to 1 for a cell: a pale one behind, and a full one before it.
 pub(super) fn bar(kind: &str, behind: f64, before: f64) -> String {
-    let width = |share: f64| if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) * 100.0 };
+    let width = |share: f64| if share > 0.0 { share.min(1.0) * 100.0 } else { 0.0 };
     format!(
         "<td class=\"bar\"><svg viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" aria-hidden=\"true\">\
          <rect class=\"track\" width=\"100\" height=\"10\"/>\

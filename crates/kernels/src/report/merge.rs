@@ -43,13 +43,21 @@ pub(super) fn fit<'a>(lanes: &[&[&'a Slice]], end: u64, most: usize) -> Vec<Vec<
     if lanes.iter().map(|lane| lane.len()).sum::<usize>() <= most {
         return blocks(0);
     }
-    let mut cell = (end / 8192).max(1);
+    let mut cell = first_cell(lanes, end, most);
     let mut found = blocks(cell);
     while total(&found) > most && cell < end {
-        cell = cell.saturating_mul(2);
+        cell = cell.saturating_add(cell / 4 + 1);
         found = blocks(cell);
     }
     found
+}
+
+/// A cell that is rather too short: lanes with many slices get half of what one block in each cell
+/// would need.
+fn first_cell(lanes: &[&[&Slice]], end: u64, most: usize) -> u64 {
+    let fair = most / lanes.len().max(1);
+    let crowded = lanes.iter().filter(|lane| lane.len() > fair).count();
+    (end / 2 / (most / crowded.max(1)).max(1) as u64).max(1)
 }
 
 /// The blocks of one lane, whose slices are in the order of time. A slice shorter than `cell` joins

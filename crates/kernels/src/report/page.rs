@@ -3,7 +3,7 @@
 use super::bounds::bounds;
 use super::breakdown::breakdown;
 use super::figures::{bytes, count, percent, quantity, significant, span};
-use super::markup::{cell, escape, number, section, table};
+use super::markup::{cell, escape, joined, number, section, table};
 use super::roofline::roofline;
 use super::timeline::timeline;
 use super::utilisation::utilisation;
@@ -35,7 +35,7 @@ fn sections(report: &RunReport) -> String {
     [
         section("Timeline", &timeline(report)),
         section("Critical path", &breakdown(report)),
-        format!("<div class=\"beside\">\n{beside}</div>\n"),
+        wrapped("<div class=\"beside\">\n", &beside, "</div>\n"),
         section("Roofline", &roofline(report)),
         section("Launches", &launches(report)),
         section("Notes", &notes(report)),
@@ -53,7 +53,7 @@ fn head(report: &RunReport) -> String {
         "<header>\n<h1>{}</h1>\n{}{list}{}</header>\n",
         escape(&report.bench),
         wrapped("<p class=\"summary\">", &escape(&report.summary), "</p>\n"),
-        wrapped("<p class=\"verdict\">", &escape(&report.verdict()), "</p>\n")
+        wrapped("<p class=\"verdict\">", &joined(&report.verdict()), "</p>\n")
     )
 }
 
@@ -93,7 +93,7 @@ fn tile(name: &str, figure: &str, remark: &str) -> String {
         escape(name),
         escape(number),
         escape(unit),
-        escape(remark)
+        joined(remark)
     )
 }
 
@@ -125,7 +125,6 @@ fn launches(report: &RunReport) -> String {
 }
 
 fn notes(report: &RunReport) -> String {
-    let notes: String =
-        report.notes.iter().map(|note| format!("<li>{}</li>\n", escape(note))).collect();
-    wrapped("<ul>\n", &notes, "</ul>\n")
+    let note = |note: &String| format!("<li>{}</li>\n", escape(note));
+    wrapped("<ul>\n", &report.notes.iter().map(note).collect::<String>(), "</ul>\n")
 }

@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use super::axis::{LogAxis, power_of_ten, prefixed_power_of_ten, spread};
-use super::figures::{quantity, significant};
-use super::markup::{WIDTH, picture, shorten};
+use super::figures::{percent, quantity, significant};
+use super::markup::{joined, picture, shorten};
 use super::{Bound, RunReport};
 
 const LEFT: f64 = 76.0;
-const RIGHT: f64 = 700.0;
+const RIGHT: f64 = 750.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 350.0;
 const HEIGHT: f64 = 400.0;
@@ -23,7 +23,8 @@ pub(super) fn roofline(report: &RunReport) -> String {
         return String::new();
     };
     let body = roofline.axes() + &roofline.roof() + &roofline.point() + &roofline.labels();
-    picture("roofline", "Roofline", HEIGHT, &body) + &roofline.sentence()
+    let picture = picture("roofline", "Roofline", HEIGHT, &body);
+    format!("<div class=\"wide\">{picture}</div>\n{}", roofline.sentence())
 }
 
 struct Roofline<'a> {
@@ -43,42 +44,28 @@ impl<'a> Roofline<'a> {
         let (peak, bandwidth) = (report.peak_rate, report.peak_bandwidth);
         let (intensity, ridge, rate) =
             (report.intensity()?, report.ridge()?, report.achieved_rate());
-        let drawable = |value: f64| value.is_finite() && value > 0.0;
+        // Far from the ends of what a double holds, so that neighbours of these can be drawn too.
+        let drawable = |value: f64| (1e-100..1e100).contains(&value);
         if ![peak, bandwidth, intensity, ridge, rate].into_iter().all(drawable) {
             return None;
         }
         let bounds = rates(report);
-        let ys: Vec<_> = bounds.iter().map(|bound| bound.0).chain([peak, rate]).collect();
-        let x = LogAxis::around(&[intensity, ridge, ridge / 100.0], LEFT, RIGHT);
+        let ys: Vec<_> =
+            bounds.iter().map(|bound| bound.0).chain([peak, peak / 30.0, rate]).collect();
+        let x = LogAxis::around(&[intensity, ridge / 30.0, ridge * 10.0], LEFT, RIGHT);
         let y = LogAxis::around(&ys, BOTTOM, TOP);
         Some(Self { x, y, intensity, rate, ridge, peak, bandwidth, bounds })
     }
 
     fn axes(&self) -> String {
-        let mut text = String::new();
-        for (x, power) in self.x.decades() {
-            let y = BOTTOM + 18.0;
-            let name = power_of_ten(power);
-            text += &format!(
-                "<path class=\"grid\" d=\"M{x:.1} {TOP}V{BOTTOM}\"/>\
-                 <text class=\"soft middle\" x=\"{x:.1}\" y=\"{y}\">{name}</text>\n"
-            );
-        }
-        for (y, power) in self.y.decades() {
-            let (x, baseline, name) = (LEFT - 8.0, y + 4.0, prefixed_power_of_ten(power));
-            text += &format!(
-                "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{RIGHT}\"/>\
-                 <text class=\"soft end\" x=\"{x}\" y=\"{baseline:.1}\">{name}</text>\n"
-            );
-        }
-        let middle = f64::midpoint(LEFT, RIGHT);
-        let y = BOTTOM + 40.0;
-        text + &format!(
-            "<path class=\"axis\" d=\"M{LEFT} {TOP}V{BOTTOM}H{RIGHT}\"/>\n\
-             <text class=\"soft middle\" x=\"{middle}\" y=\"{y}\">FLOP for each byte moved</text>\n\
-             <text class=\"soft end\" x=\"{}\" y=\"{}\">{RATE}</text>\n",
-            LEFT - 8.0,
-            TOP - 12.0
+        let (middle, title, edge) = (f64::midpoint(LEFT, RIGHT), BOTTOM + 40.0, LEFT - 8.0);
+        format!(
+            "{}{}<path class=\"axis\" d=\"M{LEFT} {TOP}V{BOTTOM}H{RIGHT}\"/>\n\
+             <text class=\"soft middle\" x=\"{middle}\" y=\"{title}\">FLOP for each byte moved</text>\n\
+             <text class=\"soft end\" x=\"{edge}\" y=\"{}\">{RATE}</text>\n",
+            self.x.decades().into_iter().map(intensity_tick).collect::<String>(),
+            self.y.decades().into_iter().map(rate_tick).collect::<String>(),
+            TOP - 14.0
         )
     }
 
@@ -147,19 +134,18 @@ impl<'a> Roofline<'a> {
         let moved = spread(&heights, LABEL_GAP, BOTTOM);
         let mut text = String::new();
         for (((rate, name, from, class), y), to) in labels.iter().zip(&heights).zip(&moved) {
-            let (rate, name, baseline) = (quantity(*rate, RATE), shorten(name, 26), to + 4.5);
+            let (rate, name, baseline) = (quantity(*rate, RATE), shorten(name, 22), to + 4.5);
             writeln!(
                 text,
                 "<g class=\"{class}\"><path class=\"leader\" d=\"M{from:.1} {y:.1}H{RIGHT}L{} {to:.1}h8\"/>\
                  <text class=\"end\" x=\"{}\" y=\"{baseline:.1}\">{rate}</text>\
                  <text x=\"{}\" y=\"{baseline:.1}\">{name}</text></g>",
                 RIGHT + 14.0,
-                RIGHT + 144.0,
-                RIGHT + 154.0
+                RIGHT + 138.0,
+                RIGHT + 148.0
             )
             .expect("text can always be appended to");
         }
-        debug_assert!(RIGHT + 154.0 < WIDTH, "names have room");
         text
     }
 
@@ -168,12 +154,29 @@ impl<'a> Roofline<'a> {
         let limit = if self.intensity < self.ridge { "below" } else { "beyond" };
         let whose = if self.intensity < self.ridge { "memories" } else { "engines" };
         let roof = (self.bandwidth * self.intensity).min(self.peak);
-        let share = super::figures::percent(self.rate / roof);
-        format!(
-            "<p class=\"remark\">{intensity} FLOP for each byte, {limit} the ridge at {ridge}: here the \
-             {whose} set the roof, of which this run reaches {share}.</p>\n"
-        )
+        let share = percent(self.rate / roof);
+        let text = format!(
+            "{intensity} FLOP for each byte, {limit} the ridge at {ridge}: here the {whose} set the \
+             roof, of which this run reaches {share}."
+        );
+        format!("<p class=\"remark\">{}</p>\n", joined(&text))
     }
+}
+
+fn intensity_tick((x, power): (f64, i32)) -> String {
+    let (y, name) = (BOTTOM + 18.0, power_of_ten(power));
+    format!(
+        "<path class=\"grid\" d=\"M{x:.1} {TOP}V{BOTTOM}\"/>\
+         <text class=\"soft middle\" x=\"{x:.1}\" y=\"{y}\">{name}</text>\n"
+    )
+}
+
+fn rate_tick((y, power): (f64, i32)) -> String {
+    let (x, baseline, name) = (LEFT - 8.0, y + 4.0, prefixed_power_of_ten(power));
+    format!(
+        "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{RIGHT}\"/>\
+         <text class=\"soft end\" x=\"{x}\" y=\"{baseline:.1}\">{name}</text>\n"
+    )
 }
 
 /// The rates at which the bounds alone would let this run go, tightest first. What is far above the

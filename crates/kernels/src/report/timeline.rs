@@ -91,7 +91,7 @@ fn drawn(rows: &[Row<'_>], end: Span, kernel: Span) -> String {
 fn ticks(axis: &TimeAxis, bottom: f64) -> String {
     let mut text = format!(
         "<text class=\"soft end\" x=\"{}\" y=\"{}\">time in {}</text>\n<g class=\"ticks\">",
-        LEFT - 24.0,
+        LEFT - 36.0,
         TOP - 10.0,
         axis.unit.name
     );
@@ -143,7 +143,7 @@ fn lane(y: f64, blocks: &[Block<'_>], axis: &TimeAxis) -> String {
         let x = axis.position(block.start as f64, PLOT);
         let width = (axis.position(block.end as f64, PLOT) - x).max(0.4);
         let shade = shade(block);
-        let edge = if width > 3.0 { " edge" } else { "" };
+        let edge = if width > 3.0 && block.count == 1 { " edge" } else { "" };
         writeln!(
             text,
             "<rect class=\"{}{edge}\" x=\"{:.2}\" width=\"{width:.2}\" height=\"{BLOCK}\"{shade}>\
@@ -194,3 +194,6 @@ fn kernel_end(axis: &TimeAxis, kernel: Span, end: Span, height: f64) -> String {
         "<path class=\"mark\" d=\"M{x:.2} 0V{height}\"><title>end of the kernel</title></path>\n"
     )
 }
+
+#[cfg(test)]
+mod tests;

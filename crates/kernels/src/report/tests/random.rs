@@ -107,7 +107,7 @@ prop_compose! {
     ) -> RunReport {
         let (bench, summary, machine, limited_by) = words;
         RunReport {
-            bench, summary, machine, limited_by, parameters, bounds, units, lanes, critical,
+            bench, summary, parameters, machine, bounds, limited_by, units, lanes, critical,
             breakdown, launches, notes, ..measured
         }
     }
