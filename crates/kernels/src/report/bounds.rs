@@ -1,6 +1,6 @@
 //! The least time that each resource allows, as bars of the kernel time.
 
-use super::figures::{percent_column, span};
+use super::figures::{TimeUnit, percent_column};
 use super::markup::{bar, cell, number, table};
 use super::{Bound, RunReport};
 
@@ -9,26 +9,28 @@ pub(super) fn bounds(report: &RunReport) -> String {
     if report.bounds.is_empty() {
         return String::new();
     }
-    let head =
-        "<th>resource</th><th>least time</th><th class=\"n\">of kernel</th><th class=\"n\"></th>";
+    let unit = TimeUnit::of(report.kernel);
+    let head = format!(
+        "<th>resource</th><th>least time</th><th class=\"n\">{}</th><th class=\"n\">of kernel</th>",
+        unit.name
+    );
     let mut bounds: Vec<_> = report.bounds.iter().collect();
     bounds.sort_by_key(|bound| std::cmp::Reverse(bound.span));
-    let rows: String = bounds.into_iter().map(|bound| row(report, bound)).collect();
+    let rows: String = bounds.into_iter().map(|bound| row(report, bound, unit)).collect();
     format!(
         "{}<p class=\"remark\">How long each resource would need if it never waited for another. The \
          kernel can be no faster than the longest.</p>\n",
-        table("bounds", head, &rows)
+        table("bounds", &head, &rows)
     )
 }
 
-fn row(report: &RunReport, bound: &Bound) -> String {
+fn row(report: &RunReport, bound: &Bound, unit: TimeUnit) -> String {
     let share = report.of_kernel(bound.span).unwrap_or(f64::NAN);
-    let percent = if share.is_nan() { "–".to_owned() } else { percent_column(share) };
     format!(
         "<tr>{}{}{}{}</tr>\n",
         cell(&bound.resource),
         bar("green", share, share),
-        number(&percent),
-        number(&span(bound.span))
+        number(&unit.column(bound.span)),
+        number(&percent_column(share))
     )
 }

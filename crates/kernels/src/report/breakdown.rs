@@ -90,13 +90,12 @@ fn caption(report: &RunReport, shown: usize) -> String {
 
 fn row(report: &RunReport, step: &Step, unit: TimeUnit) -> String {
     let share = report.of_kernel(step.span()).unwrap_or(f64::NAN);
-    let share = if share.is_nan() { "–".to_owned() } else { percent_column(share) };
     let what = cell(&step.what).replacen("<td>", &format!("<td>{}", swatch(step.kind)), 1);
     format!(
         "<tr>{}{}{}{what}{}{}</tr>\n",
         number(&unit.column(step.start)),
         number(&unit.column(step.span())),
-        number(&share),
+        number(&percent_column(share)),
         cell(&step.place).replacen("<td>", "<td class=\"code\">", 1),
         cell(&step.why)
     )

@@ -167,6 +167,7 @@ mod tests {
         ] {
             assert_eq!(percent(share), text);
         }
-        assert_eq!(percent_column(0.5), "50.0 %");
+        let columns = [0.5, 0.0, 1e9, f64::NAN].map(percent_column);
+        assert_eq!(columns, ["50.0 %", "0.0 %", "1.00e11 %", "–"]);
     }
 }

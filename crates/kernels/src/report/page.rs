@@ -1,8 +1,10 @@
 //! The page: what was run, its key figures, what limits it, and the pictures.
 
+use cubeyard_sim::Span;
+
 use super::bounds::bounds;
 use super::breakdown::breakdown;
-use super::figures::{bytes, count, percent, quantity, significant, span};
+use super::figures::{TimeUnit, bytes, count, percent, quantity, significant, span};
 use super::markup::{cell, escape, joined, number, section, table};
 use super::roofline::roofline;
 use super::timeline::timeline;
@@ -114,14 +116,15 @@ fn check(check: &Check) -> String {
 }
 
 fn launches(report: &RunReport) -> String {
-    if report.launches.is_empty() {
+    let Some(longest) = report.launches.iter().map(|(_, took)| *took).max() else {
         return String::new();
-    }
-    let rows = report
-        .launches
-        .iter()
-        .map(|(name, took)| format!("<tr>{}{}</tr>\n", cell(name), number(&span(*took))));
-    table("launches", "<th>launch</th><th class=\"n\">took</th>", &rows.collect::<String>())
+    };
+    let unit = TimeUnit::of(longest);
+    let row = |(name, took): &(String, Span)| {
+        format!("<tr>{}{}</tr>\n", cell(name), number(&unit.column(*took)))
+    };
+    let head = format!("<th>launch</th><th class=\"n\">took, {}</th>", unit.name);
+    table("launches", &head, &report.launches.iter().map(row).collect::<String>())
 }
 
 fn notes(report: &RunReport) -> String {

@@ -1,7 +1,5 @@
 //! The roofline: the rate that the machine allows at each intensity, and where this run is below it.
 
-use std::fmt::Write as _;
-
 use super::axis::{LogAxis, power_of_ten, prefixed_power_of_ten, spread};
 use super::figures::{percent, quantity, significant};
 use super::markup::{joined, picture, shorten};
@@ -124,29 +122,15 @@ impl<'a> Roofline<'a> {
     /// Rates and names at the right, each joined to its mark.
     fn labels(&self) -> String {
         let x = self.x.position(self.intensity);
-        let bounds = self.bounds.iter().map(|&(rate, name)| (rate, name, x + 9.0, "bound"));
-        let own = [
-            (self.peak, "peak of the engines", RIGHT, "peak"),
-            (self.rate, "this run", x + 6.0, "run"),
-        ];
-        let labels: Vec<_> = own.into_iter().chain(bounds).collect();
-        let heights: Vec<_> = labels.iter().map(|label| self.y.position(label.0)).collect();
+        let peak =
+            Label { rate: self.peak, name: "peak of the engines", from: RIGHT, class: "peak" };
+        let run = Label { rate: self.rate, name: "this run", from: x + 6.0, class: "run" };
+        let bound = |&(rate, name)| Label { rate, name, from: x + 9.0, class: "bound" };
+        let labels: Vec<_> = [peak, run].into_iter().chain(self.bounds.iter().map(bound)).collect();
+        let heights: Vec<_> = labels.iter().map(|label| self.y.position(label.rate)).collect();
         let moved = spread(&heights, LABEL_GAP, BOTTOM);
-        let mut text = String::new();
-        for (((rate, name, from, class), y), to) in labels.iter().zip(&heights).zip(&moved) {
-            let (rate, name, baseline) = (quantity(*rate, RATE), shorten(name, 22), to + 4.5);
-            writeln!(
-                text,
-                "<g class=\"{class}\"><path class=\"leader\" d=\"M{from:.1} {y:.1}H{RIGHT}L{} {to:.1}h8\"/>\
-                 <text class=\"end\" x=\"{}\" y=\"{baseline:.1}\">{rate}</text>\
-                 <text x=\"{}\" y=\"{baseline:.1}\">{name}</text></g>",
-                RIGHT + 14.0,
-                RIGHT + 138.0,
-                RIGHT + 148.0
-            )
-            .expect("text can always be appended to");
-        }
-        text
+        let places = heights.into_iter().zip(moved);
+        labels.iter().zip(places).map(|(label, (y, to))| label.drawn(y, to)).collect()
     }
 
     fn sentence(&self) -> String {
@@ -160,6 +144,31 @@ impl<'a> Roofline<'a> {
              roof, of which this run reaches {share}."
         );
         format!("<p class=\"remark\">{}</p>\n", joined(&text))
+    }
+}
+
+/// What stands at the right.
+struct Label<'a> {
+    rate: f64,
+    name: &'a str,
+    /// Where its mark ends.
+    from: f64,
+    class: &'a str,
+}
+
+impl Label<'_> {
+    /// With a line from its mark at the height `y` to its words at the height `to`.
+    fn drawn(&self, y: f64, to: f64) -> String {
+        let Self { rate, name, from, class } = self;
+        let (rate, name, baseline) = (quantity(*rate, RATE), shorten(name, 22), to + 4.5);
+        format!(
+            "<g class=\"{class}\"><path class=\"leader\" d=\"M{from:.1} {y:.1}H{RIGHT}L{} {to:.1}h8\"/>\
+             <text class=\"end\" x=\"{}\" y=\"{baseline:.1}\">{rate}</text>\
+             <text x=\"{}\" y=\"{baseline:.1}\">{name}</text></g>\n",
+            RIGHT + 14.0,
+            RIGHT + 138.0,
+            RIGHT + 148.0
+        )
     }
 }
 
