@@ -7,9 +7,11 @@
 //! | [`launch`] | launches on a context |
 //! | [`program`] | kernels as PEs run them: recorded, or live |
 //! | [`numeric`] | what kernels compute, in data mode |
+//! | [`report`] | what a run took and why, as data and as a page |
 
 pub mod kernel;
 pub mod launch;
 pub mod numeric;
 pub mod program;
+pub mod report;
 pub mod tl;

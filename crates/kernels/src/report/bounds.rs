@@ -1,0 +1,36 @@
+//! The least time that each resource allows, as bars of the kernel time.
+
+use super::figures::{TimeUnit, percent_column};
+use super::markup::{bar, cell, number, table};
+use super::{Bound, RunReport};
+
+/// A table of bounds with bars, longest first, or nothing if there are none.
+pub(super) fn bounds(report: &RunReport) -> String {
+    if report.bounds.is_empty() {
+        return String::new();
+    }
+    let unit = TimeUnit::of(report.kernel);
+    let head = format!(
+        "<th>resource</th><th>least time</th><th class=\"n\">{}</th><th class=\"n\">of kernel</th>",
+        unit.name
+    );
+    let mut bounds: Vec<_> = report.bounds.iter().collect();
+    bounds.sort_by_key(|bound| std::cmp::Reverse(bound.span));
+    let rows: String = bounds.into_iter().map(|bound| row(report, bound, unit)).collect();
+    format!(
+        "{}<p class=\"remark\">How long each resource would need if it never waited for another. The \
+         kernel can be no faster than the longest.</p>\n",
+        table("bounds", &head, &rows)
+    )
+}
+
+fn row(report: &RunReport, bound: &Bound, unit: TimeUnit) -> String {
+    let share = report.of_kernel(bound.span).unwrap_or(f64::NAN);
+    format!(
+        "<tr>{}{}{}{}</tr>\n",
+        cell(&bound.resource),
+        bar("green", share, share),
+        number(&unit.column(bound.span)),
+        number(&percent_column(share))
+    )
+}

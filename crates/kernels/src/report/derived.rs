@@ -1,0 +1,200 @@
+//! Figures that follow from those of a report.
+
+use cubeyard_sim::Span;
+
+use super::figures::{percent, span};
+use super::{Bound, Check, RunReport, SliceKind, Step, Traffic, UnitUse};
+
+impl RunReport {
+    /// The resource that needs the longest, of which the kernel can be no faster.
+    pub fn bound(&self) -> Option<&Bound> {
+        // The first of equals: `max_by_key` would take the last.
+        self.bounds.iter().rev().max_by_key(|bound| bound.span)
+    }
+
+    /// The bound's part of the kernel time: 1 is as fast as it can be. 0 where nothing is known.
+    pub fn share(&self) -> f64 {
+        self.bound().and_then(|bound| self.of_kernel(bound.span)).unwrap_or(0.0)
+    }
+
+    /// What part of the kernel time this is, unless the kernel took no time.
+    pub fn of_kernel(&self, span: Span) -> Option<f64> {
+        (self.kernel != Span::ZERO).then(|| span.ps() as f64 / self.kernel.ps() as f64)
+    }
+
+    /// Bytes/s moved by DMA over the kernel time.
+    pub fn achieved_bandwidth(&self) -> f64 {
+        self.per_second(self.traffic.total() as f64)
+    }
+
+    /// FLOP/s over the kernel time.
+    pub fn achieved_rate(&self) -> f64 {
+        self.per_second(self.flop as f64)
+    }
+
+    /// FLOP for each byte moved by DMA, unless none was moved.
+    pub fn intensity(&self) -> Option<f64> {
+        let bytes = self.traffic.total();
+        (bytes > 0).then(|| self.flop as f64 / bytes as f64)
+    }
+
+    /// FLOP/byte from which on the engines and not the memories are the limit, where both are known.
+    pub fn ridge(&self) -> Option<f64> {
+        let ridge = self.peak_rate / self.peak_bandwidth;
+        (ridge.is_finite() && ridge > 0.0).then_some(ridge)
+    }
+
+    /// The unit that is busy the longest on average.
+    pub fn busiest_unit(&self) -> Option<&UnitUse> {
+        let known = self.units.iter().rev().filter(|unit| unit.mean.is_finite());
+        known.max_by(|left, right| left.mean.total_cmp(&right.mean))
+    }
+
+    /// The steps of the critical path that took longest, longest first, at most `count`.
+    pub fn longest_steps(&self, count: usize) -> Vec<&Step> {
+        let mut steps: Vec<_> = self.critical.iter().collect();
+        steps.sort_by_key(|step| std::cmp::Reverse(step.span()));
+        steps.truncate(count);
+        steps
+    }
+
+    /// What limits it, in plain words.
+    pub fn verdict(&self) -> String {
+        let limit =
+            (!self.limited_by.is_empty()).then(|| format!("Limited by {}.", self.limited_by));
+        let clauses: Vec<_> = self.bound_clause().into_iter().chain(self.unit_clause()).collect();
+        let rest = (!clauses.is_empty()).then(|| format!("{}.", clauses.join("; ")));
+        limit.into_iter().chain(rest).collect::<Vec<_>>().join(" ")
+    }
+
+    fn bound_clause(&self) -> Option<String> {
+        let bound = self.bound()?;
+        let (least, share) = (span(bound.span), percent(self.of_kernel(bound.span)?));
+        let kernel = span(self.kernel);
+        Some(format!("{} alone would need {least} of the {kernel} ({share})", bound.resource))
+    }
+
+    fn unit_clause(&self) -> Option<String> {
+        let UnitUse { unit, mean, .. } = self.busiest_unit()?;
+        Some(format!("{unit}, the busiest unit, works {} of the time", percent(*mean)))
+    }
+
+    fn per_second(&self, amount: f64) -> f64 {
+        let seconds = self.kernel.ps() as f64 / 1e12;
+        if seconds > 0.0 { amount / seconds } else { 0.0 }
+    }
+}
+
+impl Traffic {
+    /// Bytes moved in either direction.
+    pub fn total(self) -> u64 {
+        self.read.saturating_add(self.written)
+    }
+}
+
+impl Step {
+    /// How long it took.
+    pub fn span(&self) -> Span {
+        self.end.saturating_sub(self.start)
+    }
+}
+
+impl Check {
+    /// Whether no error was larger than it may be.
+    pub fn passed(&self) -> bool {
+        self.worst <= self.tolerance
+    }
+}
+
+impl SliceKind {
+    /// All kinds, in the order of legends.
+    pub const ALL: [Self; 9] = [
+        Self::DmaRead,
+        Self::DmaWrite,
+        Self::Fetch,
+        Self::Gemm,
+        Self::Math,
+        Self::Store,
+        Self::Message,
+        Self::Cpu,
+        Self::Wait,
+    ];
+
+    /// Its name, for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "PE_CPU",
+            Self::DmaRead => "DMA read",
+            Self::DmaWrite => "DMA write",
+            Self::Fetch => "fetch",
+            Self::Gemm => "GEMM",
+            Self::Math => "MATH",
+            Self::Store => "store",
+            Self::Message => "message",
+            Self::Wait => "wait",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> RunReport {
+        let bound =
+            |resource: &str, ps| Bound { resource: resource.to_owned(), span: Span::from_ps(ps) };
+        RunReport {
+            kernel: Span::from_ps(2_000_000),
+            traffic: Traffic { read: 3000, written: 1000 },
+            flop: 8000,
+            bounds: vec![bound("A", 500_000), bound("B", 1_000_000), bound("C", 1_000_000)],
+            peak_rate: 8e9,
+            peak_bandwidth: 4e9,
+            ..RunReport::default()
+        }
+    }
+
+    #[test]
+    fn figures_follow_from_those_given() {
+        let report = report();
+        assert_eq!(report.bound().unwrap().resource, "B");
+        let exact = [
+            (report.share(), 0.5),
+            (report.achieved_bandwidth(), 2e9),
+            (report.achieved_rate(), 4e9),
+            (report.intensity().unwrap(), 2.0),
+            (report.ridge().unwrap(), 2.0),
+        ];
+        assert!(exact.iter().all(|(found, expected)| (found / expected - 1.0).abs() < 1e-12));
+    }
+
+    #[test]
+    fn an_empty_report_has_no_figures_and_says_nothing() {
+        let report = RunReport::default();
+        assert_eq!((report.bound(), report.intensity(), report.ridge()), (None, None, None));
+        let figures = [report.share(), report.achieved_rate(), report.achieved_bandwidth()];
+        assert!(figures.iter().all(|figure| *figure == 0.0));
+        assert_eq!(report.verdict(), "");
+    }
+
+    #[test]
+    fn the_verdict_names_limit_bound_and_busiest_unit() {
+        let unit = |unit: &str, mean| UnitUse { unit: unit.to_owned(), mean, ..UnitUse::default() };
+        let report = RunReport {
+            limited_by: "DMA of B tiles".to_owned(),
+            units: vec![unit("GEMM", 0.5), unit("DMA read", 0.937), unit("odd", f64::NAN)],
+            ..report()
+        };
+        assert_eq!(
+            report.verdict(),
+            "Limited by DMA of B tiles. B alone would need 1 µs of the 2 µs (50 %); DMA read, the \
+             busiest unit, works 93.7 % of the time."
+        );
+    }
+
+    #[test]
+    fn an_error_that_is_not_a_number_does_not_pass() {
+        let check = |worst| Check { elements: 1, worst, tolerance: 0.5 };
+        assert!(check(0.5).passed() && !check(0.6).passed() && !check(f64::NAN).passed());
+    }
+}

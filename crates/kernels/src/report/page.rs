@@ -1,0 +1,133 @@
+//! The page: what was run, its key figures, what limits it, and the pictures.
+
+use cubeyard_sim::Span;
+
+use super::bounds::bounds;
+use super::breakdown::breakdown;
+use super::figures::{TimeUnit, bytes, count, percent, quantity, significant, span};
+use super::markup::{cell, escape, joined, number, section, table};
+use super::roofline::roofline;
+use super::timeline::timeline;
+use super::utilisation::utilisation;
+use super::{Check, RunReport};
+
+const STYLE: &str = include_str!("page.css");
+/// Moves and enlarges the timeline. It has no `<` and no `&`, so that the page is XML as well.
+const SCRIPT: &str = include_str!("page.js");
+
+/// A page that needs nothing else, readable in light and dark surroundings, on paper and without
+/// its script.
+pub fn page(report: &RunReport) -> String {
+    let name = escape(&report.bench);
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
+         <meta name=\"color-scheme\" content=\"light dark\"/>\n\
+         <title>{name} – Cubeyard</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
+         {}{}{}</main>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
+        head(report),
+        tiles(report),
+        sections(report)
+    )
+}
+
+fn sections(report: &RunReport) -> String {
+    let beside = section("How busy the units were", &utilisation(report))
+        + &section("What each resource needs", &bounds(report));
+    [
+        section("Timeline", &timeline(report)),
+        section("Critical path", &breakdown(report)),
+        wrapped("<div class=\"beside\">\n", &beside, "</div>\n"),
+        section("Roofline", &roofline(report)),
+        section("Launches", &launches(report)),
+        section("Notes", &notes(report)),
+    ]
+    .concat()
+}
+
+fn head(report: &RunReport) -> String {
+    let parameter = |(name, value): &(String, String)| {
+        format!("<li><span>{}</span> {}</li>\n", escape(name), escape(value))
+    };
+    let parameters: String = report.parameters.iter().map(parameter).collect();
+    let list = wrapped("<ul class=\"parameters\">\n", &parameters, "</ul>\n");
+    format!(
+        "<header>\n<h1>{}</h1>\n{}{list}{}</header>\n",
+        escape(&report.bench),
+        wrapped("<p class=\"summary\">", &escape(&report.summary), "</p>\n"),
+        wrapped("<p class=\"verdict\">", &joined(&report.verdict()), "</p>\n")
+    )
+}
+
+/// The text between the two others, or nothing if it is empty.
+fn wrapped(before: &str, text: &str, after: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("{before}{text}{after}") }
+}
+
+fn tiles(report: &RunReport) -> String {
+    let RunReport { kernel, host, traffic, .. } = report;
+    let moved = format!("{} read, {} written", bytes(traffic.read), bytes(traffic.written));
+    let tiles = [
+        Some(tile("kernel", &span(*kernel), &format!("{} seen by the host", span(*host)))),
+        report.bound().map(|bound| {
+            let least = format!("{} alone needs {}", bound.resource, span(bound.span));
+            tile("of possible speed", &percent(report.share()), &least)
+        }),
+        (report.flop > 0).then(|| {
+            let (rate, peak) = (report.achieved_rate(), report.peak_rate);
+            tile("rate", &quantity(rate, "FLOP/s"), &of_peak(rate, peak, "FLOP/s"))
+        }),
+        (traffic.total() > 0).then(|| {
+            let (rate, peak) = (report.achieved_bandwidth(), report.peak_bandwidth);
+            tile("bandwidth", &quantity(rate, "B/s"), &of_peak(rate, peak, "B/s"))
+        }),
+        (traffic.total() > 0).then(|| tile("moved", &bytes(traffic.total()), &moved)),
+        Some(tile("PEs", &count(report.pes as u64), &report.machine)),
+        report.check.as_ref().map(check),
+    ];
+    format!("<dl class=\"tiles\">\n{}</dl>\n", tiles.into_iter().flatten().collect::<String>())
+}
+
+fn tile(name: &str, figure: &str, remark: &str) -> String {
+    let (number, unit) = figure.rsplit_once(' ').unwrap_or((figure, ""));
+    format!(
+        "<div><dt>{}</dt><dd>{} <span>{}</span></dd><dd class=\"remark\">{}</dd></div>\n",
+        escape(name),
+        escape(number),
+        escape(unit),
+        joined(remark)
+    )
+}
+
+fn of_peak(rate: f64, peak: f64, unit: &str) -> String {
+    if peak > 0.0 && peak.is_finite() {
+        format!("{} of {}", percent(rate / peak), quantity(peak, unit))
+    } else {
+        String::new()
+    }
+}
+
+fn check(check: &Check) -> String {
+    let verdict = if check.passed() { "passed" } else { "failed" };
+    let (worst, tolerance) = (significant(check.worst), significant(check.tolerance));
+    let elements = count(check.elements);
+    let remark = format!("{elements} elements, error {worst} of {tolerance} allowed");
+    tile("check", verdict, &remark).replacen("<div>", &format!("<div class=\"{verdict}\">"), 1)
+}
+
+fn launches(report: &RunReport) -> String {
+    let Some(longest) = report.launches.iter().map(|(_, took)| *took).max() else {
+        return String::new();
+    };
+    let unit = TimeUnit::of(longest);
+    let row = |(name, took): &(String, Span)| {
+        format!("<tr>{}{}</tr>\n", cell(name), number(&unit.column(*took)))
+    };
+    let head = format!("<th>launch</th><th class=\"n\">took, {}</th>", unit.name);
+    table("launches", &head, &report.launches.iter().map(row).collect::<String>())
+}
+
+fn notes(report: &RunReport) -> String {
+    let note = |note: &String| format!("<li>{}</li>\n", escape(note));
+    wrapped("<ul>\n", &report.notes.iter().map(note).collect::<String>(), "</ul>\n")
+}

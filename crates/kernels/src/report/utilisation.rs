@@ -1,0 +1,31 @@
+//! How busy units were, as bars: the mean of all PEs before the busiest one.
+
+use super::figures::percent_column;
+use super::markup::{bar, cell, number, table};
+use super::{RunReport, UnitUse};
+
+/// A table of units with bars, or nothing if there are none.
+pub(super) fn utilisation(report: &RunReport) -> String {
+    if report.units.is_empty() {
+        return String::new();
+    }
+    let head = "<th>unit</th><th>busy</th><th class=\"n\">mean</th><th class=\"n\">most</th>\
+                <th>busiest</th>";
+    let rows: String = report.units.iter().map(row).collect();
+    format!(
+        "{}<p class=\"remark\">Shares of the kernel time. Full: the mean over PEs. Pale: the busiest \
+         of them.</p>\n",
+        table("units", head, &rows)
+    )
+}
+
+fn row(unit: &UnitUse) -> String {
+    format!(
+        "<tr>{}{}{}{}{}</tr>\n",
+        cell(&unit.unit),
+        bar("blue", unit.max, unit.mean),
+        number(&percent_column(unit.mean)),
+        number(&percent_column(unit.max)),
+        cell(&unit.busiest)
+    )
+}
