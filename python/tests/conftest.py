@@ -16,6 +16,19 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "testdata" / "reference"))
 
 
+def built(messages, name):
+    """The path of the executable, of which cargo tells, since the target folder can be anywhere."""
+    artifacts = map(json.loads, messages.splitlines())
+    [path] = [
+        artifact["executable"]
+        for artifact in artifacts
+        if artifact["reason"] == "compiler-artifact"
+        and artifact["target"]["name"] == name
+        and artifact["target"]["kind"] == ["example"]
+    ]
+    return path
+
+
 @dataclass
 class Snapshot:
     """A snapshot, and the statistics of the same moment."""
