@@ -51,7 +51,9 @@ impl Tile {
     }
 
     fn of(array: &Array) -> Self {
-        let hex = array.to_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        let digit = |nibble: u8| char::from_digit(nibble.into(), 16).expect("it has 4 bits");
+        let bytes = array.to_bytes();
+        let hex = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(digit).collect();
         let TileType { dtype, shape } = array.ty().clone();
         Self { dtype: dtype.to_string(), shape, hex }
     }
@@ -118,14 +120,14 @@ impl Case {
     }
 
     fn of_three(&self, a: &Array, b: &Array, c: &Array) -> Result<Both, Box<dyn Error>> {
-        let (x, y, z) = (a.ty(), b.ty(), c.ty());
+        let kinds = (a.ty(), b.ty(), c.ty());
         Ok(match self.function.as_str() {
             "ternary" => {
                 let operation = named(Ternary::named, &self.operation)?;
-                (ternary(operation, a, b, c), infer::ternary(operation, x, y, z))
+                (ternary(operation, a, b, c), infer::ternary(operation, kinds.0, kinds.1, kinds.2))
             }
-            "dot" => (dot(a, b, Some(c)), infer::dot(x, y, Some(z))),
-            "merge" => (merge(a, b, c), infer::merge(x, y, z)),
+            "dot" => (dot(a, b, Some(c)), infer::dot(kinds.0, kinds.1, Some(kinds.2))),
+            "merge" => (merge(a, b, c), infer::merge(kinds.0, kinds.1, kinds.2)),
             other => return Err(format!("no function {other} of three operands").into()),
         })
     }
