@@ -1,4 +1,4 @@
-"""What the tests share: our allocator's snapshots, PyTorch's viewer, and the slow reference."""
+"""What the tests share: our allocator's snapshots, PyTorch's viewer, the slow reference, our numbers."""
 
 import json
 import os
@@ -8,12 +8,26 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import numeric_cases
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 # The slow reference is a script beside its scenarios, not a package.
 sys.path.insert(0, str(ROOT / "testdata" / "reference"))
+
+
+def built(messages, name):
+    """The path of the executable, of which cargo tells, since the target folder can be anywhere."""
+    artifacts = map(json.loads, messages.splitlines())
+    [path] = [
+        artifact["executable"]
+        for artifact in artifacts
+        if artifact["reason"] == "compiler-artifact"
+        and artifact["target"]["name"] == name
+        and artifact["target"]["kind"] == ["example"]
+    ]
+    return path
 
 
 @dataclass
@@ -69,3 +83,41 @@ def viewer(tmp_path_factory):
         text=True,
     )
     return Viewer(fetched.stdout.strip(), tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture(scope="session")
+def compute():
+    """Computes numeric cases, all in one process."""
+    build = ["cargo", "build", "--quiet", "--release", "-p", "cubeyard-kernels"]
+    messages = subprocess.run(
+        [*build, "--example", "numeric", "--message-format", "json"],
+        cwd=ROOT,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    binary = built(messages.stdout, "numeric")
+
+    def run(cases):
+        lines = "".join(json.dumps(case) + "\n" for case in cases)
+        done = subprocess.run([binary], input=lines, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        answers = [json.loads(line) for line in done.stdout.splitlines()]
+        assert len(answers) == len(cases)
+        return answers
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def check(compute):
+    """Compares all numeric cases with NumPy, of which there are at least so many."""
+
+    def check(cases, at_least):
+        cases = list(cases)
+        assert len(cases) >= at_least
+        for case, answer in zip(cases, compute([case.json() for case in cases]), strict=True):
+            assert "error" not in answer, (case, answer)
+            numeric_cases.compare(case, numeric_cases.array(answer))
+
+    return check

@@ -9,7 +9,7 @@ import pytest
 import reference
 import scenarios
 import traffic
-from conftest import ROOT
+from conftest import ROOT, built
 
 SEED = 1
 COUNT = 2000
@@ -33,19 +33,6 @@ def examples():
         text=True,
     )
     return {name: built(messages.stdout, name) for name in names}
-
-
-def built(messages, name):
-    """The path of the executable, of which cargo tells, since the target folder can be anywhere."""
-    artifacts = map(json.loads, messages.splitlines())
-    [path] = [
-        artifact["executable"]
-        for artifact in artifacts
-        if artifact["reason"] == "compiler-artifact"
-        and artifact["target"]["name"] == name
-        and artifact["target"]["kind"] == ["example"]
-    ]
-    return path
 
 
 @pytest.fixture(scope="session")

@@ -61,6 +61,23 @@ impl Axis {
         }
         found
     }
+
+    /// Each element with the one that was made of all along the axis.
+    fn zip<T: Copy>(self, values: &[T], folded: &[T], operation: impl Fn(T, T) -> T) -> Vec<T> {
+        let mut zipped = Vec::with_capacity(values.len());
+        for (block, folded) in
+            values.chunks_exact(self.block()).zip(folded.chunks_exact(self.inner))
+        {
+            if let [one] = folded {
+                zipped.extend(block.iter().map(|&value| operation(value, *one)));
+                continue;
+            }
+            for row in block.chunks_exact(self.inner) {
+                zipped.extend(row.iter().zip(folded).map(|(&value, &one)| operation(value, one)));
+            }
+        }
+        zipped
+    }
 }
 
 /// In lanes, so that they can be done at once, and then the lanes in order.
@@ -179,16 +196,4 @@ fn real_softmax<T: Real>(values: &[T], along: Axis) -> Vec<T> {
     let powers = along.zip(values, &greatest, |value, greatest| value.sub(greatest).exp());
     let sums = along.fold(&powers, T::add);
     along.zip(&powers, &sums, T::div)
-}
-
-impl Axis {
-    /// Each element with the one that was made of all along the axis.
-    fn zip<T: Copy>(self, values: &[T], folded: &[T], operation: impl Fn(T, T) -> T) -> Vec<T> {
-        let rows = values.chunks_exact(self.inner).enumerate();
-        let pairs = rows.flat_map(|(number, row)| {
-            let block = number / self.count * self.inner;
-            row.iter().zip(&folded[block..block + self.inner])
-        });
-        pairs.map(|(&value, &folded)| operation(value, folded)).collect()
-    }
 }
