@@ -1,0 +1,67 @@
+//! Benches: kernels with inputs, a check of their numbers, and the bounds that they are held to.
+//!
+//! A bench is a file and a line in [`catalogue`]. It says what it can be asked ([`Parameter`]s), makes its
+//! tensors on the [`Lab`], launches kernels of the [`library`](crate::library), and compares what they leave
+//! with a reference of its own. What it took, and what limits it, is worked out for all of them by
+//! [`run`](fn@run).
+
+mod lab;
+mod parameter;
+mod run;
+mod vector_add;
+
+pub use lab::{Lab, Work};
+pub use parameter::{Kind, Parameter, ParameterError, Value, Values};
+pub use run::{BenchError, Run, RunConfig, run};
+
+use crate::report::Check;
+
+/// Kernels with inputs and a check.
+pub trait Bench {
+    /// What it is called on the command line.
+    fn name(&self) -> &'static str;
+
+    /// What it computes, in a line.
+    fn summary(&self) -> &'static str;
+
+    /// What it can be asked.
+    fn parameters(&self) -> Vec<Parameter>;
+
+    /// Whether its kernels look at what they load, so that it runs live and needs data.
+    fn needs_data(&self) -> bool {
+        false
+    }
+
+    /// Runs it.
+    fn run(&self, lab: &Lab, values: &Values) -> Result<Outcome, BenchError>;
+}
+
+/// What a bench has to say of itself when its kernels have run.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// What had to be done, whatever the way: what the bounds are made of.
+    pub work: Work,
+    /// How the numbers compare with the reference; none without data.
+    pub check: Option<Check>,
+    /// What else a reader should know.
+    pub notes: Vec<String>,
+}
+
+/// All benches, in the order of their names.
+pub fn catalogue() -> Vec<Box<dyn Bench>> {
+    vec![Box::new(vector_add::VectorAdd)]
+}
+
+/// The bench of a name, or the most similar name.
+pub fn find(name: &str) -> Result<Box<dyn Bench>, BenchError> {
+    let mut all = catalogue();
+    let names: Vec<_> = all.iter().map(|bench| bench.name()).collect();
+    match names.iter().position(|known| *known == name) {
+        Some(place) => Ok(all.swap_remove(place)),
+        None => {
+            let nearest = cubeyard_device::input::nearest(name, names.into_iter());
+            let nearest = nearest.map(str::to_owned);
+            Err(BenchError::NoSuchBench { name: name.to_owned(), nearest })
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Runs a bench, and works out what it took and what limits it.
+
+use cubeyard_device::pe::OpUnit;
+use cubeyard_device::topology::Topology;
+use cubeyard_memory::address::SipId;
+use cubeyard_runtime::{Context, ContextConfig, LaunchReport, RuntimeError};
+use cubeyard_sim::{Bandwidth, Span};
+use thiserror::Error;
+
+use super::{Bench, Lab, Outcome, ParameterError, Values, Work};
+use crate::launch::{Launcher, Mode};
+use crate::program::Finding;
+use crate::report::{Bound, RunReport, Traffic, UnitUse};
+
+/// How a bench is run.
+#[derive(Clone, Debug)]
+pub struct RunConfig {
+    /// The machine.
+    pub topology: Topology,
+    /// What was said of its parameters, as `name=value`.
+    pub set: Vec<String>,
+    /// Whether numbers are computed and checked.
+    pub data: bool,
+    /// Whether kernels are recorded, or run live.
+    pub mode: Mode,
+    /// The SIPs to use; the first alone if none are named.
+    pub sips: Vec<SipId>,
+    /// Whether every operation is kept, for the timeline and the critical path.
+    pub ops: bool,
+}
+
+/// A bench that has run.
+#[derive(Debug)]
+pub struct Run {
+    /// What it took and why.
+    pub report: RunReport,
+    /// What was wrong with its kernels although they ran to their ends.
+    pub findings: Vec<Finding>,
+}
+
+/// A bench could not run to its end.
+#[derive(Debug, Error)]
+pub enum BenchError {
+    /// There is no such bench.
+    #[error("there is no bench `{name}`{}", nearest.as_ref().map_or_else(String::new, |nearest| format!("; the nearest is `{nearest}`")))]
+    NoSuchBench {
+        /// The name given.
+        name: String,
+        /// The most similar one.
+        nearest: Option<String>,
+    },
+    /// A parameter cannot be that.
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
+    /// Its parameters do not go together, in words.
+    #[error("{0}")]
+    Unfit(String),
+    /// It looks at what it loads.
+    #[error("{0} branches on what it loads: it needs --data")]
+    NeedsData(&'static str),
+    /// Something went wrong on the way.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+}
+
+/// Runs a bench on a machine of its own.
+pub fn run(bench: &dyn Bench, config: &RunConfig) -> Result<Run, BenchError> {
+    let parameters = bench.parameters();
+    let values = Values::new(bench.name(), &parameters, &config.set)?;
+    if bench.needs_data() && !config.data {
+        return Err(BenchError::NeedsData(bench.name()));
+    }
+    let (topology, data) = (config.topology.clone(), config.data);
+    let context = Context::new(ContextConfig { topology, data, ..ContextConfig::default() });
+    if config.ops {
+        context.keep_ops();
+    }
+    let mode = if bench.needs_data() { Mode::Live } else { config.mode };
+    let sips = if config.sips.is_empty() { vec![first_sip()] } else { config.sips.clone() };
+    let launcher = Launcher::with_mode(&context, mode);
+    let lab =
+        Lab { context: &context, launcher, has_data: data, sips, launches: Vec::new().into() };
+    let outcome = bench.run(&lab, &values)?;
+    let findings = lab.launcher.findings();
+    let mut report = report(&lab, &outcome, &config.topology);
+    report.bench = bench.name().to_owned();
+    report.summary = bench.summary().to_owned();
+    report.parameters = values.shown(&parameters);
+    Ok(Run { report, findings })
+}
+
+fn first_sip() -> SipId {
+    SipId::new(0).expect("there is always a first one")
+}
+
+fn report(lab: &Lab<'_>, outcome: &Outcome, topology: &Topology) -> RunReport {
+    let launches = lab.launches.borrow();
+    let kernel: Span = launches.iter().map(|(_, launch)| launch.max()).sum();
+    let pes = launches.iter().map(|(_, launch)| launch.pes.len()).max().unwrap_or_default();
+    let cores = || launches.iter().flat_map(|(_, launch)| &launch.cores);
+    let traffic = Traffic {
+        read: cores().map(|(_, core)| core.moved[0]).sum(),
+        written: cores().map(|(_, core)| core.moved[1]).sum(),
+    };
+    let bounds = bounds(&outcome.work, topology, pes as u64);
+    let spec = topology.spec();
+    let rate = outcome.work.gemm.and_then(|(dtype, _)| spec.pe.core.gemm.rates.get(dtype.name()));
+    let memories = outcome.work.memories.unwrap_or(pes as u64);
+    let limiting = bounds.iter().max_by_key(|bound| bound.span);
+    RunReport {
+        machine: machine(topology),
+        pes,
+        kernel,
+        host: launches.iter().map(|(_, launch)| launch.done - launch.made).sum(),
+        traffic,
+        flop: outcome.work.gemm.map_or(outcome.work.elements, |(_, flop)| flop),
+        peak_rate: rate.map_or(0.0, |rate| *rate as f64 * pes as f64),
+        peak_bandwidth: hbm(topology) * memories as f64,
+        limited_by: limiting.map(|bound| bound.resource.clone()).unwrap_or_default(),
+        bounds,
+        units: units(&launches, kernel),
+        check: outcome.check,
+        launches: launches.iter().map(|(name, launch)| (name.clone(), launch.max())).collect(),
+        notes: outcome.notes.clone(),
+        ..RunReport::default()
+    }
+}
+
+/// As in `2 SIPs × 16 cubes × 8 PEs`.
+fn machine(topology: &Topology) -> String {
+    let (sips, cubes, pes) =
+        (topology.sips().count(), topology.cubes().count(), topology.pes().count());
+    format!("{sips} SIPs × {cubes} cubes × {pes} PEs")
+}
+
+/// Bytes in a second of the HBM of one PE.
+fn hbm(topology: &Topology) -> f64 {
+    let hbm = &topology.spec().hbm;
+    let channels = f64::from(hbm.channels) * hbm.channel_bandwidth.bytes_per_second() as f64;
+    channels.min(hbm.link.bandwidth.bytes_per_second() as f64)
+}
+
+/// The least time that each resource allows for what had to be done.
+fn bounds(work: &Work, topology: &Topology, pes: u64) -> Vec<Bound> {
+    let core = &topology.spec().pe.core;
+    let mut bounds = Vec::new();
+    let mut bound = |resource: String, rate: Option<Bandwidth>, amount: u64| {
+        if let Some(rate) = rate.filter(|_| amount > 0) {
+            bounds.push(Bound { resource, span: rate.span(amount) });
+        }
+    };
+    if let Some((dtype, flop)) = work.gemm {
+        let rate = core.gemm.rates.get(dtype.name()).copied();
+        let rate = rate.and_then(Bandwidth::from_bytes_per_second);
+        bound(format!("GEMM {dtype}"), rate, flop.div_ceil(pes.max(1)));
+    }
+    bound("MATH".to_owned(), Some(core.math.simple), work.elements.div_ceil(pes.max(1)));
+    let memories = work.memories.unwrap_or(pes).max(1);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole bytes")]
+    let rate = Bandwidth::from_bytes_per_second(hbm(topology) as u64);
+    bound("the HBM of a PE".to_owned(), rate, work.bytes.div_ceil(memories));
+    bounds
+}
+
+/// How busy the units of the PEs were.
+fn units(launches: &[(String, LaunchReport)], kernel: Span) -> Vec<UnitUse> {
+    let share = |busy: Span| {
+        if kernel == Span::ZERO { 0.0 } else { busy.ps() as f64 / kernel.ps() as f64 }
+    };
+    let mut units = Vec::new();
+    for unit in OpUnit::ALL {
+        let mut by_pe = std::collections::BTreeMap::new();
+        for (pe, core) in launches.iter().flat_map(|(_, launch)| &launch.cores) {
+            *by_pe.entry(*pe).or_insert(Span::ZERO) += core.busy[unit as usize];
+        }
+        let all: Span = by_pe.values().copied().sum();
+        let Some((busiest, most)) = by_pe.iter().max_by_key(|(_, busy)| **busy) else { continue };
+        if all > Span::ZERO {
+            units.push(UnitUse {
+                unit: unit.name().to_owned(),
+                mean: share(all) / by_pe.len() as f64,
+                max: share(*most),
+                busiest: busiest.to_string(),
+            });
+        }
+    }
+    units
+}

@@ -1,0 +1,50 @@
+//! The sum of two vectors, spread over PEs.
+
+use cubeyard_runtime::Argument;
+use cubeyard_runtime::dtype::DType;
+use cubeyard_runtime::placement::Split;
+
+use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
+use crate::library::vector_add;
+
+pub(super) struct VectorAdd;
+
+const TYPES: &[DType] = &[DType::F16, DType::Bf16, DType::F32, DType::F64, DType::I32, DType::I64];
+
+impl Bench for VectorAdd {
+    fn name(&self) -> &'static str {
+        "vector-add"
+    }
+
+    fn summary(&self) -> &'static str {
+        "the sum of two vectors, each PE its part"
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        vec![
+            Parameter::whole("elements", 1 << 20, (1, 1 << 36), "of each vector"),
+            Parameter::whole("block", 16384, (1, 1 << 24), "elements of a load"),
+            Parameter::dtype("dtype", TYPES, "of the elements"),
+            Parameter::whole("cubes", 1, (1, 64), "that take part"),
+            Parameter::whole("pes", 8, (1, 64), "of each cube"),
+        ]
+    }
+
+    fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
+        let (elements, dtype) = (values.whole("elements"), values.dtype("dtype"));
+        let (cubes, pes) = (values.whole("cubes"), values.whole("pes"));
+        let over = lab.placement(Split::ColumnWise, Split::ColumnWise, cubes, pes);
+        let x = lab.context.rand(&[elements], dtype, 1)?.to(&over)?;
+        let y = lab.context.rand(&[elements], dtype, 2)?.to(&over)?;
+        let z = lab.context.empty(&[elements], dtype)?.to(&over)?;
+        let mut arguments: Vec<_> = [&x, &y, &z].map(Argument::Tensor).to_vec();
+        arguments.push(Argument::Scalar(values.whole("block") as f64));
+        lab.launch(&vector_add(), arguments, cubes, pes)?;
+        let (a, b) = (lab.values(&x)?, lab.values(&y)?);
+        let sum = || a.iter().flatten().zip(b.iter().flatten()).map(|(a, b)| a + b).collect();
+        // Half a unit in the last place of f16, relative to a sum of at most 2.
+        let check = lab.check(&z, 1.0 / 1024.0, sum)?;
+        let work = Work { elements, bytes: 3 * elements * dtype.size(), ..Work::default() };
+        Ok(Outcome { work, check, notes: Vec::new() })
+    }
+}

@@ -1,0 +1,21 @@
+//! `z = x + y`, block by block.
+
+use crate::kernel::{Args, Kernel};
+use crate::tl::Tl;
+
+/// Adds two tensors: each PE what it holds of them. Arguments: x, y, z, and the elements of a block.
+pub fn vector_add() -> Kernel {
+    Kernel::new("vector_add", |tl, args| Box::pin(body(tl, args)))
+}
+
+async fn body(tl: Tl, args: Args) {
+    let [x, y, z] = [0, 1, 2].map(|position| args.tensor(position).local());
+    let block = args.whole(3);
+    for index in 0..tl.cdiv(x.dim(0), block) {
+        let (start, shape) = ([index * block], [block]);
+        let mask = x.inside(&start, &shape);
+        let a = tl.load_masked(&x.block(&start, &shape), &mask, 0.0);
+        let b = tl.load_masked(&y.block(&start, &shape), &mask, 0.0);
+        tl.store_masked(&z.block(&start, &shape), &(&a + &b), &mask);
+    }
+}
