@@ -129,9 +129,9 @@ impl TensorArg<'_> {
         };
         let rows = part.rows.end - part.rows.start;
         let columns = part.columns.end - part.columns.start;
-        let shape = [rows, columns];
         let is_vector = self.bound.shape.rank() <= 1;
-        Ref::new(part.address, if is_vector { &shape[1..] } else { &shape }, self.bound.dtype)
+        let shape = if is_vector { vec![rows * columns] } else { vec![rows, columns] };
+        Ref::new(part.address, &shape, self.bound.dtype)
     }
 
     /// The first row and column of [`local`](Self::local) in the whole.

@@ -33,7 +33,7 @@ impl Bench for VectorAdd {
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
         let (elements, dtype) = (values.whole("elements"), values.dtype("dtype"));
         let (cubes, pes) = (values.whole("cubes"), values.whole("pes"));
-        let over = lab.placement(Split::ColumnWise, Split::ColumnWise, cubes, pes);
+        let over = lab.placement(Split::RowWise, Split::RowWise, cubes, pes);
         let x = lab.context.rand(&[elements], dtype, 1)?.to(&over)?;
         let y = lab.context.rand(&[elements], dtype, 2)?.to(&over)?;
         let z = lab.context.empty(&[elements], dtype)?.to(&over)?;
