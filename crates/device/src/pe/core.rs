@@ -43,7 +43,10 @@ struct Run {
     next: CommandId,
     /// The commands under way, each at its number modulo the window.
     slots: Vec<Slot>,
-    /// How many of them are not done.
+    /// When commands were done, each at its number modulo twice the window: one under way may come after
+    /// another that has left the window since.
+    ends: Vec<Option<Latest>>,
+    /// How many commands are not done.
     open: usize,
     /// The commands that each engine has parts of to begin: loads, computations, stores.
     queues: [VecDeque<CommandId>; 3],
@@ -251,6 +254,7 @@ impl Run {
             cpu: start,
             next: 0,
             slots: (0..window).map(|_| Slot::default()).collect(),
+            ends: vec![None; 2 * window],
             open: 0,
             queues: <[VecDeque<CommandId>; 3]>::default(),
             stages: Stages { free: [now; 3] },
@@ -386,11 +390,14 @@ impl Run {
     /// When a command was done; none if it is not. Those before the window were done before any dispatch
     /// that is still to come.
     fn done(&self, id: CommandId) -> Option<Latest> {
-        if id + self.slots.len() as u32 <= self.next || id >= self.next {
+        if u64::from(id) + self.window() <= u64::from(self.next) || id >= self.next {
             return Some(Latest::default());
         }
-        let slot = self.slot(id);
-        slot.done.then_some(slot.end)
+        self.ends[id as usize % self.ends.len()]
+    }
+
+    fn window(&self) -> u64 {
+        self.slots.len() as u64
     }
 
     /// When the next command has a place in the window; none if that is not known.
@@ -417,6 +424,8 @@ impl Run {
             end: issued,
             done: false,
         };
+        let place = id as usize % self.ends.len();
+        self.ends[place] = None;
         self.next += 1;
         self.open += 1;
         self.report.commands += 1;
@@ -434,13 +443,10 @@ impl Run {
     fn ready(&self, id: CommandId, after: &[CommandId]) -> Option<Latest> {
         let mut ready = self.slot(id).issued;
         for &before in after {
-            // Those that have left the window were done before this command had its place.
-            if before + (self.slots.len() as u32) > id {
-                let slot = self.slot(before);
-                if !slot.done {
-                    return None;
-                }
-                ready = ready.or(slot.end.time, Cause::After, slot.end.record);
+            // Those before the window were done before this command had its place.
+            if u64::from(before) + self.window() > u64::from(id) {
+                let end = self.ends[before as usize % self.ends.len()]?;
+                ready = ready.or(end.time, Cause::After, end.record);
             }
         }
         Some(ready)
@@ -463,6 +469,8 @@ impl Run {
         let slot = self.slot_mut(id);
         slot.done = true;
         let end = slot.end;
+        let place = id as usize % self.ends.len();
+        self.ends[place] = Some(end);
         self.open -= 1;
         self.last = self.last.or(end.time, end.cause, end.record);
     }
