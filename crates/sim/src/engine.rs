@@ -27,6 +27,8 @@ pub(crate) enum Event {
     /// A run of flits that moved as one event is done, unless it was broken up: then the number
     /// (its low half) no longer fits.
     RunDone { transfer: SlotId, number: u32 },
+    /// A planned leg is done, unless it was scattered: then it is no longer planned.
+    PlanDone { transfer: SlotId, leg: u32 },
     /// An alarm of a component.
     Wake { alarm: u32 },
     /// A call of a component, from outside.
@@ -105,8 +107,11 @@ impl fmt::Display for Waiting {
 #[derive(Debug)]
 pub struct Engine<C: Component, O = Blind> {
     pub(crate) now: Time,
-    /// The rank of the present event, so that a run can be broken up exactly here.
+    /// The rank of the present event.
     pub(crate) rank: u32,
+    /// The highest rank so far of this instant, so that a run can be broken up exactly here: an event
+    /// may bring about one of a lower rank, and what lies between has happened.
+    pub(crate) reached: u32,
     pub(crate) config: EngineConfig,
     pub(crate) network: Network,
     pub(crate) links: Vec<LinkState>,
@@ -170,6 +175,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         Self {
             now: Time::ZERO,
             rank: 0,
+            reached: 0,
             config,
             links: LinkState::all(&network),
             uses: Uses::new(&network),
@@ -275,13 +281,15 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     pub fn run_until(&mut self, deadline: Time) -> Stop {
         self.settle_tasks();
         while let Some(entry) = self.queue.pop_until(deadline) {
+            let before = if entry.time == self.now { self.reached } else { 0 };
             self.now = entry.time;
             self.rank = entry.rank;
+            self.reached = entry.rank.max(before);
             self.happen(entry.event);
         }
         if self.queue.next_time().is_some() {
             self.now = deadline;
-            self.rank = u32::MAX;
+            self.reached = u32::MAX;
             return Stop::Deadline;
         }
         let waiting = self.waiting();
@@ -296,6 +304,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             Event::Flit { transfer, flit } => self.flit(transfer, flit),
             Event::LegDone { transfer } => self.leg_done(transfer),
             Event::RunDone { transfer, number } => self.run_done(transfer, number),
+            Event::PlanDone { transfer, leg } => self.plan_done(transfer, leg),
             Event::Wake { alarm } => self.wake(alarm),
             Event::Call { call } => {
                 let (node, message) = self.calls.take(call);
@@ -339,6 +348,11 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// All flits of a leg are at its end.
     pub(crate) fn leg_done(&mut self, slot: SlotId) {
         self.release_leg(slot);
+        self.leg_over(slot);
+    }
+
+    /// All flits of a leg are at its end, and its links are no longer kept.
+    pub(crate) fn leg_over(&mut self, slot: SlotId) {
         let transfer = self.transfers.get(slot);
         if transfer.leg.end == LegEnd::Store {
             return self.next_leg(slot);
