@@ -8,6 +8,7 @@ use crate::fabric::LinkState;
 use crate::merge::Uses;
 use crate::network::{LinkId, Network, NodeId};
 use crate::observer::{Blind, Observer};
+use crate::plan::Plans;
 use crate::queue::{EventQueue, Wheel};
 use crate::task::Tasks;
 use crate::transfer::{LegEnd, SlotId, Transfers};
@@ -116,6 +117,7 @@ pub struct Engine<C: Component, O = Blind> {
     pub(crate) network: Network,
     pub(crate) links: Vec<LinkState>,
     pub(crate) uses: Uses,
+    pub(crate) plans: Plans,
     /// Queues, if buffers are finite.
     pub(crate) buffers: Option<Box<Buffers>>,
     pub(crate) transfers: Transfers<C::Message>,
@@ -179,6 +181,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             config,
             links: LinkState::all(&network),
             uses: Uses::new(&network),
+            plans: Plans::default(),
             buffers: buffers.map(Box::new),
             transfers: Transfers::new(),
             queue: Wheel::default(),

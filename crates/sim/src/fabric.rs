@@ -31,6 +31,8 @@ pub(crate) struct LinkState {
     /// The place of its flits in the order of ties.
     pub(crate) rank: u32,
     pub(crate) to: NodeId,
+    /// Whether the node behind it stores and forwards.
+    stores: bool,
 }
 
 impl LinkState {
@@ -65,6 +67,7 @@ impl LinkState {
             last: Self::NOBODY,
             rank: network.rank_of_link(LinkId::new(index)),
             to: link.to,
+            stores: nodes[link.to.index()].forwarding == Forwarding::StoreAndForward,
         };
         links.map(state).collect()
     }
@@ -136,12 +139,12 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let hops = &self.transfers.get(slot).hops;
         let mut to = usize::from(from);
         loop {
-            let node = self.links[hops[to].link.index()].to;
+            let link = &self.links[hops[to].link.index()];
             to += 1;
             let end = if to == hops.len() {
-                let flits = self.wants_flits[node.index()];
+                let flits = self.wants_flits[link.to.index()];
                 if flits { LegEnd::Flits } else { LegEnd::Whole }
-            } else if self.network.nodes()[node.index()].forwarding == Forwarding::StoreAndForward {
+            } else if link.stores {
                 LegEnd::Store
             } else {
                 continue;

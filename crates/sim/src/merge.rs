@@ -21,12 +21,9 @@ use crate::transfer::{Hop, LegEnd, Run, SlotId};
 pub(crate) struct Uses {
     pub(crate) links: Vec<Use>,
     pub(crate) ends: Vec<Use>,
-    /// How many legs were planned, and the number of the one that was done last.
-    pub(crate) planned: u64,
-    pub(crate) done: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Use {
     /// How many transfers use it, without those that are planned on a link.
     pub(crate) transfers: u32,
@@ -36,9 +33,8 @@ pub(crate) struct Use {
 
 impl Uses {
     pub(crate) fn new(network: &Network) -> Self {
-        let unused = |count| std::iter::repeat_with(Use::default).take(count).collect();
-        let (links, ends) = (unused(network.links().len()), unused(network.nodes().len()));
-        Self { links, ends, planned: 0, done: 0 }
+        let unused = |count| vec![Use::default(); count];
+        Self { links: unused(network.links().len()), ends: unused(network.nodes().len()) }
     }
 }
 
@@ -203,7 +199,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
 
     /// Breaks up all runs, so that every account is up to the present.
     pub(crate) fn break_up_all(&mut self) {
-        self.scatter_all();
+        self.scatter();
         for link in 0..self.uses.links.len() {
             if let Some(run) = self.uses.links[link].run {
                 self.break_up(run);
