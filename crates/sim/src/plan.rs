@@ -14,7 +14,7 @@ use crate::component::{Asks, Component, TransferId};
 use crate::engine::{Engine, Event};
 use crate::observer::{Observer, Wait};
 use crate::queue::EventQueue;
-use crate::transfer::{LegEnd, SlotId};
+use crate::transfer::{LegEnd, SlotId, Transfer};
 use crate::{Span, Time};
 
 /// What is planned on a link: how many legs, and when the last of them asks.
@@ -55,8 +55,8 @@ pub(crate) struct Plan {
     asks: u64,
     /// When each link was free before it, and who had used it last.
     before: Vec<(u64, TransferId)>,
-    /// How long it waits for others, and at which hop.
-    waits: Vec<(u16, Wait)>,
+    /// How long it waits for others, and at which hop of the leg.
+    waits: Vec<(usize, Wait)>,
 }
 
 impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
@@ -99,12 +99,11 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     #[inline]
     fn plan_hops(&mut self, slot: SlotId, asks: u64) -> Option<Ask> {
         let (here, rank) = (self.here(), self.start_rank(slot));
-        let transfer = self.transfers.get(slot);
-        let (id, from) = (transfer.id, transfer.leg.from);
+        let Transfer { id, bytes, leg, hops, plan, .. } = self.transfers.get(slot);
         let mut ask = Ask { at: asks, rank, leg: self.plans.made };
         let mut overhead = 0;
-        transfer.plan.before.clear();
-        for (hop, at) in (from..transfer.leg.to).zip(&transfer.hops[usize::from(from)..]) {
+        plan.before.clear();
+        for at in &hops[usize::from(leg.from)..usize::from(leg.to)] {
             ask.at += overhead;
             let used = &mut self.uses.links[at.link.index()];
             let last = used.planned.last;
@@ -114,21 +113,21 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             }
             used.planned = Planned { legs: used.planned.legs + 1, last: ask };
             let link = &mut self.links[at.link.index()];
-            let span = link.span(transfer.bytes, at.link, &self.network);
+            let span = link.span(*bytes, at.link, &self.network);
             let start = ask.at.max(link.free);
-            if start > ask.at && link.last != id {
+            if start > ask.at && link.last != *id {
                 let span = Span::from_ps(start - ask.at);
-                transfer.plan.waits.push((hop, Wait { link: at.link, behind: link.last, span }));
+                let wait = Wait { link: at.link, behind: link.last, span };
+                plan.waits.push((plan.before.len(), wait));
             }
-            transfer.plan.before.push((link.free, link.last));
-            link.free = start + span;
-            link.last = id;
+            plan.before.push((link.free, link.last));
+            (link.free, link.last) = (start + span, *id);
             link.busy += span;
             overhead = link.overhead;
-            ask.at = link.arrival(start, link.free);
+            ask.at = link.arrival(start, start + span);
             ask.rank = self.flit_ranks + link.rank;
         }
-        ask.at += if transfer.leg.end == LegEnd::Store { 0 } else { overhead };
+        ask.at += if leg.end == LegEnd::Store { 0 } else { overhead };
         Some(ask)
     }
 
@@ -226,7 +225,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         }
         self.flit_hops += u64::from(next - leg.from);
         for (hop, wait) in transfer.plan.waits.drain(..) {
-            if hop < next {
+            if hop < usize::from(next - leg.from) {
                 self.observer.waited(transfer.id, wait);
             }
         }
