@@ -47,7 +47,8 @@ pub(crate) enum Event {
 /// How an engine runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// Whether a run of flits that meets no other traffic moves as one event; the results are the same.
+    /// Whether a run of flits that meets no other traffic, or a flit that holds up nobody, moves as one event;
+    /// the results are the same.
     pub merge: bool,
     /// How much room there is behind each link. Without it nodes have room for everything, and links
     /// serve in the order of asking. With it runs are never merged.
