@@ -222,3 +222,18 @@ proptest! {
         prop_assert_eq!(&crowd.run(true, Some(pause)), &walked);
     }
 }
+
+/// An alarm comes in the instant of the delivery that set it and has a lower rank. A run that it broke up
+/// once forgot that its flit with a rank between the two had asked already.
+#[test]
+fn what_an_alarm_sends_comes_after_those_who_have_asked_in_its_instant() {
+    let long = Talk { at: 0, from: 0, to: 2, bytes: 4 * 256, replies: vec![], when: When::Alarm };
+    let replies = vec![Reply { to: 2, bytes: 256, answered: false }];
+    let short = Talk { at: 1000, from: 4, to: 1, bytes: 256, replies, when: When::Alarm };
+    let crowd = Crowd { grid: Grid::plain(3, 2), talks: vec![long, short] };
+    let walked = crowd.run(false, None);
+    // The second flit of four has the link from 2000 on, and then the one that the alarm sent.
+    let delivered: Vec<_> = walked.1.iter().map(|(_, time)| time.ps()).collect();
+    assert_eq!(delivered, [2000, 4000, 6000]);
+    assert_eq!(crowd.run(true, None), walked);
+}
