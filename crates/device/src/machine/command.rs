@@ -237,7 +237,7 @@ impl<W: Watch> Machine<W> {
             last[stage as usize] = last[stage as usize].max(record.delivered?);
         }
         let mut before = made;
-        let mut stages = Vec::new();
+        let mut stages = Vec::with_capacity(Stage::ALL.len());
         for (stage, until) in Stage::ALL.into_iter().zip(last) {
             let waits = stage == Stage::FromPes && command.launch().is_some();
             stages.push((stage, if waits { Span::ZERO } else { until.since(before) }));
