@@ -1,6 +1,6 @@
 //! Launches of kernels on a context.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -57,6 +57,7 @@ pub struct Launcher<'c> {
     context: &'c Context,
     mode: Mode,
     findings: Findings,
+    group: Cell<u16>,
     recordings: RefCell<BTreeMap<String, Recording>>,
 }
 
@@ -68,7 +69,13 @@ impl<'c> Launcher<'c> {
 
     /// One that runs kernels in this way.
     pub fn with_mode(context: &'c Context, mode: Mode) -> Self {
-        Self { context, mode, findings: Rc::default(), recordings: RefCell::default() }
+        let (findings, recordings) = (Rc::default(), RefCell::default());
+        Self { context, mode, findings, group: Cell::new(0), recordings }
+    }
+
+    /// Lets kernels use the ports of a group, from now on.
+    pub fn use_group(&self, group: u16) {
+        self.group.set(group);
     }
 
     /// Launches a kernel and waits for it.
@@ -84,7 +91,8 @@ impl<'c> Launcher<'c> {
         launch: &Launch<'_>,
     ) -> Result<LaunchHandle, RuntimeError> {
         stream.launch_programs(launch, &mut |site, arguments| {
-            self.program(kernel, site, arguments).map_err(RuntimeError::Kernel)
+            let site = Site { group: self.group.get(), ..site.clone() };
+            self.program(kernel, &site, arguments).map_err(RuntimeError::Kernel)
         })
     }
 
@@ -107,7 +115,8 @@ impl<'c> Launcher<'c> {
         if self.mode == Mode::Live {
             return Ok(Box::new(live(kernel, site, arguments, &self.findings)));
         }
-        let key = format!("{} {} {:?} {arguments:?}", kernel.name(), site.pe, site.count);
+        let (name, Site { pe, count, group, .. }) = (kernel.name(), site);
+        let key = format!("{name} {pe} {count:?} {group} {arguments:?}");
         if let Some(known) = self.recordings.borrow().get(&key) {
             return Ok(Box::new(known.program(&self.findings)));
         }

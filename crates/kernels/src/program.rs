@@ -221,6 +221,9 @@ impl KernelProgram {
             Effect::Composite(plan) => {
                 self.composites.entry(command).or_default().loaded(plan, load, &bytes)?;
             }
+            Effect::Receive { value, ty, .. } => {
+                self.values.set(*value, Array::from_bytes(ty, &bytes)?);
+            }
             other => unreachable!("{other} loads nothing"),
         }
         Ok(())
@@ -327,6 +330,11 @@ impl Program for KernelProgram {
                 }
                 Ok(part)
             }
+            Effect::Send { input, .. } => {
+                let bytes = self.array(input).to_bytes();
+                self.used(&tape, command);
+                Ok(bytes)
+            }
             Effect::Composite(_) => {
                 let run = self.composites.get_mut(&command).expect("it was computed before");
                 Ok(run.payload(store))
@@ -371,7 +379,7 @@ fn stores(tape: &Tape, command: CommandId) -> Vec<u64> {
         Work::Pipeline(pipeline) => {
             (0..pipeline.parts()[2]).map(|index| pipeline.store(index).bytes).collect()
         }
-        Work::Compute(_) => Vec::new(),
+        Work::Compute(_) | Work::Send(_) | Work::Receive(_) => Vec::new(),
     }
 }
 
