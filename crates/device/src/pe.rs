@@ -19,7 +19,7 @@ mod progress;
 mod strips;
 
 pub use core::Core;
-pub use log::{Cause, OpLog, OpRecord, OpUnit};
+pub use log::{Cause, OpLog, OpRecord, OpUnit, Reason, Stretch};
 pub use strips::Strips;
 
 use std::fmt;

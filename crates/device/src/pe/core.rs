@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use cubeyard_sim::{Context, NodeId, Span, Time};
 
-use super::log::{Cause, OpRecord, OpUnit};
-use super::progress::Progress;
+use super::log::{Cause, OpRecord, OpUnit, Reason};
+use super::progress::{Mark, Progress};
 use super::strips::Stages;
 use super::{Command, CommandId, CoreReport, Dma, Next, Part, Program, Strips, Work};
 use crate::message::{
@@ -90,7 +90,10 @@ struct Slot {
 #[derive(Debug, Default)]
 struct DmaUnit {
     under_way: Vec<Flight>,
-    last: Option<u32>,
+    /// The last that was done.
+    last: Mark,
+    /// What the last that was begun had waited for, and when it began.
+    begun: Mark,
 }
 
 #[derive(Debug)]
@@ -122,6 +125,14 @@ impl Latest {
     /// The later of the two; this one, if they are equal.
     fn or(self, time: Time, cause: Cause, record: Option<u32>) -> Self {
         if time > self.time { Self { time, cause, record } } else { self }
+    }
+
+    fn reason(self) -> Reason {
+        Reason { cause: self.cause, before: self.record }
+    }
+
+    fn mark(self) -> Mark {
+        Mark { time: self.time, record: self.record }
     }
 }
 
@@ -378,9 +389,9 @@ impl Run {
                 unit: OpUnit::Cpu,
                 start,
                 end: start + span,
+                began: before.reason(),
                 from: start,
-                cause: before.cause,
-                before: before.record,
+                ended: before.reason(),
             },
             wiring,
         );
@@ -455,7 +466,7 @@ impl Run {
     /// A part of a command is done.
     fn part_done(&mut self, id: CommandId, kind: usize, index: u32, end: Latest) {
         let slot = self.slot_mut(id);
-        slot.parts[kind].finish(index, end.time);
+        slot.parts[kind].finish(index, end.mark());
         slot.left -= 1;
         slot.end = slot.end.or(end.time, end.cause, end.record);
         if slot.left == 0 {
@@ -504,7 +515,7 @@ impl Run {
                 self.queues[COMPUTE].pop_front();
             }
             let end = self.stream(id, index, &strips, ready, wiring);
-            let fetched = self.stages.free[0];
+            let fetched = Mark { time: self.stages.free[0], record: self.stage_records[0] };
             self.slot_mut(id).fetched.finish(index, fetched);
             if self.has_data {
                 let result = self.program.computed(id, index);
@@ -525,9 +536,8 @@ impl Run {
             Work::Compute(strips) => Some((ready, *strips)),
             Work::Pipeline(pipeline) => {
                 for (kind, count) in [LOAD, STORE].into_iter().zip(pipeline.compute_after(index)) {
-                    let unit = &self.dma[usize::from(kind == STORE)];
-                    let time = slot.parts[kind].until(count)?;
-                    ready = ready.or(time, Cause::Part, unit.last);
+                    let Mark { time, record } = slot.parts[kind].until(count)?;
+                    ready = ready.or(time, Cause::Part, record);
                 }
                 Some((ready, pipeline.compute(index)))
             }
@@ -553,18 +563,20 @@ impl Run {
         if !self.logs {
             return end;
         }
-        let mut before = ready;
+        let each = [strips.fetch, strips.work, strips.store];
+        // When the first strip came, and when the last; what each of these was up to.
+        let (mut first, mut last) = (ready, ready);
         for (stage, (unit, done)) in units.into_iter().zip(stages).enumerate() {
-            let last = self.stage_records[stage];
-            let began = if done.fed {
-                before
-            } else if done.start == free[stage] && done.start > before.time {
-                Latest { time: done.start, cause: Cause::Unit, record: last }
-            } else {
-                Latest { time: done.start, ..before }
-            };
-            let each = [strips.fetch, strips.work, strips.store][stage];
-            let from = if done.fed { Time::from_ps(done.end.ps() - each.ps()) } else { done.start };
+            let busy =
+                Latest { time: free[stage], cause: Cause::Unit, record: self.stage_records[stage] };
+            let began = first.or(busy.time, busy.cause, busy.record);
+            // A stage that has nothing to do has no record: what it waits for is what others wait for.
+            if each[stage] == Span::ZERO {
+                (first, last) = (began, last.or(began.time, began.cause, began.record));
+                self.stage_records[stage] = last.record;
+                continue;
+            }
+            let (from, ended) = if done.fed { (last.time, last) } else { (done.start, began) };
             let record = self.record(
                 |run| OpRecord {
                     request: run.request,
@@ -574,16 +586,17 @@ impl Run {
                     unit,
                     start: done.start,
                     end: done.end,
+                    began: began.reason(),
                     from,
-                    cause: began.cause,
-                    before: began.record,
+                    ended: ended.reason(),
                 },
                 wiring,
             );
             self.stage_records[stage] = record;
-            before = Latest { time: done.end, cause: Cause::Part, record };
+            first = Latest { time: done.start + each[stage], cause: Cause::Part, record };
+            last = Latest { time: done.end, cause: Cause::Part, record };
         }
-        before
+        last
     }
 }
 
@@ -634,10 +647,9 @@ impl Run {
                     (&command.after, pipeline.store_after(index), pipeline.store(index))
                 };
                 let ready = self.ready(id, after)?;
-                let (before, stage) =
-                    if kind == LOAD { (&slot.fetched, 0) } else { (&slot.parts[COMPUTE], 2) };
-                let time = before.until(count)?;
-                Some((ready.or(time, Cause::Part, self.stage_records[stage]), dma))
+                let before = if kind == LOAD { &slot.fetched } else { &slot.parts[COMPUTE] };
+                let Mark { time, record } = before.until(count)?;
+                Some((ready.or(time, Cause::Part, record), dma))
             }
             Work::Compute(_) => unreachable!("computations are no accesses"),
         }
@@ -690,8 +702,8 @@ impl Run {
     ) {
         let now = context.now();
         let unit = usize::from(kind == STORE);
-        let busy = Latest { time: now, cause: Cause::Unit, record: self.dma[unit].last };
-        let from = if ready.time < now { busy } else { ready };
+        let from = if ready.time < now { self.dma[unit].held_up(now) } else { ready };
+        self.dma[unit].begun = from.mark();
         let unwritten = Rc::new(Cell::new(None));
         let data = buffer.as_ref().map(|buffer| Slice {
             buffer: Rc::clone(buffer),
@@ -733,13 +745,13 @@ impl Run {
                 unit: op,
                 start: flight.start,
                 end: now,
+                began: flight.from.reason(),
                 from: flight.start,
-                cause: flight.from.cause,
-                before: flight.from.record,
+                ended: flight.from.reason(),
             },
             wiring,
         );
-        self.dma[unit].last = record;
+        self.dma[unit].last = Mark { time: now, record };
         if !well {
             self.state = State::Failed;
             self.queues.iter_mut().for_each(VecDeque::clear);
@@ -752,6 +764,15 @@ impl Run {
         }
         let kind = [LOAD, STORE][unit];
         self.part_done(id, kind, index, Latest { time: now, cause: Cause::Part, record });
+    }
+}
+
+impl DmaUnit {
+    /// What an access waited for that could have begun before now: the engines serve accesses in order, so
+    /// it is what the one before it waited for, or the end of one that held an engine.
+    fn held_up(&self, now: Time) -> Latest {
+        let by = if self.begun.time == now { self.begun } else { self.last };
+        Latest { time: now, cause: Cause::Unit, record: by.record }
     }
 }
 
