@@ -1,5 +1,6 @@
 //! A machine that runs: the parts of a topology, and requests to them.
 
+mod alone;
 mod command;
 mod parts;
 
@@ -339,6 +340,11 @@ impl<W: Watch> Machine<W> {
     /// What PEs did, if that is kept.
     pub fn ops(&self) -> Ref<'_, OpLog> {
         self.wiring.ops()
+    }
+
+    /// What PEs did, if that was kept; it is kept no more.
+    pub fn take_ops(&mut self) -> OpLog {
+        std::mem::take(&mut *self.wiring.ops_mut())
     }
 
     /// Forgets a request that is done, and all that was kept of it. Its number is not used again.

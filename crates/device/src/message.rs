@@ -133,6 +133,8 @@ pub enum Done {
         bytes: u64,
         /// The slot that it is in.
         slot: u32,
+        /// The record of its sending, if that is kept.
+        record: Option<u32>,
     },
 }
 
@@ -142,8 +144,8 @@ impl Done {
         match self {
             Self::Signal(signal) => context.raise(signal),
             Self::Core(node, token) => context.call(node, Message::DmaDone(token, well)),
-            Self::Port { node, port, bytes, slot } => {
-                let arrival = Arrival { port, bytes, slot, data: None };
+            Self::Port { node, port, bytes, slot, record } => {
+                let arrival = Arrival { port, bytes, slot, data: None, record };
                 context.call(node, Message::Arrived(arrival));
             }
         }
@@ -176,6 +178,8 @@ pub struct Arrival {
     pub slot: u32,
     /// What it says, in data mode; none if that is in the slot's memory.
     pub data: Option<Vec<u8>>,
+    /// The record of its sending, if that is kept.
+    pub record: Option<u32>,
 }
 
 /// A credit on its way back to a sender.
@@ -191,6 +195,8 @@ pub struct Credit {
     pub bytes: u64,
     /// When it leaves.
     pub at: Time,
+    /// The record of the receiving that freed the slot, if that is kept.
+    pub record: Option<u32>,
 }
 
 /// A buffer of the host's or a PE's that data comes from or goes to. Messages name it; the data is never in
@@ -389,7 +395,7 @@ pub enum Message {
     /// To another PE's DMA: a credit.
     Credit(Credit),
     /// To a `PE_CPU`: a port has a credit more.
-    CreditBack(PortId),
+    CreditBack(PortId, Option<u32>),
     /// To a PE's DMA: read this physical address, whatever the MMU says.
     ReadSlot(VirtualAccess),
     /// To a `PE_CPU`: its program was stopped; see whether it is over.
@@ -424,7 +430,7 @@ impl Message {
             Self::Start(request, _) => Some(*request),
             Self::DmaDone(..)
             | Self::Arrived(_)
-            | Self::CreditBack(_)
+            | Self::CreditBack(..)
             | Self::Stopped
             | Self::Custom(_) => None,
         }

@@ -21,7 +21,7 @@ mod strips;
 
 pub use core::Core;
 pub use ipcq::{PortError, PortId, PortSpec, SlotMemory, Waiting};
-pub use log::{Cause, OpLog, OpRecord, OpUnit};
+pub use log::{Cause, OpLog, OpRecord, OpUnit, Reason, Stretch};
 pub use strips::Strips;
 
 use std::fmt;

@@ -6,11 +6,15 @@
 //! [`run`](fn@run).
 
 mod lab;
+mod limit;
+mod log;
 mod parameter;
+mod path;
 mod run;
 mod vector_add;
 
 pub use lab::{Lab, Work};
+pub use log::RunLog;
 pub use parameter::{Kind, Parameter, ParameterError, Value, Values};
 pub use run::{BenchError, Run, RunConfig, run};
 
@@ -50,6 +54,18 @@ pub struct Outcome {
 /// All benches, in the order of their names.
 pub fn catalogue() -> Vec<Box<dyn Bench>> {
     vec![Box::new(vector_add::VectorAdd)]
+}
+
+/// A good first example: the first of these that there is.
+const FIRST: [&str; 2] = ["gemm", "vector-add"];
+
+/// The bench to begin with.
+///
+/// # Panics
+/// If there is none, which a test sees to.
+pub fn first() -> Box<dyn Bench> {
+    let found = FIRST.iter().find_map(|name| find(name).ok());
+    found.expect("there is a first example")
 }
 
 /// The bench of a name, or the most similar name.

@@ -1,5 +1,9 @@
 //! Kernels as PEs run them: recorded or live, with numbers or without.
 
+mod operation;
+
+pub use operation::Operation;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -155,6 +159,11 @@ impl KernelProgram {
             partial: BTreeMap::new(),
             findings: Rc::clone(findings),
         }
+    }
+
+    /// What it orders, as far as it has got.
+    pub fn recording(&self) -> Recording {
+        Recording { state: Rc::clone(&self.state) }
     }
 
     /// The step after the last that was given, as far as there is one.

@@ -17,6 +17,7 @@ use std::rc::{Rc, Weak};
 
 use cubeyard_device::machine::{Machine, MachineBuilder};
 use cubeyard_device::message::{Buffer, RequestId};
+use cubeyard_device::pe::OpLog;
 use cubeyard_device::request::{Completion, Outcome, PeRef, Request};
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::address::{CubeId, SipId};
@@ -145,6 +146,11 @@ impl Context {
     /// Keeps every operation of the PEs from now on, for reports and traces.
     pub fn keep_ops(&self) {
         self.inner.machine.borrow_mut().keep_ops();
+    }
+
+    /// The operations that were kept; they are kept no more.
+    pub fn take_ops(&self) -> OpLog {
+        self.inner.machine.borrow_mut().take_ops()
     }
 
     /// Looks at the machine.

@@ -121,8 +121,8 @@ impl Component for PeCpu {
                 self.core.arrived(arrival, context);
                 self.core_wakes(context);
             }
-            Message::CreditBack(port) => {
-                self.core.credit(port);
+            Message::CreditBack(port, record) => {
+                self.core.credit(port, record);
                 self.core_wakes(context);
             }
             Message::Stopped => self.core_wakes(context),

@@ -157,7 +157,7 @@ impl PeDma {
         context: &mut Context<Message>,
     ) -> Result<(), RequestError> {
         let Packet { request, to, slot_bytes, arrival, .. } = packet;
-        let Arrival { port, bytes, slot, data } = arrival;
+        let Arrival { port, bytes, slot, data, record } = arrival;
         let address = base.sub_offset().get() + u64::from(slot) * slot_bytes;
         let memory = self.wiring.memory(base, slot_bytes)?;
         let (there, _) = self.wiring.routes(context.node(), memory)?;
@@ -172,7 +172,7 @@ impl PeDma {
             there,
             back: None,
             data: data.map(|data| Slice::whole(&Buffer::new(data.into()))),
-            done: Done::Port { node, port, bytes, slot },
+            done: Done::Port { node, port, bytes, slot, record },
         };
         self.requester.access(access, Span::ZERO, context);
         Ok(())
@@ -228,7 +228,9 @@ impl Component for PeDma {
     fn receive(&mut self, delivery: Delivery<Message>, context: &mut Context<Message>) {
         match delivery.message {
             Message::Packet(packet) => context.call(self.cpu, Message::Arrived(packet.arrival)),
-            Message::Credit(credit) => context.call(self.cpu, Message::CreditBack(credit.port)),
+            Message::Credit(credit) => {
+                context.call(self.cpu, Message::CreditBack(credit.port, credit.record))
+            }
             Message::CommandPe(command, cube, pe) => {
                 self.command(&command, context);
                 let route = command.cubes[cube].pes[pe].back.clone();

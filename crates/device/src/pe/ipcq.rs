@@ -95,6 +95,8 @@ pub(super) struct Arrived {
     pub(super) data: Option<Vec<u8>>,
     /// Which slot of the ring it is in.
     pub(super) slot: u32,
+    /// The record of its sending, if that is kept.
+    pub(super) record: Option<u32>,
 }
 
 /// One end of a channel, at work.
@@ -105,6 +107,8 @@ pub(super) struct Port {
     pub(super) peer: NodeId,
     /// Free slots at the other end.
     pub(super) credits: u32,
+    /// The record of the receiving that freed the last of them, if that is kept.
+    pub(super) credited: Option<u32>,
     /// Messages that were sent, ever: the next goes into this slot modulo the slots.
     pub(super) sent: u64,
     pub(super) arrived: VecDeque<Arrived>,
@@ -131,7 +135,7 @@ impl Ports {
         for &spec in specs {
             let (arrived, wanted) = (VecDeque::new(), VecDeque::new());
             let (peer, credits) = (dma(spec.peer), spec.slots);
-            let port = Port { spec, peer, credits, sent: 0, arrived, wanted };
+            let port = Port { spec, peer, credits, credited: None, sent: 0, arrived, wanted };
             self.ports.insert(spec.port, port);
         }
         Ok(())

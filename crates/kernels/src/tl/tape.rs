@@ -175,6 +175,14 @@ impl Tape {
 }
 
 impl Effect {
+    /// As it is displayed, but without how a tiled operation is cut.
+    pub fn brief(&self) -> String {
+        match self {
+            Self::Composite(plan) => plan.brief(),
+            other => other.to_string(),
+        }
+    }
+
     /// The tiles that it uses.
     pub(crate) fn inputs(&self) -> Vec<&Input> {
         match self {

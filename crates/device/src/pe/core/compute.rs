@@ -1,8 +1,9 @@
 //! The compute engine.
 
-use cubeyard_sim::Time;
+use cubeyard_sim::Span;
 
 use super::latest::Latest;
+use super::progress::Mark;
 use super::{COMPUTE, LOAD, Run, STORE};
 use crate::pe::{Cause, CommandId, OpRecord, OpUnit, Part, Strips, Work};
 use crate::wiring::Wiring;
@@ -19,7 +20,7 @@ impl Run {
                 self.queues[COMPUTE].pop_front();
             }
             let end = self.stream(id, index, &strips, ready, wiring);
-            let fetched = self.stages.free[0];
+            let fetched = Mark { time: self.stages.free[0], record: self.stage_records[0] };
             self.slot_mut(id).fetched.finish(index, fetched);
             if self.has_data {
                 let result = self.program.computed(id, index);
@@ -40,9 +41,8 @@ impl Run {
             Work::Compute(strips) => Some((ready, *strips)),
             Work::Pipeline(pipeline) => {
                 for (kind, count) in [LOAD, STORE].into_iter().zip(pipeline.compute_after(index)) {
-                    let unit = &self.dma[usize::from(kind == STORE)];
-                    let time = slot.parts[kind].until(count)?;
-                    ready = ready.or(time, Cause::Part, unit.last);
+                    let Mark { time, record } = slot.parts[kind].until(count)?;
+                    ready = ready.or(time, Cause::Part, record);
                 }
                 Some((ready, pipeline.compute(index)))
             }
@@ -68,18 +68,20 @@ impl Run {
         if !self.logs {
             return end;
         }
-        let mut before = ready;
+        let each = [strips.fetch, strips.work, strips.store];
+        // When the first strip came, and when the last; what each of these was up to.
+        let (mut first, mut last) = (ready, ready);
         for (stage, (unit, done)) in units.into_iter().zip(stages).enumerate() {
-            let last = self.stage_records[stage];
-            let began = if done.fed {
-                before
-            } else if done.start == free[stage] && done.start > before.time {
-                Latest { time: done.start, cause: Cause::Unit, record: last }
-            } else {
-                Latest { time: done.start, ..before }
-            };
-            let each = [strips.fetch, strips.work, strips.store][stage];
-            let from = if done.fed { Time::from_ps(done.end.ps() - each.ps()) } else { done.start };
+            let busy =
+                Latest { time: free[stage], cause: Cause::Unit, record: self.stage_records[stage] };
+            let began = first.or(busy.time, busy.cause, busy.record);
+            // A stage that has nothing to do has no record: what it waits for is what others wait for.
+            if each[stage] == Span::ZERO {
+                (first, last) = (began, last.or(began.time, began.cause, began.record));
+                self.stage_records[stage] = last.record;
+                continue;
+            }
+            let (from, ended) = if done.fed { (last.time, last) } else { (done.start, began) };
             let record = self.record(
                 |run| OpRecord {
                     request: run.request,
@@ -89,15 +91,16 @@ impl Run {
                     unit,
                     start: done.start,
                     end: done.end,
+                    began: began.reason(),
                     from,
-                    cause: began.cause,
-                    before: began.record,
+                    ended: ended.reason(),
                 },
                 wiring,
             );
             self.stage_records[stage] = record;
-            before = Latest { time: done.end, cause: Cause::Part, record };
+            first = Latest { time: done.start + each[stage], cause: Cause::Part, record };
+            last = Latest { time: done.end, cause: Cause::Part, record };
         }
-        before
+        last
     }
 }

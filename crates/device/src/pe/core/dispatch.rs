@@ -71,9 +71,9 @@ impl Run {
                 unit: OpUnit::Cpu,
                 start,
                 end: start + span,
+                began: before.reason(),
                 from: start,
-                cause: before.cause,
-                before: before.record,
+                ended: before.reason(),
             },
             wiring,
         );

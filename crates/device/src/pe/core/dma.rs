@@ -7,6 +7,7 @@ use std::rc::Rc;
 use cubeyard_sim::{Context, NodeId, Time};
 
 use super::latest::Latest;
+use super::progress::Mark;
 use super::{COMPUTE, LOAD, Run, STORE, State};
 use crate::message::{Buffer, Done, Message, Slice, Unwritten, VirtualAccess};
 use crate::pe::{ALARM, Cause, CommandId, Dma, OpRecord, OpUnit, Part, Work};
@@ -16,7 +17,10 @@ use crate::wiring::Wiring;
 #[derive(Debug, Default)]
 pub(super) struct DmaUnit {
     pub(super) under_way: Vec<Flight>,
-    pub(super) last: Option<u32>,
+    /// The last that was done.
+    last: Mark,
+    /// What the last that was begun had waited for, and when it began.
+    begun: Mark,
 }
 
 #[derive(Debug)]
@@ -76,10 +80,9 @@ impl Run {
                     (&command.after, pipeline.store_after(index), pipeline.store(index))
                 };
                 let ready = self.ready(id, after)?;
-                let (before, stage) =
-                    if kind == LOAD { (&slot.fetched, 0) } else { (&slot.parts[COMPUTE], 2) };
-                let time = before.until(count)?;
-                Some((ready.or(time, Cause::Part, self.stage_records[stage]), dma))
+                let before = if kind == LOAD { &slot.fetched } else { &slot.parts[COMPUTE] };
+                let Mark { time, record } = before.until(count)?;
+                Some((ready.or(time, Cause::Part, record), dma))
             }
             _ => unreachable!("only accesses are queued"),
         }
@@ -132,8 +135,8 @@ impl Run {
     ) {
         let now = context.now();
         let unit = usize::from(kind == STORE);
-        let busy = Latest { time: now, cause: Cause::Unit, record: self.dma[unit].last };
-        let from = if ready.time < now { busy } else { ready };
+        let from = if ready.time < now { self.dma[unit].held_up(now) } else { ready };
+        self.dma[unit].begun = from.mark();
         let unwritten = Rc::new(Cell::new(None));
         let data = buffer.as_ref().map(|buffer| Slice {
             buffer: Rc::clone(buffer),
@@ -175,13 +178,13 @@ impl Run {
                 unit: op,
                 start: flight.start,
                 end: now,
+                began: flight.from.reason(),
                 from: flight.start,
-                cause: flight.from.cause,
-                before: flight.from.record,
+                ended: flight.from.reason(),
             },
             wiring,
         );
-        self.dma[unit].last = record;
+        self.dma[unit].last = Mark { time: now, record };
         if !well {
             self.state = State::Failed;
             self.queues.iter_mut().for_each(VecDeque::clear);
@@ -194,6 +197,15 @@ impl Run {
         }
         let kind = [LOAD, STORE][unit];
         self.part_done(id, kind, index, Latest { time: now, cause: Cause::Part, record });
+    }
+}
+
+impl DmaUnit {
+    /// What an access waited for that could have begun before now: the engines serve accesses in order, so
+    /// it is what the one before it waited for, or the end of one that held an engine.
+    fn held_up(&self, now: Time) -> Latest {
+        let by = if self.begun.time == now { self.begun } else { self.last };
+        Latest { time: now, cause: Cause::Unit, record: by.record }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use cubeyard_sim::Time;
 
-use crate::pe::Cause;
+use super::progress::Mark;
+use crate::pe::{Cause, Reason};
 
 /// The latest of several times, and what it belongs to.
 #[derive(Clone, Copy, Debug)]
@@ -22,5 +23,13 @@ impl Latest {
     /// The later of the two; this one, if they are equal.
     pub(super) fn or(self, time: Time, cause: Cause, record: Option<u32>) -> Self {
         if time > self.time { Self { time, cause, record } } else { self }
+    }
+
+    pub(super) fn reason(self) -> Reason {
+        Reason { cause: self.cause, before: self.record }
+    }
+
+    pub(super) fn mark(self) -> Mark {
+        Mark { time: self.time, record: self.record }
     }
 }

@@ -62,20 +62,21 @@ impl Core {
     /// A message has come into a slot.
     pub fn arrived(&mut self, arrival: Arrival, context: &Context<Message>) {
         let port = self.ports.get_mut(arrival.port).expect("messages are sent to ports that are");
-        let Arrival { bytes, slot, data, .. } = arrival;
+        let Arrival { bytes, slot, data, record, .. } = arrival;
         // What comes into the TCM must be written there; a memory has done so.
         let write = self.wiring.topology().spec().pe.core.tcm_write;
         let at = match port.spec.memory {
             SlotMemory::Tcm => context.now() + write.span(bytes),
             SlotMemory::At(_) => context.now(),
         };
-        port.arrived.push_back(Arrived { at, bytes, data, slot });
+        port.arrived.push_back(Arrived { at, bytes, data, slot, record });
     }
 
     /// A slot at the other end of a port is free again.
-    pub fn credit(&mut self, port: PortId) {
+    pub fn credit(&mut self, port: PortId, record: Option<u32>) {
         if let Some(port) = self.ports.get_mut(port) {
             port.credits += 1;
+            port.credited = record;
         }
     }
 
@@ -172,7 +173,17 @@ impl Run {
         let slot = port.next_slot();
         port.sent += 1;
         port.credits -= 1;
-        let arrival = Arrival { port: port.spec.peer_port, bytes, slot, data };
+        let pe = &wiring.topology().spec().pe;
+        let now = context.now();
+        let end = now + pe.dma_overhead + pe.link.bandwidth.span(bytes);
+        // What could have left before waited for the credit that came now.
+        let from = if ready.time < now {
+            Latest { time: now, cause: Cause::Message, record: port.credited }
+        } else {
+            ready
+        };
+        let record = self.message_done(id, OpUnit::Send, from, end, wiring);
+        let arrival = Arrival { port: port.spec.peer_port, bytes, slot, data, record };
         let packet = Packet {
             request: self.request,
             to: port.peer,
@@ -181,18 +192,9 @@ impl Run {
             arrival,
         };
         context.call(dma, Message::SendPacket(packet));
-        let pe = &wiring.topology().spec().pe;
-        let end = context.now() + pe.dma_overhead + pe.link.bandwidth.span(bytes);
-        let now = context.now();
-        // A credit that came back now is what it waited for, if nothing else.
-        let from = if ready.time < now {
-            Latest { time: now, cause: Cause::Message, record: None }
-        } else {
-            ready
-        };
         self.messages.sent = end;
         self.report.moved[1] += bytes;
-        self.messages.last_sent = self.message_done(id, OpUnit::Send, from, end, wiring);
+        self.messages.last_sent = record;
     }
 
     /// Takes messages that are there and wanted: whether there were any.
@@ -240,7 +242,7 @@ impl Run {
             self.fail(what, wiring);
             return false;
         }
-        let start = ready.or(arrived.at, Cause::Message, None);
+        let start = ready.or(arrived.at, Cause::Message, arrived.record);
         let start = Latest { time: noticed(port.spec.waiting, ready.time, start.time), ..start };
         match port.spec.memory {
             SlotMemory::Tcm => self.take_from_tcm(id, port, start, dma, context, wiring),
@@ -271,8 +273,8 @@ impl Run {
             let result = self.program.loaded(id, 0, data, None);
             self.check(result, wiring);
         }
-        self.message_done(id, OpUnit::Receive, start, end, wiring);
-        self.give_back(port, end, dma, context);
+        let record = self.message_done(id, OpUnit::Receive, start, end, wiring);
+        self.give_back(port, end, record, dma, context);
     }
 
     fn read_slot(
@@ -327,19 +329,27 @@ impl Run {
             let result = self.program.loaded(id, 0, buffer.take(), None);
             self.check(result, wiring);
         }
-        self.message_done(id, OpUnit::Receive, start, context.now(), wiring);
+        let record = self.message_done(id, OpUnit::Receive, start, context.now(), wiring);
         let port = ports.get_mut(port).expect("it is in use");
-        self.give_back(port, context.now(), dma, context);
+        self.give_back(port, context.now(), record, dma, context);
     }
 
     /// Returns the credit of a message that has been taken.
-    fn give_back(&self, port: &Port, at: Time, dma: NodeId, context: &mut Context<Message>) {
+    fn give_back(
+        &self,
+        port: &Port,
+        at: Time,
+        record: Option<u32>,
+        dma: NodeId,
+        context: &mut Context<Message>,
+    ) {
         let credit = Credit {
             request: self.request,
             to: port.peer,
             port: port.spec.peer_port,
             bytes: port.spec.credit_bytes,
             at,
+            record,
         };
         context.call(dma, Message::SendCredit(credit));
     }
@@ -362,9 +372,9 @@ impl Run {
                 unit,
                 start: from.time,
                 end,
+                began: from.reason(),
                 from: from.time,
-                cause: from.cause,
-                before: from.record,
+                ended: from.reason(),
             },
             wiring,
         );

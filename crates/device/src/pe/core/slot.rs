@@ -40,7 +40,7 @@ impl Run {
     /// A part of a command is done.
     pub(super) fn part_done(&mut self, id: CommandId, kind: usize, index: u32, end: Latest) {
         let slot = self.slot_mut(id);
-        slot.parts[kind].finish(index, end.time);
+        slot.parts[kind].finish(index, end.mark());
         slot.left -= 1;
         slot.end = slot.end.or(end.time, end.cause, end.record);
         if slot.left == 0 {
