@@ -1,0 +1,78 @@
+//! Attention of whole sequences, heads spread over PEs.
+
+use cubeyard_runtime::Argument;
+use cubeyard_runtime::dtype::DType;
+use cubeyard_runtime::placement::Split;
+
+use super::attention::{F16_ATTENTION, attention, stored_keys};
+use super::inputs::{at_least, numbers, place, size};
+use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
+use crate::library::flash_attention;
+
+pub(super) struct FlashAttention;
+
+impl Bench for FlashAttention {
+    fn name(&self) -> &'static str {
+        "flash-attention"
+    }
+
+    fn summary(&self) -> &'static str {
+        "attention of whole sequences (prefill), softmax block by block, each PE its heads"
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        vec![
+            Parameter::whole("heads", 8, (1, 1 << 16), "of Q, K and V, of all sequences together"),
+            Parameter::whole("sequence", 128, (1, 1 << 20), "tokens of a sequence"),
+            Parameter::whole("head_dim", 64, (1, 1024), "features of a head"),
+            Parameter::whole("block_q", 64, (1, 4096), "tokens of a block of Q"),
+            Parameter::whole("block_k", 64, (1, 4096), "tokens of a block of K and V"),
+            Parameter::choice(
+                "causal",
+                &["yes", "no"],
+                "whether a token sees only itself and those before it",
+            ),
+            Parameter::whole("cubes", 1, (1, 64), "that take part"),
+            Parameter::whole("pes", 8, (1, 64), "of each cube"),
+        ]
+    }
+
+    fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
+        let [heads, tokens, features, cubes, pes] =
+            ["heads", "sequence", "head_dim", "cubes", "pes"].map(|name| values.whole(name));
+        let [block_q, block_k] = ["block_q", "block_k"].map(|name| values.whole(name));
+        at_least("heads", heads, cubes * pes, "one for each PE; or set cubes or pes")?;
+        let causal = values.choice("causal") == "yes";
+        let over = lab.placement(Split::RowWise, Split::RowWise, cubes, pes);
+        let head = tokens * features;
+        let [q, k, v] = [1, 2, 3].map(|seed| numbers(lab, heads * head, seed));
+        let keys = stored_keys(&k, tokens, features, block_k);
+        let shape = [heads, head];
+        let tensors = [
+            place(lab, &shape, DType::F16, &over, &q)?,
+            place(lab, &shape, DType::F16, &over, &keys)?,
+            place(lab, &shape, DType::F16, &over, &v)?,
+            lab.context.empty(&shape, DType::F16)?.to(&over)?,
+        ];
+        let mut arguments: Vec<_> = tensors.iter().map(Argument::Tensor).collect();
+        let numbers = [features, block_q, block_k, u64::from(causal)];
+        arguments.extend(numbers.map(|number| Argument::Scalar(number as f64)));
+        lab.launch(&flash_attention(), arguments, cubes, pes)?;
+        let seen = |query: usize| if causal { query + 1 } else { size(tokens) };
+        let expected = || {
+            let head = |at: usize| [&q, &k, &v].map(|all| &all[at * size(head)..][..size(head)]);
+            let heads = (0..size(heads)).map(head);
+            heads.flat_map(|[q, k, v]| attention(q, k, v, features, seen)).collect()
+        };
+        let check = lab.check(&tensors[3], F16_ATTENTION, expected)?;
+        let scores = heads * if causal { tokens * (tokens + 1) / 2 } else { tokens * tokens };
+        Ok(Outcome { work: work(scores, features, heads * head), check, notes: Vec::new() })
+    }
+}
+
+/// Each score is a product of features, taken to a power, and times a value; Q, K, V and the output are
+/// moved once.
+fn work(scores: u64, features: u64, elements: u64) -> Work {
+    let gemm = Some((DType::F16, 4 * scores * features));
+    Work { gemm, elements: scores, bytes: 4 * 2 * elements, ..Work::default() }
+}
