@@ -37,7 +37,7 @@ impl Bench for GemmMulti {
     }
 
     fn parameters(&self) -> Vec<Parameter> {
-        let (split, stream) = (&["rows", "columns", "grid"], &["tile", "panel"]);
+        let (split, stream) = (&["rows", "columns", "grid"], &["panel", "tile"]);
         let of_split = "rows: of A and C, B copied; columns: of B and C, A copied; grid: cubes rows, PEs columns";
         vec![
             Parameter::whole("m", 256, (1, 1 << 20), "rows of A and C"),

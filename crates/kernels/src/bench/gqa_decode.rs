@@ -5,7 +5,7 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 
 use super::attention::{F16_ATTENTION, attention, stored_keys};
-use super::inputs::{at_least, core, multiple, numbers, place, size};
+use super::inputs::{at_least, core, multiple, numbers, place, queries, size};
 use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
 use crate::library::gqa_decode;
 
@@ -49,7 +49,7 @@ impl Bench for GqaDecode {
         let Asked { rows, group, features, context } = asked;
         at_least("batch * kv_heads", rows, cubes * pes, "one for each PE; or set cubes or pes")?;
         let over = lab.placement(Split::RowWise, Split::RowWise, cubes, pes);
-        let q = numbers(lab, rows * group * features, 1);
+        let q = queries(lab, rows * group * features, 1);
         let [k, v] = [2, 3].map(|seed| numbers(lab, rows * context * features, seed));
         let keys = stored_keys(&k, context, features, block);
         let (of_token, of_cache) = ([rows, group * features], [rows, context * features]);

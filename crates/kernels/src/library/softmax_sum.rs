@@ -30,15 +30,22 @@ impl SoftmaxSum {
     }
 
     /// Adds a block: a score for each row and each of some values.
+    ///
+    /// The engine takes operations in this order, and each waits for what it uses; so those that do not need
+    /// each other take turns.
     #[track_caller]
     pub(super) fn add(&mut self, tl: &Tl, scores: &Tile, values: &Tile) {
         let greatest = tl.maximum(&self.greatest, &tl.max_keep(scores, 1));
         let shift = &greatest * -self.scale;
-        let fade = tl.exp2(&(&(&self.greatest - &greatest) * self.scale));
-        let weights = tl.exp2(&tl.fma(scores, self.scale, &shift));
-        let faded = &self.values * &fade;
-        self.weights = tl.fma(&self.weights, &fade, &tl.sum_keep(&weights, 1));
-        self.values = tl.dot_add(&tl.cast(&weights, values.ty().dtype), values, &faded);
+        let step = &self.greatest - &greatest;
+        let powers = tl.fma(scores, self.scale, &shift);
+        let step = &step * self.scale;
+        let weights = tl.exp2(&powers);
+        let fade = tl.exp2(&step);
+        let narrow = tl.cast(&weights, values.ty().dtype);
+        let (faded, sum) = (&self.values * &fade, tl.sum_keep(&weights, 1));
+        self.values = tl.dot_add(&narrow, values, &faded);
+        self.weights = tl.fma(&self.weights, &fade, &sum);
         self.greatest = greatest;
     }
 
