@@ -13,7 +13,7 @@ use crate::tl::{Ref, Tile, Tl};
 /// A row of Q, V and the output is a matrix of tokens; one of K is a matrix for each of its blocks, with a
 /// column for each token, so that nothing must be transposed.
 pub fn flash_attention() -> Kernel {
-    Kernel::new("flash_attention", |tl, args| Box::pin(body(tl, args)))
+    Kernel::new("flash_attention", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }
 
 /// A head at work.
@@ -28,7 +28,7 @@ struct Head {
     causal: bool,
 }
 
-async fn body(tl: Tl, args: Args) {
+fn body(tl: &Tl, args: &Args) {
     let all = [0, 1, 2, 3].map(|position| args.tensor(position).local());
     let (size, causal) = (args.whole(4), args.whole(7) == 1);
     let blocks = [args.whole(5), args.whole(6)];

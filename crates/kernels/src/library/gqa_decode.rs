@@ -12,10 +12,10 @@ use crate::tl::{Ref, Tl};
 /// A row of Q and of the output is a matrix of the heads that share; one of V is a matrix of tokens; one of
 /// K is a matrix for each of its blocks, with a column for each token, so that nothing must be transposed.
 pub fn gqa_decode() -> Kernel {
-    Kernel::new("gqa_decode", |tl, args| Box::pin(body(tl, args)))
+    Kernel::new("gqa_decode", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }
 
-async fn body(tl: Tl, args: Args) {
+fn body(tl: &Tl, args: &Args) {
     let [q, k, v, out] = [0, 1, 2, 3].map(|position| args.tensor(position).local());
     let (size, block) = (args.whole(4).max(1), args.whole(5));
     let (group, tokens) = (q.dim(1) / size, k.dim(1) / size);
@@ -29,11 +29,11 @@ async fn body(tl: Tl, args: Args) {
     for row in 0..q.dim(0) {
         let of = |tensor: &Ref| tensor.at(row * group * size, &[group, size]);
         let query = tl.load(&of(&q));
-        let mut sum = SoftmaxSum::new(&tl, group, size);
+        let mut sum = SoftmaxSum::new(tl, group, size);
         for _ in 0..count {
             let Some((k, v)) = blocks.next() else { break };
-            sum.add(&tl, &tl.dot(&query, &k), &v);
+            sum.add(tl, &tl.dot(&query, &k), &v);
         }
-        tl.store(&of(&out), &sum.result(&tl, out.ty().dtype));
+        tl.store(&of(&out), &sum.result(tl, out.ty().dtype));
     }
 }

@@ -10,23 +10,23 @@ use crate::tl::{Ref, Tl};
 /// for each head, which is a matrix of tokens and of what the head has of them; the tokens in the TCM at once;
 /// what a head has; and the columns of a panel.
 pub fn qkv() -> Kernel {
-    Kernel::new("qkv", |tl, args| Box::pin(body(tl, args)))
+    Kernel::new("qkv", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }
 
-async fn body(tl: Tl, args: Args) {
+fn body(tl: &Tl, args: &Args) {
     let x = args.tensor(0).local();
     let [block, size, width] = [7, 8, 9].map(|position| args.whole(position));
-    let weights: Vec<Ref> = [1, 2, 3].into_iter().flat_map(|at| heads(&args, at, size)).collect();
-    let outs: Vec<Ref> = [4, 5, 6].into_iter().flat_map(|at| heads(&args, at, size)).collect();
+    let weights: Vec<Ref> = [1, 2, 3].into_iter().flat_map(|at| heads(args, at, size)).collect();
+    let outs: Vec<Ref> = [4, 5, 6].into_iter().flat_map(|at| heads(args, at, size)).collect();
     let blocks = if weights.is_empty() { 0 } else { tl.cdiv(x.dim(0), block) };
     for index in 0..blocks {
         let start = index * block;
         let count = block.min(x.dim(0) - start);
         let resident = tl.load(&x.block(&[start, 0], &[count, x.dim(1)]));
-        let outs = outs.iter().flat_map(|out| columns(&tl, out, width));
+        let outs = outs.iter().flat_map(|out| columns(tl, out, width));
         let outs = outs.map(|out| out.block(&[start, 0], &[count, out.dim(1)]));
-        let weights = weights.iter().flat_map(|weight| panels(&tl, weight, width));
-        stream(&tl, &resident, weights, outs);
+        let weights = weights.iter().flat_map(|weight| panels(tl, weight, width));
+        stream(tl, &resident, weights, outs);
     }
 }
 
