@@ -81,15 +81,10 @@ impl Asked {
     }
 
     fn expected(&self, q: &[f64], k: &[f64], v: &[f64]) -> Vec<f64> {
-        let row = |all: &'_ [f64], row: usize, each: u64| -> Vec<f64> {
-            all[row * size(each)..][..size(each)].to_vec()
-        };
-        let (token, cache) = (self.group * self.features, self.context * self.features);
-        let one = |at: usize| {
-            let (q, k, v) = (row(q, at, token), row(k, at, cache), row(v, at, cache));
-            attention(&q, &k, &v, self.features, |_| size(self.context))
-        };
-        (0..size(self.rows)).flat_map(one).collect()
+        let [token, cache] = [self.group, self.context].map(|count| size(count * self.features));
+        let rows = q.chunks_exact(token).zip(k.chunks_exact(cache)).zip(v.chunks_exact(cache));
+        let seen = |_| size(self.context);
+        rows.flat_map(|((q, k), v)| attention(q, k, v, self.features, seen)).collect()
     }
 
     /// Each score is a product of features, taken to a power, and times a value; the cache is read once.

@@ -1,8 +1,8 @@
 //! The projections of tokens to queries, keys and values, in the shapes of known models.
 
-use cubeyard_runtime::Argument;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
+use cubeyard_runtime::{Argument, RuntimeError, Tensor};
 
 use super::inputs::{
     F16_SUMS, core, fits_tcm, multiple, numbers, ordered, panel_order, place, product, size,
@@ -21,11 +21,15 @@ struct Asked {
     /// Heads of Q, K and V.
     heads: [u64; 3],
     /// Features of a head.
-    size: u64,
+    features: u64,
     cubes: u64,
     pes: u64,
-    /// What cubes do with tokens, and with heads.
-    splits: [Split; 2],
+    /// Whether cubes split tokens, not heads.
+    across_tokens: bool,
+    /// Tokens in the TCM at once.
+    resident: u64,
+    /// Columns of a panel.
+    width: u64,
 }
 
 impl Bench for Qkv {
@@ -63,106 +67,124 @@ impl Bench for Qkv {
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
-        let asked = Asked::new(values)?;
-        let Asked { tokens, d, heads, size: features, cubes, pes, splits } = asked;
-        let (resident, width) = (values.whole("resident"), u64::from(core(lab).gemm.n));
-        asked.check(lab, resident, width)?;
-        let over_x = lab.placement(splits[0], Split::Replicate, cubes, pes);
-        let over_weights = lab.placement(splits[1], Split::RowWise, cubes, pes);
-        // A row is a head, so cubes split tokens where its columns are.
-        let of_tokens =
-            if splits[0] == Split::RowWise { Split::ColumnWise } else { Split::RowWise };
-        let over_outs = lab.placement(of_tokens, Split::RowWise, cubes, pes);
-        let x = numbers(lab, tokens * d, 1);
-        let weights: Vec<_> = (2..)
-            .zip(heads)
-            .map(|(seed, heads)| numbers(lab, heads * d * features, seed))
-            .collect();
-        let mut tensors = vec![place(lab, &[tokens, d], DType::F16, &over_x, &x)?];
-        for (values, heads) in weights.iter().zip(heads) {
-            let stored = stored(values, [d, features], width);
-            tensors.push(place(lab, &[heads, d * features], DType::F16, &over_weights, &stored)?);
-        }
-        for heads in heads {
-            tensors
-                .push(lab.context.empty(&[heads, tokens * features], DType::F16)?.to(&over_outs)?);
-        }
-        let mut arguments: Vec<_> = tensors.iter().map(Argument::Tensor).collect();
-        arguments.extend([resident, features, width].map(|number| Argument::Scalar(number as f64)));
-        lab.launch(&qkv(), arguments, cubes, pes)?;
+        let asked = Asked::new(lab, values)?;
+        let x = numbers(lab, asked.tokens * asked.d, 1);
+        let weights =
+            [0, 1, 2].map(|of| numbers(lab, asked.heads[of] * asked.head(), 2 + of as u64));
+        let inputs = asked.inputs(lab, &x, &weights)?;
+        let outs = asked.outs(lab)?;
+        let mut arguments: Vec<_> = inputs.iter().chain(&outs).map(Argument::Tensor).collect();
+        let numbers = [asked.resident, asked.features, asked.width];
+        arguments.extend(numbers.map(|number| Argument::Scalar(number as f64)));
+        lab.launch(&qkv(), arguments, asked.cubes, asked.pes)?;
         let mut check: Option<Check> = None;
-        for (out, weights) in tensors[4..].iter().zip(&weights) {
-            let expected = || projected(&x, weights, [d, features]);
-            check = worse(check, lab.check(out, F16_SUMS, expected)?);
+        for (out, weights) in outs.iter().zip(&weights) {
+            check = worse(check, lab.check(out, F16_SUMS, || asked.expected(&x, weights))?);
         }
         Ok(Outcome { work: asked.work(), check, notes: Vec::new() })
     }
 }
 
 impl Asked {
-    fn new(values: &Values) -> Result<Self, BenchError> {
+    fn new(lab: &Lab<'_>, values: &Values) -> Result<Self, BenchError> {
         let (d, heads) = match values.choice("model") {
             "llama-8b" => (4096, [32, 8, 8]),
             "llama-70b" => (8192, [64, 8, 8]),
             _ => (12288, [96, 96, 96]),
         };
-        let [shrink, tokens, cubes, pes] =
-            ["shrink", "tokens", "cubes", "pes"].map(|name| values.whole(name));
+        let shrink = values.whole("shrink");
         if !128_u64.is_multiple_of(shrink) {
-            let text = format!(
-                "shrink={shrink}: expected 1, 2, 4 and so on up to 128, the features of a head"
-            );
-            return Err(BenchError::Unfit(text));
+            let expected = "expected 1, 2, 4 and so on up to 128, the features of a head";
+            return Err(BenchError::Unfit(format!("shrink={shrink}: {expected}")));
         }
-        let splits = match values.choice("across") {
-            "tokens" => [Split::RowWise, Split::Replicate],
-            _ => [Split::Replicate, Split::RowWise],
-        };
-        Ok(Self { tokens, d: d / shrink, heads, size: 128 / shrink, cubes, pes, splits })
+        let [tokens, resident, cubes, pes] =
+            ["tokens", "resident", "cubes", "pes"].map(|name| values.whole(name));
+        let (across_tokens, width) =
+            (values.choice("across") == "tokens", u64::from(core(lab).gemm.n));
+        let (d, features) = (d / shrink, 128 / shrink);
+        let asked = Self { tokens, d, heads, features, cubes, pes, across_tokens, resident, width };
+        asked.check(lab)?;
+        Ok(asked)
     }
 
-    fn check(&self, lab: &Lab<'_>, resident: u64, width: u64) -> Result<(), BenchError> {
+    fn check(&self, lab: &Lab<'_>) -> Result<(), BenchError> {
         let mut tokens = self.tokens;
-        if self.splits[0] == Split::RowWise {
-            multiple(
-                "tokens",
-                tokens,
-                self.cubes,
-                "as many for each of the cubes; or set across=heads",
-            )?;
+        if self.across_tokens {
+            let why = "as many for each of the cubes; or set across=heads";
+            multiple("tokens", tokens, self.cubes, why)?;
             tokens /= self.cubes;
         }
-        let (held, wide) = (resident.min(tokens), width.min(self.size));
+        let (held, wide) = (self.resident.min(tokens), self.width.min(self.features));
         let what = format!("{held} tokens of {} features and two panels of weights", self.d);
-        let bytes = 2 * (held * self.d + 2 * wide * self.d + 2 * width * width);
+        let bytes = 2 * (held * self.d + 2 * wide * self.d + 2 * self.width * self.width);
         fits_tcm(lab, bytes, &what, "fewer resident tokens")
+    }
+
+    /// Weights of a head.
+    fn head(&self) -> u64 {
+        self.d * self.features
+    }
+
+    /// The tokens, and the weights with a row for each head.
+    fn inputs(
+        &self,
+        lab: &Lab<'_>,
+        x: &[f64],
+        weights: &[Vec<f64>],
+    ) -> Result<Vec<Tensor>, RuntimeError> {
+        let [of_tokens, of_heads] = if self.across_tokens {
+            [Split::RowWise, Split::Replicate]
+        } else {
+            [Split::Replicate, Split::RowWise]
+        };
+        let over = lab.placement(of_tokens, Split::Replicate, self.cubes, self.pes);
+        let mut inputs = vec![place(lab, &[self.tokens, self.d], DType::F16, &over, x)?];
+        let over = lab.placement(of_heads, Split::RowWise, self.cubes, self.pes);
+        for (weights, heads) in weights.iter().zip(self.heads) {
+            let shape = [heads, self.head()];
+            inputs.push(place(lab, &shape, DType::F16, &over, &self.stored(weights))?);
+        }
+        Ok(inputs)
+    }
+
+    /// Q, K and V, with a row for each head; so if cubes split tokens, they split its columns.
+    fn outs(&self, lab: &Lab<'_>) -> Result<Vec<Tensor>, RuntimeError> {
+        let cube = if self.across_tokens { Split::ColumnWise } else { Split::RowWise };
+        let over = lab.placement(cube, Split::RowWise, self.cubes, self.pes);
+        let columns = self.tokens * self.features;
+        let out = |heads| lab.context.empty(&[heads, columns], DType::F16)?.to(&over);
+        self.heads.into_iter().map(out).collect()
+    }
+
+    /// The weights of each head panel by panel.
+    fn stored(&self, weights: &[f64]) -> Vec<f64> {
+        if weights.is_empty() {
+            return Vec::new();
+        }
+        let order = panel_order(self.d, self.features, self.width);
+        let heads = weights.chunks_exact(size(self.head()));
+        heads.flat_map(|head| ordered(head, &order)).collect()
+    }
+
+    /// The tokens times the weights of each head.
+    fn expected(&self, x: &[f64], weights: &[f64]) -> Vec<f64> {
+        let heads = weights.chunks_exact(size(self.head()));
+        heads.flat_map(|head| product(x, head, self.d, self.features)).collect()
     }
 
     /// Each PE reads its tokens and weights at least once, and writes what it makes of them.
     fn work(&self) -> Work {
-        let columns = self.heads.iter().sum::<u64>() * self.size;
+        let columns = self.heads.iter().sum::<u64>() * self.features;
         let (tokens, weights) = (self.tokens * self.d, self.d * columns);
         // Those without a head do nothing.
-        let copies = match self.splits[0] {
-            Split::RowWise => [self.pes.min(self.heads[0]), self.cubes],
-            _ => [(self.cubes * self.pes).min(self.heads[0]), 1],
+        let copies = if self.across_tokens {
+            [self.pes.min(self.heads[0]), self.cubes]
+        } else {
+            [(self.cubes * self.pes).min(self.heads[0]), 1]
         };
         let bytes = 2 * (copies[0] * tokens + copies[1] * weights + self.tokens * columns);
         Work { gemm: Some((DType::F16, 2 * tokens * columns)), bytes, ..Work::default() }
     }
-}
-
-/// The weights of each head panel by panel.
-fn stored(values: &[f64], [d, features]: [u64; 2], width: u64) -> Vec<f64> {
-    let order = if values.is_empty() { Vec::new() } else { panel_order(d, features, width) };
-    let head = size(d * features);
-    values.chunks_exact(head).flat_map(|head| ordered(head, &order)).collect()
-}
-
-/// The tokens times the weights of each head.
-fn projected(x: &[f64], weights: &[f64], [d, features]: [u64; 2]) -> Vec<f64> {
-    let heads = weights.chunks_exact(size(d * features));
-    heads.flat_map(|head| product(x, head, d, features)).collect()
 }
 
 /// Both checks as one: of all elements, the worst.
