@@ -13,6 +13,7 @@ mod formula;
 mod launch;
 mod own_component;
 mod pattern;
+mod pe;
 mod published;
 mod refused;
 mod rows;

@@ -1,0 +1,26 @@
+//! The latest of several times.
+
+use cubeyard_sim::Time;
+
+use crate::pe::Cause;
+
+/// The latest of several times, and what it belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Latest {
+    pub(super) time: Time,
+    pub(super) cause: Cause,
+    pub(super) record: Option<u32>,
+}
+
+impl Default for Latest {
+    fn default() -> Self {
+        Self { time: Time::ZERO, cause: Cause::Start, record: None }
+    }
+}
+
+impl Latest {
+    /// The later of the two; this one, if they are equal.
+    pub(super) fn or(self, time: Time, cause: Cause, record: Option<u32>) -> Self {
+        if time > self.time { Self { time, cause, record } } else { self }
+    }
+}
