@@ -105,8 +105,8 @@ pub struct KernelProgram {
     next: usize,
     values: Values,
     composites: BTreeMap<CommandId, PlanRun>,
-    /// What has been loaded of tiles that take several accesses.
-    partial: BTreeMap<CommandId, Vec<u8>>,
+    /// What has been loaded of tiles that take several accesses, which may end in any order.
+    partial: BTreeMap<CommandId, BTreeMap<u32, Vec<u8>>>,
     findings: Findings,
 }
 
@@ -218,13 +218,13 @@ impl KernelProgram {
         let order = tape.order(command);
         match &order.effect {
             Effect::Load { value, ty, mask } => {
-                let mut all = self.partial.remove(&command).unwrap_or_default();
-                all.extend(bytes);
-                let wanted = mask.as_ref().map_or(ty.elements(), |(mask, _)| mask.count());
-                if (all.len() as u64) < wanted * ty.dtype.size() {
-                    self.partial.insert(command, all);
+                let parts = self.partial.entry(command).or_default();
+                parts.insert(load, bytes);
+                if parts.len() < accesses(order)[0] {
                     return Ok(());
                 }
+                let parts = self.partial.remove(&command).unwrap_or_default();
+                let all: Vec<u8> = parts.into_values().flatten().collect();
                 self.values.set(*value, spread(ty, mask.as_ref(), &all)?);
             }
             Effect::Composite(plan) => {

@@ -80,10 +80,10 @@ impl Run {
         self.cpu = Latest { time: self.cpu.time, cause: Cause::Dispatch, record };
     }
 
-    /// When a command was done; none if it is not. Those before the window were done before any dispatch
-    /// that is still to come.
+    /// When a command was done; none if it is not. Those before the window were done before the last
+    /// dispatch.
     fn done(&self, id: CommandId) -> Option<Latest> {
-        if u64::from(id) + self.window() <= u64::from(self.next) || id >= self.next {
+        if u64::from(id) + self.window() < u64::from(self.next) || id >= self.next {
             return Some(Latest::default());
         }
         self.ends[id as usize % self.ends.len()]
