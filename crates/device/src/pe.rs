@@ -19,6 +19,7 @@ mod progress;
 mod strips;
 
 pub use core::Core;
+pub(crate) use core::command_of;
 pub use log::{Cause, OpLog, OpRecord, OpUnit};
 pub use strips::Strips;
 

@@ -4,13 +4,19 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use cubeyard_device::pe::Program;
+use cubeyard_device::message::RequestId;
+use cubeyard_device::request::PeRef;
 use cubeyard_runtime::{
     BoundArgument, Context, Launch, LaunchHandle, LaunchReport, RuntimeError, Site, Stream,
 };
 
 use crate::kernel::Kernel;
-use crate::program::{Finding, Findings, Recording, live};
+use crate::program::{Finding, Findings, KernelProgram, Recording, live};
+use crate::race::RaceText;
+use crate::tl::State;
+
+/// What a kernel may order on a PE, if nothing is said.
+const MOST_COMMANDS: usize = 1 << 22;
 
 /// How kernels run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,6 +64,9 @@ pub struct Launcher<'c> {
     mode: Mode,
     findings: Findings,
     recordings: RefCell<BTreeMap<String, Recording>>,
+    limit: usize,
+    /// What each PE of a launch ran, for as long as it may turn out to race with another.
+    ran: RefCell<BTreeMap<(RequestId, PeRef), Rc<State>>>,
 }
 
 impl<'c> Launcher<'c> {
@@ -68,7 +77,14 @@ impl<'c> Launcher<'c> {
 
     /// One that runs kernels in this way.
     pub fn with_mode(context: &'c Context, mode: Mode) -> Self {
-        Self { context, mode, findings: Rc::default(), recordings: RefCell::default() }
+        let (recordings, ran) = (RefCell::default(), RefCell::default());
+        Self { context, mode, findings: Rc::default(), recordings, limit: MOST_COMMANDS, ran }
+    }
+
+    /// Lets a kernel order so many commands on a PE; with more it is taken for one that never ends.
+    #[must_use]
+    pub fn limit(self, commands: usize) -> Self {
+        Self { limit: commands, ..self }
     }
 
     /// Launches a kernel and waits for it.
@@ -83,14 +99,43 @@ impl<'c> Launcher<'c> {
         kernel: &Kernel,
         launch: &Launch<'_>,
     ) -> Result<LaunchHandle, RuntimeError> {
-        stream.launch_programs(launch, &mut |site, arguments| {
-            self.program(kernel, site, arguments).map_err(RuntimeError::Kernel)
-        })
+        self.take_races();
+        let mut ran = Vec::new();
+        let handle = stream.launch_programs(launch, &mut |site, arguments| {
+            let program = self.program(kernel, site, arguments).map_err(RuntimeError::Kernel)?;
+            ran.push((site.pe, Rc::clone(&program.state)));
+            Ok(Box::new(program))
+        })?;
+        let request = handle.request();
+        self.ran.borrow_mut().extend(ran.into_iter().map(|(pe, state)| ((request, pe), state)));
+        Ok(handle)
     }
 
-    /// What was wrong with kernels that ran to their ends.
+    /// What was wrong with kernels that ran to their ends: memory that was read before anybody wrote it, and
+    /// races.
     pub fn findings(&self) -> Vec<Finding> {
+        self.take_races();
         self.findings.borrow().clone()
+    }
+
+    /// Takes over what the machine has found of races.
+    fn take_races(&self) {
+        let (races, quiet) = self.context.machine(|machine| {
+            let races = machine.take_races().into_iter();
+            let races: Vec<_> = races.map(|race| RaceText::new(race, machine)).collect();
+            (races, machine.order(|races| races.is_quiet()))
+        });
+        let mut ran = self.ran.borrow_mut();
+        for race in races {
+            if let Some(finding) = race.finding(&ran)
+                && !self.findings.borrow().iter().any(|known| known.is_like(&finding))
+            {
+                self.findings.borrow_mut().push(finding);
+            }
+        }
+        if quiet != Some(false) {
+            ran.clear();
+        }
     }
 
     /// What a kernel orders on one PE, as it was recorded for a launch.
@@ -103,17 +148,17 @@ impl<'c> Launcher<'c> {
         kernel: &Kernel,
         site: &Site,
         arguments: &[BoundArgument],
-    ) -> Result<Box<dyn Program>, String> {
+    ) -> Result<KernelProgram, String> {
         if self.mode == Mode::Live {
-            return Ok(Box::new(live(kernel, site, arguments, &self.findings)));
+            return Ok(live(kernel, site, arguments, &self.findings, self.limit));
         }
         let key = format!("{} {} {:?} {arguments:?}", kernel.name(), site.pe, site.count);
         if let Some(known) = self.recordings.borrow().get(&key) {
-            return Ok(Box::new(known.program(&self.findings)));
+            return Ok(known.program(&self.findings));
         }
-        let recording = Recording::new(kernel, site, arguments)?;
+        let recording = Recording::new(kernel, site, arguments, self.limit)?;
         let program = recording.program(&self.findings);
         self.recordings.borrow_mut().insert(key, recording);
-        Ok(Box::new(program))
+        Ok(program)
     }
 }

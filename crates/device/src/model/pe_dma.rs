@@ -7,12 +7,14 @@
 use std::rc::Rc;
 
 use cubeyard_memory::address::PhysAddr;
-use cubeyard_sim::{Component, Context, Delivery, Span};
+use cubeyard_sim::{Component, Context, Delivery, NodeId, Span};
 
 use super::io_cpu::send;
 use super::mmu::Piece;
 use super::{Mmu, Requester};
 use crate::message::{Access, Body, Command, Done, Failure, Message, Slice, VirtualAccess};
+use crate::pe::command_of;
+use crate::race::Agent;
 use crate::wiring::Wiring;
 
 /// `PE_DMA` and `PE_MMU`.
@@ -85,6 +87,7 @@ impl PeDma {
             let memory = self.wiring.memory(piece.to, extent).map_err(|error| error.to_string())?;
             let (there, back) =
                 self.wiring.routes(context.node(), memory).map_err(|error| error.to_string())?;
+            self.note(whole, piece, memory);
             let data =
                 whole.data.clone().map(|slice| Slice { offset: slice.offset + moved, ..slice });
             accesses.push(Access {
@@ -102,6 +105,16 @@ impl PeDma {
             moved += usize::try_from(piece.bytes).map_err(|error| error.to_string())?;
         }
         Ok(accesses)
+    }
+
+    /// Notes an access of a program, if races are looked for.
+    fn note(&self, whole: &VirtualAccess, piece: &Piece, memory: NodeId) {
+        let Done::Core(pe, token) = whole.done else { return };
+        self.wiring.races(|races| {
+            let (launch, direction) = (whole.request, whole.direction);
+            let by = Agent { launch, pe, command: command_of(token), direction };
+            races.access(memory, piece.to.sub_offset().get(), piece.bytes, piece.rows, by);
+        });
     }
 
     fn fail(&self, access: &VirtualAccess, what: String, context: &mut Context<Message>) {

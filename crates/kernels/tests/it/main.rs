@@ -2,4 +2,7 @@
 
 mod benches;
 mod gemm;
+mod lab;
 mod language;
+mod numbers;
+mod races;

@@ -20,7 +20,9 @@ impl Run {
             }
             let end = self.stream(id, index, &strips, ready, wiring);
             let fetched = self.stages.free[0];
-            self.slot_mut(id).fetched.finish(index, fetched);
+            if self.slot(id).is_pipeline {
+                self.slot_mut(id).fetched.finish(index, fetched);
+            }
             if self.has_data {
                 let result = self.program.computed(id, index);
                 self.check(result, wiring);
