@@ -12,6 +12,7 @@
 //! | [`report`] | what a run took and why, as data and as a page |
 
 pub mod bench;
+pub mod collective;
 pub mod kernel;
 pub mod launch;
 pub mod library;

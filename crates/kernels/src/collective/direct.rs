@@ -1,0 +1,267 @@
+//! Everybody with everybody: each rank has a channel to each other.
+//!
+//! It takes the fewest steps, so it is fast for short messages, and it does every operation. For long ones
+//! the ways cross.
+
+use std::ops::Range;
+
+use super::pieces::{Flat, pieces};
+use super::{Algorithm, Job, Operation, ReduceOp, Wire, World, finish, join, kernel};
+use crate::kernel::{Args, Kernel};
+use crate::tl::{Port, Tile, Tl};
+
+/// Each rank to each other.
+#[derive(Clone, Copy, Debug)]
+pub struct Direct;
+
+impl Algorithm for Direct {
+    fn name(&self) -> &'static str {
+        "direct"
+    }
+
+    fn refuses(&self, _: Operation, _: &World) -> Option<String> {
+        None
+    }
+
+    fn wires(&self, world: &World) -> Vec<Wire> {
+        let pairs = (0..world.ranks).flat_map(|a| (0..a).map(move |b| (a, b)));
+        pairs.map(|(a, b)| Wire { ends: [(a, to(b)), (b, to(a))] }).collect()
+    }
+
+    fn kernel(&self, job: &Job) -> Kernel {
+        kernel(self, job, run)
+    }
+}
+
+/// The port to a rank.
+fn to(rank: usize) -> Port {
+    Port(u16::try_from(rank).expect("fewer than 2¹⁶ ranks"))
+}
+
+async fn run(tl: Tl, args: Args, job: Job) {
+    let (input, output) = (Flat::new(&args.tensor(0).local()), Flat::new(&args.tensor(1).local()));
+    let rank = usize::try_from(args.whole(2)).expect("a rank");
+    let this = Member { tl, rank, ranks: job.world.ranks, piece: job.piece, input, output };
+    match job.operation {
+        Operation::AllReduce(op) => this.all_reduce(op),
+        Operation::Reduce(op, root) => this.reduce(op, root),
+        Operation::Broadcast(root) => this.broadcast(root),
+        Operation::AllGather => this.all_gather(),
+        Operation::ReduceScatter(op) => this.reduce_scatter(op),
+        Operation::AllToAll => this.all_to_all(),
+        Operation::Gather(root) => this.gather(root),
+        Operation::Scatter(root) => this.scatter(root),
+    }
+}
+
+struct Member {
+    tl: Tl,
+    rank: usize,
+    ranks: usize,
+    piece: u64,
+    input: Flat,
+    output: Flat,
+}
+
+impl Member {
+    /// The other ranks, from the next on: so not all begin with the same.
+    fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let (rank, ranks) = (self.rank, self.ranks);
+        (1..ranks).map(move |step| (rank + step) % ranks)
+    }
+
+    /// The other ranks in the order in which they send to this one.
+    fn senders(&self) -> impl Iterator<Item = usize> + use<> {
+        let (rank, ranks) = (self.rank, self.ranks);
+        (1..ranks).map(move |step| (rank + ranks - step) % ranks)
+    }
+
+    fn part(&self, rank: usize) -> Range<u64> {
+        self.input.part(rank, self.ranks)
+    }
+
+    /// Where what a rank has goes in an output of all.
+    fn slot(&self, rank: usize) -> Range<u64> {
+        let whole = self.input.elements;
+        rank as u64 * whole..(rank as u64 + 1) * whole
+    }
+
+    fn pieces(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        pieces(range, self.piece).collect()
+    }
+
+    /// Sends parts to others and receives from them, a piece to each by turns.
+    ///
+    /// `send` gives what goes to a rank, `receive` what comes from one, as ranges of the input and of
+    /// the output.
+    fn exchange(
+        &self,
+        send: impl Fn(usize) -> Range<u64>,
+        receive: impl Fn(usize) -> Range<u64>,
+        mut take: impl FnMut(usize, Range<u64>, Tile),
+    ) {
+        for (target, source) in self.others().zip(self.senders()) {
+            let mut leaving = self.pieces(&send(target)).into_iter();
+            let mut coming = self.pieces(&receive(source)).into_iter();
+            loop {
+                let (out, back) = (leaving.next(), coming.next());
+                if out.is_none() && back.is_none() {
+                    break;
+                }
+                if let Some(range) = out {
+                    self.tl.send(to(target), &self.input.load(&self.tl, &range));
+                }
+                if let Some(range) = back {
+                    let tile = self.input.receive(&self.tl, to(source), &range);
+                    take(source, range, tile);
+                }
+            }
+        }
+    }
+
+    /// What joins all ranks' inputs in this rank's part.
+    fn reduced(&self, op: ReduceOp) -> Vec<(Range<u64>, Tile)> {
+        let own = self.pieces(&self.part(self.rank)).into_iter();
+        let own = own.map(|range| (range.clone(), self.input.load(&self.tl, &range)));
+        let mut sums: Vec<_> = own.collect();
+        let mine = |_| self.part(self.rank);
+        self.exchange(
+            |rank| self.part(rank),
+            mine,
+            |_, range, tile| {
+                let sum =
+                    sums.iter_mut().find(|(at, _)| *at == range).expect("a piece of its part");
+                sum.1 = join(&self.tl, op, &sum.1, &tile);
+            },
+        );
+        let end = |(range, tile)| (range, finish(&self.tl, op, self.ranks, tile));
+        sums.into_iter().map(end).collect()
+    }
+
+    fn all_reduce(&self, op: ReduceOp) {
+        let own = self.reduced(op);
+        for (range, tile) in &own {
+            self.output.store(&self.tl, range, tile);
+        }
+        for (target, source) in self.others().zip(self.senders()) {
+            let mut leaving = own.iter();
+            let mut coming = self.pieces(&self.part(source)).into_iter();
+            loop {
+                let (out, back) = (leaving.next(), coming.next());
+                if out.is_none() && back.is_none() {
+                    break;
+                }
+                if let Some((_, tile)) = out {
+                    self.tl.send(to(target), tile);
+                }
+                if let Some(range) = back {
+                    let tile = self.input.receive(&self.tl, to(source), &range);
+                    self.output.store(&self.tl, &range, &tile);
+                }
+            }
+        }
+    }
+
+    fn reduce_scatter(&self, op: ReduceOp) {
+        let start = self.part(self.rank).start;
+        for (range, tile) in self.reduced(op) {
+            self.output.store(&self.tl, &(range.start - start..range.end - start), &tile);
+        }
+    }
+
+    fn all_gather(&self) {
+        self.keep(0..self.input.elements, self.slot(self.rank));
+        let whole = |_| 0..self.input.elements;
+        self.exchange(whole, whole, |source, range, tile| {
+            let offset = self.slot(source).start;
+            self.output.store(&self.tl, &(range.start + offset..range.end + offset), &tile);
+        });
+    }
+
+    fn all_to_all(&self) {
+        let parts = |rank: usize| self.part(rank);
+        // Parts may differ by an element, so what comes lies where the parts of all before it end.
+        let mine = self.part(self.rank);
+        let length = mine.end - mine.start;
+        self.keep(mine.clone(), self.rank as u64 * length..(self.rank as u64 + 1) * length);
+        self.exchange(
+            parts,
+            |_| mine.clone(),
+            |source, range, tile| {
+                let offset = source as u64 * length;
+                let range = range.start - mine.start + offset..range.end - mine.start + offset;
+                self.output.store(&self.tl, &range, &tile);
+            },
+        );
+    }
+
+    fn broadcast(&self, root: usize) {
+        for range in self.pieces(&(0..self.input.elements)) {
+            let tile = if self.rank == root {
+                let tile = self.input.load(&self.tl, &range);
+                self.others().for_each(|rank| self.tl.send(to(rank), &tile));
+                tile
+            } else {
+                self.input.receive(&self.tl, to(root), &range)
+            };
+            self.output.store(&self.tl, &range, &tile);
+        }
+    }
+
+    fn reduce(&self, op: ReduceOp, root: usize) {
+        for range in self.pieces(&(0..self.input.elements)) {
+            let mut tile = self.input.load(&self.tl, &range);
+            if self.rank != root {
+                self.tl.send(to(root), &tile);
+                continue;
+            }
+            for rank in self.others() {
+                let come = self.input.receive(&self.tl, to(rank), &range);
+                tile = join(&self.tl, op, &tile, &come);
+            }
+            self.output.store(&self.tl, &range, &finish(&self.tl, op, self.ranks, tile));
+        }
+    }
+
+    fn gather(&self, root: usize) {
+        if self.rank != root {
+            for range in self.pieces(&(0..self.input.elements)) {
+                self.tl.send(to(root), &self.input.load(&self.tl, &range));
+            }
+            return;
+        }
+        self.keep(0..self.input.elements, self.slot(root));
+        for range in self.pieces(&(0..self.input.elements)) {
+            for rank in self.others() {
+                let tile = self.input.receive(&self.tl, to(rank), &range);
+                let offset = self.slot(rank).start;
+                self.output.store(&self.tl, &(range.start + offset..range.end + offset), &tile);
+            }
+        }
+    }
+
+    fn scatter(&self, root: usize) {
+        let mine = self.part(self.rank);
+        if self.rank == root {
+            self.keep(mine.clone(), 0..mine.end - mine.start);
+            for rank in self.others() {
+                for range in self.pieces(&self.part(rank)) {
+                    self.tl.send(to(rank), &self.input.load(&self.tl, &range));
+                }
+            }
+            return;
+        }
+        for range in self.pieces(&mine) {
+            let tile = self.input.receive(&self.tl, to(root), &range);
+            self.output.store(&self.tl, &(range.start - mine.start..range.end - mine.start), &tile);
+        }
+    }
+
+    /// Copies a range of the input to one of the output, as long.
+    fn keep(&self, from: Range<u64>, to: Range<u64>) {
+        for (from, to) in self.pieces(&from).into_iter().zip(self.pieces(&to)) {
+            let tile = self.input.load(&self.tl, &from);
+            self.output.store(&self.tl, &to, &tile);
+        }
+    }
+}

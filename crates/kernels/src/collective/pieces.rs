@@ -1,0 +1,80 @@
+//! How a buffer is cut for ranks, and a rank's part for messages.
+
+use std::ops::Range;
+
+use crate::tl::{Ref, Tile, Tl};
+
+/// A buffer as a row of elements.
+#[derive(Clone, Debug)]
+pub(super) struct Flat {
+    reference: Ref,
+    pub(super) elements: u64,
+}
+
+impl Flat {
+    pub(super) fn new(reference: &Ref) -> Self {
+        let elements = reference.ty().elements();
+        Self { reference: reference.at(0, &[elements]), elements }
+    }
+
+    /// The elements of part `index` of `count`; parts differ by at most one element.
+    pub(super) fn part(&self, index: usize, count: usize) -> Range<u64> {
+        part(self.elements, index, count)
+    }
+
+    pub(super) fn load(&self, tl: &Tl, range: &Range<u64>) -> Tile {
+        tl.load(&self.at(range))
+    }
+
+    pub(super) fn store(&self, tl: &Tl, range: &Range<u64>, tile: &Tile) {
+        tl.store(&self.at(range), tile);
+    }
+
+    pub(super) fn receive(&self, tl: &Tl, port: crate::tl::Port, range: &Range<u64>) -> Tile {
+        tl.recv(port, &[range.end - range.start], self.reference.ty().dtype)
+    }
+
+    fn at(&self, range: &Range<u64>) -> Ref {
+        self.reference.at(range.start, &[range.end - range.start])
+    }
+}
+
+/// Part `index` of `count` of so many elements; parts differ by at most one element.
+pub(super) fn part(elements: u64, index: usize, count: usize) -> Range<u64> {
+    let place = |index: usize| {
+        let place = u128::from(elements) * index as u128 / count as u128;
+        u64::try_from(place).expect("at most the elements")
+    };
+    place(index)..place(index + 1)
+}
+
+/// The pieces of a range that go into a message each; as many for every range of at most `longest`.
+pub(super) fn pieces(range: &Range<u64>, most: u64) -> impl Iterator<Item = Range<u64>> + use<> {
+    let (start, end) = (range.start, range.end);
+    let count = (end - start).div_ceil(most);
+    (0..count).map(move |index| {
+        let from = start + index * most;
+        from..(from + most).min(end)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cover_everything_once_and_evenly() {
+        for elements in [0, 1, 7, 64, 100] {
+            for count in 1..9 {
+                let parts: Vec<_> = (0..count).map(|index| part(elements, index, count)).collect();
+                assert_eq!(parts[0].start, 0);
+                assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start));
+                assert_eq!(parts[count - 1].end, elements);
+                let lengths = || parts.iter().map(|part| part.end - part.start);
+                assert!(lengths().max().unwrap() - lengths().min().unwrap() <= 1);
+            }
+        }
+        assert_eq!(pieces(&(3..10), 3).collect::<Vec<_>>(), [3..6, 6..9, 9..10]);
+        assert_eq!(pieces(&(3..3), 3).count(), 0);
+    }
+}

@@ -1,0 +1,206 @@
+//! A ring: everything goes around it piece by piece, each rank to the next.
+//!
+//! An all-reduce is a reduce-scatter and an all-gather. In the first, part `i` starts at rank `i + 1` and
+//! is joined with what each rank on its way holds, until it is whole at rank `i`; in the second it goes around
+//! once more. Each rank sends 2 (n − 1) / n of its input, which no algorithm can do with less.
+
+use std::ops::Range;
+
+use super::pieces::{Flat, pieces};
+use super::{Algorithm, Job, Operation, ReduceOp, Wire, World, finish, join, kernel};
+use crate::kernel::{Args, Kernel};
+use crate::tl::{Port, Tile, Tl};
+
+/// To the next rank.
+const NEXT: Port = Port::E;
+/// From the one before.
+const LAST: Port = Port::W;
+
+/// Each rank to the next, chunked and pipelined.
+#[derive(Clone, Copy, Debug)]
+pub struct Ring;
+
+impl Algorithm for Ring {
+    fn name(&self) -> &'static str {
+        "ring"
+    }
+
+    fn refuses(&self, operation: Operation, _: &World) -> Option<String> {
+        match operation {
+            Operation::AllReduce(_)
+            | Operation::ReduceScatter(_)
+            | Operation::AllGather
+            | Operation::Broadcast(_)
+            | Operation::Reduce(..) => None,
+            other => Some(format!("{} does not go around a ring; use direct", other.name())),
+        }
+    }
+
+    fn wires(&self, world: &World) -> Vec<Wire> {
+        let ranks = world.ranks;
+        if ranks < 2 {
+            return Vec::new();
+        }
+        (0..ranks).map(|rank| Wire { ends: [(rank, NEXT), ((rank + 1) % ranks, LAST)] }).collect()
+    }
+
+    fn kernel(&self, job: &Job) -> Kernel {
+        kernel(self, job, run)
+    }
+}
+
+async fn run(tl: Tl, args: Args, job: Job) {
+    let (input, output) = (Flat::new(&args.tensor(0).local()), Flat::new(&args.tensor(1).local()));
+    let rank = usize::try_from(args.whole(2)).expect("a rank");
+    let ring = Around { tl, job, rank, input, output };
+    match ring.job.operation {
+        Operation::AllReduce(op) => ring.all_reduce(op),
+        Operation::ReduceScatter(op) => ring.reduce_scatter(op),
+        Operation::AllGather => ring.all_gather(),
+        Operation::Broadcast(root) => ring.broadcast(root),
+        Operation::Reduce(op, root) => ring.reduce(op, root),
+        other => unreachable!("refused: {other}"),
+    }
+}
+
+/// One rank of a ring.
+struct Around {
+    tl: Tl,
+    job: Job,
+    rank: usize,
+    input: Flat,
+    output: Flat,
+}
+
+impl Around {
+    fn ranks(&self) -> usize {
+        self.job.world.ranks
+    }
+
+    /// The rank so many places before this one.
+    fn before(&self, places: usize) -> usize {
+        (self.rank + self.ranks() - places % self.ranks()) % self.ranks()
+    }
+
+    fn pieces(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+        pieces(range, self.job.piece)
+    }
+
+    /// Part by part around the ring, each joined on its way; this rank's part is whole here at the end.
+    fn scatter(&self, op: ReduceOp) -> Vec<(Range<u64>, Tile)> {
+        let part = |rank| self.input.part(rank, self.ranks());
+        let load = |range: Range<u64>| (range.clone(), self.input.load(&self.tl, &range));
+        let first = part(self.before(1));
+        let mut passing: Vec<_> = self.pieces(&first).map(load).collect();
+        for step in 1..self.ranks() {
+            let mut sent = passing.into_iter();
+            let next = part(self.before(step + 1));
+            let mut joined = Vec::new();
+            let mut incoming = self.pieces(&next);
+            // Sent and received by turns: a ring in which all send first would stand still.
+            loop {
+                let (leaving, coming) = (sent.next(), incoming.next());
+                if leaving.is_none() && coming.is_none() {
+                    break;
+                }
+                if let Some((_, tile)) = leaving {
+                    self.tl.send(NEXT, &tile);
+                }
+                if let Some(range) = coming {
+                    let own = self.input.load(&self.tl, &range);
+                    let come = self.input.receive(&self.tl, LAST, &range);
+                    joined.push((range, join(&self.tl, op, &own, &come)));
+                }
+            }
+            passing = joined;
+        }
+        let end = |(range, tile)| (range, finish(&self.tl, op, self.ranks(), tile));
+        passing.into_iter().map(end).collect()
+    }
+
+    /// Parts go around the ring once, each stored by every rank. `parts` gives the range of a rank's.
+    fn gather(&self, own: Vec<(Range<u64>, Tile)>, parts: impl Fn(usize) -> Range<u64>) {
+        for (range, tile) in &own {
+            self.output.store(&self.tl, range, tile);
+        }
+        let mut passing = own;
+        for step in 1..self.ranks() {
+            let mut sent = passing.into_iter();
+            let mut incoming = self.pieces(&parts(self.before(step)));
+            let mut received = Vec::new();
+            loop {
+                let (leaving, coming) = (sent.next(), incoming.next());
+                if leaving.is_none() && coming.is_none() {
+                    break;
+                }
+                if let Some((_, tile)) = leaving {
+                    self.tl.send(NEXT, &tile);
+                }
+                if let Some(range) = coming {
+                    let tile = self.output.receive(&self.tl, LAST, &range);
+                    self.output.store(&self.tl, &range, &tile);
+                    received.push((range, tile));
+                }
+            }
+            passing = received;
+        }
+    }
+
+    fn all_reduce(&self, op: ReduceOp) {
+        let own = self.scatter(op);
+        self.gather(own, |rank| self.input.part(rank, self.ranks()));
+    }
+
+    fn reduce_scatter(&self, op: ReduceOp) {
+        let start = self.input.part(self.rank, self.ranks()).start;
+        for (range, tile) in self.scatter(op) {
+            let range = range.start - start..range.end - start;
+            self.output.store(&self.tl, &range, &tile);
+        }
+    }
+
+    fn all_gather(&self) {
+        let whole = self.input.elements;
+        let part = |rank: usize| rank as u64 * whole..(rank as u64 + 1) * whole;
+        let offset = part(self.rank).start;
+        let load = |range: Range<u64>| {
+            let from = range.start - offset..range.end - offset;
+            (range, self.input.load(&self.tl, &from))
+        };
+        let own = self.pieces(&part(self.rank)).map(load).collect();
+        self.gather(own, part);
+    }
+
+    /// From the root to the one before it, piece after piece.
+    fn broadcast(&self, root: usize) {
+        let place = (self.rank + self.ranks() - root) % self.ranks();
+        for range in self.pieces(&(0..self.input.elements)) {
+            let tile = match place {
+                0 => self.input.load(&self.tl, &range),
+                _ => self.input.receive(&self.tl, LAST, &range),
+            };
+            if place + 1 < self.ranks() {
+                self.tl.send(NEXT, &tile);
+            }
+            self.output.store(&self.tl, &range, &tile);
+        }
+    }
+
+    /// From the one after the root to the root, joined on the way.
+    fn reduce(&self, op: ReduceOp, root: usize) {
+        let place = (self.rank + self.ranks() - root - 1) % self.ranks();
+        for range in self.pieces(&(0..self.input.elements)) {
+            let mut tile = self.input.load(&self.tl, &range);
+            if place > 0 {
+                let come = self.input.receive(&self.tl, LAST, &range);
+                tile = join(&self.tl, op, &tile, &come);
+            }
+            if place + 1 < self.ranks() {
+                self.tl.send(NEXT, &tile);
+            } else {
+                let tile = finish(&self.tl, op, self.ranks(), tile);
+                self.output.store(&self.tl, &range, &tile);
+            }
+        }
+    }
+}
