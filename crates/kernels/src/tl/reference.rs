@@ -6,33 +6,41 @@ use cubeyard_device::message::{Direction, Rows};
 use cubeyard_device::pe::Dma;
 use cubeyard_runtime::dtype::DType;
 
+use super::layout::Layout;
 use super::mask::{Mask, step};
 use crate::numeric::TileType;
 
-/// A tile in memory: address, type, shape and the distances between its elements. It costs nothing; see
+/// A tile in memory: address, type, shape and how its elements lie. It costs nothing; see
 /// [`Tl::load`](super::Tl::load) and [`Tl::store`](super::Tl::store).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ref {
     address: u64,
     ty: TileType,
-    /// In elements, for each dimension.
-    strides: Vec<u64>,
+    layout: Layout,
 }
 
 impl Ref {
     /// Elements that follow each other, row by row.
     pub fn new(address: u64, shape: &[u64], dtype: DType) -> Self {
-        let mut strides = vec![1_u64; shape.len()];
-        for axis in (1..shape.len()).rev() {
-            strides[axis - 1] = strides[axis].saturating_mul(shape[axis]);
-        }
-        Self { address, ty: TileType { dtype, shape: shape.to_vec() }, strides }
+        let ty = TileType { dtype, shape: shape.to_vec() };
+        Self { address, ty, layout: Layout::row_major(shape) }
+    }
+
+    /// A matrix that lies there in tiles of so many rows and columns: each row by row in one piece, right
+    /// after the one to its left, and as large at the edges as elsewhere. [`pack`](super::pack) makes it of
+    /// one that is row by row.
+    ///
+    /// A tile is then one access without gaps, so that all channels of the memory take part. The rows of a
+    /// tile of a row-major matrix may all fall on one of them.
+    pub fn packed(address: u64, shape: [u64; 2], dtype: DType, tile: [u64; 2]) -> Self {
+        let ty = TileType { dtype, shape: shape.to_vec() };
+        Self { address, ty, layout: Layout::packed(shape, tile) }
     }
 
     /// The same memory with other distances between the elements of each dimension, in elements.
     #[must_use]
     pub fn strided(mut self, strides: &[u64]) -> Self {
-        self.strides = strides.to_vec();
+        self.layout = Layout::Strided(strides.to_vec());
         self
     }
 
@@ -55,11 +63,11 @@ impl Ref {
     /// out what is not there.
     #[must_use]
     pub fn block(&self, start: &[u64], shape: &[u64]) -> Self {
-        let offset: u64 = start.iter().zip(&self.strides).map(|(at, stride)| at * stride).sum();
+        let (offset, layout) = self.layout.block(start, shape);
         Self {
             address: self.address + offset * self.ty.dtype.size(),
             ty: TileType { dtype: self.ty.dtype, shape: shape.to_vec() },
-            strides: self.strides.clone(),
+            layout,
         }
     }
 
@@ -73,9 +81,7 @@ impl Ref {
     #[must_use]
     pub fn transposed(&self) -> Self {
         let mut this = self.clone();
-        if let [.., row, column] = this.strides.as_mut_slice() {
-            std::mem::swap(row, column);
-        }
+        this.layout.transpose();
         if let [.., row, column] = this.ty.shape.as_mut_slice() {
             std::mem::swap(row, column);
         }
@@ -101,32 +107,34 @@ impl Ref {
         accesses
     }
 
-    /// The ranges of addresses that follow each other without a gap.
-    fn runs(&self, mask: Option<&Mask>) -> Vec<Range<u64>> {
-        let size = self.ty.dtype.size();
-        if mask.is_none() && self.is_contiguous() {
-            return vec![self.address..self.address + self.ty.nbytes()];
-        }
-        let mut runs: Vec<Range<u64>> = Vec::new();
-        let mut index = vec![0; self.ty.shape.len()];
-        for element in 0..self.ty.elements() {
-            let offset: u64 = index.iter().zip(&self.strides).map(|(at, by)| at * by).sum();
-            step(&mut index, &self.ty.shape);
-            let place = usize::try_from(element).expect("it fits memory");
-            if mask.is_some_and(|mask| !mask.touched()[place]) {
-                continue;
-            }
-            let from = self.address + offset * size;
-            match runs.last_mut() {
-                Some(last) if last.end == from => last.end += size,
-                _ => runs.push(from..from + size),
-            }
-        }
-        runs
+    /// Why the tiles of a matrix are not one access each, if they are not.
+    pub(super) fn check_tiles(&self, tile: [u64; 2]) -> Result<(), String> {
+        self.layout.check_tiles(&self.ty.shape, tile)
     }
 
-    fn is_contiguous(&self) -> bool {
-        Self::new(self.address, &self.ty.shape, self.ty.dtype).strides == self.strides
+    /// The ranges of addresses that follow each other without a gap.
+    fn runs(&self, mask: Option<&Mask>) -> Vec<Range<u64>> {
+        if mask.is_none() && self.layout == Layout::row_major(&self.ty.shape) {
+            return vec![self.address..self.address + self.ty.nbytes()];
+        }
+        let size = self.ty.dtype.size();
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        let mut index = vec![0; self.ty.shape.len()];
+        let mut element = 0;
+        while element < self.ty.elements() {
+            let from = self.address + self.layout.offset(&index) * size;
+            let count = mask.map_or_else(|| self.layout.following(&index, &self.ty.shape), |_| 1);
+            if mask.is_none_or(|mask| mask.touches(element)) {
+                match runs.last_mut() {
+                    Some(last) if last.end == from => last.end += count * size,
+                    _ => runs.push(from..from + count * size),
+                }
+            }
+            element += count;
+            index.iter_mut().last().into_iter().for_each(|last| *last += count - 1);
+            step(&mut index, &self.ty.shape);
+        }
+        runs
     }
 }
 

@@ -125,8 +125,20 @@ impl Plan {
             loaded,
             value: None,
         };
+        this.check_tiles().map_err(Problem::Text)?;
         this.costs = this.costs(core)?;
         Ok(this)
+    }
+
+    /// Each tile in memory must be one access.
+    fn check_tiles(&self) -> Result<(), String> {
+        for (index, source) in self.sources.iter().enumerate() {
+            if let PlanSource::Memory(reference) = source {
+                reference.check_tiles(self.tile_shape(index, self.grid.tile))?;
+            }
+        }
+        let [m, _, n] = self.grid.tile;
+        self.to.as_ref().map_or(Ok(()), |to| to.check_tiles([m, n]))
     }
 
     /// Type and shape of the output.
