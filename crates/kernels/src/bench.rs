@@ -5,9 +5,14 @@
 //! with a reference of its own. What it took, and what limits it, is worked out for all of them by
 //! [`run`](fn@run).
 
+mod copy;
+mod gemm;
 mod lab;
+mod layer_norm;
+mod numbers;
 mod parameter;
 mod run;
+mod softmax;
 mod vector_add;
 
 pub use lab::{Lab, Work};
@@ -49,7 +54,13 @@ pub struct Outcome {
 
 /// All benches, in the order of their names.
 pub fn catalogue() -> Vec<Box<dyn Bench>> {
-    vec![Box::new(vector_add::VectorAdd)]
+    vec![
+        Box::new(copy::Copy),
+        Box::new(gemm::Gemm),
+        Box::new(layer_norm::LayerNorm),
+        Box::new(softmax::Softmax),
+        Box::new(vector_add::VectorAdd),
+    ]
 }
 
 /// The bench of a name, or the most similar name.

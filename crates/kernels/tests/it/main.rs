@@ -3,3 +3,4 @@
 mod benches;
 mod gemm;
 mod language;
+mod rates;
