@@ -5,10 +5,13 @@
 
 mod grid;
 mod input;
+mod list;
+mod output;
 mod placement;
 mod probe;
 mod progress;
 mod replay;
+mod run;
 mod terminal;
 mod topology;
 mod validate;
@@ -17,9 +20,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// The memory system of an AI accelerator: an allocator to ship, a machine to simulate.
+/// An AI accelerator to simulate: its memory, its fabric, and the kernels that run on it.
 ///
-/// Without a command, the bundled trace is replayed.
+/// Without a command, a first example is run.
 #[derive(Debug, Parser)]
 #[command(name = "cubeyard", version)]
 struct Cli {
@@ -29,19 +32,23 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    List(list::Arguments),
     Placement(placement::Arguments),
     Probe(probe::Arguments),
     Replay(replay::Arguments),
+    Run(run::Arguments),
     Topology(topology::Arguments),
     Validate(validate::Arguments),
 }
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
-    let done = match command.unwrap_or_else(|| Command::Replay(replay::Arguments::default())) {
+    let done = match command.unwrap_or_else(|| Command::Run(run::Arguments::default())) {
+        Command::List(arguments) => list::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Placement(arguments) => placement::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Run(arguments) => run::run(&arguments),
         Command::Topology(arguments) => topology::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Validate(arguments) => validate::run(&arguments),
     };

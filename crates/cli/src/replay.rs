@@ -21,7 +21,7 @@ use plot::Plot;
 /// Reads PyTorch memory snapshots (`torch.cuda.memory._dump_snapshot`), logs of RAPIDS RMM and
 /// .trace scripts, each also compressed with gzip. Without a file, it replays a bundled trace and
 /// draws it to ./cubeyard-replay.svg.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Debug)]
 #[command(after_help = policies_help())]
 pub(crate) struct Arguments {
     /// Snapshots, logs and scripts

@@ -1,5 +1,6 @@
 //! A machine that runs: the parts of a topology, and requests to them.
 
+mod alone;
 mod command;
 mod parts;
 
@@ -12,7 +13,8 @@ use std::sync::Arc;
 
 use cubeyard_memory::address::{PhysAddr, SipId};
 use cubeyard_sim::{
-    Bandwidth, Component, Engine, EngineConfig, LinkId, Network, NodeId, SignalId, Span, Stop, Time,
+    Bandwidth, Component, Engine, EngineConfig, LinkId, Network, NodeId, SignalId, Span, Stop,
+    Time, Waiter, Waiting,
 };
 
 use crate::formula::{self, Parts};
@@ -194,6 +196,16 @@ impl<W: Watch> Machine<W> {
         self.engine.busy()
     }
 
+    /// Who waits for what, in words, with nodes by name.
+    pub fn describe(&self, waiting: &Waiting) -> String {
+        match &waiting.who {
+            Waiter::Component(node) => {
+                format!("{} waits for {}", self.topology().node(*node).name, waiting.what)
+            }
+            _ => waiting.to_string(),
+        }
+    }
+
     /// A link in words, as in `sip0.cube0.r0c0 → sip0.cube0.r0c1`.
     pub fn link_name(&self, link: LinkId) -> String {
         let link = self.topology().link(link);
@@ -328,6 +340,11 @@ impl<W: Watch> Machine<W> {
     /// What PEs did, if that is kept.
     pub fn ops(&self) -> Ref<'_, OpLog> {
         self.wiring.ops()
+    }
+
+    /// What PEs did, if that was kept; it is kept no more.
+    pub fn take_ops(&mut self) -> OpLog {
+        std::mem::take(&mut *self.wiring.ops_mut())
     }
 
     /// Forgets a request that is done, and all that was kept of it. Its number is not used again.
@@ -479,6 +496,11 @@ impl<W: Watch> Machine<W> {
             Request::MmuMap { sip, ref cubes, ref pes, ref mappings } => {
                 let body = Body::Map(Arc::clone(mappings));
                 return self.mapping(request, targets(sip, cubes, pes), body);
+            }
+            Request::Connect { sip, ref cubes, ref pes, ref ports, remove } => {
+                let (list, both) = (Arc::clone(ports), [Body::Connect, Body::Disconnect]);
+                let body = both[usize::from(remove)](list);
+                return self.ports(request, targets(sip, cubes, pes), ports, body);
             }
             Request::MmuUnmap { sip, ref cubes, ref pes, ref mappings } => {
                 let body = Body::Unmap(Arc::clone(mappings));

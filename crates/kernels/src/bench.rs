@@ -5,17 +5,28 @@
 //! with a reference of its own. What it took, and what limits it, is worked out for all of them by
 //! [`run`](fn@run).
 
+mod attention;
+mod block_sparse;
 mod copy;
+mod flash_attention;
 mod gemm;
+mod gemm_multi;
+mod gqa_decode;
+mod inputs;
 mod lab;
 mod layer_norm;
+mod limit;
+mod log;
 mod numbers;
 mod parameter;
+mod path;
+mod qkv;
 mod run;
 mod softmax;
 mod vector_add;
 
 pub use lab::{Lab, Work};
+pub use log::RunLog;
 pub use parameter::{Kind, Parameter, ParameterError, Value, Values};
 pub use run::{BenchError, Run, RunConfig, run};
 
@@ -55,12 +66,29 @@ pub struct Outcome {
 /// All benches, in the order of their names.
 pub fn catalogue() -> Vec<Box<dyn Bench>> {
     vec![
+        Box::new(block_sparse::BlockSparse),
         Box::new(copy::Copy),
+        Box::new(flash_attention::FlashAttention),
         Box::new(gemm::Gemm),
+        Box::new(gemm_multi::GemmMulti),
+        Box::new(gqa_decode::GqaDecode),
         Box::new(layer_norm::LayerNorm),
+        Box::new(qkv::Qkv),
         Box::new(softmax::Softmax),
         Box::new(vector_add::VectorAdd),
     ]
+}
+
+/// A good first example: the first of these that there is.
+const FIRST: [&str; 2] = ["gemm", "vector-add"];
+
+/// The bench to begin with.
+///
+/// # Panics
+/// If there is none, which a test sees to.
+pub fn first() -> Box<dyn Bench> {
+    let found = FIRST.iter().find_map(|name| find(name).ok());
+    found.expect("there is a first example")
 }
 
 /// The bench of a name, or the most similar name.

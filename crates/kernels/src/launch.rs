@@ -1,16 +1,17 @@
 //! Launches of kernels on a context.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use cubeyard_device::pe::Program;
+use cubeyard_device::message::RequestId;
+use cubeyard_device::request::PeRef;
 use cubeyard_runtime::{
     BoundArgument, Context, Launch, LaunchHandle, LaunchReport, RuntimeError, Site, Stream,
 };
 
 use crate::kernel::Kernel;
-use crate::program::{Finding, Findings, Recording, live};
+use crate::program::{Finding, Findings, KernelProgram, Recording, live};
 
 /// How kernels run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,8 +58,14 @@ pub struct Launcher<'c> {
     context: &'c Context,
     mode: Mode,
     findings: Findings,
+    group: Cell<u16>,
     recordings: RefCell<BTreeMap<String, Recording>>,
+    /// What ran where, while operations are kept.
+    ran: RefCell<Ran>,
 }
+
+/// What PEs were given to run, by launch and PE.
+pub type Ran = BTreeMap<(RequestId, PeRef), Recording>;
 
 impl<'c> Launcher<'c> {
     /// One that records kernels.
@@ -68,7 +75,13 @@ impl<'c> Launcher<'c> {
 
     /// One that runs kernels in this way.
     pub fn with_mode(context: &'c Context, mode: Mode) -> Self {
-        Self { context, mode, findings: Rc::default(), recordings: RefCell::default() }
+        let (recordings, ran) = (RefCell::default(), RefCell::default());
+        Self { context, mode, findings: Rc::default(), group: Cell::new(0), recordings, ran }
+    }
+
+    /// Lets kernels use the ports of a group, from now on.
+    pub fn use_group(&self, group: u16) {
+        self.group.set(group);
     }
 
     /// Launches a kernel and waits for it.
@@ -83,9 +96,28 @@ impl<'c> Launcher<'c> {
         kernel: &Kernel,
         launch: &Launch<'_>,
     ) -> Result<LaunchHandle, RuntimeError> {
-        stream.launch_programs(launch, &mut |site, arguments| {
-            self.program(kernel, site, arguments).map_err(RuntimeError::Kernel)
-        })
+        let kept = self.context.machine(|machine| machine.ops().is_kept());
+        let mut given = Vec::new();
+        let handle = stream.launch_programs(launch, &mut |site, arguments| {
+            let site = Site { group: self.group.get(), ..site.clone() };
+            let program = self.program(kernel, &site, arguments).map_err(RuntimeError::Kernel)?;
+            given.extend(kept.then(|| (site.pe, program.recording())));
+            Ok(Box::new(program))
+        })?;
+        let of_launch =
+            given.into_iter().map(|(pe, recording)| ((handle.request(), pe), recording));
+        self.ran.borrow_mut().extend(of_launch);
+        Ok(handle)
+    }
+
+    /// What ran on a PE in a launch, if operations were kept then.
+    pub fn ran(&self, launch: RequestId, pe: PeRef) -> Option<Recording> {
+        self.ran.borrow().get(&(launch, pe)).cloned()
+    }
+
+    /// What ran where, in all launches since operations are kept.
+    pub fn take_ran(&self) -> Ran {
+        self.ran.take()
     }
 
     /// What was wrong with kernels that ran to their ends.
@@ -103,17 +135,18 @@ impl<'c> Launcher<'c> {
         kernel: &Kernel,
         site: &Site,
         arguments: &[BoundArgument],
-    ) -> Result<Box<dyn Program>, String> {
+    ) -> Result<KernelProgram, String> {
         if self.mode == Mode::Live {
-            return Ok(Box::new(live(kernel, site, arguments, &self.findings)));
+            return Ok(live(kernel, site, arguments, &self.findings));
         }
-        let key = format!("{} {} {:?} {arguments:?}", kernel.name(), site.pe, site.count);
+        let (name, Site { pe, count, group, .. }) = (kernel.name(), site);
+        let key = format!("{name} {pe} {count:?} {group} {arguments:?}");
         if let Some(known) = self.recordings.borrow().get(&key) {
-            return Ok(Box::new(known.program(&self.findings)));
+            return Ok(known.program(&self.findings));
         }
         let recording = Recording::new(kernel, site, arguments)?;
         let program = recording.program(&self.findings);
         self.recordings.borrow_mut().insert(key, recording);
-        Ok(Box::new(program))
+        Ok(program)
     }
 }

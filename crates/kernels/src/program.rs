@@ -1,5 +1,9 @@
 //! Kernels as PEs run them: recorded or live, with numbers or without.
 
+mod operation;
+
+pub use operation::Operation;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -157,6 +161,11 @@ impl KernelProgram {
         }
     }
 
+    /// What it orders, as far as it has got.
+    pub fn recording(&self) -> Recording {
+        Recording { state: Rc::clone(&self.state) }
+    }
+
     /// The step after the last that was given, as far as there is one.
     fn step(&mut self) -> Option<Next> {
         let tape = self.state.tape.borrow();
@@ -220,6 +229,9 @@ impl KernelProgram {
             }
             Effect::Composite(plan) => {
                 self.composites.entry(command).or_default().loaded(plan, load, &bytes)?;
+            }
+            Effect::Receive { value, ty, .. } => {
+                self.values.set(*value, Array::from_bytes(ty, &bytes)?);
             }
             other => unreachable!("{other} loads nothing"),
         }
@@ -329,6 +341,11 @@ impl Program for KernelProgram {
                 }
                 Ok(part)
             }
+            Effect::Send { input, .. } => {
+                let bytes = self.array(input).to_bytes();
+                self.used(&tape, command);
+                Ok(bytes)
+            }
             Effect::Composite(_) => {
                 let run = self.composites.get_mut(&command).expect("it was computed before");
                 Ok(run.payload(store))
@@ -373,7 +390,7 @@ fn stores(tape: &Tape, command: CommandId) -> Vec<u64> {
         Work::Pipeline(pipeline) => {
             (0..pipeline.parts()[2]).map(|index| pipeline.store(index).bytes).collect()
         }
-        Work::Compute(_) => Vec::new(),
+        Work::Compute(_) | Work::Send(_) | Work::Receive(_) => Vec::new(),
     }
 }
 

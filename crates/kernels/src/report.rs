@@ -26,7 +26,7 @@ mod axis;
 mod bounds;
 mod breakdown;
 mod derived;
-mod figures;
+pub mod figures;
 mod markup;
 mod merge;
 mod page;
@@ -155,6 +155,21 @@ pub struct Step {
     pub place: String,
     /// Why it could not be done earlier.
     pub why: String,
+    /// Where the time of an access went, where that is known.
+    pub access: Option<AccessTime>,
+}
+
+/// Where the time of a DMA access went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccessTime {
+    /// Nodes that looked at it on its way, and the wires between them.
+    pub overhead: Span,
+    /// Its bytes went onto links.
+    pub serialisation: Span,
+    /// The memory moved its bursts.
+    pub service: Span,
+    /// What it took beyond what it takes alone: behind other traffic, or for rows that share bursts.
+    pub waiting: Span,
 }
 
 /// A kind of work, which has its name and colour.

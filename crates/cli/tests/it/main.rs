@@ -10,6 +10,7 @@ mod pictures;
 mod placement;
 mod probe;
 mod replay;
+mod run;
 mod topology;
 mod validate;
 

@@ -150,6 +150,16 @@ impl Mmu {
         (self.tlb.is_none() && left.get() >= bytes).then_some(to)
     }
 
+    /// Where an address lies, and how much follows it there. Takes no simulated time and counts for nothing.
+    pub fn place(&self, address: u64) -> Option<(PhysAddr, u64)> {
+        self.table.translate(address).map(|(to, left)| (to, left.get()))
+    }
+
+    /// What each access pays for its translation, if it misses nothing.
+    pub fn overhead(&self) -> Span {
+        self.spec.tlb_overhead
+    }
+
     /// Whether an address that is not mapped is an error.
     pub fn is_strict(&self) -> bool {
         self.spec.strict

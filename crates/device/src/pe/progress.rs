@@ -11,10 +11,17 @@ pub(super) struct Progress {
     pub(super) next: u32,
     pub(super) total: u32,
     /// When those from `base` on were done, and all before them; never earlier than the one before.
-    times: VecDeque<Time>,
+    times: VecDeque<Mark>,
     base: u32,
     /// Those that were done before one that was begun earlier.
-    early: Vec<(u32, Time)>,
+    early: Vec<(u32, Mark)>,
+}
+
+/// When a part was done, and its record if records are kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Mark {
+    pub(super) time: Time,
+    pub(super) record: Option<u32>,
 }
 
 impl Progress {
@@ -32,29 +39,29 @@ impl Progress {
     }
 
     /// When the first `count` were done; none if they are not.
-    pub(super) fn until(&self, count: u32) -> Option<Time> {
+    pub(super) fn until(&self, count: u32) -> Option<Mark> {
         if count <= self.base {
-            return Some(Time::ZERO);
+            return Some(Mark::default());
         }
         self.times.get((count - self.base - 1) as usize).copied()
     }
 
     /// One is done.
-    pub(super) fn finish(&mut self, index: u32, time: Time) {
+    pub(super) fn finish(&mut self, index: u32, mark: Mark) {
         if index != self.done() {
-            self.early.push((index, time));
+            self.early.push((index, mark));
             return;
         }
-        self.push(time);
+        self.push(mark);
         while let Some(place) = self.early.iter().position(|&(index, _)| index == self.done()) {
-            let (_, time) = self.early.swap_remove(place);
-            self.push(time);
+            let (_, mark) = self.early.swap_remove(place);
+            self.push(mark);
         }
     }
 
-    fn push(&mut self, time: Time) {
+    fn push(&mut self, mark: Mark) {
         let last = self.times.back().copied().unwrap_or_default();
-        self.times.push_back(time.max(last));
+        self.times.push_back(if mark.time > last.time { mark } else { last });
     }
 
     /// Forgets the times of all before `count`, which nobody asks for any more.

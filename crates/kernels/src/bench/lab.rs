@@ -7,6 +7,7 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::{Argument, Context, Launch, LaunchReport, RuntimeError, Tensor};
 
+use super::path::{Leg, path};
 use crate::kernel::Kernel;
 use crate::launch::Launcher;
 use crate::report::Check;
@@ -37,6 +38,8 @@ pub struct Lab<'c> {
     /// The SIPs to use.
     pub sips: Vec<SipId>,
     pub(super) launches: RefCell<Vec<(String, LaunchReport)>>,
+    /// What led to the end of each launch, where operations are kept.
+    pub(super) paths: RefCell<Vec<Vec<Leg>>>,
 }
 
 impl Lab<'_> {
@@ -80,6 +83,7 @@ impl Lab<'_> {
             pes: self.pes(pes),
         };
         let report = self.launcher.run(kernel, &launch)?;
+        self.paths.borrow_mut().push(path(self, &report));
         self.launches.borrow_mut().push((kernel.name().to_owned(), report));
         Ok(())
     }

@@ -7,7 +7,8 @@ use cubeyard_runtime::{Context, ContextConfig, LaunchReport, RuntimeError};
 use cubeyard_sim::{Bandwidth, Span};
 use thiserror::Error;
 
-use super::{Bench, Lab, Outcome, ParameterError, Values, Work};
+use super::limit::{breakdown, limit};
+use super::{Bench, Lab, Outcome, ParameterError, RunLog, Values, Work};
 use crate::launch::{Launcher, Mode};
 use crate::program::Finding;
 use crate::report::{Bound, RunReport, Traffic, UnitUse};
@@ -36,6 +37,15 @@ pub struct Run {
     pub report: RunReport,
     /// What was wrong with its kernels although they ran to their ends.
     pub findings: Vec<Finding>,
+    /// Every operation, if they were kept.
+    pub log: Option<RunLog>,
+}
+
+impl Run {
+    /// Whether nothing was found and no number is wrong.
+    pub fn is_well(&self) -> bool {
+        self.findings.is_empty() && self.report.check.is_none_or(|check| check.passed())
+    }
 }
 
 /// A bench could not run to its end.
@@ -63,6 +73,22 @@ pub enum BenchError {
     Runtime(#[from] RuntimeError),
 }
 
+impl BenchError {
+    /// Whether simulated memory or time has run out, rather than that it was asked for what cannot be.
+    pub fn is_exhausted(&self) -> bool {
+        matches!(
+            self,
+            Self::Runtime(
+                RuntimeError::OutOfMemory { .. }
+                    | RuntimeError::VirtualSpace(_)
+                    | RuntimeError::Regions(_)
+                    | RuntimeError::Stalled(_)
+                    | RuntimeError::Deadline { .. }
+            )
+        )
+    }
+}
+
 /// Runs a bench on a machine of its own.
 pub fn run(bench: &dyn Bench, config: &RunConfig) -> Result<Run, BenchError> {
     let parameters = bench.parameters();
@@ -78,15 +104,26 @@ pub fn run(bench: &dyn Bench, config: &RunConfig) -> Result<Run, BenchError> {
     let mode = if bench.needs_data() { Mode::Live } else { config.mode };
     let sips = if config.sips.is_empty() { vec![first_sip()] } else { config.sips.clone() };
     let launcher = Launcher::with_mode(&context, mode);
-    let lab =
-        Lab { context: &context, launcher, has_data: data, sips, launches: Vec::new().into() };
+    let (launches, paths) = (Vec::new().into(), Vec::new().into());
+    let lab = Lab { context: &context, launcher, has_data: data, sips, launches, paths };
     let outcome = bench.run(&lab, &values)?;
     let findings = lab.launcher.findings();
     let mut report = report(&lab, &outcome, &config.topology);
+    let log = config.ops.then(|| RunLog::take(&lab));
+    explain(&mut report, log.as_ref());
     report.bench = bench.name().to_owned();
     report.summary = bench.summary().to_owned();
     report.parameters = values.shown(&parameters);
-    Ok(Run { report, findings })
+    Ok(Run { report, findings, log })
+}
+
+/// Adds what led to the end of the run, as far as operations were kept, and what limits it.
+fn explain(report: &mut RunReport, log: Option<&RunLog>) {
+    let legs = log.map(RunLog::legs).unwrap_or_default();
+    report.limited_by = limit(report, &legs);
+    report.critical = legs.into_iter().map(|leg| leg.step).collect();
+    report.breakdown = breakdown(&report.critical);
+    report.lanes = log.map(RunLog::lanes).unwrap_or_default();
 }
 
 fn first_sip() -> SipId {
@@ -106,7 +143,6 @@ fn report(lab: &Lab<'_>, outcome: &Outcome, topology: &Topology) -> RunReport {
     let spec = topology.spec();
     let rate = outcome.work.gemm.and_then(|(dtype, _)| spec.pe.core.gemm.rates.get(dtype.name()));
     let memories = outcome.work.memories.unwrap_or(pes as u64);
-    let limiting = bounds.iter().max_by_key(|bound| bound.span);
     RunReport {
         machine: machine(topology),
         pes,
@@ -116,14 +152,22 @@ fn report(lab: &Lab<'_>, outcome: &Outcome, topology: &Topology) -> RunReport {
         flop: outcome.work.gemm.map_or(outcome.work.elements, |(_, flop)| flop),
         peak_rate: rate.map_or(0.0, |rate| *rate as f64 * pes as f64),
         peak_bandwidth: hbm(topology) * memories as f64,
-        limited_by: limiting.map(|bound| bound.resource.clone()).unwrap_or_default(),
         bounds,
         units: units(&launches, kernel),
         check: outcome.check,
         launches: launches.iter().map(|(name, launch)| (name.clone(), launch.max())).collect(),
-        notes: outcome.notes.clone(),
+        notes: [outcome.notes.clone(), idle(lab, &launches)].concat(),
         ..RunReport::default()
     }
+}
+
+/// Which of the SIPs that it was given had nothing to do.
+fn idle(lab: &Lab<'_>, launches: &[(String, LaunchReport)]) -> Vec<String> {
+    let ran = |sip: &SipId| {
+        launches.iter().any(|(_, launch)| launch.pes.iter().any(|(pe, _)| pe.sip == *sip))
+    };
+    let idle = lab.sips.iter().filter(|sip| !ran(sip));
+    idle.map(|sip| format!("{sip} has nothing to do in this bench")).collect()
 }
 
 /// As in `2 SIPs × 16 cubes × 8 PEs`.
@@ -174,7 +218,9 @@ fn units(launches: &[(String, LaunchReport)], kernel: Span) -> Vec<UnitUse> {
             *by_pe.entry(*pe).or_insert(Span::ZERO) += core.busy[unit as usize];
         }
         let all: Span = by_pe.values().copied().sum();
-        let Some((busiest, most)) = by_pe.iter().max_by_key(|(_, busy)| **busy) else { continue };
+        // The first of equals.
+        let most = by_pe.iter().rev().max_by_key(|(_, busy)| **busy);
+        let Some((busiest, most)) = most else { continue };
         if all > Span::ZERO {
             units.push(UnitUse {
                 unit: unit.name().to_owned(),

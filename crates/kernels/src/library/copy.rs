@@ -39,11 +39,11 @@ impl CopyFrom {
 /// Copies rows: each PE writes the one that it holds. Arguments: x and y, a row for each PE, and the elements
 /// of a block.
 pub fn copy(from: CopyFrom) -> Kernel {
-    Kernel::new(from.name(), move |tl, args| Box::pin(body(from, tl, args)))
+    Kernel::new(from.name(), move |tl, args| Box::pin(async move { body(from, &tl, &args) }))
 }
 
-async fn body(from: CopyFrom, tl: Tl, args: Args) {
-    let (x, y) = (from.source(&tl, &args), args.tensor(1).local());
+fn body(from: CopyFrom, tl: &Tl, args: &Args) {
+    let (x, y) = (from.source(tl, args), args.tensor(1).local());
     let (length, block) = (x.dim(1), args.whole(2));
     for index in 0..tl.cdiv(length, block) {
         let start = [0, index * block];

@@ -27,10 +27,10 @@ pub enum OperandLayout {
 /// row by row whatever the layout.
 pub fn gemm(staging: Staging, layout: OperandLayout) -> Kernel {
     let name = format!("gemm {staging:?} {layout:?}");
-    Kernel::new(&name, move |tl, args| Box::pin(tiled(staging, layout, tl, args)))
+    Kernel::new(&name, move |tl, args| Box::pin(async move { tiled(staging, layout, &tl, &args) }))
 }
 
-async fn tiled(staging: Staging, layout: OperandLayout, tl: Tl, args: Args) {
+fn tiled(staging: Staging, layout: OperandLayout, tl: &Tl, args: &Args) {
     let [m, k, n] = [3, 4, 5].map(|position| args.whole(position));
     let [tile_m, tile_k, tile_n] = tl.gemm_tile();
     let matrix = |position: usize, shape: [u64; 2], tile: [u64; 2]| {
@@ -54,10 +54,10 @@ async fn tiled(staging: Staging, layout: OperandLayout, tl: Tl, args: Args) {
 /// A product block by block: blocks of both operands are loaded, the next while these are multiplied, and
 /// the sum stays in the TCM until it is complete. Arguments: a, b, c, and the M, K and N of a block.
 pub fn gemm_blocked() -> Kernel {
-    Kernel::new("gemm blocked", |tl, args| Box::pin(blocked(tl, args)))
+    Kernel::new("gemm blocked", |tl, args| Box::pin(async move { blocked(&tl, &args) }))
 }
 
-async fn blocked(tl: Tl, args: Args) {
+fn blocked(tl: &Tl, args: &Args) {
     let [left, right, product] = [0, 1, 2].map(|position| args.tensor(position).local());
     let [m, k, n] = [3, 4, 5].map(|position| args.whole(position));
     for row in 0..tl.cdiv(left.dim(0), m) {
@@ -66,7 +66,7 @@ async fn blocked(tl: Tl, args: Args) {
             for step in 0..tl.cdiv(left.dim(1), k) {
                 let left_block = tl.load(&clipped(&left, [row * m, step * k], [m, k]));
                 let right_block = tl.load(&clipped(&right, [step * k, column * n], [k, n]));
-                sum = Some(added(&tl, &left_block, &right_block, sum.as_ref()));
+                sum = Some(added(tl, &left_block, &right_block, sum.as_ref()));
             }
             if let Some(sum) = sum {
                 tl.store(&clipped(&product, [row * m, column * n], [m, n]), &sum);

@@ -11,19 +11,19 @@ pub const EPSILON: f64 = 1e-5;
 /// The layer norm of each row: each PE those that it holds, and it holds gamma and beta. Arguments: x, gamma,
 /// beta, y, and the rows of a tile. Narrow types are computed in `f32`.
 pub fn layer_norm() -> Kernel {
-    Kernel::new("layer_norm", |tl, args| Box::pin(body(tl, args)))
+    Kernel::new("layer_norm", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }
 
-async fn body(tl: Tl, args: Args) {
+fn body(tl: &Tl, args: &Args) {
     let [x, gamma, beta, y] = [0, 1, 2, 3].map(|position| args.tensor(position).local());
     let (rows, columns, tile) = (x.dim(0), x.dim(1), args.whole(4));
-    let [gamma, beta] = [gamma, beta].map(|row| wide(&tl, tl.load(&row)));
+    let [gamma, beta] = [gamma, beta].map(|row| wide(tl, tl.load(&row)));
     for index in 0..tl.cdiv(rows, tile) {
         let start = [index * tile, 0];
         let shape = [tile.min(rows - index * tile), columns];
-        let normal = normalised(&tl, &wide(&tl, tl.load(&x.block(&start, &shape))));
+        let normal = normalised(tl, &wide(tl, tl.load(&x.block(&start, &shape))));
         let scaled = tl.fma(&normal, &gamma, &beta);
-        tl.store(&y.block(&start, &shape), &narrow(&tl, scaled, y.ty().dtype));
+        tl.store(&y.block(&start, &shape), &narrow(tl, scaled, y.ty().dtype));
     }
 }
 

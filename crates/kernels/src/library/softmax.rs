@@ -5,10 +5,10 @@ use crate::tl::Tl;
 
 /// The softmax of each row: each PE those that it holds. Arguments: x, y, and the rows of a tile.
 pub fn softmax() -> Kernel {
-    Kernel::new("softmax", |tl, args| Box::pin(body(tl, args)))
+    Kernel::new("softmax", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }
 
-async fn body(tl: Tl, args: Args) {
+fn body(tl: &Tl, args: &Args) {
     let [x, y] = [0, 1].map(|position| args.tensor(position).local());
     let (rows, columns, tile) = (x.dim(0), x.dim(1), args.whole(2));
     for index in 0..tl.cdiv(rows, tile) {

@@ -97,7 +97,7 @@ fn row(report: &RunReport, step: &Step, unit: TimeUnit) -> String {
         number(&unit.column(step.span())),
         number(&percent_column(share)),
         cell(&step.place).replacen("<td>", "<td class=\"code\">", 1),
-        cell(&step.why)
+        cell(&step.remark())
     )
 }
 
@@ -146,6 +146,7 @@ mod tests {
             kind: SliceKind::Gemm,
             place: String::new(),
             why: String::new(),
+            access: None,
         };
         let report = RunReport { critical: (0..20).map(step).collect(), ..RunReport::default() };
         let table = steps(&report);

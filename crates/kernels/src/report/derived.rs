@@ -1,9 +1,11 @@
 //! Figures that follow from those of a report.
 
+use std::fmt;
+
 use cubeyard_sim::Span;
 
 use super::figures::{percent, span};
-use super::{Bound, Check, RunReport, SliceKind, Step, Traffic, UnitUse};
+use super::{AccessTime, Bound, Check, RunReport, SliceKind, Step, Traffic, UnitUse};
 
 impl RunReport {
     /// The resource that needs the longest, of which the kernel can be no faster.
@@ -93,9 +95,30 @@ impl Traffic {
 }
 
 impl Step {
+    /// Why it was not done earlier, and where the time of an access went.
+    pub fn remark(&self) -> String {
+        match &self.access {
+            Some(access) => format!("{}; {access}", self.why),
+            None => self.why.clone(),
+        }
+    }
+
     /// How long it took.
     pub fn span(&self) -> Span {
         self.end.saturating_sub(self.start)
+    }
+}
+
+/// As in `4 ns overhead, 129 ns serialisation, 8 ns memory, 12 ns behind others`.
+impl fmt::Display for AccessTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [overhead, serialisation, service] =
+            [self.overhead, self.serialisation, self.service].map(span);
+        write!(f, "{overhead} overhead, {serialisation} serialisation, {service} memory")?;
+        if self.waiting == Span::ZERO {
+            return Ok(());
+        }
+        write!(f, ", {} behind others", span(self.waiting))
     }
 }
 

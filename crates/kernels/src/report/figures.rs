@@ -1,4 +1,4 @@
-//! Figures as people read them.
+//! Figures as people read them: four digits, and the unit that fits.
 
 use cubeyard_memory::Bytes;
 use cubeyard_sim::Span;
@@ -7,7 +7,7 @@ use cubeyard_sim::Span;
 const NONE: &str = "–";
 
 /// A span in the unit that fits, with four digits: `12.35 µs`.
-pub(super) fn span(span: Span) -> String {
+pub fn span(span: Span) -> String {
     let unit = TimeUnit::of(span);
     format!("{} {}", unit.digits(span), unit.name)
 }
@@ -46,7 +46,7 @@ impl TimeUnit {
 }
 
 /// A quantity with a decimal prefix and four digits: `1.234 TB/s`.
-pub(super) fn quantity(value: f64, unit: &str) -> String {
+pub fn quantity(value: f64, unit: &str) -> String {
     const PREFIXES: [(f64, &str); 7] =
         [(1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")];
     if !value.is_finite() {
@@ -58,7 +58,7 @@ pub(super) fn quantity(value: f64, unit: &str) -> String {
 }
 
 /// About four digits, without zeros that say nothing; large and small ones as powers of ten.
-pub(super) fn significant(value: f64) -> String {
+pub fn significant(value: f64) -> String {
     let decimals = match value.abs() {
         size if !size.is_finite() => return NONE.to_owned(),
         size if size > 0.0 && size < 0.001 => return format!("{value:.2e}"),
@@ -82,7 +82,7 @@ fn grouped(value: f64) -> String {
 }
 
 /// A whole number with a comma between thousands.
-pub(super) fn count(number: u64) -> String {
+pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
@@ -95,7 +95,7 @@ pub(super) fn count(number: u64) -> String {
 }
 
 /// A share as a percentage: `56 %`, `0.4 %`.
-pub(super) fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     match share * 100.0 {
         value if !value.is_finite() => NONE.to_owned(),
         value if value.abs() > 0.0 && value.abs() < 0.05 => "≈ 0 %".to_owned(),
@@ -107,7 +107,7 @@ pub(super) fn percent(share: f64) -> String {
 }
 
 /// A share as a percentage with one decimal, as they stand below each other in a column.
-pub(super) fn percent_column(share: f64) -> String {
+pub fn percent_column(share: f64) -> String {
     match share * 100.0 {
         value if value.abs() < 100_000.0 => format!("{value:.1} %"),
         _ => percent(share),
@@ -115,7 +115,7 @@ pub(super) fn percent_column(share: f64) -> String {
 }
 
 /// An amount of memory.
-pub(super) fn bytes(amount: u64) -> String {
+pub fn bytes(amount: u64) -> String {
     Bytes::new(amount).to_string()
 }
 

@@ -6,6 +6,7 @@
 //! in the engine's registers until the last; then the output tile is stored. Epilogues are computed after
 //! each step, after the last step of each output tile, or once at the end.
 
+mod part;
 mod plan;
 mod run;
 

@@ -1,6 +1,14 @@
 //! Kernels on a machine: their numbers and their times.
 
+#![allow(
+    clippy::needless_raw_string_hashes,
+    reason = "expect-test writes hashes around every snapshot"
+)]
+
 mod benches;
 mod gemm;
 mod language;
+mod many_pes;
+mod messages;
+mod paths;
 mod rates;

@@ -102,7 +102,7 @@ fn numbers_are_right_whatever_the_parameters() {
         ("softmax", &["rows=16", "columns=5000", "tile=1", "dtype=bf16"]),
     ];
     for (name, set) in cases {
-        let Run { report, findings } = bench_of(name, set, true).unwrap();
+        let Run { report, findings, .. } = bench_of(name, set, true).unwrap();
         let check = report.check.unwrap();
         assert!(check.passed(), "{name} {set:?}: {check:?}");
         assert!(findings.is_empty(), "{name} {set:?}: {findings:?}");

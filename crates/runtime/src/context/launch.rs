@@ -83,6 +83,8 @@ pub struct Launch<'a> {
 /// What came of a launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchReport {
+    /// Its number on the machine.
+    pub request: RequestId,
     /// When the host made it.
     pub made: Time,
     /// When all PEs started.
@@ -204,6 +206,11 @@ impl Stream {
 }
 
 impl LaunchHandle {
+    /// The number of the launch on the machine.
+    pub fn request(&self) -> RequestId {
+        self.request
+    }
+
     /// Waits for the launch to be done.
     pub fn wait(&self) -> Result<LaunchReport, RuntimeError> {
         if self.report.borrow().is_none() {
@@ -343,6 +350,7 @@ impl Inner {
                 index: [pe_index, cube_index],
                 count: [counts.0, counts.1],
                 has_data: self.data,
+                group: 0,
                 core: Rc::clone(core),
                 live: Rc::clone(live),
             })
@@ -412,6 +420,7 @@ impl Inner {
             let checked = check(&completion);
             let report = match (&completion.outcome, &checked) {
                 (Outcome::Ran { started, .. }, Ok(())) => Ok(LaunchReport {
+                    request,
                     made: completion.made,
                     started: *started,
                     done: completion.done,

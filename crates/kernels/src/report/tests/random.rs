@@ -63,6 +63,7 @@ fn step() -> impl Strategy<Value = Step> {
         kind,
         place,
         why,
+        access: None,
     })
 }
 

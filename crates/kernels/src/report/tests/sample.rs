@@ -14,7 +14,7 @@ fn slice(start: u64, end: u64, kind: SliceKind, name: &str) -> Slice {
 
 fn step(start: u64, end: u64, kind: SliceKind, what: &str, why: &str) -> Step {
     let (what, place, why) = (what.to_owned(), "gemm.rs:41".to_owned(), why.to_owned());
-    Step { start: ns(start), end: ns(end), what, kind, place, why }
+    Step { start: ns(start), end: ns(end), what, kind, place, why, access: None }
 }
 
 fn unit(unit: &str, mean: f64, max: f64) -> UnitUse {

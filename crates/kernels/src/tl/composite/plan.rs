@@ -146,6 +146,16 @@ impl Plan {
         &self.output
     }
 
+    /// What it computes: `gemm f32[32, 32]`.
+    pub fn brief(&self) -> String {
+        let name = match &self.kind {
+            Kind::Gemm => "gemm",
+            Kind::Map(op) => op.name(),
+            Kind::Reduce(reduce) => reduce.name(),
+        };
+        format!("{name} {}", self.output)
+    }
+
     /// How it is cut into tiles.
     pub fn grid(&self) -> TileGrid {
         self.grid
@@ -532,13 +542,8 @@ fn one_access(reference: &Ref, direction: Direction) -> Dma {
 /// As in `gemm f32[32, 32] of 1 × 1 tiles in 48 steps`.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = match &self.kind {
-            Kind::Gemm => "gemm",
-            Kind::Map(op) => op.name(),
-            Kind::Reduce(reduce) => reduce.name(),
-        };
         let TileGrid { rows, columns, steps, .. } = self.grid;
-        write!(f, "{name} {} of {rows} × {columns} tiles", self.output)?;
+        write!(f, "{} of {rows} × {columns} tiles", self.brief())?;
         if steps > 1 { write!(f, " in {steps} steps") } else { Ok(()) }
     }
 }

@@ -1,0 +1,205 @@
+//! `cubeyard run`: a bench on a simulated machine, and what limits it.
+
+mod explain;
+mod json;
+mod table;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use clap::Args;
+use cubeyard_device::topology::Topology;
+use cubeyard_kernels::bench::{self, Bench, BenchError, ParameterError, Run, RunConfig};
+use cubeyard_kernels::launch::Mode;
+use cubeyard_kernels::report;
+use cubeyard_memory::address::SipId;
+
+use crate::terminal::Format;
+use crate::{output, terminal, topology};
+
+/// Where the first example is drawn.
+const PAGE: &str = "cubeyard-run.html";
+
+/// Run a bench on a simulated machine and see what limits it
+///
+/// Without a name, a first example is run with data, and drawn to ./cubeyard-run.html. Ends with code 1 if a
+/// number is wrong or something was found in a kernel, 3 if simulated memory or time has run out.
+#[derive(Args, Debug, Default)]
+pub(crate) struct Arguments {
+    /// The bench; `cubeyard list` has them all
+    name: Option<String>,
+    /// What the bench is asked, such as m=512; `cubeyard list -v` has all parameters
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// The machine, as YAML; without it, the default one
+    #[arg(long, value_name = "FILE")]
+    topology: Option<PathBuf>,
+    /// The SIPs to use: all, or one such as sip:1; without it, the first
+    #[arg(long, value_name = "all|sip:N")]
+    device: Option<Device>,
+    /// Compute the numbers and check them
+    #[arg(long)]
+    data: bool,
+    /// Run kernels as they go instead of recording them first; the time is the same
+    #[arg(long)]
+    live: bool,
+    /// Write every operation of every unit as a trace for Perfetto
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Draw timeline, critical path, utilisation and roofline as one HTML page
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Say step by step what the time went to
+    #[arg(long)]
+    explain: bool,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    /// No remarks on standard error
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Which SIPs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Device {
+    All,
+    Sip(u32),
+}
+
+impl FromStr for Device {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = text.strip_prefix("sip:").and_then(|number| number.parse().ok());
+        match (text, number) {
+            ("all", _) => Ok(Self::All),
+            (_, Some(number)) => Ok(Self::Sip(number)),
+            _ => Err("expected all, or sip: and a number, such as sip:0"),
+        }
+    }
+}
+
+/// Reads and runs everything, and only then writes: a failure leaves nothing half-done.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let files = [&arguments.trace, &arguments.report];
+    files.into_iter().flatten().try_for_each(|path| output::check(path))?;
+    let topology = topology::read(arguments.topology.as_deref())?;
+    let config = config(arguments, topology)?;
+    let run = match chosen(arguments).and_then(|bench| bench::run(&*bench, &config)) {
+        Ok(run) => run,
+        Err(error) => return refused(&error),
+    };
+    remark_on_checks(arguments, &run);
+    write_trace(arguments, &run)?;
+    write_report(arguments, &run)?;
+    let result = match arguments.format {
+        Format::Table => table::render(&run, arguments.explain, terminal::colours()),
+        Format::Json => json::render(&run, arguments.explain)?,
+    };
+    terminal::print(&result).context("standard output")?;
+    Ok(if run.is_well() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn chosen(arguments: &Arguments) -> Result<Box<dyn Bench>, BenchError> {
+    match &arguments.name {
+        Some(name) => bench::find(name),
+        None => {
+            let bench = bench::first();
+            let what = "no bench named: running a first example, with its numbers";
+            remark(arguments, &format!("{what}: {}", bench.name()));
+            Ok(bench)
+        }
+    }
+}
+
+fn config(arguments: &Arguments, topology: Topology) -> Result<RunConfig> {
+    let sips = sips(arguments.device, &topology)?;
+    let mode = if arguments.live { Mode::Live } else { Mode::Recorded };
+    let data = arguments.data || arguments.name.is_none();
+    Ok(RunConfig { topology, set: arguments.set.clone(), data, mode, sips, ops: true })
+}
+
+fn sips(device: Option<Device>, topology: &Topology) -> Result<Vec<SipId>> {
+    let all: Vec<SipId> = topology.sips().collect();
+    match device {
+        None => Ok(Vec::new()),
+        Some(Device::All) => Ok(all),
+        Some(Device::Sip(number)) => match all.get(usize::try_from(number)?) {
+            Some(&sip) => Ok(vec![sip]),
+            None => {
+                let there = all.len();
+                bail!("--device: the machine has no sip:{number}; it has {there}, from sip:0 on")
+            }
+        },
+    }
+}
+
+/// An error with what can be done about it: simulated memory and time have a code of their own.
+fn refused(error: &BenchError) -> Result<ExitCode> {
+    let help = match error {
+        _ if error.is_exhausted() => {
+            terminal::note(&format!(
+                "error: {error}\n  help: ask for less, or for a larger machine"
+            ));
+            return Ok(ExitCode::from(3));
+        }
+        BenchError::NoSuchBench { .. } => "cubeyard list has them all",
+        BenchError::Parameter(ParameterError::Form(_)) => "as in --set elements=4096",
+        BenchError::Parameter(_) => "cubeyard list -v has all parameters",
+        BenchError::NeedsData(_) => "add --data",
+        BenchError::Unfit(_) | BenchError::Runtime(_) => "change what does not fit, with --set",
+    };
+    Err(anyhow!("{error}\n  help: {help}"))
+}
+
+fn remark_on_checks(arguments: &Arguments, run: &Run) {
+    if run.report.check.is_none() {
+        let what = "note: time only was simulated, and no number checked";
+        remark(arguments, &format!("{what}; --data computes and checks them"));
+    }
+}
+
+fn write_trace(arguments: &Arguments, run: &Run) -> Result<()> {
+    let Some((path, log)) = arguments.trace.as_ref().zip(run.log.as_ref()) else { return Ok(()) };
+    output::write(path, "--trace", |file| log.write_trace(file).map(|_| ()))?;
+    let what = "open it at ui.perfetto.dev; it shows 1 ps as 1 ns";
+    remark(arguments, &format!("wrote {}: {what}", path.display()));
+    Ok(())
+}
+
+/// Draws where the user said, else the first example to the working folder if that can be written.
+fn write_report(arguments: &Arguments, run: &Run) -> Result<()> {
+    let written = match (&arguments.report, &arguments.name) {
+        (Some(path), _) => {
+            draw(path, run)?;
+            path.as_path()
+        }
+        (None, None) => match draw(Path::new(PAGE), run) {
+            Ok(()) => Path::new(PAGE),
+            Err(error) => {
+                remark(arguments, &format!("no page: {error:#}"));
+                return Ok(());
+            }
+        },
+        (None, Some(_)) => return Ok(()),
+    };
+    remark(arguments, &format!("wrote {}", written.display()));
+    Ok(())
+}
+
+fn draw(path: &Path, run: &Run) -> Result<()> {
+    let page = report::page(&run.report);
+    output::write(path, "--report", |mut file| {
+        file.write_all(page.as_bytes()).and_then(|()| file.flush())
+    })
+}
+
+fn remark(arguments: &Arguments, line: &str) {
+    if !arguments.quiet {
+        terminal::note(line);
+    }
+}

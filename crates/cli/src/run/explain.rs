@@ -1,0 +1,84 @@
+//! The critical path of a run, for people.
+
+use std::collections::BTreeMap;
+
+use cubeyard_kernels::report::figures::{count, percent, span};
+use cubeyard_kernels::report::{RunReport, SliceKind, Step};
+use cubeyard_sim::Span;
+
+use crate::grid::{BOLD, paint, table};
+
+/// Of a longer path the middle is left out.
+const MOST: usize = 240;
+/// So many steps are shown after the middle.
+const TAIL: usize = 40;
+
+/// What took the time line by line, then step by step.
+pub(super) fn render(report: &RunReport, colours: bool) -> String {
+    let title = "the critical path, line by line";
+    let mut text = format!("{}\n{}", paint(title, BOLD, colours), lines(report, colours));
+    text += &format!("\n{}\n", paint("step by step, in ns", BOLD, colours));
+    let mut rows = steps(&report.critical);
+    align(&mut rows);
+    text += &table(&HEADING, &rows, HEADING.len(), colours);
+    let total: Span = report.critical.iter().map(Step::span).sum();
+    text + &format!("  {} steps, {} in all\n", count(report.critical.len() as u64), span(total))
+}
+
+const HEADING: [&str; 7] = ["from", "takes", "unit", "what", "line", "why then", "of which"];
+
+/// What each line of the kernel took of the path, longest first.
+fn lines(report: &RunReport, colours: bool) -> String {
+    let mut lines: BTreeMap<(&str, SliceKind), (u64, Span, Span)> = BTreeMap::new();
+    for step in &report.critical {
+        let (steps, all, waiting) = lines.entry((&step.place, step.kind)).or_default();
+        *steps += 1;
+        *all += step.span();
+        *waiting += step.access.map_or(Span::ZERO, |access| access.waiting);
+    }
+    let mut lines: Vec<_> = lines.into_iter().collect();
+    lines.sort_by_key(|(_, (_, all, _))| std::cmp::Reverse(*all));
+    let row = |((place, kind), (steps, all, waiting)): ((&str, SliceKind), (u64, Span, Span))| {
+        let share = report.of_kernel(all).map_or_else(String::new, percent);
+        let waiting = if waiting == Span::ZERO { String::new() } else { span(waiting) };
+        vec![place.to_owned(), kind.name().to_owned(), count(steps), span(all), share, waiting]
+    };
+    let rows: Vec<_> = lines.into_iter().map(row).collect();
+    table(&["line", "unit", "steps", "takes", "share", "behind others"], &rows, 2, colours)
+}
+
+fn steps(steps: &[Step]) -> Vec<Vec<String>> {
+    if steps.len() <= MOST {
+        return steps.iter().map(row).collect();
+    }
+    let (head, rest) = steps.split_at(MOST - TAIL);
+    let (middle, tail) = rest.split_at(rest.len() - TAIL);
+    let left_out = format!("… {} steps …", count(middle.len() as u64));
+    let took: Span = middle.iter().map(Step::span).sum();
+    let gap = vec![ns(middle[0].start), ns(took), String::new(), left_out];
+    head.iter().map(row).chain([gap]).chain(tail.iter().map(row)).collect()
+}
+
+/// Puts the decimal points of the first two columns below each other.
+fn align(rows: &mut [Vec<String>]) {
+    for column in 0..2 {
+        let width = rows.iter().map(|row| row[column].len()).max().unwrap_or_default();
+        rows.iter_mut().for_each(|row| row[column] = format!("{:>width$}", row[column]));
+    }
+}
+
+fn row(step: &Step) -> Vec<String> {
+    vec![
+        ns(step.start),
+        ns(step.span()),
+        step.kind.name().to_owned(),
+        step.what.clone(),
+        step.place.clone(),
+        step.why.clone(),
+        step.access.map_or_else(String::new, |access| access.to_string()),
+    ]
+}
+
+fn ns(span: Span) -> String {
+    format!("{:.3}", span.ns())
+}

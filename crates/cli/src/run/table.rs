@@ -1,0 +1,99 @@
+//! What a run took and why, for people.
+
+use cubeyard_kernels::bench::Run;
+use cubeyard_kernels::report::figures::{bytes, count, percent, quantity, significant, span};
+use cubeyard_kernels::report::{Bound, Check, RunReport, UnitUse};
+
+use super::explain;
+use crate::grid::{BOLD, GREEN, RED, paint, table};
+
+/// The figures, the bounds, the units, and what was found.
+pub(super) fn render(run: &Run, explains: bool, colours: bool) -> String {
+    let report = &run.report;
+    let mut text = head(report, colours) + "\n" + &figures(report, colours);
+    if !report.bounds.is_empty() {
+        text += &format!("\n{}", bounds(report, colours));
+    }
+    text += &format!("\n{}", units(report, colours));
+    if explains {
+        text += &format!("\n{}", explain::render(report, colours));
+    }
+    text + &remarks(run, colours)
+}
+
+fn head(report: &RunReport, colours: bool) -> String {
+    let parameter = |(name, value): &(String, String)| format!("{name}={value}");
+    let asked: Vec<_> = report.parameters.iter().map(parameter).collect();
+    let title = paint(&report.bench, BOLD, colours);
+    format!("{title}: {}\n  {}\n  on {}\n", report.summary, asked.join(" "), report.machine)
+}
+
+fn figures(report: &RunReport, colours: bool) -> String {
+    let RunReport { kernel, host, traffic, .. } = report;
+    let pes = match report.pes {
+        1 => "1 PE".to_owned(),
+        many => format!("{} PEs", count(many as u64)),
+    };
+    let mut rows = vec![
+        ("kernel", format!("{} on {pes}; {} seen by the host", span(*kernel), span(*host))),
+        ("moved", {
+            let (read, written) = (bytes(traffic.read), bytes(traffic.written));
+            let rate = of_peak(report.achieved_bandwidth(), report.peak_bandwidth, "B/s");
+            format!("{read} read, {written} written: {rate}")
+        }),
+    ];
+    if report.flop > 0 {
+        let rate = of_peak(report.achieved_rate(), report.peak_rate, "FLOP/s");
+        rows.push(("computed", format!("{}: {rate}", quantity(report.flop as f64, "FLOP"))));
+    }
+    rows.push(("limited by", report.limited_by.clone()));
+    rows.push(("check", report.check.as_ref().map_or_else(unchecked, |it| check(it, colours))));
+    rows.iter().map(|(name, value)| format!("  {name:<10}  {value}\n")).collect()
+}
+
+fn of_peak(rate: f64, peak: f64, unit: &str) -> String {
+    let rate_shown = quantity(rate, unit);
+    if peak > 0.0 {
+        format!("{rate_shown}, {} of {}", percent(rate / peak), quantity(peak, unit))
+    } else {
+        rate_shown
+    }
+}
+
+fn unchecked() -> String {
+    "none: the numbers were not computed".to_owned()
+}
+
+fn check(check: &Check, colours: bool) -> String {
+    let (verdict, colour) = if check.passed() { ("passed", GREEN) } else { ("failed", RED) };
+    let (worst, tolerance) = (significant(check.worst), significant(check.tolerance));
+    format!(
+        "{}: {} elements, error {worst} of {tolerance} allowed",
+        paint(verdict, colour, colours),
+        count(check.elements)
+    )
+}
+
+fn bounds(report: &RunReport, colours: bool) -> String {
+    let row = |bound: &Bound| {
+        let share = report.of_kernel(bound.span).map_or_else(String::new, percent);
+        vec![bound.resource.clone(), span(bound.span), share]
+    };
+    let rows: Vec<_> = report.bounds.iter().map(row).collect();
+    table(&["bound", "at least", "of the kernel"], &rows, 1, colours)
+}
+
+fn units(report: &RunReport, colours: bool) -> String {
+    let row = |unit: &UnitUse| {
+        vec![unit.unit.clone(), unit.busiest.clone(), percent(unit.max), percent(unit.mean)]
+    };
+    let rows: Vec<_> = report.units.iter().map(row).collect();
+    table(&["unit", "busiest", "busy there", "on average"], &rows, 2, colours)
+}
+
+fn remarks(run: &Run, colours: bool) -> String {
+    let notes = run.report.notes.iter().map(|note| format!("  note: {note}\n"));
+    let found = |finding| format!("  {}: {finding}\n", paint("found", RED, colours));
+    let lines: String = notes.chain(run.findings.iter().map(found)).collect();
+    if lines.is_empty() { lines } else { format!("\n{lines}") }
+}

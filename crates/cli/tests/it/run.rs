@@ -1,0 +1,227 @@
+//! `cubeyard run` and `cubeyard list`: figures, checks, explanations, files, and what is refused.
+
+use expect_test::{Expect, expect};
+use serde_json::Value;
+
+use crate::{Run, Sandbox};
+
+/// A run that is done quickly.
+const SMALL: [&str; 6] = ["run", "vector-add", "--set", "elements=4096", "--set", "block=256"];
+
+fn small<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    SMALL.iter().chain(more).copied().collect()
+}
+
+fn json(run: Run) -> Value {
+    serde_json::from_str(&run.result()).expect("it is JSON")
+}
+
+#[track_caller]
+fn refused(run: &Run, code: i32, expected: &Expect) {
+    assert_eq!((run.code, run.stdout.as_str()), (Some(code), ""), "{}", run.stderr);
+    expected.assert_eq(&run.stderr);
+}
+
+#[test]
+fn benches_are_listed() {
+    let sandbox = Sandbox::new("list");
+    let names = sandbox.run(&["list"]).result();
+    assert!(names.contains("  vector-add"), "{names}");
+    let verbose = sandbox.run(&["list", "-v"]).result();
+    assert!(verbose.contains("elements"), "{verbose}");
+    let all = json(sandbox.run(&["list", "--format", "json"]));
+    let all = all.as_array().unwrap();
+    assert_eq!(all.len(), names.lines().count() - 1);
+    for bench in all {
+        assert!(bench["name"].is_string() && bench["summary"].is_string(), "{bench}");
+        for parameter in bench["parameters"].as_array().unwrap() {
+            for key in ["name", "what", "default", "expected"] {
+                assert!(parameter[key].is_string(), "{parameter}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_small_run_as_a_table() {
+    let sandbox = Sandbox::new("run-table");
+    let run = sandbox.run(&small(&["--data", "--set", "pes=2"]));
+    assert_eq!(run.stderr, "");
+    expect![[r#""#]].assert_eq(&run.result());
+}
+
+#[test]
+fn a_small_run_explained() {
+    let sandbox = Sandbox::new("run-explain");
+    let arguments = ["--explain", "--set", "pes=1", "--set", "elements=512", "--quiet"];
+    let run = sandbox.run(&small(&arguments));
+    assert_eq!(run.stderr, "");
+    expect![[r#""#]].assert_eq(&run.result());
+}
+
+#[test]
+fn json_has_every_figure() {
+    let sandbox = Sandbox::new("run-json");
+    let report = json(sandbox.run(&small(&["--data", "--explain", "--format", "json"])));
+    let keys = [
+        "bench",
+        "summary",
+        "parameters",
+        "machine",
+        "pes",
+        "kernel_ns",
+        "host_ns",
+        "launches",
+        "read_bytes",
+        "written_bytes",
+        "flop",
+        "bandwidth_gbs",
+        "peak_bandwidth_gbs",
+        "rate_gflops",
+        "peak_rate_gflops",
+        "share_of_bound",
+        "limited_by",
+        "bounds",
+        "units",
+        "breakdown",
+        "critical",
+        "lanes",
+        "check",
+        "findings",
+        "notes",
+    ];
+    for key in keys {
+        assert!(!report[key].is_null(), "{key}");
+    }
+    assert_eq!(report.as_object().unwrap().len(), keys.len());
+    let steps = report["critical"].as_array().unwrap();
+    let total: f64 = steps.iter().map(|step| step["duration_ns"].as_f64().unwrap()).sum();
+    assert!((total - report["kernel_ns"].as_f64().unwrap()).abs() < 1e-6);
+    assert_eq!(report["check"]["passed"], true);
+    let brief = json(sandbox.run(&small(&["--format", "json"])));
+    assert!(["critical", "lanes", "check"].iter().all(|key| brief[key].is_null()));
+    assert_eq!(brief["kernel_ns"], report["kernel_ns"]);
+}
+
+#[test]
+fn a_run_without_data_says_that_nothing_was_checked() {
+    let sandbox = Sandbox::new("run-unchecked");
+    let run = sandbox.run(&SMALL);
+    expect![[r#"
+        note: time only was simulated, and no number checked; --data computes and checks them
+    "#]]
+    .assert_eq(&run.stderr);
+    assert!(run.result().contains("none: the numbers were not computed"));
+}
+
+#[test]
+fn live_and_recorded_print_the_same() {
+    let sandbox = Sandbox::new("run-live");
+    let recorded = sandbox.run(&small(&["--data", "--explain"])).result();
+    assert_eq!(sandbox.run(&small(&["--data", "--explain", "--live"])).result(), recorded);
+}
+
+#[test]
+fn traces_and_pages_are_written_and_the_same_each_time() {
+    let sandbox = Sandbox::new("run-files");
+    for name in ["a", "b"] {
+        let (trace, page) = (format!("{name}.pftrace"), format!("{name}.html"));
+        let run = sandbox.run(&small(&["--data", "--trace", &trace, "--report", &page]));
+        assert_eq!(run.code, Some(0), "{}", run.stderr);
+        let expected = format!(
+            "wrote {trace}: open it at ui.perfetto.dev; it shows 1 ps as 1 ns\nwrote {page}\n"
+        );
+        assert_eq!(run.stderr, expected);
+    }
+    let bytes = |name: &str| std::fs::read(sandbox.path(name)).unwrap();
+    assert_eq!(bytes("a.pftrace"), bytes("b.pftrace"));
+    assert_eq!(bytes("a.pftrace")[0], 0x0a);
+    let page = sandbox.read("a.html");
+    assert_eq!(page, sandbox.read("b.html"));
+    for title in ["Timeline", "Critical path", "How busy the units were", "Roofline"] {
+        assert!(page.contains(title), "{title}");
+    }
+}
+
+/// The first example: with its numbers checked, and a page.
+#[test]
+fn without_a_name_an_example_is_run_and_drawn() {
+    let sandbox = Sandbox::new("run-first");
+    for arguments in [&["run"][..], &[]] {
+        let run = sandbox.run(arguments);
+        assert!(
+            run.stderr.starts_with("no bench named: running a first example"),
+            "{}",
+            run.stderr
+        );
+        assert!(run.stderr.ends_with("wrote cubeyard-run.html\n"), "{}", run.stderr);
+        assert!(run.result().contains("passed"));
+        assert!(sandbox.read("cubeyard-run.html").starts_with("<!DOCTYPE html>"));
+        std::fs::remove_file(sandbox.path("cubeyard-run.html")).unwrap();
+    }
+}
+
+#[test]
+fn unknown_names_are_refused_with_the_nearest() {
+    let sandbox = Sandbox::new("run-unknown");
+    refused(&sandbox.run(&["run", "vector-ad"]), 2, &expect![[r#""#]]);
+    refused(&sandbox.run(&["run", "vector-add", "--set", "element=3"]), 2, &expect![[r#""#]]);
+    refused(&sandbox.run(&["run", "vector-add", "--set", "elements=x"]), 2, &expect![[r#""#]]);
+    refused(&sandbox.run(&["run", "vector-add", "--set", "elements"]), 2, &expect![[r#""#]]);
+}
+
+#[test]
+fn devices_that_are_not_there_are_refused() {
+    let sandbox = Sandbox::new("run-device");
+    refused(&sandbox.run(&["run", "vector-add", "--device", "sip:2"]), 2, &expect![[r#""#]]);
+    refused(&sandbox.run(&["run", "vector-add", "--device", "sip"]), 2, &expect![[r#""#]]);
+    let first = sandbox.run(&small(&["--quiet"])).result();
+    let second = sandbox.run(&small(&["--quiet", "--device", "sip:1"])).result();
+    assert_eq!(first.replace("sip0", "sip1"), second);
+    let all = sandbox.run(&small(&["--quiet", "--device", "all"])).result();
+    assert!(all.contains("note: sip1 has nothing to do in this bench"), "{all}");
+}
+
+#[test]
+fn too_many_cubes_are_refused() {
+    let sandbox = Sandbox::new("run-cubes");
+    refused(&sandbox.run(&["run", "vector-add", "--set", "cubes=17"]), 2, &expect![[r#""#]]);
+}
+
+#[test]
+fn memory_that_runs_out_has_a_code_of_its_own() {
+    let sandbox = Sandbox::new("run-memory");
+    let arguments = ["run", "vector-add", "--set", "elements=68719476736", "--set", "pes=1"];
+    let run = sandbox.run(&[&arguments[..], &["--report", "x.html", "--trace", "x"]].concat());
+    refused(&run, 3, &expect![[r#""#]]);
+    assert_eq!(std::fs::read_dir(sandbox.path(".")).unwrap().count(), 0);
+}
+
+/// A tile that does not fit the TCM: the kernel's own line is named.
+#[test]
+fn kernels_that_do_not_fit_are_refused_with_their_line() {
+    let sandbox = Sandbox::new("run-tcm");
+    let arguments = ["--set", "elements=16777216", "--set", "block=16777216", "--set", "pes=1"];
+    let run = sandbox.run(&[&["run", "vector-add", "--report", "x.html"], &arguments[..]].concat());
+    refused(&run, 2, &expect![[r#""#]]);
+    assert!(!sandbox.path("x.html").exists());
+}
+
+#[test]
+fn files_that_cannot_be_written_are_refused_before_any_work() {
+    let sandbox = Sandbox::new("run-output");
+    refused(&sandbox.run(&small(&["--trace", "missing/x"])), 2, &expect![[r#""#]]);
+    refused(&sandbox.run(&small(&["--report", "."])), 2, &expect![[r#""#]]);
+    assert_eq!(std::fs::read_dir(sandbox.path(".")).unwrap().count(), 0);
+}
+
+/// Passes the early check and fails in the end: `/dev/full` takes no byte.
+#[cfg(target_os = "linux")]
+#[test]
+fn files_that_there_is_no_room_for_are_an_error() {
+    let sandbox = Sandbox::new("run-full");
+    std::os::unix::fs::symlink("/dev/full", sandbox.path("full")).unwrap();
+    refused(&sandbox.run(&small(&["--quiet", "--report", "full"])), 2, &expect![[r#""#]]);
+    refused(&sandbox.run(&small(&["--quiet", "--trace", "full"])), 2, &expect![[r#""#]]);
+    assert!(sandbox.path("full").exists());
+}

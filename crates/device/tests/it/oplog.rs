@@ -1,0 +1,201 @@
+//! The log of operations: whatever a program does, the time to its end has no gap.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use cubeyard_device::machine::{Machine, MachineBuilder};
+use cubeyard_device::message::Direction;
+use cubeyard_device::pe::{
+    Command, CommandId, CoreReport, Dma, Next, OpLog, OpUnit, Pipeline, Program, Strips, Work,
+};
+use cubeyard_device::request::{PeRef, Request};
+use cubeyard_device::topology::Topology;
+use cubeyard_memory::address::PhysAddr;
+use cubeyard_sim::{Span, Stop};
+use proptest::prelude::*;
+
+/// One step of a random program, in small numbers.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Load(u64),
+    Store(u64),
+    Compute([u64; 4]),
+    Pipeline { parts: u32, ahead: u32, work: [u64; 4] },
+    Wait(u32),
+    Call,
+}
+
+#[derive(Debug)]
+struct Script {
+    steps: VecDeque<(Step, Vec<u32>)>,
+    next: CommandId,
+    /// The PE's own memory, and another's.
+    memories: [PhysAddr; 2],
+}
+
+impl Script {
+    /// Commands at these distances before the next.
+    fn before(&self, distances: &[u32]) -> Vec<CommandId> {
+        let mut ids: Vec<_> =
+            distances.iter().filter_map(|distance| self.next.checked_sub(distance + 1)).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+}
+
+impl Program for Script {
+    fn next(&mut self) -> Next {
+        let Some((step, distances)) = self.steps.pop_front() else { return Next::End };
+        let after = self.before(&distances);
+        let work = match step {
+            Step::Load(bytes) => Work::Dma(dma(Direction::Read, self.memories, bytes)),
+            Step::Store(bytes) => Work::Dma(dma(Direction::Write, self.memories, bytes)),
+            Step::Compute(work) => Work::Compute(strips(work)),
+            Step::Pipeline { parts, ahead, work } => {
+                Work::Pipeline(Rc::new(Tiles { parts, ahead, work, memories: self.memories }))
+            }
+            Step::Wait(distance) => {
+                let Some(&id) = self.before(&[distance]).first() else { return Next::Dispatch(1) };
+                return Next::Wait(id);
+            }
+            Step::Call => return Next::Dispatch(2),
+        };
+        self.next += 1;
+        let (after, loads_after) = (after.as_slice().into(), after[after.len() / 2..].into());
+        Next::Command(Command { work, after, loads_after })
+    }
+}
+
+fn dma(direction: Direction, memories: [PhysAddr; 2], bytes: u64) -> Dma {
+    let address = memories[usize::from(bytes.is_multiple_of(3))].to_bits();
+    Dma { direction, address, bytes: bytes + 1, rows: None }
+}
+
+fn strips([count, fetch, work, store]: [u64; 4]) -> Strips {
+    let [fetch, work, store] = [fetch, work, store].map(|ns| Span::from_ps(ns * 1000));
+    let unit = if work.ps() > 9000 { OpUnit::Gemm } else { OpUnit::Math };
+    Strips { unit, count: u32::try_from(count).unwrap() + 1, fetch, work, store }
+}
+
+/// Two loads for each computation, a store for every other.
+#[derive(Debug)]
+struct Tiles {
+    parts: u32,
+    ahead: u32,
+    work: [u64; 4],
+    memories: [PhysAddr; 2],
+}
+
+impl Pipeline for Tiles {
+    fn parts(&self) -> [u32; 3] {
+        [2 * self.parts, self.parts, self.parts / 2]
+    }
+
+    fn load(&self, index: u32) -> Dma {
+        dma(Direction::Read, self.memories, 512 * u64::from(index % 5) + 255)
+    }
+
+    fn load_after(&self, index: u32) -> u32 {
+        (index / 2).saturating_sub(self.ahead)
+    }
+
+    fn compute(&self, index: u32) -> Strips {
+        let [count, fetch, work, store] = self.work;
+        strips([count, fetch, work, if index % 2 == 1 { store } else { 0 }])
+    }
+
+    fn compute_after(&self, index: u32) -> [u32; 2] {
+        [2 * (index + 1), (index / 2).saturating_sub(1)]
+    }
+
+    fn store(&self, index: u32) -> Dma {
+        dma(Direction::Write, self.memories, 256 * u64::from(index % 3) + 100)
+    }
+
+    fn store_after(&self, index: u32) -> u32 {
+        2 * (index + 1)
+    }
+}
+
+fn machine(engines: u32) -> Machine {
+    let core = format!("{{window: 6, dma_read_engines: {engines}, dma_write_engines: {engines}}}");
+    let topology = Topology::read("test", &format!("pe: {{core: {core}}}")).unwrap();
+    let mut machine = MachineBuilder::new(topology).build();
+    machine.keep_ops();
+    machine
+}
+
+fn run(machine: &mut Machine, steps: &[(Step, Vec<u32>)]) -> CoreReport {
+    let pe = machine.pe("sip0.cube0.pe0").unwrap();
+    let PeRef { sip, cube, pe: number } = pe;
+    let request = Request::KernelLaunch {
+        kernel: "random".into(),
+        sip,
+        cubes: vec![cube],
+        pes: vec![number],
+        work: Span::ZERO,
+    };
+    let other = machine.pe("sip0.cube1.pe3").unwrap();
+    let memories = [pe, other].map(|pe| machine.hbm_address(pe, 0).unwrap());
+    let launch = machine.submit(request).unwrap();
+    let script = Script { steps: steps.iter().cloned().collect(), next: 0, memories };
+    machine.load(launch, pe, Box::new(script));
+    assert_eq!(machine.run(), Stop::Idle);
+    machine.core_report(launch, pe).unwrap()
+}
+
+/// Whatever an operation waited for had ended then, or just the scheduler's nanosecond before; or it is the
+/// stage before of the same computation.
+fn check_reasons(log: &OpLog) {
+    for record in log.records() {
+        for (at, reason) in [(record.start, record.began), (record.from, record.ended)] {
+            let Some(before) = reason.before else {
+                assert_eq!(record.unit, OpUnit::Cpu, "only the first dispatch waits for nothing");
+                continue;
+            };
+            let before = log.records()[before as usize];
+            let same = (before.command, before.part) == (record.command, record.part);
+            let overhead = at.ps().saturating_sub(before.end.ps());
+            assert!(overhead == 0 || overhead == 1000, "{record:?} after {before:?}");
+            assert!(before.end <= at || same && before.start < at, "{record:?} after {before:?}");
+        }
+    }
+}
+
+fn steps() -> impl Strategy<Value = Vec<(Step, Vec<u32>)>> {
+    let work = || [0..6_u64, 0..20_u64, 0..20_u64, 0..20_u64];
+    let step = prop_oneof![
+        (0..20_000_u64).prop_map(Step::Load),
+        (0..20_000_u64).prop_map(Step::Store),
+        work().prop_map(Step::Compute),
+        (1..90_u32, 1..4_u32, work()).prop_map(|(parts, ahead, work)| Step::Pipeline {
+            parts,
+            ahead,
+            work
+        }),
+        (0..4_u32).prop_map(Step::Wait),
+        Just(Step::Call),
+    ];
+    proptest::collection::vec((step, proptest::collection::vec(0..9_u32, 0..3)), 1..24)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(192))]
+
+    #[test]
+    fn the_time_to_the_end_of_a_program_has_no_gap(engines in 1..4_u32, steps in steps()) {
+        let mut machine = machine(engines);
+        let report = run(&mut machine, &steps);
+        let log = machine.ops();
+        check_reasons(&log);
+        let last = log.last(|_| true).unwrap();
+        let mut at = report.ended;
+        for stretch in log.path(last, report.ended) {
+            prop_assert_eq!(stretch.end, at);
+            prop_assert!(stretch.start < stretch.end);
+            at = stretch.start;
+        }
+        prop_assert_eq!(at, report.started);
+    }
+}

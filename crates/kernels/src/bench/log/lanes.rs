@@ -1,0 +1,64 @@
+//! What the units of a few PEs did when.
+
+use std::collections::BTreeMap;
+
+use cubeyard_device::pe::{OpRecord, OpUnit};
+use cubeyard_device::request::PeRef;
+use cubeyard_sim::Time;
+
+use super::super::path::{kind, what};
+use super::RunLog;
+use crate::report::{Lane, Slice};
+
+/// How many PEs are shown.
+const PES: usize = 8;
+
+impl RunLog {
+    /// The lanes of the PE that ended last, the first one, and some between.
+    pub(in super::super) fn lanes(&self) -> Vec<Lane> {
+        let shown = self.shown();
+        let mut slices: BTreeMap<(PeRef, OpUnit), Vec<Slice>> = BTreeMap::new();
+        for record in self.ops.records() {
+            let pe = self.pes.get(&record.pe).filter(|pe| shown.contains(pe));
+            if let Some((&pe, slice)) = pe.zip(self.slice(record)) {
+                slices.entry((pe, record.unit)).or_default().push(slice);
+            }
+        }
+        let lane = |((pe, unit), mut slices): ((PeRef, OpUnit), Vec<Slice>)| {
+            slices.sort_by_key(|slice| (slice.start, slice.end));
+            Lane { name: format!("{pe} {}", unit.name()), slices }
+        };
+        slices.into_iter().map(lane).collect()
+    }
+
+    /// The PEs to show.
+    fn shown(&self) -> Vec<PeRef> {
+        let mut all: Vec<PeRef> = self.pes.values().copied().collect();
+        all.sort_unstable();
+        let cores = self.launches.iter().flat_map(|launch| &launch.report.cores);
+        let last = cores.rev().max_by_key(|(_, core)| core.ended).map(|&(pe, _)| pe);
+        let mut shown: Vec<_> = last.into_iter().chain(all.first().copied()).collect();
+        let every = all.len().div_ceil(PES).max(1);
+        shown.extend(all.iter().step_by(every));
+        let mut unique = Vec::new();
+        shown.into_iter().for_each(|pe| {
+            if !unique.contains(&pe) {
+                unique.push(pe);
+            }
+        });
+        unique.truncate(PES);
+        unique
+    }
+
+    fn slice(&self, record: &OpRecord) -> Option<Slice> {
+        let launch = self.launches.iter().find(|it| it.report.request == record.request)?;
+        let since = |time: Time| time.since(launch.report.started) + launch.offset;
+        let name = self.operation(record).map_or_else(String::new, |it| it.name());
+        Some(Slice {
+            start: since(record.start),
+            end: since(record.end),
+            kind: kind(record.unit),
+            name: what(record.unit, &name),
+        })
+    }
+}

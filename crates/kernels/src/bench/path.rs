@@ -1,0 +1,147 @@
+//! The critical path of a launch: what led to the end of its slowest PE, without a gap.
+
+use cubeyard_device::machine::Machine;
+use cubeyard_device::pe::{Cause, CoreReport, OpLog, OpRecord, OpUnit, Stretch};
+use cubeyard_device::request::PeRef;
+use cubeyard_runtime::LaunchReport;
+use cubeyard_sim::Span;
+
+use super::Lab;
+use crate::program::{Operation, Recording};
+use crate::report::{AccessTime, SliceKind, Step};
+
+/// A step of the path, with what it is counted under.
+#[derive(Clone, Debug)]
+pub(super) struct Leg {
+    /// As it is reported; its instants count from the start of the launch.
+    pub(super) step: Step,
+    /// The command that it belongs to: `load f16[64, 32]`.
+    pub(super) command: String,
+    /// The operation, if one was under way.
+    pub(super) record: Option<u32>,
+}
+
+/// The path of a launch that has just been done, while its tensors are still mapped.
+pub(super) fn path(lab: &Lab<'_>, launch: &LaunchReport) -> Vec<Leg> {
+    let Some((pe, core)) = slowest(launch) else { return Vec::new() };
+    let Some(recording) = lab.launcher.ran(launch.request, pe) else { return Vec::new() };
+    lab.context.machine(|machine| {
+        let (topology, log) = (machine.topology(), machine.ops());
+        let node = topology.pe_cpu(pe.sip, pe.cube, pe.pe);
+        let last = log.last(|record| record.request == launch.request && record.pe == node);
+        let Some(last) = last else { return Vec::new() };
+        let walk = Walk { machine, log: &log, recording: &recording, pe, core };
+        let mut legs: Vec<_> =
+            log.path(last, core.ended).map(|stretch| walk.leg(&stretch)).collect();
+        legs.reverse();
+        legs
+    })
+}
+
+/// The PE that worked longest; the first of equals.
+fn slowest(launch: &LaunchReport) -> Option<(PeRef, CoreReport)> {
+    launch.cores.iter().rev().max_by_key(|(_, core)| core.ended - core.started).copied()
+}
+
+/// What is needed to name the stretches of a path.
+struct Walk<'a> {
+    machine: &'a Machine,
+    log: &'a OpLog,
+    recording: &'a Recording,
+    pe: PeRef,
+    core: CoreReport,
+}
+
+impl Walk<'_> {
+    fn leg(&self, stretch: &Stretch) -> Leg {
+        let record = &self.log.records()[stretch.record as usize];
+        let operation = self.recording.operation(record);
+        let name = operation.as_ref().map_or_else(String::new, Operation::name);
+        let (kind, what) = if stretch.at_work {
+            (kind(record.unit), what(record.unit, &name))
+        } else {
+            (SliceKind::Cpu, format!("the scheduler passes on {name}").trim_end().to_owned())
+        };
+        let access = operation.as_ref().filter(|_| stretch.at_work);
+        let step = Step {
+            start: stretch.start - self.core.started,
+            end: stretch.end - self.core.started,
+            what,
+            kind,
+            place: operation.as_ref().map(|it| it.place.clone()).unwrap_or_default(),
+            why: self.why(stretch, record),
+            access: access.and_then(|it| self.access(it, stretch.end - stretch.start)),
+        };
+        let command = operation.map(|it| it.command).unwrap_or_default();
+        Leg { step, command, record: stretch.at_work.then_some(stretch.record) }
+    }
+
+    /// Where the time of an access went: what it would take alone, and the rest.
+    fn access(&self, operation: &Operation, took: Span) -> Option<AccessTime> {
+        let alone = self.machine.alone_dma(self.pe, operation.dma.as_ref()?)?;
+        let waiting = took.ps().checked_sub(alone.total().ps())?;
+        Some(AccessTime {
+            overhead: alone.overhead + alone.wire,
+            serialisation: alone.serialisation,
+            service: alone.service,
+            waiting: Span::from_ps(waiting),
+        })
+    }
+
+    fn why(&self, stretch: &Stretch, record: &OpRecord) -> String {
+        if !stretch.at_work {
+            return "its overhead for each command".to_owned();
+        }
+        let before = stretch.reason.before.map(|before| &self.log.records()[before as usize]);
+        let Some(before) = before else { return "the launch began".to_owned() };
+        let its = self.recording.operation(before).map_or_else(String::new, |it| it.name());
+        let its = what(before.unit, &its);
+        match stretch.reason.cause {
+            Cause::Start => "the launch began".to_owned(),
+            Cause::Dispatch if record.unit == OpUnit::Cpu => "one call after the other".to_owned(),
+            Cause::Dispatch => "it was dispatched then".to_owned(),
+            Cause::Unit => format!("{} was busy: {its}", record.unit.name()),
+            // A load uses no tile: it waits for its place.
+            Cause::After if record.unit == OpUnit::Load => {
+                format!("its place in the TCM was free after {its}")
+            }
+            Cause::After => format!("it comes after {its}"),
+            Cause::Part => format!("after {}: {its}", before.unit.name()),
+            Cause::Window => format!("PE_CPU waited for {its}"),
+            Cause::Message if record.unit == OpUnit::Send => {
+                format!("a slot was free after {its}")
+            }
+            Cause::Message => format!("it came after {its}"),
+        }
+    }
+}
+
+/// What a unit does with an operation.
+pub(super) fn what(unit: OpUnit, name: &str) -> String {
+    let text = match unit {
+        OpUnit::Cpu => format!("dispatch of {name}"),
+        OpUnit::Fetch => format!("operands of {name}"),
+        OpUnit::Keep => format!("results of {name}"),
+        OpUnit::Load
+        | OpUnit::Store
+        | OpUnit::Gemm
+        | OpUnit::Math
+        | OpUnit::Send
+        | OpUnit::Receive => name.to_owned(),
+    };
+    text.trim_end_matches(" of ").to_owned()
+}
+
+/// The kind of work that a unit does.
+pub(super) fn kind(unit: OpUnit) -> SliceKind {
+    match unit {
+        OpUnit::Cpu => SliceKind::Cpu,
+        OpUnit::Load => SliceKind::DmaRead,
+        OpUnit::Store => SliceKind::DmaWrite,
+        OpUnit::Fetch => SliceKind::Fetch,
+        OpUnit::Gemm => SliceKind::Gemm,
+        OpUnit::Math => SliceKind::Math,
+        OpUnit::Keep => SliceKind::Store,
+        OpUnit::Send | OpUnit::Receive => SliceKind::Message,
+    }
+}

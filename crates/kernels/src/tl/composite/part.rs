@@ -1,0 +1,60 @@
+//! The parts of a tiled operation in words.
+
+use cubeyard_device::pe::Part;
+
+use super::Kind;
+use super::plan::{Computation, Plan};
+
+impl Plan {
+    /// Which part of it one is: `A[0:32, 64:128]` for a load, `tile (0, 1), step 3` for a computation.
+    pub fn part(&self, part: Part) -> String {
+        match part {
+            Part::Load(index) => {
+                let (source, out, step) = self.load_of(index);
+                format!("{}{}", self.source_name(source), shown(self.source_box(source, out, step)))
+            }
+            Part::Compute(index) => self.computation_name(self.computation(index)),
+            Part::Store(index) => {
+                let name = if self.kind == Kind::Gemm { "C" } else { "y" };
+                format!("{name}{}", shown(self.output_box(index)))
+            }
+        }
+    }
+
+    fn source_name(&self, source: usize) -> String {
+        match (&self.kind, self.sources.len()) {
+            (Kind::Gemm, _) => ["A", "B"][source].to_owned(),
+            (_, 1) => "x".to_owned(),
+            _ => format!("x{source}"),
+        }
+    }
+
+    fn computation_name(&self, computation: Computation) -> String {
+        let tile = |out: u32| {
+            let (row, column) = (out / self.grid.columns, out % self.grid.columns);
+            format!("tile ({row}, {column})")
+        };
+        let step = |out: u32, step: u32| match self.grid.steps {
+            1 => tile(out),
+            _ => format!("{}, step {step}", tile(out)),
+        };
+        let epilogue = |scope: usize, number: usize| self.epilogues[scope][number].0.name();
+        match computation {
+            Computation::Step { out, step: number } => step(out, number),
+            Computation::AfterStep { out, step: of, number } => {
+                format!("{}, {}", step(out, of), epilogue(0, number))
+            }
+            Computation::AfterTile { out, number } => {
+                format!("{}, {}", tile(out), epilogue(1, number))
+            }
+            Computation::AtTheEnd { number } => format!("{} at the end", epilogue(2, number)),
+        }
+    }
+}
+
+/// A box as people write it in NumPy.
+fn shown((start, shape): ([u64; 2], [u64; 2])) -> String {
+    let [rows, columns] =
+        [0, 1].map(|axis| format!("{}:{}", start[axis], start[axis] + shape[axis]));
+    format!("[{rows}, {columns}]")
+}

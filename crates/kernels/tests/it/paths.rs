@@ -1,0 +1,156 @@
+//! The critical path of every bench, its timeline and its trace.
+
+use cubeyard_device::topology::Topology;
+use cubeyard_kernels::bench::{
+    Bench, BenchError, Lab, Outcome, Parameter, Run, RunConfig, Values, catalogue, run,
+};
+use cubeyard_kernels::kernel::Kernel;
+use cubeyard_kernels::launch::Mode;
+use cubeyard_kernels::report::{RunReport, Step};
+use cubeyard_runtime::Argument;
+use cubeyard_runtime::dtype::DType;
+use cubeyard_runtime::placement::Split;
+use cubeyard_sim::Span;
+use expect_test::expect;
+
+/// A tiled product with A in the TCM, twice: what has parts, and more launches than one.
+struct Product;
+
+impl Bench for Product {
+    fn name(&self) -> &'static str {
+        "product"
+    }
+
+    fn summary(&self) -> &'static str {
+        "C = A × B, twice"
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        Vec::new()
+    }
+
+    fn run(&self, lab: &Lab<'_>, _: &Values) -> Result<Outcome, BenchError> {
+        let one = lab.placement(Split::Replicate, Split::Replicate, 1, 1);
+        let a = lab.context.rand(&[32, 192], DType::F16, 1)?.to(&one)?;
+        let b = lab.context.rand(&[192, 64], DType::F16, 2)?.to(&one)?;
+        let c = lab.context.empty(&[32, 64], DType::F32)?.to(&one)?;
+        let kernel = Kernel::new("product", |tl, args| {
+            Box::pin(async move {
+                let a = tl.load(&args.tensor(0).local());
+                tl.gemm(&a, &args.tensor(1).local()).store(&args.tensor(2).local());
+            })
+        });
+        for _ in 0..2 {
+            lab.launch(&kernel, [&a, &b, &c].map(Argument::Tensor).to_vec(), 1, 1)?;
+        }
+        Ok(Outcome::default())
+    }
+}
+
+fn config(data: bool, mode: Mode, ops: bool) -> RunConfig {
+    let (topology, set, sips) = (Topology::embedded(), Vec::new(), Vec::new());
+    RunConfig { topology, set, data, mode, sips, ops }
+}
+
+#[test]
+fn a_tiled_product_is_explained_tile_by_tile_and_launch_by_launch() {
+    let report = run(&Product, &config(false, Mode::Recorded, true)).unwrap().report;
+    check_steps(&report);
+    let half = report.critical.len() / 2;
+    let line = |step: &Step| {
+        let (at, took, kind) = (step.start.ns(), step.span().ns(), step.kind.name());
+        format!("{at:>7.2} {took:>6.2} {kind}: {} ({})\n", step.what, step.why)
+    };
+    let shown: String = report.critical[..half].iter().map(line).collect();
+    expect![[r#""#]].assert_eq(&shown);
+    assert_eq!(report.launches.len(), 2);
+    expect![[r#""#]].assert_eq(&report.limited_by);
+}
+
+/// All benches, and the one above.
+fn benches() -> Vec<Box<dyn Bench>> {
+    let mut all = catalogue();
+    all.push(Box::new(Product));
+    all
+}
+
+/// Each in every way that it can run.
+fn runs() -> impl Iterator<Item = (&'static str, Run)> {
+    benches().into_iter().flat_map(|bench| {
+        let needs = bench.needs_data();
+        let modes = if needs { vec![Mode::Live] } else { vec![Mode::Recorded, Mode::Live] };
+        let run = move |mode| (bench.name(), run(&*bench, &config(needs, mode, true)).unwrap());
+        modes.into_iter().map(run)
+    })
+}
+
+/// The steps follow each other from the start to the end.
+#[track_caller]
+fn check_steps(report: &RunReport) {
+    let (name, mut at) = (&report.bench, Span::ZERO);
+    for step in &report.critical {
+        assert_eq!(step.start, at, "{name}: {step:?}");
+        assert!(step.end > step.start, "{name}: {step:?}");
+        assert!(!step.what.is_empty() && !step.why.is_empty(), "{name}: {step:?}");
+        check_access(name, step);
+        at = step.end;
+    }
+    assert_eq!(at, report.kernel, "{name}");
+}
+
+#[test]
+fn the_steps_of_every_bench_follow_each_other_and_are_its_time_together() {
+    let mut count = 0;
+    for (name, Run { report, .. }) in runs() {
+        check_steps(&report);
+        count += report.critical.len();
+        let parts: Span = report.breakdown.iter().map(|(_, span)| *span).sum();
+        assert_eq!(parts, report.kernel, "{name}");
+        assert!(report.limited_by.contains(" %"), "{name}: {}", report.limited_by);
+    }
+    assert!(count > 100, "only {count} steps");
+}
+
+#[track_caller]
+fn check_access(name: &str, step: &Step) {
+    let Some(access) = step.access else { return };
+    let parts = [access.overhead, access.serialisation, access.service, access.waiting];
+    assert_eq!(parts.into_iter().sum::<Span>(), step.span(), "{name}: {step:?}");
+}
+
+#[test]
+fn the_lanes_of_every_bench_lie_within_its_time_and_hold_its_path() {
+    for (name, Run { report, .. }) in runs() {
+        assert!(!report.lanes.is_empty(), "{name}");
+        for slice in report.lanes.iter().flat_map(|lane| &lane.slices) {
+            assert!(slice.start <= slice.end && slice.end <= report.kernel, "{name}: {slice:?}");
+        }
+        let places = report.lanes.iter().map(|lane| lane.name.split(' ').next());
+        let places: std::collections::BTreeSet<_> = places.collect();
+        assert!((1..=8).contains(&places.len()), "{name}: {places:?}");
+        let ends = report.lanes.iter().flat_map(|lane| &lane.slices).map(|slice| slice.end);
+        assert_eq!(ends.max(), Some(report.kernel), "{name}");
+    }
+}
+
+#[test]
+fn without_operations_a_report_has_neither_path_nor_lanes_and_the_same_time() {
+    for bench in benches() {
+        let of = |ops| run(&*bench, &config(bench.needs_data(), Mode::Recorded, ops)).unwrap();
+        let (with, without) = (of(true), of(false));
+        assert!(with.log.is_some() && without.log.is_none());
+        assert!(without.report.critical.is_empty() && without.report.lanes.is_empty());
+        assert_eq!(without.report.kernel, with.report.kernel, "{}", bench.name());
+        assert!(!without.report.limited_by.is_empty(), "{}", bench.name());
+    }
+}
+
+#[test]
+fn traces_are_the_same_each_time() {
+    for (name, run) in runs().take(4) {
+        let bytes = run.log.as_ref().unwrap().write_trace(Vec::new()).unwrap();
+        let again = run.log.as_ref().unwrap().write_trace(Vec::new()).unwrap();
+        assert_eq!(bytes, again, "{name}");
+        assert!(bytes.len() > 1000, "{name}");
+    }
+}
