@@ -7,17 +7,22 @@
 
 mod attention;
 mod block_sparse;
+mod copy;
 mod flash_attention;
+mod gemm;
 mod gemm_multi;
 mod gqa_decode;
 mod inputs;
 mod lab;
+mod layer_norm;
 mod limit;
 mod log;
+mod numbers;
 mod parameter;
 mod path;
 mod qkv;
 mod run;
+mod softmax;
 mod vector_add;
 
 pub use lab::{Lab, Work};
@@ -62,10 +67,14 @@ pub struct Outcome {
 pub fn catalogue() -> Vec<Box<dyn Bench>> {
     vec![
         Box::new(block_sparse::BlockSparse),
+        Box::new(copy::Copy),
         Box::new(flash_attention::FlashAttention),
+        Box::new(gemm::Gemm),
         Box::new(gemm_multi::GemmMulti),
         Box::new(gqa_decode::GqaDecode),
+        Box::new(layer_norm::LayerNorm),
         Box::new(qkv::Qkv),
+        Box::new(softmax::Softmax),
         Box::new(vector_add::VectorAdd),
     ]
 }

@@ -2,17 +2,25 @@
 
 mod ahead;
 mod block_sparse;
+mod copy;
 mod flash_attention;
+mod gemm;
 mod gemm_multi;
 mod gqa_decode;
+mod layer_norm;
 mod panels;
 mod qkv;
+mod softmax;
 mod softmax_sum;
 mod vector_add;
 
 pub use block_sparse::block_sparse;
+pub use copy::{CopyFrom, copy};
 pub use flash_attention::flash_attention;
+pub use gemm::{OperandLayout, Staging, gemm, gemm_blocked};
 pub use gemm_multi::gemm_multi;
 pub use gqa_decode::gqa_decode;
+pub use layer_norm::{EPSILON, layer_norm};
 pub use qkv::qkv;
+pub use softmax::softmax;
 pub use vector_add::vector_add;

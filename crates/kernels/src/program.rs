@@ -233,12 +233,12 @@ impl KernelProgram {
     }
 
     /// A tile as an operation sees it.
-    fn array(&self, input: &Input) -> Array {
+    fn array(&self, input: &Input) -> Rc<Array> {
         let array = self.values.get(input.value);
         if *array.ty() == input.ty {
-            return (*array).clone();
+            return array;
         }
-        numeric::reshape(&array, &input.ty.shape).expect("checked when it was ordered")
+        numeric::reshape(&array, &input.ty.shape).expect("checked when it was ordered").into()
     }
 
     fn wrong(&self, command: CommandId, error: &NumericError) -> String {
@@ -278,14 +278,16 @@ impl KernelProgram {
         let tape = tape.borrow();
         match &tape.order(command).effect {
             Effect::Compute { op, inputs, output, .. } => {
-                let arrays: Vec<Array> = inputs
+                let arrays: Vec<Rc<Array>> = inputs
                     .iter()
                     .map(|operand| match operand {
                         Operand::Tile(input) => Ok(self.array(input)),
-                        Operand::Number(number, ty) => Array::full(ty.clone(), *number),
+                        Operand::Number(number, ty) => {
+                            Array::full(ty.clone(), *number).map(Rc::new)
+                        }
                     })
                     .collect::<Result<_, _>>()?;
-                let arrays: Vec<_> = arrays.iter().collect();
+                let arrays: Vec<_> = arrays.iter().map(|array| &**array).collect();
                 self.values.set(*output, op.compute(&arrays)?);
                 self.used(&tape, command);
             }

@@ -28,6 +28,7 @@
 //! ```
 
 mod composite;
+mod layout;
 mod mask;
 pub mod math;
 mod message;
@@ -40,6 +41,7 @@ mod traffic;
 
 pub(crate) use composite::PlanRun;
 pub use composite::{Composite, Epilogue, Handle, Plan, Source, TileGrid};
+pub use layout::pack;
 pub use mask::Mask;
 pub use message::Port;
 pub use op::Op;
@@ -135,6 +137,12 @@ impl Tl {
     #[track_caller]
     pub fn cdiv(&self, a: u64, b: u64) -> u64 {
         if b == 0 { self.fail("cdiv by 0".to_owned()) } else { a.div_ceil(b) }
+    }
+
+    /// M, K and N of a tile of the matrix engine.
+    pub fn gemm_tile(&self) -> [u64; 3] {
+        let gemm = &self.state.site.core.gemm;
+        [gemm.m, gemm.k, gemm.n].map(u64::from)
     }
 
     /// A reference to memory: elements from an address on that follow each other. Nothing is moved.

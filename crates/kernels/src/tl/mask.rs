@@ -54,6 +54,11 @@ impl Mask {
         &self.touched
     }
 
+    /// Whether an element is touched, counted in order.
+    pub(super) fn touches(&self, element: u64) -> bool {
+        self.touched[usize::try_from(element).expect("it fits memory")]
+    }
+
     /// Why it is none for a tile, if it is not.
     pub(super) fn check(&self, ty: &TileType) -> Result<(), String> {
         if self.shape == ty.shape {

@@ -326,7 +326,17 @@ impl Tl {
         // The first operand of a choice is a condition; its type is not that of the others.
         let skipped = usize::from(matches!(op, Op::Ternary(Ternary::Where)));
         let beside = values.iter().skip(skipped).find_map(as_tile).map(|tile| tile.ty().dtype);
-        let operand = |value: &Value<'_>| match (value, beside) {
+        // Not in a closure: that would be taken for the place in the kernel.
+        let mut operands = Vec::with_capacity(values.len());
+        for value in values {
+            operands.push(self.operand(op, value, beside));
+        }
+        operands
+    }
+
+    #[track_caller]
+    fn operand(&self, op: &Op, value: &Value<'_>, beside: Option<DType>) -> Operand {
+        match (value, beside) {
             (Value::Tile(tile), _) => Operand::Tile(tile.input()),
             (Value::Number(number), Some(dtype)) => {
                 let ty = TileType::scalar(dtype);
@@ -336,8 +346,7 @@ impl Tl {
             (Value::Number(_), None) => {
                 self.fail(format!("{} of numbers alone: one operand must be a tile", op.name()))
             }
-        };
-        values.iter().map(operand).collect()
+        }
     }
 }
 

@@ -6,33 +6,41 @@ use cubeyard_device::message::{Direction, Rows};
 use cubeyard_device::pe::Dma;
 use cubeyard_runtime::dtype::DType;
 
+use super::layout::Layout;
 use super::mask::{Mask, step};
 use crate::numeric::TileType;
 
-/// A tile in memory: address, type, shape and the distances between its elements. It costs nothing; see
+/// A tile in memory: address, type, shape and how its elements lie. It costs nothing; see
 /// [`Tl::load`](super::Tl::load) and [`Tl::store`](super::Tl::store).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ref {
     address: u64,
     ty: TileType,
-    /// In elements, for each dimension.
-    strides: Vec<u64>,
+    layout: Layout,
 }
 
 impl Ref {
     /// Elements that follow each other, row by row.
     pub fn new(address: u64, shape: &[u64], dtype: DType) -> Self {
-        let mut strides = vec![1_u64; shape.len()];
-        for axis in (1..shape.len()).rev() {
-            strides[axis - 1] = strides[axis].saturating_mul(shape[axis]);
-        }
-        Self { address, ty: TileType { dtype, shape: shape.to_vec() }, strides }
+        let ty = TileType { dtype, shape: shape.to_vec() };
+        Self { address, ty, layout: Layout::row_major(shape) }
+    }
+
+    /// A matrix that lies there in tiles of so many rows and columns: each row by row in one piece, right
+    /// after the one to its left, and as large at the edges as elsewhere. [`pack`](super::pack) makes it of
+    /// one that is row by row.
+    ///
+    /// A tile is then one access without gaps, so that all channels of the memory take part. The rows of a
+    /// tile of a row-major matrix may all fall on one of them.
+    pub fn packed(address: u64, shape: [u64; 2], dtype: DType, tile: [u64; 2]) -> Self {
+        let ty = TileType { dtype, shape: shape.to_vec() };
+        Self { address, ty, layout: Layout::packed(shape, tile) }
     }
 
     /// The same memory with other distances between the elements of each dimension, in elements.
     #[must_use]
     pub fn strided(mut self, strides: &[u64]) -> Self {
-        self.strides = strides.to_vec();
+        self.layout = Layout::Strided(strides.to_vec());
         self
     }
 
@@ -55,11 +63,11 @@ impl Ref {
     /// out what is not there.
     #[must_use]
     pub fn block(&self, start: &[u64], shape: &[u64]) -> Self {
-        let offset: u64 = start.iter().zip(&self.strides).map(|(at, stride)| at * stride).sum();
+        let (offset, layout) = self.layout.block(start, shape);
         Self {
             address: self.address + offset * self.ty.dtype.size(),
             ty: TileType { dtype: self.ty.dtype, shape: shape.to_vec() },
-            strides: self.strides.clone(),
+            layout,
         }
     }
 
@@ -73,9 +81,7 @@ impl Ref {
     #[must_use]
     pub fn transposed(&self) -> Self {
         let mut this = self.clone();
-        if let [.., row, column] = this.strides.as_mut_slice() {
-            std::mem::swap(row, column);
-        }
+        this.layout.transpose();
         if let [.., row, column] = this.ty.shape.as_mut_slice() {
             std::mem::swap(row, column);
         }
@@ -101,74 +107,54 @@ impl Ref {
         accesses
     }
 
-    /// The ranges of addresses that follow each other without a gap.
-    fn runs(&self, mask: Option<&Mask>) -> Vec<Range<u64>> {
-        let size = self.ty.dtype.size();
-        if mask.is_none() && self.is_contiguous() {
-            return vec![self.address..self.address + self.ty.nbytes()];
-        }
-        if mask.is_none() && self.has_rows() {
-            return self.row_runs();
-        }
-        let mut runs: Vec<Range<u64>> = Vec::new();
-        let mut index = vec![0; self.ty.shape.len()];
-        for element in 0..self.ty.elements() {
-            let offset: u64 = index.iter().zip(&self.strides).map(|(at, by)| at * by).sum();
-            step(&mut index, &self.ty.shape);
-            let place = usize::try_from(element).expect("it fits memory");
-            if mask.is_some_and(|mask| !mask.touched()[place]) {
-                continue;
-            }
-            let from = self.address + offset * size;
-            match runs.last_mut() {
-                Some(last) if last.end == from => last.end += size,
-                _ => runs.push(from..from + size),
-            }
-        }
-        runs
-    }
-
-    /// Whether the elements of the last dimension follow each other.
-    pub(super) fn has_rows(&self) -> bool {
-        matches!((self.ty.shape.last(), self.strides.last()), (Some(1), _) | (_, Some(1)))
-    }
-
-    /// As [`runs`](Self::runs), of a tile that has rows.
-    fn row_runs(&self) -> Vec<Range<u64>> {
-        let (rows, row) = self.ty.shape.split_at(self.ty.shape.len() - 1);
-        let (size, count) = (self.ty.dtype.size(), rows.iter().product::<u64>());
-        let mut runs: Vec<Range<u64>> = Vec::new();
-        let mut index = vec![0; rows.len()];
-        for _ in 0..if row[0] > 0 { count } else { 0 } {
-            let offset: u64 = index.iter().zip(&self.strides).map(|(at, by)| at * by).sum();
-            step(&mut index, rows);
-            let from = self.address + offset * size;
-            match runs.last_mut() {
-                Some(last) if last.end == from => last.end += row[0] * size,
-                _ => runs.push(from..from + row[0] * size),
-            }
-        }
-        runs
-    }
-
-    /// The access of a box of a matrix that has rows, without a detour.
+    /// The access of a box of a matrix whose tiles are one access each, without a detour if it has rows.
     pub(super) fn box_access(&self, direction: Direction, start: [u64; 2], shape: [u64; 2]) -> Dma {
-        let (size, pitch) = (self.ty.dtype.size(), self.strides[0] * self.ty.dtype.size());
-        let address = self.address + start[0] * pitch + start[1] * self.strides[1] * size;
+        let Layout::Strided(strides) = &self.layout else {
+            return one_access(&self.block(&start, &shape), direction);
+        };
+        let (size, pitch) = (self.ty.dtype.size(), strides[0] * self.ty.dtype.size());
+        let address = self.address + start[0] * pitch + start[1] * strides[1] * size;
         let row = shape[1] * size;
         let rows = (shape[0] > 1 && pitch != row).then_some(Rows { bytes: row, pitch });
         Dma { direction, address, bytes: shape[0] * row, rows }
     }
 
-    fn is_contiguous(&self) -> bool {
-        let dimensions = self.ty.shape.iter().zip(&self.strides).rev();
-        let mut next = 1_u64;
-        dimensions.into_iter().all(|(length, stride)| {
-            let follows = *stride == next;
-            next = next.saturating_mul(*length);
-            follows
-        }) && self.strides.len() == self.ty.shape.len()
+    /// Why the tiles of a matrix are not one access each, if they are not.
+    pub(super) fn check_tiles(&self, tile: [u64; 2]) -> Result<(), String> {
+        self.layout.check_tiles(&self.ty.shape, tile)
     }
+
+    /// The ranges of addresses that follow each other without a gap.
+    fn runs(&self, mask: Option<&Mask>) -> Vec<Range<u64>> {
+        if mask.is_none() && self.layout == Layout::row_major(&self.ty.shape) {
+            return vec![self.address..self.address + self.ty.nbytes()];
+        }
+        let size = self.ty.dtype.size();
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        let mut index = vec![0; self.ty.shape.len()];
+        let mut element = 0;
+        while element < self.ty.elements() {
+            let from = self.address + self.layout.offset(&index) * size;
+            let count = mask.map_or_else(|| self.layout.following(&index, &self.ty.shape), |_| 1);
+            if mask.is_none_or(|mask| mask.touches(element)) {
+                match runs.last_mut() {
+                    Some(last) if last.end == from => last.end += count * size,
+                    _ => runs.push(from..from + count * size),
+                }
+            }
+            element += count;
+            index.iter_mut().last().into_iter().for_each(|last| *last += count - 1);
+            step(&mut index, &self.ty.shape);
+        }
+        runs
+    }
+}
+
+/// The access of a tile that is one.
+fn one_access(reference: &Ref, direction: Direction) -> Dma {
+    let accesses = reference.accesses(direction, None);
+    debug_assert_eq!(accesses.len(), 1, "the rows of a tile lie at equal distances");
+    accesses[0]
 }
 
 /// Adds a run to an access, if it goes on as its rows do.

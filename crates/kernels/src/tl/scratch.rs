@@ -14,24 +14,35 @@ const LINE: u64 = 64;
 #[derive(Debug)]
 pub(super) struct Scratch {
     free: FreeList,
+    /// Places that were given back, the first of them first. They are used again as late as possible: what
+    /// used them may be under way, and whoever has them next waits for it.
+    resting: VecDeque<Range<u64>>,
     /// The places that the last commands use, as far as they can be under way.
     recent: VecDeque<(CommandId, Range<u64>)>,
     window: u32,
     peak: u64,
+    used: u64,
 }
 
 impl Scratch {
     pub(super) fn new(bytes: Bytes, window: u32) -> Self {
         let free = FreeList::new(bytes, Checking::Trusted);
-        Self { free, recent: VecDeque::new(), window, peak: 0 }
+        Self { free, resting: VecDeque::new(), recent: VecDeque::new(), window, peak: 0, used: 0 }
     }
 
     /// Takes a place, or says why there is none.
     pub(super) fn allocate(&mut self, bytes: u64) -> Result<Range<u64>, String> {
         let size = bytes.max(1).next_multiple_of(LINE);
-        let offset = self.free.allocate(Bytes::new(size)).map_err(|_| self.refusal(bytes))?;
-        self.peak = self.peak.max(self.free.used().get());
-        Ok(offset.get()..offset.get() + size)
+        loop {
+            if let Ok(offset) = self.free.allocate(Bytes::new(size)) {
+                self.used += size;
+                self.peak = self.peak.max(self.used);
+                return Ok(offset.get()..offset.get() + size);
+            }
+            let place = self.resting.pop_front().ok_or_else(|| self.refusal(bytes))?;
+            let size = Bytes::new(place.end - place.start);
+            self.free.free(Bytes::new(place.start), size).expect("it was allocated");
+        }
     }
 
     fn refusal(&self, bytes: u64) -> String {
@@ -47,8 +58,8 @@ impl Scratch {
     }
 
     pub(super) fn release(&mut self, place: &Range<u64>) {
-        let size = Bytes::new(place.end - place.start);
-        self.free.free(Bytes::new(place.start), size).expect("it was allocated");
+        self.used -= place.end - place.start;
+        self.resting.push_back(place.clone());
     }
 
     /// Notes that a command uses a place.
@@ -78,6 +89,31 @@ impl Scratch {
 
     /// How much is taken.
     pub(super) fn used(&self) -> u64 {
-        self.free.used().get()
+        self.used
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_used_again_only_when_there_is_no_other() {
+        let mut scratch = Scratch::new(Bytes::new(4 * LINE), 16);
+        let mut places = Vec::new();
+        for _ in 0..5 {
+            let place = scratch.allocate(LINE).unwrap();
+            scratch.release(&place);
+            places.push(place.start / LINE);
+        }
+        assert_eq!(places, [0, 1, 2, 3, 0]);
+        assert_eq!((scratch.used(), scratch.peak()), (0, LINE));
+        let all = scratch.allocate(4 * LINE).unwrap();
+        assert_eq!(all, 0..4 * LINE);
+        let what = scratch.allocate(1).unwrap_err();
+        assert_eq!(
+            what,
+            "no room for a tile of 1 B: of 256 B, 0 B are free, 0 B at most in one piece"
+        );
     }
 }

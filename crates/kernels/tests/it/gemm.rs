@@ -74,10 +74,44 @@ fn products_are_right_in_every_staging_and_shape() {
     }
 }
 
+/// What a kernel that goes wrong is told, with two square matrices and room for their product.
+fn refusal(kernel: &Kernel) -> String {
+    let context = Context::new(ContextConfig::default());
+    let one = Placement::one(SipId::new(0).unwrap());
+    let square = |dtype| context.empty(&[64, 64], dtype).unwrap().to(&one).unwrap();
+    let tensors = [DType::F16, DType::F16, DType::F32].map(square);
+    let launch = Launch {
+        kernel: kernel.name(),
+        arguments: tensors.iter().map(Argument::Tensor).collect(),
+        sip: SipId::new(0).unwrap(),
+        cubes: vec![CubeId::new(0).unwrap()],
+        pes: vec![PeId::new(0).unwrap()],
+    };
+    Launcher::new(&context).run(kernel, &launch).unwrap_err().to_string()
+}
+
+/// The tiles of a transposed matrix are many accesses each; only the first was made.
 #[test]
-fn times_of_the_published_shape() {
-    for kernel in kernels() {
-        let (report, _) = run(&kernel, 32, 3072, 32, false);
-        println!("{} {} {:?}", kernel.name(), report.max(), report.cores[0].1);
-    }
+fn a_tiled_operation_refuses_what_it_cannot_load_tile_by_tile() {
+    let kernel = Kernel::new("turned", |tl, args| {
+        Box::pin(async move {
+            let b = args.tensor(1).local().transposed();
+            tl.gemm(&args.tensor(0).local(), &b).store(&args.tensor(2).local());
+        })
+    });
+    let error = refusal(&kernel);
+    assert!(error.ends_with("rows of 64 must each be in one piece"), "{error}");
+    assert!(error.contains("gemm.rs:"), "the line is that of the kernel: {error}");
+}
+
+/// It was given as a line of the language's own source.
+#[test]
+fn a_number_that_does_not_fit_is_told_with_the_line_of_the_kernel() {
+    let kernel = Kernel::new("alone", |tl, _| {
+        Box::pin(async move {
+            tl.add(1.0, 2.0);
+        })
+    });
+    let error = refusal(&kernel);
+    assert!(error.contains("gemm.rs:") && error.contains("numbers alone"), "{error}");
 }

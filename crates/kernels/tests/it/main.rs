@@ -14,3 +14,4 @@ mod messages;
 mod numbers;
 mod paths;
 mod races;
+mod rates;

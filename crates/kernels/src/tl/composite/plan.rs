@@ -93,16 +93,6 @@ impl Plan {
         core: &CoreSpec,
     ) -> Result<Self, Problem> {
         let grid = grid(composite, core)?;
-        let operands = composite.sources.iter().filter_map(|source| match source {
-            Source::Memory(reference) => Some(reference),
-            Source::Pinned(_) => None,
-        });
-        for reference in operands.chain(&to).filter(|reference| !reference.has_rows()) {
-            let (ty, advice) = (reference.ty(), "load it and use the tile, or trans() of one");
-            return Err(Problem::Text(format!(
-                "{ty} in memory whose rows do not lie in one piece: {advice}"
-            )));
-        }
         let sources: Vec<_> = composite.sources.iter().map(PlanSource::of).collect();
         let is_loaded = |&index: &usize| matches!(sources[index], PlanSource::Memory(_));
         let loaded: Vec<_> = (0..sources.len()).filter(is_loaded).collect();
@@ -135,8 +125,20 @@ impl Plan {
             loaded,
             value: None,
         };
+        this.check_tiles().map_err(Problem::Text)?;
         this.costs = this.costs(core)?;
         Ok(this)
+    }
+
+    /// Each tile in memory must be one access.
+    fn check_tiles(&self) -> Result<(), String> {
+        for (index, source) in self.sources.iter().enumerate() {
+            if let PlanSource::Memory(reference) = source {
+                reference.check_tiles(self.tile_shape(index, self.grid.tile))?;
+            }
+        }
+        let [m, _, n] = self.grid.tile;
+        self.to.as_ref().map_or(Ok(()), |to| to.check_tiles([m, n]))
     }
 
     /// Type and shape of the output.

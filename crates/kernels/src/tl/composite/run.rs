@@ -1,6 +1,7 @@
 //! The numbers of a composite, tile by tile as they come and go.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use super::plan::{Computation, Plan, PlanOperand, PlanSource};
 use super::{Kind, Op};
@@ -38,7 +39,7 @@ impl PlanRun {
         &mut self,
         plan: &Plan,
         index: u32,
-        value: &mut dyn FnMut(&super::super::Input) -> Array,
+        value: &mut dyn FnMut(&super::super::Input) -> Rc<Array>,
     ) -> Result<(), NumericError> {
         let computation = plan.computation(index);
         match computation {
@@ -72,7 +73,7 @@ impl PlanRun {
         plan: &Plan,
         out: u32,
         step: u32,
-        value: &mut dyn FnMut(&super::super::Input) -> Array,
+        value: &mut dyn FnMut(&super::super::Input) -> Rc<Array>,
     ) -> Result<(), NumericError> {
         let mut tiles = Vec::with_capacity(plan.sources.len());
         for (index, source) in plan.sources.iter().enumerate() {
@@ -109,7 +110,7 @@ impl PlanRun {
         plan: &Plan,
         out: u32,
         (op, operand): &(Op, Option<PlanOperand>),
-        value: &mut dyn FnMut(&super::super::Input) -> Array,
+        value: &mut dyn FnMut(&super::super::Input) -> Rc<Array>,
     ) -> Result<(), NumericError> {
         let sum = self.sum.take().expect("a step came before");
         let (start, shape) = plan.output_box(out);
@@ -124,7 +125,7 @@ impl PlanRun {
         &mut self,
         plan: &Plan,
         number: usize,
-        value: &mut dyn FnMut(&super::super::Input) -> Array,
+        value: &mut dyn FnMut(&super::super::Input) -> Rc<Array>,
     ) -> Result<(), NumericError> {
         let (op, operand) = &plan.epilogues[2][number];
         let whole = self.whole.take().expect("all tiles came before");
@@ -158,7 +159,7 @@ fn other(
     beside: &Array,
     start: [u64; 2],
     shape: [u64; 2],
-    value: &mut dyn FnMut(&super::super::Input) -> Array,
+    value: &mut dyn FnMut(&super::super::Input) -> Rc<Array>,
 ) -> Result<Array, NumericError> {
     let dtype = beside.ty().dtype;
     match operand {

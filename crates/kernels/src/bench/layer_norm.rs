@@ -1,0 +1,102 @@
+//! Layer norm over the rows of a matrix, spread over PEs.
+
+use cubeyard_runtime::Argument;
+use cubeyard_runtime::dtype::DType;
+use cubeyard_runtime::placement::Split;
+use cubeyard_sim::Bandwidth;
+
+use super::numbers::{compare, rounding, spread, sum_rounding, tensor};
+use super::softmax::at_least;
+use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
+use crate::library::{EPSILON, layer_norm};
+
+pub(super) struct LayerNorm;
+
+const TYPES: &[DType] = &[DType::F16, DType::Bf16, DType::F32];
+
+impl Bench for LayerNorm {
+    fn name(&self) -> &'static str {
+        "layer-norm"
+    }
+
+    fn summary(&self) -> &'static str {
+        "layer norm of each row of a matrix, each PE some rows"
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        vec![
+            Parameter::whole("rows", 512, (1, 1 << 30), "of the matrix"),
+            Parameter::whole("columns", 1024, (1, 1 << 20), "of the matrix"),
+            Parameter::whole("tile", 32, (1, 1 << 20), "rows of a load"),
+            Parameter::dtype("dtype", TYPES, "of the elements"),
+            Parameter::whole("cubes", 1, (1, 64), "that take part"),
+            Parameter::whole("pes", 8, (1, 64), "of each cube"),
+        ]
+    }
+
+    fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
+        let (rows, columns) = (values.whole("rows"), values.whole("columns"));
+        let (cubes, pes, dtype) =
+            (values.whole("cubes"), values.whole("pes"), values.dtype("dtype"));
+        at_least(self.name(), rows, cubes * pes)?;
+        let over = lab.placement(Split::RowWise, Split::RowWise, cubes, pes);
+        let copies = lab.placement(Split::Replicate, Split::Replicate, cubes, pes);
+        let numbers = [
+            // A mean that is not 0, so that it matters.
+            spread(lab, rows * columns, dtype, 1, [-1.0, 2.0])?,
+            spread(lab, columns, dtype, 2, [0.5, 1.5])?,
+            spread(lab, columns, dtype, 3, [-1.0, 1.0])?,
+        ];
+        let x = tensor(lab, &[rows, columns], dtype, numbers[0].as_deref(), &over)?;
+        let gamma = tensor(lab, &[columns], dtype, numbers[1].as_deref(), &copies)?;
+        let beta = tensor(lab, &[columns], dtype, numbers[2].as_deref(), &copies)?;
+        let y = lab.context.empty(&[rows, columns], dtype)?.to(&over)?;
+        let mut arguments: Vec<_> = [&x, &gamma, &beta, &y].map(Argument::Tensor).to_vec();
+        arguments.push(Argument::Scalar(values.whole("tile") as f64));
+        lab.launch(&layer_norm(), arguments, cubes, pes)?;
+        let expected = match &numbers {
+            [Some(x), Some(gamma), Some(beta)] => Some(reference(x, gamma, beta)),
+            _ => None,
+        };
+        // The result is rounded once, two sums in f32 at each term, and the rest a few times.
+        let tolerance = rounding(dtype) + 2.0 * sum_rounding(columns + 8);
+        let check = compare(lab, &y, tolerance, expected.as_deref())?;
+        let work = work(lab, rows, columns, dtype);
+        Ok(Outcome { work, check, notes: vec![note(lab)] })
+    }
+}
+
+/// Each element is summed twice, as it is and squared, and takes part in three operations at least: the
+/// square, the product with the deviation and mean, and that with gamma and beta.
+fn work(lab: &Lab<'_>, rows: u64, columns: u64, dtype: DType) -> Work {
+    let math = lab.context.machine(|machine| machine.topology().spec().pe.core.math);
+    let sum = math.simple.bytes_per_second() / math.reduce.bytes_per_second().max(1);
+    let elements = rows * columns * (2 * sum + 3);
+    Work { elements, bytes: 2 * rows * columns * dtype.size(), ..Work::default() }
+}
+
+/// Why the bound of the vector engine is not reached.
+fn note(lab: &Lab<'_>) -> String {
+    let core = lab.context.machine(|machine| machine.topology().spec().pe.core.clone());
+    let giga = |rate: Bandwidth| rate.bytes_per_second() / 1_000_000_000;
+    format!(
+        "it is computed in f32, of which the TCM feeds {} elements a ns where the vector engine could take \
+         {}, and an operation begins when the one that it needs has ended",
+        giga(core.tcm_read) / DType::F32.size(),
+        giga(core.math.simple)
+    )
+}
+
+/// As the textbook has it, in f64.
+fn reference(x: &[f64], gamma: &[f64], beta: &[f64]) -> Vec<f64> {
+    let count = gamma.len() as f64;
+    let row = |row: &[f64]| {
+        let mean = row.iter().sum::<f64>() / count;
+        let variance = row.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count;
+        let deviation = (variance + EPSILON).sqrt();
+        let normal = row.iter().map(|value| (value - mean) / deviation);
+        let scaled = normal.zip(gamma).zip(beta).map(|((value, gamma), beta)| value * gamma + beta);
+        scaled.collect::<Vec<_>>()
+    };
+    x.chunks_exact(gamma.len()).flat_map(row).collect()
+}

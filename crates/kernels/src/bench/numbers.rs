@@ -1,0 +1,86 @@
+//! Numbers for benches: inputs that are the same every time, and how far results may be off.
+
+use cubeyard_memory::trace::synthetic::SplitMix64;
+use cubeyard_runtime::dtype::DType;
+use cubeyard_runtime::placement::Placement;
+use cubeyard_runtime::{RuntimeError, Tensor};
+
+use super::Lab;
+use crate::report::Check;
+
+/// What rounding to nearest makes of a number at most, relative to it; 0 for integers, which are exact.
+pub(super) fn rounding(dtype: DType) -> f64 {
+    let bits = match dtype {
+        DType::Fp8E5m2 => 3,
+        DType::Fp8E4m3 => 4,
+        DType::Bf16 => 8,
+        DType::F16 => 11,
+        DType::F32 => 24,
+        DType::F64 => 53,
+        _ => return 0.0,
+    };
+    0.5_f64.powi(bits)
+}
+
+/// What a sum of so many terms in `f32` is off at most, in any order, relative to the sum of their sizes.
+pub(super) fn sum_rounding(terms: u64) -> f64 {
+    terms as f64 * rounding(DType::F32)
+}
+
+/// Numbers evenly spread over a range, as elements of a type have them; none if memory holds no data.
+pub(super) fn spread(
+    lab: &Lab<'_>,
+    count: u64,
+    dtype: DType,
+    seed: u64,
+    [least, most]: [f64; 2],
+) -> Result<Option<Vec<f64>>, RuntimeError> {
+    if !lab.has_data {
+        return Ok(None);
+    }
+    let at = |index| SplitMix64::at(seed, index).draw() as f64 / u64::MAX as f64;
+    let values = (0..count).map(|index| rounded(least + (most - least) * at(index), dtype));
+    values.collect::<Result<_, _>>().map(Some)
+}
+
+fn rounded(value: f64, dtype: DType) -> Result<f64, RuntimeError> {
+    let mut bytes = Vec::new();
+    dtype.encode(value, &mut bytes)?;
+    Ok(dtype.decode(&bytes))
+}
+
+/// A tensor of these numbers; it holds whatever is there if there are none.
+pub(super) fn tensor(
+    lab: &Lab<'_>,
+    dimensions: &[u64],
+    dtype: DType,
+    values: Option<&[f64]>,
+    over: &Placement,
+) -> Result<Tensor, RuntimeError> {
+    let tensor = match values {
+        Some(values) => lab.context.from_slice(dimensions, values)?.to_dtype(dtype)?,
+        None => lab.context.empty(dimensions, dtype)?,
+    };
+    tensor.to(over)
+}
+
+/// Compares the elements of a tensor with those that they should be, in data mode: the greatest difference,
+/// relative to the greatest of what they should be.
+pub(super) fn compare(
+    lab: &Lab<'_>,
+    tensor: &Tensor,
+    tolerance: f64,
+    expected: Option<&[f64]>,
+) -> Result<Option<Check>, RuntimeError> {
+    let (Some(found), Some(expected)) = (lab.values(tensor)?, expected) else { return Ok(None) };
+    assert_eq!(found.len(), expected.len(), "a reference has as many elements as its result");
+    let scale = expected.iter().fold(f64::MIN_POSITIVE, |scale, value| scale.max(value.abs()));
+    // What is no number is infinitely wrong.
+    let error = |found: f64, expected: f64| match (found - expected).abs() / scale {
+        error if error.is_nan() => f64::INFINITY,
+        error => error,
+    };
+    let errors = found.iter().zip(expected).map(|(found, expected)| error(*found, *expected));
+    let worst = errors.fold(0.0, f64::max);
+    Ok(Some(Check { elements: found.len() as u64, worst, tolerance }))
+}

@@ -1,0 +1,82 @@
+//! Softmax over the rows of a matrix, spread over PEs.
+
+use cubeyard_runtime::Argument;
+use cubeyard_runtime::dtype::DType;
+use cubeyard_runtime::placement::Split;
+
+use super::numbers::{compare, rounding, spread, sum_rounding, tensor};
+use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
+use crate::library::softmax;
+
+pub(super) struct Softmax;
+
+const TYPES: &[DType] = &[DType::F16, DType::Bf16, DType::F32];
+
+impl Bench for Softmax {
+    fn name(&self) -> &'static str {
+        "softmax"
+    }
+
+    fn summary(&self) -> &'static str {
+        "softmax of each row of a matrix, each PE some rows"
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        vec![
+            Parameter::whole("rows", 512, (1, 1 << 30), "of the matrix"),
+            Parameter::whole("columns", 1024, (1, 1 << 20), "of the matrix"),
+            Parameter::whole("tile", 8, (1, 1 << 20), "rows of a load"),
+            Parameter::dtype("dtype", TYPES, "of the elements"),
+            Parameter::whole("cubes", 1, (1, 64), "that take part"),
+            Parameter::whole("pes", 8, (1, 64), "of each cube"),
+        ]
+    }
+
+    fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
+        let (rows, columns) = (values.whole("rows"), values.whole("columns"));
+        let (cubes, pes, dtype) =
+            (values.whole("cubes"), values.whole("pes"), values.dtype("dtype"));
+        at_least(self.name(), rows, cubes * pes)?;
+        let over = lab.placement(Split::RowWise, Split::RowWise, cubes, pes);
+        // From nearly 0 to several thousands, to the power of e.
+        let numbers = spread(lab, rows * columns, dtype, 1, [-8.0, 8.0])?;
+        let x = tensor(lab, &[rows, columns], dtype, numbers.as_deref(), &over)?;
+        let y = lab.context.empty(&[rows, columns], dtype)?.to(&over)?;
+        let mut arguments: Vec<_> = [&x, &y].map(Argument::Tensor).to_vec();
+        arguments.push(Argument::Scalar(values.whole("tile") as f64));
+        lab.launch(&softmax(), arguments, cubes, pes)?;
+        let expected = numbers.map(|numbers| reference(&numbers, columns));
+        // The result is rounded once, the sum in f32 at each term, and powers and quotients a few times.
+        let tolerance = rounding(dtype) + sum_rounding(columns + 8);
+        let check = compare(lab, &y, tolerance, expected.as_deref())?;
+        Ok(Outcome { work: work(lab, rows * columns, dtype), check, notes: Vec::new() })
+    }
+}
+
+/// Every PE must have a row.
+pub(super) fn at_least(bench: &str, rows: u64, pes: u64) -> Result<(), BenchError> {
+    if rows >= pes {
+        return Ok(());
+    }
+    let what = format!("{bench}: rows={rows}: expected at least one for each of {pes} PEs");
+    Err(BenchError::Unfit(what))
+}
+
+/// The vector engine takes each element twice, at its rate for exponentials: once for the greatest and the
+/// sum, once for the quotient. With operations of their own these would take longer.
+fn work(lab: &Lab<'_>, elements: u64, dtype: DType) -> Work {
+    let math = lab.context.machine(|machine| machine.topology().spec().pe.core.math);
+    let simple = math.simple.bytes_per_second() / math.special.bytes_per_second().max(1);
+    let bytes = 2 * elements * dtype.size();
+    Work { elements: 2 * elements * simple, bytes, ..Work::default() }
+}
+
+/// As the textbook has it, in f64, where these numbers need no care.
+fn reference(numbers: &[f64], columns: u64) -> Vec<f64> {
+    let columns = usize::try_from(columns).expect("it fits memory");
+    let row = |row: &[f64]| {
+        let sum: f64 = row.iter().map(|value| value.exp()).sum();
+        row.iter().map(|value| value.exp() / sum).collect::<Vec<_>>()
+    };
+    numbers.chunks_exact(columns).flat_map(row).collect()
+}

@@ -1,0 +1,47 @@
+//! `y = (x - mean) / sqrt(variance + ε) * gamma + beta` of each row, some rows at a time.
+
+use cubeyard_runtime::dtype::DType;
+
+use crate::kernel::{Args, Kernel};
+use crate::tl::{Tile, Tl};
+
+/// What keeps a row of equal elements from a division by 0.
+pub const EPSILON: f64 = 1e-5;
+
+/// The layer norm of each row: each PE those that it holds, and it holds gamma and beta. Arguments: x, gamma,
+/// beta, y, and the rows of a tile. Narrow types are computed in `f32`.
+pub fn layer_norm() -> Kernel {
+    Kernel::new("layer_norm", |tl, args| Box::pin(async move { body(&tl, &args) }))
+}
+
+fn body(tl: &Tl, args: &Args) {
+    let [x, gamma, beta, y] = [0, 1, 2, 3].map(|position| args.tensor(position).local());
+    let (rows, columns, tile) = (x.dim(0), x.dim(1), args.whole(4));
+    let [gamma, beta] = [gamma, beta].map(|row| wide(tl, tl.load(&row)));
+    for index in 0..tl.cdiv(rows, tile) {
+        let start = [index * tile, 0];
+        let shape = [tile.min(rows - index * tile), columns];
+        let normal = normalised(tl, &wide(tl, tl.load(&x.block(&start, &shape))));
+        let scaled = tl.fma(&normal, &gamma, &beta);
+        tl.store(&y.block(&start, &shape), &narrow(tl, scaled, y.ty().dtype));
+    }
+}
+
+/// Each row with mean 0 and variance 1. The mean is taken off before squares are summed, because the
+/// difference of two large sums would be mostly rounding.
+fn normalised(tl: &Tl, x: &Tile) -> Tile {
+    let each = 1.0 / x.dim(1) as f64;
+    let mean = &tl.sum_keep(x, 1) * each;
+    let centred = x - &mean;
+    let variance = &tl.sum_keep(&(&centred * &centred), 1) * each;
+    &centred * &tl.rsqrt(&(&variance + EPSILON))
+}
+
+fn wide(tl: &Tl, tile: Tile) -> Tile {
+    narrow(tl, tile, DType::F32)
+}
+
+/// The tile in a type; it costs nothing if it is of that type.
+fn narrow(tl: &Tl, tile: Tile, dtype: DType) -> Tile {
+    if tile.ty().dtype == dtype { tile } else { tl.cast(&tile, dtype) }
+}

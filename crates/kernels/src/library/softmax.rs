@@ -1,0 +1,20 @@
+//! `y = softmax(x)` of each row, some rows at a time.
+
+use crate::kernel::{Args, Kernel};
+use crate::tl::Tl;
+
+/// The softmax of each row: each PE those that it holds. Arguments: x, y, and the rows of a tile.
+pub fn softmax() -> Kernel {
+    Kernel::new("softmax", |tl, args| Box::pin(async move { body(&tl, &args) }))
+}
+
+fn body(tl: &Tl, args: &Args) {
+    let [x, y] = [0, 1].map(|position| args.tensor(position).local());
+    let (rows, columns, tile) = (x.dim(0), x.dim(1), args.whole(2));
+    for index in 0..tl.cdiv(rows, tile) {
+        let start = [index * tile, 0];
+        let shape = [tile.min(rows - index * tile), columns];
+        let powers = tl.softmax(&tl.load(&x.block(&start, &shape)), 1);
+        tl.store(&y.block(&start, &shape), &powers);
+    }
+}
