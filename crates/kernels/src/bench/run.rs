@@ -103,16 +103,21 @@ pub fn run(bench: &dyn Bench, config: &RunConfig) -> Result<Run, BenchError> {
     }
     let mode = if bench.needs_data() { Mode::Live } else { config.mode };
     let sips = if config.sips.is_empty() { vec![first_sip()] } else { config.sips.clone() };
-    let launcher = Launcher::with_mode(&context, mode);
-    let (launches, paths) = (Vec::new().into(), Vec::new().into());
-    let lab = Lab { context: &context, launcher, has_data: data, sips, launches, paths };
+    let lab = Lab {
+        context: &context,
+        launcher: Launcher::with_mode(&context, mode),
+        has_data: data,
+        sips,
+        launches: Vec::new().into(),
+        paths: Vec::new().into(),
+    };
     let outcome = bench.run(&lab, &values)?;
     let findings = lab.launcher.findings();
     let mut report = report(&lab, &outcome, &config.topology);
     let log = config.ops.then(|| RunLog::take(&lab));
     explain(&mut report, log.as_ref());
-    report.bench = bench.name().to_owned();
-    report.summary = bench.summary().to_owned();
+    bench.name().clone_into(&mut report.bench);
+    bench.summary().clone_into(&mut report.summary);
     report.parameters = values.shown(&parameters);
     Ok(Run { report, findings, log })
 }
