@@ -32,6 +32,8 @@ pub enum TransferKind {
     Answer,
     /// A message of a launch, or of mappings.
     Command,
+    /// From a PE to another, or the credit for it.
+    Message,
     /// Something of a user's own component.
     Custom,
 }
@@ -41,6 +43,7 @@ impl TransferKind {
         match message {
             Message::Issue(_) | Message::Access(_) => Self::Access,
             Message::Answer(_) => Self::Answer,
+            Message::Packet(_) | Message::Credit(_) => Self::Message,
             Message::Custom(_) => Self::Custom,
             _ => Self::Command,
         }

@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use cubeyard_memory::address::{PhysAddr, SipId};
 use cubeyard_sim::{
-    Bandwidth, Component, Engine, EngineConfig, LinkId, Network, NodeId, SignalId, Span, Stop, Time,
+    Bandwidth, Component, Engine, EngineConfig, LinkId, Network, NodeId, SignalId, Span, Stop,
+    Time, Waiter, Waiting,
 };
 
 use crate::formula::{self, Parts};
@@ -195,6 +196,16 @@ impl<W: Watch> Machine<W> {
     /// How long each link has been in use, by link.
     pub fn busy(&mut self) -> Vec<Span> {
         self.engine.busy()
+    }
+
+    /// Who waits for what, in words, with nodes by name.
+    pub fn describe(&self, waiting: &Waiting) -> String {
+        match &waiting.who {
+            Waiter::Component(node) => {
+                format!("{} waits for {}", self.topology().node(*node).name, waiting.what)
+            }
+            _ => waiting.to_string(),
+        }
     }
 
     /// A link in words, as in `sip0.cube0.r0c0 → sip0.cube0.r0c1`.
@@ -487,6 +498,11 @@ impl<W: Watch> Machine<W> {
             Request::MmuMap { sip, ref cubes, ref pes, ref mappings } => {
                 let body = Body::Map(Arc::clone(mappings));
                 return self.mapping(request, targets(sip, cubes, pes), body);
+            }
+            Request::Connect { sip, ref cubes, ref pes, ref ports, remove } => {
+                let (list, both) = (Arc::clone(ports), [Body::Connect, Body::Disconnect]);
+                let body = both[usize::from(remove)](list);
+                return self.ports(request, targets(sip, cubes, pes), ports, body);
             }
             Request::MmuUnmap { sip, ref cubes, ref pes, ref mappings } => {
                 let body = Body::Unmap(Arc::clone(mappings));

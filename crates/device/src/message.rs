@@ -6,6 +6,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
+use crate::pe::{PortId, PortSpec, SlotMemory};
 use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::{Context, NodeId, Route, SignalId, Span, Time};
 
@@ -122,6 +123,19 @@ pub enum Done {
     Signal(SignalId),
     /// The processor of a PE, which knows the access by a number of its own.
     Core(NodeId, u64),
+    /// The processor of a PE: a message has come into a slot of one of its ports.
+    Port {
+        /// The processor.
+        node: NodeId,
+        /// The port.
+        port: PortId,
+        /// How long the message is.
+        bytes: u64,
+        /// The slot that it is in.
+        slot: u32,
+        /// The record of its sending, if that is kept.
+        record: Option<u32>,
+    },
 }
 
 impl Done {
@@ -130,8 +144,59 @@ impl Done {
         match self {
             Self::Signal(signal) => context.raise(signal),
             Self::Core(node, token) => context.call(node, Message::DmaDone(token, well)),
+            Self::Port { node, port, bytes, slot, record } => {
+                let arrival = Arrival { port, bytes, slot, data: None, record };
+                context.call(node, Message::Arrived(arrival));
+            }
         }
     }
+}
+
+/// A message from a PE to another.
+#[derive(Clone, Debug)]
+pub struct Packet {
+    /// The launch that it belongs to.
+    pub request: RequestId,
+    /// The DMA engine of the receiver.
+    pub to: NodeId,
+    /// Where its slots are.
+    pub memory: SlotMemory,
+    /// How long they are.
+    pub slot_bytes: u64,
+    /// What comes there.
+    pub arrival: Arrival,
+}
+
+/// A message that comes to a port.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    /// The port.
+    pub port: PortId,
+    /// How long it is.
+    pub bytes: u64,
+    /// The slot that it goes into.
+    pub slot: u32,
+    /// What it says, in data mode; none if that is in the slot's memory.
+    pub data: Option<Vec<u8>>,
+    /// The record of its sending, if that is kept.
+    pub record: Option<u32>,
+}
+
+/// A credit on its way back to a sender.
+#[derive(Clone, Copy, Debug)]
+pub struct Credit {
+    /// The launch that it belongs to.
+    pub request: RequestId,
+    /// The DMA engine of the sender.
+    pub to: NodeId,
+    /// The port there.
+    pub port: PortId,
+    /// What the message carries.
+    pub bytes: u64,
+    /// When it leaves.
+    pub at: Time,
+    /// The record of the receiving that freed the slot, if that is kept.
+    pub record: Option<u32>,
 }
 
 /// A buffer of the host's or a PE's that data comes from or goes to. Messages name it; the data is never in
@@ -220,6 +285,10 @@ pub enum Body {
     Map(Arc<[Mapping]>),
     /// Take mappings out of the MMU.
     Unmap(Arc<[Mapping]>),
+    /// Install ports: of each PE its own, as many lists as PEs in the order of the command's.
+    Connect(Arc<[Vec<PortSpec>]>),
+    /// Take ports out.
+    Disconnect(Arc<[Vec<PortSpec>]>),
 }
 
 /// A launch of a kernel.
@@ -243,6 +312,10 @@ impl Command {
         match &self.body {
             Body::Launch(_) => 0,
             Body::Map(mappings) | Body::Unmap(mappings) => mappings.len() as u64 * Mapping::BYTES,
+            Body::Connect(ports) | Body::Disconnect(ports) => {
+                let most = ports.iter().map(Vec::len).max().unwrap_or_default();
+                most as u64 * PortSpec::BYTES
+            }
         }
     }
 
@@ -311,6 +384,20 @@ pub enum Message {
     Start(RequestId, Time),
     /// To a `PE_CPU`: the access that it knows by this number is done, and whether all went well.
     DmaDone(u64, bool),
+    /// To a PE's DMA: send this to another PE.
+    SendPacket(Packet),
+    /// To another PE's DMA: a message.
+    Packet(Packet),
+    /// To a `PE_CPU`: a message is there.
+    Arrived(Arrival),
+    /// To a PE's DMA: give this credit back.
+    SendCredit(Credit),
+    /// To another PE's DMA: a credit.
+    Credit(Credit),
+    /// To a `PE_CPU`: a port has a credit more.
+    CreditBack(PortId, Option<u32>),
+    /// To a PE's DMA: read this physical address, whatever the MMU says.
+    ReadSlot(VirtualAccess),
     /// To a `PE_CPU`: its program was stopped; see whether it is over.
     Stopped,
     /// Back to an `M_CPU`: a PE is done.
@@ -330,7 +417,9 @@ impl Message {
             Self::Issue(access) | Self::Access(access) | Self::Answer(access) => {
                 Some(access.request)
             }
-            Self::IssueVirtual(access) => Some(access.request),
+            Self::IssueVirtual(access) | Self::ReadSlot(access) => Some(access.request),
+            Self::SendPacket(packet) | Self::Packet(packet) => Some(packet.request),
+            Self::SendCredit(credit) | Self::Credit(credit) => Some(credit.request),
             Self::Command(command)
             | Self::CommandSip(command)
             | Self::CommandCube(command, _)
@@ -339,7 +428,11 @@ impl Message {
             | Self::CubeDone(command)
             | Self::CommandDone(command) => Some(command.request),
             Self::Start(request, _) => Some(*request),
-            Self::DmaDone(..) | Self::Stopped | Self::Custom(_) => None,
+            Self::DmaDone(..)
+            | Self::Arrived(_)
+            | Self::CreditBack(..)
+            | Self::Stopped
+            | Self::Custom(_) => None,
         }
     }
 }

@@ -14,11 +14,13 @@
 //! event.
 
 mod core;
+mod ipcq;
 mod log;
 mod progress;
 mod strips;
 
 pub use core::Core;
+pub use ipcq::{PortError, PortId, PortSpec, SlotMemory, Waiting};
 pub use log::{Cause, OpLog, OpRecord, OpUnit, Reason, Stretch};
 pub use strips::Strips;
 
@@ -74,8 +76,21 @@ pub enum Work {
     Dma(Dma),
     /// From the TCM through the matrix or vector unit and back.
     Compute(Strips),
+    /// To another PE, which receives it.
+    Send(Message),
+    /// From another PE.
+    Receive(Message),
     /// Many loads, computations and stores that overlap.
     Pipeline(Rc<dyn Pipeline>),
+}
+
+/// A message between PEs, at one end of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The port.
+    pub port: PortId,
+    /// How long it is.
+    pub bytes: u64,
 }
 
 /// An access of a DMA engine.

@@ -7,6 +7,7 @@ use cubeyard_sim::{Span, Time};
 use thiserror::Error;
 
 use crate::message::{Direction, Mapping, RequestId};
+use crate::pe::PortSpec;
 use crate::topology::{NoSuchNode, ResolveError, RouteError};
 
 /// A PE of the system.
@@ -95,6 +96,19 @@ pub enum Request {
         /// The mappings.
         mappings: Arc<[Mapping]>,
     },
+    /// PEs of one SIP install ports to others, or take them out.
+    Connect {
+        /// The SIP.
+        sip: SipId,
+        /// Its cubes that take part.
+        cubes: Vec<CubeId>,
+        /// The PEs of each cube that take part.
+        pes: Vec<PeId>,
+        /// The ports of each PE, cube by cube.
+        ports: Arc<[Vec<PortSpec>]>,
+        /// Whether they are taken out.
+        remove: bool,
+    },
     /// PEs of one SIP run a kernel, all from one instant on.
     KernelLaunch {
         /// The kernel's name.
@@ -160,6 +174,11 @@ pub enum Outcome {
         /// How many mappings each had to take.
         mappings: usize,
     },
+    /// Ports have been installed or taken out.
+    Connected {
+        /// How many.
+        ports: usize,
+    },
     /// It went wrong on the machine.
     Failed {
         /// The part that found it.
@@ -177,7 +196,10 @@ impl Request {
             Self::PeDma { bytes, .. }
             | Self::MCpuDma { bytes, .. }
             | Self::VirtualDma { bytes, .. } => Some(*bytes),
-            Self::KernelLaunch { .. } | Self::MmuMap { .. } | Self::MmuUnmap { .. } => None,
+            Self::KernelLaunch { .. }
+            | Self::MmuMap { .. }
+            | Self::MmuUnmap { .. }
+            | Self::Connect { .. } => None,
         }
     }
 }

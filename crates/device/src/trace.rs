@@ -104,6 +104,7 @@ fn requests<W: Write>(
             | Request::MCpuDma { direction, bytes, .. } => (dma_name(*direction), *bytes),
             Request::MmuMap { .. } => ("MmuMap", 0),
             Request::MmuUnmap { .. } => ("MmuUnmap", 0),
+            Request::Connect { .. } => ("Connect", 0),
             Request::KernelLaunch { .. } => ("KernelLaunch", 0),
         };
         let request = Some(completion.request);
@@ -128,6 +129,7 @@ fn slices(machine: &Machine<FlitLog>) -> BTreeMap<(NodeId, Row), Vec<Slice>> {
         let name = match (record.kind, record.bytes) {
             (TransferKind::Access, 0) => "command",
             (TransferKind::Access, _) => "write data",
+            (TransferKind::Message, _) => "message",
             (TransferKind::Answer, 0) => "acknowledgement",
             (TransferKind::Answer, _) => "read data",
             (TransferKind::Command, _) => "message",

@@ -63,6 +63,15 @@ impl Wiring {
         &self.topology
     }
 
+    /// The processor of the PE whose DMA engine is at a node.
+    pub fn cpu_of(&self, dma: NodeId) -> NodeId {
+        let place = self.topology.node(dma).place;
+        match (place.sip, place.cube, place.pe) {
+            (Some(sip), Some(cube), Some(pe)) => self.topology.pe_cpu(sip, cube, pe),
+            _ => unreachable!("a DMA engine is in a PE"),
+        }
+    }
+
     /// The ways there and back, worked out once.
     pub fn routes(&self, from: NodeId, to: NodeId) -> Result<(Route, Route), RequestError> {
         if let Some(routes) = self.routes.borrow().get(&(from, to)) {

@@ -5,11 +5,18 @@
 //! with a reference of its own. What it took, and what limits it, is worked out for all of them by
 //! [`run`](fn@run).
 
+mod attention;
+mod block_sparse;
+mod flash_attention;
+mod gemm_multi;
+mod gqa_decode;
+mod inputs;
 mod lab;
 mod limit;
 mod log;
 mod parameter;
 mod path;
+mod qkv;
 mod run;
 mod vector_add;
 
@@ -53,7 +60,14 @@ pub struct Outcome {
 
 /// All benches, in the order of their names.
 pub fn catalogue() -> Vec<Box<dyn Bench>> {
-    vec![Box::new(vector_add::VectorAdd)]
+    vec![
+        Box::new(block_sparse::BlockSparse),
+        Box::new(flash_attention::FlashAttention),
+        Box::new(gemm_multi::GemmMulti),
+        Box::new(gqa_decode::GqaDecode),
+        Box::new(qkv::Qkv),
+        Box::new(vector_add::VectorAdd),
+    ]
 }
 
 /// A good first example: the first of these that there is.

@@ -123,15 +123,21 @@ impl TensorArg<'_> {
     /// What this PE holds of it: a matrix of its own, or a vector.
     #[track_caller]
     pub fn local(&self) -> Ref {
-        let Some(part) = &self.bound.local else {
+        let Some(local) = self.local_if_any() else {
             let pe = self.tl.state.site.pe;
             self.tl.fail(format!("argument {}: {pe} holds nothing of it", self.position))
         };
+        local
+    }
+
+    /// As [`local`](Self::local); none if this PE holds nothing.
+    pub fn local_if_any(&self) -> Option<Ref> {
+        let part = self.bound.local.as_ref()?;
         let rows = part.rows.end - part.rows.start;
         let columns = part.columns.end - part.columns.start;
         let is_vector = self.bound.shape.rank() <= 1;
         let shape = if is_vector { vec![rows * columns] } else { vec![rows, columns] };
-        Ref::new(part.address, &shape, self.bound.dtype)
+        Some(Ref::new(part.address, &shape, self.bound.dtype))
     }
 
     /// The first row and column of [`local`](Self::local) in the whole.

@@ -1,6 +1,6 @@
 //! Launches of kernels on a context.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -58,6 +58,7 @@ pub struct Launcher<'c> {
     context: &'c Context,
     mode: Mode,
     findings: Findings,
+    group: Cell<u16>,
     recordings: RefCell<BTreeMap<String, Recording>>,
     /// What ran where, while operations are kept.
     ran: RefCell<Ran>,
@@ -75,7 +76,12 @@ impl<'c> Launcher<'c> {
     /// One that runs kernels in this way.
     pub fn with_mode(context: &'c Context, mode: Mode) -> Self {
         let (recordings, ran) = (RefCell::default(), RefCell::default());
-        Self { context, mode, findings: Rc::default(), recordings, ran }
+        Self { context, mode, findings: Rc::default(), group: Cell::new(0), recordings, ran }
+    }
+
+    /// Lets kernels use the ports of a group, from now on.
+    pub fn use_group(&self, group: u16) {
+        self.group.set(group);
     }
 
     /// Launches a kernel and waits for it.
@@ -93,7 +99,8 @@ impl<'c> Launcher<'c> {
         let kept = self.context.machine(|machine| machine.ops().is_kept());
         let mut given = Vec::new();
         let handle = stream.launch_programs(launch, &mut |site, arguments| {
-            let program = self.program(kernel, site, arguments).map_err(RuntimeError::Kernel)?;
+            let site = Site { group: self.group.get(), ..site.clone() };
+            let program = self.program(kernel, &site, arguments).map_err(RuntimeError::Kernel)?;
             given.extend(kept.then(|| (site.pe, program.recording())));
             Ok(Box::new(program))
         })?;
@@ -132,7 +139,8 @@ impl<'c> Launcher<'c> {
         if self.mode == Mode::Live {
             return Ok(live(kernel, site, arguments, &self.findings));
         }
-        let key = format!("{} {} {:?} {arguments:?}", kernel.name(), site.pe, site.count);
+        let (name, Site { pe, count, group, .. }) = (kernel.name(), site);
+        let key = format!("{name} {pe} {count:?} {group} {arguments:?}");
         if let Some(known) = self.recordings.borrow().get(&key) {
             return Ok(known.program(&self.findings));
         }

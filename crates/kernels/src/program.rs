@@ -105,8 +105,8 @@ pub struct KernelProgram {
     next: usize,
     values: Values,
     composites: BTreeMap<CommandId, PlanRun>,
-    /// What has been loaded of tiles that take several accesses.
-    partial: BTreeMap<CommandId, Vec<u8>>,
+    /// What has been loaded of tiles that take several accesses, which may end in any order.
+    partial: BTreeMap<CommandId, BTreeMap<u32, Vec<u8>>>,
     findings: Findings,
 }
 
@@ -218,17 +218,20 @@ impl KernelProgram {
         let order = tape.order(command);
         match &order.effect {
             Effect::Load { value, ty, mask } => {
-                let mut all = self.partial.remove(&command).unwrap_or_default();
-                all.extend(bytes);
-                let wanted = mask.as_ref().map_or(ty.elements(), |(mask, _)| mask.count());
-                if (all.len() as u64) < wanted * ty.dtype.size() {
-                    self.partial.insert(command, all);
+                let parts = self.partial.entry(command).or_default();
+                parts.insert(load, bytes);
+                if parts.len() < accesses(order)[0] {
                     return Ok(());
                 }
+                let parts = self.partial.remove(&command).unwrap_or_default();
+                let all: Vec<u8> = parts.into_values().flatten().collect();
                 self.values.set(*value, spread(ty, mask.as_ref(), &all)?);
             }
             Effect::Composite(plan) => {
                 self.composites.entry(command).or_default().loaded(plan, load, &bytes)?;
+            }
+            Effect::Receive { value, ty, .. } => {
+                self.values.set(*value, Array::from_bytes(ty, &bytes)?);
             }
             other => unreachable!("{other} loads nothing"),
         }
@@ -336,6 +339,11 @@ impl Program for KernelProgram {
                 }
                 Ok(part)
             }
+            Effect::Send { input, .. } => {
+                let bytes = self.array(input).to_bytes();
+                self.used(&tape, command);
+                Ok(bytes)
+            }
             Effect::Composite(_) => {
                 let run = self.composites.get_mut(&command).expect("it was computed before");
                 Ok(run.payload(store))
@@ -380,7 +388,7 @@ fn stores(tape: &Tape, command: CommandId) -> Vec<u64> {
         Work::Pipeline(pipeline) => {
             (0..pipeline.parts()[2]).map(|index| pipeline.store(index).bytes).collect()
         }
-        Work::Compute(_) => Vec::new(),
+        Work::Compute(_) | Work::Send(_) | Work::Receive(_) => Vec::new(),
     }
 }
 

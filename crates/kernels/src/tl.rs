@@ -30,6 +30,7 @@
 mod composite;
 mod mask;
 pub mod math;
+mod message;
 mod op;
 mod reference;
 mod scratch;
@@ -39,6 +40,7 @@ mod tile;
 pub(crate) use composite::PlanRun;
 pub use composite::{Composite, Epilogue, Handle, Plan, Source, TileGrid};
 pub use mask::Mask;
+pub use message::Port;
 pub use op::Op;
 pub use reference::Ref;
 pub use tape::{Effect, Input, Operand, Order, Place, Step, Tape, ValueId, place};

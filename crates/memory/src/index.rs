@@ -39,6 +39,7 @@ mod quick;
 mod tree;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use crate::Bytes;
 use bins::SizeBins;
@@ -66,19 +67,25 @@ pub enum Fit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockKey {
     id: u32,
-    serial: u32,
+    /// Never 0, so that an `Option` of a key is no longer than a key.
+    serial: NonZeroU32,
 }
 
 impl BlockKey {
     /// The key as a number.
     pub const fn to_bits(self) -> u64 {
-        (self.id as u64) << 32 | self.serial as u64
+        (self.id as u64) << 32 | self.serial.get() as u64
     }
 
     /// The key that a number stands for, whoever made it up: it is checked when it is used.
     pub const fn from_bits(bits: u64) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "the number is cut into its halves")]
-        Self { id: (bits >> 32) as u32, serial: bits as u32 }
+        let (id, serial) = ((bits >> 32) as u32, bits as u32);
+        match NonZeroU32::new(serial) {
+            Some(serial) => Self { id, serial },
+            // Nobody's number, and so is this: there are fewer blocks.
+            None => Self { id: u32::MAX, serial: NonZeroU32::MIN },
+        }
     }
 }
 
@@ -130,6 +137,18 @@ impl Part {
 #[error("the block was freed before, or is not of this space; nothing was changed")]
 pub struct StaleBlock;
 
+/// A range that was freed and is not in the tree yet.
+///
+/// What a block was is rarely in the cache when it is freed, and nothing can be joined before it is
+/// known. So the range waits for the next call. If that is a first fit, it searches the tree meanwhile
+/// and has the range joined after that; any other call has it joined first, or counts it in.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    range: Entry,
+    /// Where in the tree to begin to search for its place.
+    near: u32,
+}
+
 /// The blocks of one address space and the free ranges between them. See the [module](self).
 #[derive(Clone, Debug)]
 pub struct FreeIndex {
@@ -142,6 +161,8 @@ pub struct FreeIndex {
     addresses: Option<BTreeMap<u64, Id>>,
     /// Freed blocks that are not joined yet.
     quick: Option<Quick>,
+    /// The range that was freed last; never while there are bins.
+    waiting: Option<Waiting>,
     /// A unit is `1 << shift` bytes; all the parts above count in units.
     shift: u32,
     free: u64,
@@ -163,6 +184,7 @@ impl FreeIndex {
             bins: None,
             addresses: None,
             quick: None,
+            waiting: None,
             shift: granule.get().trailing_zeros(),
             free: 0,
             live: 0,
@@ -186,7 +208,11 @@ impl FreeIndex {
     /// How many free ranges there are; each block on a quick list is one.
     pub fn holes(&self) -> usize {
         match &self.tree {
-            Some(tree) => tree.len() + self.quick_blocks(),
+            Some(tree) => {
+                let waiting = self.waiting_joined().map(|(_, neighbours)| neighbours);
+                tree.len() + self.quick_blocks() + usize::from(waiting.is_some())
+                    - waiting.unwrap_or(0)
+            }
             None => self.blocks.len() - self.live,
         }
     }
@@ -218,7 +244,8 @@ impl FreeIndex {
             (None, Some(bins)) => bins.longest(&self.blocks),
             (None, None) => unreachable!("there is a tree while there are no bins"),
         };
-        self.bytes(units.max(self.quick.as_ref().map_or(0, Quick::longest)))
+        let waiting = self.waiting_joined().map_or(0, |(joined, _)| joined.size);
+        self.bytes(units.max(waiting).max(self.quick.as_ref().map_or(0, Quick::longest)))
     }
 
     /// Host memory that the index occupies.
@@ -361,10 +388,8 @@ impl FreeIndex {
     /// What a key names, if that is still live.
     #[inline]
     pub fn get(&self, key: BlockKey) -> Option<Block> {
-        // No live block has the serial number 0; the end of the space and blocks on quick lists do.
-        let live = self.blocks.is_live(key.id)
-            && self.blocks.serial(key.id) == key.serial
-            && key.serial != 0;
+        // The end of the space and blocks on quick lists have the serial number 0, which no key has.
+        let live = self.blocks.is_live(key.id) && self.blocks.serial(key.id) == key.serial.get();
         live.then(|| self.block(key.id))
     }
 
@@ -404,6 +429,7 @@ impl FreeIndex {
         } else {
             0
         };
+        self.join_waiting();
         if let Some(tree) = &mut self.tree {
             tree.give_back(Entry { start: end, size: units, link }, NOWHERE);
         }
@@ -419,7 +445,10 @@ impl FreeIndex {
                 .map(|block| Part::Free(Hole { offset: block.offset, size: block.size })),
         );
         if let Some(tree) = &self.tree {
-            parts.extend(tree.iter().map(|entry| Part::Free(self.hole(entry))));
+            let waiting = self.waiting_joined().map(|(joined, _)| joined);
+            let apart = |hole: &Entry| !waiting.is_some_and(|joined| joined.contains(*hole));
+            let holes = tree.iter().filter(apart).chain(waiting);
+            parts.extend(holes.map(|hole| Part::Free(self.hole(hole))));
         } else {
             let free = self.blocks.iter().filter(|&id| self.blocks.is_free(id));
             parts.extend(free.map(|id| Part::Free(self.hole(entry(&self.blocks, id)))));
@@ -460,16 +489,30 @@ impl FreeIndex {
     /// Makes a block that is nobody's free, and joins it with its free neighbours.
     #[inline]
     fn join(&mut self, id: Id, start: u64, units: u64) {
-        let (link, near) = if self.bins.is_some() {
-            (self.release(id, start, units), NOWHERE)
-        } else {
-            let near = self.blocks.near(id);
+        if self.bins.is_none() {
+            let (range, near) = (Entry { start, size: units, link: 0 }, self.blocks.near(id));
             self.blocks.remove_loner(id);
-            (0, near)
-        };
-        if let Some(tree) = &mut self.tree {
-            tree.give_back(Entry { start, size: units, link }, near);
+            self.join_waiting();
+            self.waiting = Some(Waiting { range, near });
+            return;
         }
+        let link = self.release(id, start, units);
+        if let Some(tree) = &mut self.tree {
+            tree.give_back(Entry { start, size: units, link }, NOWHERE);
+        }
+    }
+
+    /// Enters the range that was freed last into the tree.
+    #[inline]
+    pub(crate) fn join_waiting(&mut self) {
+        if let (Some(Waiting { range, near }), Some(tree)) = (self.waiting.take(), &mut self.tree) {
+            tree.give_back(range, near);
+        }
+    }
+
+    /// What the waiting range will be once it is joined, and with how many others.
+    fn waiting_joined(&self) -> Option<(Entry, usize)> {
+        Some(self.tree.as_ref()?.joined(self.waiting?.range))
     }
 
     fn bytes(&self, units: u64) -> Bytes {
@@ -502,7 +545,7 @@ impl FreeIndex {
     fn block(&self, id: Id) -> Block {
         let size = self.size(id);
         Block {
-            key: BlockKey { id, serial: self.blocks.serial(id) },
+            key: BlockKey { id, serial: numbered(self.blocks.serial(id)) },
             offset: self.bytes(self.blocks.start(id)),
             size: self.bytes(size),
             requested: Bytes::new(self.blocks.requested(id)),
@@ -512,6 +555,7 @@ impl FreeIndex {
 
     #[inline]
     fn tree(&mut self) -> &mut AddressTree {
+        self.join_waiting();
         let blocks = &self.blocks;
         self.tree.get_or_insert_with(|| {
             let mut tree = AddressTree::linked();
@@ -534,6 +578,7 @@ impl FreeIndex {
     /// goes; a call that needs it again has it rebuilt with the blocks of the chain.
     #[cold]
     fn chain_up(&mut self) {
+        self.join_waiting();
         let mut live: Vec<_> = self.blocks.live().collect();
         live.sort_unstable_by_key(|&id| self.blocks.start(id));
         let tree = self.tree.take().expect("there is a tree while there are no bins");
@@ -592,7 +637,11 @@ impl FreeIndex {
             && self.bins.is_none()
             && let Some(tree) = &mut self.tree
         {
-            let Some(place) = tree.first(units) else { return (NONE, 0) };
+            let place = match self.waiting.take() {
+                Some(Waiting { range, near }) => tree.first_with(range, near, units),
+                None => tree.first(units),
+            };
+            let Some(place) = place else { return (NONE, 0) };
             let at = tree.take_front(place, units);
             return (self.blocks.add_loner(at, place.page()), at);
         }
@@ -625,14 +674,14 @@ impl FreeIndex {
     /// Hands a block over to its owner.
     #[inline]
     fn settle(&mut self, id: Id, at: u64, units: u64, size: Bytes, tag: u32) -> Block {
-        self.serial = self.serial.wrapping_add(1).max(1);
+        let key = BlockKey { id, serial: numbered(self.serial.wrapping_add(1)) };
+        self.serial = key.serial.get();
         self.live += 1;
         self.free -= units;
         self.blocks.occupy(id, size.get(), self.serial, tag);
         if let Some(addresses) = &mut self.addresses {
             addresses.insert(at, id);
         }
-        let key = BlockKey { id, serial: self.serial };
         Block { key, offset: self.bytes(at), size: self.bytes(units), requested: size, tag }
     }
 
@@ -692,6 +741,12 @@ impl FreeIndex {
         bins.insert(&mut self.blocks, hole);
         hole
     }
+}
+
+/// A serial number, which follows on the last one with 1.
+#[inline]
+fn numbered(serial: u32) -> NonZeroU32 {
+    NonZeroU32::new(serial).unwrap_or(NonZeroU32::MIN)
 }
 
 /// The blocks that have an owner.

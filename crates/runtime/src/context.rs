@@ -20,13 +20,13 @@ use cubeyard_device::message::{Buffer, RequestId};
 use cubeyard_device::pe::OpLog;
 use cubeyard_device::request::{Completion, Outcome, PeRef, Request};
 use cubeyard_device::topology::Topology;
-use cubeyard_memory::Bytes;
-use cubeyard_memory::address::SipId;
+use cubeyard_memory::address::{CubeId, SipId};
 use cubeyard_memory::free_list::Checking;
-use cubeyard_memory::pe::{AddressLayout, AddressSpec, PeMemory};
+use cubeyard_memory::pe::{AddressLayout, AddressSpec, CubeSram, PeMemory};
 use cubeyard_memory::virtual_space::VirtualAllocator;
 use cubeyard_sim::{Span, Stop, Time};
 
+use crate::channels::End;
 use crate::error::RuntimeError;
 use crate::storage::Storage;
 use launch::InFlight;
@@ -78,6 +78,10 @@ pub(crate) struct Inner {
     layout: AddressLayout,
     /// Made when a PE is first used.
     pub(crate) memory: RefCell<BTreeMap<PeRef, PeMemory>>,
+    /// The SRAM of each cube, made when it is first used.
+    pub(crate) srams: RefCell<BTreeMap<(SipId, CubeId), CubeSram>>,
+    /// The ports of PEs that are in use.
+    pub(crate) ports: RefCell<BTreeSet<End>>,
     /// Made when a tensor is first placed.
     pub(crate) virtual_space: RefCell<Option<VirtualAllocator>>,
     storages: RefCell<BTreeMap<u64, Weak<Storage>>>,
@@ -106,7 +110,8 @@ impl Context {
             hbm_bytes_per_cube: spec.hbm.capacity,
             hbm_slices_per_cube: spec.pe_count(),
             tcm_bytes_per_pe: spec.pe.tcm,
-            tcm_scheduler_reserved_bytes: Bytes::ZERO,
+            // What the tiles of kernels take is not for others.
+            tcm_scheduler_reserved_bytes: spec.pe.core.scratch,
             sram_bytes_per_cube: spec.sram.capacity,
         };
         let layout = layout.resolve().expect("checked when the topology was read");
@@ -117,6 +122,8 @@ impl Context {
             machine: RefCell::new(machine),
             layout,
             memory: RefCell::default(),
+            srams: RefCell::default(),
+            ports: RefCell::default(),
             virtual_space: RefCell::default(),
             storages: RefCell::default(),
             made: Cell::new(0),
@@ -227,6 +234,10 @@ impl Inner {
         act(memory.entry(pe).or_insert_with(fresh))
     }
 
+    pub(crate) fn fresh_sram(&self, pe: PeRef) -> CubeSram {
+        CubeSram::new(pe.sip, pe.cube, &self.layout, Checking::Checked)
+    }
+
     /// Makes requests at once, runs the machine until all are done, and says how long that took. The first
     /// that failed is the error; all are forgotten.
     pub(crate) fn perform(
@@ -298,7 +309,8 @@ impl Inner {
     fn run_until_done(&self, ids: &[RequestId]) -> Result<(), RuntimeError> {
         let mut machine = self.machine.borrow_mut();
         if self.in_flight.borrow().is_empty() {
-            return stopped(machine.run());
+            let stop = machine.run();
+            return stopped(&machine, stop);
         }
         let mut open = ids.to_vec();
         loop {
@@ -309,13 +321,15 @@ impl Inner {
             let next = machine.engine().next_time().unwrap_or(Time::NEVER);
             let stop = machine.run_until(next);
             if stop != Stop::Deadline {
-                return stopped(stop);
+                return stopped(&machine, stop);
             }
         }
     }
 
     pub(crate) fn run(&self) -> Result<(), RuntimeError> {
-        stopped(self.machine.borrow_mut().run())
+        let mut machine = self.machine.borrow_mut();
+        let stop = machine.run();
+        stopped(&machine, stop)
     }
 
     /// Runs the machine until a launch is done or the limit has passed; then its programs are stopped.
@@ -324,12 +338,12 @@ impl Inner {
         let deadline = machine.now() + limit;
         let stop = machine.run_until(deadline);
         if stop != Stop::Deadline || machine.completion(launch).is_some() {
-            return stopped(stop);
+            return stopped(&machine, stop);
         }
         let waiting = machine.stop_programs(launch);
         let stop = machine.run();
+        stopped(&machine, stop)?;
         drop(machine);
-        stopped(stop)?;
         self.settle().or_else(|error| {
             matches!(error, RuntimeError::Machine { .. }).then_some(()).ok_or(error)
         })?;
@@ -366,10 +380,10 @@ pub(crate) fn check(completion: &Completion) -> Result<(), RuntimeError> {
     }
 }
 
-fn stopped(stop: Stop) -> Result<(), RuntimeError> {
+fn stopped(machine: &Machine, stop: Stop) -> Result<(), RuntimeError> {
     match stop {
         Stop::Deadlock(waiting) => {
-            let lines: Vec<_> = waiting.iter().map(ToString::to_string).collect();
+            let lines: Vec<_> = waiting.iter().map(|waiting| machine.describe(waiting)).collect();
             Err(RuntimeError::Stalled(lines.join("; ")))
         }
         Stop::Idle | Stop::Deadline => Ok(()),

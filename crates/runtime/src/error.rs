@@ -150,6 +150,14 @@ pub enum RuntimeError {
         /// How long the block is.
         size: Bytes,
     },
+    /// A port is in use by other channels. Drop those, or choose another number.
+    #[error("port {port} of {pe} is in use")]
+    PortTaken {
+        /// The PE.
+        pe: PeRef,
+        /// The number.
+        port: u32,
+    },
     /// A launch was not done in time, and its programs were stopped. Give it more time, or mend what waits.
     #[error("not done after {limit}: {waiting}")]
     Deadline {

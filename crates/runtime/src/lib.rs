@@ -66,6 +66,7 @@ pub mod dtype;
 pub mod placement;
 pub mod shape;
 
+mod channels;
 mod context;
 mod error;
 mod flex;
@@ -73,6 +74,7 @@ mod init;
 mod storage;
 mod tensor;
 
+pub use channels::{Channel, Channels, End, RingConfig, SlotKind};
 pub use context::{
     Addressing, Argument, BoundArgument, BoundTensor, Context, ContextConfig, Event, KernelSpec,
     Launch, LaunchHandle, LaunchReport, LeakReport, LocalPart, MemoryStats, Parameter, PeSnapshot,

@@ -8,6 +8,7 @@ use crate::fabric::LinkState;
 use crate::merge::Uses;
 use crate::network::{LinkId, Network, NodeId};
 use crate::observer::{Blind, Observer};
+use crate::plan::Plans;
 use crate::queue::{EventQueue, Wheel};
 use crate::task::Tasks;
 use crate::transfer::{LegEnd, SlotId, Transfers};
@@ -27,6 +28,8 @@ pub(crate) enum Event {
     /// A run of flits that moved as one event is done, unless it was broken up: then the number
     /// (its low half) no longer fits.
     RunDone { transfer: SlotId, number: u32 },
+    /// A planned leg is done, unless it was scattered: then it is no longer planned.
+    PlanDone { transfer: SlotId, leg: u32 },
     /// An alarm of a component.
     Wake { alarm: u32 },
     /// A call of a component, from outside.
@@ -44,7 +47,8 @@ pub(crate) enum Event {
 /// How an engine runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// Whether a run of flits that meets no other traffic moves as one event; the results are the same.
+    /// Whether a run of flits that meets no other traffic, or a flit that holds up nobody, moves as one event;
+    /// the results are the same.
     pub merge: bool,
     /// How much room there is behind each link. Without it nodes have room for everything, and links
     /// serve in the order of asking. With it runs are never merged.
@@ -105,12 +109,16 @@ impl fmt::Display for Waiting {
 #[derive(Debug)]
 pub struct Engine<C: Component, O = Blind> {
     pub(crate) now: Time,
-    /// The rank of the present event, so that a run can be broken up exactly here.
+    /// The rank of the present event.
     pub(crate) rank: u32,
+    /// The highest rank so far of this instant, so that a run can be broken up exactly here: an event
+    /// may bring about one of a lower rank, and what lies between has happened.
+    pub(crate) reached: u32,
     pub(crate) config: EngineConfig,
     pub(crate) network: Network,
     pub(crate) links: Vec<LinkState>,
     pub(crate) uses: Uses,
+    pub(crate) plans: Plans,
     /// Queues, if buffers are finite.
     pub(crate) buffers: Option<Box<Buffers>>,
     pub(crate) transfers: Transfers<C::Message>,
@@ -170,9 +178,11 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         Self {
             now: Time::ZERO,
             rank: 0,
+            reached: 0,
             config,
             links: LinkState::all(&network),
             uses: Uses::new(&network),
+            plans: Plans::default(),
             buffers: buffers.map(Box::new),
             transfers: Transfers::new(),
             queue: Wheel::default(),
@@ -275,13 +285,15 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     pub fn run_until(&mut self, deadline: Time) -> Stop {
         self.settle_tasks();
         while let Some(entry) = self.queue.pop_until(deadline) {
+            let before = if entry.time == self.now { self.reached } else { 0 };
             self.now = entry.time;
             self.rank = entry.rank;
+            self.reached = entry.rank.max(before);
             self.happen(entry.event);
         }
         if self.queue.next_time().is_some() {
             self.now = deadline;
-            self.rank = u32::MAX;
+            self.reached = u32::MAX;
             return Stop::Deadline;
         }
         let waiting = self.waiting();
@@ -296,6 +308,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             Event::Flit { transfer, flit } => self.flit(transfer, flit),
             Event::LegDone { transfer } => self.leg_done(transfer),
             Event::RunDone { transfer, number } => self.run_done(transfer, number),
+            Event::PlanDone { transfer, leg } => self.plan_done(transfer, leg),
             Event::Wake { alarm } => self.wake(alarm),
             Event::Call { call } => {
                 let (node, message) = self.calls.take(call);
@@ -339,6 +352,11 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// All flits of a leg are at its end.
     pub(crate) fn leg_done(&mut self, slot: SlotId) {
         self.release_leg(slot);
+        self.leg_over(slot);
+    }
+
+    /// All flits of a leg are at its end, and its links are no longer kept.
+    pub(crate) fn leg_over(&mut self, slot: SlotId) {
         let transfer = self.transfers.get(slot);
         if transfer.leg.end == LegEnd::Store {
             return self.next_leg(slot);

@@ -9,6 +9,7 @@ use crate::component::{Asks, Component, Send, TransferId};
 use crate::engine::{Engine, Event};
 use crate::network::{Forwarding, LinkId, LinkSpec, Network, NodeId};
 use crate::observer::{Crossing, Observer, Wait};
+use crate::plan::Plan;
 use crate::queue::EventQueue;
 use crate::transfer::{Hop, Leg, LegEnd, SlotId, Transfer};
 use crate::{Span, Time};
@@ -30,6 +31,8 @@ pub(crate) struct LinkState {
     /// The place of its flits in the order of ties.
     pub(crate) rank: u32,
     pub(crate) to: NodeId,
+    /// Whether the node behind it stores and forwards.
+    stores: bool,
 }
 
 impl LinkState {
@@ -45,6 +48,13 @@ impl LinkState {
         self.propagation.max(1)
     }
 
+    /// When a flit arrives at the other end: at least 1 ps after its start, so that no cause has its effect
+    /// in the same instant.
+    #[inline]
+    pub(crate) fn arrival(&self, start: u64, end: u64) -> u64 {
+        (end + self.propagation).max(start + 1)
+    }
+
     pub(crate) fn all(network: &Network) -> Vec<Self> {
         let nodes = network.nodes();
         let links = network.links().iter().enumerate();
@@ -57,6 +67,7 @@ impl LinkState {
             last: Self::NOBODY,
             rank: network.rank_of_link(LinkId::new(index)),
             to: link.to,
+            stores: nodes[link.to.index()].forwarding == Forwarding::StoreAndForward,
         };
         links.map(state).collect()
     }
@@ -92,6 +103,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             leg,
             hops: Vec::new(),
             run: None,
+            plan: Plan::default(),
         });
         let transfer = self.transfers.get(slot);
         transfer.hops.extend(route.iter().map(|&link| Hop { link, header: Hop::OPEN }));
@@ -107,12 +119,15 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         self.start_leg(slot, from, Asks::At(self.now + Span::from_ps(overhead)));
     }
 
-    /// Starts a leg from hop `from`, as one run if it meets nobody.
+    /// Starts a leg from hop `from`: planned if it is one flit that holds up nobody, as one run if it meets nobody.
     fn start_leg(&mut self, slot: SlotId, from: u16, asks: Asks) {
         let leg = self.leg_from(slot, from);
         let transfer = self.transfers.get(slot);
         transfer.leg = leg;
         transfer.arrived = 0;
+        if transfer.flits == 1 && self.merges() && self.plan_leg(slot, &asks) {
+            return;
+        }
         if self.take_leg(slot) && self.can_run(&asks) {
             self.run_leg(slot, asks);
         } else {
@@ -124,12 +139,12 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let hops = &self.transfers.get(slot).hops;
         let mut to = usize::from(from);
         loop {
-            let node = self.links[hops[to].link.index()].to;
+            let link = &self.links[hops[to].link.index()];
             to += 1;
             let end = if to == hops.len() {
-                let flits = self.wants_flits[node.index()];
+                let flits = self.wants_flits[link.to.index()];
                 if flits { LegEnd::Flits } else { LegEnd::Whole }
-            } else if self.network.nodes()[node.index()].forwarding == Forwarding::StoreAndForward {
+            } else if link.stores {
                 LegEnd::Store
             } else {
                 continue;
@@ -214,8 +229,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         link.busy += span;
         link.last = transfer.id;
         self.flit_hops += 1;
-        // At least 1 ps, so that no cause has its effect in the same instant.
-        let arrived = (end + link.propagation).max(start + 1);
+        let arrived = link.arrival(start, end);
         if O::FLITS {
             self.observer.crossed(Crossing {
                 transfer: transfer.id,

@@ -110,6 +110,7 @@ mod fabric;
 mod merge;
 mod network;
 mod observer;
+mod plan;
 pub mod queue;
 mod task;
 mod time;

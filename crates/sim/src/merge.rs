@@ -12,20 +12,23 @@ use crate::engine::{Engine, Event};
 use crate::fabric::LinkState;
 use crate::network::Network;
 use crate::observer::Observer;
+use crate::plan::Planned;
 use crate::queue::EventQueue;
 use crate::transfer::{Hop, LegEnd, Run, SlotId};
 
 /// Which links, and which ends that take flits, are in use.
 #[derive(Debug)]
 pub(crate) struct Uses {
-    links: Vec<Use>,
-    ends: Vec<Use>,
+    pub(crate) links: Vec<Use>,
+    pub(crate) ends: Vec<Use>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Use {
-    transfers: u32,
-    run: Option<SlotId>,
+pub(crate) struct Use {
+    /// How many transfers use it, without those that are planned on a link.
+    pub(crate) transfers: u32,
+    pub(crate) run: Option<SlotId>,
+    pub(crate) planned: Planned,
 }
 
 impl Uses {
@@ -48,6 +51,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
 
     /// Notes the use of a leg, breaks up the runs in its way, and says whether it is alone.
     pub(crate) fn take_leg(&mut self, slot: SlotId) -> bool {
+        self.scatter_around(slot);
         let mut alone = true;
         let mut in_the_way = None;
         self.each_use(slot, |used| {
@@ -67,13 +71,18 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         self.each_use(slot, |used| used.transfers -= 1);
     }
 
+    /// Whether legs may move as one event.
+    pub(crate) fn merges(&self) -> bool {
+        self.config.merge && self.buffers.is_none() && !O::FLITS
+    }
+
     /// Whether a leg that is alone can move as one event.
     pub(crate) fn can_run(&self, asks: &Asks) -> bool {
         let in_order = match asks {
             Asks::At(_) => true,
             Asks::Each(times) => times.is_sorted(),
         };
-        self.config.merge && self.buffers.is_none() && !O::FLITS && in_order
+        self.merges() && in_order
     }
 
     /// Works a leg out and waits for its last flit.
@@ -140,7 +149,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         for hop in leg.from..leg.to {
             let at = &mut self.transfers.get(slot).hops[usize::from(hop)];
             let link = &mut self.links[at.link.index()];
-            let here = (self.now.ps(), self.rank);
+            let here = (self.now.ps(), self.reached);
             let crossed = times[..reached].partition_point(|&time| (time, rank) < here);
             for (flit, &time) in (0_u32..).zip(&times[..reached]).skip(crossed) {
                 let event = Event::Ask { transfer: slot, flit, hop };
@@ -166,7 +175,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
 
     /// What becomes of the flits of a broken run that have crossed its last link.
     fn arrive_broken_up(&mut self, slot: SlotId, times: &[u64], rank: u32) {
-        let here = (self.now.ps(), self.rank);
+        let here = (self.now.ps(), self.reached);
         let transfer = self.transfers.get(slot);
         let delivered = if transfer.leg.end == LegEnd::Flits {
             let delivered = times.partition_point(|&time| (time, rank) < here);
@@ -190,6 +199,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
 
     /// Breaks up all runs, so that every account is up to the present.
     pub(crate) fn break_up_all(&mut self) {
+        self.scatter();
         for link in 0..self.uses.links.len() {
             if let Some(run) = self.uses.links[link].run {
                 self.break_up(run);

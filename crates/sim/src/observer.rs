@@ -6,7 +6,7 @@ use crate::{Span, Time};
 
 /// Sees what happens. The engine is compiled for one observer, so looking away ([`Blind`]) costs nothing.
 pub trait Observer<M> {
-    /// Whether [`crossed`](Self::crossed) is to be called for every flit; runs of flits are not merged then.
+    /// Whether [`crossed`](Self::crossed) is to be called for every flit; nothing is merged then.
     const FLITS: bool;
 
     /// A transfer has begun.
@@ -19,7 +19,7 @@ pub trait Observer<M> {
         let _ = crossing;
     }
 
-    /// A transfer has waited for another one at a link.
+    /// A transfer has waited for another one at a link. Told at the latest before it is delivered.
     fn waited(&mut self, transfer: TransferId, wait: Wait) {
         let _ = (transfer, wait);
     }

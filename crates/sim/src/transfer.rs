@@ -3,6 +3,7 @@
 use crate::Time;
 use crate::component::{Asks, TransferId};
 use crate::network::LinkId;
+use crate::plan::Plan;
 
 /// A place in the list of transfers; used again when a transfer is done.
 pub(crate) type SlotId = u32;
@@ -22,6 +23,8 @@ pub(crate) struct Transfer<M> {
     pub(crate) hops: Vec<Hop>,
     /// The asks of a run that moves as one event, and when each flit is delivered if that matters.
     pub(crate) run: Option<Run>,
+    /// How its leg is planned, if it is.
+    pub(crate) plan: Plan,
 }
 
 /// A part of a route at whose ends all flits are gathered.
@@ -103,7 +106,8 @@ impl<M> Transfers<M> {
         if let Some(slot) = self.free.pop() {
             let place = &mut self.slots[slot as usize];
             let hops = std::mem::take(&mut place.hops);
-            *place = Transfer { hops, ..fresh };
+            let plan = std::mem::take(&mut place.plan);
+            *place = Transfer { hops, plan, ..fresh };
             place.hops.clear();
             return slot;
         }

@@ -8,6 +8,7 @@ use cubeyard_sim::Span;
 use super::{Machine, Start};
 use crate::log::Watch;
 use crate::message::{Body, Command, CommandCube, CommandPe, Launch, Message, RequestId};
+use crate::pe::{PortSpec, SlotMemory};
 use crate::request::{Outcome, PeRef, RequestError};
 use crate::topology::NodeKind;
 
@@ -72,6 +73,17 @@ pub(super) struct LastMapping {
     ways: Arc<[CommandCube]>,
 }
 
+/// What of a PE a command is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Receiver {
+    /// The processor, which waits for a start.
+    Launch,
+    /// The MMU.
+    Mapping,
+    /// The processor, for its ports.
+    Ports,
+}
+
 /// The PEs that a command goes to.
 #[derive(Clone, Copy)]
 pub(super) struct Targets<'a> {
@@ -89,7 +101,7 @@ impl<W: Watch> Machine<W> {
         targets: Targets<'_>,
         work: Span,
     ) -> Result<Start, RequestError> {
-        let cubes: Arc<[CommandCube]> = self.command_cubes(targets, true)?.into();
+        let cubes: Arc<[CommandCube]> = self.command_cubes(targets, Receiver::Launch)?.into();
         let lead = cubes.iter().map(|cube| self.lead(cube)).max().unwrap_or_default();
         let (kernel, start, started) = (kernel.to_owned(), OnceLock::new(), OnceLock::new());
         let body = Body::Launch(Launch { kernel, lead, start, started, work });
@@ -106,6 +118,30 @@ impl<W: Watch> Machine<W> {
         body: Body,
     ) -> Result<Start, RequestError> {
         let cubes = self.mapping_cubes(targets)?;
+        let command = self.command(request, targets.sip, cubes, body)?;
+        Ok(self.start(targets.sip, command))
+    }
+
+    /// A command about ports.
+    pub(super) fn ports(
+        &mut self,
+        request: RequestId,
+        targets: Targets<'_>,
+        ports: &[Vec<PortSpec>],
+        body: Body,
+    ) -> Result<Start, RequestError> {
+        let cubes: Arc<[CommandCube]> = self.command_cubes(targets, Receiver::Ports)?.into();
+        if ports.len() != targets.cubes.len() * targets.pes.len() {
+            return Err(RequestError::Targets { what: "a list of ports for each PE" });
+        }
+        for port in ports.iter().flatten() {
+            self.check_pe(port.peer)?;
+            for memory in [port.memory, port.peer_memory] {
+                if let SlotMemory::At(base) = memory {
+                    self.wiring.memory(base, u64::from(port.slots) * port.slot_bytes)?;
+                }
+            }
+        }
         let command = self.command(request, targets.sip, cubes, body)?;
         Ok(self.start(targets.sip, command))
     }
@@ -140,7 +176,7 @@ impl<W: Watch> Machine<W> {
         {
             return Ok(Arc::clone(&last.ways));
         }
-        let ways: Arc<[CommandCube]> = self.command_cubes(targets, false)?.into();
+        let ways: Arc<[CommandCube]> = self.command_cubes(targets, Receiver::Mapping)?.into();
         let (cubes, pes) = (cubes.to_vec(), pes.to_vec());
         self.last_mapping = Some(LastMapping { sip, cubes, pes, ways: Arc::clone(&ways) });
         Ok(ways)
@@ -149,11 +185,11 @@ impl<W: Watch> Machine<W> {
     fn command_cubes(
         &mut self,
         targets: Targets<'_>,
-        launch: bool,
+        to: Receiver,
     ) -> Result<Vec<CommandCube>, RequestError> {
         self.check_targets(targets)?;
         let Targets { sip, cubes, pes } = targets;
-        let cube = |&cube: &CubeId| self.command_cube(sip, cube, pes, launch);
+        let cube = |&cube: &CubeId| self.command_cube(sip, cube, pes, to);
         cubes.iter().map(cube).collect()
     }
 
@@ -162,20 +198,19 @@ impl<W: Watch> Machine<W> {
         sip: SipId,
         cube: CubeId,
         pes: &[PeId],
-        launch: bool,
+        receiver: Receiver,
     ) -> Result<CommandCube, RequestError> {
         let topology = self.topology();
         let m_cpu = topology.m_cpu(sip, cube);
         let (to, back) = self.wiring.routes(topology.io_cpu(sip), m_cpu)?;
         let pe = |&pe: &PeId| -> Result<CommandPe, RequestError> {
-            let node = if launch {
-                topology.pe_cpu(sip, cube, pe)
-            } else {
-                topology.pe_dma(sip, cube, pe)
+            let node = match receiver {
+                Receiver::Launch | Receiver::Ports => topology.pe_cpu(sip, cube, pe),
+                Receiver::Mapping => topology.pe_dma(sip, cube, pe),
             };
             let (to, back) = self.wiring.routes(m_cpu, node)?;
             let armed = || self.engine.tasks().signal(format!("{sip}.{cube}.{pe}"), None);
-            Ok(CommandPe { node, to, back, armed: launch.then(armed) })
+            Ok(CommandPe { node, to, back, armed: (receiver == Receiver::Launch).then(armed) })
         };
         let pes: Result<Vec<_>, _> = pes.iter().map(pe).collect();
         Ok(CommandCube { to, back, pes: pes? })
@@ -214,6 +249,9 @@ impl<W: Watch> Machine<W> {
             Body::Map(mappings) | Body::Unmap(mappings) => {
                 Outcome::Mapped { mappings: mappings.len() }
             }
+            Body::Connect(ports) | Body::Disconnect(ports) => {
+                Outcome::Connected { ports: ports.iter().map(Vec::len).sum() }
+            }
             Body::Launch(launch) => Outcome::Ran {
                 started: *launch.started.get().expect("a launch that is done was started"),
                 pes: command.cubes.iter().map(|cube| cube.pes.len()).sum(),
@@ -237,7 +275,7 @@ impl<W: Watch> Machine<W> {
             last[stage as usize] = last[stage as usize].max(record.delivered?);
         }
         let mut before = made;
-        let mut stages = Vec::new();
+        let mut stages = Vec::with_capacity(Stage::ALL.len());
         for (stage, until) in Stage::ALL.into_iter().zip(last) {
             let waits = stage == Stage::FromPes && command.launch().is_some();
             stages.push((stage, if waits { Span::ZERO } else { until.since(before) }));

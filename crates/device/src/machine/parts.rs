@@ -65,7 +65,9 @@ fn part(wiring: &Rc<Wiring>, node: &Node) -> Option<Part> {
         }),
         NodeKind::PcieEndpoint => Part::Requester(Requester::new(node.overhead)),
         NodeKind::PeDma => {
-            Part::PeDma(PeDma::new(node.overhead, Mmu::new(spec.pe.mmu), Rc::clone(wiring)))
+            let place = node.place;
+            let cpu = wiring.topology().pe_cpu(place.sip?, place.cube?, place.pe?);
+            Part::PeDma(PeDma::new(node.overhead, cpu, Mmu::new(spec.pe.mmu), Rc::clone(wiring)))
         }
         NodeKind::IoCpu => Part::IoCpu(IoCpu::default()),
         NodeKind::MCpu => Part::MCpu(MCpu::new(node.overhead)),

@@ -96,6 +96,11 @@ impl Component for PeCpu {
         let Message::CommandPe(command, cube, pe) = delivery.message else {
             unreachable!("PE_CPU is sent launches")
         };
+        if command.launch().is_none() {
+            self.core.connect(&command, cube, pe, context.node());
+            let route = command.cubes[cube].pes[pe].back.clone();
+            return send(context, &route, 0, Message::PeDone(command, cube));
+        }
         context.raise(command.cubes[cube].pes[pe].armed.expect("a launch waits for its PEs"));
         self.launches.insert(command.request, Waiting { command, cube, pe, started: false });
     }
@@ -111,6 +116,14 @@ impl Component for PeCpu {
                 if let Some(over) = self.core.dma_done(token, well, context) {
                     self.done(over, context);
                 }
+            }
+            Message::Arrived(arrival) => {
+                self.core.arrived(arrival, context);
+                self.core_wakes(context);
+            }
+            Message::CreditBack(port, record) => {
+                self.core.credit(port, record);
+                self.core_wakes(context);
             }
             Message::Stopped => self.core_wakes(context),
             other => unreachable!("PE_CPU is told to start, and of its accesses: {other:?}"),

@@ -7,18 +7,25 @@
 use std::rc::Rc;
 
 use cubeyard_memory::address::PhysAddr;
-use cubeyard_sim::{Component, Context, Delivery, Span};
+use cubeyard_sim::{Asks, Component, Context, Delivery, NodeId, Send, Span};
 
 use super::io_cpu::send;
 use super::mmu::Piece;
 use super::{Mmu, Requester};
-use crate::message::{Access, Body, Command, Done, Failure, Message, Slice, VirtualAccess};
+use crate::message::{
+    Access, Arrival, Body, Buffer, Command, Credit, Direction, Done, Failure, Message, Packet,
+    Slice, VirtualAccess,
+};
+use crate::pe::SlotMemory;
+use crate::request::RequestError;
 use crate::wiring::Wiring;
 
 /// `PE_DMA` and `PE_MMU`.
 #[derive(Clone, Debug)]
 pub struct PeDma {
     requester: Requester,
+    /// The processor of the PE.
+    cpu: NodeId,
     mmu: Mmu,
     wiring: Rc<Wiring>,
     /// The pieces that are not done of each access that has several: few at once, so a list is quickest.
@@ -27,8 +34,8 @@ pub struct PeDma {
 
 impl PeDma {
     /// An engine at a node with this overhead.
-    pub fn new(overhead: Span, mmu: Mmu, wiring: Rc<Wiring>) -> Self {
-        Self { requester: Requester::new(overhead), mmu, wiring, pieces: Vec::new() }
+    pub fn new(overhead: Span, cpu: NodeId, mmu: Mmu, wiring: Rc<Wiring>) -> Self {
+        Self { requester: Requester::new(overhead), cpu, mmu, wiring, pieces: Vec::new() }
     }
 
     /// Its MMU.
@@ -123,11 +130,80 @@ impl PeDma {
         done.tell(true, context);
     }
 
+    /// Sends a message to another PE: to its DMA if its slots are in the TCM, else into their memory.
+    fn send(&mut self, packet: Packet, context: &mut Context<Message>) {
+        let result = match packet.memory {
+            SlotMemory::Tcm => self.send_to_pe(packet, context),
+            SlotMemory::At(base) => self.send_to_memory(packet, base, context),
+        };
+        result.expect("ports were checked when they were installed");
+    }
+
+    fn send_to_pe(
+        &self,
+        packet: Packet,
+        context: &mut Context<Message>,
+    ) -> Result<(), RequestError> {
+        let (route, _) = self.wiring.routes(context.node(), packet.to)?;
+        let (bytes, message) = (packet.arrival.bytes, Message::Packet(packet));
+        context.send(Send { route, bytes, asks: self.requester.asks(context), message });
+        Ok(())
+    }
+
+    fn send_to_memory(
+        &mut self,
+        packet: Packet,
+        base: PhysAddr,
+        context: &mut Context<Message>,
+    ) -> Result<(), RequestError> {
+        let Packet { request, to, slot_bytes, arrival, .. } = packet;
+        let Arrival { port, bytes, slot, data, record } = arrival;
+        let address = base.sub_offset().get() + u64::from(slot) * slot_bytes;
+        let memory = self.wiring.memory(base, slot_bytes)?;
+        let (there, _) = self.wiring.routes(context.node(), memory)?;
+        let node = self.wiring.cpu_of(to);
+        let access = Access {
+            request,
+            id: self.wiring.number(),
+            direction: Direction::Write,
+            address,
+            bytes,
+            rows: None,
+            there,
+            back: None,
+            data: data.map(|data| Slice::whole(&Buffer::new(data.into()))),
+            done: Done::Port { node, port, bytes, slot, record },
+        };
+        self.requester.access(access, Span::ZERO, context);
+        Ok(())
+    }
+
+    fn give_back(&self, credit: Credit, context: &mut Context<Message>) {
+        let routes = self.wiring.routes(context.node(), credit.to);
+        let (route, _) = routes.expect("ports were checked when they were installed");
+        let (bytes, asks) = (credit.bytes, Asks::At(credit.at));
+        context.send(Send { route, bytes, asks, message: Message::Credit(credit) });
+    }
+
+    /// Reads a slot: its address is physical.
+    fn read_slot(&mut self, access: &VirtualAccess, context: &mut Context<Message>) {
+        let to = PhysAddr::from_bits(access.address).expect("an address of a slot");
+        let piece = Piece { to, bytes: access.bytes, rows: None };
+        match self.accesses(access, &[piece], context) {
+            Ok(accesses) => accesses
+                .into_iter()
+                .for_each(|access| self.requester.access(access, Span::ZERO, context)),
+            Err(what) => self.fail(access, what, context),
+        }
+    }
+
     fn command(&mut self, command: &Command, context: &Context<Message>) {
         let done = match &command.body {
             Body::Map(mappings) => self.mmu.map(mappings),
             Body::Unmap(mappings) => self.mmu.unmap(mappings),
-            Body::Launch(_) => unreachable!("launches go to PE_CPU"),
+            Body::Launch(_) | Body::Connect(_) | Body::Disconnect(_) => {
+                unreachable!("launches and ports go to PE_CPU")
+            }
         };
         if let Err(error) = done {
             let failure = Failure { origin: context.node(), what: error.to_string() };
@@ -142,12 +218,19 @@ impl Component for PeDma {
     fn call(&mut self, message: Message, context: &mut Context<Message>) {
         match message {
             Message::IssueVirtual(access) => self.access(&access, context),
+            Message::ReadSlot(access) => self.read_slot(&access, context),
+            Message::SendPacket(packet) => self.send(packet, context),
+            Message::SendCredit(credit) => self.give_back(credit, context),
             other => self.requester.call(other, context),
         }
     }
 
     fn receive(&mut self, delivery: Delivery<Message>, context: &mut Context<Message>) {
         match delivery.message {
+            Message::Packet(packet) => context.call(self.cpu, Message::Arrived(packet.arrival)),
+            Message::Credit(credit) => {
+                context.call(self.cpu, Message::CreditBack(credit.port, credit.record))
+            }
             Message::CommandPe(command, cube, pe) => {
                 self.command(&command, context);
                 let route = command.cubes[cube].pes[pe].back.clone();

@@ -17,6 +17,11 @@ impl Requester {
         Self { overhead, open: 0 }
     }
 
+    /// When what is made now leaves.
+    pub(super) fn asks(&self, context: &Context<Message>) -> Asks {
+        Asks::At(context.now() + self.overhead)
+    }
+
     /// Sends an access out, `after` what it must wait for besides the overhead.
     pub(super) fn access(&mut self, access: Access, after: Span, context: &mut Context<Message>) {
         let bytes = match access.direction {

@@ -22,15 +22,28 @@ pub enum OpUnit {
     Math,
     /// From the compute engine to the TCM.
     Keep,
+    /// Messages to other PEs.
+    Send,
+    /// Messages from other PEs.
+    Receive,
 }
 
 impl OpUnit {
     /// How many there are.
-    pub const COUNT: usize = 7;
+    pub const COUNT: usize = 9;
 
     /// All, in the order of their numbers.
-    pub const ALL: [Self; Self::COUNT] =
-        [Self::Cpu, Self::Load, Self::Store, Self::Fetch, Self::Gemm, Self::Math, Self::Keep];
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Cpu,
+        Self::Load,
+        Self::Store,
+        Self::Fetch,
+        Self::Gemm,
+        Self::Math,
+        Self::Keep,
+        Self::Send,
+        Self::Receive,
+    ];
 
     /// As in `DMA read`.
     pub const fn name(self) -> &'static str {
@@ -42,6 +55,8 @@ impl OpUnit {
             Self::Gemm => "GEMM",
             Self::Math => "MATH",
             Self::Keep => "TCM write",
+            Self::Send => "send",
+            Self::Receive => "receive",
         }
     }
 }
@@ -61,6 +76,8 @@ pub enum Cause {
     Part,
     /// The window of commands under way was full, or the kernel waited.
     Window,
+    /// A message had not come, or no slot for one was free.
+    Message,
 }
 
 /// An operation of a unit.

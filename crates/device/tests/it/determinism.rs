@@ -1,10 +1,13 @@
 //! The order of events: the same in every way to run a machine.
 
-use cubeyard_device::log::Watch;
+use cubeyard_device::log::{TransferRecord, Watch};
 use cubeyard_device::machine::{Machine, MachineBuilder};
+use cubeyard_device::message::{Direction, Mapping};
 use cubeyard_device::probe::Pattern;
+use cubeyard_device::request::Request;
 use cubeyard_device::topology::Topology;
-use cubeyard_sim::EngineConfig;
+use cubeyard_memory::address::{CubeId, SipId};
+use cubeyard_sim::{EngineConfig, Span, Stop, Time, Wait};
 
 const BUSY: &[u8] = include_bytes!("../../../../testdata/patterns/busy.yaml");
 
@@ -54,4 +57,55 @@ fn another_order_of_requests_is_another_hash() {
     let mut machine = builder(true).build();
     let pattern = Pattern::read("later.yaml", later.as_bytes(), machine.topology()).unwrap();
     assert_ne!(pattern.run(&mut machine).unwrap().order_hash, ORDER_HASH);
+}
+
+/// Commands to all PEs of some cubes, one after the other and at once, amid traffic; and what the log says.
+fn commanded<W: Watch>(mut machine: Machine<W>) -> (u64, u64, Vec<Time>, Vec<Line>) {
+    let sip = SipId::new(0).unwrap();
+    let cubes = |count| machine.topology().cubes().take(count).collect::<Vec<_>>();
+    let (one, four) = (cubes(1), cubes(4));
+    let pes: Vec<_> = machine.topology().pes().collect();
+    let first = machine.pe("sip0.cube0.pe0").unwrap();
+    let far = machine.hbm_address(machine.pe("sip0.cube1.pe3").unwrap(), 0).unwrap();
+    let mapping = |from| [Mapping { from, bytes: 4096, to: far }].into();
+    let map = |cubes: &[CubeId], from| {
+        let (cubes, pes, mappings) = (cubes.to_vec(), pes.clone(), mapping(from));
+        Request::MmuMap { sip, cubes, pes, mappings }
+    };
+    let read = |bytes| {
+        let direction = Direction::Read;
+        Request::PeDma { from: first, direction, address: far, bytes }
+    };
+    let launch = {
+        let (kernel, cubes, pes) = ("work".to_owned(), four.clone(), pes.clone());
+        Request::KernelLaunch { kernel, sip, cubes, pes, work: Span::from_ps(5000) }
+    };
+    let requests = [
+        (0, map(&one, 0x10_0000)),
+        (1_000_000, map(&four, 0x20_0000)),
+        (1_000_000, map(&one, 0x30_0000)),
+        (2_000_000, read(64)),
+        (2_000_000, map(&four, 0x40_0000)),
+        (2_100_000, read(16 << 10)),
+        (2_150_000, launch),
+    ];
+    let submit = |(at, request)| machine.submit_at(Time::from_ps(at), 0, request).unwrap();
+    let ids: Vec<_> = requests.into_iter().map(submit).collect();
+    assert_eq!(machine.run(), Stop::Idle);
+    let done = ids.iter().map(|&id| machine.completion(id).unwrap().done).collect();
+    let line = |record: &TransferRecord| (record.begun, record.delivered, record.wait);
+    let lines = machine.log().transfers().iter().map(line).collect();
+    (machine.engine().order_hash(), machine.engine().flit_hops(), done, lines)
+}
+
+/// When a transfer began and was delivered, and the longest that it waited.
+type Line = (Time, Option<Time>, Option<Wait>);
+
+#[test]
+fn commands_to_many_pes_are_the_same_in_every_mode() {
+    let merged = commanded(builder(true).build());
+    let waits = merged.3.iter().filter(|line| line.2.is_some()).count();
+    assert!(waits > 20, "messages to PEs wait for each other: {waits}");
+    assert_eq!(commanded(builder(false).build()), merged);
+    assert_eq!(commanded(builder(true).build_with_flits()), merged);
 }

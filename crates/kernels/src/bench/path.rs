@@ -125,6 +125,10 @@ impl Walk<'_> {
             Cause::After => format!("it comes after {its}"),
             Cause::Part => format!("after {}: {its}", before.unit.name()),
             Cause::Window => format!("PE_CPU waited for {its}"),
+            Cause::Message if record.unit == OpUnit::Send => {
+                format!("a slot was free after {its}")
+            }
+            Cause::Message => format!("it came after {its}"),
         }
     }
 }
@@ -135,7 +139,12 @@ pub(super) fn what(unit: OpUnit, name: &str) -> String {
         OpUnit::Cpu => format!("dispatch of {name}"),
         OpUnit::Fetch => format!("operands of {name}"),
         OpUnit::Keep => format!("results of {name}"),
-        OpUnit::Load | OpUnit::Store | OpUnit::Gemm | OpUnit::Math => name.to_owned(),
+        OpUnit::Load
+        | OpUnit::Store
+        | OpUnit::Gemm
+        | OpUnit::Math
+        | OpUnit::Send
+        | OpUnit::Receive => name.to_owned(),
     };
     text.trim_end_matches(" of ").to_owned()
 }
@@ -150,5 +159,6 @@ pub(super) fn kind(unit: OpUnit) -> SliceKind {
         OpUnit::Gemm => SliceKind::Gemm,
         OpUnit::Math => SliceKind::Math,
         OpUnit::Keep => SliceKind::Store,
+        OpUnit::Send | OpUnit::Receive => SliceKind::Message,
     }
 }

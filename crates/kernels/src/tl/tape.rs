@@ -8,6 +8,7 @@ use cubeyard_device::pe::{Command, CommandId};
 
 use super::composite::Plan;
 use super::mask::Mask;
+use super::message::Port;
 use super::op::Op;
 use crate::numeric::TileType;
 
@@ -71,6 +72,22 @@ pub enum Effect {
     },
     /// A tiled operation.
     Composite(Rc<Plan>),
+    /// A tile is sent to another PE.
+    Send {
+        /// What.
+        input: Input,
+        /// Where to.
+        port: Port,
+    },
+    /// A tile is received from another PE.
+    Receive {
+        /// What it becomes.
+        value: ValueId,
+        /// Its kind.
+        ty: TileType,
+        /// Where from.
+        port: Port,
+    },
 }
 
 /// A tile as an operand: a value, in a shape of its own.
@@ -169,8 +186,8 @@ impl Effect {
     /// The tiles that it uses.
     pub(crate) fn inputs(&self) -> Vec<&Input> {
         match self {
-            Self::Load { .. } => Vec::new(),
-            Self::Store { input, .. } => vec![input],
+            Self::Load { .. } | Self::Receive { .. } => Vec::new(),
+            Self::Store { input, .. } | Self::Send { input, .. } => vec![input],
             Self::Compute { inputs, .. } => inputs
                 .iter()
                 .filter_map(|operand| match operand {
@@ -191,6 +208,8 @@ impl fmt::Display for Effect {
             Self::Store { input, .. } => write!(f, "store {}", input.ty),
             Self::Compute { op, ty, .. } => write!(f, "{} {ty}", op.name()),
             Self::Composite(plan) => plan.fmt(f),
+            Self::Send { input, port } => write!(f, "send {} to {port}", input.ty),
+            Self::Receive { ty, port, .. } => write!(f, "receive {ty} from {port}"),
         }
     }
 }

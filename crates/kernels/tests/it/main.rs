@@ -8,4 +8,6 @@
 mod benches;
 mod gemm;
 mod language;
+mod many_pes;
+mod messages;
 mod paths;

@@ -652,7 +652,9 @@ impl Slot {
     }
 
     fn account_splits(&self, state: &mut SlotState) {
-        let Some(region) = &state.region else { return };
+        let Some(region) = &mut state.region else { return };
+        // What was freed last would be looked up now to be counted, and once more to be joined.
+        region.index.join_waiting();
         let used = region.index.live_blocks() > 0;
         let active = state.counts.current(Quantity::ActiveBytes);
         let bytes = if used { region.reserved().get().saturating_sub(active) } else { 0 };

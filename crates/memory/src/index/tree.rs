@@ -36,6 +36,16 @@ pub(crate) struct Entry {
     pub(crate) link: u32,
 }
 
+impl Entry {
+    pub(crate) fn end(self) -> u64 {
+        self.start + self.size
+    }
+
+    pub(crate) fn contains(self, other: Self) -> bool {
+        self.start <= other.start && other.end() <= self.end()
+    }
+}
+
 /// A size as pages have it.
 #[inline]
 fn short(size: u64) -> i32 {
@@ -129,12 +139,13 @@ impl Page {
         self.sizes.iter().fold(0, |longest, &size| longest.max(size))
     }
 
-    /// Which entries are of at least `size`: bit `n` for slot `n`.
+    /// Which entries are of at least `size`: bit `n + 1` for slot `n`. (Were it bit `n`, the compiler
+    /// would take the first and the last slots one by one, and need half as many instructions more.)
     #[inline]
     fn at_least(&self, size: i32) -> u32 {
         // In two steps, which become comparisons and additions of four sizes at a time.
         let fits: [i32; PAGE] = std::array::from_fn(|slot| -i32::from(self.sizes[slot] >= size));
-        let bits: [i32; PAGE] = std::array::from_fn(|slot| fits[slot] & 1 << slot);
+        let bits: [i32; PAGE] = std::array::from_fn(|slot| fits[slot] & 2 << slot);
         bits.into_iter().fold(0, |all, bit| all | bit).cast_unsigned()
     }
 
@@ -228,7 +239,7 @@ impl AddressTree {
         }
         self.descend(|page| {
             let bits = page.at_least(short(size));
-            (bits != 0).then(|| bits.trailing_zeros() as usize)
+            (bits != 0).then(|| bits.trailing_zeros() as usize - 1)
         })
     }
 
@@ -239,7 +250,7 @@ impl AddressTree {
             let found = self.long.iter().rfind(|&&(_, own)| own >= size);
             return found.map(|&(start, _)| self.exactly(start));
         }
-        self.descend(|page| page.at_least(short(size)).checked_ilog2().map(|slot| slot as usize))
+        self.descend(|page| page.at_least(short(size)).checked_ilog2().map(|bit| bit as usize - 1))
     }
 
     /// The range that starts at `start`.
@@ -354,13 +365,55 @@ impl AddressTree {
         }
     }
 
+    /// What a range will be once it is given back, and how many others will have become part of it.
+    pub(crate) fn joined(&self, new: Entry) -> (Entry, usize) {
+        let below = self.at_or_below(new.start).map(|place| self.entry(place));
+        let below = below.filter(|below| below.end() == new.start);
+        let above = self.above(new.start).filter(|above| above.start == new.end());
+        let start = below.map_or(new.start, |below| below.start);
+        let end = above.map_or(new.end(), Entry::end);
+        let neighbours = usize::from(below.is_some()) + usize::from(above.is_some());
+        (Entry { start, size: end - start, ..new }, neighbours)
+    }
+
+    /// Gives a range back, as [`give_back`](Self::give_back) does, and returns the lowest range of at
+    /// least `units` after that. The search comes first, since it can be done while memory has yet
+    /// to say what `new` is; the range it finds is the answer, unless the joined one is below.
+    #[inline]
+    pub(crate) fn first_with(&mut self, new: Entry, near: u32, units: u64) -> Option<Place> {
+        let found = self.first(units).map(|found| (found, self.start(found)));
+        let joined = self.join_in(new, near);
+        let whole = self.entry(joined);
+        if whole.size >= units && found.is_none_or(|(_, start)| whole.start < start) {
+            return Some(joined);
+        }
+        found.map(|(found, start)| self.again(found, start))
+    }
+
+    /// Where a range that was at `place` and starts at `start` is after another was given back.
+    #[inline]
+    fn again(&self, place: Place, start: u64) -> Place {
+        let page = self.page(place.page);
+        if place.slot < page.len && page.starts[place.slot as usize] == start {
+            return place;
+        }
+        self.place_near(start, place.page)
+    }
+
     /// Adds a range and joins it with the ranges that it touches; all of it gets the new link. The
     /// search begins at the page `near`, and is short if the range belongs there.
     #[inline]
     pub(crate) fn give_back(&mut self, new: Entry, near: u32) {
+        self.join_in(new, near);
+    }
+
+    /// Does what [`give_back`](Self::give_back) does, and says where the range is that `new` has
+    /// become a part of.
+    #[inline]
+    fn join_in(&mut self, new: Entry, near: u32) -> Place {
         let gap = self.gap_near(new.start, near);
-        if self.give_back_within(gap, new) {
-            return;
+        if let Some(place) = self.join_within(gap, new) {
+            return place;
         }
         let below = gap.slot.checked_sub(1).map(|slot| Place { slot, ..gap });
         let below = below.filter(|&below| self.end(below) == new.start);
@@ -374,6 +427,7 @@ impl AddressTree {
                 let above = self.entry(self.place_above(gap));
                 self.join_below(below, Entry { size: new.size + above.size, ..new });
                 self.remove(self.place_above(gap));
+                self.place_near(new.start, below.page)
             }
         }
     }
@@ -467,6 +521,13 @@ impl AddressTree {
         self.gap(key)
     }
 
+    /// The last range that starts at `key` or below, which there is, searched for like
+    /// [`gap_near`](Self::gap_near).
+    fn place_near(&self, key: u64, near: u32) -> Place {
+        let gap = self.gap_near(key, near);
+        Place { slot: gap.slot - 1, ..gap }
+    }
+
     #[inline]
     fn start(&self, place: Place) -> u64 {
         self.page(place.page).starts[place.slot as usize]
@@ -512,11 +573,11 @@ impl AddressTree {
     /// Adds a range to the ones that it touches, where it touches any and no more than the page of
     /// `gap` changes, and says whether that was so.
     #[inline]
-    fn give_back_within(&mut self, gap: Place, new: Entry) -> bool {
+    fn join_within(&mut self, gap: Place, new: Entry) -> Option<Place> {
         let linked = self.linked;
         let (page, slot) = (&mut self.pages[gap.page as usize], gap.slot as usize);
         if slot == 0 || slot >= page.len() || linked {
-            return false;
+            return None;
         }
         let (low, high) = (page.sizes[slot - 1], page.sizes[slot]);
         let below = page.starts[slot - 1] + u64::from(low.unsigned_abs()) == new.start;
@@ -526,7 +587,7 @@ impl AddressTree {
         let size = new.size + u64::from(joined);
         if joined == 0 || size >= LONG || low == short(LONG) || below && above && page.len() <= LOW
         {
-            return false;
+            return None;
         }
         let keep = slot - usize::from(below);
         page.sizes[keep] = short(size);
@@ -536,7 +597,7 @@ impl AddressTree {
             self.len -= 1;
         }
         self.lift_grown(gap.page, short(size));
-        true
+        Some(Place { page: gap.page, slot: keep as u32 })
     }
 
     /// Carries up that a range of `page` has grown to `size`.
@@ -555,16 +616,18 @@ impl AddressTree {
     }
 
     #[inline]
-    fn join_below(&mut self, below: Place, new: Entry) {
+    fn join_below(&mut self, below: Place, new: Entry) -> Place {
         let old = self.entry(below);
         self.replace(below, Entry { start: old.start, size: old.size + new.size, ..new });
+        below
     }
 
     #[inline]
-    fn join_above(&mut self, gap: Place, new: Entry) {
+    fn join_above(&mut self, gap: Place, new: Entry) -> Place {
         let above = self.place_above(gap);
         let size = new.size + self.entry(above).size;
         self.replace(above, Entry { size, ..new });
+        above
     }
 
     fn search(
@@ -636,7 +699,7 @@ impl AddressTree {
     }
 
     #[inline]
-    fn insert_at(&mut self, gap: Place, entry: Entry) {
+    fn insert_at(&mut self, gap: Place, entry: Entry) -> Place {
         self.len += 1;
         let Entry { start, size, link } = entry;
         self.note_long((start, 0), (start, size));
@@ -646,8 +709,10 @@ impl AddressTree {
         if page.len() < PAGE {
             page.insert(gap.slot as usize, item, linked);
             self.lift(gap.page, gap.slot == 0, 0, item.size);
+            gap
         } else {
             self.split(gap, item);
+            self.place_near(start, gap.page)
         }
     }
 
@@ -844,8 +909,20 @@ mod tests {
                 let which = random(live.len() as u64) as usize;
                 let (start, size, near) = live.swap_remove(which);
                 let near = if random(4) == 0 { random(100) as u32 } else { near };
-                tree.give_back(Entry { start, size, link: 0 }, near);
+                let new = Entry { start, size, link: 0 };
+                let (joined, neighbours) = tree.joined(new);
+                let before = model.0.len();
                 model.give_back(start, size);
+                assert!(model.0.contains(&(joined.start, joined.size)));
+                assert_eq!(model.0.len(), before + 1 - neighbours);
+                if random(2) == 0 {
+                    tree.give_back(new, near);
+                } else {
+                    let wanted = if random(8) == 0 { LONG - 2 + random(5) } else { random(1000) };
+                    let first = model.0.iter().find(|&&(_, own)| own >= wanted).expect("room");
+                    let place = tree.first_with(new, near, wanted).expect("room");
+                    assert_eq!(tree.entry(place).start, first.0);
+                }
             }
             if step % 500 == 0 {
                 let ranges: Vec<_> = tree.iter().map(|entry| (entry.start, entry.size)).collect();

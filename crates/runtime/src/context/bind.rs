@@ -23,6 +23,8 @@ pub struct Site {
     pub count: [usize; 2],
     /// Whether memory holds data.
     pub has_data: bool,
+    /// The group whose ports it uses.
+    pub group: u16,
     /// What the PE can do.
     pub core: Rc<CoreSpec>,
     /// The addresses of all tensors on the device, in order: what a program may access.

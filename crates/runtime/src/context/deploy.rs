@@ -191,14 +191,12 @@ fn contents(layout: &Layout, part: &Shard, init: &Init) -> Result<Buffer, Runtim
     Ok(Buffer::new(bytes.into()))
 }
 
-/// PEs as SIPs, cubes of each, and PEs of each cube: a command goes to every PE of every cube.
+/// PEs, in order, as SIPs, cubes of each, and PEs of each cube: a command goes to every PE of every cube.
 fn rectangles(pes: &[PeRef]) -> Vec<(SipId, Vec<CubeId>, Vec<PeId>)> {
-    let mut by_cube: BTreeMap<(SipId, CubeId), Vec<PeId>> = BTreeMap::new();
-    for pe in pes {
-        by_cube.entry((pe.sip, pe.cube)).or_default().push(pe.pe);
-    }
     let mut by_pes: BTreeMap<(SipId, Vec<PeId>), Vec<CubeId>> = BTreeMap::new();
-    for ((sip, cube), pes) in by_cube {
+    for pes in pes.chunk_by(|one, next| (one.sip, one.cube) == (next.sip, next.cube)) {
+        let (sip, cube) = (pes[0].sip, pes[0].cube);
+        let pes = pes.iter().map(|pe| pe.pe).collect();
         by_pes.entry((sip, pes)).or_default().push(cube);
     }
     by_pes.into_iter().map(|((sip, pes), cubes)| (sip, cubes, pes)).collect()

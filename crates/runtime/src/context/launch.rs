@@ -350,6 +350,7 @@ impl Inner {
                 index: [pe_index, cube_index],
                 count: [counts.0, counts.1],
                 has_data: self.data,
+                group: 0,
                 core: Rc::clone(core),
                 live: Rc::clone(live),
             })

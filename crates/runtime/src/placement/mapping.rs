@@ -49,13 +49,16 @@ impl Layout {
     pub fn mapping_groups(&self) -> Vec<MappingGroup> {
         // By what they see first, which is cheap, and then by what they map, which also joins those that
         // see differently and find the same there.
-        let mut by_sight: BTreeMap<[Option<u32>; 3], Vec<PeRef>> = BTreeMap::new();
-        for pe in every(&self.sips, &self.cubes, &self.pes) {
-            by_sight.entry(self.sight(pe)).or_default().push(pe);
-        }
+        let pes: Vec<_> = every(&self.sips, &self.cubes, &self.pes).collect();
         let mut by_shards: BTreeMap<Vec<usize>, Vec<PeRef>> = BTreeMap::new();
-        for pes in by_sight.into_values() {
-            by_shards.entry(self.mapped_by(pes[0])).or_default().extend(pes);
+        let mut shards = Vec::new();
+        // Those that see the same follow each other, since a place is seen with all that is above it.
+        for pes in pes.chunk_by(|&one, &next| self.sight(one) == self.sight(next)) {
+            self.mapped_by(pes[0], &mut shards);
+            match by_shards.get_mut(&shards) {
+                Some(others) => others.extend(pes),
+                None => drop(by_shards.insert(shards.clone(), pes.to_vec())),
+            }
         }
         by_shards.remove(&Vec::new());
         let group = |(shards, mut pes): (_, Vec<_>)| {
@@ -78,14 +81,15 @@ impl Layout {
         ]
     }
 
-    /// The shards that a PE maps.
-    fn mapped_by(&self, pe: PeRef) -> Vec<usize> {
+    /// The shards that a PE maps, into a list that is used again.
+    fn mapped_by(&self, pe: PeRef, mapped: &mut Vec<usize>) {
         let [sip, cube, _] = self.splits.map(|split| split == Split::Replicate);
         let seen = |&index: &usize| {
             let at = self.shards[index].at;
             (!sip || at.sip == pe.sip) && (!cube || (at.sip, at.cube) == (pe.sip, pe.cube))
         };
         let firsts = (0..self.shards.len()).step_by(self.copies);
-        firsts.map(|first| self.copy_for(pe, first)).filter(seen).collect()
+        mapped.clear();
+        mapped.extend(firsts.map(|first| self.copy_for(pe, first)).filter(seen));
     }
 }

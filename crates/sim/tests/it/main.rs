@@ -4,6 +4,7 @@ mod buffers;
 mod grid;
 mod links;
 mod naive;
+mod plans;
 mod queue;
 mod runs;
 mod stopping;

@@ -1,0 +1,106 @@
+//! The compute engine.
+
+use cubeyard_sim::Span;
+
+use super::latest::Latest;
+use super::progress::Mark;
+use super::{COMPUTE, LOAD, Run, STORE};
+use crate::pe::{Cause, CommandId, OpRecord, OpUnit, Part, Strips, Work};
+use crate::wiring::Wiring;
+
+impl Run {
+    /// Carries out the computations whose beginning is known: whether there were any.
+    pub(super) fn compute(&mut self, wiring: &Wiring) -> bool {
+        let mut moved = false;
+        while let Some(&id) = self.queues[COMPUTE].front() {
+            let index = self.slot(id).parts[COMPUTE].next;
+            let Some((ready, strips)) = self.next_computation(id, index) else { break };
+            self.slot_mut(id).parts[COMPUTE].next += 1;
+            if self.slot(id).parts[COMPUTE].is_begun() {
+                self.queues[COMPUTE].pop_front();
+            }
+            let end = self.stream(id, index, &strips, ready, wiring);
+            let fetched = Mark { time: self.stages.free[0], record: self.stage_records[0] };
+            self.slot_mut(id).fetched.finish(index, fetched);
+            if self.has_data {
+                let result = self.program.computed(id, index);
+                self.check(result, wiring);
+            }
+            self.part_done(id, COMPUTE, index, end);
+            moved = true;
+        }
+        moved
+    }
+
+    /// A computation and when it can begin; none if that is not known.
+    fn next_computation(&self, id: CommandId, index: u32) -> Option<(Latest, Strips)> {
+        let slot = self.slot(id);
+        let command = slot.command.as_ref().expect("it is under way");
+        let mut ready = self.ready(id, &command.after)?;
+        match &command.work {
+            Work::Compute(strips) => Some((ready, *strips)),
+            Work::Pipeline(pipeline) => {
+                for (kind, count) in [LOAD, STORE].into_iter().zip(pipeline.compute_after(index)) {
+                    let Mark { time, record } = slot.parts[kind].until(count)?;
+                    ready = ready.or(time, Cause::Part, record);
+                }
+                Some((ready, pipeline.compute(index)))
+            }
+            _ => unreachable!("only computations are queued"),
+        }
+    }
+
+    fn stream(
+        &mut self,
+        id: CommandId,
+        index: u32,
+        strips: &Strips,
+        ready: Latest,
+        wiring: &Wiring,
+    ) -> Latest {
+        let free = self.stages.free;
+        let stages = self.stages.stream(strips, ready.time);
+        let units = [OpUnit::Fetch, strips.unit, OpUnit::Keep];
+        for (unit, busy) in units.into_iter().zip(strips.busy()) {
+            self.report.busy[unit as usize] += busy;
+        }
+        let end = Latest { time: stages[2].end, cause: Cause::Part, record: None };
+        if !self.logs {
+            return end;
+        }
+        let each = [strips.fetch, strips.work, strips.store];
+        // When the first strip came, and when the last; what each of these was up to.
+        let (mut first, mut last) = (ready, ready);
+        for (stage, (unit, done)) in units.into_iter().zip(stages).enumerate() {
+            let busy =
+                Latest { time: free[stage], cause: Cause::Unit, record: self.stage_records[stage] };
+            let began = first.or(busy.time, busy.cause, busy.record);
+            // A stage that has nothing to do has no record: what it waits for is what others wait for.
+            if each[stage] == Span::ZERO {
+                (first, last) = (began, last.or(began.time, began.cause, began.record));
+                self.stage_records[stage] = last.record;
+                continue;
+            }
+            let (from, ended) = if done.fed { (last.time, last) } else { (done.start, began) };
+            let record = self.record(
+                |run| OpRecord {
+                    request: run.request,
+                    pe: run.node,
+                    command: id,
+                    part: Part::Compute(index),
+                    unit,
+                    start: done.start,
+                    end: done.end,
+                    began: began.reason(),
+                    from,
+                    ended: ended.reason(),
+                },
+                wiring,
+            );
+            self.stage_records[stage] = record;
+            first = Latest { time: done.start + each[stage], cause: Cause::Part, record };
+            last = Latest { time: done.end, cause: Cause::Part, record };
+        }
+        last
+    }
+}

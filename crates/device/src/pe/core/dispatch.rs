@@ -1,0 +1,136 @@
+//! Dispatch: what `PE_CPU` does, and commands on their way to the engines.
+
+use cubeyard_sim::Span;
+
+use super::latest::Latest;
+use super::progress::Progress;
+use super::slot::Slot;
+use super::{COMPUTE, Ports, Run, State};
+use crate::message::Direction;
+use crate::pe::{Cause, Command, CommandId, Next, OpRecord, OpUnit, Part, Work};
+use crate::topology::CoreSpec;
+use crate::wiring::Wiring;
+
+impl Run {
+    /// Lets `PE_CPU` go on as far as it can: whether it did anything.
+    pub(super) fn dispatch(&mut self, spec: &CoreSpec, ports: &mut Ports, wiring: &Wiring) -> bool {
+        let mut moved = false;
+        loop {
+            match std::mem::replace(&mut self.state, State::Going) {
+                State::Going => match self.program.next() {
+                    Next::Command(command) => {
+                        self.spend(spec.dispatch, wiring);
+                        self.state = State::Holding(Box::new(command));
+                    }
+                    Next::Wait(id) => {
+                        self.spend(spec.dispatch, wiring);
+                        self.state = State::Waiting(id);
+                    }
+                    Next::Dispatch(count) => self.spend(spec.dispatch * u64::from(count), wiring),
+                    Next::End => self.state = State::Ended,
+                    Next::Failed(what) => self.fail(what, wiring),
+                },
+                State::Waiting(id) => match self.done(id) {
+                    Some(end) => self.cpu = self.cpu.or(end.time, Cause::Window, end.record),
+                    None => {
+                        self.state = State::Waiting(id);
+                        return moved;
+                    }
+                },
+                State::Holding(command) => match self.room() {
+                    Some(end) => {
+                        self.cpu = self.cpu.or(end.time, Cause::Window, end.record);
+                        self.issue(*command, spec.scheduler_overhead);
+                        self.issue_message(self.next - 1, ports, wiring);
+                    }
+                    None => {
+                        self.state = State::Holding(command);
+                        return moved;
+                    }
+                },
+                over => {
+                    self.state = over;
+                    return moved;
+                }
+            }
+            moved = true;
+        }
+    }
+
+    /// Lets `PE_CPU` be busy.
+    fn spend(&mut self, span: Span, wiring: &Wiring) {
+        let (before, start) = (self.cpu, self.cpu.time);
+        self.cpu.time += span;
+        self.report.busy[OpUnit::Cpu as usize] += span;
+        let record = self.record(
+            |run| OpRecord {
+                request: run.request,
+                pe: run.node,
+                command: run.next,
+                part: Part::Compute(0),
+                unit: OpUnit::Cpu,
+                start,
+                end: start + span,
+                began: before.reason(),
+                from: start,
+                ended: before.reason(),
+            },
+            wiring,
+        );
+        self.cpu = Latest { time: self.cpu.time, cause: Cause::Dispatch, record };
+    }
+
+    /// When a command was done; none if it is not. Those before the window were done before the last
+    /// dispatch.
+    fn done(&self, id: CommandId) -> Option<Latest> {
+        if u64::from(id) + self.window() < u64::from(self.next) || id >= self.next {
+            return Some(Latest::default());
+        }
+        self.ends[id as usize % self.ends.len()]
+    }
+
+    pub(super) fn window(&self) -> u64 {
+        self.slots.len() as u64
+    }
+
+    /// When the next command has a place in the window; none if that is not known.
+    fn room(&self) -> Option<Latest> {
+        let slot = self.slot(self.next);
+        (slot.command.is_none() || slot.done).then_some(slot.end)
+    }
+
+    fn issue(&mut self, command: Command, overhead: Span) {
+        let parts = match &command.work {
+            Work::Dma(dma) if dma.direction == Direction::Read => [1, 0, 0],
+            Work::Dma(_) => [0, 0, 1],
+            Work::Compute(_) => [0, 1, 0],
+            Work::Pipeline(pipeline) => pipeline.parts(),
+            Work::Send(_) | Work::Receive(_) => [0; 3],
+        };
+        let is_message = matches!(command.work, Work::Send(_) | Work::Receive(_));
+        let id = self.next;
+        let issued = Latest { time: self.cpu.time + overhead, ..self.cpu };
+        *self.slot_mut(id) = Slot {
+            command: Some(command),
+            issued,
+            parts: parts.map(Progress::new),
+            fetched: Progress::new(parts[COMPUTE]),
+            left: parts.iter().sum::<u32>() + u32::from(is_message),
+            end: issued,
+            done: false,
+        };
+        let place = id as usize % self.ends.len();
+        self.ends[place] = None;
+        self.next += 1;
+        self.open += 1;
+        self.report.commands += 1;
+        for (queue, count) in self.queues.iter_mut().zip(parts) {
+            if count > 0 {
+                queue.push_back(id);
+            }
+        }
+        if parts == [0; 3] && !is_message {
+            self.command_done(id);
+        }
+    }
+}

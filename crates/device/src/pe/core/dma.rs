@@ -1,0 +1,218 @@
+//! The DMA engines.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use cubeyard_sim::{Context, NodeId, Time};
+
+use super::latest::Latest;
+use super::progress::Mark;
+use super::{COMPUTE, LOAD, Run, STORE, State};
+use crate::message::{Buffer, Done, Message, Slice, Unwritten, VirtualAccess};
+use crate::pe::{ALARM, Cause, CommandId, Dma, OpRecord, OpUnit, Part, Work};
+use crate::wiring::Wiring;
+
+/// The read or the write engines of the DMA.
+#[derive(Debug, Default)]
+pub(super) struct DmaUnit {
+    pub(super) under_way: Vec<Flight>,
+    /// The last that was done.
+    last: Mark,
+    /// What the last that was begun had waited for, and when it began.
+    begun: Mark,
+}
+
+#[derive(Debug)]
+pub(super) struct Flight {
+    command: CommandId,
+    index: u32,
+    bytes: u64,
+    from: Latest,
+    start: Time,
+    buffer: Option<Buffer>,
+    unwritten: Unwritten,
+}
+
+impl Run {
+    /// Begins the accesses that can begin now, and sets an alarm for the next: whether any began.
+    pub(super) fn dma(
+        &mut self,
+        kind: usize,
+        engines: u32,
+        node: NodeId,
+        context: &mut Context<Message>,
+        wiring: &Wiring,
+    ) -> bool {
+        let mut moved = false;
+        let unit = usize::from(kind == STORE);
+        while let Some(&id) = self.queues[kind].front() {
+            if self.dma[unit].under_way.len() >= engines as usize {
+                break;
+            }
+            let index = self.slot(id).parts[kind].next;
+            let Some((ready, dma)) = self.next_access(id, kind, index) else { break };
+            if ready.time > context.now() {
+                self.set_alarm(unit, ready.time, context);
+                break;
+            }
+            self.slot_mut(id).parts[kind].next += 1;
+            if self.slot(id).parts[kind].is_begun() {
+                self.queues[kind].pop_front();
+            }
+            let Some(buffer) = self.buffer(id, kind, index, &dma, wiring) else { return true };
+            self.begin(id, kind, index, ready, &dma, buffer, node, context);
+            moved = true;
+        }
+        moved
+    }
+
+    /// An access and when it can begin; none if that is not known.
+    fn next_access(&self, id: CommandId, kind: usize, index: u32) -> Option<(Latest, Dma)> {
+        let slot = self.slot(id);
+        let command = slot.command.as_ref().expect("it is under way");
+        match &command.work {
+            Work::Dma(dma) => Some((self.ready(id, &command.after)?, *dma)),
+            Work::Pipeline(pipeline) => {
+                let (after, count, dma) = if kind == LOAD {
+                    (&command.loads_after, pipeline.load_after(index), pipeline.load(index))
+                } else {
+                    (&command.after, pipeline.store_after(index), pipeline.store(index))
+                };
+                let ready = self.ready(id, after)?;
+                let before = if kind == LOAD { &slot.fetched } else { &slot.parts[COMPUTE] };
+                let Mark { time, record } = before.until(count)?;
+                Some((ready.or(time, Cause::Part, record), dma))
+            }
+            _ => unreachable!("only accesses are queued"),
+        }
+    }
+
+    pub(super) fn set_alarm(&mut self, unit: usize, time: Time, context: &mut Context<Message>) {
+        if self.alarms[unit] != Some(time) {
+            self.alarms[unit] = Some(time);
+            context.wake_after(time - context.now(), ALARM);
+        }
+    }
+
+    /// The buffer that an access fills or is filled from, in data mode; none if that went wrong.
+    fn buffer(
+        &mut self,
+        id: CommandId,
+        kind: usize,
+        index: u32,
+        dma: &Dma,
+        wiring: &Wiring,
+    ) -> Option<Option<Buffer>> {
+        if !self.has_data {
+            return Some(None);
+        }
+        let bytes = if kind == LOAD {
+            vec![0; usize::try_from(dma.bytes).expect("it fits memory")]
+        } else {
+            match self.program.payload(id, index) {
+                Ok(bytes) => bytes,
+                Err(what) => {
+                    self.fail(what, wiring);
+                    return None;
+                }
+            }
+        };
+        Some(Some(Buffer::new(bytes.into())))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what an access is made of, in one place")]
+    fn begin(
+        &mut self,
+        command: CommandId,
+        kind: usize,
+        index: u32,
+        ready: Latest,
+        dma: &Dma,
+        buffer: Option<Buffer>,
+        node: NodeId,
+        context: &mut Context<Message>,
+    ) {
+        let now = context.now();
+        let unit = usize::from(kind == STORE);
+        let from = if ready.time < now { self.dma[unit].held_up(now) } else { ready };
+        self.dma[unit].begun = from.mark();
+        let unwritten = Rc::new(Cell::new(None));
+        let data = buffer.as_ref().map(|buffer| Slice {
+            buffer: Rc::clone(buffer),
+            offset: 0,
+            unwritten: (kind == LOAD).then(|| Rc::clone(&unwritten)),
+        });
+        let access = VirtualAccess {
+            request: self.request,
+            direction: dma.direction,
+            address: dma.address,
+            bytes: dma.bytes,
+            rows: dma.rows,
+            data,
+            done: Done::Core(self.node, token(command, unit, index)),
+        };
+        let bytes = dma.bytes;
+        let flight = Flight { command, index, bytes, from, start: now, buffer, unwritten };
+        self.dma[unit].under_way.push(flight);
+        context.call(node, Message::IssueVirtual(access));
+    }
+
+    pub(super) fn dma_done(&mut self, wanted: u64, well: bool, now: Time, wiring: &Wiring) {
+        let unit = usize::from(wanted & STORE_BIT != 0);
+        let under_way = &mut self.dma[unit].under_way;
+        let its = |flight: &Flight| token(flight.command, unit, flight.index) == wanted;
+        let place = under_way.iter().position(its).expect("it is under way");
+        let flight = under_way.remove(place);
+        let op = [OpUnit::Load, OpUnit::Store][unit];
+        self.report.busy[op as usize] += now - flight.start;
+        self.report.moved[unit] += flight.bytes;
+        let (id, index) = (flight.command, flight.index);
+        let part = if unit == 0 { Part::Load(index) } else { Part::Store(index) };
+        let record = self.record(
+            |run| OpRecord {
+                request: run.request,
+                pe: run.node,
+                command: id,
+                part,
+                unit: op,
+                start: flight.start,
+                end: now,
+                began: flight.from.reason(),
+                from: flight.start,
+                ended: flight.from.reason(),
+            },
+            wiring,
+        );
+        self.dma[unit].last = Mark { time: now, record };
+        if !well {
+            self.state = State::Failed;
+            self.queues.iter_mut().for_each(VecDeque::clear);
+        }
+        if unit == 0
+            && let Some(buffer) = flight.buffer
+        {
+            let loaded = self.program.loaded(id, index, buffer.take(), flight.unwritten.get());
+            self.check(loaded, wiring);
+        }
+        let kind = [LOAD, STORE][unit];
+        self.part_done(id, kind, index, Latest { time: now, cause: Cause::Part, record });
+    }
+}
+
+impl DmaUnit {
+    /// What an access waited for that could have begun before now: the engines serve accesses in order, so
+    /// it is what the one before it waited for, or the end of one that held an engine.
+    fn held_up(&self, now: Time) -> Latest {
+        let by = if self.begun.time == now { self.begun } else { self.last };
+        Latest { time: now, cause: Cause::Unit, record: by.record }
+    }
+}
+
+/// Set in the token of a store.
+const STORE_BIT: u64 = 1 << 63;
+
+/// What an access is known by while it is under way; the command and direction can be read from it.
+fn token(command: CommandId, unit: usize, index: u32) -> u64 {
+    u64::from(command) << 31 | u64::from(index) | if unit == 1 { STORE_BIT } else { 0 }
+}

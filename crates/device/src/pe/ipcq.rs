@@ -1,0 +1,174 @@
+//! Message rings between PEs: `PE_IPCQ`.
+//!
+//! A port of a PE is one end of a channel to another PE: what is sent from one end comes out at the other, in
+//! order. Each direction of a channel is a ring of slots at the receiver. A sender has a credit for each free
+//! slot, and gets it back through the fabric when the receiver has taken the message out. Data and what is
+//! to be known of it travel together, so a message is there all at once.
+//!
+//! A port is known by its number on both ends, never by who sent: two PEs may have several channels between
+//! them, as the two of a ring have.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use cubeyard_memory::address::PhysAddr;
+use cubeyard_sim::{NodeId, Span, Time};
+use thiserror::Error;
+
+use super::CommandId;
+use crate::request::PeRef;
+
+/// The number of a port of a PE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortId(pub u32);
+
+/// Where the slots of a ring are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotMemory {
+    /// In the receiver's TCM.
+    Tcm,
+    /// In a memory of the receiver's cube, its SRAM or HBM, from this address on. A message is written there,
+    /// and read from there when it is received.
+    At(PhysAddr),
+}
+
+/// How a receiver finds out that a message has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// It is woken.
+    Sleep,
+    /// It looks every so often.
+    Poll(Span),
+}
+
+/// One end of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortSpec {
+    /// Its number on this PE.
+    pub port: PortId,
+    /// The PE at the other end.
+    pub peer: PeRef,
+    /// The number of the port there.
+    pub peer_port: PortId,
+    /// How many messages the ring at each end holds.
+    pub slots: u32,
+    /// How long a message can be.
+    pub slot_bytes: u64,
+    /// Where the slots of this end's ring are.
+    pub memory: SlotMemory,
+    /// Where those of the other end are.
+    pub peer_memory: SlotMemory,
+    /// What the message that returns a credit carries.
+    pub credit_bytes: u64,
+    /// How this end waits.
+    pub waiting: Waiting,
+}
+
+impl PortSpec {
+    /// What an entry takes in the message that installs it.
+    pub const BYTES: u64 = 32;
+}
+
+/// A port could not be installed or taken out.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PortError {
+    /// There is one of that number.
+    #[error("port {0} is there already")]
+    Taken(u32),
+    /// There is none of that number.
+    #[error("there is no port {0}")]
+    None(u32),
+    /// Messages are in it, or somebody waits for one.
+    #[error("port {port} is in use: {what}")]
+    InUse {
+        /// The port.
+        port: u32,
+        /// What is in it.
+        what: String,
+    },
+}
+
+/// A message that has come and was not taken.
+#[derive(Debug)]
+pub(super) struct Arrived {
+    pub(super) at: Time,
+    pub(super) bytes: u64,
+    pub(super) data: Option<Vec<u8>>,
+    /// Which slot of the ring it is in.
+    pub(super) slot: u32,
+    /// The record of its sending, if that is kept.
+    pub(super) record: Option<u32>,
+}
+
+/// One end of a channel, at work.
+#[derive(Debug)]
+pub(super) struct Port {
+    pub(super) spec: PortSpec,
+    /// The DMA engine of the other end.
+    pub(super) peer: NodeId,
+    /// Free slots at the other end.
+    pub(super) credits: u32,
+    /// The record of the receiving that freed the last of them, if that is kept.
+    pub(super) credited: Option<u32>,
+    /// Messages that were sent, ever: the next goes into this slot modulo the slots.
+    pub(super) sent: u64,
+    pub(super) arrived: VecDeque<Arrived>,
+    /// The commands that want a message from here, in order.
+    pub(super) wanted: VecDeque<CommandId>,
+}
+
+/// The ports of a PE.
+#[derive(Debug, Default)]
+pub(super) struct Ports {
+    ports: BTreeMap<PortId, Port>,
+}
+
+impl Ports {
+    /// Installs ports: all, or none.
+    pub(super) fn install(
+        &mut self,
+        specs: &[PortSpec],
+        dma: impl Fn(PeRef) -> NodeId,
+    ) -> Result<(), PortError> {
+        if let Some(taken) = specs.iter().find(|spec| self.ports.contains_key(&spec.port)) {
+            return Err(PortError::Taken(taken.port.0));
+        }
+        for &spec in specs {
+            let (arrived, wanted) = (VecDeque::new(), VecDeque::new());
+            let (peer, credits) = (dma(spec.peer), spec.slots);
+            let port = Port { spec, peer, credits, credited: None, sent: 0, arrived, wanted };
+            self.ports.insert(spec.port, port);
+        }
+        Ok(())
+    }
+
+    /// Takes ports out: all, or none. Credits that are on their way are waited for by whoever asks.
+    pub(super) fn remove(&mut self, ids: &[PortSpec]) -> Result<(), PortError> {
+        for spec in ids {
+            let id = spec.port;
+            let port = self.ports.get(&id).ok_or(PortError::None(id.0))?;
+            if !port.arrived.is_empty() {
+                let what = format!("{} messages that nobody received", port.arrived.len());
+                return Err(PortError::InUse { port: id.0, what });
+            }
+        }
+        ids.iter().for_each(|spec| {
+            self.ports.remove(&spec.port);
+        });
+        Ok(())
+    }
+
+    pub(super) fn get(&self, id: PortId) -> Option<&Port> {
+        self.ports.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: PortId) -> Option<&mut Port> {
+        self.ports.get_mut(&id)
+    }
+}
+
+impl Port {
+    /// The slot that the next message goes into.
+    pub(super) fn next_slot(&self) -> u32 {
+        u32::try_from(self.sent % u64::from(self.spec.slots)).expect("less than the slots")
+    }
+}

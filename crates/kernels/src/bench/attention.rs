@@ -1,0 +1,49 @@
+//! Attention as it is defined, to compare with, and how its keys are stored.
+
+use super::inputs::size;
+
+/// Weights are rounded to f16, with an error of 2⁻¹¹ of each; so is the result. Scores, sums and powers in
+/// f32 add far less, and values are at most 1, so 2⁻¹⁰ and a little more.
+pub(super) const F16_ATTENTION: f64 = 1.25 / 1024.0;
+
+/// For each query the sum of values, weighted by the softmax of its products with the keys; `seen` says how
+/// many of the first keys each query has.
+pub(super) fn attention(
+    queries: &[f64],
+    keys: &[f64],
+    values: &[f64],
+    features: u64,
+    seen: impl Fn(usize) -> usize,
+) -> Vec<f64> {
+    let features = size(features);
+    let queries = queries.chunks_exact(features).enumerate();
+    queries.flat_map(|(place, query)| one(query, keys, values, seen(place))).collect()
+}
+
+fn one(query: &[f64], keys: &[f64], values: &[f64], seen: usize) -> Vec<f64> {
+    let features = query.len();
+    let keys = keys.chunks_exact(features).take(seen);
+    let dot = |key: &[f64]| query.iter().zip(key).map(|(q, k)| q * k).sum::<f64>();
+    let scores: Vec<f64> = keys.map(|key| dot(key) / (features as f64).sqrt()).collect();
+    let greatest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let weights: Vec<f64> = scores.iter().map(|score| (score - greatest).exp()).collect();
+    let all: f64 = weights.iter().sum();
+    let mut sum = vec![0.0; features];
+    for (weight, value) in weights.iter().zip(values.chunks_exact(features)) {
+        sum.iter_mut().zip(value).for_each(|(sum, value)| *sum += weight / all * value);
+    }
+    sum
+}
+
+/// Keys as kernels want them: block after block, each with a column for each token.
+pub(super) fn stored_keys(keys: &[f64], tokens: u64, features: u64, block: u64) -> Vec<f64> {
+    let (tokens, features, block) = (size(tokens), size(features), size(block));
+    let sequences = keys.chunks_exact(tokens * features);
+    let blocks = sequences.flat_map(|keys| keys.chunks(block.saturating_mul(features)));
+    blocks.flat_map(|keys| transposed(keys, features)).collect()
+}
+
+fn transposed(keys: &[f64], features: usize) -> Vec<f64> {
+    let feature = |feature: usize| keys.iter().skip(feature).step_by(features);
+    (0..features).flat_map(feature).copied().collect()
+}

@@ -1,0 +1,123 @@
+//! A matrix of which only some blocks are there, times a dense one.
+
+use cubeyard_runtime::Argument;
+use cubeyard_runtime::dtype::DType;
+use cubeyard_runtime::placement::Split;
+
+use super::inputs::{F16_SUMS, at_least, fits_tcm, multiple, numbers, place, product, size};
+use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
+use crate::library::block_sparse;
+
+pub(super) struct BlockSparse;
+
+/// What was asked.
+struct Asked {
+    /// Rows and columns of blocks.
+    rows: u64,
+    columns: u64,
+    /// Rows and columns of a block.
+    block: u64,
+    /// Columns of the dense matrix.
+    n: u64,
+    cubes: u64,
+    pes: u64,
+    /// Blocks of a hundred that are there.
+    density: u64,
+}
+
+impl Bench for BlockSparse {
+    fn name(&self) -> &'static str {
+        "block-sparse"
+    }
+
+    fn summary(&self) -> &'static str {
+        "a block-sparse matrix times a dense one, only blocks that are there are touched"
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        vec![
+            Parameter::whole("m", 512, (1, 1 << 20), "rows of the sparse matrix"),
+            Parameter::whole("k", 512, (1, 1 << 20), "columns of the sparse matrix"),
+            Parameter::whole("n", 64, (1, 1 << 16), "columns of the dense matrix"),
+            Parameter::whole("block", 64, (1, 1024), "rows and columns of a block"),
+            Parameter::whole("density", 25, (0, 100), "blocks of a hundred that are there"),
+            Parameter::whole("cubes", 1, (1, 64), "that take part"),
+            Parameter::whole("pes", 8, (1, 64), "of each cube"),
+        ]
+    }
+
+    fn needs_data(&self) -> bool {
+        true
+    }
+
+    fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
+        let asked = Asked::new(lab, values)?;
+        let Asked { rows, columns, block, n, cubes, pes, .. } = asked;
+        let over = lab.placement(Split::RowWise, Split::RowWise, cubes, pes);
+        let everywhere = lab.placement(Split::Replicate, Split::Replicate, cubes, pes);
+        let there = asked.there(&numbers(lab, rows * columns, 1));
+        let a = numbers(lab, rows * columns * block * block, 2);
+        let b = numbers(lab, columns * block * n, 3);
+        let tensors = [
+            place(lab, &[rows, columns], DType::U8, &over, &there)?,
+            place(lab, &[rows, columns * block * block], DType::F16, &over, &a)?,
+            place(lab, &[columns * block, n], DType::F16, &everywhere, &b)?,
+            lab.context.empty(&[rows, block * n], DType::F16)?.to(&over)?,
+        ];
+        let mut arguments: Vec<_> = tensors.iter().map(Argument::Tensor).collect();
+        arguments.push(Argument::Scalar(block as f64));
+        lab.launch(&block_sparse(), arguments, cubes, pes)?;
+        let check = lab.check(&tensors[3], F16_SUMS, || asked.expected(&there, &a, &b))?;
+        let blocks = there.iter().filter(|flag| **flag != 0.0).count() as u64;
+        let notes = vec![format!("{blocks} of {} blocks are there", rows * columns)];
+        Ok(Outcome { work: asked.work(blocks), check, notes })
+    }
+}
+
+impl Asked {
+    fn new(lab: &Lab<'_>, values: &Values) -> Result<Self, BenchError> {
+        let [m, k, n, block] = ["m", "k", "n", "block"].map(|name| values.whole(name));
+        let [density, cubes, pes] = ["density", "cubes", "pes"].map(|name| values.whole(name));
+        multiple("m", m, block, "the rows of a block")?;
+        multiple("k", k, block, "the columns of a block")?;
+        let (rows, columns) = (m / block, k / block);
+        at_least("m / block", rows, cubes * pes, "one for each PE; or set cubes or pes")?;
+        let what =
+            format!("all of the dense matrix with k={k} and n={n}, two blocks and their sums");
+        // Two sums in f32, and one in f16 on its way out.
+        let bytes = 2 * (k * n + 2 * block * block) + 10 * block * n;
+        fits_tcm(lab, bytes, &what, "a smaller k, n or block")?;
+        Ok(Self { rows, columns, block, n, cubes, pes, density })
+    }
+
+    /// Whether each block is there, by numbers from -1 to 1.
+    fn there(&self, numbers: &[f64]) -> Vec<f64> {
+        let least = 1.0 - self.density as f64 / 50.0;
+        numbers.iter().map(|&number| if number >= least { 1.0 } else { 0.0 }).collect()
+    }
+
+    fn expected(&self, there: &[f64], a: &[f64], b: &[f64]) -> Vec<f64> {
+        let (block, columns) = (size(self.block), size(self.columns));
+        let mut all = Vec::new();
+        for row in 0..size(self.rows) {
+            let mut sums = vec![0.0; block * size(self.n)];
+            for column in (0..columns).filter(|column| there[row * columns + column] != 0.0) {
+                let a = &a[(row * columns + column) * block * block..][..block * block];
+                let b = &b[column * block * size(self.n)..][..block * size(self.n)];
+                let part = product(a, b, self.block, self.n);
+                sums.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
+            }
+            all.extend(sums);
+        }
+        all
+    }
+
+    /// Blocks that are there are read and multiplied; of the dense matrix each PE reads what its blocks meet,
+    /// which is at least what a column of blocks meets.
+    fn work(&self, blocks: u64) -> Work {
+        let Self { rows, columns, block, n, .. } = *self;
+        let dense = if blocks == 0 { 0 } else { block * n };
+        let bytes = rows * columns + 2 * (blocks * block * block + dense + rows * block * n);
+        Work { gemm: Some((DType::F16, 2 * blocks * block * block * n)), bytes, ..Work::default() }
+    }
+}

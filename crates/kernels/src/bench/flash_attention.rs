@@ -1,0 +1,103 @@
+//! Attention of whole sequences, heads spread over PEs.
+
+use cubeyard_runtime::Argument;
+use cubeyard_runtime::dtype::DType;
+use cubeyard_runtime::placement::Split;
+
+use super::attention::{F16_ATTENTION, attention, stored_keys};
+use super::inputs::{at_least, numbers, place, queries, size};
+use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
+use crate::library::flash_attention;
+
+pub(super) struct FlashAttention;
+
+/// What was asked.
+struct Asked {
+    heads: u64,
+    tokens: u64,
+    /// Features of a head.
+    features: u64,
+    /// Tokens of a block of Q, and of K and V.
+    blocks: [u64; 2],
+    causal: bool,
+    cubes: u64,
+    pes: u64,
+}
+
+const NOTE: &str = "the engine takes matrix and vector work in turn: scores in f32 that the TCM feeds to the \
+                    vector unit keep the matrix unit waiting";
+
+impl Bench for FlashAttention {
+    fn name(&self) -> &'static str {
+        "flash-attention"
+    }
+
+    fn summary(&self) -> &'static str {
+        "attention of whole sequences (prefill), softmax block by block, each PE its heads"
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        vec![
+            Parameter::whole("heads", 8, (1, 1 << 16), "of Q, K and V, of all sequences together"),
+            Parameter::whole("sequence", 128, (1, 1 << 20), "tokens of a sequence"),
+            Parameter::whole("head_dim", 64, (1, 1024), "features of a head"),
+            Parameter::whole("block_q", 64, (1, 4096), "tokens of a block of Q"),
+            Parameter::whole("block_k", 64, (1, 4096), "tokens of a block of K and V"),
+            Parameter::choice(
+                "causal",
+                &["yes", "no"],
+                "whether a token sees only itself and those before it",
+            ),
+            Parameter::whole("cubes", 1, (1, 64), "that take part"),
+            Parameter::whole("pes", 8, (1, 64), "of each cube"),
+        ]
+    }
+
+    fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
+        let asked = Asked::new(values)?;
+        let Asked { heads, tokens, features, blocks, causal, cubes, pes } = asked;
+        let over = lab.placement(Split::RowWise, Split::RowWise, cubes, pes);
+        let (shape, count) = ([heads, tokens * features], heads * tokens * features);
+        let q = queries(lab, count, 1);
+        let [k, v] = [2, 3].map(|seed| numbers(lab, count, seed));
+        let keys = stored_keys(&k, tokens, features, blocks[1]);
+        let mut tensors = Vec::new();
+        for values in [&q, &keys, &v] {
+            tensors.push(place(lab, &shape, DType::F16, &over, values)?);
+        }
+        tensors.push(lab.context.empty(&shape, DType::F16)?.to(&over)?);
+        let mut arguments: Vec<_> = tensors.iter().map(Argument::Tensor).collect();
+        let numbers = [features, blocks[0], blocks[1], u64::from(causal)];
+        arguments.extend(numbers.map(|number| Argument::Scalar(number as f64)));
+        lab.launch(&flash_attention(), arguments, cubes, pes)?;
+        let check = lab.check(&tensors[3], F16_ATTENTION, || asked.expected(&q, &k, &v))?;
+        Ok(Outcome { work: asked.work(), check, notes: vec![NOTE.to_owned()] })
+    }
+}
+
+impl Asked {
+    fn new(values: &Values) -> Result<Self, BenchError> {
+        let [heads, tokens, features, cubes, pes] =
+            ["heads", "sequence", "head_dim", "cubes", "pes"].map(|name| values.whole(name));
+        at_least("heads", heads, cubes * pes, "one for each PE; or set cubes or pes")?;
+        let blocks = ["block_q", "block_k"].map(|name| values.whole(name));
+        let causal = values.choice("causal") == "yes";
+        Ok(Self { heads, tokens, features, blocks, causal, cubes, pes })
+    }
+
+    fn expected(&self, q: &[f64], k: &[f64], v: &[f64]) -> Vec<f64> {
+        let seen = |query: usize| if self.causal { query + 1 } else { size(self.tokens) };
+        let each = size(self.tokens * self.features);
+        let heads = q.chunks_exact(each).zip(k.chunks_exact(each)).zip(v.chunks_exact(each));
+        heads.flat_map(|((q, k), v)| attention(q, k, v, self.features, seen)).collect()
+    }
+
+    /// Each score is a product of features, taken to a power, and times a value; Q, K, V and the output are
+    /// moved once.
+    fn work(&self) -> Work {
+        let Self { heads, tokens, features, .. } = *self;
+        let scores = heads * if self.causal { tokens * (tokens + 1) / 2 } else { tokens * tokens };
+        let gemm = Some((DType::F16, 4 * scores * features));
+        Work { gemm, elements: scores, bytes: 4 * 2 * heads * tokens * features, ..Work::default() }
+    }
+}

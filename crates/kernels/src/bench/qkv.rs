@@ -1,0 +1,200 @@
+//! The projections of tokens to queries, keys and values, in the shapes of known models.
+
+use cubeyard_runtime::dtype::DType;
+use cubeyard_runtime::placement::Split;
+use cubeyard_runtime::{Argument, RuntimeError, Tensor};
+
+use super::inputs::{
+    F16_SUMS, core, fits_tcm, multiple, numbers, ordered, panel_order, place, product, size,
+};
+use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
+use crate::library::qkv;
+use crate::report::Check;
+
+pub(super) struct Qkv;
+
+/// What was asked.
+struct Asked {
+    tokens: u64,
+    /// Features of a token.
+    d: u64,
+    /// Heads of Q, K and V.
+    heads: [u64; 3],
+    /// Features of a head.
+    features: u64,
+    cubes: u64,
+    pes: u64,
+    /// Whether cubes split tokens, not heads.
+    across_tokens: bool,
+    /// Tokens in the TCM at once.
+    resident: u64,
+    /// Columns of a panel.
+    width: u64,
+}
+
+impl Bench for Qkv {
+    fn name(&self) -> &'static str {
+        "qkv"
+    }
+
+    fn summary(&self) -> &'static str {
+        "tokens to queries, keys and values, each PE its heads"
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        vec![
+            Parameter::choice(
+                "model",
+                &["llama-8b", "llama-70b", "gpt3"],
+                "whose shapes: 32 heads and 8 of K and V, 64 and 8, 96 and 96",
+            ),
+            Parameter::whole(
+                "shrink",
+                8,
+                (1, 128),
+                "by which features of tokens and heads are divided; 1: the model's own",
+            ),
+            Parameter::whole("tokens", 32, (1, 1 << 20), "that are projected"),
+            Parameter::choice(
+                "across",
+                &["tokens", "heads"],
+                "what cubes split; PEs of a cube always split heads",
+            ),
+            Parameter::whole("resident", 128, (1, 1 << 20), "tokens in the TCM at once"),
+            Parameter::whole("cubes", 1, (1, 64), "that take part"),
+            Parameter::whole("pes", 8, (1, 64), "of each cube"),
+        ]
+    }
+
+    fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
+        let asked = Asked::new(lab, values)?;
+        let x = numbers(lab, asked.tokens * asked.d, 1);
+        let weights =
+            [0, 1, 2].map(|of| numbers(lab, asked.heads[of] * asked.head(), 2 + of as u64));
+        let inputs = asked.inputs(lab, &x, &weights)?;
+        let outs = asked.outs(lab)?;
+        let mut arguments: Vec<_> = inputs.iter().chain(&outs).map(Argument::Tensor).collect();
+        let numbers = [asked.resident, asked.features, asked.width];
+        arguments.extend(numbers.map(|number| Argument::Scalar(number as f64)));
+        lab.launch(&qkv(), arguments, asked.cubes, asked.pes)?;
+        let mut check: Option<Check> = None;
+        for (out, weights) in outs.iter().zip(&weights) {
+            check = worse(check, lab.check(out, F16_SUMS, || asked.expected(&x, weights))?);
+        }
+        Ok(Outcome { work: asked.work(), check, notes: Vec::new() })
+    }
+}
+
+impl Asked {
+    fn new(lab: &Lab<'_>, values: &Values) -> Result<Self, BenchError> {
+        let (d, heads) = match values.choice("model") {
+            "llama-8b" => (4096, [32, 8, 8]),
+            "llama-70b" => (8192, [64, 8, 8]),
+            _ => (12288, [96, 96, 96]),
+        };
+        let shrink = values.whole("shrink");
+        if !128_u64.is_multiple_of(shrink) {
+            let expected = "expected 1, 2, 4 and so on up to 128, the features of a head";
+            return Err(BenchError::Unfit(format!("shrink={shrink}: {expected}")));
+        }
+        let [tokens, resident, cubes, pes] =
+            ["tokens", "resident", "cubes", "pes"].map(|name| values.whole(name));
+        let (across_tokens, width) =
+            (values.choice("across") == "tokens", u64::from(core(lab).gemm.n));
+        let (d, features) = (d / shrink, 128 / shrink);
+        let asked = Self { tokens, d, heads, features, cubes, pes, across_tokens, resident, width };
+        asked.check(lab)?;
+        Ok(asked)
+    }
+
+    fn check(&self, lab: &Lab<'_>) -> Result<(), BenchError> {
+        let mut tokens = self.tokens;
+        if self.across_tokens {
+            let why = "as many for each of the cubes; or set across=heads";
+            multiple("tokens", tokens, self.cubes, why)?;
+            tokens /= self.cubes;
+        }
+        let (held, wide) = (self.resident.min(tokens), self.width.min(self.features));
+        let what = format!("{held} tokens of {} features and two panels of weights", self.d);
+        let bytes = 2 * (held * self.d + 2 * wide * self.d + 2 * self.width * self.width);
+        fits_tcm(lab, bytes, &what, "fewer resident tokens")
+    }
+
+    /// Weights of a head.
+    fn head(&self) -> u64 {
+        self.d * self.features
+    }
+
+    /// The tokens, and the weights with a row for each head.
+    fn inputs(
+        &self,
+        lab: &Lab<'_>,
+        x: &[f64],
+        weights: &[Vec<f64>],
+    ) -> Result<Vec<Tensor>, RuntimeError> {
+        let [of_tokens, of_heads] = if self.across_tokens {
+            [Split::RowWise, Split::Replicate]
+        } else {
+            [Split::Replicate, Split::RowWise]
+        };
+        let over = lab.placement(of_tokens, Split::Replicate, self.cubes, self.pes);
+        let mut inputs = vec![place(lab, &[self.tokens, self.d], DType::F16, &over, x)?];
+        let over = lab.placement(of_heads, Split::RowWise, self.cubes, self.pes);
+        for (weights, heads) in weights.iter().zip(self.heads) {
+            let shape = [heads, self.head()];
+            inputs.push(place(lab, &shape, DType::F16, &over, &self.stored(weights))?);
+        }
+        Ok(inputs)
+    }
+
+    /// Q, K and V, with a row for each head; so if cubes split tokens, they split its columns.
+    fn outs(&self, lab: &Lab<'_>) -> Result<Vec<Tensor>, RuntimeError> {
+        let cube = if self.across_tokens { Split::ColumnWise } else { Split::RowWise };
+        let over = lab.placement(cube, Split::RowWise, self.cubes, self.pes);
+        let columns = self.tokens * self.features;
+        let out = |heads| lab.context.empty(&[heads, columns], DType::F16)?.to(&over);
+        self.heads.into_iter().map(out).collect()
+    }
+
+    /// The weights of each head panel by panel.
+    fn stored(&self, weights: &[f64]) -> Vec<f64> {
+        if weights.is_empty() {
+            return Vec::new();
+        }
+        let order = panel_order(self.d, self.features, self.width);
+        let heads = weights.chunks_exact(size(self.head()));
+        heads.flat_map(|head| ordered(head, &order)).collect()
+    }
+
+    /// The tokens times the weights of each head.
+    fn expected(&self, x: &[f64], weights: &[f64]) -> Vec<f64> {
+        let heads = weights.chunks_exact(size(self.head()));
+        heads.flat_map(|head| product(x, head, self.d, self.features)).collect()
+    }
+
+    /// Each PE reads its tokens and weights at least once, and writes what it makes of them.
+    fn work(&self) -> Work {
+        let columns = self.heads.iter().sum::<u64>() * self.features;
+        let (tokens, weights) = (self.tokens * self.d, self.d * columns);
+        // Those without a head do nothing.
+        let copies = if self.across_tokens {
+            [self.pes.min(self.heads[0]), self.cubes]
+        } else {
+            [(self.cubes * self.pes).min(self.heads[0]), 1]
+        };
+        let bytes = 2 * (copies[0] * tokens + copies[1] * weights + self.tokens * columns);
+        Work { gemm: Some((DType::F16, 2 * tokens * columns)), bytes, ..Work::default() }
+    }
+}
+
+/// Both checks as one: of all elements, the worst.
+fn worse(one: Option<Check>, other: Option<Check>) -> Option<Check> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(Check {
+            elements: one.elements + other.elements,
+            worst: one.worst.max(other.worst),
+            tolerance: one.tolerance,
+        }),
+        (one, other) => one.or(other),
+    }
+}

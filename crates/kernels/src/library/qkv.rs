@@ -1,0 +1,48 @@
+//! The projections of tokens to queries, keys and values, each PE its heads.
+
+use super::gemm_multi::stream;
+use super::panels::panels;
+use crate::kernel::{Args, Kernel, TensorArg};
+use crate::tl::{Ref, Tl};
+
+/// Multiplies tokens with the weights of each head that a PE holds. Arguments: the tokens, as rows; the
+/// weights of Q, K and V, each with a row for each head, which lies panel by panel; Q, K and V, each with a row
+/// for each head, which is a matrix of tokens and of what the head has of them; the tokens in the TCM at once;
+/// what a head has; and the columns of a panel.
+pub fn qkv() -> Kernel {
+    Kernel::new("qkv", |tl, args| Box::pin(async move { body(&tl, &args) }))
+}
+
+fn body(tl: &Tl, args: &Args) {
+    let x = args.tensor(0).local();
+    let [block, size, width] = [7, 8, 9].map(|position| args.whole(position));
+    let weights: Vec<Ref> = [1, 2, 3].into_iter().flat_map(|at| heads(args, at, size)).collect();
+    let outs: Vec<Ref> = [4, 5, 6].into_iter().flat_map(|at| heads(args, at, size)).collect();
+    let blocks = if weights.is_empty() { 0 } else { tl.cdiv(x.dim(0), block) };
+    for index in 0..blocks {
+        let start = index * block;
+        let count = block.min(x.dim(0) - start);
+        let resident = tl.load(&x.block(&[start, 0], &[count, x.dim(1)]));
+        let outs = outs.iter().flat_map(|out| columns(tl, out, width));
+        let outs = outs.map(|out| out.block(&[start, 0], &[count, out.dim(1)]));
+        let weights = weights.iter().flat_map(|weight| panels(tl, weight, width));
+        stream(tl, &resident, weights, outs);
+    }
+}
+
+/// The matrix of each head that this PE holds of a tensor; none, if it holds nothing of it.
+fn heads(args: &Args, position: usize, size: u64) -> Vec<Ref> {
+    let tensor: TensorArg<'_> = args.tensor(position);
+    let Some(local) = tensor.local_if_any() else { return Vec::new() };
+    let rows = local.dim(1) / size.max(1);
+    (0..local.dim(0)).map(|head| local.at(head * local.dim(1), &[rows, size])).collect()
+}
+
+/// Some columns after others of a matrix that lies row by row.
+fn columns(tl: &Tl, matrix: &Ref, width: u64) -> impl Iterator<Item = Ref> + use<> {
+    let (matrix, count) = (matrix.clone(), tl.cdiv(matrix.dim(1), width));
+    (0..count).map(move |index| {
+        let first = index * width;
+        matrix.block(&[0, first], &[matrix.dim(0), width.min(matrix.dim(1) - first)])
+    })
+}

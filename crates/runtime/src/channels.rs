@@ -1,0 +1,251 @@
+//! Channels between PEs: rings of slots, installed through the fabric, all or none.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use cubeyard_device::pe::{PortId, PortSpec, SlotMemory, Waiting};
+use cubeyard_device::request::{PeRef, Request};
+use cubeyard_memory::Bytes;
+use cubeyard_memory::address::{CubeId, PeId, PhysAddr, SipId};
+use cubeyard_memory::pe::CubeSram;
+use cubeyard_sim::Span;
+
+use crate::context::{Context, Inner};
+use crate::error::RuntimeError;
+
+/// One end of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct End {
+    /// The PE.
+    pub pe: PeRef,
+    /// The number of the port there.
+    pub port: PortId,
+}
+
+/// A channel: what is sent at one end comes out at the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Channel {
+    /// Its two ends.
+    pub ends: [End; 2],
+}
+
+/// Where slots are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SlotKind {
+    /// In the receiver's TCM.
+    #[default]
+    Tcm,
+    /// In the SRAM of its cube.
+    Sram,
+    /// In its slice of the HBM.
+    Hbm,
+}
+
+/// What the rings of channels are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingConfig {
+    /// Where slots are.
+    pub kind: SlotKind,
+    /// How many messages a ring holds.
+    pub slots: u32,
+    /// How long a message can be.
+    pub slot_bytes: u64,
+    /// What the message that returns a credit carries.
+    pub credit_bytes: u64,
+    /// How receivers wait.
+    pub waiting: Waiting,
+}
+
+/// As published: four slots of 4 KiB in the TCM, credits of 16 bytes, receivers that are woken.
+impl Default for RingConfig {
+    fn default() -> Self {
+        Self {
+            kind: SlotKind::Tcm,
+            slots: 4,
+            slot_bytes: 4096,
+            credit_bytes: 16,
+            waiting: Waiting::Sleep,
+        }
+    }
+}
+
+/// Memory that rings have taken.
+#[derive(Debug)]
+struct Ring {
+    pe: PeRef,
+    kind: SlotKind,
+    address: PhysAddr,
+    bytes: Bytes,
+}
+
+/// Channels that are installed. Dropping them takes them out again, through the fabric.
+#[derive(Debug)]
+pub struct Channels {
+    context: Rc<Inner>,
+    ends: Vec<End>,
+    rings: Vec<Ring>,
+    installed: Vec<Request>,
+    latency: Span,
+}
+
+impl Context {
+    /// Installs channels: memory for their rings is taken, and the PEs at their ends are told, through the
+    /// fabric. If anything goes wrong, nothing stays.
+    pub fn connect(
+        &self,
+        channels: &[Channel],
+        config: &RingConfig,
+    ) -> Result<Channels, RuntimeError> {
+        self.inner.check_open()?;
+        let mut this = Channels {
+            context: Rc::clone(&self.inner),
+            ends: Vec::new(),
+            rings: Vec::new(),
+            installed: Vec::new(),
+            latency: Span::ZERO,
+        };
+        this.reserve(channels)?;
+        this.install(channels, config)?;
+        Ok(this)
+    }
+}
+
+impl Channels {
+    /// How long the PEs took to be told.
+    pub fn latency(&self) -> Span {
+        self.latency
+    }
+
+    /// What the rings take of memory.
+    pub fn bytes(&self) -> u64 {
+        self.rings.iter().map(|ring| ring.bytes.get()).sum()
+    }
+
+    /// Takes the numbers of the ports.
+    fn reserve(&mut self, channels: &[Channel]) -> Result<(), RuntimeError> {
+        for &end in channels.iter().flat_map(|channel| &channel.ends) {
+            if !self.context.ports.borrow_mut().insert(end) {
+                return Err(RuntimeError::PortTaken { pe: end.pe, port: end.port.0 });
+            }
+            self.ends.push(end);
+        }
+        Ok(())
+    }
+
+    fn install(&mut self, channels: &[Channel], config: &RingConfig) -> Result<(), RuntimeError> {
+        let mut ports: BTreeMap<PeRef, Vec<PortSpec>> = BTreeMap::new();
+        for channel in channels {
+            let [a, b] = channel.ends;
+            let memory = [self.ring(a.pe, config)?, self.ring(b.pe, config)?];
+            let spec = |this: End, other: End, memory: [SlotMemory; 2]| PortSpec {
+                port: this.port,
+                peer: other.pe,
+                peer_port: other.port,
+                slots: config.slots,
+                slot_bytes: config.slot_bytes,
+                memory: memory[0],
+                peer_memory: memory[1],
+                credit_bytes: config.credit_bytes,
+                waiting: config.waiting,
+            };
+            ports.entry(a.pe).or_default().push(spec(a, b, memory));
+            ports.entry(b.pe).or_default().push(spec(b, a, [memory[1], memory[0]]));
+        }
+        self.context.step()?;
+        let requests = requests(ports);
+        let made = requests.iter().map(|request| (request.clone(), None)).collect();
+        self.latency = self.context.perform(made)?;
+        self.installed = requests;
+        Ok(())
+    }
+
+    /// Takes memory for the ring of one end.
+    fn ring(&mut self, pe: PeRef, config: &RingConfig) -> Result<SlotMemory, RuntimeError> {
+        self.context.step()?;
+        let bytes = Bytes::new(u64::from(config.slots) * config.slot_bytes);
+        let address = self.context.take_ring(pe, config.kind, bytes)?;
+        self.rings.push(Ring { pe, kind: config.kind, address, bytes });
+        Ok(match config.kind {
+            SlotKind::Tcm => SlotMemory::Tcm,
+            SlotKind::Sram | SlotKind::Hbm => SlotMemory::At(address),
+        })
+    }
+}
+
+impl Drop for Channels {
+    fn drop(&mut self) {
+        if !self.installed.is_empty() {
+            let removals = self.installed.iter().map(removal).collect();
+            if let Err(error) = self.context.perform(removals) {
+                self.context.trouble(&error);
+            }
+        }
+        let mut ports = self.context.ports.borrow_mut();
+        self.ends.iter().for_each(|end| {
+            ports.remove(end);
+        });
+        drop(ports);
+        for ring in self.rings.drain(..) {
+            self.context.give_ring_back(&ring);
+        }
+    }
+}
+
+impl Inner {
+    fn take_ring(&self, pe: PeRef, kind: SlotKind, bytes: Bytes) -> Result<PhysAddr, RuntimeError> {
+        let address = match kind {
+            SlotKind::Tcm => self.with_memory(pe, |memory| memory.allocate_tcm(bytes)),
+            SlotKind::Hbm => self.with_memory(pe, |memory| memory.allocate_hbm(bytes)),
+            SlotKind::Sram => self.with_sram(pe, |sram| sram.allocate(bytes)),
+        };
+        address.map_err(|source| RuntimeError::OutOfMemory { pe, source })
+    }
+
+    fn give_ring_back(&self, ring: &Ring) {
+        let Ring { pe, kind, address, bytes } = *ring;
+        let freed = match kind {
+            SlotKind::Tcm => self.with_memory(pe, |memory| memory.free_tcm(address, bytes)),
+            SlotKind::Hbm => self.with_memory(pe, |memory| memory.free_hbm(address, bytes)),
+            SlotKind::Sram => self.with_sram(pe, |sram| sram.free(address, bytes)),
+        };
+        freed.expect("it was taken");
+        self.machine.borrow_mut().forget(address, bytes.get());
+    }
+
+    /// The SRAM of a PE's cube, whose allocator is made when it is first used.
+    fn with_sram<T>(&self, pe: PeRef, act: impl FnOnce(&mut CubeSram) -> T) -> T {
+        let mut srams = self.srams.borrow_mut();
+        act(srams.entry((pe.sip, pe.cube)).or_insert_with(|| self.fresh_sram(pe)))
+    }
+}
+
+/// One request for each rectangle of PEs of a SIP whose cubes use the same PEs.
+fn requests(ports: BTreeMap<PeRef, Vec<PortSpec>>) -> Vec<Request> {
+    let mut by_cube: BTreeMap<(SipId, CubeId), Vec<(PeId, Vec<PortSpec>)>> = BTreeMap::new();
+    for (at, list) in ports {
+        by_cube.entry((at.sip, at.cube)).or_default().push((at.pe, list));
+    }
+    type Shape = (SipId, Vec<PeId>);
+    let mut groups: BTreeMap<Shape, (Vec<CubeId>, Vec<Vec<PortSpec>>)> = BTreeMap::new();
+    for ((sip, cube), pes) in by_cube {
+        let (numbers, lists): (Vec<_>, Vec<_>) = pes.into_iter().unzip();
+        let (cubes, all) = groups.entry((sip, numbers)).or_default();
+        cubes.push(cube);
+        all.extend(lists);
+    }
+    let request = |((sip, pes), (cubes, ports)): (Shape, (Vec<CubeId>, Vec<Vec<PortSpec>>))| {
+        Request::Connect { sip, cubes, pes, ports: Arc::from(ports), remove: false }
+    };
+    groups.into_iter().map(request).collect()
+}
+
+/// The request that takes out what one has installed.
+fn removal(request: &Request) -> (Request, Option<cubeyard_device::message::Buffer>) {
+    match request.clone() {
+        Request::Connect { sip, cubes, pes, ports, .. } => {
+            (Request::Connect { sip, cubes, pes, ports, remove: true }, None)
+        }
+        other => unreachable!("only ports are installed here: {other:?}"),
+    }
+}
