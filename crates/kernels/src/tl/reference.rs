@@ -107,6 +107,9 @@ impl Ref {
         if mask.is_none() && self.is_contiguous() {
             return vec![self.address..self.address + self.ty.nbytes()];
         }
+        if mask.is_none() && self.has_rows() {
+            return self.row_runs();
+        }
         let mut runs: Vec<Range<u64>> = Vec::new();
         let mut index = vec![0; self.ty.shape.len()];
         for element in 0..self.ty.elements() {
@@ -125,8 +128,46 @@ impl Ref {
         runs
     }
 
+    /// Whether the elements of the last dimension follow each other.
+    pub(super) fn has_rows(&self) -> bool {
+        matches!((self.ty.shape.last(), self.strides.last()), (Some(1), _) | (_, Some(1)))
+    }
+
+    /// As [`runs`](Self::runs), of a tile that has rows.
+    fn row_runs(&self) -> Vec<Range<u64>> {
+        let (rows, row) = self.ty.shape.split_at(self.ty.shape.len() - 1);
+        let (size, count) = (self.ty.dtype.size(), rows.iter().product::<u64>());
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        let mut index = vec![0; rows.len()];
+        for _ in 0..if row[0] > 0 { count } else { 0 } {
+            let offset: u64 = index.iter().zip(&self.strides).map(|(at, by)| at * by).sum();
+            step(&mut index, rows);
+            let from = self.address + offset * size;
+            match runs.last_mut() {
+                Some(last) if last.end == from => last.end += row[0] * size,
+                _ => runs.push(from..from + row[0] * size),
+            }
+        }
+        runs
+    }
+
+    /// The access of a box of a matrix that has rows, without a detour.
+    pub(super) fn box_access(&self, direction: Direction, start: [u64; 2], shape: [u64; 2]) -> Dma {
+        let (size, pitch) = (self.ty.dtype.size(), self.strides[0] * self.ty.dtype.size());
+        let address = self.address + start[0] * pitch + start[1] * self.strides[1] * size;
+        let row = shape[1] * size;
+        let rows = (shape[0] > 1 && pitch != row).then_some(Rows { bytes: row, pitch });
+        Dma { direction, address, bytes: shape[0] * row, rows }
+    }
+
     fn is_contiguous(&self) -> bool {
-        Self::new(self.address, &self.ty.shape, self.ty.dtype).strides == self.strides
+        let dimensions = self.ty.shape.iter().zip(&self.strides).rev();
+        let mut next = 1_u64;
+        dimensions.into_iter().all(|(length, stride)| {
+            let follows = *stride == next;
+            next = next.saturating_mul(*length);
+            follows
+        }) && self.strides.len() == self.ty.shape.len()
     }
 }
 

@@ -7,7 +7,10 @@
 
 mod benches;
 mod gemm;
+mod lab;
 mod language;
 mod many_pes;
 mod messages;
+mod numbers;
 mod paths;
+mod races;
