@@ -40,8 +40,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn names(benches: &[Box<dyn Bench>], colours: bool) -> String {
-    let row = |bench: &Box<dyn Bench>| vec![bench.name().to_owned(), bench.summary().to_owned()];
-    let rows: Vec<_> = benches.iter().map(row).collect();
+    let row = |bench: &dyn Bench| vec![bench.name().to_owned(), bench.summary().to_owned()];
+    let rows: Vec<_> = benches.iter().map(|bench| row(&**bench)).collect();
     table(&["bench", "what it computes"], &rows, 2, colours)
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn check(path: &Path) -> Result<()> {
 pub(crate) fn write<E: Into<anyhow::Error>>(
     path: &Path,
     option: &str,
-    fill: impl FnOnce(BufWriter<File>) -> Result<(), E>,
+    put: impl FnOnce(BufWriter<File>) -> Result<(), E>,
 ) -> Result<()> {
     let at = |error: anyhow::Error| {
         let name = path.display();
@@ -35,7 +35,7 @@ pub(crate) fn write<E: Into<anyhow::Error>>(
     let file = File::create(path).map_err(|error| at(error.into()))?;
     // A device or a pipe stays where it is, whatever came of writing to it.
     let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
-    fill(BufWriter::new(file)).map_err(|error| {
+    put(BufWriter::new(file)).map_err(|error| {
         if is_file {
             let _ = fs::canonicalize(path).and_then(fs::remove_file);
         }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
 use cubeyard_device::topology::Topology;
 use cubeyard_kernels::bench::{self, Bench, BenchError, ParameterError, Run, RunConfig};
@@ -28,6 +28,7 @@ const PAGE: &str = "cubeyard-run.html";
 /// Without a name, a first example is run with data, and drawn to ./cubeyard-run.html. Ends with code 1 if a
 /// number is wrong or something was found in a kernel, 3 if simulated memory or time has run out.
 #[derive(Args, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Arguments {
     /// The bench; `cubeyard list` has them all
     name: Option<String>,
@@ -105,15 +106,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 fn chosen(arguments: &Arguments) -> Result<Box<dyn Bench>, BenchError> {
-    match &arguments.name {
-        Some(name) => bench::find(name),
-        None => {
-            let bench = bench::first();
-            let what = "no bench named: running a first example, with its numbers";
-            remark(arguments, &format!("{what}: {}", bench.name()));
-            Ok(bench)
-        }
+    if let Some(name) = &arguments.name {
+        return bench::find(name);
     }
+    let bench = bench::first();
+    let what = "no bench named: running a first example, with its numbers";
+    remark(arguments, &format!("{what}: {}", bench.name()));
+    Ok(bench)
 }
 
 fn config(arguments: &Arguments, topology: Topology) -> Result<RunConfig> {
@@ -125,17 +124,14 @@ fn config(arguments: &Arguments, topology: Topology) -> Result<RunConfig> {
 
 fn sips(device: Option<Device>, topology: &Topology) -> Result<Vec<SipId>> {
     let all: Vec<SipId> = topology.sips().collect();
-    match device {
-        None => Ok(Vec::new()),
-        Some(Device::All) => Ok(all),
-        Some(Device::Sip(number)) => match all.get(usize::try_from(number)?) {
-            Some(&sip) => Ok(vec![sip]),
-            None => {
-                let there = all.len();
-                bail!("--device: the machine has no sip:{number}; it has {there}, from sip:0 on")
-            }
-        },
-    }
+    let Some(Device::Sip(number)) = device else {
+        return Ok(if device.is_some() { all } else { Vec::new() });
+    };
+    let there = all.len();
+    let sip = usize::try_from(number).ok().and_then(|number| all.get(number));
+    sip.map(|&sip| vec![sip]).with_context(|| {
+        format!("--device: the machine has no sip:{number}; it has {there}, from sip:0 on")
+    })
 }
 
 /// An error with what can be done about it: simulated memory and time have a code of their own.

@@ -3,8 +3,10 @@
 mod alone;
 mod command;
 mod parts;
+mod rehearsal;
 
 pub use command::Stage;
+pub use rehearsal::Rehearsal;
 
 use std::cell::Ref;
 use std::collections::BTreeMap;

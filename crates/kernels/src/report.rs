@@ -168,7 +168,9 @@ pub struct AccessTime {
     pub serialisation: Span,
     /// The memory moved its bursts.
     pub service: Span,
-    /// What it took beyond what it takes alone: behind other traffic, or for rows that share bursts.
+    /// More bursts, because its rows do not follow each other.
+    pub rows: Span,
+    /// What it took beyond all that, which it takes alone: it was behind other traffic.
     pub waiting: Span,
 }
 

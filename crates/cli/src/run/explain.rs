@@ -15,14 +15,18 @@ const TAIL: usize = 40;
 
 /// What took the time line by line, then step by step.
 pub(super) fn render(report: &RunReport, colours: bool) -> String {
-    let title = "the critical path, line by line";
-    let mut text = format!("{}\n{}", paint(title, BOLD, colours), lines(report, colours));
-    text += &format!("\n{}\n", paint("step by step, in ns", BOLD, colours));
     let mut rows = steps(&report.critical);
     align(&mut rows);
-    text += &table(&HEADING, &rows, HEADING.len(), colours);
     let total: Span = report.critical.iter().map(Step::span).sum();
-    text + &format!("  {} steps, {} in all\n", count(report.critical.len() as u64), span(total))
+    format!(
+        "{}\n{}\n{}\n{}  {} steps, {} in all\n",
+        paint("the critical path, line by line", BOLD, colours),
+        lines(report, colours),
+        paint("step by step, in ns", BOLD, colours),
+        table(&HEADING, &rows, HEADING.len(), colours),
+        count(report.critical.len() as u64),
+        span(total)
+    )
 }
 
 const HEADING: [&str; 7] = ["from", "takes", "unit", "what", "line", "why then", "of which"];

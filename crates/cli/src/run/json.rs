@@ -87,6 +87,7 @@ fn access(access: &AccessTime) -> Value {
         "overhead_ns": access.overhead.ns(),
         "serialisation_ns": access.serialisation.ns(),
         "service_ns": access.service.ns(),
+        "rows_ns": access.rows.ns(),
         "waiting_ns": access.waiting.ns(),
     })
 }

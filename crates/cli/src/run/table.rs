@@ -10,15 +10,11 @@ use crate::grid::{BOLD, GREEN, RED, paint, table};
 /// The figures, the bounds, the units, and what was found.
 pub(super) fn render(run: &Run, explains: bool, colours: bool) -> String {
     let report = &run.report;
-    let mut text = head(report, colours) + "\n" + &figures(report, colours);
-    if !report.bounds.is_empty() {
-        text += &format!("\n{}", bounds(report, colours));
-    }
-    text += &format!("\n{}", units(report, colours));
-    if explains {
-        text += &format!("\n{}", explain::render(report, colours));
-    }
-    text + &remarks(run, colours)
+    let path = if explains { explain::render(report, colours) } else { String::new() };
+    let parts = [figures(report, colours), bounds(report, colours), units(report, colours), path];
+    let parts = parts.into_iter().filter(|part| !part.is_empty());
+    let parts = std::iter::once(head(report, colours)).chain(parts).chain(remarks(run, colours));
+    parts.collect::<Vec<_>>().join("\n")
 }
 
 fn head(report: &RunReport, colours: bool) -> String {
@@ -48,7 +44,8 @@ fn figures(report: &RunReport, colours: bool) -> String {
     }
     rows.push(("limited by", report.limited_by.clone()));
     rows.push(("check", report.check.as_ref().map_or_else(unchecked, |it| check(it, colours))));
-    rows.iter().map(|(name, value)| format!("  {name:<10}  {value}\n")).collect()
+    let lines: Vec<_> = rows.iter().map(|(name, value)| format!("  {name:<10}  {value}")).collect();
+    lines.join("\n") + "\n"
 }
 
 fn of_peak(rate: f64, peak: f64, unit: &str) -> String {
@@ -75,6 +72,9 @@ fn check(check: &Check, colours: bool) -> String {
 }
 
 fn bounds(report: &RunReport, colours: bool) -> String {
+    if report.bounds.is_empty() {
+        return String::new();
+    }
     let row = |bound: &Bound| {
         let share = report.of_kernel(bound.span).map_or_else(String::new, percent);
         vec![bound.resource.clone(), span(bound.span), share]
@@ -91,9 +91,9 @@ fn units(report: &RunReport, colours: bool) -> String {
     table(&["unit", "busiest", "busy there", "on average"], &rows, 2, colours)
 }
 
-fn remarks(run: &Run, colours: bool) -> String {
+fn remarks(run: &Run, colours: bool) -> Option<String> {
     let notes = run.report.notes.iter().map(|note| format!("  note: {note}\n"));
     let found = |finding| format!("  {}: {finding}\n", paint("found", RED, colours));
     let lines: String = notes.chain(run.findings.iter().map(found)).collect();
-    if lines.is_empty() { lines } else { format!("\n{lines}") }
+    (!lines.is_empty()).then_some(lines)
 }

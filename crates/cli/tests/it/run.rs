@@ -47,7 +47,30 @@ fn a_small_run_as_a_table() {
     let sandbox = Sandbox::new("run-table");
     let run = sandbox.run(&small(&["--data", "--set", "pes=2"]));
     assert_eq!(run.stderr, "");
-    expect![[r#""#]].assert_eq(&run.result());
+    expect![[r#"
+        vector-add: the sum of two vectors, each PE its part
+          elements=4096 block=256 dtype=f16 cubes=1 pes=2
+          on 2 SIPs × 16 cubes × 8 PEs
+
+          kernel      289.3 ns on 2 PEs; 398.6 ns seen by the host
+          moved       16.00 KiB read, 8.00 KiB written: 84.94 GB/s, 16.6 % of 512 GB/s
+          computed    4.096 kFLOP: 14.16 GFLOP/s, 2.8 % of 512 GFLOP/s
+          limited by  DMA reads of `load f16[256]` at vector_add.rs:17 (42 % of the critical path)
+          check       passed: 4,096 elements, error 2.45e-4 of 9.77e-4 allowed
+
+          bound            at least  of the kernel
+          MATH                 8 ns          2.8 %
+          the HBM of a PE     48 ns         16.6 %
+
+          unit       busiest         busy there  on average
+          PE_CPU     sip0.cube0.pe0      11.1 %      11.1 %
+          DMA read   sip0.cube0.pe0      83.1 %      83.1 %
+          DMA write  sip0.cube0.pe0      41.5 %      41.5 %
+          TCM read   sip0.cube0.pe0       5.5 %       5.5 %
+          MATH       sip0.cube0.pe0       2.8 %       2.8 %
+          TCM write  sip0.cube0.pe0       2.8 %       2.8 %
+    "#]]
+    .assert_eq(&run.result());
 }
 
 #[test]
@@ -56,7 +79,56 @@ fn a_small_run_explained() {
     let arguments = ["--explain", "--set", "pes=1", "--set", "elements=512", "--quiet"];
     let run = sandbox.run(&small(&arguments));
     assert_eq!(run.stderr, "");
-    expect![[r#""#]].assert_eq(&run.result());
+    expect![[r#"
+        vector-add: the sum of two vectors, each PE its part
+          elements=512 block=256 dtype=f16 cubes=1 pes=1
+          on 2 SIPs × 16 cubes × 8 PEs
+
+          kernel      85.1 ns on 1 PE; 194.3 ns seen by the host
+          moved       2.00 KiB read, 1.00 KiB written: 36.1 GB/s, 14.1 % of 256 GB/s
+          computed    512 FLOP: 6.016 GFLOP/s, 2.4 % of 256 GFLOP/s
+          limited by  DMA reads of `load f16[256]` at vector_add.rs:17 (35 % of the critical path)
+          check       none: the numbers were not computed
+
+          bound            at least  of the kernel
+          MATH                 2 ns          2.4 %
+          the HBM of a PE     12 ns         14.1 %
+
+          unit       busiest         busy there  on average
+          PE_CPU     sip0.cube0.pe0       9.4 %       9.4 %
+          DMA read   sip0.cube0.pe0      70.6 %      70.6 %
+          DMA write  sip0.cube0.pe0      35.3 %      35.3 %
+          TCM read   sip0.cube0.pe0       4.7 %       4.7 %
+          MATH       sip0.cube0.pe0       2.4 %       2.4 %
+          TCM write  sip0.cube0.pe0       2.4 %       2.4 %
+
+        the critical path, line by line
+          line              unit       steps     takes   share  behind others
+          vector_add.rs:17  DMA read       2  30.04 ns  35.3 %
+          vector_add.rs:18  DMA read       2  30.04 ns  35.3 %
+          vector_add.rs:19  DMA write      1  15.02 ns  17.6 %
+          vector_add.rs:19  fetch          2      4 ns   4.7 %
+          vector_add.rs:17  PE_CPU         2      2 ns   2.4 %
+          vector_add.rs:19  MATH           2      2 ns   2.4 %
+          vector_add.rs:19  store          2      2 ns   2.4 %
+
+        step by step, in ns
+          from    takes   unit       what                                   line              why then                                                     of which
+           0.000   1.000  PE_CPU     dispatch of load f16[256]              vector_add.rs:17  the launch began
+           1.000   1.000  PE_CPU     the scheduler passes on load f16[256]  vector_add.rs:17  its overhead for each command
+           2.000  15.020  DMA read   load f16[256]                          vector_add.rs:17  it was dispatched then                                       4.02 ns overhead, 3 ns serialisation, 8 ns memory
+          17.020  15.020  DMA read   load f16[256]                          vector_add.rs:18  DMA read was busy: load f16[256]                             4.02 ns overhead, 3 ns serialisation, 8 ns memory
+          32.040   2.000  fetch      operands of add f16[256]               vector_add.rs:19  it comes after load f16[256]
+          34.040   1.000  MATH       add f16[256]                           vector_add.rs:19  after TCM read: operands of add f16[256]
+          35.040   1.000  store      results of add f16[256]                vector_add.rs:19  after MATH: add f16[256]
+          36.040  15.020  DMA read   load f16[256]                          vector_add.rs:17  its place in the TCM was free after results of add f16[256]  4.02 ns overhead, 3 ns serialisation, 8 ns memory
+          51.060  15.020  DMA read   load f16[256]                          vector_add.rs:18  DMA read was busy: load f16[256]                             4.02 ns overhead, 3 ns serialisation, 8 ns memory
+          66.080   2.000  fetch      operands of add f16[256]               vector_add.rs:19  it comes after load f16[256]
+          68.080   1.000  MATH       add f16[256]                           vector_add.rs:19  after TCM read: operands of add f16[256]
+          69.080   1.000  store      results of add f16[256]                vector_add.rs:19  after MATH: add f16[256]
+          70.080  15.020  DMA write  store f16[256]                         vector_add.rs:19  it comes after results of add f16[256]                       4.02 ns overhead, 3 ns serialisation, 8 ns memory
+          13 steps, 85.1 ns in all
+    "#]].assert_eq(&run.result());
 }
 
 #[test]
@@ -164,17 +236,59 @@ fn without_a_name_an_example_is_run_and_drawn() {
 #[test]
 fn unknown_names_are_refused_with_the_nearest() {
     let sandbox = Sandbox::new("run-unknown");
-    refused(&sandbox.run(&["run", "vector-ad"]), 2, &expect![[r#""#]]);
-    refused(&sandbox.run(&["run", "vector-add", "--set", "element=3"]), 2, &expect![[r#""#]]);
-    refused(&sandbox.run(&["run", "vector-add", "--set", "elements=x"]), 2, &expect![[r#""#]]);
-    refused(&sandbox.run(&["run", "vector-add", "--set", "elements"]), 2, &expect![[r#""#]]);
+    refused(
+        &sandbox.run(&["run", "vector-ad"]),
+        2,
+        &expect![[r#"
+        error: there is no bench `vector-ad`; the nearest is `vector-add`
+          help: cubeyard list has them all
+    "#]],
+    );
+    refused(
+        &sandbox.run(&["run", "vector-add", "--set", "element=3"]),
+        2,
+        &expect![[r#"
+        error: vector-add has no parameter `element`; it has elements, block, dtype, cubes, pes; the nearest is `elements`
+          help: cubeyard list -v has all parameters
+    "#]],
+    );
+    refused(
+        &sandbox.run(&["run", "vector-add", "--set", "elements=x"]),
+        2,
+        &expect![[r#"
+        error: vector-add: elements=x: expected a whole number from 1 to 68719476736
+          help: cubeyard list -v has all parameters
+    "#]],
+    );
+    refused(
+        &sandbox.run(&["run", "vector-add", "--set", "elements"]),
+        2,
+        &expect![[r#"
+        error: `elements`: expected name=value
+          help: as in --set elements=4096
+    "#]],
+    );
 }
 
 #[test]
 fn devices_that_are_not_there_are_refused() {
     let sandbox = Sandbox::new("run-device");
-    refused(&sandbox.run(&["run", "vector-add", "--device", "sip:2"]), 2, &expect![[r#""#]]);
-    refused(&sandbox.run(&["run", "vector-add", "--device", "sip"]), 2, &expect![[r#""#]]);
+    refused(
+        &sandbox.run(&["run", "vector-add", "--device", "sip:2"]),
+        2,
+        &expect![[r#"
+        error: --device: the machine has no sip:2; it has 2, from sip:0 on
+    "#]],
+    );
+    refused(
+        &sandbox.run(&["run", "vector-add", "--device", "sip"]),
+        2,
+        &expect![[r#"
+        error: invalid value 'sip' for '--device <all|sip:N>': expected all, or sip: and a number, such as sip:0
+
+        For more information, try '--help'.
+    "#]],
+    );
     let first = sandbox.run(&small(&["--quiet"])).result();
     let second = sandbox.run(&small(&["--quiet", "--device", "sip:1"])).result();
     assert_eq!(first.replace("sip0", "sip1"), second);
@@ -185,7 +299,14 @@ fn devices_that_are_not_there_are_refused() {
 #[test]
 fn too_many_cubes_are_refused() {
     let sandbox = Sandbox::new("run-cubes");
-    refused(&sandbox.run(&["run", "vector-add", "--set", "cubes=17"]), 2, &expect![[r#""#]]);
+    refused(
+        &sandbox.run(&["run", "vector-add", "--set", "cubes=17"]),
+        2,
+        &expect![[r#"
+        error: a placement over 17 cubes needs as many, and the machine has 16
+          help: change what does not fit, with --set
+    "#]],
+    );
 }
 
 #[test]
@@ -193,7 +314,14 @@ fn memory_that_runs_out_has_a_code_of_its_own() {
     let sandbox = Sandbox::new("run-memory");
     let arguments = ["run", "vector-add", "--set", "elements=68719476736", "--set", "pes=1"];
     let run = sandbox.run(&[&arguments[..], &["--report", "x.html", "--trace", "x"]].concat());
-    refused(&run, 3, &expect![[r#""#]]);
+    refused(
+        &run,
+        3,
+        &expect![[r#"
+        error: sip0.cube0.pe0: HBM of sip0.cube0.pe0: wanted 137438953472 B (128.00 GiB), free 6442450944 B (6.00 GiB), largest free range 6442450944 B (6.00 GiB): the space has only 6442450944 B (6.00 GiB)
+          help: ask for less, or for a larger machine
+    "#]],
+    );
     assert_eq!(std::fs::read_dir(sandbox.path(".")).unwrap().count(), 0);
 }
 
@@ -203,15 +331,36 @@ fn kernels_that_do_not_fit_are_refused_with_their_line() {
     let sandbox = Sandbox::new("run-tcm");
     let arguments = ["--set", "elements=16777216", "--set", "block=16777216", "--set", "pes=1"];
     let run = sandbox.run(&[&["run", "vector-add", "--report", "x.html"], &arguments[..]].concat());
-    refused(&run, 2, &expect![[r#""#]]);
+    refused(
+        &run,
+        2,
+        &expect![[r#"
+        error: vector_add on sip0.cube0.pe0, vector_add.rs:17: a tile of 32.00 MiB, but the TCM has 8.00 MiB for the tiles of a kernel
+          help: change what does not fit, with --set
+    "#]],
+    );
     assert!(!sandbox.path("x.html").exists());
 }
 
 #[test]
 fn files_that_cannot_be_written_are_refused_before_any_work() {
     let sandbox = Sandbox::new("run-output");
-    refused(&sandbox.run(&small(&["--trace", "missing/x"])), 2, &expect![[r#""#]]);
-    refused(&sandbox.run(&small(&["--report", "."])), 2, &expect![[r#""#]]);
+    refused(
+        &sandbox.run(&small(&["--trace", "missing/x"])),
+        2,
+        &expect![[r#"
+        error: missing/x: cannot be written, there is no folder missing
+          help: create it
+    "#]],
+    );
+    refused(
+        &sandbox.run(&small(&["--report", "."])),
+        2,
+        &expect![[r#"
+        error: .: cannot be written, it is a folder
+          help: name a file
+    "#]],
+    );
     assert_eq!(std::fs::read_dir(sandbox.path(".")).unwrap().count(), 0);
 }
 
@@ -221,7 +370,21 @@ fn files_that_cannot_be_written_are_refused_before_any_work() {
 fn files_that_there_is_no_room_for_are_an_error() {
     let sandbox = Sandbox::new("run-full");
     std::os::unix::fs::symlink("/dev/full", sandbox.path("full")).unwrap();
-    refused(&sandbox.run(&small(&["--quiet", "--report", "full"])), 2, &expect![[r#""#]]);
-    refused(&sandbox.run(&small(&["--quiet", "--trace", "full"])), 2, &expect![[r#""#]]);
+    refused(
+        &sandbox.run(&small(&["--quiet", "--report", "full"])),
+        2,
+        &expect![[r#"
+        error: full: cannot be written: No space left on device (os error 28)
+          help: name another file with --report
+    "#]],
+    );
+    refused(
+        &sandbox.run(&small(&["--quiet", "--trace", "full"])),
+        2,
+        &expect![[r#"
+        error: full: cannot be written: the trace could not be written: No space left on device (os error 28)
+          help: name another file with --trace
+    "#]],
+    );
     assert!(sandbox.path("full").exists());
 }

@@ -36,8 +36,8 @@ impl<W: Watch> Machine<W> {
         Some(formula::alone(self.network(), channels, &access, overhead))
     }
 
-    /// Where a range is, if it is in one piece.
-    fn physical(&self, pe: PeRef, address: u64, bytes: u64) -> Option<PhysAddr> {
+    /// Where a PE finds a range of addresses, if it is in one piece.
+    pub fn physical(&self, pe: PeRef, address: u64, bytes: u64) -> Option<PhysAddr> {
         let mmu = self.mmu(pe)?;
         match mmu.place(address) {
             Some((to, left)) => (left >= bytes).then_some(to),

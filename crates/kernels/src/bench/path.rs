@@ -1,7 +1,7 @@
 //! The critical path of a launch: what led to the end of its slowest PE, without a gap.
 
-use cubeyard_device::machine::Machine;
-use cubeyard_device::pe::{Cause, CoreReport, OpLog, OpRecord, OpUnit, Stretch};
+use cubeyard_device::machine::{Machine, Rehearsal};
+use cubeyard_device::pe::{Cause, CoreReport, Dma, OpLog, OpRecord, OpUnit, Stretch};
 use cubeyard_device::request::PeRef;
 use cubeyard_runtime::LaunchReport;
 use cubeyard_sim::Span;
@@ -30,7 +30,8 @@ pub(super) fn path(lab: &Lab<'_>, launch: &LaunchReport) -> Vec<Leg> {
         let node = topology.pe_cpu(pe.sip, pe.cube, pe.pe);
         let last = log.last(|record| record.request == launch.request && record.pe == node);
         let Some(last) = last else { return Vec::new() };
-        let walk = Walk { machine, log: &log, recording: &recording, pe, core };
+        let recording = &recording;
+        let mut walk = Walk { machine, log: &log, recording, pe, core, rehearsal: None };
         let mut legs: Vec<_> =
             log.path(last, core.ended).map(|stretch| walk.leg(&stretch)).collect();
         legs.reverse();
@@ -50,10 +51,12 @@ struct Walk<'a> {
     recording: &'a Recording,
     pe: PeRef,
     core: CoreReport,
+    /// Where accesses are tried out, once that is needed.
+    rehearsal: Option<Rehearsal>,
 }
 
 impl Walk<'_> {
-    fn leg(&self, stretch: &Stretch) -> Leg {
+    fn leg(&mut self, stretch: &Stretch) -> Leg {
         let record = &self.log.records()[stretch.record as usize];
         let operation = self.recording.operation(record);
         let name = operation.as_ref().map_or_else(String::new, Operation::name);
@@ -77,15 +80,29 @@ impl Walk<'_> {
     }
 
     /// Where the time of an access went: what it would take alone, and the rest.
-    fn access(&self, operation: &Operation, took: Span) -> Option<AccessTime> {
-        let alone = self.machine.alone_dma(self.pe, operation.dma.as_ref()?)?;
-        let waiting = took.ps().checked_sub(alone.total().ps())?;
+    fn access(&mut self, operation: &Operation, took: Span) -> Option<AccessTime> {
+        let dma = operation.dma?;
+        let in_one_piece = self.machine.alone_dma(self.pe, &dma)?;
+        let alone = match dma.rows {
+            Some(_) => self.rehearsed(&dma)?,
+            None => in_one_piece.total(),
+        };
         Some(AccessTime {
-            overhead: alone.overhead + alone.wire,
-            serialisation: alone.serialisation,
-            service: alone.service,
-            waiting: Span::from_ps(waiting),
+            overhead: in_one_piece.overhead + in_one_piece.wire,
+            serialisation: in_one_piece.serialisation,
+            service: in_one_piece.service,
+            rows: Span::from_ps(alone.ps().checked_sub(in_one_piece.total().ps())?),
+            waiting: Span::from_ps(took.ps().checked_sub(alone.ps())?),
         })
+    }
+
+    /// What an access of rows takes alone, tried out.
+    fn rehearsed(&mut self, dma: &Dma) -> Option<Span> {
+        let extent = dma.rows.map_or(dma.bytes, |rows| rows.extent(dma.bytes));
+        let address = self.machine.physical(self.pe, dma.address, extent)?.to_bits();
+        let topology = self.machine.topology();
+        let rehearsal = self.rehearsal.get_or_insert_with(|| Rehearsal::new(topology));
+        rehearsal.span(self.pe, &Dma { address, ..*dma })
     }
 
     fn why(&self, stretch: &Stretch, record: &OpRecord) -> String {

@@ -103,16 +103,21 @@ pub fn run(bench: &dyn Bench, config: &RunConfig) -> Result<Run, BenchError> {
     }
     let mode = if bench.needs_data() { Mode::Live } else { config.mode };
     let sips = if config.sips.is_empty() { vec![first_sip()] } else { config.sips.clone() };
-    let launcher = Launcher::with_mode(&context, mode);
-    let (launches, paths) = (Vec::new().into(), Vec::new().into());
-    let lab = Lab { context: &context, launcher, has_data: data, sips, launches, paths };
+    let lab = Lab {
+        context: &context,
+        launcher: Launcher::with_mode(&context, mode),
+        has_data: data,
+        sips,
+        launches: Vec::new().into(),
+        paths: Vec::new().into(),
+    };
     let outcome = bench.run(&lab, &values)?;
     let findings = lab.launcher.findings();
     let mut report = report(&lab, &outcome, &config.topology);
     let log = config.ops.then(|| RunLog::take(&lab));
     explain(&mut report, log.as_ref());
-    report.bench = bench.name().to_owned();
-    report.summary = bench.summary().to_owned();
+    bench.name().clone_into(&mut report.bench);
+    bench.summary().clone_into(&mut report.summary);
     report.parameters = values.shown(&parameters);
     Ok(Run { report, findings, log })
 }
@@ -140,8 +145,6 @@ fn report(lab: &Lab<'_>, outcome: &Outcome, topology: &Topology) -> RunReport {
         written: cores().map(|(_, core)| core.moved[1]).sum(),
     };
     let bounds = bounds(&outcome.work, topology, pes as u64);
-    let spec = topology.spec();
-    let rate = outcome.work.gemm.and_then(|(dtype, _)| spec.pe.core.gemm.rates.get(dtype.name()));
     let memories = outcome.work.memories.unwrap_or(pes as u64);
     RunReport {
         machine: machine(topology),
@@ -150,7 +153,7 @@ fn report(lab: &Lab<'_>, outcome: &Outcome, topology: &Topology) -> RunReport {
         host: launches.iter().map(|(_, launch)| launch.done - launch.made).sum(),
         traffic,
         flop: outcome.work.gemm.map_or(outcome.work.elements, |(_, flop)| flop),
-        peak_rate: rate.map_or(0.0, |rate| *rate as f64 * pes as f64),
+        peak_rate: peak_rate(&outcome.work, topology) * pes as f64,
         peak_bandwidth: hbm(topology) * memories as f64,
         bounds,
         units: units(&launches, kernel),
@@ -175,6 +178,17 @@ fn machine(topology: &Topology) -> String {
     let (sips, cubes, pes) =
         (topology.sips().count(), topology.cubes().count(), topology.pes().count());
     format!("{sips} SIPs × {cubes} cubes × {pes} PEs")
+}
+
+/// FLOP/s of one PE, of the unit that the work is counted for; 0 if it computes nothing.
+fn peak_rate(work: &Work, topology: &Topology) -> f64 {
+    let core = &topology.spec().pe.core;
+    let rate = match work.gemm {
+        Some((dtype, _)) => core.gemm.rates.get(dtype.name()).copied().unwrap_or_default(),
+        None if work.elements > 0 => core.math.simple.bytes_per_second(),
+        None => 0,
+    };
+    rate as f64
 }
 
 /// Bytes in a second of the HBM of one PE.

@@ -115,10 +115,13 @@ impl fmt::Display for AccessTime {
         let [overhead, serialisation, service] =
             [self.overhead, self.serialisation, self.service].map(span);
         write!(f, "{overhead} overhead, {serialisation} serialisation, {service} memory")?;
-        if self.waiting == Span::ZERO {
-            return Ok(());
+        if self.rows > Span::ZERO {
+            write!(f, ", {} for rows apart", span(self.rows))?;
         }
-        write!(f, ", {} behind others", span(self.waiting))
+        if self.waiting > Span::ZERO {
+            write!(f, ", {} behind others", span(self.waiting))?;
+        }
+        Ok(())
     }
 }
 

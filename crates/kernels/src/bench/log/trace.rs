@@ -110,7 +110,7 @@ fn group<W: Write>(
         Some((above, _)) => Some(group(above, groups, trace)?),
         None => None,
     };
-    let track = trace.track(name, parent)?;
-    groups.insert(name.to_owned(), track);
-    Ok(track)
+    let id = trace.track(name, parent)?;
+    groups.insert(name.to_owned(), id);
+    Ok(id)
 }
