@@ -189,11 +189,12 @@ impl Composite {
         if let Some(to) = to.as_ref().filter(|to| *to.ty() != output) {
             tl.fail(format!("an output of {output} to {}: they must be the same", to.ty()));
         }
-        let plan = Plan::new(self, output, to, core);
-        let plan = plan.unwrap_or_else(|problem| match problem {
-            plan::Problem::NoRate(dtype) => tl.fail(no_rate(dtype, tl)),
-            plan::Problem::Text(text) => tl.fail(text),
-        });
+        // Not in a closure, which would be the place of what is wrong.
+        let plan = match Plan::new(self, output, to, core) {
+            Ok(plan) => plan,
+            Err(plan::Problem::NoRate(dtype)) => tl.fail(no_rate(dtype, tl)),
+            Err(plan::Problem::Text(text)) => tl.fail(text),
+        };
         let accesses = plan.accesses();
         tl.check_live(&accesses);
         plan

@@ -326,18 +326,22 @@ impl Tl {
         // The first operand of a choice is a condition; its type is not that of the others.
         let skipped = usize::from(matches!(op, Op::Ternary(Ternary::Where)));
         let beside = values.iter().skip(skipped).find_map(as_tile).map(|tile| tile.ty().dtype);
-        let operand = |value: &Value<'_>| match (value, beside) {
-            (Value::Tile(tile), _) => Operand::Tile(tile.input()),
-            (Value::Number(number), Some(dtype)) => {
-                let ty = TileType::scalar(dtype);
-                self.checked(infer::full(&ty, *number));
-                Operand::Number(*number, ty)
-            }
-            (Value::Number(_), None) => {
-                self.fail(format!("{} of numbers alone: one operand must be a tile", op.name()))
-            }
-        };
-        values.iter().map(operand).collect()
+        let mut operands = Vec::with_capacity(values.len());
+        // Not in a closure, which would be the place of what is wrong.
+        for value in values {
+            operands.push(match (value, beside) {
+                (Value::Tile(tile), _) => Operand::Tile(tile.input()),
+                (Value::Number(number), Some(dtype)) => {
+                    let ty = TileType::scalar(dtype);
+                    self.checked(infer::full(&ty, *number));
+                    Operand::Number(*number, ty)
+                }
+                (Value::Number(_), None) => {
+                    self.fail(format!("{} of numbers alone: one operand must be a tile", op.name()))
+                }
+            });
+        }
+        operands
     }
 }
 

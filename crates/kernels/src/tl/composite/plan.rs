@@ -97,11 +97,10 @@ impl Plan {
             Source::Memory(reference) => Some(reference),
             Source::Pinned(_) => None,
         });
-        for reference in operands.chain(&to).filter(|reference| !reference.has_rows()) {
+        if let Some(reference) = operands.chain(&to).find(|reference| !reference.has_rows()) {
             let (ty, advice) = (reference.ty(), "load it and use the tile, or trans() of one");
-            return Err(Problem::Text(format!(
-                "{ty} in memory whose rows do not lie in one piece: {advice}"
-            )));
+            let text = format!("{ty} in memory whose rows do not lie in one piece: {advice}");
+            return Err(Problem::Text(text));
         }
         let sources: Vec<_> = composite.sources.iter().map(PlanSource::of).collect();
         let is_loaded = |&index: &usize| matches!(sources[index], PlanSource::Memory(_));
