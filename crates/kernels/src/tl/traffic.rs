@@ -38,7 +38,6 @@ fn overlap(one: &Dma, other: &Dma) -> bool {
         return false;
     }
     match (one.rows, other.rows) {
-        (None, None) => true,
         (Some(a), Some(b)) if a.pitch == b.pitch => columns(one.address, a, other.address, b.bytes),
         (Some(rows), None) => columns(one.address, rows, other.address, other.bytes),
         (None, Some(rows)) => columns(other.address, rows, one.address, one.bytes),

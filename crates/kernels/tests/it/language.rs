@@ -53,13 +53,20 @@ fn refused(body: impl Fn(&Tl, &Args) + Copy + 'static, expected: &Expect) {
 
 #[test]
 fn a_tile_larger_than_the_tcm() {
-    refused(|tl, _| drop(tl.zeros(&[4096, 1024], DType::F32)), &expect![[""]]);
+    refused(
+        |tl, _| drop(tl.zeros(&[4096, 1024], DType::F32)),
+        &expect![
+            "wrong on sip0.cube0.pe0, language.rs:LINE: a tile of 16.00 MiB, but the TCM has 8.00 MiB for the tiles of a kernel"
+        ],
+    );
     refused(
         |tl, _| {
             let _first = tl.zeros(&[1024, 1024], DType::F32);
             tl.zeros(&[1024, 1025], DType::F32);
         },
-        &expect![[""]],
+        &expect![
+            "wrong on sip0.cube0.pe0, language.rs:LINE: no room for a tile of 4.00 MiB: of 8.00 MiB, 4.00 MiB are free, 4.00 MiB at most in one piece"
+        ],
     );
 }
 
@@ -70,40 +77,68 @@ fn shapes_and_types_that_do_not_go_together() {
             let x = tl.load(&args.tensor(0).local());
             tl.dot(&x, &tl.zeros(&[31, 8], DType::F32));
         },
-        &expect![[""]],
+        &expect![
+            "wrong on sip0.cube0.pe0, language.rs:LINE: dot of f32[32, 32] and f32[31, 8]: 32 columns against 31 rows"
+        ],
     );
     refused(
         |tl, args| {
             let x = args.tensor(0).local();
             tl.gemm(&x, &x.block(&[0, 0], &[8, 32])).store(&x);
         },
-        &expect![[""]],
+        &expect![
+            "wrong on sip0.cube0.pe0, language.rs:LINE: dot of f32[32, 32] and f32[8, 32]: 32 columns against 8 rows"
+        ],
     );
     refused(
         |tl, args| drop(&tl.load(&args.tensor(0).local()) + &tl.zeros(&[5], DType::F32)),
-        &expect![[""]],
+        &expect![
+            "wrong on sip0.cube0.pe0, language.rs:LINE: add of f32[32, 32] and f32[5]: the shapes do not broadcast"
+        ],
     );
     refused(
         |tl, args| drop(&tl.load(&args.tensor(0).local()) + &tl.zeros(&[32], DType::F16)),
-        &expect![[""]],
+        &expect![
+            "wrong on sip0.cube0.pe0, language.rs:LINE: add of f32[32, 32] and f16[32]: the types differ"
+        ],
     );
     refused(
         |tl, args| tl.store(&args.tensor(0).local(), &tl.zeros(&[32, 32], DType::F16)),
-        &expect![[""]],
+        &expect![
+            "wrong on sip0.cube0.pe0, language.rs:LINE: store of f16[32, 32] to f32[32, 32]: they must be the same"
+        ],
     );
     refused(
         |tl, args| {
             let (x, row) = (args.tensor(0).local(), tl.zeros(&[31], DType::F32));
             tl.gemm(&x, &x).after_tile(Epilogue::With(Binary::Add, row)).tile(DType::F32);
         },
-        &expect![[""]],
+        &expect![
+            "wrong on sip0.cube0.pe0, language.rs:LINE: an epilogue with f32[31] on f32[32, 32]: it must be a row of it, or as large"
+        ],
     );
     refused(
         |tl, args| {
             let x = args.tensor(0).local();
             tl.gemm(&x, &x).at_the_end(Epilogue::Scale(Binary::Mul, 2.0)).store(&x);
         },
-        &expect![[""]],
+        &expect![
+            "wrong on sip0.cube0.pe0, language.rs:LINE: an epilogue at the end needs an output that stays in the TCM: use tile()"
+        ],
+    );
+}
+
+/// The first row of the first tile was taken for all of it.
+#[test]
+fn a_composite_of_a_matrix_without_rows() {
+    refused(
+        |tl, args| {
+            let x = args.tensor(0).local();
+            tl.gemm(&x, &x.transposed()).tile(DType::F32);
+        },
+        &expect![
+            "wrong on sip0.cube0.pe0, language.rs:LINE: f32[32, 32] in memory whose rows do not lie in one piece: load it and use the tile, or trans() of one"
+        ],
     );
 }
 
@@ -114,7 +149,9 @@ fn a_type_that_the_matrix_engine_has_no_rate_for() {
             let x = tl.zeros(&[32, 32], DType::F64);
             tl.dot(&x, &x);
         },
-        &expect![[""]],
+        &expect![
+            "wrong on sip0.cube0.pe0, language.rs:LINE: dot of f64: the GEMM engine has no rate for it; it has bf16, f16, f32, fp8_e4m3, fp8_e5m2, i8, u8"
+        ],
     );
 }
 
@@ -125,26 +162,63 @@ fn masks_and_axes_that_are_not_there() {
             let mask = Mask::below(&[32], &[16]);
             tl.load_masked(&args.tensor(0).local(), &mask, 0.0);
         },
-        &expect![[""]],
+        &expect![
+            "wrong on sip0.cube0.pe0, language.rs:LINE: a mask of shape [32] for f32[32, 32]: the shapes must be the same"
+        ],
     );
     refused(
         |tl, args| {
             let y = args.tensor(1).local();
             tl.store_masked(&y, &tl.load(&y), &Mask::below(&[63], &[16]));
         },
-        &expect![[""]],
+        &expect![
+            "wrong on sip0.cube0.pe0, language.rs:LINE: a mask of shape [63] for f32[64]: the shapes must be the same"
+        ],
     );
-    refused(|tl, args| drop(tl.sum(&tl.load(&args.tensor(0).local()), 2)), &expect![[""]]);
-    refused(|tl, _| drop(tl.program_id(2)), &expect![[""]]);
-    refused(|tl, _| drop(tl.cdiv(5, 0)), &expect![[""]]);
+    refused(
+        |tl, args| drop(tl.sum(&tl.load(&args.tensor(0).local()), 2)),
+        &expect![
+            "wrong on sip0.cube0.pe0, language.rs:LINE: sum of f32[32, 32] along axis 2: there is none"
+        ],
+    );
+    refused(
+        |tl, _| assert_ne!(tl.program_id(2), 9),
+        &expect![
+            "wrong on sip0.cube0.pe0, language.rs:LINE: axis 2: there are 0, PEs of a cube, and 1, cubes"
+        ],
+    );
+    refused(
+        |tl, _| assert_ne!(tl.cdiv(5, 0), 9),
+        &expect!["wrong on sip0.cube0.pe0, language.rs:LINE: cdiv by 0"],
+    );
 }
 
 #[test]
 fn arguments_that_are_missing_or_of_another_kind() {
-    refused(|_, args| drop(args.tensor(7)), &expect![[""]]);
-    refused(|_, args| drop(args.tensor(2)), &expect![[""]]);
-    refused(|_, args| drop(args.number(0)), &expect![[""]]);
-    refused(|tl, args| drop(tl.add(args.number(2), args.number(2))), &expect![[""]]);
+    refused(
+        |_, args| drop(args.tensor(7)),
+        &expect![
+            "wrong on sip0.cube0.pe0, language.rs:LINE: argument 7: expected a tensor, found nothing"
+        ],
+    );
+    refused(
+        |_, args| drop(args.tensor(2)),
+        &expect![
+            "wrong on sip0.cube0.pe0, language.rs:LINE: argument 2: expected a tensor, found a number"
+        ],
+    );
+    refused(
+        |_, args| assert!(args.number(0) > 0.0),
+        &expect![
+            "wrong on sip0.cube0.pe0, language.rs:LINE: argument 0: expected a number, found a tensor"
+        ],
+    );
+    refused(
+        |tl, args| drop(tl.add(args.number(2), args.number(2))),
+        &expect![
+            "wrong on sip0.cube0.pe0, language.rs:LINE: add of numbers alone: one operand must be a tile"
+        ],
+    );
 }
 
 #[test]
@@ -154,14 +228,25 @@ fn a_pe_that_holds_nothing() {
     let local = kernel("local", |_, args| drop(args.tensor(0).local()));
     let launcher = Launcher::new(&context);
     let error = launcher.run(&local, &launch(tensors(&[&x]), 2)).unwrap_err();
-    expect![[""]].assert_eq(&error.to_string());
+    expect![
+        "local on sip0.cube0.pe1, language.rs:LINE: argument 0: sip0.cube0.pe1 holds nothing of it"
+    ]
+    .assert_eq(&without_lines(&error.to_string()));
 }
 
 #[test]
 fn a_kernel_that_panics() {
     let panics = |_: &Tl, _: &Args| std::panic::resume_unwind(Box::new("out of ideas"));
-    refused_by(Mode::Recorded, &kernel("panics", panics), &expect![[""]]);
-    refused_by(Mode::Live, &kernel("panics", panics), &expect![[""]]);
+    refused_by(
+        Mode::Recorded,
+        &kernel("panics", panics),
+        &expect!["panics panicked: out of ideas"],
+    );
+    refused_by(
+        Mode::Live,
+        &kernel("panics", panics),
+        &expect!["sip0.cube0.pe0.pe_cpu: panics panicked: out of ideas"],
+    );
 }
 
 #[test]
@@ -169,15 +254,35 @@ fn a_kernel_that_never_ends() {
     let endless = |tl: &Tl, args: &Args| loop {
         tl.load(&args.tensor(0).local());
     };
-    refused_by(Mode::Recorded, &kernel("endless", endless), &expect![[""]]);
-    refused_by(Mode::Live, &kernel("endless", endless), &expect![[""]]);
+    refused_by(
+        Mode::Recorded,
+        &kernel("endless", endless),
+        &expect![
+            "endless on sip0.cube0.pe0, language.rs:LINE: more than 1000 commands: it seems never to end"
+        ],
+    );
+    refused_by(
+        Mode::Live,
+        &kernel("endless", endless),
+        &expect![
+            "sip0.cube0.pe0.pe_cpu: endless on sip0.cube0.pe0, language.rs:LINE: more than 1000 commands: it seems never to end"
+        ],
+    );
 }
 
 #[test]
 fn a_kernel_that_waits_for_something_foreign() {
     let foreign = || Kernel::new("foreign", |_, _| Box::pin(std::future::pending()));
-    refused_by(Mode::Recorded, &foreign(), &expect![[""]]);
-    refused_by(Mode::Live, &foreign(), &expect![[""]]);
+    refused_by(
+        Mode::Recorded,
+        &foreign(),
+        &expect!["foreign waits for something that is none of tl's: it cannot be recorded"],
+    );
+    refused_by(
+        Mode::Live,
+        &foreign(),
+        &expect!["sip0.cube0.pe0.pe_cpu: foreign waits for something that is none of tl's"],
+    );
 }
 
 fn looks() -> Kernel {
@@ -193,12 +298,18 @@ fn looks() -> Kernel {
 
 #[test]
 fn a_kernel_that_looks_runs_live_and_with_data() {
-    refused_by(Mode::Recorded, &looks(), &expect![[""]]);
+    refused_by(
+        Mode::Recorded,
+        &looks(),
+        &expect![
+            "looks on sip0.cube0.pe0, language.rs:LINE: the kernel looks at what it loaded, so it cannot be recorded: run it live"
+        ],
+    );
     let without = context("", false);
     let y = without.empty(&[64], DType::F32).unwrap().to(&crate::lab::one()).unwrap();
     let launcher = Launcher::with_mode(&without, Mode::Live);
     let error = run(&launcher, &looks(), tensors(&[&y, &y])).unwrap_err();
-    expect![[""]].assert_eq(&without_lines(&error.to_string()));
+    expect!["sip0.cube0.pe0.pe_cpu: looks on sip0.cube0.pe0, language.rs:LINE: the kernel looks at what it loaded, so it needs data mode"].assert_eq(&without_lines(&error.to_string()));
     let with = context("", true);
     let y = place(&with, &[64], &[2.0_f32; 64]);
     run(&Launcher::with_mode(&with, Mode::Live), &looks(), tensors(&[&y, &y])).unwrap();
@@ -237,6 +348,6 @@ fn slow(context: &Context) -> String {
 fn a_deadline_says_who_waits_for_what() {
     let context = context("", true);
     let error = slow(&context);
-    expect![[""]].assert_eq(&without_lines(&error));
+    expect!["not done after 5000 ns: sip0.cube0.pe0.pe_cpu waits for load f32[64] at language.rs:LINE of endless"].assert_eq(&without_lines(&error));
     assert!(context.is_pristine());
 }

@@ -19,7 +19,7 @@ fn reads(name: &str) -> Kernel {
     kernel(name, |tl, args| drop(tl.load(&args.tensor(0).whole())))
 }
 
-/// What a launcher has found, without line numbers.
+/// What a launcher has found. The lines of the kernels above are part of it.
 fn check(launcher: &Launcher<'_>, expected: &Expect) {
     let lines: Vec<_> = launcher.findings().iter().map(ToString::to_string).collect();
     expected.assert_eq(&lines.join("\n"));
@@ -36,7 +36,12 @@ fn two_pes_that_store_to_the_same_tile_race() {
         let x = shared(&context);
         let launcher = Launcher::with_mode(&context, mode);
         launcher.run(&writes("writes"), &launch(tensors(&[&x]), 2)).unwrap();
-        check(&launcher, &expect![[""]]);
+        check(
+            &launcher,
+            &expect![
+                "writes on sip0.cube0.pe1, races.rs:14: store f32[64] writes bytes 0x0 to 0xff of sip0.cube0.hbm_ctrl.pe0, which writes on sip0.cube0.pe0, races.rs:14: store f32[64] writes, with no order between the two"
+            ],
+        );
     }
 }
 
@@ -54,7 +59,12 @@ fn a_pe_that_loads_what_another_stores_races() {
         }
     });
     launcher.run(&either, &launch(tensors(&[&x]), 2)).unwrap();
-    check(&launcher, &expect![[""]]);
+    check(
+        &launcher,
+        &expect![
+            "either on sip0.cube0.pe0, races.rs:51: store f32[8] writes bytes 0x20 to 0x3f of sip0.cube0.hbm_ctrl.pe0, which either on sip0.cube0.pe1, races.rs:53: load f32[16] reads, with no order between the two"
+        ],
+    );
 }
 
 #[test]
@@ -63,7 +73,12 @@ fn memory_that_nobody_wrote_is_found() {
     let x = context.empty(&[64], DType::F32).unwrap().to(&one()).unwrap();
     let launcher = Launcher::new(&context);
     run(&launcher, &reads("reads"), tensors(&[&x])).unwrap();
-    check(&launcher, &expect![[""]]);
+    check(
+        &launcher,
+        &expect![
+            "reads on sip0.cube0.pe0, races.rs:19: load f32[64] reads memory that nobody wrote, at 0x0"
+        ],
+    );
 }
 
 #[test]
@@ -72,7 +87,7 @@ fn what_is_outside_every_tensor_is_refused() {
     let x = shared(&context);
     let beyond = kernel("beyond", |tl, args| drop(tl.load(&args.tensor(0).whole().at(32, &[64]))));
     let error = run(&Launcher::new(&context), &beyond, tensors(&[&x])).unwrap_err();
-    expect![[""]].assert_eq(&error.to_string());
+    expect!["beyond on sip0.cube0.pe0, races.rs:73: read of 256 bytes from 0x100000080 on: 0x100000100 is outside every tensor"].assert_eq(&error.to_string());
 }
 
 #[test]
@@ -128,7 +143,12 @@ fn launches_of_two_streams_race() {
     on(&context.stream(), &writes("one"));
     on(&context.stream(), &reads("other"));
     context.synchronize().unwrap();
-    check(&launcher, &expect![[""]]);
+    check(
+        &launcher,
+        &expect![
+            "other on sip0.cube0.pe0, races.rs:19: load f32[64] reads bytes 0x0 to 0xff of sip0.cube0.hbm_ctrl.pe0, which one on sip0.cube0.pe0, races.rs:14: store f32[64] writes, with no order between the two"
+        ],
+    );
 }
 
 /// A store and a load of the same memory went to different engines, and the load came first.

@@ -33,13 +33,13 @@ impl Run {
                     Next::End => self.state = State::Ended,
                     Next::Failed(what) => self.fail(what, wiring),
                 },
-                State::Waiting(id) => match self.done(id) {
-                    Some(end) => self.cpu = self.cpu.or(end.time, Cause::Window, end.record),
-                    None => {
+                State::Waiting(id) => {
+                    let Some(end) = self.done(id) else {
                         self.state = State::Waiting(id);
                         return moved;
-                    }
-                },
+                    };
+                    self.cpu = self.cpu.or(end.time, Cause::Window, end.record);
+                }
                 State::Holding(command) => {
                     if let Err(command) =
                         self.place(*command, spec.scheduler_overhead, ports, wiring)

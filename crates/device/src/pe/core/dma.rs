@@ -61,7 +61,13 @@ impl Run {
             if self.slot(id).parts[kind].is_begun() {
                 self.queues[kind].pop_front();
             }
-            let Some(buffer) = self.buffer(id, kind, index, &dma, wiring) else { return true };
+            let buffer = match self.buffer(id, kind, index, &dma) {
+                Ok(buffer) => buffer,
+                Err(what) => {
+                    self.fail(what, wiring);
+                    return true;
+                }
+            };
             self.begin(id, kind, index, ready, &dma, buffer, node, context);
             moved = true;
         }
@@ -104,30 +110,23 @@ impl Run {
         }
     }
 
-    /// The buffer that an access fills or is filled from, in data mode; none if that went wrong.
+    /// The buffer that an access fills or is filled from, in data mode, or what went wrong.
     fn buffer(
         &mut self,
         id: CommandId,
         kind: usize,
         index: u32,
         dma: &Dma,
-        wiring: &Wiring,
-    ) -> Option<Option<Buffer>> {
+    ) -> Result<Option<Buffer>, String> {
         if !self.has_data {
-            return Some(None);
+            return Ok(None);
         }
         let bytes = if kind == LOAD {
             vec![0; usize::try_from(dma.bytes).expect("it fits memory")]
         } else {
-            match self.program.payload(id, index) {
-                Ok(bytes) => bytes,
-                Err(what) => {
-                    self.fail(what, wiring);
-                    return None;
-                }
-            }
+            self.program.payload(id, index)?
         };
-        Some(Some(Buffer::new(bytes.into())))
+        Ok(Some(Buffer::new(bytes.into())))
     }
 
     #[expect(clippy::too_many_arguments, reason = "what an access is made of, in one place")]
