@@ -76,6 +76,7 @@ pub mod model;
 pub mod pe;
 pub mod perfetto;
 pub mod probe;
+pub mod race;
 pub mod request;
 pub mod topology;
 pub mod trace;

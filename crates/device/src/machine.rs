@@ -25,6 +25,7 @@ use crate::message::{
 };
 use crate::model::{Memory, Mmu, Part};
 use crate::pe::{CoreReport, OpLog, Program};
+use crate::race::{Race, Races};
 use crate::request::{Completion, Envelope, Outcome, PeRef, Request, RequestError, Shard};
 use crate::topology::Topology;
 use crate::wiring::Wiring;
@@ -119,6 +120,9 @@ impl MachineBuilder {
         let Self { topology, config, replaced, data, bursts } = self;
         let network = parts::network(&topology);
         let wiring = Rc::new(Wiring::new(topology));
+        if data {
+            wiring.watch_races();
+        }
         let parts = parts::parts(&wiring, replaced).map(|(node, mut part)| {
             if let Part::Memory(memory) = &mut part {
                 if data {
@@ -347,6 +351,23 @@ impl<W: Watch> Machine<W> {
         std::mem::take(&mut *self.wiring.ops_mut())
     }
 
+    /// Takes note of what orders launches, for [`take_races`](Self::take_races); in data mode only.
+    pub fn order<T>(&self, act: impl FnOnce(&mut Races) -> T) -> Option<T> {
+        self.wiring.races(act)
+    }
+
+    /// The races between programs that were found since this was last asked. They are looked for in data
+    /// mode.
+    pub fn take_races(&self) -> Vec<Race> {
+        self.wiring.races(Races::take).unwrap_or_default()
+    }
+
+    /// The PE that a node belongs to.
+    pub fn pe_of(&self, node: NodeId) -> Option<PeRef> {
+        let place = self.topology().node(node).place;
+        Some(PeRef { sip: place.sip?, cube: place.cube?, pe: place.pe? })
+    }
+
     /// Forgets a request that is done, and all that was kept of it. Its number is not used again.
     pub fn retire(&mut self, request: RequestId) {
         let tasks = self.engine.tasks();
@@ -375,6 +396,8 @@ impl<W: Watch> Machine<W> {
     /// Forgets what a range of memory holds, as when it is freed. Takes no simulated time.
     pub fn forget(&mut self, address: PhysAddr, bytes: u64) {
         let Ok(node) = self.topology().resolve(address) else { return };
+        let from = address.sub_offset().get();
+        self.wiring.races(|races| races.forget(node, from..from + bytes));
         if let Some(Part::Memory(memory)) = self.engine.component_mut(node)
             && let Some(contents) = memory.contents_mut()
         {

@@ -20,6 +20,7 @@ mod progress;
 mod strips;
 
 pub use core::Core;
+pub(crate) use core::command_of;
 pub use ipcq::{PortError, PortId, PortSpec, SlotMemory, Waiting};
 pub use log::{Cause, OpLog, OpRecord, OpUnit, Reason, Stretch};
 pub use strips::Strips;

@@ -8,6 +8,7 @@ use cubeyard_sim::{NodeId, Route};
 
 use crate::message::{AccessId, Failure, RequestId};
 use crate::pe::{CoreReport, OpLog};
+use crate::race::Races;
 use crate::request::RequestError;
 use crate::topology::{NodeKind, Topology};
 
@@ -23,6 +24,7 @@ pub struct Wiring {
     accesses: Cell<u64>,
     ops: RefCell<OpLog>,
     reports: RefCell<BTreeMap<(RequestId, NodeId), CoreReport>>,
+    races: RefCell<Option<Races>>,
 }
 
 impl Wiring {
@@ -30,7 +32,15 @@ impl Wiring {
     pub fn new(topology: Topology) -> Self {
         let (routes, failures) = (RefCell::default(), RefCell::default());
         let (ops, reports) = (RefCell::default(), RefCell::default());
-        Self { topology, routes, failures, accesses: Cell::new(0), ops, reports }
+        Self {
+            topology,
+            routes,
+            failures,
+            accesses: Cell::new(0),
+            ops,
+            reports,
+            races: RefCell::default(),
+        }
     }
 
     /// What PEs did.
@@ -41,6 +51,16 @@ impl Wiring {
     /// What PEs did, to be added to.
     pub fn ops_mut(&self) -> RefMut<'_, OpLog> {
         self.ops.borrow_mut()
+    }
+
+    /// Looks for races from now on.
+    pub fn watch_races(&self) {
+        self.races.borrow_mut().get_or_insert_default();
+    }
+
+    /// What is known of the accesses of programs, if races are looked for.
+    pub fn races<T>(&self, act: impl FnOnce(&mut Races) -> T) -> Option<T> {
+        self.races.borrow_mut().as_mut().map(act)
     }
 
     /// Notes what came of a program on a PE.

@@ -12,6 +12,10 @@ use cubeyard_runtime::{
 
 use crate::kernel::Kernel;
 use crate::program::{Finding, Findings, KernelProgram, Recording, live};
+use crate::race::RaceText;
+
+/// What a kernel may order on a PE, if nothing is said.
+const MOST_COMMANDS: usize = 1 << 22;
 
 /// How kernels run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,7 +64,8 @@ pub struct Launcher<'c> {
     findings: Findings,
     group: Cell<u16>,
     recordings: RefCell<BTreeMap<String, Recording>>,
-    /// What ran where, while operations are kept.
+    limit: usize,
+    /// What ran where, while operations are kept or it may turn out to race with another.
     ran: RefCell<Ran>,
 }
 
@@ -76,7 +81,21 @@ impl<'c> Launcher<'c> {
     /// One that runs kernels in this way.
     pub fn with_mode(context: &'c Context, mode: Mode) -> Self {
         let (recordings, ran) = (RefCell::default(), RefCell::default());
-        Self { context, mode, findings: Rc::default(), group: Cell::new(0), recordings, ran }
+        Self {
+            context,
+            mode,
+            findings: Rc::default(),
+            group: Cell::new(0),
+            recordings,
+            limit: MOST_COMMANDS,
+            ran,
+        }
+    }
+
+    /// Lets a kernel order so many commands on a PE; with more it is taken for one that never ends.
+    #[must_use]
+    pub fn limit(self, commands: usize) -> Self {
+        Self { limit: commands, ..self }
     }
 
     /// Lets kernels use the ports of a group, from now on.
@@ -96,12 +115,12 @@ impl<'c> Launcher<'c> {
         kernel: &Kernel,
         launch: &Launch<'_>,
     ) -> Result<LaunchHandle, RuntimeError> {
-        let kept = self.context.machine(|machine| machine.ops().is_kept());
+        self.take_races();
         let mut given = Vec::new();
         let handle = stream.launch_programs(launch, &mut |site, arguments| {
             let site = Site { group: self.group.get(), ..site.clone() };
             let program = self.program(kernel, &site, arguments).map_err(RuntimeError::Kernel)?;
-            given.extend(kept.then(|| (site.pe, program.recording())));
+            given.push((site.pe, program.recording()));
             Ok(Box::new(program))
         })?;
         let of_launch =
@@ -120,9 +139,32 @@ impl<'c> Launcher<'c> {
         self.ran.take()
     }
 
-    /// What was wrong with kernels that ran to their ends.
+    /// What was wrong with kernels that ran to their ends: memory that was read before anybody wrote it, and
+    /// races.
     pub fn findings(&self) -> Vec<Finding> {
+        self.take_races();
         self.findings.borrow().clone()
+    }
+
+    /// Takes over what the machine has found of races.
+    fn take_races(&self) {
+        let (races, quiet) = self.context.machine(|machine| {
+            let races = machine.take_races().into_iter();
+            let races: Vec<_> = races.map(|race| RaceText::new(race, machine)).collect();
+            (races, machine.order(|races| races.is_quiet()))
+        });
+        let mut ran = self.ran.borrow_mut();
+        for race in races {
+            if let Some(finding) = race.finding(&ran)
+                && !self.findings.borrow().iter().any(|known| known.is_like(&finding))
+            {
+                self.findings.borrow_mut().push(finding);
+            }
+        }
+        let kept = self.context.machine(|machine| machine.ops().is_kept());
+        if quiet != Some(false) && !kept {
+            ran.clear();
+        }
     }
 
     /// What a kernel orders on one PE, as it was recorded for a launch.
@@ -137,14 +179,14 @@ impl<'c> Launcher<'c> {
         arguments: &[BoundArgument],
     ) -> Result<KernelProgram, String> {
         if self.mode == Mode::Live {
-            return Ok(live(kernel, site, arguments, &self.findings));
+            return Ok(live(kernel, site, arguments, &self.findings, self.limit));
         }
         let (name, Site { pe, count, group, .. }) = (kernel.name(), site);
         let key = format!("{name} {pe} {count:?} {group} {arguments:?}");
         if let Some(known) = self.recordings.borrow().get(&key) {
             return Ok(known.program(&self.findings));
         }
-        let recording = Recording::new(kernel, site, arguments)?;
+        let recording = Recording::new(kernel, site, arguments, self.limit)?;
         let program = recording.program(&self.findings);
         self.recordings.borrow_mut().insert(key, recording);
         Ok(program)

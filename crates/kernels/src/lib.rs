@@ -17,5 +17,6 @@ pub mod launch;
 pub mod library;
 pub mod numeric;
 pub mod program;
+mod race;
 pub mod report;
 pub mod tl;

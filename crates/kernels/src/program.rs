@@ -11,13 +11,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use cubeyard_device::pe::{CommandId, Next, Program};
+use cubeyard_device::message::Direction;
+use cubeyard_device::pe::{CommandId, Next, Program, Work};
 use cubeyard_device::request::PeRef;
 use cubeyard_runtime::{BoundArgument, Site};
 
 use crate::kernel::{Args, Kernel, KernelFuture, panicked};
 use crate::numeric::{self, Array, NumericError, TileType};
-use crate::tl::{Effect, Input, Mask, Operand, PlanRun, State, Step, Tape, Tl, ValueId, place};
+use crate::tl::{
+    Effect, Input, Mask, Operand, Order, PlanRun, State, Step, Tape, Tl, ValueId, place,
+};
 
 /// Something that is wrong with a kernel although it ran to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +35,15 @@ pub struct Finding {
     pub what: String,
 }
 
+impl Finding {
+    /// Whether another is of the same line of the same kernel and begins alike: many PEs do the same.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let begin = |what: &str| what.split(" bytes ").next().map(str::to_owned);
+        (&self.kernel, &self.place) == (&other.kernel, &other.place)
+            && begin(&self.what) == begin(&other.what)
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} on {}, {}: {}", self.kernel, self.pe, self.place, self.what)
@@ -44,13 +56,20 @@ pub type Findings = Rc<RefCell<Vec<Finding>>>;
 /// A kernel that was written down for one PE. It can be run any number of times.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    state: Rc<State>,
+    pub(crate) state: Rc<State>,
 }
 
 impl Recording {
     /// Writes a kernel down: everything that it would order on a PE, or why it cannot be.
-    pub fn new(kernel: &Kernel, site: &Site, arguments: &[BoundArgument]) -> Result<Self, String> {
-        let tl = Tl::new(kernel.shared_name(), site.clone(), true);
+    ///
+    /// It may order so many commands; with more it is taken for one that never ends.
+    pub fn new(
+        kernel: &Kernel,
+        site: &Site,
+        arguments: &[BoundArgument],
+        limit: usize,
+    ) -> Result<Self, String> {
+        let tl = Tl::new(kernel.shared_name(), site.clone(), true, limit);
         let state = Rc::clone(&tl.state);
         let mut future = kernel.start(tl.clone(), Args::new(tl, arguments.into()));
         match poll(&state, &mut future)? {
@@ -73,14 +92,15 @@ impl Recording {
     }
 }
 
-/// A kernel that runs as it goes, and may look at what it has loaded.
+/// A kernel that runs as it goes, and may look at what it has loaded. It may order so many commands.
 pub fn live(
     kernel: &Kernel,
     site: &Site,
     arguments: &[BoundArgument],
     findings: &Findings,
+    limit: usize,
 ) -> KernelProgram {
-    let tl = Tl::new(kernel.shared_name(), site.clone(), false);
+    let tl = Tl::new(kernel.shared_name(), site.clone(), false, limit);
     let state = Rc::clone(&tl.state);
     let future = kernel.start(tl.clone(), Args::new(tl, arguments.into()));
     KernelProgram::new(state, Some(future), findings)
@@ -99,14 +119,14 @@ fn poll(state: &State, future: &mut KernelFuture) -> Result<Poll<()>, String> {
 
 /// A kernel as a PE's core runs it.
 pub struct KernelProgram {
-    state: Rc<State>,
+    pub(crate) state: Rc<State>,
     /// The rest of the kernel, if it is live and has not ended.
     future: Option<KernelFuture>,
     next: usize,
     values: Values,
     composites: BTreeMap<CommandId, PlanRun>,
-    /// What has been loaded of tiles that take several accesses.
-    partial: BTreeMap<CommandId, Vec<u8>>,
+    /// What has been loaded of tiles that take several accesses, which may end in any order.
+    partial: BTreeMap<CommandId, BTreeMap<u32, Vec<u8>>>,
     findings: Findings,
 }
 
@@ -131,6 +151,16 @@ impl Values {
             self.used.resize(place + 1, 0);
         }
         self.arrays[place] = Some(Rc::new(array));
+    }
+
+    /// The value of a load that a mask leaves nothing of: no access will bring it.
+    fn fill(&mut self, order: &Order) {
+        if let Effect::Load { value, ty, mask: Some((mask, other)) } = &order.effect
+            && mask.count() == 0
+        {
+            let array = Array::full(ty.clone(), *other).expect("checked when it was ordered");
+            self.set(*value, array);
+        }
     }
 
     fn get(&self, value: ValueId) -> Rc<Array> {
@@ -172,7 +202,12 @@ impl KernelProgram {
         let step = tape.steps().get(self.next)?;
         self.next += 1;
         Some(match step {
-            Step::Command(order) => Next::Command(order.command.clone()),
+            Step::Command(order) => {
+                if self.state.site.has_data {
+                    self.values.fill(order);
+                }
+                Next::Command(order.command.clone())
+            }
             Step::Wait(command) => Next::Wait(*command),
             Step::Call => Next::Dispatch(1),
         })
@@ -218,13 +253,13 @@ impl KernelProgram {
         let order = tape.order(command);
         match &order.effect {
             Effect::Load { value, ty, mask } => {
-                let mut all = self.partial.remove(&command).unwrap_or_default();
-                all.extend(bytes);
-                let wanted = mask.as_ref().map_or(ty.elements(), |(mask, _)| mask.count());
-                if (all.len() as u64) < wanted * ty.dtype.size() {
-                    self.partial.insert(command, all);
+                let parts = self.partial.entry(command).or_default();
+                parts.insert(load, bytes);
+                if parts.len() < accesses(order)[0] {
                     return Ok(());
                 }
+                let parts = self.partial.remove(&command).unwrap_or_default();
+                let all: Vec<u8> = parts.into_values().flatten().collect();
                 self.values.set(*value, spread(ty, mask.as_ref(), &all)?);
             }
             Effect::Composite(plan) => {
@@ -382,9 +417,21 @@ fn gather(bytes: &[u8], width: usize, mask: Option<&Mask>) -> Vec<u8> {
     elements.filter(|(_, touched)| **touched).flat_map(|(bytes, _)| bytes).copied().collect()
 }
 
+/// How many loads and stores a command is.
+fn accesses(order: &Order) -> [usize; 2] {
+    match &order.command.work {
+        Work::Dma(dma) if dma.direction == Direction::Read => [1, 0],
+        Work::Dma(_) => [0, 1],
+        Work::Pipeline(pipeline) => {
+            let [loads, _, stores] = pipeline.parts();
+            [loads as usize, stores as usize]
+        }
+        Work::Compute(_) | Work::Send(_) | Work::Receive(_) => [0, 0],
+    }
+}
+
 /// The accesses of a store, in order.
 fn stores(tape: &Tape, command: CommandId) -> Vec<u64> {
-    use cubeyard_device::pe::Work;
     match &tape.order(command).command.work {
         Work::Dma(dma) => vec![dma.bytes],
         Work::Pipeline(pipeline) => {

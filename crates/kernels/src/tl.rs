@@ -37,6 +37,7 @@ mod reference;
 mod scratch;
 mod tape;
 mod tile;
+mod traffic;
 
 pub(crate) use composite::PlanRun;
 pub use composite::{Composite, Epilogue, Handle, Plan, Source, TileGrid};
@@ -63,9 +64,7 @@ use cubeyard_runtime::dtype::DType;
 
 use crate::numeric::{Array, NumericError, TileType};
 use scratch::Scratch;
-
-/// What a kernel may order before it is taken for one that never ends.
-const MOST_COMMANDS: usize = 1 << 24;
+use traffic::Traffic;
 
 /// A kernel's view of the PE that it runs on. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -87,13 +86,17 @@ pub(crate) struct State {
     /// The value that the kernel waits for.
     pub(crate) wanted: Cell<Option<ValueId>>,
     pub(crate) error: RefCell<Option<String>>,
+    /// How many commands it may order before it is taken for one that never ends.
+    limit: usize,
+    /// The accesses of the last commands.
+    traffic: RefCell<Traffic>,
 }
 
 /// What unwinds a kernel that has gone wrong.
 pub(crate) struct Abort;
 
 impl Tl {
-    pub(crate) fn new(kernel: Rc<str>, site: Site, recording: bool) -> Self {
+    pub(crate) fn new(kernel: Rc<str>, site: Site, recording: bool, limit: usize) -> Self {
         let scratch = Scratch::new(site.core.scratch, site.core.window);
         let state = State {
             kernel,
@@ -104,6 +107,8 @@ impl Tl {
             known: RefCell::default(),
             wanted: Cell::new(None),
             error: RefCell::default(),
+            limit,
+            traffic: RefCell::default(),
         };
         Self { state: Rc::new(state) }
     }
@@ -168,7 +173,8 @@ impl Tl {
         self.check_live(&accesses);
         let tile = self.tile(ty.clone());
         let effect = Effect::Load { value: tile.value(), ty, mask };
-        self.order(dma_work(accesses), effect, &[], Some(&tile));
+        let after = self.meet(&accesses);
+        self.order(dma_work(accesses), effect, &[], Some(&tile), after);
         tile
     }
 
@@ -193,7 +199,8 @@ impl Tl {
         let accesses = to.accesses(Direction::Write, mask.as_deref());
         self.check_live(&accesses);
         let effect = Effect::Store { input: tile.input(), mask };
-        self.order(dma_work(accesses), effect, &[tile], None);
+        let after = self.meet(&accesses);
+        self.order(dma_work(accesses), effect, &[tile], None, after);
     }
 
     /// Waits until a tiled operation is done.
@@ -232,12 +239,28 @@ impl Tl {
         Tile::new(self, ty, place)
     }
 
-    /// Orders a command that reads some tiles and writes one.
+    /// The commands that the next comes after because they access the same memory, and one of the two
+    /// writes it: a kernel sees memory as if each of its commands ended before the next began.
     #[track_caller]
-    pub(crate) fn order(&self, work: Work, effect: Effect, reads: &[&Tile], writes: Option<&Tile>) {
+    pub(crate) fn meet(&self, accesses: &[Dma]) -> Vec<CommandId> {
+        let id = self.next_command();
+        let window = self.state.site.core.window;
+        self.state.traffic.borrow_mut().meet(id, window, accesses)
+    }
+
+    /// Orders a command that reads some tiles and writes one, after some others.
+    #[track_caller]
+    pub(crate) fn order(
+        &self,
+        work: Work,
+        effect: Effect,
+        reads: &[&Tile],
+        writes: Option<&Tile>,
+        mut after: Vec<CommandId>,
+    ) {
         let id = self.next_command();
         let mut scratch = self.state.scratch.borrow_mut();
-        let mut after: Vec<CommandId> = reads.iter().map(|tile| tile.producer()).collect();
+        after.extend(reads.iter().map(|tile| tile.producer()));
         if let Some(tile) = writes {
             after.extend(scratch.users(id, tile.place()));
             scratch.touch(id, tile.place());
@@ -285,8 +308,9 @@ impl Tl {
     #[track_caller]
     fn next_command(&self) -> CommandId {
         let count = self.state.tape.borrow().commands.len();
-        if count >= MOST_COMMANDS {
-            self.fail(format!("more than {MOST_COMMANDS} commands: it seems never to end"));
+        let limit = self.state.limit;
+        if count >= limit {
+            self.fail(format!("more than {limit} commands: it seems never to end"));
         }
         u32::try_from(count).expect("below the limit")
     }

@@ -18,6 +18,7 @@ use std::rc::{Rc, Weak};
 use cubeyard_device::machine::{Machine, MachineBuilder};
 use cubeyard_device::message::{Buffer, RequestId};
 use cubeyard_device::pe::OpLog;
+use cubeyard_device::race::Races;
 use cubeyard_device::request::{Completion, Outcome, PeRef, Request};
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::address::{CubeId, SipId};
@@ -160,8 +161,9 @@ impl Context {
 
     /// Waits until all launches are done.
     pub fn synchronize(&self) -> Result<(), RuntimeError> {
-        self.inner.run()?;
-        self.inner.settle()
+        let ran = self.inner.run_and_settle();
+        self.inner.machine.borrow().order(Races::synchronized);
+        ran
     }
 
     /// Gives everything back that tensors still hold, and says what that was. What is done with them
@@ -324,6 +326,12 @@ impl Inner {
                 return stopped(&machine, stop);
             }
         }
+    }
+
+    /// Runs the machine until nothing is left to happen, and takes in what came of launches.
+    pub(crate) fn run_and_settle(&self) -> Result<(), RuntimeError> {
+        self.run()?;
+        self.settle()
     }
 
     pub(crate) fn run(&self) -> Result<(), RuntimeError> {

@@ -16,7 +16,8 @@ use crate::message::{
     Access, Arrival, Body, Buffer, Command, Credit, Direction, Done, Failure, Message, Packet,
     Slice, VirtualAccess,
 };
-use crate::pe::SlotMemory;
+use crate::pe::{SlotMemory, command_of};
+use crate::race::Agent;
 use crate::request::RequestError;
 use crate::wiring::Wiring;
 
@@ -92,6 +93,7 @@ impl PeDma {
             let memory = self.wiring.memory(piece.to, extent).map_err(|error| error.to_string())?;
             let (there, back) =
                 self.wiring.routes(context.node(), memory).map_err(|error| error.to_string())?;
+            self.note(whole, piece, memory);
             let data =
                 whole.data.clone().map(|slice| Slice { offset: slice.offset + moved, ..slice });
             accesses.push(Access {
@@ -109,6 +111,16 @@ impl PeDma {
             moved += usize::try_from(piece.bytes).map_err(|error| error.to_string())?;
         }
         Ok(accesses)
+    }
+
+    /// Notes an access of a program, if races are looked for.
+    fn note(&self, whole: &VirtualAccess, piece: &Piece, memory: NodeId) {
+        let Done::Core(pe, token) = whole.done else { return };
+        self.wiring.races(|races| {
+            let (launch, direction) = (whole.request, whole.direction);
+            let by = Agent { launch, pe, command: command_of(token), direction };
+            races.access(memory, piece.to.sub_offset().get(), piece.bytes, piece.rows, by);
+        });
     }
 
     fn fail(&self, access: &VirtualAccess, what: String, context: &mut Context<Message>) {

@@ -19,6 +19,7 @@ use super::{Command, CommandId, CoreReport, OpRecord, Program};
 use crate::message::{Failure, Message, RequestId};
 use crate::wiring::Wiring;
 use dma::DmaUnit;
+pub(crate) use dma::command_of;
 use latest::Latest;
 use messages::{Messages, SLOT_BIT};
 use slot::Slot;
@@ -46,11 +47,11 @@ struct Run {
     /// When `PE_CPU` can dispatch again, and why not earlier.
     cpu: Latest,
     next: CommandId,
-    /// The commands under way, each at its number modulo the window.
+    /// How many commands may be under way.
+    window: u32,
+    /// The last commands, each at its number modulo a power of two: at least twice the window, as one under
+    /// way may come after another that has left the window since.
     slots: Vec<Slot>,
-    /// When commands were done, each at its number modulo twice the window: one under way may come after
-    /// another that has left the window since.
-    ends: Vec<Option<Latest>>,
     /// How many commands are not done.
     open: usize,
     /// The commands that each engine has parts of to begin: loads, computations, stores.
@@ -105,7 +106,7 @@ impl Core {
         assert!(self.run.is_none(), "one program at a time");
         let logs = self.wiring.ops().is_kept();
         let window = self.wiring.topology().spec().pe.core.window;
-        let run = Run::new(request, program, context, window as usize, logs);
+        let run = Run::new(request, program, context, window, logs);
         self.run = Some(Box::new(run));
         self.advance(context);
     }
@@ -200,7 +201,7 @@ impl Run {
         request: RequestId,
         program: Box<dyn Program>,
         context: &Context<Message>,
-        window: usize,
+        window: u32,
         logs: bool,
     ) -> Self {
         let now = context.now();
@@ -215,8 +216,8 @@ impl Run {
             report: CoreReport { started: now, ..CoreReport::default() },
             cpu: start,
             next: 0,
-            slots: (0..window).map(|_| Slot::default()).collect(),
-            ends: vec![None; 2 * window],
+            window,
+            slots: (0..(2 * window).next_power_of_two()).map(|_| Slot::default()).collect(),
             open: 0,
             queues: <[VecDeque<CommandId>; 3]>::default(),
             stages: Stages { free: [now; 3] },
@@ -229,17 +230,17 @@ impl Run {
     }
 
     fn slot(&self, id: CommandId) -> &Slot {
-        &self.slots[id as usize % self.slots.len()]
+        &self.slots[id as usize & (self.slots.len() - 1)]
     }
 
     fn slot_mut(&mut self, id: CommandId) -> &mut Slot {
-        let place = id as usize % self.slots.len();
+        let place = id as usize & (self.slots.len() - 1);
         &mut self.slots[place]
     }
 
     /// The first command that is not done.
     fn first_open(&self) -> CommandId {
-        let oldest = self.next.saturating_sub(u32::try_from(self.slots.len()).expect("a window"));
+        let oldest = self.next.saturating_sub(self.window);
         (oldest..self.next).find(|&id| !self.slot(id).done).unwrap_or(oldest)
     }
 

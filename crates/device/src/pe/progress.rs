@@ -25,8 +25,11 @@ pub(super) struct Mark {
 }
 
 impl Progress {
-    pub(super) fn new(total: u32) -> Self {
-        Self { total, ..Self::default() }
+    /// Begins anew, with so many parts. What it has of memory is used again.
+    pub(super) fn restart(&mut self, total: u32) {
+        (self.next, self.total, self.base) = (0, total, 0);
+        self.times.clear();
+        self.early.clear();
     }
 
     /// How many are done, without a gap.

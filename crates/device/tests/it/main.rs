@@ -14,6 +14,7 @@ mod launch;
 mod oplog;
 mod own_component;
 mod pattern;
+mod pe;
 mod published;
 mod refused;
 mod rows;

@@ -211,7 +211,8 @@ impl Composite {
         let id = tl.next_command();
         let mut scratch = tl.state.scratch.borrow_mut();
         let mut after: Vec<CommandId> = pinned.iter().map(|tile| tile.producer()).collect();
-        let mut loads_after: Vec<CommandId> = scratch.users(id, buffers.place()).collect();
+        let mut loads_after: Vec<CommandId> = tl.meet(&plan.accesses());
+        loads_after.extend(scratch.users(id, buffers.place()));
         scratch.touch(id, buffers.place());
         if let Some(tile) = tile {
             after.extend(scratch.users(id, tile.place()));
@@ -223,7 +224,6 @@ impl Composite {
         tl.state.tape.borrow_mut().flop += plan.flop();
         let plan = Rc::new(plan);
         let work = Work::Pipeline(Rc::clone(&plan) as Rc<_>);
-        loads_after.dedup();
         let command = tl.push(work, Effect::Composite(plan), after, loads_after);
         if let Some(tile) = tile {
             tile.made_by(command);

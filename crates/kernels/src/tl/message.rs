@@ -56,7 +56,7 @@ impl Tl {
     pub fn send(&self, port: Port, tile: &Tile) {
         let message = self.message(port, tile.ty());
         let effect = Effect::Send { input: tile.input(), port };
-        self.order(Work::Send(message), effect, &[tile], None);
+        self.order(Work::Send(message), effect, &[tile], None, Vec::new());
     }
 
     /// Receives a tile from the PE at the other end of a port. What uses the tile waits for it; the kernel
@@ -67,7 +67,7 @@ impl Tl {
         let message = self.message(port, &ty);
         let tile = self.tile(ty.clone());
         let effect = Effect::Receive { value: tile.input().value, ty, port };
-        self.order(Work::Receive(message), effect, &[], Some(&tile));
+        self.order(Work::Receive(message), effect, &[], Some(&tile), Vec::new());
         tile
     }
 

@@ -136,6 +136,20 @@ impl Ref {
         }
         runs
     }
+
+    /// Whether the elements of each row follow each other.
+    pub(super) fn has_rows(&self) -> bool {
+        self.layout.has_rows(&self.ty.shape)
+    }
+
+    /// The access of a box of a matrix that has rows, within one tile if it is in tiles, without a detour.
+    pub(super) fn box_access(&self, direction: Direction, start: [u64; 2], shape: [u64; 2]) -> Dma {
+        let size = self.ty.dtype.size();
+        let (row, pitch) = (shape[1] * size, self.layout.pitch() * size);
+        let rows = (shape[0] > 1 && pitch != row).then_some(Rows { bytes: row, pitch });
+        let address = self.address + self.layout.offset(&start) * size;
+        Dma { direction, address, bytes: shape[0] * row, rows }
+    }
 }
 
 /// Adds a run to an access, if it goes on as its rows do.

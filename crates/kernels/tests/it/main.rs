@@ -7,8 +7,11 @@
 
 mod benches;
 mod gemm;
+mod lab;
 mod language;
 mod many_pes;
 mod messages;
+mod numbers;
 mod paths;
+mod races;
 mod rates;

@@ -213,21 +213,22 @@ impl LaunchHandle {
 
     /// Waits for the launch to be done.
     pub fn wait(&self) -> Result<LaunchReport, RuntimeError> {
-        if self.report.borrow().is_none() {
-            self.context.run()?;
-            self.context.settle()?;
-        }
-        self.outcome()
+        let open = self.report.borrow().is_none();
+        self.seen(if open { self.context.run_and_settle() } else { Ok(()) })
     }
 
     /// Waits for the launch to be done, but no longer than this in simulated time: then its programs are
     /// stopped, and the error says who waited for what.
     pub fn wait_within(&self, limit: Span) -> Result<LaunchReport, RuntimeError> {
-        if self.report.borrow().is_none() {
-            self.context.run_for(limit, self.request)?;
-            self.context.settle()?;
-        }
-        self.outcome()
+        let open = self.report.borrow().is_none();
+        let run = || self.context.run_for(limit, self.request).and_then(|()| self.context.settle());
+        self.seen(if open { run() } else { Ok(()) })
+    }
+
+    /// The outcome, now that the host has seen it.
+    fn seen(&self, ran: Result<(), RuntimeError>) -> Result<LaunchReport, RuntimeError> {
+        self.context.machine.borrow().order(|races| races.waited(self.request));
+        ran.and_then(|()| self.outcome())
     }
 
     fn outcome(&self) -> Result<LaunchReport, RuntimeError> {
@@ -313,10 +314,11 @@ impl Inner {
         // What is done already is not waited for, and may have been forgotten.
         let open = self.in_flight.borrow();
         let under_way = |id: &&RequestId| open.contains_key(id);
-        let after: Vec<SignalId> =
+        let signals: Vec<SignalId> =
             after.iter().filter(under_way).map(|&id| machine.done_signal(id)).collect();
         drop(open);
-        let request = machine.submit_after(after, 0, body)?;
+        let request = machine.submit_after(signals, 0, body)?;
+        machine.order(|races| races.launched(request, after));
         let report = Report::default();
         let flight = InFlight { pes: targets, work, report: Rc::clone(&report), _uses: uses };
         self.in_flight.borrow_mut().insert(request, flight);

@@ -20,8 +20,10 @@ impl Run {
                 self.queues[COMPUTE].pop_front();
             }
             let end = self.stream(id, index, &strips, ready, wiring);
-            let fetched = Mark { time: self.stages.free[0], record: self.stage_records[0] };
-            self.slot_mut(id).fetched.finish(index, fetched);
+            if self.slot(id).is_pipeline {
+                let fetched = Mark { time: self.stages.free[0], record: self.stage_records[0] };
+                self.slot_mut(id).fetched.finish(index, fetched);
+            }
             if self.has_data {
                 let result = self.program.computed(id, index);
                 self.check(result, wiring);

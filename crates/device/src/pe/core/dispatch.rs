@@ -3,9 +3,7 @@
 use cubeyard_sim::Span;
 
 use super::latest::Latest;
-use super::progress::Progress;
-use super::slot::Slot;
-use super::{COMPUTE, Ports, Run, State};
+use super::{Ports, Run, State};
 use crate::message::Direction;
 use crate::pe::{Cause, Command, CommandId, Next, OpRecord, OpUnit, Part, Work};
 use crate::topology::CoreSpec;
@@ -20,7 +18,12 @@ impl Run {
                 State::Going => match self.program.next() {
                     Next::Command(command) => {
                         self.spend(spec.dispatch, wiring);
-                        self.state = State::Holding(Box::new(command));
+                        if let Err(command) =
+                            self.place(command, spec.scheduler_overhead, ports, wiring)
+                        {
+                            self.state = State::Holding(Box::new(command));
+                            return true;
+                        }
                     }
                     Next::Wait(id) => {
                         self.spend(spec.dispatch, wiring);
@@ -37,17 +40,14 @@ impl Run {
                         return moved;
                     }
                 },
-                State::Holding(command) => match self.room() {
-                    Some(end) => {
-                        self.cpu = self.cpu.or(end.time, Cause::Window, end.record);
-                        self.issue(*command, spec.scheduler_overhead);
-                        self.issue_message(self.next - 1, ports, wiring);
-                    }
-                    None => {
-                        self.state = State::Holding(command);
+                State::Holding(command) => {
+                    if let Err(command) =
+                        self.place(*command, spec.scheduler_overhead, ports, wiring)
+                    {
+                        self.state = State::Holding(Box::new(command));
                         return moved;
                     }
-                },
+                }
                 over => {
                     self.state = over;
                     return moved;
@@ -80,23 +80,30 @@ impl Run {
         self.cpu = Latest { time: self.cpu.time, cause: Cause::Dispatch, record };
     }
 
-    /// When a command was done; none if it is not. Those before the window were done before any dispatch
-    /// that is still to come.
+    /// When a command was done; none if it is not. Those before the window were done before the last
+    /// dispatch.
     fn done(&self, id: CommandId) -> Option<Latest> {
-        if u64::from(id) + self.window() <= u64::from(self.next) || id >= self.next {
+        if u64::from(id) + u64::from(self.window) < u64::from(self.next) || id >= self.next {
             return Some(Latest::default());
         }
-        self.ends[id as usize % self.ends.len()]
+        self.slot(id).done_at()
     }
 
-    pub(super) fn window(&self) -> u64 {
-        self.slots.len() as u64
-    }
-
-    /// When the next command has a place in the window; none if that is not known.
-    fn room(&self) -> Option<Latest> {
-        let slot = self.slot(self.next);
-        (slot.command.is_none() || slot.done).then_some(slot.end)
+    /// Issues a command, or gives it back if there is no place for it in the window yet.
+    fn place(
+        &mut self,
+        command: Command,
+        overhead: Span,
+        ports: &mut Ports,
+        wiring: &Wiring,
+    ) -> Result<(), Command> {
+        if let Some(before) = self.next.checked_sub(self.window) {
+            let Some(end) = self.slot(before).done_at() else { return Err(command) };
+            self.cpu = self.cpu.or(end.time, Cause::Window, end.record);
+        }
+        self.issue(command, overhead);
+        self.issue_message(self.next - 1, ports, wiring);
+        Ok(())
     }
 
     fn issue(&mut self, command: Command, overhead: Span) {
@@ -110,17 +117,7 @@ impl Run {
         let is_message = matches!(command.work, Work::Send(_) | Work::Receive(_));
         let id = self.next;
         let issued = Latest { time: self.cpu.time + overhead, ..self.cpu };
-        *self.slot_mut(id) = Slot {
-            command: Some(command),
-            issued,
-            parts: parts.map(Progress::new),
-            fetched: Progress::new(parts[COMPUTE]),
-            left: parts.iter().sum::<u32>() + u32::from(is_message),
-            end: issued,
-            done: false,
-        };
-        let place = id as usize % self.ends.len();
-        self.ends[place] = None;
+        self.slot_mut(id).begin(command, issued, parts);
         self.next += 1;
         self.open += 1;
         self.report.commands += 1;

@@ -10,7 +10,7 @@ use super::latest::Latest;
 use super::progress::Mark;
 use super::{COMPUTE, LOAD, Run, STORE, State};
 use crate::message::{Buffer, Done, Message, Slice, Unwritten, VirtualAccess};
-use crate::pe::{ALARM, Cause, CommandId, Dma, OpRecord, OpUnit, Part, Work};
+use crate::pe::{ALARM, Cause, Command, CommandId, Dma, OpRecord, OpUnit, Part, Work};
 use crate::wiring::Wiring;
 
 /// The read or the write engines of the DMA.
@@ -51,11 +51,12 @@ impl Run {
                 break;
             }
             let index = self.slot(id).parts[kind].next;
-            let Some((ready, dma)) = self.next_access(id, kind, index) else { break };
+            let Some(ready) = self.access_ready(id, kind, index) else { break };
             if ready.time > context.now() {
                 self.set_alarm(unit, ready.time, context);
                 break;
             }
+            let dma = self.access(id, kind, index);
             self.slot_mut(id).parts[kind].next += 1;
             if self.slot(id).parts[kind].is_begun() {
                 self.queues[kind].pop_front();
@@ -67,23 +68,31 @@ impl Run {
         moved
     }
 
-    /// An access and when it can begin; none if that is not known.
-    fn next_access(&self, id: CommandId, kind: usize, index: u32) -> Option<(Latest, Dma)> {
+    fn work(&self, id: CommandId) -> &Command {
+        self.slot(id).command.as_ref().expect("it is under way")
+    }
+
+    /// When an access can begin; none if that is not known.
+    fn access_ready(&self, id: CommandId, kind: usize, index: u32) -> Option<Latest> {
+        let command = self.work(id);
+        let Work::Pipeline(pipeline) = &command.work else {
+            return self.ready(id, &command.after);
+        };
         let slot = self.slot(id);
-        let command = slot.command.as_ref().expect("it is under way");
-        match &command.work {
-            Work::Dma(dma) => Some((self.ready(id, &command.after)?, *dma)),
-            Work::Pipeline(pipeline) => {
-                let (after, count, dma) = if kind == LOAD {
-                    (&command.loads_after, pipeline.load_after(index), pipeline.load(index))
-                } else {
-                    (&command.after, pipeline.store_after(index), pipeline.store(index))
-                };
-                let ready = self.ready(id, after)?;
-                let before = if kind == LOAD { &slot.fetched } else { &slot.parts[COMPUTE] };
-                let Mark { time, record } = before.until(count)?;
-                Some((ready.or(time, Cause::Part, record), dma))
-            }
+        let (after, mark) = if kind == LOAD {
+            (&command.loads_after, slot.fetched.until(pipeline.load_after(index))?)
+        } else {
+            (&command.after, slot.parts[COMPUTE].until(pipeline.store_after(index))?)
+        };
+        let ready = self.ready(id, after)?;
+        Some(ready.or(mark.time, Cause::Part, mark.record))
+    }
+
+    fn access(&self, id: CommandId, kind: usize, index: u32) -> Dma {
+        match &self.work(id).work {
+            Work::Dma(dma) => *dma,
+            Work::Pipeline(pipeline) if kind == LOAD => pipeline.load(index),
+            Work::Pipeline(pipeline) => pipeline.store(index),
             _ => unreachable!("only accesses are queued"),
         }
     }
@@ -215,4 +224,9 @@ const STORE_BIT: u64 = 1 << 63;
 /// What an access is known by while it is under way; the command and direction can be read from it.
 fn token(command: CommandId, unit: usize, index: u32) -> u64 {
     u64::from(command) << 31 | u64::from(index) | if unit == 1 { STORE_BIT } else { 0 }
+}
+
+/// The command that an access belongs to, by its token.
+pub(crate) fn command_of(token: u64) -> CommandId {
+    CommandId::try_from((token & !STORE_BIT) >> 31).expect("made from a command")
 }

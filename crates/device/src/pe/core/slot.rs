@@ -21,6 +21,31 @@ pub(super) struct Slot {
     pub(super) left: u32,
     pub(super) end: Latest,
     pub(super) done: bool,
+    /// Only the parts of a pipeline wait for each other.
+    pub(super) is_pipeline: bool,
+}
+
+impl Slot {
+    /// Takes in a command, in the place of one that is done.
+    pub(super) fn begin(&mut self, command: Command, issued: Latest, parts: [u32; 3]) {
+        self.is_pipeline = matches!(command.work, Work::Pipeline(_));
+        self.command = Some(command);
+        self.issued = issued;
+        self.parts.iter_mut().zip(parts).for_each(|(progress, total)| progress.restart(total));
+        self.fetched.restart(parts[COMPUTE]);
+        let is_message = matches!(
+            self.command.as_ref().map(|command| &command.work),
+            Some(Work::Send(_) | Work::Receive(_))
+        );
+        self.left = parts.iter().sum::<u32>() + u32::from(is_message);
+        self.end = issued;
+        self.done = false;
+    }
+
+    /// When it was done; none if it is not.
+    pub(super) fn done_at(&self) -> Option<Latest> {
+        self.done.then_some(self.end)
+    }
 }
 
 impl Run {
@@ -29,8 +54,8 @@ impl Run {
         let mut ready = self.slot(id).issued;
         for &before in after {
             // Those before the window were done before this command had its place.
-            if u64::from(before) + self.window() > u64::from(id) {
-                let end = self.ends[before as usize % self.ends.len()]?;
+            if before + self.window > id {
+                let end = self.slot(before).done_at()?;
                 ready = ready.or(end.time, Cause::After, end.record);
             }
         }
@@ -40,7 +65,9 @@ impl Run {
     /// A part of a command is done.
     pub(super) fn part_done(&mut self, id: CommandId, kind: usize, index: u32, end: Latest) {
         let slot = self.slot_mut(id);
-        slot.parts[kind].finish(index, end.mark());
+        if slot.is_pipeline {
+            slot.parts[kind].finish(index, end.mark());
+        }
         slot.left -= 1;
         slot.end = slot.end.or(end.time, end.cause, end.record);
         if slot.left == 0 {
@@ -54,8 +81,6 @@ impl Run {
         let slot = self.slot_mut(id);
         slot.done = true;
         let end = slot.end;
-        let place = id as usize % self.ends.len();
-        self.ends[place] = Some(end);
         self.open -= 1;
         self.last = self.last.or(end.time, end.cause, end.record);
     }

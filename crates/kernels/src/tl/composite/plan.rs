@@ -93,6 +93,16 @@ impl Plan {
         core: &CoreSpec,
     ) -> Result<Self, Problem> {
         let grid = grid(composite, core)?;
+        let operands = composite.sources.iter().filter_map(|source| match source {
+            Source::Memory(reference) => Some(reference),
+            Source::Pinned(_) => None,
+        });
+        for reference in operands.chain(&to).filter(|reference| !reference.has_rows()) {
+            let (ty, advice) = (reference.ty(), "load it and use the tile, or trans() of one");
+            return Err(Problem::Text(format!(
+                "{ty} in memory whose rows do not lie in one piece: {advice}"
+            )));
+        }
         let sources: Vec<_> = composite.sources.iter().map(PlanSource::of).collect();
         let is_loaded = |&index: &usize| matches!(sources[index], PlanSource::Memory(_));
         let loaded: Vec<_> = (0..sources.len()).filter(is_loaded).collect();
@@ -482,7 +492,7 @@ impl Pipeline for Plan {
             unreachable!("only operands in memory are loaded")
         };
         let (start, shape) = self.source_box(source, out, step);
-        one_access(&reference.block(&start, &shape), Direction::Read)
+        reference.box_access(Direction::Read, start, shape)
     }
 
     fn load_after(&self, index: u32) -> u32 {
@@ -524,19 +534,12 @@ impl Pipeline for Plan {
     fn store(&self, index: u32) -> Dma {
         let to = self.to.as_ref().expect("only outputs in memory are stored");
         let (start, shape) = self.output_box(index);
-        one_access(&to.block(&start, &shape), Direction::Write)
+        to.box_access(Direction::Write, start, shape)
     }
 
     fn store_after(&self, index: u32) -> u32 {
         (index + 1) * self.per_out()
     }
-}
-
-/// The access of a matrix.
-fn one_access(reference: &Ref, direction: Direction) -> Dma {
-    let accesses = reference.accesses(direction, None);
-    debug_assert_eq!(accesses.len(), 1, "the rows of a matrix lie at equal distances");
-    accesses[0]
 }
 
 /// As in `gemm f32[32, 32] of 1 × 1 tiles in 48 steps`.

@@ -1,0 +1,135 @@
+//! Races: two accesses to the same bytes, at least one a write, with no order between them.
+//!
+//! PEs of one launch are not ordered, and neither are launches of different streams unless an event or the
+//! host orders them. What a PE does with one program is: its language sees to that. Accesses are noted where
+//! their addresses are translated, so two virtual addresses of the same memory are no way around.
+
+mod book;
+mod order;
+
+pub use order::Order;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use cubeyard_sim::NodeId;
+
+use crate::message::{Direction, RequestId, Rows};
+use crate::pe::CommandId;
+use book::Book;
+
+/// The most races that are kept.
+const MOST: usize = 1000;
+
+/// An access of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Agent {
+    /// The launch.
+    pub launch: RequestId,
+    /// The `PE_CPU` of the PE.
+    pub pe: NodeId,
+    /// The command.
+    pub command: CommandId,
+    /// Read or write.
+    pub direction: Direction,
+}
+
+/// Two accesses to the same bytes that nothing orders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Race {
+    /// The memory.
+    pub memory: NodeId,
+    /// From the first byte that both touch to the last, as the memory counts.
+    pub range: Range<u64>,
+    /// Who came first, this time.
+    pub earlier: Agent,
+    /// Who came second.
+    pub later: Agent,
+}
+
+/// What is known of the accesses of programs.
+#[derive(Debug, Default)]
+pub struct Races {
+    order: Order,
+    books: BTreeMap<NodeId, Book>,
+    /// By the two accesses.
+    found: BTreeMap<(Agent, Agent), (NodeId, Range<u64>)>,
+}
+
+impl Races {
+    /// A launch is made, after some others.
+    pub fn launched(&mut self, launch: RequestId, after: &[RequestId]) {
+        self.order.launched(launch, after);
+    }
+
+    /// The host has seen the end of a launch.
+    pub fn waited(&mut self, launch: RequestId) {
+        self.order.waited(launch);
+        self.tidy();
+    }
+
+    /// The host has seen the end of all launches.
+    pub fn synchronized(&mut self) {
+        self.order = Order::default();
+        self.tidy();
+    }
+
+    /// Once the host has seen the end of all launches, whatever comes is after all that was.
+    fn tidy(&mut self) {
+        if self.order.is_quiet() {
+            self.books.clear();
+        }
+    }
+
+    /// Whether the host has seen the end of all launches.
+    pub fn is_quiet(&self) -> bool {
+        self.order.is_quiet()
+    }
+
+    /// Notes an access.
+    pub fn access(
+        &mut self,
+        memory: NodeId,
+        address: u64,
+        bytes: u64,
+        rows: Option<Rows>,
+        by: Agent,
+    ) {
+        let rows = rows.unwrap_or(Rows { bytes, pitch: 0 });
+        let book = self.books.entry(memory).or_default();
+        for (offset, length) in rows.segments(0, bytes) {
+            let from = address + offset;
+            let (order, found) = (&self.order, &mut self.found);
+            book.access(from..from + length, by, order, &mut |range, earlier| {
+                note(found, memory, range, earlier, by);
+            });
+        }
+    }
+
+    /// Forgets a range, as when its memory is freed.
+    pub fn forget(&mut self, memory: NodeId, range: Range<u64>) {
+        if let Some(book) = self.books.get_mut(&memory) {
+            book.forget(range);
+        }
+    }
+
+    /// The races so far, which are forgotten.
+    pub fn take(&mut self) -> Vec<Race> {
+        let race = |((earlier, later), (memory, range))| Race { memory, range, earlier, later };
+        std::mem::take(&mut self.found).into_iter().map(race).collect()
+    }
+}
+
+fn note(
+    found: &mut BTreeMap<(Agent, Agent), (NodeId, Range<u64>)>,
+    memory: NodeId,
+    range: Range<u64>,
+    earlier: Agent,
+    later: Agent,
+) {
+    if found.len() >= MOST && !found.contains_key(&(earlier, later)) {
+        return;
+    }
+    let (_, known) = found.entry((earlier, later)).or_insert((memory, range.clone()));
+    *known = known.start.min(range.start)..known.end.max(range.end);
+}

@@ -1,0 +1,155 @@
+//! Who touched which bytes of a memory last.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::{Agent, Order};
+use crate::message::Direction;
+
+/// Ranges that do not overlap, by their first byte.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Book {
+    ranges: BTreeMap<u64, Entry>,
+}
+
+/// A range: its end, who wrote it last, and who has read it since.
+#[derive(Clone, Debug, Default)]
+struct Entry {
+    end: u64,
+    writer: Option<Agent>,
+    readers: Vec<Agent>,
+}
+
+impl Book {
+    /// Notes an access, and tells of each earlier one that is not ordered with it.
+    pub(super) fn access(
+        &mut self,
+        range: Range<u64>,
+        by: Agent,
+        order: &Order,
+        found: &mut dyn FnMut(Range<u64>, Agent),
+    ) {
+        self.cut(range.start);
+        self.cut(range.end);
+        let mut at = range.start;
+        let mut gaps = Vec::new();
+        for (&start, entry) in self.ranges.range_mut(range.clone()) {
+            if at < start {
+                gaps.push(at..start);
+            }
+            entry.check(start, by, order, found);
+            entry.note(by);
+            at = entry.end;
+        }
+        if at < range.end {
+            gaps.push(at..range.end);
+        }
+        for gap in gaps {
+            let mut entry = Entry { end: gap.end, ..Entry::default() };
+            entry.note(by);
+            self.ranges.insert(gap.start, entry);
+        }
+    }
+
+    pub(super) fn forget(&mut self, range: Range<u64>) {
+        self.cut(range.start);
+        self.cut(range.end);
+        let inside: Vec<_> = self.ranges.range(range).map(|(&start, _)| start).collect();
+        for start in inside {
+            self.ranges.remove(&start);
+        }
+    }
+
+    /// Lets no range go on over an address.
+    fn cut(&mut self, at: u64) {
+        let Some((_, entry)) = self.ranges.range_mut(..at).next_back() else { return };
+        if entry.end > at {
+            let rest = entry.clone();
+            entry.end = at;
+            self.ranges.insert(at, rest);
+        }
+    }
+}
+
+impl Entry {
+    fn check(
+        &self,
+        start: u64,
+        by: Agent,
+        order: &Order,
+        found: &mut dyn FnMut(Range<u64>, Agent),
+    ) {
+        let readers = self.readers.iter().filter(|_| by.direction == Direction::Write);
+        for &earlier in self.writer.iter().chain(readers) {
+            if !order.orders(earlier, by) {
+                found(start..self.end, earlier);
+            }
+        }
+    }
+
+    fn note(&mut self, by: Agent) {
+        if by.direction == Direction::Write {
+            self.writer = Some(by);
+            self.readers.clear();
+            return;
+        }
+        let same = |reader: &&mut Agent| reader.launch == by.launch && reader.pe == by.pe;
+        match self.readers.iter_mut().rev().find(same) {
+            Some(reader) => *reader = by,
+            None => self.readers.push(by),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cubeyard_sim::NodeId;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::message::RequestId;
+
+    /// Byte by byte: which of the PEs of one launch race.
+    fn naive(accesses: &[(u64, u64, usize, bool)]) -> Vec<(usize, u64)> {
+        let mut bytes = vec![(None, Vec::new()); 64];
+        let mut races = Vec::new();
+        for (index, &(from, length, pe, writes)) in accesses.iter().enumerate() {
+            for at in from..(from + length).min(64) {
+                let (writer, readers): &mut (Option<usize>, Vec<usize>) = &mut bytes[at as usize];
+                let others = readers.iter().filter(|_| writes).chain(writer.iter());
+                if others.clone().any(|other| *other != pe) {
+                    races.push((index, at));
+                }
+                if writes {
+                    (*writer, *readers) = (Some(pe), Vec::new());
+                } else {
+                    readers.push(pe);
+                }
+            }
+        }
+        races
+    }
+
+    proptest! {
+        #[test]
+        fn it_finds_what_a_book_of_bytes_finds(
+            accesses in proptest::collection::vec((0..64_u64, 1..20_u64, 0..3_usize, any::<bool>()), 1..40),
+        ) {
+            let mut book = Book::default();
+            let mut order = Order::default();
+            let launch = RequestId::new(0);
+            order.launched(launch, &[]);
+            let mut races = Vec::new();
+            for (index, &(from, length, pe, writes)) in accesses.iter().enumerate() {
+                let direction = if writes { Direction::Write } else { Direction::Read };
+                let by = Agent { launch, pe: NodeId::new(pe), command: 0, direction };
+                book.access(from..(from + length).min(64), by, &order, &mut |range, _| {
+                    races.extend(range.map(|at| (index, at)));
+                });
+            }
+            races.sort_unstable();
+            races.dedup();
+            prop_assert_eq!(races, naive(&accesses));
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Which of two accesses comes before the other, whatever the machine's speed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Agent;
+use crate::message::RequestId;
+
+/// What orders accesses: streams, events and the host between launches; nothing between the PEs of one.
+///
+/// A launch comes after all that the host had seen the end of when it was made, and after what it was told to
+/// wait for. So of each launch those are kept that it does *not* come after.
+#[derive(Clone, Debug, Default)]
+pub struct Order {
+    /// The launches whose end the host has not seen.
+    open: BTreeSet<RequestId>,
+    /// The launches made before each that it is not ordered after.
+    beside: BTreeMap<RequestId, BTreeSet<RequestId>>,
+}
+
+impl Order {
+    /// A launch is made, after some others.
+    pub fn launched(&mut self, launch: RequestId, after: &[RequestId]) {
+        let ordered = |before: &RequestId| after.iter().any(|&of| self.is_before(*before, of));
+        let beside = self.open.iter().copied().filter(|before| !ordered(before)).collect();
+        self.beside.insert(launch, beside);
+        self.open.insert(launch);
+    }
+
+    /// The host has seen the end of a launch, and so of those before it.
+    pub fn waited(&mut self, launch: RequestId) {
+        let mut open = std::mem::take(&mut self.open);
+        open.retain(|&before| !self.is_before(before, launch));
+        self.open = open;
+        if self.is_quiet() {
+            self.beside.clear();
+        }
+    }
+
+    /// Whether the host has seen the end of all launches.
+    pub fn is_quiet(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Whether one launch is another, or over when it begins.
+    fn is_before(&self, one: RequestId, other: RequestId) -> bool {
+        one == other
+            || one < other && !self.beside.get(&other).is_some_and(|beside| beside.contains(&one))
+    }
+
+    /// Whether one of two accesses comes before the other.
+    pub fn orders(&self, one: Agent, other: Agent) -> bool {
+        if one.launch == other.launch {
+            return one.pe == other.pe;
+        }
+        self.is_before(one.launch, other.launch) || self.is_before(other.launch, one.launch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cubeyard_sim::NodeId;
+
+    use super::*;
+    use crate::message::Direction;
+
+    fn id(number: usize) -> RequestId {
+        RequestId::new(number)
+    }
+
+    fn agent(launch: usize, pe: usize) -> Agent {
+        Agent { launch: id(launch), pe: NodeId::new(pe), command: 0, direction: Direction::Write }
+    }
+
+    #[test]
+    fn streams_events_and_the_host_order_launches() {
+        let mut order = Order::default();
+        let ordered = |order: &Order, one, other| order.orders(agent(one, 0), agent(other, 0));
+        // Two streams of two launches each: 1 then 3, 2 then 4.
+        order.launched(id(1), &[]);
+        order.launched(id(2), &[]);
+        order.launched(id(3), &[id(1)]);
+        order.launched(id(4), &[id(2)]);
+        let pairs = [(1, 2), (1, 3), (1, 4), (2, 3), (2, 4), (3, 4)];
+        let found = pairs.map(|(one, other)| ordered(&order, one, other));
+        assert_eq!(found, [false, true, false, false, true, false]);
+        // An event: 5 after both.
+        order.launched(id(5), &[id(3), id(4)]);
+        assert!((1..5).all(|before| ordered(&order, before, 5)));
+        // The host has waited for 3, and so for 1.
+        order.waited(id(3));
+        order.launched(id(6), &[]);
+        let found = [1, 2, 3, 4, 5].map(|before| ordered(&order, before, 6));
+        assert_eq!(found, [true, false, true, false, false]);
+        order.waited(id(5));
+        order.waited(id(6));
+        assert!(order.is_quiet());
+    }
+
+    #[test]
+    fn pes_of_a_launch_are_not_ordered() {
+        let mut order = Order::default();
+        order.launched(id(1), &[]);
+        assert!(!order.orders(agent(1, 0), agent(1, 1)));
+        assert!(order.orders(agent(1, 0), agent(1, 0)));
+    }
+}

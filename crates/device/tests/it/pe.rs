@@ -1,0 +1,164 @@
+//! A PE and its commands, against a model that follows the rules word by word.
+
+mod program;
+mod reference;
+
+use std::collections::BTreeMap;
+
+use cubeyard_device::machine::Machine;
+use cubeyard_device::message::Direction;
+use cubeyard_device::pe::CoreReport;
+use cubeyard_device::request::Request;
+use cubeyard_device::topology::Topology;
+use cubeyard_sim::Stop;
+use proptest::prelude::*;
+
+use program::{Compute, Part, Pipe, Spec, Step, Steps, Task, TaskWork, access_of, programs, specs};
+
+fn topology(spec: Spec) -> Topology {
+    let [reads, writes] = spec.engines;
+    let (cycles, overhead) = (spec.dispatch / 1000, spec.overhead / 1000);
+    let text = format!(
+        "pe:\n  core:\n    dispatch_cycles: {cycles}\n    scheduler_overhead_ns: {overhead}\n    window: {}\n    \
+         dma_read_engines: {reads}\n    dma_write_engines: {writes}\n",
+        spec.window
+    );
+    Topology::read("a test", &text).unwrap()
+}
+
+/// What each access took.
+type Taken = BTreeMap<(usize, usize, usize), u64>;
+
+fn key(id: usize, part: Part) -> (usize, usize, usize) {
+    match part {
+        Part::Load(index) => (id, 0, index),
+        Part::Store(index) => (id, 1, index),
+    }
+}
+
+/// Runs a program on one PE of the machine: how long it took, and each of its accesses.
+fn run(spec: Spec, steps: &[Step]) -> (u64, Taken, CoreReport) {
+    let mut machine = Machine::new(topology(spec));
+    machine.keep_ops();
+    let pe = machine.pe("sip0.cube0.pe0").unwrap();
+    let (cubes, pes) = (vec![pe.cube], vec![pe.pe]);
+    let work = cubeyard_sim::Span::ZERO;
+    let body = Request::KernelLaunch { kernel: "random".into(), sip: pe.sip, cubes, pes, work };
+    let launch = machine.submit(body).unwrap();
+    let address = machine.hbm_address(pe, 0).unwrap().to_bits();
+    let program = Steps { steps: steps.to_vec().into_iter(), address };
+    machine.load(launch, pe, Box::new(program));
+    assert_eq!(machine.run(), Stop::Idle);
+    let report = machine.core_report(launch, pe).expect("it has ended");
+    let ops = machine.ops();
+    let accesses = ops.records().iter().filter_map(|record| {
+        let part = access_of(record.part, record.unit)?;
+        Some((key(record.command as usize, part), (record.end - record.start).ps()))
+    });
+    ((report.ended - report.started).ps(), accesses.collect(), report)
+}
+
+/// What a read takes that has the machine to itself.
+fn alone(bytes: u64) -> u64 {
+    let mut machine = Machine::new(Topology::embedded());
+    let from = machine.pe("sip0.cube0.pe0").unwrap();
+    let address = machine.hbm_address(from, 0).unwrap().to_bits();
+    let read = Request::VirtualDma { from, direction: Direction::Read, address, bytes };
+    let read = machine.submit(read).unwrap();
+    machine.run();
+    machine.completion(read).unwrap().latency().ps()
+}
+
+/// What each access of a program takes if it has the machine to itself.
+fn each_alone(steps: &[Step]) -> BTreeMap<u64, u64> {
+    let bytes = steps.iter().filter_map(|step| match step {
+        Step::Task(Task {
+            work: TaskWork::Load(bytes) | TaskWork::Pipeline(Pipe { bytes, .. }),
+            ..
+        }) => Some(*bytes),
+        _ => None,
+    });
+    bytes.map(|bytes| (bytes, alone(bytes))).collect()
+}
+
+fn bytes_of(steps: &[Step], id: usize) -> u64 {
+    let task = steps.iter().filter_map(|step| match step {
+        Step::Task(task) => Some(task),
+        _ => None,
+    });
+    match task.clone().nth(id).unwrap().work {
+        TaskWork::Load(bytes) | TaskWork::Store(bytes) | TaskWork::Pipeline(Pipe { bytes, .. }) => {
+            bytes
+        }
+        TaskWork::Compute(_) => unreachable!("it makes no access"),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    /// Accesses of several engines are in each other's way, and how much is for other tests: here each takes
+    /// what it took on the machine, and the rules say when it begins.
+    #[test]
+    fn any_program_takes_as_long_as_the_rules_say(spec in specs(), steps in programs(true)) {
+        let (time, taken, _) = run(spec, &steps);
+        let expected = reference::time(spec, &steps, &|id, part| taken[&key(id, part)]);
+        prop_assert_eq!(time, expected);
+    }
+
+    /// With one engine and no writes an access is alone, so that nothing need be taken from the machine.
+    #[test]
+    fn a_program_that_only_reads_is_known_beforehand(spec in specs(), steps in programs(false)) {
+        let spec = Spec { engines: [1, 1], ..spec };
+        let alone = each_alone(&steps);
+        let expected = reference::time(spec, &steps, &|id, _| alone[&bytes_of(&steps, id)]);
+        prop_assert_eq!(run(spec, &steps).0, expected);
+    }
+}
+
+const PLAIN: Spec = Spec { dispatch: 1000, overhead: 1000, window: 4, engines: [1, 1] };
+
+fn compute(ns: u64, after: &[usize]) -> Step {
+    let work = TaskWork::Compute(Compute { count: 1, each: [0, ns * 1000, 0] });
+    Step::Task(Task { work, after: after.to_vec(), loads_after: Vec::new() })
+}
+
+fn load(bytes: u64) -> Step {
+    Step::Task(Task { work: TaskWork::Load(bytes), after: Vec::new(), loads_after: Vec::new() })
+}
+
+#[test]
+fn by_hand_commands_without_dma() {
+    // Dispatched at 1, issued at 2, done at 12; the next is issued at 3 and waits for the unit until 12.
+    assert_eq!(run(PLAIN, &[compute(10, &[])]).0, 12_000);
+    assert_eq!(run(PLAIN, &[compute(10, &[]), compute(5, &[0])]).0, 17_000);
+    // With a window of one the second is dispatched at 12 and issued at 13.
+    let one = Spec { window: 1, ..PLAIN };
+    assert_eq!(run(one, &[compute(10, &[]), compute(5, &[])]).0, 18_000);
+    // Three strips of 2, 5 and 1: the second stage sets the pace.
+    let strips = TaskWork::Compute(Compute { count: 3, each: [2000, 5000, 1000] });
+    let strips = Step::Task(Task { work: strips, after: Vec::new(), loads_after: Vec::new() });
+    assert_eq!(run(PLAIN, &[strips]).0, (2 + 2 + 3 * 5 + 1) * 1000);
+    // Calls that are no commands.
+    assert_eq!(run(PLAIN, &[Step::Calls(7)]).0, 7000);
+}
+
+#[test]
+fn by_hand_a_load_and_what_uses_it() {
+    let load_takes = alone(4096);
+    let used = [load(4096), compute(10, &[0])];
+    assert_eq!(run(PLAIN, &used).0, 2000 + load_takes + 10_000);
+    // One engine: the second load begins when the answer of the first is there.
+    assert_eq!(run(PLAIN, &[load(4096), load(4096)]).0, 2000 + 2 * load_takes);
+}
+
+/// `PE_CPU` took the oldest command that still had its place in the window for done, so that a kernel went on
+/// without the value that it waited for.
+#[test]
+fn a_wait_for_the_oldest_command_of_the_window_waits() {
+    let mut steps = vec![compute(100, &[])];
+    steps.extend((1..4).map(|_| compute(1, &[])));
+    steps.extend([Step::Wait(0), Step::Calls(200)]);
+    // Issued at 2 and done at 102; then 200 calls.
+    assert_eq!(run(PLAIN, &steps).0, 302_000);
+}

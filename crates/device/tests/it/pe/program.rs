@@ -1,0 +1,268 @@
+//! Random programs, as data: for the machine and for the reference.
+
+use std::rc::Rc;
+
+use cubeyard_device::message::Direction;
+use cubeyard_device::pe::{
+    self, Command, CommandId, Dma, Next, OpUnit, Pipeline, Program, Strips, Work,
+};
+use cubeyard_sim::Span;
+use proptest::prelude::*;
+
+/// What a PE costs, in ps, and how many engines it has for reads and for writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spec {
+    pub(crate) dispatch: u64,
+    pub(crate) overhead: u64,
+    pub(crate) window: usize,
+    pub(crate) engines: [usize; 2],
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Task(Task),
+    Wait(usize),
+    Calls(u32),
+}
+
+/// A command.
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    pub(crate) work: TaskWork,
+    pub(crate) after: Vec<usize>,
+    pub(crate) loads_after: Vec<usize>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum TaskWork {
+    Load(u64),
+    Store(u64),
+    Compute(Compute),
+    Pipeline(Pipe),
+}
+
+/// Strips, and what each takes in each stage.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Compute {
+    pub(crate) count: u32,
+    pub(crate) each: [u64; 3],
+}
+
+/// A tiled operation: output tiles of some steps, each of which loads so many times.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pipe {
+    pub(crate) outs: usize,
+    pub(crate) steps: usize,
+    pub(crate) loads: usize,
+    pub(crate) ahead: usize,
+    pub(crate) stores: bool,
+    pub(crate) bytes: u64,
+    pub(crate) compute: Compute,
+}
+
+/// A part of a command that is an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Load(usize),
+    Store(usize),
+}
+
+impl Task {
+    /// Loads, computations, stores.
+    pub(crate) fn counts(&self) -> [usize; 3] {
+        match self.work {
+            TaskWork::Load(_) => [1, 0, 0],
+            TaskWork::Store(_) => [0, 0, 1],
+            TaskWork::Compute(_) => [0, 1, 0],
+            TaskWork::Pipeline(Pipe { outs, steps, loads, stores, .. }) => {
+                [outs * steps * loads, outs * steps, if stores { outs } else { 0 }]
+            }
+        }
+    }
+
+    pub(crate) fn loads_after(&self) -> &[usize] {
+        if matches!(self.work, TaskWork::Pipeline(_)) { &self.loads_after } else { &self.after }
+    }
+
+    pub(crate) fn compute(&self, _: usize) -> Compute {
+        match self.work {
+            TaskWork::Compute(compute) | TaskWork::Pipeline(Pipe { compute, .. }) => compute,
+            _ => unreachable!("an access computes nothing"),
+        }
+    }
+
+    pub(crate) fn load_after(&self, index: usize) -> usize {
+        match self.work {
+            TaskWork::Pipeline(pipe) => (index / pipe.loads + 1).saturating_sub(pipe.ahead),
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn compute_after(&self, index: usize) -> [usize; 2] {
+        match self.work {
+            TaskWork::Pipeline(pipe) => {
+                let stores = if pipe.stores { (index / pipe.steps).saturating_sub(1) } else { 0 };
+                [(index + 1) * pipe.loads, stores]
+            }
+            _ => [0; 2],
+        }
+    }
+
+    pub(crate) fn store_after(&self, index: usize) -> usize {
+        match self.work {
+            TaskWork::Pipeline(pipe) => (index + 1) * pipe.steps,
+            _ => 0,
+        }
+    }
+
+    fn command(&self, address: u64) -> Command {
+        let ids = |list: &[usize]| list.iter().map(|&id| id as CommandId).collect::<Vec<_>>();
+        let dma = |direction, bytes| Work::Dma(Dma { direction, address, bytes, rows: None });
+        let work = match self.work {
+            TaskWork::Load(bytes) => dma(Direction::Read, bytes),
+            TaskWork::Store(bytes) => dma(Direction::Write, bytes),
+            TaskWork::Compute(compute) => Work::Compute(strips(compute)),
+            TaskWork::Pipeline(_) => Work::Pipeline(Rc::new(Tiled { task: self.clone(), address })),
+        };
+        let (after, loads_after) = (ids(&self.after), ids(&self.loads_after));
+        Command { work, after: after.as_slice().into(), loads_after: loads_after.as_slice().into() }
+    }
+}
+
+fn strips(compute: Compute) -> Strips {
+    let [fetch, work, store] = compute.each.map(Span::from_ps);
+    Strips { unit: OpUnit::Math, count: compute.count, fetch, work, store }
+}
+
+/// A pipeline as the machine takes it.
+#[derive(Debug)]
+struct Tiled {
+    task: Task,
+    address: u64,
+}
+
+impl Tiled {
+    fn dma(&self, direction: Direction) -> Dma {
+        let TaskWork::Pipeline(pipe) = self.task.work else { unreachable!("a pipeline") };
+        Dma { direction, address: self.address, bytes: pipe.bytes, rows: None }
+    }
+}
+
+impl Pipeline for Tiled {
+    fn parts(&self) -> [u32; 3] {
+        self.task.counts().map(|count| count as u32)
+    }
+
+    fn load(&self, _: u32) -> Dma {
+        self.dma(Direction::Read)
+    }
+
+    fn load_after(&self, index: u32) -> u32 {
+        self.task.load_after(index as usize) as u32
+    }
+
+    fn compute(&self, index: u32) -> Strips {
+        strips(self.task.compute(index as usize))
+    }
+
+    fn compute_after(&self, index: u32) -> [u32; 2] {
+        self.task.compute_after(index as usize).map(|count| count as u32)
+    }
+
+    fn store(&self, _: u32) -> Dma {
+        self.dma(Direction::Write)
+    }
+
+    fn store_after(&self, index: u32) -> u32 {
+        self.task.store_after(index as usize) as u32
+    }
+}
+
+/// Steps as the machine runs them, at one place of memory.
+#[derive(Debug)]
+pub(crate) struct Steps {
+    pub(crate) steps: std::vec::IntoIter<Step>,
+    pub(crate) address: u64,
+}
+
+impl Program for Steps {
+    fn next(&mut self) -> Next {
+        match self.steps.next() {
+            Some(Step::Task(task)) => Next::Command(task.command(self.address)),
+            Some(Step::Wait(id)) => Next::Wait(id as CommandId),
+            Some(Step::Calls(count)) => Next::Dispatch(count),
+            None => Next::End,
+        }
+    }
+}
+
+/// Which part of a command a record is of, if it is an access.
+pub(crate) fn access_of(part: pe::Part, unit: OpUnit) -> Option<Part> {
+    match (part, unit) {
+        (pe::Part::Load(index), OpUnit::Load) => Some(Part::Load(index as usize)),
+        (pe::Part::Store(index), OpUnit::Store) => Some(Part::Store(index as usize)),
+        _ => None,
+    }
+}
+
+pub(crate) fn specs() -> impl Strategy<Value = Spec> {
+    (0..4_u64, 0..4_u64, 1..6_usize, 1..4_usize, 1..3_usize).prop_map(
+        |(dispatch, overhead, window, reads, writes)| {
+            let (dispatch, overhead) = (dispatch * 1000, overhead * 1000);
+            Spec { dispatch, overhead, window, engines: [reads, writes] }
+        },
+    )
+}
+
+fn computes() -> impl Strategy<Value = Compute> {
+    (1..6_u32, [0..20_000_u64, 0..20_000, 0..20_000])
+        .prop_map(|(count, each)| Compute { count, each })
+}
+
+fn pipes(writes: bool) -> impl Strategy<Value = Pipe> {
+    let shape = (1..5_usize, 1..4_usize, 0..3_usize, 1..4_usize, any::<bool>());
+    (shape, 1..20_u64, computes()).prop_map(
+        move |((outs, steps, loads, ahead, stores), flits, compute)| {
+            // A load takes the place of another: without loads there is nothing to be ahead of.
+            let (stores, bytes) = (stores && writes, flits * 100);
+            Pipe { outs, steps, loads, ahead, stores, bytes, compute }
+        },
+    )
+}
+
+fn works(writes: bool) -> impl Strategy<Value = TaskWork> {
+    let bytes = 1..8192_u64;
+    prop_oneof![
+        3 => bytes.clone().prop_map(TaskWork::Load),
+        2 => bytes.prop_map(move |bytes| if writes { TaskWork::Store(bytes) } else { TaskWork::Load(bytes) }),
+        3 => computes().prop_map(TaskWork::Compute),
+        2 => pipes(writes).prop_map(TaskWork::Pipeline),
+    ]
+}
+
+/// Programs; without writes, if an access is to be alone.
+pub(crate) fn programs(writes: bool) -> impl Strategy<Value = Vec<Step>> {
+    let picks = proptest::collection::vec(any::<prop::sample::Index>(), 0..4);
+    let step = (0..10_u8, works(writes), picks.clone(), picks);
+    proptest::collection::vec(step, 1..25).prop_map(|raw| {
+        let mut count = 0;
+        let mut steps = Vec::new();
+        for (kind, work, after, loads_after) in raw {
+            let pick = |list: Vec<prop::sample::Index>| {
+                list.iter().filter(|_| count > 0).map(|pick| pick.index(count)).collect()
+            };
+            match kind {
+                0 if count > 0 => {
+                    steps.push(Step::Wait(after.first().map_or(0, |pick| pick.index(count))))
+                }
+                1 => steps.push(Step::Calls(u32::from(kind) + after.len() as u32)),
+                _ => {
+                    let (after, loads_after) = (pick(after), pick(loads_after));
+                    steps.push(Step::Task(Task { work, after, loads_after }));
+                    count += 1;
+                }
+            }
+        }
+        steps
+    })
+}

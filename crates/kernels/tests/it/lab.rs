@@ -1,0 +1,92 @@
+//! Short ways to run kernels in data mode.
+
+use cubeyard_device::topology::Topology;
+use cubeyard_kernels::kernel::{Args, Kernel};
+use cubeyard_kernels::launch::{Launcher, Mode};
+use cubeyard_kernels::tl::Tl;
+use cubeyard_memory::address::{CubeId, PeId, SipId};
+use cubeyard_runtime::dtype::{DType, Element};
+use cubeyard_runtime::placement::Placement;
+use cubeyard_runtime::{
+    Argument, Context, ContextConfig, Launch, LaunchReport, RuntimeError, Tensor,
+};
+
+pub(crate) fn sip() -> SipId {
+    SipId::new(0).unwrap()
+}
+
+/// All in one PE.
+pub(crate) fn one() -> Placement {
+    Placement::one(sip())
+}
+
+pub(crate) fn context(text: &str, data: bool) -> Context {
+    let topology = Topology::read("a test", text).unwrap();
+    Context::new(ContextConfig { topology, data, ..ContextConfig::default() })
+}
+
+/// A kernel whose body does not wait.
+pub(crate) fn kernel(name: &str, body: impl Fn(&Tl, &Args) + Copy + 'static) -> Kernel {
+    Kernel::new(name, move |tl, args| Box::pin(async move { body(&tl, &args) }))
+}
+
+/// A launch on the first PEs of the first cube.
+pub(crate) fn launch<'a>(arguments: Vec<Argument<'a>>, pes: u8) -> Launch<'a> {
+    let pes = (0..pes).map(|pe| PeId::new(pe.into()).unwrap()).collect();
+    Launch { kernel: "a test", arguments, sip: sip(), cubes: vec![CubeId::new(0).unwrap()], pes }
+}
+
+pub(crate) fn tensors<'a>(tensors: &[&'a Tensor]) -> Vec<Argument<'a>> {
+    tensors.iter().map(|tensor| Argument::Tensor(tensor)).collect()
+}
+
+/// A tensor in one PE that holds this.
+pub(crate) fn place<T: Element>(context: &Context, shape: &[u64], values: &[T]) -> Tensor {
+    context.from_slice(shape, values).unwrap().to(&one()).unwrap()
+}
+
+/// Runs a kernel on one PE.
+pub(crate) fn run(
+    launcher: &Launcher<'_>,
+    kernel: &Kernel,
+    arguments: Vec<Argument<'_>>,
+) -> Result<LaunchReport, RuntimeError> {
+    launcher.run(kernel, &launch(arguments, 1))
+}
+
+/// What a kernel makes of some matrices of f32, as a tensor of this shape and type, in both modes and in the
+/// same time.
+pub(crate) fn compute(
+    text: &str,
+    inputs: &[(&[u64], Vec<f32>)],
+    (shape, dtype): (&[u64], DType),
+    body: impl Fn(&Tl, &Args) + Copy + 'static,
+) -> Vec<f64> {
+    let mut results = Vec::new();
+    for mode in [Mode::Recorded, Mode::Live] {
+        let context = context(text, true);
+        let inputs: Vec<_> =
+            inputs.iter().map(|(shape, values)| place(&context, shape, values)).collect();
+        let output = context.empty(shape, dtype).unwrap().to(&one()).unwrap();
+        let all: Vec<_> = inputs.iter().chain([&output]).collect();
+        let launcher = Launcher::with_mode(&context, mode);
+        let report = run(&launcher, &kernel("compute", body), tensors(&all)).unwrap();
+        assert_eq!(launcher.findings(), []);
+        let bytes = output.read_bytes().unwrap();
+        let values: Vec<f64> =
+            bytes.chunks_exact(dtype.width()).map(|bytes| dtype.decode(bytes)).collect();
+        results.push((values, report.max()));
+    }
+    assert_eq!(results[0].1, results[1].1, "recorded and live take the same time");
+    let (recorded, live) = (&results[0].0, &results[1].0);
+    assert!(recorded.iter().zip(live).all(|(a, b)| a.to_bits() == b.to_bits()));
+    results.swap_remove(0).0
+}
+
+pub(crate) fn close(found: &[f64], expected: &[f64], tolerance: f64) {
+    assert_eq!(found.len(), expected.len());
+    for (index, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let error = (found - expected).abs() / expected.abs().max(1.0);
+        assert!(error <= tolerance, "element {index}: {found} is not {expected}");
+    }
+}

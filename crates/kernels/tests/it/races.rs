@@ -1,0 +1,150 @@
+//! What is wrong with kernels that run to their ends is found, with its line.
+
+use cubeyard_kernels::kernel::Kernel;
+use cubeyard_kernels::launch::{Launcher, Mode};
+use cubeyard_runtime::dtype::DType;
+use cubeyard_runtime::placement::{Placement, Split};
+use cubeyard_runtime::{Context, Tensor};
+use expect_test::{Expect, expect};
+
+use crate::lab::{context, kernel, launch, one, place, run, sip, tensors};
+
+fn writes(name: &str) -> Kernel {
+    kernel(name, |tl, args| {
+        tl.store(&args.tensor(0).whole(), &tl.full(&[64], 1.0, DType::F32));
+    })
+}
+
+fn reads(name: &str) -> Kernel {
+    kernel(name, |tl, args| drop(tl.load(&args.tensor(0).whole())))
+}
+
+/// What a launcher has found, without line numbers.
+fn check(launcher: &Launcher<'_>, expected: &Expect) {
+    let lines: Vec<_> = launcher.findings().iter().map(ToString::to_string).collect();
+    expected.assert_eq(&lines.join("\n"));
+}
+
+fn shared(context: &Context) -> Tensor {
+    place(context, &[64], &[0.5_f32; 64])
+}
+
+#[test]
+fn two_pes_that_store_to_the_same_tile_race() {
+    for mode in [Mode::Recorded, Mode::Live] {
+        let context = context("", true);
+        let x = shared(&context);
+        let launcher = Launcher::with_mode(&context, mode);
+        launcher.run(&writes("writes"), &launch(tensors(&[&x]), 2)).unwrap();
+        check(&launcher, &expect![[""]]);
+    }
+}
+
+#[test]
+fn a_pe_that_loads_what_another_stores_races() {
+    let context = context("", true);
+    let x = shared(&context);
+    let launcher = Launcher::new(&context);
+    let either = kernel("either", |tl, args| {
+        let x = args.tensor(0).whole().at(0, &[16]);
+        if tl.program_id(0) == 0 {
+            tl.store(&x.at(8, &[8]), &tl.zeros(&[8], DType::F32));
+        } else {
+            tl.load(&x);
+        }
+    });
+    launcher.run(&either, &launch(tensors(&[&x]), 2)).unwrap();
+    check(&launcher, &expect![[""]]);
+}
+
+#[test]
+fn memory_that_nobody_wrote_is_found() {
+    let context = context("", true);
+    let x = context.empty(&[64], DType::F32).unwrap().to(&one()).unwrap();
+    let launcher = Launcher::new(&context);
+    run(&launcher, &reads("reads"), tensors(&[&x])).unwrap();
+    check(&launcher, &expect![[""]]);
+}
+
+#[test]
+fn what_is_outside_every_tensor_is_refused() {
+    let context = context("", true);
+    let x = shared(&context);
+    let beyond = kernel("beyond", |tl, args| drop(tl.load(&args.tensor(0).whole().at(32, &[64]))));
+    let error = run(&Launcher::new(&context), &beyond, tensors(&[&x])).unwrap_err();
+    expect![[""]].assert_eq(&error.to_string());
+}
+
+#[test]
+fn kernels_that_keep_to_their_own_have_no_race() {
+    let context = context("", true);
+    let rows =
+        Placement { pe: Split::RowWise, cubes: Some(1), sips: vec![sip()], ..Placement::default() };
+    let x = context.from_slice(&[64, 8], &[1.0_f32; 512]).unwrap().to(&rows).unwrap();
+    let shared = shared(&context);
+    let own = kernel("own", |tl, args| {
+        // All read the same, and each writes its own; twice, so that it reads what it wrote.
+        let row = tl.reshape(&tl.load(&args.tensor(1).whole().at(0, &[8])), &[1, 8]);
+        for _ in 0..2 {
+            let x = args.tensor(0).local();
+            tl.store(&x, &(&tl.load(&x) + &row));
+        }
+    });
+    let launcher = Launcher::new(&context);
+    launcher.run(&own, &launch(tensors(&[&x, &shared]), 8)).unwrap();
+    assert_eq!(launcher.findings(), []);
+    assert_eq!(x.read::<f32>().unwrap(), [2.0; 512]);
+}
+
+#[test]
+fn launches_that_a_stream_an_event_or_the_host_orders_have_no_race() {
+    let context = context("", true);
+    let x = shared(&context);
+    let launcher = Launcher::new(&context);
+    let on = |stream: &_, kernel: &Kernel| {
+        launcher.launch(stream, kernel, &launch(tensors(&[&x]), 1)).unwrap()
+    };
+    let (one, other) = (context.stream(), context.stream());
+    on(&one, &writes("first"));
+    on(&one, &reads("second"));
+    other.wait(&one.record());
+    let last = on(&other, &writes("third"));
+    last.wait().unwrap();
+    let fresh = context.stream();
+    on(&fresh, &reads("fourth"));
+    context.synchronize().unwrap();
+    on(&context.stream(), &writes("fifth")).wait().unwrap();
+    assert_eq!(launcher.findings(), []);
+}
+
+#[test]
+fn launches_of_two_streams_race() {
+    let context = context("", true);
+    let x = shared(&context);
+    let launcher = Launcher::new(&context);
+    let on = |stream: &_, kernel: &Kernel| {
+        launcher.launch(stream, kernel, &launch(tensors(&[&x]), 1)).unwrap()
+    };
+    on(&context.stream(), &writes("one"));
+    on(&context.stream(), &reads("other"));
+    context.synchronize().unwrap();
+    check(&launcher, &expect![[""]]);
+}
+
+/// A store and a load of the same memory went to different engines, and the load came first.
+#[test]
+fn a_kernel_reads_what_it_has_written() {
+    let context = context("", true);
+    let (x, y) = (shared(&context), shared(&context));
+    let through = kernel("through", |tl, args| {
+        let (x, y) = (args.tensor(0).whole(), args.tensor(1).whole());
+        tl.store(&x, &tl.full(&[64], 7.0, DType::F32));
+        tl.store(&y, &tl.load(&x));
+        tl.store(&x, &tl.full(&[64], 9.0, DType::F32));
+    });
+    let launcher = Launcher::new(&context);
+    run(&launcher, &through, tensors(&[&x, &y])).unwrap();
+    assert_eq!(launcher.findings(), []);
+    assert_eq!(x.read::<f32>().unwrap(), [9.0; 64]);
+    assert_eq!(y.read::<f32>().unwrap(), [7.0; 64]);
+}
