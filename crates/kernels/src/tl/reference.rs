@@ -107,18 +107,6 @@ impl Ref {
         accesses
     }
 
-    /// The access of a box of a matrix whose tiles are one access each, without a detour if it has rows.
-    pub(super) fn box_access(&self, direction: Direction, start: [u64; 2], shape: [u64; 2]) -> Dma {
-        let Layout::Strided(strides) = &self.layout else {
-            return one_access(&self.block(&start, &shape), direction);
-        };
-        let (size, pitch) = (self.ty.dtype.size(), strides[0] * self.ty.dtype.size());
-        let address = self.address + start[0] * pitch + start[1] * strides[1] * size;
-        let row = shape[1] * size;
-        let rows = (shape[0] > 1 && pitch != row).then_some(Rows { bytes: row, pitch });
-        Dma { direction, address, bytes: shape[0] * row, rows }
-    }
-
     /// Why the tiles of a matrix are not one access each, if they are not.
     pub(super) fn check_tiles(&self, tile: [u64; 2]) -> Result<(), String> {
         self.layout.check_tiles(&self.ty.shape, tile)
@@ -148,13 +136,20 @@ impl Ref {
         }
         runs
     }
-}
 
-/// The access of a tile that is one.
-fn one_access(reference: &Ref, direction: Direction) -> Dma {
-    let accesses = reference.accesses(direction, None);
-    debug_assert_eq!(accesses.len(), 1, "the rows of a tile lie at equal distances");
-    accesses[0]
+    /// Whether the elements of each row follow each other.
+    pub(super) fn has_rows(&self) -> bool {
+        self.layout.has_rows(&self.ty.shape)
+    }
+
+    /// The access of a box of a matrix that has rows, within one tile if it is in tiles, without a detour.
+    pub(super) fn box_access(&self, direction: Direction, start: [u64; 2], shape: [u64; 2]) -> Dma {
+        let size = self.ty.dtype.size();
+        let (row, pitch) = (shape[1] * size, self.layout.pitch() * size);
+        let rows = (shape[0] > 1 && pitch != row).then_some(Rows { bytes: row, pitch });
+        let address = self.address + self.layout.offset(&start) * size;
+        Dma { direction, address, bytes: shape[0] * row, rows }
+    }
 }
 
 /// Adds a run to an access, if it goes on as its rows do.
