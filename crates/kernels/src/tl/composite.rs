@@ -199,18 +199,19 @@ impl Composite {
         plan
     }
 
-    /// Orders it: its buffers are taken from the TCM, and given back when it is done.
+    /// Orders it, with buffers in the TCM.
     #[track_caller]
     fn order(&self, mut plan: Plan, tile: Option<&Tile>) -> Handle {
         let tl = &self.tl;
-        let buffers = tl.tile(plan.buffers());
+        let buffers = tl.state.scratch.borrow_mut().allocate_buffers(plan.buffers().nbytes());
+        let buffers = tl.checked(buffers);
         plan.value = tile.map(|tile| tile.input().value);
         let pinned: Vec<_> = self.pinned().collect();
         let id = tl.next_command();
         let mut scratch = tl.state.scratch.borrow_mut();
         let mut after: Vec<CommandId> = pinned.iter().map(|tile| tile.producer()).collect();
-        let mut loads_after: Vec<CommandId> = scratch.users(id, buffers.place()).collect();
-        scratch.touch(id, buffers.place());
+        let mut loads_after: Vec<CommandId> = scratch.users(id, &buffers).collect();
+        scratch.touch(id, &buffers);
         if let Some(tile) = tile {
             after.extend(scratch.users(id, tile.place()));
             scratch.touch(id, tile.place());

@@ -18,20 +18,39 @@ pub(super) struct Scratch {
     recent: VecDeque<(CommandId, Range<u64>)>,
     window: u32,
     peak: u64,
+    /// The buffers of the last tiled operation.
+    buffers: Option<Range<u64>>,
 }
 
 impl Scratch {
     pub(super) fn new(bytes: Bytes, window: u32) -> Self {
         let free = FreeList::new(bytes, Checking::Trusted);
-        Self { free, recent: VecDeque::new(), window, peak: 0 }
+        Self { free, recent: VecDeque::new(), window, peak: 0, buffers: None }
     }
 
     /// Takes a place, or says why there is none.
     pub(super) fn allocate(&mut self, bytes: u64) -> Result<Range<u64>, String> {
         let size = bytes.max(1).next_multiple_of(LINE);
-        let offset = self.free.allocate(Bytes::new(size)).map_err(|_| self.refusal(bytes))?;
+        let mut offset = self.free.allocate(Bytes::new(size));
+        if offset.is_err()
+            && let Some(buffers) = self.buffers.take()
+        {
+            self.release(&buffers);
+            offset = self.free.allocate(Bytes::new(size));
+        }
+        let offset = offset.map_err(|_| self.refusal(bytes))?;
         self.peak = self.peak.max(self.free.used().get());
         Ok(offset.get()..offset.get() + size)
+    }
+
+    /// Takes a place for the buffers of a tiled operation. It is given back when the next one has taken its own,
+    /// so that this one can begin while the other still stores, or when there is no other room.
+    pub(super) fn allocate_buffers(&mut self, bytes: u64) -> Result<Range<u64>, String> {
+        let place = self.allocate(bytes)?;
+        if let Some(before) = self.buffers.replace(place.clone()) {
+            self.release(&before);
+        }
+        Ok(place)
     }
 
     fn refusal(&self, bytes: u64) -> String {
@@ -79,5 +98,26 @@ impl Scratch {
     /// How much is taken.
     pub(super) fn used(&self) -> u64 {
         self.free.used().get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_take_turns_as_long_as_there_is_room() {
+        let mut scratch = Scratch::new(Bytes::new(256), 16);
+        let mut before = scratch.allocate_buffers(64).unwrap();
+        for _ in 0..8 {
+            let place = scratch.allocate_buffers(64).unwrap();
+            assert!(place.end <= before.start || before.end <= place.start);
+            assert_eq!(scratch.used(), 64);
+            before = place;
+        }
+        // Without other room, those of the last make way.
+        assert_eq!(scratch.allocate(256), Ok(0..256));
+        let refusal = scratch.allocate_buffers(64).unwrap_err();
+        assert!(refusal.starts_with("no room for a tile of 64 B"), "{refusal}");
     }
 }
