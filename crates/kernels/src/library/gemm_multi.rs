@@ -41,7 +41,7 @@ pub(super) fn stream(tl: &Tl, a: &Ref, rows: u64, products: &[(Ref, Ref)], by_pa
 
 /// The panels for some rows, in turn from the first and from the last on.
 fn back_and_forth(block: u64, count: usize) -> impl Iterator<Item = (u64, usize)> {
-    let index = move |at| if block % 2 == 0 { at } else { count - 1 - at };
+    let index = move |at| if block.is_multiple_of(2) { at } else { count - 1 - at };
     (0..count).map(move |at| (block, index(at)))
 }
 
