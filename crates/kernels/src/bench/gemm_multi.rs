@@ -49,7 +49,12 @@ impl Bench for GemmMulti {
                 stream,
                 "what of B a load brings: a tile of the engine, or all K of its columns",
             ),
-            Parameter::whole("resident", 512, (1, 1 << 20), "rows of A in the TCM at once"),
+            Parameter::whole(
+                "resident",
+                64,
+                (1, 1 << 20),
+                "rows of A in the TCM at once; writes wait behind long loads, so more is not better",
+            ),
             Parameter::whole("cubes", 1, (1, 64), "that take part"),
             Parameter::whole("pes", 8, (1, 64), "of each cube"),
         ]
@@ -105,7 +110,8 @@ impl Asked {
         let (rows, columns) = self.parts();
         at_least("m", self.m, rows, "a row for each part")?;
         at_least("n", self.n, columns, "a column for each part")?;
-        let held = resident.min(self.m.div_ceil(rows));
+        // While rows are in use, the next are loaded.
+        let held = self.m.div_ceil(rows).min(2 * resident);
         let what = format!("{held} rows of A and two panels of B with k={}", self.k);
         // Two output tiles are on their way out.
         let bytes = 2 * (held * self.k + 2 * width * (self.k + width));

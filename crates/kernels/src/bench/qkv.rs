@@ -114,7 +114,8 @@ impl Asked {
             multiple("tokens", tokens, self.cubes, why)?;
             tokens /= self.cubes;
         }
-        let (held, wide) = (self.resident.min(tokens), self.width.min(self.features));
+        // While tokens are in use, the next are loaded.
+        let (held, wide) = (tokens.min(2 * self.resident), self.width.min(self.features));
         let what = format!("{held} tokens of {} features and two panels of weights", self.d);
         let bytes = 2 * (held * self.d + 2 * wide * self.d + 2 * self.width * self.width);
         fits_tcm(lab, bytes, &what, "fewer resident tokens")

@@ -3,7 +3,7 @@
 use super::ahead::ahead;
 use super::panels::panels;
 use crate::kernel::{Args, Kernel};
-use crate::tl::{Ref, Tile, Tl};
+use crate::tl::{Ref, Source, Tl};
 
 /// Multiplies what each PE holds of two matrices. B and C lie panel by panel in each PE. Arguments: A, B, C;
 /// the rows of A that are in the TCM at once; the columns of a panel; and 1 if B is loaded panel by panel, 0 if
@@ -15,30 +15,38 @@ pub fn gemm_multi() -> Kernel {
 fn body(tl: &Tl, args: &Args) {
     let [a, b, c] = [0, 1, 2].map(|position| args.tensor(position).local());
     let (rows, width, by_panel) = (args.whole(3), args.whole(4), args.whole(5) == 1);
-    for block in 0..tl.cdiv(a.dim(0), rows) {
-        let start = block * rows;
-        let count = rows.min(a.dim(0) - start);
-        let resident = tl.load(&a.block(&[start, 0], &[count, a.dim(1)]));
-        let outs = panels(tl, &c, width);
-        let outs = outs.map(|out| out.block(&[start, 0], &[count, out.dim(1)]));
-        if by_panel {
-            stream(tl, &resident, panels(tl, &b, width), outs);
-        } else {
-            for (panel, out) in panels(tl, &b, width).zip(outs) {
-                tl.gemm(&resident, &panel).store(&out);
-            }
-        }
+    let products: Vec<_> = panels(tl, &b, width).zip(panels(tl, &c, width)).collect();
+    stream(tl, &a, rows, &products, by_panel);
+}
+
+/// Multiplies a matrix, some rows of it after others, with panels: each is loaded while the one before is in
+/// use, or tile by tile by the product itself. It goes over the panels back and forth, so that the one where
+/// it turns is loaded once.
+pub(super) fn stream(tl: &Tl, a: &Ref, rows: u64, products: &[(Ref, Ref)], by_panel: bool) {
+    let (mut held, mut panel) = (None, None);
+    let steps =
+        (0..tl.cdiv(a.dim(0), rows)).flat_map(|block| back_and_forth(block, products.len()));
+    let loads = steps.map(|(block, index)| {
+        let (start, (b, out)) = (block * rows, &products[index]);
+        let shape = [rows.min(a.dim(0) - start), a.dim(1)];
+        let a = keep(&mut held, block, || tl.load(&a.block(&[start, 0], &shape)));
+        let load = || Source::from(&tl.load(b));
+        let b = if by_panel { keep(&mut panel, index, load) } else { Source::from(b) };
+        (a, b, out.block(&[start, 0], &[shape[0], out.dim(1)]))
+    });
+    for (a, b, out) in ahead(loads) {
+        tl.gemm(&a, b).store(&out);
     }
 }
 
-/// Multiplies a matrix in the TCM with others, each of which is loaded while the one before is in use.
-pub(super) fn stream(
-    tl: &Tl,
-    resident: &Tile,
-    panels: impl Iterator<Item = Ref>,
-    outs: impl Iterator<Item = Ref>,
-) {
-    for (panel, out) in ahead(panels.map(|panel| tl.load(&panel))).zip(outs) {
-        tl.gemm(resident, &panel).store(&out);
-    }
+/// The panels for some rows, in turn from the first and from the last on.
+fn back_and_forth(block: u64, count: usize) -> impl Iterator<Item = (u64, usize)> {
+    let index = move |at| if block.is_multiple_of(2) { at } else { count - 1 - at };
+    (0..count).map(move |at| (block, index(at)))
+}
+
+/// What is held under a key, or something new in its place.
+fn keep<K: PartialEq, T: Clone>(held: &mut Option<(K, T)>, key: K, new: impl FnOnce() -> T) -> T {
+    let same = held.take().filter(|(known, _)| *known == key);
+    held.insert(same.unwrap_or_else(|| (key, new()))).1.clone()
 }

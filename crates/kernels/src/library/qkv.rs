@@ -16,18 +16,11 @@ pub fn qkv() -> Kernel {
 fn body(tl: &Tl, args: &Args) {
     let x = args.tensor(0).local();
     let [block, size, width] = [7, 8, 9].map(|position| args.whole(position));
-    let weights: Vec<Ref> = [1, 2, 3].into_iter().flat_map(|at| heads(args, at, size)).collect();
-    let outs: Vec<Ref> = [4, 5, 6].into_iter().flat_map(|at| heads(args, at, size)).collect();
-    let blocks = if weights.is_empty() { 0 } else { tl.cdiv(x.dim(0), block) };
-    for index in 0..blocks {
-        let start = index * block;
-        let count = block.min(x.dim(0) - start);
-        let resident = tl.load(&x.block(&[start, 0], &[count, x.dim(1)]));
-        let outs = outs.iter().flat_map(|out| columns(tl, out, width));
-        let outs = outs.map(|out| out.block(&[start, 0], &[count, out.dim(1)]));
-        let weights = weights.iter().flat_map(|weight| panels(tl, weight, width));
-        stream(tl, &resident, weights, outs);
-    }
+    let weights = [1, 2, 3].into_iter().flat_map(|position| heads(args, position, size));
+    let outs = [4, 5, 6].into_iter().flat_map(|position| heads(args, position, size));
+    let weights = weights.flat_map(|head| panels(tl, &head, width));
+    let outs = outs.flat_map(|head| columns(tl, &head, width));
+    stream(tl, &x, block, &weights.zip(outs).collect::<Vec<_>>(), true);
 }
 
 /// The matrix of each head that this PE holds of a tensor; none, if it holds nothing of it.

@@ -68,14 +68,6 @@ impl Layout {
         }
     }
 
-    /// Whether the elements of each row of a tile of this shape follow each other, as far as tiles go.
-    pub(super) fn has_rows(&self, shape: &[u64]) -> bool {
-        match self {
-            Self::Strided(strides) => strides.last() == Some(&1) || shape.last() == Some(&1),
-            Self::Packed(packed) => !packed.is_transposed,
-        }
-    }
-
     /// From one row of a matrix to the next, in elements; within a tile if it is in tiles.
     pub(super) fn pitch(&self) -> u64 {
         match self {

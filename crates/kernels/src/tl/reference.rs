@@ -137,11 +137,6 @@ impl Ref {
         runs
     }
 
-    /// Whether the elements of each row follow each other.
-    pub(super) fn has_rows(&self) -> bool {
-        self.layout.has_rows(&self.ty.shape)
-    }
-
     /// The access of a box of a matrix that has rows, within one tile if it is in tiles, without a detour.
     pub(super) fn box_access(&self, direction: Direction, start: [u64; 2], shape: [u64; 2]) -> Dma {
         let size = self.ty.dtype.size();

@@ -52,6 +52,18 @@ fn all_parts_of_a_sip_multiply_a_large_matrix() {
 }
 
 #[test]
+fn large_products_keep_the_matrix_engine_busy() {
+    for split in ["rows", "columns", "grid"] {
+        let set = format!("m=2048 k=2048 n=2048 cubes=2 split={split}");
+        let report = asked("gemm-multi", &set, false).unwrap().report;
+        assert!(report.share() > 0.9, "{split}: {}", report.share());
+        assert_eq!(report.limited_by, "GEMM f16", "{split}");
+    }
+    let share = asked("qkv", "model=llama-8b shrink=1 tokens=128", false).unwrap().report.share();
+    assert!(share > 0.9, "{share}");
+}
+
+#[test]
 fn projections_are_right_in_every_shape() {
     for model in ["gpt3", "llama-70b", "llama-8b"] {
         is_right("qkv", &format!("model={model} shrink=32 tokens=20 pes=8"));
