@@ -62,7 +62,7 @@ fn a_pe_that_loads_what_another_stores_races() {
     check(
         &launcher,
         &expect![
-            "either on sip0.cube0.pe0, races.rs:51: store f32[8] writes bytes 0x20 to 0x3f of sip0.cube0.hbm_ctrl.pe0, which either on sip0.cube0.pe1, races.rs:53: load f32[16] reads, with no order between the two"
+            "either on sip0.cube0.pe0, races.rs:56: store f32[8] writes bytes 0x20 to 0x3f of sip0.cube0.hbm_ctrl.pe0, which either on sip0.cube0.pe1, races.rs:58: load f32[16] reads, with no order between the two"
         ],
     );
 }
@@ -87,7 +87,7 @@ fn what_is_outside_every_tensor_is_refused() {
     let x = shared(&context);
     let beyond = kernel("beyond", |tl, args| drop(tl.load(&args.tensor(0).whole().at(32, &[64]))));
     let error = run(&Launcher::new(&context), &beyond, tensors(&[&x])).unwrap_err();
-    expect!["beyond on sip0.cube0.pe0, races.rs:73: read of 256 bytes from 0x100000080 on: 0x100000100 is outside every tensor"].assert_eq(&error.to_string());
+    expect!["beyond on sip0.cube0.pe0, races.rs:88: read of 256 bytes from 0x100000080 on: 0x100000100 is outside every tensor"].assert_eq(&error.to_string());
 }
 
 #[test]
