@@ -151,9 +151,7 @@ fn check_rows(strides: &[u64], shape: &[u64]) -> Result<(), String> {
     if (step == 1 || columns == 1) && (pitch >= columns || rows == 1) {
         return Ok(());
     }
-    Err(format!(
-        "elements {step} apart in rows {pitch} apart: rows of {columns} must each be in one piece"
-    ))
+    Err("its rows do not lie in one piece: load it and use the tile, or trans() of one".to_owned())
 }
 
 /// The elements of a matrix, given row by row, as [`Ref::packed`](super::Ref::packed) has them: tile by

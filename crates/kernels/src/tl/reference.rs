@@ -109,7 +109,8 @@ impl Ref {
 
     /// Why the tiles of a matrix are not one access each, if they are not.
     pub(super) fn check_tiles(&self, tile: [u64; 2]) -> Result<(), String> {
-        self.layout.check_tiles(&self.ty.shape, tile)
+        let checked = self.layout.check_tiles(&self.ty.shape, tile);
+        checked.map_err(|what| format!("{} in memory: {what}", self.ty))
     }
 
     /// The ranges of addresses that follow each other without a gap.

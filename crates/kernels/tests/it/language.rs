@@ -137,7 +137,7 @@ fn a_composite_of_a_matrix_without_rows() {
             tl.gemm(&x, &x.transposed()).tile(DType::F32);
         },
         &expect![
-            "wrong on sip0.cube0.pe0, language.rs:LINE: f32[32, 32] in memory whose rows do not lie in one piece: load it and use the tile, or trans() of one"
+            "wrong on sip0.cube0.pe0, language.rs:LINE: f32[32, 32] in memory: its rows do not lie in one piece: load it and use the tile, or trans() of one"
         ],
     );
 }
