@@ -59,23 +59,23 @@ fn a_tiled_product_is_explained_tile_by_tile_and_launch_by_launch() {
     let half = report.critical.len() / 2;
     let line = |step: &Step| {
         let (at, took, kind) = (step.start.ns(), step.span().ns(), step.kind.name());
-        format!("{at:>7.2} {took:>6.2} {kind}: {} ({})\n", step.what, step.remark())
+        format!("{at:.2} + {took:.2} {kind}: {} ({})\n", step.what, step.remark())
     };
     let shown: String = report.critical[..half].iter().map(line).collect();
     expect![[r#"
-           0.00   1.00 PE_CPU: dispatch of load f16[32, 192] (the launch began)
-           1.00   1.00 PE_CPU: the scheduler passes on load f16[32, 192] (its overhead for each command)
-           2.00  61.02 DMA read: load f16[32, 192] (it was dispatched then; 4.02 ns overhead, 49 ns serialisation, 8 ns memory)
-          63.02  39.02 DMA read: gemm f32[32, 64]: B[0:64, 0:32] (DMA read was busy: load f16[32, 192]; 4.02 ns overhead, 17 ns serialisation, 8 ns memory, 10 ns for rows apart)
-         102.04  39.02 DMA read: gemm f32[32, 64]: B[64:128, 0:32] (DMA read was busy: gemm f32[32, 64]: B[0:64, 0:32]; 4.02 ns overhead, 17 ns serialisation, 8 ns memory, 10 ns for rows apart)
-         141.06  39.02 DMA read: gemm f32[32, 64]: B[128:192, 0:32] (DMA read was busy: gemm f32[32, 64]: B[64:128, 0:32]; 4.02 ns overhead, 17 ns serialisation, 8 ns memory, 10 ns for rows apart)
-         180.08  39.02 DMA read: gemm f32[32, 64]: B[0:64, 32:64] (DMA read was busy: gemm f32[32, 64]: B[128:192, 0:32]; 4.02 ns overhead, 17 ns serialisation, 8 ns memory, 10 ns for rows apart)
-         219.10  39.02 DMA read: gemm f32[32, 64]: B[64:128, 32:64] (DMA read was busy: gemm f32[32, 64]: B[0:64, 32:64]; 4.02 ns overhead, 17 ns serialisation, 8 ns memory, 10 ns for rows apart)
-         258.12  64.00 DMA read: gemm f32[32, 64]: B[128:192, 32:64] (DMA read was busy: gemm f32[32, 64]: B[64:128, 32:64]; 4.02 ns overhead, 17 ns serialisation, 8 ns memory, 10 ns for rows apart, 24.98 ns behind others)
-         322.12  16.00 fetch: operands of gemm f32[32, 64]: tile (0, 1), step 2 (after DMA read: gemm f32[32, 64]: B[128:192, 32:64])
-         338.12  16.38 GEMM: gemm f32[32, 64]: tile (0, 1), step 2 (after TCM read: operands of gemm f32[32, 64]: tile (0, 1), step 2)
-         354.50   8.00 store: results of gemm f32[32, 64]: tile (0, 1), step 2 (after GEMM: gemm f32[32, 64]: tile (0, 1), step 2)
-         362.50  41.02 DMA write: gemm f32[32, 64]: C[0:32, 32:64] (after TCM write: results of gemm f32[32, 64]: tile (0, 1), step 2; 4.02 ns overhead, 9 ns serialisation, 16 ns memory, 12 ns for rows apart)
+        0.00 + 1.00 PE_CPU: dispatch of load f16[32, 192] (the launch began)
+        1.00 + 1.00 PE_CPU: the scheduler passes on load f16[32, 192] (its overhead for each command)
+        2.00 + 61.02 DMA read: load f16[32, 192] (it was dispatched then; 4.02 ns overhead, 49 ns serialisation, 8 ns memory)
+        63.02 + 39.02 DMA read: gemm f32[32, 64]: B[0:64, 0:32] (DMA read was busy: load f16[32, 192]; 4.02 ns overhead, 17 ns serialisation, 8 ns memory, 10 ns for rows apart)
+        102.04 + 39.02 DMA read: gemm f32[32, 64]: B[64:128, 0:32] (DMA read was busy: gemm f32[32, 64]: B[0:64, 0:32]; 4.02 ns overhead, 17 ns serialisation, 8 ns memory, 10 ns for rows apart)
+        141.06 + 39.02 DMA read: gemm f32[32, 64]: B[128:192, 0:32] (DMA read was busy: gemm f32[32, 64]: B[64:128, 0:32]; 4.02 ns overhead, 17 ns serialisation, 8 ns memory, 10 ns for rows apart)
+        180.08 + 39.02 DMA read: gemm f32[32, 64]: B[0:64, 32:64] (DMA read was busy: gemm f32[32, 64]: B[128:192, 0:32]; 4.02 ns overhead, 17 ns serialisation, 8 ns memory, 10 ns for rows apart)
+        219.10 + 39.02 DMA read: gemm f32[32, 64]: B[64:128, 32:64] (DMA read was busy: gemm f32[32, 64]: B[0:64, 32:64]; 4.02 ns overhead, 17 ns serialisation, 8 ns memory, 10 ns for rows apart)
+        258.12 + 64.00 DMA read: gemm f32[32, 64]: B[128:192, 32:64] (DMA read was busy: gemm f32[32, 64]: B[64:128, 32:64]; 4.02 ns overhead, 17 ns serialisation, 8 ns memory, 10 ns for rows apart, 24.98 ns behind others)
+        322.12 + 16.00 fetch: operands of gemm f32[32, 64]: tile (0, 1), step 2 (after DMA read: gemm f32[32, 64]: B[128:192, 32:64])
+        338.12 + 16.38 GEMM: gemm f32[32, 64]: tile (0, 1), step 2 (after TCM read: operands of gemm f32[32, 64]: tile (0, 1), step 2)
+        354.50 + 8.00 store: results of gemm f32[32, 64]: tile (0, 1), step 2 (after GEMM: gemm f32[32, 64]: tile (0, 1), step 2)
+        362.50 + 41.02 DMA write: gemm f32[32, 64]: C[0:32, 32:64] (after TCM write: results of gemm f32[32, 64]: tile (0, 1), step 2; 4.02 ns overhead, 9 ns serialisation, 16 ns memory, 12 ns for rows apart)
     "#]].assert_eq(&shown);
     assert_eq!(report.launches.len(), 2);
     expect!["DMA reads of `gemm f32[32, 64]` at paths.rs:40 (64 % of the critical path, 10 % of that behind other traffic)"].assert_eq(&report.limited_by);
