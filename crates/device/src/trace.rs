@@ -129,10 +129,9 @@ fn slices(machine: &Machine<FlitLog>) -> BTreeMap<(NodeId, Row), Vec<Slice>> {
         let name = match (record.kind, record.bytes) {
             (TransferKind::Access, 0) => "command",
             (TransferKind::Access, _) => "write data",
-            (TransferKind::Message, _) => "message",
             (TransferKind::Answer, 0) => "acknowledgement",
             (TransferKind::Answer, _) => "read data",
-            (TransferKind::Command, _) => "message",
+            (TransferKind::Command | TransferKind::Message, _) => "message",
             (TransferKind::Custom, _) => "custom",
         };
         for (node, (start, end)) in visits {

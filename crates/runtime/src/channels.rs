@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use cubeyard_device::pe::{PortId, PortSpec, SlotMemory, Waiting};
 use cubeyard_device::request::{PeRef, Request};
@@ -220,13 +219,17 @@ impl Inner {
     }
 }
 
-/// One request for each rectangle of PEs of a SIP whose cubes use the same PEs.
+/// PEs of a cube with their ports.
+type CubePorts = Vec<(PeId, Vec<PortSpec>)>;
+/// The PEs of each of some cubes of a SIP.
+type Shape = (SipId, Vec<PeId>);
+
+/// One request for all cubes of a SIP that use the same PEs.
 fn requests(ports: BTreeMap<PeRef, Vec<PortSpec>>) -> Vec<Request> {
-    let mut by_cube: BTreeMap<(SipId, CubeId), Vec<(PeId, Vec<PortSpec>)>> = BTreeMap::new();
+    let mut by_cube: BTreeMap<(SipId, CubeId), CubePorts> = BTreeMap::new();
     for (at, list) in ports {
         by_cube.entry((at.sip, at.cube)).or_default().push((at.pe, list));
     }
-    type Shape = (SipId, Vec<PeId>);
     let mut groups: BTreeMap<Shape, (Vec<CubeId>, Vec<Vec<PortSpec>>)> = BTreeMap::new();
     for ((sip, cube), pes) in by_cube {
         let (numbers, lists): (Vec<_>, Vec<_>) = pes.into_iter().unzip();
@@ -234,8 +237,9 @@ fn requests(ports: BTreeMap<PeRef, Vec<PortSpec>>) -> Vec<Request> {
         cubes.push(cube);
         all.extend(lists);
     }
-    let request = |((sip, pes), (cubes, ports)): (Shape, (Vec<CubeId>, Vec<Vec<PortSpec>>))| {
-        Request::Connect { sip, cubes, pes, ports: Arc::from(ports), remove: false }
+    let request = |((sip, pes), (cubes, ports))| {
+        let ports: Vec<Vec<PortSpec>> = ports;
+        Request::Connect { sip, cubes, pes, ports: ports.into(), remove: false }
     };
     groups.into_iter().map(request).collect()
 }

@@ -241,7 +241,7 @@ impl Component for PeDma {
         match delivery.message {
             Message::Packet(packet) => context.call(self.cpu, Message::Arrived(packet.arrival)),
             Message::Credit(credit) => {
-                context.call(self.cpu, Message::CreditBack(credit.port, credit.record))
+                context.call(self.cpu, Message::CreditBack(credit.port, credit.record));
             }
             Message::CommandPe(command, cube, pe) => {
                 self.command(&command, context);

@@ -115,7 +115,8 @@ mod tests {
         let mut races = Vec::new();
         for (index, &(from, length, pe, writes)) in accesses.iter().enumerate() {
             for at in from..(from + length).min(64) {
-                let (writer, readers): &mut (Option<usize>, Vec<usize>) = &mut bytes[at as usize];
+                let (writer, readers): &mut (Option<usize>, Vec<usize>) =
+                    &mut bytes[usize::try_from(at).unwrap()];
                 let others = readers.iter().filter(|_| writes).chain(writer.iter());
                 if others.clone().any(|other| *other != pe) {
                     races.push((index, at));

@@ -91,9 +91,10 @@ impl Core {
         let port = self.ports.get(message.port)?;
         let what = run.program.describe(id);
         let peer = port.spec.peer;
-        Some(match receives {
-            true => format!("{what}: a message from {peer}"),
-            false => format!("{what}: a free slot at {peer}, which has {}", port.spec.slots),
+        Some(if receives {
+            format!("{what}: a message from {peer}")
+        } else {
+            format!("{what}: a free slot at {peer}, which has {}", port.spec.slots)
         })
     }
 }
@@ -209,9 +210,7 @@ impl Run {
         for place in 0..self.messages.wanted.len() {
             let id = self.messages.wanted[place];
             let port = ports.get_mut(id).expect("checked when it was issued");
-            while matches!(self.state, State::Failed) == false
-                && self.take(port, dma, context, wiring)
-            {
+            while !matches!(self.state, State::Failed) && self.take(port, dma, context, wiring) {
                 moved = true;
             }
         }
