@@ -209,8 +209,8 @@ pub struct Job {
 
 /// A way to do collectives.
 ///
-/// The kernel has the input, the output and the rank as its arguments, and may find the output in the
-/// input's memory.
+/// The kernel has as arguments the input, the output, the rank of the launch's first PE, and how many more
+/// ranks each cube and each PE of it is. The output may be in the input's memory.
 pub trait Algorithm: fmt::Debug {
     /// What it is called.
     fn name(&self) -> &'static str;
@@ -244,6 +244,14 @@ where
     let name = format!("{} {operation} of {} by {piece}", algorithm.name(), grid.join("x"));
     let job = job.clone();
     Kernel::new(&name, move |tl, args| Box::pin(body(tl, args, job.clone())))
+}
+
+/// The rank that a PE belongs to: the first of its launch, and so many more for each cube and PE.
+#[track_caller]
+fn rank_of(tl: &Tl, args: &Args) -> usize {
+    let cubes = tl.program_id(1) * args.whole(3);
+    let pes = tl.program_id(0) * args.whole(4);
+    usize::try_from(args.whole(2) + cubes + pes).expect("fewer ranks than addresses")
 }
 
 /// Joins two tiles.

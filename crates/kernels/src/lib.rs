@@ -13,6 +13,7 @@
 
 pub mod bench;
 pub mod collective;
+pub mod distributed;
 pub mod kernel;
 pub mod launch;
 pub mod library;

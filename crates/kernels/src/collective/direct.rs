@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::pieces::{Flat, pieces};
-use super::{Algorithm, Job, Operation, ReduceOp, Wire, World, finish, join, kernel};
+use super::{Algorithm, Job, Operation, ReduceOp, Wire, World, finish, join, kernel, rank_of};
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Port, Tile, Tl};
 
@@ -40,7 +40,7 @@ fn to(rank: usize) -> Port {
 
 async fn run(tl: Tl, args: Args, job: Job) {
     let (input, output) = (Flat::new(&args.tensor(0).local()), Flat::new(&args.tensor(1).local()));
-    let rank = usize::try_from(args.whole(2)).expect("a rank");
+    let rank = rank_of(&tl, &args);
     let this = Member { tl, rank, ranks: job.world.ranks, piece: job.piece, input, output };
     match job.operation {
         Operation::AllReduce(op) => this.all_reduce(op),

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::pieces::{Flat, pieces};
-use super::{Algorithm, Job, Operation, ReduceOp, Wire, World, finish, join, kernel};
+use super::{Algorithm, Job, Operation, ReduceOp, Wire, World, finish, join, kernel, rank_of};
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Port, Tile, Tl};
 
@@ -51,7 +51,7 @@ impl Algorithm for Ring {
 
 async fn run(tl: Tl, args: Args, job: Job) {
     let (input, output) = (Flat::new(&args.tensor(0).local()), Flat::new(&args.tensor(1).local()));
-    let rank = usize::try_from(args.whole(2)).expect("a rank");
+    let rank = rank_of(&tl, &args);
     let ring = Around { tl, job, rank, input, output };
     match ring.job.operation {
         Operation::AllReduce(op) => ring.all_reduce(op),

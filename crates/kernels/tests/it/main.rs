@@ -6,6 +6,7 @@
 )]
 
 mod benches;
+mod collectives;
 mod gemm;
 mod lab;
 mod language;

@@ -1,0 +1,100 @@
+//! What can go wrong with a process group.
+
+use cubeyard_runtime::RuntimeError;
+use thiserror::Error;
+
+use crate::collective::NoSuchReduceOp;
+
+/// A process group could not do what was asked. Nothing stays installed or half done on the device but what
+/// each variant says.
+#[derive(Debug, Error)]
+pub enum DistError {
+    /// There is one backend, and it is not this.
+    #[error("Unsupported backend '{0}': expected 'ahbm'")]
+    Backend(String),
+    /// `init_process_group` comes first.
+    #[error(
+        "Default process group has not been initialized, please make sure to call init_process_group."
+    )]
+    NotInitialized,
+    /// There is a group already. Destroy it first.
+    #[error("trying to initialize the default process group twice!")]
+    Twice,
+    /// More ranks than there are, or none.
+    #[error("a world of {wanted} ranks: there are {available} {kind}")]
+    World {
+        /// How many were wanted.
+        wanted: usize,
+        /// How many there are.
+        available: usize,
+        /// Of what.
+        kind: &'static str,
+    },
+    /// There is no such rank.
+    #[error("rank {rank}: there are {world}")]
+    Rank {
+        /// The rank.
+        rank: usize,
+        /// How many there are.
+        world: usize,
+    },
+    /// There is no such algorithm.
+    #[error("there is no algorithm `{name}`; there are {known}{}", nearest.as_ref().map_or_else(String::new, |nearest| format!("; the nearest is `{nearest}`")))]
+    Algorithm {
+        /// The name given.
+        name: String,
+        /// Those that there are.
+        known: String,
+        /// The most similar.
+        nearest: Option<String>,
+    },
+    /// The algorithm does not do that.
+    #[error("{algorithm}: {why}")]
+    Refused {
+        /// The algorithm.
+        algorithm: &'static str,
+        /// Why not.
+        why: String,
+    },
+    /// As many tensors as ranks are needed.
+    #[error("{operation} of {found} tensors: expected one for each of {expected} ranks")]
+    Tensors {
+        /// What was asked.
+        operation: &'static str,
+        /// How many there are.
+        found: usize,
+        /// How many ranks.
+        expected: usize,
+    },
+    /// The tensors of two ranks do not go together.
+    #[error("{operation}: rank {rank} has {found}, expected {expected}")]
+    Mismatch {
+        /// What was asked.
+        operation: &'static str,
+        /// The rank.
+        rank: usize,
+        /// What it has.
+        found: String,
+        /// What would go with the first rank's.
+        expected: String,
+    },
+    /// A tensor is not on a device, or not on its rank's.
+    #[error("{operation}: the tensor of rank {rank} is {what}")]
+    Place {
+        /// What was asked.
+        operation: &'static str,
+        /// The rank.
+        rank: usize,
+        /// What is wrong.
+        what: String,
+    },
+    /// Ranks called different things, or some called nothing.
+    #[error("ranks do not meet: {0}")]
+    Apart(String),
+    /// There is no such operator.
+    #[error(transparent)]
+    Op(#[from] NoSuchReduceOp),
+    /// Something went wrong on the machine.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+}

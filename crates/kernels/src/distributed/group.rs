@@ -1,0 +1,303 @@
+//! A process group: ranks that are wired to each other, and operations among them.
+
+use cubeyard_device::request::PeRef;
+use cubeyard_device::topology::SipTopology;
+use cubeyard_memory::address::{CubeId, PeId, SipId};
+use cubeyard_runtime::{
+    Argument, Channel, Channels, Context, End, Launch, LaunchReport, RingConfig, Tensor,
+};
+use cubeyard_sim::Span;
+
+use super::error::DistError;
+use crate::collective::{Algorithm, Job, Operation, World};
+use crate::launch::Launcher;
+
+/// What a rank is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ranks {
+    /// A SIP, with all its PEs.
+    #[default]
+    Sip,
+    /// A cube, with all its PEs.
+    Cube,
+    /// A PE.
+    Pe,
+}
+
+impl Ranks {
+    const fn kind(self) -> &'static str {
+        match self {
+            Self::Sip => "SIPs",
+            Self::Cube => "cubes",
+            Self::Pe => "PEs",
+        }
+    }
+}
+
+/// What a group is like.
+#[derive(Clone, Debug, Default)]
+pub struct GroupConfig {
+    /// What a rank is.
+    pub ranks: Ranks,
+    /// The SIPs of the group, in the order of ranks; all of them if none are named.
+    pub sips: Vec<SipId>,
+    /// How many ranks there are; as many as there can be if nothing is said.
+    pub world_size: Option<usize>,
+    /// What the rings of channels are like.
+    pub ring: RingConfig,
+}
+
+/// What a collective took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CollectiveReport {
+    /// The algorithm.
+    pub algorithm: &'static str,
+    /// From when the first PE began until the last was done.
+    pub kernel: Span,
+    /// From the host's launches until it had all completions.
+    pub host: Span,
+    /// Bytes of each rank's input.
+    pub bytes: u64,
+    /// The launches, one for each SIP.
+    pub launches: Vec<LaunchReport>,
+}
+
+/// Ranks that are wired to each other for one algorithm.
+#[derive(Debug)]
+pub struct Group {
+    config: GroupConfig,
+    world: World,
+    sips: Vec<SipId>,
+    cubes: Vec<CubeId>,
+    pes: Vec<PeId>,
+    algorithm: Box<dyn Algorithm>,
+    number: u16,
+    channels: Channels,
+}
+
+impl Group {
+    /// Wires ranks to each other, through the fabric: all, or none. Groups of one machine have different
+    /// numbers.
+    pub fn new(
+        context: &Context,
+        config: &GroupConfig,
+        algorithm: Box<dyn Algorithm>,
+        number: u16,
+    ) -> Result<Self, DistError> {
+        let (all, cubes, pes): (Vec<_>, Vec<_>, Vec<_>) = context.machine(|machine| {
+            let topology = machine.topology();
+            (topology.sips().collect(), topology.cubes().collect(), topology.pes().collect())
+        });
+        let mut sips = if config.sips.is_empty() { all } else { config.sips.clone() };
+        let each = match config.ranks {
+            Ranks::Sip => 1,
+            Ranks::Cube => cubes.len(),
+            Ranks::Pe => cubes.len() * pes.len(),
+        };
+        let available = sips.len() * each;
+        let wanted = config.world_size.unwrap_or(available);
+        if wanted == 0 || wanted > available || !wanted.is_multiple_of(each) {
+            return Err(DistError::World { wanted, available, kind: config.ranks.kind() });
+        }
+        sips.truncate(wanted / each);
+        let world = world(context, config.ranks, sips.len());
+        debug_assert_eq!(world.ranks, wanted);
+        let places = Places { ranks: config.ranks, sips: &sips, cubes: &cubes, pes: &pes };
+        let channels = places.channels(&algorithm.wires(&world), number);
+        let channels = context.connect(&channels, &config.ring)?;
+        let config = config.clone();
+        Ok(Self { config, world, sips, cubes, pes, algorithm, number, channels })
+    }
+
+    /// How its ranks lie to each other.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// How long it took to wire it, and what its rings take of memory.
+    pub fn installation(&self) -> (Span, u64) {
+        (self.channels.latency(), self.channels.bytes())
+    }
+
+    /// Does an operation: an input and an output for each SIP, which may be the same tensor. Where ranks
+    /// are cubes or PEs, the parts that they hold are the ranks' tensors.
+    pub fn run(
+        &self,
+        launcher: &Launcher<'_>,
+        context: &Context,
+        operation: Operation,
+        tensors: &[(&Tensor, &Tensor)],
+    ) -> Result<CollectiveReport, DistError> {
+        self.check(operation, tensors)?;
+        let piece = self.config.ring.slot_bytes / tensors[0].0.dtype().size();
+        let job = Job { operation, world: self.world.clone(), piece };
+        let kernel = self.algorithm.kernel(&job);
+        launcher.use_group(self.number);
+        let begun = context.now();
+        let mut handles = Vec::with_capacity(self.sips.len());
+        for (index, (&sip, &(input, output))) in self.sips.iter().zip(tensors).enumerate() {
+            let (cubes, pes) = rectangle(input)?;
+            let [base, by_cube, by_pe] = self.numbers(index);
+            let numbers = [base, by_cube, by_pe].map(|number| Argument::Scalar(number as f64));
+            let mut arguments = vec![Argument::Tensor(input), Argument::Tensor(output)];
+            arguments.extend(numbers);
+            let launch = Launch { kernel: kernel.name(), arguments, sip, cubes, pes };
+            handles.push(launcher.launch(&context.stream(), &kernel, &launch)?);
+        }
+        let launches: Result<Vec<_>, _> = handles.iter().map(|handle| handle.wait()).collect();
+        let launches = launches?;
+        let cores = || launches.iter().flat_map(|launch| &launch.cores);
+        let started = cores().map(|(_, core)| core.started).min().unwrap_or(begun);
+        let ended = cores().map(|(_, core)| core.ended).max().unwrap_or(begun);
+        let done = launches.iter().map(|launch| launch.done).max().unwrap_or(begun);
+        Ok(CollectiveReport {
+            algorithm: self.algorithm.name(),
+            kernel: ended - started,
+            host: done - begun,
+            bytes: tensors[0].0.nbytes(),
+            launches,
+        })
+    }
+
+    /// The first rank of a SIP's launch, and how many more each cube and each PE is.
+    fn numbers(&self, sip: usize) -> [usize; 3] {
+        let (cubes, pes) = (self.cubes.len(), self.pes.len());
+        match self.config.ranks {
+            Ranks::Sip => [sip, 0, 0],
+            Ranks::Cube => [sip * cubes, 1, 0],
+            Ranks::Pe => [sip * cubes * pes, pes, 1],
+        }
+    }
+
+    fn check(&self, operation: Operation, tensors: &[(&Tensor, &Tensor)]) -> Result<(), DistError> {
+        let (name, ranks) = (operation.name(), self.world.ranks);
+        if let Some(why) = self.algorithm.refuses(operation, &self.world) {
+            return Err(DistError::Refused { algorithm: self.algorithm.name(), why });
+        }
+        if let Operation::Reduce(_, rank)
+        | Operation::Broadcast(rank)
+        | Operation::Gather(rank)
+        | Operation::Scatter(rank) = operation
+            && rank >= ranks
+        {
+            return Err(DistError::Rank { rank, world: ranks });
+        }
+        if tensors.len() != self.sips.len() {
+            let (found, expected) = (tensors.len(), self.sips.len());
+            return Err(DistError::Tensors { operation: name, found, expected });
+        }
+        for (rank, (&sip, &(input, output))) in self.sips.iter().zip(tensors).enumerate() {
+            check_alike(name, rank, input, tensors[0].0)?;
+            check_alike(name, rank, output, tensors[0].1)?;
+            for tensor in [input, output] {
+                check_place(name, rank, tensor, sip)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How ranks lie to each other: PEs in cubes, cubes in the mesh of a SIP, SIPs as the topology says. Some of
+/// the SIPs only are a ring of their own.
+fn world(context: &Context, ranks: Ranks, sips: usize) -> World {
+    context.machine(|machine| {
+        let spec = machine.topology().spec();
+        let mut dimensions = Vec::new();
+        if ranks == Ranks::Pe {
+            dimensions.push((spec.pe_count() as usize, false));
+        }
+        if ranks != Ranks::Sip {
+            dimensions.extend([(spec.cubes.w as usize, false), (spec.cubes.h as usize, false)]);
+        }
+        let (w, h) = (spec.sips.w as usize, spec.sips.h as usize);
+        if w * h == sips && spec.sips.topology != SipTopology::Ring1d {
+            let wraps = spec.sips.topology == SipTopology::Torus2d;
+            dimensions.extend([(w, wraps), (h, wraps)]);
+        } else {
+            dimensions.push((sips, true));
+        }
+        let (grid, wraps): (Vec<_>, Vec<_>) = dimensions.into_iter().unzip();
+        World { ranks: grid.iter().product(), grid, wraps }
+    })
+}
+
+/// Which PEs ranks are.
+struct Places<'a> {
+    ranks: Ranks,
+    sips: &'a [SipId],
+    cubes: &'a [CubeId],
+    pes: &'a [PeId],
+}
+
+impl Places<'_> {
+    /// The PEs of a rank, by position.
+    fn members(&self, rank: usize) -> Vec<PeRef> {
+        let (cubes, pes) = (self.cubes.len(), self.pes.len());
+        let of_cube = |sip: usize, cube: usize| {
+            let (sip, cube) = (self.sips[sip], self.cubes[cube]);
+            self.pes.iter().map(move |&pe| PeRef { sip, cube, pe })
+        };
+        match self.ranks {
+            Ranks::Sip => (0..cubes).flat_map(|cube| of_cube(rank, cube)).collect(),
+            Ranks::Cube => of_cube(rank / cubes, rank % cubes).collect(),
+            Ranks::Pe => {
+                let (cube, pe) = (rank / pes, rank % pes);
+                of_cube(cube / cubes, cube % cubes).skip(pe).take(1).collect()
+            }
+        }
+    }
+
+    /// The channels of wires between ranks, at each position.
+    fn channels(&self, wires: &[crate::collective::Wire], group: u16) -> Vec<Channel> {
+        let mut channels = Vec::new();
+        for wire in wires {
+            let [(a, at_a), (b, at_b)] = wire.ends;
+            for (pe_a, pe_b) in self.members(a).into_iter().zip(self.members(b)) {
+                let end = |pe, port: crate::tl::Port| End { pe, port: port.of_group(group) };
+                channels.push(Channel { ends: [end(pe_a, at_a), end(pe_b, at_b)] });
+            }
+        }
+        channels
+    }
+}
+
+/// The cubes and PEs that hold a tensor: each of these cubes has parts on each of these PEs.
+fn rectangle(tensor: &Tensor) -> Result<(Vec<CubeId>, Vec<PeId>), DistError> {
+    let shards = tensor.shards()?;
+    let mut cubes: Vec<_> = shards.iter().map(|shard| shard.at.cube).collect();
+    let mut pes: Vec<_> = shards.iter().map(|shard| shard.at.pe).collect();
+    cubes.sort_unstable();
+    cubes.dedup();
+    pes.sort_unstable();
+    pes.dedup();
+    Ok((cubes, pes))
+}
+
+fn check_alike(
+    operation: &'static str,
+    rank: usize,
+    tensor: &Tensor,
+    first: &Tensor,
+) -> Result<(), DistError> {
+    let text = |tensor: &Tensor| format!("{}[{}]", tensor.dtype(), tensor.shape());
+    if (tensor.dtype(), tensor.shape()) == (first.dtype(), first.shape()) {
+        return Ok(());
+    }
+    Err(DistError::Mismatch { operation, rank, found: text(tensor), expected: text(first) })
+}
+
+fn check_place(
+    operation: &'static str,
+    rank: usize,
+    tensor: &Tensor,
+    sip: SipId,
+) -> Result<(), DistError> {
+    let place = |what: String| DistError::Place { operation, rank, what };
+    if !tensor.is_deployed() {
+        return Err(place("not deployed".to_owned()));
+    }
+    match tensor.shards()?.iter().find(|shard| shard.at.sip != sip) {
+        Some(shard) => Err(place(format!("on {}, expected {sip}", shard.at.sip))),
+        None => Ok(()),
+    }
+}
