@@ -3,10 +3,12 @@
 use cubeyard_device::request::PeRef;
 use cubeyard_device::topology::SipTopology;
 use cubeyard_memory::address::{CubeId, PeId, SipId};
+use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::{
-    Argument, Channel, Channels, Context, End, Launch, LaunchReport, RingConfig, Tensor,
+    Argument, Channel, Channels, Context, End, Launch, LaunchHandle, LaunchReport, RingConfig,
+    Tensor,
 };
-use cubeyard_sim::Span;
+use cubeyard_sim::{Span, Time};
 
 use super::error::DistError;
 use crate::collective::{Algorithm, Job, Operation, World};
@@ -60,6 +62,44 @@ pub struct CollectiveReport {
     pub bytes: u64,
     /// The launches, one for each SIP.
     pub launches: Vec<LaunchReport>,
+}
+
+/// A collective under way.
+#[derive(Debug)]
+#[must_use = "a collective is done when it has been waited for"]
+pub struct Pending {
+    algorithm: &'static str,
+    begun: Time,
+    bytes: u64,
+    handles: Vec<LaunchHandle>,
+}
+
+impl Pending {
+    pub(super) fn new(
+        algorithm: &'static str,
+        begun: Time,
+        bytes: u64,
+        handles: Vec<LaunchHandle>,
+    ) -> Self {
+        Self { algorithm, begun, bytes, handles }
+    }
+
+    /// Waits for all its launches.
+    pub fn wait(self) -> Result<CollectiveReport, DistError> {
+        let launches: Result<Vec<_>, _> = self.handles.iter().map(LaunchHandle::wait).collect();
+        let launches = launches?;
+        let cores = || launches.iter().flat_map(|launch| &launch.cores);
+        let started = cores().map(|(_, core)| core.started).min().unwrap_or(self.begun);
+        let ended = cores().map(|(_, core)| core.ended).max().unwrap_or(self.begun);
+        let done = launches.iter().map(|launch| launch.done).max().unwrap_or(self.begun);
+        Ok(CollectiveReport {
+            algorithm: self.algorithm,
+            kernel: ended - started,
+            host: done - self.begun,
+            bytes: self.bytes,
+            launches,
+        })
+    }
 }
 
 /// Ranks that are wired to each other for one algorithm.
@@ -119,6 +159,26 @@ impl Group {
         (self.channels.latency(), self.channels.bytes())
     }
 
+    /// Its SIPs, in the order of ranks.
+    pub fn sips(&self) -> &[SipId] {
+        &self.sips
+    }
+
+    /// Its number among the groups of the machine.
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// Whether its algorithm does not do an operation.
+    pub fn refuses(&self, operation: Operation) -> bool {
+        self.algorithm.refuses(operation, &self.world).is_some()
+    }
+
+    /// The most elements of a message.
+    pub(super) fn piece(&self, dtype: DType) -> u64 {
+        (self.config.ring.slot_bytes / dtype.size()).max(1)
+    }
+
     /// Does an operation: an input and an output for each SIP, which may be the same tensor. Where ranks
     /// are cubes or PEs, the parts that they hold are the ranks' tensors.
     pub fn run(
@@ -128,8 +188,19 @@ impl Group {
         operation: Operation,
         tensors: &[(&Tensor, &Tensor)],
     ) -> Result<CollectiveReport, DistError> {
+        self.begin(launcher, context, operation, tensors)?.wait()
+    }
+
+    /// Begins an operation, as [`run`](Self::run) does; returns at once.
+    pub fn begin(
+        &self,
+        launcher: &Launcher<'_>,
+        context: &Context,
+        operation: Operation,
+        tensors: &[(&Tensor, &Tensor)],
+    ) -> Result<Pending, DistError> {
         self.check(operation, tensors)?;
-        let piece = self.config.ring.slot_bytes / tensors[0].0.dtype().size();
+        let piece = self.piece(tensors[0].0.dtype());
         let job = Job { operation, world: self.world.clone(), piece };
         let kernel = self.algorithm.kernel(&job);
         launcher.use_group(self.number);
@@ -137,26 +208,13 @@ impl Group {
         let mut handles = Vec::with_capacity(self.sips.len());
         for (index, (&sip, &(input, output))) in self.sips.iter().zip(tensors).enumerate() {
             let (cubes, pes) = rectangle(input)?;
-            let [base, by_cube, by_pe] = self.numbers(index);
-            let numbers = [base, by_cube, by_pe].map(|number| Argument::Scalar(number as f64));
+            let numbers = self.numbers(index).map(|number| Argument::Scalar(number as f64));
             let mut arguments = vec![Argument::Tensor(input), Argument::Tensor(output)];
             arguments.extend(numbers);
             let launch = Launch { kernel: kernel.name(), arguments, sip, cubes, pes };
             handles.push(launcher.launch(&context.stream(), &kernel, &launch)?);
         }
-        let launches: Result<Vec<_>, _> = handles.iter().map(|handle| handle.wait()).collect();
-        let launches = launches?;
-        let cores = || launches.iter().flat_map(|launch| &launch.cores);
-        let started = cores().map(|(_, core)| core.started).min().unwrap_or(begun);
-        let ended = cores().map(|(_, core)| core.ended).max().unwrap_or(begun);
-        let done = launches.iter().map(|launch| launch.done).max().unwrap_or(begun);
-        Ok(CollectiveReport {
-            algorithm: self.algorithm.name(),
-            kernel: ended - started,
-            host: done - begun,
-            bytes: tensors[0].0.nbytes(),
-            launches,
-        })
+        Ok(Pending::new(self.algorithm.name(), begun, tensors[0].0.nbytes(), handles))
     }
 
     /// The first rank of a SIP's launch, and how many more each cube and each PE is.
@@ -262,7 +320,7 @@ impl Places<'_> {
 }
 
 /// The cubes and PEs that hold a tensor: each of these cubes has parts on each of these PEs.
-fn rectangle(tensor: &Tensor) -> Result<(Vec<CubeId>, Vec<PeId>), DistError> {
+pub(super) fn rectangle(tensor: &Tensor) -> Result<(Vec<CubeId>, Vec<PeId>), DistError> {
     let shards = tensor.shards()?;
     let mut cubes: Vec<_> = shards.iter().map(|shard| shard.at.cube).collect();
     let mut pes: Vec<_> = shards.iter().map(|shard| shard.at.pe).collect();
@@ -273,7 +331,7 @@ fn rectangle(tensor: &Tensor) -> Result<(Vec<CubeId>, Vec<PeId>), DistError> {
     Ok((cubes, pes))
 }
 
-fn check_alike(
+pub(super) fn check_alike(
     operation: &'static str,
     rank: usize,
     tensor: &Tensor,
@@ -286,7 +344,7 @@ fn check_alike(
     Err(DistError::Mismatch { operation, rank, found: text(tensor), expected: text(first) })
 }
 
-fn check_place(
+pub(super) fn check_place(
     operation: &'static str,
     rank: usize,
     tensor: &Tensor,

@@ -7,6 +7,7 @@
 
 mod benches;
 mod collectives;
+mod distributed;
 mod gemm;
 mod lab;
 mod language;

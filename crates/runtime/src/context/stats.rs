@@ -132,7 +132,13 @@ impl Context {
         let mapped = machine.mmus().any(|(_, mmu)| mmu.mappings() > 0);
         let space = self.inner.virtual_space.borrow();
         let whole_space = space.as_ref().is_none_or(|space| space.largest() == space.capacity());
-        stats.tensors == 0 && stats.pes.iter().all(whole) && whole_space && !mapped
+        let srams = self.inner.srams.borrow();
+        let used = srams.values().any(|sram| !sram.sram().used().is_zero());
+        let wired = !self.inner.ports.borrow().is_empty();
+        stats.tensors == 0
+            && stats.pes.iter().all(whole)
+            && whole_space
+            && !(mapped || used || wired)
     }
 }
 

@@ -1,0 +1,65 @@
+//! From one rank to another.
+
+use cubeyard_memory::address::SipId;
+use cubeyard_runtime::{Argument, Launch, Tensor};
+
+use super::group::{Pending, check_alike, check_place, rectangle};
+use super::{DistError, Distributed};
+use crate::kernel::{Args, Kernel};
+use crate::tl::{Port, Tl};
+
+impl Distributed<'_> {
+    /// Begins to move a tensor of one rank into one of another.
+    pub fn begin_send(
+        &self,
+        (from, source): (usize, &Tensor),
+        (to, target): (usize, &Tensor),
+    ) -> Result<Pending, DistError> {
+        self.with(|backend| {
+            let sip = |rank: usize| -> Result<SipId, DistError> {
+                let world = backend.sips.len();
+                backend.sips.get(rank).copied().ok_or(DistError::Rank { rank, world })
+            };
+            check_place("send", from, source, sip(from)?)?;
+            check_place("recv", to, target, sip(to)?)?;
+            check_alike("recv", to, target, source)?;
+            if from == to {
+                let what = "the one that it is sent to".to_owned();
+                return Err(DistError::Place { operation: "send", rank: from, what });
+            }
+            let piece = backend.direct.piece(source.dtype());
+            self.launcher.use_group(backend.direct.number());
+            let mut handles = Vec::new();
+            for (sip, tensor, peer, sends) in
+                [(sip(from)?, source, to, 1.0), (sip(to)?, target, from, 0.0)]
+            {
+                let (cubes, pes) = rectangle(tensor)?;
+                let mut arguments = vec![Argument::Tensor(tensor)];
+                arguments.extend([sends, peer as f64, piece as f64].map(Argument::Scalar));
+                let launch = Launch { kernel: "point to point", arguments, sip, cubes, pes };
+                handles.push(self.launcher.launch(&self.context.stream(), &kernel(), &launch)?);
+            }
+            Ok(Pending::new("direct", self.context.now(), source.nbytes(), handles))
+        })
+    }
+}
+
+fn kernel() -> Kernel {
+    Kernel::new("point to point", |tl, args| Box::pin(body(tl, args)))
+}
+
+/// Arguments: the tensor, whether it is sent, the peer's rank, and the elements of a message.
+async fn body(tl: Tl, args: Args) {
+    let (local, sends, piece) = (args.tensor(0).local(), args.whole(1) == 1, args.whole(3));
+    let port = Port(u16::try_from(args.whole(2)).expect("fewer than 2¹⁶ ranks"));
+    let (all, dtype) = (local.ty().elements(), local.ty().dtype);
+    for start in (0..all).step_by(usize::try_from(piece).expect("a message fits memory")) {
+        let shape = [piece.min(all - start)];
+        let block = local.at(start, &shape);
+        if sends {
+            tl.send(port, &tl.load(&block));
+        } else {
+            tl.store(&block, &tl.recv(port, &shape, dtype));
+        }
+    }
+}
