@@ -51,6 +51,7 @@ pub use tile::Tile;
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::fmt::Display;
 use std::future::Future;
 use std::panic::Location;
 use std::pin::Pin;
@@ -136,7 +137,7 @@ impl Tl {
     /// Quotient, rounded up; how many tiles of `b` cover `a`.
     #[track_caller]
     pub fn cdiv(&self, a: u64, b: u64) -> u64 {
-        if b == 0 { self.fail("cdiv by 0".to_owned()) } else { a.div_ceil(b) }
+        if b == 0 { self.fail("cdiv by 0") } else { a.div_ceil(b) }
     }
 
     /// M, K and N of a tile of the matrix engine.
@@ -216,10 +217,10 @@ impl Tl {
     pub fn value(&self, tile: &Tile) -> impl Future<Output = Vec<f64>> + use<> {
         if self.state.recording {
             let what = "the kernel looks at what it loaded, so it cannot be recorded: run it live";
-            self.fail(what.to_owned());
+            self.fail(what);
         }
         if !self.state.site.has_data {
-            self.fail("the kernel looks at what it loaded, so it needs data mode".to_owned());
+            self.fail("the kernel looks at what it loaded, so it needs data mode");
         }
         self.state.tape.borrow_mut().steps.push(Step::Wait(tile.producer()));
         self.state.use_value(tile.value());
@@ -317,7 +318,7 @@ impl Tl {
 
     /// Ends the kernel: what is wrong, and at which line.
     #[track_caller]
-    pub(crate) fn fail(&self, what: String) -> ! {
+    pub(crate) fn fail(&self, what: impl Display) -> ! {
         let (kernel, pe) = (&self.state.kernel, self.state.site.pe);
         let text = format!("{kernel} on {pe}, {}: {what}", place(Location::caller()));
         self.state.error.borrow_mut().get_or_insert(text);
@@ -354,9 +355,7 @@ impl Tl {
     /// The first address of an access that is in no tensor.
     fn outside(&self, dma: &Dma) -> Option<u64> {
         let extent = dma.rows.map_or(dma.bytes, |rows| rows.extent(dma.bytes));
-        if self.first_outside(dma.address, extent).is_none() {
-            return None;
-        }
+        self.first_outside(dma.address, extent)?;
         let rows =
             dma.rows.unwrap_or(cubeyard_device::message::Rows { bytes: dma.bytes, pitch: 0 });
         rows.segments(0, dma.bytes)
@@ -418,16 +417,12 @@ impl Future for Value {
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Vec<f64>> {
         let wanted = self.tile.value();
         let mut known = self.state.known.borrow_mut();
-        match known.iter().position(|(value, _)| *value == wanted) {
-            Some(place) => {
-                let (_, array) = known.swap_remove(place);
-                Poll::Ready(array.values())
-            }
-            None => {
-                self.state.wanted.set(Some(wanted));
-                Poll::Pending
-            }
-        }
+        let Some(place) = known.iter().position(|(value, _)| *value == wanted) else {
+            self.state.wanted.set(Some(wanted));
+            return Poll::Pending;
+        };
+        let (_, array) = known.swap_remove(place);
+        Poll::Ready(array.values())
     }
 }
 

@@ -220,10 +220,9 @@ impl Plan {
     /// The rows and columns of an operand's full tile.
     fn tile_shape(&self, index: usize, [m, k, n]: [u64; 3]) -> [u64; 2] {
         match (&self.kind, index) {
-            (Kind::Gemm, 0) => [m, k],
+            (Kind::Gemm, 0) | (Kind::Reduce(_), _) => [m, k],
             (Kind::Gemm, _) => [k, n],
             (Kind::Map(_), _) => [m, n],
-            (Kind::Reduce(_), _) => [m, k],
         }
     }
 
@@ -256,13 +255,23 @@ impl Plan {
         self.grid.rows * self.grid.columns
     }
 
+    /// Loads of each step.
+    fn loads_each(&self) -> u32 {
+        u32::try_from(self.loaded.len()).expect("few operands")
+    }
+
+    /// Epilogues of a step, of an output tile, or of all.
+    fn epilogues_at(&self, level: usize) -> u32 {
+        u32::try_from(self.epilogues[level].len()).expect("few epilogues")
+    }
+
     /// Computations of each step, and of each output tile.
     fn per_step(&self) -> u32 {
-        1 + self.epilogues[0].len() as u32
+        1 + self.epilogues_at(0)
     }
 
     fn per_out(&self) -> u32 {
-        self.grid.steps * self.per_step() + self.epilogues[1].len() as u32
+        self.grid.steps * self.per_step() + self.epilogues_at(1)
     }
 
     pub(super) fn computation(&self, index: u32) -> Computation {
@@ -290,7 +299,7 @@ impl Plan {
 
     /// Which operand a load is of, and for which output tile and step.
     pub(super) fn load_of(&self, index: u32) -> (usize, u32, u32) {
-        let loads = self.loaded.len() as u32;
+        let loads = self.loads_each();
         let (step, which) = (index / loads, index % loads);
         (self.loaded[which as usize], step / self.grid.steps, step % self.grid.steps)
     }
@@ -471,8 +480,8 @@ fn clip(start: [u64; 2], shape: [u64; 2], whole: &[u64]) -> ([u64; 2], [u64; 2])
 
 impl Pipeline for Plan {
     fn parts(&self) -> [u32; 3] {
-        let loads = self.outs() * self.grid.steps * self.loaded.len() as u32;
-        let computations = self.outs() * self.per_out() + self.epilogues[2].len() as u32;
+        let loads = self.outs() * self.grid.steps * self.loads_each();
+        let computations = self.outs() * self.per_out() + self.epilogues_at(2);
         [loads, computations, if self.to.is_some() { self.outs() } else { 0 }]
     }
 
@@ -486,7 +495,7 @@ impl Pipeline for Plan {
     }
 
     fn load_after(&self, index: u32) -> u32 {
-        let step = index / self.loaded.len() as u32;
+        let step = index / self.loads_each();
         step.checked_sub(self.ahead).map_or(0, |earlier| self.step_index(earlier) + 1)
     }
 
@@ -508,7 +517,7 @@ impl Pipeline for Plan {
     }
 
     fn compute_after(&self, index: u32) -> [u32; 2] {
-        let loads = self.loaded.len() as u32;
+        let loads = self.loads_each();
         let all = self.outs() * self.grid.steps * loads;
         let (out, loads) = match self.computation(index) {
             Computation::Step { out, step } | Computation::AfterStep { out, step, .. } => {
