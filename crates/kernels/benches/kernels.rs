@@ -34,13 +34,13 @@ fn main() {
 
 type Body = fn(&Tl, &Args);
 
-async fn load_ref(tl: Tl, args: Args) {
+fn load_ref(tl: &Tl, args: &Args) {
     let a = tl.load(&args.tensor(0).local());
     tl.gemm(&a, &args.tensor(1).local()).store(&args.tensor(2).local());
 }
 
 fn gemm() -> Kernel {
-    Kernel::new("gemm", |tl, args| Box::pin(load_ref(tl, args)))
+    Kernel::new("gemm", |tl, args| Box::pin(async move { load_ref(&tl, &args) }))
 }
 
 fn first<T>(id: Result<T, impl std::fmt::Debug>) -> Vec<T> {
@@ -62,8 +62,10 @@ fn best(runs: usize, mut run: impl FnMut() -> LaunchReport) -> (f64, LaunchRepor
         let report = run();
         (cpu() - start, report)
     };
-    let times = (0..runs).map(timed);
-    times.min_by(|(one, _), (other, _)| one.total_cmp(other)).expect("at least one run")
+    (0..runs)
+        .map(timed)
+        .min_by(|(one, _), (other, _)| one.total_cmp(other))
+        .expect("at least one run")
 }
 
 /// CPU seconds that this thread has had; where the system does not say, seconds of the clock.

@@ -95,12 +95,10 @@ pub fn first() -> Box<dyn Bench> {
 pub fn find(name: &str) -> Result<Box<dyn Bench>, BenchError> {
     let mut all = catalogue();
     let names: Vec<_> = all.iter().map(|bench| bench.name()).collect();
-    match names.iter().position(|known| *known == name) {
-        Some(place) => Ok(all.swap_remove(place)),
-        None => {
-            let nearest = cubeyard_device::input::nearest(name, names.into_iter());
-            let nearest = nearest.map(str::to_owned);
-            Err(BenchError::NoSuchBench { name: name.to_owned(), nearest })
-        }
+    if let Some(place) = names.iter().position(|known| *known == name) {
+        return Ok(all.swap_remove(place));
     }
+    let nearest = cubeyard_device::input::nearest(name, names.into_iter());
+    let nearest = nearest.map(str::to_owned);
+    Err(BenchError::NoSuchBench { name: name.to_owned(), nearest })
 }

@@ -147,8 +147,11 @@ impl Operation {
         let ranks = ranks as f64;
         match self {
             Self::AllReduce(_) => 2.0 * (ranks - 1.0) / ranks,
-            Self::AllGather | Self::ReduceScatter(_) | Self::AllToAll => (ranks - 1.0) / ranks,
-            Self::Gather(_) | Self::Scatter(_) => (ranks - 1.0) / ranks,
+            Self::AllGather
+            | Self::ReduceScatter(_)
+            | Self::AllToAll
+            | Self::Gather(_)
+            | Self::Scatter(_) => (ranks - 1.0) / ranks,
             Self::Reduce(..) | Self::Broadcast(_) => 1.0,
         }
     }

@@ -8,7 +8,7 @@
 //! | [`program`] | kernels as PEs run them: recorded, or live |
 //! | [`numeric`] | what kernels compute, in data mode |
 //! | [`library`] | kernels that are ready to use, one to a file |
-//! | [`bench`] | kernels with inputs and a check, by name |
+//! | [`mod@bench`] | kernels with inputs and a check, by name |
 //! | [`report`] | what a run took and why, as data and as a page |
 
 pub mod bench;

@@ -46,7 +46,7 @@ fn run(spec: Spec, steps: &[Step]) -> (u64, Taken, CoreReport) {
     let body = Request::KernelLaunch { kernel: "random".into(), sip: pe.sip, cubes, pes, work };
     let launch = machine.submit(body).unwrap();
     let address = machine.hbm_address(pe, 0).unwrap().to_bits();
-    let program = Steps { steps: steps.to_vec().into_iter(), address };
+    let program = Steps { steps: steps.iter().cloned().collect(), address };
     machine.load(launch, pe, Box::new(program));
     assert_eq!(machine.run(), Stop::Idle);
     let report = machine.core_report(launch, pe).expect("it has ended");

@@ -40,8 +40,9 @@ impl Bench for VectorAdd {
         let mut arguments: Vec<_> = [&x, &y, &z].map(Argument::Tensor).to_vec();
         arguments.push(Argument::Scalar(values.whole("block") as f64));
         lab.launch(&vector_add(), arguments, cubes, pes)?;
-        let (a, b) = (lab.values(&x)?, lab.values(&y)?);
-        let sum = || a.iter().flatten().zip(b.iter().flatten()).map(|(a, b)| a + b).collect();
+        let (left, right) = (lab.values(&x)?, lab.values(&y)?);
+        let pairs = || left.iter().flatten().zip(right.iter().flatten());
+        let sum = || pairs().map(|(left, right)| left + right).collect();
         // Half a unit in the last place of f16, relative to a sum of at most 2.
         let check = lab.check(&z, 1.0 / 1024.0, sum)?;
         let work = Work { elements, bytes: 3 * elements * dtype.size(), ..Work::default() };

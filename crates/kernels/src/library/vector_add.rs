@@ -5,17 +5,17 @@ use crate::tl::Tl;
 
 /// Adds two tensors: each PE what it holds of them. Arguments: x, y, z, and the elements of a block.
 pub fn vector_add() -> Kernel {
-    Kernel::new("vector_add", |tl, args| Box::pin(body(tl, args)))
+    Kernel::new("vector_add", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }
 
-async fn body(tl: Tl, args: Args) {
+fn body(tl: &Tl, args: &Args) {
     let [x, y, z] = [0, 1, 2].map(|position| args.tensor(position).local());
     let block = args.whole(3);
     for index in 0..tl.cdiv(x.dim(0), block) {
         let (start, shape) = ([index * block], [block]);
         let mask = x.inside(&start, &shape);
-        let a = tl.load_masked(&x.block(&start, &shape), &mask, 0.0);
-        let b = tl.load_masked(&y.block(&start, &shape), &mask, 0.0);
-        tl.store_masked(&z.block(&start, &shape), &(&a + &b), &mask);
+        let [left, right] =
+            [&x, &y].map(|of| tl.load_masked(&of.block(&start, &shape), &mask, 0.0));
+        tl.store_masked(&z.block(&start, &shape), &(&left + &right), &mask);
     }
 }

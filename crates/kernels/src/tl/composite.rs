@@ -160,7 +160,7 @@ impl Composite {
     pub fn store(self, to: &Ref) -> Handle {
         if !self.epilogues[2].is_empty() {
             let what = "an epilogue at the end needs an output that stays in the TCM: use tile()";
-            self.tl.fail(what.to_owned());
+            self.tl.fail(what);
         }
         let plan = self.plan(to.ty().dtype, Some(to.clone()));
         self.order(plan, None)

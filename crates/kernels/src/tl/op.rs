@@ -199,14 +199,14 @@ fn each(rate: Bandwidth, amount: u64, strips: u64) -> Span {
 
 /// Tiles of the matrix engine, each fetched in full; what they add up to is stored at the end.
 fn dot_cost(inputs: &[&TileType], output: &TileType, core: &CoreSpec) -> Result<Strips, DType> {
-    let (a, b) = (inputs[0], inputs[1]);
-    let work = core.gemm.tile(a.dtype.name()).ok_or(a.dtype)?;
+    let (left, right) = (inputs[0], inputs[1]);
+    let work = core.gemm.tile(left.dtype.name()).ok_or(left.dtype)?;
     let tiles = |length: u64, edge: u32| length.div_ceil(edge.into()).max(1);
-    let (m, k, n) = (a.shape[0], a.shape[1], b.shape[1]);
-    let count = tiles(m, core.gemm.m) * tiles(k, core.gemm.k) * tiles(n, core.gemm.n);
-    let edge = |length: u64, edge: u32| length.min(edge.into());
-    let (tm, tk, tn) = (edge(m, core.gemm.m), edge(k, core.gemm.k), edge(n, core.gemm.n));
-    let operands = (tm * tk + tk * tn) * a.dtype.size();
+    let edges =
+        [(left.shape[0], core.gemm.m), (left.shape[1], core.gemm.k), (right.shape[1], core.gemm.n)];
+    let count: u64 = edges.iter().map(|&(length, edge)| tiles(length, edge)).product();
+    let [m, k, n] = edges.map(|(length, edge)| length.min(edge.into()));
+    let operands = (m * k + k * n) * left.dtype.size();
     let accumulator = inputs.get(2).map_or(0, |ty| ty.nbytes().div_ceil(count));
     Ok(Strips {
         unit: OpUnit::Gemm,

@@ -116,7 +116,8 @@ impl Ref {
     /// The ranges of addresses that follow each other without a gap.
     fn runs(&self, mask: Option<&Mask>) -> Vec<Range<u64>> {
         if mask.is_none() && self.layout == Layout::row_major(&self.ty.shape) {
-            return vec![self.address..self.address + self.ty.nbytes()];
+            let all = self.address..self.address + self.ty.nbytes();
+            return Vec::from([all]);
         }
         let size = self.ty.dtype.size();
         let mut runs: Vec<Range<u64>> = Vec::new();
@@ -167,7 +168,10 @@ fn join(last: &mut Dma, address: u64, bytes: u64) -> bool {
 mod tests {
     use super::*;
 
-    fn rows(reference: &Ref, mask: Option<&Mask>) -> Vec<(u64, u64, Option<(u64, u64)>)> {
+    /// Address and bytes of an access, and bytes and pitch of its rows.
+    type Access = (u64, u64, Option<(u64, u64)>);
+
+    fn rows(reference: &Ref, mask: Option<&Mask>) -> Vec<Access> {
         let accesses = reference.accesses(Direction::Read, mask).into_iter();
         let rows = |dma: &Dma| dma.rows.map(|rows| (rows.bytes, rows.pitch));
         accesses.map(|dma| (dma.address, dma.bytes, rows(&dma))).collect()

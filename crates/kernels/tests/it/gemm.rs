@@ -9,37 +9,35 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Placement;
 use cubeyard_runtime::{Argument, Context, ContextConfig, Launch, LaunchReport};
 
-async fn load_ref(tl: Tl, args: Args) {
+use crate::lab::{kernel, product};
+
+fn load_ref(tl: &Tl, args: &Args) {
     let a = tl.load(&args.tensor(0).local());
     tl.gemm(&a, &args.tensor(1).local()).store(&args.tensor(2).local());
 }
 
-async fn ref_ref(tl: Tl, args: Args) {
+fn ref_ref(tl: &Tl, args: &Args) {
     tl.gemm(&args.tensor(0).local(), &args.tensor(1).local()).store(&args.tensor(2).local());
 }
 
-async fn load_load(tl: Tl, args: Args) {
+fn load_load(tl: &Tl, args: &Args) {
     let a = tl.load(&args.tensor(0).local());
     let b = tl.load(&args.tensor(1).local());
     tl.gemm(&a, &b).store(&args.tensor(2).local());
 }
 
 fn kernels() -> [Kernel; 3] {
-    [
-        Kernel::new("ref_ref", |tl, args| Box::pin(ref_ref(tl, args))),
-        Kernel::new("load_ref", |tl, args| Box::pin(load_ref(tl, args))),
-        Kernel::new("load_load", |tl, args| Box::pin(load_load(tl, args))),
-    ]
+    [kernel("ref_ref", ref_ref), kernel("load_ref", load_ref), kernel("load_load", load_load)]
 }
 
 fn run(kernel: &Kernel, m: u64, k: u64, n: u64, data: bool) -> (LaunchReport, Option<f64>) {
     let topology = Topology::embedded();
     let context = Context::new(ContextConfig { topology, data, ..ContextConfig::default() });
     let one = Placement::one(SipId::new(0).unwrap());
-    let a = context.rand(&[m, k], DType::F16, 1).unwrap().to(&one).unwrap();
-    let b = context.rand(&[k, n], DType::F16, 2).unwrap().to(&one).unwrap();
-    let c = context.empty(&[m, n], DType::F32).unwrap().to(&one).unwrap();
-    let arguments = [&a, &b, &c].map(Argument::Tensor).to_vec();
+    let left = context.rand(&[m, k], DType::F16, 1).unwrap().to(&one).unwrap();
+    let right = context.rand(&[k, n], DType::F16, 2).unwrap().to(&one).unwrap();
+    let out = context.empty(&[m, n], DType::F32).unwrap().to(&one).unwrap();
+    let arguments = [&left, &right, &out].map(Argument::Tensor).to_vec();
     let (sip, cubes, pes) =
         (SipId::new(0).unwrap(), vec![CubeId::new(0).unwrap()], vec![PeId::new(0).unwrap()]);
     let launcher = Launcher::new(&context);
@@ -49,19 +47,16 @@ fn run(kernel: &Kernel, m: u64, k: u64, n: u64, data: bool) -> (LaunchReport, Op
     if !data {
         return (report, None);
     }
-    let [a, b] = [&a, &b].map(|t| t.to_dtype(DType::F64).unwrap());
-    let one = Placement::one(sip);
-    let [a, b] = [&a, &b].map(|t| t.to(&one).unwrap().read::<f64>().unwrap());
-    let c = c.read::<f32>().unwrap();
-    let (m, k, n) = (m as usize, k as usize, n as usize);
-    let mut worst = 0.0_f64;
-    for row in 0..m {
-        for column in 0..n {
-            let exact: f64 = (0..k).map(|i| a[row * k + i] * b[i * n + column]).sum();
-            worst = worst.max((f64::from(c[row * n + column]) - exact).abs() / exact.abs());
-        }
-    }
-    (report, Some(worst))
+    let [left, right] = [&left, &right].map(|tensor| {
+        let wide = tensor.to_dtype(DType::F64).unwrap();
+        wide.to(&one).unwrap().read::<f64>().unwrap()
+    });
+    let shape = [m, k, n].map(|edge| usize::try_from(edge).unwrap());
+    let exact = product(&left, &right, shape);
+    let out = out.read::<f32>().unwrap();
+    let off =
+        out.iter().zip(exact).map(|(&found, exact)| ((f64::from(found) - exact) / exact).abs());
+    (report, Some(off.fold(0.0, f64::max)))
 }
 
 #[test]

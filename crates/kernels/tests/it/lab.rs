@@ -30,8 +30,14 @@ pub(crate) fn kernel(name: &str, body: impl Fn(&Tl, &Args) + Copy + 'static) -> 
     Kernel::new(name, move |tl, args| Box::pin(async move { body(&tl, &args) }))
 }
 
+/// The product of two matrices, of m × k and k × n.
+pub(crate) fn product(left: &[f64], right: &[f64], [m, k, n]: [usize; 3]) -> Vec<f64> {
+    let dot = |r: usize, c: usize| (0..k).map(|i| left[r * k + i] * right[i * n + c]).sum();
+    (0..m).flat_map(|r| (0..n).map(move |c| (r, c))).map(|(r, c)| dot(r, c)).collect()
+}
+
 /// A launch on the first PEs of the first cube.
-pub(crate) fn launch<'a>(arguments: Vec<Argument<'a>>, pes: u8) -> Launch<'a> {
+pub(crate) fn launch(arguments: Vec<Argument<'_>>, pes: u8) -> Launch<'_> {
     let pes = (0..pes).map(|pe| PeId::new(pe.into()).unwrap()).collect();
     Launch { kernel: "a test", arguments, sip: sip(), cubes: vec![CubeId::new(0).unwrap()], pes }
 }

@@ -6,7 +6,7 @@ use cubeyard_kernels::tl::{Epilogue, Mask, Op, Source, Tile, Tl};
 use cubeyard_runtime::dtype::DType;
 use proptest::prelude::*;
 
-use crate::lab::{close, compute};
+use crate::lab::{close, compute, product};
 
 const ROWS: usize = 6;
 const COLUMNS: usize = 20;
@@ -40,6 +40,12 @@ fn element_wise(
         tl.store(&args.tensor(2).local(), &result);
     });
     close(&found, &wanted, 2e-6);
+}
+
+/// The whole part of a multiple, as f32 has it.
+#[expect(clippy::cast_possible_truncation, reason = "the numbers are f32's, and small")]
+fn whole(x: f64, by: f32) -> i32 {
+    (x as f32 * by) as i32
 }
 
 fn truth(of: bool) -> f64 {
@@ -78,6 +84,7 @@ fn series_erf(x: f64) -> f64 {
 }
 
 #[test]
+#[expect(clippy::float_cmp, reason = "whether two numbers are equal is what is asked")]
 fn functions_of_two_elements() {
     element_wise(|_, a, b| a + b, |a, b| a + b);
     element_wise(|_, a, b| a - b, |a, b| a - b);
@@ -100,20 +107,18 @@ fn functions_of_two_elements() {
 #[test]
 fn functions_of_bits() {
     let bits = |tl: &Tl, x: &Tile| tl.cast(&(x * 100.0), DType::I32);
-    let whole = |x: f64| (f64::from((x as f32) * 100.0)) as i32;
     macro_rules! bits {
         ($($name:ident: $expected:expr;)*) => {
             $(element_wise(
                 move |tl, a, b| tl.$name(&bits(tl, a), &bits(tl, b)),
                 |a, b| {
-                    let whole = |x: f64| (f64::from((x as f32) * 100.0)) as i32;
                     let expected: fn(i32, i32) -> i32 = $expected;
-                    f64::from(expected(whole(a), whole(b)))
+                    f64::from(expected(whole(a, 100.0), whole(b, 100.0)))
                 },
             );)*
         };
     }
-    assert_eq!(whole(0.5), 50);
+    assert_eq!(whole(0.5, 100.0), 50);
     bits! {
         and: |a, b| a & b;
         or: |a, b| a | b;
@@ -121,14 +126,8 @@ fn functions_of_bits() {
         div: |a, b| a / b;
         rem: |a, b| a % b;
     }
-    element_wise(
-        move |tl, a, _| tl.shl(&bits(tl, a), 3.0),
-        |a, _| f64::from((f64::from((a as f32) * 100.0) as i32) << 3),
-    );
-    element_wise(
-        move |tl, a, _| tl.shr(&bits(tl, a), 2.0),
-        |a, _| f64::from((f64::from((a as f32) * 100.0) as i32) >> 2),
-    );
+    element_wise(move |tl, a, _| tl.shl(&bits(tl, a), 3.0), |a, _| f64::from(whole(a, 100.0) << 3));
+    element_wise(move |tl, a, _| tl.shr(&bits(tl, a), 2.0), |a, _| f64::from(whole(a, 100.0) >> 2));
 }
 
 #[test]
@@ -190,9 +189,7 @@ fn reductions() {
     let columns =
         |x: &[f64]| (0..COLUMNS).map(|c| x.iter().skip(c).step_by(COLUMNS).sum()).collect();
     of_matrix(&[20], |tl, x| tl.sum(x, 0), columns);
-    let xor = |row: &[f64]| {
-        f64::from(row.iter().fold(0, |all, x| all ^ (f64::from(*x as f32 * 50.0) as i32)))
-    };
+    let xor = |row: &[f64]| f64::from(row.iter().fold(0, |all, x| all ^ whole(*x, 50.0)));
     of_matrix(&[6], |tl, x| tl.xor_sum(&tl.cast(&(x * 50.0), DType::I32), 1), |x| by_row(x, xor));
 }
 
@@ -264,7 +261,7 @@ fn casts() {
     of_matrix(
         SHAPE,
         |tl, x| tl.cast(&tl.cast(&(x * 9.0), DType::I8), DType::F32),
-        |x| x.iter().map(|x| f64::from(*x as f32 * 9.0).trunc()).collect(),
+        |x| x.iter().map(|x| f64::from(whole(*x, 9.0))).collect(),
     );
     for dtype in [DType::F16, DType::Bf16, DType::F64, DType::Fp8E4m3, DType::I64] {
         let narrow =
@@ -278,7 +275,7 @@ fn masks_and_strides() {
     // A mask of every third element, one that leaves nothing, and a transposed view.
     of_matrix(SHAPE, |tl, x| tl.where_(&tl.lt(x, 2.0), x, 0.0), <[f64]>::to_vec);
     let x = values(4, ROWS * COLUMNS);
-    let third = |at: usize, x: f64| if at % COLUMNS % 3 == 0 { x } else { -1.0 };
+    let third = |at: usize, x: f64| if (at % COLUMNS).is_multiple_of(3) { x } else { -1.0 };
     let wanted: Vec<f64> = wide(&x).into_iter().enumerate().map(|(at, x)| third(at, x)).collect();
     for engines in [1, 4] {
         let text = format!("pe:\n  core:\n    dma_read_engines: {engines}\n");
@@ -300,11 +297,6 @@ fn masks_and_strides() {
         tl.store(&args.tensor(1).local(), &tl.load(&column));
     });
     close(&found, &transposed(&wide(&x)), 0.0);
-}
-
-fn product(a: &[f64], b: &[f64], [m, k, n]: [usize; 3]) -> Vec<f64> {
-    let dot = |r: usize, c: usize| (0..k).map(|i| a[r * k + i] * b[i * n + c]).sum();
-    (0..m).flat_map(|r| (0..n).map(move |c| (r, c))).map(|(r, c)| dot(r, c)).collect()
 }
 
 /// A product of f32 matrices of 40 × 70 and 70 × 33, as a kernel makes it.

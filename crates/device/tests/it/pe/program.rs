@@ -1,11 +1,10 @@
 //! Random programs, as data: for the machine and for the reference.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use cubeyard_device::message::Direction;
-use cubeyard_device::pe::{
-    self, Command, CommandId, Dma, Next, OpUnit, Pipeline, Program, Strips, Work,
-};
+use cubeyard_device::pe::{self, Command, Dma, Next, OpUnit, Pipeline, Program, Strips, Work};
 use cubeyard_sim::Span;
 use proptest::prelude::*;
 
@@ -116,7 +115,7 @@ impl Task {
     }
 
     fn command(&self, address: u64) -> Command {
-        let ids = |list: &[usize]| list.iter().map(|&id| id as CommandId).collect::<Vec<_>>();
+        let ids = |list: &[usize]| list.iter().map(|&id| small(id)).collect::<Vec<_>>();
         let dma = |direction, bytes| Work::Dma(Dma { direction, address, bytes, rows: None });
         let work = match self.work {
             TaskWork::Load(bytes) => dma(Direction::Read, bytes),
@@ -127,6 +126,11 @@ impl Task {
         let (after, loads_after) = (ids(&self.after), ids(&self.loads_after));
         Command { work, after: after.as_slice().into(), loads_after: loads_after.as_slice().into() }
     }
+}
+
+/// The number of a command or a part: programs are short.
+fn small(number: usize) -> u32 {
+    u32::try_from(number).expect("programs are short")
 }
 
 fn strips(compute: Compute) -> Strips {
@@ -150,7 +154,7 @@ impl Tiled {
 
 impl Pipeline for Tiled {
     fn parts(&self) -> [u32; 3] {
-        self.task.counts().map(|count| count as u32)
+        self.task.counts().map(small)
     }
 
     fn load(&self, _: u32) -> Dma {
@@ -158,7 +162,7 @@ impl Pipeline for Tiled {
     }
 
     fn load_after(&self, index: u32) -> u32 {
-        self.task.load_after(index as usize) as u32
+        small(self.task.load_after(index as usize))
     }
 
     fn compute(&self, index: u32) -> Strips {
@@ -166,7 +170,7 @@ impl Pipeline for Tiled {
     }
 
     fn compute_after(&self, index: u32) -> [u32; 2] {
-        self.task.compute_after(index as usize).map(|count| count as u32)
+        self.task.compute_after(index as usize).map(small)
     }
 
     fn store(&self, _: u32) -> Dma {
@@ -174,22 +178,22 @@ impl Pipeline for Tiled {
     }
 
     fn store_after(&self, index: u32) -> u32 {
-        self.task.store_after(index as usize) as u32
+        small(self.task.store_after(index as usize))
     }
 }
 
 /// Steps as the machine runs them, at one place of memory.
 #[derive(Debug)]
 pub(crate) struct Steps {
-    pub(crate) steps: std::vec::IntoIter<Step>,
+    pub(crate) steps: VecDeque<Step>,
     pub(crate) address: u64,
 }
 
 impl Program for Steps {
     fn next(&mut self) -> Next {
-        match self.steps.next() {
+        match self.steps.pop_front() {
             Some(Step::Task(task)) => Next::Command(task.command(self.address)),
-            Some(Step::Wait(id)) => Next::Wait(id as CommandId),
+            Some(Step::Wait(id)) => Next::Wait(small(id)),
             Some(Step::Calls(count)) => Next::Dispatch(count),
             None => Next::End,
         }
@@ -253,9 +257,9 @@ pub(crate) fn programs(writes: bool) -> impl Strategy<Value = Vec<Step>> {
             };
             match kind {
                 0 if count > 0 => {
-                    steps.push(Step::Wait(after.first().map_or(0, |pick| pick.index(count))))
+                    steps.push(Step::Wait(after.first().map_or(0, |pick| pick.index(count))));
                 }
-                1 => steps.push(Step::Calls(u32::from(kind) + after.len() as u32)),
+                1 => steps.push(Step::Calls(u32::from(kind) + small(after.len()))),
                 _ => {
                     let (after, loads_after) = (pick(after), pick(loads_after));
                     steps.push(Step::Task(Task { work, after, loads_after }));

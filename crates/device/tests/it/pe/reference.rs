@@ -157,9 +157,9 @@ impl Reference<'_> {
         let mut end = ready;
         for _ in 0..count {
             let mut at = ready;
-            for stage in 0..3 {
-                at = at.max(self.stages[stage]) + each[stage];
-                self.stages[stage] = at;
+            for (stage, (free, takes)) in self.stages.iter_mut().zip(each).enumerate() {
+                at = at.max(*free) + takes;
+                *free = at;
                 if stage == 0 {
                     fetched = at;
                 }

@@ -1,0 +1,188 @@
+//! Messages from other PEs: each is taken from its slot, which is free then.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use cubeyard_sim::{Context, NodeId, Span, Time};
+
+use super::{Latest, Run, SLOT_BIT, State};
+use crate::message::{Buffer, Credit, Direction, Done, Message, Slice, VirtualAccess};
+use crate::pe::ipcq::{Port, Ports};
+use crate::pe::{Cause, CommandId, OpUnit, PortId, SlotMemory, Waiting, Work};
+use crate::wiring::Wiring;
+
+/// A message that is being read from a slot in memory.
+#[derive(Debug)]
+pub(super) struct Reading {
+    id: CommandId,
+    port: PortId,
+    start: Latest,
+    buffer: Option<Buffer>,
+}
+
+impl Run {
+    /// Takes messages that are there and wanted: whether there were any.
+    pub(in crate::pe::core) fn receive(
+        &mut self,
+        ports: &mut Ports,
+        dma: NodeId,
+        context: &mut Context<Message>,
+        wiring: &Wiring,
+    ) -> bool {
+        let mut moved = false;
+        for place in 0..self.messages.wanted.len() {
+            let id = self.messages.wanted[place];
+            let port = ports.get_mut(id).expect("checked when it was issued");
+            while !matches!(self.state, State::Failed) && self.take(port, dma, context, wiring) {
+                moved = true;
+            }
+        }
+        self.messages
+            .wanted
+            .retain(|&id| ports.get(id).is_some_and(|port| !port.wanted.is_empty()));
+        moved
+    }
+
+    /// Takes the next message of a port, if it is there and wanted.
+    fn take(
+        &mut self,
+        port: &mut Port,
+        dma: NodeId,
+        context: &mut Context<Message>,
+        wiring: &Wiring,
+    ) -> bool {
+        let (Some(&id), Some(arrived)) = (port.wanted.front(), port.arrived.front()) else {
+            return false;
+        };
+        let command = self.slot(id).command.as_ref().expect("it is under way");
+        let Work::Receive(message) = command.work else { unreachable!("only receives are wanted") };
+        let Some(ready) = self.ready(id, &command.after) else { return false };
+        if arrived.bytes != message.bytes {
+            let (found, peer) = (arrived.bytes, port.spec.peer);
+            let what = self.program.describe(id);
+            let what = format!("{what}: the message from {peer} has {found} bytes");
+            self.fail(what, wiring);
+            return false;
+        }
+        let start = ready.or(arrived.at, Cause::Message, arrived.record);
+        let start = Latest { time: noticed(port.spec.waiting, ready.time, start.time), ..start };
+        match port.spec.memory {
+            SlotMemory::Tcm => self.take_from_tcm(id, port, start, dma, context, wiring),
+            SlotMemory::At(_) if start.time > context.now() => {
+                self.set_alarm(4, start.time, context);
+                return false;
+            }
+            SlotMemory::At(base) => self.read_slot(id, port, start, base.to_bits(), dma, context),
+        }
+        true
+    }
+
+    fn take_from_tcm(
+        &mut self,
+        id: CommandId,
+        port: &mut Port,
+        start: Latest,
+        dma: NodeId,
+        context: &mut Context<Message>,
+        wiring: &Wiring,
+    ) {
+        port.wanted.pop_front();
+        let arrived = port.arrived.pop_front().expect("looked at before");
+        let read = wiring.topology().spec().pe.core.tcm_read.span(arrived.bytes);
+        let end = start.time + read;
+        self.report.moved[0] += arrived.bytes;
+        if let Some(data) = arrived.data.filter(|_| self.has_data) {
+            let result = self.program.loaded(id, 0, data, None);
+            self.check(result, wiring);
+        }
+        let record = self.message_done(id, OpUnit::Receive, start, end, wiring);
+        self.give_back(port, end, record, dma, context);
+    }
+
+    fn read_slot(
+        &mut self,
+        id: CommandId,
+        port: &mut Port,
+        start: Latest,
+        base: u64,
+        dma: NodeId,
+        context: &mut Context<Message>,
+    ) {
+        port.wanted.pop_front();
+        let arrived = port.arrived.pop_front().expect("looked at before");
+        let bytes = arrived.bytes;
+        let buffer = self
+            .has_data
+            .then(|| Buffer::new(vec![0; usize::try_from(bytes).expect("it fits memory")].into()));
+        let unwritten = Rc::new(Cell::new(None));
+        let data = buffer.as_ref().map(|buffer| Slice {
+            buffer: Rc::clone(buffer),
+            offset: 0,
+            unwritten: Some(unwritten),
+        });
+        let access = VirtualAccess {
+            request: self.request,
+            direction: Direction::Read,
+            address: base + u64::from(arrived.slot) * port.spec.slot_bytes,
+            bytes,
+            rows: None,
+            data,
+            done: Done::Core(self.node, SLOT_BIT | u64::from(id)),
+        };
+        let start = Latest { time: context.now(), ..start };
+        self.messages.reading.push(Reading { id, port: port.spec.port, start, buffer });
+        self.report.moved[0] += bytes;
+        context.call(dma, Message::ReadSlot(access));
+    }
+
+    /// A slot in memory has been read.
+    pub(in crate::pe::core) fn slot_read(
+        &mut self,
+        token: u64,
+        ports: &mut Ports,
+        dma: NodeId,
+        context: &mut Context<Message>,
+        wiring: &Wiring,
+    ) {
+        let its = |reading: &Reading| SLOT_BIT | u64::from(reading.id) == token;
+        let place = self.messages.reading.iter().position(its).expect("it is being read");
+        let Reading { id, port, start, buffer } = self.messages.reading.swap_remove(place);
+        if let Some(buffer) = buffer {
+            let result = self.program.loaded(id, 0, buffer.take(), None);
+            self.check(result, wiring);
+        }
+        let record = self.message_done(id, OpUnit::Receive, start, context.now(), wiring);
+        let port = ports.get_mut(port).expect("it is in use");
+        self.give_back(port, context.now(), record, dma, context);
+    }
+
+    /// Returns the credit of a message that has been taken.
+    fn give_back(
+        &self,
+        port: &Port,
+        at: Time,
+        record: Option<u32>,
+        dma: NodeId,
+        context: &mut Context<Message>,
+    ) {
+        let credit = Credit {
+            request: self.request,
+            to: port.peer,
+            port: port.spec.peer_port,
+            bytes: port.spec.credit_bytes,
+            at,
+            record,
+        };
+        context.call(dma, Message::SendCredit(credit));
+    }
+}
+
+/// When a receiver that waits since `since` notices what came at `came`.
+fn noticed(waiting: Waiting, since: Time, came: Time) -> Time {
+    match waiting {
+        Waiting::Poll(every) if every > Span::ZERO && came > since => {
+            since + every * (came - since).ps().div_ceil(every.ps())
+        }
+        _ => came,
+    }
+}

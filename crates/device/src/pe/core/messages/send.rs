@@ -1,0 +1,84 @@
+//! Messages to other PEs: each leaves when a slot is free at the other end.
+
+use cubeyard_sim::{Context, NodeId};
+
+use super::{Latest, Run};
+use crate::message::{Arrival, Message, Packet};
+use crate::pe::ipcq::{Port, Ports};
+use crate::pe::{Cause, CommandId, OpUnit, Work};
+use crate::wiring::Wiring;
+
+impl Run {
+    /// Sends what can leave now: whether anything did.
+    pub(in crate::pe::core) fn send(
+        &mut self,
+        ports: &mut Ports,
+        dma: NodeId,
+        context: &mut Context<Message>,
+        wiring: &Wiring,
+    ) -> bool {
+        let mut moved = false;
+        while let Some(&id) = self.messages.sends.front() {
+            let command = self.slot(id).command.as_ref().expect("it is under way");
+            let Work::Send(message) = command.work else { unreachable!("only sends are queued") };
+            let Some(ready) = self.ready(id, &command.after) else { break };
+            let last = self.messages.last_sent;
+            let ready = ready.or(self.messages.sent, Cause::Unit, last);
+            let port = ports.get_mut(message.port).expect("checked when it was issued");
+            if port.credits == 0 {
+                break;
+            }
+            if ready.time > context.now() {
+                self.set_alarm(3, ready.time, context);
+                break;
+            }
+            self.messages.sends.pop_front();
+            let data = self.has_data.then(|| self.program.payload(id, 0)).transpose();
+            match data {
+                Ok(data) => self.leave(id, ready, port, message.bytes, data, dma, context, wiring),
+                Err(what) => self.fail(what, wiring),
+            }
+            moved = true;
+        }
+        moved
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what a message is made of, in one place")]
+    fn leave(
+        &mut self,
+        id: CommandId,
+        ready: Latest,
+        port: &mut Port,
+        bytes: u64,
+        data: Option<Vec<u8>>,
+        dma: NodeId,
+        context: &mut Context<Message>,
+        wiring: &Wiring,
+    ) {
+        let slot = port.next_slot();
+        port.sent += 1;
+        port.credits -= 1;
+        let pe = &wiring.topology().spec().pe;
+        let now = context.now();
+        let end = now + pe.dma_overhead + pe.link.bandwidth.span(bytes);
+        // What could have left before waited for the credit that came now.
+        let from = if ready.time < now {
+            Latest { time: now, cause: Cause::Message, record: port.credited }
+        } else {
+            ready
+        };
+        let record = self.message_done(id, OpUnit::Send, from, end, wiring);
+        let arrival = Arrival { port: port.spec.peer_port, bytes, slot, data, record };
+        let packet = Packet {
+            request: self.request,
+            to: port.peer,
+            memory: port.spec.peer_memory,
+            slot_bytes: port.spec.slot_bytes,
+            arrival,
+        };
+        context.call(dma, Message::SendPacket(packet));
+        self.messages.sent = end;
+        self.report.moved[1] += bytes;
+        self.messages.last_sent = record;
+    }
+}

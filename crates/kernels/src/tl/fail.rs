@@ -1,0 +1,50 @@
+//! The end of a kernel in which something is wrong.
+
+use std::any::Any;
+use std::fmt::Display;
+use std::panic::Location;
+
+use super::{Tl, place};
+use crate::numeric::NumericError;
+
+/// What unwinds a kernel that has gone wrong.
+struct Abort;
+
+impl Tl {
+    /// Ends the kernel: what is wrong, and at which line.
+    #[track_caller]
+    pub(crate) fn fail(&self, what: impl Display) -> ! {
+        let (kernel, pe) = (&self.state.kernel, self.state.site.pe);
+        let text = format!("{kernel} on {pe}, {}: {what}", place(Location::caller()));
+        self.state.error.borrow_mut().get_or_insert(text);
+        std::panic::resume_unwind(Box::new(Abort) as Box<dyn Any + Send>)
+    }
+
+    #[track_caller]
+    pub(crate) fn check(&self, result: Result<(), String>) {
+        self.checked(result);
+    }
+
+    #[track_caller]
+    pub(crate) fn checked<T>(&self, result: Result<T, impl Into<Problem>>) -> T {
+        match result {
+            Ok(value) => value,
+            Err(problem) => self.fail(problem.into().0),
+        }
+    }
+}
+
+/// What is wrong, in words.
+pub(crate) struct Problem(String);
+
+impl From<String> for Problem {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl From<NumericError> for Problem {
+    fn from(error: NumericError) -> Self {
+        Self(error.to_string())
+    }
+}

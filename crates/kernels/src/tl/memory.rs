@@ -1,0 +1,113 @@
+//! Tiles between memory and the TCM.
+
+use std::rc::Rc;
+
+use cubeyard_device::message::Direction;
+use cubeyard_device::pe::{Dma, Pipeline, Strips, Work};
+
+use super::{Effect, Mask, Ref, Tile, Tl};
+use crate::numeric::TileType;
+
+impl Tl {
+    /// Loads a tile into the TCM.
+    #[track_caller]
+    pub fn load(&self, from: &Ref) -> Tile {
+        self.load_with(from, None)
+    }
+
+    /// Loads what a mask chooses of a tile; the other elements are `other`.
+    #[track_caller]
+    pub fn load_masked(&self, from: &Ref, mask: &Mask, other: f64) -> Tile {
+        self.check(mask.check(from.ty()));
+        self.load_with(from, Some((Rc::new(mask.clone()), other)))
+    }
+
+    #[track_caller]
+    fn load_with(&self, from: &Ref, mask: Option<(Rc<Mask>, f64)>) -> Tile {
+        let ty = self.checked(TileType::new(from.ty().dtype, &from.ty().shape));
+        if let Some((_, other)) = &mask {
+            self.checked(crate::numeric::infer::full(&ty, *other));
+        }
+        let accesses = from.accesses(Direction::Read, mask.as_ref().map(|(mask, _)| &**mask));
+        self.check_live(&accesses);
+        let tile = self.tile(ty.clone());
+        let effect = Effect::Load { value: tile.value(), ty, mask };
+        let after = self.meet(&accesses);
+        self.order(dma_work(accesses), effect, &[], Some(&tile), after);
+        tile
+    }
+
+    /// Stores a tile from the TCM.
+    #[track_caller]
+    pub fn store(&self, to: &Ref, tile: &Tile) {
+        self.store_with(to, tile, None);
+    }
+
+    /// Stores what a mask chooses of a tile.
+    #[track_caller]
+    pub fn store_masked(&self, to: &Ref, tile: &Tile, mask: &Mask) {
+        self.check(mask.check(tile.ty()));
+        self.store_with(to, tile, Some(Rc::new(mask.clone())));
+    }
+
+    #[track_caller]
+    fn store_with(&self, to: &Ref, tile: &Tile, mask: Option<Rc<Mask>>) {
+        if to.ty() != tile.ty() {
+            self.fail(format!("store of {} to {}: they must be the same", tile.ty(), to.ty()));
+        }
+        let accesses = to.accesses(Direction::Write, mask.as_deref());
+        self.check_live(&accesses);
+        let effect = Effect::Store { input: tile.input(), mask };
+        let after = self.meet(&accesses);
+        self.order(dma_work(accesses), effect, &[tile], None, after);
+    }
+}
+
+/// The work of some accesses: one, or several that follow each other.
+fn dma_work(mut accesses: Vec<Dma>) -> Work {
+    match accesses.len() {
+        1 => Work::Dma(accesses.remove(0)),
+        _ => Work::Pipeline(Rc::new(Accesses(accesses))),
+    }
+}
+
+/// Accesses of one direction that follow each other.
+#[derive(Debug)]
+struct Accesses(Vec<Dma>);
+
+impl Accesses {
+    fn count(&self, direction: Direction) -> u32 {
+        let is = self.0.first().is_some_and(|dma| dma.direction == direction);
+        if is { u32::try_from(self.0.len()).expect("fewer than 2³² accesses") } else { 0 }
+    }
+}
+
+impl Pipeline for Accesses {
+    fn parts(&self) -> [u32; 3] {
+        [self.count(Direction::Read), 0, self.count(Direction::Write)]
+    }
+
+    fn load(&self, index: u32) -> Dma {
+        self.0[index as usize]
+    }
+
+    fn load_after(&self, _: u32) -> u32 {
+        0
+    }
+
+    fn compute(&self, _: u32) -> Strips {
+        unreachable!("it computes nothing")
+    }
+
+    fn compute_after(&self, _: u32) -> [u32; 2] {
+        [0; 2]
+    }
+
+    fn store(&self, index: u32) -> Dma {
+        self.0[index as usize]
+    }
+
+    fn store_after(&self, _: u32) -> u32 {
+        0
+    }
+}

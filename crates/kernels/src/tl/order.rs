@@ -1,0 +1,94 @@
+//! Commands as a kernel orders them: after what they use, and after what was in their places before.
+
+use std::panic::Location;
+
+use cubeyard_device::pe::{Command, CommandId, Dma, Work};
+
+use super::{Effect, Order, Step, Tile, Tl};
+use crate::numeric::TileType;
+
+impl Tl {
+    /// A new tile in the TCM, without an order that fills it.
+    #[track_caller]
+    pub(crate) fn tile(&self, ty: TileType) -> Tile {
+        let place = self.state.scratch.borrow_mut().allocate(ty.nbytes());
+        let place = self.checked(place);
+        Tile::new(self, ty, place)
+    }
+
+    /// The commands that the next comes after because they access the same memory, and one of the two
+    /// writes it: a kernel sees memory as if each of its commands ended before the next began.
+    #[track_caller]
+    pub(crate) fn meet(&self, accesses: &[Dma]) -> Vec<CommandId> {
+        let id = self.next_command();
+        let window = self.state.site.core.window;
+        self.state.traffic.borrow_mut().meet(id, window, accesses)
+    }
+
+    /// Orders a command that reads some tiles and writes one, after some others.
+    #[track_caller]
+    pub(crate) fn order(
+        &self,
+        work: Work,
+        effect: Effect,
+        reads: &[&Tile],
+        writes: Option<&Tile>,
+        mut after: Vec<CommandId>,
+    ) {
+        let id = self.next_command();
+        let mut scratch = self.state.scratch.borrow_mut();
+        after.extend(reads.iter().map(|tile| tile.producer()));
+        if let Some(tile) = writes {
+            after.extend(scratch.users(id, tile.place()));
+            scratch.touch(id, tile.place());
+        }
+        reads.iter().for_each(|tile| scratch.touch(id, tile.place()));
+        drop(scratch);
+        self.push(work, effect, after, Vec::new());
+        if let Some(tile) = writes {
+            tile.made_by(id);
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn push(
+        &self,
+        work: Work,
+        effect: Effect,
+        mut after: Vec<CommandId>,
+        mut loads_after: Vec<CommandId>,
+    ) -> CommandId {
+        let id = self.next_command();
+        for list in [&mut after, &mut loads_after] {
+            list.retain(|&before| before + self.state.site.core.window > id);
+            list.sort_unstable();
+            list.dedup();
+        }
+        for input in effect.inputs() {
+            self.state.use_value(input.value);
+        }
+        let command = Command {
+            work,
+            after: after.as_slice().into(),
+            loads_after: loads_after.as_slice().into(),
+        };
+        let order = Order { command, effect, place: Location::caller() };
+        let mut tape = self.state.tape.borrow_mut();
+        let step = u32::try_from(tape.steps.len()).expect("fewer than 2³² steps");
+        tape.commands.push(step);
+        tape.steps.push(Step::Command(order));
+        tape.peak = self.state.scratch.borrow().peak();
+        id
+    }
+
+    /// The number of the next command.
+    #[track_caller]
+    pub(super) fn next_command(&self) -> CommandId {
+        let count = self.state.tape.borrow().commands.len();
+        let limit = self.state.limit;
+        if count >= limit {
+            self.fail(format!("more than {limit} commands: it seems never to end"));
+        }
+        u32::try_from(count).expect("below the limit")
+    }
+}

@@ -1,0 +1,54 @@
+//! What a kernel waits for: the end of a tiled operation, and the elements of a tile.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use super::{Handle, State, Step, Tile, Tl};
+
+impl Tl {
+    /// Waits until a tiled operation is done.
+    #[track_caller]
+    pub fn wait(&self, handle: &Handle) -> impl Future<Output = ()> + use<> {
+        self.state.tape.borrow_mut().steps.push(Step::Wait(handle.command()));
+        std::future::ready(())
+    }
+
+    /// Waits for a tile and looks at its elements. A kernel that does so cannot be recorded, and needs
+    /// data.
+    #[track_caller]
+    pub fn value(&self, tile: &Tile) -> impl Future<Output = Vec<f64>> + use<> {
+        if self.state.recording {
+            let what = "the kernel looks at what it loaded, so it cannot be recorded: run it live";
+            self.fail(what);
+        }
+        if !self.state.site.has_data {
+            self.fail("the kernel looks at what it loaded, so it needs data mode");
+        }
+        self.state.tape.borrow_mut().steps.push(Step::Wait(tile.producer()));
+        self.state.use_value(tile.value());
+        Value { state: Rc::clone(&self.state), tile: tile.clone() }
+    }
+}
+
+/// A value that is waited for.
+struct Value {
+    state: Rc<State>,
+    tile: Tile,
+}
+
+impl Future for Value {
+    type Output = Vec<f64>;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Vec<f64>> {
+        let wanted = self.tile.value();
+        let mut known = self.state.known.borrow_mut();
+        let Some(place) = known.iter().position(|(value, _)| *value == wanted) else {
+            self.state.wanted.set(Some(wanted));
+            return Poll::Pending;
+        };
+        let (_, array) = known.swap_remove(place);
+        Poll::Ready(array.values())
+    }
+}
