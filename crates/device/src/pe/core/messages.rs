@@ -108,7 +108,9 @@ impl Run {
         }
         if receives {
             port.wanted.push_back(id);
-            self.messages.wanted.push(message.port);
+            if !self.messages.wanted.contains(&message.port) {
+                self.messages.wanted.push(message.port);
+            }
         } else {
             self.messages.sends.push_back(id);
         }
