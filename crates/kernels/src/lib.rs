@@ -9,6 +9,8 @@
 //! | [`numeric`] | what kernels compute, in data mode |
 //! | [`library`] | kernels that are ready to use, one to a file |
 //! | [`mod@bench`] | kernels with inputs and a check, by name |
+//! | [`collective`] | operations of many ranks, one algorithm to a file |
+//! | [`distributed`] | `torch.distributed` with the backend `ahbm` |
 //! | [`report`] | what a run took and why, as data and as a page |
 
 pub mod bench;
