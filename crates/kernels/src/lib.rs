@@ -8,6 +8,7 @@
 //! | [`program`] | kernels as PEs run them: recorded, or live |
 //! | [`numeric`] | what kernels compute, in data mode |
 //! | [`library`] | kernels that are ready to use, one to a file |
+//! | [`collective`] | what many ranks do together, from messages |
 //! | [`bench`] | kernels with inputs and a check, by name |
 //! | [`report`] | what a run took and why, as data and as a page |
 
@@ -21,3 +22,8 @@ pub mod program;
 mod race;
 pub mod report;
 pub mod tl;
+
+/// The examples of the page about this crate, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/kernels.md")]
+struct Pages;
