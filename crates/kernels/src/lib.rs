@@ -24,3 +24,8 @@ pub mod program;
 mod race;
 pub mod report;
 pub mod tl;
+
+/// The examples of the page about this crate, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/kernels.md")]
+struct Pages;

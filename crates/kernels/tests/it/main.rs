@@ -14,6 +14,7 @@ mod language;
 mod many_pes;
 mod messages;
 mod numbers;
+mod pages;
 mod paths;
 mod races;
 mod rates;

@@ -53,6 +53,23 @@ fn the_published_product_takes_what_its_parts_take() {
     assert_eq!(tiled.report.kernel, report.kernel, "a column of tiles is in tiles anyhow");
 }
 
+/// How long the matrix unit worked, in ns.
+fn matrix_ns(set: &[&str]) -> f64 {
+    let report = bench_of("gemm", set, false).unwrap().report;
+    let unit = report.units.iter().find(|unit| unit.unit == "GEMM").unwrap();
+    unit.max * report.kernel.ps() as f64 / 1000.0
+}
+
+#[test]
+fn an_under_filled_tile_takes_as_long_as_a_full_one() {
+    let of = |shape: [&str; 3]| matrix_ns(&[&shape[..], &["staging=load-load"]].concat());
+    for shape in [["m=32", "k=64", "n=32"], ["m=1", "k=64", "n=32"], ["m=1", "k=1", "n=1"]] {
+        assert!((of(shape) - 16.384).abs() < 1e-6, "{shape:?}: {}", of(shape));
+    }
+    let over = of(["m=33", "k=64", "n=32"]);
+    assert!((over - 2.0 * 16.384).abs() < 1e-6, "one row more is one tile more: {over}");
+}
+
 #[test]
 fn what_a_layout_costs() {
     for staging in ["staging=load-ref", "staging=ref-ref"] {
