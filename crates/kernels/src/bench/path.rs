@@ -1,13 +1,17 @@
 //! The critical path of a launch: what led to the end of its slowest PE, without a gap.
+//!
+//! Where that PE waited for a message, the path goes on at the PE that sent it, and where that had no slot free
+//! for it, at the PE that received one. Time counts from the start of the slowest PE, whoever is on the path.
 
 use cubeyard_device::machine::{Machine, Rehearsal};
 use cubeyard_device::pe::{Cause, CoreReport, Dma, OpLog, OpRecord, OpUnit, Stretch};
 use cubeyard_device::request::PeRef;
 use cubeyard_runtime::LaunchReport;
-use cubeyard_sim::Span;
+use cubeyard_sim::{NodeId, Span};
 
 use super::Lab;
-use crate::program::{Operation, Recording};
+use crate::launch::Launcher;
+use crate::program::Operation;
 use crate::report::{AccessTime, SliceKind, Step};
 
 /// A step of the path, with what it is counted under.
@@ -24,16 +28,18 @@ pub(super) struct Leg {
 /// The path of a launch that has just been done, while its tensors are still mapped.
 pub(super) fn path(lab: &Lab<'_>, launch: &LaunchReport) -> Vec<Leg> {
     let Some((pe, core)) = slowest(launch) else { return Vec::new() };
-    let Some(recording) = lab.launcher.ran(launch.request, pe) else { return Vec::new() };
     lab.context.machine(|machine| {
         let (topology, log) = (machine.topology(), machine.ops());
         let node = topology.pe_cpu(pe.sip, pe.cube, pe.pe);
         let last = log.last(|record| record.request == launch.request && record.pe == node);
         let Some(last) = last else { return Vec::new() };
-        let recording = &recording;
-        let mut walk = Walk { machine, log: &log, recording, pe, core, rehearsal: None };
-        let mut legs: Vec<_> =
-            log.path(last, core.ended).map(|stretch| walk.leg(&stretch)).collect();
+        let launcher = &lab.launcher;
+        let mut walk = Walk { machine, log: &log, launcher, node, core, rehearsal: None };
+        let stretches = log.path(last, core.ended);
+        // What another PE did before this one started is not of its time.
+        let stretches = stretches.take_while(|stretch| stretch.end > core.started);
+        let mut legs: Vec<_> = stretches.map(|stretch| walk.leg(stretch)).collect();
+        legs.extend(before(legs.last()));
         legs.reverse();
         legs
     })
@@ -48,43 +54,75 @@ fn slowest(launch: &LaunchReport) -> Option<(PeRef, CoreReport)> {
 struct Walk<'a> {
     machine: &'a Machine,
     log: &'a OpLog,
-    recording: &'a Recording,
-    pe: PeRef,
+    launcher: &'a Launcher<'a>,
+    /// The `PE_CPU` of the slowest PE.
+    node: NodeId,
     core: CoreReport,
     /// Where accesses are tried out, once that is needed.
     rehearsal: Option<Rehearsal>,
 }
 
 impl Walk<'_> {
-    fn leg(&mut self, stretch: &Stretch) -> Leg {
-        let record = &self.log.records()[stretch.record as usize];
-        let operation = self.recording.operation(record);
-        let name = operation.as_ref().map_or_else(String::new, Operation::name);
-        let (kind, what) = if stretch.at_work {
-            (kind(record.unit), what(record.unit, &name))
-        } else {
-            (SliceKind::Cpu, format!("the scheduler passes on {name}").trim_end().to_owned())
-        };
-        let access = operation.as_ref().filter(|_| stretch.at_work);
+    fn leg(&mut self, stretch: Stretch) -> Leg {
+        let record = self.log.records()[stretch.record as usize];
+        let operation = self.operation(&record);
+        let (kind, what) = self.named(&stretch, &record, operation.as_ref());
+        let start = stretch.start.max(self.core.started);
+        let whole = operation.as_ref().filter(|_| stretch.at_work && start == stretch.start);
         let step = Step {
-            start: stretch.start - self.core.started,
+            start: start - self.core.started,
             end: stretch.end - self.core.started,
             what,
             kind,
             place: operation.as_ref().map(|it| it.place.clone()).unwrap_or_default(),
-            why: self.why(stretch, record),
-            access: access.and_then(|it| self.access(it, stretch.end - stretch.start)),
+            why: self.why(&stretch, &record),
+            access: whole.and_then(|it| self.access(&record, it, stretch.end - start)),
         };
         let command = operation.map(|it| it.command).unwrap_or_default();
         Leg { step, command, record: stretch.at_work.then_some(stretch.record) }
     }
 
+    fn pe(&self, record: &OpRecord) -> PeRef {
+        self.machine.pe_of(record.pe).expect("records are of PEs")
+    }
+
+    /// What an operation was for, in the words of what its own PE ran.
+    fn operation(&self, record: &OpRecord) -> Option<Operation> {
+        self.launcher.ran(record.request, self.pe(record))?.operation(record)
+    }
+
+    /// The kind of a stretch, and what was done; with the PE, if it is not the slowest one.
+    fn named(
+        &self,
+        stretch: &Stretch,
+        record: &OpRecord,
+        operation: Option<&Operation>,
+    ) -> (SliceKind, String) {
+        let name = operation.map_or_else(String::new, Operation::name);
+        if !stretch.at_work && stretch.reason.cause == Cause::Message {
+            let (it, to) = (carried(record.unit), self.pe(record));
+            return (SliceKind::Message, format!("{it} on its way to {to}"));
+        }
+        let (kind, what) = if stretch.at_work {
+            (kind(record.unit), what(record.unit, &name))
+        } else {
+            (SliceKind::Cpu, format!("the scheduler passes on {name}").trim_end().to_owned())
+        };
+        let other = (record.pe != self.node).then(|| format!(" on {}", self.pe(record)));
+        (kind, what + &other.unwrap_or_default())
+    }
+
     /// Where the time of an access went: what it would take alone, and the rest.
-    fn access(&mut self, operation: &Operation, took: Span) -> Option<AccessTime> {
-        let dma = operation.dma?;
-        let in_one_piece = self.machine.alone_dma(self.pe, &dma)?;
+    fn access(
+        &mut self,
+        record: &OpRecord,
+        operation: &Operation,
+        took: Span,
+    ) -> Option<AccessTime> {
+        let (dma, pe) = (operation.dma?, self.pe(record));
+        let in_one_piece = self.machine.alone_dma(pe, &dma)?;
         let alone = match dma.rows {
-            Some(_) => self.rehearsed(&dma)?,
+            Some(_) => self.rehearsed(pe, &dma)?,
             None => in_one_piece.total(),
         };
         Some(AccessTime {
@@ -97,22 +135,26 @@ impl Walk<'_> {
     }
 
     /// What an access of rows takes alone, tried out.
-    fn rehearsed(&mut self, dma: &Dma) -> Option<Span> {
+    fn rehearsed(&mut self, pe: PeRef, dma: &Dma) -> Option<Span> {
         let extent = dma.rows.map_or(dma.bytes, |rows| rows.extent(dma.bytes));
-        let address = self.machine.physical(self.pe, dma.address, extent)?.to_bits();
+        let address = self.machine.physical(pe, dma.address, extent)?.to_bits();
         let topology = self.machine.topology();
         let rehearsal = self.rehearsal.get_or_insert_with(|| Rehearsal::new(topology));
-        rehearsal.span(self.pe, &Dma { address, ..*dma })
+        rehearsal.span(pe, &Dma { address, ..*dma })
     }
 
     fn why(&self, stretch: &Stretch, record: &OpRecord) -> String {
-        if !stretch.at_work {
+        if !stretch.at_work && stretch.reason.cause != Cause::Message {
             return "its overhead for each command".to_owned();
         }
         let before = stretch.reason.before.map(|before| &self.log.records()[before as usize]);
         let Some(before) = before else { return "the launch began".to_owned() };
-        let its = self.recording.operation(before).map_or_else(String::new, |it| it.name());
-        let its = what(before.unit, &its);
+        let its = self.operation(before).map_or_else(String::new, |it| it.name());
+        let other = (before.pe != record.pe).then(|| format!(" on {}", self.pe(before)));
+        let its = what(before.unit, &its) + &other.unwrap_or_default();
+        if !stretch.at_work {
+            return format!("after {its}");
+        }
         match stretch.reason.cause {
             Cause::Start => "the launch began".to_owned(),
             Cause::Dispatch if record.unit == OpUnit::Cpu => "one call after the other".to_owned(),
@@ -131,6 +173,26 @@ impl Walk<'_> {
             Cause::Message => format!("it came after {its}"),
         }
     }
+}
+
+/// The time before the first leg, if that is of a PE that started later.
+fn before(first: Option<&Leg>) -> Option<Leg> {
+    let end = first.map(|leg| leg.step.start).filter(|start| *start > Span::ZERO)?;
+    let step = Step {
+        start: Span::ZERO,
+        end,
+        what: "the launch is on its way to another PE".to_owned(),
+        kind: SliceKind::Wait,
+        place: String::new(),
+        why: "the first of the path started later than the last".to_owned(),
+        access: None,
+    };
+    Some(Leg { step, command: String::new(), record: None })
+}
+
+/// What another PE sends that an operation of a unit waits for.
+fn carried(unit: OpUnit) -> &'static str {
+    if unit == OpUnit::Send { "the credit for a slot" } else { "the message" }
 }
 
 /// What a unit does with an operation.

@@ -22,7 +22,7 @@ fn pe(number: u32) -> PeRef {
 }
 
 /// A ring of the first `count` PEs: east of each is the next, west the one before.
-fn ring(count: u32) -> Vec<Channel> {
+pub(crate) fn ring(count: u32) -> Vec<Channel> {
     let end = |number: u32, port: Port| End { pe: pe(number), port: port.of_group(0) };
     let channel =
         |number: u32| Channel { ends: [end(number, Port::E), end((number + 1) % count, Port::W)] };
@@ -71,7 +71,7 @@ fn run(
     Ok((report, sums))
 }
 
-fn around() -> Kernel {
+pub(crate) fn around() -> Kernel {
     kernel("sum_around", sum_around)
 }
 
@@ -132,31 +132,32 @@ fn messages_of_another_length_and_too_long_ones_are_refused() {
     assert!(error.contains("8192 bytes, but a slot has 4096"), "{error}");
 }
 
+/// One sends eight messages before the other, which works for long, takes the first.
+pub(crate) fn burst() -> Kernel {
+    kernel("burst", |tl, args| {
+        let own = args.tensor(0).local();
+        let tile = tl.load(&own);
+        if tl.program_id(0) == 0 {
+            (0..8).for_each(|_| tl.send(Port::E, &tile));
+            return;
+        }
+        let mut busy = tile.clone();
+        for _ in 0..200 {
+            busy = tl.exp(&busy);
+            busy = &busy * 0.0;
+        }
+        for _ in 0..8 {
+            let come = tl.recv(Port::W, &own.ty().shape, own.ty().dtype);
+            tl.store(&args.tensor(1).local(), &(&come + &busy));
+        }
+    })
+}
+
 #[test]
 fn a_sender_waits_for_a_free_slot() {
-    // One sends eight messages before the other, which works for long, takes the first.
-    let burst = Kernel::new("burst", |tl, args| {
-        Box::pin(async move {
-            let own = args.tensor(0).local();
-            let tile = tl.load(&own);
-            if tl.program_id(0) == 0 {
-                (0..8).for_each(|_| tl.send(Port::E, &tile));
-            } else {
-                let mut busy = tile.clone();
-                for _ in 0..200 {
-                    busy = tl.exp(&busy);
-                    busy = &busy * 0.0;
-                }
-                for _ in 0..8 {
-                    let come = tl.recv(Port::W, &own.ty().shape, own.ty().dtype);
-                    tl.store(&args.tensor(1).local(), &(&come + &busy));
-                }
-            }
-        })
-    });
     let time = |slots| {
         let config = RingConfig { slots, ..RingConfig::default() };
-        let report = run(2, 16, &config, &burst).unwrap().0;
+        let report = run(2, 16, &config, &burst()).unwrap().0;
         report.pes[0].1
     };
     // With eight slots the sender is done long before the receiver begins.

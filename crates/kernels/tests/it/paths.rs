@@ -6,12 +6,14 @@ use cubeyard_kernels::bench::{
 };
 use cubeyard_kernels::kernel::Kernel;
 use cubeyard_kernels::launch::Mode;
-use cubeyard_kernels::report::{RunReport, Step};
-use cubeyard_runtime::Argument;
+use cubeyard_kernels::report::{RunReport, SliceKind, Step};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
+use cubeyard_runtime::{Argument, RingConfig};
 use cubeyard_sim::Span;
 use expect_test::expect;
+
+use crate::messages::{around, burst, ring};
 
 /// A tiled product with A in the TCM, twice: what has parts, and more launches than one.
 struct Product;
@@ -47,6 +49,113 @@ impl Bench for Product {
     }
 }
 
+/// PEs of a ring that pass tiles on.
+struct Passing {
+    kernel: Kernel,
+    pes: u32,
+    slots: u32,
+}
+
+impl Bench for Passing {
+    fn name(&self) -> &'static str {
+        "passing"
+    }
+
+    fn summary(&self) -> &'static str {
+        "tiles that go around"
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        Vec::new()
+    }
+
+    fn run(&self, lab: &Lab<'_>, _: &Values) -> Result<Outcome, BenchError> {
+        let pes = u64::from(self.pes);
+        let rows = lab.placement(Split::Replicate, Split::RowWise, 1, pes);
+        let x = lab.context.rand(&[pes, 64], DType::F32, 1)?.to(&rows)?;
+        let y = lab.context.empty(&[pes, 64], DType::F32)?.to(&rows)?;
+        let config = RingConfig { slots: self.slots, ..RingConfig::default() };
+        let _channels = lab.context.connect(&ring(self.pes), &config)?;
+        // Twice, so that the second comes after all that the first has left in the ports.
+        for _ in 0..2 {
+            lab.launch(&self.kernel, [&x, &y].map(Argument::Tensor).to_vec(), 1, pes)?;
+        }
+        Ok(Outcome::default())
+    }
+}
+
+#[test]
+fn a_path_goes_on_at_the_pe_that_a_message_came_from() {
+    let mut crossed = 0;
+    for (kernel, pes, slots) in
+        [(around(), 2, 4), (around(), 8, 1), (burst(), 2, 1), (burst(), 2, 8)]
+    {
+        for mode in [Mode::Recorded, Mode::Live] {
+            let bench = Passing { kernel: kernel.clone(), pes, slots };
+            let report = run(&bench, &config(false, mode, true)).unwrap().report;
+            check_steps(&report);
+            for step in
+                report.critical.iter().filter(|step| step.what.contains("on its way to sip"))
+            {
+                assert_eq!(step.kind, SliceKind::Message, "{step:?}");
+                assert!(step.why.contains(" on sip0.cube0.pe"), "{step:?}");
+                crossed += 1;
+            }
+        }
+    }
+    assert!(crossed > 50, "only {crossed} messages");
+}
+
+#[test]
+fn a_message_is_explained_from_its_sending_to_its_taking() {
+    let bench = Passing { kernel: around(), pes: 3, slots: 4 };
+    let report = run(&bench, &config(false, Mode::Recorded, true)).unwrap().report;
+    let half = report.critical.len() / 2;
+    expect![[r#"
+        0.00 + 1.00 PE_CPU: dispatch of load f32[1, 64] on sip0.cube0.pe1 (the launch began)
+        1.00 + 1.00 PE_CPU: the scheduler passes on load f32[1, 64] on sip0.cube0.pe1 (its overhead for each command)
+        2.00 + 14.02 DMA read: load f32[1, 64] on sip0.cube0.pe1 (it was dispatched then; 4.02 ns overhead, 2 ns serialisation, 8 ns memory)
+        16.02 + 1.00 message: send f32[1, 64] to E on sip0.cube0.pe1 (it comes after load f32[1, 64])
+        17.02 + 15.55 message: the message on its way to sip0.cube0.pe2 (after send f32[1, 64] to E on sip0.cube0.pe1)
+        32.57 + 0.50 message: receive f32[1, 64] from W on sip0.cube0.pe2 (it came after send f32[1, 64] to E on sip0.cube0.pe1)
+        33.07 + 1.00 message: send f32[1, 64] to E on sip0.cube0.pe2 (it comes after receive f32[1, 64] from W)
+        34.07 + 18.62 message: the message on its way to sip0.cube0.pe0 (after send f32[1, 64] to E on sip0.cube0.pe2)
+        52.69 + 0.50 message: receive f32[1, 64] from W (it came after send f32[1, 64] to E on sip0.cube0.pe2)
+        53.19 + 1.00 fetch: operands of add f32[1, 64] (it comes after receive f32[1, 64] from W)
+        54.19 + 0.25 MATH: add f32[1, 64] (after TCM read: operands of add f32[1, 64])
+        54.44 + 0.50 store: results of add f32[1, 64] (after MATH: add f32[1, 64])
+        54.94 + 14.02 DMA write: store f32[1, 64] (it comes after results of add f32[1, 64]; 4.02 ns overhead, 2 ns serialisation, 8 ns memory)
+    "#]].assert_eq(&report.critical[..half].iter().map(line).collect::<String>());
+}
+
+#[test]
+fn a_sender_without_a_slot_is_explained_by_who_took_the_last_message() {
+    let bench = Passing { kernel: burst(), pes: 2, slots: 1 };
+    let report = run(&bench, &config(false, Mode::Recorded, true)).unwrap().report;
+    let half = report.critical.len() / 2;
+    let from = half.saturating_sub(12);
+    expect![[r#"
+        665.52 + 0.50 store: results of mul f32[1, 64] (after MATH: mul f32[1, 64])
+        666.02 + 1.00 fetch: operands of add f32[1, 64] (it comes after results of mul f32[1, 64])
+        667.02 + 0.25 MATH: add f32[1, 64] (after TCM read: operands of add f32[1, 64])
+        667.27 + 0.50 store: results of add f32[1, 64] (after MATH: add f32[1, 64])
+        667.77 + 14.02 DMA write: store f32[1, 64] (it comes after results of add f32[1, 64]; 4.02 ns overhead, 2 ns serialisation, 8 ns memory)
+        681.79 + 14.02 DMA write: store f32[1, 64] (it comes after store f32[1, 64]; 4.02 ns overhead, 2 ns serialisation, 8 ns memory)
+        695.81 + 14.02 DMA write: store f32[1, 64] (it comes after store f32[1, 64]; 4.02 ns overhead, 2 ns serialisation, 8 ns memory)
+        709.83 + 14.02 DMA write: store f32[1, 64] (it comes after store f32[1, 64]; 4.02 ns overhead, 2 ns serialisation, 8 ns memory)
+        723.85 + 14.02 DMA write: store f32[1, 64] (it comes after store f32[1, 64]; 4.02 ns overhead, 2 ns serialisation, 8 ns memory)
+        737.87 + 14.02 DMA write: store f32[1, 64] (it comes after store f32[1, 64]; 4.02 ns overhead, 2 ns serialisation, 8 ns memory)
+        751.89 + 14.02 DMA write: store f32[1, 64] (it comes after store f32[1, 64]; 4.02 ns overhead, 2 ns serialisation, 8 ns memory)
+        765.91 + 14.02 DMA write: store f32[1, 64] (it comes after store f32[1, 64]; 4.02 ns overhead, 2 ns serialisation, 8 ns memory)
+    "#]].assert_eq(&report.critical[from..half].iter().map(line).collect::<String>());
+}
+
+/// A step as the snapshots show it.
+fn line(step: &Step) -> String {
+    let (at, took, kind) = (step.start.ns(), step.span().ns(), step.kind.name());
+    format!("{at:.2} + {took:.2} {kind}: {} ({})\n", step.what, step.remark())
+}
+
 fn config(data: bool, mode: Mode, ops: bool) -> RunConfig {
     let (topology, set, sips) = (Topology::embedded(), Vec::new(), Vec::new());
     RunConfig { topology, set, data, mode, sips, ops }
@@ -57,10 +166,6 @@ fn a_tiled_product_is_explained_tile_by_tile_and_launch_by_launch() {
     let report = run(&Product, &config(false, Mode::Recorded, true)).unwrap().report;
     check_steps(&report);
     let half = report.critical.len() / 2;
-    let line = |step: &Step| {
-        let (at, took, kind) = (step.start.ns(), step.span().ns(), step.kind.name());
-        format!("{at:.2} + {took:.2} {kind}: {} ({})\n", step.what, step.remark())
-    };
     let shown: String = report.critical[..half].iter().map(line).collect();
     expect![[r#"
         0.00 + 1.00 PE_CPU: dispatch of load f16[32, 192] (the launch began)
@@ -78,7 +183,7 @@ fn a_tiled_product_is_explained_tile_by_tile_and_launch_by_launch() {
         362.50 + 41.02 DMA write: gemm f32[32, 64]: C[0:32, 32:64] (after TCM write: results of gemm f32[32, 64]: tile (0, 1), step 2; 4.02 ns overhead, 9 ns serialisation, 16 ns memory, 12 ns for rows apart)
     "#]].assert_eq(&shown);
     assert_eq!(report.launches.len(), 2);
-    expect!["DMA reads of `gemm f32[32, 64]` at paths.rs:40 (64 % of the critical path, 10 % of that behind other traffic)"].assert_eq(&report.limited_by);
+    expect!["DMA reads of `gemm f32[32, 64]` at paths.rs:42 (64 % of the critical path, 10 % of that behind other traffic)"].assert_eq(&report.limited_by);
 }
 
 /// All benches, and the one above.
