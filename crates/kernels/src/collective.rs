@@ -121,6 +121,20 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// All of them, with what they join by and the rank that has or gets all.
+    pub const fn all(op: ReduceOp, root: usize) -> [Self; 8] {
+        [
+            Self::AllReduce(op),
+            Self::Reduce(op, root),
+            Self::Broadcast(root),
+            Self::AllGather,
+            Self::ReduceScatter(op),
+            Self::AllToAll,
+            Self::Gather(root),
+            Self::Scatter(root),
+        ]
+    }
+
     /// As PyTorch calls it.
     pub const fn name(self) -> &'static str {
         match self {

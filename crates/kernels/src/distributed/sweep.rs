@@ -127,7 +127,7 @@ impl Sweep {
         let mut rows: Vec<Row> = Vec::new();
         for &size in &config.sizes {
             for lane in chosen(config, &lanes, size)? {
-                let row = row(config, &lane, size, bound.as_ref())?;
+                let row = row(config, lane, size, bound.as_ref())?;
                 let same =
                     |known: &Row| (known.bytes, &known.algorithm) == (row.bytes, &row.algorithm);
                 if !rows.iter().any(same) {
@@ -209,13 +209,14 @@ fn bound_of(config: &SweepConfig, places: &Places) -> Option<Bound> {
 
 fn row(
     config: &SweepConfig,
-    lane: &Resolved,
+    lane: Resolved,
     size: u64,
     bound: Option<&Bound>,
 ) -> Result<Row, DistError> {
     let places = Places::new(&config.topology, &lane.config)?;
     let shape = Shape::new(config, &places, size);
     let ranks = places.world().ranks;
+    let (algorithm, estimate) = (lane.name.clone(), lane.estimate);
     let figures = match measure(config, lane, &places, shape) {
         Ok((report, wrong)) => {
             let rate = shape.bytes as f64 / (report.kernel.ps().max(1) as f64 / 1e12);
@@ -227,7 +228,7 @@ fn row(
                 algorithm_bandwidth: rate,
                 bus_bandwidth: bus,
                 share,
-                estimate: lane.estimate,
+                estimate,
                 wrong,
             })
         }
@@ -235,7 +236,7 @@ fn row(
         Err(error) => return Err(error),
     };
     let count = shape.bytes / config.dtype.size();
-    Ok(Row { bytes: shape.bytes, count, algorithm: lane.name.clone(), figures })
+    Ok(Row { bytes: shape.bytes, count, algorithm, figures })
 }
 
 /// Whether simulated memory or time has run out.
@@ -277,17 +278,13 @@ impl Shape {
 /// Runs it on a machine of its own.
 fn measure(
     config: &SweepConfig,
-    lane: &Resolved,
+    lane: Resolved,
     places: &Places,
     shape: Shape,
 ) -> Result<(CollectiveReport, Option<u64>), DistError> {
     let (topology, data) = (config.topology.clone(), shape.bytes <= config.check_up_to);
     let context = Context::new(ContextConfig { topology, data, ..ContextConfig::default() });
-    let algorithm = crate::collective::algorithms()
-        .into_iter()
-        .find(|algorithm| algorithm.name() == lane.algorithm.name())
-        .expect("it was resolved");
-    let group = Group::new(&context, &lane.config, algorithm, 0)?;
+    let group = Group::new(&context, &lane.config, lane.algorithm, 0)?;
     let values = values::Values { config, places, shape };
     let mut tensors = Vec::new();
     for (index, &sip) in places.sips.iter().enumerate() {
