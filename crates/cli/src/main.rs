@@ -3,6 +3,7 @@
 //! Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 a check
 //! failed, 2 bad input, 3 out of simulated memory or time.
 
+mod ccl;
 mod grid;
 mod input;
 mod list;
@@ -32,6 +33,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Ccl(ccl::Arguments),
     List(list::Arguments),
     Placement(placement::Arguments),
     Probe(probe::Arguments),
@@ -44,6 +46,7 @@ enum Command {
 fn main() -> ExitCode {
     let command = Cli::parse().command;
     let done = match command.unwrap_or_else(|| Command::Run(run::Arguments::default())) {
+        Command::Ccl(arguments) => ccl::run(&arguments),
         Command::List(arguments) => list::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Placement(arguments) => placement::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Probe(arguments) => probe::run(&arguments),

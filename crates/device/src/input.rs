@@ -1,9 +1,30 @@
 //! Files that people write: YAML whose every key and value knows its line, and typed values out of it.
+//!
+//! ```
+//! use cubeyard_device::input::{Document, InputError};
+//!
+//! fn seats(name: &str, text: &str) -> Result<u32, InputError> {
+//!     let document = Document::overlaid("defaults", "seats: 4\n", name, text)?;
+//!     let mut map = document.root().map()?;
+//!     let seats = map.field("seats").whole(1, 9)?;
+//!     map.finish()?;
+//!     Ok(seats)
+//! }
+//! assert_eq!(seats("mine.yaml", ""), Ok(4));
+//! let error = seats("mine.yaml", "seats: many\n").unwrap_err();
+//! assert_eq!(
+//!     error.to_string(),
+//!     "mine.yaml:1: seats: expected a whole number from 1 to 9, found many"
+//! );
+//! ```
 
+mod document;
 mod error;
 pub mod nearest;
 pub(crate) mod reader;
 pub(crate) mod yaml;
 
+pub use document::{Document, text};
 pub use error::{InputError, InputProblem};
 pub use nearest::nearest;
+pub use reader::{Field, Map};

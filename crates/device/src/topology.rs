@@ -57,16 +57,13 @@ use cubeyard_memory::address::{CubeId, PeId, SipId};
 
 use layout::Layout;
 
-use crate::input::{InputError, yaml};
+use crate::input::{self, Document, InputError};
 
 /// The topology file of the default machine, with the meaning, unit and source of every value.
 pub const DEFAULT: &str = include_str!("topology/default.yaml");
 
 /// What the default file is called in errors.
 const DEFAULT_NAME: &str = "the default topology";
-
-/// The longest file that is read; the default has a fortieth of it.
-const LONGEST: usize = 256 << 10;
 
 /// A machine: its nodes, its links, and the way from one to another. See the [module](self).
 #[derive(Clone, Debug)]
@@ -88,18 +85,15 @@ impl Topology {
 
     /// The machine that `text` describes, where it differs from the default. Errors call it `name`.
     pub fn read(name: &str, text: &str) -> Result<Self, InputError> {
-        yaml::check_length(name, text.len(), LONGEST)?;
         // What is wrong with a default is wrong because of the user's file.
         let default_name = format!("{name} over {DEFAULT_NAME}");
-        let mut tree = yaml::parse(&default_name, DEFAULT)?;
-        tree.overlay(yaml::parse(name, text)?);
-        Ok(Self::new(read::spec(&tree)?))
+        let document = Document::overlaid(&default_name, DEFAULT, name, text)?;
+        Ok(Self::new(read::spec(&document.root())?))
     }
 
     /// As [`read`](Self::read), from bytes that may not be text.
     pub fn read_bytes(name: &str, bytes: &[u8]) -> Result<Self, InputError> {
-        let text = yaml::text(name, bytes, LONGEST)?;
-        Self::read(name, text)
+        Self::read(name, input::text(name, bytes)?)
     }
 
     fn new(spec: Spec) -> Self {

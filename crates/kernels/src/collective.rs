@@ -4,6 +4,7 @@
 //! of every rank work together, so a collective runs as often at once as a rank has PEs, and uses all of
 //! their links. An [`Algorithm`] says which ranks are wired to each other, and what the PE of a rank runs.
 
+pub mod bound;
 mod direct;
 mod pieces;
 mod ring;
@@ -15,6 +16,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use cubeyard_device::input::nearest;
+use cubeyard_sim::Span;
 use thiserror::Error;
 
 use crate::kernel::{Args, Kernel};
@@ -119,6 +121,20 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// All of them, with what they join by and the rank that has or gets all.
+    pub const fn all(op: ReduceOp, root: usize) -> [Self; 8] {
+        [
+            Self::AllReduce(op),
+            Self::Reduce(op, root),
+            Self::Broadcast(root),
+            Self::AllGather,
+            Self::ReduceScatter(op),
+            Self::AllToAll,
+            Self::Gather(root),
+            Self::Scatter(root),
+        ]
+    }
+
     /// As PyTorch calls it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -226,6 +242,25 @@ pub trait Algorithm: fmt::Debug {
 
     /// What each PE runs.
     fn kernel(&self, job: &Job) -> Kernel;
+
+    /// How long it would take alone on the fabric, if that is known: `alpha` for each step, and `beta`
+    /// picoseconds for each byte that a rank sends over these [`wires`](Self::wires). `bytes` is the larger of a
+    /// rank's input and output, as in [`Operation::bus_factor`].
+    fn estimate(
+        &self,
+        _operation: Operation,
+        _world: &World,
+        _bytes: u64,
+        _alpha: Span,
+        _beta: f64,
+    ) -> Option<Span> {
+        None
+    }
+}
+
+/// So many steps, and what a rank sends in all of them together.
+fn steps(steps: usize, bytes: f64, alpha: Span, beta: f64) -> Option<Span> {
+    Span::from_ns(steps as f64 * alpha.ns() + bytes * beta / 1e3)
 }
 
 /// All algorithms.

@@ -23,13 +23,18 @@
 //! # Ok::<(), cubeyard_kernels::distributed::DistError>(())
 //! ```
 
+pub mod ccl;
 mod error;
 mod group;
+mod places;
 mod point;
+pub mod sweep;
 mod worker;
 
+pub use ccl::CclConfig;
 pub use error::DistError;
 pub use group::{CollectiveReport, Group, GroupConfig, Pending, Ranks};
+pub use places::Places;
 pub use worker::{WorkHandle, Worker};
 
 use std::cell::{Cell, RefCell};

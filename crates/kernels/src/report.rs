@@ -22,12 +22,12 @@
 //! assert!(page(&report).starts_with("<!DOCTYPE html>"));
 //! ```
 
-mod axis;
+pub(crate) mod axis;
 mod bounds;
 mod breakdown;
 mod derived;
 pub mod figures;
-mod markup;
+pub(crate) mod markup;
 mod merge;
 mod page;
 mod roofline;

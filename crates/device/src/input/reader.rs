@@ -10,36 +10,41 @@ use crate::topology::Position;
 
 /// A value under a key.
 #[derive(Debug)]
-pub(crate) struct Field<'a> {
+pub struct Field<'a> {
     key: String,
     tree: &'a Tree<'a>,
 }
 
 /// A mapping, and which of its keys have a meaning.
 #[derive(Debug)]
-pub(crate) struct Map<'a> {
+pub struct Map<'a> {
     key: String,
     mark: Mark<'a>,
     entries: &'a [Entry<'a>],
     known: Vec<&'static str>,
+    /// Whether its keys are names that the file chooses.
+    is_open: bool,
 }
 
 impl<'a> Map<'a> {
     /// The value under a key that the default file has, and so every file.
-    pub(crate) fn field(&mut self, name: &'static str) -> Field<'a> {
-        self.optional(name)
-            .unwrap_or_else(|| panic!("the default topology has {}.{name}", self.key))
+    ///
+    /// # Panics
+    ///
+    /// If the default file does not have it.
+    pub fn field(&mut self, name: &'static str) -> Field<'a> {
+        self.optional(name).unwrap_or_else(|| panic!("the default file has {}.{name}", self.key))
     }
 
     /// The value under a key that may be left out.
-    pub(crate) fn optional(&mut self, name: &'static str) -> Option<Field<'a>> {
+    pub fn optional(&mut self, name: &'static str) -> Option<Field<'a>> {
         self.known.push(name);
         let entry = self.entries.iter().find(|entry| entry.key == name)?;
         Some(Field { key: join(&self.key, name), tree: &entry.tree })
     }
 
     /// The value under a key that must be there.
-    pub(crate) fn required(&mut self, name: &'static str) -> Result<Field<'a>, InputError> {
+    pub fn required(&mut self, name: &'static str) -> Result<Field<'a>, InputError> {
         let missing = InputProblem::MissingKey { name };
         let error = self.mark.error(&self.key, missing);
         self.optional(name).ok_or(error)
@@ -47,15 +52,25 @@ impl<'a> Map<'a> {
 
     /// Refuses keys that are none of these, before one of them is missed: a key that is not there is often
     /// there with a typo.
-    pub(crate) fn only(&mut self, names: &[&'static str]) -> Result<(), InputError> {
+    pub fn only(&mut self, names: &[&'static str]) -> Result<(), InputError> {
         self.known.extend(names);
         self.finish()
     }
 
+    /// All keys with their values, in a mapping whose keys are names that the file chooses.
+    pub fn each(&mut self) -> Vec<(&'a str, Field<'a>)> {
+        self.is_open = true;
+        let field = |entry: &'a Entry<'a>| {
+            let key = join(&self.key, &entry.key);
+            (entry.key.as_str(), Field { key, tree: &entry.tree })
+        };
+        self.entries.iter().map(field).collect()
+    }
+
     /// Refuses keys that nobody asked for. Comes last, when all names are known.
-    pub(crate) fn finish(&self) -> Result<(), InputError> {
-        let Some(entry) = self.entries.iter().find(|entry| !self.known.contains(&&*entry.key))
-        else {
+    pub fn finish(&self) -> Result<(), InputError> {
+        let is_known = |entry: &&Entry<'_>| self.is_open || self.known.contains(&&*entry.key);
+        let Some(entry) = self.entries.iter().find(|entry| !is_known(entry)) else {
             return Ok(());
         };
         let nearest =
@@ -72,12 +87,13 @@ impl<'a> Field<'a> {
         Self { key: String::new(), tree }
     }
 
-    pub(crate) fn error(&self, problem: InputProblem) -> InputError {
+    /// What is wrong with the value, with its place.
+    pub fn error(&self, problem: InputProblem) -> InputError {
         self.tree.mark.error(&self.key, problem)
     }
 
     /// The value is not what it should be.
-    pub(crate) fn unexpected(&self, expected: impl Into<String>) -> InputError {
+    pub fn unexpected(&self, expected: impl Into<String>) -> InputError {
         let found = match &self.tree.value {
             Value::Map(_) => "a mapping".to_owned(),
             Value::List(list) => format!("a list of {}", list.len()),
@@ -88,17 +104,19 @@ impl<'a> Field<'a> {
         self.error(InputProblem::Value { expected: expected.into(), found })
     }
 
-    pub(crate) fn map(&self) -> Result<Map<'a>, InputError> {
+    /// The value as a mapping.
+    pub fn map(&self) -> Result<Map<'a>, InputError> {
         match &self.tree.value {
             Value::Map(entries) => {
                 let (key, mark) = (self.key.clone(), self.tree.mark);
-                Ok(Map { key, mark, entries, known: Vec::new() })
+                Ok(Map { key, mark, entries, known: Vec::new(), is_open: false })
             }
             _ => Err(self.unexpected("a mapping")),
         }
     }
 
-    pub(crate) fn list(&self, of: &str) -> Result<Vec<Field<'a>>, InputError> {
+    /// The value as a list, of what the caller says.
+    pub fn list(&self, of: &str) -> Result<Vec<Field<'a>>, InputError> {
         let Value::List(list) = &self.tree.value else {
             return Err(self.unexpected(format!("a list of {of}")));
         };
@@ -115,7 +133,7 @@ impl<'a> Field<'a> {
     }
 
     /// One of several names.
-    pub(crate) fn choice<T: Copy>(&self, names: &[(&str, T)]) -> Result<T, InputError> {
+    pub fn choice<T: Copy>(&self, names: &[(&str, T)]) -> Result<T, InputError> {
         let Value::Scalar { text, .. } = &self.tree.value else {
             return Err(self.unexpected(listed(names)));
         };
@@ -128,7 +146,7 @@ impl<'a> Field<'a> {
     }
 
     /// A name, of what the caller says.
-    pub(crate) fn text(&self, of: &str) -> Result<&'a str, InputError> {
+    pub fn text(&self, of: &str) -> Result<&'a str, InputError> {
         match &self.tree.value {
             Value::Scalar { text, .. } if !text.is_empty() => Ok(text),
             _ => Err(self.unexpected(of)),
@@ -136,12 +154,13 @@ impl<'a> Field<'a> {
     }
 
     /// A whole number from 0 to 2⁶⁴ − 1, of what the caller says.
-    pub(crate) fn count(&self, of: &str) -> Result<u64, InputError> {
+    pub fn count(&self, of: &str) -> Result<u64, InputError> {
         let number = self.plain().and_then(bytes).map(Bytes::get);
         number.ok_or_else(|| self.unexpected(format!("{of} from 0 up")))
     }
 
-    pub(crate) fn flag(&self) -> Result<bool, InputError> {
+    /// Whether something is so.
+    pub fn flag(&self) -> Result<bool, InputError> {
         match self.plain() {
             Some("true") => Ok(true),
             Some("false") => Ok(false),
@@ -150,7 +169,7 @@ impl<'a> Field<'a> {
     }
 
     /// A whole number from `low` to `high`.
-    pub(crate) fn whole(&self, low: u32, high: u32) -> Result<u32, InputError> {
+    pub fn whole(&self, low: u32, high: u32) -> Result<u32, InputError> {
         let number = self.plain().and_then(digits).and_then(|number| u32::try_from(number).ok());
         number
             .filter(|number| (low..=high).contains(number))
@@ -158,26 +177,26 @@ impl<'a> Field<'a> {
     }
 
     /// A number from 0 to `most`, of what the caller says.
-    pub(crate) fn number(&self, of: &str, most: f64) -> Result<f64, InputError> {
+    pub fn number(&self, of: &str, most: f64) -> Result<f64, InputError> {
         let number = self.plain().and_then(decimal).filter(|number| (0.0..=most).contains(number));
         number.ok_or_else(|| self.unexpected(format!("a number of {of} from 0 to {most}")))
     }
 
     /// A span of at most a second.
-    pub(crate) fn ns(&self) -> Result<Span, InputError> {
+    pub fn ns(&self) -> Result<Span, InputError> {
         let ns = self.number("nanoseconds", 1e9)?;
         Ok(Span::from_ns(ns).expect("a second has few picoseconds"))
     }
 
     /// A bandwidth at which a terabyte passes within simulated time.
-    pub(crate) fn gbs(&self) -> Result<Bandwidth, InputError> {
+    pub fn gbs(&self) -> Result<Bandwidth, InputError> {
         let number = self.plain().and_then(decimal).filter(|gbs| (1e-3..=1e6).contains(gbs));
         let bandwidth = number.and_then(Bandwidth::from_gb_per_second);
         bandwidth.ok_or_else(|| self.unexpected("a number of GB/s from 0.001 to 1000000"))
     }
 
     /// Bytes, of which there must be at least one.
-    pub(crate) fn bytes(&self) -> Result<Bytes, InputError> {
+    pub fn bytes(&self) -> Result<Bytes, InputError> {
         let bytes = self.plain().and_then(bytes).filter(|bytes| !bytes.is_zero());
         bytes.ok_or_else(|| {
             self.unexpected("a number of bytes above 0, such as 256, 64 KiB or 48 GiB")
@@ -185,7 +204,7 @@ impl<'a> Field<'a> {
     }
 
     /// Bytes that are a power of two.
-    pub(crate) fn power_of_two_bytes(&self) -> Result<Bytes, InputError> {
+    pub fn power_of_two_bytes(&self) -> Result<Bytes, InputError> {
         let bytes = self.bytes()?;
         let is_power = bytes.get().is_power_of_two();
         is_power.then_some(bytes).ok_or_else(|| self.unexpected("a power of two of bytes"))

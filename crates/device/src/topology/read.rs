@@ -9,7 +9,6 @@ use cubeyard_memory::address::{CubeId, SipId};
 use super::Direction;
 use super::spec::{CubesSpec, IoSpec, PcieSpec, SipTopology, SipsSpec, Spec, WireSpec};
 use crate::input::reader::{Field, Map};
-use crate::input::yaml::Tree;
 use crate::input::{InputError, InputProblem};
 
 /// The longest flit; far beyond what any link has.
@@ -17,9 +16,9 @@ const LONGEST_FLIT: Bytes = Bytes::mib(1);
 
 type Result<T> = std::result::Result<T, InputError>;
 
-/// The spec that a complete tree describes.
-pub(super) fn spec(tree: &Tree<'_>) -> Result<Spec> {
-    let mut map = Field::root(tree).map()?;
+/// The spec that a complete file describes.
+pub(super) fn spec(root: &Field<'_>) -> Result<Spec> {
+    let mut map = root.map()?;
     let routers = cube::routers(&map.field("routers"))?;
     let pe = cube::pe(&map.field("pe"), &routers)?;
     let hbm = cube::hbm(&map.field("hbm"), &pe)?;

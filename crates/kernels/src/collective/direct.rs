@@ -5,8 +5,12 @@
 
 use std::ops::Range;
 
+use cubeyard_sim::Span;
+
 use super::pieces::{Flat, pieces};
-use super::{Algorithm, Job, Operation, ReduceOp, Wire, World, finish, join, kernel, rank_of};
+use super::{
+    Algorithm, Job, Operation, ReduceOp, Wire, World, finish, join, kernel, rank_of, steps,
+};
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Port, Tile, Tl};
 
@@ -30,6 +34,29 @@ impl Algorithm for Direct {
 
     fn kernel(&self, job: &Job) -> Kernel {
         kernel(self, job, run)
+    }
+
+    fn estimate(
+        &self,
+        operation: Operation,
+        world: &World,
+        bytes: u64,
+        alpha: Span,
+        beta: f64,
+    ) -> Option<Span> {
+        let others = world.ranks.saturating_sub(1);
+        let parts = bytes as f64 * others as f64 / world.ranks.max(1) as f64;
+        match operation {
+            Operation::AllReduce(_) => steps(2 * others, 2.0 * parts, alpha, beta),
+            Operation::ReduceScatter(_) | Operation::AllGather | Operation::AllToAll => {
+                steps(others, parts, alpha, beta)
+            }
+            // The root alone sends or receives, all the time.
+            Operation::Broadcast(_) | Operation::Reduce(..) => {
+                steps(1, bytes as f64 * others as f64, alpha, beta)
+            }
+            Operation::Gather(_) | Operation::Scatter(_) => steps(1, parts, alpha, beta),
+        }
     }
 }
 

@@ -6,8 +6,12 @@
 
 use std::ops::Range;
 
+use cubeyard_sim::Span;
+
 use super::pieces::{Flat, pieces};
-use super::{Algorithm, Job, Operation, ReduceOp, Wire, World, finish, join, kernel, rank_of};
+use super::{
+    Algorithm, Job, Operation, ReduceOp, Wire, World, finish, join, kernel, rank_of, steps,
+};
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Port, Tile, Tl};
 
@@ -46,6 +50,29 @@ impl Algorithm for Ring {
 
     fn kernel(&self, job: &Job) -> Kernel {
         kernel(self, job, run)
+    }
+
+    fn estimate(
+        &self,
+        operation: Operation,
+        world: &World,
+        bytes: u64,
+        alpha: Span,
+        beta: f64,
+    ) -> Option<Span> {
+        let rounds = world.ranks.saturating_sub(1);
+        let passed = bytes as f64 * rounds as f64 / world.ranks.max(1) as f64;
+        match operation {
+            Operation::AllReduce(_) => steps(2 * rounds, 2.0 * passed, alpha, beta),
+            Operation::ReduceScatter(_) | Operation::AllGather => {
+                steps(rounds, passed, alpha, beta)
+            }
+            // Piece follows piece, so only the first pays for every step.
+            Operation::Broadcast(_) | Operation::Reduce(..) => {
+                steps(rounds, bytes as f64, alpha, beta)
+            }
+            _ => None,
+        }
     }
 }
 

@@ -21,7 +21,7 @@ pub enum DistError {
     #[error("trying to initialize the default process group twice!")]
     Twice,
     /// More ranks than there are, or none.
-    #[error("a world of {wanted} ranks: there are {available} {kind}")]
+    #[error("a world of {wanted} ranks: there are {available} {kind}{}", whole(*each))]
     World {
         /// How many were wanted.
         wanted: usize,
@@ -29,6 +29,8 @@ pub enum DistError {
         available: usize,
         /// Of what.
         kind: &'static str,
+        /// How many of them a SIP has, of which a group has all or none.
+        each: usize,
     },
     /// There is no such rank.
     #[error("rank {rank}: there are {world}")]
@@ -97,4 +99,8 @@ pub enum DistError {
     /// Something went wrong on the machine.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
+}
+
+fn whole(each: usize) -> String {
+    if each > 1 { format!(", {each} in a SIP, of which a group has all") } else { String::new() }
 }

@@ -1,16 +1,14 @@
 //! A process group: ranks that are wired to each other, and operations among them.
 
-use cubeyard_device::request::PeRef;
-use cubeyard_device::topology::SipTopology;
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::{
-    Argument, Channel, Channels, Context, End, Launch, LaunchHandle, LaunchReport, RingConfig,
-    Tensor,
+    Argument, Channels, Context, Launch, LaunchHandle, LaunchReport, RingConfig, Tensor,
 };
 use cubeyard_sim::{Span, Time};
 
 use super::error::DistError;
+use super::places::Places;
 use crate::collective::{Algorithm, Job, Operation, World};
 use crate::launch::Launcher;
 
@@ -27,7 +25,8 @@ pub enum Ranks {
 }
 
 impl Ranks {
-    const fn kind(self) -> &'static str {
+    /// What ranks are, many of them.
+    pub const fn kind(self) -> &'static str {
         match self {
             Self::Sip => "SIPs",
             Self::Cube => "cubes",
@@ -106,10 +105,7 @@ impl Pending {
 #[derive(Debug)]
 pub struct Group {
     config: GroupConfig,
-    world: World,
-    sips: Vec<SipId>,
-    cubes: Vec<CubeId>,
-    pes: Vec<PeId>,
+    places: Places,
     algorithm: Box<dyn Algorithm>,
     number: u16,
     channels: Channels,
@@ -124,34 +120,20 @@ impl Group {
         algorithm: Box<dyn Algorithm>,
         number: u16,
     ) -> Result<Self, DistError> {
-        let (all, cubes, pes): (Vec<_>, Vec<_>, Vec<_>) = context.machine(|machine| {
-            let topology = machine.topology();
-            (topology.sips().collect(), topology.cubes().collect(), topology.pes().collect())
-        });
-        let mut sips = if config.sips.is_empty() { all } else { config.sips.clone() };
-        let each = match config.ranks {
-            Ranks::Sip => 1,
-            Ranks::Cube => cubes.len(),
-            Ranks::Pe => cubes.len() * pes.len(),
-        };
-        let available = sips.len() * each;
-        let wanted = config.world_size.unwrap_or(available);
-        if wanted == 0 || wanted > available || !wanted.is_multiple_of(each) {
-            return Err(DistError::World { wanted, available, kind: config.ranks.kind() });
-        }
-        sips.truncate(wanted / each);
-        let world = world(context, config.ranks, sips.len());
-        debug_assert_eq!(world.ranks, wanted);
-        let places = Places { ranks: config.ranks, sips: &sips, cubes: &cubes, pes: &pes };
-        let channels = places.channels(&algorithm.wires(&world), number);
+        let places = context.machine(|machine| Places::new(machine.topology(), config))?;
+        let channels = places.channels(&algorithm.wires(places.world()), number);
         let channels = context.connect(&channels, &config.ring)?;
-        let config = config.clone();
-        Ok(Self { config, world, sips, cubes, pes, algorithm, number, channels })
+        Ok(Self { config: config.clone(), places, algorithm, number, channels })
     }
 
     /// How its ranks lie to each other.
     pub fn world(&self) -> &World {
-        &self.world
+        self.places.world()
+    }
+
+    /// Which PEs its ranks are.
+    pub fn places(&self) -> &Places {
+        &self.places
     }
 
     /// How long it took to wire it, and what its rings take of memory.
@@ -161,7 +143,7 @@ impl Group {
 
     /// Its SIPs, in the order of ranks.
     pub fn sips(&self) -> &[SipId] {
-        &self.sips
+        &self.places.sips
     }
 
     /// Its number among the groups of the machine.
@@ -171,7 +153,7 @@ impl Group {
 
     /// Whether its algorithm does not do an operation.
     pub fn refuses(&self, operation: Operation) -> bool {
-        self.algorithm.refuses(operation, &self.world).is_some()
+        self.algorithm.refuses(operation, self.world()).is_some()
     }
 
     /// The most elements of a message.
@@ -201,14 +183,14 @@ impl Group {
     ) -> Result<Pending, DistError> {
         self.check(operation, tensors)?;
         let piece = self.piece(tensors[0].0.dtype());
-        let job = Job { operation, world: self.world.clone(), piece };
+        let job = Job { operation, world: self.world().clone(), piece };
         let kernel = self.algorithm.kernel(&job);
         launcher.use_group(self.number);
         let begun = context.now();
-        let mut handles = Vec::with_capacity(self.sips.len());
-        for (index, (&sip, &(input, output))) in self.sips.iter().zip(tensors).enumerate() {
+        let mut handles = Vec::with_capacity(self.places.sips.len());
+        for (index, (&sip, &(input, output))) in self.places.sips.iter().zip(tensors).enumerate() {
             let (cubes, pes) = rectangle(input)?;
-            let numbers = self.numbers(index).map(|number| Argument::Scalar(number as f64));
+            let numbers = self.places.numbers(index).map(|number| Argument::Scalar(number as f64));
             let mut arguments = vec![Argument::Tensor(input), Argument::Tensor(output)];
             arguments.extend(numbers);
             let launch = Launch { kernel: kernel.name(), arguments, sip, cubes, pes };
@@ -217,19 +199,9 @@ impl Group {
         Ok(Pending::new(self.algorithm.name(), begun, tensors[0].0.nbytes(), handles))
     }
 
-    /// The first rank of a SIP's launch, and how many more each cube and each PE is.
-    fn numbers(&self, sip: usize) -> [usize; 3] {
-        let (cubes, pes) = (self.cubes.len(), self.pes.len());
-        match self.config.ranks {
-            Ranks::Sip => [sip, 0, 0],
-            Ranks::Cube => [sip * cubes, 1, 0],
-            Ranks::Pe => [sip * cubes * pes, pes, 1],
-        }
-    }
-
     fn check(&self, operation: Operation, tensors: &[(&Tensor, &Tensor)]) -> Result<(), DistError> {
-        let (name, ranks) = (operation.name(), self.world.ranks);
-        if let Some(why) = self.algorithm.refuses(operation, &self.world) {
+        let (name, ranks) = (operation.name(), self.world().ranks);
+        if let Some(why) = self.algorithm.refuses(operation, self.world()) {
             return Err(DistError::Refused { algorithm: self.algorithm.name(), why });
         }
         if let Operation::Reduce(_, rank)
@@ -240,11 +212,11 @@ impl Group {
         {
             return Err(DistError::Rank { rank, world: ranks });
         }
-        if tensors.len() != self.sips.len() {
-            let (found, expected) = (tensors.len(), self.sips.len());
+        if tensors.len() != self.places.sips.len() {
+            let (found, expected) = (tensors.len(), self.places.sips.len());
             return Err(DistError::Tensors { operation: name, found, expected });
         }
-        for (rank, (&sip, &(input, output))) in self.sips.iter().zip(tensors).enumerate() {
+        for (rank, (&sip, &(input, output))) in self.places.sips.iter().zip(tensors).enumerate() {
             check_alike(name, rank, input, tensors[0].0)?;
             check_alike(name, rank, output, tensors[0].1)?;
             for tensor in [input, output] {
@@ -252,70 +224,6 @@ impl Group {
             }
         }
         Ok(())
-    }
-}
-
-/// How ranks lie to each other: PEs in cubes, cubes in the mesh of a SIP, SIPs as the topology says. Some of
-/// the SIPs only are a ring of their own.
-fn world(context: &Context, ranks: Ranks, sips: usize) -> World {
-    context.machine(|machine| {
-        let spec = machine.topology().spec();
-        let mut dimensions = Vec::new();
-        if ranks == Ranks::Pe {
-            dimensions.push((spec.pe_count() as usize, false));
-        }
-        if ranks != Ranks::Sip {
-            dimensions.extend([(spec.cubes.w as usize, false), (spec.cubes.h as usize, false)]);
-        }
-        let (w, h) = (spec.sips.w as usize, spec.sips.h as usize);
-        if w * h == sips && spec.sips.topology != SipTopology::Ring1d {
-            let wraps = spec.sips.topology == SipTopology::Torus2d;
-            dimensions.extend([(w, wraps), (h, wraps)]);
-        } else {
-            dimensions.push((sips, true));
-        }
-        let (grid, wraps): (Vec<_>, Vec<_>) = dimensions.into_iter().unzip();
-        World { ranks: grid.iter().product(), grid, wraps }
-    })
-}
-
-/// Which PEs ranks are.
-struct Places<'a> {
-    ranks: Ranks,
-    sips: &'a [SipId],
-    cubes: &'a [CubeId],
-    pes: &'a [PeId],
-}
-
-impl Places<'_> {
-    /// The PEs of a rank, by position.
-    fn members(&self, rank: usize) -> Vec<PeRef> {
-        let (cubes, pes) = (self.cubes.len(), self.pes.len());
-        let of_cube = |sip: usize, cube: usize| {
-            let (sip, cube) = (self.sips[sip], self.cubes[cube]);
-            self.pes.iter().map(move |&pe| PeRef { sip, cube, pe })
-        };
-        match self.ranks {
-            Ranks::Sip => (0..cubes).flat_map(|cube| of_cube(rank, cube)).collect(),
-            Ranks::Cube => of_cube(rank / cubes, rank % cubes).collect(),
-            Ranks::Pe => {
-                let (cube, pe) = (rank / pes, rank % pes);
-                of_cube(cube / cubes, cube % cubes).skip(pe).take(1).collect()
-            }
-        }
-    }
-
-    /// The channels of wires between ranks, at each position.
-    fn channels(&self, wires: &[crate::collective::Wire], group: u16) -> Vec<Channel> {
-        let mut channels = Vec::new();
-        for wire in wires {
-            let [(a, at_a), (b, at_b)] = wire.ends;
-            for (pe_a, pe_b) in self.members(a).into_iter().zip(self.members(b)) {
-                let end = |pe, port: crate::tl::Port| End { pe, port: port.of_group(group) };
-                channels.push(Channel { ends: [end(pe_a, at_a), end(pe_b, at_b)] });
-            }
-        }
-        channels
     }
 }
 

@@ -115,7 +115,7 @@ fn superscript(character: char) -> char {
 }
 
 /// Heights moved down, and up again from the bottom, until any two are `gap` from each other.
-pub(super) fn spread(heights: &[f64], gap: f64, bottom: f64) -> Vec<f64> {
+pub(crate) fn spread(heights: &[f64], gap: f64, bottom: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..heights.len()).collect();
     order.sort_by(|&left, &right| heights[left].total_cmp(&heights[right]));
     let mut moved = heights.to_vec();

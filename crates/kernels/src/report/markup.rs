@@ -7,7 +7,7 @@ pub(super) const WIDTH: f64 = 1080.0;
 
 /// `text` with what means something in HTML written as references, and with a replacement for what a
 /// page may not contain at all.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

@@ -1,7 +1,7 @@
 //! The default file: documented, and every value with its source.
 
+use crate::input::yaml::{Tree, Value, join, parse};
 use crate::topology::DEFAULT;
-use crate::topology::yaml::{Tree, Value, join, parse};
 
 /// Every key of a tree with its value as it is written on one line.
 fn leaves(tree: &Tree<'_>, key: &str, found: &mut Vec<(String, String)>) {

@@ -1,0 +1,111 @@
+//! A sweep for people: a row for each size and algorithm, the bound, and which algorithm wins where.
+
+use cubeyard_kernels::collective::Operation;
+use cubeyard_kernels::distributed::sweep::{Figures, Row, Sweep, Winner};
+use cubeyard_kernels::report::figures::percent_column;
+
+use crate::grid::{BOLD, DIM, GREEN, RED, bytes, paint, table};
+
+const HEADING: [&str; 11] = [
+    "algorithm",
+    "size B",
+    "count",
+    "type",
+    "redop",
+    "root",
+    "time µs",
+    "algbw GB/s",
+    "busbw GB/s",
+    "of bound",
+    "#wrong",
+];
+
+pub(super) fn render(sweep: &Sweep, colours: bool) -> String {
+    let mut text = head(sweep, colours) + "\n";
+    let rows: Vec<_> = sweep.rows.iter().map(|row| cells(sweep, row)).collect();
+    text += &table(&HEADING, &rows, 1, colours);
+    text += &failures(sweep, colours);
+    text.push('\n');
+    for winner in sweep.winners() {
+        text += &won(&winner);
+    }
+    if let Some(bound) = &sweep.bound {
+        text += &format!("  bound    {:.1} GB/s of bus bandwidth by {bound}\n", bound.bus / 1e9);
+    }
+    for (name, why) in &sweep.refused {
+        text += &format!("  left out {name}: {why}\n");
+    }
+    text + &verdict(sweep, colours)
+}
+
+fn head(sweep: &Sweep, colours: bool) -> String {
+    let (world, positions) = (sweep.places.world(), sweep.places.positions());
+    let grid: Vec<_> = world.grid.iter().map(ToString::to_string).collect();
+    let title = paint(&sweep.operation.to_string(), BOLD, colours);
+    let (ranks, kind) = (world.ranks, sweep.ranks.kind());
+    format!("{title}: {ranks} {kind} of {positions} PEs each, grid {}\n", grid.join("×"))
+}
+
+/// What an operation joins with, and its root, as nccl-tests print them.
+fn redop(operation: Operation) -> (&'static str, String) {
+    match operation {
+        Operation::AllReduce(op) | Operation::ReduceScatter(op) => (op.name(), "-1".to_owned()),
+        Operation::Reduce(op, root) => (op.name(), root.to_string()),
+        Operation::Broadcast(root) | Operation::Gather(root) | Operation::Scatter(root) => {
+            ("none", root.to_string())
+        }
+        Operation::AllGather | Operation::AllToAll => ("none", "-1".to_owned()),
+    }
+}
+
+fn cells(sweep: &Sweep, row: &Row) -> Vec<String> {
+    let (op, root) = redop(sweep.operation);
+    let known = [row.algorithm.clone(), row.bytes.to_string(), row.count.to_string()];
+    let known = known.into_iter().chain([sweep.dtype.to_string(), op.to_owned(), root]);
+    let measured = row
+        .figures
+        .as_ref()
+        .map_or_else(|_| ["failed", "–", "–", "–", "–"].map(ToOwned::to_owned), figures);
+    known.chain(measured).collect()
+}
+
+fn figures(figures: &Figures) -> [String; 5] {
+    [
+        format!("{:.3}", figures.time.ns() / 1e3),
+        format!("{:.2}", figures.algorithm_bandwidth / 1e9),
+        format!("{:.2}", figures.bus_bandwidth / 1e9),
+        figures.share.map_or_else(|| "–".to_owned(), percent_column),
+        figures.wrong.map_or_else(|| "N/A".to_owned(), |wrong| wrong.to_string()),
+    ]
+}
+
+fn failures(sweep: &Sweep, colours: bool) -> String {
+    let failed = sweep.rows.iter().filter_map(|row| Some((row, row.figures.as_ref().err()?)));
+    let line = |(row, why): (&Row, &String)| {
+        let name = format!("  {} of {}: {why}\n", row.algorithm, bytes(row.bytes));
+        paint(&name, DIM, colours)
+    };
+    failed.map(line).collect()
+}
+
+fn won(winner: &Winner) -> String {
+    let Winner { algorithm, from, to } = winner;
+    let (from, to) = (bytes(*from), bytes(*to));
+    if from == to {
+        return format!("  quickest {algorithm} for {from}\n");
+    }
+    format!("  quickest {algorithm} from {from} to {to}\n")
+}
+
+fn verdict(sweep: &Sweep, colours: bool) -> String {
+    let checked = sweep.rows.iter().filter_map(|row| row.figures.as_ref().ok()?.wrong);
+    let (rows, wrong) = checked.fold((0, 0), |(rows, all), wrong| (rows + 1, all + wrong));
+    let text = match (rows, wrong) {
+        (0, _) => paint("no number computed; --data checks all", DIM, colours),
+        (rows, 0) => {
+            paint(&format!("passed in {rows} of {} rows", sweep.rows.len()), GREEN, colours)
+        }
+        (_, wrong) => paint(&format!("{wrong} numbers are wrong"), RED, colours),
+    };
+    format!("  check    {text}\n")
+}

@@ -1,0 +1,135 @@
+//! How much can pass from some nodes of a graph to others: the largest flow, and the links that bind it.
+//!
+//! Dinic's algorithm: flows are added along shortest ways until there is none. What the last search reaches is
+//! one side of a smallest cut.
+
+use cubeyard_device::topology::{Link, LinkId, NodeId, Topology};
+
+/// What can pass, and where it is held up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Flow {
+    /// Bytes a second.
+    pub(super) rate: u64,
+    /// The links of a smallest cut: together they have just this rate.
+    pub(super) cut: Vec<LinkId>,
+}
+
+/// Wider than any link, and no sum of a few thousand of these is beyond 64 bits.
+const ENDLESS: u64 = 1 << 50;
+
+/// The largest flow over the links of a machine from all of some nodes to all of others.
+pub(super) fn flow(topology: &Topology, from: &[NodeId], to: &[NodeId]) -> Flow {
+    let count = topology.nodes().len();
+    let mut graph = Graph::new(count + 2);
+    let (source, sink) = (count, count + 1);
+    for link in topology.links() {
+        graph.join(link.from.index(), link.to.index(), link.bandwidth.bytes_per_second());
+    }
+    from.iter().for_each(|node| graph.join(source, node.index(), ENDLESS));
+    to.iter().for_each(|node| graph.join(node.index(), sink, ENDLESS));
+    let rate = graph.fill(source, sink);
+    let is_near = |node: NodeId| graph.level[node.index()] != UNREACHED;
+    let crosses = |link: &&Link| is_near(link.from) && !is_near(link.to);
+    let own = |link: &Link| topology.link(link.reverse).reverse;
+    let cut = topology.links().iter().filter(crosses).map(own).collect();
+    Flow { rate, cut }
+}
+
+const UNREACHED: u32 = u32::MAX;
+
+/// An edge and what it can still take. Its opposite is the next one, or the one before.
+#[derive(Clone, Copy)]
+struct Edge {
+    to: usize,
+    room: u64,
+}
+
+struct Graph {
+    edges: Vec<Edge>,
+    /// The edges out of each node.
+    out: Vec<Vec<usize>>,
+    /// How far each node is from the source.
+    level: Vec<u32>,
+    /// The first edge of each node that may still lead on.
+    next: Vec<usize>,
+}
+
+impl Graph {
+    fn new(nodes: usize) -> Self {
+        let (out, level, next) = (vec![Vec::new(); nodes], vec![UNREACHED; nodes], vec![0; nodes]);
+        Self { edges: Vec::new(), out, level, next }
+    }
+
+    fn join(&mut self, from: usize, to: usize, room: u64) {
+        self.out[from].push(self.edges.len());
+        self.edges.push(Edge { to, room });
+        self.out[to].push(self.edges.len());
+        self.edges.push(Edge { to: from, room: 0 });
+    }
+
+    fn fill(&mut self, source: usize, sink: usize) -> u64 {
+        let mut rate = 0;
+        while self.search(source, sink) {
+            self.next.fill(0);
+            while let Some(more) = self.add(source, sink) {
+                rate += more;
+            }
+        }
+        rate
+    }
+
+    /// How far each node is over edges with room; whether the sink is reached.
+    fn search(&mut self, source: usize, sink: usize) -> bool {
+        self.level.fill(UNREACHED);
+        self.level[source] = 0;
+        let mut reached = vec![source];
+        let mut place = 0;
+        while let Some(&node) = reached.get(place) {
+            place += 1;
+            for &edge in &self.out[node] {
+                let Edge { to, room } = self.edges[edge];
+                if room > 0 && self.level[to] == UNREACHED {
+                    self.level[to] = self.level[node] + 1;
+                    reached.push(to);
+                }
+            }
+        }
+        self.level[sink] != UNREACHED
+    }
+
+    /// Fills one way to the sink, each step of it one further from the source.
+    fn add(&mut self, source: usize, sink: usize) -> Option<u64> {
+        let mut way: Vec<usize> = Vec::new();
+        loop {
+            let node = way.last().map_or(source, |&edge| self.edges[edge].to);
+            if node == sink {
+                break;
+            }
+            if let Some(edge) = self.onward(node) {
+                way.push(edge);
+                continue;
+            }
+            // A dead end: the edge that led here leads nowhere.
+            let edge = way.pop()?;
+            self.next[self.edges[edge ^ 1].to] += 1;
+        }
+        let room = way.iter().map(|&edge| self.edges[edge].room).min()?;
+        for edge in way {
+            self.edges[edge].room -= room;
+            self.edges[edge ^ 1].room += room;
+        }
+        Some(room)
+    }
+
+    /// The next edge out of a node that leads one step further.
+    fn onward(&mut self, node: usize) -> Option<usize> {
+        while let Some(&edge) = self.out[node].get(self.next[node]) {
+            let Edge { to, room } = self.edges[edge];
+            if room > 0 && self.level[to] == self.level[node] + 1 {
+                return Some(edge);
+            }
+            self.next[node] += 1;
+        }
+        None
+    }
+}

@@ -1,0 +1,207 @@
+//! `ccl.yaml`: which algorithm a process group uses when, and what its channels are like.
+//!
+//! ```
+//! use cubeyard_device::topology::Topology;
+//! use cubeyard_kernels::collective::{Operation, ReduceOp};
+//! use cubeyard_kernels::distributed::CclConfig;
+//!
+//! let machine = Topology::embedded();
+//! let all_reduce = Operation::AllReduce(ReduceOp::Sum);
+//! let forced = CclConfig::read("mine.yaml", "defaults: {algorithm: ring, n_slots: 8}\n")?;
+//! let resolved = forced.resolve(&machine, 1 << 20, all_reduce)?;
+//! assert_eq!(resolved.algorithm.name(), "ring");
+//! assert_eq!(resolved.config.ring.slots, 8);
+//!
+//! let error = CclConfig::read("mine.yaml", "defaults:\n  algorithm: rings\n").unwrap_err();
+//! assert!(error.to_string().starts_with("mine.yaml:2: defaults.algorithm: expected one of auto, "));
+//! assert!(error.to_string().ends_with("found rings; the nearest is `ring`"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod cost;
+mod read;
+
+use std::ops::RangeInclusive;
+
+use cubeyard_device::input::{self, Document, InputError, nearest};
+use cubeyard_device::topology::{SipTopology, Topology};
+use cubeyard_sim::Span;
+
+use super::error::DistError;
+use super::group::GroupConfig;
+use super::places::Places;
+use crate::collective::{Algorithm, Operation, algorithms};
+
+pub use cost::Cost;
+
+/// The embedded file, with the meaning of every key.
+pub const DEFAULT: &str = include_str!("ccl.yaml");
+
+/// What the embedded file is called in errors.
+const DEFAULT_NAME: &str = "the default ccl.yaml";
+
+/// Which algorithm a group uses when.
+#[derive(Clone, Debug)]
+pub struct CclConfig {
+    /// The name of the one algorithm to use; without it, the quickest is chosen.
+    pub forced: Option<String>,
+    /// What groups are like, unless an algorithm says otherwise.
+    pub defaults: GroupConfig,
+    /// The algorithms, in the order of the file.
+    pub algorithms: Vec<CclAlgorithm>,
+}
+
+/// An algorithm of the file.
+#[derive(Clone, Debug)]
+pub struct CclAlgorithm {
+    /// What the file calls it.
+    pub name: String,
+    /// The name of the registered algorithm.
+    pub module: &'static str,
+    /// Whether it may be chosen.
+    pub enabled: bool,
+    /// What groups that use it are like.
+    pub config: GroupConfig,
+    /// The sizes that it is chosen for.
+    pub bytes: RangeInclusive<u64>,
+    /// The numbers of ranks that it is chosen for.
+    pub world: RangeInclusive<usize>,
+    /// How SIPs may lie to each other.
+    pub sips: Vec<SipTopology>,
+}
+
+/// An algorithm, and what a group for it is like.
+#[derive(Debug)]
+pub struct Resolved {
+    /// What the file calls it.
+    pub name: String,
+    /// The algorithm.
+    pub algorithm: Box<dyn Algorithm>,
+    /// The group's settings, with its world size if any was said.
+    pub config: GroupConfig,
+    /// How long it would take, if that is known.
+    pub estimate: Option<Span>,
+}
+
+impl CclConfig {
+    /// What the embedded file says.
+    pub fn embedded() -> Self {
+        Self::read(DEFAULT_NAME, "").expect("the default ccl.yaml is tested")
+    }
+
+    /// What `text` says, over the embedded file. Errors call it `name`.
+    pub fn read(name: &str, text: &str) -> Result<Self, InputError> {
+        // What is wrong with a default is wrong because of the user's file.
+        let default_name = format!("{name} over {DEFAULT_NAME}");
+        let document = Document::overlaid(&default_name, DEFAULT, name, text)?;
+        read::config(&document.root())
+    }
+
+    /// As [`read`](Self::read), from bytes that may not be text.
+    pub fn read_bytes(name: &str, bytes: &[u8]) -> Result<Self, InputError> {
+        Self::read(name, input::text(name, bytes)?)
+    }
+
+    /// The algorithm for an operation of this size, and what its group is like: the forced one, or of those
+    /// that can do it the one with the shortest estimate. Those without an estimate come last.
+    pub fn resolve(
+        &self,
+        topology: &Topology,
+        bytes: u64,
+        operation: Operation,
+    ) -> Result<Resolved, DistError> {
+        if let Some(name) = &self.forced {
+            return self.named(name)?.resolved(topology, bytes, operation);
+        }
+        let mut best: Option<Resolved> = None;
+        let mut whys = Vec::new();
+        for algorithm in self.algorithms.iter().filter(|algorithm| algorithm.enabled) {
+            match algorithm.chosen(topology, bytes, operation) {
+                Ok(found) if best.as_ref().is_none_or(|best| found.is_quicker(best)) => {
+                    best = Some(found);
+                }
+                Ok(_) => {}
+                Err(DistError::Refused { why, .. }) => {
+                    whys.push(format!("{}: {why}", algorithm.name));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let none = || DistError::Refused { algorithm: "auto", why: whys.join("; ") };
+        best.ok_or_else(none)
+    }
+
+    /// An algorithm of the file, by name.
+    pub fn named(&self, name: &str) -> Result<&CclAlgorithm, DistError> {
+        let names = || self.algorithms.iter().map(|algorithm| algorithm.name.as_str());
+        let found = self.algorithms.iter().find(|algorithm| algorithm.name == name);
+        found.ok_or_else(|| DistError::Algorithm {
+            name: name.to_owned(),
+            known: names().collect::<Vec<_>>().join(", "),
+            nearest: nearest(name, names()).map(ToOwned::to_owned),
+        })
+    }
+
+    /// Has all groups be of this many ranks, whatever the file says.
+    pub fn set_world_size(&mut self, world_size: usize) {
+        self.each(|config| config.world_size = Some(world_size));
+    }
+
+    /// Changes the settings of all groups.
+    pub fn each(&mut self, change: impl Fn(&mut GroupConfig)) {
+        change(&mut self.defaults);
+        self.algorithms.iter_mut().for_each(|algorithm| change(&mut algorithm.config));
+    }
+}
+
+impl Resolved {
+    fn is_quicker(&self, other: &Self) -> bool {
+        let span = |resolved: &Self| resolved.estimate.map_or(u64::MAX, Span::ps);
+        span(self) < span(other)
+    }
+}
+
+impl CclAlgorithm {
+    /// The registered algorithm.
+    pub fn algorithm(&self) -> Box<dyn Algorithm> {
+        let mut all = algorithms().into_iter();
+        all.find(|algorithm| algorithm.name() == self.module).expect("checked when it was read")
+    }
+
+    /// This one, if it can do an operation.
+    pub fn resolved(
+        &self,
+        topology: &Topology,
+        bytes: u64,
+        operation: Operation,
+    ) -> Result<Resolved, DistError> {
+        let places = Places::new(topology, &self.config)?;
+        let algorithm = self.algorithm();
+        if let Some(why) = algorithm.refuses(operation, places.world()) {
+            return Err(DistError::Refused { algorithm: self.module, why });
+        }
+        let Cost { alpha, beta } = Cost::of(topology, &places, &*algorithm);
+        let estimate = algorithm.estimate(operation, places.world(), bytes, alpha, beta);
+        Ok(Resolved { name: self.name.clone(), algorithm, config: self.config.clone(), estimate })
+    }
+
+    /// This one, if it can do an operation and the file has it for such.
+    fn chosen(
+        &self,
+        topology: &Topology,
+        bytes: u64,
+        operation: Operation,
+    ) -> Result<Resolved, DistError> {
+        let ranks = Places::new(topology, &self.config)?.world().ranks;
+        let why = if !self.bytes.contains(&bytes) {
+            format!("the file has it for other sizes than {bytes} bytes")
+        } else if !self.world.contains(&ranks) {
+            format!("the file has it for other worlds than {ranks} ranks")
+        } else if !self.sips.contains(&topology.spec().sips.topology) {
+            "the file does not have it for these SIPs".to_owned()
+        } else {
+            return self.resolved(topology, bytes, operation);
+        };
+        Err(DistError::Refused { algorithm: self.module, why })
+    }
+}

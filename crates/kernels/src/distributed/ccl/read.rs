@@ -1,0 +1,169 @@
+//! A tree as a configuration: which keys there are, and which values go together.
+
+use std::ops::RangeInclusive;
+
+use cubeyard_device::input::{Field, InputError, InputProblem, Map};
+use cubeyard_device::pe::Waiting;
+use cubeyard_device::topology::SipTopology;
+use cubeyard_memory::Bytes;
+use cubeyard_runtime::{RingConfig, SlotKind};
+use cubeyard_sim::Span;
+
+use super::{CclAlgorithm, CclConfig};
+use crate::collective::algorithms;
+use crate::distributed::group::{GroupConfig, Ranks};
+
+type Result<T> = std::result::Result<T, InputError>;
+
+/// The most ranks that a group has: a port for each.
+const MOST_RANKS: u32 = 1 << 16;
+/// The most messages that a channel holds.
+const MOST_SLOTS: u32 = 1 << 12;
+/// The longest message; no TCM has room for several of these.
+const LONGEST_SLOT: Bytes = Bytes::mib(8);
+/// The longest message that returns a credit.
+const LONGEST_CREDIT: u32 = 1 << 12;
+
+const RANKS: [(&str, Ranks); 3] = [("sip", Ranks::Sip), ("cube", Ranks::Cube), ("pe", Ranks::Pe)];
+const KINDS: [(&str, SlotKind); 3] =
+    [("tcm", SlotKind::Tcm), ("sram", SlotKind::Sram), ("hbm", SlotKind::Hbm)];
+const SIPS: [(&str, SipTopology); 3] = [
+    ("ring_1d", SipTopology::Ring1d),
+    ("torus_2d", SipTopology::Torus2d),
+    ("mesh_2d_no_wrap", SipTopology::Mesh2dNoWrap),
+];
+
+/// The keys of the defaults that an algorithm may have, too.
+#[derive(Clone, Debug)]
+struct Settings {
+    config: GroupConfig,
+    polls: bool,
+    poll: Span,
+}
+
+impl Settings {
+    /// The settings that a mapping changes.
+    fn over(mut self, map: &mut Map<'_>) -> Result<Self> {
+        let ring = &mut self.config.ring;
+        set(&mut self.config.ranks, map.optional("ranks"), |field| field.choice(&RANKS))?;
+        set(&mut self.config.world_size, map.optional("world_size"), |field| {
+            count(field).map(Some)
+        })?;
+        set(&mut ring.kind, map.optional("buffer_kind"), |field| field.choice(&KINDS))?;
+        set(&mut ring.slots, map.optional("n_slots"), |field| field.whole(1, MOST_SLOTS))?;
+        set(&mut ring.slot_bytes, map.optional("slot_size"), slot)?;
+        set(&mut ring.credit_bytes, map.optional("credit_bytes"), |field| {
+            field.whole(1, LONGEST_CREDIT).map(u64::from)
+        })?;
+        set(&mut self.polls, map.optional("backpressure"), |field| {
+            field.choice(&[("sleep", false), ("poll", true)])
+        })?;
+        set(&mut self.poll, map.optional("poll_ns"), poll)?;
+        ring.waiting = if self.polls { Waiting::Poll(self.poll) } else { Waiting::Sleep };
+        Ok(self)
+    }
+}
+
+fn set<T>(
+    value: &mut T,
+    field: Option<Field<'_>>,
+    read: impl FnOnce(&Field<'_>) -> Result<T>,
+) -> Result<()> {
+    if let Some(field) = field {
+        *value = read(&field)?;
+    }
+    Ok(())
+}
+
+/// A number of ranks.
+fn count(field: &Field<'_>) -> Result<usize> {
+    field.whole(1, MOST_RANKS).map(|number| number as usize)
+}
+
+/// The bytes of a slot, which holds whole elements of every type.
+fn slot(field: &Field<'_>) -> Result<u64> {
+    let bytes = field.bytes()?;
+    let fits = bytes.is_aligned(Bytes::new(8)) && bytes <= LONGEST_SLOT;
+    let expected = || format!("a multiple of 8 bytes up to {LONGEST_SLOT}");
+    fits.then(|| bytes.get()).ok_or_else(|| field.unexpected(expected()))
+}
+
+/// How often a receiver looks; one that looked all the time would never get further.
+fn poll(field: &Field<'_>) -> Result<Span> {
+    let span = field.ns()?;
+    let expected = "a number of nanoseconds above 0";
+    (span > Span::ZERO).then_some(span).ok_or_else(|| field.unexpected(expected))
+}
+
+/// The configuration that a complete file describes.
+pub(super) fn config(root: &Field<'_>) -> Result<CclConfig> {
+    let mut map = root.map()?;
+    let (defaults, by_name) = (map.field("defaults"), map.field("algorithms"));
+    map.finish()?;
+    let mut defaults = defaults.map()?;
+    let forced = defaults.field("algorithm");
+    let config = GroupConfig { ring: RingConfig::default(), ..GroupConfig::default() };
+    let settings = Settings { config, polls: false, poll: Span::ZERO }.over(&mut defaults)?;
+    defaults.finish()?;
+    let mut algorithms = Vec::new();
+    for (name, field) in by_name.map()?.each() {
+        algorithms.push(algorithm(name, &field, &settings)?);
+    }
+    let forced = choice(&forced, &algorithms)?;
+    Ok(CclConfig { forced, defaults: settings.config, algorithms })
+}
+
+/// The algorithm that is forced, if one is.
+fn choice(field: &Field<'_>, algorithms: &[CclAlgorithm]) -> Result<Option<String>> {
+    let named = algorithms.iter().map(|algorithm| (&*algorithm.name, Some(&*algorithm.name)));
+    let names: Vec<_> = [("auto", None)].into_iter().chain(named).collect();
+    Ok(field.choice(&names)?.map(ToOwned::to_owned))
+}
+
+fn algorithm(name: &str, field: &Field<'_>, settings: &Settings) -> Result<CclAlgorithm> {
+    let mut map = field.map()?;
+    let module = map.optional("module");
+    let mut enabled = true;
+    set(&mut enabled, map.optional("enabled"), |field| field.flag())?;
+    let config = settings.clone().over(&mut map)?.config;
+    let bytes =
+        range(map.optional("from_bytes"), map.optional("to_bytes"), 0..=u64::MAX, |field| {
+            field.count("a number of bytes")
+        })?;
+    let world = range(map.optional("from_world"), map.optional("to_world"), 1..=usize::MAX, count)?;
+    let sips = sips(map.optional("sip_topologies"))?;
+    map.finish()?;
+    let module = registered(name, field, module.as_ref())?;
+    Ok(CclAlgorithm { name: name.to_owned(), module, enabled, config, bytes, world, sips })
+}
+
+/// The registered algorithm that is named, or else that of the same name as the entry.
+fn registered(name: &str, entry: &Field<'_>, module: Option<&Field<'_>>) -> Result<&'static str> {
+    let known: Vec<_> = algorithms().iter().map(|known| (known.name(), known.name())).collect();
+    let same = known.iter().find(|(known, _)| *known == name);
+    match (module, same) {
+        (Some(module), _) => module.choice(&known),
+        (None, Some((name, _))) => Ok(name),
+        (None, None) => Err(entry.error(InputProblem::MissingKey { name: "module" })),
+    }
+}
+
+fn range<T: Copy + PartialOrd + std::fmt::Display>(
+    from: Option<Field<'_>>,
+    to: Option<Field<'_>>,
+    all: RangeInclusive<T>,
+    read: impl Fn(&Field<'_>) -> Result<T>,
+) -> Result<RangeInclusive<T>> {
+    let (mut low, mut high) = all.into_inner();
+    set(&mut low, from, &read)?;
+    let Some(to) = to else { return Ok(low..=high) };
+    high = read(&to)?;
+    let expected = || format!("at least {low}, from which it goes");
+    if low <= high { Ok(low..=high) } else { Err(to.unexpected(expected())) }
+}
+
+fn sips(field: Option<Field<'_>>) -> Result<Vec<SipTopology>> {
+    let Some(field) = field else { return Ok(SIPS.map(|(_, topology)| topology).to_vec()) };
+    let list = field.list("SIP topologies")?;
+    list.iter().map(|field| field.choice(&SIPS)).collect()
+}

@@ -1,0 +1,323 @@
+//! Collectives measured over sizes and algorithms, as nccl-tests do, beside the bound of the fabric.
+//!
+//! A size is the larger of a rank's input and output. Each row is a collective alone on a fresh machine: its
+//! time is that from when the first PE begins until the last is done.
+
+mod chart;
+mod sizes;
+mod values;
+
+use cubeyard_device::topology::Topology;
+use cubeyard_memory::address::SipId;
+use cubeyard_runtime::dtype::DType;
+use cubeyard_runtime::placement::{Placement, Split};
+use cubeyard_runtime::{Context, ContextConfig, RuntimeError, Tensor};
+use cubeyard_sim::Span;
+
+use super::ccl::{CclAlgorithm, CclConfig, Resolved};
+use super::error::DistError;
+use super::group::{CollectiveReport, Group, Ranks};
+use super::places::Places;
+use crate::collective::Operation;
+use crate::collective::bound::{Bound, bound};
+use crate::launch::Launcher;
+
+pub use chart::{page, svg};
+pub use sizes::{BadSizes, Sizes};
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct SweepConfig {
+    /// The machine.
+    pub topology: Topology,
+    /// Groups and their algorithms.
+    pub ccl: CclConfig,
+    /// Which of the algorithms.
+    pub which: Which,
+    /// What ranks do.
+    pub operation: Operation,
+    /// What tensors are of.
+    pub dtype: DType,
+    /// How much.
+    pub sizes: Vec<u64>,
+    /// Numbers are computed and checked for sizes up to this.
+    pub check_up_to: u64,
+}
+
+/// Which algorithms are measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// All that are enabled and can do the operation.
+    All,
+    /// For each size the one that the file or the cost model chooses.
+    Auto,
+    /// This one.
+    Named(String),
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// What was done.
+    pub operation: Operation,
+    /// On what.
+    pub dtype: DType,
+    /// What a rank is.
+    pub ranks: Ranks,
+    /// How many ranks there were, how they lie, and how many PEs each has; of the first algorithm.
+    pub places: Places,
+    /// The bound of the fabric for these; none for one rank alone.
+    pub bound: Option<Bound>,
+    /// A row for each size and algorithm.
+    pub rows: Vec<Row>,
+    /// Algorithms that cannot do it, and why.
+    pub refused: Vec<(String, String)>,
+}
+
+/// A size by an algorithm.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The size, rounded up to a whole number of elements for each PE.
+    pub bytes: u64,
+    /// Elements of that.
+    pub count: u64,
+    /// The algorithm.
+    pub algorithm: String,
+    /// What it took, or why it was not possible.
+    pub figures: Result<Figures, String>,
+}
+
+/// What a collective took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figures {
+    /// From when the first PE began until the last was done.
+    pub time: Span,
+    /// As the host sees it.
+    pub host: Span,
+    /// Size by time, in bytes a second.
+    pub algorithm_bandwidth: f64,
+    /// That of the busiest wire, whatever the number of ranks, in bytes a second.
+    pub bus_bandwidth: f64,
+    /// How much of the bound that is; none for one rank alone.
+    pub share: Option<f64>,
+    /// What the cost model takes it for.
+    pub estimate: Option<Span>,
+    /// How many numbers are wrong, if they were computed.
+    pub wrong: Option<u64>,
+}
+
+/// Sizes that one algorithm is the quickest for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Winner {
+    /// The algorithm.
+    pub algorithm: String,
+    /// The first size.
+    pub from: u64,
+    /// The last.
+    pub to: u64,
+}
+
+impl Sweep {
+    /// Measures.
+    pub fn run(config: &SweepConfig) -> Result<Self, DistError> {
+        let (lanes, refused) = lanes(config)?;
+        let first = lanes.first().map_or(&config.ccl.defaults, |lane| &lane.config);
+        let places = Places::new(&config.topology, first)?;
+        let bound = bound_of(config, &places);
+        let mut rows: Vec<Row> = Vec::new();
+        for &size in &config.sizes {
+            for lane in chosen(config, &lanes, size)? {
+                let row = row(config, lane, size, bound.as_ref())?;
+                let same =
+                    |known: &Row| (known.bytes, &known.algorithm) == (row.bytes, &row.algorithm);
+                if !rows.iter().any(same) {
+                    rows.push(row);
+                }
+            }
+        }
+        let (operation, dtype, ranks) = (config.operation, config.dtype, first.ranks);
+        Ok(Self { operation, dtype, ranks, places, bound, rows, refused })
+    }
+
+    /// Which algorithm is the quickest for which sizes.
+    pub fn winners(&self) -> Vec<Winner> {
+        let mut winners: Vec<Winner> = Vec::new();
+        for rows in self.rows.chunk_by(|left, right| left.bytes == right.bytes) {
+            let timed = rows.iter().filter_map(|row| Some((row.figures.as_ref().ok()?.time, row)));
+            let Some((_, row)) = timed.min_by_key(|(time, _)| *time) else { continue };
+            let (algorithm, from, to) = (row.algorithm.clone(), row.bytes, row.bytes);
+            match winners.last_mut() {
+                Some(last) if last.algorithm == algorithm => last.to = to,
+                _ => winners.push(Winner { algorithm, from, to }),
+            }
+        }
+        winners
+    }
+
+    /// Whether every number that was checked is right.
+    pub fn is_right(&self) -> bool {
+        let figures = self.rows.iter().filter_map(|row| row.figures.as_ref().ok());
+        figures.filter_map(|figures| figures.wrong).all(|wrong| wrong == 0)
+    }
+
+    /// Whether nothing could be measured.
+    pub fn is_exhausted(&self) -> bool {
+        self.rows.iter().all(|row| row.figures.is_err())
+    }
+}
+
+/// The algorithms that are measured at every size, and those that cannot do it.
+fn lanes(config: &SweepConfig) -> Result<(Vec<CclAlgorithm>, Vec<(String, String)>), DistError> {
+    let (mut lanes, mut refused) = (Vec::new(), Vec::new());
+    let all = match &config.which {
+        Which::Named(name) => vec![config.ccl.named(name)?.clone()],
+        Which::All => config.ccl.algorithms.iter().filter(|it| it.enabled).cloned().collect(),
+        Which::Auto => return Ok((lanes, refused)),
+    };
+    let is_named = matches!(config.which, Which::Named(_));
+    for lane in all {
+        match lane.resolved(&config.topology, 0, config.operation) {
+            Ok(_) => lanes.push(lane),
+            Err(DistError::Refused { why, .. }) if !is_named => refused.push((lane.name, why)),
+            Err(error) => return Err(error),
+        }
+    }
+    if lanes.is_empty() {
+        let why = format!("no algorithm of the file does {}", config.operation);
+        return Err(DistError::Refused { algorithm: "all", why });
+    }
+    Ok((lanes, refused))
+}
+
+fn chosen(
+    config: &SweepConfig,
+    lanes: &[CclAlgorithm],
+    size: u64,
+) -> Result<Vec<Resolved>, DistError> {
+    let (topology, operation) = (&config.topology, config.operation);
+    if config.which == Which::Auto {
+        return Ok(vec![config.ccl.resolve(topology, size, operation)?]);
+    }
+    lanes.iter().map(|lane| lane.resolved(topology, size, operation)).collect()
+}
+
+fn bound_of(config: &SweepConfig, places: &Places) -> Option<Bound> {
+    let (topology, world) = (&config.topology, places.world());
+    let members: Vec<_> = (0..world.ranks).map(|rank| places.engines(topology, rank)).collect();
+    bound(topology, &members, world, config.operation)
+}
+
+fn row(
+    config: &SweepConfig,
+    lane: Resolved,
+    size: u64,
+    bound: Option<&Bound>,
+) -> Result<Row, DistError> {
+    let places = Places::new(&config.topology, &lane.config)?;
+    let shape = Shape::new(config, &places, size);
+    let ranks = places.world().ranks;
+    let (algorithm, estimate) = (lane.name.clone(), lane.estimate);
+    let figures = match measure(config, lane, &places, shape) {
+        Ok((report, wrong)) => {
+            let rate = shape.bytes as f64 / (report.kernel.ps().max(1) as f64 / 1e12);
+            let bus = rate * config.operation.bus_factor(ranks);
+            let share = bound.map(|bound| bus / bound.bus);
+            Ok(Figures {
+                time: report.kernel,
+                host: report.host,
+                algorithm_bandwidth: rate,
+                bus_bandwidth: bus,
+                share,
+                estimate,
+                wrong,
+            })
+        }
+        Err(DistError::Runtime(error)) if is_exhausted(&error) => Err(error.to_string()),
+        Err(error) => return Err(error),
+    };
+    let count = shape.bytes / config.dtype.size();
+    Ok(Row { bytes: shape.bytes, count, algorithm, figures })
+}
+
+/// Whether simulated memory or time has run out.
+fn is_exhausted(error: &RuntimeError) -> bool {
+    matches!(
+        error,
+        RuntimeError::OutOfMemory { .. }
+            | RuntimeError::VirtualSpace(_)
+            | RuntimeError::Regions(_)
+            | RuntimeError::Stalled(_)
+            | RuntimeError::Deadline { .. }
+    )
+}
+
+/// What a size is for each PE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    bytes: u64,
+    /// Elements of each PE's input and output.
+    input: u64,
+    output: u64,
+}
+
+impl Shape {
+    fn new(config: &SweepConfig, places: &Places, size: u64) -> Self {
+        let ranks = places.world().ranks as u64;
+        let element = places.positions() as u64 * config.dtype.size();
+        let (grows, shrinks) = config.operation.growth(ranks);
+        let parts = match config.operation {
+            Operation::AllReduce(_) | Operation::Reduce(..) | Operation::Broadcast(_) => 1,
+            _ => ranks,
+        };
+        let elements = size.div_ceil(element * parts).max(1) * parts;
+        let input = elements / grows;
+        Self { bytes: elements * element, input, output: input * grows / shrinks }
+    }
+}
+
+/// Runs it on a machine of its own.
+fn measure(
+    config: &SweepConfig,
+    lane: Resolved,
+    places: &Places,
+    shape: Shape,
+) -> Result<(CollectiveReport, Option<u64>), DistError> {
+    let (topology, data) = (config.topology.clone(), shape.bytes <= config.check_up_to);
+    let context = Context::new(ContextConfig { topology, data, ..ContextConfig::default() });
+    let group = Group::new(&context, &lane.config, lane.algorithm, 0)?;
+    let values = values::Values { config, places, shape };
+    let mut tensors = Vec::new();
+    for (index, &sip) in places.sips.iter().enumerate() {
+        let input = if data {
+            values.input(&context, index)?
+        } else {
+            empty(config, &context, places, shape.input)?
+        };
+        let output = empty(config, &context, places, shape.output)?;
+        tensors.push((input.to(&placement(sip))?, output.to(&placement(sip))?));
+    }
+    let pairs: Vec<(&Tensor, &Tensor)> =
+        tensors.iter().map(|(input, output)| (input, output)).collect();
+    let launcher = Launcher::new(&context);
+    let report = group.run(&launcher, &context, config.operation, &pairs)?;
+    if !data {
+        return Ok((report, None));
+    }
+    let outputs: Vec<_> = tensors.iter().map(|(_, output)| output).collect();
+    Ok((report, Some(values.wrong(&outputs)?)))
+}
+
+fn empty(
+    config: &SweepConfig,
+    context: &Context,
+    places: &Places,
+    elements: u64,
+) -> Result<Tensor, DistError> {
+    let rows = (places.cubes.len() * places.pes.len()) as u64;
+    Ok(context.zeros(&[rows, elements], config.dtype)?)
+}
+
+/// A row for each PE of a SIP.
+fn placement(sip: SipId) -> Placement {
+    Placement { cube: Split::RowWise, pe: Split::RowWise, sips: vec![sip], ..Placement::default() }
+}

@@ -1,0 +1,113 @@
+//! The sizes of a sweep: `256:64M`, `256:64M:4`, or one alone.
+
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// More than this nobody reads.
+const MOST: usize = 64;
+/// The longest size; a SIP has not as much memory.
+const LONGEST: u64 = 1 << 40;
+
+/// From one size to another, each so many times the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// The first.
+    pub from: u64,
+    /// None is larger.
+    pub to: u64,
+    /// How many times as large the next one is.
+    pub factor: u64,
+}
+
+/// These are no sizes. Correct them.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum BadSizes {
+    /// It has another form.
+    #[error("expected FROM:TO or FROM:TO:FACTOR, such as 256:64M or 1K:1M:4; found `{0}`")]
+    Form(String),
+    /// A part is no size.
+    #[error("expected a number of bytes from 1 to 1T, such as 256, 64K or 1M; found `{0}`")]
+    Size(String),
+    /// A part is no factor.
+    #[error("expected a whole factor from 2 to 1024; found `{0}`")]
+    Factor(String),
+    /// It goes down.
+    #[error("expected a last size of at least the first, {from}; found {to}")]
+    Backwards {
+        /// The first, in bytes.
+        from: u64,
+        /// The last.
+        to: u64,
+    },
+}
+
+impl FromStr for Sizes {
+    type Err = BadSizes;
+
+    fn from_str(text: &str) -> Result<Self, BadSizes> {
+        let parts: Vec<_> = text.split(':').collect();
+        let (from, to, factor) = match parts[..] {
+            [one] if !one.is_empty() => (size(one)?, size(one)?, 2),
+            [from, to] => (size(from)?, size(to)?, 2),
+            [from, to, by] => (size(from)?, size(to)?, factor(by)?),
+            _ => return Err(BadSizes::Form(text.to_owned())),
+        };
+        if from > to {
+            return Err(BadSizes::Backwards { from, to });
+        }
+        Ok(Self { from, to, factor })
+    }
+}
+
+impl Sizes {
+    /// All of them, the least first.
+    pub fn all(self) -> Vec<u64> {
+        let next = |size: &u64| size.checked_mul(self.factor).filter(|size| *size <= self.to);
+        std::iter::successors(Some(self.from), next).take(MOST).collect()
+    }
+}
+
+fn size(text: &str) -> Result<u64, BadSizes> {
+    const UNITS: [(&str, u32); 4] = [("K", 10), ("M", 20), ("G", 30), ("T", 40)];
+    let plain = text.strip_suffix("iB").unwrap_or(text).trim();
+    let plain = plain.strip_suffix('B').unwrap_or(plain).to_ascii_uppercase();
+    let unit = UNITS.iter().find_map(|(unit, shift)| Some((plain.strip_suffix(unit)?, *shift)));
+    let (digits, shift) = unit.unwrap_or((&plain, 0));
+    let count: Option<u64> = digits.trim().parse().ok();
+    let bytes = count.and_then(|count| count.checked_mul(1 << shift));
+    let bytes = bytes.filter(|bytes| (1..=LONGEST).contains(bytes));
+    bytes.ok_or_else(|| BadSizes::Size(text.to_owned()))
+}
+
+fn factor(text: &str) -> Result<u64, BadSizes> {
+    let factor = text.parse().ok().filter(|factor| (2..=1024).contains(factor));
+    factor.ok_or_else(|| BadSizes::Factor(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(text: &str) -> Vec<u64> {
+        text.parse::<Sizes>().unwrap().all()
+    }
+
+    #[test]
+    fn sizes_go_by_factors_from_the_first() {
+        assert_eq!(all("256:1K"), [256, 512, 1024]);
+        assert_eq!(all("1k:1M:32"), [1 << 10, 1 << 15, 1 << 20]);
+        assert_eq!(all("3:20"), [3, 6, 12]);
+        assert_eq!(all("64KiB"), [64 << 10]);
+        assert_eq!(all("1:1T").len(), 41);
+    }
+
+    #[test]
+    fn what_are_no_sizes_is_refused() {
+        for text in
+            ["", ":", "1:", "0:4", "1:2:3:4", "4:1", "1:2:1", "1:2:x", "-1:4", "1:2T", "1e3"]
+        {
+            assert!(text.parse::<Sizes>().is_err(), "{text}");
+        }
+    }
+}
