@@ -5,11 +5,20 @@
 //! their links. An [`Algorithm`] says which ranks are wired to each other, and what the PE of a rank runs.
 
 mod direct;
+mod grid;
+mod halving;
+mod line;
+mod lrab;
 mod pieces;
 mod ring;
+mod tree;
 
 pub use direct::Direct;
+pub use grid::Grid;
+pub use halving::HalvingDoubling;
+pub use lrab::Lrab;
 pub use ring::Ring;
+pub use tree::Tree;
 
 use std::fmt;
 use std::str::FromStr;
@@ -187,6 +196,16 @@ impl World {
     pub fn ring(ranks: usize) -> Self {
         Self { ranks, grid: vec![ranks], wraps: vec![true] }
     }
+
+    /// How far apart the ranks are that are neighbours in a dimension.
+    pub fn stride(&self, dimension: usize) -> usize {
+        self.grid[..dimension].iter().product()
+    }
+
+    /// Where a rank is in a dimension.
+    pub fn coordinate(&self, rank: usize, dimension: usize) -> usize {
+        rank / self.stride(dimension) % self.grid[dimension]
+    }
 }
 
 /// A channel between two ranks: at each position of theirs.
@@ -227,7 +246,14 @@ pub trait Algorithm: fmt::Debug {
 
 /// All algorithms.
 pub fn algorithms() -> Vec<Box<dyn Algorithm>> {
-    vec![Box::new(Direct), Box::new(Ring)]
+    vec![
+        Box::new(Direct),
+        Box::new(Ring),
+        Box::new(Grid),
+        Box::new(Tree),
+        Box::new(HalvingDoubling),
+        Box::new(Lrab),
+    ]
 }
 
 /// A kernel of an algorithm, whose name says all that it depends on.
