@@ -6,11 +6,20 @@
 
 pub mod bound;
 mod direct;
+mod grid;
+mod halving;
+mod line;
+mod lrab;
 mod pieces;
 mod ring;
+mod tree;
 
 pub use direct::Direct;
+pub use grid::Grid;
+pub use halving::HalvingDoubling;
+pub use lrab::Lrab;
 pub use ring::Ring;
+pub use tree::Tree;
 
 use std::fmt;
 use std::str::FromStr;
@@ -206,6 +215,16 @@ impl World {
     pub fn ring(ranks: usize) -> Self {
         Self { ranks, grid: vec![ranks], wraps: vec![true] }
     }
+
+    /// How far apart the ranks are that are neighbours in a dimension.
+    pub fn stride(&self, dimension: usize) -> usize {
+        self.grid[..dimension].iter().product()
+    }
+
+    /// Where a rank is in a dimension.
+    pub fn coordinate(&self, rank: usize, dimension: usize) -> usize {
+        rank / self.stride(dimension) % self.grid[dimension]
+    }
 }
 
 /// A channel between two ranks: at each position of theirs.
@@ -265,7 +284,14 @@ fn steps(steps: usize, bytes: f64, alpha: Span, beta: f64) -> Option<Span> {
 
 /// All algorithms.
 pub fn algorithms() -> Vec<Box<dyn Algorithm>> {
-    vec![Box::new(Direct), Box::new(Ring)]
+    vec![
+        Box::new(Direct),
+        Box::new(Ring),
+        Box::new(Grid),
+        Box::new(Tree),
+        Box::new(HalvingDoubling),
+        Box::new(Lrab),
+    ]
 }
 
 /// A kernel of an algorithm, whose name says all that it depends on.

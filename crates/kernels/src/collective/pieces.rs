@@ -34,6 +34,14 @@ impl Flat {
         tl.recv(port, &[range.end - range.start], self.reference.ty().dtype)
     }
 
+    /// Copies all of it into another buffer, from an element of that on.
+    pub(super) fn copy(&self, tl: &Tl, to: &Self, offset: u64, piece: u64) {
+        for range in pieces(&(0..self.elements), piece) {
+            let tile = self.load(tl, &range);
+            to.store(tl, &(range.start + offset..range.end + offset), &tile);
+        }
+    }
+
     fn at(&self, range: &Range<u64>) -> Ref {
         self.reference.at(range.start, &[range.end - range.start])
     }
@@ -56,6 +64,23 @@ pub(super) fn pieces(range: &Range<u64>, most: u64) -> impl Iterator<Item = Rang
         let from = start + index * most;
         from..(from + most).min(end)
     })
+}
+
+/// Sends and receives by turns: ranks that all send first would stand still when the slots are full.
+pub(super) fn by_turns<A, B>(
+    mut leaving: impl Iterator<Item = A>,
+    mut coming: impl Iterator<Item = B>,
+    mut send: impl FnMut(A),
+    mut receive: impl FnMut(B),
+) {
+    loop {
+        let (out, back) = (leaving.next(), coming.next());
+        if out.is_none() && back.is_none() {
+            return;
+        }
+        out.into_iter().for_each(&mut send);
+        back.into_iter().for_each(&mut receive);
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use cubeyard_sim::Span;
 
+use super::line::{Held, Line};
 use super::pieces::{Flat, pieces};
 use super::{
     Algorithm, Job, Operation, ReduceOp, Wire, World, finish, join, kernel, rank_of, steps,
@@ -104,78 +105,37 @@ impl Around {
         self.job.world.ranks
     }
 
-    /// The rank so many places before this one.
-    fn before(&self, places: usize) -> usize {
-        (self.rank + self.ranks() - places % self.ranks()) % self.ranks()
-    }
-
     fn pieces(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
         pieces(range, self.job.piece)
     }
 
-    /// Part by part around the ring, each joined on its way; this rank's part is whole here at the end.
-    fn scatter(&self, op: ReduceOp) -> Vec<(Range<u64>, Tile)> {
-        let part = |rank| self.input.part(rank, self.ranks());
-        let load = |range: Range<u64>| (range.clone(), self.input.load(&self.tl, &range));
-        let first = part(self.before(1));
-        let mut passing: Vec<_> = self.pieces(&first).map(load).collect();
-        for step in 1..self.ranks() {
-            let mut sent = passing.into_iter();
-            let next = part(self.before(step + 1));
-            let mut joined = Vec::new();
-            let mut incoming = self.pieces(&next);
-            // Sent and received by turns: a ring in which all send first would stand still.
-            loop {
-                let (leaving, coming) = (sent.next(), incoming.next());
-                if leaving.is_none() && coming.is_none() {
-                    break;
-                }
-                if let Some((_, tile)) = leaving {
-                    self.tl.send(NEXT, &tile);
-                }
-                if let Some(range) = coming {
-                    let own = self.input.load(&self.tl, &range);
-                    let come = self.input.receive(&self.tl, LAST, &range);
-                    joined.push((range, join(&self.tl, op, &own, &come)));
-                }
-            }
-            passing = joined;
-        }
-        let end = |(range, tile)| (range, finish(&self.tl, op, self.ranks(), tile));
-        passing.into_iter().map(end).collect()
+    fn line(&self) -> Line<'_> {
+        let (place, count, piece) = (self.rank, self.ranks(), self.job.piece);
+        Line { tl: &self.tl, next: NEXT, last: LAST, place, count, piece, like: &self.input }
     }
 
-    /// Parts go around the ring once, each stored by every rank. `parts` gives the range of a rank's.
-    fn gather(&self, own: Vec<(Range<u64>, Tile)>, parts: impl Fn(usize) -> Range<u64>) {
-        for (range, tile) in &own {
-            self.output.store(&self.tl, range, tile);
-        }
-        let mut passing = own;
-        for step in 1..self.ranks() {
-            let mut sent = passing.into_iter();
-            let mut incoming = self.pieces(&parts(self.before(step)));
-            let mut received = Vec::new();
-            loop {
-                let (leaving, coming) = (sent.next(), incoming.next());
-                if leaving.is_none() && coming.is_none() {
-                    break;
-                }
-                if let Some((_, tile)) = leaving {
-                    self.tl.send(NEXT, &tile);
-                }
-                if let Some(range) = coming {
-                    let tile = self.output.receive(&self.tl, LAST, &range);
-                    self.output.store(&self.tl, &range, &tile);
-                    received.push((range, tile));
-                }
-            }
-            passing = received;
-        }
+    fn part(&self, rank: usize) -> Vec<Range<u64>> {
+        vec![self.input.part(rank, self.ranks())]
+    }
+
+    /// This rank's part of what joins all inputs.
+    fn scatter(&self, op: ReduceOp) -> Held {
+        let load = |range: &Range<u64>| self.input.load(&self.tl, range);
+        let end = |(range, tile)| (range, finish(&self.tl, op, self.ranks(), tile));
+        self.line().scatter(op, |rank| self.part(rank), load).into_iter().map(end).collect()
     }
 
     fn all_reduce(&self, op: ReduceOp) {
-        let own = self.scatter(op);
-        self.gather(own, |rank| self.input.part(rank, self.ranks()));
+        let whole = self.scatter(op);
+        for (range, tile) in &whole {
+            self.output.store(&self.tl, range, tile);
+        }
+        let own = |range: &Range<u64>| {
+            let its = whole.iter().find(|(at, _)| at == range);
+            its.expect("the pieces of its part").1.clone()
+        };
+        let take = |range: &Range<u64>, tile: &Tile| self.output.store(&self.tl, range, tile);
+        self.line().gather(|rank| self.part(rank), own, take);
     }
 
     fn reduce_scatter(&self, op: ReduceOp) {
@@ -188,14 +148,18 @@ impl Around {
 
     fn all_gather(&self) {
         let whole = self.input.elements;
-        let part = |rank: usize| rank as u64 * whole..(rank as u64 + 1) * whole;
-        let offset = part(self.rank).start;
-        let load = |range: Range<u64>| {
-            let from = range.start - offset..range.end - offset;
-            (range, self.input.load(&self.tl, &from))
+        let offset = self.rank as u64 * whole;
+        let own = |range: &Range<u64>| {
+            let tile = self.input.load(&self.tl, &(range.start - offset..range.end - offset));
+            self.output.store(&self.tl, range, &tile);
+            tile
         };
-        let own = self.pieces(&part(self.rank)).map(load).collect();
-        self.gather(own, part);
+        if self.ranks() == 1 {
+            return self.input.copy(&self.tl, &self.output, 0, self.job.piece);
+        }
+        let take = |range: &Range<u64>, tile: &Tile| self.output.store(&self.tl, range, tile);
+        let parts = |rank: usize| vec![rank as u64 * whole..(rank as u64 + 1) * whole];
+        self.line().gather(parts, own, take);
     }
 
     /// From the root to the one before it, piece after piece.

@@ -1,21 +1,91 @@
 //! Collectives: every operation by every algorithm, against plain loops.
 
+use std::collections::BTreeMap;
+
 use cubeyard_device::topology::Topology;
 use cubeyard_kernels::collective::{Algorithm, Operation, ReduceOp, algorithms};
-use cubeyard_kernels::distributed::{DistError, Group, GroupConfig};
+use cubeyard_kernels::distributed::{DistError, Group, GroupConfig, Ranks};
 use cubeyard_kernels::launch::Launcher;
 use cubeyard_memory::address::SipId;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::{Context, ContextConfig, RingConfig, Tensor};
+use expect_test::expect;
 use proptest::prelude::*;
 
-/// A machine of so many SIPs, each a cube of two PEs.
-fn topology(sips: usize) -> Topology {
-    let text = format!(
-        "sips: {{count: {sips}}}\ncubes: {{w: 1, h: 1}}\npe: {{routers: [r0c0, r0c1]}}\nhbm: {{bytes_per_cube: 64 MiB}}\n"
-    );
-    Topology::read("small.yaml", &text).unwrap()
+/// Some SIPs of cubes of two PEs each, and what their ranks are.
+#[derive(Clone, Copy, Debug)]
+struct Machine {
+    sips: &'static str,
+    /// Columns and rows of cubes.
+    cubes: (u32, u32),
+    ranks: Ranks,
+}
+
+/// SIPs alone in a ring of each length, then rings, tori and meshes of SIPs, cubes and PEs.
+const MACHINES: [Machine; 15] = [
+    sips("{count: 1}"),
+    sips("{count: 2}"),
+    sips("{count: 3}"),
+    sips("{count: 4}"),
+    sips("{count: 5}"),
+    sips("{count: 6}"),
+    sips("{count: 7}"),
+    sips("{count: 8}"),
+    sips("{count: 6, topology: torus_2d, w: 3, h: 2}"),
+    sips("{count: 6, topology: mesh_2d_no_wrap, w: 3, h: 2}"),
+    Machine { sips: "{count: 2}", cubes: (2, 2), ranks: Ranks::Cube },
+    Machine { sips: "{count: 1}", cubes: (3, 3), ranks: Ranks::Cube },
+    Machine {
+        sips: "{count: 6, topology: torus_2d, w: 3, h: 2}",
+        cubes: (2, 1),
+        ranks: Ranks::Cube,
+    },
+    Machine { sips: "{count: 2}", cubes: (2, 2), ranks: Ranks::Pe },
+    Machine {
+        sips: "{count: 4, topology: mesh_2d_no_wrap, w: 2, h: 2}",
+        cubes: (1, 2),
+        ranks: Ranks::Pe,
+    },
+];
+
+const fn sips(sips: &'static str) -> Machine {
+    Machine { sips, cubes: (1, 1), ranks: Ranks::Sip }
+}
+
+impl Machine {
+    fn topology(self) -> Topology {
+        let (sips, (w, h)) = (self.sips, self.cubes);
+        let text = format!(
+            "sips: {sips}\ncubes: {{w: {w}, h: {h}}}\npe: {{routers: [r0c0, r0c1]}}\nhbm: {{bytes_per_cube: 64 MiB}}\n"
+        );
+        Topology::read("small.yaml", &text).unwrap()
+    }
+
+    /// The PEs of a SIP.
+    fn pes(self) -> usize {
+        (self.cubes.0 * self.cubes.1 * 2) as usize
+    }
+
+    fn world(self) -> usize {
+        let each = self.pes() / self.position_count();
+        self.topology().sips().count() * each
+    }
+
+    /// The PEs of a rank.
+    fn position_count(self) -> usize {
+        match self.ranks {
+            Ranks::Sip => self.pes(),
+            Ranks::Cube => 2,
+            Ranks::Pe => 1,
+        }
+    }
+
+    /// The rank and the position in it of a PE of a SIP.
+    fn place(self, sip: usize, pe: usize) -> (usize, usize) {
+        let number = sip * self.pes() + pe;
+        (number / self.position_count(), number % self.position_count())
+    }
 }
 
 fn algorithm(name: &str) -> Box<dyn Algorithm> {
@@ -69,55 +139,78 @@ fn expected(operation: Operation, inputs: &[Vec<f64>], rank: usize) -> Option<Ve
     }
 }
 
+/// What is not whole, as an average, in the type that it is in.
+#[expect(clippy::cast_possible_truncation, reason = "it is rounded")]
+fn rounded(value: f64, dtype: DType) -> f64 {
+    if dtype == DType::F32 { f64::from(value as f32) } else { value }
+}
+
 fn read(tensor: &Tensor) -> Vec<f64> {
     let bytes = tensor.read_bytes().unwrap();
     bytes.chunks_exact(tensor.dtype().width()).map(|bytes| tensor.dtype().decode(bytes)).collect()
+}
+
+/// A row of a SIP's tensor in each of its PEs.
+fn rows(sip: usize) -> Placement {
+    Placement {
+        cube: Split::RowWise,
+        pe: Split::RowWise,
+        sips: vec![SipId::new(u32::try_from(sip).unwrap()).unwrap()],
+        ..Placement::default()
+    }
 }
 
 /// Runs an operation on inputs of so many elements a PE, and compares.
 fn check(
     name: &str,
     operation: Operation,
-    ranks: usize,
+    machine: Machine,
     elements: u64,
     dtype: DType,
+    slots: u32,
 ) -> Result<(), DistError> {
-    let data = true;
-    let topology = topology(ranks);
+    let (data, topology) = (true, machine.topology());
+    let sips = topology.sips().count();
     let context = Context::new(ContextConfig { topology, data, ..ContextConfig::default() });
-    let ring = RingConfig { slot_bytes: 64, ..RingConfig::default() };
-    let config = GroupConfig { ring, ..GroupConfig::default() };
+    let ring = RingConfig { slot_bytes: 64, slots, ..RingConfig::default() };
+    let config = GroupConfig { ring, ranks: machine.ranks, ..GroupConfig::default() };
     let group = Group::new(&context, &config, algorithm(name), 3)?;
+    let ranks = group.world().ranks;
+    assert_eq!(ranks, machine.world());
     let (grow, shrink) = operation.growth(ranks as u64);
-    // Two rows, one in each PE.
-    let place = |sip: usize| Placement {
-        pe: Split::RowWise,
-        sips: vec![SipId::new(u32::try_from(sip).unwrap()).unwrap()],
-        ..Placement::default()
-    };
+    let mut inputs = vec![vec![Vec::new(); ranks]; machine.position_count()];
     let mut tensors = Vec::new();
-    let mut inputs = [Vec::new(), Vec::new()];
-    for rank in 0..ranks {
-        let row = |pe: u64| (0..elements).map(move |index| value(rank, index + pe * 5, dtype));
-        let values: Vec<f64> = row(0).chain(row(1)).collect();
-        inputs[0].push(row(0).collect::<Vec<_>>());
-        inputs[1].push(row(1).collect::<Vec<_>>());
-        let input =
-            context.from_slice(&[2, elements], &values)?.to_dtype(dtype)?.to(&place(rank))?;
-        let output = context.zeros(&[2, elements * grow / shrink], dtype)?.to(&place(rank))?;
+    for sip in 0..sips {
+        let mut values: Vec<f64> = Vec::new();
+        for pe in 0..machine.pes() {
+            let (rank, position) = machine.place(sip, pe);
+            let shift = position as u64 * 5;
+            let row: Vec<_> = (0..elements).map(|at| value(rank, at + shift, dtype)).collect();
+            values.extend(&row);
+            inputs[position][rank] = row;
+        }
+        let shape = |elements| [machine.pes() as u64, elements];
+        let input = context.from_slice(&shape(elements), &values)?;
+        let input = input.to_dtype(dtype)?.to(&rows(sip))?;
+        let output = context.zeros(&shape(elements * grow / shrink), dtype)?.to(&rows(sip))?;
         tensors.push((input, output));
     }
     let pairs: Vec<_> = tensors.iter().map(|(input, output)| (input, output)).collect();
     let launcher = Launcher::new(&context);
     group.run(&launcher, &context, operation, &pairs)?;
     assert_eq!(launcher.findings(), [], "{name} {operation}");
-    for (rank, (_, output)) in tensors.iter().enumerate() {
+    for (sip, (_, output)) in tensors.iter().enumerate() {
         let found = read(output);
-        let width = found.len() / 2;
-        for (pe, inputs) in inputs.iter().enumerate() {
-            if let Some(expected) = expected(operation, inputs, rank) {
+        let width = found.len() / machine.pes();
+        for pe in 0..machine.pes() {
+            let (rank, position) = machine.place(sip, pe);
+            if let Some(expected) = expected(operation, &inputs[position], rank) {
+                let expected: Vec<_> = expected.into_iter().map(|x| rounded(x, dtype)).collect();
                 let found = &found[pe * width..(pe + 1) * width];
-                assert_eq!(found, expected, "{name} {operation} of {ranks}, rank {rank} pe {pe}");
+                assert_eq!(
+                    found, expected,
+                    "{name} {operation}, rank {rank} {position}: {machine:?}"
+                );
             }
         }
     }
@@ -154,31 +247,85 @@ fn suits(op: ReduceOp, dtype: DType) -> bool {
     }
 }
 
+/// Parts of equal length, where the output's length depends on them.
+fn divided(operation: Operation, ranks: usize, elements: u64) -> u64 {
+    let divides = matches!(
+        operation,
+        Operation::ReduceScatter(_) | Operation::AllToAll | Operation::Scatter(_)
+    );
+    if divides { elements * ranks as u64 } else { elements }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
     fn every_operation_gives_what_plain_loops_give(
-        ranks in 1..9_usize,
+        machine in proptest::sample::select(MACHINES.to_vec()),
         elements in 1..90_u64,
-        root in 0..8_usize,
+        root in 0..16_usize,
         op in proptest::sample::select(ReduceOp::ALL.to_vec()),
         dtype in proptest::sample::select(DType::ALL.to_vec()),
         which in 0..8_usize,
         choice in any::<proptest::sample::Index>(),
+        slots in 1..5_u32,
     ) {
-        prop_assume!(suits(op, dtype));
+        let ranks = machine.world();
+        // More than eight values do not add up exactly in the narrow types.
+        let is_wide = !matches!(dtype.width(), 1 | 2);
+        prop_assume!(suits(op, dtype) && (is_wide || ranks <= 8));
         let operation = operations(ranks, root, op)[which];
-        // Parts of equal length, where the output's length depends on them.
-        let splits = matches!(
-            operation,
-            Operation::ReduceScatter(_) | Operation::AllToAll | Operation::Scatter(_)
-        );
-        let elements = if splits { elements * ranks as u64 } else { elements };
+        let elements = divided(operation, ranks, elements);
         let all = algorithms();
         let name = choice.get(&all).name();
-        match check(name, operation, ranks, elements, dtype) {
+        match check(name, operation, machine, elements, dtype, slots) {
             Ok(()) | Err(DistError::Refused { .. }) => {}
-            Err(error) => panic!("{name} {operation} of {ranks}: {error}"),
+            Err(error) => panic!("{name} {operation} on {machine:?}: {error}"),
         }
     }
+}
+
+/// On how many machines each algorithm did each operation, of those that it does not refuse.
+#[test]
+fn every_algorithm_does_what_it_claims_on_every_machine() {
+    let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for (machine, algorithm) in
+        MACHINES.iter().flat_map(|m| algorithms().into_iter().map(move |a| (*m, a)))
+    {
+        let (name, ranks) = (algorithm.name(), machine.world());
+        for operation in operations(ranks, 5, ReduceOp::Avg) {
+            let elements = divided(operation, ranks, 37);
+            match check(name, operation, machine, elements, DType::F32, 1) {
+                Ok(()) => *counts.entry((name, operation.name())).or_default() += 1,
+                Err(DistError::Refused { .. }) => {}
+                Err(error) => panic!("{name} {operation} on {machine:?}: {error}"),
+            }
+        }
+    }
+    let lines: Vec<_> =
+        counts.iter().map(|((name, what), n)| format!("{name} {what} {n}")).collect();
+    expect![[r#"
+        direct all_gather 15
+        direct all_reduce 15
+        direct all_to_all 15
+        direct broadcast 15
+        direct gather 15
+        direct reduce 15
+        direct reduce_scatter 15
+        direct scatter 15
+        grid all_gather 15
+        grid all_reduce 15
+        grid reduce_scatter 15
+        halving-doubling all_gather 15
+        halving-doubling all_reduce 15
+        halving-doubling reduce_scatter 7
+        lrab all_reduce 13
+        ring all_gather 15
+        ring all_reduce 15
+        ring broadcast 15
+        ring reduce 15
+        ring reduce_scatter 15
+        tree all_reduce 15
+        tree broadcast 15
+        tree reduce 15"#]]
+    .assert_eq(&lines.join("\n"));
 }

@@ -1,0 +1,215 @@
+//! A grid: around each of its dimensions in turn, with ever smaller parts.
+//!
+//! An all-reduce is a reduce-scatter along the first dimension, one of what is left along the second, and so
+//! on; then all-gathers in the reverse order. The fastest dimension is the first, so what goes between SIPs
+//! is as little as can be. Where the ends of a dimension are not joined, the ring is folded onto the line.
+//!
+//! PEs of odd position begin with the second dimension where those of even position begin with the first,
+//! so the links of both are busy at once.
+
+use std::ops::Range;
+
+use super::line::{Held, Line, folded};
+use super::pieces::{Flat, part};
+use super::{Algorithm, Job, Operation, ReduceOp, Wire, World, finish, kernel, rank_of};
+use crate::kernel::{Args, Kernel};
+use crate::tl::{Port, Tile, Tl};
+
+/// Around each dimension in turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Grid;
+
+impl Algorithm for Grid {
+    fn name(&self) -> &'static str {
+        "grid"
+    }
+
+    fn refuses(&self, operation: Operation, _: &World) -> Option<String> {
+        match operation {
+            Operation::AllReduce(_) | Operation::ReduceScatter(_) | Operation::AllGather => None,
+            other => Some(format!("{} does not go around a grid; use direct", other.name())),
+        }
+    }
+
+    fn wires(&self, world: &World) -> Vec<Wire> {
+        let dimensions = 0..world.grid.len();
+        dimensions.flat_map(|dimension| wires_along(world, dimension)).collect()
+    }
+
+    fn kernel(&self, job: &Job) -> Kernel {
+        kernel(self, job, run)
+    }
+}
+
+/// The ports to the next rank of a dimension and to the one before.
+fn ports(dimension: usize) -> [Port; 2] {
+    let first = u16::try_from(2 * dimension).expect("few dimensions");
+    [Port(first), Port(first + 1)]
+}
+
+fn wires_along(world: &World, dimension: usize) -> Vec<Wire> {
+    let order = order(world, dimension);
+    if order.len() < 2 {
+        return Vec::new();
+    }
+    let [next, last] = ports(dimension);
+    let firsts = (0..world.ranks).filter(|&rank| world.coordinate(rank, dimension) == 0);
+    let of_line = |first: usize| {
+        let at = |place: usize| first + order[place % order.len()] * world.stride(dimension);
+        let wire = move |place| Wire { ends: [(at(place), next), (at(place + 1), last)] };
+        (0..order.len()).map(wire).collect::<Vec<_>>()
+    };
+    firsts.flat_map(of_line).collect()
+}
+
+/// The coordinates of a dimension in the order in which the ring goes through them.
+fn order(world: &World, dimension: usize) -> Vec<usize> {
+    let count = world.grid[dimension];
+    if world.wraps[dimension] { (0..count).collect() } else { folded(count) }
+}
+
+async fn run(tl: Tl, args: Args, job: Job) {
+    let (input, output) = (Flat::new(&args.tensor(0).local()), Flat::new(&args.tensor(1).local()));
+    let rank = rank_of(&tl, &args);
+    // A rank of one PE has one position.
+    let is_odd = args.whole(4) == 0 && tl.program_id(0) % 2 == 1;
+    let dimensions = dimensions(job.world.grid.len(), is_odd);
+    let node = Node { tl, rank, world: job.world, piece: job.piece, dimensions, input, output };
+    match job.operation {
+        Operation::AllReduce(op) => node.all_reduce(op),
+        Operation::ReduceScatter(op) => node.reduce_scatter(op),
+        Operation::AllGather => node.all_gather(),
+        other => unreachable!("refused: {other}"),
+    }
+}
+
+/// The order of dimensions: as they are, or with neighbours swapped.
+fn dimensions(count: usize, swapped: bool) -> Vec<usize> {
+    let swap = |dimension: usize| if (dimension ^ 1) < count { dimension ^ 1 } else { dimension };
+    (0..count).map(|dimension| if swapped { swap(dimension) } else { dimension }).collect()
+}
+
+/// One rank of a grid.
+struct Node {
+    tl: Tl,
+    rank: usize,
+    world: World,
+    piece: u64,
+    /// In the order in which parts are scattered along them.
+    dimensions: Vec<usize>,
+    input: Flat,
+    output: Flat,
+}
+
+impl Node {
+    /// This rank's line along a dimension, and the coordinate of each place on it.
+    fn line(&self, dimension: usize) -> (Line<'_>, Vec<usize>) {
+        let order = order(&self.world, dimension);
+        let here = self.world.coordinate(self.rank, dimension);
+        let place = order.iter().position(|&at| at == here).expect("a place for each");
+        let [next, last] = ports(dimension);
+        let (tl, piece, like) = (&self.tl, self.piece, &self.input);
+        (Line { tl, next, last, place, count: order.len(), piece, like }, order)
+    }
+
+    /// What this rank works on after the first `depth` dimensions, if it were at another coordinate of
+    /// the last of them: a part of a part of …
+    fn nested(&self, depth: usize, last: usize) -> Range<u64> {
+        let mut range = 0..self.input.elements;
+        for (place, &dimension) in self.dimensions[..depth].iter().enumerate() {
+            let here = self.world.coordinate(self.rank, dimension);
+            let at = if place + 1 == depth { last } else { here };
+            let inner = part(range.end - range.start, at, self.world.grid[dimension]);
+            range = range.start + inner.start..range.start + inner.end;
+        }
+        range
+    }
+
+    /// Sums are kept in the output between dimensions, so that what goes along the next is cut anew.
+    fn all_reduce(&self, op: ReduceOp) {
+        let depths = 1..=self.dimensions.len();
+        for depth in depths.clone() {
+            let from = if depth == 1 { &self.input } else { &self.output };
+            let (line, order) = self.line(self.dimensions[depth - 1]);
+            let parts = |place: usize| vec![self.nested(depth, order[place])];
+            for (range, tile) in line.scatter(op, parts, |range| from.load(&self.tl, range)) {
+                let last = depth == self.dimensions.len();
+                let tile = if last { self.finish(op, tile) } else { tile };
+                self.output.store(&self.tl, &range, &tile);
+            }
+        }
+        for depth in depths.rev() {
+            let (line, order) = self.line(self.dimensions[depth - 1]);
+            self.spread(&line, |place| vec![self.nested(depth, order[place])]);
+        }
+    }
+
+    fn finish(&self, op: ReduceOp, tile: Tile) -> Tile {
+        finish(&self.tl, op, self.world.ranks, tile)
+    }
+
+    /// All parts of a line into the output, where this place's is already.
+    fn spread(&self, line: &Line<'_>, parts: impl Fn(usize) -> Vec<Range<u64>>) {
+        let load = |range: &Range<u64>| self.output.load(&self.tl, range);
+        line.gather(parts, load, |range, tile| self.output.store(&self.tl, range, tile));
+    }
+
+    /// The ranks that are where this one is in some dimensions, and at a coordinate of one more.
+    fn ranks_at(&self, same: &[usize], dimension: usize, at: usize) -> Vec<usize> {
+        let world = &self.world;
+        let here = |&dimension: &usize| world.coordinate(self.rank, dimension);
+        let is_like = |rank: usize| same.iter().all(|d| world.coordinate(rank, *d) == here(d));
+        let is_at = |rank: usize| world.coordinate(rank, dimension) == at;
+        (0..world.ranks).filter(|&rank| is_like(rank) && is_at(rank)).collect()
+    }
+
+    /// The parts of the ranks at the places of a line lie apart, so messages are pieces of a part: the same
+    /// in each dimension, and what has been joined is held until then.
+    fn reduce_scatter(&self, op: ReduceOp) {
+        let mut held: Option<Held> = None;
+        for (depth, &dimension) in self.dimensions.iter().enumerate() {
+            let (line, order) = self.line(dimension);
+            let parts = |place: usize| {
+                let ranks = self.ranks_at(&self.dimensions[..depth], dimension, order[place]);
+                ranks.into_iter().map(|rank| self.input.part(rank, self.world.ranks)).collect()
+            };
+            held = Some(line.scatter(op, parts, |range| self.held(held.as_ref(), range)));
+        }
+        let start = self.input.part(self.rank, self.world.ranks).start;
+        for (range, tile) in held.unwrap_or_default() {
+            let tile = self.finish(op, tile);
+            self.output.store(&self.tl, &(range.start - start..range.end - start), &tile);
+        }
+    }
+
+    fn held(&self, held: Option<&Held>, range: &Range<u64>) -> Tile {
+        let Some(held) = held else { return self.input.load(&self.tl, range) };
+        let place = held.binary_search_by_key(&range.start, |(at, _)| at.start);
+        held[place.expect("pieces are the same in each dimension")].1.clone()
+    }
+
+    fn all_gather(&self) {
+        let whole = self.input.elements;
+        let slot = |rank: usize| rank as u64 * whole..(rank as u64 + 1) * whole;
+        self.input.copy(&self.tl, &self.output, slot(self.rank).start, self.piece);
+        for (depth, &dimension) in self.dimensions.iter().enumerate().rev() {
+            let (line, order) = self.line(dimension);
+            self.spread(&line, |place| {
+                let ranks = self.ranks_at(&self.dimensions[..depth], dimension, order[place]);
+                merged(ranks.into_iter().map(slot))
+            });
+        }
+    }
+}
+
+/// Ranges in order, with those that touch as one.
+fn merged(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
+    let mut merged: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => merged.push(range),
+        }
+    }
+    merged
+}

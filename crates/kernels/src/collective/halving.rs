@@ -1,0 +1,250 @@
+//! Halving and doubling: with ever nearer ranks half of what is left is exchanged, then twice as much with ever
+//! farther ones.
+//!
+//! It takes twice the logarithm of the number of ranks in steps, and sends no more than a ring. Where the number
+//! is no power of two, the ranks beyond it hand what they have to one of the others, and get the result.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::pieces::{Flat, by_turns, pieces};
+use super::{Algorithm, Job, Operation, ReduceOp, Wire, World, finish, join, kernel, rank_of};
+use crate::kernel::{Args, Kernel};
+use crate::tl::{Port, Tile, Tl};
+
+/// Recursive halving and doubling.
+#[derive(Clone, Copy, Debug)]
+pub struct HalvingDoubling;
+
+impl Algorithm for HalvingDoubling {
+    fn name(&self) -> &'static str {
+        "halving-doubling"
+    }
+
+    fn refuses(&self, operation: Operation, world: &World) -> Option<String> {
+        let name = operation.name();
+        match operation {
+            Operation::AllReduce(_) | Operation::AllGather => None,
+            Operation::ReduceScatter(_) if world.ranks.is_power_of_two() => None,
+            Operation::ReduceScatter(_) => {
+                Some(format!("{name} of {} ranks, which is no power of two", world.ranks))
+            }
+            _ => Some(format!("{name} is not halved and doubled; use direct")),
+        }
+    }
+
+    fn wires(&self, world: &World) -> Vec<Wire> {
+        let power = power(world.ranks);
+        let pairs = bits(power).flat_map(|bit| {
+            let lower = (0..power).filter(move |rank| rank & bit == 0);
+            lower.map(move |rank| Wire { ends: [(rank, to(bit)), (rank + bit, to(bit))] })
+        });
+        let wire = |rank| Wire { ends: [(rank, FOLD), (rank - power, FOLD)] };
+        pairs.chain((power..world.ranks).map(wire)).collect()
+    }
+
+    fn kernel(&self, job: &Job) -> Kernel {
+        kernel(self, job, run)
+    }
+}
+
+/// Between a rank beyond the power of two and the one that works for it.
+const FOLD: Port = Port(0);
+
+/// The port to the rank whose number differs in a bit.
+fn to(bit: usize) -> Port {
+    Port(u16::try_from(bit.trailing_zeros() + 1).expect("at most the bits of a number"))
+}
+
+/// The greatest power of two that there are ranks for.
+fn power(ranks: usize) -> usize {
+    1 << ranks.ilog2()
+}
+
+/// The bits of numbers below a power of two, the lowest first.
+fn bits(power: usize) -> impl DoubleEndedIterator<Item = usize> {
+    (0..power.ilog2()).map(|place| 1 << place)
+}
+
+async fn run(tl: Tl, args: Args, job: Job) {
+    let (input, output) = (Flat::new(&args.tensor(0).local()), Flat::new(&args.tensor(1).local()));
+    let (rank, ranks) = (rank_of(&tl, &args), job.world.ranks);
+    let node = Node { tl, rank, ranks, power: power(ranks), piece: job.piece, input, output };
+    match job.operation {
+        Operation::AllReduce(op) => node.all_reduce(op),
+        Operation::ReduceScatter(op) => node.reduce_scatter(op),
+        Operation::AllGather => node.all_gather(),
+        other => unreachable!("refused: {other}"),
+    }
+}
+
+/// One rank.
+struct Node {
+    tl: Tl,
+    rank: usize,
+    ranks: usize,
+    /// How many ranks halve and double.
+    power: usize,
+    piece: u64,
+    input: Flat,
+    output: Flat,
+}
+
+impl Node {
+    fn pieces(&self, ranges: &[Range<u64>]) -> std::vec::IntoIter<Range<u64>> {
+        let all = ranges.iter().flat_map(|range| pieces(range, self.piece));
+        all.collect::<Vec<_>>().into_iter()
+    }
+
+    /// The rank that works for this one, or that this one works for.
+    fn folded(&self) -> Option<usize> {
+        let other = self.rank ^ self.power;
+        (other < self.ranks).then_some(other)
+    }
+
+    fn is_beyond(&self) -> bool {
+        self.rank >= self.power
+    }
+
+    fn send(&self, port: Port, from: &Flat, ranges: &[Range<u64>]) {
+        self.pieces(ranges).for_each(|range| self.tl.send(port, &from.load(&self.tl, &range)));
+    }
+
+    fn take(&self, port: Port, ranges: &[Range<u64>]) {
+        for range in self.pieces(ranges) {
+            let tile = self.input.receive(&self.tl, port, &range);
+            self.output.store(&self.tl, &range, &tile);
+        }
+    }
+
+    /// The parts of the ranks that agree with one in the bits from one up.
+    fn parts(&self, rank: usize, bit: usize) -> Range<u64> {
+        let first = rank & !(bit - 1);
+        let part = |rank| self.input.part(rank, self.power);
+        part(first).start..part(first + bit - 1).end
+    }
+
+    /// Sums are kept in the output between steps.
+    fn all_reduce(&self, op: ReduceOp) {
+        let whole = [0..self.input.elements];
+        if self.is_beyond() {
+            self.send(FOLD, &self.input, &whole);
+            return self.take(FOLD, &whole);
+        }
+        let mut from = &self.input;
+        if self.folded().is_some() {
+            self.pieces(&whole).for_each(|range| self.join(op, from, FOLD, &range));
+            from = &self.output;
+        }
+        for bit in bits(self.power).rev() {
+            self.halve(op, from, bit);
+            from = &self.output;
+        }
+        self.complete(op, from);
+        for bit in bits(self.power) {
+            let other = self.rank ^ bit;
+            self.double(bit, &[self.parts(self.rank, bit)], &[self.parts(other, bit)]);
+        }
+        if self.folded().is_some() {
+            self.send(FOLD, &self.output, &whole);
+        }
+    }
+
+    /// Joins a piece that comes with what is here.
+    fn join(&self, op: ReduceOp, from: &Flat, port: Port, range: &Range<u64>) {
+        let own = from.load(&self.tl, range);
+        let come = self.input.receive(&self.tl, port, range);
+        self.output.store(&self.tl, range, &join(&self.tl, op, &own, &come));
+    }
+
+    /// Gives the other half of what is left away, and joins this half.
+    fn halve(&self, op: ReduceOp, from: &Flat, bit: usize) {
+        let mine = self.pieces(&[self.parts(self.rank, bit)]);
+        let others = self.pieces(&[self.parts(self.rank ^ bit, bit)]);
+        let send = |range: Range<u64>| self.tl.send(to(bit), &from.load(&self.tl, &range));
+        by_turns(others, mine, send, |range| self.join(op, from, to(bit), &range));
+    }
+
+    /// What is to be done with the part that is whole.
+    fn complete(&self, op: ReduceOp, from: &Flat) {
+        if self.ranks > 1 && op != ReduceOp::Avg {
+            return;
+        }
+        for range in self.pieces(&[self.parts(self.rank, 1)]) {
+            let tile = finish(&self.tl, op, self.ranks, from.load(&self.tl, &range));
+            self.output.store(&self.tl, &range, &tile);
+        }
+    }
+
+    /// Exchanges all that both have.
+    fn double(&self, bit: usize, mine: &[Range<u64>], others: &[Range<u64>]) {
+        let send = |range: Range<u64>| self.tl.send(to(bit), &self.output.load(&self.tl, &range));
+        by_turns(self.pieces(mine), self.pieces(others), send, |range| {
+            let tile = self.input.receive(&self.tl, to(bit), &range);
+            self.output.store(&self.tl, &range, &tile);
+        });
+    }
+
+    /// There is no memory for sums but the part's own, so they are held, in pieces of a part each.
+    fn reduce_scatter(&self, op: ReduceOp) {
+        let mut held: BTreeMap<u64, Tile> = BTreeMap::new();
+        let parts = |rank: usize, bit: usize| {
+            let first = rank & !(bit - 1);
+            let parts = (first..first + bit).map(|rank| self.input.part(rank, self.power));
+            self.pieces(&parts.collect::<Vec<_>>())
+        };
+        for bit in bits(self.power).rev() {
+            let own = |range: &Range<u64>| {
+                held.get(&range.start).cloned().unwrap_or_else(|| self.input.load(&self.tl, range))
+            };
+            let mut joined = BTreeMap::new();
+            by_turns(
+                parts(self.rank ^ bit, bit),
+                parts(self.rank, bit),
+                |range| self.tl.send(to(bit), &own(&range)),
+                |range| {
+                    let mine = own(&range);
+                    let come = self.input.receive(&self.tl, to(bit), &range);
+                    joined.insert(range.start, join(&self.tl, op, &mine, &come));
+                },
+            );
+            held = joined;
+        }
+        let start = self.input.part(self.rank, self.power).start;
+        for range in parts(self.rank, 1) {
+            let load = || self.input.load(&self.tl, &range);
+            let tile = held.get(&range.start).cloned().unwrap_or_else(load);
+            let tile = finish(&self.tl, op, self.ranks, tile);
+            self.output.store(&self.tl, &(range.start - start..range.end - start), &tile);
+        }
+    }
+
+    fn all_gather(&self) {
+        let whole = self.input.elements;
+        let slot = |rank: usize| rank as u64 * whole..(rank as u64 + 1) * whole;
+        self.input.copy(&self.tl, &self.output, slot(self.rank).start, self.piece);
+        let all = 0..self.ranks as u64 * whole;
+        if self.is_beyond() {
+            self.send(FOLD, &self.output, &[slot(self.rank)]);
+            let (before, after) = (0..slot(self.rank).start, slot(self.rank).end..all.end);
+            return self.take(FOLD, &[before, after]);
+        }
+        if let Some(other) = self.folded() {
+            self.take(FOLD, &[slot(other)]);
+        }
+        for bit in bits(self.power) {
+            // Those from a rank on, and those beyond the power of two that they work for.
+            let of = |rank: usize| {
+                let first = rank & !(bit - 1);
+                let run = |first: usize| first.min(self.ranks)..(first + bit).min(self.ranks);
+                let slots = |run: Range<usize>| slot(run.start).start..slot(run.end).start;
+                [slots(run(first)), slots(run(first + self.power))]
+            };
+            self.double(bit, &of(self.rank), &of(self.rank ^ bit));
+        }
+        if let Some(other) = self.folded() {
+            let (before, after) = (0..slot(other).start, slot(other).end..all.end);
+            self.send(FOLD, &self.output, &[before, after]);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Ranks that pass parts around: a ring, or a line that is folded into one.
+
+use std::ops::Range;
+
+use super::pieces::{Flat, by_turns, pieces};
+use super::{ReduceOp, join};
+use crate::tl::{Port, Tile, Tl};
+
+/// A range of a buffer, and what is in it.
+pub(super) type Held = Vec<(Range<u64>, Tile)>;
+
+/// One of some PEs that are wired to each other, each to the next, the last to the first.
+pub(super) struct Line<'a> {
+    pub(super) tl: &'a Tl,
+    /// The port to the next.
+    pub(super) next: Port,
+    /// The port to the one before.
+    pub(super) last: Port,
+    /// Which of them this one is.
+    pub(super) place: usize,
+    /// How many there are.
+    pub(super) count: usize,
+    /// The most elements of a message.
+    pub(super) piece: u64,
+    /// A buffer of the messages' type.
+    pub(super) like: &'a Flat,
+}
+
+impl Line<'_> {
+    /// The place so many before this one.
+    fn before(&self, places: usize) -> usize {
+        (self.place + self.count - places % self.count) % self.count
+    }
+
+    /// The pieces of some ranges, each a message.
+    pub(super) fn pieces(&self, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+        ranges.iter().flat_map(|range| pieces(range, self.piece)).collect()
+    }
+
+    /// Part by part around, each joined on its way with what `own` gives: the part of this place is whole
+    /// here at the end. `parts` gives the ranges of a place's part.
+    pub(super) fn scatter(
+        &self,
+        op: ReduceOp,
+        parts: impl Fn(usize) -> Vec<Range<u64>>,
+        own: impl Fn(&Range<u64>) -> Tile,
+    ) -> Held {
+        let pieces = |places| self.pieces(&parts(self.before(places)));
+        let mut passing: Vec<Option<Tile>> = vec![None; pieces(1).len()];
+        let mut joined = Vec::new();
+        for step in 1..self.count {
+            // What starts here is loaded when it leaves: all at first would hold the rest up.
+            let leaving = pieces(step).into_iter().zip(passing);
+            joined = Vec::new();
+            by_turns(
+                leaving,
+                pieces(step + 1).into_iter(),
+                |(range, tile)| self.tl.send(self.next, &tile.unwrap_or_else(|| own(&range))),
+                |range| {
+                    let mine = own(&range);
+                    let come = self.like.receive(self.tl, self.last, &range);
+                    joined.push((range, join(self.tl, op, &mine, &come)));
+                },
+            );
+            passing = joined.iter().map(|(_, tile)| Some(tile.clone())).collect();
+        }
+        if self.count == 1 {
+            let mine = |range: Range<u64>| (range.clone(), own(&range));
+            joined = pieces(0).into_iter().map(mine).collect();
+        }
+        joined
+    }
+
+    /// Parts go around once, this place's first; `take` is given what comes.
+    pub(super) fn gather(
+        &self,
+        parts: impl Fn(usize) -> Vec<Range<u64>>,
+        own: impl Fn(&Range<u64>) -> Tile,
+        mut take: impl FnMut(&Range<u64>, &Tile),
+    ) {
+        let pieces = |places| self.pieces(&parts(self.before(places)));
+        let mut passing: Vec<Option<Tile>> = vec![None; pieces(0).len()];
+        for step in 1..self.count {
+            let leaving = pieces(step - 1).into_iter().zip(passing);
+            let mut come = Vec::new();
+            by_turns(
+                leaving,
+                pieces(step).into_iter(),
+                |(range, tile)| self.tl.send(self.next, &tile.unwrap_or_else(|| own(&range))),
+                |range| {
+                    let tile = self.like.receive(self.tl, self.last, &range);
+                    take(&range, &tile);
+                    come.push(Some(tile));
+                },
+            );
+            passing = come;
+        }
+    }
+}
+
+/// The order in which a ring visits a line of places, so that no hop is longer than two: up by every second,
+/// and back by the others.
+pub(super) fn folded(count: usize) -> Vec<usize> {
+    let back = (0..count).rev().filter(|place| place % 2 == 1);
+    (0..count).step_by(2).chain(back).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folded_line_visits_all_by_hops_of_two() {
+        assert_eq!(folded(1), [0]);
+        assert_eq!(folded(5), [0, 2, 4, 3, 1]);
+        for count in 2..20 {
+            let order = folded(count);
+            let hops = (0..count).map(|at| order[at].abs_diff(order[(at + 1) % count]));
+            assert!(hops.max().unwrap() <= 2);
+            let mut sorted = order;
+            sorted.sort_unstable();
+            assert!(sorted.into_iter().eq(0..count));
+        }
+    }
+}

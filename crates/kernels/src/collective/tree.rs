@@ -1,0 +1,223 @@
+//! Two binary trees: each for half of the data, and who is a leaf of one is inside the other.
+//!
+//! Pieces go up one tree, joined on the way, and down again, one after the other: so a reduce or a broadcast
+//! of a long message takes hardly longer than to send it once, and a short one takes twice the logarithm of
+//! the number of ranks. All but two ranks send and receive as much as they hold.
+//!
+//! The trees are those of NCCL: in the first, ranks with an odd number are leaves; the second is its mirror
+//! image, or where the number of ranks is odd, the first moved by one.
+
+use std::ops::Range;
+
+use super::pieces::{Flat, pieces};
+use super::{Algorithm, Job, Operation, ReduceOp, Wire, World, finish, join, kernel, rank_of};
+use crate::kernel::{Args, Kernel};
+use crate::tl::{Port, Tile, Tl};
+
+/// Two binary trees, pipelined.
+#[derive(Clone, Copy, Debug)]
+pub struct Tree;
+
+impl Algorithm for Tree {
+    fn name(&self) -> &'static str {
+        "tree"
+    }
+
+    fn refuses(&self, operation: Operation, _: &World) -> Option<String> {
+        match operation {
+            Operation::AllReduce(_) | Operation::Reduce(..) | Operation::Broadcast(_) => None,
+            other => Some(format!("{} does not go through a tree; use direct", other.name())),
+        }
+    }
+
+    fn wires(&self, world: &World) -> Vec<Wire> {
+        let wire = |tree: usize, rank: usize| {
+            let up = parent(tree, rank, world.ranks)?;
+            Some(Wire { ends: [(rank, port(tree, 0)), (up, port_to_child(tree, rank, up, world))] })
+        };
+        [0, 1]
+            .iter()
+            .flat_map(|&tree| (0..world.ranks).filter_map(move |r| wire(tree, r)))
+            .collect()
+    }
+
+    fn kernel(&self, job: &Job) -> Kernel {
+        kernel(self, job, run)
+    }
+}
+
+/// The rank above one in the first tree, if there is one.
+fn first_parent(rank: usize, ranks: usize) -> Option<usize> {
+    let bit = rank & rank.wrapping_neg();
+    let up = (rank ^ bit) | (bit << 1);
+    (rank > 0).then_some(if up < ranks { up } else { rank ^ bit })
+}
+
+/// The rank above one in either tree, if there is one.
+fn parent(tree: usize, rank: usize, ranks: usize) -> Option<usize> {
+    match (tree, ranks.is_multiple_of(2)) {
+        (0, _) => first_parent(rank, ranks),
+        (_, true) => first_parent(ranks - 1 - rank, ranks).map(|up| ranks - 1 - up),
+        (_, false) => first_parent((rank + ranks - 1) % ranks, ranks).map(|up| (up + 1) % ranks),
+    }
+}
+
+/// A rank's ways up from it, itself first, to the root.
+fn ancestors(tree: usize, rank: usize, ranks: usize) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(rank), move |&rank| parent(tree, rank, ranks))
+}
+
+fn children(tree: usize, rank: usize, ranks: usize) -> impl Iterator<Item = usize> {
+    (0..ranks).filter(move |&child| parent(tree, child, ranks) == Some(rank))
+}
+
+/// The ports of a tree: 0 leads up, the others to children.
+fn port(tree: usize, place: usize) -> Port {
+    Port(u16::try_from(8 * tree + place).expect("two trees of few branches"))
+}
+
+fn port_to_child(tree: usize, child: usize, up: usize, world: &World) -> Port {
+    let place = children(tree, up, world.ranks).position(|other| other == child);
+    port(tree, 1 + place.expect("its parent's child"))
+}
+
+async fn run(tl: Tl, args: Args, job: Job) {
+    let (input, output) = (Flat::new(&args.tensor(0).local()), Flat::new(&args.tensor(1).local()));
+    let (rank, ranks) = (rank_of(&tl, &args), job.world.ranks);
+    let goal = match job.operation {
+        Operation::AllReduce(_) => None,
+        Operation::Reduce(_, root) | Operation::Broadcast(root) => Some(root),
+        other => unreachable!("refused: {other}"),
+    };
+    let branches = [0, 1].map(|tree| {
+        let range = input.part(tree, 2);
+        Branch::new(tree, rank, ranks, goal, pieces(&range, job.piece).collect())
+    });
+    let node = Node { tl, input, output, ranks };
+    let ends = branches.iter().map(|branch| branch.ticks(job.operation));
+    for tick in 0..ends.max().unwrap_or(0) {
+        branches.iter().for_each(|branch| node.step(branch, job.operation, tick));
+    }
+}
+
+/// A rank's place in one of the trees, which any rank may be the root of.
+struct Branch {
+    /// The way to the root, if this is not it.
+    toward: Option<Port>,
+    /// The other ways.
+    away: Vec<Port>,
+    /// How many edges this rank is from the root.
+    distance: usize,
+    /// How many the farthest is.
+    depth: usize,
+    pieces: Vec<Range<u64>>,
+}
+
+impl Branch {
+    fn new(
+        tree: usize,
+        rank: usize,
+        ranks: usize,
+        root: Option<usize>,
+        pieces: Vec<Range<u64>>,
+    ) -> Self {
+        let top = ancestors(tree, rank, ranks).last().expect("itself at least");
+        let root = root.unwrap_or(top);
+        let up = parent(tree, rank, ranks).map(|up| (port(tree, 0), up));
+        let down = children(tree, rank, ranks).enumerate();
+        let ways = up.into_iter().chain(down.map(|(at, child)| (port(tree, 1 + at), child)));
+        let closer = |&(_, other): &(Port, usize)| {
+            distance(tree, other, root, ranks) < distance(tree, rank, root, ranks)
+        };
+        let (toward, away): (Vec<_>, Vec<_>) = ways.partition(closer);
+        Self {
+            toward: toward.first().map(|(port, _)| *port),
+            away: away.into_iter().map(|(port, _)| port).collect(),
+            distance: distance(tree, rank, root, ranks),
+            depth: (0..ranks).map(|other| distance(tree, other, root, ranks)).max().unwrap_or(0),
+            pieces,
+        }
+    }
+
+    /// The tick at which this rank sees the first piece on its way up, and on its way down.
+    ///
+    /// Each rank is a tick later than those it hears from. As all go by one clock, none waits for one that
+    /// waits for it, however few slots there are, and pieces go up while others come down.
+    fn begins(&self, operation: Operation) -> [Option<usize>; 2] {
+        match operation {
+            Operation::Reduce(..) => [Some(self.depth - self.distance), None],
+            Operation::Broadcast(_) => [None, Some(self.distance)],
+            // What is whole at the root goes down from there at once.
+            _ if self.toward.is_none() => [Some(self.depth), None],
+            _ => [Some(self.depth - self.distance), Some(self.depth + self.distance)],
+        }
+    }
+
+    fn ticks(&self, operation: Operation) -> usize {
+        let last = self.begins(operation).into_iter().flatten().max();
+        last.unwrap_or(0) + self.pieces.len()
+    }
+}
+
+/// The edges between two ranks of a tree.
+fn distance(tree: usize, a: usize, b: usize, ranks: usize) -> usize {
+    let above: Vec<_> = ancestors(tree, b, ranks).collect();
+    let meets = |rank| above.iter().position(|&other| other == rank);
+    let ways = ancestors(tree, a, ranks).enumerate();
+    let met = ways.filter_map(|(steps, rank)| Some(steps + meets(rank)?)).next();
+    met.expect("the root of the tree is above both")
+}
+
+/// One rank.
+struct Node {
+    tl: Tl,
+    input: Flat,
+    output: Flat,
+    ranks: usize,
+}
+
+impl Node {
+    fn step(&self, branch: &Branch, operation: Operation, tick: usize) {
+        let [up, down] = branch.begins(operation).map(|begin| {
+            let place = tick.checked_sub(begin?)?;
+            branch.pieces.get(place)
+        });
+        if let (Operation::AllReduce(op) | Operation::Reduce(op, _), Some(range)) = (operation, up)
+        {
+            self.up(branch, op, range, operation);
+        }
+        if let Some(range) = down {
+            self.down(branch, range);
+        }
+    }
+
+    /// Joins what comes from afar with what is here, and passes it on; at the root it is whole.
+    fn up(&self, branch: &Branch, op: ReduceOp, range: &Range<u64>, operation: Operation) {
+        let mut tile = self.input.load(&self.tl, range);
+        for &port in &branch.away {
+            let come = self.input.receive(&self.tl, port, range);
+            tile = join(&self.tl, op, &tile, &come);
+        }
+        let Some(toward) = branch.toward else {
+            let tile = finish(&self.tl, op, self.ranks, tile);
+            let and_back = matches!(operation, Operation::AllReduce(_));
+            return self.spread(branch, range, &tile, and_back);
+        };
+        self.tl.send(toward, &tile);
+    }
+
+    fn down(&self, branch: &Branch, range: &Range<u64>) {
+        let tile = match branch.toward {
+            Some(port) => self.input.receive(&self.tl, port, range),
+            None => self.input.load(&self.tl, range),
+        };
+        self.spread(branch, range, &tile, true);
+    }
+
+    fn spread(&self, branch: &Branch, range: &Range<u64>, tile: &Tile, further: bool) {
+        if further {
+            branch.away.iter().for_each(|&port| self.tl.send(port, tile));
+        }
+        self.output.store(&self.tl, range, tile);
+    }
+}
