@@ -5,6 +5,7 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Placement;
 use cubeyard_runtime::{RuntimeError, Tensor};
 
+use super::numbers::tensor;
 use super::{BenchError, Lab};
 
 /// Half a unit in the last place of an f16 is 2⁻¹¹ of the greatest result. As much again is left for sums in
@@ -39,10 +40,7 @@ pub(super) fn place(
     over: &Placement,
     values: &[f64],
 ) -> Result<Tensor, RuntimeError> {
-    if !lab.has_data {
-        return lab.context.empty(dimensions, dtype)?.to(over);
-    }
-    lab.context.from_slice(dimensions, values)?.to_dtype(dtype)?.to(over)
+    tensor(lab, dimensions, dtype, lab.has_data.then_some(values), over)
 }
 
 /// The product of matrices of m × k and k × n numbers.
