@@ -22,14 +22,17 @@ impl Flat {
         part(self.elements, index, count)
     }
 
+    #[track_caller]
     pub(super) fn load(&self, tl: &Tl, range: &Range<u64>) -> Tile {
         tl.load(&self.at(range))
     }
 
+    #[track_caller]
     pub(super) fn store(&self, tl: &Tl, range: &Range<u64>, tile: &Tile) {
         tl.store(&self.at(range), tile);
     }
 
+    #[track_caller]
     pub(super) fn receive(&self, tl: &Tl, port: crate::tl::Port, range: &Range<u64>) -> Tile {
         tl.recv(port, &[range.end - range.start], self.reference.ty().dtype)
     }
