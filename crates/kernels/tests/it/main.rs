@@ -6,6 +6,7 @@
 )]
 
 mod benches;
+mod ccl;
 mod collectives;
 mod gemm;
 mod lab;
