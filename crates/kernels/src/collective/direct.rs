@@ -47,15 +47,13 @@ impl Algorithm for Direct {
         let others = world.ranks.saturating_sub(1);
         let parts = bytes as f64 * others as f64 / world.ranks.max(1) as f64;
         match operation {
-            Operation::AllReduce(_) => steps(2 * others, 2.0 * parts, alpha, beta),
-            Operation::ReduceScatter(_) | Operation::AllGather | Operation::AllToAll => {
-                steps(others, parts, alpha, beta)
-            }
+            // Nobody waits for one before sending to the next, so all messages of a phase are one step.
+            Operation::AllReduce(_) => steps(2, 2.0 * parts, alpha, beta),
             // The root alone sends or receives, all the time.
             Operation::Broadcast(_) | Operation::Reduce(..) => {
                 steps(1, bytes as f64 * others as f64, alpha, beta)
             }
-            Operation::Gather(_) | Operation::Scatter(_) => steps(1, parts, alpha, beta),
+            _ => steps(1, parts, alpha, beta),
         }
     }
 }

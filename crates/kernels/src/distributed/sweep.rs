@@ -25,6 +25,9 @@ use crate::launch::Launcher;
 pub use chart::{page, svg};
 pub use sizes::{BadSizes, Sizes};
 
+/// An algorithm with more channels than this is measured only if it is asked for by name: it takes minutes.
+const MOST_CHANNELS: usize = 20_000;
+
 /// What is measured.
 #[derive(Clone, Debug)]
 pub struct SweepConfig {
@@ -177,7 +180,10 @@ fn lanes(config: &SweepConfig) -> Result<(Vec<CclAlgorithm>, Vec<(String, String
     let is_named = matches!(config.which, Which::Named(_));
     for lane in all {
         match lane.resolved(&config.topology, 0, config.operation) {
-            Ok(_) => lanes.push(lane),
+            Ok(resolved) => match crowded(config, &resolved)? {
+                Some(why) if !is_named => refused.push((lane.name, why)),
+                _ => lanes.push(lane),
+            },
             Err(DistError::Refused { why, .. }) if !is_named => refused.push((lane.name, why)),
             Err(error) => return Err(error),
         }
@@ -187,6 +193,14 @@ fn lanes(config: &SweepConfig) -> Result<(Vec<CclAlgorithm>, Vec<(String, String
         return Err(DistError::Refused { algorithm: "all", why });
     }
     Ok((lanes, refused))
+}
+
+/// Why an algorithm is better not measured unless it is asked for by name.
+fn crowded(config: &SweepConfig, lane: &Resolved) -> Result<Option<String>, DistError> {
+    let places = Places::new(&config.topology, &lane.config)?;
+    let channels = lane.algorithm.wires(places.world()).len() * places.positions();
+    let why = || format!("it needs {channels} channels; it is run if asked for by name");
+    Ok((channels > MOST_CHANNELS).then(why))
 }
 
 fn chosen(

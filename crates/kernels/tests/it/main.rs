@@ -6,6 +6,7 @@
 )]
 
 mod benches;
+mod ccl;
 mod collective_times;
 mod collectives;
 mod distributed;

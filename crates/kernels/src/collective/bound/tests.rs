@@ -1,1 +1,121 @@
+//! Bounds that a person can work out with the topology file beside them.
+
 use super::*;
+use crate::collective::ReduceOp;
+
+/// What a rank of a test is.
+#[derive(Clone, Copy, PartialEq)]
+enum Rank {
+    Sip,
+    Cube,
+    Pe,
+}
+
+/// The DMA engines of ranks.
+fn members(topology: &Topology, rank: Rank) -> Vec<Vec<NodeId>> {
+    let mut members: Vec<Vec<NodeId>> = Vec::new();
+    for sip in topology.sips() {
+        for cube in topology.cubes() {
+            for pe in topology.pes() {
+                let first_pe = pe.number() == 0;
+                let starts = match rank {
+                    Rank::Sip => first_pe && cube.number() == 0,
+                    Rank::Cube => first_pe,
+                    Rank::Pe => true,
+                };
+                if starts {
+                    members.push(Vec::new());
+                }
+                let engine = topology.pe_dma(sip, cube, pe);
+                members.last_mut().expect("the first PE starts a rank").push(engine);
+            }
+        }
+    }
+    members
+}
+
+fn bound_of(text: &str, rank: Rank, grid: &[usize], operation: Operation) -> Option<Bound> {
+    let topology = Topology::read("test.yaml", text).unwrap();
+    let members = members(&topology, rank);
+    let world = World { ranks: members.len(), grid: grid.to_vec(), wraps: vec![false; grid.len()] };
+    assert_eq!(grid.iter().product::<usize>(), world.ranks);
+    bound(&topology, &members, &world, operation)
+}
+
+/// Bus bandwidth in GB/s, and what binds.
+fn figures(text: &str, rank: Rank, grid: &[usize], operation: Operation) -> (f64, BoundKind) {
+    let bound = bound_of(text, rank, grid, operation).unwrap();
+    ((bound.bus / 1e6).round() / 1e3, bound.kind)
+}
+
+const ALL_REDUCE: Operation = Operation::AllReduce(ReduceOp::Sum);
+const TWO_CUBES: &str = include_str!("../../../../../topologies/two-cubes.yaml");
+const SIX_SIPS: &str = include_str!("../../../../../topologies/six-sips-torus.yaml");
+
+#[test]
+fn sips_are_bound_by_their_way_to_the_switch() {
+    use BoundKind::Injection;
+    // Four cubes at the IO chiplet with four connections of 128 GB/s each, but one endpoint of 512 GB/s.
+    for operation in Operation::all(ReduceOp::Sum, 1) {
+        assert_eq!(figures("", Rank::Sip, &[2], operation), (512.0, Injection), "{operation}");
+        assert_eq!(figures(SIX_SIPS, Rank::Sip, &[3, 2], operation).0, 512.0, "{operation}");
+    }
+    let bound = bound_of("", Rank::Sip, &[2], ALL_REDUCE).unwrap();
+    assert_eq!(
+        bound.to_string(),
+        "injection, 512 GB/s out of a rank: the link sip0.io0.io_noc → sip0.io0.pcie_ep"
+    );
+    let narrow = "pcie: {link: {bandwidth_gbs: 64}}\n";
+    assert_eq!(figures(narrow, Rank::Sip, &[2], ALL_REDUCE), (64.0, Injection));
+}
+
+#[test]
+fn sips_are_bound_by_the_connections_of_their_io_chiplet_if_those_are_slower() {
+    // Sixteen connections of 16 GB/s.
+    let text = "io: {connection_link: {bandwidth_gbs: 16}}\n";
+    let bound = bound_of(text, Rank::Sip, &[2], ALL_REDUCE).unwrap();
+    assert_eq!(bound.capacity / 1e9, 256.0);
+    assert!(bound.links.starts_with("16 links such as "), "{}", bound.links);
+}
+
+#[test]
+fn two_cubes_are_bound_by_the_connections_between_them() {
+    // Two connections of 128 GB/s, less than what the two PEs of a cube can send.
+    assert_eq!(figures(TWO_CUBES, Rank::Cube, &[2, 1, 1], ALL_REDUCE).0, 256.0);
+    assert_eq!(figures(TWO_CUBES, Rank::Cube, &[2, 1, 1], Operation::AllToAll).0, 256.0);
+}
+
+#[test]
+fn pes_are_bound_by_their_own_link_or_by_what_crosses_between_cubes() {
+    use BoundKind::{Bisection, Injection};
+    let grid = [2, 2, 1, 1];
+    // Each PE sends 2 · 3/4 of its input over its link of 256 GB/s; across the middle goes less.
+    assert_eq!(figures(TWO_CUBES, Rank::Pe, &grid, ALL_REDUCE), (256.0, Injection));
+    // Two ranks send half of their input each to the other cube: as much as one input, at 256 GB/s. That is
+    // 3/4 of it on the bus.
+    assert_eq!(figures(TWO_CUBES, Rank::Pe, &grid, Operation::AllToAll), (192.0, Bisection));
+}
+
+#[test]
+fn a_row_of_cubes_is_bound_by_its_middle() {
+    let row = "sips: {count: 1}\ncubes: {w: 4, h: 1}\n";
+    let of = |operation| figures(row, Rank::Cube, &[4, 1, 1], operation).0;
+    // 512 GB/s from each cube to the next. Half of two inputs each way, of which 3/4 count on the bus.
+    assert_eq!(of(Operation::AllToAll), 384.0);
+    // A whole input each way, of which 2 · 3/4 count.
+    assert_eq!(of(ALL_REDUCE), 768.0);
+    // From the end of the row a whole input; from inside, too, since the end gets it all over one link.
+    assert_eq!(of(Operation::Broadcast(0)), 512.0);
+    assert_eq!(of(Operation::Broadcast(2)), 512.0);
+    // Root 1 gets half of the whole from the far side and a quarter from the near one: half at 512 GB/s.
+    assert_eq!(of(Operation::Gather(1)), 768.0);
+    assert_eq!(of(Operation::Scatter(0)), 512.0);
+    // The end gets 3/4 of the whole over its one link.
+    assert_eq!(of(Operation::AllGather), 512.0);
+    assert_eq!(of(Operation::ReduceScatter(ReduceOp::Sum)), 512.0);
+}
+
+#[test]
+fn one_rank_has_no_bound() {
+    assert_eq!(bound_of("sips: {count: 1}\n", Rank::Sip, &[1], ALL_REDUCE), None);
+}

@@ -11,7 +11,7 @@ const MOST_WIRES: usize = 512;
 
 /// What the PEs at both ends do for a message beside its flight: they dispatch, write the slot, read it, and
 /// join it with what they hold. Fitted to short all-reduces on the default machine.
-const ENDS: Span = Span::from_ps(60_000);
+const ENDS: Span = Span::from_ps(10_000);
 
 /// What a step costs.
 #[derive(Clone, Copy, Debug, PartialEq)]
