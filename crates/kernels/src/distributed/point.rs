@@ -45,11 +45,11 @@ impl Distributed<'_> {
 }
 
 fn kernel() -> Kernel {
-    Kernel::new("point to point", |tl, args| Box::pin(body(tl, args)))
+    Kernel::new("point to point", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }
 
 /// Arguments: the tensor, whether it is sent, the peer's rank, and the elements of a message.
-async fn body(tl: Tl, args: Args) {
+fn body(tl: &Tl, args: &Args) {
     let (local, sends, piece) = (args.tensor(0).local(), args.whole(1) == 1, args.whole(3));
     let port = Port(u16::try_from(args.whole(2)).expect("fewer than 2¹⁶ ranks"));
     let (all, dtype) = (local.ty().elements(), local.ty().dtype);

@@ -212,6 +212,9 @@ impl<'a> Worker<'a> {
     }
 }
 
+/// Calls that were carried out, and what came of it so far.
+type Begun = (Vec<Posted>, Result<Option<Pending>, DistError>);
+
 type Task<'a> = Pin<Box<dyn Future<Output = Result<(), DistError>> + 'a>>;
 
 impl<'c> Distributed<'c> {
@@ -260,7 +263,7 @@ impl<'c> Distributed<'c> {
 
     /// Begins whatever all ranks concerned have called, then waits for all of it: whether there was any.
     fn meet(&self) -> Result<bool, DistError> {
-        let mut begun: Vec<(Vec<Posted>, Result<Option<Pending>, DistError>)> = Vec::new();
+        let mut begun: Vec<Begun> = Vec::new();
         while let Some(met) = self.next_meeting() {
             let pending = self.carry_out(&met);
             begun.push((met.into_iter().map(|(_, posted)| posted).collect(), pending));
