@@ -6,6 +6,7 @@
 )]
 
 mod bad_input;
+mod ccl;
 mod pictures;
 mod placement;
 mod probe;
