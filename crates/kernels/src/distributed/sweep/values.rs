@@ -3,7 +3,8 @@
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::{Context, Tensor};
 
-use super::{Shape, SweepConfig};
+use super::SweepConfig;
+use super::measure::Shape;
 use crate::collective::{Operation, ReduceOp};
 use crate::distributed::error::DistError;
 use crate::distributed::places::Places;
