@@ -73,8 +73,11 @@ pub struct Sweep {
     /// A row for each size and algorithm.
     pub rows: Vec<Row>,
     /// Algorithms that cannot do it, and why.
-    pub refused: Vec<(String, String)>,
+    pub refused: Refused,
 }
+
+/// Names of algorithms, with why they were left out.
+pub type Refused = Vec<(String, String)>;
 
 /// A size by an algorithm.
 #[derive(Clone, Debug)]
@@ -169,7 +172,7 @@ impl Sweep {
 }
 
 /// The algorithms that are measured at every size, and those that cannot do it.
-fn lanes(config: &SweepConfig) -> Result<(Vec<CclAlgorithm>, Vec<(String, String)>), DistError> {
+fn lanes(config: &SweepConfig) -> Result<(Vec<CclAlgorithm>, Refused), DistError> {
     let (mut lanes, mut refused) = (Vec::new(), Vec::new());
     let all = match &config.which {
         Which::Named(name) => vec![config.ccl.named(name)?.clone()],

@@ -28,13 +28,13 @@ pub(super) fn row(
         Ok((report, wrong)) => {
             let rate = shape.bytes as f64 / (report.kernel.ps().max(1) as f64 / 1e12);
             let bus = rate * config.operation.bus_factor(ranks);
-            let share = bound.map(|bound| bus / bound.bus);
+            let of_bound = bound.map(|bound| bus / bound.bus);
             Ok(Figures {
                 time: report.kernel,
                 host: report.host,
                 algorithm_bandwidth: rate,
                 bus_bandwidth: bus,
-                share,
+                share: of_bound,
                 estimate,
                 wrong,
             })
