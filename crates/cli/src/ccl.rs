@@ -31,7 +31,7 @@ const CHECKED: u64 = 64 << 10;
 /// a number is wrong, 3 if simulated memory or time has run out for every size.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather or scatter
+    /// `all_reduce`, reduce, broadcast, `all_gather`, `reduce_scatter`, `all_to_all`, gather or scatter
     #[arg(long, value_name = "NAME", default_value = "all_reduce")]
     op: String,
     /// How values are joined: sum, prod, min, max, avg, band, bor or bxor

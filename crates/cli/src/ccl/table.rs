@@ -1,5 +1,7 @@
 //! A sweep for people: a row for each size and algorithm, the bound, and which algorithm wins where.
 
+use std::fmt::Write as _;
+
 use cubeyard_kernels::collective::Operation;
 use cubeyard_kernels::distributed::sweep::{Figures, Row, Sweep, Winner};
 use cubeyard_kernels::report::figures::percent_column;
@@ -30,10 +32,11 @@ pub(super) fn render(sweep: &Sweep, colours: bool) -> String {
         text += &won(&winner);
     }
     if let Some(bound) = &sweep.bound {
-        text += &format!("  bound    {:.1} GB/s of bus bandwidth by {bound}\n", bound.bus / 1e9);
+        let bus = bound.bus / 1e9;
+        let _ = writeln!(text, "  bound    {bus:.1} GB/s of bus bandwidth by {bound}");
     }
     for (name, why) in &sweep.refused {
-        text += &format!("  left out {name}: {why}\n");
+        let _ = writeln!(text, "  left out {name}: {why}");
     }
     text + &verdict(sweep, colours)
 }

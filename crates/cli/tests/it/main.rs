@@ -6,6 +6,7 @@
 )]
 
 mod bad_input;
+mod ccl;
 mod kernel_pages;
 mod pictures;
 mod placement;

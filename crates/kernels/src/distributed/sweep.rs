@@ -4,23 +4,22 @@
 //! time is that from when the first PE begins until the last is done.
 
 mod chart;
+mod measure;
 mod sizes;
 mod values;
 
 use cubeyard_device::topology::Topology;
-use cubeyard_memory::address::SipId;
 use cubeyard_runtime::dtype::DType;
-use cubeyard_runtime::placement::{Placement, Split};
-use cubeyard_runtime::{Context, ContextConfig, RuntimeError, Tensor};
 use cubeyard_sim::Span;
 
 use super::ccl::{CclAlgorithm, CclConfig, Resolved};
 use super::error::DistError;
-use super::group::{CollectiveReport, Group, Ranks};
+use super::group::Ranks;
 use super::places::Places;
 use crate::collective::Operation;
 use crate::collective::bound::{Bound, bound};
-use crate::launch::Launcher;
+
+use measure::row;
 
 pub use chart::{page, svg};
 pub use sizes::{BadSizes, Sizes};
@@ -74,8 +73,11 @@ pub struct Sweep {
     /// A row for each size and algorithm.
     pub rows: Vec<Row>,
     /// Algorithms that cannot do it, and why.
-    pub refused: Vec<(String, String)>,
+    pub refused: Refused,
 }
+
+/// Names of algorithms, with why they were left out.
+pub type Refused = Vec<(String, String)>;
 
 /// A size by an algorithm.
 #[derive(Clone, Debug)]
@@ -170,7 +172,7 @@ impl Sweep {
 }
 
 /// The algorithms that are measured at every size, and those that cannot do it.
-fn lanes(config: &SweepConfig) -> Result<(Vec<CclAlgorithm>, Vec<(String, String)>), DistError> {
+fn lanes(config: &SweepConfig) -> Result<(Vec<CclAlgorithm>, Refused), DistError> {
     let (mut lanes, mut refused) = (Vec::new(), Vec::new());
     let all = match &config.which {
         Which::Named(name) => vec![config.ccl.named(name)?.clone()],
@@ -219,119 +221,4 @@ fn bound_of(config: &SweepConfig, places: &Places) -> Option<Bound> {
     let (topology, world) = (&config.topology, places.world());
     let members: Vec<_> = (0..world.ranks).map(|rank| places.engines(topology, rank)).collect();
     bound(topology, &members, world, config.operation)
-}
-
-fn row(
-    config: &SweepConfig,
-    lane: Resolved,
-    size: u64,
-    bound: Option<&Bound>,
-) -> Result<Row, DistError> {
-    let places = Places::new(&config.topology, &lane.config)?;
-    let shape = Shape::new(config, &places, size);
-    let ranks = places.world().ranks;
-    let (algorithm, estimate) = (lane.name.clone(), lane.estimate);
-    let figures = match measure(config, lane, &places, shape) {
-        Ok((report, wrong)) => {
-            let rate = shape.bytes as f64 / (report.kernel.ps().max(1) as f64 / 1e12);
-            let bus = rate * config.operation.bus_factor(ranks);
-            let share = bound.map(|bound| bus / bound.bus);
-            Ok(Figures {
-                time: report.kernel,
-                host: report.host,
-                algorithm_bandwidth: rate,
-                bus_bandwidth: bus,
-                share,
-                estimate,
-                wrong,
-            })
-        }
-        Err(DistError::Runtime(error)) if is_exhausted(&error) => Err(error.to_string()),
-        Err(error) => return Err(error),
-    };
-    let count = shape.bytes / config.dtype.size();
-    Ok(Row { bytes: shape.bytes, count, algorithm, figures })
-}
-
-/// Whether simulated memory or time has run out.
-fn is_exhausted(error: &RuntimeError) -> bool {
-    matches!(
-        error,
-        RuntimeError::OutOfMemory { .. }
-            | RuntimeError::VirtualSpace(_)
-            | RuntimeError::Regions(_)
-            | RuntimeError::Stalled(_)
-            | RuntimeError::Deadline { .. }
-    )
-}
-
-/// What a size is for each PE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shape {
-    bytes: u64,
-    /// Elements of each PE's input and output.
-    input: u64,
-    output: u64,
-}
-
-impl Shape {
-    fn new(config: &SweepConfig, places: &Places, size: u64) -> Self {
-        let ranks = places.world().ranks as u64;
-        let element = places.positions() as u64 * config.dtype.size();
-        let (grows, shrinks) = config.operation.growth(ranks);
-        let parts = match config.operation {
-            Operation::AllReduce(_) | Operation::Reduce(..) | Operation::Broadcast(_) => 1,
-            _ => ranks,
-        };
-        let elements = size.div_ceil(element * parts).max(1) * parts;
-        let input = elements / grows;
-        Self { bytes: elements * element, input, output: input * grows / shrinks }
-    }
-}
-
-/// Runs it on a machine of its own.
-fn measure(
-    config: &SweepConfig,
-    lane: Resolved,
-    places: &Places,
-    shape: Shape,
-) -> Result<(CollectiveReport, Option<u64>), DistError> {
-    let (topology, data) = (config.topology.clone(), shape.bytes <= config.check_up_to);
-    let context = Context::new(ContextConfig { topology, data, ..ContextConfig::default() });
-    let group = Group::new(&context, &lane.config, lane.algorithm, 0)?;
-    let values = values::Values { config, places, shape };
-    let mut tensors = Vec::new();
-    for (index, &sip) in places.sips.iter().enumerate() {
-        let input = if data {
-            values.input(&context, index)?
-        } else {
-            empty(config, &context, places, shape.input)?
-        };
-        let output = empty(config, &context, places, shape.output)?;
-        tensors.push((input.to(&placement(sip))?, output.to(&placement(sip))?));
-    }
-    let pairs: Vec<(&Tensor, &Tensor)> =
-        tensors.iter().map(|(input, output)| (input, output)).collect();
-    let launcher = Launcher::new(&context);
-    let report = group.run(&launcher, &context, config.operation, &pairs)?;
-    if !data {
-        return Ok((report, None));
-    }
-    let outputs: Vec<_> = tensors.iter().map(|(_, output)| output).collect();
-    Ok((report, Some(values.wrong(&outputs)?)))
-}
-
-fn empty(
-    config: &SweepConfig,
-    context: &Context,
-    places: &Places,
-    elements: u64,
-) -> Result<Tensor, DistError> {
-    let rows = (places.cubes.len() * places.pes.len()) as u64;
-    Ok(context.zeros(&[rows, elements], config.dtype)?)
-}
-
-/// A row for each PE of a SIP.
-fn placement(sip: SipId) -> Placement {
-    Placement { cube: Split::RowWise, pe: Split::RowWise, sips: vec![sip], ..Placement::default() }
 }

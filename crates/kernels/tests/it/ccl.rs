@@ -58,7 +58,20 @@ fn what_is_wrong_is_said_with_its_place() {
             "defaults: {n_slots: 0, credit_bytes: 0}\n",
             "defaults: {credit_bytes: many}\n",
         ],
-        &expect![[r#""#]],
+        &expect![[r#"
+            mine.yaml:1: expected a key that means something here, found `default`; the nearest is `defaults`
+            mine.yaml:2: defaults: expected a key that means something here, found `n_slot`; the nearest is `n_slots`
+            mine.yaml:2: defaults.algorithm: expected one of auto, direct, ring, found rnig; the nearest is `ring`
+            mine.yaml:1: defaults.ranks: expected one of sip, cube, pe, found core; the nearest is `cube`
+            mine.yaml:1: defaults.world_size: expected a whole number from 1 to 65536, found 0
+            mine.yaml:3: defaults.buffer_kind: expected one of tcm, sram, hbm, found L2; the nearest is `tcm`
+            mine.yaml:1: defaults.backpressure: expected one of sleep, poll, found spin; the nearest is `sleep`
+            mine.yaml:1: defaults.poll_ns: expected a number of nanoseconds above 0, found 0
+            mine.yaml:1: defaults.slot_size: expected a multiple of 8 bytes up to 8.00 MiB, found 12
+            mine.yaml:1: defaults.slot_size: expected a multiple of 8 bytes up to 8.00 MiB, found 1 GiB
+            mine.yaml:1: defaults.n_slots: expected a whole number from 1 to 4096, found 0
+            mine.yaml:1: defaults.credit_bytes: expected a whole number from 1 to 4096, found many
+        "#]],
     );
 }
 
@@ -79,7 +92,20 @@ fn what_is_wrong_with_an_algorithm_is_said_with_its_place() {
             "algorithms:\n  ring:\n",
             "algorithms: {ring: {algorithm: auto}}\n",
         ],
-        &expect![[r#""#]],
+        &expect![[r#"
+            mine.yaml:1: algorithms: expected a mapping, found a list of 1
+            mine.yaml:2: algorithms.mine: expected the key `module`, found none
+            mine.yaml:3: algorithms.mine.module: expected one of direct, ring, found rings; the nearest is `ring`
+            mine.yaml:3: algorithms.ring: expected a key that means something here, found `from_byte`; the nearest is `from_bytes`
+            mine.yaml:2: algorithms.ring.to_bytes: expected at least 65536, from which it goes, found 4 KiB
+            mine.yaml:2: algorithms.ring.to_world: expected at least 4, from which it goes, found 2
+            mine.yaml:2: algorithms.ring.sip_topologies: expected a list of SIP topologies, found ring_1d
+            mine.yaml:2: algorithms.ring.sip_topologies[1]: expected one of ring_1d, torus_2d, mesh_2d_no_wrap, found torus; the nearest is `torus_2d`
+            mine.yaml:2: algorithms.ring.enabled: expected true or false, found maybe
+            mine.yaml:3: algorithms.ring: expected the key once, found it in line 2, too
+            mine.yaml:2: algorithms.ring: expected a mapping, found nothing
+            mine.yaml:1: algorithms.ring: expected a key that means something here, found `algorithm`; the nearest is `module`
+        "#]],
     );
     let error = CclConfig::read_bytes("mine.yaml", b"\xff").unwrap_err();
     assert_eq!(error.to_string(), "mine.yaml:1: expected UTF-8, found byte 0xff");

@@ -75,6 +75,11 @@ fn set<T>(
     Ok(())
 }
 
+/// Whether it may be chosen.
+fn is_enabled(field: &Field<'_>) -> Result<bool> {
+    field.flag()
+}
+
 /// A number of ranks.
 fn count(field: &Field<'_>) -> Result<usize> {
     field.whole(1, MOST_RANKS).map(|number| number as usize)
@@ -115,8 +120,8 @@ pub(super) fn config(root: &Field<'_>) -> Result<CclConfig> {
 
 /// The algorithm that is forced, if one is.
 fn choice(field: &Field<'_>, algorithms: &[CclAlgorithm]) -> Result<Option<String>> {
-    let named = algorithms.iter().map(|algorithm| (&*algorithm.name, Some(&*algorithm.name)));
-    let names: Vec<_> = [("auto", None)].into_iter().chain(named).collect();
+    let all = algorithms.iter().map(|algorithm| (&*algorithm.name, Some(&*algorithm.name)));
+    let names: Vec<_> = [("auto", None)].into_iter().chain(all).collect();
     Ok(field.choice(&names)?.map(ToOwned::to_owned))
 }
 
@@ -124,7 +129,7 @@ fn algorithm(name: &str, field: &Field<'_>, settings: &Settings) -> Result<CclAl
     let mut map = field.map()?;
     let module = map.optional("module");
     let mut enabled = true;
-    set(&mut enabled, map.optional("enabled"), |field| field.flag())?;
+    set(&mut enabled, map.optional("enabled"), is_enabled)?;
     let config = settings.clone().over(&mut map)?.config;
     let bytes =
         range(map.optional("from_bytes"), map.optional("to_bytes"), 0..=u64::MAX, |field| {

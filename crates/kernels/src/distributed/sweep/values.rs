@@ -3,7 +3,8 @@
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::{Context, Tensor};
 
-use super::{Shape, SweepConfig};
+use super::SweepConfig;
+use super::measure::Shape;
 use crate::collective::{Operation, ReduceOp};
 use crate::distributed::error::DistError;
 use crate::distributed::places::Places;
@@ -68,7 +69,7 @@ impl Values<'_> {
             _ if self.config.dtype == DType::Bool => number % 2,
             Operation::AllReduce(op) | Operation::Reduce(op, _) | Operation::ReduceScatter(op) => {
                 match op {
-                    ReduceOp::Sum | ReduceOp::Avg => u64::from(number % 3 == 0),
+                    ReduceOp::Sum | ReduceOp::Avg => u64::from(number.is_multiple_of(3)),
                     ReduceOp::Prod => 1 + u64::from(rank < 3) * (number % 2),
                     _ => number % 5,
                 }

@@ -1,0 +1,147 @@
+//! `cubeyard ccl`: the table, the picture, figures for programs, and what is refused.
+
+use serde_json::Value;
+
+use crate::{Run, Sandbox};
+
+/// Four SIPs of one cube with two PEs: done quickly.
+const MACHINE: &str = "sips: {count: 4}\ncubes: {w: 1, h: 1}\npe: {routers: [r0c0, r0c1]}\n\
+                       hbm: {bytes_per_cube: 64 MiB}\n";
+
+fn sandbox(name: &str) -> Sandbox {
+    let sandbox = Sandbox::new(name);
+    sandbox.write("small.yaml", MACHINE);
+    sandbox
+}
+
+fn ccl(sandbox: &Sandbox, more: &[&str]) -> Run {
+    let small = ["ccl", "--topology", "small.yaml"];
+    sandbox.run(&small.iter().chain(more).copied().collect::<Vec<_>>())
+}
+
+fn json(run: Run) -> Value {
+    serde_json::from_str(&run.result()).expect("it is JSON")
+}
+
+/// Bad input, said in these words.
+#[track_caller]
+fn refused(run: &Run, words: &[&str]) {
+    assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{}", run.stderr);
+    for word in words {
+        assert!(run.stderr.contains(word), "{word} is not in: {}", run.stderr);
+    }
+}
+
+#[test]
+fn a_table_has_a_row_for_each_size_and_algorithm() {
+    let sandbox = sandbox("ccl-table");
+    let run = ccl(&sandbox, &["--sizes", "256:1K"]);
+    assert_eq!(run.stderr, "");
+    let table = run.result();
+    assert!(table.starts_with("all_reduce sum: 4 SIPs of 2 PEs each, grid 4\n"), "{table}");
+    for name in ["direct", "ring"] {
+        let rows: Vec<_> =
+            table.lines().filter(|line| line.starts_with(&format!("  {name} "))).collect();
+        assert_eq!(rows.len(), 3, "{table}");
+        let cells: Vec<_> = rows[1].split_whitespace().collect();
+        assert_eq!(&cells[1..6], ["512", "256", "f16", "sum", "-1"]);
+        assert_eq!(cells.last(), Some(&"0"), "no number is wrong");
+    }
+    for part in [
+        "\n  quickest ",
+        "\n  bound    512.0 GB/s of bus bandwidth by injection",
+        "\n  check    passed in ",
+    ] {
+        assert!(table.contains(part), "{part} is not in: {table}");
+    }
+}
+
+#[test]
+fn figures_for_programs_agree_with_each_other() {
+    let sandbox = sandbox("ccl-json");
+    let operations = [
+        ("all_reduce", 1.5),
+        ("reduce", 1.0),
+        ("broadcast", 1.0),
+        ("all_gather", 0.75),
+        ("reduce_scatter", 0.75),
+        ("all_to_all", 0.75),
+        ("gather", 0.75),
+        ("scatter", 0.75),
+    ];
+    for (name, factor) in operations {
+        let more = ["--op", name, "--sizes", "1000:64K:16", "--format", "json", "--root", "1"];
+        let sweep = json(ccl(&sandbox, &more));
+        assert_eq!((&sweep["operation"], &sweep["right"]), (&name.into(), &true.into()));
+        let rows = sweep["rows"].as_array().unwrap();
+        assert!(rows.len() >= 2, "{name}");
+        for row in rows {
+            let figure = |key: &str| row[key].as_f64().unwrap();
+            let algbw = figure("bytes") / figure("time_us") / 1e3;
+            assert!((figure("algbw_gbs") / algbw - 1.0).abs() < 1e-9, "{row}");
+            assert!((figure("busbw_gbs") / algbw - factor).abs() < 1e-9, "{row}");
+            assert!((0.0..=1.0).contains(&figure("share_of_bound")), "{row}");
+            assert_eq!(row["wrong"], 0, "{row}");
+        }
+    }
+}
+
+#[test]
+fn the_bound_is_drawn_above_the_lines() {
+    let sandbox = sandbox("ccl-plot");
+    for file in ["plot.svg", "plot.html"] {
+        let run = ccl(&sandbox, &["--sizes", "256:4K:4", "--plot", file]);
+        assert_eq!((run.code, run.stderr.as_str()), (Some(0), format!("wrote {file}\n").as_str()));
+    }
+    let picture = sandbox.read("plot.svg");
+    let document = roxmltree::Document::parse(&picture).unwrap();
+    let paths = || document.descendants().filter(|node| node.has_tag_name("path"));
+    assert!(paths().any(|path| path.has_attribute("stroke-dasharray")));
+    assert!(paths().filter(|path| path.attribute("stroke-width") == Some("2")).count() >= 2);
+    refused(&ccl(&sandbox, &["--plot", "plot.png"]), &["plot.png: cannot be drawn", ".svg"]);
+}
+
+#[test]
+fn a_file_says_what_groups_are_like() {
+    let sandbox = sandbox("ccl-config");
+    sandbox.write(
+        "ccl.yaml",
+        "algorithms: {deep: {module: ring, n_slots: 16}, ring: {enabled: false}}\n",
+    );
+    let more = ["--config", "ccl.yaml", "--sizes", "4K", "--format", "json"];
+    let sweep = json(ccl(&sandbox, &more));
+    let names: Vec<_> =
+        sweep["rows"].as_array().unwrap().iter().map(|row| &row["algorithm"]).collect();
+    assert!(names.contains(&&"deep".into()) && !names.contains(&&"ring".into()), "{names:?}");
+    sandbox.write("bad.yaml", "defaults:\n  n_slot: 4\n");
+    refused(
+        &ccl(&sandbox, &["--config", "bad.yaml"]),
+        &[
+            "error: bad.yaml:2: defaults: ",
+            "found `n_slot`; the nearest is `n_slots`",
+            "--print-default",
+        ],
+    );
+    refused(&ccl(&sandbox, &["--config", "none.yaml"]), &["none.yaml", "check the path"]);
+    assert!(ccl(&sandbox, &["--print-default"]).result().contains("\ndefaults:\n"));
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_what_can() {
+    let sandbox = sandbox("ccl-refused");
+    let of = |more: &[&str]| ccl(&sandbox, more);
+    refused(
+        &of(&["--algorithm", "rnig"]),
+        &["there is no algorithm `rnig`", "the nearest is `ring`"],
+    );
+    refused(&of(&["--op", "allreduce"]), &["--op: expected one of", "the nearest is `all_reduce`"]);
+    refused(&of(&["--reduce", "sums"]), &["found `sums`; the nearest is `sum`"]);
+    refused(&of(&["--dtype", "f15"]), &["the nearest is `f16`"]);
+    refused(&of(&["--world", "5"]), &["a world of 5 ranks: there are 4 SIPs", "--world"]);
+    refused(&of(&["--world", "0"]), &["a world of 0 ranks"]);
+    refused(&of(&["--op", "broadcast", "--root", "4"]), &["rank 4: there are 4"]);
+    refused(&of(&["--op", "all_to_all", "--algorithm", "ring"]), &["ring: all_to_all", "auto"]);
+    for sizes in ["4K:1K", "0:4", "1:2:1", "a:b", "1:2:3:4"] {
+        refused(&of(&["--sizes", sizes]), &["--sizes", "expected"]);
+    }
+}
