@@ -126,7 +126,7 @@ impl Node {
 
     /// Sums are kept in the output between steps.
     fn all_reduce(&self, op: ReduceOp) {
-        let whole = [0..self.input.elements];
+        let whole = [self.input.part(0, 1)];
         if self.is_beyond() {
             self.send(FOLD, &self.input, &whole);
             return self.take(FOLD, &whole);

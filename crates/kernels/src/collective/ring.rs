@@ -158,7 +158,8 @@ impl Around {
             return self.input.copy(&self.tl, &self.output, 0, self.job.piece);
         }
         let take = |range: &Range<u64>, tile: &Tile| self.output.store(&self.tl, range, tile);
-        let parts = |rank: usize| vec![rank as u64 * whole..(rank as u64 + 1) * whole];
+        let slot = |rank: usize| rank as u64 * whole..(rank as u64 + 1) * whole;
+        let parts = |rank: usize| vec![slot(rank)];
         self.line().gather(parts, own, take);
     }
 

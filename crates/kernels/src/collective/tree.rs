@@ -2,7 +2,8 @@
 //!
 //! Pieces go up one tree, joined on the way, and down again, one after the other: so a reduce or a broadcast
 //! of a long message takes hardly longer than to send it once, and a short one takes twice the logarithm of
-//! the number of ranks. All but two ranks send and receive as much as they hold.
+//! the number of ranks. In an all-reduce a rank sends and receives twice what it holds, n / (n − 1) of what
+//! a ring does.
 //!
 //! The trees are those of NCCL: in the first, ranks with an odd number are leaves; the second is its mirror
 //! image, or where the number of ranks is odd, the first moved by one.
@@ -163,8 +164,8 @@ impl Branch {
 fn distance(tree: usize, a: usize, b: usize, ranks: usize) -> usize {
     let above: Vec<_> = ancestors(tree, b, ranks).collect();
     let meets = |rank| above.iter().position(|&other| other == rank);
-    let ways = ancestors(tree, a, ranks).enumerate();
-    let met = ways.filter_map(|(steps, rank)| Some(steps + meets(rank)?)).next();
+    let mut ways = ancestors(tree, a, ranks).enumerate();
+    let met = ways.find_map(|(steps, rank)| Some(steps + meets(rank)?));
     met.expect("the root of the tree is above both")
 }
 

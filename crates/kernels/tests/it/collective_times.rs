@@ -17,7 +17,8 @@ use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Placement;
 use cubeyard_runtime::{
-    Argument, Channel, Context, ContextConfig, End, Launch, RingConfig, RuntimeError, Tensor,
+    Argument, Channel, Context, ContextConfig, End, Launch, LaunchHandle, RingConfig, RuntimeError,
+    Tensor,
 };
 
 fn context(sips: usize) -> Context {
@@ -73,12 +74,15 @@ impl Algorithm for ToAndFro {
 
     fn kernel(&self, _: &Job) -> Kernel {
         let this = *self;
-        Kernel::new(&format!("{this:?}"), move |tl, args| Box::pin(this.run(tl, args)))
+        Kernel::new(&format!("{this:?}"), move |tl, args| {
+            this.run(&tl, &args);
+            Box::pin(std::future::ready(()))
+        })
     }
 }
 
 impl ToAndFro {
-    async fn run(self, tl: Tl, args: Args) {
+    fn run(self, tl: &Tl, args: &Args) {
         let (buffer, rank) = (args.tensor(0).local(), args.whole(2));
         let own = tl.load(&buffer);
         let mut tile = own.clone();
@@ -113,13 +117,13 @@ impl Hop {
     /// From messages of two lengths: the vector unit takes strips of 4 KiB, one while the next is read, so
     /// what adds less than one and more than one are two lines. A burst of the HBM is the least there is.
     fn measured(adds: bool, [short, long]: [u64; 2]) -> Self {
-        let lone = |bytes: u64| {
+        let measure = |bytes: u64| {
             let to_and_fro = |times| time(Box::new(ToAndFro { times, adds }), 2, bytes);
             let (few, many) = (to_and_fro(2), to_and_fro(6));
             let hop = (many - few) / 8.0;
             (hop, few - 4.0 * hop)
         };
-        let (at_short, at_long) = (lone(short), lone(long));
+        let (at_short, at_long) = (measure(short), measure(long));
         let line = |a: f64, b: f64| {
             let slope = (b - a) / (long - short) as f64;
             [a - slope * short as f64, slope]
@@ -144,7 +148,6 @@ const LONG: [u64; 2] = [1 << 12, 1 << 16];
 
 fn assert_near(what: &str, found: f64, expected: f64) {
     let off = (found / expected - 1.0) * 100.0;
-    println!("{what}: {found:.1} ns, expected {expected:.1} ns: {off:+.2} %");
     if false {
         return;
     }
@@ -219,14 +222,13 @@ fn launch(elements: &[u64]) -> RuntimeError {
         launcher.launch(&context.stream(), &kernel, &launch).unwrap()
     };
     let handles: Vec<_> = tensors.iter().enumerate().map(start).collect();
-    let ends: Result<Vec<_>, _> = handles.iter().map(|handle| handle.wait()).collect();
+    let ends: Result<Vec<_>, _> = handles.iter().map(LaunchHandle::wait).collect();
     ends.unwrap_err()
 }
 
 #[test]
 fn a_rank_that_never_calls_is_named_by_who_waits_for_it() {
     let error = launch(&[1000]).to_string();
-    println!("{error}");
     assert!(error.contains("a message from sip1.cube0.pe0"), "{error}");
     assert!(error.contains("sip0.cube0.pe0"), "{error}");
     assert!(error.contains("receive f16[500] from W"), "{error}");
@@ -235,7 +237,6 @@ fn a_rank_that_never_calls_is_named_by_who_waits_for_it() {
 #[test]
 fn ranks_with_tensors_of_different_lengths_are_told() {
     let error = launch(&[1000, 996]).to_string();
-    println!("{error}");
     assert!(error.contains("the message from sip"), "{error}");
 
     let context = context(2);

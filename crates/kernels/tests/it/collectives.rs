@@ -23,7 +23,7 @@ fn algorithm(name: &str) -> Box<dyn Algorithm> {
 /// Whole numbers that sums and products of eight stay exact with in every type.
 fn value(rank: usize, index: u64, dtype: DType) -> f64 {
     if dtype == DType::Bool {
-        return f64::from(u8::from((index + rank as u64) % 3 == 0));
+        return f64::from(u8::from((index + rank as u64).is_multiple_of(3)));
     }
     1.0 + ((index * 7 + rank as u64 * 3) % 2) as f64
 }
