@@ -1,5 +1,11 @@
 //! The process group, decision by decision of ADR-0047, and what goes beyond them.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "ranks and elements of tests are few"
+)]
+
 use std::cell::RefCell;
 
 use cubeyard_device::topology::Topology;

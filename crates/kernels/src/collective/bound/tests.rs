@@ -1,3 +1,5 @@
+#![expect(clippy::float_cmp, reason = "rates of whole links are exact")]
+
 //! Bounds that a person can work out with the topology file beside them.
 
 use super::*;
