@@ -52,23 +52,23 @@ fn a_small_run_as_a_table() {
           elements=4096 block=256 dtype=f16 cubes=1 pes=2
           on 2 SIPs × 16 cubes × 8 PEs
 
-          kernel      289.3 ns on 2 PEs; 398.6 ns seen by the host
-          moved       16.00 KiB read, 8.00 KiB written: 84.94 GB/s, 16.6 % of 512 GB/s
-          computed    4.096 kFLOP: 14.16 GFLOP/s, 2.8 % of 512 GFLOP/s
-          limited by  DMA reads of `load f16[256]` at vector_add.rs:17 (42 % of the critical path)
+          kernel      261.3 ns on 2 PEs; 370.6 ns seen by the host
+          moved       16.00 KiB read, 8.00 KiB written: 94.04 GB/s, 18.4 % of 512 GB/s
+          computed    4.096 kFLOP: 15.67 GFLOP/s, 3.1 % of 512 GFLOP/s
+          limited by  DMA reads of `load f16[256]` at vector_add.rs:17 (46 % of the critical path)
           check       passed: 4,096 elements, error 2.45e-4 of 9.77e-4 allowed
 
           bound            at least  of the kernel
-          MATH                 8 ns          2.8 %
-          the HBM of a PE     48 ns         16.6 %
+          MATH                 8 ns          3.1 %
+          the HBM of a PE     48 ns         18.4 %
 
           unit       busiest         busy there  on average
-          PE_CPU     sip0.cube0.pe0      11.1 %      11.1 %
-          DMA read   sip0.cube0.pe0      83.1 %      83.1 %
-          DMA write  sip0.cube0.pe0      41.5 %      41.5 %
-          TCM read   sip0.cube0.pe0       5.5 %       5.5 %
-          MATH       sip0.cube0.pe0       2.8 %       2.8 %
-          TCM write  sip0.cube0.pe0       2.8 %       2.8 %
+          PE_CPU     sip0.cube0.pe0      12.2 %      12.2 %
+          DMA read   sip0.cube0.pe0        92 %        92 %
+          DMA write  sip0.cube0.pe0        46 %        46 %
+          TCM read   sip0.cube0.pe0       6.1 %       6.1 %
+          MATH       sip0.cube0.pe0       3.1 %       3.1 %
+          TCM write  sip0.cube0.pe0       3.1 %       3.1 %
     "#]]
     .assert_eq(&run.result());
 }
@@ -84,50 +84,47 @@ fn a_small_run_explained() {
           elements=512 block=256 dtype=f16 cubes=1 pes=1
           on 2 SIPs × 16 cubes × 8 PEs
 
-          kernel      85.1 ns on 1 PE; 194.3 ns seen by the host
-          moved       2.00 KiB read, 1.00 KiB written: 36.1 GB/s, 14.1 % of 256 GB/s
-          computed    512 FLOP: 6.016 GFLOP/s, 2.4 % of 256 GFLOP/s
-          limited by  DMA reads of `load f16[256]` at vector_add.rs:17 (35 % of the critical path)
+          kernel      81.1 ns on 1 PE; 190.3 ns seen by the host
+          moved       2.00 KiB read, 1.00 KiB written: 37.88 GB/s, 14.8 % of 256 GB/s
+          computed    512 FLOP: 6.313 GFLOP/s, 2.5 % of 256 GFLOP/s
+          limited by  DMA reads of `load f16[256]` at vector_add.rs:17 (37 % of the critical path)
           check       none: the numbers were not computed
 
           bound            at least  of the kernel
-          MATH                 2 ns          2.4 %
-          the HBM of a PE     12 ns         14.1 %
+          MATH                 2 ns          2.5 %
+          the HBM of a PE     12 ns         14.8 %
 
           unit       busiest         busy there  on average
-          PE_CPU     sip0.cube0.pe0       9.4 %       9.4 %
-          DMA read   sip0.cube0.pe0      70.6 %      70.6 %
-          DMA write  sip0.cube0.pe0      35.3 %      35.3 %
-          TCM read   sip0.cube0.pe0       4.7 %       4.7 %
-          MATH       sip0.cube0.pe0       2.4 %       2.4 %
-          TCM write  sip0.cube0.pe0       2.4 %       2.4 %
+          PE_CPU     sip0.cube0.pe0       9.9 %       9.9 %
+          DMA read   sip0.cube0.pe0      74.1 %      74.1 %
+          DMA write  sip0.cube0.pe0        37 %        37 %
+          TCM read   sip0.cube0.pe0       4.9 %       4.9 %
+          MATH       sip0.cube0.pe0       2.5 %       2.5 %
+          TCM write  sip0.cube0.pe0       2.5 %       2.5 %
 
         the critical path, line by line
           line              unit       steps     takes   share  behind others
-          vector_add.rs:17  DMA read       2  30.04 ns  35.3 %
-          vector_add.rs:18  DMA read       2  30.04 ns  35.3 %
-          vector_add.rs:19  DMA write      1  15.02 ns  17.6 %
-          vector_add.rs:19  fetch          2      4 ns   4.7 %
-          vector_add.rs:17  PE_CPU         2      2 ns   2.4 %
-          vector_add.rs:19  MATH           2      2 ns   2.4 %
-          vector_add.rs:19  store          2      2 ns   2.4 %
+          vector_add.rs:17  DMA read       2  30.04 ns    37 %
+          vector_add.rs:18  DMA read       2  30.04 ns    37 %
+          vector_add.rs:19  DMA write      1  15.02 ns  18.5 %
+          vector_add.rs:17  PE_CPU         2      2 ns   2.5 %
+          vector_add.rs:19  fetch          1      2 ns   2.5 %
+          vector_add.rs:19  MATH           1      1 ns   1.2 %
+          vector_add.rs:19  store          1      1 ns   1.2 %
 
         step by step, in ns
-          from    takes   unit       what                                   line              why then                                                     of which
+          from    takes   unit       what                                   line              why then                                  of which
            0.000   1.000  PE_CPU     dispatch of load f16[256]              vector_add.rs:17  the launch began
            1.000   1.000  PE_CPU     the scheduler passes on load f16[256]  vector_add.rs:17  its overhead for each command
-           2.000  15.020  DMA read   load f16[256]                          vector_add.rs:17  it was dispatched then                                       4.02 ns overhead, 3 ns serialisation, 8 ns memory
-          17.020  15.020  DMA read   load f16[256]                          vector_add.rs:18  DMA read was busy: load f16[256]                             4.02 ns overhead, 3 ns serialisation, 8 ns memory
-          32.040   2.000  fetch      operands of add f16[256]               vector_add.rs:19  it comes after load f16[256]
-          34.040   1.000  MATH       add f16[256]                           vector_add.rs:19  after TCM read: operands of add f16[256]
-          35.040   1.000  store      results of add f16[256]                vector_add.rs:19  after MATH: add f16[256]
-          36.040  15.020  DMA read   load f16[256]                          vector_add.rs:17  its place in the TCM was free after results of add f16[256]  4.02 ns overhead, 3 ns serialisation, 8 ns memory
-          51.060  15.020  DMA read   load f16[256]                          vector_add.rs:18  DMA read was busy: load f16[256]                             4.02 ns overhead, 3 ns serialisation, 8 ns memory
-          66.080   2.000  fetch      operands of add f16[256]               vector_add.rs:19  it comes after load f16[256]
-          68.080   1.000  MATH       add f16[256]                           vector_add.rs:19  after TCM read: operands of add f16[256]
-          69.080   1.000  store      results of add f16[256]                vector_add.rs:19  after MATH: add f16[256]
-          70.080  15.020  DMA write  store f16[256]                         vector_add.rs:19  it comes after results of add f16[256]                       4.02 ns overhead, 3 ns serialisation, 8 ns memory
-          13 steps, 85.1 ns in all
+           2.000  15.020  DMA read   load f16[256]                          vector_add.rs:17  it was dispatched then                    4.02 ns overhead, 3 ns serialisation, 8 ns memory
+          17.020  15.020  DMA read   load f16[256]                          vector_add.rs:18  DMA read was busy: load f16[256]          4.02 ns overhead, 3 ns serialisation, 8 ns memory
+          32.040  15.020  DMA read   load f16[256]                          vector_add.rs:17  DMA read was busy: load f16[256]          4.02 ns overhead, 3 ns serialisation, 8 ns memory
+          47.060  15.020  DMA read   load f16[256]                          vector_add.rs:18  DMA read was busy: load f16[256]          4.02 ns overhead, 3 ns serialisation, 8 ns memory
+          62.080   2.000  fetch      operands of add f16[256]               vector_add.rs:19  it comes after load f16[256]
+          64.080   1.000  MATH       add f16[256]                           vector_add.rs:19  after TCM read: operands of add f16[256]
+          65.080   1.000  store      results of add f16[256]                vector_add.rs:19  after MATH: add f16[256]
+          66.080  15.020  DMA write  store f16[256]                         vector_add.rs:19  it comes after results of add f16[256]    4.02 ns overhead, 3 ns serialisation, 8 ns memory
+          10 steps, 81.1 ns in all
     "#]].assert_eq(&run.result());
 }
 
@@ -335,9 +332,9 @@ fn kernels_that_do_not_fit_are_refused_with_their_line() {
         &run,
         2,
         &expect![[r#"
-        error: vector_add on sip0.cube0.pe0, vector_add.rs:17: a tile of 32.00 MiB, but the TCM has 8.00 MiB for the tiles of a kernel
-          help: change what does not fit, with --set
-    "#]],
+            error: vector_add on sip0.cube0.pe0, vector_add.rs:17: a tile of 32.00 MiB, but the TCM has 8.00 MiB for the tiles of a kernel
+              help: change what does not fit, with --set
+        "#]],
     );
     assert!(!sandbox.path("x.html").exists());
 }

@@ -14,8 +14,8 @@ fn body(tl: &Tl, args: &Args) {
     for index in 0..tl.cdiv(x.dim(0), block) {
         let (start, shape) = ([index * block], [block]);
         let mask = x.inside(&start, &shape);
-        let [left, right] =
-            [&x, &y].map(|of| tl.load_masked(&of.block(&start, &shape), &mask, 0.0));
+        let left = tl.load_masked(&x.block(&start, &shape), &mask, 0.0);
+        let right = tl.load_masked(&y.block(&start, &shape), &mask, 0.0);
         tl.store_masked(&z.block(&start, &shape), &(&left + &right), &mask);
     }
 }
