@@ -25,7 +25,8 @@ mod race;
 pub mod report;
 pub mod tl;
 
-/// The examples of the page about this crate, as tests.
+/// The examples of the pages about this crate, as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/kernels.md")]
+#[doc = include_str!("../../../docs/collectives.md")]
 struct Pages;
