@@ -1,7 +1,7 @@
 //! The quickest that a fabric lets any algorithm be: what must cross its links, over what they take.
 //!
 //! Nothing of this looks at routes or algorithms. For a set of ranks, the links between their PEs and those
-//! of all others have a largest flow ([`flow`]); an operation must bring so many bytes from one side to the
+//! of all others have a largest flow (`flow.rs`); an operation must bring so many bytes from one side to the
 //! other, however it is done. Each rank alone is such a set (injection), and so is each part of the grid on
 //! one side of a straight cut (bisection). For an all-reduce the sum over all ranks says more than each alone:
 //! every element is joined over n − 1 messages and handed out over n − 1, wherever they go.
