@@ -21,6 +21,7 @@ mod numbers;
 mod parameter;
 mod path;
 mod qkv;
+mod rows;
 mod run;
 mod softmax;
 mod vector_add;

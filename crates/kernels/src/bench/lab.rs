@@ -7,6 +7,8 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::{Argument, Context, Launch, LaunchReport, RuntimeError, Tensor};
 
+use super::inputs::size;
+use super::numbers::difference;
 use super::path::{Leg, path};
 use crate::kernel::Kernel;
 use crate::launch::Launcher;
@@ -107,22 +109,6 @@ impl Lab<'_> {
         expected: impl FnOnce() -> Vec<f64>,
     ) -> Result<Option<Check>, RuntimeError> {
         let Some(found) = self.values(tensor)? else { return Ok(None) };
-        let expected = expected();
-        assert_eq!(found.len(), expected.len(), "a reference has as many elements as its result");
-        let scale = expected.iter().fold(1.0_f64, |scale, value| scale.max(value.abs()));
-        let error = |(found, expected): (&f64, &f64)| (found - expected).abs() / scale;
-        let errors = found.iter().zip(&expected).map(error);
-        // A result that is no number is infinitely wrong.
-        let worst = errors.fold(
-            0.0,
-            |worst: f64, error| {
-                if error.is_nan() { f64::INFINITY } else { worst.max(error) }
-            },
-        );
-        Ok(Some(Check { elements: found.len() as u64, worst, tolerance }))
+        Ok(Some(difference(&found, &expected(), 1.0, tolerance)))
     }
-}
-
-fn size(count: u64) -> usize {
-    usize::try_from(count).unwrap_or(usize::MAX)
 }

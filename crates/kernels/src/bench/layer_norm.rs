@@ -5,14 +5,13 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 use cubeyard_sim::Bandwidth;
 
+use super::inputs::core;
 use super::numbers::{compare, rounding, spread, sum_rounding, tensor};
-use super::softmax::at_least;
+use super::rows::{at_least, parameters};
 use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
 use crate::library::{EPSILON, layer_norm};
 
 pub(super) struct LayerNorm;
-
-const TYPES: &[DType] = &[DType::F16, DType::Bf16, DType::F32];
 
 impl Bench for LayerNorm {
     fn name(&self) -> &'static str {
@@ -24,14 +23,7 @@ impl Bench for LayerNorm {
     }
 
     fn parameters(&self) -> Vec<Parameter> {
-        vec![
-            Parameter::whole("rows", 512, (1, 1 << 30), "of the matrix"),
-            Parameter::whole("columns", 1024, (1, 1 << 20), "of the matrix"),
-            Parameter::whole("tile", 32, (1, 1 << 20), "rows of a load"),
-            Parameter::dtype("dtype", TYPES, "of the elements"),
-            Parameter::whole("cubes", 1, (1, 64), "that take part"),
-            Parameter::whole("pes", 8, (1, 64), "of each cube"),
-        ]
+        parameters(32)
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
@@ -77,7 +69,7 @@ fn work(lab: &Lab<'_>, rows: u64, columns: u64, dtype: DType) -> Work {
 
 /// Why the bound of the vector engine is not reached.
 fn note(lab: &Lab<'_>) -> String {
-    let core = lab.context.machine(|machine| machine.topology().spec().pe.core.clone());
+    let core = core(lab);
     let giga = |rate: Bandwidth| rate.bytes_per_second() / 1_000_000_000;
     format!(
         "it is computed in f32, of which the TCM feeds {} elements a ns where the vector engine could take \

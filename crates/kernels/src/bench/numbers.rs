@@ -73,8 +73,14 @@ pub(super) fn compare(
     expected: Option<&[f64]>,
 ) -> Result<Option<Check>, RuntimeError> {
     let (Some(found), Some(expected)) = (lab.values(tensor)?, expected) else { return Ok(None) };
+    Ok(Some(difference(&found, expected, f64::MIN_POSITIVE, tolerance)))
+}
+
+/// The greatest difference between numbers and what they should be, relative to the greatest of the latter, or
+/// to `least` if all are smaller.
+pub(super) fn difference(found: &[f64], expected: &[f64], least: f64, tolerance: f64) -> Check {
     assert_eq!(found.len(), expected.len(), "a reference has as many elements as its result");
-    let scale = expected.iter().fold(f64::MIN_POSITIVE, |scale, value| scale.max(value.abs()));
+    let scale = expected.iter().fold(least, |scale, value| scale.max(value.abs()));
     // What is no number is infinitely wrong.
     let error = |found: f64, expected: f64| match (found - expected).abs() / scale {
         error if error.is_nan() => f64::INFINITY,
@@ -82,5 +88,5 @@ pub(super) fn compare(
     };
     let errors = found.iter().zip(expected).map(|(found, expected)| error(*found, *expected));
     let worst = errors.fold(0.0, f64::max);
-    Ok(Some(Check { elements: found.len() as u64, worst, tolerance }))
+    Check { elements: found.len() as u64, worst, tolerance }
 }

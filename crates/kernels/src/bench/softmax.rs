@@ -5,12 +5,11 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 
 use super::numbers::{compare, rounding, spread, sum_rounding, tensor};
+use super::rows::{at_least, parameters};
 use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
 use crate::library::softmax;
 
 pub(super) struct Softmax;
-
-const TYPES: &[DType] = &[DType::F16, DType::Bf16, DType::F32];
 
 impl Bench for Softmax {
     fn name(&self) -> &'static str {
@@ -22,14 +21,7 @@ impl Bench for Softmax {
     }
 
     fn parameters(&self) -> Vec<Parameter> {
-        vec![
-            Parameter::whole("rows", 512, (1, 1 << 30), "of the matrix"),
-            Parameter::whole("columns", 1024, (1, 1 << 20), "of the matrix"),
-            Parameter::whole("tile", 8, (1, 1 << 20), "rows of a load"),
-            Parameter::dtype("dtype", TYPES, "of the elements"),
-            Parameter::whole("cubes", 1, (1, 64), "that take part"),
-            Parameter::whole("pes", 8, (1, 64), "of each cube"),
-        ]
+        parameters(8)
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
@@ -51,15 +43,6 @@ impl Bench for Softmax {
         let check = compare(lab, &y, tolerance, expected.as_deref())?;
         Ok(Outcome { work: work(lab, rows * columns, dtype), check, notes: Vec::new() })
     }
-}
-
-/// Every PE must have a row.
-pub(super) fn at_least(bench: &str, rows: u64, pes: u64) -> Result<(), BenchError> {
-    if rows >= pes {
-        return Ok(());
-    }
-    let what = format!("{bench}: rows={rows}: expected at least one for each of {pes} PEs");
-    Err(BenchError::Unfit(what))
 }
 
 /// The vector engine takes each element twice, at its rate for exponentials: once for the greatest and the

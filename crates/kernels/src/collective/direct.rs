@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use cubeyard_sim::Span;
 
-use super::pieces::{Flat, pieces};
+use super::pieces::{Flat, by_turns, pieces};
 use super::{
     Algorithm, Job, Operation, ReduceOp, Wire, World, finish, join, kernel, rank_of, steps,
 };
@@ -64,7 +64,7 @@ fn to(rank: usize) -> Port {
 }
 
 async fn run(tl: Tl, args: Args, job: Job) {
-    let (input, output) = (Flat::new(&args.tensor(0).local()), Flat::new(&args.tensor(1).local()));
+    let [input, output] = Flat::buffers(&args);
     let rank = rank_of(&tl, &args);
     let this = Member { tl, rank, ranks: job.world.ranks, piece: job.piece, input, output };
     match job.operation {
@@ -126,21 +126,15 @@ impl Member {
         mut take: impl FnMut(usize, Range<u64>, Tile),
     ) {
         for (target, source) in self.others().zip(self.senders()) {
-            let mut leaving = self.pieces(&send(target)).into_iter();
-            let mut coming = self.pieces(&receive(source)).into_iter();
-            loop {
-                let (out, back) = (leaving.next(), coming.next());
-                if out.is_none() && back.is_none() {
-                    break;
-                }
-                if let Some(range) = out {
-                    self.tl.send(to(target), &self.input.load(&self.tl, &range));
-                }
-                if let Some(range) = back {
+            by_turns(
+                self.pieces(&send(target)).into_iter(),
+                self.pieces(&receive(source)).into_iter(),
+                |range| self.tl.send(to(target), &self.input.load(&self.tl, &range)),
+                |range| {
                     let tile = self.input.receive(&self.tl, to(source), &range);
                     take(source, range, tile);
-                }
-            }
+                },
+            );
         }
     }
 
@@ -169,21 +163,15 @@ impl Member {
             self.output.store(&self.tl, range, tile);
         }
         for (target, source) in self.others().zip(self.senders()) {
-            let mut leaving = own.iter();
-            let mut coming = self.pieces(&self.part(source)).into_iter();
-            loop {
-                let (out, back) = (leaving.next(), coming.next());
-                if out.is_none() && back.is_none() {
-                    break;
-                }
-                if let Some((_, tile)) = out {
-                    self.tl.send(to(target), tile);
-                }
-                if let Some(range) = back {
+            by_turns(
+                own.iter(),
+                self.pieces(&self.part(source)).into_iter(),
+                |(_, tile)| self.tl.send(to(target), tile),
+                |range| {
                     let tile = self.input.receive(&self.tl, to(source), &range);
                     self.output.store(&self.tl, &range, &tile);
-                }
-            }
+                },
+            );
         }
     }
 

@@ -69,7 +69,7 @@ fn order(world: &World, dimension: usize) -> Vec<usize> {
 }
 
 async fn run(tl: Tl, args: Args, job: Job) {
-    let (input, output) = (Flat::new(&args.tensor(0).local()), Flat::new(&args.tensor(1).local()));
+    let [input, output] = Flat::buffers(&args);
     let rank = rank_of(&tl, &args);
     // A rank of one PE has one position.
     let is_odd = args.whole(4) == 0 && tl.program_id(0) % 2 == 1;

@@ -67,7 +67,7 @@ fn bits(power: usize) -> impl DoubleEndedIterator<Item = usize> {
 }
 
 async fn run(tl: Tl, args: Args, job: Job) {
-    let (input, output) = (Flat::new(&args.tensor(0).local()), Flat::new(&args.tensor(1).local()));
+    let [input, output] = Flat::buffers(&args);
     let (rank, ranks) = (rank_of(&tl, &args), job.world.ranks);
     let node = Node { tl, rank, ranks, power: power(ranks), piece: job.piece, input, output };
     match job.operation {

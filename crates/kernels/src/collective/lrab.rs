@@ -79,7 +79,7 @@ fn is_ring(world: &World, dimension: usize) -> bool {
 }
 
 async fn run(tl: Tl, args: Args, job: Job) {
-    let (input, output) = (Flat::new(&args.tensor(0).local()), Flat::new(&args.tensor(1).local()));
+    let [input, output] = Flat::buffers(&args);
     let Operation::AllReduce(op) = job.operation else {
         unreachable!("refused: {}", job.operation)
     };

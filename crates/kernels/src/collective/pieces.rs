@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::kernel::Args;
 use crate::tl::{Ref, Tile, Tl};
 
 /// A buffer as a row of elements.
@@ -12,6 +13,12 @@ pub(super) struct Flat {
 }
 
 impl Flat {
+    /// The input and the output of a collective's kernel.
+    #[track_caller]
+    pub(super) fn buffers(args: &Args) -> [Self; 2] {
+        [Self::new(&args.tensor(0).local()), Self::new(&args.tensor(1).local())]
+    }
+
     pub(super) fn new(reference: &Ref) -> Self {
         let elements = reference.ty().elements();
         Self { reference: reference.at(0, &[elements]), elements }

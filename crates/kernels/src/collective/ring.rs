@@ -78,7 +78,7 @@ impl Algorithm for Ring {
 }
 
 async fn run(tl: Tl, args: Args, job: Job) {
-    let (input, output) = (Flat::new(&args.tensor(0).local()), Flat::new(&args.tensor(1).local()));
+    let [input, output] = Flat::buffers(&args);
     let rank = rank_of(&tl, &args);
     let ring = Around { tl, job, rank, input, output };
     match ring.job.operation {

@@ -83,7 +83,7 @@ fn port_to_child(tree: usize, child: usize, up: usize, world: &World) -> Port {
 }
 
 async fn run(tl: Tl, args: Args, job: Job) {
-    let (input, output) = (Flat::new(&args.tensor(0).local()), Flat::new(&args.tensor(1).local()));
+    let [input, output] = Flat::buffers(&args);
     let (rank, ranks) = (rank_of(&tl, &args), job.world.ranks);
     let goal = match job.operation {
         Operation::AllReduce(_) => None,

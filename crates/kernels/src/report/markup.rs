@@ -1,44 +1,16 @@
 //! Text made fit for a page, and the parts that all pictures share.
 
+pub(crate) use cubeyard_memory::replay::chart::xml::escape;
+pub(super) use cubeyard_memory::replay::chart::xml::shorten;
+
 use super::SliceKind;
 
 /// How wide a picture is, in its own units.
 pub(super) const WIDTH: f64 = 1080.0;
 
-/// `text` with what means something in HTML written as references, and with a replacement for what a
-/// page may not contain at all.
-pub(crate) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}' => {
-                escaped.push('\u{fffd}');
-            }
-            _ => escaped.push(character),
-        }
-    }
-    escaped
-}
-
 /// [`escape`]d, and with percentages that stay in one line.
 pub(super) fn joined(text: &str) -> String {
     escape(text).replace(" %", "\u{a0}%")
-}
-
-/// At most `longest` characters, the middle of a longer text left out; then [`escape`]d.
-pub(super) fn shorten(text: &str, longest: usize) -> String {
-    let characters: Vec<char> = text.chars().collect();
-    if characters.len() <= longest {
-        return escape(text);
-    }
-    let half = longest / 2;
-    let (start, end) = (&characters[..half], &characters[characters.len() - half..]);
-    escape(&start.iter().chain(&['…']).chain(end).collect::<String>())
 }
 
 /// A picture with a title for those who cannot see it.
@@ -128,18 +100,6 @@ pub(super) fn legend(rows: &[(SliceKind, String)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn markup_and_control_characters_become_text() {
-        assert_eq!(escape("a<b>&\"c'"), "a&lt;b&gt;&amp;&quot;c&#39;");
-        assert_eq!(escape("\u{1b}[31m\n\u{ffff}é"), "\u{fffd}[31m\u{fffd}\u{fffd}é");
-    }
-
-    #[test]
-    fn a_long_text_keeps_both_ends() {
-        assert_eq!(shorten("abcdefgh", 8), "abcdefgh");
-        assert_eq!(shorten("abcdefghi", 8), "abcd…fghi");
-    }
 
     #[test]
     fn bars_stay_within_their_cell() {

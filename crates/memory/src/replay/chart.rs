@@ -7,7 +7,7 @@ mod axis;
 mod labels;
 mod page;
 mod panel;
-mod xml;
+pub mod xml;
 
 use std::fmt::Write as _;
 

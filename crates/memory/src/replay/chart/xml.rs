@@ -1,8 +1,8 @@
-//! Text that came from elsewhere, made fit for XML and for the room there is.
+//! Text that came from elsewhere, made fit for XML and for the room there is. For whoever draws a page.
 
 /// `text` with what means something in XML written as references, and with a replacement for what
 /// XML does not allow at all.
-pub(super) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -21,7 +21,7 @@ pub(super) fn escape(text: &str) -> String {
 }
 
 /// At most `longest` characters, the middle of a longer text left out; then [`escape`]d.
-pub(super) fn shorten(text: &str, longest: usize) -> String {
+pub fn shorten(text: &str, longest: usize) -> String {
     let characters: Vec<char> = text.chars().collect();
     if characters.len() <= longest {
         return escape(text);

@@ -1,0 +1,28 @@
+//! What benches share that do the same to every row of a matrix.
+
+use cubeyard_runtime::dtype::DType;
+
+use super::{BenchError, Parameter};
+
+const TYPES: &[DType] = &[DType::F16, DType::Bf16, DType::F32];
+
+/// What they can be asked, with so many rows of a load if nothing is said.
+pub(super) fn parameters(tile: u64) -> Vec<Parameter> {
+    vec![
+        Parameter::whole("rows", 512, (1, 1 << 30), "of the matrix"),
+        Parameter::whole("columns", 1024, (1, 1 << 20), "of the matrix"),
+        Parameter::whole("tile", tile, (1, 1 << 20), "rows of a load"),
+        Parameter::dtype("dtype", TYPES, "of the elements"),
+        Parameter::whole("cubes", 1, (1, 64), "that take part"),
+        Parameter::whole("pes", 8, (1, 64), "of each cube"),
+    ]
+}
+
+/// Every PE must have a row.
+pub(super) fn at_least(bench: &str, rows: u64, pes: u64) -> Result<(), BenchError> {
+    if rows >= pes {
+        return Ok(());
+    }
+    let what = format!("{bench}: rows={rows}: expected at least one for each of {pes} PEs");
+    Err(BenchError::Unfit(what))
+}
