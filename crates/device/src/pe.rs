@@ -136,6 +136,8 @@ pub enum Next {
     Command(Command),
     /// `PE_CPU` waits until a command is done.
     Wait(CommandId),
+    /// `PE_CPU` waits until all commands are done.
+    Fence,
     /// `PE_CPU` does something else for so many dispatches.
     Dispatch(u32),
     /// Nothing: it has ended.

@@ -1,10 +1,11 @@
 //! Races: two accesses to the same bytes, at least one a write, with no order between them.
 //!
-//! PEs of one launch are not ordered, and neither are launches of different streams unless an event or the
-//! host orders them. What a PE does with one program is: its language sees to that. Accesses are noted where
-//! their addresses are translated, so two virtual addresses of the same memory are no way around.
+//! PEs of one launch are ordered by messages alone, and launches of different streams by those,
+//! an event or the host. What a PE does with one program is ordered: its language sees to that. Accesses are
+//! noted where their addresses are translated, so two virtual addresses of the same memory are no way around.
 
 mod book;
+mod knowledge;
 mod order;
 
 pub use order::Order;
@@ -15,8 +16,9 @@ use std::ops::Range;
 use cubeyard_sim::NodeId;
 
 use crate::message::{Direction, RequestId, Rows};
-use crate::pe::CommandId;
+use crate::pe::{Command, CommandId, PortId};
 use book::Book;
+use knowledge::Knowledge;
 
 /// The most races that are kept.
 const MOST: usize = 1000;
@@ -51,6 +53,7 @@ pub struct Race {
 #[derive(Debug, Default)]
 pub struct Races {
     order: Order,
+    knowledge: Knowledge,
     books: BTreeMap<NodeId, Book>,
     /// By the two accesses.
     found: BTreeMap<(Agent, Agent), (NodeId, Range<u64>)>,
@@ -78,6 +81,7 @@ impl Races {
     fn tidy(&mut self) {
         if self.order.is_quiet() {
             self.books.clear();
+            self.knowledge.clear();
         }
     }
 
@@ -99,11 +103,63 @@ impl Races {
         let book = self.books.entry(memory).or_default();
         for (offset, length) in rows.segments(0, bytes) {
             let from = address + offset;
-            let (order, found) = (&self.order, &mut self.found);
-            book.access(from..from + length, by, order, &mut |range, earlier| {
-                note(found, memory, range, earlier, by);
+            let (order, knowledge) = (&self.order, &mut self.knowledge);
+            let found = &mut self.found;
+            book.access(from..from + length, by, &mut |range, earlier| {
+                if !order.orders(earlier, by) && !knowledge.orders(earlier, by) {
+                    note(found, memory, range, earlier, by);
+                }
             });
         }
+    }
+
+    /// A program has issued a command. It has so many under way at most.
+    pub fn issued(
+        &mut self,
+        launch: RequestId,
+        pe: NodeId,
+        id: CommandId,
+        command: &Command,
+        window: u32,
+    ) {
+        self.knowledge.issued((launch, pe), id, command, window);
+    }
+
+    /// A program has seen the end of a command.
+    pub fn waited_for(&mut self, launch: RequestId, pe: NodeId, command: CommandId) {
+        self.knowledge.waited((launch, pe), command);
+    }
+
+    /// A program has seen the end of all that it issued.
+    pub fn fenced(&mut self, launch: RequestId, pe: NodeId) {
+        self.knowledge.fenced((launch, pe));
+    }
+
+    /// A port of a PE, by its DMA engine, is there from now on.
+    pub fn installed(&mut self, port: (NodeId, PortId)) {
+        self.knowledge.installed(port);
+    }
+
+    /// A command sends a message to a port.
+    pub fn sent(
+        &mut self,
+        launch: RequestId,
+        pe: NodeId,
+        command: CommandId,
+        to: (NodeId, PortId),
+    ) {
+        self.knowledge.sent((launch, pe), command, to);
+    }
+
+    /// A command has received the next message at a port.
+    pub fn received(
+        &mut self,
+        launch: RequestId,
+        pe: NodeId,
+        command: CommandId,
+        at: (NodeId, PortId),
+    ) {
+        self.knowledge.received((launch, pe), command, at);
     }
 
     /// Forgets a range, as when its memory is freed.

@@ -136,6 +136,7 @@ impl KernelProgram {
                 Next::Command(order.command.clone())
             }
             Step::Wait(command) => Next::Wait(*command),
+            Step::Fence => Next::Fence,
             Step::Call => Next::Dispatch(1),
         })
     }

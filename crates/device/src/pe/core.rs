@@ -42,6 +42,8 @@ struct Run {
     program: Box<dyn Program>,
     has_data: bool,
     logs: bool,
+    /// Whether races are looked for.
+    watched: bool,
     state: State,
     report: CoreReport,
     /// When `PE_CPU` can dispatch again, and why not earlier.
@@ -72,6 +74,8 @@ enum State {
     Going,
     /// For a command to be done.
     Waiting(CommandId),
+    /// For all commands to be done.
+    Fenced,
     /// For a place in the window.
     Holding(Box<Command>),
     Ended,
@@ -106,7 +110,8 @@ impl Core {
         assert!(self.run.is_none(), "one program at a time");
         let logs = self.wiring.ops().is_kept();
         let window = self.wiring.topology().spec().pe.core.window;
-        let run = Run::new(request, program, context, window, logs);
+        let watched = self.wiring.races(|_| ()).is_some();
+        let run = Run { logs, watched, ..Run::new(request, program, context, window) };
         self.run = Some(Box::new(run));
         self.advance(context);
     }
@@ -202,7 +207,6 @@ impl Run {
         program: Box<dyn Program>,
         context: &Context<Message>,
         window: u32,
-        logs: bool,
     ) -> Self {
         let now = context.now();
         let start = Latest { time: now, ..Latest::default() };
@@ -211,7 +215,8 @@ impl Run {
             node: context.node(),
             has_data: program.has_data(),
             program,
-            logs,
+            logs: false,
+            watched: false,
             state: State::Going,
             report: CoreReport { started: now, ..CoreReport::default() },
             cpu: start,

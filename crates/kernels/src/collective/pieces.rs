@@ -41,7 +41,7 @@ impl Flat {
 
     #[track_caller]
     pub(super) fn receive(&self, tl: &Tl, port: crate::tl::Port, range: &Range<u64>) -> Tile {
-        tl.recv(port, &[range.end - range.start], self.reference.ty().dtype)
+        tl.recv_async(port, &[range.end - range.start], self.reference.ty().dtype)
     }
 
     /// Copies all of it into another buffer, from an element of that on.

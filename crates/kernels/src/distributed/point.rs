@@ -59,7 +59,7 @@ fn body(tl: &Tl, args: &Args) {
         if sends {
             tl.send(port, &tl.load(&block));
         } else {
-            tl.store(&block, &tl.recv(port, &shape, dtype));
+            tl.store(&block, &tl.recv_async(port, &shape, dtype));
         }
     }
 }

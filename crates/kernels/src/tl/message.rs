@@ -6,7 +6,7 @@ use cubeyard_device::pe::{Message, PortId, Work};
 use cubeyard_runtime::dtype::DType;
 
 use super::tape::Effect;
-use super::{Tile, Tl};
+use super::{Step, Tile, Tl};
 use crate::numeric::TileType;
 
 /// One end of a channel to another PE, by number. The first eight are the neighbours in the mesh of cubes and
@@ -50,8 +50,11 @@ impl fmt::Display for Port {
 }
 
 impl Tl {
-    /// Sends a tile to the PE at the other end of a port. Nothing waits for it to arrive; it leaves when
-    /// there is a free slot for it there.
+    /// Sends a tile to the PE at the other end of a port. The kernel goes on at once; the tile leaves when it
+    /// is there, and a slot for it is free at the other end.
+    ///
+    /// A message does not wait for loads and stores before it that it does not depend on. Where the receiver
+    /// is to see what was stored, there is a [`fence`](Self::fence) before the send.
     #[track_caller]
     pub fn send(&self, port: Port, tile: &Tile) {
         let message = self.message(port, tile.ty());
@@ -59,10 +62,19 @@ impl Tl {
         self.order(Work::Send(message), effect, &[tile], None, Vec::new());
     }
 
-    /// Receives a tile from the PE at the other end of a port. What uses the tile waits for it; the kernel
-    /// goes on.
+    /// Receives a tile from the PE at the other end of a port. The kernel waits for it: whatever comes next
+    /// sees what the sender had done before it sent.
     #[track_caller]
     pub fn recv(&self, port: Port, shape: &[u64], dtype: DType) -> Tile {
+        let tile = self.recv_async(port, shape, dtype);
+        self.wait_on(tile.producer());
+        tile
+    }
+
+    /// As [`recv`](Self::recv), but the kernel goes on: what uses the tile waits for it, and so does
+    /// [`wait_for`](Self::wait_for).
+    #[track_caller]
+    pub fn recv_async(&self, port: Port, shape: &[u64], dtype: DType) -> Tile {
         let ty = self.checked(TileType::new(dtype, shape));
         let message = self.message(port, &ty);
         let tile = self.tile(ty.clone());
@@ -71,18 +83,17 @@ impl Tl {
         tile
     }
 
-    /// As [`recv`](Self::recv), under the name that kernels use who wait for it with
-    /// [`wait_for`](Self::wait_for).
-    #[track_caller]
-    pub fn recv_async(&self, port: Port, shape: &[u64], dtype: DType) -> Tile {
-        self.recv(port, shape, dtype)
-    }
-
     /// Waits until a tile is there.
     #[track_caller]
     pub fn wait_for(&self, tile: &Tile) -> impl Future<Output = ()> + use<> {
-        self.state.tape.borrow_mut().steps.push(super::Step::Wait(tile.producer()));
+        self.wait_on(tile.producer());
         std::future::ready(())
+    }
+
+    /// Waits until all that the kernel has ordered is done: what it stored is in memory, what it loads from now
+    /// on was not loaded before. What it sent has left, but need not have come.
+    pub fn fence(&self) {
+        self.state.tape.borrow_mut().steps.push(Step::Fence);
     }
 
     fn message(&self, port: Port, ty: &TileType) -> Message {

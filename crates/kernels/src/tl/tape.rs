@@ -25,6 +25,8 @@ pub enum Step {
     Command(Order),
     /// The kernel waits until a command is done.
     Wait(CommandId),
+    /// The kernel waits until all its commands are done.
+    Fence,
     /// A call that costs the processor its time only.
     Call,
 }
@@ -242,6 +244,7 @@ impl fmt::Display for Tape {
                     number += 1;
                 }
                 Step::Wait(command) => writeln!(f, "        wait for {command}")?,
+                Step::Fence => writeln!(f, "        wait for all")?,
                 Step::Call => {}
             }
         }

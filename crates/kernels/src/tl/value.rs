@@ -5,14 +5,20 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use cubeyard_device::pe::CommandId;
+
 use super::{Handle, State, Step, Tile, Tl};
 
 impl Tl {
     /// Waits until a tiled operation is done.
     #[track_caller]
     pub fn wait(&self, handle: &Handle) -> impl Future<Output = ()> + use<> {
-        self.state.tape.borrow_mut().steps.push(Step::Wait(handle.command()));
+        self.wait_on(handle.command());
         std::future::ready(())
+    }
+
+    pub(super) fn wait_on(&self, command: CommandId) {
+        self.state.tape.borrow_mut().steps.push(Step::Wait(command));
     }
 
     /// Waits for a tile and looks at its elements. A kernel that does so cannot be recorded, and needs
@@ -26,7 +32,7 @@ impl Tl {
         if !self.state.site.has_data {
             self.fail("the kernel looks at what it loaded, so it needs data mode");
         }
-        self.state.tape.borrow_mut().steps.push(Step::Wait(tile.producer()));
+        self.wait_on(tile.producer());
         self.state.use_value(tile.value());
         Value { state: Rc::clone(&self.state), tile: tile.clone() }
     }

@@ -92,7 +92,7 @@ impl ToAndFro {
                 continue;
             }
             let from = if rank == 0 { Port::E } else { Port::W };
-            tile = tl.recv(from, &buffer.ty().shape, buffer.ty().dtype);
+            tile = tl.recv_async(from, &buffer.ty().shape, buffer.ty().dtype);
             if self.adds {
                 tile = tl.add(&own, &tile);
             } else {

@@ -14,6 +14,7 @@ mod gemm;
 mod lab;
 mod language;
 mod many_pes;
+mod message_order;
 mod messages;
 mod numbers;
 mod pages;

@@ -120,13 +120,18 @@ fn a_message_is_explained_from_its_sending_to_its_taking() {
         16.02 + 1.00 message: send f32[1, 64] to E on sip0.cube0.pe1 (it comes after load f32[1, 64])
         17.02 + 15.55 message: the message on its way to sip0.cube0.pe2 (after send f32[1, 64] to E on sip0.cube0.pe1)
         32.57 + 0.50 message: receive f32[1, 64] from W on sip0.cube0.pe2 (it came after send f32[1, 64] to E on sip0.cube0.pe1)
-        33.07 + 1.00 message: send f32[1, 64] to E on sip0.cube0.pe2 (it comes after receive f32[1, 64] from W)
-        34.07 + 18.62 message: the message on its way to sip0.cube0.pe0 (after send f32[1, 64] to E on sip0.cube0.pe2)
-        52.69 + 0.50 message: receive f32[1, 64] from W (it came after send f32[1, 64] to E on sip0.cube0.pe2)
-        53.19 + 1.00 fetch: operands of add f32[1, 64] (it comes after receive f32[1, 64] from W)
-        54.19 + 0.25 MATH: add f32[1, 64] (after TCM read: operands of add f32[1, 64])
-        54.44 + 0.50 store: results of add f32[1, 64] (after MATH: add f32[1, 64])
-        54.94 + 14.02 DMA write: store f32[1, 64] (it comes after results of add f32[1, 64]; 4.02 ns overhead, 2 ns serialisation, 8 ns memory)
+        33.07 + 1.00 PE_CPU: dispatch of add f32[1, 64] on sip0.cube0.pe2 (PE_CPU waited for receive f32[1, 64] from W)
+        34.07 + 1.00 PE_CPU: dispatch of send f32[1, 64] to E on sip0.cube0.pe2 (one call after the other)
+        35.07 + 1.00 PE_CPU: the scheduler passes on send f32[1, 64] to E on sip0.cube0.pe2 (its overhead for each command)
+        36.07 + 1.00 message: send f32[1, 64] to E on sip0.cube0.pe2 (it was dispatched then)
+        37.07 + 18.56 message: the message on its way to sip0.cube0.pe0 (after send f32[1, 64] to E on sip0.cube0.pe2)
+        55.63 + 0.50 message: receive f32[1, 64] from W (it came after send f32[1, 64] to E on sip0.cube0.pe2)
+        56.13 + 1.00 PE_CPU: dispatch of add f32[1, 64] (PE_CPU waited for receive f32[1, 64] from W)
+        57.13 + 1.00 PE_CPU: the scheduler passes on add f32[1, 64] (its overhead for each command)
+        58.13 + 1.00 fetch: operands of add f32[1, 64] (it was dispatched then)
+        59.13 + 0.25 MATH: add f32[1, 64] (after TCM read: operands of add f32[1, 64])
+        59.38 + 0.50 store: results of add f32[1, 64] (after MATH: add f32[1, 64])
+        59.88 + 14.02 DMA write: store f32[1, 64] (it comes after results of add f32[1, 64]; 4.02 ns overhead, 2 ns serialisation, 8 ns memory)
     "#]].assert_eq(&report.critical[..half].iter().map(line).collect::<String>());
 }
 
@@ -167,10 +172,12 @@ fn a_sender_without_a_slot_is_explained_by_who_took_the_last_message() {
         40.48 + 1.00 message: send f32[1, 64] to E on sip0.cube0.pe0 (a slot was free after receive f32[1, 64] from W on sip0.cube0.pe1)
         41.48 + 6.52 message: the message on its way to sip0.cube0.pe1 (after send f32[1, 64] to E on sip0.cube0.pe0)
         48.00 + 0.50 message: receive f32[1, 64] from W (it came after send f32[1, 64] to E on sip0.cube0.pe0)
-        48.50 + 1.00 fetch: operands of add f32[1, 64] (it comes after receive f32[1, 64] from W)
-        49.50 + 0.25 MATH: add f32[1, 64] (after TCM read: operands of add f32[1, 64])
-        49.75 + 0.50 store: results of add f32[1, 64] (after MATH: add f32[1, 64])
-        50.25 + 14.02 DMA write: store f32[1, 64] (it comes after results of add f32[1, 64]; 4.02 ns overhead, 2 ns serialisation, 8 ns memory)
+        48.50 + 1.00 PE_CPU: dispatch of add f32[1, 64] (PE_CPU waited for receive f32[1, 64] from W)
+        49.50 + 1.00 PE_CPU: the scheduler passes on add f32[1, 64] (its overhead for each command)
+        50.50 + 1.00 fetch: operands of add f32[1, 64] (it was dispatched then)
+        51.50 + 0.25 MATH: add f32[1, 64] (after TCM read: operands of add f32[1, 64])
+        51.75 + 0.50 store: results of add f32[1, 64] (after MATH: add f32[1, 64])
+        52.25 + 14.02 DMA write: store f32[1, 64] (it comes after results of add f32[1, 64]; 4.02 ns overhead, 2 ns serialisation, 8 ns memory)
     "#]].assert_eq(&report.critical[..half].iter().map(line).collect::<String>());
 }
 

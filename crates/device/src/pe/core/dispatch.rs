@@ -1,11 +1,12 @@
 //! Dispatch: what `PE_CPU` does, and commands on their way to the engines.
 
-use cubeyard_sim::Span;
+use cubeyard_sim::{NodeId, Span};
 
 use super::latest::Latest;
 use super::{Ports, Run, State};
-use crate::message::Direction;
+use crate::message::{Direction, RequestId};
 use crate::pe::{Cause, Command, CommandId, Next, OpRecord, OpUnit, Part, Work};
+use crate::race::Races;
 use crate::topology::CoreSpec;
 use crate::wiring::Wiring;
 
@@ -29,6 +30,10 @@ impl Run {
                         self.spend(spec.dispatch, wiring);
                         self.state = State::Waiting(id);
                     }
+                    Next::Fence => {
+                        self.spend(spec.dispatch, wiring);
+                        self.state = State::Fenced;
+                    }
                     Next::Dispatch(count) => self.spend(spec.dispatch * u64::from(count), wiring),
                     Next::End => self.state = State::Ended,
                     Next::Failed(what) => self.fail(what, wiring),
@@ -39,6 +44,15 @@ impl Run {
                         return moved;
                     };
                     self.cpu = self.cpu.or(end.time, Cause::Window, end.record);
+                    self.tell(wiring, |races, launch, pe| races.waited_for(launch, pe, id));
+                }
+                State::Fenced => {
+                    if self.open > 0 {
+                        self.state = State::Fenced;
+                        return moved;
+                    }
+                    self.cpu = self.cpu.or(self.last.time, Cause::Window, self.last.record);
+                    self.tell(wiring, Races::fenced);
                 }
                 State::Holding(command) => {
                     if let Err(command) =
@@ -55,6 +69,16 @@ impl Run {
             }
             moved = true;
         }
+    }
+
+    /// Tells those who look for races of something that orders commands.
+    pub(super) fn tell<T>(
+        &self,
+        wiring: &Wiring,
+        what: impl FnOnce(&mut Races, RequestId, NodeId) -> T,
+    ) -> Option<T> {
+        let act = |races: &mut Races| what(races, self.request, self.node);
+        if self.watched { wiring.races(act) } else { None }
     }
 
     /// Lets `PE_CPU` be busy.
@@ -101,6 +125,9 @@ impl Run {
             let Some(end) = self.slot(before).done_at() else { return Err(command) };
             self.cpu = self.cpu.or(end.time, Cause::Window, end.record);
         }
+        self.tell(wiring, |races, launch, pe| {
+            races.issued(launch, pe, self.next, &command, self.window);
+        });
         self.issue(command, overhead);
         self.issue_message(self.next - 1, ports, wiring);
         Ok(())

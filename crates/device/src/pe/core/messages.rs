@@ -38,6 +38,9 @@ impl Core {
                 let dma = |pe: crate::request::PeRef| {
                     self.wiring.topology().pe_dma(pe.sip, pe.cube, pe.pe)
                 };
+                self.wiring.races(|races| {
+                    ports[place].iter().for_each(|spec| races.installed((self.dma, spec.port)));
+                });
                 self.ports.install(&ports[place], dma)
             }
             Body::Disconnect(ports) => self.ports.remove(&ports[place]),

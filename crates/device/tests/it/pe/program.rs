@@ -21,6 +21,7 @@ pub(crate) struct Spec {
 pub(crate) enum Step {
     Task(Task),
     Wait(usize),
+    Fence,
     Calls(u32),
 }
 
@@ -194,6 +195,7 @@ impl Program for Steps {
         match self.steps.pop_front() {
             Some(Step::Task(task)) => Next::Command(task.command(self.address)),
             Some(Step::Wait(id)) => Next::Wait(small(id)),
+            Some(Step::Fence) => Next::Fence,
             Some(Step::Calls(count)) => Next::Dispatch(count),
             None => Next::End,
         }
@@ -247,7 +249,7 @@ fn works(writes: bool) -> impl Strategy<Value = TaskWork> {
 /// Programs; without writes, if an access is to be alone.
 pub(crate) fn programs(writes: bool) -> impl Strategy<Value = Vec<Step>> {
     let picks = proptest::collection::vec(any::<prop::sample::Index>(), 0..4);
-    let step = (0..10_u8, works(writes), picks.clone(), picks);
+    let step = (0..12_u8, works(writes), picks.clone(), picks);
     proptest::collection::vec(step, 1..25).prop_map(|raw| {
         let mut count = 0;
         let mut steps = Vec::new();
@@ -259,6 +261,7 @@ pub(crate) fn programs(writes: bool) -> impl Strategy<Value = Vec<Step>> {
                 0 if count > 0 => {
                     steps.push(Step::Wait(after.first().map_or(0, |pick| pick.index(count))));
                 }
+                11 => steps.push(Step::Fence),
                 1 => steps.push(Step::Calls(u32::from(kind) + small(after.len()))),
                 _ => {
                     let (after, loads_after) = (pick(after), pick(loads_after));

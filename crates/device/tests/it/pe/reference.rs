@@ -78,6 +78,11 @@ impl Reference<'_> {
         let later = match step {
             Step::Calls(count) => Some(time + self.spec.dispatch * u64::from(*count)),
             Step::Wait(id) => self.end(*id).map(|end| end.max(time + self.spec.dispatch)),
+            Step::Fence => {
+                let issued = tasks(&self.steps[..index]).count();
+                let ends: Option<Vec<_>> = (0..issued).map(|id| self.end(id)).collect();
+                ends.map(|ends| ends.into_iter().fold(time + self.spec.dispatch, u64::max))
+            }
             Step::Task(_) => self.issue(tasks(&self.steps[..index]).count(), time),
         };
         let Some(later) = later else { return false };

@@ -66,12 +66,14 @@ impl Run {
         }
         let start = ready.or(arrived.at, Cause::Message, arrived.record);
         let start = Latest { time: noticed(port.spec.waiting, ready.time, start.time), ..start };
+        if port.spec.memory != SlotMemory::Tcm && start.time > context.now() {
+            self.set_alarm(4, start.time, context);
+            return false;
+        }
+        let at = (dma, port.spec.port);
+        self.tell(wiring, |races, launch, pe| races.received(launch, pe, id, at));
         match port.spec.memory {
             SlotMemory::Tcm => self.take_from_tcm(id, port, start, dma, context, wiring),
-            SlotMemory::At(_) if start.time > context.now() => {
-                self.set_alarm(4, start.time, context);
-                return false;
-            }
             SlotMemory::At(base) => self.read_slot(id, port, start, base.to_bits(), dma, context),
         }
         true

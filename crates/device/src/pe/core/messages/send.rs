@@ -68,6 +68,8 @@ impl Run {
             ready
         };
         let record = self.message_done(id, OpUnit::Send, from, end, wiring);
+        let to = (port.peer, port.spec.peer_port);
+        self.tell(wiring, |races, launch, pe| races.sent(launch, pe, id, to));
         let arrival = Arrival { port: port.spec.peer_port, bytes, slot, data, record };
         let packet = Packet {
             request: self.request,

@@ -1,0 +1,254 @@
+//! What programs know, against all paths through what orders them.
+
+use std::cell::Cell;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+use super::*;
+use crate::pe::{Dma, Message};
+
+const PROGRAMS: usize = 3;
+const WINDOW: u32 = 3;
+
+/// What a program does next; a distance says how far back a command is.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Access { after: u32, loads: bool },
+    Send { after: u32, to: usize },
+    Receive { from: usize },
+    Wait { back: u32 },
+    Fence,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let other = 1..PROGRAMS;
+    prop_oneof![
+        4 => (0..4_u32, any::<bool>()).prop_map(|(after, loads)| Step::Access { after, loads }),
+        4 => (0..4_u32, other.clone()).prop_map(|(after, to)| Step::Send { after, to }),
+        3 => other.prop_map(|from| Step::Receive { from }),
+        1 => (1..4_u32).prop_map(|back| Step::Wait { back }),
+        1 => Just(Step::Fence),
+    ]
+}
+
+/// When a command was issued and when it ended, as places of a graph.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    issued: usize,
+    ended: usize,
+}
+
+/// What orders what, edge by edge.
+#[derive(Default)]
+struct Graph {
+    before: Vec<Vec<usize>>,
+}
+
+impl Graph {
+    fn place(&mut self, before: &[usize]) -> usize {
+        self.before.push(before.to_vec());
+        self.before.len() - 1
+    }
+
+    fn reaches(&self, from: usize, to: usize) -> bool {
+        from == to || self.before[to].iter().any(|&before| self.reaches(from, before))
+    }
+}
+
+/// A program of the slow model.
+#[derive(Default)]
+struct Run {
+    /// What the next command is issued after.
+    ready: Vec<usize>,
+    commands: Vec<(Step, Places, bool)>,
+    next: usize,
+}
+
+struct World {
+    steps: Vec<Vec<Step>>,
+    runs: Vec<Run>,
+    graph: Graph,
+    /// The beginnings of sends that were not received, by who sent to whom.
+    messages: BTreeMap<(usize, usize), VecDeque<usize>>,
+    knowledge: Knowledge,
+    /// Accesses that are done: the program, the command, and its end.
+    done: Vec<(usize, CommandId, usize)>,
+    /// How often there was a path, and how often none.
+    paths: [usize; 2],
+}
+
+fn program(number: usize) -> ProgramId {
+    (RequestId::new(0), NodeId::new(number))
+}
+
+/// The port of a program where messages from another come.
+fn end(from: usize, to: usize) -> End {
+    (NodeId::new(to), PortId(u32::try_from(from).unwrap()))
+}
+
+fn command(step: Step, number: CommandId) -> Command {
+    let (Step::Access { after, .. } | Step::Send { after, .. }) = step else {
+        return Command {
+            work: Work::Receive(Message { port: PortId(0), bytes: 1 }),
+            after: Dependencies::default(),
+            loads_after: Dependencies::default(),
+        };
+    };
+    let before: Vec<_> = number.checked_sub(after).filter(|_| after > 0).into_iter().collect();
+    let dma = Dma { direction: Direction::Write, address: 0, bytes: 1, rows: None };
+    let work = match step {
+        Step::Send { .. } => Work::Send(Message { port: PortId(0), bytes: 1 }),
+        _ => Work::Dma(dma),
+    };
+    Command { work, after: before.as_slice().into(), loads_after: Dependencies::default() }
+}
+
+impl World {
+    fn new(steps: Vec<Vec<Step>>) -> Self {
+        Self {
+            runs: steps.iter().map(|_| Run::default()).collect(),
+            steps,
+            graph: Graph::default(),
+            messages: BTreeMap::new(),
+            knowledge: Knowledge::default(),
+            done: Vec::new(),
+            paths: [0; 2],
+        }
+    }
+
+    fn is_done(&self, run: usize, number: usize) -> bool {
+        self.runs[run].commands.get(number).is_some_and(|(_, _, done)| *done)
+    }
+
+    /// Does the next step of a program, if it can be done now.
+    fn issue(&mut self, of: usize) -> bool {
+        let Some(&step) = self.steps[of].get(self.runs[of].next) else { return false };
+        let count = self.runs[of].commands.len();
+        match step {
+            Step::Wait { back } => {
+                let Some(waited) = count.checked_sub(back as usize) else {
+                    self.runs[of].next += 1;
+                    return true;
+                };
+                if !self.is_done(of, waited) {
+                    return false;
+                }
+                let ended = self.runs[of].commands[waited].1.ended;
+                self.runs[of].ready.push(ended);
+                self.knowledge.waited(program(of), u32::try_from(waited).unwrap());
+            }
+            Step::Fence => {
+                if (0..count).any(|number| !self.is_done(of, number)) {
+                    return false;
+                }
+                let ends: Vec<_> =
+                    self.runs[of].commands.iter().map(|(_, places, _)| places.ended).collect();
+                self.runs[of].ready.extend(ends);
+                self.knowledge.fenced(program(of));
+            }
+            _ => return self.issue_command(of, step),
+        }
+        self.runs[of].next += 1;
+        true
+    }
+
+    fn issue_command(&mut self, of: usize, step: Step) -> bool {
+        let count = self.runs[of].commands.len();
+        if let Some(back) = count.checked_sub(WINDOW as usize) {
+            if !self.is_done(of, back) {
+                return false;
+            }
+            let ended = self.runs[of].commands[back].1.ended;
+            self.runs[of].ready.push(ended);
+        }
+        let number = u32::try_from(count).unwrap();
+        let command = command(step, number);
+        self.knowledge.issued(program(of), number, &command, WINDOW);
+        let issued = self.graph.place(&self.runs[of].ready);
+        self.runs[of].ready = vec![issued];
+        let places = Places { issued, ended: 0 };
+        self.runs[of].commands.push((step, places, false));
+        self.runs[of].next += 1;
+        true
+    }
+
+    /// Carries out a command, if what it comes after is done.
+    fn carry_out(&mut self, of: usize, number: usize) -> bool {
+        let (step, places, done) = self.runs[of].commands[number];
+        let id = u32::try_from(number).unwrap();
+        let after: Vec<_> = command(step, id).after.iter().map(|&id| id as usize).collect();
+        let missing = after.iter().any(|&before| !self.is_done(of, before));
+        if done || missing {
+            return false;
+        }
+        let ends = after.iter().map(|&before| self.runs[of].commands[before].1.ended);
+        let before: Vec<_> = ends.chain([places.issued]).collect();
+        let mut heard = None;
+        if let Step::Receive { from } = step {
+            let from = (of + from) % PROGRAMS;
+            heard = self.messages.entry((from, of)).or_default().pop_front();
+            if heard.is_none() {
+                return false;
+            }
+            self.knowledge.received(program(of), id, end(from, of));
+        }
+        let begun = self.graph.place(&before);
+        let ended =
+            self.graph.place(&[Some(begun), heard].into_iter().flatten().collect::<Vec<_>>());
+        self.runs[of].commands[number] = (step, Places { ended, ..places }, true);
+        match step {
+            Step::Send { to, .. } => {
+                let to = (of + to) % PROGRAMS;
+                self.messages.entry((of, to)).or_default().push_back(begun);
+                self.knowledge.sent(program(of), id, end(of, to));
+            }
+            Step::Access { loads, .. } => self.compare(of, id, loads, begun, ended),
+            _ => {}
+        }
+        true
+    }
+
+    /// What is known of each access of other programs, and whether there is a path from it.
+    fn compare(&mut self, of: usize, command: CommandId, loads: bool, begun: usize, ended: usize) {
+        let direction = if loads { Direction::Read } else { Direction::Write };
+        let agent = |of: usize, command| {
+            let (launch, pe) = program(of);
+            Agent { launch, pe, command, direction }
+        };
+        for &(other, earlier, at) in self.done.iter().filter(|(other, ..)| *other != of) {
+            let known = self.knowledge.orders(agent(other, earlier), agent(of, command));
+            assert_eq!(known, self.graph.reaches(at, begun), "{other}.{earlier} to {of}.{command}");
+            self.paths[usize::from(!known)] += 1;
+        }
+        self.done.push((of, command, ended));
+    }
+}
+
+#[test]
+fn a_program_knows_what_there_is_a_path_from() {
+    let steps = proptest::collection::vec(proptest::collection::vec(step(), 1..14), PROGRAMS);
+    let choices = proptest::collection::vec(any::<u16>(), 120);
+    let paths = Cell::new([0; 2]);
+    let config = Config { cases: 2000, failure_persistence: None, ..Config::default() };
+    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(config, rng);
+    let result = runner.run(&(steps, choices), |(steps, choices)| {
+        let mut world = World::new(steps);
+        for choice in choices {
+            let of = usize::from(choice) % PROGRAMS;
+            let commands = world.runs[of].commands.iter().enumerate();
+            let open: Vec<_> =
+                commands.filter(|(_, (.., done))| !done).map(|open| open.0).collect();
+            match open.get(usize::from(choice) / PROGRAMS % (open.len() + 1)) {
+                Some(&number) => world.carry_out(of, number),
+                None => world.issue(of),
+            };
+        }
+        let [some, none] = paths.get();
+        paths.set([some + world.paths[0], none + world.paths[1]]);
+        Ok(())
+    });
+    result.unwrap();
+    assert!(paths.get().iter().all(|&count| count > 500), "{:?}", paths.get());
+}
