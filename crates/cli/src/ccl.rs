@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, anyhow};
 use clap::{Args, ValueEnum};
 use cubeyard_device::input::nearest;
+use cubeyard_device::topology::{SipGrid, SipTopology, SipsOverlay, Topology};
 use cubeyard_kernels::collective::{Operation, ReduceOp};
 use cubeyard_kernels::distributed::ccl::DEFAULT;
 use cubeyard_kernels::distributed::sweep::{Sizes, Sweep, SweepConfig, Which, page, svg};
@@ -64,6 +65,15 @@ pub(crate) struct Arguments {
     /// The machine, as YAML; without it, the default one
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
+    /// How many SIPs that machine has instead
+    #[arg(long, value_name = "N")]
+    sips: Option<u32>,
+    /// How its SIPs lie to each other instead: `ring_1d`, `torus_2d` or `mesh_2d_no_wrap`
+    #[arg(long, value_name = "NAME")]
+    sip_topology: Option<SipTopology>,
+    /// Columns and rows of its SIPs in a torus or mesh, such as 3x2; without it, as near to a square as can be
+    #[arg(long, value_name = "WxH")]
+    sip_grid: Option<SipGrid>,
     /// Compute and check the numbers of every size
     #[arg(long)]
     data: bool,
@@ -138,13 +148,24 @@ fn config(arguments: &Arguments) -> Result<SweepConfig> {
         name => Which::Named(name.to_owned()),
     };
     Ok(SweepConfig {
-        topology: topology::read(arguments.topology.as_deref())?,
+        topology: machine(arguments)?,
         ccl,
         which,
         operation: operation(arguments)?,
         dtype: arguments.dtype,
         sizes: arguments.sizes.all(),
         check_up_to: if arguments.data { u64::MAX } else { CHECKED },
+    })
+}
+
+/// The machine, with the SIPs that were asked for.
+fn machine(arguments: &Arguments) -> Result<Topology> {
+    let Arguments { sips: count, sip_topology: topology, sip_grid: grid, .. } = *arguments;
+    let machine = topology::read(arguments.topology.as_deref())?;
+    machine.with_sips(SipsOverlay { count, topology, grid }).map_err(|error| {
+        anyhow!(
+            "{error}\n  help: change --sips, --sip-topology or --sip-grid, or leave the grid out"
+        )
     })
 }
 

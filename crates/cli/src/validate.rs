@@ -8,7 +8,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use cubeyard_device::validate::{self, Row, Verdict};
+use cubeyard_device::validate::{self, Check, Row, Verdict};
+use cubeyard_kernels::validate as collectives;
 
 use crate::terminal::Format;
 use crate::{terminal, topology};
@@ -33,7 +34,8 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let topology = topology::read(arguments.topology.as_deref())?;
-    let rows = validate::run(&topology);
+    let mut rows = validate::run(&topology);
+    rows.extend(collectives::checks().iter().map(Check::run));
     let result = match arguments.format {
         Format::Table => table::render(&rows, terminal::colours()),
         Format::Json => json::render(&rows)?,
@@ -56,7 +58,7 @@ fn status(rows: &[Row]) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use cubeyard_device::validate::{Check, Expected, Kind};
+    use cubeyard_device::validate::{Expected, Kind};
 
     use super::*;
 

@@ -37,6 +37,7 @@ mod places;
 mod read;
 mod resolve;
 mod route;
+mod sips;
 mod spec;
 mod summary;
 #[cfg(test)]
@@ -47,6 +48,7 @@ pub use ids::{Direction, Link, LinkId, Node, NodeId, NodeKind, Place, Position};
 pub use names::NoSuchNode;
 pub use resolve::ResolveError;
 pub use route::RouteError;
+pub use sips::{SipGrid, SipsError, SipsOverlay};
 pub use spec::{
     CoreSpec, CubesSpec, GemmSpec, HbmSpec, IoSpec, MCpuSpec, MathSpec, MmuSpec, PcieSpec, PeSpec,
     RoutersSpec, SipTopology, SipsSpec, Spec, SramSpec, UcieSpec, WireSpec,

@@ -91,6 +91,12 @@ impl<'t> Check<'t> {
         Self { default_only: true, ..self }
     }
 
+    /// Says which family it belongs to; those of [`checks`] know theirs.
+    #[must_use]
+    pub fn of_family(self, family: &'static str) -> Self {
+        Self { family, ..self }
+    }
+
     /// What is measured.
     pub fn name(&self) -> &str {
         &self.name

@@ -24,6 +24,7 @@ pub mod program;
 mod race;
 pub mod report;
 pub mod tl;
+pub mod validate;
 
 /// The examples of the pages about this crate, as tests.
 #[cfg(doctest)]

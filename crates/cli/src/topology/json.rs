@@ -1,7 +1,7 @@
 //! A machine's figures for programs.
 
 use anyhow::Result;
-use cubeyard_device::topology::{SipTopology, Summary, Topology};
+use cubeyard_device::topology::{Summary, Topology};
 use cubeyard_sim::Bandwidth;
 use serde::Serialize;
 
@@ -41,7 +41,7 @@ pub(super) fn render(topology: &Topology) -> Result<String> {
     let bytes = Bandwidth::bytes_per_second;
     let record = Record {
         sips,
-        sip_topology: name(spec.sips.topology),
+        sip_topology: spec.sips.topology.name(),
         sip_grid: [spec.sips.w, spec.sips.h],
         cubes_per_sip,
         cube_grid: [spec.cubes.w, spec.cubes.h],
@@ -66,13 +66,4 @@ pub(super) fn render(topology: &Topology) -> Result<String> {
         system_bisection_bytes_per_s: summary.system_bisection.map(bytes),
     };
     Ok(serde_json::to_string_pretty(&record)? + "\n")
-}
-
-/// What topology files call it.
-pub(super) fn name(topology: SipTopology) -> &'static str {
-    match topology {
-        SipTopology::Ring1d => "ring_1d",
-        SipTopology::Torus2d => "torus_2d",
-        SipTopology::Mesh2dNoWrap => "mesh_2d_no_wrap",
-    }
 }

@@ -6,7 +6,6 @@ use cubeyard_device::topology::{Summary, Topology};
 use cubeyard_memory::Bytes;
 use cubeyard_sim::Bandwidth;
 
-use super::json::name;
 use crate::grid::{BOLD, DIM, paint};
 
 /// Counts, capacities and bandwidths.
@@ -31,7 +30,7 @@ fn title(topology: &Topology, summary: &Summary) -> String {
     format!(
         "{} ({}, {}×{}) of {}×{} cubes of {}: {} in all",
         counted(sips.count, "SIP"),
-        name(sips.topology),
+        sips.topology.name(),
         sips.w,
         sips.h,
         cubes.w,

@@ -127,6 +127,22 @@ fn a_file_says_what_groups_are_like() {
 }
 
 #[test]
+fn other_sips_than_those_of_the_file_can_be_asked_for() {
+    let sandbox = sandbox("ccl-sips");
+    let head = |more: &[&str]| {
+        let sizes = ["--sizes", "256", "--algorithm", "grid"];
+        let table = ccl(&sandbox, &[more, &sizes].concat()).result();
+        table.lines().next().unwrap().to_owned()
+    };
+    let of =
+        |grid: &str, sips: u32| format!("all_reduce sum: {sips} SIPs of 2 PEs each, grid {grid}");
+    assert_eq!(head(&["--sips", "3"]), of("3", 3));
+    assert_eq!(head(&["--sips", "6", "--sip-topology", "torus_2d"]), of("3×2", 6));
+    assert_eq!(head(&["--sip-topology", "mesh_2d_no_wrap"]), of("2×2", 4));
+    assert_eq!(head(&["--sip-topology", "torus_2d", "--sip-grid", "4x1"]), of("4×1", 4));
+}
+
+#[test]
 fn what_cannot_be_is_refused_with_what_can() {
     let sandbox = sandbox("ccl-refused");
     let of = |more: &[&str]| ccl(&sandbox, more);
@@ -141,6 +157,17 @@ fn what_cannot_be_is_refused_with_what_can() {
     refused(&of(&["--world", "0"]), &["a world of 0 ranks"]);
     refused(&of(&["--op", "broadcast", "--root", "4"]), &["rank 4: there are 4"]);
     refused(&of(&["--op", "all_to_all", "--algorithm", "ring"]), &["ring: all_to_all", "auto"]);
+    refused(&of(&["--sips", "17"]), &["expected from 1 to 16 SIPs; found 17", "--sips"]);
+    refused(&of(&["--sip-grid", "2x2"]), &["expected no grid for a ring", "found 2x2"]);
+    refused(
+        &of(&["--sip-topology", "mesh_2d_nowrap"]),
+        &["`mesh_2d_nowrap`; the nearest is `mesh_2d_no_wrap`"],
+    );
+    refused(
+        &of(&["--sip-topology", "torus_2d", "--sip-grid", "3x2", "--sips", "4"]),
+        &["3x2, which has 6"],
+    );
+    refused(&of(&["--sip-grid", "3"]), &["expected columns and rows, such as 3x2; found `3`"]);
     for sizes in ["4K:1K", "0:4", "1:2:1", "a:b", "1:2:3:4"] {
         refused(&of(&["--sizes", sizes]), &["--sizes", "expected"]);
     }

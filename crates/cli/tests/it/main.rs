@@ -7,6 +7,7 @@
 
 mod bad_input;
 mod ccl;
+mod collective_pages;
 mod kernel_pages;
 mod pictures;
 mod placement;

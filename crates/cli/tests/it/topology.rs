@@ -171,6 +171,7 @@ fn the_examples_are_machines() {
     }
     expect![[r#"
         balanced.yaml: 2 SIPs (ring_1d, 2×1) of 4×4 cubes of 8 PEs: 256 PEs in all
+        one-pe.yaml: 2 SIPs (ring_1d, 2×1) of 4×4 cubes of 1 PE: 32 PEs in all
         six-sips-torus.yaml: 6 SIPs (torus_2d, 3×2) of 4×4 cubes of 8 PEs: 768 PEs in all
         two-cubes.yaml: 1 SIP (ring_1d, 1×1) of 2×1 cubes of 2 PEs: 4 PEs in all
     "#]]

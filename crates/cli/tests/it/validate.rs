@@ -44,6 +44,10 @@ fn json_has_every_field_of_every_row() {
     let ring = |row: &&Value| row["name"] == "ring of 16, 1 MiB from 1 to 4";
     let ring = rows.iter().find(ring).expect("a golden value");
     assert_eq!((&ring["expected"], &ring["ours"]), (&60_093.0.into(), &60_093.0.into()));
+    let collectives = || rows.iter().filter(|row| row["family"] == "collectives");
+    assert!(collectives().count() > 15, "{}", collectives().count());
+    let lrab = collectives().find(|row| row["name"] == "lrab of 3x2 SIPs of 4x4 cubes, 64 KiB");
+    assert_eq!(lrab.expect("a closed form")["kind"], "exact");
 }
 
 /// Another machine is not held to what was published for the default one.

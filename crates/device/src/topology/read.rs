@@ -51,15 +51,10 @@ fn flit(field: &Field<'_>, burst: Bytes) -> Result<Bytes> {
 }
 
 fn sips(field: &Field<'_>) -> Result<SipsSpec> {
-    const NAMES: [(&str, SipTopology); 3] = [
-        ("ring_1d", SipTopology::Ring1d),
-        ("torus_2d", SipTopology::Torus2d),
-        ("mesh_2d_no_wrap", SipTopology::Mesh2dNoWrap),
-    ];
     let mut map = field.map()?;
     let count_field = map.field("count");
     let count = count_field.whole(1, SipId::COUNT)?;
-    let topology = map.field("topology").choice(&NAMES)?;
+    let topology = map.field("topology").choice(&SipTopology::NAMES)?;
     let (w, h) = (map.optional("w"), map.optional("h"));
     map.finish()?;
     let (w, h) = match (topology, w, h) {

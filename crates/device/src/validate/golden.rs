@@ -18,6 +18,13 @@ const UNAWARE: &str = "astra-network-analytical, congestion-unaware";
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const NPUS: usize = 16;
+/// ASTRA-sim's regression: a ring of so many, and 1 MiB in four chunks, of which each sends an eighth at a time.
+const SMALL: usize = 8;
+const CHUNKS: u64 = 4;
+const CHUNK: u64 = MIB / CHUNKS / SMALL as u64;
+const REGRESSION: &str = "astra-sim, regression, ring of 8";
+const ENDPOINTS: &str =
+    "theirs includes endpoints and memories, which the network alone does not have";
 /// More than a link can be told from none with.
 const INSTANT: u64 = 1 << 62;
 
@@ -26,7 +33,7 @@ pub(super) fn checks(_: &Topology) -> Vec<Check<'_>> {
         Check::new(Kind::Exact, name, Expected::ns(value), source, ours)
     };
     let aware = |wires: fn(u64) -> Wires, way: &'static [usize]| -> Box<dyn Fn() -> f64> {
-        Box::new(move || whole_ns(one(&wires(truncated()), way)))
+        Box::new(move || whole_ns(one(&wires(truncated(MIB)), way)))
     };
     let unaware = |gib: u64, hops: &'static [u64]| -> Box<dyn Fn() -> f64> {
         Box::new(move || whole_ns(pipelined(gib * GIB, hops)))
@@ -39,7 +46,7 @@ pub(super) fn checks(_: &Topology) -> Vec<Check<'_>> {
             "ring of 16, all-gather of 240 messages of 1 MiB",
             704_116.0,
             AWARE,
-            Box::new(|| whole_ns(all_gather(&ring(truncated())))),
+            Box::new(|| whole_ns(all_gather(&ring(truncated(MIB))))),
         ),
         Check::new(
             Kind::Predicted,
@@ -48,6 +55,20 @@ pub(super) fn checks(_: &Topology) -> Vec<Check<'_>> {
             AWARE,
             || all_gather(&ring(50 * GIB)).ns(),
         ),
+        exact(
+            "ring of 8, all-reduce of 1 MiB in 4 chunks: 56 steps of 610 + 500 ns",
+            62_160.0,
+            "arithmetic of the regression's network",
+            Box::new(|| whole_ns(all_reduce())),
+        ),
+        Check::new(
+            Kind::Indicative,
+            "the same with endpoints and memories",
+            Expected::ns(117_780.0),
+            REGRESSION,
+            || whole_ns(all_reduce()),
+        )
+        .because(ENDPOINTS),
         exact("ring of 16, 3 hops", 21_031.0, UNAWARE, unaware(50, &[500; 3])),
         exact("fully connected 16, 1 hop", 20_031.0, UNAWARE, unaware(50, &[500])),
         exact("switch with 16, 2 hops", 20_531.0, UNAWARE, unaware(50, &[500; 2])),
@@ -57,10 +78,10 @@ pub(super) fn checks(_: &Topology) -> Vec<Check<'_>> {
     ]
 }
 
-/// Bytes a second at which 1 MiB takes what 50 GiB/s take, cut to whole nanoseconds.
-fn truncated() -> u64 {
-    let ns = u128::from(MIB) * 1_000_000_000 / u128::from(50 * GIB);
-    let bandwidth = (u128::from(MIB) * 1_000_000_000).div_ceil(ns);
+/// Bytes a second at which a message takes what 50 GiB/s take, cut to whole nanoseconds.
+fn truncated(message: u64) -> u64 {
+    let ns = u128::from(message) * 1_000_000_000 / u128::from(50 * GIB);
+    let bandwidth = (u128::from(message) * 1_000_000_000).div_ceil(ns);
     u64::try_from(bandwidth).expect("about 50 GiB/s")
 }
 
@@ -69,9 +90,19 @@ fn whole_ns(span: Span) -> f64 {
 }
 
 fn storing(nodes: usize, bandwidth: u64, ends: impl Iterator<Item = (usize, usize)>) -> Wires {
+    storing_messages(MIB, nodes, bandwidth, ends)
+}
+
+/// Nodes that pass on whole messages of so many bytes.
+fn storing_messages(
+    message: u64,
+    nodes: usize,
+    bandwidth: u64,
+    ends: impl Iterator<Item = (usize, usize)>,
+) -> Wires {
     let node = NodeSpec { forwarding: Forwarding::StoreAndForward, ..NodeSpec::default() };
     let wires = ends.map(|(from, to)| (from, to, bandwidth, Span::from_ps(500_000)));
-    Wires::new(MIB, vec![node; nodes], wires.collect())
+    Wires::new(message, vec![node; nodes], wires.collect())
 }
 
 fn ring(bandwidth: u64) -> Wires {
@@ -110,6 +141,20 @@ fn all_gather(wires: &Wires) -> Span {
     assert_eq!(packets.len(), 240, "each of 16 to each other");
     let last = wires.carry(&packets).into_iter().map(|arrival| arrival.at).max();
     last.unwrap_or_default() - Time::ZERO
+}
+
+/// Chunk after chunk twice around a ring but for two steps, each to the next when all have what they wait for.
+fn all_reduce() -> Span {
+    let next = |npu: usize| (npu + 1) % SMALL;
+    let ends = (0..SMALL).map(|npu| (npu, next(npu)));
+    let wires = storing_messages(CHUNK, SMALL, truncated(CHUNK), ends);
+    let mut now = Time::ZERO;
+    for _ in 0..CHUNKS * 2 * (SMALL as u64 - 1) {
+        let packet = |npu| Packet { at: now, route: wires.route(&[npu, next(npu)]), bytes: CHUNK };
+        let arrivals = wires.carry(&(0..SMALL).map(packet).collect::<Vec<_>>());
+        now = arrivals.into_iter().map(|arrival| arrival.at).max().unwrap_or(now);
+    }
+    now - Time::ZERO
 }
 
 /// 1 MiB over hops of so many nanoseconds, of which the first takes the bytes in.

@@ -3,8 +3,9 @@
 //! Nothing of this looks at routes or algorithms. For a set of ranks, the links between their PEs and those
 //! of all others have a largest flow (`flow.rs`); an operation must bring so many bytes from one side to the
 //! other, however it is done. Each rank alone is such a set (injection), and so is each part of the grid on
-//! one side of a straight cut (bisection). For an all-reduce the sum over all ranks says more than each alone:
-//! every element is joined over n − 1 messages and handed out over n − 1, wherever they go.
+//! one side of a straight cut, and a block of the grid such as the cubes of a SIP (bisection). For an
+//! all-reduce the sum over all ranks says more than each alone: every element is joined over n − 1 messages
+//! and handed out over n − 1, wherever they go.
 //!
 //! Every wire takes as much in either direction, so what leaves a set may also come to it.
 
@@ -24,7 +25,7 @@ use flow::{Flow, flow};
 pub enum BoundKind {
     /// What a rank can send and receive.
     Injection,
-    /// What crosses the middle, or another straight cut through the grid.
+    /// What crosses the middle or another straight cut through the grid, or leaves a block of it.
     Bisection,
 }
 
@@ -107,11 +108,16 @@ pub fn bound(
     bounds.into_iter().min_by(|left, right| left.bus.total_cmp(&right.bus))
 }
 
-/// The ranks on one side of each straight cut through a grid, in order.
+/// The ranks on one side of each straight cut through a grid, in order; and one block for each of its faster
+/// dimensions together, as the PEs of a cube and the cubes of a SIP are: all are alike.
 fn halves(world: &World) -> Vec<Vec<usize>> {
     let mut below = 1;
     let mut halves = Vec::new();
     for &extent in &world.grid {
+        // Of the slowest dimension it is the first straight cut.
+        if below > 1 && below * extent < world.ranks {
+            halves.push((0..below).collect());
+        }
         for place in 1..extent {
             let inside = |rank: &usize| rank / below % extent < place;
             halves.push((0..world.ranks).filter(inside).collect());

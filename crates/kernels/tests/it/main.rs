@@ -7,12 +7,14 @@
 
 mod benches;
 mod ccl;
+mod closed_forms;
 mod collective_times;
 mod collectives;
 mod distributed;
 mod gemm;
 mod lab;
 mod language;
+mod lrab_published;
 mod many_pes;
 mod message_order;
 mod messages;

@@ -117,6 +117,15 @@ fn a_row_of_cubes_is_bound_by_its_middle() {
     assert_eq!(of(Operation::ReduceScatter(ReduceOp::Sum)), 512.0);
 }
 
+/// The cubes of a SIP are a block: no straight cut through a torus of SIPs leaves one SIP alone.
+#[test]
+fn cubes_are_bound_by_the_way_out_of_their_sip() {
+    // What joins 16 cubes leaves them once over 512 GB/s, of which 2 · 95/96 count on the bus.
+    let torus = figures(SIX_SIPS, Rank::Cube, &[4, 4, 3, 2], ALL_REDUCE);
+    assert_eq!(torus, (1013.333, BoundKind::Bisection));
+    assert_eq!(figures(SIX_SIPS, Rank::Cube, &[4, 4, 6], ALL_REDUCE), torus);
+}
+
 #[test]
 fn one_rank_has_no_bound() {
     assert_eq!(bound_of("sips: {count: 1}\n", Rank::Sip, &[1], ALL_REDUCE), None);

@@ -27,12 +27,6 @@ const LONGEST_CREDIT: u32 = 1 << 12;
 const RANKS: [(&str, Ranks); 3] = [("sip", Ranks::Sip), ("cube", Ranks::Cube), ("pe", Ranks::Pe)];
 const KINDS: [(&str, SlotKind); 3] =
     [("tcm", SlotKind::Tcm), ("sram", SlotKind::Sram), ("hbm", SlotKind::Hbm)];
-const SIPS: [(&str, SipTopology); 3] = [
-    ("ring_1d", SipTopology::Ring1d),
-    ("torus_2d", SipTopology::Torus2d),
-    ("mesh_2d_no_wrap", SipTopology::Mesh2dNoWrap),
-];
-
 /// The keys of the defaults that an algorithm may have, too.
 #[derive(Clone, Debug)]
 struct Settings {
@@ -168,7 +162,9 @@ fn range<T: Copy + PartialOrd + std::fmt::Display>(
 }
 
 fn sips(field: Option<Field<'_>>) -> Result<Vec<SipTopology>> {
-    let Some(field) = field else { return Ok(SIPS.map(|(_, topology)| topology).to_vec()) };
+    let Some(field) = field else {
+        return Ok(SipTopology::NAMES.map(|(_, topology)| topology).to_vec());
+    };
     let list = field.list("SIP topologies")?;
-    list.iter().map(|field| field.choice(&SIPS)).collect()
+    list.iter().map(|field| field.choice(&SipTopology::NAMES)).collect()
 }

@@ -1,5 +1,8 @@
 //! What ranks hold before a collective, and what they must hold after it, by plain loops.
 
+use std::borrow::Cow;
+use std::ops::Range;
+
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::{Context, Tensor};
 
@@ -20,7 +23,8 @@ impl Values<'_> {
     /// What a SIP holds, a row for each of its PEs.
     pub(super) fn input(&self, context: &Context, sip: usize) -> Result<Tensor, DistError> {
         let rows = self.rows();
-        let values = (0..rows).flat_map(|row| self.part(self.owner(sip, row)));
+        let all = 0..self.length();
+        let values = (0..rows).flat_map(|row| self.part(self.owner(sip, row), all.clone()));
         let values: Vec<f64> = values.collect();
         let tensor = context.from_slice(&[rows as u64, self.shape.input], &values)?;
         Ok(tensor.to_dtype(self.config.dtype)?)
@@ -28,18 +32,16 @@ impl Values<'_> {
 
     /// How many numbers of the outputs, one a SIP, are not what they must be.
     pub(super) fn wrong(&self, outputs: &[&Tensor]) -> Result<u64, DistError> {
-        let mut wrong = 0;
+        let joined = self.joined();
+        let (width, mut wrong) = (self.config.dtype.width(), 0);
         for (sip, output) in outputs.iter().enumerate() {
-            let width = self.config.dtype.width();
             let bytes = output.read_bytes()?;
-            let found: Vec<f64> =
-                bytes.chunks_exact(width).map(|bytes| self.config.dtype.decode(bytes)).collect();
-            let rows = found.chunks(found.len() / self.rows());
-            for (row, found) in rows.enumerate() {
-                let Some(expected) = self.expected(self.owner(sip, row)) else { continue };
-                let pairs = found.iter().zip(&expected);
+            for (row, bytes) in bytes.chunks(bytes.len() / self.rows()).enumerate() {
+                let Some(expected) = self.expected(self.owner(sip, row), &joined) else { continue };
+                let found = bytes.chunks_exact(width).map(|bytes| self.config.dtype.decode(bytes));
+                let pairs = found.zip(expected.iter());
                 wrong += pairs
-                    .filter(|(found, expected)| !self.is_close(**found, **expected))
+                    .filter(|(found, expected)| !self.is_close(*found, **expected))
                     .count() as u64;
             }
         }
@@ -56,10 +58,19 @@ impl Values<'_> {
         (place / self.places.positions(), place % self.places.positions())
     }
 
-    /// What a PE holds at first.
-    fn part(&self, (rank, position): (usize, usize)) -> Vec<f64> {
-        let first = position as u64 * self.shape.input;
-        (first..first + self.shape.input).map(|index| self.value(rank, index)).collect()
+    /// What a PE holds at first, of some of its elements.
+    fn part(
+        &self,
+        (rank, position): (usize, usize),
+        range: Range<usize>,
+    ) -> impl Iterator<Item = f64> {
+        let first = position * self.length();
+        range.map(move |index| self.value(rank, (first + index) as u64))
+    }
+
+    /// The elements of a PE's input.
+    fn length(&self) -> usize {
+        usize::try_from(self.shape.input).expect("it is in memory")
     }
 
     /// Whole numbers that are small enough for every type, joined over hundreds of ranks.
@@ -79,36 +90,55 @@ impl Values<'_> {
         number as f64
     }
 
-    /// What a PE must hold at last; none where that is not said.
-    fn expected(&self, (rank, position): (usize, usize)) -> Option<Vec<f64>> {
-        let ranks = self.places.world().ranks;
-        let length = usize::try_from(self.shape.input).expect("it is in memory");
-        let inputs = || (0..ranks).map(|rank| self.part((rank, position)));
+    /// What a PE must hold at last, with what joins all ranks at each position; none where that is not said.
+    fn expected<'a>(
+        &self,
+        (rank, position): (usize, usize),
+        joined: &'a [Vec<f64>],
+    ) -> Option<Cow<'a, [f64]>> {
+        let (ranks, length) = (self.places.world().ranks, self.length());
+        let all = 0..length;
         let mine = length * rank / ranks..length * (rank + 1) / ranks;
-        match self.config.operation {
-            Operation::AllReduce(op) => Some(self.joined(op, position)),
-            Operation::Reduce(op, root) => (rank == root).then(|| self.joined(op, position)),
-            Operation::ReduceScatter(op) => Some(self.joined(op, position)[mine].to_vec()),
-            Operation::Broadcast(root) => Some(self.part((root, position))),
-            Operation::AllGather => Some(inputs().flatten().collect()),
-            Operation::Gather(root) => (rank == root).then(|| inputs().flatten().collect()),
-            Operation::AllToAll => {
-                Some(inputs().flat_map(|input| input[mine.clone()].to_vec()).collect())
-            }
-            Operation::Scatter(root) => Some(self.part((root, position))[mine].to_vec()),
-        }
+        let of_all = |range: Range<usize>| {
+            (0..ranks).flat_map(|rank| self.part((rank, position), range.clone())).collect()
+        };
+        let of_one = |root, range| self.part((root, position), range).collect();
+        Some(match self.config.operation {
+            Operation::AllReduce(_) => joined[position].as_slice().into(),
+            Operation::Reduce(_, root) if rank == root => joined[position].as_slice().into(),
+            Operation::ReduceScatter(_) => joined[position][mine].into(),
+            Operation::Broadcast(root) => of_one(root, all),
+            Operation::Scatter(root) => of_one(root, mine),
+            Operation::AllGather => of_all(all),
+            Operation::Gather(root) if rank == root => of_all(all),
+            Operation::AllToAll => of_all(mine),
+            Operation::Reduce(..) | Operation::Gather(_) => return None,
+        })
     }
 
-    /// What joins the parts of all ranks at a position.
-    fn joined(&self, op: ReduceOp, position: usize) -> Vec<f64> {
-        let ranks = self.places.world().ranks;
-        let parts = (0..ranks).map(|rank| self.part((rank, position)));
-        let add = |sum: Vec<f64>, part: Vec<f64>| {
-            sum.into_iter().zip(part).map(|(a, b)| join(op, a, b)).collect()
+    /// What joins the parts of all ranks, at each position; nothing where an operation joins nothing. It is
+    /// worked out once: for each rank anew it would take longer than the simulation.
+    fn joined(&self) -> Vec<Vec<f64>> {
+        let (Operation::AllReduce(op) | Operation::Reduce(op, _) | Operation::ReduceScatter(op)) =
+            self.config.operation
+        else {
+            return Vec::new();
         };
-        let whole = parts.reduce(add).unwrap_or_default();
+        let ranks = self.places.world().ranks;
         let share = if op == ReduceOp::Avg { ranks as f64 } else { 1.0 };
-        whole.into_iter().map(|value| value / share).collect()
+        let whole = |position| {
+            let part = |rank| self.part((rank, position), 0..self.length());
+            let mut whole: Vec<f64> = part(0).collect();
+            for rank in 1..ranks {
+                whole
+                    .iter_mut()
+                    .zip(part(rank))
+                    .for_each(|(sum, value)| *sum = join(op, *sum, value));
+            }
+            whole.iter_mut().for_each(|value| *value /= share);
+            whole
+        };
+        (0..self.places.positions()).map(whole).collect()
     }
 
     /// Whether a number is right, up to what a rounding for each rank may change.

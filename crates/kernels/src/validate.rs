@@ -1,0 +1,162 @@
+//! Closed forms of collectives, with what the simulation takes beside each.
+//!
+//! The forms are written from the rules (`docs/machine-rules.md`) and the routes of a topology: α and β of a
+//! message ([`cost`]), and how many of them follow each other ([`form`]). They share nothing with the
+//! engine, and nothing of them is fitted to it.
+//!
+//! ```
+//! use cubeyard_kernels::validate;
+//!
+//! let checks = validate::checks();
+//! assert!(checks.iter().all(|check| check.family() == "collectives"));
+//! assert!(checks.iter().any(|check| check.name() == "lrab of 3x2 SIPs of 4x4 cubes, 64 KiB"));
+//! ```
+
+pub mod cost;
+pub mod form;
+
+use cubeyard_device::topology::Topology;
+use cubeyard_device::validate::{Check, Expected, Kind};
+use cubeyard_memory::address::SipId;
+use cubeyard_runtime::dtype::DType;
+use cubeyard_runtime::placement::{Placement, Split};
+use cubeyard_runtime::{Context, ContextConfig, RingConfig, SlotKind, Tensor};
+use cubeyard_sim::Span;
+
+use crate::collective::{Algorithm, Direct, Lrab, Operation, ReduceOp, Ring, Tree};
+use crate::distributed::{DistError, Group, GroupConfig, Ranks};
+use crate::launch::Launcher;
+use form::{Part, total};
+
+const KIB: u64 = 1 << 10;
+
+/// The lengths of the published all-reduces, each the tile of a cube.
+pub const PUBLISHED: [u64; 4] = [256, 2 * KIB, 16 * KIB, 64 * KIB];
+
+const RULES: &str = "closed form: load, steps, store";
+const HOPS: &str = "α-β of the rules, steps that follow each other";
+
+/// What an all-reduce took, of ranks with one PE.
+type Measured = fn(&Topology, u64) -> Result<Span, DistError>;
+
+/// All closed forms of collectives, each with ours beside it.
+pub fn checks() -> Vec<Check<'static>> {
+    let all = PUBLISHED.map(lrab_check).into_iter().chain([256, 64 * KIB].map(direct_check));
+    let rings = [2, 3, 4, 6, 8].into_iter();
+    let rings = rings.flat_map(|ranks| [2 * KIB, 16 * KIB].map(|part| ring_check(ranks, part)));
+    // Both children of a rank send to it at once, which only short messages hardly notice.
+    let trees = [(2, 64 * KIB), (3, 64 * KIB), (4, 128), (6, 128), (8, 128)];
+    let trees = trees.map(|(ranks, bytes)| tree_check(ranks, bytes));
+    all.chain(rings).chain(trees).map(|check| check.of_family("collectives")).collect()
+}
+
+fn lrab_check(bytes: u64) -> Check<'static> {
+    let name = format!("lrab of 3x2 SIPs of 4x4 cubes, {}", length(bytes));
+    let form = form::lrab(&published(), bytes);
+    check(Kind::Exact, name, &form, RULES, published(), bytes, |topology, bytes| {
+        let ring = RingConfig { slot_bytes: bytes, ..RingConfig::default() };
+        time(topology, Box::new(Lrab), Ranks::Cube, ring, bytes)
+    })
+}
+
+fn direct_check(bytes: u64) -> Check<'static> {
+    let name = format!("direct between two, {}", length(bytes));
+    let form = form::direct(&line(2), bytes);
+    check(Kind::Predicted, name, &form, HOPS, line(2), bytes, |topology, bytes| {
+        alone(topology, Box::new(Direct), bytes)
+    })
+}
+
+fn ring_check(ranks: u64, part: u64) -> Check<'static> {
+    let (name, bytes) = (format!("ring of {ranks}, parts of {}", length(part)), part * ranks);
+    let form = form::ring(&line(ranks), bytes);
+    check(Kind::Predicted, name, &form, HOPS, line(ranks), bytes, |topology, bytes| {
+        alone(topology, Box::new(Ring), bytes)
+    })
+}
+
+fn tree_check(ranks: u64, bytes: u64) -> Check<'static> {
+    let name = format!("tree of {ranks}, {}", length(bytes));
+    let form = form::tree(&line(ranks), bytes);
+    check(Kind::Predicted, name, &form, HOPS, line(ranks), bytes, |topology, bytes| {
+        alone(topology, Box::new(Tree), bytes)
+    })
+}
+
+fn check(
+    kind: Kind,
+    name: String,
+    form: &[Part],
+    source: &'static str,
+    topology: Topology,
+    bytes: u64,
+    measured: Measured,
+) -> Check<'static> {
+    let ours = move || measured(&topology, bytes).expect("a check makes sound groups").ns();
+    Check::new(kind, name, Expected::ns(total(form).ns()), source, ours)
+}
+
+fn length(bytes: u64) -> String {
+    if bytes.is_multiple_of(KIB) { format!("{} KiB", bytes / KIB) } else { format!("{bytes} B") }
+}
+
+/// The machine of the published all-reduces: the default one as six SIPs in a torus. Only PE 0 of a cube takes
+/// part, so no other is there.
+pub fn published() -> Topology {
+    let sips = "sips: {count: 6, topology: torus_2d, w: 3, h: 2}\n";
+    machine(&format!("{sips}pe: {{routers: [r0c0]}}\nhbm: {{bytes_per_cube: 6 GiB}}\n"))
+}
+
+/// SIPs of one PE: whatever goes from one to another leaves its SIP, passes the switch and enters the other, so
+/// every step is as long, and in a ring no two messages share a wire.
+fn line(sips: u64) -> Topology {
+    let cube = "cubes: {w: 1, h: 1}\npe: {routers: [r0c0]}\nhbm: {bytes_per_cube: 64 MiB}\n";
+    machine(&format!("sips: {{count: {sips}}}\n{cube}"))
+}
+
+fn machine(text: &str) -> Topology {
+    Topology::read("a machine of a check", text).expect("it is tested")
+}
+
+/// What an all-reduce takes whose every message is as long as it can be.
+fn alone(
+    topology: &Topology,
+    algorithm: Box<dyn Algorithm>,
+    bytes: u64,
+) -> Result<Span, DistError> {
+    let ring = RingConfig { slot_bytes: bytes, ..RingConfig::default() };
+    time(topology, algorithm, Ranks::Sip, ring, bytes)
+}
+
+/// What the published all-reduce takes of ours, with slots in this memory.
+pub fn lrab(bytes: u64, kind: SlotKind) -> Result<Span, DistError> {
+    let ring = RingConfig { kind, slot_bytes: bytes, ..RingConfig::default() };
+    time(&published(), Box::new(Lrab), Ranks::Cube, ring, bytes)
+}
+
+/// What an all-reduce of so many bytes of `f16` takes, on a machine whose cubes have one PE.
+fn time(
+    topology: &Topology,
+    algorithm: Box<dyn Algorithm>,
+    ranks: Ranks,
+    ring: RingConfig,
+    bytes: u64,
+) -> Result<Span, DistError> {
+    let config = GroupConfig { ranks, ring, ..GroupConfig::default() };
+    let context = ContextConfig { topology: topology.clone(), ..ContextConfig::default() };
+    let context = Context::new(context);
+    let group = Group::new(&context, &config, algorithm, 0)?;
+    let cubes = topology.cubes().count() as u64;
+    let tensor = |&sip: &SipId| tensor(&context, sip, cubes, bytes);
+    let tensors = group.sips().iter().map(tensor).collect::<Result<Vec<_>, _>>()?;
+    let pairs: Vec<_> = tensors.iter().map(|tensor| (tensor, tensor)).collect();
+    let operation = Operation::AllReduce(ReduceOp::Sum);
+    Ok(group.run(&Launcher::new(&context), &context, operation, &pairs)?.kernel)
+}
+
+/// A row for each cube of a SIP.
+fn tensor(context: &Context, sip: SipId, rows: u64, bytes: u64) -> Result<Tensor, DistError> {
+    let sips = vec![sip];
+    let place = Placement { cube: Split::RowWise, sips, ..Placement::default() };
+    Ok(context.zeros(&[rows, bytes / DType::F16.size()], DType::F16)?.to(&place)?)
+}
