@@ -29,12 +29,14 @@ mod group;
 mod places;
 mod point;
 pub mod sweep;
+mod wired;
 mod worker;
 
 pub use ccl::CclConfig;
 pub use error::DistError;
 pub use group::{CollectiveReport, Group, GroupConfig, Pending, Ranks};
 pub use places::Places;
+pub use wired::Wired;
 pub use worker::{WorkHandle, Worker};
 
 use std::cell::{Cell, RefCell};

@@ -8,16 +8,17 @@ use cubeyard_device::pe::OpUnit;
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::address::SipId;
 use cubeyard_runtime::{Context, ContextConfig, RuntimeError};
-use cubeyard_sim::{Bandwidth, Span};
+use cubeyard_sim::Span;
 use thiserror::Error;
 
 use super::limit::{breakdown, limit};
+use super::peaks::{bounds, hbm, peak_rate};
 use super::phase::{self, Phase};
-use super::{Bench, Lab, Outcome, ParameterError, RunLog, Values, Work};
+use super::{Bench, Lab, Outcome, ParameterError, RunLog, Values};
 use crate::distributed::DistError;
 use crate::launch::{Launcher, Mode};
 use crate::program::Finding;
-use crate::report::{Bound, RunReport, Traffic, UnitUse};
+use crate::report::{RunReport, Traffic, UnitUse};
 
 /// How a bench is run.
 #[derive(Clone, Debug)]
@@ -190,47 +191,6 @@ fn machine(topology: &Topology) -> String {
     let (sips, cubes, pes) =
         (topology.sips().count(), topology.cubes().count(), topology.pes().count());
     format!("{sips} SIPs × {cubes} cubes × {pes} PEs")
-}
-
-/// FLOP/s of one PE, of the unit that the work is counted for; 0 if it computes nothing.
-fn peak_rate(work: &Work, topology: &Topology) -> f64 {
-    let core = &topology.spec().pe.core;
-    let rate = match work.gemm {
-        Some((dtype, _)) => core.gemm.rates.get(dtype.name()).copied().unwrap_or_default(),
-        None if work.elements > 0 => core.math.simple.bytes_per_second(),
-        None => 0,
-    };
-    rate as f64
-}
-
-/// Bytes in a second of the HBM of one PE.
-fn hbm(topology: &Topology) -> f64 {
-    let hbm = &topology.spec().hbm;
-    let channels = f64::from(hbm.channels) * hbm.channel_bandwidth.bytes_per_second() as f64;
-    channels.min(hbm.link.bandwidth.bytes_per_second() as f64)
-}
-
-/// The least time that each resource allows for what had to be done.
-fn bounds(work: &Work, topology: &Topology, pes: u64) -> Vec<Bound> {
-    let core = &topology.spec().pe.core;
-    let mut bounds = Vec::new();
-    let mut bound = |resource: String, rate: Option<Bandwidth>, amount: u64| {
-        if let Some(rate) = rate.filter(|_| amount > 0) {
-            bounds.push(Bound { resource, span: rate.span(amount) });
-        }
-    };
-    if let Some((dtype, flop)) = work.gemm {
-        let rate = core.gemm.rates.get(dtype.name()).copied();
-        let rate = rate.and_then(Bandwidth::from_bytes_per_second);
-        bound(format!("GEMM {dtype}"), rate, flop.div_ceil(pes.max(1)));
-    }
-    bound("MATH".to_owned(), Some(core.math.simple), work.elements.div_ceil(pes.max(1)));
-    let memories = work.memories.unwrap_or(pes).max(1);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole bytes")]
-    let rate = Bandwidth::from_bytes_per_second(hbm(topology) as u64);
-    bound("the HBM of a PE".to_owned(), rate, work.bytes.div_ceil(memories));
-    bounds.extend(work.links.iter().cloned());
-    bounds
 }
 
 /// How busy the units of the PEs were.

@@ -17,6 +17,7 @@ mod many_pes;
 mod messages;
 mod numbers;
 mod pages;
+mod parts;
 mod paths;
 mod races;
 mod rates;
