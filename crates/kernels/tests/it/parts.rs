@@ -1,9 +1,14 @@
 //! Benches whose parts are on several PEs, cubes and SIPs that send each other messages.
 
+use cubeyard_device::request::PeRef;
 use cubeyard_device::topology::Topology;
 use cubeyard_kernels::bench::{BenchError, Run, RunConfig, find, run};
-use cubeyard_kernels::launch::Mode;
-use cubeyard_memory::address::SipId;
+use cubeyard_kernels::collective::Wire;
+use cubeyard_kernels::distributed::Wired;
+use cubeyard_kernels::launch::{Launcher, Mode};
+use cubeyard_kernels::tl::Port;
+use cubeyard_memory::address::{CubeId, PeId, SipId};
+use cubeyard_runtime::{Context, ContextConfig, RingConfig};
 
 const SIX: &str = include_str!("../../../../topologies/six-sips-torus.yaml");
 
@@ -173,4 +178,26 @@ fn tokens_beyond_the_capacity_are_dropped_and_told() {
     // 256 choices, of which each of 16 experts takes 4.
     let few = right("moe", "features=16 hidden=16 skew=0 capacity=25").report.notes;
     assert!(few[0].contains("experts have 4 to 4 of at most 4, and 192 were dropped"), "{few:?}");
+}
+
+#[test]
+fn wires_end_at_pes_that_are_there_and_go_when_dropped() {
+    let context = Context::new(ContextConfig::default());
+    let launcher = Launcher::new(&context);
+    let (sip, cube) = (SipId::new(0).unwrap(), CubeId::new(0).unwrap());
+    let pes = [0, 1].map(|pe| PeRef { sip, cube, pe: PeId::new(pe).unwrap() });
+    let wire = |to| Wire { ends: [(0, Port(3)), (to, Port(3))] };
+    let make =
+        |wires: &[Wire]| Wired::new(&context, &launcher, &pes, wires, &RingConfig::default());
+    let error = make(&[wire(1), wire(2)]).unwrap_err();
+    assert_eq!(error.to_string(), "rank 2: there are 2");
+    let one = make(&[wire(1)]).unwrap();
+    let (took, bytes) = one.installation();
+    // A ring of four slots of 4 KiB at each end.
+    assert!(took.ps() > 0 && bytes == 2 * 4 * 4096, "{took} {bytes}");
+    // Another one is another group, with ports of its own; a port of one group has one wire.
+    let other = make(&[wire(1)]).unwrap();
+    assert!(make(&[wire(1), wire(1)]).is_err());
+    drop((one, other));
+    make(&[wire(1)]).unwrap();
 }
