@@ -8,6 +8,7 @@
 mod attention;
 mod block_sparse;
 mod copy;
+mod ddp;
 mod flash_attention;
 mod gemm;
 mod gemm_multi;
@@ -16,14 +17,21 @@ mod inputs;
 mod lab;
 mod layer_norm;
 mod limit;
+mod links;
 mod log;
+mod mlp;
+mod moe;
 mod numbers;
 mod parameter;
 mod path;
+mod peaks;
+mod phase;
 mod qkv;
 mod rows;
 mod run;
+mod sequence_attention;
 mod softmax;
+mod tp_mlp;
 mod vector_add;
 
 pub use lab::{Lab, Work};
@@ -49,6 +57,11 @@ pub trait Bench {
         false
     }
 
+    /// Whether it is about several SIPs, so that it uses all of them where none are named.
+    fn spans_sips(&self) -> bool {
+        false
+    }
+
     /// Runs it.
     fn run(&self, lab: &Lab, values: &Values) -> Result<Outcome, BenchError>;
 }
@@ -69,13 +82,17 @@ pub fn catalogue() -> Vec<Box<dyn Bench>> {
     vec![
         Box::new(block_sparse::BlockSparse),
         Box::new(copy::Copy),
+        Box::new(ddp::Ddp),
         Box::new(flash_attention::FlashAttention),
         Box::new(gemm::Gemm),
         Box::new(gemm_multi::GemmMulti),
         Box::new(gqa_decode::GqaDecode),
         Box::new(layer_norm::LayerNorm),
+        Box::new(moe::Moe),
         Box::new(qkv::Qkv),
+        Box::new(sequence_attention::SequenceAttention),
         Box::new(softmax::Softmax),
+        Box::new(tp_mlp::TpMlp),
         Box::new(vector_add::VectorAdd),
     ]
 }

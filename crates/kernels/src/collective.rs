@@ -21,6 +21,9 @@ pub use lrab::Lrab;
 pub use ring::Ring;
 pub use tree::Tree;
 
+pub(crate) use direct::to as port_to;
+pub(crate) use pieces::by_turns;
+
 use std::fmt;
 use std::str::FromStr;
 

@@ -80,7 +80,7 @@ pub struct RunReport {
     pub breakdown: Vec<(SliceKind, Span)>,
     /// How the results compare with a reference, where they were computed.
     pub check: Option<Check>,
-    /// Each launch by the host, and how long it took.
+    /// Launches that ran at once, one such set after the other, and how long each took.
     pub launches: Vec<(String, Span)>,
     /// What else a reader should know.
     pub notes: Vec<String>,

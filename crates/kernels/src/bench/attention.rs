@@ -1,6 +1,6 @@
 //! Attention as it is defined, to compare with, and how its keys are stored.
 
-use super::inputs::size;
+use super::inputs::{size, transposed};
 
 /// Weights are rounded to f16, with an error of 2⁻¹¹ of each; so is the result. Scores, sums and powers in
 /// f32 add far less, and values are at most 1, so 2⁻¹⁰ and a little more.
@@ -41,9 +41,4 @@ pub(super) fn stored_keys(keys: &[f64], tokens: u64, features: u64, block: u64) 
     let sequences = keys.chunks_exact(tokens * features);
     let blocks = sequences.flat_map(|keys| keys.chunks(block.saturating_mul(features)));
     blocks.flat_map(|keys| transposed(keys, features)).collect()
-}
-
-fn transposed(keys: &[f64], features: usize) -> Vec<f64> {
-    let feature = |feature: usize| keys.iter().skip(feature).step_by(features);
-    (0..features).flat_map(feature).copied().collect()
 }

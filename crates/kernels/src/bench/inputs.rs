@@ -1,6 +1,7 @@
 //! Numbers that benches begin with, and plain products to compare with.
 
 use cubeyard_device::topology::CoreSpec;
+use cubeyard_memory::trace::synthetic::SplitMix64;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Placement;
 use cubeyard_runtime::{RuntimeError, Tensor};
@@ -15,15 +16,9 @@ pub(super) const F16_SUMS: f64 = 1.0 / 1024.0;
 /// Numbers from -1 to 1 that f16 holds exactly, the same for the same seed; none without data.
 pub(super) fn numbers(lab: &Lab<'_>, count: u64, seed: u64) -> Vec<f64> {
     let count = if lab.has_data { count } else { 0 };
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut draw = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        // Eleven bits: what f16 holds of numbers up to 1.
-        (state >> 53) as f64 / 1024.0 - 1.0
-    };
-    (0..count).map(|_| draw()).collect()
+    // Eleven bits: what f16 holds of numbers up to 1.
+    let at = |index| SplitMix64::at(seed, index).draw() >> 53;
+    (0..count).map(|index| at(index) as f64 / 1024.0 - 1.0).collect()
 }
 
 /// Queries from -8 to 8: their scores differ by enough that some weights are large, so that results are far from
@@ -53,6 +48,12 @@ pub(super) fn product(a: &[f64], b: &[f64], k: u64, n: u64) -> Vec<f64> {
         }
     }
     product
+}
+
+/// A matrix of so many columns with its columns as rows.
+pub(super) fn transposed(matrix: &[f64], columns: usize) -> Vec<f64> {
+    let column = |column: usize| matrix.iter().skip(column).step_by(columns);
+    (0..columns).flat_map(column).copied().collect()
 }
 
 /// Numbers in another order; none if there are none.

@@ -76,6 +76,18 @@ pub(super) fn compare(
     Ok(Some(difference(&found, expected, f64::MIN_POSITIVE, tolerance)))
 }
 
+/// Both checks as one: of all elements, the worst.
+pub(super) fn worse(one: Option<Check>, other: Option<Check>) -> Option<Check> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(Check {
+            elements: one.elements + other.elements,
+            worst: one.worst.max(other.worst),
+            tolerance: one.tolerance,
+        }),
+        (one, other) => one.or(other),
+    }
+}
+
 /// The greatest difference between numbers and what they should be, relative to the greatest of the latter, or
 /// to `least` if all are smaller.
 pub(super) fn difference(found: &[f64], expected: &[f64], least: f64, tolerance: f64) -> Check {

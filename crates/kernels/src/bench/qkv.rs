@@ -7,6 +7,7 @@ use cubeyard_runtime::{Argument, RuntimeError, Tensor};
 use super::inputs::{
     F16_SUMS, core, fits_tcm, multiple, numbers, ordered, panel_order, place, product, size,
 };
+use super::numbers::worse;
 use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
 use crate::library::qkv;
 use crate::report::Check;
@@ -185,17 +186,5 @@ impl Asked {
         };
         let bytes = 2 * (copies[0] * tokens + copies[1] * weights + self.tokens * columns);
         Work { gemm: Some((DType::F16, 2 * tokens * columns)), bytes, ..Work::default() }
-    }
-}
-
-/// Both checks as one: of all elements, the worst.
-fn worse(one: Option<Check>, other: Option<Check>) -> Option<Check> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(Check {
-            elements: one.elements + other.elements,
-            worst: one.worst.max(other.worst),
-            tolerance: one.tolerance,
-        }),
-        (one, other) => one.or(other),
     }
 }

@@ -108,6 +108,11 @@ pub fn bound(
     bounds.into_iter().min_by(|left, right| left.bus.total_cmp(&right.bus))
 }
 
+/// What links carry in a second from some DMA engines to others, in bytes, if nothing else is under way.
+pub fn capacity(topology: &Topology, from: &[NodeId], to: &[NodeId]) -> u64 {
+    flow(topology, from, to).rate
+}
+
 /// The ranks on one side of each straight cut through a grid, in order; and one block for each of its faster
 /// dimensions together, as the PEs of a cube and the cubes of a SIP are: all are alike.
 fn halves(world: &World) -> Vec<Vec<usize>> {

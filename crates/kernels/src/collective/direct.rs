@@ -59,7 +59,7 @@ impl Algorithm for Direct {
 }
 
 /// The port to a rank.
-fn to(rank: usize) -> Port {
+pub(crate) fn to(rank: usize) -> Port {
     Port(u16::try_from(rank).expect("fewer than 2¹⁶ ranks"))
 }
 

@@ -77,7 +77,7 @@ pub(super) fn pieces(range: &Range<u64>, most: u64) -> impl Iterator<Item = Rang
 }
 
 /// Sends and receives by turns: ranks that all send first would stand still when the slots are full.
-pub(super) fn by_turns<A, B>(
+pub(crate) fn by_turns<A, B>(
     mut leaving: impl Iterator<Item = A>,
     mut coming: impl Iterator<Item = B>,
     mut send: impl FnMut(A),

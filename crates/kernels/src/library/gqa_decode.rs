@@ -18,8 +18,22 @@ pub fn gqa_decode() -> Kernel {
 fn body(tl: &Tl, args: &Args) {
     let [q, k, v, out] = [0, 1, 2, 3].map(|position| args.tensor(position).local());
     let (size, block) = (args.whole(4).max(1), args.whole(5));
-    let (group, tokens) = (q.dim(1) / size, k.dim(1) / size);
-    let count = tl.cdiv(tokens, block);
+    attend(tl, [&q, &k, &v], size, k.dim(1) / size, block, |row, sum| {
+        let to = row_of(&out, row, [q.dim(1) / size, size]);
+        tl.store(&to, &sum.result(tl, out.ty().dtype));
+    });
+}
+
+/// Works out what each row of Q makes of so many tokens of K and V, and hands it on row by row.
+pub(super) fn attend(
+    tl: &Tl,
+    [q, k, v]: [&Ref; 3],
+    size: u64,
+    tokens: u64,
+    block: u64,
+    mut done: impl FnMut(u64, SoftmaxSum),
+) {
+    let (group, count) = (q.dim(1) / size, tl.cdiv(tokens, block));
     let loads = (0..q.dim(0) * count).map(|index| {
         let (row, start) = (index / count, index % count * block);
         let (first, length) = ((row * tokens + start) * size, block.min(tokens - start));
@@ -27,13 +41,17 @@ fn body(tl: &Tl, args: &Args) {
     });
     let mut blocks = ahead(loads);
     for row in 0..q.dim(0) {
-        let of = |tensor: &Ref| tensor.at(row * group * size, &[group, size]);
-        let query = tl.load(&of(&q));
+        let query = tl.load(&row_of(q, row, [group, size]));
         let mut sum = SoftmaxSum::new(tl, group, size);
         for _ in 0..count {
             let Some((k, v)) = blocks.next() else { break };
             sum.add(tl, &tl.dot(&query, &k), &v);
         }
-        tl.store(&of(&out), &sum.result(tl, out.ty().dtype));
+        done(row, sum);
     }
+}
+
+/// A row as a matrix.
+fn row_of(tensor: &Ref, row: u64, shape: [u64; 2]) -> Ref {
+    tensor.at(row * shape[0] * shape[1], &shape)
 }

@@ -2,7 +2,7 @@
 
 use cubeyard_runtime::dtype::DType;
 
-use crate::tl::{Tile, Tl};
+use crate::tl::{Port, Tile, Tl};
 
 /// Less than any score, and far enough from the least number that differences are numbers.
 pub(super) const NEVER: f64 = -1e30;
@@ -25,7 +25,7 @@ impl SoftmaxSum {
             greatest: tl.full(&[rows, 1], NEVER, DType::F32),
             weights: tl.zeros(&[rows, 1], DType::F32),
             values: tl.zeros(&[rows, size], DType::F32),
-            scale: std::f64::consts::LOG2_E / (size as f64).sqrt(),
+            scale: scale(size),
         }
     }
 
@@ -49,9 +49,41 @@ impl SoftmaxSum {
         self.greatest = greatest;
     }
 
+    /// Adds what is known of the same rows from other scores.
+    #[track_caller]
+    pub(super) fn join(&mut self, tl: &Tl, other: &Self) {
+        let greatest = tl.maximum(&self.greatest, &other.greatest);
+        let fade = |from: &Tile| tl.exp2(&(&(from - &greatest) * self.scale));
+        let [mine, others] = [fade(&self.greatest), fade(&other.greatest)];
+        self.weights = tl.fma(&self.weights, &mine, &(&other.weights * &others));
+        self.values = tl.fma(&self.values, &mine, &(&other.values * &others));
+        self.greatest = greatest;
+    }
+
+    /// Sends all that is known: three messages.
+    #[track_caller]
+    pub(super) fn send(&self, tl: &Tl, port: Port) {
+        for tile in [&self.greatest, &self.weights, &self.values] {
+            tl.send(port, tile);
+        }
+    }
+
+    /// What another PE sends of so many rows and elements of a value.
+    #[track_caller]
+    pub(super) fn receive(tl: &Tl, port: Port, [rows, size]: [u64; 2]) -> Self {
+        let [greatest, weights, values] =
+            [1, 1, size].map(|columns| tl.recv_async(port, &[rows, columns], DType::F32));
+        Self { greatest, weights, values, scale: scale(size) }
+    }
+
     /// The sums of the values, with weights whose sum is 1.
     #[track_caller]
     pub(super) fn result(&self, tl: &Tl, dtype: DType) -> Tile {
         tl.cast(&tl.div(&self.values, &self.weights), dtype)
     }
+}
+
+/// Of scores of so many features, so that powers of 2 do for those of e.
+fn scale(size: u64) -> f64 {
+    std::f64::consts::LOG2_E / (size as f64).sqrt()
 }

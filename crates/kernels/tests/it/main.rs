@@ -20,6 +20,7 @@ mod message_order;
 mod messages;
 mod numbers;
 mod pages;
+mod parts;
 mod paths;
 mod races;
 mod rates;

@@ -7,6 +7,11 @@ use std::path::Path;
 #[expect(dead_code, reason = "its `main` is for those who run it alone")]
 mod first_kernel;
 
+#[path = "../../examples/ddp.rs"]
+#[expect(dead_code, reason = "its `main` is for those who run it alone")]
+mod ddp;
+
+const COLLECTIVES: &str = include_str!("../../../../docs/collectives.md");
 const PAGE: &str = include_str!("../../../../docs/kernels.md");
 const README: &str = include_str!("../../../../README.md");
 const EXAMPLE: &str = include_str!("../../examples/first_kernel.rs");
@@ -41,6 +46,21 @@ fn the_pages_quote_the_example_word_for_word() {
             assert!(there, "not there:\n{quote}");
         }
     }
+}
+
+#[test]
+fn docs_collectives_md_has_what_each_rank_of_the_example_says() {
+    let mut text = Vec::new();
+    ddp::run(&mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert_eq!(text.lines().count(), 6, "{text}");
+    assert!(COLLECTIVES.contains(&format!("```text\n{text}```\n")), "the page lacks:\n{text}");
+    let body = include_str!("../../examples/ddp.rs");
+    let body = body.split("async fn train").nth(1).unwrap().split("\n}\n").next().unwrap();
+    assert!(
+        COLLECTIVES.contains(&format!("async fn train{body}\n}}\n")),
+        "it quotes another worker"
+    );
 }
 
 /// All source below a folder.

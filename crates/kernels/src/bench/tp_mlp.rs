@@ -1,0 +1,218 @@
+//! A tensor-parallel MLP: each rank has some of the hidden features, and one all-reduce adds up what they give.
+
+use cubeyard_runtime::dtype::DType;
+use cubeyard_runtime::placement::{Placement, Split};
+use cubeyard_runtime::{Argument, RuntimeError, Tensor};
+
+use super::inputs::{fits_tcm, multiple, numbers, place, size};
+use super::links::links;
+use super::mlp::{Layers, tolerance, weights};
+use super::numbers::worse;
+use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
+use crate::collective::{Algorithm, Operation, ReduceOp, algorithms};
+use crate::distributed::{Group, GroupConfig, Ranks};
+use crate::library::{Activation, linear};
+use crate::report::Check;
+
+pub(super) struct TpMlp;
+
+/// What the ranks are joined by.
+const JOIN: Operation = Operation::AllReduce(ReduceOp::Sum);
+
+/// Rows of weights in the TCM at once: those of a tile of the matrix engine.
+const BLOCK: u64 = 32;
+
+/// What was asked.
+struct Asked<'l> {
+    lab: &'l Lab<'l>,
+    tokens: u64,
+    features: u64,
+    hidden: u64,
+    activation: Activation,
+    ranks: Ranks,
+    algorithm: &'static str,
+    /// Of a SIP, and of a cube.
+    cubes: u64,
+    pes: u64,
+}
+
+/// The numbers that it begins with: x with a column for each token, and weights with a row for each output.
+struct Inputs {
+    x: Vec<f64>,
+    up: Vec<f64>,
+    down: Vec<f64>,
+}
+
+impl Bench for TpMlp {
+    fn name(&self) -> &'static str {
+        "tp-mlp"
+    }
+
+    fn summary(&self) -> &'static str {
+        "a tensor-parallel MLP: column-parallel linear, activation, row-parallel linear, all-reduce"
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        let ways = &["grid", "ring", "direct", "tree", "halving-doubling"];
+        vec![
+            Parameter::whole("tokens", 16, (1, 1 << 12), "that come together"),
+            Parameter::whole("features", 512, (1, 1 << 16), "of a token"),
+            Parameter::whole("hidden", 2048, (1, 1 << 18), "features between the two layers"),
+            Parameter::choice("activation", &["gelu", "silu"], "of hidden features"),
+            Parameter::choice("ranks", &["cube", "sip"], "what has a part of the hidden features"),
+            Parameter::choice("algorithm", ways, "of the all-reduce"),
+        ]
+    }
+
+    fn spans_sips(&self) -> bool {
+        true
+    }
+
+    fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
+        let asked = Asked::new(lab, values)?;
+        let inputs = asked.inputs();
+        let sips = 0..lab.sips.len();
+        let layers: Vec<_> = sips.map(|sip| asked.place(&inputs, sip)).collect::<Result<_, _>>()?;
+        let (way, number) = (asked.algorithm()?, lab.launcher.new_group());
+        let group = Group::new(lab.context, &asked.config(), way, number)?;
+        asked.launch(asked.activation, &layers, [0, 1, 2], 0)?;
+        let each = if asked.ranks == Ranks::Cube { asked.of_sip() / asked.cubes } else { 0 };
+        asked.launch(Activation::Identity, &layers, [3, 2, 4], each)?;
+        let sums: Vec<_> = layers.iter().map(|layer| (&layer[4], &layer[4])).collect();
+        group.run(&lab.launcher, lab.context, JOIN, &sums)?;
+        lab.settle()?;
+        let check = asked.check(&inputs, &layers)?;
+        Ok(Outcome { work: asked.work(&group), check, notes: Vec::new() })
+    }
+}
+
+impl<'l> Asked<'l> {
+    fn new(lab: &'l Lab<'l>, values: &Values) -> Result<Self, BenchError> {
+        let [tokens, features, hidden] =
+            ["tokens", "features", "hidden"].map(|name| values.whole(name));
+        let silu = values.choice("activation") == "silu";
+        let activation = if silu { Activation::Silu } else { Activation::Gelu };
+        let ranks = if values.choice("ranks") == "sip" { Ranks::Sip } else { Ranks::Cube };
+        let (algorithm, (cubes, pes)) = (values.choice("algorithm"), lab.counts());
+        let asked =
+            Self { lab, tokens, features, hidden, activation, ranks, algorithm, cubes, pes };
+        multiple("hidden", hidden, asked.all_pes(), "as many for each PE of all SIPs")?;
+        multiple("features", features, asked.rank_pes(), "as many for each PE of a rank")?;
+        // The input, and two blocks of weights with their sums.
+        let deepest = features.max(hidden / asked.rank_count());
+        let bytes = 2 * deepest * (tokens + 2 * BLOCK) + 16 * BLOCK * tokens;
+        let what = format!("{tokens} tokens of {deepest} features and two blocks of weights");
+        fits_tcm(lab, bytes, &what, "fewer tokens or features")?;
+        Ok(asked)
+    }
+
+    fn all_pes(&self) -> u64 {
+        self.lab.sips.len() as u64 * self.cubes * self.pes
+    }
+
+    fn rank_count(&self) -> u64 {
+        let sips = self.lab.sips.len() as u64;
+        if self.ranks == Ranks::Sip { sips } else { sips * self.cubes }
+    }
+
+    fn rank_pes(&self) -> u64 {
+        self.all_pes() / self.rank_count()
+    }
+
+    /// Hidden features of a SIP.
+    fn of_sip(&self) -> u64 {
+        self.hidden / self.lab.sips.len() as u64
+    }
+
+    fn config(&self) -> GroupConfig {
+        GroupConfig { ranks: self.ranks, sips: self.lab.sips.clone(), ..GroupConfig::default() }
+    }
+
+    fn algorithm(&self) -> Result<Box<dyn Algorithm>, BenchError> {
+        let found = algorithms().into_iter().find(|it| it.name() == self.algorithm);
+        found.ok_or_else(|| BenchError::Unfit(format!("no algorithm {}", self.algorithm)))
+    }
+
+    fn inputs(&self) -> Inputs {
+        let (lab, count) = (self.lab, self.features * self.hidden);
+        Inputs {
+            x: numbers(lab, self.features * self.tokens, 1),
+            up: weights(lab, count, self.features, 2),
+            down: weights(lab, count, self.hidden, 3),
+        }
+    }
+
+    /// What a SIP holds: x and the weights up, the hidden features, the weights down, and the sums.
+    fn place(&self, inputs: &Inputs, sip: usize) -> Result<[Tensor; 5], RuntimeError> {
+        let (lab, of_sip) = (self.lab, self.of_sip());
+        let over = |cube, pe| -> Placement {
+            lab.placement_on(lab.sips[sip], cube, pe, self.cubes, self.pes)
+        };
+        let (rows, copies) =
+            (over(Split::RowWise, Split::RowWise), over(Split::Replicate, Split::Replicate));
+        let [first, last] = [sip, sip + 1].map(|sip| size(sip as u64 * of_sip));
+        let up = inputs.up.get(size(self.features) * first..size(self.features) * last);
+        let down = inputs.down.chunks_exact(size(self.hidden));
+        let down: Vec<f64> = down.flat_map(|row| &row[first..last]).copied().collect();
+        let (over_down, sums) = match self.ranks {
+            Ranks::Cube => (over(Split::ColumnWise, Split::RowWise), self.cubes * self.features),
+            _ => (rows.clone(), self.features),
+        };
+        Ok([
+            place(lab, &[of_sip, self.features], DType::F16, &rows, up.unwrap_or_default())?,
+            place(lab, &[self.features, self.tokens], DType::F16, &copies, &inputs.x)?,
+            lab.context.empty(&[of_sip, self.tokens], DType::F16)?.to(&rows)?,
+            place(lab, &[self.features, of_sip], DType::F16, &over_down, &down)?,
+            lab.context.empty(&[sums, self.tokens], DType::F32)?.to(&rows)?,
+        ])
+    }
+
+    /// Runs a layer on all SIPs: which of a SIP's tensors are its weights, input and output.
+    fn launch(
+        &self,
+        activation: Activation,
+        layers: &[[Tensor; 5]],
+        which: [usize; 3],
+        each: u64,
+    ) -> Result<(), RuntimeError> {
+        let launches = self.lab.sips.iter().zip(layers).map(|(&sip, layer)| {
+            let mut arguments = which.map(|index| Argument::Tensor(&layer[index])).to_vec();
+            arguments.extend([BLOCK, each].map(|number| Argument::Scalar(number as f64)));
+            (sip, arguments)
+        });
+        self.lab.launch_each(&linear(activation), launches.collect(), self.cubes, self.pes)
+    }
+
+    /// Hidden features are rounded to f16 when they are stored, which each output can see in all of them; sums are
+    /// f32.
+    fn check(&self, inputs: &Inputs, layers: &[[Tensor; 5]]) -> Result<Option<Check>, BenchError> {
+        if !self.lab.has_data {
+            return Ok(None);
+        }
+        let matrices = [&inputs.up[..], &inputs.down, &inputs.x];
+        let Layers { outputs, largest } =
+            Layers::new(self.activation, matrices, [self.features, self.hidden, self.tokens]);
+        let tolerance = tolerance(1.25, largest, &outputs);
+        let mut check = None;
+        for layer in layers {
+            let copies = layer[4].shape().dimensions()[0] / self.features;
+            let all = || outputs.repeat(size(copies));
+            check = worse(check, self.lab.check(&layer[4], tolerance, all)?);
+        }
+        Ok(check)
+    }
+
+    /// Weights are read once, x once on each PE, hidden features written once and sums once on each rank.
+    fn work(&self, group: &Group) -> Work {
+        let Self { tokens, features, hidden, .. } = *self;
+        let (ranks, sums) = (self.rank_count(), 4 * tokens * features);
+        let bytes = 4 * features * hidden + 2 * tokens * (features * self.all_pes() + hidden);
+        Work {
+            gemm: Some((DType::F16, 4 * tokens * features * hidden)),
+            elements: tokens * (hidden + features * (ranks - 1)),
+            bytes: bytes + ranks * sums,
+            links: links(self.lab, group.places(), JOIN, sums),
+            ..Work::default()
+        }
+    }
+}
