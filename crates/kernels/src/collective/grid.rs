@@ -10,8 +10,11 @@
 use std::ops::Range;
 
 use super::line::{Held, Line, folded};
-use super::pieces::{Flat, part};
-use super::{Algorithm, Job, Operation, ReduceOp, Wire, World, finish, kernel, rank_of};
+use super::pieces::{Flat, in_round, part};
+use super::{
+    Algorithm, Flow, Job, Operation, ReduceOp, Schedule, Stage, Wire, World, finish, kernel,
+    rank_of,
+};
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Port, Tile, Tl};
 
@@ -39,6 +42,38 @@ impl Algorithm for Grid {
     fn kernel(&self, job: &Job) -> Kernel {
         kernel(self, job, run)
     }
+
+    fn schedule(&self, operation: Operation, world: &World) -> Option<Schedule> {
+        let depths = 0..world.grid.len();
+        let is_whole = matches!(operation, Operation::AllReduce(_));
+        let scatter = depths.clone().map(|depth| stage(world, depth, is_whole));
+        let gather = depths.rev().map(|depth| stage(world, depth, is_whole));
+        match operation {
+            Operation::AllReduce(_) => Some(Schedule::in_turn(scatter.chain(gather).collect())),
+            Operation::ReduceScatter(_) => Some(Schedule::in_turn(scatter.collect())),
+            Operation::AllGather => Some(Schedule::in_turn(gather.collect())),
+            _ => None,
+        }
+    }
+}
+
+/// What goes around at a depth: half of the positions go along one dimension and half along another. Ranks of
+/// one PE all go along the first, which this does not tell apart. What goes to a place is whole, or lies apart
+/// as the ranks do whose parts are behind it.
+fn stage(world: &World, depth: usize, is_whole: bool) -> Stage {
+    let orders = [false, true].map(|swapped| dimensions(world.grid.len(), swapped));
+    let times = world.grid[orders[0][depth]] - 1;
+    let along = |order: &Vec<usize>| {
+        let dimension = order[depth];
+        let within: usize = order[..=depth].iter().map(|&inner| world.grid[inner]).product();
+        let all = (world.grid[dimension] - 1) as f64 / within as f64;
+        let share = all / 2.0 / times.max(1) as f64;
+        let ends = wires_along(world, dimension).into_iter().map(|wire| wire.ends);
+        ends.map(move |[(from, _), (to, _)]| Flow { from, to, share }).collect::<Vec<_>>()
+    };
+    let behind = world.grid[depth + 1..].iter().product();
+    let messages = if is_whole { 1 } else { behind };
+    Stage { times, messages, flows: orders.iter().flat_map(along).collect() }
 }
 
 /// The ports to the next rank of a dimension and to the one before.
@@ -131,17 +166,34 @@ impl Node {
         for depth in depths.clone() {
             let from = if depth == 1 { &self.input } else { &self.output };
             let (line, order) = self.line(self.dimensions[depth - 1]);
-            let parts = |place: usize| vec![self.nested(depth, order[place])];
-            for (range, tile) in line.scatter(op, parts, |range| from.load(&self.tl, range)) {
-                let last = depth == self.dimensions.len();
-                let tile = if last { self.finish(op, tile) } else { tile };
-                self.output.store(&self.tl, &range, &tile);
+            let rounds = self.rounds(self.input.elements.div_ceil(self.within(depth)));
+            for round in 0..rounds {
+                let nested = |place: usize| self.nested(depth, order[place]);
+                let parts = |place: usize| vec![in_round(&nested(place), round, rounds)];
+                for (range, tile) in line.scatter(op, parts, |range| from.load(&self.tl, range)) {
+                    let last = depth == self.dimensions.len();
+                    let tile = if last { self.finish(op, tile) } else { tile };
+                    self.output.store(&self.tl, &range, &tile);
+                }
             }
         }
         for depth in depths.rev() {
             let (line, order) = self.line(self.dimensions[depth - 1]);
-            self.spread(&line, |place| vec![self.nested(depth, order[place])]);
+            let longest = self.input.elements.div_ceil(self.within(depth));
+            self.spread(&line, longest, |place| vec![self.nested(depth, order[place])]);
         }
+    }
+
+    /// How many ranks the first so many dimensions have together.
+    fn within(&self, depth: usize) -> u64 {
+        let inner = self.dimensions[..depth].iter();
+        inner.map(|&dimension| self.world.grid[dimension] as u64).product()
+    }
+
+    /// In how many rounds so many elements are held.
+    fn rounds(&self, held: u64) -> usize {
+        // Parts of parts are an element longer at most.
+        self.input.rounds(&self.tl, held + 1, self.piece)
     }
 
     fn finish(&self, op: ReduceOp, tile: Tile) -> Tile {
@@ -149,9 +201,14 @@ impl Node {
     }
 
     /// All parts of a line into the output, where this place's is already.
-    fn spread(&self, line: &Line<'_>, parts: impl Fn(usize) -> Vec<Range<u64>>) {
+    fn spread(&self, line: &Line<'_>, longest: u64, parts: impl Fn(usize) -> Vec<Range<u64>>) {
         let load = |range: &Range<u64>| self.output.load(&self.tl, range);
-        line.gather(parts, load, |range, tile| self.output.store(&self.tl, range, tile));
+        let rounds = self.rounds(longest);
+        for round in 0..rounds {
+            let cut = |range: &Range<u64>| in_round(range, round, rounds);
+            let parts = |place: usize| parts(place).iter().map(cut).collect();
+            line.gather(parts, load, |range, tile| self.output.store(&self.tl, range, tile));
+        }
     }
 
     /// The ranks that are where this one is in some dimensions, and at a coordinate of one more.
@@ -166,12 +223,18 @@ impl Node {
     /// The parts of the ranks at the places of a line lie apart, so messages are pieces of a part: the same
     /// in each dimension, and what has been joined is held until then.
     fn reduce_scatter(&self, op: ReduceOp) {
+        let rounds = self.rounds(self.input.elements.div_ceil(self.within(1)));
+        (0..rounds).for_each(|round| self.reduce_scatter_round(op, round, rounds));
+    }
+
+    fn reduce_scatter_round(&self, op: ReduceOp, round: usize, rounds: usize) {
         let mut held: Option<Held> = None;
         for (depth, &dimension) in self.dimensions.iter().enumerate() {
             let (line, order) = self.line(dimension);
             let parts = |place: usize| {
                 let ranks = self.ranks_at(&self.dimensions[..depth], dimension, order[place]);
-                ranks.into_iter().map(|rank| self.input.part(rank, self.world.ranks)).collect()
+                let part = |rank| self.input.part(rank, self.world.ranks);
+                ranks.into_iter().map(|rank| in_round(&part(rank), round, rounds)).collect()
             };
             held = Some(line.scatter(op, parts, |range| self.held(held.as_ref(), range)));
         }
@@ -194,7 +257,8 @@ impl Node {
         self.input.copy(&self.tl, &self.output, slot(self.rank).start, self.piece);
         for (depth, &dimension) in self.dimensions.iter().enumerate().rev() {
             let (line, order) = self.line(dimension);
-            self.spread(&line, |place| {
+            let longest = whole * self.world.ranks as u64 / self.within(depth + 1);
+            self.spread(&line, longest, |place| {
                 let ranks = self.ranks_at(&self.dimensions[..depth], dimension, order[place]);
                 merged(ranks.into_iter().map(slot))
             });

@@ -7,8 +7,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::pieces::{Flat, by_turns, pieces};
-use super::{Algorithm, Job, Operation, ReduceOp, Wire, World, finish, join, kernel, rank_of};
+use super::pieces::{Flat, by_turns, in_round, pieces};
+use super::schedule::there_and_back;
+use super::{
+    Algorithm, Job, Operation, ReduceOp, Schedule, Stage, Wire, World, finish, join, kernel,
+    rank_of,
+};
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Port, Tile, Tl};
 
@@ -45,6 +49,28 @@ impl Algorithm for HalvingDoubling {
 
     fn kernel(&self, job: &Job) -> Kernel {
         kernel(self, job, run)
+    }
+
+    fn schedule(&self, operation: Operation, world: &World) -> Option<Schedule> {
+        let (ranks, power) = (world.ranks, power(world.ranks));
+        let pairs = |bit: usize| (0..power).map(move |rank| (rank, rank ^ bit));
+        // Each stage loads what the one before it stored.
+        let stage =
+            |bit: usize| Stage { messages: 2, ..Stage::of(pairs(bit), bit as f64 / power as f64) };
+        let fold = |share: f64| Stage::of((power..ranks).map(|rank| (rank, rank - power)), share);
+        let halve: Vec<_> = bits(power).rev().map(stage).collect();
+        let stages = match operation {
+            Operation::AllReduce(_) => there_and_back([vec![fold(1.0)], halve].concat()),
+            Operation::AllGather => {
+                let double: Vec<_> = halve.iter().rev().map(Stage::reversed).collect();
+                let part = 1.0 / ranks as f64;
+                [vec![fold(part)], double, vec![fold(1.0 - part).reversed()]].concat()
+            }
+            Operation::ReduceScatter(_) if ranks == power => halve,
+            _ => return None,
+        };
+        let is_used = |stage: &Stage| !stage.flows.is_empty();
+        Some(Schedule::in_turn(stages.into_iter().filter(is_used).collect()))
     }
 }
 
@@ -187,10 +213,16 @@ impl Node {
 
     /// There is no memory for sums but the part's own, so they are held, in pieces of a part each.
     fn reduce_scatter(&self, op: ReduceOp) {
+        let rounds = self.input.rounds(&self.tl, self.input.elements.div_ceil(2), self.piece);
+        (0..rounds).for_each(|round| self.reduce_scatter_round(op, round, rounds));
+    }
+
+    fn reduce_scatter_round(&self, op: ReduceOp, round: usize, rounds: usize) {
         let mut held: BTreeMap<u64, Tile> = BTreeMap::new();
+        let part = |rank| in_round(&self.input.part(rank, self.power), round, rounds);
         let parts = |rank: usize, bit: usize| {
             let first = rank & !(bit - 1);
-            let parts = (first..first + bit).map(|rank| self.input.part(rank, self.power));
+            let parts = (first..first + bit).map(part);
             self.pieces(&parts.collect::<Vec<_>>())
         };
         for bit in bits(self.power).rev() {

@@ -7,6 +7,7 @@
 
 mod benches;
 mod ccl;
+mod choices;
 mod collective_times;
 mod collectives;
 mod distributed;
@@ -18,5 +19,6 @@ mod messages;
 mod numbers;
 mod pages;
 mod paths;
+mod process_groups;
 mod races;
 mod rates;
