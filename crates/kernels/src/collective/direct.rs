@@ -3,12 +3,13 @@
 //! It takes the fewest steps, so it is fast for short messages, and it does every operation. For long ones
 //! the ways cross.
 
+mod stages;
+
 use std::ops::Range;
 
 use super::pieces::{Flat, by_turns, in_round, pieces};
 use super::{
-    Algorithm, Job, Operation, ReduceOp, Schedule, Stage, Wire, World, finish, join, kernel,
-    rank_of,
+    Algorithm, Job, Operation, ReduceOp, Schedule, Wire, World, finish, join, kernel, rank_of,
 };
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Port, Tile, Tl};
@@ -36,25 +37,7 @@ impl Algorithm for Direct {
     }
 
     fn schedule(&self, operation: Operation, world: &World) -> Option<Schedule> {
-        let ranks = world.ranks;
-        let others = move |rank: usize| (0..ranks).filter(move |&other| other != rank);
-        let all = || (0..ranks).flat_map(move |rank| others(rank).map(move |other| (rank, other)));
-        let part = 1.0 / ranks as f64;
-        // Nobody waits for one before sending to the next, so all messages of a phase are one stage.
-        let messages = ranks - 1;
-        let everybody = || Stage { messages, ..Stage::of(all(), part) };
-        let from =
-            |root: usize, share: f64| Stage::of(others(root).map(|rank| (root, rank)), share);
-        Some(Schedule::in_turn(match operation {
-            Operation::AllReduce(_) => vec![everybody(), everybody()],
-            Operation::ReduceScatter(_) | Operation::AllGather | Operation::AllToAll => {
-                vec![everybody()]
-            }
-            Operation::Broadcast(root) => vec![from(root, 1.0)],
-            Operation::Reduce(_, root) => vec![from(root, 1.0).reversed()],
-            Operation::Scatter(root) => vec![Stage { messages, ..from(root, part) }],
-            Operation::Gather(root) => vec![Stage { messages, ..from(root, part).reversed() }],
-        }))
+        Some(stages::schedule(operation, world))
     }
 }
 

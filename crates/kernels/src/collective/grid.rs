@@ -7,14 +7,13 @@
 //! PEs of odd position begin with the second dimension where those of even position begin with the first,
 //! so the links of both are busy at once.
 
+mod stages;
+
 use std::ops::Range;
 
 use super::line::{Held, Line, folded};
 use super::pieces::{Flat, in_round, part};
-use super::{
-    Algorithm, Flow, Job, Operation, ReduceOp, Schedule, Stage, Wire, World, finish, kernel,
-    rank_of,
-};
+use super::{Algorithm, Job, Operation, ReduceOp, Schedule, Wire, World, finish, kernel, rank_of};
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Port, Tile, Tl};
 
@@ -44,36 +43,8 @@ impl Algorithm for Grid {
     }
 
     fn schedule(&self, operation: Operation, world: &World) -> Option<Schedule> {
-        let depths = 0..world.grid.len();
-        let is_whole = matches!(operation, Operation::AllReduce(_));
-        let scatter = depths.clone().map(|depth| stage(world, depth, is_whole));
-        let gather = depths.rev().map(|depth| stage(world, depth, is_whole));
-        match operation {
-            Operation::AllReduce(_) => Some(Schedule::in_turn(scatter.chain(gather).collect())),
-            Operation::ReduceScatter(_) => Some(Schedule::in_turn(scatter.collect())),
-            Operation::AllGather => Some(Schedule::in_turn(gather.collect())),
-            _ => None,
-        }
+        stages::schedule(operation, world)
     }
-}
-
-/// What goes around at a depth: half of the positions go along one dimension and half along another. Ranks of
-/// one PE all go along the first, which this does not tell apart. What goes to a place is whole, or lies apart
-/// as the ranks do whose parts are behind it.
-fn stage(world: &World, depth: usize, is_whole: bool) -> Stage {
-    let orders = [false, true].map(|swapped| dimensions(world.grid.len(), swapped));
-    let times = world.grid[orders[0][depth]] - 1;
-    let along = |order: &Vec<usize>| {
-        let dimension = order[depth];
-        let within: usize = order[..=depth].iter().map(|&inner| world.grid[inner]).product();
-        let all = (world.grid[dimension] - 1) as f64 / within as f64;
-        let share = all / 2.0 / times.max(1) as f64;
-        let ends = wires_along(world, dimension).into_iter().map(|wire| wire.ends);
-        ends.map(move |[(from, _), (to, _)]| Flow { from, to, share }).collect::<Vec<_>>()
-    };
-    let behind = world.grid[depth + 1..].iter().product();
-    let messages = if is_whole { 1 } else { behind };
-    Stage { times, messages, flows: orders.iter().flat_map(along).collect() }
 }
 
 /// The ports to the next rank of a dimension and to the one before.

@@ -4,14 +4,14 @@
 //! It takes twice the logarithm of the number of ranks in steps, and sends no more than a ring. Where the number
 //! is no power of two, the ranks beyond it hand what they have to one of the others, and get the result.
 
+mod stages;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::pieces::{Flat, by_turns, in_round, pieces};
-use super::schedule::there_and_back;
 use super::{
-    Algorithm, Job, Operation, ReduceOp, Schedule, Stage, Wire, World, finish, join, kernel,
-    rank_of,
+    Algorithm, Job, Operation, ReduceOp, Schedule, Wire, World, finish, join, kernel, rank_of,
 };
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Port, Tile, Tl};
@@ -52,25 +52,7 @@ impl Algorithm for HalvingDoubling {
     }
 
     fn schedule(&self, operation: Operation, world: &World) -> Option<Schedule> {
-        let (ranks, power) = (world.ranks, power(world.ranks));
-        let pairs = |bit: usize| (0..power).map(move |rank| (rank, rank ^ bit));
-        // Each stage loads what the one before it stored.
-        let stage =
-            |bit: usize| Stage { messages: 2, ..Stage::of(pairs(bit), bit as f64 / power as f64) };
-        let fold = |share: f64| Stage::of((power..ranks).map(|rank| (rank, rank - power)), share);
-        let halve: Vec<_> = bits(power).rev().map(stage).collect();
-        let stages = match operation {
-            Operation::AllReduce(_) => there_and_back([vec![fold(1.0)], halve].concat()),
-            Operation::AllGather => {
-                let double: Vec<_> = halve.iter().rev().map(Stage::reversed).collect();
-                let part = 1.0 / ranks as f64;
-                [vec![fold(part)], double, vec![fold(1.0 - part).reversed()]].concat()
-            }
-            Operation::ReduceScatter(_) if ranks == power => halve,
-            _ => return None,
-        };
-        let is_used = |stage: &Stage| !stage.flows.is_empty();
-        Some(Schedule::in_turn(stages.into_iter().filter(is_used).collect()))
+        stages::schedule(operation, world)
     }
 }
 
