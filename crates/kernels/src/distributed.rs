@@ -28,7 +28,9 @@ mod error;
 mod group;
 mod places;
 mod point;
+mod process_group;
 pub mod sweep;
+mod team;
 mod wired;
 mod worker;
 
@@ -36,26 +38,23 @@ pub use ccl::CclConfig;
 pub use error::DistError;
 pub use group::{CollectiveReport, Group, GroupConfig, Pending, Ranks};
 pub use places::Places;
+pub use process_group::ProcessGroup;
 pub use wired::Wired;
 pub use worker::{WorkHandle, Worker};
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use cubeyard_memory::address::SipId;
-use cubeyard_runtime::dtype::DType;
-use cubeyard_runtime::placement::Placement;
 use cubeyard_runtime::{Context, Tensor};
 
-use crate::collective::{Direct, Operation, ReduceOp, Ring};
+use crate::collective::Operation;
 use crate::launch::Launcher;
+use team::Team;
 use worker::Hub;
 
 /// The only backend.
 const BACKEND: &str = "ahbm";
-
-/// Messages of at most so many bytes a PE go directly; longer ones around a ring.
-const SHORT: u64 = 4096;
 
 /// What `torch.distributed` is to a script.
 #[derive(Debug)]
@@ -66,16 +65,16 @@ pub struct Distributed<'c> {
     hub: Hub,
     /// The rank whose worker is at work.
     current: Cell<Option<usize>>,
+    /// How many process groups there were.
+    made: Cell<u32>,
 }
 
-/// A group that is installed.
+/// Process groups that are installed.
 #[derive(Debug)]
 struct Backend {
-    direct: Group,
-    ring: Group,
-    /// A number on each rank, for barriers.
-    tokens: Vec<Tensor>,
-    sips: Vec<SipId>,
+    ccl: CclConfig,
+    world: ProcessGroup,
+    teams: BTreeMap<u32, Rc<Team>>,
 }
 
 impl<'c> Distributed<'c> {
@@ -87,43 +86,42 @@ impl<'c> Distributed<'c> {
     /// As [`new`](Self::new), with collectives launched by a launcher that others use, too.
     pub fn with_launcher(context: &'c Context, launcher: Rc<Launcher<'c>>) -> Self {
         let (backend, hub) = (RefCell::default(), Hub::default());
-        Self { context, launcher, backend, hub, current: Cell::new(None) }
+        Self { context, launcher, backend, hub, current: Cell::new(None), made: Cell::new(0) }
     }
 
     /// Makes the group of all SIPs, a rank each, and wires it through the fabric. If anything goes wrong,
     /// there is no group and nothing stays installed.
     pub fn init_process_group(&self, backend: &str) -> Result<(), DistError> {
-        self.init_with(backend, &GroupConfig::default())
+        self.init_with(backend, &CclConfig::embedded())
     }
 
-    /// As [`init_process_group`](Self::init_process_group), of the SIPs and rings that the configuration says.
-    pub fn init_with(&self, backend: &str, config: &GroupConfig) -> Result<(), DistError> {
+    /// As [`init_process_group`](Self::init_process_group), with the algorithms and rings of a `ccl.yaml`.
+    ///
+    /// There are as many ranks as the forced algorithm says, else as the defaults say, else as there are SIPs.
+    /// Every algorithm that may be chosen for some operation and size is wired.
+    pub fn init_with(&self, backend: &str, ccl: &CclConfig) -> Result<(), DistError> {
         if backend != BACKEND {
             return Err(DistError::Backend(backend.to_owned()));
         }
         if self.is_initialized() {
             return Err(DistError::Twice);
         }
-        let made = self.install(config)?;
-        self.hub.reset(made.direct.world().ranks);
-        self.backend.replace(Some(made));
+        let config = match &ccl.forced {
+            Some(name) => &ccl.named(name)?.config,
+            None => &ccl.defaults,
+        };
+        if config.ranks != Ranks::Sip {
+            return Err(DistError::NotSips(config.ranks.kind()));
+        }
+        let places = self.context.machine(|machine| Places::new(machine.topology(), config))?;
+        let members: Vec<_> = (0..places.sips.len()).collect();
+        let (world, team) = self.wire(ccl, &members, places.sips)?;
+        let teams = BTreeMap::from([(world.id(), team)]);
+        self.backend.replace(Some(Backend { ccl: ccl.clone(), world, teams }));
         Ok(())
     }
 
-    fn install(&self, config: &GroupConfig) -> Result<Backend, DistError> {
-        let config = GroupConfig { ranks: Ranks::Sip, ..config.clone() };
-        let direct =
-            Group::new(self.context, &config, Box::new(Direct), self.launcher.new_group())?;
-        let ring = Group::new(self.context, &config, Box::new(Ring), self.launcher.new_group())?;
-        let sips = direct.sips().to_vec();
-        let token = |&sip: &SipId| -> Result<Tensor, DistError> {
-            Ok(self.context.zeros(&[1], DType::I32)?.to(&Placement::one(sip))?)
-        };
-        let tokens = sips.iter().map(token).collect::<Result<_, _>>()?;
-        Ok(Backend { direct, ring, tokens, sips })
-    }
-
-    /// Takes the group out again, through the fabric.
+    /// Takes all groups out again, through the fabric.
     pub fn destroy_process_group(&self) -> Result<(), DistError> {
         self.backend.take().map(drop).ok_or(DistError::NotInitialized)
     }
@@ -135,7 +133,7 @@ impl<'c> Distributed<'c> {
 
     /// How many ranks there are.
     pub fn get_world_size(&self) -> Result<usize, DistError> {
-        self.with(|backend| Ok(backend.sips.len()))
+        self.with(|backend| Ok(backend.world.size()))
     }
 
     /// The rank of the worker that asks; 0 outside of workers.
@@ -163,19 +161,12 @@ impl<'c> Distributed<'c> {
         operation: Operation,
         tensors: &[(&Tensor, &Tensor)],
     ) -> Result<Pending, DistError> {
-        self.with(|backend| {
-            let group = backend.group_for(operation, tensors);
-            group.begin(&self.launcher, self.context, operation, tensors)
-        })
+        self.begin_in(&self.world()?, operation, tensors)
     }
 
     /// Waits until every rank's device has heard of every other.
     pub fn barrier(&self) -> Result<CollectiveReport, DistError> {
-        self.with(|backend| {
-            let tokens: Vec<_> = backend.tokens.iter().map(|token| (token, token)).collect();
-            let operation = Operation::AllReduce(ReduceOp::Max);
-            backend.direct.run(&self.launcher, self.context, operation, &tokens)
-        })
+        self.begin_barrier(&self.world()?)?.wait()
     }
 
     /// What was wrong with the kernels of collectives although they ran to their ends.
@@ -185,16 +176,5 @@ impl<'c> Distributed<'c> {
 
     fn with<T>(&self, act: impl FnOnce(&Backend) -> Result<T, DistError>) -> Result<T, DistError> {
         act(self.backend.borrow().as_ref().ok_or(DistError::NotInitialized)?)
-    }
-}
-
-impl Backend {
-    /// Which way an operation goes: what a ring does not do, and what is short, directly.
-    fn group_for(&self, operation: Operation, tensors: &[(&Tensor, &Tensor)]) -> &Group {
-        let is_short = tensors.first().is_some_and(|(input, _)| {
-            let parts = input.shards().map_or(1, |shards| shards.len().max(1));
-            input.nbytes() / parts as u64 <= SHORT
-        });
-        if is_short || self.ring.refuses(operation) { &self.direct } else { &self.ring }
     }
 }

@@ -116,14 +116,11 @@ impl<'c> Launcher<'c> {
     }
 
     /// A number for one more group of PEs that are wired to each other: all that share this launcher have
-    /// different ones, from 1 on.
-    ///
-    /// # Panics
-    /// After 2¹⁶ - 1 of them, which no machine has the memory for.
-    pub fn new_group(&self) -> u16 {
-        let number = self.groups.get().checked_add(1).expect("fewer than 2¹⁶ groups");
+    /// different ones, from 1 on. None when they are used up.
+    pub fn new_group(&self) -> Option<u16> {
+        let number = self.groups.get().checked_add(1)?;
         self.groups.set(number);
-        number
+        Some(number)
     }
 
     /// Lets kernels use the ports of a group, from now on.

@@ -145,6 +145,11 @@ impl Tl {
         Ref::new(address, shape, dtype)
     }
 
+    /// How much of the TCM the kernel's tiles may take together.
+    pub fn scratch_bytes(&self) -> u64 {
+        self.state.site.core.scratch.get()
+    }
+
     /// How much of the TCM the kernel's tiles take now.
     pub fn scratch_used(&self) -> u64 {
         self.state.scratch.borrow().used()

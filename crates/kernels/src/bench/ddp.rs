@@ -10,7 +10,7 @@ use super::links::links;
 use super::numbers::{rounding, spread, tensor, worse};
 use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
 use crate::collective::{Operation, ReduceOp};
-use crate::distributed::{DistError, GroupConfig, Places, Worker};
+use crate::distributed::{CclConfig, DistError, Places, Worker};
 use crate::report::Check;
 
 pub(super) struct Ddp;
@@ -47,13 +47,15 @@ impl Bench for Ddp {
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
         let asked = Asked::new(lab, values)?;
-        let config = GroupConfig { sips: lab.sips.clone(), ..GroupConfig::default() };
+        let mut ccl = CclConfig::embedded();
+        ccl.each(|config| config.sips.clone_from(&lab.sips));
         let means = RefCell::new(Vec::new());
         let dist = lab.distributed();
-        dist.init_with("ahbm", &config)?;
+        dist.init_with("ahbm", &ccl)?;
         dist.spawn(|worker| asked.step(worker, &means))?;
         lab.settle()?;
-        let places = lab.context.machine(|machine| Places::new(machine.topology(), &config))?;
+        let places =
+            lab.context.machine(|machine| Places::new(machine.topology(), &ccl.defaults))?;
         let check = asked.check(&means.take())?;
         Ok(Outcome { work: asked.work(&places), check, notes: Vec::new() })
     }

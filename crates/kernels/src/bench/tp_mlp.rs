@@ -10,7 +10,7 @@ use super::mlp::{Layers, tolerance, weights};
 use super::numbers::worse;
 use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
 use crate::collective::{Algorithm, Operation, ReduceOp, algorithms};
-use crate::distributed::{Group, GroupConfig, Ranks};
+use crate::distributed::{DistError, Group, GroupConfig, Ranks};
 use crate::library::{Activation, linear};
 use crate::report::Check;
 
@@ -73,7 +73,8 @@ impl Bench for TpMlp {
         let inputs = asked.inputs();
         let sips = 0..lab.sips.len();
         let layers: Vec<_> = sips.map(|sip| asked.place(&inputs, sip)).collect::<Result<_, _>>()?;
-        let (way, number) = (asked.algorithm()?, lab.launcher.new_group());
+        let number = lab.launcher.new_group().ok_or(DistError::Exhausted)?;
+        let way = asked.algorithm()?;
         let group = Group::new(lab.context, &asked.config(), way, number)?;
         asked.launch(asked.activation, &layers, [0, 1, 2], 0)?;
         let each = if asked.ranks == Ranks::Cube { asked.of_sip() / asked.cubes } else { 0 };

@@ -3,13 +3,13 @@
 //! It takes the fewest steps, so it is fast for short messages, and it does every operation. For long ones
 //! the ways cross.
 
+mod stages;
+
 use std::ops::Range;
 
-use cubeyard_sim::Span;
-
-use super::pieces::{Flat, by_turns, pieces};
+use super::pieces::{Flat, by_turns, in_round, pieces};
 use super::{
-    Algorithm, Job, Operation, ReduceOp, Wire, World, finish, join, kernel, rank_of, steps,
+    Algorithm, Job, Operation, ReduceOp, Schedule, Wire, World, finish, join, kernel, rank_of,
 };
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Port, Tile, Tl};
@@ -36,25 +36,8 @@ impl Algorithm for Direct {
         kernel(self, job, run)
     }
 
-    fn estimate(
-        &self,
-        operation: Operation,
-        world: &World,
-        bytes: u64,
-        alpha: Span,
-        beta: f64,
-    ) -> Option<Span> {
-        let others = world.ranks.saturating_sub(1);
-        let parts = bytes as f64 * others as f64 / world.ranks.max(1) as f64;
-        match operation {
-            // Nobody waits for one before sending to the next, so all messages of a phase are one step.
-            Operation::AllReduce(_) => steps(2, 2.0 * parts, alpha, beta),
-            // The root alone sends or receives, all the time.
-            Operation::Broadcast(_) | Operation::Reduce(..) => {
-                steps(1, bytes as f64 * others as f64, alpha, beta)
-            }
-            _ => steps(1, parts, alpha, beta),
-        }
+    fn schedule(&self, operation: Operation, world: &World) -> Option<Schedule> {
+        Some(stages::schedule(operation, world))
     }
 }
 
@@ -78,6 +61,9 @@ async fn run(tl: Tl, args: Args, job: Job) {
         Operation::Scatter(root) => this.scatter(root),
     }
 }
+
+/// Which round, and of how many.
+type Round = (usize, usize);
 
 struct Member {
     tl: Tl,
@@ -138,14 +124,26 @@ impl Member {
         }
     }
 
+    /// The rounds of an operation in which a part is held.
+    fn rounds(&self) -> impl Iterator<Item = Round> + use<> {
+        let longest = self.input.elements.div_ceil(self.ranks as u64);
+        let rounds = self.input.rounds(&self.tl, longest, self.piece);
+        (0..rounds).map(move |round| (round, rounds))
+    }
+
+    /// What of a rank's part belongs to a round.
+    fn part_in(&self, rank: usize, (round, rounds): Round) -> Range<u64> {
+        in_round(&self.part(rank), round, rounds)
+    }
+
     /// What joins all ranks' inputs in this rank's part.
-    fn reduced(&self, op: ReduceOp) -> Vec<(Range<u64>, Tile)> {
-        let own = self.pieces(&self.part(self.rank)).into_iter();
+    fn reduced(&self, op: ReduceOp, round: Round) -> Vec<(Range<u64>, Tile)> {
+        let own = self.pieces(&self.part_in(self.rank, round)).into_iter();
         let own = own.map(|range| (range.clone(), self.input.load(&self.tl, &range)));
         let mut sums: Vec<_> = own.collect();
-        let mine = |_| self.part(self.rank);
+        let mine = |_| self.part_in(self.rank, round);
         self.exchange(
-            |rank| self.part(rank),
+            |rank| self.part_in(rank, round),
             mine,
             |_, range, tile| {
                 let sum =
@@ -158,14 +156,18 @@ impl Member {
     }
 
     fn all_reduce(&self, op: ReduceOp) {
-        let own = self.reduced(op);
+        self.rounds().for_each(|round| self.all_reduce_round(op, round));
+    }
+
+    fn all_reduce_round(&self, op: ReduceOp, round: Round) {
+        let own = self.reduced(op, round);
         for (range, tile) in &own {
             self.output.store(&self.tl, range, tile);
         }
         for (target, source) in self.others().zip(self.senders()) {
             by_turns(
                 own.iter(),
-                self.pieces(&self.part(source)).into_iter(),
+                self.pieces(&self.part_in(source, round)).into_iter(),
                 |(_, tile)| self.tl.send(to(target), tile),
                 |range| {
                     let tile = self.input.receive(&self.tl, to(source), &range);
@@ -177,7 +179,7 @@ impl Member {
 
     fn reduce_scatter(&self, op: ReduceOp) {
         let start = self.part(self.rank).start;
-        for (range, tile) in self.reduced(op) {
+        for (range, tile) in self.rounds().flat_map(|round| self.reduced(op, round)) {
             self.output.store(&self.tl, &(range.start - start..range.end - start), &tile);
         }
     }

@@ -7,11 +7,13 @@
 //! PEs of odd position begin with the second dimension where those of even position begin with the first,
 //! so the links of both are busy at once.
 
+mod stages;
+
 use std::ops::Range;
 
 use super::line::{Held, Line, folded};
-use super::pieces::{Flat, part};
-use super::{Algorithm, Job, Operation, ReduceOp, Wire, World, finish, kernel, rank_of};
+use super::pieces::{Flat, in_round, part};
+use super::{Algorithm, Job, Operation, ReduceOp, Schedule, Wire, World, finish, kernel, rank_of};
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Port, Tile, Tl};
 
@@ -38,6 +40,10 @@ impl Algorithm for Grid {
 
     fn kernel(&self, job: &Job) -> Kernel {
         kernel(self, job, run)
+    }
+
+    fn schedule(&self, operation: Operation, world: &World) -> Option<Schedule> {
+        stages::schedule(operation, world)
     }
 }
 
@@ -131,17 +137,34 @@ impl Node {
         for depth in depths.clone() {
             let from = if depth == 1 { &self.input } else { &self.output };
             let (line, order) = self.line(self.dimensions[depth - 1]);
-            let parts = |place: usize| vec![self.nested(depth, order[place])];
-            for (range, tile) in line.scatter(op, parts, |range| from.load(&self.tl, range)) {
-                let last = depth == self.dimensions.len();
-                let tile = if last { self.finish(op, tile) } else { tile };
-                self.output.store(&self.tl, &range, &tile);
+            let rounds = self.rounds(self.input.elements.div_ceil(self.within(depth)));
+            for round in 0..rounds {
+                let nested = |place: usize| self.nested(depth, order[place]);
+                let parts = |place: usize| vec![in_round(&nested(place), round, rounds)];
+                for (range, tile) in line.scatter(op, parts, |range| from.load(&self.tl, range)) {
+                    let last = depth == self.dimensions.len();
+                    let tile = if last { self.finish(op, tile) } else { tile };
+                    self.output.store(&self.tl, &range, &tile);
+                }
             }
         }
         for depth in depths.rev() {
             let (line, order) = self.line(self.dimensions[depth - 1]);
-            self.spread(&line, |place| vec![self.nested(depth, order[place])]);
+            let longest = self.input.elements.div_ceil(self.within(depth));
+            self.spread(&line, longest, |place| vec![self.nested(depth, order[place])]);
         }
+    }
+
+    /// How many ranks the first so many dimensions have together.
+    fn within(&self, depth: usize) -> u64 {
+        let inner = self.dimensions[..depth].iter();
+        inner.map(|&dimension| self.world.grid[dimension] as u64).product()
+    }
+
+    /// In how many rounds so many elements are held.
+    fn rounds(&self, held: u64) -> usize {
+        // Parts of parts are an element longer at most.
+        self.input.rounds(&self.tl, held + 1, self.piece)
     }
 
     fn finish(&self, op: ReduceOp, tile: Tile) -> Tile {
@@ -149,9 +172,14 @@ impl Node {
     }
 
     /// All parts of a line into the output, where this place's is already.
-    fn spread(&self, line: &Line<'_>, parts: impl Fn(usize) -> Vec<Range<u64>>) {
+    fn spread(&self, line: &Line<'_>, longest: u64, parts: impl Fn(usize) -> Vec<Range<u64>>) {
         let load = |range: &Range<u64>| self.output.load(&self.tl, range);
-        line.gather(parts, load, |range, tile| self.output.store(&self.tl, range, tile));
+        let rounds = self.rounds(longest);
+        for round in 0..rounds {
+            let cut = |range: &Range<u64>| in_round(range, round, rounds);
+            let parts = |place: usize| parts(place).iter().map(cut).collect();
+            line.gather(parts, load, |range, tile| self.output.store(&self.tl, range, tile));
+        }
     }
 
     /// The ranks that are where this one is in some dimensions, and at a coordinate of one more.
@@ -166,12 +194,18 @@ impl Node {
     /// The parts of the ranks at the places of a line lie apart, so messages are pieces of a part: the same
     /// in each dimension, and what has been joined is held until then.
     fn reduce_scatter(&self, op: ReduceOp) {
+        let rounds = self.rounds(self.input.elements.div_ceil(self.within(1)));
+        (0..rounds).for_each(|round| self.reduce_scatter_round(op, round, rounds));
+    }
+
+    fn reduce_scatter_round(&self, op: ReduceOp, round: usize, rounds: usize) {
         let mut held: Option<Held> = None;
         for (depth, &dimension) in self.dimensions.iter().enumerate() {
             let (line, order) = self.line(dimension);
             let parts = |place: usize| {
                 let ranks = self.ranks_at(&self.dimensions[..depth], dimension, order[place]);
-                ranks.into_iter().map(|rank| self.input.part(rank, self.world.ranks)).collect()
+                let part = |rank| self.input.part(rank, self.world.ranks);
+                ranks.into_iter().map(|rank| in_round(&part(rank), round, rounds)).collect()
             };
             held = Some(line.scatter(op, parts, |range| self.held(held.as_ref(), range)));
         }
@@ -194,7 +228,8 @@ impl Node {
         self.input.copy(&self.tl, &self.output, slot(self.rank).start, self.piece);
         for (depth, &dimension) in self.dimensions.iter().enumerate().rev() {
             let (line, order) = self.line(dimension);
-            self.spread(&line, |place| {
+            let longest = whole * self.world.ranks as u64 / self.within(depth + 1);
+            self.spread(&line, longest, |place| {
                 let ranks = self.ranks_at(&self.dimensions[..depth], dimension, order[place]);
                 merged(ranks.into_iter().map(slot))
             });

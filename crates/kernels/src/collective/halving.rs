@@ -4,11 +4,15 @@
 //! It takes twice the logarithm of the number of ranks in steps, and sends no more than a ring. Where the number
 //! is no power of two, the ranks beyond it hand what they have to one of the others, and get the result.
 
+mod stages;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::pieces::{Flat, by_turns, pieces};
-use super::{Algorithm, Job, Operation, ReduceOp, Wire, World, finish, join, kernel, rank_of};
+use super::pieces::{Flat, by_turns, in_round, pieces};
+use super::{
+    Algorithm, Job, Operation, ReduceOp, Schedule, Wire, World, finish, join, kernel, rank_of,
+};
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Port, Tile, Tl};
 
@@ -45,6 +49,10 @@ impl Algorithm for HalvingDoubling {
 
     fn kernel(&self, job: &Job) -> Kernel {
         kernel(self, job, run)
+    }
+
+    fn schedule(&self, operation: Operation, world: &World) -> Option<Schedule> {
+        stages::schedule(operation, world)
     }
 }
 
@@ -187,10 +195,16 @@ impl Node {
 
     /// There is no memory for sums but the part's own, so they are held, in pieces of a part each.
     fn reduce_scatter(&self, op: ReduceOp) {
+        let rounds = self.input.rounds(&self.tl, self.input.elements.div_ceil(2), self.piece);
+        (0..rounds).for_each(|round| self.reduce_scatter_round(op, round, rounds));
+    }
+
+    fn reduce_scatter_round(&self, op: ReduceOp, round: usize, rounds: usize) {
         let mut held: BTreeMap<u64, Tile> = BTreeMap::new();
+        let part = |rank| in_round(&self.input.part(rank, self.power), round, rounds);
         let parts = |rank: usize, bit: usize| {
             let first = rank & !(bit - 1);
-            let parts = (first..first + bit).map(|rank| self.input.part(rank, self.power));
+            let parts = (first..first + bit).map(part);
             self.pieces(&parts.collect::<Vec<_>>())
         };
         for bit in bits(self.power).rev() {

@@ -11,7 +11,11 @@
 use std::ops::Range;
 
 use super::pieces::{Flat, pieces};
-use super::{Algorithm, Job, Operation, ReduceOp, Wire, World, finish, join, kernel, rank_of};
+use super::schedule::there_and_back;
+use super::{
+    Algorithm, Job, Operation, ReduceOp, Schedule, Stage, Wire, World, finish, join, kernel,
+    rank_of,
+};
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Port, Tile, Tl};
 
@@ -40,6 +44,51 @@ impl Algorithm for Lrab {
     fn kernel(&self, job: &Job) -> Kernel {
         kernel(self, job, run)
     }
+
+    fn schedule(&self, operation: Operation, world: &World) -> Option<Schedule> {
+        if self.refuses(operation, world).is_some() {
+            return None;
+        }
+        let cubes = cube_dimensions(world);
+        let inward: Vec<_> =
+            (0..cubes).flat_map(|along| toward(world, along, middle(world, along))).collect();
+        let outward = inward.iter().rev().map(Stage::reversed);
+        let between = (cubes..world.grid.len()).flat_map(|along| {
+            let last = world.grid[along] - 1;
+            if !is_ring(world, along) {
+                return there_and_back(toward(world, along, last));
+            }
+            let wires = wires_along(world, along).into_iter();
+            let wires = wires.map(|wire| wire.ends.map(|(rank, _)| rank).into());
+            let pairs = wires.filter(|&(rank, _): &(usize, usize)| is_at_work(world, along, rank));
+            vec![Stage::repeated(last, pairs, 1.0)]
+        });
+        Some(Schedule::in_turn(inward.iter().cloned().chain(between).chain(outward).collect()))
+    }
+}
+
+/// Whether a rank takes part along a dimension: it is in the middle of all dimensions of cubes before.
+fn is_at_work(world: &World, dimension: usize, rank: usize) -> bool {
+    let before = 0..dimension.min(cube_dimensions(world));
+    before.into_iter().all(|inner| world.coordinate(rank, inner) == middle(world, inner))
+}
+
+/// What goes along a dimension toward a coordinate, hop by hop, from both sides.
+fn toward(world: &World, dimension: usize, root: usize) -> Vec<Stage> {
+    let stride = world.stride(dimension);
+    let at = |rank: usize| world.coordinate(rank, dimension);
+    let hop = |rank: usize| {
+        let nearer = if at(rank) > root { rank - stride } else { rank + stride };
+        (rank, nearer)
+    };
+    let farthest = root.max(world.grid[dimension] - 1 - root);
+    let stage = |distance: usize| {
+        let those = |&rank: &usize| {
+            at(rank).abs_diff(root) == distance && is_at_work(world, dimension, rank)
+        };
+        Stage::of((0..world.ranks).filter(those).map(hop), 1.0)
+    };
+    (1..=farthest).rev().map(stage).collect()
 }
 
 /// How many dimensions are of cubes: a world of SIPs has one or two in all.

@@ -44,6 +44,14 @@ impl Flat {
         tl.recv_async(port, &[range.end - range.start], self.reference.ty().dtype)
     }
 
+    /// In how many rounds a collective is done that holds so many elements at once in pieces, so that they and
+    /// what is under way beside them fit the TCM.
+    pub(super) fn rounds(&self, tl: &Tl, held: u64, piece: u64) -> usize {
+        let tile = (piece * self.reference.ty().dtype.size()).next_multiple_of(LINE);
+        let rounds = rounds(held.div_ceil(piece) * tile, tl.scratch_bytes());
+        usize::try_from(rounds).expect("fewer rounds than elements")
+    }
+
     /// Copies all of it into another buffer, from an element of that on.
     pub(super) fn copy(&self, tl: &Tl, to: &Self, offset: u64, piece: u64) {
         for range in pieces(&(0..self.elements), piece) {
@@ -55,6 +63,21 @@ impl Flat {
     fn at(&self, range: &Range<u64>) -> Ref {
         self.reference.at(range.start, &[range.end - range.start])
     }
+}
+
+/// A tile takes whole lines of the TCM.
+const LINE: u64 = 64;
+
+/// What is held is there twice, as it comes and as it goes, and beside it is what is loaded and stored: so it
+/// may be a quarter of the TCM.
+fn rounds(held: u64, tcm: u64) -> u64 {
+    held.div_ceil((tcm / 4).max(1)).max(1)
+}
+
+/// What of a range belongs to a round.
+pub(super) fn in_round(range: &Range<u64>, round: usize, rounds: usize) -> Range<u64> {
+    let inner = part(range.end - range.start, round, rounds);
+    range.start + inner.start..range.start + inner.end
 }
 
 /// Part `index` of `count` of so many elements; parts differ by at most one element.
@@ -111,5 +134,12 @@ mod tests {
         }
         assert_eq!(pieces(&(3..10), 3).collect::<Vec<_>>(), [3..6, 6..9, 9..10]);
         assert_eq!(pieces(&(3..3), 3).count(), 0);
+    }
+
+    #[test]
+    fn rounds_hold_a_quarter_of_the_tcm_and_cover_everything_once() {
+        assert_eq!([0, 1, 256, 257, 1024].map(|held| rounds(held, 1024)), [1, 1, 1, 2, 4]);
+        let all: Vec<_> = (0..3).map(|round| in_round(&(10..17), round, 3)).collect();
+        assert_eq!(all, [10..12, 12..14, 14..17]);
     }
 }

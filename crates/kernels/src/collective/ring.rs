@@ -6,12 +6,11 @@
 
 use std::ops::Range;
 
-use cubeyard_sim::Span;
-
 use super::line::{Held, Line};
-use super::pieces::{Flat, pieces};
+use super::pieces::{Flat, in_round, pieces};
 use super::{
-    Algorithm, Job, Operation, ReduceOp, Wire, World, finish, join, kernel, rank_of, steps,
+    Algorithm, Job, Operation, ReduceOp, Schedule, Stage, Wire, World, finish, join, kernel,
+    rank_of,
 };
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Port, Tile, Tl};
@@ -53,25 +52,23 @@ impl Algorithm for Ring {
         kernel(self, job, run)
     }
 
-    fn estimate(
-        &self,
-        operation: Operation,
-        world: &World,
-        bytes: u64,
-        alpha: Span,
-        beta: f64,
-    ) -> Option<Span> {
-        let rounds = world.ranks.saturating_sub(1);
-        let passed = bytes as f64 * rounds as f64 / world.ranks.max(1) as f64;
+    fn schedule(&self, operation: Operation, world: &World) -> Option<Schedule> {
+        let ranks = world.ranks;
+        let around = |times: usize| {
+            let pairs = (0..ranks).map(|rank| (rank, (rank + 1) % ranks));
+            Schedule::in_turn(vec![Stage::repeated(times, pairs, 1.0 / ranks as f64)])
+        };
+        // From the first to the last, piece after piece.
+        let along = |first: usize| {
+            let hops = (0..ranks - 1).map(|step| (first + step) % ranks);
+            let stage = |rank: usize| Stage::of([(rank, (rank + 1) % ranks)], 1.0);
+            Schedule::pipelined(hops.map(stage).collect())
+        };
         match operation {
-            Operation::AllReduce(_) => steps(2 * rounds, 2.0 * passed, alpha, beta),
-            Operation::ReduceScatter(_) | Operation::AllGather => {
-                steps(rounds, passed, alpha, beta)
-            }
-            // Piece follows piece, so only the first pays for every step.
-            Operation::Broadcast(_) | Operation::Reduce(..) => {
-                steps(rounds, bytes as f64, alpha, beta)
-            }
+            Operation::AllReduce(_) => Some(around(2 * (ranks - 1))),
+            Operation::ReduceScatter(_) | Operation::AllGather => Some(around(ranks - 1)),
+            Operation::Broadcast(root) => Some(along(root)),
+            Operation::Reduce(_, root) => Some(along(root + 1)),
             _ => None,
         }
     }
@@ -90,6 +87,9 @@ async fn run(tl: Tl, args: Args, job: Job) {
         other => unreachable!("refused: {other}"),
     }
 }
+
+/// Which round, and of how many.
+type Round = (usize, usize);
 
 /// One rank of a ring.
 struct Around {
@@ -114,19 +114,36 @@ impl Around {
         Line { tl: &self.tl, next: NEXT, last: LAST, place, count, piece, like: &self.input }
     }
 
-    fn part(&self, rank: usize) -> Vec<Range<u64>> {
-        vec![self.input.part(rank, self.ranks())]
+    /// What of a rank's part belongs to a round.
+    fn part(&self, rank: usize, (round, rounds): Round) -> Vec<Range<u64>> {
+        vec![in_round(&self.input.part(rank, self.ranks()), round, rounds)]
+    }
+
+    /// The rounds of an operation in which a part is held.
+    fn rounds(&self, part: u64) -> impl Iterator<Item = Round> + use<> {
+        let rounds = self.input.rounds(&self.tl, part, self.job.piece);
+        (0..rounds).map(move |round| (round, rounds))
+    }
+
+    /// The longest part.
+    fn longest(&self) -> u64 {
+        self.input.elements.div_ceil(self.ranks() as u64)
     }
 
     /// This rank's part of what joins all inputs.
-    fn scatter(&self, op: ReduceOp) -> Held {
+    fn scatter(&self, op: ReduceOp, round: Round) -> Held {
         let load = |range: &Range<u64>| self.input.load(&self.tl, range);
         let end = |(range, tile)| (range, finish(&self.tl, op, self.ranks(), tile));
-        self.line().scatter(op, |rank| self.part(rank), load).into_iter().map(end).collect()
+        let held = self.line().scatter(op, |rank| self.part(rank, round), load);
+        held.into_iter().map(end).collect()
     }
 
     fn all_reduce(&self, op: ReduceOp) {
-        let whole = self.scatter(op);
+        self.rounds(self.longest()).for_each(|round| self.all_reduce_round(op, round));
+    }
+
+    fn all_reduce_round(&self, op: ReduceOp, round: Round) {
+        let whole = self.scatter(op, round);
         for (range, tile) in &whole {
             self.output.store(&self.tl, range, tile);
         }
@@ -135,12 +152,12 @@ impl Around {
             its.expect("the pieces of its part").1.clone()
         };
         let take = |range: &Range<u64>, tile: &Tile| self.output.store(&self.tl, range, tile);
-        self.line().gather(|rank| self.part(rank), own, take);
+        self.line().gather(|rank| self.part(rank, round), own, take);
     }
 
     fn reduce_scatter(&self, op: ReduceOp) {
         let start = self.input.part(self.rank, self.ranks()).start;
-        for (range, tile) in self.scatter(op) {
+        for (range, tile) in self.rounds(self.longest()).flat_map(|round| self.scatter(op, round)) {
             let range = range.start - start..range.end - start;
             self.output.store(&self.tl, &range, &tile);
         }
@@ -159,8 +176,9 @@ impl Around {
         }
         let take = |range: &Range<u64>, tile: &Tile| self.output.store(&self.tl, range, tile);
         let slot = |rank: usize| rank as u64 * whole..(rank as u64 + 1) * whole;
-        let parts = |rank: usize| vec![slot(rank)];
-        self.line().gather(parts, own, take);
+        for (round, rounds) in self.rounds(whole) {
+            self.line().gather(|rank| vec![in_round(&slot(rank), round, rounds)], own, take);
+        }
     }
 
     /// From the root to the one before it, piece after piece.

@@ -8,10 +8,14 @@
 //! The trees are those of NCCL: in the first, ranks with an odd number are leaves; the second is its mirror
 //! image, or where the number of ranks is odd, the first moved by one.
 
+mod stages;
+
 use std::ops::Range;
 
 use super::pieces::{Flat, pieces};
-use super::{Algorithm, Job, Operation, ReduceOp, Wire, World, finish, join, kernel, rank_of};
+use super::{
+    Algorithm, Job, Operation, ReduceOp, Schedule, Wire, World, finish, join, kernel, rank_of,
+};
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Port, Tile, Tl};
 
@@ -44,6 +48,10 @@ impl Algorithm for Tree {
 
     fn kernel(&self, job: &Job) -> Kernel {
         kernel(self, job, run)
+    }
+
+    fn schedule(&self, operation: Operation, world: &World) -> Option<Schedule> {
+        stages::schedule(operation, world)
     }
 }
 

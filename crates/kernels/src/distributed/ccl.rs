@@ -18,6 +18,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod choices;
 mod cost;
 mod read;
 
@@ -180,8 +181,7 @@ impl CclAlgorithm {
         if let Some(why) = algorithm.refuses(operation, places.world()) {
             return Err(DistError::Refused { algorithm: self.module, why });
         }
-        let Cost { alpha, beta } = Cost::of(topology, &places, &*algorithm);
-        let estimate = algorithm.estimate(operation, places.world(), bytes, alpha, beta);
+        let estimate = self.cost(topology, operation)?.and_then(|cost| cost.span(bytes));
         Ok(Resolved { name: self.name.clone(), algorithm, config: self.config.clone(), estimate })
     }
 
@@ -193,15 +193,23 @@ impl CclAlgorithm {
         operation: Operation,
     ) -> Result<Resolved, DistError> {
         let ranks = Places::new(topology, &self.config)?.world().ranks;
-        let why = if !self.bytes.contains(&bytes) {
-            format!("the file has it for other sizes than {bytes} bytes")
-        } else if !self.world.contains(&ranks) {
-            format!("the file has it for other worlds than {ranks} ranks")
-        } else if !self.sips.contains(&topology.spec().sips.topology) {
-            "the file does not have it for these SIPs".to_owned()
+        let excluded = if self.bytes.contains(&bytes) {
+            self.excludes(topology, ranks)
         } else {
-            return self.resolved(topology, bytes, operation);
+            Some(format!("the file has it for other sizes than {bytes} bytes"))
         };
-        Err(DistError::Refused { algorithm: self.module, why })
+        match excluded {
+            Some(why) => Err(DistError::Refused { algorithm: self.module, why }),
+            None => self.resolved(topology, bytes, operation),
+        }
+    }
+
+    /// Why the file does not have it for so many ranks of a machine, if so.
+    pub(super) fn excludes(&self, topology: &Topology, ranks: usize) -> Option<String> {
+        if !self.world.contains(&ranks) {
+            return Some(format!("the file has it for other worlds than {ranks} ranks"));
+        }
+        let fits = self.sips.contains(&topology.spec().sips.topology);
+        (!fits).then(|| "the file does not have it for these SIPs".to_owned())
     }
 }

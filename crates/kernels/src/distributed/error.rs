@@ -32,6 +32,57 @@ pub enum DistError {
         /// How many of them a SIP has, of which a group has all or none.
         each: usize,
     },
+    /// There is none of that name. Name others.
+    #[error("{name}: there are {count} {kind}s")]
+    Unknown {
+        /// What it would be.
+        kind: &'static str,
+        /// What was named.
+        name: String,
+        /// How many there are.
+        count: usize,
+    },
+    /// A group has each once.
+    #[error("{kind} {name} is named twice")]
+    Repeated {
+        /// What it is.
+        kind: &'static str,
+        /// What was named.
+        name: String,
+    },
+    /// Cubes are ranks in ascending order, as a tensor's parts are.
+    #[error("expected cubes in ascending order, found {0}")]
+    Unsorted(String),
+    /// A process group has SIPs as ranks. Use a [`Group`](super::Group) for others.
+    #[error("a process group of {0}: its ranks are SIPs")]
+    NotSips(&'static str),
+    /// A group of nobody.
+    #[error("a group of no ranks")]
+    NoRanks,
+    /// The group is not there any more.
+    #[error("the group of ranks {0} has been destroyed")]
+    NoGroup(String),
+    /// Only its members use a group.
+    #[error("rank {rank} is not in the group of ranks {members}")]
+    NotMember {
+        /// Who tried.
+        rank: usize,
+        /// Who may.
+        members: String,
+    },
+    /// Ranks make groups in the same order.
+    #[error("rank {rank} makes a group of ranks {found}, where another made one of {expected}")]
+    Groups {
+        /// Who differs.
+        rank: usize,
+        /// Its group.
+        found: String,
+        /// The other one.
+        expected: String,
+    },
+    /// The numbers of groups are used up. Make a new context.
+    #[error("more groups than there are numbers for: 65535 were made")]
+    Exhausted,
     /// There is no such rank.
     #[error("rank {rank}: there are {world}")]
     Rank {

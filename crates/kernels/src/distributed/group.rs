@@ -1,12 +1,17 @@
-//! A process group: ranks that are wired to each other, and operations among them.
+//! Ranks that are wired to each other, and operations among them.
 
-use cubeyard_memory::address::{CubeId, PeId, SipId};
+mod check;
+mod pending;
+
+pub(super) use check::{check_alike, check_cubes, check_place, rectangle};
+pub use pending::{CollectiveReport, Pending};
+
+use cubeyard_memory::address::{CubeId, SipId};
 use cubeyard_runtime::dtype::DType;
-use cubeyard_runtime::{
-    Argument, Channels, Context, Launch, LaunchHandle, LaunchReport, RingConfig, Tensor,
-};
-use cubeyard_sim::{Span, Time};
+use cubeyard_runtime::{Argument, Channels, Context, Launch, RingConfig, Tensor};
+use cubeyard_sim::Span;
 
+use super::ccl::Cost;
 use super::error::DistError;
 use super::places::Places;
 use crate::collective::{Algorithm, Job, Operation, World};
@@ -42,63 +47,12 @@ pub struct GroupConfig {
     pub ranks: Ranks,
     /// The SIPs of the group, in the order of ranks; all of them if none are named.
     pub sips: Vec<SipId>,
+    /// The cubes of each SIP that take part, in ascending order; all of them if none are named.
+    pub cubes: Vec<CubeId>,
     /// How many ranks there are; as many as there can be if nothing is said.
     pub world_size: Option<usize>,
     /// What the rings of channels are like.
     pub ring: RingConfig,
-}
-
-/// What a collective took.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CollectiveReport {
-    /// The algorithm.
-    pub algorithm: &'static str,
-    /// From when the first PE began until the last was done.
-    pub kernel: Span,
-    /// From the host's launches until it had all completions.
-    pub host: Span,
-    /// Bytes of each rank's input.
-    pub bytes: u64,
-    /// The launches, one for each SIP.
-    pub launches: Vec<LaunchReport>,
-}
-
-/// A collective under way.
-#[derive(Debug)]
-#[must_use = "a collective is done when it has been waited for"]
-pub struct Pending {
-    algorithm: &'static str,
-    begun: Time,
-    bytes: u64,
-    handles: Vec<LaunchHandle>,
-}
-
-impl Pending {
-    pub(super) fn new(
-        algorithm: &'static str,
-        begun: Time,
-        bytes: u64,
-        handles: Vec<LaunchHandle>,
-    ) -> Self {
-        Self { algorithm, begun, bytes, handles }
-    }
-
-    /// Waits for all its launches.
-    pub fn wait(self) -> Result<CollectiveReport, DistError> {
-        let launches: Result<Vec<_>, _> = self.handles.iter().map(LaunchHandle::wait).collect();
-        let launches = launches?;
-        let cores = || launches.iter().flat_map(|launch| &launch.cores);
-        let started = cores().map(|(_, core)| core.started).min().unwrap_or(self.begun);
-        let ended = cores().map(|(_, core)| core.ended).max().unwrap_or(self.begun);
-        let done = launches.iter().map(|launch| launch.done).max().unwrap_or(self.begun);
-        Ok(CollectiveReport {
-            algorithm: self.algorithm,
-            kernel: ended - started,
-            host: done - self.begun,
-            bytes: self.bytes,
-            launches,
-        })
-    }
 }
 
 /// Ranks that are wired to each other for one algorithm.
@@ -151,9 +105,21 @@ impl Group {
         self.number
     }
 
-    /// Whether its algorithm does not do an operation.
-    pub fn refuses(&self, operation: Operation) -> bool {
-        self.algorithm.refuses(operation, self.world()).is_some()
+    /// What its algorithm is called.
+    pub fn algorithm(&self) -> &'static str {
+        self.algorithm.name()
+    }
+
+    /// Why its algorithm does not do an operation, if it does not.
+    pub fn refuses(&self, operation: Operation) -> Option<String> {
+        self.algorithm.refuses(operation, self.world())
+    }
+
+    /// What an operation costs.
+    pub(super) fn cost(&self, context: &Context, operation: Operation) -> Option<Cost> {
+        let schedule = self.algorithm.schedule(operation, self.world())?;
+        let slot = self.config.ring.slot_bytes;
+        Some(context.machine(|m| Cost::of(m.topology(), &self.places, &schedule, slot)))
     }
 
     /// The most elements of a message.
@@ -201,7 +167,7 @@ impl Group {
 
     fn check(&self, operation: Operation, tensors: &[(&Tensor, &Tensor)]) -> Result<(), DistError> {
         let (name, ranks) = (operation.name(), self.world().ranks);
-        if let Some(why) = self.algorithm.refuses(operation, self.world()) {
+        if let Some(why) = self.refuses(operation) {
             return Err(DistError::Refused { algorithm: self.algorithm.name(), why });
         }
         if let Operation::Reduce(_, rank)
@@ -221,49 +187,11 @@ impl Group {
             check_alike(name, rank, output, tensors[0].1)?;
             for tensor in [input, output] {
                 check_place(name, rank, tensor, sip)?;
+                if self.config.ranks != Ranks::Sip {
+                    check_cubes(name, rank, tensor, &self.places.cubes)?;
+                }
             }
         }
         Ok(())
-    }
-}
-
-/// The cubes and PEs that hold a tensor: each of these cubes has parts on each of these PEs.
-pub(super) fn rectangle(tensor: &Tensor) -> Result<(Vec<CubeId>, Vec<PeId>), DistError> {
-    let shards = tensor.shards()?;
-    let mut cubes: Vec<_> = shards.iter().map(|shard| shard.at.cube).collect();
-    let mut pes: Vec<_> = shards.iter().map(|shard| shard.at.pe).collect();
-    cubes.sort_unstable();
-    cubes.dedup();
-    pes.sort_unstable();
-    pes.dedup();
-    Ok((cubes, pes))
-}
-
-pub(super) fn check_alike(
-    operation: &'static str,
-    rank: usize,
-    tensor: &Tensor,
-    first: &Tensor,
-) -> Result<(), DistError> {
-    let text = |tensor: &Tensor| format!("{}[{}]", tensor.dtype(), tensor.shape());
-    if (tensor.dtype(), tensor.shape()) == (first.dtype(), first.shape()) {
-        return Ok(());
-    }
-    Err(DistError::Mismatch { operation, rank, found: text(tensor), expected: text(first) })
-}
-
-pub(super) fn check_place(
-    operation: &'static str,
-    rank: usize,
-    tensor: &Tensor,
-    sip: SipId,
-) -> Result<(), DistError> {
-    let place = |what: String| DistError::Place { operation, rank, what };
-    if !tensor.is_deployed() {
-        return Err(place("not deployed".to_owned()));
-    }
-    match tensor.shards()?.iter().find(|shard| shard.at.sip != sip) {
-        Some(shard) => Err(place(format!("on {}, expected {sip}", shard.at.sip))),
-        None => Ok(()),
     }
 }

@@ -1,5 +1,7 @@
 //! Which PEs the ranks of a group are, and how ranks lie to each other.
 
+use std::fmt;
+
 use cubeyard_device::request::PeRef;
 use cubeyard_device::topology::{NodeId, SipTopology, Topology};
 use cubeyard_memory::address::{CubeId, PeId, SipId};
@@ -23,11 +25,12 @@ pub struct Places {
 impl Places {
     /// The ranks that a group has on a machine, if it has as many.
     pub fn new(topology: &Topology, config: &GroupConfig) -> Result<Self, DistError> {
-        let (cubes, pes): (Vec<_>, Vec<_>) = (topology.cubes().collect(), topology.pes().collect());
-        let mut sips = config.sips.clone();
-        if sips.is_empty() {
-            sips = topology.sips().collect();
+        let pes: Vec<_> = topology.pes().collect();
+        let cubes = those("cube", &config.cubes, topology.cubes())?;
+        if !cubes.is_sorted() {
+            return Err(DistError::Unsorted(names(&cubes)));
         }
+        let mut sips = those("SIP", &config.sips, topology.sips())?;
         let each = match config.ranks {
             Ranks::Sip => 1,
             Ranks::Cube => cubes.len(),
@@ -39,7 +42,7 @@ impl Places {
             return Err(DistError::World { wanted, available, kind: config.ranks.kind(), each });
         }
         sips.truncate(wanted / each);
-        let world = world(topology, config.ranks, sips.len());
+        let world = world(topology, config.ranks, &sips, &cubes);
         debug_assert_eq!(world.ranks, wanted, "each SIP has as many");
         Ok(Self { ranks: config.ranks, sips, cubes, pes, world })
     }
@@ -105,24 +108,90 @@ impl Places {
     }
 }
 
-/// How ranks lie to each other: PEs in cubes, cubes in the mesh of a SIP, SIPs as the topology says. Some of
-/// the SIPs only are a ring of their own.
-fn world(topology: &Topology, ranks: Ranks, sips: usize) -> World {
+/// What was named, each once and all there; all that there is if nothing was.
+fn those<T: Copy + Ord + fmt::Display>(
+    kind: &'static str,
+    named: &[T],
+    all: impl Iterator<Item = T>,
+) -> Result<Vec<T>, DistError> {
+    let all: Vec<T> = all.collect();
+    if named.is_empty() {
+        return Ok(all);
+    }
+    if let Some(unknown) = named.iter().find(|one| !all.contains(one)) {
+        return Err(DistError::Unknown { kind, name: unknown.to_string(), count: all.len() });
+    }
+    let mut sorted = named.to_vec();
+    sorted.sort_unstable();
+    match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(DistError::Repeated { kind, name: pair[0].to_string() }),
+        None => Ok(named.to_vec()),
+    }
+}
+
+fn names<T: fmt::Display>(of: &[T]) -> String {
+    of.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// How ranks lie to each other: PEs in cubes, cubes in the mesh of a SIP, SIPs as the topology says. Cubes
+/// and SIPs that are no rectangle, row by row, are a ring of their own.
+fn world(topology: &Topology, ranks: Ranks, sips: &[SipId], cubes: &[CubeId]) -> World {
     let spec = topology.spec();
     let mut dimensions = Vec::new();
     if ranks == Ranks::Pe {
         dimensions.push((spec.pe_count() as usize, false));
     }
     if ranks != Ranks::Sip {
-        dimensions.extend([(spec.cubes.w as usize, false), (spec.cubes.h as usize, false)]);
+        let numbers: Vec<_> = cubes.iter().map(|cube| cube.index()).collect();
+        let mesh = [spec.cubes.w as usize, spec.cubes.h as usize];
+        match rectangle(&numbers, mesh) {
+            Some(sides) => dimensions.extend(sides.map(|side| (side, false))),
+            None => dimensions.push((cubes.len(), true)),
+        }
     }
-    let (w, h) = (spec.sips.w as usize, spec.sips.h as usize);
-    if w * h == sips && spec.sips.topology != SipTopology::Ring1d {
-        let wraps = spec.sips.topology == SipTopology::Torus2d;
-        dimensions.extend([(w, wraps), (h, wraps)]);
-    } else {
-        dimensions.push((sips, true));
+    let numbers: Vec<_> = sips.iter().map(|sip| sip.index()).collect();
+    let grid = [spec.sips.w as usize, spec.sips.h as usize];
+    let is_grid = spec.sips.topology != SipTopology::Ring1d;
+    match rectangle(&numbers, grid).filter(|_| is_grid) {
+        Some(sides) => {
+            let wraps = |side: usize| {
+                spec.sips.topology == SipTopology::Torus2d && sides[side] == grid[side]
+            };
+            dimensions.extend([(sides[0], wraps(0)), (sides[1], wraps(1))]);
+        }
+        None => dimensions.push((sips.len(), true)),
     }
     let (grid, wraps): (Vec<_>, Vec<_>) = dimensions.into_iter().unzip();
     World { ranks: grid.iter().product(), grid, wraps }
+}
+
+/// The sides of a rectangle that some places of a grid are, row by row; none if they are something else.
+fn rectangle(places: &[usize], [width, height]: [usize; 2]) -> Option<[usize; 2]> {
+    let first = *places.first()?;
+    let last = *places.last()?;
+    let across = (last % width.max(1) + 1).checked_sub(first % width.max(1))?;
+    let down = (last / width.max(1) + 1).checked_sub(first / width.max(1))?;
+    let expected = (0..down).flat_map(|row| (0..across).map(move |at| first + row * width + at));
+    let fits = across > 0 && down > 0 && last < width * height;
+    (fits && expected.eq(places.iter().copied())).then_some([across, down])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rectangle;
+
+    #[test]
+    fn places_of_a_grid_are_a_rectangle_or_they_are_not() {
+        let grid = [4, 3];
+        assert_eq!(rectangle(&(0..12).collect::<Vec<_>>(), grid), Some([4, 3]));
+        assert_eq!(rectangle(&[5, 6, 9, 10], grid), Some([2, 2]));
+        assert_eq!(rectangle(&[7], grid), Some([1, 1]));
+        assert_eq!(rectangle(&[1, 5, 9], grid), Some([1, 3]));
+        assert_eq!(rectangle(&[3, 4], grid), None);
+        assert_eq!(rectangle(&[5, 6, 10], grid), None);
+        assert_eq!(rectangle(&[6, 5], grid), None);
+        assert_eq!(rectangle(&[5, 9, 6, 10], grid), None);
+        assert_eq!(rectangle(&[11, 12], grid), None);
+        assert_eq!(rectangle(&[], grid), None);
+    }
 }

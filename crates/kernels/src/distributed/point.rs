@@ -4,7 +4,7 @@ use cubeyard_memory::address::SipId;
 use cubeyard_runtime::{Argument, Launch, Tensor};
 
 use super::group::{Pending, check_alike, check_place, rectangle};
-use super::{DistError, Distributed};
+use super::{DistError, Distributed, ProcessGroup};
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Port, Tl};
 
@@ -12,35 +12,44 @@ impl Distributed<'_> {
     /// Begins to move a tensor of one rank into one of another.
     pub fn begin_send(
         &self,
+        source: (usize, &Tensor),
+        target: (usize, &Tensor),
+    ) -> Result<Pending, DistError> {
+        self.begin_send_in(&self.world()?, source, target)
+    }
+
+    /// As [`begin_send`](Self::begin_send), between members of a group.
+    pub fn begin_send_in(
+        &self,
+        group: &ProcessGroup,
         (from, source): (usize, &Tensor),
         (to, target): (usize, &Tensor),
     ) -> Result<Pending, DistError> {
-        self.with(|backend| {
-            let sip = |rank: usize| -> Result<SipId, DistError> {
-                let world = backend.sips.len();
-                backend.sips.get(rank).copied().ok_or(DistError::Rank { rank, world })
-            };
-            check_place("send", from, source, sip(from)?)?;
-            check_place("recv", to, target, sip(to)?)?;
-            check_alike("recv", to, target, source)?;
-            if from == to {
-                let what = "the one that it is sent to".to_owned();
-                return Err(DistError::Place { operation: "send", rank: from, what });
-            }
-            let piece = backend.direct.piece(source.dtype());
-            self.launcher.use_group(backend.direct.number());
-            let mut handles = Vec::new();
-            for (sip, tensor, peer, sends) in
-                [(sip(from)?, source, to, 1.0), (sip(to)?, target, from, 0.0)]
-            {
-                let (cubes, pes) = rectangle(tensor)?;
-                let mut arguments = vec![Argument::Tensor(tensor)];
-                arguments.extend([sends, peer as f64, piece as f64].map(Argument::Scalar));
-                let launch = Launch { kernel: "point to point", arguments, sip, cubes, pes };
-                handles.push(self.launcher.launch(&self.context.stream(), &kernel(), &launch)?);
-            }
-            Ok(Pending::new("direct", self.context.now(), source.nbytes(), handles))
-        })
+        let team = self.team(group)?;
+        let sip = |rank: usize| -> Result<SipId, DistError> {
+            let world = team.sips.len();
+            team.sips.get(rank).copied().ok_or(DistError::Rank { rank, world })
+        };
+        check_place("send", from, source, sip(from)?)?;
+        check_place("recv", to, target, sip(to)?)?;
+        check_alike("recv", to, target, source)?;
+        if from == to {
+            let what = "the one that it is sent to".to_owned();
+            return Err(DistError::Place { operation: "send", rank: from, what });
+        }
+        let piece = team.direct.piece(source.dtype());
+        self.launcher.use_group(team.direct.number());
+        let mut handles = Vec::new();
+        for (sip, tensor, peer, sends) in
+            [(sip(from)?, source, to, 1.0), (sip(to)?, target, from, 0.0)]
+        {
+            let (cubes, pes) = rectangle(tensor)?;
+            let mut arguments = vec![Argument::Tensor(tensor)];
+            arguments.extend([sends, peer as f64, piece as f64].map(Argument::Scalar));
+            let launch = Launch { kernel: "point to point", arguments, sip, cubes, pes };
+            handles.push(self.launcher.launch(&self.context.stream(), &kernel(), &launch)?);
+        }
+        Ok(Pending::new("direct", self.context.now(), source.nbytes(), handles))
     }
 }
 

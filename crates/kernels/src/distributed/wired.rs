@@ -60,7 +60,7 @@ impl Wired {
         wires: &[Wire],
         ring: &RingConfig,
     ) -> Result<Self, DistError> {
-        let number = launcher.new_group();
+        let number = launcher.new_group().ok_or(DistError::Exhausted)?;
         let channel = |wire: &Wire| -> Result<Channel, DistError> {
             let [a, b] = wire.ends.map(|(rank, port)| {
                 let (pe, world) = (pes.get(rank).copied(), pes.len());

@@ -151,7 +151,9 @@ fn channels_are_as_the_file_says() {
 fn the_quickest_is_chosen_of_those_that_may_be() {
     let machine = machine(8);
     let chosen = |text: &str, bytes, operation| {
-        read(text).resolve(&machine, bytes, operation).map(|resolved| resolved.name)
+        let mut config = read(text);
+        config.algorithms.retain(|own| ["direct", "ring"].contains(&own.name.as_str()));
+        config.resolve(&machine, bytes, operation).map(|resolved| resolved.name)
     };
     let two = "algorithms: {direct: {}, ring: {}}\n";
     assert_eq!(chosen(two, 256, Operation::AllToAll).unwrap(), "direct");

@@ -7,7 +7,7 @@
 use cubeyard_device::request::PeRef;
 use cubeyard_device::topology::Topology;
 use cubeyard_kernels::collective::{
-    Algorithm, Job, Operation, ReduceOp, Ring, Tree, Wire, World, algorithms,
+    Algorithm, Job, Operation, ReduceOp, Ring, Schedule, Tree, Wire, World, algorithms,
 };
 use cubeyard_kernels::distributed::{DistError, Group, GroupConfig};
 use cubeyard_kernels::kernel::{Args, Kernel};
@@ -70,6 +70,10 @@ impl Algorithm for ToAndFro {
 
     fn wires(&self, _: &World) -> Vec<Wire> {
         vec![Wire { ends: [(0, Port::E), (1, Port::W)] }]
+    }
+
+    fn schedule(&self, _: Operation, _: &World) -> Option<Schedule> {
+        None
     }
 
     fn kernel(&self, _: &Job) -> Kernel {

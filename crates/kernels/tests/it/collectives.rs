@@ -147,6 +147,65 @@ fn check(
     Ok(())
 }
 
+/// Parts that are longer than all of the TCM that tiles may take.
+#[test]
+fn parts_that_do_not_fit_the_tcm_go_in_rounds() {
+    let tight = |machine: Machine| Machine { scratch: "2 KiB", ..machine };
+    let mut done = 0;
+    for machine in [MACHINES[2], MACHINES[3], MACHINES[10]].map(tight) {
+        let ranks = machine.world();
+        for (algorithm, operation) in algorithms().iter().flat_map(|one| {
+            operations(ranks, 1, ReduceOp::Sum).into_iter().map(move |op| (one, op))
+        }) {
+            // 2408 bytes of each rank's part.
+            let parts = if matches!(operation, Operation::AllReduce(_)) { ranks as u64 } else { 1 };
+            let elements = divided(operation, ranks, 301 * parts);
+            match check(algorithm.name(), operation, machine, elements, DType::F64, 4) {
+                Ok(()) => done += 1,
+                Err(DistError::Refused { .. }) => {}
+                Err(error) => panic!("{} {operation} on {machine:?}: {error}", algorithm.name()),
+            }
+        }
+    }
+    assert_eq!(done, 22 + 23 + 23);
+}
+
+/// 64 MiB a PE, without data: no quicker than the links allow, which take 128 GB/s out of a PE.
+#[test]
+fn parts_of_many_mebibytes_go_in_rounds() {
+    let text = "sips: {count: 2}\ncubes: {w: 1, h: 1}\npe: {routers: [r0c0]}\nhbm: {bytes_per_cube: 512 MiB}\n";
+    let topology = cubeyard_device::topology::Topology::read("large.yaml", text).unwrap();
+    let ring = RingConfig { slot_bytes: 64 << 10, ..RingConfig::default() };
+    let config = GroupConfig { ring, ..GroupConfig::default() };
+    let all_reduce = Operation::AllReduce(ReduceOp::Sum);
+    for (name, operation) in [
+        ("ring", all_reduce),
+        ("ring", Operation::AllGather),
+        ("grid", all_reduce),
+        ("halving-doubling", Operation::ReduceScatter(ReduceOp::Sum)),
+        ("direct", all_reduce),
+        ("direct", Operation::AllToAll),
+    ] {
+        let (topology, data) = (topology.clone(), false);
+        let context = Context::new(ContextConfig { topology, data, ..ContextConfig::default() });
+        let group = Group::new(&context, &config, algorithm(name), 1).unwrap();
+        let (grow, shrink) = operation.growth(2);
+        let elements: u64 = 64 << 18;
+        let tensor = |sip: u32, elements: u64| {
+            let place = Placement::one(SipId::new(sip).unwrap());
+            context.empty(&[elements], DType::F32).unwrap().to(&place).unwrap()
+        };
+        let tensors =
+            [0, 1].map(|sip| (tensor(sip, elements), tensor(sip, elements * grow / shrink)));
+        let pairs: Vec<_> = tensors.iter().map(|(input, output)| (input, output)).collect();
+        let report = group.run(&Launcher::new(&context), &context, operation, &pairs).unwrap();
+        let bytes = 4 * elements.max(elements * grow / shrink);
+        let least = bytes as f64 * operation.bus_factor(2) / 512.0;
+        let took = report.kernel.ns();
+        assert!(took > least && took < 20.0 * least, "{name} {operation}: {took} ns, {least} ns");
+    }
+}
+
 fn operations(ranks: usize, root: usize, op: ReduceOp) -> Vec<Operation> {
     let root = root % ranks;
     vec![

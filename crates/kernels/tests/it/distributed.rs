@@ -10,15 +10,15 @@ use std::cell::RefCell;
 
 use cubeyard_device::topology::Topology;
 use cubeyard_kernels::collective::{Operation, ReduceOp};
-use cubeyard_kernels::distributed::{DistError, Distributed, GroupConfig};
+use cubeyard_kernels::distributed::{CclConfig, DistError, Distributed};
 use cubeyard_memory::address::SipId;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Placement;
-use cubeyard_runtime::{Context, ContextConfig, RingConfig};
+use cubeyard_runtime::{Context, ContextConfig};
 use cubeyard_sim::Time;
 
 /// A machine of so many SIPs, each 2 × 1 cubes of two PEs.
-fn context(sips: usize) -> Context {
+pub(crate) fn context(sips: usize) -> Context {
     let text = format!(
         "sips: {{count: {sips}}}\ncubes: {{w: 2, h: 1}}\npe: {{routers: [r0c0, r0c1]}}\nhbm: {{bytes_per_cube: 64 MiB}}\n"
     );
@@ -60,13 +60,20 @@ fn d2_the_world_is_what_is_said_else_the_sips_of_the_topology() {
     dist.init_process_group("ahbm").unwrap();
     assert_eq!(dist.get_world_size().unwrap(), 4);
     dist.destroy_process_group().unwrap();
-    let config = GroupConfig { world_size: Some(3), ..GroupConfig::default() };
-    dist.init_with("ahbm", &config).unwrap();
-    assert_eq!(dist.get_world_size().unwrap(), 3);
-    dist.destroy_process_group().unwrap();
-    let config = GroupConfig { world_size: Some(5), ..GroupConfig::default() };
-    let error = text(dist.init_with("ahbm", &config));
+    let world = |text: &str| {
+        dist.init_with("ahbm", &CclConfig::read("mine.yaml", text).unwrap())?;
+        let world = dist.get_world_size()?;
+        dist.destroy_process_group().map(|()| world)
+    };
+    assert_eq!(world("defaults: {world_size: 3}\n").unwrap(), 3);
+    // The algorithm's own comes first, if it is the one that is used.
+    let own = "algorithms: {ring: {world_size: 2}}\n";
+    assert_eq!(world(&format!("defaults: {{world_size: 3, algorithm: ring}}\n{own}")).unwrap(), 2);
+    assert_eq!(world(&format!("defaults: {{world_size: 3}}\n{own}")).unwrap(), 3);
+    let error = world("defaults: {world_size: 5}\n").unwrap_err().to_string();
     assert_eq!(error, "a world of 5 ranks: there are 4 SIPs");
+    let error = world("defaults: {ranks: cube}\n").unwrap_err().to_string();
+    assert_eq!(error, "a process group of cubes: its ranks are SIPs");
     assert!(!dist.is_initialized());
 }
 
@@ -96,8 +103,9 @@ fn d3_installation_is_all_or_nothing_whatever_fails() {
 fn d3_rings_that_do_not_fit_are_refused_with_the_pe() {
     let context = context(2);
     let dist = Distributed::new(&context);
-    let ring = RingConfig { slot_bytes: 1 << 30, ..RingConfig::default() };
-    let error = text(dist.init_with("ahbm", &GroupConfig { ring, ..GroupConfig::default() }));
+    let mut ccl = CclConfig::embedded();
+    ccl.each(|config| config.ring.slot_bytes = 1 << 30);
+    let error = text(dist.init_with("ahbm", &ccl));
     assert!(error.contains("sip"), "{error}");
     assert!(context.is_pristine());
 }

@@ -7,6 +7,7 @@
 
 mod benches;
 mod ccl;
+mod choices;
 mod closed_forms;
 mod collective_times;
 mod collectives;
@@ -22,5 +23,6 @@ mod numbers;
 mod pages;
 mod parts;
 mod paths;
+mod process_groups;
 mod races;
 mod rates;

@@ -10,7 +10,11 @@ pub(super) struct Machine {
     /// Columns and rows of cubes.
     pub(super) cubes: (u32, u32),
     pub(super) ranks: Ranks,
+    /// What of a TCM is for tiles.
+    pub(super) scratch: &'static str,
 }
+
+const SCRATCH: &str = "8 MiB";
 
 /// SIPs alone in a ring of each length, then rings, tori and meshes of SIPs, cubes and PEs.
 pub(super) const MACHINES: [Machine; 15] = [
@@ -24,30 +28,33 @@ pub(super) const MACHINES: [Machine; 15] = [
     sips("{count: 8}"),
     sips("{count: 6, topology: torus_2d, w: 3, h: 2}"),
     sips("{count: 6, topology: mesh_2d_no_wrap, w: 3, h: 2}"),
-    Machine { sips: "{count: 2}", cubes: (2, 2), ranks: Ranks::Cube },
-    Machine { sips: "{count: 1}", cubes: (3, 3), ranks: Ranks::Cube },
+    Machine { sips: "{count: 2}", cubes: (2, 2), ranks: Ranks::Cube, scratch: SCRATCH },
+    Machine { sips: "{count: 1}", cubes: (3, 3), ranks: Ranks::Cube, scratch: SCRATCH },
     Machine {
         sips: "{count: 6, topology: torus_2d, w: 3, h: 2}",
         cubes: (2, 1),
         ranks: Ranks::Cube,
+        scratch: SCRATCH,
     },
-    Machine { sips: "{count: 2}", cubes: (2, 2), ranks: Ranks::Pe },
+    Machine { sips: "{count: 2}", cubes: (2, 2), ranks: Ranks::Pe, scratch: SCRATCH },
     Machine {
         sips: "{count: 4, topology: mesh_2d_no_wrap, w: 2, h: 2}",
         cubes: (1, 2),
         ranks: Ranks::Pe,
+        scratch: SCRATCH,
     },
 ];
 
 const fn sips(sips: &'static str) -> Machine {
-    Machine { sips, cubes: (1, 1), ranks: Ranks::Sip }
+    Machine { sips, cubes: (1, 1), ranks: Ranks::Sip, scratch: SCRATCH }
 }
 
 impl Machine {
     pub(super) fn topology(self) -> Topology {
-        let (sips, (w, h)) = (self.sips, self.cubes);
+        let (sips, (w, h), scratch) = (self.sips, self.cubes, self.scratch);
         let text = format!(
-            "sips: {sips}\ncubes: {{w: {w}, h: {h}}}\npe: {{routers: [r0c0, r0c1]}}\nhbm: {{bytes_per_cube: 64 MiB}}\n"
+            "sips: {sips}\ncubes: {{w: {w}, h: {h}}}\nhbm: {{bytes_per_cube: 64 MiB}}\n\
+             pe: {{routers: [r0c0, r0c1], core: {{scratch_bytes: {scratch}}}}}\n"
         );
         Topology::read("small.yaml", &text).unwrap()
     }

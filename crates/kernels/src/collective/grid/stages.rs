@@ -1,0 +1,37 @@
+//! What goes around each dimension of a grid.
+
+use super::{dimensions, wires_along};
+use crate::collective::{Flow, Operation, Schedule, Stage, World};
+
+/// What an operation sends, if it is done so.
+pub(super) fn schedule(operation: Operation, world: &World) -> Option<Schedule> {
+    let depths = 0..world.grid.len();
+    let is_whole = matches!(operation, Operation::AllReduce(_));
+    let scatter = depths.clone().map(|depth| stage(world, depth, is_whole));
+    let gather = depths.rev().map(|depth| stage(world, depth, is_whole));
+    match operation {
+        Operation::AllReduce(_) => Some(Schedule::in_turn(scatter.chain(gather).collect())),
+        Operation::ReduceScatter(_) => Some(Schedule::in_turn(scatter.collect())),
+        Operation::AllGather => Some(Schedule::in_turn(gather.collect())),
+        _ => None,
+    }
+}
+
+/// What goes around at a depth: half of the positions go along one dimension and half along another. Ranks of
+/// one PE all go along the first, which this does not tell apart. What goes to a place is whole, or lies apart
+/// as the ranks do whose parts are behind it.
+fn stage(world: &World, depth: usize, is_whole: bool) -> Stage {
+    let orders = [false, true].map(|swapped| dimensions(world.grid.len(), swapped));
+    let times = world.grid[orders[0][depth]] - 1;
+    let along = |order: &Vec<usize>| {
+        let dimension = order[depth];
+        let within: usize = order[..=depth].iter().map(|&inner| world.grid[inner]).product();
+        let all = (world.grid[dimension] - 1) as f64 / within as f64;
+        let share = all / 2.0 / times.max(1) as f64;
+        let ends = wires_along(world, dimension).into_iter().map(|wire| wire.ends);
+        ends.map(move |[(from, _), (to, _)]| Flow { from, to, share }).collect::<Vec<_>>()
+    };
+    let behind = world.grid[depth + 1..].iter().product();
+    let messages = if is_whole { 1 } else { behind };
+    Stage { times, messages, flows: orders.iter().flat_map(along).collect() }
+}

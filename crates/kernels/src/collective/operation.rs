@@ -1,0 +1,175 @@
+//! What ranks do together, and how their values are joined.
+
+use std::fmt;
+use std::str::FromStr;
+
+use cubeyard_device::input::nearest;
+use thiserror::Error;
+
+use crate::numeric::Binary;
+
+/// How values of ranks are joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ReduceOp {
+    /// Their sum.
+    Sum,
+    /// Their product.
+    Prod,
+    /// The least.
+    Min,
+    /// The greatest.
+    Max,
+    /// Their sum divided by the number of ranks; of floats only.
+    Avg,
+    /// Bits set in all; of integers and bools only.
+    Band,
+    /// Bits set in any; of integers and bools only.
+    Bor,
+    /// Bits set in an odd number; of integers and bools only.
+    Bxor,
+}
+
+/// There is no such way to join values.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("expected one of sum, prod, min, max, avg, band, bor, bxor; found `{found}`{}", .nearest.map_or_else(String::new, |nearest| format!("; the nearest is `{nearest}`")))]
+pub struct NoSuchReduceOp {
+    /// What was given.
+    pub found: String,
+    /// The most similar name.
+    pub nearest: Option<&'static str>,
+}
+
+impl ReduceOp {
+    /// All of them.
+    pub const ALL: [Self; 8] =
+        [Self::Sum, Self::Prod, Self::Min, Self::Max, Self::Avg, Self::Band, Self::Bor, Self::Bxor];
+
+    /// As PyTorch calls it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sum => "sum",
+            Self::Prod => "prod",
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Avg => "avg",
+            Self::Band => "band",
+            Self::Bor => "bor",
+            Self::Bxor => "bxor",
+        }
+    }
+
+    /// What joins two values.
+    pub const fn binary(self) -> Binary {
+        match self {
+            Self::Sum | Self::Avg => Binary::Add,
+            Self::Prod => Binary::Mul,
+            Self::Min => Binary::Minimum,
+            Self::Max => Binary::Maximum,
+            Self::Band => Binary::And,
+            Self::Bor => Binary::Or,
+            Self::Bxor => Binary::Xor,
+        }
+    }
+}
+
+impl FromStr for ReduceOp {
+    type Err = NoSuchReduceOp;
+
+    fn from_str(text: &str) -> Result<Self, NoSuchReduceOp> {
+        let found = Self::ALL.into_iter().find(|op| op.name() == text);
+        found.ok_or_else(|| NoSuchReduceOp {
+            found: text.to_owned(),
+            nearest: nearest(text, Self::ALL.into_iter().map(Self::name)),
+        })
+    }
+}
+
+/// What ranks do together. Sizes are those of the input: see each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    /// Everybody gets what joins all inputs.
+    AllReduce(ReduceOp),
+    /// One rank gets what joins all inputs; the others keep theirs.
+    Reduce(ReduceOp, usize),
+    /// Everybody gets one rank's input.
+    Broadcast(usize),
+    /// Everybody gets all inputs, one after the other.
+    AllGather,
+    /// Rank `i` gets part `i` of what joins all inputs.
+    ReduceScatter(ReduceOp),
+    /// Rank `i` gets part `i` of all inputs, one after the other.
+    AllToAll,
+    /// One rank gets all inputs, one after the other.
+    Gather(usize),
+    /// Rank `i` gets part `i` of one rank's input.
+    Scatter(usize),
+}
+
+impl Operation {
+    /// All of them, with what they join by and the rank that has or gets all.
+    pub const fn all(op: ReduceOp, root: usize) -> [Self; 8] {
+        [
+            Self::AllReduce(op),
+            Self::Reduce(op, root),
+            Self::Broadcast(root),
+            Self::AllGather,
+            Self::ReduceScatter(op),
+            Self::AllToAll,
+            Self::Gather(root),
+            Self::Scatter(root),
+        ]
+    }
+
+    /// As PyTorch calls it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AllReduce(_) => "all_reduce",
+            Self::Reduce(..) => "reduce",
+            Self::Broadcast(_) => "broadcast",
+            Self::AllGather => "all_gather",
+            Self::ReduceScatter(_) => "reduce_scatter",
+            Self::AllToAll => "all_to_all",
+            Self::Gather(_) => "gather",
+            Self::Scatter(_) => "scatter",
+        }
+    }
+
+    /// How many times as long as the input the output is, for so many ranks: as a fraction.
+    pub const fn growth(self, ranks: u64) -> (u64, u64) {
+        match self {
+            Self::AllGather | Self::Gather(_) => (ranks, 1),
+            Self::ReduceScatter(_) | Self::Scatter(_) => (1, ranks),
+            _ => (1, 1),
+        }
+    }
+
+    /// What algorithm bandwidth is multiplied by to be that of the busiest wire, as NCCL's tests do.
+    pub fn bus_factor(self, ranks: usize) -> f64 {
+        let ranks = ranks as f64;
+        match self {
+            Self::AllReduce(_) => 2.0 * (ranks - 1.0) / ranks,
+            Self::AllGather
+            | Self::ReduceScatter(_)
+            | Self::AllToAll
+            | Self::Gather(_)
+            | Self::Scatter(_) => (ranks - 1.0) / ranks,
+            Self::Reduce(..) | Self::Broadcast(_) => 1.0,
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AllReduce(op) | Self::ReduceScatter(op) => {
+                write!(f, "{} {}", self.name(), op.name())
+            }
+            Self::Reduce(op, root) => write!(f, "reduce {} to {root}", op.name()),
+            Self::Broadcast(root) | Self::Scatter(root) => {
+                write!(f, "{} from {root}", self.name())
+            }
+            Self::Gather(root) => write!(f, "gather to {root}"),
+            Self::AllGather | Self::AllToAll => f.write_str(self.name()),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Which algorithms may be chosen at all.
+
+use cubeyard_device::topology::Topology;
+use cubeyard_sim::Span;
+
+use super::{CclAlgorithm, CclConfig, Cost};
+use crate::collective::{Operation, ReduceOp};
+use crate::distributed::error::DistError;
+use crate::distributed::places::Places;
+
+impl CclConfig {
+    /// The names of the algorithms that are chosen for some operation of a size up to two to this power, among so
+    /// many ranks. Where one rank has or gets all, that is the first: another one makes little difference.
+    pub(in crate::distributed) fn choices(
+        &self,
+        topology: &Topology,
+        ranks: usize,
+        longest: u32,
+    ) -> Result<Vec<String>, DistError> {
+        let may = |own: &&CclAlgorithm| own.enabled && own.excludes(topology, ranks).is_none();
+        let all: Vec<_> = self.algorithms.iter().filter(may).collect();
+        let mut chosen: Vec<String> = Vec::new();
+        for operation in Operation::all(ReduceOp::Sum, 0) {
+            let costs = all.iter().map(|own| own.cost(topology, operation));
+            let costs = costs.collect::<Result<Vec<_>, _>>()?;
+            for size in (0..=longest).map(|power| 1_u64 << power) {
+                let known = all.iter().zip(&costs).filter(|(own, _)| own.bytes.contains(&size));
+                let timed = known.filter_map(|(own, cost)| Some((cost.as_ref()?.span(size), own)));
+                let ps = |span: &Option<Span>| span.map_or(u64::MAX, Span::ps);
+                let best = timed.min_by_key(|(span, _)| ps(span)).map(|(_, own)| &own.name);
+                chosen.extend(best.filter(|name| !chosen.contains(name)).cloned());
+            }
+        }
+        Ok(chosen)
+    }
+}
+
+impl CclAlgorithm {
+    /// What an operation costs by it, if it does it.
+    pub(super) fn cost(
+        &self,
+        topology: &Topology,
+        operation: Operation,
+    ) -> Result<Option<Cost>, DistError> {
+        let (places, algorithm) = (Places::new(topology, &self.config)?, self.algorithm());
+        if algorithm.refuses(operation, places.world()).is_some() {
+            return Ok(None);
+        }
+        let slot = self.config.ring.slot_bytes;
+        let schedule = algorithm.schedule(operation, places.world());
+        Ok(schedule.map(|schedule| Cost::of(topology, &places, &schedule, slot)))
+    }
+}
