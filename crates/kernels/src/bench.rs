@@ -29,6 +29,7 @@ mod vector_add;
 pub use lab::{Lab, Work};
 pub use log::RunLog;
 pub use parameter::{Kind, Parameter, ParameterError, Value, Values};
+pub(crate) use run::hbm;
 pub use run::{BenchError, Run, RunConfig, run};
 
 use crate::report::Check;

@@ -23,4 +23,5 @@ pub use gqa_decode::gqa_decode;
 pub use layer_norm::{EPSILON, layer_norm};
 pub use qkv::qkv;
 pub use softmax::softmax;
+pub(crate) use softmax_sum::{NEVER, SoftmaxSum};
 pub use vector_add::vector_add;

@@ -1,0 +1,259 @@
+//! Launches the parts of a step, one after the other on each SIP.
+
+use std::rc::Rc;
+
+use cubeyard_device::request::PeRef;
+use cubeyard_memory::address::SipId;
+use cubeyard_runtime::{
+    Argument, Channel, Channels, Context, End, Launch, LaunchHandle, LaunchReport, RingConfig,
+    Stream, Tensor,
+};
+use cubeyard_sim::{Span, Time};
+
+use super::cut::{Cut, Phase};
+use super::error::ModelError;
+use super::kernels;
+use super::tensors::{Buffers, SipTensors, Tensors};
+use crate::collective::{Grid, Operation, ReduceOp};
+use crate::distributed::{Group, GroupConfig, Pending, Ranks};
+use crate::kernel::Kernel;
+use crate::launch::Launcher;
+use crate::tl::Port;
+
+/// The group of ports of an all-reduce, and of the cubes that share a head.
+const GROUPS: [u16; 2] = [0, 1];
+
+/// A part of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// The features of each token.
+    Embedding,
+    /// The sums of squares of a norm.
+    Norm,
+    /// The projections to Q, K and V.
+    Qkv,
+    /// K and V into the cache; in decode it is done by attention.
+    Append,
+    /// Attention, with rotary positions.
+    Attention,
+    /// The projection of attention.
+    Output,
+    /// The sum of what cubes have.
+    AllReduce,
+    /// Gate and up, and what joins them.
+    GateUp,
+    /// The way back.
+    Down,
+    /// The logits.
+    Head,
+}
+
+impl Part {
+    /// What reports call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Embedding => "embedding",
+            Self::Norm => "norm",
+            Self::Qkv => "qkv",
+            Self::Append => "rope, append",
+            Self::Attention => "attention",
+            Self::Output => "output",
+            Self::AllReduce => "all-reduce",
+            Self::GateUp => "gate, up",
+            Self::Down => "down",
+            Self::Head => "head",
+        }
+    }
+
+    /// The parts of a layer, in order.
+    pub fn layer(phase: Phase) -> Vec<Self> {
+        let mut parts = vec![Self::Norm, Self::Qkv, Self::Append, Self::Attention, Self::Output];
+        parts.extend([Self::AllReduce, Self::Norm, Self::GateUp, Self::Down, Self::AllReduce]);
+        parts.retain(|part| phase == Phase::Prefill || *part != Self::Append);
+        parts
+    }
+}
+
+/// When a part ran: from its first PE's beginning until its last PE's end.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// The part.
+    pub part: Part,
+    /// When the first PE began.
+    pub began: Time,
+    /// When the last PE was done.
+    pub ended: Time,
+    /// What came of each launch, by SIP.
+    pub launches: Vec<LaunchReport>,
+}
+
+impl Ran {
+    /// How long it took.
+    pub fn span(&self) -> Span {
+        self.ended - self.began
+    }
+}
+
+enum Begun {
+    Kernel(Vec<LaunchHandle>),
+    Collective(Pending),
+}
+
+/// What runs the parts of a step.
+pub struct Driver<'a> {
+    context: &'a Context,
+    launcher: &'a Launcher<'a>,
+    cut: Rc<Cut>,
+    tensors: &'a Tensors,
+    streams: Vec<Stream>,
+    group: Group,
+    _channels: Channels,
+    begun: Vec<(Part, Begun)>,
+}
+
+impl<'a> Driver<'a> {
+    /// Wires cubes to each other.
+    pub fn new(
+        context: &'a Context,
+        launcher: &'a Launcher<'a>,
+        cut: &Rc<Cut>,
+        tensors: &'a Tensors,
+    ) -> Result<Self, ModelError> {
+        let sips: Vec<_> = tensors.sips.iter().map(|of_sip| of_sip.sip).collect();
+        let streams = sips.iter().map(|_| context.stream()).collect();
+        let config = GroupConfig { ranks: Ranks::Cube, sips: sips.clone(), ..GroupConfig::default() };
+        let group = Group::new(context, &config, Box::new(Grid), GROUPS[0])?;
+        let channels = context.connect(&channels(context, cut, &sips), &ring(cut))?;
+        let cut = Rc::clone(cut);
+        let begun = Vec::new();
+        Ok(Self { context, launcher, cut, tensors, streams, group, _channels: channels, begun })
+    }
+
+    /// Launches a part on every SIP, after what was launched there before. `layer` is whose weights it uses, and
+    /// `position` where the step begins in its sequences.
+    pub fn order(&mut self, part: Part, layer: u64, position: u64) -> Result<(), ModelError> {
+        let begun = if part == Part::AllReduce {
+            let tensors = self.tensors.sips.iter().map(|sip| (&sip.buffers.partial, &sip.tokens));
+            let (tensors, sum): (Vec<_>, _) = (tensors.collect(), Operation::AllReduce(ReduceOp::Sum));
+            let (launcher, streams) = (self.launcher, &self.streams);
+            Begun::Collective(self.group.begin_on(launcher, self.context, streams, sum, &tensors)?)
+        } else {
+            Begun::Kernel(self.launch(part, layer, position)?)
+        };
+        self.begun.push((part, begun));
+        Ok(())
+    }
+
+    fn launch(
+        &self,
+        part: Part,
+        layer: u64,
+        position: u64,
+    ) -> Result<Vec<LaunchHandle>, ModelError> {
+        let kernel = self.kernel(part);
+        self.launcher.use_group(GROUPS[1]);
+        let mut handles = Vec::new();
+        for (index, (sip, stream)) in self.tensors.sips.iter().zip(&self.streams).enumerate() {
+            let adds = u64::from(index == 0);
+            let (tensors, numbers) = arguments(part, sip, [layer, position, adds]);
+            let tensors = tensors.into_iter().map(Argument::Tensor);
+            let numbers = numbers.into_iter().map(|number| Argument::Scalar(number as f64));
+            let arguments = tensors.chain(numbers).collect();
+            let (cubes, pes) = (Vec::new(), Vec::new());
+            let launch = Launch { kernel: kernel.name(), arguments, sip: sip.sip, cubes, pes };
+            handles.push(self.launcher.launch(stream, &kernel, &launch)?);
+        }
+        Ok(handles)
+    }
+
+    fn kernel(&self, part: Part) -> Kernel {
+        let cut = &self.cut;
+        match (part, cut.work.phase) {
+            (Part::Embedding, _) => kernels::embed(cut),
+            (Part::Norm, _) => kernels::norm(cut),
+            (Part::Qkv, _) => kernels::qkv(cut),
+            (Part::Append, _) => kernels::append(cut),
+            (Part::Attention, Phase::Decode) => kernels::decode(cut),
+            (Part::Attention, Phase::Prefill) => kernels::prefill(cut),
+            (Part::Output, _) => kernels::output(cut),
+            (Part::GateUp, _) => kernels::gate_up(cut),
+            (Part::Down, _) => kernels::down(cut),
+            (Part::Head, _) => kernels::head(cut),
+            (Part::AllReduce, _) => unreachable!("it is a collective"),
+        }
+    }
+
+    /// Waits for all that was ordered.
+    pub fn finish(&mut self) -> Result<Vec<Ran>, ModelError> {
+        let mut all = Vec::new();
+        for (part, begun) in self.begun.drain(..) {
+            let launches = match begun {
+                Begun::Collective(pending) => pending.wait()?.launches,
+                Begun::Kernel(handles) => {
+                    handles.iter().map(LaunchHandle::wait).collect::<Result<_, _>>()?
+                }
+            };
+            let cores = || launches.iter().flat_map(|launch: &LaunchReport| &launch.cores);
+            let began = cores().map(|(_, core)| core.started).min().unwrap_or(Time::ZERO);
+            let ended = cores().map(|(_, core)| core.ended).max().unwrap_or(Time::ZERO);
+            all.push(Ran { part, began, ended, launches });
+        }
+        Ok(all)
+    }
+}
+
+/// What the kernel of a part is given on a SIP.
+fn arguments(
+    part: Part,
+    sip: &SipTensors,
+    [layer, position, adds]: [u64; 3],
+) -> (Vec<&Tensor>, Vec<u64>) {
+    let SipTensors { tokens, weights, keys, values, buffers, .. } = sip;
+    let columns = |weights, out| (vec![tokens, &buffers.sums, weights, out], vec![layer]);
+    let rows = |left, weights| {
+        let tensors = vec![left, &buffers.logarithms, weights, tokens, &buffers.partial];
+        (tensors, vec![layer, adds])
+    };
+    let Buffers { qkv, angles, attended, logarithms, .. } = buffers;
+    let attention = vec![qkv, keys, values, angles, attended, logarithms];
+    match part {
+        Part::Embedding => (vec![&weights.table, tokens], vec![]),
+        Part::Norm => (vec![tokens, &buffers.sums], vec![]),
+        Part::Qkv => columns(&weights.qkv, &buffers.qkv),
+        Part::Append | Part::Attention => (attention, vec![layer, position]),
+        Part::Output => rows(&buffers.attended, &weights.output),
+        Part::GateUp => columns(&weights.gate_up, &buffers.inner),
+        Part::Down => rows(&buffers.inner, &weights.down),
+        Part::Head => columns(&weights.head, &buffers.logits),
+        Part::AllReduce => unreachable!("it is a collective"),
+    }
+}
+
+/// Channels between the PEs at one position of the cubes that share a head.
+fn channels(context: &Context, cut: &Cut, sips: &[SipId]) -> Vec<Channel> {
+    let (cubes, pes): (Vec<_>, Vec<_>) = context.machine(|machine| {
+        (machine.topology().cubes().collect(), machine.topology().pes().collect())
+    });
+    let each = usize::try_from(cut.group_cubes).unwrap_or(usize::MAX);
+    let port = |cube: usize| Port(u16::try_from(cube).expect("few cubes")).of_group(GROUPS[1]);
+    let mut channels = Vec::new();
+    for (&sip, group) in sips.iter().flat_map(|sip| cubes.chunks(each).map(move |it| (sip, it))) {
+        for (b, a) in (0..group.len()).flat_map(|b| (0..b).map(move |a| (b, a))) {
+            let end = |cube: usize, other, pe| {
+                End { pe: PeRef { sip, cube: group[cube], pe }, port: port(other) }
+            };
+            channels.extend(pes.iter().map(|&pe| Channel { ends: [end(a, b, pe), end(b, a, pe)] }));
+        }
+    }
+    channels
+}
+
+/// Slots that each hold the longest message.
+fn ring(cut: &Cut) -> RingConfig {
+    let element = cut.work.dtype.size();
+    let projected = cut.rows() * cut.qkv() * element;
+    let rows = if cut.work.phase == Phase::Prefill { cut.unit_rows() } else { 1 };
+    let attended = rows * cut.attended() * element;
+    let slot_bytes = projected.max(attended).max(256).next_multiple_of(256);
+    RingConfig { slot_bytes, ..RingConfig::default() }
+}
