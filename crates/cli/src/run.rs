@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     /// The machine, as YAML; without it, the default one
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
-    /// The SIPs to use: all, or one such as sip:1; without it, the first
+    /// The SIPs to use: all, or one such as sip:1; without it, the first, or all for a bench of several SIPs
     #[arg(long, value_name = "all|sip:N")]
     device: Option<Device>,
     /// Compute the numbers and check them
@@ -147,7 +147,9 @@ fn refused(error: &BenchError) -> Result<ExitCode> {
         BenchError::Parameter(ParameterError::Form(_)) => "as in --set elements=4096",
         BenchError::Parameter(_) => "cubeyard list -v has all parameters",
         BenchError::NeedsData(_) => "add --data",
-        BenchError::Unfit(_) | BenchError::Runtime(_) => "change what does not fit, with --set",
+        BenchError::Unfit(_) | BenchError::Runtime(_) | BenchError::Distributed(_) => {
+            "change what does not fit, with --set"
+        }
     };
     Err(anyhow!("{error}\n  help: {help}"))
 }

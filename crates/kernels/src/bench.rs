@@ -20,6 +20,7 @@ mod log;
 mod numbers;
 mod parameter;
 mod path;
+mod phase;
 mod qkv;
 mod rows;
 mod run;
@@ -47,6 +48,11 @@ pub trait Bench {
 
     /// Whether its kernels look at what they load, so that it runs live and needs data.
     fn needs_data(&self) -> bool {
+        false
+    }
+
+    /// Whether it is about several SIPs, so that it uses all of them where none are named.
+    fn spans_sips(&self) -> bool {
         false
     }
 

@@ -38,6 +38,7 @@ pub use places::Places;
 pub use worker::{WorkHandle, Worker};
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use cubeyard_memory::address::SipId;
 use cubeyard_runtime::dtype::DType;
@@ -58,12 +59,11 @@ const SHORT: u64 = 4096;
 #[derive(Debug)]
 pub struct Distributed<'c> {
     context: &'c Context,
-    launcher: Launcher<'c>,
+    launcher: Rc<Launcher<'c>>,
     backend: RefCell<Option<Backend>>,
     hub: Hub,
     /// The rank whose worker is at work.
     current: Cell<Option<usize>>,
-    groups: Cell<u16>,
 }
 
 /// A group that is installed.
@@ -79,14 +79,13 @@ struct Backend {
 impl<'c> Distributed<'c> {
     /// For a context, without a backend.
     pub fn new(context: &'c Context) -> Self {
-        Self {
-            context,
-            launcher: Launcher::new(context),
-            backend: RefCell::default(),
-            hub: Hub::default(),
-            current: Cell::new(None),
-            groups: Cell::new(1),
-        }
+        Self::with_launcher(context, Rc::new(Launcher::new(context)))
+    }
+
+    /// As [`new`](Self::new), with collectives launched by a launcher that others use, too.
+    pub fn with_launcher(context: &'c Context, launcher: Rc<Launcher<'c>>) -> Self {
+        let (backend, hub) = (RefCell::default(), Hub::default());
+        Self { context, launcher, backend, hub, current: Cell::new(None) }
     }
 
     /// Makes the group of all SIPs, a rank each, and wires it through the fabric. If anything goes wrong,
@@ -111,19 +110,15 @@ impl<'c> Distributed<'c> {
 
     fn install(&self, config: &GroupConfig) -> Result<Backend, DistError> {
         let config = GroupConfig { ranks: Ranks::Sip, ..config.clone() };
-        let direct = Group::new(self.context, &config, Box::new(Direct), self.number())?;
-        let ring = Group::new(self.context, &config, Box::new(Ring), self.number())?;
+        let direct =
+            Group::new(self.context, &config, Box::new(Direct), self.launcher.new_group())?;
+        let ring = Group::new(self.context, &config, Box::new(Ring), self.launcher.new_group())?;
         let sips = direct.sips().to_vec();
         let token = |&sip: &SipId| -> Result<Tensor, DistError> {
             Ok(self.context.zeros(&[1], DType::I32)?.to(&Placement::one(sip))?)
         };
         let tokens = sips.iter().map(token).collect::<Result<_, _>>()?;
         Ok(Backend { direct, ring, tokens, sips })
-    }
-
-    /// A number for one more group.
-    fn number(&self) -> u16 {
-        self.groups.replace(self.groups.get() + 1)
     }
 
     /// Takes the group out again, through the fabric.

@@ -67,6 +67,10 @@ pub struct Launcher<'c> {
     limit: usize,
     /// What ran where, while operations are kept or it may turn out to race with another.
     ran: RefCell<Ran>,
+    /// How many groups have been numbered.
+    groups: Cell<u16>,
+    /// Every launch by the name of its kernel, if they are kept.
+    launched: Option<RefCell<Vec<(String, LaunchHandle)>>>,
 }
 
 /// What PEs were given to run, by launch and PE.
@@ -89,6 +93,8 @@ impl<'c> Launcher<'c> {
             recordings,
             limit: MOST_COMMANDS,
             ran,
+            groups: Cell::new(0),
+            launched: None,
         }
     }
 
@@ -96,6 +102,28 @@ impl<'c> Launcher<'c> {
     #[must_use]
     pub fn limit(self, commands: usize) -> Self {
         Self { limit: commands, ..self }
+    }
+
+    /// Keeps a handle of every launch, whoever makes it, until [`take_launched`](Self::take_launched).
+    #[must_use]
+    pub fn keep_launched(self) -> Self {
+        Self { launched: Some(RefCell::default()), ..self }
+    }
+
+    /// The launches since this was asked last, each with its kernel's name, if they are kept.
+    pub fn take_launched(&self) -> Vec<(String, LaunchHandle)> {
+        self.launched.as_ref().map(RefCell::take).unwrap_or_default()
+    }
+
+    /// A number for one more group of PEs that are wired to each other: all that share this launcher have
+    /// different ones, from 1 on.
+    ///
+    /// # Panics
+    /// After 2¹⁶ - 1 of them, which no machine has the memory for.
+    pub fn new_group(&self) -> u16 {
+        let number = self.groups.get().checked_add(1).expect("fewer than 2¹⁶ groups");
+        self.groups.set(number);
+        number
     }
 
     /// Lets kernels use the ports of a group, from now on.
@@ -126,6 +154,9 @@ impl<'c> Launcher<'c> {
         let of_launch =
             given.into_iter().map(|(pe, recording)| ((handle.request(), pe), recording));
         self.ran.borrow_mut().extend(of_launch);
+        if let Some(launched) = &self.launched {
+            launched.borrow_mut().push((kernel.name().to_owned(), handle.clone()));
+        }
         Ok(handle)
     }
 

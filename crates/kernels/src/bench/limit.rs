@@ -10,6 +10,9 @@ use crate::report::{RunReport, SliceKind, Step};
 /// From this part of the kernel time on, a bound is what limits a run.
 const REACHED: f64 = 0.9;
 
+/// The command of time between launches, which is the host's.
+pub(super) const HOST: &str = "the host";
+
 /// A resource that is as good as always in use, or the longest part of the critical path, or else the unit
 /// that is busy longest.
 pub(super) fn limit(report: &RunReport, legs: &[Leg]) -> String {
@@ -59,6 +62,10 @@ fn part_name((kind, command, place): (SliceKind, &str, &str)) -> String {
         SliceKind::Math => "the vector unit in",
         SliceKind::Store => "results that go to the TCM of",
         SliceKind::Message => "messages of",
+        SliceKind::Wait if command == HOST => return "the host between launches".to_owned(),
+        SliceKind::Wait if command.is_empty() => {
+            return "launches that reach PEs one after the other".to_owned();
+        }
         SliceKind::Wait => "waiting in",
     };
     format!("{who} `{command}` at {place}")

@@ -1,13 +1,15 @@
-//! The critical path of a launch: what led to the end of its slowest PE, without a gap.
+//! The critical path of launches that ran at once: what led to the end of the PE that was done last, without a
+//! gap.
 //!
 //! Where that PE waited for a message, the path goes on at the PE that sent it, and where that had no slot free
-//! for it, at the PE that received one. Time counts from the start of the slowest PE, whoever is on the path.
+//! for it, at the PE that received one. Time counts from the first start, whoever is on the path.
 
 use cubeyard_device::machine::{Machine, Rehearsal};
+use cubeyard_device::message::RequestId;
 use cubeyard_device::pe::{Cause, CoreReport, Dma, OpLog, OpRecord, OpUnit, Stretch};
 use cubeyard_device::request::PeRef;
 use cubeyard_runtime::LaunchReport;
-use cubeyard_sim::{NodeId, Span};
+use cubeyard_sim::{NodeId, Span, Time};
 
 use super::Lab;
 use crate::launch::Launcher;
@@ -17,7 +19,7 @@ use crate::report::{AccessTime, SliceKind, Step};
 /// A step of the path, with what it is counted under.
 #[derive(Clone, Debug)]
 pub(super) struct Leg {
-    /// As it is reported; its instants count from the start of the launch.
+    /// As it is reported; its instants count from the start of the phase.
     pub(super) step: Step,
     /// The command that it belongs to: `load f16[64, 32]`.
     pub(super) command: String,
@@ -25,19 +27,20 @@ pub(super) struct Leg {
     pub(super) record: Option<u32>,
 }
 
-/// The path of a launch that has just been done, while its tensors are still mapped.
-pub(super) fn path(lab: &Lab<'_>, launch: &LaunchReport) -> Vec<Leg> {
-    let Some((pe, core)) = slowest(launch) else { return Vec::new() };
+/// The path of launches that have just been done, while their tensors are still mapped; `started` is when the
+/// first of them was.
+pub(super) fn path(lab: &Lab<'_>, launches: &[(String, LaunchReport)], started: Time) -> Vec<Leg> {
+    let Some((request, pe, core)) = last(launches) else { return Vec::new() };
     lab.context.machine(|machine| {
         let (topology, log) = (machine.topology(), machine.ops());
         let node = topology.pe_cpu(pe.sip, pe.cube, pe.pe);
-        let last = log.last(|record| record.request == launch.request && record.pe == node);
+        let last = log.last(|record| record.request == request && record.pe == node);
         let Some(last) = last else { return Vec::new() };
-        let launcher = &lab.launcher;
-        let mut walk = Walk { machine, log: &log, launcher, node, core, rehearsal: None };
+        let mut walk =
+            Walk { machine, log: &log, launcher: &lab.launcher, node, started, rehearsal: None };
         let stretches = log.path(last, core.ended);
-        // What another PE did before this one started is not of its time.
-        let stretches = stretches.take_while(|stretch| stretch.end > core.started);
+        // What was done in launches before these is not of their time.
+        let stretches = stretches.take_while(|stretch| stretch.end > started);
         let mut legs: Vec<_> = stretches.map(|stretch| walk.leg(stretch)).collect();
         legs.extend(before(legs.last()));
         legs.reverse();
@@ -45,9 +48,13 @@ pub(super) fn path(lab: &Lab<'_>, launch: &LaunchReport) -> Vec<Leg> {
     })
 }
 
-/// The PE that worked longest; the first of equals.
-fn slowest(launch: &LaunchReport) -> Option<(PeRef, CoreReport)> {
-    launch.cores.iter().rev().max_by_key(|(_, core)| core.ended - core.started).copied()
+/// The PE that was done last, and its launch; the first of equals.
+fn last(launches: &[(String, LaunchReport)]) -> Option<(RequestId, PeRef, CoreReport)> {
+    let cores = launches
+        .iter()
+        .flat_map(|(_, launch)| launch.cores.iter().map(|&(pe, core)| (launch.request, pe, core)));
+    let cores: Vec<_> = cores.collect();
+    cores.into_iter().rev().max_by_key(|(_, _, core)| core.ended)
 }
 
 /// What is needed to name the stretches of a path.
@@ -55,9 +62,9 @@ struct Walk<'a> {
     machine: &'a Machine,
     log: &'a OpLog,
     launcher: &'a Launcher<'a>,
-    /// The `PE_CPU` of the slowest PE.
+    /// The `PE_CPU` of the PE that was done last.
     node: NodeId,
-    core: CoreReport,
+    started: Time,
     /// Where accesses are tried out, once that is needed.
     rehearsal: Option<Rehearsal>,
 }
@@ -67,11 +74,11 @@ impl Walk<'_> {
         let record = self.log.records()[stretch.record as usize];
         let operation = self.operation(&record);
         let (kind, what) = self.named(&stretch, &record, operation.as_ref());
-        let start = stretch.start.max(self.core.started);
+        let start = stretch.start.max(self.started);
         let whole = operation.as_ref().filter(|_| stretch.at_work && start == stretch.start);
         let step = Step {
-            start: start - self.core.started,
-            end: stretch.end - self.core.started,
+            start: start - self.started,
+            end: stretch.end - self.started,
             what,
             kind,
             place: operation.as_ref().map(|it| it.place.clone()).unwrap_or_default(),
@@ -91,7 +98,7 @@ impl Walk<'_> {
         self.launcher.ran(record.request, self.pe(record))?.operation(record)
     }
 
-    /// The kind of a stretch, and what was done; with the PE, if it is not the slowest one.
+    /// The kind of a stretch, and what was done; with the PE, if it is not the one that was done last.
     fn named(
         &self,
         stretch: &Stretch,
@@ -175,7 +182,7 @@ impl Walk<'_> {
     }
 }
 
-/// The time before the first leg, if that is of a PE that started later.
+/// The time before the first leg, if that is of a PE that started later than the first.
 fn before(first: Option<&Leg>) -> Option<Leg> {
     let end = first.map(|leg| leg.step.start).filter(|start| *start > Span::ZERO)?;
     let step = Step {
@@ -184,7 +191,7 @@ fn before(first: Option<&Leg>) -> Option<Leg> {
         what: "the launch is on its way to another PE".to_owned(),
         kind: SliceKind::Wait,
         place: String::new(),
-        why: "the first of the path started later than the last".to_owned(),
+        why: "the first of the path started later than others".to_owned(),
         access: None,
     };
     Some(Leg { step, command: String::new(), record: None })

@@ -1,14 +1,20 @@
 //! Runs a bench, and works out what it took and what limits it.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
 use cubeyard_device::pe::OpUnit;
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::address::SipId;
-use cubeyard_runtime::{Context, ContextConfig, LaunchReport, RuntimeError};
+use cubeyard_runtime::{Context, ContextConfig, RuntimeError};
 use cubeyard_sim::{Bandwidth, Span};
 use thiserror::Error;
 
 use super::limit::{breakdown, limit};
+use super::phase::{self, Phase};
 use super::{Bench, Lab, Outcome, ParameterError, RunLog, Values, Work};
+use crate::distributed::DistError;
 use crate::launch::{Launcher, Mode};
 use crate::program::Finding;
 use crate::report::{Bound, RunReport, Traffic, UnitUse};
@@ -24,7 +30,7 @@ pub struct RunConfig {
     pub data: bool,
     /// Whether kernels are recorded, or run live.
     pub mode: Mode,
-    /// The SIPs to use; the first alone if none are named.
+    /// The SIPs to use; if none are named, all for benches of several SIPs, and the first for others.
     pub sips: Vec<SipId>,
     /// Whether every operation is kept, for the timeline and the critical path.
     pub ops: bool,
@@ -71,6 +77,9 @@ pub enum BenchError {
     /// Something went wrong on the way.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
+    /// Something went wrong with a process group.
+    #[error(transparent)]
+    Distributed(#[from] DistError),
 }
 
 impl BenchError {
@@ -78,7 +87,9 @@ impl BenchError {
     pub fn is_exhausted(&self) -> bool {
         matches!(
             self,
-            Self::Runtime(
+            Self::Runtime(error) | Self::Distributed(DistError::Runtime(error))
+            if matches!(
+                error,
                 RuntimeError::OutOfMemory { .. }
                     | RuntimeError::VirtualSpace(_)
                     | RuntimeError::Regions(_)
@@ -102,16 +113,11 @@ pub fn run(bench: &dyn Bench, config: &RunConfig) -> Result<Run, BenchError> {
         context.keep_ops();
     }
     let mode = if bench.needs_data() { Mode::Live } else { config.mode };
-    let sips = if config.sips.is_empty() { vec![first_sip()] } else { config.sips.clone() };
-    let lab = Lab {
-        context: &context,
-        launcher: Launcher::with_mode(&context, mode),
-        has_data: data,
-        sips,
-        launches: Vec::new().into(),
-        paths: Vec::new().into(),
-    };
+    let launcher = Rc::new(Launcher::with_mode(&context, mode).keep_launched());
+    let (sips, phases) = (sips(bench, config), RefCell::default());
+    let lab = Lab { context: &context, launcher, has_data: data, sips, phases };
     let outcome = bench.run(&lab, &values)?;
+    lab.settle()?;
     let findings = lab.launcher.findings();
     let mut report = report(&lab, &outcome, &config.topology);
     let log = config.ops.then(|| RunLog::take(&lab));
@@ -131,15 +137,22 @@ fn explain(report: &mut RunReport, log: Option<&RunLog>) {
     report.lanes = log.map(RunLog::lanes).unwrap_or_default();
 }
 
-fn first_sip() -> SipId {
-    SipId::new(0).expect("there is always a first one")
+/// The SIPs that were named, or those that a bench is for.
+fn sips(bench: &dyn Bench, config: &RunConfig) -> Vec<SipId> {
+    let count = if bench.spans_sips() { usize::MAX } else { 1 };
+    if config.sips.is_empty() {
+        config.topology.sips().take(count).collect()
+    } else {
+        config.sips.clone()
+    }
 }
 
 fn report(lab: &Lab<'_>, outcome: &Outcome, topology: &Topology) -> RunReport {
-    let launches = lab.launches.borrow();
-    let kernel: Span = launches.iter().map(|(_, launch)| launch.max()).sum();
-    let pes = launches.iter().map(|(_, launch)| launch.pes.len()).max().unwrap_or_default();
-    let cores = || launches.iter().flat_map(|(_, launch)| &launch.cores);
+    let phases = lab.phases.borrow();
+    let kernel = phase::whole(&phases);
+    let launches = || phases.iter().flat_map(|phase| &phase.launches);
+    let cores = || launches().flat_map(|(_, launch)| &launch.cores);
+    let pes = cores().map(|(pe, _)| *pe).collect::<BTreeSet<_>>().len();
     let traffic = Traffic {
         read: cores().map(|(_, core)| core.moved[0]).sum(),
         written: cores().map(|(_, core)| core.moved[1]).sum(),
@@ -150,25 +163,24 @@ fn report(lab: &Lab<'_>, outcome: &Outcome, topology: &Topology) -> RunReport {
         machine: machine(topology),
         pes,
         kernel,
-        host: launches.iter().map(|(_, launch)| launch.done - launch.made).sum(),
+        host: phase::host(&phases),
         traffic,
         flop: outcome.work.gemm.map_or(outcome.work.elements, |(_, flop)| flop),
         peak_rate: peak_rate(&outcome.work, topology) * pes as f64,
         peak_bandwidth: hbm(topology) * memories as f64,
         bounds,
-        units: units(&launches, kernel),
+        units: units(&phases, kernel),
         check: outcome.check,
-        launches: launches.iter().map(|(name, launch)| (name.clone(), launch.max())).collect(),
-        notes: [outcome.notes.clone(), idle(lab, &launches)].concat(),
+        launches: phases.iter().map(|phase| (phase.name(), phase.span())).collect(),
+        notes: [outcome.notes.clone(), idle(lab, &phases)].concat(),
         ..RunReport::default()
     }
 }
 
 /// Which of the SIPs that it was given had nothing to do.
-fn idle(lab: &Lab<'_>, launches: &[(String, LaunchReport)]) -> Vec<String> {
-    let ran = |sip: &SipId| {
-        launches.iter().any(|(_, launch)| launch.pes.iter().any(|(pe, _)| pe.sip == *sip))
-    };
+fn idle(lab: &Lab<'_>, phases: &[Phase]) -> Vec<String> {
+    let launches = || phases.iter().flat_map(|phase| &phase.launches);
+    let ran = |sip: &SipId| launches().any(|(_, it)| it.pes.iter().any(|(pe, _)| pe.sip == *sip));
     let idle = lab.sips.iter().filter(|sip| !ran(sip));
     idle.map(|sip| format!("{sip} has nothing to do in this bench")).collect()
 }
@@ -217,18 +229,20 @@ fn bounds(work: &Work, topology: &Topology, pes: u64) -> Vec<Bound> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole bytes")]
     let rate = Bandwidth::from_bytes_per_second(hbm(topology) as u64);
     bound("the HBM of a PE".to_owned(), rate, work.bytes.div_ceil(memories));
+    bounds.extend(work.links.iter().cloned());
     bounds
 }
 
 /// How busy the units of the PEs were.
-fn units(launches: &[(String, LaunchReport)], kernel: Span) -> Vec<UnitUse> {
+fn units(phases: &[Phase], kernel: Span) -> Vec<UnitUse> {
     let share = |busy: Span| {
         if kernel == Span::ZERO { 0.0 } else { busy.ps() as f64 / kernel.ps() as f64 }
     };
     let mut units = Vec::new();
     for unit in OpUnit::ALL {
         let mut by_pe = std::collections::BTreeMap::new();
-        for (pe, core) in launches.iter().flat_map(|(_, launch)| &launch.cores) {
+        let launches = phases.iter().flat_map(|phase| &phase.launches);
+        for (pe, core) in launches.flat_map(|(_, launch)| &launch.cores) {
             *by_pe.entry(*pe).or_insert(Span::ZERO) += core.busy[unit as usize];
         }
         let all: Span = by_pe.values().copied().sum();

@@ -35,8 +35,7 @@ impl RunLog {
     fn shown(&self) -> Vec<PeRef> {
         let mut all: Vec<PeRef> = self.pes.values().copied().collect();
         all.sort_unstable();
-        let cores = self.launches.iter().flat_map(|launch| &launch.report.cores);
-        let last = cores.rev().max_by_key(|(_, core)| core.ended).map(|&(pe, _)| pe);
+        let last = self.cores().rev().max_by_key(|(_, core)| core.ended).map(|&(pe, _)| pe);
         let mut shown: Vec<_> = last.into_iter().chain(all.first().copied()).collect();
         let every = all.len().div_ceil(PES).max(1);
         shown.extend(all.iter().step_by(every));
@@ -51,8 +50,8 @@ impl RunLog {
     }
 
     fn slice(&self, record: &OpRecord) -> Option<Slice> {
-        let launch = self.launches.iter().find(|it| it.report.request == record.request)?;
-        let since = |time: Time| time.since(launch.report.started) + launch.offset;
+        let started = self.phases.first()?.started();
+        let since = |time: Time| time.since(started);
         let name = self.operation(record).map_or_else(String::new, |it| it.name());
         Some(Slice {
             start: since(record.start),

@@ -1,7 +1,7 @@
 //! A run as a Perfetto trace: a track for each unit of each PE, and the host's launches above them.
 //!
 //! A slice of a unit has the command's name, and as arguments the part, the line of the kernel, the bytes and
-//! the command's number. Arrows follow the critical path of each launch, from the host on.
+//! the command's number. Arrows follow the critical path of each phase, from the host's launches on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -50,11 +50,11 @@ impl RunLog {
         units
     }
 
-    /// The operations of critical paths, and the launch of each, counted from 1.
+    /// The operations of critical paths, and the phase of each, counted from 1.
     fn critical(&self) -> BTreeMap<u32, u64> {
-        let launches = (1..).zip(&self.launches);
-        let records = launches.flat_map(|(number, launch)| {
-            let records: BTreeSet<u32> = launch.legs.iter().filter_map(|leg| leg.record).collect();
+        let phases = (1..).zip(&self.phases);
+        let records = phases.flat_map(|(number, phase)| {
+            let records: BTreeSet<u32> = phase.legs.iter().filter_map(|leg| leg.record).collect();
             records.into_iter().map(move |record| (record, number))
         });
         records.collect()
@@ -62,12 +62,15 @@ impl RunLog {
 
     fn write_launches<W: Write>(&self, trace: &mut TraceWriter<W>) -> Result<(), TraceError> {
         let mut lanes = Lanes::new(trace, "host", None)?;
-        for (number, launch) in (1_u64..).zip(&self.launches) {
-            let report = &launch.report;
+        let numbered = (1_u64..).zip(&self.phases);
+        let launches = numbered.flat_map(|(number, phase)| {
+            phase.launches.iter().map(move |(kernel, report)| (number, kernel, report))
+        });
+        for (number, kernel, report) in launches {
             let lane = lanes.lane(trace, report.made, report.done)?;
             let args = [("PEs", (report.pes.len() as u64).into())];
             let flows = [Flow::Step(number)];
-            let event = Event::new(&launch.kernel).args(&args).flows(&flows);
+            let event = Event::new(kernel).args(&args).flows(&flows);
             trace.slice(lane, report.made, report.done, event)?;
             let end = report.started + report.max();
             trace.slice(lane, report.started, end, "all PEs")?;
