@@ -25,6 +25,7 @@ mod qkv;
 mod rows;
 mod run;
 mod softmax;
+mod transformer_layer;
 mod vector_add;
 
 pub use lab::{Lab, Work};
@@ -83,6 +84,7 @@ pub fn catalogue() -> Vec<Box<dyn Bench>> {
         Box::new(layer_norm::LayerNorm),
         Box::new(qkv::Qkv),
         Box::new(softmax::Softmax),
+        Box::new(transformer_layer::TransformerLayer),
         Box::new(vector_add::VectorAdd),
     ]
 }

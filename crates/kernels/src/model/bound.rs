@@ -43,8 +43,14 @@ impl Rates {
     }
 }
 
-/// What a part must do, in a step that begins at a position.
-pub(super) fn demand(cut: &Cut, part: Part, position: u64) -> Demand {
+impl Cut {
+    /// What a part must do, in a step that begins at a position.
+    pub fn demand(&self, part: Part, position: u64) -> Demand {
+        demand(self, part, position)
+    }
+}
+
+fn demand(cut: &Cut, part: Part, position: u64) -> Demand {
     let (spec, element, tokens) = (&cut.spec, cut.work.dtype.size(), cut.tokens());
     let product = |weights: u64, tokens: u64| Demand {
         bytes: weights * element,

@@ -20,9 +20,6 @@ use crate::kernel::Kernel;
 use crate::launch::Launcher;
 use crate::tl::Port;
 
-/// The group of ports of an all-reduce, and of the cubes that share a head.
-const GROUPS: [u16; 2] = [0, 1];
-
 /// A part of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
@@ -107,7 +104,9 @@ pub struct Driver<'a> {
     tensors: &'a Tensors,
     streams: Vec<Stream>,
     group: Group,
+    /// Between the cubes that share a head, and the number of their ports.
     _channels: Channels,
+    ports: u16,
     begun: Vec<(Part, Begun)>,
 }
 
@@ -122,11 +121,20 @@ impl<'a> Driver<'a> {
         let sips: Vec<_> = tensors.sips.iter().map(|of_sip| of_sip.sip).collect();
         let streams = sips.iter().map(|_| context.stream()).collect();
         let config = GroupConfig { ranks: Ranks::Cube, sips: sips.clone(), ..GroupConfig::default() };
-        let group = Group::new(context, &config, Box::new(Grid), GROUPS[0])?;
-        let channels = context.connect(&channels(context, cut, &sips), &ring(cut))?;
-        let cut = Rc::clone(cut);
-        let begun = Vec::new();
-        Ok(Self { context, launcher, cut, tensors, streams, group, _channels: channels, begun })
+        let group = Group::new(context, &config, Box::new(Grid), launcher.new_group())?;
+        let ports = launcher.new_group();
+        let channels = context.connect(&channels(context, cut, &sips, ports), &ring(cut))?;
+        Ok(Self {
+            context,
+            launcher,
+            cut: Rc::clone(cut),
+            tensors,
+            streams,
+            group,
+            _channels: channels,
+            ports,
+            begun: Vec::new(),
+        })
     }
 
     /// Launches a part on every SIP, after what was launched there before. `layer` is whose weights it uses, and
@@ -151,7 +159,7 @@ impl<'a> Driver<'a> {
         position: u64,
     ) -> Result<Vec<LaunchHandle>, ModelError> {
         let kernel = self.kernel(part);
-        self.launcher.use_group(GROUPS[1]);
+        self.launcher.use_group(self.ports);
         let mut handles = Vec::new();
         for (index, (sip, stream)) in self.tensors.sips.iter().zip(&self.streams).enumerate() {
             let adds = u64::from(index == 0);
@@ -230,12 +238,12 @@ fn arguments(
 }
 
 /// Channels between the PEs at one position of the cubes that share a head.
-fn channels(context: &Context, cut: &Cut, sips: &[SipId]) -> Vec<Channel> {
+fn channels(context: &Context, cut: &Cut, sips: &[SipId], ports: u16) -> Vec<Channel> {
     let (cubes, pes): (Vec<_>, Vec<_>) = context.machine(|machine| {
         (machine.topology().cubes().collect(), machine.topology().pes().collect())
     });
     let each = usize::try_from(cut.group_cubes).unwrap_or(usize::MAX);
-    let port = |cube: usize| Port(u16::try_from(cube).expect("few cubes")).of_group(GROUPS[1]);
+    let port = |cube: usize| Port(u16::try_from(cube).expect("few cubes")).of_group(ports);
     let mut channels = Vec::new();
     for (&sip, group) in sips.iter().flat_map(|sip| cubes.chunks(each).map(move |it| (sip, it))) {
         for (b, a) in (0..group.len()).flat_map(|b| (0..b).map(move |a| (b, a))) {

@@ -7,7 +7,7 @@ use cubeyard_memory::address::SipId;
 use cubeyard_runtime::{Context, ContextConfig};
 use cubeyard_sim::Span;
 
-use super::bound::{Demand, Rates, demand};
+use super::bound::{Demand, Rates};
 use super::cut::{Cut, Work};
 use super::driver::{Driver, Part, Ran};
 use super::error::ModelError;
@@ -133,7 +133,7 @@ fn summed(cut: &Cut, timeline: &Timeline, attention: &[(u64, Span)], rates: Rate
         flop: demand.flop * count,
     };
     let ran = |part| span_of(&timeline.ran, part);
-    part(Part::Embedding, steps, times(ran(Part::Embedding), steps), often(demand(cut, Part::Embedding, 0), steps));
+    part(Part::Embedding, steps, times(ran(Part::Embedding), steps), often(cut.demand(Part::Embedding, 0), steps));
     let mut seen = Vec::new();
     for &kind in &layer {
         if seen.contains(&kind) {
@@ -148,7 +148,7 @@ fn summed(cut: &Cut, timeline: &Timeline, attention: &[(u64, Span)], rates: Rate
         match kind {
             Part::Attention => {
                 let total = times(sum_between(attention), layers * rounds);
-                let all = (0..cut.positions()).map(|at| demand(cut, kind, at * cut.each));
+                let all = (0..cut.positions()).map(|at| cut.demand(kind, at * cut.each));
                 let all = all.fold(Demand::default(), |sum, one| Demand {
                     bytes: sum.bytes + one.bytes,
                     flop: sum.flop + one.flop,
@@ -157,11 +157,11 @@ fn summed(cut: &Cut, timeline: &Timeline, attention: &[(u64, Span)], rates: Rate
             }
             _ => {
                 let total = times(of_layers, layers * steps) + times(ran(kind), last);
-                part(kind, count, total, often(demand(cut, kind, 0), count));
+                part(kind, count, total, often(cut.demand(kind, 0), count));
             }
         }
     }
-    part(Part::Head, rounds, times(ran(Part::Head), rounds), often(demand(cut, Part::Head, 0), rounds));
+    part(Part::Head, rounds, times(ran(Part::Head), rounds), often(cut.demand(Part::Head, 0), rounds));
     let first = span_of(&timeline.ran, Part::Attention);
     let growth = times(sum_between(attention), layers * rounds).ps()
         - times(first, layers * steps).ps().min(times(sum_between(attention), layers * rounds).ps());
