@@ -19,6 +19,7 @@ mod measure;
 pub mod report;
 pub mod spec;
 mod tensors;
+mod timeline;
 
 pub use cut::{Cut, Phase, Work};
 pub use driver::{Driver, Part, Ran};

@@ -8,6 +8,7 @@
 mod bad_input;
 mod ccl;
 mod kernel_pages;
+mod model;
 mod pictures;
 mod placement;
 mod probe;

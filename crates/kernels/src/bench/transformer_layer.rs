@@ -86,14 +86,13 @@ fn cut(lab: &Lab<'_>, values: &Values) -> Result<Cut, BenchError> {
     let (name, layers, vocab) = ("a layer".to_owned(), 1, all);
     let spec = ModelSpec { name, layers, hidden, ffn, heads, kv_heads, head_dim, vocab };
     let work = Tokens { phase, batch, context, chunk, dtype: DType::F16 };
-    lab.context
-        .machine(|machine| Cut::new(&spec, work, machine.topology(), sips))
-        .map_err(unfit)
+    lab.context.machine(|machine| Cut::new(&spec, work, machine.topology(), sips)).map_err(unfit)
 }
 
 fn unfit(error: ModelError) -> BenchError {
     match error {
-        ModelError::Runtime(error) | ModelError::DoesNotFit { source: error, .. } => error.into(),
+        ModelError::Runtime(error) => error.into(),
+        ModelError::DoesNotFit { source, .. } => (*source).into(),
         ModelError::Group(error) => error.into(),
         other => BenchError::Unfit(other.to_string()),
     }
@@ -102,8 +101,7 @@ fn unfit(error: ModelError) -> BenchError {
 fn work(cut: &Cut, position: u64) -> Work {
     let parts = Part::layer(cut.work.phase).into_iter();
     let demands = parts.map(|part| cut.demand(part, position));
-    let (bytes, flop) = demands.fold((0, 0), |(bytes, flop), demand| {
-        (bytes + demand.bytes, flop + demand.flop)
-    });
+    let (bytes, flop) =
+        demands.fold((0, 0), |(bytes, flop), demand| (bytes + demand.bytes, flop + demand.flop));
     Work { gemm: Some((DType::F16, flop)), bytes, ..Work::default() }
 }

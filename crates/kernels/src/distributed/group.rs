@@ -3,8 +3,7 @@
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::{
-    Argument, Channels, Context, Launch, LaunchHandle, LaunchReport, RingConfig, Stream,
-    Tensor,
+    Argument, Channels, Context, Launch, LaunchHandle, LaunchReport, RingConfig, Stream, Tensor,
 };
 use cubeyard_sim::{Span, Time};
 

@@ -52,10 +52,8 @@ impl Cut {
 
 fn demand(cut: &Cut, part: Part, position: u64) -> Demand {
     let (spec, element, tokens) = (&cut.spec, cut.work.dtype.size(), cut.tokens());
-    let product = |weights: u64, tokens: u64| Demand {
-        bytes: weights * element,
-        flop: 2 * weights * tokens,
-    };
+    let product =
+        |weights: u64, tokens: u64| Demand { bytes: weights * element, flop: 2 * weights * tokens };
     match part {
         Part::Embedding => Demand { bytes: tokens * spec.hidden * element, flop: 0 },
         Part::Norm | Part::Append | Part::AllReduce => Demand::default(),

@@ -74,7 +74,7 @@ pub struct Cut {
 /// Rows of activations that are in the TCM at once.
 const ROWS: u64 = 128;
 /// Bytes of weights that a load brings, about.
-const LOAD: u64 = 256 << 10;
+const LOAD: u64 = 128 << 10;
 
 impl Cut {
     /// Cuts a model over the first so many SIPs of a machine.
@@ -85,7 +85,9 @@ impl Cut {
         sips: u64,
     ) -> Result<Self, ModelError> {
         let (cubes, pes) = (topology.cubes().count() as u64, topology.pes().count() as u64);
-        for (what, value) in [("batch", work.batch), ("context", work.context), ("chunk", work.chunk)] {
+        for (what, value) in
+            [("batch", work.batch), ("context", work.context), ("chunk", work.chunk)]
+        {
             if value == 0 {
                 return Err(ModelError::Nothing(what));
             }
@@ -200,10 +202,12 @@ impl Cut {
         self.tokens().min(fit.clamp(1, ROWS))
     }
 
-    /// Columns of a panel of weights that has so many rows.
+    /// Columns of a panel of weights that has so many rows. With many tokens it is wide, since what comes out
+    /// is stored row by row, and short rows fall on few channels of the memory.
     pub fn panel(&self, rows: u64) -> u64 {
         let columns = LOAD / (rows * self.work.dtype.size()).max(1);
-        (columns / 32 * 32).clamp(32, self.slice().max(32)).min(self.slice())
+        let least = if self.tokens() > 8 { 256 } else { 32 };
+        (columns / 32 * 32).max(least).min(self.slice())
     }
 
     /// The steps of all sequences: sequences at once, times positions.

@@ -8,7 +8,6 @@ use cubeyard_runtime::{
     Argument, Channel, Channels, Context, End, Launch, LaunchHandle, LaunchReport, RingConfig,
     Stream, Tensor,
 };
-use cubeyard_sim::{Span, Time};
 
 use super::cut::{Cut, Phase};
 use super::error::ModelError;
@@ -71,24 +70,13 @@ impl Part {
     }
 }
 
-/// When a part ran: from its first PE's beginning until its last PE's end.
+/// A part that ran.
 #[derive(Clone, Debug)]
 pub struct Ran {
     /// The part.
     pub part: Part,
-    /// When the first PE began.
-    pub began: Time,
-    /// When the last PE was done.
-    pub ended: Time,
     /// What came of each launch, by SIP.
     pub launches: Vec<LaunchReport>,
-}
-
-impl Ran {
-    /// How long it took.
-    pub fn span(&self) -> Span {
-        self.ended - self.began
-    }
 }
 
 enum Begun {
@@ -120,7 +108,8 @@ impl<'a> Driver<'a> {
     ) -> Result<Self, ModelError> {
         let sips: Vec<_> = tensors.sips.iter().map(|of_sip| of_sip.sip).collect();
         let streams = sips.iter().map(|_| context.stream()).collect();
-        let config = GroupConfig { ranks: Ranks::Cube, sips: sips.clone(), ..GroupConfig::default() };
+        let config =
+            GroupConfig { ranks: Ranks::Cube, sips: sips.clone(), ..GroupConfig::default() };
         let group = Group::new(context, &config, Box::new(Grid), launcher.new_group())?;
         let ports = launcher.new_group();
         let channels = context.connect(&channels(context, cut, &sips, ports), &ring(cut))?;
@@ -142,9 +131,16 @@ impl<'a> Driver<'a> {
     pub fn order(&mut self, part: Part, layer: u64, position: u64) -> Result<(), ModelError> {
         let begun = if part == Part::AllReduce {
             let tensors = self.tensors.sips.iter().map(|sip| (&sip.buffers.partial, &sip.tokens));
-            let (tensors, sum): (Vec<_>, _) = (tensors.collect(), Operation::AllReduce(ReduceOp::Sum));
+            let (tensors, sum): (Vec<_>, _) =
+                (tensors.collect(), Operation::AllReduce(ReduceOp::Sum));
             let (launcher, streams) = (self.launcher, &self.streams);
-            Begun::Collective(self.group.begin_on(launcher, self.context, streams, sum, &tensors)?)
+            Begun::Collective(self.group.begin_on(
+                launcher,
+                self.context,
+                streams,
+                sum,
+                &tensors,
+            )?)
         } else {
             Begun::Kernel(self.launch(part, layer, position)?)
         };
@@ -201,10 +197,7 @@ impl<'a> Driver<'a> {
                     handles.iter().map(LaunchHandle::wait).collect::<Result<_, _>>()?
                 }
             };
-            let cores = || launches.iter().flat_map(|launch: &LaunchReport| &launch.cores);
-            let began = cores().map(|(_, core)| core.started).min().unwrap_or(Time::ZERO);
-            let ended = cores().map(|(_, core)| core.ended).max().unwrap_or(Time::ZERO);
-            all.push(Ran { part, began, ended, launches });
+            all.push(Ran { part, launches });
         }
         Ok(all)
     }
@@ -247,8 +240,9 @@ fn channels(context: &Context, cut: &Cut, sips: &[SipId], ports: u16) -> Vec<Cha
     let mut channels = Vec::new();
     for (&sip, group) in sips.iter().flat_map(|sip| cubes.chunks(each).map(move |it| (sip, it))) {
         for (b, a) in (0..group.len()).flat_map(|b| (0..b).map(move |a| (b, a))) {
-            let end = |cube: usize, other, pe| {
-                End { pe: PeRef { sip, cube: group[cube], pe }, port: port(other) }
+            let end = |cube: usize, other, pe| End {
+                pe: PeRef { sip, cube: group[cube], pe },
+                port: port(other),
             };
             channels.extend(pes.iter().map(|&pe| Channel { ends: [end(a, b, pe), end(b, a, pe)] }));
         }

@@ -41,7 +41,7 @@ pub enum ModelError {
         /// What was to be allocated.
         what: &'static str,
         /// The allocator's report.
-        source: RuntimeError,
+        source: Box<RuntimeError>,
     },
     /// Something went wrong on the way.
     #[error(transparent)]

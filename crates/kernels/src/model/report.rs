@@ -49,7 +49,7 @@ pub struct PartReport {
     pub part: Part,
     /// How often it is run.
     pub count: u64,
-    /// From its first PE's beginning until its last PE's end, all of them together.
+    /// From the start until the last PE's end, as the first SIP sees it, all of them together.
     pub total: Span,
     /// What all of them together must do.
     pub demand: Demand,

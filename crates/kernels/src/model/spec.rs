@@ -1,6 +1,6 @@
 //! Models, by name.
 
-use cubeyard_device::input::nearest;
+use cubeyard_device::input::{Document, InputError, nearest, text};
 
 use super::error::ModelError;
 
@@ -30,6 +30,12 @@ const KNOWN: [(&str, [u64; 7]); 2] = [
     ("llama-8b", [32, 4096, 14336, 32, 8, 128, 128_256]),
     ("llama-70b", [80, 8192, 28672, 64, 8, 128, 128_256]),
 ];
+
+/// What a file is laid over.
+const DEFAULT: &str = "{name: llama-8b, layers: 32, hidden: 4096, ffn: 14336, heads: 32, kv_heads: 8, \
+                       head_dim: 128, vocab: 128256}";
+/// More than any model has of anything.
+const MOST: u32 = 1 << 20;
 
 impl ModelSpec {
     /// The model of a name; else the error has the nearest, and all.
@@ -62,6 +68,34 @@ impl ModelSpec {
         KNOWN.into_iter().map(|(name, _)| name)
     }
 
+    /// A model of a file's own: what it leaves out is as in `llama-8b`.
+    ///
+    /// ```
+    /// use cubeyard_kernels::model::ModelSpec;
+    ///
+    /// let spec = ModelSpec::read_bytes("tiny.yaml", b"name: tiny\nlayers: 2")?;
+    /// assert_eq!((spec.name.as_str(), spec.layers, spec.hidden), ("tiny", 2, 4096));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read_bytes(name: &str, bytes: &[u8]) -> Result<Self, InputError> {
+        let document = Document::overlaid("llama-8b", DEFAULT, name, text(name, bytes)?)?;
+        let mut map = document.root().map()?;
+        let mut number = |key| map.field(key).whole(1, MOST).map(u64::from);
+        let spec = Self {
+            name: String::new(),
+            layers: number("layers")?,
+            hidden: number("hidden")?,
+            ffn: number("ffn")?,
+            heads: number("heads")?,
+            kv_heads: number("kv_heads")?,
+            head_dim: number("head_dim")?,
+            vocab: number("vocab")?,
+        };
+        let name = map.field("name").text("a name")?.to_owned();
+        map.finish()?;
+        Ok(Self { name, ..spec })
+    }
+
     /// The weights of a layer: Q, K, V and output, gate, up and down, and two norms.
     pub fn layer_parameters(&self) -> u64 {
         let Self { hidden, ffn, heads, kv_heads, head_dim, .. } = *self;
@@ -83,6 +117,14 @@ impl ModelSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_says_nothing_is_the_first_model() {
+        let first = ModelSpec::named("llama-8b").unwrap();
+        assert_eq!(ModelSpec::read_bytes("empty", b"{}").unwrap(), first);
+        let error = ModelSpec::read_bytes("bad", b"layer: 3").unwrap_err();
+        assert!(error.to_string().contains("layers"), "{error}");
+    }
 
     #[test]
     fn models_have_as_many_parameters_as_their_makers_say() {

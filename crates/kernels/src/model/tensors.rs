@@ -134,12 +134,13 @@ impl Meter<'_> {
         makers: &[Maker<'m>],
         make: impl Fn(&Maker<'m>) -> Result<T, RuntimeError>,
     ) -> Result<Vec<T>, ModelError> {
-        let made: Result<Vec<_>, _> = makers.iter().map(make).collect();
+        let all: Result<Vec<_>, _> = makers.iter().map(make).collect();
         let stats = self.context.memory_stats();
         self.used.push(stats.pes.iter().map(|pe| pe.used).collect());
-        made.map_err(|source| match source {
+        all.map_err(|source| match source {
             RuntimeError::OutOfMemory { .. } | RuntimeError::VirtualSpace(_) => {
-                ModelError::DoesNotFit { model: self.cut.spec.name.clone(), what, source }
+                let (model, source) = (self.cut.spec.name.clone(), Box::new(source));
+                ModelError::DoesNotFit { model, what, source }
             }
             other => other.into(),
         })
@@ -152,9 +153,12 @@ impl Meter<'_> {
         let uses: Vec<Use> = befores
             .zip(&self.used)
             .map(|(before, after)| {
-                Use::of(after.iter().enumerate().map(|(pe, used)| {
-                    used - before.get(pe).copied().unwrap_or_default()
-                }))
+                Use::of(
+                    after
+                        .iter()
+                        .enumerate()
+                        .map(|(pe, used)| used - before.get(pe).copied().unwrap_or_default()),
+                )
             })
             .collect();
         let stats = self.context.memory_stats();

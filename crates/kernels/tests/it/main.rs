@@ -15,6 +15,7 @@ mod lab;
 mod language;
 mod many_pes;
 mod messages;
+mod model;
 mod numbers;
 mod pages;
 mod paths;

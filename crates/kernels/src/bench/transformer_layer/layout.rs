@@ -174,8 +174,11 @@ impl Numbers {
         let (head, unit) = (cube / cut.group_cubes, pe * cut.group_cubes + cube % cut.group_cubes);
         let row = |row: u64| {
             let (turn, rest) = (row / cut.room, row % cut.room);
-            let (sequence, part) =
-                if cut.parts > 1 { (unit / cut.parts, unit % cut.parts) } else { (unit * cut.held + turn, 0) };
+            let (sequence, part) = if cut.parts > 1 {
+                (unit / cut.parts, unit % cut.parts)
+            } else {
+                (unit * cut.held + turn, 0)
+            };
             let token = part * cut.room + rest;
             if sequence < work.batch && token < self.position {
                 return cache.row(self.cached(head, sequence, token)).to_vec();

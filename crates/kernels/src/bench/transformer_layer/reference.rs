@@ -53,9 +53,10 @@ fn attend(numbers: &Numbers, qkv: &Matrix) -> Matrix {
 fn of_head(numbers: &Numbers, qkv: &Matrix, sequence: u64, head: u64, attended: &mut Matrix) {
     let (cut, spec) = (&numbers.cut, &numbers.cut.spec);
     let (features, kv) = (size(spec.head_dim), head / spec.group());
-    let (from, until) = (numbers.cached(kv, sequence, 0), numbers.cached(kv, sequence, numbers.position));
-    let past = |cache: &Matrix| cache.values[from * features..until * features].to_vec();
-    let (mut keys, mut values) = (past(&numbers.keys), past(&numbers.values));
+    let (from, until) =
+        (numbers.cached(kv, sequence, 0), numbers.cached(kv, sequence, numbers.position));
+    let kept = |cache: &Matrix| cache.values[from * features..until * features].to_vec();
+    let (mut keys, mut values) = (kept(&numbers.keys), kept(&numbers.values));
     let row = |token: u64| size(sequence * cut.each + token);
     let part = |token: u64, head: u64| {
         let first = size(head) * features;
@@ -80,11 +81,9 @@ fn of_head(numbers: &Numbers, qkv: &Matrix, sequence: u64, head: u64, attended: 
 fn turned(numbers: &Numbers, position: u64, features: &[f64]) -> Vec<f64> {
     let half = features.len() / 2;
     let angle = |pair: usize| numbers.angle(position, pair as u64);
-    let first = (0..half).map(|pair| {
-        features[pair] * angle(pair).cos() - features[half + pair] * angle(pair).sin()
-    });
-    let second = (0..half).map(|pair| {
-        features[half + pair] * angle(pair).cos() + features[pair] * angle(pair).sin()
-    });
+    let first = (0..half)
+        .map(|pair| features[pair] * angle(pair).cos() - features[half + pair] * angle(pair).sin());
+    let second = (0..half)
+        .map(|pair| features[half + pair] * angle(pair).cos() + features[pair] * angle(pair).sin());
     first.chain(second).collect()
 }

@@ -9,6 +9,9 @@ use crate::library::EPSILON;
 use crate::model::cut::Cut;
 use crate::tl::{Ref, Tile};
 
+/// Tokens of which parts of rows are loaded as quickly as whole ones.
+const FEW: u64 = 8;
+
 /// Q, K and V of all tokens. Each PE passes its columns on to the PEs at its position in the cubes of its
 /// group, so that each cube has all of its group. Arguments: the tokens, their sums of squares, the weights, the
 /// output with the rows of each cube after each other, and the layer.
@@ -66,12 +69,16 @@ impl Here {
         let first = self.args.whole(4) * self.cut.spec.hidden;
         for rows in self.row_blocks(count) {
             let mut sum: Option<Tile> = None;
-            for turn in 0..self.cut.pes {
-                // Each begins with its own part, so that they do not all ask one PE.
-                let part = (self.pe + turn) % self.cut.pes;
-                let x = self.tl.load(&self.part(part, &rows, step));
-                let start = (first + part * self.cut.slice()) * width;
-                let weights = self.tl.load(&weights.at(start, &[self.cut.slice(), width]));
+            let depths = self.depths();
+            // Before all weights: a short read waits behind the long ones of the PE that has it.
+            let load = |(part, depth): &(u64, Range<u64>)| {
+                self.tl.load(&self.part(*part, &rows, step, depth))
+            };
+            let tokens: Vec<_> = depths.iter().map(load).collect();
+            for ((part, depth), x) in depths.into_iter().zip(tokens) {
+                let start = (first + part * self.cut.slice() + depth.start) * width;
+                let shape = [depth.end - depth.start, width];
+                let weights = self.tl.load(&weights.at(start, &shape));
                 sum = Some(match sum {
                     Some(sum) => self.tl.dot_add(&x, &weights, &sum),
                     None => self.tl.dot(&x, &weights),
@@ -83,12 +90,35 @@ impl Here {
         }
     }
 
-    /// What a PE of this cube has of some tokens.
-    fn part(&self, pe: u64, rows: &Range<u64>, step: u64) -> Ref {
+    /// The features that are multiplied one after the other: of which PE, and which of its own. Each begins
+    /// with its own, so that they do not all ask one PE. Where there are few tokens, weights are cut finer, and the
+    /// first of them most, since nothing is multiplied while they are loaded. With many, a part of each row is on
+    /// some channels of the memory only.
+    fn depths(&self) -> Vec<(u64, Range<u64>)> {
+        let (pes, slice, [_, tile, _]) = (self.cut.pes, self.cut.slice(), self.tl.gemm_tile());
+        let mut depths = Vec::new();
+        for turn in 0..pes {
+            let count = match turn {
+                _ if self.cut.tokens() > FEW => 1,
+                0 => 4,
+                _ => 2,
+            };
+            let (step, mut start) = ((slice / count).next_multiple_of(tile), 0);
+            while start < slice {
+                let end = (start + step).min(slice);
+                depths.push(((self.pe + turn) % pes, start..end));
+                start = end;
+            }
+        }
+        depths
+    }
+
+    /// Some of the features that a PE of this cube has, of some tokens.
+    fn part(&self, pe: u64, rows: &Range<u64>, step: u64, depth: &Range<u64>) -> Ref {
         let (x, slice) = (self.args.tensor(0).whole(), self.cut.slice());
         let first = pe * self.cut.tokens() + rows.start * step + step - 1;
-        let part = x.at(first * slice, &[rows.end - rows.start, slice]);
-        part.strided(&[step * slice, 1])
+        let shape = [rows.end - rows.start, depth.end - depth.start];
+        x.at(first * slice + depth.start, &shape).strided(&[step * slice, 1])
     }
 
     /// What the norm multiplies each row with.

@@ -57,7 +57,8 @@ impl Here {
         let mut sum = SoftmaxSum::new(tl, group, size);
         for start in (0..tokens).step_by(usize::try_from(BLOCK).expect("it is small")) {
             let shape = [BLOCK.min(tokens - start), size];
-            let [key, value] = cache.each_ref().map(|all| tl.load(&all.at((row + start) * size, &shape)));
+            let [key, value] =
+                cache.each_ref().map(|all| tl.load(&all.at((row + start) * size, &shape)));
             // Few rows of scores are turned around rather than the keys.
             sum.add(tl, &tl.trans(&tl.dot(&key, &query)), &value);
         }

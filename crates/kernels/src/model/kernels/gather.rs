@@ -26,13 +26,18 @@ impl Here {
     /// Gives each cube of the group its heads of a tile of rows, heads and features, and takes those of this
     /// cube from the other cubes' PEs at this position. `has` says of how many rows a unit has something.
     #[track_caller]
-    pub(super) fn deal(&self, out: &Ref, first: u64, tile: Option<&Tile>, has: impl Fn(u64) -> u64) {
+    pub(super) fn deal(
+        &self,
+        out: &Ref,
+        first: u64,
+        tile: Option<&Tile>,
+        has: impl Fn(u64) -> u64,
+    ) {
         let (tl, cut) = (&self.tl, &self.cut);
         let heads = cut.spec.group() / cut.group_cubes;
         let width = out.dim(1);
-        let place = |cube: u64, rows: u64| {
-            out.block(&[cube * cut.unit_rows() + first, 0], &[rows, width])
-        };
+        let place =
+            |cube: u64, rows: u64| out.block(&[cube * cut.unit_rows() + first, 0], &[rows, width]);
         let of_cube = |tile: &Tile, cube: u64| {
             let mine = self.heads(tile, cube * heads, heads);
             tl.reshape(&mine, &[tile.dim(0), width])

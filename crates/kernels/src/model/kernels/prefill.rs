@@ -60,8 +60,8 @@ impl Here {
             blocks.push((token, count));
             token += count;
         }
-        let shift = self.unit() as usize % blocks.len().max(1);
-        blocks.rotate_left(shift);
+        let shift = self.unit() % (blocks.len() as u64).max(1);
+        blocks.rotate_left(usize::try_from(shift).expect("fewer than there are blocks"));
         blocks
     }
 
