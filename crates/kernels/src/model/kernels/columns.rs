@@ -11,6 +11,8 @@ use crate::tl::{Ref, Tile};
 
 /// Tokens of which parts of rows are loaded as quickly as whole ones.
 const FEW: u64 = 8;
+/// Bytes of weights that a load brings at most: the TCM has room for several.
+const LONGEST: u64 = 1 << 20;
 
 /// Q, K and V of all tokens. Each PE passes its columns on to the PEs at its position in the cubes of its
 /// group, so that each cube has all of its group. Arguments: the tokens, their sums of squares, the weights, the
@@ -69,7 +71,7 @@ impl Here {
         let first = self.args.whole(4) * self.cut.spec.hidden;
         for rows in self.row_blocks(count) {
             let mut sum: Option<Tile> = None;
-            let depths = self.depths();
+            let depths = self.depths(width);
             // Before all weights: a short read waits behind the long ones of the PE that has it.
             let load = |(part, depth): &(u64, Range<u64>)| {
                 self.tl.load(&self.part(*part, &rows, step, depth))
@@ -94,8 +96,9 @@ impl Here {
     /// with its own, so that they do not all ask one PE. Where there are few tokens, weights are cut finer, and the
     /// first of them most, since nothing is multiplied while they are loaded. With many, a part of each row is on
     /// some channels of the memory only.
-    fn depths(&self) -> Vec<(u64, Range<u64>)> {
+    fn depths(&self, width: u64) -> Vec<(u64, Range<u64>)> {
         let (pes, slice, [_, tile, _]) = (self.cut.pes, self.cut.slice(), self.tl.gemm_tile());
+        let long = (slice * width * self.cut.work.dtype.size()).div_ceil(LONGEST);
         let mut depths = Vec::new();
         for turn in 0..pes {
             let count = match turn {
@@ -103,7 +106,7 @@ impl Here {
                 0 => 4,
                 _ => 2,
             };
-            let (step, mut start) = ((slice / count).next_multiple_of(tile), 0);
+            let (step, mut start) = ((slice / count.max(long)).next_multiple_of(tile), 0);
             while start < slice {
                 let end = (start + step).min(slice);
                 depths.push(((self.pe + turn) % pes, start..end));
