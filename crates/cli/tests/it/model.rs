@@ -55,7 +55,8 @@ fn a_small_model_as_a_table() {
           caches           12.00 KiB   12.00 KiB   0.000        0.1 %
           activations       3.00 KiB    3.00 KiB   0.000        0.0 %
           all             435.00 KiB  435.00 KiB   0.004        5.3 %
-    "#]].assert_eq(&run.result());
+    "#]]
+    .assert_eq(&run.result());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Products whose weights are split by columns: each PE multiplies all of the tokens with its columns.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -72,12 +73,16 @@ impl Here {
         for rows in self.row_blocks(count) {
             let mut sum: Option<Tile> = None;
             let depths = self.depths(width);
-            // Before all weights: a short read waits behind the long ones of the PE that has it.
+            // Before all weights: a short read waits behind the long ones of the PE that has it. With more
+            // blocks than one by turns, so that the products of one go on while the next is loaded.
             let load = |(part, depth): &(u64, Range<u64>)| {
                 self.tl.load(&self.part(*part, &rows, step, depth))
             };
-            let tokens: Vec<_> = depths.iter().map(load).collect();
-            for ((part, depth), x) in depths.into_iter().zip(tokens) {
+            let is_all = rows.end - rows.start == count;
+            let mut tokens: VecDeque<_> = depths.iter().filter(|_| is_all).map(load).collect();
+            for at in depths {
+                let x = tokens.pop_front().unwrap_or_else(|| load(&at));
+                let (part, depth) = at;
                 let start = (first + part * self.cut.slice() + depth.start) * width;
                 let shape = [depth.end - depth.start, width];
                 let weights = self.tl.load(&weights.at(start, &shape));
