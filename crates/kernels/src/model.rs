@@ -20,6 +20,7 @@ pub mod report;
 pub mod spec;
 mod tensors;
 mod timeline;
+mod wiring;
 
 pub use cut::{Cut, Phase, Work};
 pub use driver::{Driver, Part, Ran};
