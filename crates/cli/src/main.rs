@@ -7,6 +7,7 @@ mod ccl;
 mod grid;
 mod input;
 mod list;
+mod model;
 mod output;
 mod placement;
 mod probe;
@@ -35,6 +36,7 @@ struct Cli {
 enum Command {
     Ccl(ccl::Arguments),
     List(list::Arguments),
+    Model(model::Arguments),
     Placement(placement::Arguments),
     Probe(probe::Arguments),
     Replay(replay::Arguments),
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
     let done = match command.unwrap_or_else(|| Command::Run(run::Arguments::default())) {
         Command::Ccl(arguments) => ccl::run(&arguments),
         Command::List(arguments) => list::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Model(arguments) => model::run(&arguments),
         Command::Placement(arguments) => placement::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments).map(|()| ExitCode::SUCCESS),

@@ -32,11 +32,13 @@ mod run;
 mod sequence_attention;
 mod softmax;
 mod tp_mlp;
+mod transformer_layer;
 mod vector_add;
 
 pub use lab::{Lab, Work};
 pub use log::RunLog;
 pub use parameter::{Kind, Parameter, ParameterError, Value, Values};
+pub(crate) use peaks::hbm;
 pub use run::{BenchError, Run, RunConfig, run};
 
 use crate::report::Check;
@@ -93,6 +95,7 @@ pub fn catalogue() -> Vec<Box<dyn Bench>> {
         Box::new(sequence_attention::SequenceAttention),
         Box::new(softmax::Softmax),
         Box::new(tp_mlp::TpMlp),
+        Box::new(transformer_layer::TransformerLayer),
         Box::new(vector_add::VectorAdd),
     ]
 }

@@ -11,6 +11,7 @@
 //! | [`mod@bench`] | kernels with inputs and a check, by name |
 //! | [`collective`] | operations of many ranks, one algorithm to a file |
 //! | [`distributed`] | `torch.distributed` with the backend `ahbm` |
+//! | [`model`] | what a step of a language model takes |
 //! | [`report`] | what a run took and why, as data and as a page |
 
 pub mod bench;
@@ -19,6 +20,7 @@ pub mod distributed;
 pub mod kernel;
 pub mod launch;
 pub mod library;
+pub mod model;
 pub mod numeric;
 pub mod program;
 mod race;

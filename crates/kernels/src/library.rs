@@ -29,4 +29,5 @@ pub use moe::{Choice, Routing, moe, moe_wires};
 pub use qkv::qkv;
 pub use sequence_attention::{sequence_attention, sequence_attention_wires};
 pub use softmax::softmax;
+pub(crate) use softmax_sum::{NEVER, SoftmaxSum};
 pub use vector_add::vector_add;

@@ -9,6 +9,7 @@ mod bad_input;
 mod ccl;
 mod collective_pages;
 mod kernel_pages;
+mod model;
 mod pictures;
 mod placement;
 mod probe;

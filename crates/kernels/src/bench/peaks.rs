@@ -18,7 +18,7 @@ pub(super) fn peak_rate(work: &Work, topology: &Topology) -> f64 {
 }
 
 /// Bytes in a second of the HBM of one PE.
-pub(super) fn hbm(topology: &Topology) -> f64 {
+pub(crate) fn hbm(topology: &Topology) -> f64 {
     let hbm = &topology.spec().hbm;
     let channels = f64::from(hbm.channels) * hbm.channel_bandwidth.bytes_per_second() as f64;
     channels.min(hbm.link.bandwidth.bytes_per_second() as f64)

@@ -8,7 +8,7 @@ pub use pending::{CollectiveReport, Pending};
 
 use cubeyard_memory::address::{CubeId, SipId};
 use cubeyard_runtime::dtype::DType;
-use cubeyard_runtime::{Argument, Channels, Context, Launch, RingConfig, Tensor};
+use cubeyard_runtime::{Argument, Channels, Context, Launch, RingConfig, Stream, Tensor};
 use cubeyard_sim::Span;
 
 use super::ccl::Cost;
@@ -147,6 +147,19 @@ impl Group {
         operation: Operation,
         tensors: &[(&Tensor, &Tensor)],
     ) -> Result<Pending, DistError> {
+        let streams: Vec<_> = self.places.sips.iter().map(|_| context.stream()).collect();
+        self.begin_on(launcher, context, &streams, operation, tensors)
+    }
+
+    /// Begins an operation as [`begin`](Self::begin) does, after what was launched on the stream of each SIP.
+    pub fn begin_on(
+        &self,
+        launcher: &Launcher<'_>,
+        context: &Context,
+        streams: &[Stream],
+        operation: Operation,
+        tensors: &[(&Tensor, &Tensor)],
+    ) -> Result<Pending, DistError> {
         self.check(operation, tensors)?;
         let piece = self.piece(tensors[0].0.dtype());
         let job = Job { operation, world: self.world().clone(), piece };
@@ -160,7 +173,7 @@ impl Group {
             let mut arguments = vec![Argument::Tensor(input), Argument::Tensor(output)];
             arguments.extend(numbers);
             let launch = Launch { kernel: kernel.name(), arguments, sip, cubes, pes };
-            handles.push(launcher.launch(&context.stream(), &kernel, &launch)?);
+            handles.push(launcher.launch(&streams[index], &kernel, &launch)?);
         }
         Ok(Pending::new(self.algorithm.name(), begun, tensors[0].0.nbytes(), handles))
     }

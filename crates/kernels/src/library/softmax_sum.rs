@@ -5,11 +5,11 @@ use cubeyard_runtime::dtype::DType;
 use crate::tl::{Port, Tile, Tl};
 
 /// Less than any score, and far enough from the least number that differences are numbers.
-pub(super) const NEVER: f64 = -1e30;
+pub(crate) const NEVER: f64 = -1e30;
 
 /// What is known of some rows so far: the greatest score, the sum of the weights relative to it, and
 /// the sum of the values with these weights. When a greater score comes, both sums are scaled down to it.
-pub(super) struct SoftmaxSum {
+pub(crate) struct SoftmaxSum {
     greatest: Tile,
     weights: Tile,
     values: Tile,
@@ -20,7 +20,7 @@ pub(super) struct SoftmaxSum {
 impl SoftmaxSum {
     /// Of rows without scores, whose values have `size` elements; scores are divided by the root of that.
     #[track_caller]
-    pub(super) fn new(tl: &Tl, rows: u64, size: u64) -> Self {
+    pub(crate) fn new(tl: &Tl, rows: u64, size: u64) -> Self {
         Self {
             greatest: tl.full(&[rows, 1], NEVER, DType::F32),
             weights: tl.zeros(&[rows, 1], DType::F32),
@@ -34,7 +34,7 @@ impl SoftmaxSum {
     /// The engine takes operations in this order, and each waits for what it uses; so those that do not need
     /// each other take turns.
     #[track_caller]
-    pub(super) fn add(&mut self, tl: &Tl, scores: &Tile, values: &Tile) {
+    pub(crate) fn add(&mut self, tl: &Tl, scores: &Tile, values: &Tile) {
         let greatest = tl.maximum(&self.greatest, &tl.max_keep(scores, 1));
         let shift = &greatest * -self.scale;
         let step = &self.greatest - &greatest;
@@ -76,9 +76,17 @@ impl SoftmaxSum {
         Self { greatest, weights, values, scale: scale(size) }
     }
 
+    /// The natural logarithm of the sum of the weights, not relative to anything: with these, sums of several
+    /// parts can be joined.
+    #[track_caller]
+    pub(crate) fn logarithm(&self, tl: &Tl) -> Tile {
+        let powers = tl.fma(&self.greatest, self.scale, &tl.log2(&self.weights));
+        &powers * std::f64::consts::LN_2
+    }
+
     /// The sums of the values, with weights whose sum is 1.
     #[track_caller]
-    pub(super) fn result(&self, tl: &Tl, dtype: DType) -> Tile {
+    pub(crate) fn result(&self, tl: &Tl, dtype: DType) -> Tile {
         tl.cast(&tl.div(&self.values, &self.weights), dtype)
     }
 }

@@ -19,6 +19,7 @@ mod lrab_published;
 mod many_pes;
 mod message_order;
 mod messages;
+mod model;
 mod numbers;
 mod pages;
 mod parts;

@@ -1,0 +1,114 @@
+//! `cubeyard model`: the table, figures for programs, and what is refused.
+
+use expect_test::expect;
+use serde_json::Value;
+
+use crate::{Run, Sandbox};
+
+/// Two SIPs of two cubes with two PEs, and a model that they can divide: done quickly.
+const MACHINE: &str = "sips: {count: 2}\ncubes: {w: 2, h: 1}\npe: {routers: [r0c0, r0c1]}\n\
+                       hbm: {bytes_per_cube: 16 MiB}\n";
+const MODEL: &str = "{name: tiny, layers: 3, hidden: 256, ffn: 512, heads: 8, kv_heads: 2, \
+                     head_dim: 32, vocab: 64}\n";
+
+fn sandbox(name: &str) -> Sandbox {
+    let sandbox = Sandbox::new(name);
+    sandbox.write("small.yaml", MACHINE);
+    sandbox.write("tiny.yaml", MODEL);
+    sandbox
+}
+
+fn model(sandbox: &Sandbox, more: &[&str]) -> Run {
+    let small = ["model", "--topology", "small.yaml", "--spec", "tiny.yaml"];
+    sandbox.run(&small.iter().chain(more).copied().collect::<Vec<_>>())
+}
+
+#[test]
+fn a_small_model_as_a_table() {
+    let sandbox = sandbox("model-table");
+    let run = model(&sandbox, &["--batch", "2", "--context", "64"]);
+    assert_eq!(run.stderr, "");
+    expect![[r#"
+        tiny: decode, batch 2, context 64, f16
+          0.00171 billion weights, 3 layers; 2 SIPs × 2 cubes × 2 PEs
+
+          part        count  each µs  total ms    share  read GB  of bound
+          embedding       1    0.119     0.000    0.9 %    0.000     0.4 %
+          norm            7    0.044     0.000    2.4 %        –         –
+          qkv             3    0.331     0.001    7.7 %    0.001    29.0 %
+          attention       3    0.245     0.001    5.7 %    0.000     6.5 %
+          output          3    0.224     0.001    5.2 %    0.000    28.6 %
+          all-reduce      6    0.496     0.003   23.0 %        –         –
+          gate, up        3    0.487     0.001   11.3 %    0.002    52.5 %
+          down            3    0.331     0.001    7.7 %    0.001    38.7 %
+          head            1    0.175     0.000    1.3 %    0.000     9.2 %
+          launches       30    0.151     0.005   34.9 %        –         –
+          all                            0.013  100.0 %    0.003    13.1 %
+
+          time per token      12.95 µs
+          tokens a second     154,416
+          bandwidth bound     1.696 µs, weights and caches read once: 13.1 %
+          bound of the parts  1.696 µs, of each part its own: 13.1 %
+
+          memory of a PE        most        mean  all GB  of capacity
+          weights         420.00 KiB  420.00 KiB   0.003        5.1 %
+          caches           12.00 KiB   12.00 KiB   0.000        0.1 %
+          activations       3.00 KiB    3.00 KiB   0.000        0.0 %
+          all             435.00 KiB  435.00 KiB   0.004        5.3 %
+    "#]]
+    .assert_eq(&run.result());
+}
+
+#[test]
+fn prefill_says_at_how_many_positions_it_was_run() {
+    let sandbox = sandbox("model-prefill");
+    let more = ["--phase", "prefill", "--context", "256", "--chunk", "16", "--positions", "3"];
+    let table = model(&sandbox, &more).result();
+    assert!(table.contains("run at 3 of 16 positions, even between them"), "{table}");
+    assert!(table.contains("time to first token"), "{table}");
+}
+
+#[test]
+fn figures_for_programs_agree_with_each_other() {
+    let sandbox = sandbox("model-json");
+    let run = model(&sandbox, &["--batch", "4", "--format", "json", "--context", "32"]);
+    let value: Value = serde_json::from_str(&run.result()).expect("it is JSON");
+    let number = |value: &Value| value.as_f64().expect("it is a number");
+    let parts = value["parts"].as_array().expect("it is a list");
+    let kernels: f64 = parts.iter().map(|part| number(&part["total_us"])).sum();
+    let total = number(&value["total_us"]);
+    assert!((kernels + number(&value["launching_us"]) - total).abs() < 1e-6 * total);
+    assert!((number(&value["tokens_per_second"]) * total - 4e6).abs() < 1.0);
+    let memory = &value["memory_per_pe"];
+    let sum: f64 = ["weights", "caches", "activations"]
+        .map(|kind| number(&memory[kind]["all_bytes"]))
+        .iter()
+        .sum();
+    assert!((sum - number(&memory["all"]["all_bytes"])).abs() < 0.5);
+}
+
+#[test]
+fn what_does_not_fit_ends_with_a_code_of_its_own_and_the_report_of_the_allocator() {
+    let sandbox = sandbox("model-full");
+    let run = model(&sandbox, &["--batch", "64", "--context", "4096"]);
+    assert_eq!((run.code, run.stdout.as_str()), (Some(3), ""), "{}", run.stderr);
+    for words in ["the caches of K and V of tiny do not fit: sip0.cube0.pe0", "largest", "help: "] {
+        assert!(run.stderr.contains(words), "{words} is not in: {}", run.stderr);
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_what_can() {
+    let sandbox = sandbox("model-refused");
+    let refused = |run: &Run, words: &str| {
+        assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{}", run.stderr);
+        assert!(run.stderr.contains(words), "{words} is not in: {}", run.stderr);
+    };
+    refused(&sandbox.run(&["model", "--llm", "llama-7b"]), "the nearest is `llama-8b`");
+    refused(&model(&sandbox, &["--batch", "0"]), "batch=0: expected at least 1");
+    refused(&model(&sandbox, &["--dtype", "f17"]), "f17");
+    sandbox.write("tiny.yaml", "{layer: 3}");
+    refused(&model(&sandbox, &[]), "layers");
+    sandbox.write("tiny.yaml", "{hidden: 4095}");
+    refused(&model(&sandbox, &[]), "expected a multiple of");
+}

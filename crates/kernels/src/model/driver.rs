@@ -1,0 +1,229 @@
+//! Launches the parts of a step, one after the other on each SIP.
+
+use std::rc::Rc;
+
+use cubeyard_runtime::{
+    Argument, Channels, Context, Launch, LaunchHandle, LaunchReport, Stream, Tensor,
+};
+
+use super::cut::{Cut, Phase};
+use super::error::ModelError;
+use super::kernels;
+use super::tensors::{Buffers, SipTensors, Tensors};
+use super::wiring::{channels, ring};
+use crate::collective::{Grid, Operation, ReduceOp};
+use crate::distributed::{DistError, Group, GroupConfig, Pending, Ranks};
+use crate::kernel::Kernel;
+use crate::launch::Launcher;
+
+/// A part of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// The features of each token.
+    Embedding,
+    /// The sums of squares of a norm.
+    Norm,
+    /// The projections to Q, K and V.
+    Qkv,
+    /// K and V into the cache; in decode it is done by attention.
+    Append,
+    /// Attention, with rotary positions.
+    Attention,
+    /// The projection of attention.
+    Output,
+    /// The sum of what cubes have.
+    AllReduce,
+    /// Gate and up, and what joins them.
+    GateUp,
+    /// The way back.
+    Down,
+    /// The logits.
+    Head,
+}
+
+impl Part {
+    /// What reports call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Embedding => "embedding",
+            Self::Norm => "norm",
+            Self::Qkv => "qkv",
+            Self::Append => "rope, append",
+            Self::Attention => "attention",
+            Self::Output => "output",
+            Self::AllReduce => "all-reduce",
+            Self::GateUp => "gate, up",
+            Self::Down => "down",
+            Self::Head => "head",
+        }
+    }
+
+    /// The parts of a layer, in order.
+    pub fn layer(phase: Phase) -> Vec<Self> {
+        let mut parts = vec![Self::Norm, Self::Qkv, Self::Append, Self::Attention, Self::Output];
+        parts.extend([Self::AllReduce, Self::Norm, Self::GateUp, Self::Down, Self::AllReduce]);
+        parts.retain(|part| phase == Phase::Prefill || *part != Self::Append);
+        parts
+    }
+}
+
+/// A part that ran.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// The part.
+    pub part: Part,
+    /// What came of each launch, by SIP.
+    pub launches: Vec<LaunchReport>,
+}
+
+enum Begun {
+    Kernel(Vec<LaunchHandle>),
+    Collective(Pending),
+}
+
+/// What runs the parts of a step.
+pub struct Driver<'a> {
+    context: &'a Context,
+    launcher: &'a Launcher<'a>,
+    cut: Rc<Cut>,
+    tensors: &'a Tensors,
+    streams: Vec<Stream>,
+    group: Group,
+    /// Between the cubes that share a head, and the number of their ports.
+    _channels: Channels,
+    ports: u16,
+    begun: Vec<(Part, Begun)>,
+}
+
+impl<'a> Driver<'a> {
+    /// Wires cubes to each other.
+    pub fn new(
+        context: &'a Context,
+        launcher: &'a Launcher<'a>,
+        cut: &Rc<Cut>,
+        tensors: &'a Tensors,
+    ) -> Result<Self, ModelError> {
+        let sips: Vec<_> = tensors.sips.iter().map(|of_sip| of_sip.sip).collect();
+        let streams = sips.iter().map(|_| context.stream()).collect();
+        let config =
+            GroupConfig { ranks: Ranks::Cube, sips: sips.clone(), ..GroupConfig::default() };
+        let number = || launcher.new_group().ok_or(DistError::Exhausted);
+        let group = Group::new(context, &config, Box::new(Grid), number()?)?;
+        let ports = number()?;
+        let channels = context.connect(&channels(context, cut, &sips, ports), &ring(cut))?;
+        Ok(Self {
+            context,
+            launcher,
+            cut: Rc::clone(cut),
+            tensors,
+            streams,
+            group,
+            _channels: channels,
+            ports,
+            begun: Vec::new(),
+        })
+    }
+
+    /// Launches a part on every SIP, after what was launched there before. `layer` is whose weights it uses, and
+    /// `position` where the step begins in its sequences.
+    pub fn order(&mut self, part: Part, layer: u64, position: u64) -> Result<(), ModelError> {
+        let begun = if part == Part::AllReduce {
+            let tensors = self.tensors.sips.iter().map(|sip| (&sip.buffers.partial, &sip.tokens));
+            let (tensors, sum): (Vec<_>, _) =
+                (tensors.collect(), Operation::AllReduce(ReduceOp::Sum));
+            let (launcher, streams) = (self.launcher, &self.streams);
+            Begun::Collective(self.group.begin_on(
+                launcher,
+                self.context,
+                streams,
+                sum,
+                &tensors,
+            )?)
+        } else {
+            Begun::Kernel(self.launch(part, layer, position)?)
+        };
+        self.begun.push((part, begun));
+        Ok(())
+    }
+
+    fn launch(
+        &self,
+        part: Part,
+        layer: u64,
+        position: u64,
+    ) -> Result<Vec<LaunchHandle>, ModelError> {
+        let kernel = self.kernel(part);
+        self.launcher.use_group(self.ports);
+        let mut handles = Vec::new();
+        for (index, (sip, stream)) in self.tensors.sips.iter().zip(&self.streams).enumerate() {
+            let adds = u64::from(index == 0);
+            let (tensors, numbers) = arguments(part, sip, [layer, position, adds]);
+            let tensors = tensors.into_iter().map(Argument::Tensor);
+            let numbers = numbers.into_iter().map(|number| Argument::Scalar(number as f64));
+            let arguments = tensors.chain(numbers).collect();
+            let (cubes, pes) = (Vec::new(), Vec::new());
+            let launch = Launch { kernel: kernel.name(), arguments, sip: sip.sip, cubes, pes };
+            handles.push(self.launcher.launch(stream, &kernel, &launch)?);
+        }
+        Ok(handles)
+    }
+
+    fn kernel(&self, part: Part) -> Kernel {
+        let cut = &self.cut;
+        match (part, cut.work.phase) {
+            (Part::Embedding, _) => kernels::embed(cut),
+            (Part::Norm, _) => kernels::norm(cut),
+            (Part::Qkv, _) => kernels::qkv(cut),
+            (Part::Append, _) => kernels::append(cut),
+            (Part::Attention, Phase::Decode) => kernels::decode(cut),
+            (Part::Attention, Phase::Prefill) => kernels::prefill(cut),
+            (Part::Output, _) => kernels::output(cut),
+            (Part::GateUp, _) => kernels::gate_up(cut),
+            (Part::Down, _) => kernels::down(cut),
+            (Part::Head, _) => kernels::head(cut),
+            (Part::AllReduce, _) => unreachable!("it is a collective"),
+        }
+    }
+
+    /// Waits for all that was ordered.
+    pub fn finish(&mut self) -> Result<Vec<Ran>, ModelError> {
+        let mut all = Vec::new();
+        for (part, begun) in self.begun.drain(..) {
+            let launches = match begun {
+                Begun::Collective(pending) => pending.wait()?.launches,
+                Begun::Kernel(handles) => {
+                    handles.iter().map(LaunchHandle::wait).collect::<Result<_, _>>()?
+                }
+            };
+            all.push(Ran { part, launches });
+        }
+        Ok(all)
+    }
+}
+
+/// What the kernel of a part is given on a SIP.
+fn arguments(
+    part: Part,
+    sip: &SipTensors,
+    [layer, position, adds]: [u64; 3],
+) -> (Vec<&Tensor>, Vec<u64>) {
+    let SipTensors { tokens, weights, keys, values, buffers, .. } = sip;
+    let columns = |weights, out| (vec![tokens, &buffers.sums, weights, out], vec![layer]);
+    let rows = |left, weights| {
+        let tensors = vec![left, &buffers.logarithms, weights, tokens, &buffers.partial];
+        (tensors, vec![layer, adds])
+    };
+    let Buffers { qkv, angles, attended, logarithms, .. } = buffers;
+    let attention = vec![qkv, keys, values, angles, attended, logarithms];
+    match part {
+        Part::Embedding => (vec![&weights.table, tokens], vec![]),
+        Part::Norm => (vec![tokens, &buffers.sums], vec![]),
+        Part::Qkv => columns(&weights.qkv, &buffers.qkv),
+        Part::Append | Part::Attention => (attention, vec![layer, position]),
+        Part::Output => rows(&buffers.attended, &weights.output),
+        Part::GateUp => columns(&weights.gate_up, &buffers.inner),
+        Part::Down => rows(&buffers.inner, &weights.down),
+        Part::Head => columns(&weights.head, &buffers.logits),
+        Part::AllReduce => unreachable!("it is a collective"),
+    }
+}

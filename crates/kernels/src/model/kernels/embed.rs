@@ -1,0 +1,25 @@
+//! The features of tokens, from the table of all.
+
+use std::rc::Rc;
+
+use super::kernel;
+use crate::kernel::Kernel;
+use crate::model::cut::Cut;
+
+/// Spreads tokens over the table; odd, so that it has no common divisor with most sizes.
+const STRIDE: u64 = 2_654_435_761;
+
+/// Loads what a PE has of each token from the table, wherever that is. Which tokens these are is of no
+/// consequence for the time but for where they are, so they are spread over the table. Arguments: the table, and
+/// the tokens.
+pub(in crate::model) fn embed(cut: &Rc<Cut>) -> Kernel {
+    kernel("embedding", cut, |here| {
+        let (tl, slice) = (&here.tl, here.cut.slice());
+        let (table, out) = (here.args.tensor(0).whole(), here.args.tensor(1).local());
+        for token in 0..out.dim(0) {
+            let word = token * STRIDE % here.cut.spec.vocab;
+            let row = tl.load(&table.block(&[word, here.pe * slice], &[1, slice]));
+            tl.store(&out.block(&[token, 0], &[1, slice]), &row);
+        }
+    })
+}

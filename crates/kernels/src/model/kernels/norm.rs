@@ -1,0 +1,28 @@
+//! The sums of squares that a norm divides by.
+
+use std::rc::Rc;
+
+use cubeyard_runtime::dtype::DType;
+
+use super::{Here, kernel};
+use crate::kernel::Kernel;
+use crate::model::cut::Cut;
+
+/// The sum of squares of what a PE has of each token. Arguments: the tokens, and the sums.
+///
+/// The norm itself is applied behind the product that comes next, to less: (x W) r is (x r) W, and its
+/// weights are in W.
+pub(in crate::model) fn norm(cut: &Rc<Cut>) -> Kernel {
+    kernel("norm", cut, body)
+}
+
+fn body(here: &Here) {
+    let (tl, [x, sums]) = (&here.tl, [0, 1].map(|position| here.args.tensor(position).local()));
+    for rows in here.row_blocks(x.dim(0)) {
+        let count = rows.end - rows.start;
+        let tile = tl.load(&x.block(&[rows.start, 0], &[count, x.dim(1)]));
+        let tile = tl.cast(&tile, DType::F32);
+        let sum = tl.sum_keep(&(&tile * &tile), 1);
+        tl.store(&sums.block(&[rows.start, 0], &[count, 1]), &sum);
+    }
+}

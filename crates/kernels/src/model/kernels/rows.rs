@@ -1,0 +1,80 @@
+//! Products whose weights are split by rows over cubes: each cube has a sum, and all add them up afterwards.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use super::{Here, kernel};
+use crate::kernel::Kernel;
+use crate::model::cut::Cut;
+use crate::tl::{Ref, Tile};
+
+/// The output of attention. Where several PEs have had a part of a sequence, their outputs are joined first,
+/// each with the weight of its part. Arguments: the parts of attention and their weights, the weights of the
+/// product by panels, the tokens before, the output, the layer, and 1 if the cube of this number and SIP adds the
+/// tokens before.
+pub(in crate::model) fn output(cut: &Rc<Cut>) -> Kernel {
+    kernel("output", cut, |here| {
+        here.rows(here.cut.attended(), |rows| {
+            if here.cut.is_joined() { here.joined(rows) } else { here.attended(rows) }
+        });
+    })
+}
+
+/// The way back from the inner features. Arguments: these, nothing that is used, and as [`output`].
+pub(in crate::model) fn down(cut: &Rc<Cut>) -> Kernel {
+    kernel("down", cut, |here| {
+        here.rows(here.cut.inner() * here.cut.pes, |rows| here.inner(rows));
+    })
+}
+
+impl Here {
+    /// Multiplies some rows after others of what `left` gives, which have `depth` features, and stores the sums.
+    fn rows(&self, depth: u64, left: impl Fn(&Range<u64>) -> Tile) {
+        let (tl, cut) = (&self.tl, &self.cut);
+        let [weights, before, out] = [2, 3, 4].map(|position| self.args.tensor(position).local());
+        let (first, width) = (self.args.whole(5) * depth * cut.slice(), cut.panel(depth));
+        // One cube adds what was there before, and then all have it.
+        let adds = self.args.whole(6) == 1 && tl.program_id(1) == 0;
+        for rows in self.row_blocks(cut.tokens()) {
+            let (left, count) = (left(&rows), rows.end - rows.start);
+            for start in (0..cut.slice()).step_by(usize::try_from(width).unwrap_or(usize::MAX)) {
+                let width = width.min(cut.slice() - start);
+                let place = |whole: &Ref| whole.block(&[rows.start, start], &[count, width]);
+                let panel = tl.load(&weights.at(first + start * depth, &[depth, width]));
+                let mut sum = self.narrow(&tl.dot(&left, &panel));
+                if adds {
+                    sum = &sum + &tl.load(&place(&before));
+                }
+                tl.store(&place(&out), &sum);
+            }
+        }
+    }
+
+    /// Attention of some tokens, of the heads that this cube multiplies: it lies in the order of tokens.
+    fn attended(&self, rows: &Range<u64>) -> Tile {
+        let (all, width) = (self.args.tensor(0).whole(), self.cut.attended());
+        self.tl.load(&all.at(rows.start * width, &[rows.end - rows.start, width]))
+    }
+
+    /// Attention of some sequences, each joined from its parts.
+    fn joined(&self, rows: &Range<u64>) -> Tile {
+        let (tl, parts, count) = (&self.tl, self.cut.parts, rows.end - rows.start);
+        let (size, width) = (self.cut.spec.head_dim, self.cut.attended());
+        let (first, heads) = (rows.start * parts, width / size);
+        let values = self.args.tensor(0).whole().at(first * width, &[count, parts, heads, size]);
+        let weights = self.args.tensor(1).whole().at(first * heads, &[count, parts, heads]);
+        let (values, weights) = (tl.load(&values), tl.softmax(&tl.load(&weights), 1));
+        let weights = tl.reshape(&weights, &[count, parts, heads, 1]);
+        let weighted = &tl.cast(&values, weights.ty().dtype) * &weights;
+        tl.reshape(&self.narrow(&tl.sum(&weighted, 1)), &[count, width])
+    }
+
+    /// The inner features of some tokens that the PEs of this cube have.
+    fn inner(&self, rows: &Range<u64>) -> Tile {
+        let (tl, width, pes) = (&self.tl, self.cut.inner(), self.cut.pes);
+        let (all, count) = (self.args.tensor(0).whole(), rows.end - rows.start);
+        let parts = all.at(rows.start * width, &[pes, count, width]);
+        let parts = parts.strided(&[self.cut.tokens() * width, width, 1]);
+        tl.reshape(&tl.permute(&tl.load(&parts), &[1, 0, 2]), &[count, pes * width])
+    }
+}

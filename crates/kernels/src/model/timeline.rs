@@ -1,0 +1,105 @@
+//! A step as the first SIP sees it: what ran when, and what passed between.
+
+use cubeyard_sim::{Span, Time};
+
+use super::cut::Phase;
+use super::driver::{Part, Ran};
+
+/// A step with some of its layers, which are all alike. SIPs wait for each other in every all-reduce, so one
+/// of them sees the time of all.
+#[derive(Clone, Debug)]
+pub(super) struct Timeline {
+    /// Each part, when it began and when it ended.
+    ran: Vec<(Part, Time, Time)>,
+    layers: u64,
+}
+
+impl Timeline {
+    /// Of an embedding, so many layers, a norm and a head.
+    pub(super) fn new(ran: &[Ran], layers: u64) -> Self {
+        let of_first = |ran: &Ran| {
+            let launch = &ran.launches[0];
+            (ran.part, launch.started, launch.started + launch.max())
+        };
+        Self { ran: ran.iter().map(of_first).collect(), layers }
+    }
+
+    /// The last norm, which is followed by the head alone.
+    fn last_norm(&self) -> usize {
+        self.ran.len() - 2
+    }
+
+    /// What comes before the layers, until these begin.
+    pub(super) fn before(&self) -> Span {
+        self.ran[1].1 - self.ran[0].1
+    }
+
+    /// A layer, until what follows begins.
+    pub(super) fn layer(&self) -> Span {
+        let all = self.ran[self.last_norm()].1 - self.ran[1].1;
+        Span::from_ps(all.ps() / self.layers)
+    }
+
+    /// What comes behind the layers.
+    pub(super) fn behind(&self) -> Span {
+        self.ran[self.ran.len() - 1].2 - self.ran[self.last_norm()].1
+    }
+
+    /// What the parts of a kind take in a layer, together.
+    pub(super) fn in_layer(&self, part: Part) -> Span {
+        let of_layers = &self.ran[1..self.last_norm()];
+        Span::from_ps(sum(of_layers, part).ps() / self.layers)
+    }
+
+    /// What the parts of a kind take outside of layers, together.
+    pub(super) fn outside(&self, part: Part) -> Span {
+        sum(&self.ran[..1], part) + sum(&self.ran[self.last_norm()..], part)
+    }
+}
+
+fn sum(ran: &[(Part, Time, Time)], part: Part) -> Span {
+    ran.iter().filter(|(kind, ..)| *kind == part).map(|&(_, began, ended)| ended - began).sum()
+}
+
+/// How often a kind of part is run in a layer.
+pub(super) fn per_layer(part: Part, phase: Phase) -> u64 {
+    Part::layer(phase).into_iter().filter(|kind| *kind == part).count() as u64
+}
+
+/// Some of so many positions, evenly spread, with the first and the last.
+pub(super) fn positions(all: u64, most: u64) -> Vec<u64> {
+    let count = all.min(most.max(2));
+    (0..count).map(|index| index * (all - 1) / (count - 1).max(1)).collect()
+}
+
+/// The sum over all positions of what is known at some, and taken to grow evenly between them.
+pub(super) fn sum_between(known: &[(u64, Span)]) -> Span {
+    let first = known.first().map_or(0, |(_, span)| i128::from(span.ps()));
+    let between = known.windows(2).map(|pair| {
+        let [(from, low), (to, high)] =
+            [pair[0], pair[1]].map(|(at, span)| (i128::from(at), i128::from(span.ps())));
+        let steps = to - from;
+        // low + (high - low) i / steps, for i from 1 to all steps.
+        steps * low + (high - low) * (steps + 1) / 2
+    });
+    Span::from_ps(u64::try_from(first + between.sum::<i128>()).expect("times are positive"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_grows_evenly_is_summed_exactly_from_its_ends() {
+        let at = |position: u64| Span::from_ps(1000 + 30 * position);
+        for all in 1..40 {
+            let sum: Span = (0..all).map(at).sum();
+            for most in [2, 3, 9] {
+                let known: Vec<_> =
+                    positions(all, most).into_iter().map(|place| (place, at(place))).collect();
+                assert_eq!(sum_between(&known), sum, "{all} positions, {most} of them known");
+            }
+        }
+        assert_eq!(positions(128, 9), [0, 15, 31, 47, 63, 79, 95, 111, 127]);
+    }
+}
