@@ -68,7 +68,13 @@ impl Run {
             ready
         };
         let record = self.message_done(id, OpUnit::Send, from, end, wiring);
-        let arrival = Arrival { port: port.spec.peer_port, bytes, slot, data, record };
+        let arrival = Arrival {
+            port: port.spec.peer_port,
+            bytes,
+            slot,
+            data: data.map(Vec::into_boxed_slice),
+            record,
+        };
         let packet = Packet {
             request: self.request,
             to: port.peer,
@@ -76,7 +82,7 @@ impl Run {
             slot_bytes: port.spec.slot_bytes,
             arrival,
         };
-        context.call(dma, Message::SendPacket(packet));
+        context.call(dma, Message::SendPacket(Box::new(packet)));
         self.messages.sent = end;
         self.report.moved[1] += bytes;
         self.messages.last_sent = record;
