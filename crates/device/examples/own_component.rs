@@ -68,7 +68,7 @@ impl Component for OnePort {
                 message: Message::Answer(access),
             });
         } else {
-            self.posted.push_back(access);
+            self.posted.push_back(*access);
             context.wake_after(done - context.now(), 0);
         }
     }

@@ -184,7 +184,7 @@ impl Scenario {
             done: Done::Signal(done),
         };
         let start = NodeId::new(self.links[request.route[0]].from);
-        engine.call_at(Time::from_ps(request.at_ps), start, Message::Issue(access));
+        engine.call_at(Time::from_ps(request.at_ps), start, Message::Issue(Box::new(access)));
         done
     }
 }

@@ -548,7 +548,7 @@ impl<W: Watch> Machine<W> {
             done: Done::Signal(done),
         };
         self.accesses.insert(request, access.clone());
-        Ok((address.sip(), start, Message::Issue(access)))
+        Ok((address.sip(), start, Message::Issue(Box::new(access))))
     }
 
     fn virtual_access(
@@ -567,7 +567,7 @@ impl<W: Watch> Machine<W> {
         let node = self.topology().pe_dma(from.sip, from.cube, from.pe);
         let (data, done) = (buffer.map(Slice::whole), Done::Signal(self.signal(request)));
         let access = VirtualAccess { request, direction, address, bytes, rows: None, data, done };
-        Ok((from.sip, node, Message::IssueVirtual(access)))
+        Ok((from.sip, node, Message::IssueVirtual(Box::new(access))))
     }
 
     /// The signal of a request that is being taken in.

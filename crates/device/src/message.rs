@@ -177,7 +177,7 @@ pub struct Arrival {
     /// The slot that it goes into.
     pub slot: u32,
     /// What it says, in data mode; none if that is in the slot's memory.
-    pub data: Option<Vec<u8>>,
+    pub data: Option<Box<[u8]>>,
     /// The record of its sending, if that is kept.
     pub record: Option<u32>,
 }
@@ -361,17 +361,18 @@ pub struct CommandPe {
     pub armed: Option<SignalId>,
 }
 
-/// What a transfer means, or a call.
+/// What a transfer means, or a call. It is moved a dozen times from who sends it to who takes it, so what is
+/// long is in a box.
 #[derive(Debug)]
 pub enum Message {
     /// To who makes requests: make this one.
-    Issue(Access),
+    Issue(Box<Access>),
     /// To a memory: read, or take what comes with this.
-    Access(Access),
+    Access(Box<Access>),
     /// From a memory: the data, or that it is written.
-    Answer(Access),
+    Answer(Box<Access>),
     /// To a PE's DMA: make this access, whose address is virtual.
-    IssueVirtual(VirtualAccess),
+    IssueVirtual(Box<VirtualAccess>),
     /// To the host's endpoint: send this command.
     Command(Arc<Command>),
     /// To `IO_CPU`: hand this on.
@@ -385,9 +386,9 @@ pub enum Message {
     /// To a `PE_CPU`: the access that it knows by this number is done, and whether all went well.
     DmaDone(u64, bool),
     /// To a PE's DMA: send this to another PE.
-    SendPacket(Packet),
+    SendPacket(Box<Packet>),
     /// To another PE's DMA: a message.
-    Packet(Packet),
+    Packet(Box<Packet>),
     /// To a `PE_CPU`: a message is there.
     Arrived(Arrival),
     /// To a PE's DMA: give this credit back.
@@ -397,7 +398,7 @@ pub enum Message {
     /// To a `PE_CPU`: a port has a credit more.
     CreditBack(PortId, Option<u32>),
     /// To a PE's DMA: read this physical address, whatever the MMU says.
-    ReadSlot(VirtualAccess),
+    ReadSlot(Box<VirtualAccess>),
     /// To a `PE_CPU`: its program was stopped; see whether it is over.
     Stopped,
     /// Back to an `M_CPU`: a PE is done.
@@ -409,6 +410,8 @@ pub enum Message {
     /// Something between components that are not ours.
     Custom(Box<dyn Any>),
 }
+
+const _: () = assert!(size_of::<Message>() <= 48, "a message is moved often: keep it short");
 
 impl Message {
     /// The request that this is about.

@@ -14,6 +14,7 @@
 //! event.
 
 mod core;
+mod dependencies;
 mod ipcq;
 mod log;
 mod progress;
@@ -21,12 +22,12 @@ mod strips;
 
 pub use core::Core;
 pub(crate) use core::command_of;
+pub use dependencies::Dependencies;
 pub use ipcq::{PortError, PortId, PortSpec, SlotMemory, Waiting};
 pub use log::{Cause, OpLog, OpRecord, OpUnit, Reason, Stretch};
 pub use strips::Strips;
 
 use std::fmt;
-use std::ops::Deref;
 use std::rc::Rc;
 
 use cubeyard_sim::Time;
@@ -49,25 +50,6 @@ pub struct Command {
     /// The commands that must be done before a [pipeline](Work::Pipeline) loads; it does not wait for
     /// those of `after` to begin with that.
     pub loads_after: Dependencies,
-}
-
-/// The commands that one comes after. Those that have left the window are done before it is dispatched, and
-/// need not be named. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub struct Dependencies(Option<Rc<[CommandId]>>);
-
-impl From<&[CommandId]> for Dependencies {
-    fn from(commands: &[CommandId]) -> Self {
-        Self((!commands.is_empty()).then(|| commands.into()))
-    }
-}
-
-impl Deref for Dependencies {
-    type Target = [CommandId];
-
-    fn deref(&self) -> &[CommandId] {
-        self.0.as_deref().unwrap_or_default()
-    }
 }
 
 /// What a command is.

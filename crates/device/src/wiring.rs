@@ -4,7 +4,7 @@ use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::BTreeMap;
 
 use cubeyard_memory::address::PhysAddr;
-use cubeyard_sim::{NodeId, Route};
+use cubeyard_sim::{LinkId, NodeId, Route};
 
 use crate::message::{AccessId, Failure, RequestId};
 use crate::pe::{CoreReport, OpLog};
@@ -19,7 +19,8 @@ const MOST_BYTES: u64 = 1 << 40;
 #[derive(Debug)]
 pub struct Wiring {
     topology: Topology,
-    routes: RefCell<BTreeMap<(NodeId, NodeId), (Route, Route)>>,
+    /// Of each node the ways that were asked for, by where they lead.
+    routes: RefCell<Vec<Vec<Ways>>>,
     failures: RefCell<BTreeMap<RequestId, Failure>>,
     accesses: Cell<u64>,
     ops: RefCell<OpLog>,
@@ -27,10 +28,19 @@ pub struct Wiring {
     races: RefCell<Option<Races>>,
 }
 
+/// The ways to a node and back.
+#[derive(Debug)]
+struct Ways {
+    to: NodeId,
+    there: Route,
+    back: Route,
+}
+
 impl Wiring {
     /// The wiring of a machine.
     pub fn new(topology: Topology) -> Self {
-        let (routes, failures) = (RefCell::default(), RefCell::default());
+        let routes = topology.nodes().iter().map(|_| Vec::new()).collect();
+        let (routes, failures) = (RefCell::new(routes), RefCell::default());
         let (ops, reports) = (RefCell::default(), RefCell::default());
         Self {
             topology,
@@ -92,17 +102,34 @@ impl Wiring {
         }
     }
 
+    /// The way there, worked out once.
+    pub fn route(&self, from: NodeId, to: NodeId) -> Result<Route, RequestError> {
+        self.ways(from, to, |ways| Route::clone(&ways.there))
+    }
+
     /// The ways there and back, worked out once.
     pub fn routes(&self, from: NodeId, to: NodeId) -> Result<(Route, Route), RequestError> {
-        if let Some(routes) = self.routes.borrow().get(&(from, to)) {
-            return Ok(routes.clone());
-        }
-        let links = self.topology.route(from, to)?;
-        let back: Route =
-            links.iter().rev().map(|&link| self.topology.link(link).reverse).collect();
-        let routes = (Route::from(links), back);
-        self.routes.borrow_mut().insert((from, to), routes.clone());
-        Ok(routes)
+        self.ways(from, to, |ways| (Route::clone(&ways.there), Route::clone(&ways.back)))
+    }
+
+    fn ways<T>(
+        &self,
+        from: NodeId,
+        to: NodeId,
+        pick: impl FnOnce(&Ways) -> T,
+    ) -> Result<T, RequestError> {
+        let known = &mut self.routes.borrow_mut()[from.index()];
+        let place = match known.binary_search_by_key(&to, |ways| ways.to) {
+            Ok(place) => place,
+            Err(place) => {
+                let there = Route::from(self.topology.route(from, to)?);
+                let reverse = |link: &LinkId| self.topology.link(*link).reverse;
+                let back = there.iter().rev().map(reverse).collect();
+                known.insert(place, Ways { to, there, back });
+                place
+            }
+        };
+        Ok(pick(&known[place]))
     }
 
     /// The memory that holds a whole range.

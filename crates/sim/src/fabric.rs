@@ -9,9 +9,8 @@ use crate::component::{Asks, Component, Send, TransferId};
 use crate::engine::{Engine, Event};
 use crate::network::{Forwarding, LinkId, LinkSpec, Network, NodeId};
 use crate::observer::{Crossing, Observer, Wait};
-use crate::plan::Plan;
 use crate::queue::EventQueue;
-use crate::transfer::{Hop, Leg, LegEnd, SlotId, Transfer};
+use crate::transfer::{Hop, Leg, LegEnd, SlotId};
 use crate::{Span, Time};
 
 /// A link, and the node that it leads to.
@@ -92,21 +91,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let Send { route, bytes, asks, message } = send;
         self.observer.began(id, self.now, &route, bytes, &message);
         let flits = u32::try_from(self.network.flits(bytes)).expect("fewer than 2³² flits");
-        let leg = Leg { from: 0, to: 0, end: LegEnd::Whole };
-        let slot = self.transfers.insert(Transfer {
-            id,
-            message: Some(message),
-            begun: self.now,
-            bytes,
-            flits,
-            arrived: 0,
-            leg,
-            hops: Vec::new(),
-            run: None,
-            plan: Plan::default(),
-        });
-        let transfer = self.transfers.get(slot);
-        transfer.hops.extend(route.iter().map(|&link| Hop { link, header: Hop::OPEN }));
+        let slot = self.transfers.insert(id, &route, bytes, flits, self.now, message);
         self.start_leg(slot, 0, asks);
     }
 

@@ -101,17 +101,39 @@ impl<M> Transfers<M> {
         Self { slots: Vec::new(), free: Vec::new() }
     }
 
-    /// Takes a transfer in; `hops` is filled by the caller, into memory that is used again.
-    pub(crate) fn insert(&mut self, fresh: Transfer<M>) -> SlotId {
-        if let Some(slot) = self.free.pop() {
-            let place = &mut self.slots[slot as usize];
-            let hops = std::mem::take(&mut place.hops);
-            let plan = std::mem::take(&mut place.plan);
-            *place = Transfer { hops, plan, ..fresh };
-            place.hops.clear();
-            return slot;
-        }
-        self.slots.push(fresh);
+    /// Takes a transfer in, whose first leg is to be set. It has the place and the memory of one that is done.
+    pub(crate) fn insert(
+        &mut self,
+        id: TransferId,
+        route: &[LinkId],
+        bytes: u64,
+        flits: u32,
+        begun: Time,
+        message: M,
+    ) -> SlotId {
+        let slot = self.free.pop().unwrap_or_else(|| self.grow());
+        let place = &mut self.slots[slot as usize];
+        (place.id, place.bytes, place.flits, place.begun) = (id, bytes, flits, begun);
+        place.message = Some(message);
+        place.hops.clear();
+        place.hops.extend(route.iter().map(|&link| Hop { link, header: Hop::OPEN }));
+        slot
+    }
+
+    #[cold]
+    fn grow(&mut self) -> SlotId {
+        self.slots.push(Transfer {
+            id: TransferId(0),
+            message: None,
+            begun: Time::ZERO,
+            bytes: 0,
+            flits: 0,
+            arrived: 0,
+            leg: Leg { from: 0, to: 0, end: LegEnd::Whole },
+            hops: Vec::new(),
+            run: None,
+            plan: Plan::default(),
+        });
         u32::try_from(self.slots.len() - 1).expect("fewer than 2³² transfers at once")
     }
 

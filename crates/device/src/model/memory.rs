@@ -145,7 +145,7 @@ impl Memory {
     }
 
     /// Reads: the data goes back flit by flit and in order, each when its bursts have ended.
-    fn read(&mut self, access: Access, context: &mut Context<Message>) {
+    fn read(&mut self, access: Box<Access>, context: &mut Context<Message>) {
         let flits = access.bytes.div_ceil(self.flit_bytes);
         let mut ends = Vec::with_capacity(usize::try_from(flits).expect("checked by the machine"));
         for flit in 0..flits {
@@ -160,7 +160,7 @@ impl Memory {
     }
 
     /// All flits of a write are here: it is acknowledged, or done, when its last burst has ended.
-    fn written(&mut self, access: Access, context: &mut Context<Message>) {
+    fn written(&mut self, access: Box<Access>, context: &mut Context<Message>) {
         let place = self.writes.iter().position(|(write, _)| *write == access.id);
         let (_, end) = self.writes.swap_remove(place.expect("every write has a flit"));
         let posted = access.back.is_none().then_some(access.done);

@@ -72,7 +72,7 @@ impl PeDma {
                     self.pieces.push((access.done, accesses.len()));
                 }
                 for access in accesses {
-                    self.requester.access(access, span, context);
+                    self.requester.access(Box::new(access), span, context);
                 }
             }
             Err(what) => self.fail(access, what, context),
@@ -143,20 +143,20 @@ impl PeDma {
     }
 
     /// Sends a message to another PE: to its DMA if its slots are in the TCM, else into their memory.
-    fn send(&mut self, packet: Packet, context: &mut Context<Message>) {
+    fn send(&mut self, packet: Box<Packet>, context: &mut Context<Message>) {
         let result = match packet.memory {
             SlotMemory::Tcm => self.send_to_pe(packet, context),
-            SlotMemory::At(base) => self.send_to_memory(packet, base, context),
+            SlotMemory::At(base) => self.send_to_memory(*packet, base, context),
         };
         result.expect("ports were checked when they were installed");
     }
 
     fn send_to_pe(
         &self,
-        packet: Packet,
+        packet: Box<Packet>,
         context: &mut Context<Message>,
     ) -> Result<(), RequestError> {
-        let (route, _) = self.wiring.routes(context.node(), packet.to)?;
+        let route = self.wiring.route(context.node(), packet.to)?;
         let (bytes, message) = (packet.arrival.bytes, Message::Packet(packet));
         context.send(Send { route, bytes, asks: self.requester.asks(context), message });
         Ok(())
@@ -172,7 +172,7 @@ impl PeDma {
         let Arrival { port, bytes, slot, data, record } = arrival;
         let address = base.sub_offset().get() + u64::from(slot) * slot_bytes;
         let memory = self.wiring.memory(base, slot_bytes)?;
-        let (there, _) = self.wiring.routes(context.node(), memory)?;
+        let there = self.wiring.route(context.node(), memory)?;
         let node = self.wiring.cpu_of(to);
         let access = Access {
             request,
@@ -183,16 +183,16 @@ impl PeDma {
             rows: None,
             there,
             back: None,
-            data: data.map(|data| Slice::whole(&Buffer::new(data.into()))),
+            data: data.map(|data| Slice::whole(&Buffer::new(data.into_vec().into()))),
             done: Done::Port { node, port, bytes, slot, record },
         };
-        self.requester.access(access, Span::ZERO, context);
+        self.requester.access(Box::new(access), Span::ZERO, context);
         Ok(())
     }
 
     fn give_back(&self, credit: Credit, context: &mut Context<Message>) {
-        let routes = self.wiring.routes(context.node(), credit.to);
-        let (route, _) = routes.expect("ports were checked when they were installed");
+        let route = self.wiring.route(context.node(), credit.to);
+        let route = route.expect("ports were checked when they were installed");
         let (bytes, asks) = (credit.bytes, Asks::At(credit.at));
         context.send(Send { route, bytes, asks, message: Message::Credit(credit) });
     }
@@ -204,7 +204,7 @@ impl PeDma {
         match self.accesses(access, &[piece], context) {
             Ok(accesses) => accesses
                 .into_iter()
-                .for_each(|access| self.requester.access(access, Span::ZERO, context)),
+                .for_each(|access| self.requester.access(Box::new(access), Span::ZERO, context)),
             Err(what) => self.fail(access, what, context),
         }
     }
@@ -248,7 +248,7 @@ impl Component for PeDma {
                 let route = command.cubes[cube].pes[pe].back.clone();
                 send(context, &route, 0, Message::PeDone(command, cube));
             }
-            Message::Answer(Access { done, .. }) => self.answered(done, context),
+            Message::Answer(access) => self.answered(access.done, context),
             other => unreachable!("PE_DMA is sent answers and mappings: {other:?}"),
         }
     }

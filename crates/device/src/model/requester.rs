@@ -23,7 +23,12 @@ impl Requester {
     }
 
     /// Sends an access out, `after` what it must wait for besides the overhead.
-    pub(super) fn access(&mut self, access: Access, after: Span, context: &mut Context<Message>) {
+    pub(super) fn access(
+        &mut self,
+        access: Box<Access>,
+        after: Span,
+        context: &mut Context<Message>,
+    ) {
         let bytes = match access.direction {
             Direction::Read => 0,
             Direction::Write => access.bytes,
@@ -60,7 +65,7 @@ impl Component for Requester {
     fn receive(&mut self, delivery: Delivery<Message>, context: &mut Context<Message>) {
         self.answered();
         match delivery.message {
-            Message::Answer(Access { done, .. }) => done.tell(true, context),
+            Message::Answer(access) => access.done.tell(true, context),
             Message::CommandDone(command) => context.raise(command.done),
             other => unreachable!("a requester is sent answers: {other:?}"),
         }

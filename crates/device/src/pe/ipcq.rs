@@ -92,7 +92,7 @@ pub enum PortError {
 pub(super) struct Arrived {
     pub(super) at: Time,
     pub(super) bytes: u64,
-    pub(super) data: Option<Vec<u8>>,
+    pub(super) data: Option<Box<[u8]>>,
     /// Which slot of the ring it is in.
     pub(super) slot: u32,
     /// The record of its sending, if that is kept.

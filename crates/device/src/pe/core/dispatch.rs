@@ -19,12 +19,11 @@ impl Run {
                 State::Going => match self.program.next() {
                     Next::Command(command) => {
                         self.spend(spec.dispatch, wiring);
-                        if let Err(command) =
-                            self.place(command, spec.scheduler_overhead, ports, wiring)
-                        {
+                        if !self.has_place() {
                             self.state = State::Holding(Box::new(command));
                             return true;
                         }
+                        self.place(command, spec.scheduler_overhead, ports, wiring);
                     }
                     Next::Wait(id) => {
                         self.spend(spec.dispatch, wiring);
@@ -55,12 +54,11 @@ impl Run {
                     self.tell(wiring, Races::fenced);
                 }
                 State::Holding(command) => {
-                    if let Err(command) =
-                        self.place(*command, spec.scheduler_overhead, ports, wiring)
-                    {
-                        self.state = State::Holding(Box::new(command));
+                    if !self.has_place() {
+                        self.state = State::Holding(command);
                         return moved;
                     }
+                    self.place(*command, spec.scheduler_overhead, ports, wiring);
                 }
                 over => {
                     self.state = over;
@@ -113,16 +111,16 @@ impl Run {
         self.slot(id).done_at()
     }
 
-    /// Issues a command, or gives it back if there is no place for it in the window yet.
-    fn place(
-        &mut self,
-        command: Command,
-        overhead: Span,
-        ports: &mut Ports,
-        wiring: &Wiring,
-    ) -> Result<(), Command> {
+    /// Whether there is a place in the window for the next command.
+    fn has_place(&self) -> bool {
+        let before = self.next.checked_sub(self.window);
+        before.is_none_or(|before| self.slot(before).done)
+    }
+
+    /// Issues a command, for which there is a place in the window.
+    fn place(&mut self, command: Command, overhead: Span, ports: &mut Ports, wiring: &Wiring) {
         if let Some(before) = self.next.checked_sub(self.window) {
-            let Some(end) = self.slot(before).done_at() else { return Err(command) };
+            let end = self.slot(before).end;
             self.cpu = self.cpu.or(end.time, Cause::Window, end.record);
         }
         self.tell(wiring, |races, launch, pe| {
@@ -130,7 +128,6 @@ impl Run {
         });
         self.issue(command, overhead);
         self.issue_message(self.next - 1, ports, wiring);
-        Ok(())
     }
 
     fn issue(&mut self, command: Command, overhead: Span) {

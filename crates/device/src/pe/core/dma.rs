@@ -31,7 +31,7 @@ pub(super) struct Flight {
     from: Latest,
     start: Time,
     buffer: Option<Buffer>,
-    unwritten: Unwritten,
+    unwritten: Option<Unwritten>,
 }
 
 impl Run {
@@ -145,11 +145,11 @@ impl Run {
         let unit = usize::from(kind == STORE);
         let from = if ready.time < now { self.dma[unit].held_up(now) } else { ready };
         self.dma[unit].begun = from.mark();
-        let unwritten = Rc::new(Cell::new(None));
+        let unwritten = (kind == LOAD && buffer.is_some()).then(|| Rc::new(Cell::new(None)));
         let data = buffer.as_ref().map(|buffer| Slice {
             buffer: Rc::clone(buffer),
             offset: 0,
-            unwritten: (kind == LOAD).then(|| Rc::clone(&unwritten)),
+            unwritten: unwritten.clone(),
         });
         let access = VirtualAccess {
             request: self.request,
@@ -163,7 +163,7 @@ impl Run {
         let bytes = dma.bytes;
         let flight = Flight { command, index, bytes, from, start: now, buffer, unwritten };
         self.dma[unit].under_way.push(flight);
-        context.call(node, Message::IssueVirtual(access));
+        context.call(node, Message::IssueVirtual(Box::new(access)));
     }
 
     pub(super) fn dma_done(&mut self, wanted: u64, well: bool, now: Time, wiring: &Wiring) {
@@ -200,7 +200,8 @@ impl Run {
         if unit == 0
             && let Some(buffer) = flight.buffer
         {
-            let loaded = self.program.loaded(id, index, buffer.take(), flight.unwritten.get());
+            let unwritten = flight.unwritten.and_then(|unwritten| unwritten.get());
+            let loaded = self.program.loaded(id, index, buffer.take(), unwritten);
             self.check(loaded, wiring);
         }
         let kind = [LOAD, STORE][unit];

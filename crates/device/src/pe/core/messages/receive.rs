@@ -94,7 +94,7 @@ impl Run {
         let end = start.time + read;
         self.report.moved[0] += arrived.bytes;
         if let Some(data) = arrived.data.filter(|_| self.has_data) {
-            let result = self.program.loaded(id, 0, data, None);
+            let result = self.program.loaded(id, 0, data.into_vec(), None);
             self.check(result, wiring);
         }
         let record = self.message_done(id, OpUnit::Receive, start, end, wiring);
@@ -116,11 +116,10 @@ impl Run {
         let buffer = self
             .has_data
             .then(|| Buffer::new(vec![0; usize::try_from(bytes).expect("it fits memory")].into()));
-        let unwritten = Rc::new(Cell::new(None));
         let data = buffer.as_ref().map(|buffer| Slice {
             buffer: Rc::clone(buffer),
             offset: 0,
-            unwritten: Some(unwritten),
+            unwritten: Some(Rc::new(Cell::new(None))),
         });
         let access = VirtualAccess {
             request: self.request,
@@ -134,7 +133,7 @@ impl Run {
         let start = Latest { time: context.now(), ..start };
         self.messages.reading.push(Reading { id, port: port.spec.port, start, buffer });
         self.report.moved[0] += bytes;
-        context.call(dma, Message::ReadSlot(access));
+        context.call(dma, Message::ReadSlot(Box::new(access)));
     }
 
     /// A slot in memory has been read.

@@ -70,7 +70,13 @@ impl Run {
         let record = self.message_done(id, OpUnit::Send, from, end, wiring);
         let to = (port.peer, port.spec.peer_port);
         self.tell(wiring, |races, launch, pe| races.sent(launch, pe, id, to));
-        let arrival = Arrival { port: port.spec.peer_port, bytes, slot, data, record };
+        let arrival = Arrival {
+            port: port.spec.peer_port,
+            bytes,
+            slot,
+            data: data.map(Vec::into_boxed_slice),
+            record,
+        };
         let packet = Packet {
             request: self.request,
             to: port.peer,
@@ -78,7 +84,7 @@ impl Run {
             slot_bytes: port.spec.slot_bytes,
             arrival,
         };
-        context.call(dma, Message::SendPacket(packet));
+        context.call(dma, Message::SendPacket(Box::new(packet)));
         self.messages.sent = end;
         self.report.moved[1] += bytes;
         self.messages.last_sent = record;
