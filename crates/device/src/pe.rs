@@ -63,8 +63,27 @@ pub enum Work {
     Send(Message),
     /// From another PE.
     Receive(Message),
+    /// From whichever of several other PEs has sent something.
+    ReceiveAny(Rc<AnyOf>),
     /// Many loads, computations and stores that overlap.
     Pipeline(Rc<dyn Pipeline>),
+}
+
+impl Work {
+    /// Whether it sends or receives.
+    pub(crate) fn is_message(&self) -> bool {
+        matches!(self, Self::Send(_) | Self::Receive(_) | Self::ReceiveAny(_))
+    }
+}
+
+/// A message that may come from one of several ports: the first that comes, and by turns where several are
+/// there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnyOf {
+    /// The ports.
+    pub ports: Vec<PortId>,
+    /// How long it is.
+    pub bytes: u64,
 }
 
 /// A message between PEs, at one end of a channel.
@@ -159,6 +178,12 @@ pub trait Program: fmt::Debug {
         unwritten: Option<u64>,
     ) -> Result<(), String> {
         let _ = (command, load, bytes, unwritten);
+        Ok(())
+    }
+    /// A command that receives from [one of several](Work::ReceiveAny) ports has one: its place among them. This
+    /// is told before what is received.
+    fn chosen(&mut self, command: CommandId, place: usize) -> Result<(), String> {
+        let _ = (command, place);
         Ok(())
     }
     /// A computation is done.

@@ -205,6 +205,13 @@ impl Program for KernelProgram {
         self.load(command, load, bytes).map_err(|error| self.wrong(command, &error))
     }
 
+    fn chosen(&mut self, command: CommandId, place: usize) -> Result<(), String> {
+        if !self.state.site.has_data {
+            return Ok(());
+        }
+        self.choose(command, place).map_err(|error| self.wrong(command, &error))
+    }
+
     fn computed(&mut self, command: CommandId, part: u32) -> Result<(), String> {
         self.compute(command, part).map_err(|error| self.wrong(command, &error))
     }

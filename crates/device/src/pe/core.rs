@@ -65,7 +65,7 @@ struct Run {
     last: Latest,
     messages: Messages,
     /// The alarms that are set: for DMA, the end, and messages.
-    alarms: [Option<Time>; 5],
+    alarms: [Option<Time>; 6],
 }
 
 /// What `PE_CPU` is at.
@@ -230,7 +230,7 @@ impl Run {
             dma: <[DmaUnit; 2]>::default(),
             last: start,
             messages: Messages::default(),
-            alarms: [None; 5],
+            alarms: [None; 6],
         }
     }
 

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use cubeyard_device::message::Direction;
 use cubeyard_device::pe::{CommandId, Pipeline, Work};
+use cubeyard_runtime::dtype::DType;
 
 use super::KernelProgram;
 use crate::numeric::{self, Array, NumericError, TileType};
@@ -46,6 +47,17 @@ impl KernelProgram {
                 self.values.set(*value, Array::from_bytes(ty, &bytes)?);
             }
             other => unreachable!("{other} loads nothing"),
+        }
+        Ok(())
+    }
+
+    /// Notes which of several ports a message came from.
+    pub(super) fn choose(&mut self, command: CommandId, place: usize) -> Result<(), NumericError> {
+        let tape = Rc::clone(&self.state.tape);
+        let tape = tape.borrow();
+        if let Effect::Receive { place: Some(value), .. } = tape.order(command).effect {
+            let ty = TileType::new(DType::I32, &[1])?;
+            self.values.set(value, Array::full(ty, place as f64)?);
         }
         Ok(())
     }
@@ -156,7 +168,7 @@ fn accesses(order: &Order) -> [usize; 2] {
             let [loads, _, stores] = pipeline.parts();
             [loads as usize, stores as usize]
         }
-        Work::Compute(_) | Work::Send(_) | Work::Receive(_) => [0, 0],
+        Work::Compute(_) | Work::Send(_) | Work::Receive(_) | Work::ReceiveAny(_) => [0, 0],
     }
 }
 
@@ -167,7 +179,7 @@ fn stores(tape: &Tape, command: CommandId) -> Vec<u64> {
         Work::Pipeline(pipeline) => {
             (0..pipeline.parts()[2]).map(|index| pipeline.store(index).bytes).collect()
         }
-        Work::Compute(_) | Work::Send(_) | Work::Receive(_) => Vec::new(),
+        Work::Compute(_) | Work::Send(_) | Work::Receive(_) | Work::ReceiveAny(_) => Vec::new(),
     }
 }
 

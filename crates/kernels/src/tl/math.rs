@@ -316,7 +316,7 @@ impl Tl {
         self.state.tape.borrow_mut().flop += op.flop(&types, &ty);
         let tile = self.tile(ty.clone());
         let effect = Effect::Compute { op, inputs: operands, output: tile.input().value, ty };
-        self.order(Work::Compute(strips), effect, &tiles, Some(&tile), Vec::new());
+        self.order(Work::Compute(strips), effect, &tiles, &[&tile], Vec::new());
         tile
     }
 

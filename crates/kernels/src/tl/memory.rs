@@ -33,7 +33,7 @@ impl Tl {
         let tile = self.tile(ty.clone());
         let effect = Effect::Load { value: tile.value(), ty, mask };
         let after = self.meet(&accesses);
-        self.order(dma_work(accesses), effect, &[], Some(&tile), after);
+        self.order(dma_work(accesses), effect, &[], &[&tile], after);
         tile
     }
 
@@ -59,7 +59,7 @@ impl Tl {
         self.check_live(&accesses);
         let effect = Effect::Store { input: tile.input(), mask };
         let after = self.meet(&accesses);
-        self.order(dma_work(accesses), effect, &[tile], None, after);
+        self.order(dma_work(accesses), effect, &[tile], &[], after);
     }
 }
 

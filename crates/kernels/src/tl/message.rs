@@ -1,8 +1,9 @@
 //! Messages between PEs.
 
 use std::fmt;
+use std::rc::Rc;
 
-use cubeyard_device::pe::{Message, PortId, Work};
+use cubeyard_device::pe::{AnyOf, Message, PortId, Work};
 use cubeyard_runtime::dtype::DType;
 
 use super::tape::Effect;
@@ -59,7 +60,7 @@ impl Tl {
     pub fn send(&self, port: Port, tile: &Tile) {
         let message = self.message(port, tile.ty());
         let effect = Effect::Send { input: tile.input(), port };
-        self.order(Work::Send(message), effect, &[tile], None, Vec::new());
+        self.order(Work::Send(message), effect, &[tile], &[], Vec::new());
     }
 
     /// Receives a tile from the PE at the other end of a port. The kernel waits for it: whatever comes next
@@ -78,9 +79,37 @@ impl Tl {
         let ty = self.checked(TileType::new(dtype, shape));
         let message = self.message(port, &ty);
         let tile = self.tile(ty.clone());
-        let effect = Effect::Receive { value: tile.input().value, ty, port };
-        self.order(Work::Receive(message), effect, &[], Some(&tile), Vec::new());
+        let (value, ports) = (tile.input().value, vec![port]);
+        let effect = Effect::Receive { value, ty, ports, place: None };
+        self.order(Work::Receive(message), effect, &[], &[&tile], Vec::new());
         tile
+    }
+
+    /// Receives a tile from whichever of several ports has one: the first that comes, and by turns where several
+    /// are there. The second tile is one `i32`, the place in `ports` of the one that it was. The kernel waits, as for
+    /// [`recv`](Self::recv).
+    #[track_caller]
+    pub fn recv_any(&self, ports: &[Port], shape: &[u64], dtype: DType) -> (Tile, Tile) {
+        if ports.is_empty() {
+            self.fail("a message from one of no ports");
+        }
+        let ty = self.checked(TileType::new(dtype, shape));
+        let any = AnyOf {
+            ports: ports.iter().map(|port| port.of_group(self.state.site.group)).collect(),
+            bytes: ty.nbytes(),
+        };
+        let tile = self.tile(ty.clone());
+        let place = self.tile(self.checked(TileType::new(DType::I32, &[1])));
+        let effect = Effect::Receive {
+            value: tile.input().value,
+            ty,
+            ports: ports.to_vec(),
+            place: Some(place.input().value),
+        };
+        let work = Work::ReceiveAny(Rc::new(any));
+        self.order(work, effect, &[], &[&tile, &place], Vec::new());
+        self.wait_on(tile.producer());
+        (tile, place)
     }
 
     /// Waits until a tile is there.

@@ -25,29 +25,27 @@ impl Tl {
         self.state.traffic.borrow_mut().meet(id, window, accesses)
     }
 
-    /// Orders a command that reads some tiles and writes one, after some others.
+    /// Orders a command that reads some tiles and writes others, after some others.
     #[track_caller]
     pub(crate) fn order(
         &self,
         work: Work,
         effect: Effect,
         reads: &[&Tile],
-        writes: Option<&Tile>,
+        writes: &[&Tile],
         mut after: Vec<CommandId>,
     ) {
         let id = self.next_command();
         let mut scratch = self.state.scratch.borrow_mut();
         after.extend(reads.iter().map(|tile| tile.producer()));
-        if let Some(tile) = writes {
+        for tile in writes {
             after.extend(scratch.users(id, tile.place()));
             scratch.touch(id, tile.place());
         }
         reads.iter().for_each(|tile| scratch.touch(id, tile.place()));
         drop(scratch);
         self.push(work, effect, after, Vec::new());
-        if let Some(tile) = writes {
-            tile.made_by(id);
-        }
+        writes.iter().for_each(|tile| tile.made_by(id));
     }
 
     #[track_caller]

@@ -87,8 +87,10 @@ pub enum Effect {
         value: ValueId,
         /// Its kind.
         ty: TileType,
-        /// Where from.
-        port: Port,
+        /// Where from; if there are several, one of these.
+        ports: Vec<Port>,
+        /// Which of them it was, if there are several.
+        place: Option<ValueId>,
     },
 }
 
@@ -211,7 +213,10 @@ impl fmt::Display for Effect {
             Self::Compute { op, ty, .. } => write!(f, "{} {ty}", op.name()),
             Self::Composite(plan) => plan.fmt(f),
             Self::Send { input, port } => write!(f, "send {} to {port}", input.ty),
-            Self::Receive { ty, port, .. } => write!(f, "receive {ty} from {port}"),
+            Self::Receive { ty, ports, .. } => {
+                let ports: Vec<_> = ports.iter().map(ToString::to_string).collect();
+                write!(f, "receive {ty} from {}", ports.join(" or "))
+            }
         }
     }
 }

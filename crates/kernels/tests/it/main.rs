@@ -27,3 +27,4 @@ mod paths;
 mod process_groups;
 mod races;
 mod rates;
+mod receive_any;

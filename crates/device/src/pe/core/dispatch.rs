@@ -136,9 +136,9 @@ impl Run {
             Work::Dma(_) => [0, 0, 1],
             Work::Compute(_) => [0, 1, 0],
             Work::Pipeline(pipeline) => pipeline.parts(),
-            Work::Send(_) | Work::Receive(_) => [0; 3],
+            Work::Send(_) | Work::Receive(_) | Work::ReceiveAny(_) => [0; 3],
         };
-        let is_message = matches!(command.work, Work::Send(_) | Work::Receive(_));
+        let is_message = command.work.is_message();
         let id = self.next;
         let issued = Latest { time: self.cpu.time + overhead, ..self.cpu };
         self.slot_mut(id).begin(command, issued, parts);

@@ -1,15 +1,18 @@
 //! Messages to and from other PEs.
 
+mod any;
 mod receive;
 mod send;
+
+use std::rc::Rc;
 
 use cubeyard_sim::{Context, NodeId, Time};
 
 use super::latest::Latest;
 use super::{Core, Run, State};
 use crate::message::{Arrival, Body, Command, Failure, Message};
-use crate::pe::ipcq::{Arrived, Ports};
-use crate::pe::{Cause, CommandId, OpRecord, OpUnit, Part, PortId, SlotMemory, Work};
+use crate::pe::ipcq::{Arrived, Port, Ports};
+use crate::pe::{self, Cause, CommandId, OpRecord, OpUnit, Part, PortId, SlotMemory, Work};
 use crate::wiring::Wiring;
 use receive::Reading;
 
@@ -26,6 +29,10 @@ pub(super) struct Messages {
     last_sent: Option<u32>,
     /// The ports that commands of this program want messages from.
     wanted: Vec<PortId>,
+    /// The commands that want a message from one of several ports, and have none yet, in order.
+    undecided: Vec<CommandId>,
+    /// The port that the last of these had.
+    last_any: Option<PortId>,
     reading: Vec<Reading>,
 }
 
@@ -78,6 +85,7 @@ impl Core {
         let (message, receives) = match &command.work {
             Work::Receive(message) => (message, true),
             Work::Send(message) => (message, false),
+            Work::ReceiveAny(any) => return Some(self.any_waits(run, id, any)),
             _ => return None,
         };
         let port = self.ports.get(message.port)?;
@@ -98,24 +106,47 @@ impl Run {
         let (message, receives) = match &command.work {
             Work::Send(message) => (*message, false),
             Work::Receive(message) => (*message, true),
+            Work::ReceiveAny(any) => {
+                let any = Rc::clone(any);
+                return self.issue_any(id, &any, ports, wiring);
+            }
             _ => return,
         };
+        let Some(port) = self.port(id, message, ports, wiring) else { return };
+        if receives {
+            port.wanted.push_back(id);
+            self.want(message.port);
+        } else {
+            self.messages.sends.push_back(id);
+        }
+    }
+
+    /// The port of a message, if there is one and the message fits its slots.
+    fn port<'p>(
+        &mut self,
+        id: CommandId,
+        message: pe::Message,
+        ports: &'p mut Ports,
+        wiring: &Wiring,
+    ) -> Option<&'p mut Port> {
         let Some(port) = ports.get_mut(message.port) else {
             let what = self.program.describe(id);
-            return self.fail(format!("{what}: this PE has no such port"), wiring);
+            self.fail(format!("{what}: this PE has no such port"), wiring);
+            return None;
         };
         if message.bytes > port.spec.slot_bytes {
             let what = self.program.describe(id);
             let (bytes, most) = (message.bytes, port.spec.slot_bytes);
-            return self.fail(format!("{what}: {bytes} bytes, but a slot has {most}"), wiring);
+            self.fail(format!("{what}: {bytes} bytes, but a slot has {most}"), wiring);
+            return None;
         }
-        if receives {
-            port.wanted.push_back(id);
-            if !self.messages.wanted.contains(&message.port) {
-                self.messages.wanted.push(message.port);
-            }
-        } else {
-            self.messages.sends.push_back(id);
+        Some(port)
+    }
+
+    /// Notes that a command wants a message from a port.
+    fn want(&mut self, port: PortId) {
+        if !self.messages.wanted.contains(&port) {
+            self.messages.wanted.push(port);
         }
     }
 

@@ -33,10 +33,7 @@ impl Slot {
         self.issued = issued;
         self.parts.iter_mut().zip(parts).for_each(|(progress, total)| progress.restart(total));
         self.fetched.restart(parts[COMPUTE]);
-        let is_message = matches!(
-            self.command.as_ref().map(|command| &command.work),
-            Some(Work::Send(_) | Work::Receive(_))
-        );
+        let is_message = self.command.as_ref().is_some_and(|command| command.work.is_message());
         self.left = parts.iter().sum::<u32>() + u32::from(is_message);
         self.end = issued;
         self.done = false;

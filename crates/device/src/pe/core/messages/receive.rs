@@ -29,7 +29,7 @@ impl Run {
         context: &mut Context<Message>,
         wiring: &Wiring,
     ) -> bool {
-        let mut moved = false;
+        let mut moved = self.choose(ports, context, wiring);
         for place in 0..self.messages.wanted.len() {
             let id = self.messages.wanted[place];
             let port = ports.get_mut(id).expect("checked when it was issued");

@@ -1,0 +1,93 @@
+//! Messages from whichever of several ports has one.
+
+use cubeyard_sim::Context;
+
+use super::{Core, Run};
+use crate::pe::ipcq::Ports;
+use crate::pe::{AnyOf, CommandId, Message, PortId, Work};
+use crate::wiring::Wiring;
+
+impl Core {
+    /// Who could send what a command waits for.
+    pub(super) fn any_waits(&self, run: &Run, id: CommandId, any: &AnyOf) -> String {
+        let ports = any.ports.iter().filter_map(|&port| self.ports.get(port));
+        let peers: Vec<_> = ports.map(|port| port.spec.peer.to_string()).collect();
+        format!("{}: a message from {}", run.program.describe(id), peers.join(" or "))
+    }
+}
+
+impl Run {
+    /// A command that receives from one of several ports has been issued.
+    pub(super) fn issue_any(
+        &mut self,
+        id: CommandId,
+        any: &AnyOf,
+        ports: &mut Ports,
+        wiring: &Wiring,
+    ) {
+        let bytes = any.bytes;
+        let message = |&port: &PortId| Message { port, bytes };
+        if any.ports.iter().map(message).all(|of| self.port(id, of, ports, wiring).is_some()) {
+            self.messages.undecided.push(id);
+        }
+    }
+
+    /// Lets commands that want a message from one of several ports, and could begin now, want the one that has
+    /// come: whether there were any.
+    pub(super) fn choose(
+        &mut self,
+        ports: &mut Ports,
+        context: &mut Context<crate::message::Message>,
+        wiring: &Wiring,
+    ) -> bool {
+        let mut moved = false;
+        let mut later = None;
+        for id in std::mem::take(&mut self.messages.undecided) {
+            let command = self.slot(id).command.as_ref().expect("it is under way");
+            match self.ready(id, &command.after).map(|ready| ready.time) {
+                Some(ready) if ready <= context.now() && self.decide(id, ports, wiring) => {
+                    moved = true;
+                    continue;
+                }
+                Some(ready) if ready > context.now() => {
+                    later = later.into_iter().chain([ready]).min();
+                }
+                _ => {}
+            }
+            self.messages.undecided.push(id);
+        }
+        if let Some(time) = later {
+            self.set_alarm(5, time, context);
+        }
+        moved
+    }
+
+    fn decide(&mut self, id: CommandId, ports: &mut Ports, wiring: &Wiring) -> bool {
+        let command = self.slot(id).command.as_ref().expect("it is under way");
+        let Work::ReceiveAny(any) = &command.work else { unreachable!("it wants any") };
+        let last = any.ports.iter().position(|port| Some(*port) == self.messages.last_any);
+        let (first, count) = (last.map_or(0, |last| last + 1), any.ports.len());
+        let mut turns = (first..first + count).map(|turn| turn % count);
+        let Some(place) = turns.find(|&place| has_for(ports, any.ports[place], id)) else {
+            return false;
+        };
+        let (port, bytes) = (any.ports[place], any.bytes);
+        let wanted = &mut ports.get_mut(port).expect("checked when it was issued").wanted;
+        let earlier = wanted.iter().take_while(|&&other| other < id).count();
+        wanted.insert(earlier, id);
+        let command = self.slot_mut(id).command.as_mut().expect("it is under way");
+        command.work = Work::Receive(Message { port, bytes });
+        self.messages.last_any = Some(port);
+        self.want(port);
+        let result = self.program.chosen(id, place);
+        self.check(result, wiring);
+        true
+    }
+}
+
+/// Whether a port has a message that no earlier command wants.
+fn has_for(ports: &Ports, port: PortId, id: CommandId) -> bool {
+    ports.get(port).is_some_and(|port| {
+        port.arrived.len() > port.wanted.iter().filter(|&&other| other < id).count()
+    })
+}
