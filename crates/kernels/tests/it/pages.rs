@@ -11,6 +11,10 @@ mod first_kernel;
 #[expect(dead_code, reason = "its `main` is for those who run it alone")]
 mod ddp;
 
+#[path = "../../examples/mistakes.rs"]
+#[expect(dead_code, reason = "its `main` is for those who run it alone")]
+mod mistakes;
+
 const COLLECTIVES: &str = include_str!("../../../../docs/collectives.md");
 const PAGE: &str = include_str!("../../../../docs/kernels.md");
 const README: &str = include_str!("../../../../README.md");
@@ -61,6 +65,15 @@ fn docs_collectives_md_has_what_each_rank_of_the_example_says() {
         COLLECTIVES.contains(&format!("async fn train{body}\n}}\n")),
         "it quotes another worker"
     );
+}
+
+#[test]
+fn docs_collectives_md_has_what_is_said_of_mistakes() {
+    let mut text = Vec::new();
+    mistakes::run(&mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert_eq!(text.lines().count(), 10, "{text}");
+    assert!(COLLECTIVES.contains(&format!("```text\n{text}```\n")), "the page lacks:\n{text}");
 }
 
 /// All source below a folder.
