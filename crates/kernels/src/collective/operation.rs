@@ -134,6 +134,17 @@ impl Operation {
         }
     }
 
+    /// The rank that has or gets all, if there is one.
+    pub const fn root(self) -> Option<usize> {
+        match self {
+            Self::Reduce(_, root)
+            | Self::Broadcast(root)
+            | Self::Gather(root)
+            | Self::Scatter(root) => Some(root),
+            _ => None,
+        }
+    }
+
     /// How many times as long as the input the output is, for so many ranks: as a fraction.
     pub const fn growth(self, ranks: u64) -> (u64, u64) {
         match self {

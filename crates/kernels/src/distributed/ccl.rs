@@ -29,7 +29,7 @@ use cubeyard_device::topology::{SipTopology, Topology};
 use cubeyard_sim::Span;
 
 use super::error::DistError;
-use super::group::GroupConfig;
+use super::group::{GroupConfig, check_root};
 use super::places::Places;
 use crate::collective::{Algorithm, Operation, algorithms};
 
@@ -177,6 +177,7 @@ impl CclAlgorithm {
         operation: Operation,
     ) -> Result<Resolved, DistError> {
         let places = Places::new(topology, &self.config)?;
+        check_root(operation, places.world())?;
         let algorithm = self.algorithm();
         if let Some(why) = algorithm.refuses(operation, places.world()) {
             return Err(DistError::Refused { algorithm: self.module, why });

@@ -3,7 +3,7 @@
 mod check;
 mod pending;
 
-pub(super) use check::{check_alike, check_cubes, check_place, rectangle};
+pub(super) use check::{check_alike, check_cubes, check_place, check_root, rectangle};
 pub use pending::{CollectiveReport, Pending};
 
 use cubeyard_memory::address::{CubeId, SipId};
@@ -179,18 +179,11 @@ impl Group {
     }
 
     fn check(&self, operation: Operation, tensors: &[(&Tensor, &Tensor)]) -> Result<(), DistError> {
-        let (name, ranks) = (operation.name(), self.world().ranks);
+        let name = operation.name();
         if let Some(why) = self.refuses(operation) {
             return Err(DistError::Refused { algorithm: self.algorithm.name(), why });
         }
-        if let Operation::Reduce(_, rank)
-        | Operation::Broadcast(rank)
-        | Operation::Gather(rank)
-        | Operation::Scatter(rank) = operation
-            && rank >= ranks
-        {
-            return Err(DistError::Rank { rank, world: ranks });
-        }
+        check_root(operation, self.world())?;
         if tensors.len() != self.places.sips.len() {
             let (found, expected) = (tensors.len(), self.places.sips.len());
             return Err(DistError::Tensors { operation: name, found, expected });

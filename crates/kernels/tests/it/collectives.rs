@@ -170,7 +170,7 @@ fn parts_that_do_not_fit_the_tcm_go_in_rounds() {
     assert_eq!(done, 22 + 23 + 23);
 }
 
-/// 64 MiB a PE, without data: no quicker than the links allow, which take 128 GB/s out of a PE.
+/// 64 MiB a PE, without data: no quicker than the links allow, which take 512 GB/s out of a SIP.
 #[test]
 fn parts_of_many_mebibytes_go_in_rounds() {
     let text = "sips: {count: 2}\ncubes: {w: 1, h: 1}\npe: {routers: [r0c0]}\nhbm: {bytes_per_cube: 512 MiB}\n";

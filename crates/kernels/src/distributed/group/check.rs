@@ -3,7 +3,19 @@
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_runtime::Tensor;
 
+use crate::collective::{Operation, World};
 use crate::distributed::error::DistError;
+
+/// Whether the rank that has or gets all is there.
+pub(in crate::distributed) fn check_root(
+    operation: Operation,
+    world: &World,
+) -> Result<(), DistError> {
+    match operation.root().filter(|&root| root >= world.ranks) {
+        Some(rank) => Err(DistError::Rank { rank, world: world.ranks }),
+        None => Ok(()),
+    }
+}
 
 /// The cubes and PEs that hold a tensor: each of these cubes has parts on each of these PEs.
 pub(in crate::distributed) fn rectangle(
