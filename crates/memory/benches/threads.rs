@@ -2,8 +2,11 @@
 //!
 //! `cargo bench -p cubeyard-memory --bench threads` measures `FlexAllocator` with one thread, with
 //! two that free what they allocated themselves, and with two that free what the other allocated.
-//! One thread and two take turns in one run. Each turn has several short rounds, after one that is not counted, and
-//! each figure is that of the best round: a machine that others use too seldom lends two processors for long.
+//! One thread and two take turns in one run. Each turn has several short rounds, after one that is
+//! not counted, and each figure is that of the best round: a machine that others use too seldom lends
+//! two processors for long.
+//!
+//! `-- thread-home` measures that way to choose a region alone.
 
 #![expect(
     clippy::disallowed_methods,
@@ -119,7 +122,8 @@ fn exchange_alone(allocator: &FlexAllocator, seed: u64) -> impl FnMut() {
     }
 }
 
-/// Million pairs per second in the best round of a turn, of threads that do what `worker` gives each of them.
+/// Million pairs per second in the best round of a turn, of threads that do what `worker` gives each
+/// of them.
 fn rate<W: FnMut()>(threads: u64, worker: impl Fn(u64) -> W + Sync) -> f64 {
     let barrier = Barrier::new(usize::try_from(threads).expect("few"));
     let times: Vec<Vec<(Instant, Instant)>> = std::thread::scope(|scope| {
@@ -171,7 +175,9 @@ fn main() {
         "regions", "1 thread", "2 threads", "ratio", "1, in batches", "2, freeing", "ratio"
     );
     println!("{:<16}{:>12}{:>14}{:>8}{:>16}{:>18}{:>8}", "", "", "", "", "", "each other's", "");
-    for region in ["thread-home", "load-balancing"] {
+    let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with("--"));
+    let named = |region: &&str| wanted.as_ref().is_none_or(|wanted| region == wanted);
+    for region in ["thread-home", "load-balancing"].into_iter().filter(named) {
         let mut best = [0.0_f64; 4];
         for _ in 0..TURNS {
             let allocators = [(); 4].map(|()| allocator(region));
