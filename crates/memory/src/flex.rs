@@ -357,12 +357,12 @@ impl FlexAllocator {
                 return Some(allocation);
             }
             if home.view(request.kind).is_some()
-                && let Some(allocation) = try_slot(home, request)
+                && let Some(allocation) = home.try_allocate(request)
             {
                 return Some(allocation);
             }
         }
-        self.search_by(request, try_slot)
+        self.search_by(request, Slot::try_allocate)
     }
 
     fn search_by(
@@ -461,7 +461,7 @@ impl FlexAllocator {
             return None;
         }
         loop {
-            if let Some(allocation) = self.search_by(request, try_slot) {
+            if let Some(allocation) = self.search_by(request, Slot::try_allocate) {
                 return Some(allocation);
             }
             match self.acquire_in_turn(Some(request), None, None) {
@@ -645,10 +645,6 @@ impl FlexAllocator {
             pending: Bytes::new(pending),
         }
     }
-}
-
-fn try_slot(slot: &Arc<Slot>, request: &Request) -> Option<Allocation> {
-    slot.try_allocate(request).map(|block| Allocation::new(Arc::clone(slot), block.key))
 }
 
 fn try_backed(slot: &Arc<Slot>, request: &Request) -> Option<Allocation> {
