@@ -22,7 +22,7 @@
 //!
 //! **Threads.** Every region has a lock of its own; whoever frees a block needs no other. With the
 //! region strategy `thread-home` threads do not contend: each has a region, and collects the blocks
-//! of others that it frees to pass them on 32 at a time, or when somebody looks at the statistics or
+//! of others that it frees to pass them on 64 at a time, or when somebody looks at the statistics or
 //! runs out of memory. (Peaks then count such a block until it is passed on.) No lock is held while
 //! the device, a callback or the streams are called.
 //!
