@@ -22,7 +22,7 @@
 //!
 //! **Threads.** Every region has a lock of its own; whoever frees a block needs no other. With the
 //! region strategy `thread-home` threads do not contend: each has a region, and collects the blocks
-//! of others that it frees to pass them on 32 at a time, or when somebody looks at the statistics or
+//! of others that it frees to pass them on 64 at a time, or when somebody looks at the statistics or
 //! runs out of memory. (Peaks then count such a block until it is passed on.) No lock is held while
 //! the device, a callback or the streams are called.
 //!
@@ -357,12 +357,12 @@ impl FlexAllocator {
                 return Some(allocation);
             }
             if home.view(request.kind).is_some()
-                && let Some(allocation) = try_slot(home, request)
+                && let Some(allocation) = home.try_allocate(request)
             {
                 return Some(allocation);
             }
         }
-        self.search_by(request, try_slot)
+        self.search_by(request, Slot::try_allocate)
     }
 
     fn search_by(
@@ -461,7 +461,7 @@ impl FlexAllocator {
             return None;
         }
         loop {
-            if let Some(allocation) = self.search_by(request, try_slot) {
+            if let Some(allocation) = self.search_by(request, Slot::try_allocate) {
                 return Some(allocation);
             }
             match self.acquire_in_turn(Some(request), None, None) {
@@ -645,10 +645,6 @@ impl FlexAllocator {
             pending: Bytes::new(pending),
         }
     }
-}
-
-fn try_slot(slot: &Arc<Slot>, request: &Request) -> Option<Allocation> {
-    slot.try_allocate(request).map(|block| Allocation::new(Arc::clone(slot), block.key))
 }
 
 fn try_backed(slot: &Arc<Slot>, request: &Request) -> Option<Allocation> {

@@ -247,10 +247,10 @@ impl Slack {
         Self { left: std::array::from_fn(|_| AtomicU64::new(0)) }
     }
 
-    /// Takes what is needed, if there is as much, and a part of the rest: most that need some will
-    /// soon need more.
+    /// Takes what is needed, if there is as much, and half of the rest: most that need some will soon
+    /// need more.
     fn take(&self, place: usize, needed: u64) -> Option<u64> {
-        let taken = |left: u64| Some(needed + left.checked_sub(needed)? / 4);
+        let taken = |left: u64| Some(needed + left.checked_sub(needed)? / 2);
         let less = |left: u64| taken(left).map(|taken| left - taken);
         let before = self.left[place].fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
         before.ok().and_then(taken)
@@ -301,8 +301,9 @@ pub(crate) fn settle(
         let own = regions.iter().map(|counts| counts.counts[place].stat.peak).max().unwrap_or(0);
         let peak = peaks.0[place].max(total).max(own);
         peaks.0[place] = peak;
-        // Half is shared out at once, half is left for those who need more.
-        let share = (peak - total) / (2 * regions_len.max(1));
+        // A quarter is shared out at once, the rest is left for those who need more: what one region
+        // has and does not use, another has to ask all of them for.
+        let share = (peak - total) / (4 * regions_len.max(1));
         for counts in regions.iter_mut() {
             let count = &mut counts.counts[place];
             let ceiling = count.stat.current + share;

@@ -16,7 +16,7 @@ use crate::sync::{Apart, Arc, AtomicBool, Mutex, Ordering, lock};
 
 /// How many blocks an outbox collects. Enough that passing them on costs little for each; few enough
 /// that what waits there does not matter.
-const OUTBOX: usize = 32;
+const OUTBOX: usize = 64;
 
 /// A block on its way to its slot. It holds the slot as its handle did; whoever empties the inbox
 /// lets go of that, so that no other thread touches the count.

@@ -429,8 +429,8 @@ impl Shared {
     pub(crate) fn close(&self, slots: &[Arc<Slot>]) {
         self.closed.store(true, Ordering::Release);
         self.collect_posts();
-        // What is in an inbox holds its slot; entering the slot empties it.
-        slots.iter().for_each(|slot| drop(slot.enter()));
+        // What is in an inbox holds its slot, as spare references do; entering the slot empties it.
+        slots.iter().for_each(|slot| slot.enter().spare.clear());
         self.synchronize();
         let moved: Vec<_> = lock(&self.moved).forward.values().cloned().collect();
         for (slot, key) in moved {

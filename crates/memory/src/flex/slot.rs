@@ -19,7 +19,7 @@ use super::mail::{Mailbox, Post};
 use super::shared::Shared;
 use super::stream::Waiting;
 use super::tag::{FAR_STREAM, Tag};
-use super::{FreeError, RegionReport, VirtualAddress};
+use super::{Allocation, FreeError, RegionReport, VirtualAddress};
 use crate::Bytes;
 use crate::device::RegionHandle;
 use crate::index::{Block, BlockKey, FreeIndex, Hole, Part};
@@ -31,6 +31,8 @@ use crate::sync::{
 
 /// The `free` of a slot with no region in it.
 const VACANT: u64 = u64::MAX;
+/// How many references to itself a slot keeps. More than come at a time; few enough not to matter.
+const SPARE: usize = 256;
 /// The target of the log, for those who filter.
 pub(crate) const LOG: &str = "cubeyard::alloc";
 
@@ -103,6 +105,9 @@ pub(crate) struct SlotState {
     notes: BTreeMap<BlockKey, Note>,
     /// An inbox that was emptied, to be exchanged for the next full one.
     emptied: Vec<Post>,
+    /// References to this slot that came with its mail. New blocks take them, so that none has to be
+    /// counted in or out. None are kept once the allocator is gone: the slot would never go.
+    pub(crate) spare: Vec<Arc<Slot>>,
 }
 
 /// What is remembered of the few blocks that need it.
@@ -191,6 +196,7 @@ impl Slot {
             serial: 0,
             notes: BTreeMap::new(),
             emptied: Vec::new(),
+            spare: Vec::new(),
         };
         Self {
             number,
@@ -251,7 +257,11 @@ impl Slot {
         let mut state = lock(&self.state);
         if self.has_mail() {
             let mut posts = self.mailbox().take(std::mem::take(&mut state.emptied));
-            for (_, key) in posts.drain(..) {
+            let room = if self.shared.is_closed() { 0 } else { SPARE };
+            for (slot, key) in posts.drain(..) {
+                if state.spare.len() < room {
+                    state.spare.push(slot);
+                }
                 // The key came from a handle, and nothing moves a block whose key is in the inbox.
                 self.let_go(&mut state, key).expect("a block in the inbox is live");
             }
@@ -306,11 +316,13 @@ impl Slot {
     }
 
     /// Places a request here, or changes nothing where there is no room, or no memory for it.
-    pub(crate) fn try_allocate(self: &Arc<Self>, request: &Request) -> Option<Block> {
+    pub(crate) fn try_allocate(self: &Arc<Self>, request: &Request) -> Option<Allocation> {
         let mut state = self.enter();
         let placed = self.place(&mut state, request)?;
+        let spare = state.spare.pop();
         self.leave(state);
-        self.complete_place(placed)
+        let block = self.complete_place(placed)?;
+        Some(Allocation::new(spare.unwrap_or_else(|| Arc::clone(self)), block.key))
     }
 
     /// Places a request in a slot that is locked; memory that is missing for it comes later.

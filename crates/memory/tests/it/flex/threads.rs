@@ -152,6 +152,27 @@ fn own_regions_with_foreign_frees() {
     assert!(blocks > 8000, "{blocks}");
 }
 
+/// A slot keeps references to itself that came with its mail, for its next blocks; they must not keep
+/// it when the allocator and the last block are gone.
+#[test]
+fn regions_go_although_other_threads_have_freed_their_blocks() {
+    let device = device();
+    let config = "fallback_sizes:[16MiB],region:thread-home,max_regions:64";
+    let allocator = allocator(device.clone(), config);
+    let block = || allocator.allocate(Bytes::new(1000)).unwrap();
+    for _ in 0..3 {
+        let batch: Vec<_> = (0..200).map(|_| block()).collect();
+        thread::scope(|scope| scope.spawn(move || drop(batch)).join().unwrap());
+    }
+    let last = block();
+    let freed = allocator.stats().get(Quantity::Allocation, Pool::All).freed;
+    assert_eq!(freed, 600);
+    drop(allocator);
+    assert_ne!(device.info().free, device.info().total, "a block is still there");
+    drop(last);
+    assert_eq!(device.info().free, device.info().total);
+}
+
 #[test]
 fn growable_regions_under_contention() {
     for growth in ["growable(16MiB)", "recycle(16MiB)"] {
