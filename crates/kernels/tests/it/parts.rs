@@ -64,7 +64,7 @@ fn gradients_become_their_mean_on_one_two_and_six_sips() {
 fn a_run_of_several_launches_takes_from_the_first_start_to_the_last_end() {
     let report = right("ddp", "elements=2000").report;
     let [reduce, barrier] = report.launches.as_slice() else { panic!("{:?}", report.launches) };
-    assert!(reduce.0.starts_with("direct all_reduce avg"), "{}", reduce.0);
+    assert!(reduce.0.starts_with("lrab all_reduce avg"), "{}", reduce.0);
     assert!(reduce.0.ends_with("(2 launches)") && barrier.0.contains("all_reduce max"));
     // The host takes its time between the two.
     assert!(report.kernel > reduce.1 + barrier.1);
