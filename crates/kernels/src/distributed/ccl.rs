@@ -155,10 +155,21 @@ impl CclConfig {
     }
 }
 
+/// Why a file does not have an algorithm for a size, if so.
+pub(super) fn excludes_size(sizes: &RangeInclusive<u64>, bytes: u64) -> Option<String> {
+    let excluded = || format!("the file has it for other sizes than {bytes} bytes");
+    (!sizes.contains(&bytes)).then(excluded)
+}
+
+/// Whether a time is known to be less than another; what is not known is the longest.
+pub(super) fn is_less(time: Option<Span>, than: Option<Span>) -> bool {
+    let ps = |span: Option<Span>| span.map_or(u64::MAX, Span::ps);
+    ps(time) < ps(than)
+}
+
 impl Resolved {
     fn is_quicker(&self, other: &Self) -> bool {
-        let span = |resolved: &Self| resolved.estimate.map_or(u64::MAX, Span::ps);
-        span(self) < span(other)
+        is_less(self.estimate, other.estimate)
     }
 }
 
@@ -194,12 +205,8 @@ impl CclAlgorithm {
         operation: Operation,
     ) -> Result<Resolved, DistError> {
         let ranks = Places::new(topology, &self.config)?.world().ranks;
-        let excluded = if self.bytes.contains(&bytes) {
-            self.excludes(topology, ranks)
-        } else {
-            Some(format!("the file has it for other sizes than {bytes} bytes"))
-        };
-        match excluded {
+        let excluded = excludes_size(&self.bytes, bytes);
+        match excluded.or_else(|| self.excludes(topology, ranks)) {
             Some(why) => Err(DistError::Refused { algorithm: self.module, why }),
             None => self.resolved(topology, bytes, operation),
         }

@@ -14,9 +14,9 @@ use cubeyard_runtime::placement::Placement;
 use cubeyard_runtime::{Context, Tensor};
 use cubeyard_sim::Span;
 
-use super::ccl::{CclAlgorithm, CclConfig, Cost};
+use super::ccl::{CclAlgorithm, CclConfig, Cost, excludes_size, is_less};
 use super::error::DistError;
-use super::group::{Group, GroupConfig, Pending, Ranks};
+use super::group::{Group, GroupConfig, Pending, Ranks, check_root};
 use crate::collective::{Direct, Operation, ReduceOp};
 use crate::launch::Launcher;
 
@@ -82,6 +82,7 @@ impl Team {
         tensors: &[(&Tensor, &Tensor)],
     ) -> Result<Pending, DistError> {
         let size = tensors.iter().map(|(input, output)| input.nbytes().max(output.nbytes())).max();
+        check_root(operation, self.direct.world())?;
         let lane = self.choose(context, operation, size.unwrap_or(0))?;
         lane.group.begin(launcher, context, operation, tensors)
     }
@@ -96,8 +97,7 @@ impl Team {
         let mut best: Option<(Option<Span>, &Lane)> = None;
         for (place, lane) in self.lanes.iter().enumerate() {
             let refused = lane.group.refuses(operation);
-            let other = || format!("the file has it for other sizes than {size} bytes");
-            if let Some(why) = refused.or_else(|| (!lane.bytes.contains(&size)).then(other)) {
+            if let Some(why) = refused.or_else(|| excludes_size(&lane.bytes, size)) {
                 whys.push(format!("{}: {why}", lane.group.algorithm()));
                 continue;
             }
@@ -128,12 +128,6 @@ impl Team {
         let tokens: Vec<_> = self.tokens.iter().map(|token| (token, token)).collect();
         self.direct.begin(launcher, context, Operation::AllReduce(ReduceOp::Max), &tokens)
     }
-}
-
-/// Whether a time is known to be less than another; what is not known is the longest.
-fn is_less(time: Option<Span>, than: Option<Span>) -> bool {
-    let ps = |span: Option<Span>| span.map_or(u64::MAX, Span::ps);
-    ps(time) < ps(than)
 }
 
 /// The algorithms that may be chosen among some ranks, for any operation and size: the forced one, or those that

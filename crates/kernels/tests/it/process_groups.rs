@@ -238,6 +238,24 @@ fn several_groups_are_at_work_at_once() {
     assert_eq!(took.into_inner().len(), 4);
 }
 
+/// The cost model looked for the PEs of the root before anybody had asked whether there is one.
+#[test]
+fn a_root_that_is_not_there_is_refused() {
+    let context = context(3);
+    let dist = Distributed::new(&context);
+    dist.init_process_group("ahbm").unwrap();
+    for operation in [Operation::Broadcast(3), Operation::Reduce(ReduceOp::Sum, 3)] {
+        let error = dist.spawn(|worker| async move {
+            let x = worker.context().zeros(&[600], DType::F32)?.to(&worker.placement())?;
+            match operation {
+                Operation::Broadcast(root) => worker.broadcast(&x, root).await,
+                _ => worker.reduce(&x, 3, ReduceOp::Sum).await,
+            }
+        });
+        assert_eq!(error.unwrap_err().to_string(), "rank 3: there are 3");
+    }
+}
+
 #[test]
 fn ranks_that_do_not_meet_in_a_group_are_named_with_it() {
     let context = context(3);
