@@ -177,6 +177,20 @@ pub enum RuntimeError {
     },
 }
 
+impl RuntimeError {
+    /// Whether simulated memory or time has run out, rather than that it was asked for what cannot be.
+    pub fn is_exhausted(&self) -> bool {
+        matches!(
+            self,
+            Self::OutOfMemory { .. }
+                | Self::VirtualSpace(_)
+                | Self::Regions(_)
+                | Self::Stalled(_)
+                | Self::Deadline { .. }
+        )
+    }
+}
+
 fn hint(nearest: Option<&str>) -> String {
     nearest.map_or_else(String::new, |nearest| format!("; the nearest is {nearest}"))
 }

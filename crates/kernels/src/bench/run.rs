@@ -89,14 +89,7 @@ impl BenchError {
         matches!(
             self,
             Self::Runtime(error) | Self::Distributed(DistError::Runtime(error))
-            if matches!(
-                error,
-                RuntimeError::OutOfMemory { .. }
-                    | RuntimeError::VirtualSpace(_)
-                    | RuntimeError::Regions(_)
-                    | RuntimeError::Stalled(_)
-                    | RuntimeError::Deadline { .. }
-            )
+            if error.is_exhausted()
         )
     }
 }

@@ -56,13 +56,7 @@ impl ModelError {
     pub fn is_exhausted(&self) -> bool {
         match self {
             Self::DoesNotFit { .. } => true,
-            Self::Runtime(error) | Self::Group(DistError::Runtime(error)) => matches!(
-                error,
-                RuntimeError::OutOfMemory { .. }
-                    | RuntimeError::VirtualSpace(_)
-                    | RuntimeError::Stalled(_)
-                    | RuntimeError::Deadline { .. }
-            ),
+            Self::Runtime(error) | Self::Group(DistError::Runtime(error)) => error.is_exhausted(),
             _ => false,
         }
     }

@@ -2,7 +2,7 @@
 
 use cubeyard_memory::address::SipId;
 use cubeyard_runtime::placement::{Placement, Split};
-use cubeyard_runtime::{Context, ContextConfig, RuntimeError, Tensor};
+use cubeyard_runtime::{Context, ContextConfig, Tensor};
 
 use super::{Figures, Row, SweepConfig, values};
 use crate::collective::Operation;
@@ -39,23 +39,11 @@ pub(super) fn row(
                 wrong,
             })
         }
-        Err(DistError::Runtime(error)) if is_exhausted(&error) => Err(error.to_string()),
+        Err(DistError::Runtime(error)) if error.is_exhausted() => Err(error.to_string()),
         Err(error) => return Err(error),
     };
     let count = shape.bytes / config.dtype.size();
     Ok(Row { bytes: shape.bytes, count, algorithm, figures })
-}
-
-/// Whether simulated memory or time has run out.
-fn is_exhausted(error: &RuntimeError) -> bool {
-    matches!(
-        error,
-        RuntimeError::OutOfMemory { .. }
-            | RuntimeError::VirtualSpace(_)
-            | RuntimeError::Regions(_)
-            | RuntimeError::Stalled(_)
-            | RuntimeError::Deadline { .. }
-    )
 }
 
 /// What a size is for each PE.
