@@ -9,8 +9,8 @@
     reason = "a bench reads the clock and prints"
 )]
 
-use std::sync::OnceLock;
-use std::time::Instant;
+#[path = "../../runtime/benches/clock/mod.rs"]
+mod clock;
 
 use cubeyard_kernels::collective::{Operation, ReduceOp, Ring};
 use cubeyard_kernels::distributed::{Group, GroupConfig, Ranks};
@@ -19,6 +19,8 @@ use cubeyard_memory::address::SipId;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::{Context, ContextConfig, RingConfig, Tensor};
+
+use clock::cpu;
 
 fn main() {
     // `cargo bench` says so; `cargo test --benches` does not, and gets a quick look.
@@ -55,15 +57,4 @@ fn main() {
             report.kernel
         );
     }
-}
-
-/// CPU seconds that this thread has had; where the system does not say, seconds of the clock.
-fn cpu() -> f64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    let clock = || START.get_or_init(Instant::now).elapsed().as_secs_f64();
-    // Linux brings the figure up to date when a thread gives way, else a few times in 10 ms.
-    std::thread::yield_now();
-    let had = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let had = had.and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
-    had.map_or_else(clock, |ns| ns as f64 / 1e9)
 }

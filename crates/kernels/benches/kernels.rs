@@ -10,8 +10,8 @@
     reason = "a bench reads the clock and prints"
 )]
 
-use std::sync::OnceLock;
-use std::time::Instant;
+#[path = "../../runtime/benches/clock/mod.rs"]
+mod clock;
 
 use cubeyard_kernels::kernel::{Args, Kernel};
 use cubeyard_kernels::launch::Launcher;
@@ -20,6 +20,8 @@ use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::{Argument, Context, ContextConfig, Launch, LaunchReport, Tensor};
+
+use clock::cpu;
 
 fn main() {
     // `cargo bench` says so; `cargo test --benches` does not, and gets a quick look.
@@ -66,17 +68,6 @@ fn best(runs: usize, mut run: impl FnMut() -> LaunchReport) -> (f64, LaunchRepor
         .map(timed)
         .min_by(|(one, _), (other, _)| one.total_cmp(other))
         .expect("at least one run")
-}
-
-/// CPU seconds that this thread has had; where the system does not say, seconds of the clock.
-fn cpu() -> f64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    let clock = || START.get_or_init(Instant::now).elapsed().as_secs_f64();
-    // Linux brings the figure up to date when a thread gives way, else a few times in 10 ms.
-    std::thread::yield_now();
-    let had = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let had = had.and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
-    had.map_or_else(clock, |ns| ns as f64 / 1e9)
 }
 
 fn print(name: &str, seconds: f64, parts: u64, what: &str, report: &LaunchReport) {

@@ -10,12 +10,13 @@
     reason = "a bench reads the clock and prints"
 )]
 
-use std::sync::OnceLock;
-use std::time::Instant;
+mod clock;
 
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::{Addressing, Context, ContextConfig, Tensor};
+
+use clock::cpu;
 
 /// How many tensors, and how many are timed at a time.
 const TENSORS: usize = 100_000;
@@ -82,17 +83,6 @@ fn all_alive(addressing: Addressing, name: &str, tensors: usize) {
     let dropped = chunks(tensors, || drop(oldest.next()));
     print(&format!("{name}: drop, oldest first"), &dropped);
     assert!(context.is_pristine());
-}
-
-/// CPU seconds that this thread has had; where the system does not say, seconds of the clock.
-fn cpu() -> f64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    let clock = || START.get_or_init(Instant::now).elapsed().as_secs_f64();
-    // Linux brings the figure up to date when a thread gives way, else a few times in 10 ms.
-    std::thread::yield_now();
-    let had = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let had = had.and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
-    had.map_or_else(clock, |ns| ns as f64 / 1e9)
 }
 
 /// How much memory the process has, in bytes. Where that is not known, 0.

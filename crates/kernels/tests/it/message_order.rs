@@ -44,6 +44,13 @@ fn store(tl: &Tl, args: &Args) {
     tl.store(&args.tensor(0).whole(), &tl.full(&[16], 2.0, DType::F32));
 }
 
+/// Stores, and tells the next PE when that is done.
+fn publish(tl: &Tl, args: &Args) {
+    store(tl, args);
+    tl.fence();
+    tl.send(Port::E, &token(tl));
+}
+
 /// Adds one to what all share.
 fn increment(tl: &Tl, args: &Args) {
     let x = args.tensor(0).whole();
@@ -58,9 +65,7 @@ fn is_first(tl: &Tl) -> bool {
 fn a_fence_before_the_send_and_a_receive_that_waits_order_two_pes() {
     let (found, values) = races(2, async |tl, args| {
         if is_first(tl) {
-            store(tl, args);
-            tl.fence();
-            tl.send(Port::E, &token(tl));
+            publish(tl, args);
         } else {
             receive(tl);
             increment(tl, args);
@@ -80,16 +85,14 @@ fn a_send_does_not_wait_for_a_store_before_it() {
             tl.load(&args.tensor(0).whole());
         }
     });
-    expect!["shares on sip0.cube0.pe1, message_order.rs:80: load f32[16] reads bytes 0x0 to 0x3f of sip0.cube0.hbm_ctrl.pe0, which shares on sip0.cube0.pe0, message_order.rs:44: store f32[16] writes, with no order between the two"].assert_eq(&found.join("\n"));
+    expect!["shares on sip0.cube0.pe1, message_order.rs:85: load f32[16] reads bytes 0x0 to 0x3f of sip0.cube0.hbm_ctrl.pe0, which shares on sip0.cube0.pe0, message_order.rs:44: store f32[16] writes, with no order between the two"].assert_eq(&found.join("\n"));
 }
 
 #[test]
 fn a_load_does_not_wait_for_a_message_that_is_received_later() {
     let (found, _) = races(2, async |tl, args| {
         if is_first(tl) {
-            store(tl, args);
-            tl.fence();
-            tl.send(Port::E, &token(tl));
+            publish(tl, args);
         } else {
             receive_later(tl);
             tl.load(&args.tensor(0).whole());
@@ -102,9 +105,7 @@ fn a_load_does_not_wait_for_a_message_that_is_received_later() {
 fn waiting_for_it_orders_the_load() {
     let (found, _) = races(2, async |tl, args| {
         if is_first(tl) {
-            store(tl, args);
-            tl.fence();
-            tl.send(Port::E, &token(tl));
+            publish(tl, args);
         } else {
             let come = receive_later(tl);
             tl.wait_for(&come).await;
@@ -132,9 +133,7 @@ fn what_was_loaded_and_sent_may_be_overwritten_by_its_receiver() {
 fn relay(own: bool) -> Vec<String> {
     let body = async move |tl: &Tl, args: &Args| match tl.program_id(0) {
         0 => {
-            store(tl, args);
-            tl.fence();
-            tl.send(Port::E, &token(tl));
+            publish(tl, args);
         }
         1 => {
             let come = receive_later(tl);
