@@ -5,12 +5,11 @@ use std::fmt;
 use crate::component::{Component, Context, Delivery, Flit, Order};
 use crate::credit::{BufferSpec, Buffers};
 use crate::fabric::LinkState;
-use crate::merge::Uses;
 use crate::network::{LinkId, Network, NodeId};
 use crate::observer::{Blind, Observer};
-use crate::plan::Plans;
 use crate::queue::{EventQueue, Wheel};
 use crate::task::Tasks;
+use crate::train::{Trains, Uses};
 use crate::transfer::{LegEnd, SlotId, Transfers};
 use crate::{Span, Time};
 
@@ -25,11 +24,8 @@ pub(crate) enum Event {
     Flit { transfer: SlotId, flit: u32 },
     /// A leg is done.
     LegDone { transfer: SlotId },
-    /// A run of flits that moved as one event is done, unless it was broken up: then the number
-    /// (its low half) no longer fits.
-    RunDone { transfer: SlotId, number: u32 },
-    /// A planned leg is done, unless it was scattered: then it is no longer planned.
-    PlanDone { transfer: SlotId, leg: u32 },
+    /// A train is at its end, unless it was worked out anew since: then the number no longer fits.
+    TrainDone { transfer: SlotId, number: u32 },
     /// An alarm of a component.
     Wake { alarm: u32 },
     /// A call of a component, from outside.
@@ -118,7 +114,7 @@ pub struct Engine<C: Component, O = Blind> {
     pub(crate) network: Network,
     pub(crate) links: Vec<LinkState>,
     pub(crate) uses: Uses,
-    pub(crate) plans: Plans,
+    pub(crate) trains: Trains,
     /// Queues, if buffers are finite.
     pub(crate) buffers: Option<Box<Buffers>>,
     pub(crate) transfers: Transfers<C::Message>,
@@ -138,7 +134,6 @@ pub struct Engine<C: Component, O = Blind> {
     is_touched: Vec<bool>,
     order: OrderHash,
     pub(crate) flit_hops: u64,
-    pub(crate) scratch: Vec<u64>,
 }
 
 impl<C: Component> Engine<C> {
@@ -182,7 +177,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             config,
             links: LinkState::all(&network),
             uses: Uses::new(&network),
-            plans: Plans::default(),
+            trains: Trains::default(),
             buffers: buffers.map(Box::new),
             transfers: Transfers::new(),
             queue: Wheel::default(),
@@ -199,7 +194,6 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             is_touched: vec![false; nodes],
             order: OrderHash::default(),
             flit_hops: 0,
-            scratch: Vec::new(),
             network,
         }
     }
@@ -307,8 +301,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             Event::Begin { transfer } => self.begin(transfer),
             Event::Flit { transfer, flit } => self.flit(transfer, flit),
             Event::LegDone { transfer } => self.leg_done(transfer),
-            Event::RunDone { transfer, number } => self.run_done(transfer, number),
-            Event::PlanDone { transfer, leg } => self.plan_done(transfer, leg),
+            Event::TrainDone { transfer, number } => self.train_done(transfer, number),
             Event::Wake { alarm } => self.wake(alarm),
             Event::Call { call } => {
                 let (node, message) = self.calls.take(call);
@@ -436,7 +429,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
 
     /// How long each link has been in use, by link.
     pub fn busy(&mut self) -> Vec<Span> {
-        self.break_up_all();
+        self.book_all();
         self.links.iter().map(|link| Span::from_ps(link.busy)).collect()
     }
 }

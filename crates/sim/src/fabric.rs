@@ -104,18 +104,16 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         self.start_leg(slot, from, Asks::At(self.now + Span::from_ps(overhead)));
     }
 
-    /// Starts a leg from hop `from`: planned if it is one flit that holds up nobody, as one run if it meets nobody.
+    /// Starts a leg from hop `from`: as a train, if it can be one.
     fn start_leg(&mut self, slot: SlotId, from: u16, asks: Asks) {
         let leg = self.leg_from(slot, from);
         let transfer = self.transfers.get(slot);
         transfer.leg = leg;
         transfer.arrived = 0;
-        if transfer.flits == 1 && self.merges() && self.plan_leg(slot, &asks) {
-            return;
-        }
-        if self.take_leg(slot) && self.can_run(&asks) {
-            self.run_leg(slot, asks);
+        if self.merges() && self.can_set_out(slot, &asks) {
+            self.set_out(slot, &asks);
         } else {
+            self.take_leg(slot);
             self.walk_leg(slot, asks);
         }
     }

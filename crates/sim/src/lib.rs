@@ -107,14 +107,15 @@ mod component;
 mod credit;
 mod engine;
 mod fabric;
-mod merge;
 mod network;
 mod observer;
-mod plan;
 pub mod queue;
+mod scatter;
 mod task;
 mod time;
+mod train;
 mod transfer;
+mod weave;
 
 pub use arbiter::Arbiter;
 pub use component::{Asks, Component, Context, Delivery, Flit, Send, TransferId};

@@ -161,6 +161,9 @@ pub enum RouteError {
         /// Where the route is.
         at: NodeId,
     },
+    /// A route goes by each link once.
+    #[error("link {0} twice")]
+    Twice(LinkId),
 }
 
 impl Network {
@@ -204,10 +207,13 @@ impl Network {
         bytes.div_ceil(self.flit_bytes).max(1)
     }
 
-    /// Checks that the links follow each other.
+    /// Checks that the links follow each other, each once.
     pub fn route(&self, links: &[LinkId]) -> Result<Route, RouteError> {
         let mut at = None;
-        for &link in links {
+        for (place, &link) in links.iter().enumerate() {
+            if links[..place].contains(&link) {
+                return Err(RouteError::Twice(link));
+            }
             let spec = self.links.get(link.index()).ok_or(RouteError::NoSuchLink(link))?;
             match at {
                 Some(at) if at != spec.from => {

@@ -1,9 +1,9 @@
 //! Transfers on their way.
 
 use crate::Time;
-use crate::component::{Asks, TransferId};
+use crate::component::TransferId;
 use crate::network::LinkId;
-use crate::plan::Plan;
+use crate::train::Train;
 
 /// A place in the list of transfers; used again when a transfer is done.
 pub(crate) type SlotId = u32;
@@ -21,10 +21,8 @@ pub(crate) struct Transfer<M> {
     /// The leg: hops up to a node that stores and forwards, or to the end.
     pub(crate) leg: Leg,
     pub(crate) hops: Vec<Hop>,
-    /// The asks of a run that moves as one event, and when each flit is delivered if that matters.
-    pub(crate) run: Option<Run>,
-    /// How its leg is planned, if it is.
-    pub(crate) plan: Plan,
+    /// Its leg as a train, if it is one.
+    pub(crate) train: Train,
 }
 
 /// A part of a route at whose ends all flits are gathered.
@@ -58,14 +56,6 @@ impl Hop {
     pub(crate) const OPEN: u64 = u64::MAX;
 }
 
-/// A run of flits that meets nobody.
-#[derive(Debug)]
-pub(crate) struct Run {
-    pub(crate) asks: Asks,
-    /// When each flit is delivered, if the component wants to know.
-    pub(crate) delivered: Vec<u64>,
-}
-
 impl<M> Transfer<M> {
     /// What a flit carries.
     #[inline]
@@ -76,12 +66,6 @@ impl<M> Transfer<M> {
     /// The link to the end of the route.
     pub(crate) fn last_link(&self) -> LinkId {
         self.hops[self.hops.len() - 1].link
-    }
-
-    /// The low half of its number, which tells transfers of one slot apart.
-    #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
-    pub(crate) fn short_number(&self) -> u32 {
-        self.id.get() as u32
     }
 
     pub(crate) fn leg_hops(&self) -> &[Hop] {
@@ -131,8 +115,7 @@ impl<M> Transfers<M> {
             arrived: 0,
             leg: Leg { from: 0, to: 0, end: LegEnd::Whole },
             hops: Vec::new(),
-            run: None,
-            plan: Plan::default(),
+            train: Train::default(),
         });
         u32::try_from(self.slots.len() - 1).expect("fewer than 2³² transfers at once")
     }
@@ -148,5 +131,10 @@ impl<M> Transfers<M> {
     #[inline]
     pub(crate) fn get(&mut self, slot: SlotId) -> &mut Transfer<M> {
         &mut self.slots[slot as usize]
+    }
+
+    #[inline]
+    pub(crate) fn at(&self, slot: SlotId) -> &Transfer<M> {
+        &self.slots[slot as usize]
     }
 }

@@ -146,10 +146,12 @@ fn crowds() -> impl Strategy<Value = Crowd> {
 fn talk(nodes: usize) -> impl Strategy<Value = Talk> {
     let short =
         || prop_oneof![3 => Just(0_u64), 1 => Just(1_u64), 1 => 1..256_u64, 1 => Just(256_u64)];
-    let bytes = prop_oneof![9 => short(), 1 => 257..3000_u64];
+    let whole = (2..9_u64).prop_map(|flits| flits * 256);
+    let bytes = prop_oneof![6 => short(), 3 => whole, 1 => 257..3000_u64];
     let at = prop_oneof![2 => Just(0_u64), 2 => 0..12_u64, 1 => (0..4_u64).prop_map(|ns| ns * 1000), 1 => 0..9000_u64];
     let when = prop_oneof![3 => Just(When::After(0)), 1 => (0..4_u64).prop_map(When::After), 1 => Just(When::Alarm)];
-    let reply = (0..nodes, short(), any::<bool>());
+    let bytes_back = prop_oneof![3 => short(), 1 => Just(1024_u64)];
+    let reply = (0..nodes, bytes_back, any::<bool>());
     let reply = reply.prop_map(|(to, bytes, answered)| Reply { to, bytes, answered });
     let replies = proptest::collection::vec(reply, 0..9);
     (at, 0..nodes, 1..nodes, bytes, replies, when).prop_map(
@@ -206,8 +208,8 @@ impl Crowd {
         let flits = nodes.flat_map(|node| engine.component(node).unwrap().flits.clone()).collect();
         let (hops, hash, busy) = (engine.flit_hops(), engine.order_hash(), engine.busy());
         let Clerk { mut waits, delivered } = std::mem::take(engine.observer_mut());
-        // A planned transfer tells of its waits together; each still in their order.
-        waits.sort_by_key(|(transfer, _)| *transfer);
+        // Trains tell of their waits link by link.
+        waits.sort_by_key(|(transfer, wait)| (*transfer, wait.link, wait.behind, wait.span));
         (waits, delivered, flits, busy, hops, hash)
     }
 }

@@ -1,0 +1,184 @@
+//! Trains become flits that walk.
+//!
+//! Flits walk where a leg cannot be a train: if they ask out of order, if there are too many of them, if others
+//! walk on their links, or if working the train out again and again has become as dear. Since there are never both
+//! on a link, all trains that share links with those that walk, and those that share links with them, are
+//! scattered together: the accounts of their links are brought up to the present event, and each flit goes on by
+//! itself from where it is.
+
+use crate::Time;
+use crate::component::Component;
+use crate::engine::{Engine, Event};
+use crate::observer::Observer;
+use crate::queue::EventQueue;
+use crate::train::Spot;
+use crate::transfer::{LegEnd, SlotId};
+
+impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
+    /// Notes that the flits of a leg walk, for which the trains in its way are scattered.
+    pub(crate) fn take_leg(&mut self, slot: SlotId) {
+        while let Some(train) = self.train_in_the_way(slot) {
+            self.scatter(train);
+        }
+        self.count_walkers(slot, 1);
+    }
+
+    /// A leg that walked is done.
+    pub(crate) fn release_leg(&mut self, slot: SlotId) {
+        self.count_walkers(slot, -1);
+    }
+
+    fn count_walkers(&mut self, slot: SlotId, change: i32) {
+        let transfer = self.transfers.get(slot);
+        for hop in transfer.leg_hops() {
+            let walkers = &mut self.uses.links[hop.link.index()].walkers;
+            *walkers = walkers.wrapping_add_signed(change);
+        }
+        if transfer.leg.end == LegEnd::Flits {
+            let end = self.links[transfer.last_link().index()].to;
+            let walkers = &mut self.uses.ends[end.index()].walkers;
+            *walkers = walkers.wrapping_add_signed(change);
+        }
+    }
+
+    /// A train on one of a leg's links, or to its end.
+    fn train_in_the_way(&mut self, slot: SlotId) -> Option<SlotId> {
+        let transfer = self.transfers.get(slot);
+        let trains = |hop: &crate::transfer::Hop| self.uses.links[hop.link.index()].trains.first();
+        let on_a_link = transfer.leg_hops().iter().find_map(trains).map(|passage| passage.slot);
+        let end = self.links[transfer.last_link().index()].to.index();
+        let to_the_end = || self.uses.ends[end].trains.first().copied();
+        let takes_flits = transfer.leg.end == LegEnd::Flits;
+        on_a_link.or_else(|| takes_flits.then(to_the_end).flatten())
+    }
+
+    /// Scatters a train, and all that have links in common with it or with one of them.
+    #[cold]
+    pub(crate) fn scatter(&mut self, slot: SlotId) {
+        let slots = self.company(slot);
+        for &slot in &slots {
+            self.hand_over_past(slot);
+            for hop in self.transfers.get(slot).leg_hops().to_vec() {
+                self.book(hop.link);
+            }
+        }
+        let mut walking: Vec<Spot> = Vec::new();
+        slots.iter().for_each(|&slot| self.stop(slot, &mut walking));
+        walking.sort_by(|&a, &b| self.place(a).cmp(&self.place(b)).then_with(|| self.order(a, b)));
+        walking.into_iter().for_each(|spot| self.go_on(spot));
+        for slot in slots {
+            self.dissolve(slot);
+        }
+    }
+
+    /// A train, and all that have links or ends in common with it or with one of them.
+    fn company(&mut self, slot: SlotId) -> Vec<SlotId> {
+        let mut slots = vec![slot];
+        self.transfers.get(slot).train.is_on = false;
+        let mut done = 0;
+        while let Some(&slot) = slots.get(done) {
+            done += 1;
+            let transfer = self.transfers.get(slot);
+            let mut found = Vec::new();
+            for hop in transfer.leg_hops() {
+                let passages = &self.uses.links[hop.link.index()].trains;
+                found.extend(passages.iter().map(|passage| passage.slot));
+            }
+            if transfer.leg.end == LegEnd::Flits {
+                let end = self.links[transfer.last_link().index()].to;
+                found.extend(&self.uses.ends[end.index()].trains);
+            }
+            found.retain(|&other| std::mem::take(&mut self.transfers.get(other).train.is_on));
+            slots.extend(found);
+        }
+        slots
+    }
+
+    /// Gives the component at the end of a train what was delivered to it up to the present event.
+    fn hand_over_past(&mut self, slot: SlotId) {
+        if self.transfers.get(slot).leg.end != LegEnd::Flits {
+            return;
+        }
+        let end = self.links[self.transfers.get(slot).last_link().index()].to.index();
+        while let Some(next) = self.next_delivered(end) {
+            let spot = self.delivery(next);
+            if !self.is_past(self.place(spot), spot) {
+                return;
+            }
+            self.hand_over_one(next);
+        }
+    }
+
+    /// Says where the flits of a train are, and what nodes have said to it.
+    fn stop(&mut self, slot: SlotId, walking: &mut Vec<Spot>) {
+        let last_row = self.transfers.get(slot).last_row();
+        let flits = self.transfers.get(slot).flits as usize;
+        let mut arrived = 0;
+        for flit in 0..flits {
+            let asked = |row: &usize| {
+                let spot = Spot { slot, row: *row, flit };
+                self.is_past(self.place(spot), spot)
+            };
+            let row = (0..last_row).take_while(asked).count();
+            self.flit_hops += row as u64;
+            let transfer = self.transfers.get(slot);
+            if flit == 0 {
+                let from = usize::from(transfer.leg.from);
+                for crossed in 0..row {
+                    transfer.hops[from + crossed].header = transfer.time(crossed + 1, 0);
+                }
+            }
+            arrived += u32::from(row == last_row);
+            let is_there = row == last_row;
+            let (spot, whole) = (Spot { slot, row, flit }, transfer.leg.end != LegEnd::Flits);
+            let waits_for_others = is_there && whole && flit + 1 < flits;
+            let was_delivered = is_there && flit < transfer.train.handed as usize;
+            if !waits_for_others && !was_delivered {
+                walking.push(spot);
+            }
+        }
+        let transfer = self.transfers.get(slot);
+        let takes_flits = transfer.leg.end == LegEnd::Flits;
+        transfer.arrived = if takes_flits { transfer.train.handed } else { arrived };
+    }
+
+    /// Lets a flit go on by itself.
+    fn go_on(&mut self, spot: Spot) {
+        let at = self.transfers.get(spot.slot).time(spot.row, spot.flit);
+        let rank = match spot.row {
+            0 => self.start_rank(spot.slot),
+            _ => self.place(spot).rank,
+        };
+        let transfer = self.transfers.get(spot.slot);
+        let flit = u32::try_from(spot.flit).expect("fewer than 2³² flits");
+        let event = match transfer.leg.end {
+            _ if spot.row < transfer.last_row() => {
+                let row = u16::try_from(spot.row).expect("a route has fewer than 2¹⁶ hops");
+                Event::Ask { transfer: spot.slot, flit, hop: transfer.leg.from + row }
+            }
+            LegEnd::Flits => Event::Flit { transfer: spot.slot, flit },
+            LegEnd::Store | LegEnd::Whole => Event::LegDone { transfer: spot.slot },
+        };
+        self.queue.push(Time::from_ps(at), rank, event);
+    }
+
+    /// Takes a scattered train off its links.
+    fn dissolve(&mut self, slot: SlotId) {
+        let transfer = self.transfers.get(slot);
+        for hop in transfer.leg_hops() {
+            self.uses.links[hop.link.index()].trains.clear();
+        }
+        if transfer.leg.end == LegEnd::Flits {
+            let end = self.links[transfer.last_link().index()].to;
+            self.uses.ends[end.index()].trains.clear();
+        }
+        self.count_walkers(slot, 1);
+    }
+
+    /// Brings the accounts of all links up to the present.
+    pub(crate) fn book_all(&mut self) {
+        for link in 0..self.links.len() {
+            self.book(crate::network::LinkId::new(link));
+        }
+    }
+}
