@@ -7,9 +7,10 @@ use crate::credit::{BufferSpec, Buffers};
 use crate::fabric::LinkState;
 use crate::network::{LinkId, Network, NodeId};
 use crate::observer::{Blind, Observer};
+use crate::order::Trains;
 use crate::queue::{EventQueue, Wheel};
 use crate::task::Tasks;
-use crate::train::{Trains, Uses};
+use crate::train::Uses;
 use crate::transfer::{LegEnd, SlotId, Transfers};
 use crate::{Span, Time};
 

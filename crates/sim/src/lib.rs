@@ -103,12 +103,14 @@
 //! gives the same events; [`Engine::order_hash`] is a number for that order. Nothing here reads a clock.
 
 mod arbiter;
+mod book;
 mod component;
 mod credit;
 mod engine;
 mod fabric;
 mod network;
 mod observer;
+mod order;
 pub mod queue;
 mod scatter;
 mod task;

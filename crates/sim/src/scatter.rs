@@ -11,8 +11,8 @@ use crate::component::Component;
 use crate::engine::{Engine, Event};
 use crate::observer::Observer;
 use crate::queue::EventQueue;
-use crate::train::Spot;
-use crate::transfer::{LegEnd, SlotId};
+use crate::order::Spot;
+use crate::transfer::{Hop, LegEnd, SlotId};
 
 impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// Notes that the flits of a leg walk, for which the trains in its way are scattered.
@@ -44,7 +44,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// A train on one of a leg's links, or to its end.
     fn train_in_the_way(&mut self, slot: SlotId) -> Option<SlotId> {
         let transfer = self.transfers.get(slot);
-        let trains = |hop: &crate::transfer::Hop| self.uses.links[hop.link.index()].trains.first();
+        let trains = |hop: &Hop| self.uses.links[hop.link.index()].trains.first();
         let on_a_link = transfer.leg_hops().iter().find_map(trains).map(|passage| passage.slot);
         let end = self.links[transfer.last_link().index()].to.index();
         let to_the_end = || self.uses.ends[end].trains.first().copied();
@@ -56,6 +56,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     #[cold]
     pub(crate) fn scatter(&mut self, slot: SlotId) {
         let slots = self.company(slot);
+        slots.iter().for_each(|&slot| self.write_out(slot));
         for &slot in &slots {
             self.hand_over_past(slot);
             for hop in self.transfers.get(slot).leg_hops().to_vec() {
@@ -166,19 +167,14 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     fn dissolve(&mut self, slot: SlotId) {
         let transfer = self.transfers.get(slot);
         for hop in transfer.leg_hops() {
-            self.uses.links[hop.link.index()].trains.clear();
+            let used = &mut self.uses.links[hop.link.index()];
+            used.trains.clear();
+            used.booked = 0;
         }
         if transfer.leg.end == LegEnd::Flits {
             let end = self.links[transfer.last_link().index()].to;
             self.uses.ends[end.index()].trains.clear();
         }
         self.count_walkers(slot, 1);
-    }
-
-    /// Brings the accounts of all links up to the present.
-    pub(crate) fn book_all(&mut self) {
-        for link in 0..self.links.len() {
-            self.book(crate::network::LinkId::new(link));
-        }
     }
 }

@@ -11,49 +11,34 @@
 //! Where that cannot be, or has become too dear, flits walk (see [`scatter`](crate::scatter)). On no link are
 //! there both trains and flits that walk.
 
-use std::cmp::Ordering;
-
 use crate::Time;
 use crate::component::{Asks, Component};
 use crate::engine::{Engine, Event};
 use crate::fabric::LinkState;
-use crate::network::{LinkId, Network};
+use crate::network::Network;
 use crate::observer::Observer;
+use crate::order::{Place, Spot};
 use crate::queue::EventQueue;
-use crate::transfer::{LegEnd, SlotId, Transfer};
-use crate::weave::Lane;
-
-/// A place in the order of events, up to ties.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
-    pub(crate) at: u64,
-    pub(crate) rank: u32,
-}
-
-/// A flit of a train that asks for the link of a row of its times.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Spot {
-    pub(crate) slot: SlotId,
-    pub(crate) row: usize,
-    pub(crate) flit: usize,
-}
+use crate::transfer::{Hop, LegEnd, SlotId, Transfer};
 
 /// What a transfer keeps of its leg as a train.
 #[derive(Debug, Default)]
 pub(crate) struct Train {
     pub(crate) is_on: bool,
+    /// Whether only the first and the last row of times are known, because nobody has met it yet.
+    pub(crate) is_brief: bool,
     /// Legs are numbered as they set out.
     pub(crate) number: u64,
     /// The event at which it set out. A flit that asks in this instant asks after it, even if its rank is lower.
     pub(crate) begun: Place,
     /// The way of the flit whose end this event was, if flits tie with it.
-    behind: Vec<Place>,
+    pub(crate) behind: Vec<Place>,
     /// When each flit asks for each link of the leg, row by row; in the last row, when it is at the end.
     pub(crate) times: Vec<u64>,
-    /// The hop before which it has not been entered at any link.
+    /// The first hop at whose link it has not been entered.
     pub(crate) entered: u16,
     /// When its end is expected, and the number of the event that says so.
-    end: u64,
+    pub(crate) end: u64,
     event: u32,
     /// How many flits the component at its end has been given.
     pub(crate) handed: u32,
@@ -65,13 +50,23 @@ pub(crate) struct Train {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Passage {
     pub(crate) slot: SlotId,
-    pub(crate) hop: u16,
-    /// The rank of its flits when they ask.
-    pub(crate) rank: u32,
+    pub(crate) flits: u32,
     /// How many flits have crossed and are in the accounts of the link.
     pub(crate) crossed: u32,
     /// The first flit whose time of asking has changed since the link was worked out.
     pub(crate) changed: u32,
+    /// The rank of its flits when they ask.
+    pub(crate) rank: u32,
+    pub(crate) hop: u16,
+    /// Whether it comes after all flits of the trains before it.
+    pub(crate) is_apart: bool,
+    /// When the link is free before it, if it is apart.
+    pub(crate) before: u64,
+    /// How long its last flit takes.
+    pub(crate) span: u64,
+    /// Where its first and its last flit ask.
+    pub(crate) first: Place,
+    pub(crate) last: Place,
 }
 
 impl Passage {
@@ -83,9 +78,12 @@ impl Passage {
 pub(crate) struct LinkUse {
     /// How many transfers whose flits walk.
     pub(crate) walkers: u32,
-    /// When the link is free after all trains, and the last that asks.
+    /// How many trains, of the first, are wholly in the accounts.
+    pub(crate) booked: usize,
+    /// When the link is free after all trains, and where the last flit asks.
     pub(crate) free: u64,
     pub(crate) last: Place,
+    /// By their first flits; flits of those that are not apart come between each other.
     pub(crate) trains: Vec<Passage>,
 }
 
@@ -110,36 +108,11 @@ impl Uses {
     }
 }
 
-/// What all trains share.
-#[derive(Debug, Default)]
-pub(crate) struct Trains {
-    /// How many there were.
-    made: u64,
-    /// The end of the one that was done last, and how its last flit came there: what ties with the present.
-    ended: Place,
-    trail: Vec<Place>,
-    /// Links to be worked out again, each from a time on.
-    pub(crate) dirty: Vec<(u64, LinkId)>,
-    /// A train that has been worked out too often.
-    pub(crate) tired: Option<SlotId>,
-    /// Memory for the lanes of links that are worked out, and booked.
-    pub(crate) woven: Vec<Lane>,
-    pub(crate) booked: Vec<Lane>,
-}
-
 /// Beyond so many times (128 MiB of them) a leg walks.
 const LONGEST: u64 = 1 << 24;
 
-/// How flits of a train cross a link.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
-    pub(crate) flit: u64,
-    /// How long the last flit of the transfer takes.
-    pub(crate) last: u64,
-    pub(crate) propagation: u64,
-    /// What the node behind charges.
-    pub(crate) overhead: u64,
-}
+/// From so many flits on a train that meets nobody keeps only two rows of times.
+const LONG: u32 = 64;
 
 impl<M> Transfer<M> {
     /// The row of times at which its flits ask for a hop's link.
@@ -153,20 +126,30 @@ impl<M> Transfer<M> {
     }
 
     pub(crate) fn time(&self, row: usize, flit: usize) -> u64 {
+        if self.train.is_brief && row > 0 {
+            return self.brief_time(row, flit);
+        }
         self.train.times[row * self.flits as usize + flit]
     }
 
-    /// How its flits cross the link of a hop.
-    pub(crate) fn pace(&self, hop: u16, link: &LinkState, network: &Network) -> Pace {
-        let id = self.hops[usize::from(hop)].link;
-        let last = self.flit_bytes(self.flits - 1, network.flit_bytes());
-        let stores = hop + 1 == self.leg.to && self.leg.end == LegEnd::Store;
-        Pace {
-            flit: link.flit,
-            last: link.span(last, id, network),
-            propagation: link.propagation,
-            overhead: if stores { 0 } else { link.overhead },
+    #[cold]
+    fn brief_time(&self, row: usize, flit: usize) -> u64 {
+        if row == self.last_row() {
+            return self.train.times[self.flits as usize + flit];
         }
+        debug_assert_eq!(flit + 1, self.flits as usize, "only the last flit's way is known");
+        self.leg_hops()[row].header
+    }
+
+    /// The link before the end of the leg.
+    pub(crate) fn end_link(&self) -> crate::network::LinkId {
+        self.hops[usize::from(self.leg.to) - 1].link
+    }
+
+    /// What the node behind a hop's link charges the leg.
+    pub(crate) fn charged(&self, hop: u16, link: &LinkState) -> u64 {
+        let stores = hop + 1 == self.leg.to && self.leg.end == LegEnd::Store;
+        if stores { 0 } else { link.overhead }
     }
 }
 
@@ -187,7 +170,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let end = self.links[transfer.last_link().index()].to;
         let ends_among_walkers =
             transfer.leg.end == LegEnd::Flits && self.uses.ends[end.index()].walkers > 0;
-        let walked = |hop: &crate::transfer::Hop| self.uses.links[hop.link.index()].walkers > 0;
+        let walked = |hop: &Hop| self.uses.links[hop.link.index()].walkers > 0;
         let hops = transfer.leg_hops();
         in_order && times <= LONGEST && !ends_among_walkers && !hops.iter().any(walked)
     }
@@ -195,9 +178,10 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// Lets a leg set out as a train.
     pub(crate) fn set_out(&mut self, slot: SlotId, asks: &Asks) {
         self.trains.made += 1;
+        let is_brief = self.transfers.get(slot).flits >= LONG && self.meets_nobody(slot);
         let transfer = self.transfers.get(slot);
         let flits = transfer.flits as usize;
-        let rows = transfer.last_row() + 1;
+        let rows = if is_brief { 2 } else { transfer.last_row() + 1 };
         let train = &mut transfer.train;
         if train.times.len() < flits * rows {
             train.times.resize(flits * rows, 0);
@@ -209,7 +193,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             }
         }
         assert!(train.times[0] >= self.now.ps(), "a transfer asks before the present");
-        train.is_on = true;
+        (train.is_on, train.is_brief) = (true, is_brief);
         train.number = self.trains.made;
         train.begun = Place { at: self.now.ps(), rank: self.reached };
         train.behind.clear();
@@ -219,15 +203,32 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         train.entered = transfer.leg.from;
         (train.end, train.handed, train.work) = (u64::MAX, 0, 0);
         if transfer.leg.end == LegEnd::Flits {
-            let end = self.links[transfer.last_link().index()].to;
-            self.uses.ends[end.index()].trains.push(slot);
+            self.enter_end(slot);
         }
         self.enter(slot);
         self.weave();
     }
 
+    /// Whether no other train is on the links of a leg, or to its end.
+    fn meets_nobody(&mut self, slot: SlotId) -> bool {
+        let transfer = self.transfers.get(slot);
+        let end = self.links[transfer.last_link().index()].to;
+        let is_free = |hop: &Hop| self.uses.links[hop.link.index()].trains.is_empty();
+        let ends_alone =
+            transfer.leg.end != LegEnd::Flits || self.uses.ends[end.index()].trains.is_empty();
+        ends_alone && transfer.leg_hops().iter().all(is_free)
+    }
+
+    fn enter_end(&mut self, slot: SlotId) {
+        let end = self.links[self.transfers.get(slot).last_link().index()].to.index();
+        if let Some(&other) = self.uses.ends[end].trains.first() {
+            self.write_out(other);
+        }
+        self.uses.ends[end].trains.push(slot);
+    }
+
     /// The rank of flits when they ask for the link of a hop.
-    pub(crate) fn rank_at(&mut self, slot: SlotId, hop: u16) -> u32 {
+    fn rank_at(&mut self, slot: SlotId, hop: u16) -> u32 {
         let transfer = self.transfers.get(slot);
         if hop == transfer.leg.from {
             return self.start_rank(slot);
@@ -242,6 +243,10 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         for hop in self.transfers.get(slot).train.entered..leg.to {
             let rank = self.rank_at(slot, hop);
             self.transfers.get(slot).train.entered = hop + 1;
+            let link = self.transfers.get(slot).hops[usize::from(hop)].link;
+            if let [other] = self.uses.links[link.index()].trains[..] {
+                self.write_out(other.slot);
+            }
             if !self.append(slot, hop, rank) {
                 return self.squeeze_in(slot, hop, rank);
             }
@@ -249,46 +254,92 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         self.expect_end(slot);
     }
 
+    /// What is known of a train on a link it comes to.
+    #[inline]
+    fn passage(&mut self, slot: SlotId, hop: u16, rank: u32) -> Passage {
+        let transfer = self.transfers.get(slot);
+        let link = transfer.hops[usize::from(hop)].link;
+        let row = if transfer.train.is_brief { usize::from(hop > transfer.leg.from) } else { transfer.row(hop) };
+        let flits = transfer.flits as usize;
+        let place = |flit| Place { at: transfer.train.times[row * flits + flit], rank };
+        let bytes = transfer.flit_bytes(transfer.flits - 1, self.network.flit_bytes());
+        Passage {
+            slot,
+            flits: transfer.flits,
+            crossed: 0,
+            changed: Passage::UNCHANGED,
+            rank,
+            hop,
+            is_apart: true,
+            before: 0,
+            span: self.links[link.index()].span(bytes, link, &self.network),
+            first: place(0).max(transfer.train.begun),
+            last: place(flits - 1).max(transfer.train.begun),
+        }
+    }
+
     /// Lets a train cross a link after all others, if it comes after them.
     #[inline]
     fn append(&mut self, slot: SlotId, hop: u16, rank: u32) -> bool {
+        let mut passage = self.passage(slot, hop, rank);
         let transfer = self.transfers.get(slot);
         let id = transfer.hops[usize::from(hop)].link;
         let used = &mut self.uses.links[id.index()];
-        let (row, flits) = (transfer.row(hop), transfer.flits as usize);
-        let begun = transfer.train.begun;
-        let first = Place { at: transfer.time(row, 0), rank }.max(begun);
-        let ties_as_last = row == 0 && first != begun;
+        let ties_as_last = hop == transfer.leg.from && passage.first != transfer.train.begun;
         let is_alone = used.trains.is_empty();
-        if !is_alone && (first < used.last || first == used.last && !ties_as_last) {
+        let comes_last =
+            passage.first > used.last || passage.first == used.last && ties_as_last;
+        if !is_alone && !comes_last {
             return false;
         }
         let link = &self.links[id.index()];
-        let pace = transfer.pace(hop, link, &self.network);
-        let free = if is_alone { link.free } else { used.free };
-        let times = &mut transfer.train.times[row * flits..(row + 2) * flits];
-        used.last = Place { at: times[flits - 1], rank }.max(begun);
-        used.free = pace.cross(times, free);
-        let changed = Passage::UNCHANGED;
-        used.trains.push(Passage { slot, hop, rank, crossed: 0, changed });
+        passage.before = if is_alone { link.free } else { used.free };
+        let overhead = transfer.charged(hop, link);
+        let row = transfer.next_row(hop);
+        used.free = link.cross(row, passage.before, passage.span, overhead);
+        used.last = passage.last;
+        used.trains.push(passage);
         true
     }
 
     /// Enters a train at a link where it comes between others.
     fn squeeze_in(&mut self, slot: SlotId, hop: u16, rank: u32) {
-        let transfer = self.transfers.get(slot);
-        let link = transfer.hops[usize::from(hop)].link;
-        let first = transfer.time(transfer.row(hop), 0);
-        self.note_dirty(first, link);
-        let passage = Passage { slot, hop, rank, crossed: 0, changed: 0 };
+        let passage = Passage { changed: 0, is_apart: false, ..self.passage(slot, hop, rank) };
+        let link = self.transfers.get(slot).hops[usize::from(hop)].link;
+        self.note_dirty(passage.first.at, link);
         self.uses.links[link.index()].trains.push(passage);
+    }
+
+    /// Works out the rows of a train that has kept only two.
+    #[inline]
+    pub(crate) fn write_out(&mut self, slot: SlotId) {
+        if self.transfers.get(slot).train.is_brief {
+            self.write_out_rows(slot);
+        }
+    }
+
+    #[cold]
+    fn write_out_rows(&mut self, slot: SlotId) {
+        let transfer = self.transfers.get(slot);
+        let (leg, flits) = (transfer.leg, transfer.flits as usize);
+        transfer.train.is_brief = false;
+        transfer.train.times.resize(flits * (transfer.last_row() + 1), 0);
+        let bytes = transfer.flit_bytes(transfer.flits - 1, self.network.flit_bytes());
+        for hop in leg.from..leg.to {
+            let id = transfer.hops[usize::from(hop)].link;
+            let link = &self.links[id.index()];
+            let (span, overhead) =
+                (link.span(bytes, id, &self.network), transfer.charged(hop, link));
+            let before = self.uses.links[id.index()].trains[0].before;
+            link.cross(transfer.next_row(hop), before, span, overhead);
+            transfer.hops[usize::from(hop)].header = Hop::OPEN;
+        }
     }
 
     /// Waits for the end of a train, if it is another than was expected.
     pub(crate) fn expect_end(&mut self, slot: SlotId) {
         let transfer = self.transfers.get(slot);
-        let (row, flits) = (transfer.last_row(), transfer.flits as usize);
-        let end = transfer.time(row, flits - 1);
+        let end = transfer.time(transfer.last_row(), transfer.flits as usize - 1);
         if end != transfer.train.end {
             transfer.train.end = end;
             transfer.train.event = transfer.train.event.wrapping_add(1);
@@ -298,8 +349,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
 
     fn push_end(&mut self, slot: SlotId) {
         let transfer = self.transfers.get(slot);
-        let link = transfer.leg_hops()[transfer.last_row() - 1].link;
-        let rank = self.flit_ranks + self.links[link.index()].rank;
+        let rank = self.flit_ranks + self.links[transfer.end_link().index()].rank;
         let event = Event::TrainDone { transfer: slot, number: transfer.train.event };
         self.queue.push(Time::from_ps(transfer.train.end), rank, event);
     }
@@ -320,23 +370,21 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// Of the trains that come to an end with this one, at one time and by one link, the one that was served first.
     fn first_to_end(&mut self, slot: SlotId) -> SlotId {
         let transfer = self.transfers.get(slot);
-        let link = transfer.leg_hops()[transfer.last_row() - 1].link;
-        let end = transfer.train.end;
+        let (link, end) = (transfer.end_link().index(), transfer.train.end);
         let mut first = slot;
-        for place in 0..self.uses.links[link.index()].trains.len() {
-            let Passage { slot: other, hop, .. } = self.uses.links[link.index()].trains[place];
-            let transfer = self.transfers.get(other);
-            let ends = hop + 1 == transfer.leg.to && transfer.train.end == end;
-            if ends && other != first {
-                let [a, b] = [other, first].map(|slot| self.end_of(slot));
-                first = if self.order(a, b) == Ordering::Less { other } else { first };
+        for passage in &self.uses.links[link].trains {
+            let transfer = self.transfers.at(passage.slot);
+            let ends = passage.hop + 1 == transfer.leg.to && transfer.train.end == end;
+            if ends && passage.slot != first {
+                let [a, b] = [passage.slot, first].map(|slot| self.end_of(slot));
+                first = if self.order(a, b).is_lt() { passage.slot } else { first };
             }
         }
         first
     }
 
-    fn end_of(&mut self, slot: SlotId) -> Spot {
-        let transfer = self.transfers.get(slot);
+    pub(crate) fn end_of(&self, slot: SlotId) -> Spot {
+        let transfer = self.transfers.at(slot);
         Spot { slot, row: transfer.last_row(), flit: transfer.flits as usize - 1 }
     }
 
@@ -352,85 +400,52 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         if leg.end == LegEnd::Flits {
             self.hand_over_to(slot);
         }
-        self.transfers.get(slot).train.is_on = false;
+        let train = &mut self.transfers.get(slot).train;
+        (train.is_on, train.is_brief) = (false, false);
         self.leg_over(slot);
-    }
-
-    /// Keeps how the last flit of a train came to its end, because that decides what lies before the present.
-    fn note_end(&mut self, slot: SlotId) {
-        let end = self.end_of(slot);
-        self.trains.ended = self.place(end);
-        let mut trail = std::mem::take(&mut self.trains.trail);
-        trail.clear();
-        trail.extend(self.trail(end));
-        self.trains.trail = trail;
-    }
-
-    pub(crate) fn place(&self, spot: Spot) -> Place {
-        let transfer = self.transfers.at(spot.slot);
-        let rank = match spot.row {
-            0 => self.network.rank_of_start(self.network.link(transfer.leg_hops()[0].link).from),
-            row => self.links[transfer.leg_hops()[row - 1].link.index()].rank,
-        };
-        let place = Place { at: transfer.time(spot.row, spot.flit), rank: self.flit_ranks + rank };
-        place.max(transfer.train.begun)
-    }
-
-    /// What decides between flits of the same place: their places on the way there, backwards, then the way of
-    /// those they began behind, then their numbers.
-    fn trail(&self, Spot { slot, row, flit }: Spot) -> impl Iterator<Item = Place> {
-        let Train { begun, behind, number, .. } = &self.transfers.at(slot).train;
-        let ties = self.place(Spot { slot, row: 0, flit }) == *begun;
-        let behind = behind.iter().copied().filter(move |_| ties);
-        let places = (0..row).rev().map(move |row| self.place(Spot { slot, row, flit }));
-        places.chain(behind).chain([Place { at: *number, rank: 0 }])
-    }
-
-    /// The order of flits that have the same place: that in which the link by which they came served them.
-    pub(crate) fn order(&self, a: Spot, b: Spot) -> Ordering {
-        self.trail(a).cmp(self.trail(b))
-    }
-
-    /// Whether a flit has asked, up to the present event.
-    #[inline]
-    pub(crate) fn is_past(&self, place: Place, spot: Spot) -> bool {
-        let here = Place { at: self.now.ps(), rank: self.reached };
-        place < here || place == here && self.is_before_end(place, spot)
-    }
-
-    #[cold]
-    fn is_before_end(&self, place: Place, spot: Spot) -> bool {
-        self.trains.ended == place && self.trail(spot).lt(self.trains.trail.iter().copied())
     }
 }
 
-impl Pace {
-    /// When a flit leaves the node behind the link, if it starts at a time; the first at the overhead's end.
-    #[inline]
-    pub(crate) fn arrival(&self, start: u64, end: u64) -> u64 {
-        (end + self.propagation).max(start + 1)
+impl<M> Transfer<M> {
+    /// The row of times behind a hop, filled with those before it.
+    fn next_row(&mut self, hop: u16) -> &mut [u64] {
+        let flits = self.flits as usize;
+        if self.train.is_brief {
+            let (first, last) = self.train.times.split_at_mut(flits);
+            if hop == self.leg.from {
+                last[..flits].copy_from_slice(first);
+            }
+            self.hops[usize::from(hop)].header = last[flits - 1];
+            return &mut last[..flits];
+        }
+        let row = self.row(hop) * flits;
+        self.train.times.copy_within(row..row + flits, row + flits);
+        &mut self.train.times[row + flits..row + 2 * flits]
     }
+}
 
-    /// Works out a row of times from the one before, for a train between whose flits nobody crosses the
-    /// link: when that is free then.
-    fn cross(&self, times: &mut [u64], mut free: u64) -> u64 {
-        let flits = times.len() / 2;
-        let (asks, leaves) = times.split_at_mut(flits);
-        let first = if flits == 1 { self.last } else { self.flit };
-        let start = free.max(asks[0]);
-        free = start + first;
-        let header = self.arrival(start, free) + self.overhead;
-        leaves[0] = header;
-        if flits == 1 {
-            return free;
+impl LinkState {
+    /// Turns the times at which the flits of a train ask into those at which they leave the node behind the
+    /// link, when nobody crosses it between them: when it is free then.
+    #[inline]
+    fn cross(&self, times: &mut [u64], mut free: u64, last: u64, overhead: u64) -> u64 {
+        let (end, full) = times.split_last_mut().expect("a transfer has a flit");
+        let mut header = None;
+        if let Some((first, rest)) = full.split_first_mut() {
+            let start = free.max(*first);
+            free = start + self.flit;
+            let leaves = self.arrival(start, free) + overhead;
+            *first = leaves;
+            for time in rest {
+                free = free.max(*time) + self.flit;
+                *time = (free + self.propagation).max(leaves);
+            }
+            header = Some(leaves);
         }
-        for (ask, leaves) in asks[1..flits - 1].iter().zip(&mut leaves[1..flits - 1]) {
-            free = free.max(*ask) + self.flit;
-            *leaves = (free + self.propagation).max(header);
-        }
-        let start = free.max(asks[flits - 1]);
-        free = start + self.last;
-        leaves[flits - 1] = self.arrival(start, free).max(header);
+        let start = free.max(*end);
+        free = start + last;
+        let arrived = self.arrival(start, free);
+        *end = header.map_or(arrived + overhead, |header| header.max(arrived));
         free
     }
 }

@@ -1,0 +1,172 @@
+//! The accounts of links on which there are trains.
+//!
+//! Who waited for whom, how long a link was in use, and when it is free: booked when somebody wants to know, up to
+//! the present event, in the order in which flits crossed.
+
+use crate::Span;
+use crate::component::{Component, TransferId};
+use crate::engine::Engine;
+use crate::network::LinkId;
+use crate::observer::{Observer, Wait};
+use crate::order::Spot;
+use crate::train::Passage;
+use crate::transfer::SlotId;
+
+impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
+    /// Brings the accounts of a link up to the present event.
+    pub(crate) fn book(&mut self, id: LinkId) {
+        let mut at = self.uses.links[id.index()].booked;
+        while at < self.uses.links[id.index()].trains.len() {
+            let rest = &self.uses.links[id.index()].trains[at + 1..];
+            let others = rest.iter().position(|passage| passage.is_apart).unwrap_or(rest.len());
+            let end = at + 1 + others;
+            let is_whole = if others == 0 { self.book_train(id, at) } else { self.book_group(id, at, end) };
+            if !is_whole {
+                break;
+            }
+            at = end;
+        }
+        self.uses.links[id.index()].booked = at;
+    }
+
+    /// Books a train that is apart from others: whether that is the whole of it.
+    #[inline]
+    fn book_train(&mut self, id: LinkId, at: usize) -> bool {
+        let used = &mut self.uses.links[id.index()];
+        let passage = used.trains[at];
+        let Passage { slot, flits, crossed, hop, .. } = passage;
+        let transfer = self.transfers.at(slot);
+        let flit = flits as usize - 1;
+        if !self.is_past(passage.last, Spot { slot, row: transfer.row(hop), flit }) {
+            return self.book_group(id, at, at + 1);
+        }
+        if crossed == flits {
+            return true;
+        }
+        let asked = if crossed == 0 { passage.first.at } else { transfer.time(transfer.row(hop), crossed as usize) };
+        let transfer = transfer.id;
+        self.note_wait(id, transfer, asked);
+        let used = &mut self.uses.links[id.index()];
+        used.trains[at].crossed = flits;
+        let link = &mut self.links[id.index()];
+        link.free = used.trains.get(at + 1).map_or(used.free, |next| next.before);
+        link.busy += u64::from(flits - 1 - crossed) * link.flit + passage.span;
+        link.last = transfer;
+        true
+    }
+
+    /// Tells who looks on if a flit that asked at a time waits for another train.
+    #[inline]
+    fn note_wait(&mut self, id: LinkId, transfer: TransferId, asked: u64) {
+        let link = &self.links[id.index()];
+        if link.free > asked && link.last != transfer {
+            let span = Span::from_ps(link.free - asked);
+            self.observer.waited(transfer, Wait { link: id, behind: link.last, span });
+        }
+    }
+
+    /// Books trains whose flits come between each other: whether that is the whole of them.
+    fn book_group(&mut self, id: LinkId, at: usize, end: usize) -> bool {
+        let first = self.uses.links[id.index()].trains[at];
+        if first.crossed == 0 && first.first.at > self.now.ps() {
+            return false;
+        }
+        self.write_out(first.slot);
+        let mut lanes = std::mem::take(&mut self.trains.booked);
+        lanes.clear();
+        let trains = &self.uses.links[id.index()].trains[at..end];
+        lanes.extend(trains.iter().map(|passage| self.lane(id, passage)));
+        let is_whole = loop {
+            let Some((first, _)) = self.first_lane(&lanes) else { break true };
+            let lane = &mut lanes[first];
+            if !self.is_past(lane.place, lane.spot()) {
+                break false;
+            }
+            self.note_wait(id, lane.id, lane.place.at);
+            let link = &mut self.links[id.index()];
+            let span = lane.span();
+            link.free = link.free.max(lane.place.at) + span;
+            link.busy += span;
+            link.last = lane.id;
+            lane.step(&self.transfers.get(lane.slot).train.times);
+        };
+        for (passage, lane) in self.uses.links[id.index()].trains[at..end].iter_mut().zip(&lanes) {
+            passage.crossed = u32::try_from(lane.next).expect("fewer than 2³² flits");
+        }
+        self.trains.booked = lanes;
+        is_whole
+    }
+
+    /// Brings the accounts of all links up to the present.
+    pub(crate) fn book_all(&mut self) {
+        (0..self.links.len()).for_each(|link| self.book(LinkId::new(link)));
+    }
+
+    /// A train whose flits have all crossed a link leaves it.
+    pub(crate) fn leave(&mut self, slot: SlotId, hop: u16) {
+        let link = self.transfers.get(slot).hops[usize::from(hop)].link;
+        self.book(link);
+        let used = &mut self.uses.links[link.index()];
+        let place = used.trains.iter().position(|passage| passage.slot == slot);
+        let place = place.expect("it was entered there");
+        used.trains.remove(place);
+        if place < used.booked {
+            used.booked -= 1;
+        } else if let Some(next) = used.trains.get_mut(place) && place == used.booked {
+            next.is_apart = true;
+        }
+    }
+
+    /// Gives a component that takes flit by flit those that were delivered before a train's end, of this and
+    /// of other trains.
+    pub(crate) fn hand_over_to(&mut self, slot: SlotId) {
+        let transfer = self.transfers.get(slot);
+        let end = self.links[transfer.last_link().index()].to.index();
+        if let [_] = self.uses.ends[end].trains[..] {
+            self.hand_over_rest(slot);
+        }
+        while self.transfers.get(slot).train.handed < self.transfers.get(slot).flits {
+            let next = self.next_delivered(end).expect("this train is among them");
+            self.hand_over_one(next);
+        }
+        self.uses.ends[end].trains.retain(|&other| other != slot);
+    }
+
+    /// Gives the component at the end of a train all its flits that it has not had.
+    fn hand_over_rest(&mut self, slot: SlotId) {
+        let transfer = self.transfers.get(slot);
+        let times = std::mem::take(&mut transfer.train.times);
+        let flits = transfer.flits as usize;
+        let row = if transfer.train.is_brief { 1 } else { transfer.last_row() };
+        let first = std::mem::replace(&mut transfer.train.handed, transfer.flits);
+        self.hand_over(slot, first, &times[row * flits + first as usize..(row + 1) * flits]);
+        self.transfers.get(slot).train.times = times;
+    }
+
+    /// The train to an end whose flit is delivered next.
+    pub(crate) fn next_delivered(&self, end: usize) -> Option<SlotId> {
+        let waits = |slot: &SlotId| {
+            let transfer = self.transfers.at(*slot);
+            transfer.train.handed < transfer.flits
+        };
+        let slots = self.uses.ends[end].trains.iter().copied().filter(waits);
+        slots.min_by(|&a, &b| {
+            let [a, b] = [a, b].map(|slot| self.delivery(slot));
+            self.place(a).cmp(&self.place(b)).then_with(|| self.order(a, b))
+        })
+    }
+
+    /// The flit of a train that is delivered next.
+    pub(crate) fn delivery(&self, slot: SlotId) -> Spot {
+        let transfer = self.transfers.at(slot);
+        Spot { slot, row: transfer.last_row(), flit: transfer.train.handed as usize }
+    }
+
+    pub(crate) fn hand_over_one(&mut self, slot: SlotId) {
+        let Spot { row, flit, .. } = self.delivery(slot);
+        let transfer = self.transfers.get(slot);
+        let (at, first) = (transfer.time(row, flit), transfer.train.handed);
+        transfer.train.handed += 1;
+        self.hand_over(slot, first, &[at]);
+    }
+}

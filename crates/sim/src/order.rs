@@ -1,0 +1,98 @@
+//! The order of flits of trains, for which there are no events.
+//!
+//! Flits ask in the order of time, then of rank, which is given by the link by which they came to their node.
+//! Those that came by one link and ask at one time do so in the order in which that link served them: the
+//! order of their places there, and so on backwards.
+
+use std::cmp::Ordering;
+
+use crate::component::Component;
+use crate::engine::Engine;
+use crate::network::LinkId;
+use crate::observer::Observer;
+use crate::train::Train;
+use crate::transfer::SlotId;
+use crate::weave::Lane;
+
+/// A place in the order of events, up to ties.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) at: u64,
+    pub(crate) rank: u32,
+}
+
+/// A flit of a train that asks for the link of a row of its times.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spot {
+    pub(crate) slot: SlotId,
+    pub(crate) row: usize,
+    pub(crate) flit: usize,
+}
+
+/// What all trains share.
+#[derive(Debug, Default)]
+pub(crate) struct Trains {
+    /// How many there were.
+    pub(crate) made: u64,
+    /// The end of the one that was done last, and how its last flit came there: what ties with the present.
+    pub(crate) ended: Place,
+    pub(crate) trail: Vec<Place>,
+    /// Links to be worked out again, each from a time on.
+    pub(crate) dirty: Vec<(u64, LinkId)>,
+    /// A train that has been worked out too often.
+    pub(crate) tired: Option<SlotId>,
+    /// Memory for the lanes of links that are worked out, and booked.
+    pub(crate) woven: Vec<Lane>,
+    pub(crate) booked: Vec<Lane>,
+    pub(crate) moved: Vec<Lane>,
+}
+
+impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
+    /// Where a flit asks.
+    pub(crate) fn place(&self, Spot { slot, row, flit }: Spot) -> Place {
+        let transfer = self.transfers.at(slot);
+        let rank = match row {
+            0 => self.network.rank_of_start(self.network.link(transfer.leg_hops()[0].link).from),
+            row => self.links[transfer.leg_hops()[row - 1].link.index()].rank,
+        };
+        let place = Place { at: transfer.time(row, flit), rank: self.flit_ranks + rank };
+        place.max(transfer.train.begun)
+    }
+
+    /// What decides between flits of the same place: their places on the way there, backwards, then the way of
+    /// those they began behind, then their numbers.
+    fn trail(&self, Spot { slot, row, flit }: Spot) -> impl Iterator<Item = Place> {
+        let Train { begun, behind, number, .. } = &self.transfers.at(slot).train;
+        let ties = self.place(Spot { slot, row: 0, flit }) == *begun;
+        let behind = behind.iter().copied().filter(move |_| ties);
+        let places = (0..row).rev().map(move |row| self.place(Spot { slot, row, flit }));
+        places.chain(behind).chain([Place { at: *number, rank: 0 }])
+    }
+
+    /// The order of flits that have the same place.
+    pub(crate) fn order(&self, a: Spot, b: Spot) -> Ordering {
+        self.trail(a).cmp(self.trail(b))
+    }
+
+    /// Keeps how the last flit of a train came to its end, because that decides what lies before the present.
+    pub(crate) fn note_end(&mut self, slot: SlotId) {
+        let end = self.end_of(slot);
+        self.trains.ended = self.place(end);
+        let mut trail = std::mem::take(&mut self.trains.trail);
+        trail.clear();
+        trail.extend(self.trail(end));
+        self.trains.trail = trail;
+    }
+
+    /// Whether a flit has asked, up to the present event.
+    #[inline]
+    pub(crate) fn is_past(&self, place: Place, spot: Spot) -> bool {
+        let here = Place { at: self.now.ps(), rank: self.reached };
+        place < here || place == here && self.is_before_end(place, spot)
+    }
+
+    #[cold]
+    fn is_before_end(&self, place: Place, spot: Spot) -> bool {
+        self.trains.ended == place && self.trail(spot).lt(self.trains.trail.iter().copied())
+    }
+}
