@@ -20,7 +20,8 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             let rest = &self.uses.links[id.index()].trains[at + 1..];
             let others = rest.iter().position(|passage| passage.is_apart).unwrap_or(rest.len());
             let end = at + 1 + others;
-            let is_whole = if others == 0 { self.book_train(id, at) } else { self.book_group(id, at, end) };
+            let is_whole =
+                if others == 0 { self.book_train(id, at) } else { self.book_group(id, at, end) };
             if !is_whole {
                 break;
             }
@@ -32,18 +33,28 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// Books a train that is apart from others: whether that is the whole of it.
     #[inline]
     fn book_train(&mut self, id: LinkId, at: usize) -> bool {
-        let used = &mut self.uses.links[id.index()];
-        let passage = used.trains[at];
-        let Passage { slot, flits, crossed, hop, .. } = passage;
-        let transfer = self.transfers.at(slot);
-        let flit = flits as usize - 1;
-        if !self.is_past(passage.last, Spot { slot, row: transfer.row(hop), flit }) {
+        let passage = self.uses.links[id.index()].trains[at];
+        let Passage { slot, flits, hop, .. } = passage;
+        let last = Spot { slot, row: self.transfers.at(slot).row(hop), flit: flits as usize - 1 };
+        if !self.is_past(passage.last, last) {
             return self.book_group(id, at, at + 1);
         }
+        self.book_rest(id, at, passage);
+        true
+    }
+
+    /// Books all flits of a train that is apart from others, and whose last flit has asked.
+    #[inline]
+    fn book_rest(&mut self, id: LinkId, at: usize, passage: Passage) {
+        let Passage { slot, flits, crossed, hop, .. } = passage;
         if crossed == flits {
-            return true;
+            return;
         }
-        let asked = if crossed == 0 { passage.first.at } else { transfer.time(transfer.row(hop), crossed as usize) };
+        let transfer = self.transfers.at(slot);
+        let asked = match crossed {
+            0 => passage.first.at,
+            _ => transfer.time(transfer.row(hop), crossed as usize),
+        };
         let transfer = transfer.id;
         self.note_wait(id, transfer, asked);
         let used = &mut self.uses.links[id.index()];
@@ -52,7 +63,6 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         link.free = used.trains.get(at + 1).map_or(used.free, |next| next.before);
         link.busy += u64::from(flits - 1 - crossed) * link.flit + passage.span;
         link.last = transfer;
-        true
     }
 
     /// Tells who looks on if a flit that asked at a time waits for another train.
@@ -105,6 +115,13 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// A train whose flits have all crossed a link leaves it.
     pub(crate) fn leave(&mut self, slot: SlotId, hop: u16) {
         let link = self.transfers.get(slot).hops[usize::from(hop)].link;
+        if let [only] = self.uses.links[link.index()].trains[..] {
+            self.book_rest(link, 0, only);
+            let used = &mut self.uses.links[link.index()];
+            used.trains.clear();
+            used.booked = 0;
+            return;
+        }
         self.book(link);
         let used = &mut self.uses.links[link.index()];
         let place = used.trains.iter().position(|passage| passage.slot == slot);
@@ -112,7 +129,9 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         used.trains.remove(place);
         if place < used.booked {
             used.booked -= 1;
-        } else if let Some(next) = used.trains.get_mut(place) && place == used.booked {
+        } else if let Some(next) = used.trains.get_mut(place)
+            && place == used.booked
+        {
             next.is_apart = true;
         }
     }

@@ -10,8 +10,8 @@ use crate::Time;
 use crate::component::Component;
 use crate::engine::{Engine, Event};
 use crate::observer::Observer;
-use crate::queue::EventQueue;
 use crate::order::Spot;
+use crate::queue::EventQueue;
 use crate::transfer::{Hop, LegEnd, SlotId};
 
 impl<C: Component, O: Observer<C::Message>> Engine<C, O> {

@@ -239,15 +239,20 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
 
     /// Lets a train cross the links it has not been entered at, up to one where it comes between others.
     pub(crate) fn enter(&mut self, slot: SlotId) {
-        let leg = self.transfers.get(slot).leg;
-        for hop in self.transfers.get(slot).train.entered..leg.to {
+        let Transfer { leg, train, .. } = self.transfers.get(slot);
+        let (leg, entered) = (*leg, train.entered);
+        for hop in entered..leg.to {
             let rank = self.rank_at(slot, hop);
             self.transfers.get(slot).train.entered = hop + 1;
             let link = self.transfers.get(slot).hops[usize::from(hop)].link;
-            if let [other] = self.uses.links[link.index()].trains[..] {
-                self.write_out(other.slot);
+            if let [Passage { slot: other, flits: LONG.., .. }] =
+                self.uses.links[link.index()].trains[..]
+            {
+                self.write_out(other);
             }
-            if !self.append(slot, hop, rank) {
+            // Of those that came by one link at one time, the last on that link is the last here.
+            let is_last = hop == leg.from || hop > entered;
+            if !self.append(slot, hop, rank, is_last) {
                 return self.squeeze_in(slot, hop, rank);
             }
         }
@@ -255,11 +260,13 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     }
 
     /// What is known of a train on a link it comes to.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "once for every hop of every command")]
     fn passage(&mut self, slot: SlotId, hop: u16, rank: u32) -> Passage {
         let transfer = self.transfers.get(slot);
         let link = transfer.hops[usize::from(hop)].link;
-        let row = if transfer.train.is_brief { usize::from(hop > transfer.leg.from) } else { transfer.row(hop) };
+        let begins = hop == transfer.leg.from;
+        let row = if transfer.train.is_brief { usize::from(!begins) } else { transfer.row(hop) };
         let flits = transfer.flits as usize;
         let place = |flit| Place { at: transfer.train.times[row * flits + flit], rank };
         let bytes = transfer.flit_bytes(transfer.flits - 1, self.network.flit_bytes());
@@ -278,20 +285,25 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         }
     }
 
-    /// Lets a train cross a link after all others, if it comes after them.
+    /// Lets a train cross a link after all others, if it comes after them; `is_last` if it does so where their places
+    /// are the same.
     #[inline]
-    fn append(&mut self, slot: SlotId, hop: u16, rank: u32) -> bool {
+    fn append(&mut self, slot: SlotId, hop: u16, rank: u32, is_last: bool) -> bool {
         let mut passage = self.passage(slot, hop, rank);
-        let transfer = self.transfers.get(slot);
-        let id = transfer.hops[usize::from(hop)].link;
+        let begun = self.transfers.get(slot).train.begun;
+        let id = self.transfers.get(slot).hops[usize::from(hop)].link;
         let used = &mut self.uses.links[id.index()];
-        let ties_as_last = hop == transfer.leg.from && passage.first != transfer.train.begun;
         let is_alone = used.trains.is_empty();
-        let comes_last =
-            passage.first > used.last || passage.first == used.last && ties_as_last;
-        if !is_alone && !comes_last {
+        // Those that begin at one event do so in the order of their numbers.
+        let begins_last = |last: &Passage| {
+            passage.first != begun
+                || last.is_apart && self.transfers.at(last.slot).train.begun == begun
+        };
+        let ties = || is_last && used.trains.last().is_some_and(begins_last);
+        if !is_alone && passage.first <= used.last && (passage.first != used.last || !ties()) {
             return false;
         }
+        let transfer = self.transfers.get(slot);
         let link = &self.links[id.index()];
         passage.before = if is_alone { link.free } else { used.free };
         let overhead = transfer.charged(hop, link);
@@ -371,16 +383,22 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     fn first_to_end(&mut self, slot: SlotId) -> SlotId {
         let transfer = self.transfers.get(slot);
         let (link, end) = (transfer.end_link().index(), transfer.train.end);
-        let mut first = slot;
+        if let [_] = self.uses.links[link].trains[..] {
+            return slot;
+        }
+        let mut first = None;
         for passage in &self.uses.links[link].trains {
             let transfer = self.transfers.at(passage.slot);
             let ends = passage.hop + 1 == transfer.leg.to && transfer.train.end == end;
-            if ends && passage.slot != first {
+            let is_first = |first| {
                 let [a, b] = [passage.slot, first].map(|slot| self.end_of(slot));
-                first = if self.order(a, b).is_lt() { passage.slot } else { first };
+                !passage.is_apart && self.order(a, b).is_lt()
+            };
+            if ends && first.is_none_or(is_first) {
+                first = Some(passage.slot);
             }
         }
-        first
+        first.expect("this train is among them")
     }
 
     pub(crate) fn end_of(&self, slot: SlotId) -> Spot {
@@ -419,8 +437,13 @@ impl<M> Transfer<M> {
             return &mut last[..flits];
         }
         let row = self.row(hop) * flits;
-        self.train.times.copy_within(row..row + flits, row + flits);
-        &mut self.train.times[row + flits..row + 2 * flits]
+        let (before, next) = self.train.times[row..row + 2 * flits].split_at_mut(flits);
+        if let ([before], [next]) = (&*before, &mut *next) {
+            *next = *before;
+        } else {
+            next.copy_from_slice(before);
+        }
+        next
     }
 }
 

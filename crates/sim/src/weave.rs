@@ -179,7 +179,8 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         self.line_up(&mut trains[at..]);
         let mut free = if at == booked { self.links[id.index()].free } else { trains[at].before };
         let mut rest = &mut trains[at..];
-        let mut changed = rest.iter().filter(|passage| passage.changed != Passage::UNCHANGED).count();
+        let mut changed =
+            rest.iter().filter(|passage| passage.changed != Passage::UNCHANGED).count();
         let mut moved = std::mem::take(&mut self.trains.moved);
         loop {
             let (end, last) = close_group(rest, free);
