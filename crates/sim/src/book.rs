@@ -109,6 +109,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
 
     /// Brings the accounts of all links up to the present.
     pub(crate) fn book_all(&mut self) {
+        self.unpack();
         (0..self.links.len()).for_each(|link| self.book(LinkId::new(link)));
     }
 

@@ -108,6 +108,7 @@ mod component;
 mod credit;
 mod engine;
 mod fabric;
+mod light;
 mod network;
 mod observer;
 mod order;

@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::network::LinkId;
 use crate::observer::Observer;
 use crate::train::Train;
-use crate::transfer::SlotId;
+use crate::transfer::{LegEnd, SlotId};
 use crate::weave::Lane;
 
 /// A place in the order of events, up to ties.
@@ -34,9 +34,13 @@ pub(crate) struct Spot {
 pub(crate) struct Trains {
     /// How many there were.
     pub(crate) made: u64,
-    /// The end of the one that was done last, and how its last flit came there: what ties with the present.
+    /// The end of the one that was done last, and how its last flit came there: what ties with the present. The
+    /// way is written down when it is wanted; until then the transfer is kept.
     pub(crate) ended: Place,
     pub(crate) trail: Vec<Place>,
+    ended_slot: Option<SlotId>,
+    /// Those that are light, in no order.
+    pub(crate) light: Vec<SlotId>,
     /// Links to be worked out again, each from a time on.
     pub(crate) dirty: Vec<(u64, LinkId)>,
     /// A train that has been worked out too often.
@@ -76,11 +80,19 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
 
     /// Keeps how the last flit of a train came to its end, because that decides what lies before the present.
     pub(crate) fn note_end(&mut self, slot: SlotId) {
-        let end = self.end_of(slot);
-        self.trains.ended = self.place(end);
+        self.trains.ended = self.place(self.end_of(slot));
+        self.trains.ended_slot = Some(slot);
+        if self.transfers.get(slot).leg.end == LegEnd::Store {
+            self.write_down_trail();
+        }
+    }
+
+    /// Writes down how the last flit of the train that was done last came to its end.
+    pub(crate) fn write_down_trail(&mut self) {
+        let Some(slot) = self.trains.ended_slot.take() else { return };
         let mut trail = std::mem::take(&mut self.trains.trail);
         trail.clear();
-        trail.extend(self.trail(end));
+        trail.extend(self.trail(self.end_of(slot)));
         self.trains.trail = trail;
     }
 
@@ -93,6 +105,10 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
 
     #[cold]
     fn is_before_end(&self, place: Place, spot: Spot) -> bool {
-        self.trains.ended == place && self.trail(spot).lt(self.trains.trail.iter().copied())
+        let is_before = match self.trains.ended_slot {
+            Some(slot) => self.trail(spot).lt(self.trail(self.end_of(slot))),
+            None => self.trail(spot).lt(self.trains.trail.iter().copied()),
+        };
+        self.trains.ended == place && is_before
     }
 }

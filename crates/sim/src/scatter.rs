@@ -17,6 +17,7 @@ use crate::transfer::{Hop, LegEnd, SlotId};
 impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// Notes that the flits of a leg walk, for which the trains in its way are scattered.
     pub(crate) fn take_leg(&mut self, slot: SlotId) {
+        self.unpack_around(slot);
         while let Some(train) = self.train_in_the_way(slot) {
             self.scatter(train);
         }
@@ -55,6 +56,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// Scatters a train, and all that have links in common with it or with one of them.
     #[cold]
     pub(crate) fn scatter(&mut self, slot: SlotId) {
+        self.unpack();
         let slots = self.company(slot);
         slots.iter().for_each(|&slot| self.write_out(slot));
         for &slot in &slots {

@@ -15,6 +15,7 @@ use crate::Time;
 use crate::component::{Asks, Component};
 use crate::engine::{Engine, Event};
 use crate::fabric::LinkState;
+use crate::light::Light;
 use crate::network::Network;
 use crate::observer::Observer;
 use crate::order::{Place, Spot};
@@ -44,6 +45,7 @@ pub(crate) struct Train {
     pub(crate) handed: u32,
     /// How often its flits have been worked out, over all links.
     pub(crate) work: u64,
+    pub(crate) light: Light,
 }
 
 /// A train on a link.
@@ -78,6 +80,9 @@ impl Passage {
 pub(crate) struct LinkUse {
     /// How many transfers whose flits walk.
     pub(crate) walkers: u32,
+    /// How many trains are light, and the event at which the last of them set out.
+    pub(crate) light: u32,
+    pub(crate) begun: Place,
     /// How many trains, of the first, are wholly in the accounts.
     pub(crate) booked: usize,
     /// When the link is free after all trains, and where the last flit asks.
@@ -198,22 +203,32 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         train.begun = Place { at: self.now.ps(), rank: self.reached };
         train.behind.clear();
         if train.times[0] == train.begun.at && self.trains.ended == train.begun {
+            self.write_down_trail();
+            let train = &mut self.transfers.get(slot).train;
             train.behind.extend_from_slice(&self.trains.trail);
         }
+        let transfer = self.transfers.get(slot);
+        let train = &mut transfer.train;
         train.entered = transfer.leg.from;
         (train.end, train.handed, train.work) = (u64::MAX, 0, 0);
         if transfer.leg.end == LegEnd::Flits {
             self.enter_end(slot);
         }
-        self.enter(slot);
-        self.weave();
+        if flits > 1 || !self.give_links(slot) {
+            self.unpack_around(slot);
+            self.enter(slot);
+            self.weave();
+        }
     }
 
     /// Whether no other train is on the links of a leg, or to its end.
     fn meets_nobody(&mut self, slot: SlotId) -> bool {
         let transfer = self.transfers.get(slot);
         let end = self.links[transfer.last_link().index()].to;
-        let is_free = |hop: &Hop| self.uses.links[hop.link.index()].trains.is_empty();
+        let is_free = |hop: &Hop| {
+            let used = &self.uses.links[hop.link.index()];
+            used.light == 0 && used.trains.is_empty()
+        };
         let ends_alone =
             transfer.leg.end != LegEnd::Flits || self.uses.ends[end.index()].trains.is_empty();
         ends_alone && transfer.leg_hops().iter().all(is_free)
@@ -228,7 +243,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     }
 
     /// The rank of flits when they ask for the link of a hop.
-    fn rank_at(&mut self, slot: SlotId, hop: u16) -> u32 {
+    pub(crate) fn rank_at(&mut self, slot: SlotId, hop: u16) -> u32 {
         let transfer = self.transfers.get(slot);
         if hop == transfer.leg.from {
             return self.start_rank(slot);
@@ -262,7 +277,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// What is known of a train on a link it comes to.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for every hop of every command")]
-    fn passage(&mut self, slot: SlotId, hop: u16, rank: u32) -> Passage {
+    pub(crate) fn passage(&mut self, slot: SlotId, hop: u16, rank: u32) -> Passage {
         let transfer = self.transfers.get(slot);
         let link = transfer.hops[usize::from(hop)].link;
         let begins = hop == transfer.leg.from;
@@ -372,6 +387,9 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         if !train.is_on || train.event != number {
             return;
         }
+        if train.light.is_on {
+            return self.end_train(slot);
+        }
         let first = self.first_to_end(slot);
         if first != slot {
             self.push_end(slot);
@@ -411,15 +429,16 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         self.note_end(slot);
         let transfer = self.transfers.get(slot);
         let (leg, flits) = (transfer.leg, u64::from(transfer.flits));
-        for hop in leg.from..leg.to {
-            self.leave(slot, hop);
+        if transfer.train.light.is_on {
+            self.leave_light(slot);
+        } else {
+            (leg.from..leg.to).for_each(|hop| self.leave(slot, hop));
         }
         self.flit_hops += flits * u64::from(leg.to - leg.from);
         if leg.end == LegEnd::Flits {
             self.hand_over_to(slot);
         }
-        let train = &mut self.transfers.get(slot).train;
-        (train.is_on, train.is_brief) = (false, false);
+        self.transfers.get(slot).train.is_on = false;
         self.leg_over(slot);
     }
 }

@@ -78,11 +78,13 @@ impl<M> Transfer<M> {
 pub(crate) struct Transfers<M> {
     slots: Vec<Transfer<M>>,
     free: Vec<SlotId>,
+    /// The one that was done last, which is kept until the next is.
+    kept: Option<SlotId>,
 }
 
 impl<M> Transfers<M> {
     pub(crate) fn new() -> Self {
-        Self { slots: Vec::new(), free: Vec::new() }
+        Self { slots: Vec::new(), free: Vec::new(), kept: None }
     }
 
     /// Takes a transfer in, whose first leg is to be set. It has the place and the memory of one that is done.
@@ -121,11 +123,11 @@ impl<M> Transfers<M> {
     }
 
     pub(crate) fn remove(&mut self, slot: SlotId) {
-        self.free.push(slot);
+        self.free.extend(self.kept.replace(slot));
     }
 
     pub(crate) fn under_way(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.slots.len() - self.free.len() - usize::from(self.kept.is_some())
     }
 
     #[inline]

@@ -1,0 +1,179 @@
+//! Trains of one flit that hold up nobody: commands and acknowledgements.
+//!
+//! Such a train needs no place in the lists of its links. Its links are given to it ahead of time, in their
+//! accounts, and all that a link keeps of it is how many there are and where the last one asks. When something
+//! comes that may change what they do, all of them are *unpacked*: the links are taken back, and each becomes a
+//! train like others, as if it had always been one. On no link are there both.
+
+use crate::Span;
+use std::ops::Range;
+
+use crate::component::{Component, TransferId};
+use crate::engine::Engine;
+use crate::observer::{Observer, Wait};
+use crate::order::{Place, Spot};
+use crate::train::Passage;
+use crate::transfer::{Hop, LegEnd, SlotId, Transfer};
+
+/// What a light train has to be told apart from others by, and to give its links back with.
+#[derive(Debug, Default)]
+pub(crate) struct Light {
+    pub(crate) is_on: bool,
+    /// Its place in the list of all.
+    place: u32,
+    /// For how many of its links it had asked when it was unpacked.
+    asked: usize,
+    /// Who had used each link last.
+    users: Vec<TransferId>,
+    /// How long it waits for others.
+    waits: Vec<Wait>,
+}
+
+impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
+    /// Gives a train of one flit its links, if it meets only light ones, and comes after them.
+    #[inline]
+    pub(crate) fn give_links(&mut self, slot: SlotId) -> bool {
+        let mut rank = self.start_rank(slot);
+        let Transfer { id, bytes, leg, hops, train, .. } = self.transfers.get(slot);
+        let begun = train.begun;
+        let (mut at, mut overhead) = (train.times[0], 0);
+        train.light.users.clear();
+        train.light.waits.clear();
+        let leg_hops = &mut hops[usize::from(leg.from)..usize::from(leg.to)];
+        for (row, hop) in leg_hops.iter_mut().enumerate() {
+            at += overhead;
+            train.times[row] = at;
+            let used = &mut self.uses.links[hop.link.index()];
+            let place = Place { at, rank }.max(begun);
+            // Of those that begin at one event, and those that come by one link, this is the last.
+            let is_first = used.light > 0
+                && (place < used.last
+                    || place == used.last && place == begun && used.begun != begun);
+            if is_first || !used.trains.is_empty() {
+                self.take_links(slot, 0..row);
+                self.transfers.get(slot).hops.iter_mut().for_each(|hop| hop.header = Hop::OPEN);
+                return false;
+            }
+            let link = &mut self.links[hop.link.index()];
+            if link.free > at && link.last != *id {
+                let span = Span::from_ps(link.free - at);
+                train.light.waits.push(Wait { link: hop.link, behind: link.last, span });
+            }
+            train.light.users.push(link.last);
+            hop.header = link.free;
+            let start = link.free.max(at);
+            let span = link.span(*bytes, hop.link, &self.network);
+            (link.free, link.last) = (start + span, *id);
+            link.busy += span;
+            (used.last, used.begun) = (place, begun);
+            used.light += 1;
+            at = link.arrival(start, start + span);
+            overhead = link.overhead;
+            rank = self.flit_ranks + link.rank;
+        }
+        at += if leg.end == LegEnd::Store { 0 } else { overhead };
+        train.times[leg_hops.len()] = at;
+        self.put_down(slot);
+        true
+    }
+
+    /// Puts a light train on the list of all.
+    fn put_down(&mut self, slot: SlotId) {
+        let place =
+            u32::try_from(self.trains.light.len()).expect("fewer than 2³² transfers at once");
+        self.trains.light.push(slot);
+        let light = &mut self.transfers.get(slot).train.light;
+        (light.is_on, light.place) = (true, place);
+        self.expect_end(slot);
+    }
+
+    /// Takes the links of some rows back that were given to a train last.
+    fn take_links(&mut self, slot: SlotId, rows: Range<usize>) {
+        let transfer = self.transfers.get(slot);
+        let hops = &transfer.leg_hops()[rows.clone()];
+        for (hop, user) in hops.iter().zip(&transfer.train.light.users[rows]).rev() {
+            let link = &mut self.links[hop.link.index()];
+            link.busy -= link.span(transfer.bytes, hop.link, &self.network);
+            (link.free, link.last) = (hop.header, *user);
+            self.uses.links[hop.link.index()].light -= 1;
+        }
+    }
+
+    /// A light train leaves its links.
+    pub(crate) fn leave_light(&mut self, slot: SlotId) {
+        let transfer = self.transfers.get(slot);
+        for hop in transfer.leg_hops() {
+            self.uses.links[hop.link.index()].light -= 1;
+        }
+        transfer.train.light.is_on = false;
+        let (place, rows) = (transfer.train.light.place, transfer.last_row());
+        self.tell_waits(slot, rows);
+        self.trains.light.swap_remove(place as usize);
+        if let Some(&moved) = self.trains.light.get(place as usize) {
+            self.transfers.get(moved).train.light.place = place;
+        }
+    }
+
+    /// Unpacks all light trains, if a leg shares links with any.
+    pub(crate) fn unpack_around(&mut self, slot: SlotId) {
+        let meets = |hop: &Hop| self.uses.links[hop.link.index()].light > 0;
+        if self.transfers.get(slot).leg_hops().iter().any(meets) {
+            self.unpack();
+        }
+    }
+
+    /// Makes all light trains like others: all at once, so that each is unpacked only once however they meet.
+    pub(crate) fn unpack(&mut self) {
+        let mut slots = std::mem::take(&mut self.trains.light);
+        slots.sort_unstable_by_key(|&slot| self.transfers.get(slot).train.number);
+        for &slot in slots.iter().rev() {
+            let asked = self.rows_asked(slot);
+            self.transfers.get(slot).train.light.asked = asked;
+            self.take_links(slot, asked..self.transfers.at(slot).last_row());
+        }
+        slots.drain(..).for_each(|slot| self.enter_unpacked(slot));
+        self.trains.light = slots;
+    }
+
+    /// For how many of its links a light train has asked.
+    fn rows_asked(&self, slot: SlotId) -> usize {
+        let asked = |&row: &usize| {
+            let spot = Spot { slot, row, flit: 0 };
+            self.is_past(self.place(spot), spot)
+        };
+        (0..self.transfers.at(slot).last_row()).take_while(asked).count()
+    }
+
+    /// Enters a train at its links where it was light.
+    fn enter_unpacked(&mut self, slot: SlotId) {
+        let leg = self.transfers.get(slot).leg;
+        let asked = self.transfers.get(slot).train.light.asked;
+        for (row, hop) in (leg.from..leg.to).enumerate() {
+            let rank = self.rank_at(slot, hop);
+            let passage = self.passage(slot, hop, rank);
+            let transfer = self.transfers.get(slot);
+            let at = &mut transfer.hops[usize::from(hop)];
+            let before = std::mem::replace(&mut at.header, Hop::OPEN);
+            let used = &mut self.uses.links[at.link.index()];
+            used.free = before.max(transfer.train.times[row]) + passage.span;
+            used.last = passage.last;
+            let crossed = u32::from(row < asked);
+            used.light -= crossed;
+            used.trains.push(Passage { before, crossed, ..passage });
+        }
+        self.tell_waits(slot, asked);
+        let train = &mut self.transfers.get(slot).train;
+        (train.light.is_on, train.entered) = (false, leg.to);
+    }
+
+    /// Tells of the times that a light train has waited for its first links.
+    fn tell_waits(&mut self, slot: SlotId, rows: usize) {
+        let Transfer { id, leg, hops, train, .. } = self.transfers.get(slot);
+        let hops = &hops[usize::from(leg.from)..][..rows];
+        for wait in train.light.waits.drain(..) {
+            if hops.iter().any(|hop| hop.link == wait.link) {
+                self.observer.waited(*id, wait);
+            }
+        }
+    }
+}
