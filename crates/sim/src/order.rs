@@ -105,10 +105,12 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
 
     #[cold]
     fn is_before_end(&self, place: Place, spot: Spot) -> bool {
-        let is_before = match self.trains.ended_slot {
+        if self.trains.ended != place {
+            return false;
+        }
+        match self.trains.ended_slot {
             Some(slot) => self.trail(spot).lt(self.trail(self.end_of(slot))),
             None => self.trail(spot).lt(self.trains.trail.iter().copied()),
-        };
-        self.trains.ended == place && is_before
+        }
     }
 }

@@ -19,7 +19,7 @@ use crate::transfer::SlotId;
 
 /// A train is tired when each of its flits has been worked out so often on each link: walking is
 /// not much dearer then.
-const TIRED: u64 = 32;
+const TIRED: u64 = 4;
 
 /// The flits of a train that have not crossed a link, in the order in which they will.
 #[derive(Clone, Copy, Debug)]
