@@ -1,7 +1,7 @@
 //! Nodes and the directed links between them: what is given, and does not change.
 
 use std::fmt;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use thiserror::Error;
 
@@ -53,7 +53,7 @@ id!(NodeId, "a node");
 id!(LinkId, "a link");
 
 /// The links that a transfer takes, one after the other.
-pub type Route = Arc<[LinkId]>;
+pub type Route = Rc<[LinkId]>;
 
 /// How a node passes on what goes through it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
