@@ -59,7 +59,7 @@ pub struct Machine<W = Log> {
     made: usize,
     envelopes: BTreeMap<RequestId, Envelope>,
     done: BTreeMap<RequestId, SignalId>,
-    commands: BTreeMap<RequestId, Arc<Command>>,
+    commands: BTreeMap<RequestId, Rc<Command>>,
     last_mapping: Option<LastMapping>,
     accesses: BTreeMap<RequestId, Access>,
 }
