@@ -182,7 +182,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             config,
             links: LinkState::all(&network),
             uses: Uses::new(&network),
-            plans: Plans::default(),
+            plans: Plans::new(&network, flit_ranks),
             buffers: buffers.map(Box::new),
             transfers: Transfers::new(),
             queue: Wheel::default(),

@@ -10,12 +10,16 @@
 //! are there both planned legs and others. On each link planned legs cross in the order of their numbers, so
 //! ties go by number, and those that are scattered go on in this order.
 
+mod way;
+
+use crate::Time;
 use crate::component::{Asks, Component, TransferId};
 use crate::engine::{Engine, Event};
+use crate::network::{LinkSpec, Network};
 use crate::observer::{Observer, Wait};
 use crate::queue::EventQueue;
-use crate::transfer::{LegEnd, SlotId, Transfer};
-use crate::{Span, Time};
+use crate::transfer::{LegEnd, SlotId};
+use way::{Paces, Way};
 
 /// What is planned on a link: how many legs, and when the last of them asks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,13 +38,23 @@ struct Ask {
 }
 
 /// All planned legs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Plans {
     /// Those that are not done, in no order.
     slots: Vec<SlotId>,
     /// How many there were, and the number of the one that was done last.
     made: u64,
     done: u64,
+    /// The rank of flits that begin with a link, by link.
+    first_ranks: Vec<u32>,
+}
+
+impl Plans {
+    pub(crate) fn new(network: &Network, flit_ranks: u32) -> Self {
+        let rank = |link: &LinkSpec| flit_ranks + network.rank_of_start(link.from);
+        let first_ranks = network.links().iter().map(rank).collect();
+        Self { slots: Vec::new(), made: 0, done: 0, first_ranks }
+    }
 }
 
 /// What a transfer keeps of the plan of its leg.
@@ -53,7 +67,7 @@ pub(crate) struct Plan {
     place: u32,
     /// When it asks for its first link.
     asks: u64,
-    /// When each link was free before it, and who had used it last.
+    /// When each link was free before it, and who had used it last; and what is left of a longer leg.
     before: Vec<(u64, TransferId)>,
     /// How long it waits for others, and at which hop of the leg.
     waits: Vec<(usize, Wait)>,
@@ -81,8 +95,13 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         if wants_flits && self.uses.ends[end].run.is_some() {
             return false;
         }
-        self.plans.made += 1;
-        let Some(done) = self.plan_hops(slot, asks.ps()) else { return false };
+        let done = match self.plan_hops(slot, asks.ps()) {
+            Ok(done) => done,
+            Err(given) => {
+                self.cancel_plan(slot, given);
+                return false;
+            }
+        };
         self.uses.ends[end].transfers += u32::from(wants_flits);
         let place =
             u32::try_from(self.plans.slots.len()).expect("fewer than 2³² transfers at once");
@@ -95,47 +114,31 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     }
 
     /// Gives a flit the links of its leg, ahead of time: when it is at the end of the last. Not, if it would
-    /// come before another one; then it has none of them, and those planned are to be scattered.
-    #[inline]
-    fn plan_hops(&mut self, slot: SlotId, asks: u64) -> Option<Ask> {
-        let (here, rank) = (self.here(), self.start_rank(slot));
-        let Transfer { id, bytes, leg, hops, plan, .. } = self.transfers.get(slot);
-        let mut ask = Ask { at: asks, rank, leg: self.plans.made };
-        let mut overhead = 0;
-        plan.before.clear();
-        for at in &hops[usize::from(leg.from)..usize::from(leg.to)] {
-            ask.at += overhead;
-            let used = &mut self.uses.links[at.link.index()];
-            let last = used.planned.last;
-            if used.transfers > 0 || used.planned.legs > 0 && ask < last && here <= last {
-                self.cancel_plan(slot);
-                return None;
+    /// come before another one: then how many it was given, which it is to give back before those planned are
+    /// scattered.
+    fn plan_hops(&mut self, slot: SlotId, asks: u64) -> Result<Ask, usize> {
+        self.plans.made += 1;
+        let here = self.here();
+        let (network, transfer) = (&self.network, self.transfers.get(slot));
+        let rank = self.plans.first_ranks[transfer.leg_hops()[0].link.index()];
+        let first = Ask { at: asks, rank, leg: self.plans.made };
+        let (uses, links) = (&mut self.uses.links[..], &mut self.links[..]);
+        let way = Way { here, first, flit_ranks: self.flit_ranks, uses, links };
+        match transfer.bytes {
+            0 => way.give(transfer, |_, _| 0),
+            bytes if bytes == network.flit_bytes() => way.give(transfer, |link, _| link.flit),
+            bytes => {
+                let mut paces = Paces { bytes, last: None };
+                way.give(transfer, |_, id| paces.span(network.link(id).bandwidth))
             }
-            used.planned = Planned { legs: used.planned.legs + 1, last: ask };
-            let link = &mut self.links[at.link.index()];
-            let span = link.span(*bytes, at.link, &self.network);
-            let start = ask.at.max(link.free);
-            if start > ask.at && link.last != *id {
-                let span = Span::from_ps(start - ask.at);
-                let wait = Wait { link: at.link, behind: link.last, span };
-                plan.waits.push((plan.before.len(), wait));
-            }
-            plan.before.push((link.free, link.last));
-            (link.free, link.last) = (start + span, *id);
-            link.busy += span;
-            overhead = link.overhead;
-            ask.at = link.arrival(start, start + span);
-            ask.rank = self.flit_ranks + link.rank;
         }
-        ask.at += if leg.end == LegEnd::Store { 0 } else { overhead };
-        Some(ask)
     }
 
     /// Takes the links back that a leg was given before it met somebody.
-    fn cancel_plan(&mut self, slot: SlotId) {
+    #[cold]
+    fn cancel_plan(&mut self, slot: SlotId, given: usize) {
         let transfer = self.transfers.get(slot);
         transfer.plan.waits.clear();
-        let given = transfer.plan.before.len();
         for hop in &transfer.leg_hops()[..given] {
             self.uses.links[hop.link.index()].planned.legs -= 1;
         }
@@ -157,8 +160,9 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         if low_half(transfer.plan.leg) != leg || !std::mem::take(&mut transfer.plan.is_on) {
             return;
         }
+        let uses = &mut self.uses.links[..];
         for hop in transfer.leg_hops() {
-            self.uses.links[hop.link.index()].planned.legs -= 1;
+            uses[hop.link.index()].planned.legs -= 1;
         }
         self.flit_hops += u64::from(transfer.leg.to - transfer.leg.from);
         for (_, wait) in transfer.plan.waits.drain(..) {
