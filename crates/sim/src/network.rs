@@ -201,7 +201,8 @@ impl Network {
 
     /// How many flits carry so many bytes: at least one.
     pub fn flits(&self, bytes: u64) -> u64 {
-        bytes.div_ceil(self.flit_bytes).max(1)
+        // No division for a command.
+        if bytes <= self.flit_bytes { 1 } else { bytes.div_ceil(self.flit_bytes) }
     }
 
     /// Checks that the links follow each other.
