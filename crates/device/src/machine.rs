@@ -5,7 +5,7 @@ mod command;
 mod parts;
 mod rehearsal;
 
-pub use command::Stage;
+pub use command::{Stage, Stages};
 pub use rehearsal::Rehearsal;
 
 use std::cell::Ref;

@@ -30,6 +30,9 @@ pub enum Stage {
     FromIoCpu,
 }
 
+/// How long each part of the way of a command took, in their order.
+pub type Stages = [(Stage, Span); Stage::ALL.len()];
+
 impl Stage {
     const ALL: [Self; 6] = [
         Self::ToIoCpu,
@@ -262,7 +265,7 @@ impl<W: Watch> Machine<W> {
 
     /// Where the time of a command that is done went: how long after the one before each stage was over
     /// for the last of its messages. They add up to the latency, less what a launch's PEs wait and work.
-    pub fn stages(&self, request: RequestId) -> Option<Vec<(Stage, Span)>> {
+    pub fn stages(&self, request: RequestId) -> Option<Stages> {
         let command = self.commands.get(&request)?;
         let made = self.envelopes.get(&request)?.made;
         let mut last = [made; Stage::ALL.len()];
@@ -276,13 +279,11 @@ impl<W: Watch> Machine<W> {
             last[stage as usize] = last[stage as usize].max(record.delivered?);
         }
         let mut before = made;
-        let mut stages = Vec::with_capacity(Stage::ALL.len());
-        for (stage, until) in Stage::ALL.into_iter().zip(last) {
+        Some(Stage::ALL.map(|stage| {
+            let since = std::mem::replace(&mut before, last[stage as usize]);
             let waits = stage == Stage::FromPes && command.launch().is_some();
-            stages.push((stage, if waits { Span::ZERO } else { until.since(before) }));
-            before = until;
-        }
-        Some(stages)
+            (stage, if waits { Span::ZERO } else { before.since(since) })
+        }))
     }
 
     pub(super) fn check_cube(&self, sip: SipId, cube: CubeId) -> Result<(), RequestError> {
