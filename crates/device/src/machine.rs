@@ -5,7 +5,7 @@ mod command;
 mod parts;
 mod rehearsal;
 
-pub use command::Stage;
+pub use command::{Stage, Stages};
 pub use rehearsal::Rehearsal;
 
 use std::cell::Ref;
@@ -59,7 +59,7 @@ pub struct Machine<W = Log> {
     made: usize,
     envelopes: BTreeMap<RequestId, Envelope>,
     done: BTreeMap<RequestId, SignalId>,
-    commands: BTreeMap<RequestId, Arc<Command>>,
+    commands: BTreeMap<RequestId, Rc<Command>>,
     last_mapping: Option<LastMapping>,
     accesses: BTreeMap<RequestId, Access>,
 }

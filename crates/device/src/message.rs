@@ -1,10 +1,10 @@
 //! What the parts of a machine say to each other.
 
 use std::any::Any;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::rc::Rc;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use crate::pe::{PortId, PortSpec, SlotMemory};
 use cubeyard_memory::address::PhysAddr;
@@ -271,7 +271,7 @@ pub struct Command {
     /// And back.
     pub from_io_cpu: Route,
     /// The cubes that take part.
-    pub cubes: Arc<[CommandCube]>,
+    pub cubes: Rc<[CommandCube]>,
     /// Raised when the host has the completion.
     pub done: SignalId,
 }
@@ -299,9 +299,9 @@ pub struct Launch {
     /// How long `IO_CPU` must look ahead so that every PE has its command when they start.
     pub lead: Span,
     /// When they are to start, once `IO_CPU` has said it.
-    pub start: OnceLock<Time>,
+    pub start: OnceCell<Time>,
     /// When they did start: then, or when the last had its command.
-    pub started: OnceLock<Time>,
+    pub started: OnceCell<Time>,
     /// How long each PE works.
     pub work: Span,
 }
@@ -374,13 +374,13 @@ pub enum Message {
     /// To a PE's DMA: make this access, whose address is virtual.
     IssueVirtual(Box<VirtualAccess>),
     /// To the host's endpoint: send this command.
-    Command(Arc<Command>),
+    Command(Rc<Command>),
     /// To `IO_CPU`: hand this on.
-    CommandSip(Arc<Command>),
+    CommandSip(Rc<Command>),
     /// To an `M_CPU`: hand this to the PEs of this cube of the command.
-    CommandCube(Arc<Command>, usize),
+    CommandCube(Rc<Command>, usize),
     /// To a part of a PE: do this, as this PE of this cube of the command.
-    CommandPe(Arc<Command>, usize, usize),
+    CommandPe(Rc<Command>, usize, usize),
     /// To a `PE_CPU`: all of the launch are here; start at this instant.
     Start(RequestId, Time),
     /// To a `PE_CPU`: the access that it knows by this number is done, and whether all went well.
@@ -402,11 +402,11 @@ pub enum Message {
     /// To a `PE_CPU`: its program was stopped; see whether it is over.
     Stopped,
     /// Back to an `M_CPU`: a PE is done.
-    PeDone(Arc<Command>, usize),
+    PeDone(Rc<Command>, usize),
     /// Back to `IO_CPU`: a cube is done.
-    CubeDone(Arc<Command>),
+    CubeDone(Rc<Command>),
     /// Back to the host: all is done.
-    CommandDone(Arc<Command>),
+    CommandDone(Rc<Command>),
     /// Something between components that are not ours.
     Custom(Box<dyn Any>),
 }

@@ -153,7 +153,7 @@ impl Channels {
         }
         self.context.step()?;
         let requests = requests(ports);
-        let made = requests.iter().map(|request| (request.clone(), None)).collect();
+        let made = requests.iter().map(|request| (request.clone(), None));
         self.latency = self.context.perform(made)?;
         self.installed = requests;
         Ok(())
@@ -175,7 +175,7 @@ impl Channels {
 impl Drop for Channels {
     fn drop(&mut self) {
         if !self.installed.is_empty() {
-            let removals = self.installed.iter().map(removal).collect();
+            let removals = self.installed.iter().map(removal);
             if let Err(error) = self.context.perform(removals) {
                 self.context.trouble(&error);
             }

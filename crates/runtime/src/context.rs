@@ -244,7 +244,7 @@ impl Inner {
     /// that failed is the error; all are forgotten.
     pub(crate) fn perform(
         &self,
-        requests: Vec<(Request, Option<Buffer>)>,
+        requests: impl IntoIterator<Item = (Request, Option<Buffer>)>,
     ) -> Result<Span, RuntimeError> {
         self.perform_and(requests, |_, _| ()).map(|(span, ())| span)
     }
@@ -253,12 +253,13 @@ impl Inner {
     /// that was done last, if there was any.
     pub(crate) fn perform_and<T: Default>(
         &self,
-        requests: Vec<(Request, Option<Buffer>)>,
+        requests: impl IntoIterator<Item = (Request, Option<Buffer>)>,
         look: impl FnOnce(&Machine, RequestId) -> T,
     ) -> Result<(Span, T), RuntimeError> {
         let mut machine = self.machine.borrow_mut();
         let now = machine.now();
-        let mut ids = Vec::with_capacity(requests.len());
+        let requests = requests.into_iter();
+        let mut ids = Vec::with_capacity(requests.size_hint().0);
         let mut refused = None;
         for (request, buffer) in requests {
             match machine.submit_with(now, 0, request, buffer.as_ref()) {
@@ -272,10 +273,13 @@ impl Inner {
         drop(machine);
         self.run_until_done(&ids)?;
         let mut machine = self.machine.borrow_mut();
-        let done: Vec<Completion> = ids.iter().filter_map(|&id| machine.completion(id)).collect();
-        let last = done.iter().max_by_key(|completion| completion.done);
-        let span = last.map_or(Span::ZERO, |last| last.done.since(now));
-        let seen = last.map(|last| look(&machine, last.request)).unwrap_or_default();
+        let (mut last, mut failed) = (None, Ok(()));
+        for completion in ids.iter().filter_map(|&id| machine.completion(id)) {
+            last = last.max(Some((completion.done, completion.request)));
+            failed = failed.and_then(|()| check(&completion));
+        }
+        let span = last.map_or(Span::ZERO, |(done, _)| done.since(now));
+        let seen = last.map(|(_, request)| look(&machine, request)).unwrap_or_default();
         ids.into_iter().for_each(|id| machine.retire(id));
         if self.in_flight.borrow().is_empty() {
             machine.watch_mut().forget();
@@ -284,8 +288,7 @@ impl Inner {
         if let Some(error) = refused {
             return Err(error.into());
         }
-        done.iter().try_for_each(check)?;
-        Ok((span, seen))
+        failed.map(|()| (span, seen))
     }
 
     /// Makes requests that read, at once: the bytes of each one after the other, in data mode, and how long
@@ -302,7 +305,7 @@ impl Inner {
             requests.into_iter().map(|request| (zeros(&request), request)).collect();
         let buffers: Vec<Buffer> =
             requests.iter().filter_map(|(buffer, _)| buffer.clone()).collect();
-        let requests = requests.into_iter().map(|(buffer, request)| (request, buffer)).collect();
+        let requests = requests.into_iter().map(|(buffer, request)| (request, buffer));
         let span = self.perform(requests)?;
         Ok((buffers.iter().map(|buffer| buffer.take()).collect(), span))
     }
@@ -370,7 +373,7 @@ impl Inner {
         let tensors = live.iter().map(|storage| stats::leak(storage)).collect();
         for storage in live {
             if let Some(taken) = storage.taken.take() {
-                self.give_back(taken);
+                self.give_back(taken, &storage.shards);
             }
         }
         self.closed.set(true);

@@ -205,7 +205,7 @@ impl FlexDevice {
         let request = |(shard, range): (Shard, std::ops::Range<usize>)| {
             (Request::MemoryWrite(shard), Some(Buffer::new(bytes[range].to_vec().into())))
         };
-        self.context.perform(pieces.map(request).collect())?;
+        self.context.perform(pieces.map(request))?;
         Ok(())
     }
 

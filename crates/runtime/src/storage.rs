@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use cubeyard_device::machine::Stage;
+use cubeyard_device::machine::Stages;
 use cubeyard_device::message::Mapping;
 use cubeyard_device::request::PeRef;
 use cubeyard_memory::Bytes;
@@ -37,17 +37,16 @@ pub(crate) struct Installed {
     pub(crate) mappings: Arc<[Mapping]>,
 }
 
-/// What a tensor has taken of a machine.
+/// What a tensor has taken of a machine, besides memory.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
-    pub(crate) shards: Vec<DeployedShard>,
     pub(crate) virtual_range: Option<(DeviceVa, Bytes)>,
     pub(crate) installed: Vec<Installed>,
     /// Whether all of those are.
     pub(crate) is_installed: bool,
     /// How long the mappings took to install, and where the time of the last of them went.
     pub(crate) mapping: Span,
-    pub(crate) stages: Vec<(Stage, Span)>,
+    pub(crate) stages: Option<Stages>,
 }
 
 /// The memory of one or more tensors that share it. Dropping the last gives it back.
@@ -59,7 +58,7 @@ pub(crate) struct Storage {
     pub(crate) shards: Vec<DeployedShard>,
     pub(crate) va_base: Option<u64>,
     pub(crate) mapping: Span,
-    pub(crate) stages: Vec<(Stage, Span)>,
+    pub(crate) stages: Option<Stages>,
     /// Nothing, once it has been given back.
     pub(crate) taken: RefCell<Option<Taken>>,
 }
@@ -68,7 +67,7 @@ impl Drop for Storage {
     fn drop(&mut self) {
         self.context.forget(self.number);
         if let Some(taken) = self.taken.take() {
-            self.context.give_back(taken);
+            self.context.give_back(taken, &self.shards);
         }
     }
 }

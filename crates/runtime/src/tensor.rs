@@ -190,7 +190,7 @@ impl Tensor {
 
     /// Where that time went, for the mapping that took longest: the stages add up to it.
     pub fn mapping_stages(&self) -> Result<&[(Stage, Span)], RuntimeError> {
-        Ok(&self.deployed()?.stages)
+        Ok(self.deployed()?.stages.as_ref().map_or(&[], |stages| &stages[..]))
     }
 
     /// The same memory in another shape.

@@ -382,8 +382,9 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         self.context.now = self.now;
         self.context.node = node;
         self.touch(node);
+        let before = self.context.orders.len();
         act(&mut self.components[seat], &mut self.context);
-        self.carry_out();
+        self.carry_out(before);
     }
 
     /// Notes that a component may have begun to wait.
@@ -393,10 +394,13 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         }
     }
 
-    /// Carries out what a component has ordered.
-    fn carry_out(&mut self) {
-        let mut orders = std::mem::take(&mut self.context.orders);
-        for order in orders.drain(..) {
+    /// Carries out what a component has ordered, the first of which is at `from`. What a call orders comes
+    /// before what was ordered after the call.
+    fn carry_out(&mut self, from: usize) {
+        self.context.orders[from..].reverse();
+        while self.context.orders.len() > from
+            && let Some(order) = self.context.orders.pop()
+        {
             match order {
                 Order::Send(id, send) => self.send(id, send),
                 Order::Wake(node, at, token) => {
@@ -407,7 +411,6 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
                 Order::Call(node, message) => self.call(node, message),
             }
         }
-        self.context.orders = orders;
     }
 
     /// Who waits. Of the components, only those are asked that something happened to since they did not.

@@ -27,8 +27,9 @@ pub(crate) struct LinkState {
     pub(crate) busy: u64,
     /// The transfer that used it last.
     pub(crate) last: TransferId,
-    /// The place of its flits in the order of ties.
+    /// The place of its flits in the order of ties, and that of flits that begin with it.
     pub(crate) rank: u32,
+    pub(crate) start_rank: u32,
     pub(crate) to: NodeId,
     /// Whether the node behind it stores and forwards.
     stores: bool,
@@ -65,6 +66,7 @@ impl LinkState {
             busy: 0,
             last: Self::NOBODY,
             rank: network.rank_of_link(LinkId::new(index)),
+            start_rank: network.rank_of_start(link.from),
             to: link.to,
             stores: nodes[link.to.index()].forwarding == Forwarding::StoreAndForward,
         };
@@ -110,6 +112,10 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let transfer = self.transfers.get(slot);
         transfer.leg = leg;
         transfer.arrived = 0;
+        let transfer_flits = transfer.flits;
+        if self.merges() && transfer_flits == 1 && self.travel_light(slot, &asks) {
+            return;
+        }
         if self.merges() && self.can_set_out(slot, &asks) {
             self.set_out(slot, &asks);
         } else {
@@ -140,7 +146,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// The rank of flits that begin where the leg begins.
     pub(crate) fn start_rank(&mut self, slot: SlotId) -> u32 {
         let first = self.transfers.get(slot).leg_hops()[0].link;
-        self.flit_ranks + self.network.rank_of_start(self.network.link(first).from)
+        self.flit_ranks + self.links[first.index()].start_rank
     }
 
     /// Lets each flit ask by itself.

@@ -5,15 +5,17 @@
 //! comes that may change what they do, all of them are *unpacked*: the links are taken back, and each becomes a
 //! train like others, as if it had always been one. On no link are there both.
 
-use crate::Span;
 use std::ops::Range;
 
-use crate::component::{Component, TransferId};
+use crate::component::{Asks, Component, TransferId};
 use crate::engine::Engine;
+use crate::fabric::LinkState;
+use crate::network::LinkId;
 use crate::observer::{Observer, Wait};
 use crate::order::{Place, Spot};
-use crate::train::Passage;
+use crate::train::{LinkUse, Passage, Train};
 use crate::transfer::{Hop, LegEnd, SlotId, Transfer};
+use crate::{Bandwidth, Span};
 
 /// What a light train has to be told apart from others by, and to give its links back with.
 #[derive(Debug, Default)]
@@ -29,52 +31,139 @@ pub(crate) struct Light {
     waits: Vec<Wait>,
 }
 
-impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
-    /// Gives a train of one flit its links, if it meets only light ones, and comes after them.
+/// What a light train needs to be given its links.
+struct Way<'a> {
+    /// The rank of its flit when it asks for the first link.
+    rank: u32,
+    flit_ranks: u32,
+    uses: &'a mut [LinkUse],
+    links: &'a mut [LinkState],
+}
+
+impl Way<'_> {
+    /// Gives links to a flit that takes as long on each as `span` says, or says how many it was given until it
+    /// would have come before another one.
     #[inline]
-    pub(crate) fn give_links(&mut self, slot: SlotId) -> bool {
-        let mut rank = self.start_rank(slot);
-        let Transfer { id, bytes, leg, hops, train, .. } = self.transfers.get(slot);
-        let begun = train.begun;
-        let (mut at, mut overhead) = (train.times[0], 0);
-        train.light.users.clear();
-        train.light.waits.clear();
-        let leg_hops = &mut hops[usize::from(leg.from)..usize::from(leg.to)];
-        for (row, hop) in leg_hops.iter_mut().enumerate() {
+    fn give<M>(
+        self,
+        transfer: &mut Transfer<M>,
+        mut span: impl FnMut(&LinkState, LinkId) -> u64,
+    ) -> Result<(), usize> {
+        let Self { mut rank, flit_ranks, uses, links } = self;
+        let (id, leg, begun) = (transfer.id, transfer.leg, transfer.train.begun);
+        let hops = &mut transfer.hops[usize::from(leg.from)..usize::from(leg.to)];
+        let Train { times, light, .. } = &mut transfer.train;
+        light.waits.clear();
+        if light.users.len() < hops.len() {
+            light.users.resize(hops.len(), id);
+        }
+        let (mut at, mut overhead) = (times[0], 0);
+        let rows = hops.iter_mut().zip(&mut light.users).zip(&mut times[..]);
+        for (row, ((hop, user), time)) in rows.enumerate() {
             at += overhead;
-            train.times[row] = at;
-            let used = &mut self.uses.links[hop.link.index()];
+            *time = at;
+            let used = &mut uses[hop.link.index()];
             let place = Place { at, rank }.max(begun);
-            // Of those that begin at one event, and those that come by one link, this is the last.
-            let is_first = used.light > 0
-                && (place < used.last
-                    || place == used.last && place == begun && used.begun != begun);
-            if is_first || !used.trains.is_empty() {
-                self.take_links(slot, 0..row);
-                self.transfers.get(slot).hops.iter_mut().for_each(|hop| hop.header = Hop::OPEN);
-                return false;
+            // Of those that come by one link, or begin at one event, this one is the last.
+            let is_first =
+                place < used.last || place == used.last && place == begun && used.begun != begun;
+            if used.light > 0 && is_first || used.walkers > 0 || !used.trains.is_empty() {
+                return Err(row);
             }
-            let link = &mut self.links[hop.link.index()];
-            if link.free > at && link.last != *id {
+            let link = &mut links[hop.link.index()];
+            if link.free > at && link.last != id {
                 let span = Span::from_ps(link.free - at);
-                train.light.waits.push(Wait { link: hop.link, behind: link.last, span });
+                light.waits.push(Wait { link: hop.link, behind: link.last, span });
             }
-            train.light.users.push(link.last);
-            hop.header = link.free;
+            let span = span(link, hop.link);
+            (hop.header, *user) = (link.free, link.last);
             let start = link.free.max(at);
-            let span = link.span(*bytes, hop.link, &self.network);
-            (link.free, link.last) = (start + span, *id);
+            (link.free, link.last) = (start + span, id);
             link.busy += span;
             (used.last, used.begun) = (place, begun);
             used.light += 1;
             at = link.arrival(start, start + span);
             overhead = link.overhead;
-            rank = self.flit_ranks + link.rank;
+            rank = flit_ranks + link.rank;
         }
-        at += if leg.end == LegEnd::Store { 0 } else { overhead };
-        train.times[leg_hops.len()] = at;
+        times[hops.len()] = at + if leg.end == LegEnd::Store { 0 } else { overhead };
+        Ok(())
+    }
+}
+
+/// How long a flit of so many bytes takes at the bandwidths along its way, most of which are as the one before.
+struct Paces {
+    bytes: u64,
+    last: Option<(Bandwidth, u64)>,
+}
+
+impl Paces {
+    #[inline]
+    fn span(&mut self, bandwidth: Bandwidth) -> u64 {
+        match self.last {
+            Some((last, span)) if last == bandwidth => span,
+            _ => {
+                let span = bandwidth.span(self.bytes).ps();
+                self.last = Some((bandwidth, span));
+                span
+            }
+        }
+    }
+}
+
+impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
+    /// Lets a leg of one flit set out, if it meets only light trains, and comes after them.
+    pub(crate) fn travel_light(&mut self, slot: SlotId, asks: &Asks) -> bool {
+        let at = match asks {
+            Asks::At(time) => *time,
+            Asks::Each(times) => times[0],
+        };
+        let transfer = self.transfers.get(slot);
+        let end = self.links[transfer.last_link().index()].to.index();
+        let wants_flits = transfer.leg.end == LegEnd::Flits;
+        if wants_flits && self.uses.ends[end].walkers > 0 {
+            return false;
+        }
+        let rows = transfer.last_row() + 1;
+        if transfer.train.times.len() < rows {
+            transfer.train.times.resize(rows, 0);
+        }
+        transfer.train.times[0] = at.ps();
+        self.begin_train(slot, false);
+        if let Err(given) = self.give_links(slot) {
+            self.refuse(slot, given);
+            return false;
+        }
+        if wants_flits {
+            self.enter_end(slot);
+        }
         self.put_down(slot);
         true
+    }
+
+    /// Gives a light train its links, or says how many it was given until it met others.
+    fn give_links(&mut self, slot: SlotId) -> Result<(), usize> {
+        let (network, transfer) = (&self.network, self.transfers.get(slot));
+        let first = transfer.leg_hops()[0].link.index();
+        let rank = self.flit_ranks + self.links[first].start_rank;
+        let (uses, links) = (&mut self.uses.links[..], &mut self.links[..]);
+        let way = Way { rank, flit_ranks: self.flit_ranks, uses, links };
+        match transfer.bytes {
+            0 => way.give(transfer, |_, _| 0),
+            bytes if bytes == network.flit_bytes() => way.give(transfer, |link, _| link.flit),
+            bytes => {
+                let mut paces = Paces { bytes, last: None };
+                way.give(transfer, |_, id| paces.span(network.link(id).bandwidth))
+            }
+        }
+    }
+
+    #[cold]
+    fn refuse(&mut self, slot: SlotId, given: usize) {
+        self.take_links(slot, 0..given);
+        let transfer = self.transfers.get(slot);
+        transfer.train.is_on = false;
+        transfer.hops.iter_mut().for_each(|hop| hop.header = Hop::OPEN);
     }
 
     /// Puts a light train on the list of all.

@@ -1,7 +1,7 @@
 //! Nodes and the directed links between them: what is given, and does not change.
 
 use std::fmt;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use thiserror::Error;
 
@@ -53,7 +53,7 @@ id!(NodeId, "a node");
 id!(LinkId, "a link");
 
 /// The links that a transfer takes, one after the other.
-pub type Route = Arc<[LinkId]>;
+pub type Route = Rc<[LinkId]>;
 
 /// How a node passes on what goes through it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -204,7 +204,8 @@ impl Network {
 
     /// How many flits carry so many bytes: at least one.
     pub fn flits(&self, bytes: u64) -> u64 {
-        bytes.div_ceil(self.flit_bytes).max(1)
+        // No division for a command.
+        if bytes <= self.flit_bytes { 1 } else { bytes.div_ceil(self.flit_bytes) }
     }
 
     /// Checks that the links follow each other, each once.

@@ -56,7 +56,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     pub(crate) fn place(&self, Spot { slot, row, flit }: Spot) -> Place {
         let transfer = self.transfers.at(slot);
         let rank = match row {
-            0 => self.network.rank_of_start(self.network.link(transfer.leg_hops()[0].link).from),
+            0 => self.links[transfer.leg_hops()[0].link.index()].start_rank,
             row => self.links[transfer.leg_hops()[row - 1].link.index()].rank,
         };
         let place = Place { at: transfer.time(row, flit), rank: self.flit_ranks + rank };

@@ -182,7 +182,6 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
 
     /// Lets a leg set out as a train.
     pub(crate) fn set_out(&mut self, slot: SlotId, asks: &Asks) {
-        self.trains.made += 1;
         let is_brief = self.transfers.get(slot).flits >= LONG && self.meets_nobody(slot);
         let transfer = self.transfers.get(slot);
         let flits = transfer.flits as usize;
@@ -197,28 +196,39 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
                 train.times.iter_mut().zip(each).for_each(|(at, time)| *at = time.ps());
             }
         }
-        assert!(train.times[0] >= self.now.ps(), "a transfer asks before the present");
-        (train.is_on, train.is_brief) = (true, is_brief);
-        train.number = self.trains.made;
-        train.begun = Place { at: self.now.ps(), rank: self.reached };
-        train.behind.clear();
-        if train.times[0] == train.begun.at && self.trains.ended == train.begun {
-            self.write_down_trail();
-            let train = &mut self.transfers.get(slot).train;
-            train.behind.extend_from_slice(&self.trains.trail);
-        }
-        let transfer = self.transfers.get(slot);
-        let train = &mut transfer.train;
-        train.entered = transfer.leg.from;
-        (train.end, train.handed, train.work) = (u64::MAX, 0, 0);
-        if transfer.leg.end == LegEnd::Flits {
+        self.begin_train(slot, is_brief);
+        if self.transfers.get(slot).leg.end == LegEnd::Flits {
             self.enter_end(slot);
         }
-        if flits > 1 || !self.give_links(slot) {
-            self.unpack_around(slot);
-            self.enter(slot);
-            self.weave();
+        self.unpack_around(slot);
+        self.enter(slot);
+        self.weave();
+    }
+
+    /// Numbers a train whose first times are known, and notes when it begins.
+    ///
+    /// # Panics
+    /// If it asks before the present.
+    pub(crate) fn begin_train(&mut self, slot: SlotId, is_brief: bool) {
+        let begun = Place { at: self.now.ps(), rank: self.reached };
+        let transfer = self.transfers.get(slot);
+        let first = transfer.train.times[0];
+        assert!(first >= begun.at, "a transfer asks before the present");
+        let ties = first == begun.at && self.trains.ended == begun;
+        if ties {
+            self.write_down_trail();
         }
+        self.trains.made += 1;
+        let transfer = self.transfers.get(slot);
+        let train = &mut transfer.train;
+        (train.is_on, train.is_brief) = (true, is_brief);
+        (train.number, train.begun) = (self.trains.made, begun);
+        train.behind.clear();
+        if ties {
+            train.behind.extend_from_slice(&self.trains.trail);
+        }
+        train.entered = transfer.leg.from;
+        (train.end, train.handed, train.work) = (u64::MAX, 0, 0);
     }
 
     /// Whether no other train is on the links of a leg, or to its end.
@@ -234,7 +244,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         ends_alone && transfer.leg_hops().iter().all(is_free)
     }
 
-    fn enter_end(&mut self, slot: SlotId) {
+    pub(crate) fn enter_end(&mut self, slot: SlotId) {
         let end = self.links[self.transfers.get(slot).last_link().index()].to.index();
         if let Some(&other) = self.uses.ends[end].trains.first() {
             self.write_out(other);

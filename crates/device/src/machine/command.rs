@@ -1,6 +1,7 @@
 //! Commands to PEs: the way of each message, and for launches the one instant at which all PEs start.
 
-use std::sync::{Arc, OnceLock};
+use std::cell::OnceCell;
+use std::rc::Rc;
 
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_sim::Span;
@@ -28,6 +29,9 @@ pub enum Stage {
     /// From `IO_CPU` to the host's endpoint.
     FromIoCpu,
 }
+
+/// How long each part of the way of a command took, in their order.
+pub type Stages = [(Stage, Span); Stage::ALL.len()];
 
 impl Stage {
     const ALL: [Self; 6] = [
@@ -70,7 +74,7 @@ pub(super) struct LastMapping {
     sip: SipId,
     cubes: Vec<CubeId>,
     pes: Vec<PeId>,
-    ways: Arc<[CommandCube]>,
+    ways: Rc<[CommandCube]>,
 }
 
 /// What of a PE a command is for.
@@ -101,9 +105,9 @@ impl<W: Watch> Machine<W> {
         targets: Targets<'_>,
         work: Span,
     ) -> Result<Start, RequestError> {
-        let cubes: Arc<[CommandCube]> = self.command_cubes(targets, Receiver::Launch)?.into();
+        let cubes: Rc<[CommandCube]> = self.command_cubes(targets, Receiver::Launch)?.into();
         let lead = cubes.iter().map(|cube| self.lead(cube)).max().unwrap_or_default();
-        let (kernel, start, started) = (kernel.to_owned(), OnceLock::new(), OnceLock::new());
+        let (kernel, start, started) = (kernel.to_owned(), OnceCell::new(), OnceCell::new());
         let body = Body::Launch(Launch { kernel, lead, start, started, work });
         let command = self.command(request, targets.sip, cubes, body)?;
         self.start_together(&command);
@@ -130,7 +134,7 @@ impl<W: Watch> Machine<W> {
         ports: &[Vec<PortSpec>],
         body: Body,
     ) -> Result<Start, RequestError> {
-        let cubes: Arc<[CommandCube]> = self.command_cubes(targets, Receiver::Ports)?.into();
+        let cubes: Rc<[CommandCube]> = self.command_cubes(targets, Receiver::Ports)?.into();
         if ports.len() != targets.cubes.len() * targets.pes.len() {
             return Err(RequestError::Targets { what: "a list of ports for each PE" });
         }
@@ -147,7 +151,7 @@ impl<W: Watch> Machine<W> {
     }
 
     /// A command starts at the host's endpoint.
-    fn start(&self, sip: SipId, command: Arc<Command>) -> Start {
+    fn start(&self, sip: SipId, command: Rc<Command>) -> Start {
         (sip, self.topology().endpoint(sip), Message::Command(command))
     }
 
@@ -155,30 +159,30 @@ impl<W: Watch> Machine<W> {
         &mut self,
         request: RequestId,
         sip: SipId,
-        cubes: Arc<[CommandCube]>,
+        cubes: Rc<[CommandCube]>,
         body: Body,
-    ) -> Result<Arc<Command>, RequestError> {
+    ) -> Result<Rc<Command>, RequestError> {
         let (endpoint, io_cpu) = (self.topology().endpoint(sip), self.topology().io_cpu(sip));
         let (to_io_cpu, from_io_cpu) = self.wiring.routes(endpoint, io_cpu)?;
         let done = self.signal(request);
         let command = Command { request, body, to_io_cpu, from_io_cpu, cubes, done };
-        let command = Arc::new(command);
-        self.commands.insert(request, Arc::clone(&command));
+        let command = Rc::new(command);
+        self.commands.insert(request, Rc::clone(&command));
         Ok(command)
     }
 
     /// The ways of mappings. Those of the last command are often those of the next, as when a tensor is
     /// put onto a device and taken off again.
-    fn mapping_cubes(&mut self, targets: Targets<'_>) -> Result<Arc<[CommandCube]>, RequestError> {
+    fn mapping_cubes(&mut self, targets: Targets<'_>) -> Result<Rc<[CommandCube]>, RequestError> {
         let Targets { sip, cubes, pes } = targets;
         if let Some(last) = &self.last_mapping
             && (last.sip, &*last.cubes, &*last.pes) == (sip, cubes, pes)
         {
-            return Ok(Arc::clone(&last.ways));
+            return Ok(Rc::clone(&last.ways));
         }
-        let ways: Arc<[CommandCube]> = self.command_cubes(targets, Receiver::Mapping)?.into();
+        let ways: Rc<[CommandCube]> = self.command_cubes(targets, Receiver::Mapping)?.into();
         let (cubes, pes) = (cubes.to_vec(), pes.to_vec());
-        self.last_mapping = Some(LastMapping { sip, cubes, pes, ways: Arc::clone(&ways) });
+        self.last_mapping = Some(LastMapping { sip, cubes, pes, ways: Rc::clone(&ways) });
         Ok(ways)
     }
 
@@ -225,8 +229,8 @@ impl<W: Watch> Machine<W> {
 
     /// Starts all PEs of a launch at one instant: when `IO_CPU` said, or when the last has its command
     /// if traffic held that up for longer.
-    fn start_together(&mut self, command: &Arc<Command>) {
-        let command = Arc::clone(command);
+    fn start_together(&mut self, command: &Rc<Command>) {
+        let command = Rc::clone(command);
         let launch = command.launch().expect("only launches are started");
         let name = format!("launch {} of {}", command.request, launch.kernel);
         self.engine.spawn(name, |tasks| async move {
@@ -261,7 +265,7 @@ impl<W: Watch> Machine<W> {
 
     /// Where the time of a command that is done went: how long after the one before each stage was over
     /// for the last of its messages. They add up to the latency, less what a launch's PEs wait and work.
-    pub fn stages(&self, request: RequestId) -> Option<Vec<(Stage, Span)>> {
+    pub fn stages(&self, request: RequestId) -> Option<Stages> {
         let command = self.commands.get(&request)?;
         let made = self.envelopes.get(&request)?.made;
         let mut last = [made; Stage::ALL.len()];
@@ -275,13 +279,11 @@ impl<W: Watch> Machine<W> {
             last[stage as usize] = last[stage as usize].max(record.delivered?);
         }
         let mut before = made;
-        let mut stages = Vec::with_capacity(Stage::ALL.len());
-        for (stage, until) in Stage::ALL.into_iter().zip(last) {
+        Some(Stage::ALL.map(|stage| {
+            let since = std::mem::replace(&mut before, last[stage as usize]);
             let waits = stage == Stage::FromPes && command.launch().is_some();
-            stages.push((stage, if waits { Span::ZERO } else { until.since(before) }));
-            before = until;
-        }
-        Some(stages)
+            (stage, if waits { Span::ZERO } else { before.since(since) })
+        }))
     }
 
     pub(super) fn check_cube(&self, sip: SipId, cube: CubeId) -> Result<(), RequestError> {

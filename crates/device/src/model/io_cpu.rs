@@ -1,7 +1,7 @@
 //! The processor of an IO chiplet: hands commands to cubes and gathers their completions.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use cubeyard_sim::{Asks, Component, Context, Delivery, Route, Send};
 
@@ -25,14 +25,14 @@ impl Component for IoCpu {
                     launch.start.get_or_init(|| context.now() + launch.lead);
                 }
                 for (number, cube) in command.cubes.iter().enumerate() {
-                    let message = Message::CommandCube(Arc::clone(&command), number);
-                    send(context, &cube.to, command.bytes(), message);
+                    let message = Message::CommandCube(Rc::clone(&command), number);
+                    send(context, cube.to.clone(), command.bytes(), message);
                 }
             }
             Message::CubeDone(command) => {
                 if done(&mut self.open, command.request) {
                     let route = command.from_io_cpu.clone();
-                    send(context, &route, 0, Message::CommandDone(command));
+                    send(context, route, 0, Message::CommandDone(command));
                 }
             }
             other => unreachable!("IO_CPU is sent commands: {other:?}"),
@@ -45,8 +45,8 @@ impl Component for IoCpu {
 }
 
 /// Sends a message now.
-pub(super) fn send(context: &mut Context<Message>, route: &Route, bytes: u64, message: Message) {
-    let (route, asks) = (route.clone(), Asks::At(context.now()));
+pub(super) fn send(context: &mut Context<Message>, route: Route, bytes: u64, message: Message) {
+    let asks = Asks::At(context.now());
     context.send(Send { route, bytes, asks, message });
 }
 

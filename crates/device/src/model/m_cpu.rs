@@ -2,7 +2,7 @@
 //! of its own.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use cubeyard_sim::{Component, Context, Delivery, Span};
 
@@ -38,14 +38,14 @@ impl Component for MCpu {
                 let pes = &command.cubes[cube].pes;
                 self.open.insert(command.request, pes.len());
                 for (number, pe) in pes.iter().enumerate() {
-                    let message = Message::CommandPe(Arc::clone(&command), cube, number);
-                    send(context, &pe.to, command.bytes(), message);
+                    let message = Message::CommandPe(Rc::clone(&command), cube, number);
+                    send(context, pe.to.clone(), command.bytes(), message);
                 }
             }
             Message::PeDone(command, cube) => {
                 if done(&mut self.open, command.request) {
                     let route = command.cubes[cube].back.clone();
-                    send(context, &route, 0, Message::CubeDone(command));
+                    send(context, route, 0, Message::CubeDone(command));
                 }
             }
             Message::Answer(_) => self.dma.receive(delivery, context),

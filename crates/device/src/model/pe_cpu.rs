@@ -5,7 +5,7 @@
 //! at a time: a launch that starts while another runs there waits for it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::rc::Rc;
 
 use cubeyard_sim::{Component, Context, Delivery};
 
@@ -27,7 +27,7 @@ pub struct PeCpu {
 
 #[derive(Clone, Debug)]
 struct Waiting {
-    command: Arc<Command>,
+    command: Rc<Command>,
     cube: usize,
     pe: usize,
     /// Whether its program has been started.
@@ -73,7 +73,7 @@ impl PeCpu {
         let Waiting { command, cube, pe, .. } =
             self.launches.remove(&request).expect("it was started once");
         let route = command.cubes[cube].pes[pe].back.clone();
-        send(context, &route, 0, Message::PeDone(command, cube));
+        send(context, route, 0, Message::PeDone(command, cube));
         self.next(context);
     }
 
@@ -99,7 +99,7 @@ impl Component for PeCpu {
         if command.launch().is_none() {
             self.core.connect(&command, cube, pe, context.node());
             let route = command.cubes[cube].pes[pe].back.clone();
-            return send(context, &route, 0, Message::PeDone(command, cube));
+            return send(context, route, 0, Message::PeDone(command, cube));
         }
         context.raise(command.cubes[cube].pes[pe].armed.expect("a launch waits for its PEs"));
         self.launches.insert(command.request, Waiting { command, cube, pe, started: false });

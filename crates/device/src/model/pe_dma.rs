@@ -246,7 +246,7 @@ impl Component for PeDma {
             Message::CommandPe(command, cube, pe) => {
                 self.command(&command, context);
                 let route = command.cubes[cube].pes[pe].back.clone();
-                send(context, &route, 0, Message::PeDone(command, cube));
+                send(context, route, 0, Message::PeDone(command, cube));
             }
             Message::Answer(access) => self.answered(access.done, context),
             other => unreachable!("PE_DMA is sent answers and mappings: {other:?}"),

@@ -1,6 +1,5 @@
 //! Putting tensors onto a device and taking them off, step by step, with the way back from each.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -29,30 +28,35 @@ impl Inner {
             return Err(RuntimeError::TakenByRegions { sip });
         }
         let mut taken = Taken::default();
+        let mut shards = Vec::with_capacity(layout.shards().len());
         let done = self
-            .take_memory(&layout, &mut taken)
+            .take_memory(&layout, &mut shards)
             .and_then(|()| self.take_addresses(&layout, &mut taken))
-            .and_then(|()| self.install(&layout, &mut taken))
-            .and_then(|()| self.write_all(&layout, &taken.shards, init));
+            .and_then(|()| self.install(&layout, &shards, &mut taken))
+            .and_then(|()| self.write_all(&layout, &shards, init));
         if let Err(error) = done {
-            self.give_back(taken);
+            self.give_back(taken, &shards);
             return Err(error);
         }
         let storage = Rc::new(Storage {
             number: self.number(),
             context: Rc::clone(self),
             layout,
-            shards: taken.shards.clone(),
+            shards,
             va_base: taken.virtual_range.map(|(va, _)| va.to_bits()),
             mapping: taken.mapping,
-            stages: std::mem::take(&mut taken.stages),
+            stages: taken.stages,
             taken: Some(taken).into(),
         });
         self.remember(&storage);
         Ok(storage)
     }
 
-    fn take_memory(&self, layout: &Layout, taken: &mut Taken) -> Result<(), RuntimeError> {
+    fn take_memory(
+        &self,
+        layout: &Layout,
+        shards: &mut Vec<DeployedShard>,
+    ) -> Result<(), RuntimeError> {
         for shard in layout.shards() {
             self.step()?;
             let bytes = self.rounded(shard.nbytes);
@@ -60,7 +64,7 @@ impl Inner {
             let address =
                 address.map_err(|source| RuntimeError::OutOfMemory { pe: shard.at, source })?;
             let Shard { at, nbytes, offset_bytes, .. } = *shard;
-            taken.shards.push(DeployedShard { at, address, nbytes, offset_bytes });
+            shards.push(DeployedShard { at, address, nbytes, offset_bytes });
         }
         Ok(())
     }
@@ -93,12 +97,17 @@ impl Inner {
     }
 
     /// Installs the mappings through the fabric, all at once.
-    fn install(&self, layout: &Layout, taken: &mut Taken) -> Result<(), RuntimeError> {
+    fn install(
+        &self,
+        layout: &Layout,
+        shards: &[DeployedShard],
+        taken: &mut Taken,
+    ) -> Result<(), RuntimeError> {
         let Some((va, _)) = taken.virtual_range else { return Ok(()) };
         let mut wanted = Vec::new();
         for group in layout.mapping_groups() {
             let mapping = |&shard: &usize| {
-                let DeployedShard { address, nbytes, offset_bytes, .. } = taken.shards[shard];
+                let DeployedShard { address, nbytes, offset_bytes, .. } = shards[shard];
                 Mapping { from: va.to_bits() + offset_bytes, bytes: nbytes, to: address }
             };
             let mappings: Arc<[Mapping]> = group.shards.iter().map(mapping).collect();
@@ -107,12 +116,12 @@ impl Inner {
             }
         }
         self.step()?;
-        let requests = wanted.iter().map(|wanted| (wanted.request(true), None)).collect();
+        let requests = wanted.iter().map(|wanted| (wanted.clone().request(true), None));
         let done = self.perform_and(requests, Machine::stages);
         // Whatever part of it was installed is taken out again by whoever gives this back.
         taken.installed = wanted;
         let (span, stages) = done?;
-        (taken.mapping, taken.stages) = (span, stages.unwrap_or_default());
+        (taken.mapping, taken.stages) = (span, stages);
         taken.is_installed = true;
         Ok(())
     }
@@ -143,12 +152,11 @@ impl Inner {
 
     /// Takes mappings out through the fabric and returns addresses and memory. Cannot be made to fail; what
     /// goes wrong is in the report at the end.
-    pub(crate) fn give_back(&self, taken: Taken) {
-        let Taken { shards, virtual_range, installed, is_installed, .. } = taken;
+    pub(crate) fn give_back(&self, taken: Taken, shards: &[DeployedShard]) {
+        let Taken { virtual_range, installed, is_installed, .. } = taken;
         if !installed.is_empty() {
-            let requests =
-                installed.iter().map(|installed| (installed.request(false), None)).collect();
-            match self.perform(requests) {
+            let removals = installed.into_iter().map(|installed| (installed.request(false), None));
+            match self.perform(removals) {
                 // Of an installation that failed, a part was never there.
                 Err(RuntimeError::Machine { .. }) if !is_installed => {}
                 Err(error) => self.trouble(&error),
@@ -160,7 +168,7 @@ impl Inner {
             let space = space.as_mut().expect("it gave the range");
             space.free(va, bytes).expect("it was taken as one range");
         }
-        for DeployedShard { at, address, nbytes, .. } in shards {
+        for &DeployedShard { at, address, nbytes, .. } in shards {
             self.machine.borrow_mut().forget(address, nbytes);
             let bytes = self.rounded(nbytes);
             let freed = self.with_memory(at, |memory| memory.free_hbm(address, bytes));
@@ -170,8 +178,8 @@ impl Inner {
 }
 
 impl Installed {
-    fn request(&self, map: bool) -> Request {
-        let Self { sip, cubes, pes, mappings } = self.clone();
+    fn request(self, map: bool) -> Request {
+        let Self { sip, cubes, pes, mappings } = self;
         if map {
             Request::MmuMap { sip, cubes, pes, mappings }
         } else {
@@ -193,11 +201,15 @@ fn contents(layout: &Layout, part: &Shard, init: &Init) -> Result<Buffer, Runtim
 
 /// PEs, in order, as SIPs, cubes of each, and PEs of each cube: a command goes to every PE of every cube.
 fn rectangles(pes: &[PeRef]) -> Vec<(SipId, Vec<CubeId>, Vec<PeId>)> {
-    let mut by_pes: BTreeMap<(SipId, Vec<PeId>), Vec<CubeId>> = BTreeMap::new();
+    let mut all: Vec<(SipId, Vec<CubeId>, Vec<PeId>)> = Vec::new();
     for pes in pes.chunk_by(|one, next| (one.sip, one.cube) == (next.sip, next.cube)) {
         let (sip, cube) = (pes[0].sip, pes[0].cube);
-        let pes = pes.iter().map(|pe| pe.pe).collect();
-        by_pes.entry((sip, pes)).or_default().push(cube);
+        let pes = || pes.iter().map(|pe| pe.pe);
+        match all.iter_mut().find(|(of, _, same)| *of == sip && pes().eq(same.iter().copied())) {
+            Some((_, cubes, _)) => cubes.push(cube),
+            None => all.push((sip, vec![cube], pes().collect())),
+        }
     }
-    by_pes.into_iter().map(|((sip, pes), cubes)| (sip, cubes, pes)).collect()
+    all.sort_unstable_by(|(sip, _, pes), (other, _, others)| (sip, pes).cmp(&(other, others)));
+    all
 }

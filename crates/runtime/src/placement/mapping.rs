@@ -1,6 +1,6 @@
 //! Which PEs map which shards.
 
-use std::collections::BTreeMap;
+use std::ops::Range;
 
 use cubeyard_device::request::PeRef;
 
@@ -50,22 +50,28 @@ impl Layout {
         // By what they see first, which is cheap, and then by what they map, which also joins those that
         // see differently and find the same there.
         let pes: Vec<_> = every(&self.sips, &self.cubes, &self.pes).collect();
-        let mut by_shards: BTreeMap<Vec<usize>, Vec<PeRef>> = BTreeMap::new();
-        let mut shards = Vec::new();
+        let mut runs: Vec<(Range<usize>, Vec<usize>)> = Vec::new();
+        let (mut shards, mut to) = (Vec::new(), 0);
         // Those that see the same follow each other, since a place is seen with all that is above it.
-        for pes in pes.chunk_by(|&one, &next| self.sight(one) == self.sight(next)) {
-            self.mapped_by(pes[0], &mut shards);
-            match by_shards.get_mut(&shards) {
-                Some(others) => others.extend(pes),
-                None => drop(by_shards.insert(shards.clone(), pes.to_vec())),
+        for run in pes.chunk_by(|&one, &next| self.sight(one) == self.sight(next)) {
+            let from = to;
+            to += run.len();
+            self.mapped_by(run[0], &mut shards);
+            match runs.last_mut() {
+                Some((before, same)) if *same == shards => before.end = to,
+                _ => runs.push((from..to, shards.clone())),
             }
         }
-        by_shards.remove(&Vec::new());
-        let group = |(shards, mut pes): (_, Vec<_>)| {
-            pes.sort_unstable();
-            MappingGroup { pes, shards }
-        };
-        let mut groups: Vec<_> = by_shards.into_iter().map(group).collect();
+        runs.retain(|(_, shards)| !shards.is_empty());
+        runs.sort_by(|(_, one), (_, other)| one.cmp(other));
+        let mut groups: Vec<MappingGroup> = Vec::new();
+        for (run, shards) in runs {
+            match groups.last_mut() {
+                Some(group) if group.shards == shards => group.pes.extend(&pes[run]),
+                _ => groups.push(MappingGroup { pes: pes[run].to_vec(), shards }),
+            }
+        }
+        groups.iter_mut().for_each(|group| group.pes.sort_unstable());
         groups.sort_unstable_by_key(|group| group.pes[0]);
         groups
     }
@@ -73,11 +79,12 @@ impl Layout {
     /// What of a PE's place matters for what it maps: two with the same map the same.
     fn sight(&self, pe: PeRef) -> [Option<u32>; 3] {
         let replicated = self.splits.map(|split| split == Split::Replicate);
+        // Where a cube has one holder, all its PEs use that one.
         let [_, cube, own] = replicated;
         [
             replicated.contains(&true).then(|| pe.sip.number()),
             (cube || own).then(|| pe.cube.number()),
-            own.then(|| pe.pe.number()),
+            (own && self.placed_pes > 1).then(|| pe.pe.number()),
         ]
     }
 

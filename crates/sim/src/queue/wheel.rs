@@ -6,6 +6,9 @@
 //! has run dry, the next slot of the lowest level that has one is spread over the levels below it. A
 //! bit for each slot says whether it holds anything.
 //!
+//! From when nothing is pending until more than a handful is, as on a machine that carries out one command, there
+//! are no levels: all of it is in one sorted list, which is quicker than to spread events of a slot to themselves.
+//!
 //! The 16 ps are a compromise: machines with clocks put many events into one instant, and the few of one
 //! slot are quickly sorted, while single picoseconds would need a further level.
 
@@ -20,16 +23,20 @@ const DIGIT: u32 = 10;
 const SLOTS: usize = 1 << DIGIT;
 /// Levels, enough for 64 bits.
 const LEVELS: usize = (64 - FINE).div_ceil(DIGIT) as usize;
+/// How many entries are few: so many are kept sorted, without levels.
+const FEW: usize = 16;
 
 /// A queue as a hierarchy of wheels: constant time for an event, whatever is pending.
 #[derive(Debug)]
 pub struct Wheel<E> {
     levels: Box<[Level<E>]>,
-    /// The entries of the present slot, sorted; those before `next` are done with.
+    /// The entries that are due by `until`, sorted; those before `next` are done with.
     present: Vec<Entry<E>>,
     next: usize,
-    /// The start of the present slot.
+    /// The start of the present slot, from which levels count.
     base: u64,
+    /// The end of the present slot, or of all time while there are no levels.
+    until: u64,
 }
 
 #[derive(Debug)]
@@ -41,7 +48,7 @@ struct Level<E> {
 impl<E: Copy> Default for Wheel<E> {
     fn default() -> Self {
         let levels = (0..LEVELS).map(|_| Level::default()).collect();
-        Self { levels, present: Vec::new(), next: 0, base: 0 }
+        Self { levels, present: Vec::new(), next: 0, base: 0, until: u64::MAX }
     }
 }
 
@@ -55,12 +62,10 @@ impl<E: Copy> EventQueue<E> for Wheel<E> {
     #[inline]
     fn push(&mut self, time: Time, rank: u32, event: E) {
         let entry = Entry { time, rank, event };
-        debug_assert!(time.ps() >= self.base, "an event before the present");
-        let apart = (time.ps() ^ self.base) >> FINE;
-        if apart == 0 {
-            self.insert_now(entry);
+        if time.ps() > self.until {
+            self.insert_later(entry);
         } else {
-            self.insert(entry, apart);
+            self.insert_now(entry);
         }
     }
 
@@ -87,17 +92,33 @@ impl<E: Copy> EventQueue<E> for Wheel<E> {
 }
 
 impl<E: Copy> Wheel<E> {
-    /// Into the rest of the present slot, behind its equals.
-    #[cold]
+    /// Among those that are due by `until`, behind its equals.
+    #[inline(never)]
     fn insert_now(&mut self, entry: Entry<E>) {
+        if self.until == u64::MAX && self.present.len() - self.next >= FEW {
+            self.use_levels();
+            if entry.time.ps() > self.until {
+                return self.insert_later(entry);
+            }
+        }
+        // So that the list does not grow for ever: no more are moved than were taken out. The last of those stays.
+        if self.next > self.present.len() / 2 + 1 {
+            self.present.drain(..self.next - 1);
+            self.next = 1;
+        }
+        debug_assert!(self.now() <= entry.time.ps(), "an event before the present");
         let rest = &self.present[self.next..];
+        if rest.last().is_none_or(|last| last.key() <= entry.key()) {
+            return self.present.push(entry);
+        }
         let place = self.next + rest.partition_point(|other| other.key() <= entry.key());
         self.present.insert(place, entry);
     }
 
-    /// Into a later slot, where `apart` are the digits in which it differs from the present.
+    /// Into a slot after the present one.
     #[inline]
-    fn insert(&mut self, entry: Entry<E>, apart: u64) {
+    fn insert_later(&mut self, entry: Entry<E>) {
+        let apart = (entry.time.ps() ^ self.base) >> FINE;
         let level = (apart.ilog2() / DIGIT) as usize;
         let slot = digit(entry.time.ps(), level);
         let level = &mut self.levels[level];
@@ -105,17 +126,41 @@ impl<E: Copy> Wheel<E> {
         level.filled.set(slot);
     }
 
+    /// When the event was due that was taken out last, or the start of its slot.
+    fn now(&self) -> u64 {
+        self.present[..self.next].last().map_or(self.base, |last| last.time.ps())
+    }
+
+    /// Entries are no longer few: all that are not due in the slot of the present go to the levels. A later
+    /// slot would not do, since all that comes before its end would be kept sorted, however much that is.
+    #[cold]
+    fn use_levels(&mut self) {
+        self.go_to(self.now());
+        let stay = self.present.partition_point(|entry| entry.time.ps() <= self.until);
+        (stay..self.present.len()).for_each(|late| self.insert_later(self.present[late]));
+        self.present.truncate(stay);
+    }
+
+    /// Makes the slot of this time the present one.
+    fn go_to(&mut self, time: u64) {
+        let within = (1 << FINE) - 1;
+        (self.base, self.until) = (time & !within, time | within);
+    }
+
     /// Makes the next slot that holds anything the present one, unless it starts after `deadline`.
     ///
     /// It never goes beyond the deadline, because what is put in afterwards may be due before the next event.
     fn advance(&mut self, deadline: Time) -> bool {
         loop {
-            let Some((level, slot)) = self.first_filled() else { return false };
+            let Some((level, slot)) = self.first_filled() else {
+                self.until = u64::MAX;
+                return false;
+            };
             let start = start_of(self.base, level, slot);
             if start > deadline.ps() {
                 return false;
             }
-            self.base = start;
+            self.go_to(start);
             self.levels[level].filled.clear(slot);
             if level == 0 {
                 self.present.clear();
@@ -143,9 +188,10 @@ impl<E: Copy> Wheel<E> {
         self.next = 0;
         let mut entries = std::mem::take(&mut self.levels[level].slots[slot]);
         for entry in entries.drain(..) {
-            match (entry.time.ps() ^ self.base) >> FINE {
-                0 => self.present.push(entry),
-                apart => self.insert(entry, apart),
+            if entry.time.ps() <= self.until {
+                self.present.push(entry);
+            } else {
+                self.insert_later(entry);
             }
         }
         self.levels[level].slots[slot] = entries;
@@ -219,6 +265,24 @@ mod tests {
         assert_eq!(wheel.next_time(), Some(Time::NEVER));
         assert_eq!(wheel.pop().map(|entry| entry.event), Some('z'));
         assert_eq!(wheel.pop(), None);
+    }
+
+    #[test]
+    fn any_number_can_wait_for_the_last_instant_of_all() {
+        let mut wheel = Wheel::default();
+        let many = 3 * FEW;
+        (0..many).for_each(|number| wheel.push(Time::NEVER, 0, number));
+        let order: Vec<_> = std::iter::from_fn(|| wheel.pop()).map(|entry| entry.event).collect();
+        assert!(order.into_iter().eq(0..many));
+    }
+
+    #[test]
+    fn what_comes_before_a_crowd_far_away_is_not_kept_sorted() {
+        let mut wheel = Wheel::default();
+        (0..2 * FEW).for_each(|number| wheel.push(Time::from_ps(1 << 40), 0, number));
+        (0..10_000).for_each(|number| wheel.push(Time::from_ps(number << FINE), 0, 0));
+        assert!(wheel.present.len() <= FEW, "{} are kept sorted", wheel.present.len());
+        assert_eq!(std::iter::from_fn(|| wheel.pop()).count(), 2 * FEW + 10_000);
     }
 
     #[test]

@@ -25,13 +25,18 @@ fn delays() -> impl Strategy<Value = u64> {
     ]
 }
 
+/// Times in which more comes than goes, and the other way round: few are pending, and many, and few again.
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = prop_oneof![
-        5 => (delays(), 0..4_u32).prop_map(|(delay, rank)| Step::Push(delay, rank)),
-        4 => Just(Step::Pop),
-        1 => delays().prop_map(Step::Pass),
-    ];
-    proptest::collection::vec(step, 1..400)
+    let steps = |pushes, pops| {
+        let step = prop_oneof![
+            pushes => (delays(), 0..4_u32).prop_map(|(delay, rank)| Step::Push(delay, rank)),
+            pops => Just(Step::Pop),
+            1 => delays().prop_map(Step::Pass),
+        ];
+        proptest::collection::vec(step, 1..100)
+    };
+    let times = prop_oneof![steps(12, 4), steps(5, 4), steps(4, 9)];
+    proptest::collection::vec(times, 1..6).prop_map(|times| times.concat())
 }
 
 proptest! {
