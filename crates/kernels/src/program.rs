@@ -8,6 +8,7 @@ mod values;
 pub use findings::{Finding, Findings};
 pub use operation::Operation;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -91,7 +92,10 @@ pub struct KernelProgram {
     pub(crate) state: Rc<State>,
     /// The rest of the kernel, if it is live and has not ended.
     future: Option<KernelFuture>,
-    next: usize,
+    tape: Rc<RefCell<Tape>>,
+    has_data: bool,
+    /// The next step, and the next command.
+    next: (usize, CommandId),
     values: Values,
     composites: BTreeMap<CommandId, PlanRun>,
     /// What has been loaded of tiles that take several accesses, which may end in any order.
@@ -108,9 +112,11 @@ impl fmt::Debug for KernelProgram {
 impl KernelProgram {
     fn new(state: Rc<State>, future: Option<KernelFuture>, findings: &Findings) -> Self {
         Self {
+            tape: Rc::clone(&state.tape),
+            has_data: state.site.has_data,
             state,
             future,
-            next: 0,
+            next: (0, 0),
             values: Values::default(),
             composites: BTreeMap::new(),
             partial: BTreeMap::new(),
@@ -125,15 +131,17 @@ impl KernelProgram {
 
     /// The step after the last that was given, as far as there is one.
     fn step(&mut self) -> Option<Next> {
-        let tape = self.state.tape.borrow();
-        let step = tape.steps().get(self.next)?;
-        self.next += 1;
-        Some(match step {
-            Step::Command(order) => {
-                if self.state.site.has_data {
-                    self.values.fill(order);
+        let tape = self.tape.borrow();
+        let (step, command) = &mut self.next;
+        let now = tape.steps().get(*step)?;
+        *step += 1;
+        Some(match now {
+            Step::Command(work) => {
+                if self.has_data {
+                    self.values.fill(tape.order(*command));
                 }
-                Next::Command(order.command.clone())
+                *command += 1;
+                Next::Command(work.clone())
             }
             Step::Wait(command) => Next::Wait(*command),
             Step::Fence => Next::Fence,
@@ -145,12 +153,12 @@ impl KernelProgram {
     fn answer(&mut self) {
         if let Some(value) = self.state.wanted.take() {
             self.state.known.borrow_mut().push((value, self.values.get(value)));
-            self.values.used(value, &self.state.tape.borrow());
+            self.values.used(value, &self.tape.borrow());
         }
     }
 
     fn find(&self, command: CommandId, what: String) {
-        let tape = self.state.tape.borrow();
+        let tape = self.tape.borrow();
         let place = place(tape.order(command).place);
         let (kernel, pe) = (self.state.kernel.to_string(), self.state.site.pe);
         let finding = Finding { kernel, pe, place, what };
@@ -161,7 +169,7 @@ impl KernelProgram {
     }
 
     fn wrong(&self, command: CommandId, error: &NumericError) -> String {
-        let tape = self.state.tape.borrow();
+        let tape = self.tape.borrow();
         let at = place(tape.order(command).place);
         format!("{} on {}, {at}: {error}", self.state.kernel, self.state.site.pe)
     }
@@ -188,7 +196,7 @@ impl Program for KernelProgram {
     }
 
     fn has_data(&self) -> bool {
-        self.state.site.has_data
+        self.has_data
     }
 
     fn loaded(
@@ -199,7 +207,7 @@ impl Program for KernelProgram {
         unwritten: Option<u64>,
     ) -> Result<(), String> {
         if let Some(address) = unwritten {
-            let effect = self.state.tape.borrow().order(command).effect.to_string();
+            let effect = self.tape.borrow().order(command).effect.to_string();
             self.find(command, format!("{effect} reads memory that nobody wrote, at {address:#x}"));
         }
         self.load(command, load, bytes).map_err(|error| self.wrong(command, &error))
@@ -221,7 +229,7 @@ impl Program for KernelProgram {
     }
 
     fn describe(&self, command: CommandId) -> String {
-        let tape = self.state.tape.borrow();
+        let tape = self.tape.borrow();
         format!("{} of {}", tape.order(command), self.state.kernel)
     }
 }

@@ -70,11 +70,10 @@ impl Tl {
             after: after.as_slice().into(),
             loads_after: loads_after.as_slice().into(),
         };
-        let order = Order { command, effect, place: Location::caller() };
         let mut tape = self.state.tape.borrow_mut();
         let step = u32::try_from(tape.steps.len()).expect("fewer than 2³² steps");
-        tape.commands.push(step);
-        tape.steps.push(Step::Command(order));
+        tape.orders.push(Order { step, effect, place: Location::caller() });
+        tape.steps.push(Step::Command(command));
         tape.peak = self.state.scratch.borrow().peak();
         id
     }
@@ -82,7 +81,7 @@ impl Tl {
     /// The number of the next command.
     #[track_caller]
     pub(super) fn next_command(&self) -> CommandId {
-        let count = self.state.tape.borrow().commands.len();
+        let count = self.state.tape.borrow().commands();
         let limit = self.state.limit;
         if count >= limit {
             self.fail(format!("more than {limit} commands: it seems never to end"));

@@ -22,7 +22,7 @@ pub type Place = &'static Location<'static>;
 #[derive(Clone, Debug)]
 pub enum Step {
     /// A command for an engine.
-    Command(Order),
+    Command(Command),
     /// The kernel waits until a command is done.
     Wait(CommandId),
     /// The kernel waits until all its commands are done.
@@ -31,11 +31,11 @@ pub enum Step {
     Call,
 }
 
-/// A command, what it means, and where it was ordered.
+/// What a command means, and where it was ordered.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// For the engines.
-    pub command: Command,
+    /// The step that it is.
+    pub(super) step: u32,
     /// For the numbers, and for people.
     pub effect: Effect,
     /// Where in the kernel.
@@ -125,8 +125,8 @@ impl Operand {
 #[derive(Debug, Default)]
 pub struct Tape {
     pub(super) steps: Vec<Step>,
-    /// The step of each command.
-    pub(super) commands: Vec<u32>,
+    /// What each command means: apart, because whoever only runs them does not ask.
+    pub(super) orders: Vec<Order>,
     /// How often each value is used.
     pub(super) uses: Vec<u32>,
     /// Whether the kernel still has the tile of each value.
@@ -145,16 +145,24 @@ impl Tape {
 
     /// How many commands there are.
     pub fn commands(&self) -> usize {
-        self.commands.len()
+        self.orders.len()
     }
 
-    /// A command.
+    /// What a command means.
     ///
     /// # Panics
     /// If there is none of that number.
     pub fn order(&self, command: CommandId) -> &Order {
-        match &self.steps[self.commands[command as usize] as usize] {
-            Step::Command(order) => order,
+        &self.orders[command as usize]
+    }
+
+    /// A command, for the engines.
+    ///
+    /// # Panics
+    /// If there is none of that number.
+    pub fn command(&self, command: CommandId) -> &Command {
+        match &self.steps[self.order(command).step as usize] {
+            Step::Command(command) => command,
             other => unreachable!("no command: {other:?}"),
         }
     }
@@ -237,16 +245,16 @@ pub fn place(at: Place) -> String {
 /// The steps with their numbers and what they wait for, as a person reads them.
 impl fmt::Display for Tape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut number = 0;
+        let mut orders = self.orders.iter().enumerate();
         for step in &self.steps {
             match step {
-                Step::Command(order) => {
+                Step::Command(command) => {
+                    let (number, order) = orders.next().expect("each command has one");
                     write!(f, "{number:>6}  {order}")?;
-                    if !order.command.after.is_empty() {
-                        write!(f, "  after {:?}", &*order.command.after)?;
+                    if !command.after.is_empty() {
+                        write!(f, "  after {:?}", &*command.after)?;
                     }
                     writeln!(f)?;
-                    number += 1;
                 }
                 Step::Wait(command) => writeln!(f, "        wait for {command}")?,
                 Step::Fence => writeln!(f, "        wait for all")?,
