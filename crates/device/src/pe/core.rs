@@ -3,6 +3,7 @@
 mod compute;
 mod dispatch;
 mod dma;
+mod due;
 mod latest;
 mod messages;
 mod slot;
@@ -20,6 +21,7 @@ use crate::message::{Failure, Message, RequestId};
 use crate::wiring::Wiring;
 use dma::DmaUnit;
 pub(crate) use dma::command_of;
+use due::{ANY, COMPUTE, DISPATCH, Due, LOAD, RECEIVE, SEND, STORE, UNITS};
 use latest::Latest;
 use messages::{Messages, SLOT_BIT};
 use slot::Slot;
@@ -45,6 +47,8 @@ struct Run {
     /// Whether races are looked for.
     watched: bool,
     state: State,
+    /// The command that waits for a place in the window.
+    held: Option<Command>,
     report: CoreReport,
     /// When `PE_CPU` can dispatch again, and why not earlier.
     cpu: Latest,
@@ -64,27 +68,25 @@ struct Run {
     /// The end of the last command that is done.
     last: Latest,
     messages: Messages,
-    /// The alarms that are set: for DMA, the end, and messages.
-    alarms: [Option<Time>; 6],
+    /// The units that may have something to do.
+    due: Due,
+    /// The alarms that are set, by unit; `PE_CPU` has one for the end.
+    alarms: [Option<Time>; UNITS],
 }
 
 /// What `PE_CPU` is at.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum State {
     Going,
     /// For a command to be done.
     Waiting(CommandId),
     /// For all commands to be done.
     Fenced,
-    /// For a place in the window.
-    Holding(Box<Command>),
+    /// For a place in the window for the command that is held.
+    Holding,
     Ended,
     Failed,
 }
-
-const LOAD: usize = 0;
-const COMPUTE: usize = 1;
-const STORE: usize = 2;
 
 impl Core {
     /// A core whose DMA engine is at a node.
@@ -118,13 +120,6 @@ impl Core {
 
     /// An alarm has come: the program that has ended now, if it has.
     pub fn wake(&mut self, context: &mut Context<Message>) -> Option<RequestId> {
-        if let Some(run) = &mut self.run {
-            run.alarms.iter_mut().filter(|alarm| **alarm == Some(context.now())).for_each(
-                |alarm| {
-                    *alarm = None;
-                },
-            );
-        }
         self.advance(context);
         self.ended(context)
     }
@@ -174,15 +169,29 @@ impl Core {
     fn advance(&mut self, context: &mut Context<Message>) {
         let Some(run) = &mut self.run else { return };
         let spec = &self.wiring.topology().spec().pe.core;
-        loop {
-            let dispatched = run.dispatch(spec, &mut self.ports, &self.wiring);
-            let loaded = run.dma(LOAD, spec.dma_read_engines, self.dma, context, &self.wiring);
-            let computed = run.compute(&self.wiring);
-            let stored = run.dma(STORE, spec.dma_write_engines, self.dma, context, &self.wiring);
-            let sent = run.send(&mut self.ports, self.dma, context, &self.wiring);
-            let received = run.receive(&mut self.ports, self.dma, context, &self.wiring);
-            if !(dispatched || loaded || computed || stored || sent || received) {
-                break;
+        let (ports, dma, wiring) = (&mut self.ports, self.dma, &*self.wiring);
+        run.hear_alarms(context.now());
+        while !run.due.is_empty() {
+            if run.due.take(DISPATCH) {
+                run.dispatch(spec, ports, wiring);
+            }
+            if run.due.take(LOAD) {
+                run.dma(LOAD, spec.dma_read_engines, dma, context, wiring);
+            }
+            if run.due.take(COMPUTE) {
+                run.compute(wiring);
+            }
+            if run.due.take(STORE) {
+                run.dma(STORE, spec.dma_write_engines, dma, context, wiring);
+            }
+            if run.due.take(SEND) {
+                run.send(ports, dma, context, wiring);
+            }
+            if run.due.take(ANY) {
+                run.choose(ports, context, wiring);
+            }
+            if run.due.take(RECEIVE) {
+                run.receive(ports, dma, context, wiring);
             }
         }
         run.set_alarm_for_the_end(context);
@@ -218,6 +227,7 @@ impl Run {
             logs: false,
             watched: false,
             state: State::Going,
+            held: None,
             report: CoreReport { started: now, ..CoreReport::default() },
             cpu: start,
             next: 0,
@@ -230,7 +240,8 @@ impl Run {
             dma: <[DmaUnit; 2]>::default(),
             last: start,
             messages: Messages::default(),
-            alarms: [None; 6],
+            due: Due::ALL,
+            alarms: [None; UNITS],
         }
     }
 
@@ -261,11 +272,27 @@ impl Run {
         self.last.time.max(self.cpu.time)
     }
 
+    /// Takes the alarms that are set for now. Who has set one looks again, whatever time it is: those for
+    /// messages may be for several ports.
+    fn hear_alarms(&mut self, now: Time) {
+        for (unit, alarm) in self.alarms.iter_mut().enumerate() {
+            if alarm.is_some() {
+                self.due.add(unit);
+                alarm.take_if(|at| *at == now);
+            }
+        }
+    }
+
+    fn set_alarm(&mut self, unit: usize, time: Time, context: &mut Context<Message>) {
+        if self.alarms[unit] != Some(time) {
+            self.alarms[unit] = Some(time);
+            context.wake_after(time - context.now(), super::ALARM);
+        }
+    }
+
     fn set_alarm_for_the_end(&mut self, context: &mut Context<Message>) {
-        if self.is_over() && self.alarms[2].is_none() {
-            let end = self.end().max(context.now());
-            self.alarms[2] = Some(end);
-            context.wake_after(end - context.now(), super::ALARM);
+        if self.is_over() && self.alarms[DISPATCH].is_none() {
+            self.set_alarm(DISPATCH, self.end().max(context.now()), context);
         }
     }
 

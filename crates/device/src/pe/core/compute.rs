@@ -9,29 +9,25 @@ use crate::pe::{Cause, CommandId, OpRecord, OpUnit, Part, Strips, Work};
 use crate::wiring::Wiring;
 
 impl Run {
-    /// Carries out the computations whose beginning is known: whether there were any.
-    pub(super) fn compute(&mut self, wiring: &Wiring) -> bool {
-        let mut moved = false;
+    /// Carries out the computations whose beginning is known.
+    pub(super) fn compute(&mut self, wiring: &Wiring) {
         while let Some(&id) = self.queues[COMPUTE].front() {
-            let index = self.slot(id).parts[COMPUTE].next;
+            let index = self.slot(id).next(COMPUTE);
             let Some((ready, strips)) = self.next_computation(id, index) else { break };
-            self.slot_mut(id).parts[COMPUTE].next += 1;
-            if self.slot(id).parts[COMPUTE].is_begun() {
+            if self.slot_mut(id).begin_next(COMPUTE) {
                 self.queues[COMPUTE].pop_front();
             }
             let end = self.stream(id, index, &strips, ready, wiring);
-            if self.slot(id).is_pipeline {
-                let fetched = Mark { time: self.stages.free[0], record: self.stage_records[0] };
-                self.slot_mut(id).fetched.finish(index, fetched);
+            let fetched = Mark { time: self.stages.free[0], record: self.stage_records[0] };
+            if let Some(pipelined) = &mut self.slot_mut(id).pipelined {
+                pipelined.fetched.finish(index, fetched);
             }
             if self.has_data {
                 let result = self.program.computed(id, index);
                 self.check(result, wiring);
             }
             self.part_done(id, COMPUTE, index, end);
-            moved = true;
         }
-        moved
     }
 
     /// A computation and when it can begin; none if that is not known.
@@ -39,11 +35,11 @@ impl Run {
         let slot = self.slot(id);
         let command = slot.command.as_ref().expect("it is under way");
         let mut ready = self.ready(id, &command.after)?;
-        match &command.work {
-            Work::Compute(strips) => Some((ready, *strips)),
-            Work::Pipeline(pipeline) => {
+        match (&command.work, &slot.pipelined) {
+            (Work::Compute(strips), _) => Some((ready, *strips)),
+            (Work::Pipeline(pipeline), Some(pipelined)) => {
                 for (kind, count) in [LOAD, STORE].into_iter().zip(pipeline.compute_after(index)) {
-                    let Mark { time, record } = slot.parts[kind].until(count)?;
+                    let Mark { time, record } = pipelined.parts[kind].until(count)?;
                     ready = ready.or(time, Cause::Part, record);
                 }
                 Some((ready, pipeline.compute(index)))

@@ -11,19 +11,15 @@ use crate::topology::CoreSpec;
 use crate::wiring::Wiring;
 
 impl Run {
-    /// Lets `PE_CPU` go on as far as it can: whether it did anything.
-    pub(super) fn dispatch(&mut self, spec: &CoreSpec, ports: &mut Ports, wiring: &Wiring) -> bool {
-        let mut moved = false;
+    /// Lets `PE_CPU` go on as far as it can.
+    pub(super) fn dispatch(&mut self, spec: &CoreSpec, ports: &mut Ports, wiring: &Wiring) {
         loop {
-            match std::mem::replace(&mut self.state, State::Going) {
+            match self.state {
                 State::Going => match self.program.next() {
                     Next::Command(command) => {
                         self.spend(spec.dispatch, wiring);
-                        if !self.has_place() {
-                            self.state = State::Holding(Box::new(command));
-                            return true;
-                        }
-                        self.place(command, spec.scheduler_overhead, ports, wiring);
+                        self.held = Some(command);
+                        self.state = State::Holding;
                     }
                     Next::Wait(id) => {
                         self.spend(spec.dispatch, wiring);
@@ -38,34 +34,29 @@ impl Run {
                     Next::Failed(what) => self.fail(what, wiring),
                 },
                 State::Waiting(id) => {
-                    let Some(end) = self.done(id) else {
-                        self.state = State::Waiting(id);
-                        return moved;
-                    };
+                    let Some(end) = self.done(id) else { return };
+                    self.state = State::Going;
                     self.cpu = self.cpu.or(end.time, Cause::Window, end.record);
                     self.tell(wiring, |races, launch, pe| races.waited_for(launch, pe, id));
                 }
                 State::Fenced => {
                     if self.open > 0 {
-                        self.state = State::Fenced;
-                        return moved;
+                        return;
                     }
+                    self.state = State::Going;
                     self.cpu = self.cpu.or(self.last.time, Cause::Window, self.last.record);
                     self.tell(wiring, Races::fenced);
                 }
-                State::Holding(command) => {
+                State::Holding => {
                     if !self.has_place() {
-                        self.state = State::Holding(command);
-                        return moved;
+                        return;
                     }
-                    self.place(*command, spec.scheduler_overhead, ports, wiring);
+                    self.state = State::Going;
+                    let command = self.held.take().expect("one is held");
+                    self.place(command, spec.scheduler_overhead, ports, wiring);
                 }
-                over => {
-                    self.state = over;
-                    return moved;
-                }
+                State::Ended | State::Failed => return,
             }
-            moved = true;
         }
     }
 
@@ -145,9 +136,10 @@ impl Run {
         self.next += 1;
         self.open += 1;
         self.report.commands += 1;
-        for (queue, count) in self.queues.iter_mut().zip(parts) {
+        for (unit, (queue, count)) in self.queues.iter_mut().zip(parts).enumerate() {
             if count > 0 {
                 queue.push_back(id);
+                self.due.add(unit);
             }
         }
         if parts == [0; 3] && !is_message {

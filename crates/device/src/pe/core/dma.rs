@@ -10,7 +10,7 @@ use super::latest::Latest;
 use super::progress::Mark;
 use super::{COMPUTE, LOAD, Run, STORE, State};
 use crate::message::{Buffer, Done, Message, Slice, Unwritten, VirtualAccess};
-use crate::pe::{ALARM, Cause, Command, CommandId, Dma, OpRecord, OpUnit, Part, Work};
+use crate::pe::{Cause, Command, CommandId, Dma, OpRecord, OpUnit, Part, Work};
 use crate::wiring::Wiring;
 
 /// The read or the write engines of the DMA.
@@ -35,7 +35,7 @@ pub(super) struct Flight {
 }
 
 impl Run {
-    /// Begins the accesses that can begin now, and sets an alarm for the next: whether any began.
+    /// Begins the accesses that can begin now, and sets an alarm for the next.
     pub(super) fn dma(
         &mut self,
         kind: usize,
@@ -43,35 +43,30 @@ impl Run {
         node: NodeId,
         context: &mut Context<Message>,
         wiring: &Wiring,
-    ) -> bool {
-        let mut moved = false;
+    ) {
         let unit = usize::from(kind == STORE);
         while let Some(&id) = self.queues[kind].front() {
             if self.dma[unit].under_way.len() >= engines as usize {
                 break;
             }
-            let index = self.slot(id).parts[kind].next;
+            let index = self.slot(id).next(kind);
             let Some(ready) = self.access_ready(id, kind, index) else { break };
             if ready.time > context.now() {
-                self.set_alarm(unit, ready.time, context);
+                self.set_alarm(kind, ready.time, context);
                 break;
             }
             let dma = self.access(id, kind, index);
-            self.slot_mut(id).parts[kind].next += 1;
-            if self.slot(id).parts[kind].is_begun() {
+            if self.slot_mut(id).begin_next(kind) {
                 self.queues[kind].pop_front();
             }
             let buffer = match self.buffer(id, kind, index, &dma) {
                 Ok(buffer) => buffer,
                 Err(what) => {
-                    self.fail(what, wiring);
-                    return true;
+                    return self.fail(what, wiring);
                 }
             };
             self.begin(id, kind, index, ready, &dma, buffer, node, context);
-            moved = true;
         }
-        moved
     }
 
     fn work(&self, id: CommandId) -> &Command {
@@ -81,14 +76,14 @@ impl Run {
     /// When an access can begin; none if that is not known.
     fn access_ready(&self, id: CommandId, kind: usize, index: u32) -> Option<Latest> {
         let command = self.work(id);
-        let Work::Pipeline(pipeline) = &command.work else {
+        let (Work::Pipeline(pipeline), Some(pipelined)) = (&command.work, &self.slot(id).pipelined)
+        else {
             return self.ready(id, &command.after);
         };
-        let slot = self.slot(id);
         let (after, mark) = if kind == LOAD {
-            (&command.loads_after, slot.fetched.until(pipeline.load_after(index))?)
+            (&command.loads_after, pipelined.fetched.until(pipeline.load_after(index))?)
         } else {
-            (&command.after, slot.parts[COMPUTE].until(pipeline.store_after(index))?)
+            (&command.after, pipelined.parts[COMPUTE].until(pipeline.store_after(index))?)
         };
         let ready = self.ready(id, after)?;
         Some(ready.or(mark.time, Cause::Part, mark.record))
@@ -100,13 +95,6 @@ impl Run {
             Work::Pipeline(pipeline) if kind == LOAD => pipeline.load(index),
             Work::Pipeline(pipeline) => pipeline.store(index),
             _ => unreachable!("only accesses are queued"),
-        }
-    }
-
-    pub(super) fn set_alarm(&mut self, unit: usize, time: Time, context: &mut Context<Message>) {
-        if self.alarms[unit] != Some(time) {
-            self.alarms[unit] = Some(time);
-            context.wake_after(time - context.now(), ALARM);
         }
     }
 
@@ -175,6 +163,8 @@ impl Run {
         let op = [OpUnit::Load, OpUnit::Store][unit];
         self.report.busy[op as usize] += now - flight.start;
         self.report.moved[unit] += flight.bytes;
+        let kind = [LOAD, STORE][unit];
+        self.due.add(kind);
         let (id, index) = (flight.command, flight.index);
         let part = if unit == 0 { Part::Load(index) } else { Part::Store(index) };
         let record = self.record(
@@ -204,7 +194,6 @@ impl Run {
             let loaded = self.program.loaded(id, index, buffer.take(), unwritten);
             self.check(loaded, wiring);
         }
-        let kind = [LOAD, STORE][unit];
         self.part_done(id, kind, index, Latest { time: now, cause: Cause::Part, record });
     }
 }

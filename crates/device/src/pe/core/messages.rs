@@ -9,7 +9,7 @@ use std::rc::Rc;
 use cubeyard_sim::{Context, NodeId, Time};
 
 use super::latest::Latest;
-use super::{Core, Run, State};
+use super::{ANY, Core, RECEIVE, Run, SEND, State};
 use crate::message::{Arrival, Body, Command, Failure, Message};
 use crate::pe::ipcq::{Arrived, Port, Ports};
 use crate::pe::{self, Cause, CommandId, OpRecord, OpUnit, Part, PortId, SlotMemory, Work};
@@ -69,6 +69,8 @@ impl Core {
             SlotMemory::At(_) => context.now(),
         };
         port.arrived.push_back(Arrived { at, bytes, data, slot, record });
+        self.look_at(RECEIVE);
+        self.look_at(ANY);
     }
 
     /// A slot at the other end of a port is free again.
@@ -76,6 +78,14 @@ impl Core {
         if let Some(port) = self.ports.get_mut(port) {
             port.credits += 1;
             port.credited = record;
+        }
+        self.look_at(SEND);
+    }
+
+    /// Lets a unit of the program look again, if there is one.
+    fn look_at(&mut self, unit: usize) {
+        if let Some(run) = &mut self.run {
+            run.due.add(unit);
         }
     }
 
@@ -118,6 +128,7 @@ impl Run {
             self.want(message.port);
         } else {
             self.messages.sends.push_back(id);
+            self.due.add(SEND);
         }
     }
 
@@ -148,6 +159,7 @@ impl Run {
         if !self.messages.wanted.contains(&port) {
             self.messages.wanted.push(port);
         }
+        self.due.add(RECEIVE);
     }
 
     fn message_done(

@@ -2,7 +2,7 @@
 
 use super::latest::Latest;
 use super::progress::Progress;
-use super::{COMPUTE, LOAD, Run, STORE};
+use super::{COMPUTE, Due, LOAD, Run, STORE};
 use crate::pe::{Cause, Command, CommandId, Work};
 
 /// How many times a pipeline's parts may be remembered before they are looked through.
@@ -14,29 +14,49 @@ pub(super) struct Slot {
     pub(super) command: Option<Command>,
     /// When an engine could first begin it, as far as dispatch goes.
     pub(super) issued: Latest,
-    pub(super) parts: [Progress; 3],
-    /// The computations that have taken their operands out of the TCM.
-    pub(super) fetched: Progress,
+    /// How far a pipeline is. Other commands have one part, so they need nothing to know that by; apart,
+    /// because a core goes through many of those.
+    pub(super) pipelined: Option<Box<Pipelined>>,
     /// Parts that are not done.
     pub(super) left: u32,
     pub(super) end: Latest,
     pub(super) done: bool,
-    /// Only the parts of a pipeline wait for each other.
-    pub(super) is_pipeline: bool,
+}
+
+/// How far the parts of a pipeline are, which wait for each other.
+#[derive(Debug)]
+pub(super) struct Pipelined {
+    /// Loads, computations, stores.
+    pub(super) parts: [Progress; 3],
+    /// The computations that have taken their operands out of the TCM.
+    pub(super) fetched: Progress,
 }
 
 impl Slot {
     /// Takes in a command, in the place of one that is done.
     pub(super) fn begin(&mut self, command: Command, issued: Latest, parts: [u32; 3]) {
-        self.is_pipeline = matches!(command.work, Work::Pipeline(_));
+        self.pipelined = matches!(command.work, Work::Pipeline(_)).then(|| {
+            let fetched = Progress::new(parts[COMPUTE]);
+            Box::new(Pipelined { parts: parts.map(Progress::new), fetched })
+        });
+        let is_message = command.work.is_message();
         self.command = Some(command);
         self.issued = issued;
-        self.parts.iter_mut().zip(parts).for_each(|(progress, total)| progress.restart(total));
-        self.fetched.restart(parts[COMPUTE]);
-        let is_message = self.command.as_ref().is_some_and(|command| command.work.is_message());
         self.left = parts.iter().sum::<u32>() + u32::from(is_message);
         self.end = issued;
         self.done = false;
+    }
+
+    /// The next part of a kind to begin.
+    pub(super) fn next(&self, kind: usize) -> u32 {
+        self.pipelined.as_ref().map_or(0, |pipelined| pipelined.parts[kind].next)
+    }
+
+    /// Begins the next part of a kind: whether it is the last.
+    pub(super) fn begin_next(&mut self, kind: usize) -> bool {
+        let Some(pipelined) = &mut self.pipelined else { return true };
+        pipelined.parts[kind].next += 1;
+        pipelined.parts[kind].is_begun()
     }
 
     /// When it was done; none if it is not.
@@ -62,14 +82,18 @@ impl Run {
     /// A part of a command is done.
     pub(super) fn part_done(&mut self, id: CommandId, kind: usize, index: u32, end: Latest) {
         let slot = self.slot_mut(id);
-        if slot.is_pipeline {
-            slot.parts[kind].finish(index, end.mark());
-        }
+        let pipelined = slot.pipelined.as_mut().map(|pipelined| &mut pipelined.parts[kind]);
+        let kept = pipelined.map_or(0, |progress| {
+            progress.finish(index, end.mark());
+            progress.kept()
+        });
         slot.left -= 1;
         slot.end = slot.end.or(end.time, end.cause, end.record);
         if slot.left == 0 {
-            self.command_done(id);
-        } else if self.slot(id).parts[kind].kept() > KEPT {
+            return self.command_done(id);
+        }
+        [LOAD, COMPUTE, STORE].into_iter().for_each(|unit| self.due.add(unit));
+        if kept > KEPT {
             self.forget(id);
         }
     }
@@ -78,6 +102,7 @@ impl Run {
         let slot = self.slot_mut(id);
         slot.done = true;
         let end = slot.end;
+        self.due = Due::ALL;
         self.open -= 1;
         self.last = self.last.or(end.time, end.cause, end.record);
     }
@@ -86,14 +111,15 @@ impl Run {
     fn forget(&mut self, id: CommandId) {
         let slot = self.slot_mut(id);
         let Some(Command { work: Work::Pipeline(pipeline), .. }) = &slot.command else { return };
-        let next = |kind: usize| (!slot.parts[kind].is_begun()).then_some(slot.parts[kind].next);
+        let Some(Pipelined { parts, fetched }) = slot.pipelined.as_deref_mut() else { return };
+        let next = |kind: usize| (!parts[kind].is_begun()).then_some(parts[kind].next);
         let all = u32::MAX;
         let compute = next(COMPUTE).map_or([all; 2], |index| pipeline.compute_after(index));
         let by_load = next(LOAD).map_or(all, |index| pipeline.load_after(index));
         let by_store = next(STORE).map_or(all, |index| pipeline.store_after(index));
-        slot.parts[LOAD].forget(compute[0]);
-        slot.parts[STORE].forget(compute[1]);
-        slot.parts[COMPUTE].forget(by_store);
-        slot.fetched.forget(by_load);
+        parts[LOAD].forget(compute[0]);
+        parts[STORE].forget(compute[1]);
+        parts[COMPUTE].forget(by_store);
+        fetched.forget(by_load);
     }
 }

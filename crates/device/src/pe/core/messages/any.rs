@@ -2,7 +2,7 @@
 
 use cubeyard_sim::Context;
 
-use super::{Core, Run};
+use super::{ANY, Core, Run};
 use crate::pe::ipcq::Ports;
 use crate::pe::{AnyOf, CommandId, Message, PortId, Work};
 use crate::wiring::Wiring;
@@ -29,24 +29,23 @@ impl Run {
         let message = |&port: &PortId| Message { port, bytes };
         if any.ports.iter().map(message).all(|of| self.port(id, of, ports, wiring).is_some()) {
             self.messages.undecided.push(id);
+            self.due.add(ANY);
         }
     }
 
     /// Lets commands that want a message from one of several ports, and could begin now, want the one that has
-    /// come: whether there were any.
-    pub(super) fn choose(
+    /// come.
+    pub(in crate::pe::core) fn choose(
         &mut self,
         ports: &mut Ports,
         context: &mut Context<crate::message::Message>,
         wiring: &Wiring,
-    ) -> bool {
-        let mut moved = false;
+    ) {
         let mut later = None;
         for id in std::mem::take(&mut self.messages.undecided) {
             let command = self.slot(id).command.as_ref().expect("it is under way");
             match self.ready(id, &command.after).map(|ready| ready.time) {
                 Some(ready) if ready <= context.now() && self.decide(id, ports, wiring) => {
-                    moved = true;
                     continue;
                 }
                 Some(ready) if ready > context.now() => {
@@ -57,9 +56,8 @@ impl Run {
             self.messages.undecided.push(id);
         }
         if let Some(time) = later {
-            self.set_alarm(5, time, context);
+            self.set_alarm(ANY, time, context);
         }
-        moved
     }
 
     fn decide(&mut self, id: CommandId, ports: &mut Ports, wiring: &Wiring) -> bool {

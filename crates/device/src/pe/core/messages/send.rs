@@ -2,22 +2,21 @@
 
 use cubeyard_sim::{Context, NodeId};
 
-use super::{Latest, Run};
+use super::{Latest, Run, SEND};
 use crate::message::{Arrival, Message, Packet};
 use crate::pe::ipcq::{Port, Ports};
 use crate::pe::{Cause, CommandId, OpUnit, Work};
 use crate::wiring::Wiring;
 
 impl Run {
-    /// Sends what can leave now: whether anything did.
+    /// Sends what can leave now.
     pub(in crate::pe::core) fn send(
         &mut self,
         ports: &mut Ports,
         dma: NodeId,
         context: &mut Context<Message>,
         wiring: &Wiring,
-    ) -> bool {
-        let mut moved = false;
+    ) {
         while let Some(&id) = self.messages.sends.front() {
             let command = self.slot(id).command.as_ref().expect("it is under way");
             let Work::Send(message) = command.work else { unreachable!("only sends are queued") };
@@ -29,7 +28,7 @@ impl Run {
                 break;
             }
             if ready.time > context.now() {
-                self.set_alarm(3, ready.time, context);
+                self.set_alarm(SEND, ready.time, context);
                 break;
             }
             self.messages.sends.pop_front();
@@ -38,9 +37,7 @@ impl Run {
                 Ok(data) => self.leave(id, ready, port, message.bytes, data, dma, context, wiring),
                 Err(what) => self.fail(what, wiring),
             }
-            moved = true;
         }
-        moved
     }
 
     #[expect(clippy::too_many_arguments, reason = "what a message is made of, in one place")]
