@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use cubeyard_device::pe::{CommandId, Next, Program};
+use cubeyard_device::pe::{Command, CommandId, Dependencies, Next, Program, Work};
 use cubeyard_runtime::{BoundArgument, Site};
 
 use crate::kernel::{Args, Kernel, KernelFuture, panicked};
@@ -136,12 +136,16 @@ impl KernelProgram {
         let now = tape.steps().get(*step)?;
         *step += 1;
         Some(match now {
-            Step::Command(work) => {
+            Step::Command(work, after) => {
                 if self.has_data {
                     self.values.fill(tape.order(*command));
                 }
+                let loads_after = match work {
+                    Work::Pipeline(_) => tape.order(*command).loads_after.clone(),
+                    _ => Dependencies::default(),
+                };
                 *command += 1;
-                Next::Command(work.clone())
+                Next::Command(Command { work: work.clone(), after: after.clone(), loads_after })
             }
             Step::Wait(command) => Next::Wait(*command),
             Step::Fence => Next::Fence,

@@ -70,8 +70,8 @@ struct Run {
     messages: Messages,
     /// The units that may have something to do.
     due: Due,
-    /// The alarms that are set, by unit; `PE_CPU` has one for the end.
-    alarms: [Option<Time>; UNITS],
+    /// The alarms of units, [`Time::NEVER`] where none is set; `PE_CPU` has one for the end.
+    alarms: [Time; UNITS],
 }
 
 /// What `PE_CPU` is at.
@@ -152,7 +152,7 @@ impl Core {
     /// What the program waits for.
     pub fn waits_for(&self) -> Option<String> {
         let run = self.run.as_ref()?;
-        let open = run.slots.iter().find(|slot| slot.command.is_some() && !slot.done);
+        let open = run.slots.iter().find(|slot| slot.work.is_some() && !slot.done);
         let what = match (&run.state, open) {
             (State::Waiting(id), _) => self.describe(run, *id),
             (_, Some(_)) => self.describe(run, run.first_open()),
@@ -240,8 +240,8 @@ impl Run {
             dma: <[DmaUnit; 2]>::default(),
             last: start,
             messages: Messages::default(),
-            due: Due::ALL,
-            alarms: [None; UNITS],
+            due: Due::default(),
+            alarms: [Time::NEVER; UNITS],
         }
     }
 
@@ -272,26 +272,29 @@ impl Run {
         self.last.time.max(self.cpu.time)
     }
 
-    /// Takes the alarms that are set for now. Who has set one looks again, whatever time it is: those for
-    /// messages may be for several ports.
+    /// Takes the alarms that are set for now. Who receives has one for several ports, so that it looks again
+    /// whatever time it is.
     fn hear_alarms(&mut self, now: Time) {
         for (unit, alarm) in self.alarms.iter_mut().enumerate() {
-            if alarm.is_some() {
+            let several = unit == ANY || unit == RECEIVE;
+            if *alarm <= now || several && *alarm < Time::NEVER {
                 self.due.add(unit);
-                alarm.take_if(|at| *at == now);
+            }
+            if *alarm <= now {
+                *alarm = Time::NEVER;
             }
         }
     }
 
     fn set_alarm(&mut self, unit: usize, time: Time, context: &mut Context<Message>) {
-        if self.alarms[unit] != Some(time) {
-            self.alarms[unit] = Some(time);
+        if self.alarms[unit] != time {
+            self.alarms[unit] = time;
             context.wake_after(time - context.now(), super::ALARM);
         }
     }
 
     fn set_alarm_for_the_end(&mut self, context: &mut Context<Message>) {
-        if self.is_over() && self.alarms[DISPATCH].is_none() {
+        if self.is_over() && self.alarms[DISPATCH] == Time::NEVER {
             self.set_alarm(DISPATCH, self.end().max(context.now()), context);
         }
     }

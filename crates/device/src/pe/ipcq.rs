@@ -8,7 +8,7 @@
 //! A port is known by its number on both ends, never by who sent: two PEs may have several channels between
 //! them, as the two of a ring have.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::{NodeId, Span, Time};
@@ -116,10 +116,11 @@ pub(super) struct Port {
     pub(super) wanted: VecDeque<CommandId>,
 }
 
-/// The ports of a PE.
+/// The ports of a PE, in the order of their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Ports {
-    ports: BTreeMap<PortId, Port>,
+    ids: Vec<PortId>,
+    ports: Vec<Port>,
 }
 
 impl Ports {
@@ -129,14 +130,16 @@ impl Ports {
         specs: &[PortSpec],
         dma: impl Fn(PeRef) -> NodeId,
     ) -> Result<(), PortError> {
-        if let Some(taken) = specs.iter().find(|spec| self.ports.contains_key(&spec.port)) {
+        if let Some(taken) = specs.iter().find(|spec| self.get(spec.port).is_some()) {
             return Err(PortError::Taken(taken.port.0));
         }
         for &spec in specs {
             let (arrived, wanted) = (VecDeque::new(), VecDeque::new());
             let (peer, credits) = (dma(spec.peer), spec.slots);
             let port = Port { spec, peer, credits, credited: None, sent: 0, arrived, wanted };
-            self.ports.insert(spec.port, port);
+            let place = self.ids.partition_point(|&id| id < spec.port);
+            self.ids.insert(place, spec.port);
+            self.ports.insert(place, port);
         }
         Ok(())
     }
@@ -145,24 +148,31 @@ impl Ports {
     pub(super) fn remove(&mut self, ids: &[PortSpec]) -> Result<(), PortError> {
         for spec in ids {
             let id = spec.port;
-            let port = self.ports.get(&id).ok_or(PortError::None(id.0))?;
+            let port = self.get(id).ok_or(PortError::None(id.0))?;
             if !port.arrived.is_empty() {
                 let what = format!("{} messages that nobody received", port.arrived.len());
                 return Err(PortError::InUse { port: id.0, what });
             }
         }
-        ids.iter().for_each(|spec| {
-            self.ports.remove(&spec.port);
-        });
+        for spec in ids {
+            if let Some(place) = self.place(spec.port) {
+                self.ids.remove(place);
+                self.ports.remove(place);
+            }
+        }
         Ok(())
     }
 
     pub(super) fn get(&self, id: PortId) -> Option<&Port> {
-        self.ports.get(&id)
+        self.place(id).map(|place| &self.ports[place])
     }
 
     pub(super) fn get_mut(&mut self, id: PortId) -> Option<&mut Port> {
-        self.ports.get_mut(&id)
+        self.place(id).map(|place| &mut self.ports[place])
+    }
+
+    fn place(&self, id: PortId) -> Option<usize> {
+        self.ids.binary_search(&id).ok()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use cubeyard_device::message::Direction;
-use cubeyard_device::pe::{Command, CommandId, Pipeline, Work};
+use cubeyard_device::pe::{CommandId, Pipeline, Work};
 use cubeyard_runtime::dtype::DType;
 
 use super::KernelProgram;
@@ -32,7 +32,7 @@ impl KernelProgram {
             Effect::Load { value, ty, mask } => {
                 let parts = self.partial.entry(command).or_default();
                 parts.insert(load, bytes);
-                if parts.len() < accesses(tape.command(command))[0] {
+                if parts.len() < accesses(tape.work(command))[0] {
                     return Ok(());
                 }
                 let parts = self.partial.remove(&command).unwrap_or_default();
@@ -159,8 +159,8 @@ fn gather(bytes: &[u8], width: usize, mask: Option<&Mask>) -> Vec<u8> {
 }
 
 /// How many loads and stores a command is.
-fn accesses(command: &Command) -> [usize; 2] {
-    match &command.work {
+fn accesses(work: &Work) -> [usize; 2] {
+    match work {
         Work::Dma(dma) if dma.direction == Direction::Read => [1, 0],
         Work::Dma(_) => [0, 1],
         Work::Pipeline(pipeline) => {
@@ -173,7 +173,7 @@ fn accesses(command: &Command) -> [usize; 2] {
 
 /// The accesses of a store, in order.
 fn stores(tape: &Tape, command: CommandId) -> Vec<u64> {
-    match &tape.command(command).work {
+    match tape.work(command) {
         Work::Dma(dma) => vec![dma.bytes],
         Work::Pipeline(pipeline) => {
             (0..pipeline.parts()[2]).map(|index| pipeline.store(index).bytes).collect()

@@ -35,7 +35,7 @@ impl Recording {
         if record.command as usize >= tape.commands() {
             return None;
         }
-        let (order, work) = (tape.order(record.command), &tape.command(record.command).work);
+        let (order, work) = (tape.order(record.command), tape.work(record.command));
         let is_dispatch = record.unit == OpUnit::Cpu;
         Some(Operation {
             command: order.effect.brief(),

@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use cubeyard_device::pe::{Command, CommandId, Dma, Work};
+use cubeyard_device::pe::{CommandId, Dma, Work};
 
 use super::{Effect, Order, Step, Tile, Tl};
 use crate::numeric::TileType;
@@ -65,15 +65,11 @@ impl Tl {
         for input in effect.inputs() {
             self.state.use_value(input.value);
         }
-        let command = Command {
-            work,
-            after: after.as_slice().into(),
-            loads_after: loads_after.as_slice().into(),
-        };
         let mut tape = self.state.tape.borrow_mut();
         let step = u32::try_from(tape.steps.len()).expect("fewer than 2³² steps");
-        tape.orders.push(Order { step, effect, place: Location::caller() });
-        tape.steps.push(Step::Command(command));
+        let loads_after = loads_after.as_slice().into();
+        tape.orders.push(Order { step, loads_after, effect, place: Location::caller() });
+        tape.steps.push(Step::Command(work, after.as_slice().into()));
         tape.peak = self.state.scratch.borrow().peak();
         id
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::Location;
 use std::rc::Rc;
 
-use cubeyard_device::pe::{Command, CommandId};
+use cubeyard_device::pe::{CommandId, Dependencies, Work};
 
 use super::composite::Plan;
 use super::mask::Mask;
@@ -21,8 +21,8 @@ pub type Place = &'static Location<'static>;
 /// What a kernel does next.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// A command for an engine.
-    Command(Command),
+    /// A command for an engine, and the commands that it comes after.
+    Command(Work, Dependencies),
     /// The kernel waits until a command is done.
     Wait(CommandId),
     /// The kernel waits until all its commands are done.
@@ -31,11 +31,15 @@ pub enum Step {
     Call,
 }
 
+const _: () = assert!(size_of::<Step>() <= 64, "a step is a line of the cache");
+
 /// What a command means, and where it was ordered.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// The step that it is.
     pub(super) step: u32,
+    /// The commands that its loads come after, if it is a pipeline.
+    pub(crate) loads_after: Dependencies,
     /// For the numbers, and for people.
     pub effect: Effect,
     /// Where in the kernel.
@@ -156,13 +160,13 @@ impl Tape {
         &self.orders[command as usize]
     }
 
-    /// A command, for the engines.
+    /// What a command is for the engines.
     ///
     /// # Panics
     /// If there is none of that number.
-    pub fn command(&self, command: CommandId) -> &Command {
+    pub fn work(&self, command: CommandId) -> &Work {
         match &self.steps[self.order(command).step as usize] {
-            Step::Command(command) => command,
+            Step::Command(work, _) => work,
             other => unreachable!("no command: {other:?}"),
         }
     }
@@ -248,11 +252,11 @@ impl fmt::Display for Tape {
         let mut orders = self.orders.iter().enumerate();
         for step in &self.steps {
             match step {
-                Step::Command(command) => {
+                Step::Command(_, after) => {
                     let (number, order) = orders.next().expect("each command has one");
                     write!(f, "{number:>6}  {order}")?;
-                    if !command.after.is_empty() {
-                        write!(f, "  after {:?}", &*command.after)?;
+                    if !after.is_empty() {
+                        write!(f, "  after {:?}", &**after)?;
                     }
                     writeln!(f)?;
                 }

@@ -13,7 +13,10 @@ impl Run {
     pub(super) fn compute(&mut self, wiring: &Wiring) {
         while let Some(&id) = self.queues[COMPUTE].front() {
             let index = self.slot(id).next(COMPUTE);
-            let Some((ready, strips)) = self.next_computation(id, index) else { break };
+            let (ready, strips) = match self.next_computation(id, index) {
+                Ok(next) => next,
+                Err(before) => return self.due.wait(COMPUTE, before),
+            };
             if self.slot_mut(id).begin_next(COMPUTE) {
                 self.queues[COMPUTE].pop_front();
             }
@@ -30,19 +33,18 @@ impl Run {
         }
     }
 
-    /// A computation and when it can begin; none if that is not known.
-    fn next_computation(&self, id: CommandId, index: u32) -> Option<(Latest, Strips)> {
+    /// A computation and when it can begin, or the command that it waits for: another, or more of its own.
+    fn next_computation(&self, id: CommandId, index: u32) -> Result<(Latest, Strips), CommandId> {
         let slot = self.slot(id);
-        let command = slot.command.as_ref().expect("it is under way");
-        let mut ready = self.ready(id, &command.after)?;
-        match (&command.work, &slot.pipelined) {
-            (Work::Compute(strips), _) => Some((ready, *strips)),
+        let mut ready = self.ready(id, &slot.after)?;
+        match (slot.work(), &slot.pipelined) {
+            (Work::Compute(strips), _) => Ok((ready, *strips)),
             (Work::Pipeline(pipeline), Some(pipelined)) => {
                 for (kind, count) in [LOAD, STORE].into_iter().zip(pipeline.compute_after(index)) {
-                    let Mark { time, record } = pipelined.parts[kind].until(count)?;
+                    let Mark { time, record } = pipelined.parts[kind].until(count).ok_or(id)?;
                     ready = ready.or(time, Cause::Part, record);
                 }
-                Some((ready, pipeline.compute(index)))
+                Ok((ready, pipeline.compute(index)))
             }
             _ => unreachable!("only computations are queued"),
         }

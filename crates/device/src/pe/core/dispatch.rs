@@ -3,7 +3,7 @@
 use cubeyard_sim::{NodeId, Span};
 
 use super::latest::Latest;
-use super::{Ports, Run, State};
+use super::{DISPATCH, Ports, Run, State};
 use crate::message::{Direction, RequestId};
 use crate::pe::{Cause, Command, CommandId, Next, OpRecord, OpUnit, Part, Work};
 use crate::race::Races;
@@ -34,7 +34,7 @@ impl Run {
                     Next::Failed(what) => self.fail(what, wiring),
                 },
                 State::Waiting(id) => {
-                    let Some(end) = self.done(id) else { return };
+                    let Some(end) = self.done(id) else { return self.due.wait(DISPATCH, id) };
                     self.state = State::Going;
                     self.cpu = self.cpu.or(end.time, Cause::Window, end.record);
                     self.tell(wiring, |races, launch, pe| races.waited_for(launch, pe, id));
@@ -48,8 +48,8 @@ impl Run {
                     self.tell(wiring, Races::fenced);
                 }
                 State::Holding => {
-                    if !self.has_place() {
-                        return;
+                    if let Some(before) = self.before_place() {
+                        return self.due.wait(DISPATCH, before);
                     }
                     self.state = State::Going;
                     let command = self.held.take().expect("one is held");
@@ -102,10 +102,9 @@ impl Run {
         self.slot(id).done_at()
     }
 
-    /// Whether there is a place in the window for the next command.
-    fn has_place(&self) -> bool {
-        let before = self.next.checked_sub(self.window);
-        before.is_none_or(|before| self.slot(before).done)
+    /// The command that must be done before there is a place in the window for the next, if there is none.
+    fn before_place(&self) -> Option<CommandId> {
+        self.next.checked_sub(self.window).filter(|&before| !self.slot(before).done)
     }
 
     /// Issues a command, for which there is a place in the window.

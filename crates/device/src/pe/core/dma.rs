@@ -10,7 +10,7 @@ use super::latest::Latest;
 use super::progress::Mark;
 use super::{COMPUTE, LOAD, Run, STORE, State};
 use crate::message::{Buffer, Done, Message, Slice, Unwritten, VirtualAccess};
-use crate::pe::{Cause, Command, CommandId, Dma, OpRecord, OpUnit, Part, Work};
+use crate::pe::{Cause, CommandId, Dma, OpRecord, OpUnit, Part, Work};
 use crate::wiring::Wiring;
 
 /// The read or the write engines of the DMA.
@@ -50,7 +50,10 @@ impl Run {
                 break;
             }
             let index = self.slot(id).next(kind);
-            let Some(ready) = self.access_ready(id, kind, index) else { break };
+            let ready = match self.access_ready(id, kind, index) {
+                Ok(ready) => ready,
+                Err(before) => return self.due.wait(kind, before),
+            };
             if ready.time > context.now() {
                 self.set_alarm(kind, ready.time, context);
                 break;
@@ -69,28 +72,24 @@ impl Run {
         }
     }
 
-    fn work(&self, id: CommandId) -> &Command {
-        self.slot(id).command.as_ref().expect("it is under way")
-    }
-
-    /// When an access can begin; none if that is not known.
-    fn access_ready(&self, id: CommandId, kind: usize, index: u32) -> Option<Latest> {
-        let command = self.work(id);
-        let (Work::Pipeline(pipeline), Some(pipelined)) = (&command.work, &self.slot(id).pipelined)
-        else {
-            return self.ready(id, &command.after);
+    /// When an access can begin, or the command that it waits for: another, or more of its own.
+    fn access_ready(&self, id: CommandId, kind: usize, index: u32) -> Result<Latest, CommandId> {
+        let slot = self.slot(id);
+        let (Work::Pipeline(pipeline), Some(pipelined)) = (slot.work(), &slot.pipelined) else {
+            return self.ready(id, &slot.after);
         };
         let (after, mark) = if kind == LOAD {
-            (&command.loads_after, pipelined.fetched.until(pipeline.load_after(index))?)
+            (&pipelined.loads_after, pipelined.fetched.until(pipeline.load_after(index)))
         } else {
-            (&command.after, pipelined.parts[COMPUTE].until(pipeline.store_after(index))?)
+            (&slot.after, pipelined.parts[COMPUTE].until(pipeline.store_after(index)))
         };
+        let mark = mark.ok_or(id)?;
         let ready = self.ready(id, after)?;
-        Some(ready.or(mark.time, Cause::Part, mark.record))
+        Ok(ready.or(mark.time, Cause::Part, mark.record))
     }
 
     fn access(&self, id: CommandId, kind: usize, index: u32) -> Dma {
-        match &self.work(id).work {
+        match self.slot(id).work() {
             Work::Dma(dma) => *dma,
             Work::Pipeline(pipeline) if kind == LOAD => pipeline.load(index),
             Work::Pipeline(pipeline) => pipeline.store(index),

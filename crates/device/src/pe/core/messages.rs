@@ -27,6 +27,8 @@ pub(super) struct Messages {
     /// When the last of them has left.
     sent: Time,
     last_sent: Option<u32>,
+    /// The port that the first of them waits for a credit of.
+    starved: Option<PortId>,
     /// The ports that commands of this program want messages from.
     wanted: Vec<PortId>,
     /// The commands that want a message from one of several ports, and have none yet, in order.
@@ -69,30 +71,26 @@ impl Core {
             SlotMemory::At(_) => context.now(),
         };
         port.arrived.push_back(Arrived { at, bytes, data, slot, record });
-        self.look_at(RECEIVE);
-        self.look_at(ANY);
+        if let Some(run) = &mut self.run {
+            run.due.add(RECEIVE);
+            run.due.add(ANY);
+        }
     }
 
     /// A slot at the other end of a port is free again.
     pub fn credit(&mut self, port: PortId, record: Option<u32>) {
-        if let Some(port) = self.ports.get_mut(port) {
-            port.credits += 1;
-            port.credited = record;
+        if let Some(its) = self.ports.get_mut(port) {
+            its.credits += 1;
+            its.credited = record;
         }
-        self.look_at(SEND);
-    }
-
-    /// Lets a unit of the program look again, if there is one.
-    fn look_at(&mut self, unit: usize) {
-        if let Some(run) = &mut self.run {
-            run.due.add(unit);
+        if let Some(run) = self.run.as_mut().filter(|run| run.messages.starved == Some(port)) {
+            run.due.add(SEND);
         }
     }
 
     /// What a port is at, for the report of a deadlock.
     pub(super) fn message_waits(&self, run: &Run, id: CommandId) -> Option<String> {
-        let command = run.slot(id).command.as_ref()?;
-        let (message, receives) = match &command.work {
+        let (message, receives) = match run.slot(id).work.as_ref()? {
             Work::Receive(message) => (message, true),
             Work::Send(message) => (message, false),
             Work::ReceiveAny(any) => return Some(self.any_waits(run, id, any)),
@@ -112,8 +110,7 @@ impl Core {
 impl Run {
     /// A command that sends or receives has been issued.
     pub(super) fn issue_message(&mut self, id: CommandId, ports: &mut Ports, wiring: &Wiring) {
-        let command = self.slot(id).command.as_ref().expect("it was just issued");
-        let (message, receives) = match &command.work {
+        let (message, receives) = match self.slot(id).work() {
             Work::Send(message) => (*message, false),
             Work::Receive(message) => (*message, true),
             Work::ReceiveAny(any) => {

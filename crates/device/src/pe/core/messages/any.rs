@@ -43,15 +43,15 @@ impl Run {
     ) {
         let mut later = None;
         for id in std::mem::take(&mut self.messages.undecided) {
-            let command = self.slot(id).command.as_ref().expect("it is under way");
-            match self.ready(id, &command.after).map(|ready| ready.time) {
-                Some(ready) if ready <= context.now() && self.decide(id, ports, wiring) => {
+            match self.ready(id, &self.slot(id).after).map(|ready| ready.time) {
+                Ok(ready) if ready <= context.now() && self.decide(id, ports, wiring) => {
                     continue;
                 }
-                Some(ready) if ready > context.now() => {
+                Ok(ready) if ready > context.now() => {
                     later = later.into_iter().chain([ready]).min();
                 }
-                _ => {}
+                Ok(_) => {}
+                Err(before) => self.due.wait(ANY, before),
             }
             self.messages.undecided.push(id);
         }
@@ -61,8 +61,7 @@ impl Run {
     }
 
     fn decide(&mut self, id: CommandId, ports: &mut Ports, wiring: &Wiring) -> bool {
-        let command = self.slot(id).command.as_ref().expect("it is under way");
-        let Work::ReceiveAny(any) = &command.work else { unreachable!("it wants any") };
+        let Work::ReceiveAny(any) = self.slot(id).work() else { unreachable!("it wants any") };
         let last = any.ports.iter().position(|port| Some(*port) == self.messages.last_any);
         let (first, count) = (last.map_or(0, |last| last + 1), any.ports.len());
         let mut turns = (first..first + count).map(|turn| turn % count);
@@ -73,8 +72,7 @@ impl Run {
         let wanted = &mut ports.get_mut(port).expect("checked when it was issued").wanted;
         let earlier = wanted.iter().take_while(|&&other| other < id).count();
         wanted.insert(earlier, id);
-        let command = self.slot_mut(id).command.as_mut().expect("it is under way");
-        command.work = Work::Receive(Message { port, bytes });
+        self.slot_mut(id).work = Some(Work::Receive(Message { port, bytes }));
         self.messages.last_any = Some(port);
         self.want(port);
         let result = self.program.chosen(id, place);

@@ -49,9 +49,15 @@ impl Run {
         let (Some(&id), Some(arrived)) = (port.wanted.front(), port.arrived.front()) else {
             return false;
         };
-        let command = self.slot(id).command.as_ref().expect("it is under way");
-        let Work::Receive(message) = command.work else { unreachable!("only receives are wanted") };
-        let Some(ready) = self.ready(id, &command.after) else { return false };
+        let slot = self.slot(id);
+        let Work::Receive(message) = *slot.work() else { unreachable!("only receives are wanted") };
+        let ready = match self.ready(id, &slot.after) {
+            Ok(ready) => ready,
+            Err(before) => {
+                self.due.wait(RECEIVE, before);
+                return false;
+            }
+        };
         if arrived.bytes != message.bytes {
             let (found, peer) = (arrived.bytes, port.spec.peer);
             let what = self.program.describe(id);

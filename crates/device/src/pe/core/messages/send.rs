@@ -17,14 +17,19 @@ impl Run {
         context: &mut Context<Message>,
         wiring: &Wiring,
     ) {
+        self.messages.starved = None;
         while let Some(&id) = self.messages.sends.front() {
-            let command = self.slot(id).command.as_ref().expect("it is under way");
-            let Work::Send(message) = command.work else { unreachable!("only sends are queued") };
-            let Some(ready) = self.ready(id, &command.after) else { break };
+            let slot = self.slot(id);
+            let Work::Send(message) = *slot.work() else { unreachable!("only sends are queued") };
+            let ready = match self.ready(id, &slot.after) {
+                Ok(ready) => ready,
+                Err(before) => return self.due.wait(SEND, before),
+            };
             let last = self.messages.last_sent;
             let ready = ready.or(self.messages.sent, Cause::Unit, last);
             let port = ports.get_mut(message.port).expect("checked when it was issued");
             if port.credits == 0 {
+                self.messages.starved = Some(message.port);
                 break;
             }
             if ready.time > context.now() {
