@@ -15,12 +15,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use cubeyard_device::pe::{Command, CommandId, Dependencies, Next, Program, Work};
+use cubeyard_device::pe::{CommandId, Line, Next, Program};
 use cubeyard_runtime::{BoundArgument, Site};
 
 use crate::kernel::{Args, Kernel, KernelFuture, panicked};
 use crate::numeric::NumericError;
-use crate::tl::{PlanRun, State, Step, Tape, Tl, place};
+use crate::tl::{PlanRun, State, Tape, Tl, place};
 use values::Values;
 
 /// A kernel that was written down for one PE. It can be run any number of times.
@@ -43,7 +43,10 @@ impl Recording {
         let state = Rc::clone(&tl.state);
         let mut future = kernel.start(tl.clone(), Args::new(tl, arguments.into()));
         match poll(&state, &mut future)? {
-            Poll::Ready(()) => Ok(Self { state }),
+            Poll::Ready(()) => {
+                state.tape.borrow_mut().end();
+                Ok(Self { state })
+            }
             Poll::Pending => Err(format!(
                 "{} waits for something that is none of tl's: it cannot be recorded",
                 kernel.name()
@@ -133,24 +136,15 @@ impl KernelProgram {
     fn step(&mut self) -> Option<Next> {
         let tape = self.tape.borrow();
         let (step, command) = &mut self.next;
-        let now = tape.steps().get(*step)?;
+        let now = tape.step(*step)?;
         *step += 1;
-        Some(match now {
-            Step::Command(work, after) => {
-                if self.has_data {
-                    self.values.fill(tape.order(*command));
-                }
-                let loads_after = match work {
-                    Work::Pipeline(_) => tape.order(*command).loads_after.clone(),
-                    _ => Dependencies::default(),
-                };
-                *command += 1;
-                Next::Command(Command { work: work.clone(), after: after.clone(), loads_after })
+        if now.work().is_some() {
+            if self.has_data {
+                self.values.fill(tape.order(*command));
             }
-            Step::Wait(command) => Next::Wait(*command),
-            Step::Fence => Next::Fence,
-            Step::Call => Next::Dispatch(1),
-        })
+            *command += 1;
+        }
+        Some(now.into())
     }
 
     /// Gives the kernel the value that it waits for.
@@ -197,6 +191,10 @@ impl Program for KernelProgram {
                 Err(what) => return Next::Failed(what),
             }
         }
+    }
+
+    fn steps(&self) -> Option<Rc<[Line]>> {
+        if self.has_data { None } else { self.tape.borrow().complete() }
     }
 
     fn has_data(&self) -> bool {

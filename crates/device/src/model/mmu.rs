@@ -15,7 +15,7 @@ use crate::topology::MmuSpec;
 pub struct Mmu {
     spec: MmuSpec,
     table: PageTable,
-    tlb: Option<Tlb>,
+    tlb: Option<Box<Tlb>>,
     counts: MmuCounts,
 }
 
@@ -64,7 +64,7 @@ pub struct Fault {
 impl Mmu {
     /// An MMU without mappings.
     pub fn new(spec: MmuSpec) -> Self {
-        let tlb = spec.tlb_entries.map(Tlb::new);
+        let tlb = spec.tlb_entries.map(|entries| Box::new(Tlb::new(entries)));
         Self { spec, table: PageTable::default(), tlb, counts: MmuCounts::default() }
     }
 

@@ -30,7 +30,8 @@ pub struct PeDma {
     requester: Requester,
     /// The processor of the PE.
     cpu: NodeId,
-    mmu: Mmu,
+    /// Apart: an access within a mapping that is known asks little of it.
+    mmu: Box<Mmu>,
     wiring: Rc<Wiring>,
     /// The pieces that are not done of each access that has several: few at once, so a list is quickest.
     pieces: Vec<(Done, usize)>,
@@ -43,7 +44,7 @@ pub struct PeDma {
 impl PeDma {
     /// An engine at a node with this overhead.
     pub fn new(overhead: Span, cpu: NodeId, mmu: Mmu, wiring: Rc<Wiring>) -> Self {
-        let requester = Requester::new(overhead);
+        let (requester, mmu) = (Requester::new(overhead), Box::new(mmu));
         let (pieces, known, ways) = (Vec::new(), Lately::default(), Lately::default());
         Self { requester, cpu, mmu, wiring, pieces, known, ways }
     }

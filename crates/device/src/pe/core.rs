@@ -1,30 +1,29 @@
 //! The core of a PE: dispatches the commands of a program and sees them through its engines.
 
+mod commands;
 mod compute;
 mod dispatch;
 mod dma;
 mod due;
 mod latest;
 mod messages;
+mod queue;
+mod run;
 mod slot;
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
-use cubeyard_sim::{Context, NodeId, Time};
+use cubeyard_sim::{Context, NodeId};
 
 use super::ipcq::Ports;
 use super::progress;
-use super::strips::Stages;
-use super::{Command, CommandId, CoreReport, OpRecord, Program};
-use crate::message::{Failure, Message, RequestId};
+use super::{CommandId, CoreReport, Program};
+use crate::message::{Message, RequestId};
 use crate::wiring::Wiring;
-use dma::DmaUnit;
 pub(crate) use dma::command_of;
-use due::{ANY, COMPUTE, DISPATCH, Due, LOAD, RECEIVE, SEND, STORE, UNITS};
-use latest::Latest;
-use messages::{Messages, SLOT_BIT};
-use slot::Slot;
+use due::{ANY, COMPUTE, DISPATCH, LOAD, RECEIVE, SEND, STORE};
+use messages::SLOT_BIT;
+use run::{Run, State};
 
 /// What runs programs in a PE, one at a time.
 #[derive(Debug)]
@@ -34,58 +33,6 @@ pub struct Core {
     wiring: Rc<Wiring>,
     ports: Ports,
     run: Option<Box<Run>>,
-}
-
-/// A program under way.
-#[derive(Debug)]
-struct Run {
-    request: RequestId,
-    node: NodeId,
-    program: Box<dyn Program>,
-    has_data: bool,
-    logs: bool,
-    /// Whether races are looked for.
-    watched: bool,
-    state: State,
-    /// The command that waits for a place in the window.
-    held: Option<Command>,
-    report: CoreReport,
-    /// When `PE_CPU` can dispatch again, and why not earlier.
-    cpu: Latest,
-    next: CommandId,
-    /// How many commands may be under way.
-    window: u32,
-    /// The last commands, each at its number modulo a power of two: at least twice the window, as one under
-    /// way may come after another that has left the window since.
-    slots: Vec<Slot>,
-    /// How many commands are not done.
-    open: usize,
-    /// The commands that each engine has parts of to begin: loads, computations, stores.
-    queues: [VecDeque<CommandId>; 3],
-    stages: Stages,
-    stage_records: [Option<u32>; 3],
-    dma: [DmaUnit; 2],
-    /// The end of the last command that is done.
-    last: Latest,
-    messages: Messages,
-    /// The units that may have something to do.
-    due: Due,
-    /// The alarms of units, [`Time::NEVER`] where none is set; `PE_CPU` has one for the end.
-    alarms: [Time; UNITS],
-}
-
-/// What `PE_CPU` is at.
-#[derive(Clone, Copy, Debug)]
-enum State {
-    Going,
-    /// For a command to be done.
-    Waiting(CommandId),
-    /// For all commands to be done.
-    Fenced,
-    /// For a place in the window for the command that is held.
-    Holding,
-    Ended,
-    Failed,
 }
 
 impl Core {
@@ -152,10 +99,9 @@ impl Core {
     /// What the program waits for.
     pub fn waits_for(&self) -> Option<String> {
         let run = self.run.as_ref()?;
-        let open = run.slots.iter().find(|slot| slot.work.is_some() && !slot.done);
-        let what = match (&run.state, open) {
-            (State::Waiting(id), _) => self.describe(run, *id),
-            (_, Some(_)) => self.describe(run, run.first_open()),
+        let what = match run.state {
+            State::Waiting(id) => self.describe(run, id),
+            _ if run.open > 0 => self.describe(run, run.first_open()),
             _ => "its next command".to_owned(),
         };
         Some(what)
@@ -207,113 +153,5 @@ impl Core {
         let report = CoreReport { ended: context.now(), ..run.report };
         self.wiring.ran(run.request, run.node, report);
         Some(run.request)
-    }
-}
-
-impl Run {
-    fn new(
-        request: RequestId,
-        program: Box<dyn Program>,
-        context: &Context<Message>,
-        window: u32,
-    ) -> Self {
-        let now = context.now();
-        let start = Latest { time: now, ..Latest::default() };
-        Self {
-            request,
-            node: context.node(),
-            has_data: program.has_data(),
-            program,
-            logs: false,
-            watched: false,
-            state: State::Going,
-            held: None,
-            report: CoreReport { started: now, ..CoreReport::default() },
-            cpu: start,
-            next: 0,
-            window,
-            slots: (0..(2 * window).next_power_of_two()).map(|_| Slot::default()).collect(),
-            open: 0,
-            queues: <[VecDeque<CommandId>; 3]>::default(),
-            stages: Stages { free: [now; 3] },
-            stage_records: [None; 3],
-            dma: <[DmaUnit; 2]>::default(),
-            last: start,
-            messages: Messages::default(),
-            due: Due::default(),
-            alarms: [Time::NEVER; UNITS],
-        }
-    }
-
-    fn slot(&self, id: CommandId) -> &Slot {
-        &self.slots[id as usize & (self.slots.len() - 1)]
-    }
-
-    fn slot_mut(&mut self, id: CommandId) -> &mut Slot {
-        let place = id as usize & (self.slots.len() - 1);
-        &mut self.slots[place]
-    }
-
-    /// The first command that is not done.
-    fn first_open(&self) -> CommandId {
-        let oldest = self.next.saturating_sub(self.window);
-        (oldest..self.next).find(|&id| !self.slot(id).done).unwrap_or(oldest)
-    }
-
-    fn is_over(&self) -> bool {
-        match self.state {
-            State::Ended => self.open == 0,
-            State::Failed => self.dma.iter().all(|unit| unit.under_way.is_empty()),
-            _ => false,
-        }
-    }
-
-    fn end(&self) -> Time {
-        self.last.time.max(self.cpu.time)
-    }
-
-    /// Takes the alarms that are set for now. Who receives has one for several ports, so that it looks again
-    /// whatever time it is.
-    fn hear_alarms(&mut self, now: Time) {
-        for (unit, alarm) in self.alarms.iter_mut().enumerate() {
-            let several = unit == ANY || unit == RECEIVE;
-            if *alarm <= now || several && *alarm < Time::NEVER {
-                self.due.add(unit);
-            }
-            if *alarm <= now {
-                *alarm = Time::NEVER;
-            }
-        }
-    }
-
-    fn set_alarm(&mut self, unit: usize, time: Time, context: &mut Context<Message>) {
-        if self.alarms[unit] != time {
-            self.alarms[unit] = time;
-            context.wake_after(time - context.now(), super::ALARM);
-        }
-    }
-
-    fn set_alarm_for_the_end(&mut self, context: &mut Context<Message>) {
-        if self.is_over() && self.alarms[DISPATCH] == Time::NEVER {
-            self.set_alarm(DISPATCH, self.end().max(context.now()), context);
-        }
-    }
-
-    fn fail(&mut self, what: String, wiring: &Wiring) {
-        wiring.fail(self.request, Failure { origin: self.node, what });
-        self.state = State::Failed;
-        self.queues.iter_mut().for_each(VecDeque::clear);
-        self.messages.sends.clear();
-    }
-
-    /// Notes a result of the program, which may be that it went wrong.
-    fn check(&mut self, result: Result<(), String>, wiring: &Wiring) {
-        if let Err(what) = result {
-            self.fail(what, wiring);
-        }
-    }
-
-    fn record(&mut self, record: impl FnOnce(&Self) -> OpRecord, wiring: &Wiring) -> Option<u32> {
-        self.logs.then(|| wiring.ops_mut().push(record(self))).flatten()
     }
 }

@@ -107,6 +107,8 @@ pub(super) struct Port {
     pub(super) peer: NodeId,
     /// Free slots at the other end.
     pub(super) credits: u32,
+    /// Whether a command waits for one.
+    pub(super) starved: bool,
     /// The record of the receiving that freed the last of them, if that is kept.
     pub(super) credited: Option<u32>,
     /// Messages that were sent, ever: the next goes into this slot modulo the slots.
@@ -119,9 +121,13 @@ pub(super) struct Port {
 /// The ports of a PE, in the order of their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Ports {
+    /// The numbers of the first: most PEs have few, and these are at hand.
+    first: [Option<PortId>; FEW],
     ids: Vec<PortId>,
-    ports: Vec<Port>,
+    list: Vec<Port>,
 }
+
+const FEW: usize = 4;
 
 impl Ports {
     /// Installs ports: all, or none.
@@ -136,11 +142,13 @@ impl Ports {
         for &spec in specs {
             let (arrived, wanted) = (VecDeque::new(), VecDeque::new());
             let (peer, credits) = (dma(spec.peer), spec.slots);
-            let port = Port { spec, peer, credits, credited: None, sent: 0, arrived, wanted };
+            let (starved, credited, sent) = (false, None, 0);
+            let port = Port { spec, peer, credits, starved, credited, sent, arrived, wanted };
             let place = self.ids.partition_point(|&id| id < spec.port);
             self.ids.insert(place, spec.port);
-            self.ports.insert(place, port);
+            self.list.insert(place, port);
         }
+        self.note_first();
         Ok(())
     }
 
@@ -157,22 +165,28 @@ impl Ports {
         for spec in ids {
             if let Some(place) = self.place(spec.port) {
                 self.ids.remove(place);
-                self.ports.remove(place);
+                self.list.remove(place);
+                self.note_first();
             }
         }
         Ok(())
     }
 
+    fn note_first(&mut self) {
+        self.first = std::array::from_fn(|place| self.ids.get(place).copied());
+    }
+
     pub(super) fn get(&self, id: PortId) -> Option<&Port> {
-        self.place(id).map(|place| &self.ports[place])
+        self.place(id).map(|place| &self.list[place])
     }
 
     pub(super) fn get_mut(&mut self, id: PortId) -> Option<&mut Port> {
-        self.place(id).map(|place| &mut self.ports[place])
+        self.place(id).map(|place| &mut self.list[place])
     }
 
     fn place(&self, id: PortId) -> Option<usize> {
-        self.ids.binary_search(&id).ok()
+        let place = self.first.iter().position(|first| *first == Some(id));
+        place.or_else(|| self.ids.binary_search(&id).ok())
     }
 }
 
@@ -180,5 +194,52 @@ impl Port {
     /// The slot that the next message goes into.
     pub(super) fn next_slot(&self) -> u32 {
         u32::try_from(self.sent % u64::from(self.spec.slots)).expect("less than the slots")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cubeyard_memory::address::{CubeId, PeId, SipId};
+
+    use super::*;
+
+    fn spec(port: u32) -> PortSpec {
+        let peer = PeRef {
+            sip: SipId::new(0).unwrap(),
+            cube: CubeId::new(0).unwrap(),
+            pe: PeId::new(0).unwrap(),
+        };
+        PortSpec {
+            port: PortId(port),
+            peer,
+            peer_port: PortId(port),
+            slots: 1,
+            slot_bytes: 1,
+            memory: SlotMemory::Tcm,
+            peer_memory: SlotMemory::Tcm,
+            credit_bytes: 0,
+            waiting: Waiting::Sleep,
+        }
+    }
+
+    #[test]
+    fn ports_are_found_by_their_numbers_as_they_come_and_go() {
+        let mut ports = Ports::default();
+        let there = |ports: &Ports| -> Vec<u32> {
+            let its = |id: u32| ports.get(PortId(id)).is_some_and(|port| port.spec.port.0 == id);
+            (0..20).filter(|&id| its(id)).collect()
+        };
+        let install = |ports: &mut Ports, ids: &[u32]| {
+            let specs: Vec<_> = ids.iter().map(|&id| spec(id)).collect();
+            ports.install(&specs, |_| NodeId::new(0))
+        };
+        install(&mut ports, &[9, 2, 14, 5, 11, 3]).unwrap();
+        assert_eq!(there(&ports), [2, 3, 5, 9, 11, 14]);
+        assert_eq!(install(&mut ports, &[1, 11]), Err(PortError::Taken(11)));
+        ports.remove(&[spec(2), spec(5), spec(14)]).unwrap();
+        assert_eq!(there(&ports), [3, 9, 11]);
+        assert_eq!(ports.remove(&[spec(3), spec(5)]), Err(PortError::None(5)));
+        install(&mut ports, &[1, 19]).unwrap();
+        assert_eq!(there(&ports), [1, 3, 9, 11, 19]);
     }
 }

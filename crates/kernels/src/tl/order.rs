@@ -2,9 +2,9 @@
 
 use std::panic::Location;
 
-use cubeyard_device::pe::{CommandId, Dma, Work};
+use cubeyard_device::pe::{Command, CommandId, Dma, Work};
 
-use super::{Effect, Order, Step, Tile, Tl};
+use super::{Effect, Order, Tile, Tl};
 use crate::numeric::TileType;
 
 impl Tl {
@@ -65,11 +65,11 @@ impl Tl {
         for input in effect.inputs() {
             self.state.use_value(input.value);
         }
+        let (after, loads_after) = (after.as_slice().into(), loads_after.as_slice().into());
+        let command = Command { work, after, loads_after };
         let mut tape = self.state.tape.borrow_mut();
-        let step = u32::try_from(tape.steps.len()).expect("fewer than 2³² steps");
-        let loads_after = loads_after.as_slice().into();
-        tape.orders.push(Order { step, loads_after, effect, place: Location::caller() });
-        tape.steps.push(Step::Command(work, after.as_slice().into()));
+        let step = tape.push(command.into());
+        tape.orders.push(Order { step, effect, place: Location::caller() });
         tape.peak = self.state.scratch.borrow().peak();
         id
     }

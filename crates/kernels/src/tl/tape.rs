@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::Location;
 use std::rc::Rc;
 
-use cubeyard_device::pe::{CommandId, Dependencies, Work};
+use cubeyard_device::pe::{CommandId, Line, Step, Work};
 
 use super::composite::Plan;
 use super::mask::Mask;
@@ -18,28 +18,11 @@ pub type ValueId = u32;
 /// A place in a kernel's source.
 pub type Place = &'static Location<'static>;
 
-/// What a kernel does next.
-#[derive(Clone, Debug)]
-pub enum Step {
-    /// A command for an engine, and the commands that it comes after.
-    Command(Work, Dependencies),
-    /// The kernel waits until a command is done.
-    Wait(CommandId),
-    /// The kernel waits until all its commands are done.
-    Fence,
-    /// A call that costs the processor its time only.
-    Call,
-}
-
-const _: () = assert!(size_of::<Step>() <= 64, "a step is a line of the cache");
-
 /// What a command means, and where it was ordered.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// The step that it is.
-    pub(super) step: u32,
-    /// The commands that its loads come after, if it is a pipeline.
-    pub(crate) loads_after: Dependencies,
+    pub(super) step: usize,
     /// For the numbers, and for people.
     pub effect: Effect,
     /// Where in the kernel.
@@ -128,7 +111,10 @@ impl Operand {
 /// What a kernel has ordered so far.
 #[derive(Debug, Default)]
 pub struct Tape {
-    pub(super) steps: Vec<Step>,
+    /// The steps so far, until it is complete.
+    steps: Vec<Line>,
+    /// All steps, when it is complete.
+    complete: Option<Rc<[Line]>>,
     /// What each command means: apart, because whoever only runs them does not ask.
     pub(super) orders: Vec<Order>,
     /// How often each value is used.
@@ -143,8 +129,33 @@ pub struct Tape {
 
 impl Tape {
     /// All steps, in order.
-    pub fn steps(&self) -> &[Step] {
-        &self.steps
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.lines().iter().map(|Line(step)| step)
+    }
+
+    /// A step, if there are as many.
+    pub fn step(&self, number: usize) -> Option<&Step> {
+        self.lines().get(number).map(|Line(step)| step)
+    }
+
+    fn lines(&self) -> &[Line] {
+        self.complete.as_deref().unwrap_or(&self.steps)
+    }
+
+    /// Adds a step: its number.
+    pub(super) fn push(&mut self, step: Step) -> usize {
+        self.steps.push(Line(step));
+        self.steps.len() - 1
+    }
+
+    /// Nothing more will be ordered: the steps can be shared.
+    pub(crate) fn end(&mut self) {
+        self.complete = Some(std::mem::take(&mut self.steps).into());
+    }
+
+    /// All steps, if nothing more will be ordered.
+    pub(crate) fn complete(&self) -> Option<Rc<[Line]>> {
+        self.complete.clone()
     }
 
     /// How many commands there are.
@@ -165,10 +176,8 @@ impl Tape {
     /// # Panics
     /// If there is none of that number.
     pub fn work(&self, command: CommandId) -> &Work {
-        match &self.steps[self.order(command).step as usize] {
-            Step::Command(work, _) => work,
-            other => unreachable!("no command: {other:?}"),
-        }
+        let step = self.step(self.order(command).step).and_then(Step::work);
+        step.expect("a step that is a command").0
     }
 
     /// The most of the TCM that tiles took at once, in bytes.
@@ -250,19 +259,19 @@ pub fn place(at: Place) -> String {
 impl fmt::Display for Tape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut orders = self.orders.iter().enumerate();
-        for step in &self.steps {
-            match step {
-                Step::Command(_, after) => {
+        for step in self.steps() {
+            match (step, step.work()) {
+                (_, Some((_, after))) => {
                     let (number, order) = orders.next().expect("each command has one");
                     write!(f, "{number:>6}  {order}")?;
                     if !after.is_empty() {
-                        write!(f, "  after {:?}", &**after)?;
+                        write!(f, "  after {after:?}")?;
                     }
                     writeln!(f)?;
                 }
-                Step::Wait(command) => writeln!(f, "        wait for {command}")?,
-                Step::Fence => writeln!(f, "        wait for all")?,
-                Step::Call => {}
+                (Step::Wait(command), _) => writeln!(f, "        wait for {command}")?,
+                (Step::Fence, _) => writeln!(f, "        wait for all")?,
+                _ => {}
             }
         }
         Ok(())

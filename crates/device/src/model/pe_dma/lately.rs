@@ -6,34 +6,30 @@ const FEW: usize = 4;
 /// The last few things that were looked up: what is in use is little, and asked for often.
 #[derive(Clone, Debug)]
 pub(super) struct Lately<T> {
-    things: Vec<T>,
-    /// The one to go when there are more.
+    things: [Option<T>; FEW],
+    /// The place of the one to go next.
     next: usize,
 }
 
 impl<T> Default for Lately<T> {
     fn default() -> Self {
-        Self { things: Vec::new(), next: 0 }
+        Self { things: [const { None }; FEW], next: 0 }
     }
 }
 
 impl<T> Lately<T> {
     pub(super) fn find(&self, mut is: impl FnMut(&T) -> bool) -> Option<&T> {
-        self.things.iter().find(|thing| is(thing))
+        self.things.iter().flatten().find(|thing| is(thing))
     }
 
     /// Keeps one more thing, in the place of the first that was kept.
     pub(super) fn keep(&mut self, thing: T) {
-        match self.things.get_mut(self.next) {
-            Some(place) => *place = thing,
-            None => self.things.push(thing),
-        }
+        self.things[self.next] = Some(thing);
         self.next = (self.next + 1) % FEW;
     }
 
     pub(super) fn clear(&mut self) {
-        self.things.clear();
-        self.next = 0;
+        *self = Self::default();
     }
 }
 

@@ -1,7 +1,6 @@
 //! The DMA engines.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::rc::Rc;
 
 use cubeyard_sim::{Context, NodeId, Time};
@@ -45,7 +44,7 @@ impl Run {
         wiring: &Wiring,
     ) {
         let unit = usize::from(kind == STORE);
-        while let Some(&id) = self.queues[kind].front() {
+        while let Some(id) = self.front(kind) {
             if self.dma[unit].under_way.len() >= engines as usize {
                 break;
             }
@@ -60,7 +59,7 @@ impl Run {
             }
             let dma = self.access(id, kind, index);
             if self.slot_mut(id).begin_next(kind) {
-                self.queues[kind].pop_front();
+                self.leave(kind);
             }
             let buffer = match self.buffer(id, kind, index, &dma) {
                 Ok(buffer) => buffer,
@@ -74,14 +73,14 @@ impl Run {
 
     /// When an access can begin, or the command that it waits for: another, or more of its own.
     fn access_ready(&self, id: CommandId, kind: usize, index: u32) -> Result<Latest, CommandId> {
-        let slot = self.slot(id);
-        let (Work::Pipeline(pipeline), Some(pipelined)) = (slot.work(), &slot.pipelined) else {
-            return self.ready(id, &slot.after);
+        let (work, after) = self.command(id);
+        let (Work::Pipeline(pipeline), Some(pipelined)) = (work, &self.slot(id).pipelined) else {
+            return self.ready(id, after);
         };
         let (after, mark) = if kind == LOAD {
-            (&pipelined.loads_after, pipelined.fetched.until(pipeline.load_after(index)))
+            (&*pipelined.loads_after, pipelined.fetched.until(pipeline.load_after(index)))
         } else {
-            (&slot.after, pipelined.parts[COMPUTE].until(pipeline.store_after(index)))
+            (after, pipelined.parts[COMPUTE].until(pipeline.store_after(index)))
         };
         let mark = mark.ok_or(id)?;
         let ready = self.ready(id, after)?;
@@ -89,7 +88,7 @@ impl Run {
     }
 
     fn access(&self, id: CommandId, kind: usize, index: u32) -> Dma {
-        match self.slot(id).work() {
+        match self.command(id).0 {
             Work::Dma(dma) => *dma,
             Work::Pipeline(pipeline) if kind == LOAD => pipeline.load(index),
             Work::Pipeline(pipeline) => pipeline.store(index),
@@ -184,7 +183,7 @@ impl Run {
         self.dma[unit].last = Mark { time: now, record };
         if !well {
             self.state = State::Failed;
-            self.queues.iter_mut().for_each(VecDeque::clear);
+            self.queues = Default::default();
         }
         if unit == 0
             && let Some(buffer) = flight.buffer
@@ -193,7 +192,7 @@ impl Run {
             let loaded = self.program.loaded(id, index, buffer.take(), unwritten);
             self.check(loaded, wiring);
         }
-        self.part_done(id, kind, index, Latest { time: now, cause: Cause::Part, record });
+        self.part_done(id, kind, index, Latest::new(now, Cause::Part, record));
     }
 }
 
@@ -202,7 +201,7 @@ impl DmaUnit {
     /// it is what the one before it waited for, or the end of one that held an engine.
     fn held_up(&self, now: Time) -> Latest {
         let by = if self.begun.time == now { self.begun } else { self.last };
-        Latest { time: now, cause: Cause::Unit, record: by.record }
+        Latest::new(now, Cause::Unit, by.record)
     }
 }
 

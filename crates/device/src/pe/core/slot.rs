@@ -3,30 +3,31 @@
 use super::latest::Latest;
 use super::progress::Progress;
 use super::{COMPUTE, DISPATCH, LOAD, Run, STORE};
-use crate::pe::{Cause, Command, CommandId, Dependencies, Work};
+use crate::pe::{Cause, CommandId, Dependencies, Work};
 
 /// How many times a pipeline's parts may be remembered before they are looked through.
 const KEPT: usize = 64;
 
-/// A command under way, or done. What it is takes a line of the cache, and what has become of it another: of
-/// most commands others only ask for that.
+/// What has become of a command under way, or done.
 #[derive(Debug, Default)]
-#[repr(C, align(64))]
+#[repr(align(64))]
 pub(super) struct Slot {
-    pub(super) work: Option<Work>,
-    pub(super) after: Dependencies,
     /// When an engine could first begin it, as far as dispatch goes.
     pub(super) issued: Latest,
     pub(super) end: Latest,
     /// How far a pipeline is. Other commands have one part, so they need nothing to know that by; apart,
     /// because a core goes through many of those.
     pub(super) pipelined: Option<Box<Pipelined>>,
-    /// Parts that are not done.
-    pub(super) left: u32,
+    /// The command after it in the queue that it stands in; a pipeline may stand in several.
+    pub(super) follower: CommandId,
+    /// The step that it is, where they are known.
+    pub(super) step: u32,
+    /// Which of several ports its message came from.
+    pub(super) chosen: Option<u32>,
     pub(super) done: bool,
 }
 
-const _: () = assert!(size_of::<Slot>() <= 128, "a core goes through many of them");
+const _: () = assert!(size_of::<Slot>() == 64, "a line of the cache: a core goes through many");
 
 /// How far the parts of a pipeline are, which wait for each other.
 #[derive(Debug)]
@@ -37,28 +38,26 @@ pub(super) struct Pipelined {
     pub(super) fetched: Progress,
     /// What its loads come after.
     pub(super) loads_after: Dependencies,
+    /// Parts that are not done.
+    left: u32,
+    /// The commands after it in the queues for loads, computations and stores.
+    pub(super) followers: [CommandId; 3],
+}
+
+impl Pipelined {
+    /// One of so many parts, none of which has begun.
+    pub(super) fn new(parts: [u32; 3], loads_after: Dependencies) -> Box<Self> {
+        let fetched = Progress::new(parts[COMPUTE]);
+        let (left, parts) = (parts.iter().sum(), parts.map(Progress::new));
+        Box::new(Self { parts, fetched, loads_after, left, followers: [0; 3] })
+    }
 }
 
 impl Slot {
-    /// Takes in a command, in the place of one that is done.
-    pub(super) fn begin(&mut self, command: Command, issued: Latest, parts: [u32; 3]) {
-        let Command { work, after, loads_after } = command;
-        self.pipelined = matches!(work, Work::Pipeline(_)).then(|| {
-            let fetched = Progress::new(parts[COMPUTE]);
-            Box::new(Pipelined { parts: parts.map(Progress::new), fetched, loads_after })
-        });
-        let is_message = work.is_message();
-        self.work = Some(work);
-        self.after = after;
-        self.issued = issued;
-        self.left = parts.iter().sum::<u32>() + u32::from(is_message);
-        self.end = issued;
-        self.done = false;
-    }
-
-    /// What it is.
-    pub(super) fn work(&self) -> &Work {
-        self.work.as_ref().expect("it is under way")
+    /// Takes in a command that is this step, in the place of one that is done.
+    pub(super) fn begin(&mut self, step: u32, issued: Latest, pipelined: Option<Box<Pipelined>>) {
+        let (end, follower, chosen, done) = (issued, 0, None, false);
+        *self = Self { issued, end, pipelined, follower, step, chosen, done };
     }
 
     /// The next part of a kind to begin.
@@ -80,6 +79,11 @@ impl Slot {
 }
 
 impl Run {
+    /// What a command is, and what it comes after.
+    pub(super) fn command(&self, id: CommandId) -> (&Work, &[CommandId]) {
+        self.commands.get(id, self.slot(id).step)
+    }
+
     /// When all of these commands are done and the command itself is issued, or the first of them that is not.
     pub(super) fn ready(&self, id: CommandId, after: &[CommandId]) -> Result<Latest, CommandId> {
         let mut ready = self.slot(id).issued;
@@ -96,14 +100,12 @@ impl Run {
     /// A part of a command is done.
     pub(super) fn part_done(&mut self, id: CommandId, kind: usize, index: u32, end: Latest) {
         let slot = self.slot_mut(id);
-        let pipelined = slot.pipelined.as_mut().map(|pipelined| &mut pipelined.parts[kind]);
-        let kept = pipelined.map_or(0, |progress| {
-            progress.finish(index, end.mark());
-            progress.kept()
-        });
-        slot.left -= 1;
         slot.end = slot.end.or(end.time, end.cause, end.record);
-        if slot.left == 0 {
+        let Some(pipelined) = &mut slot.pipelined else { return self.command_done(id) };
+        pipelined.parts[kind].finish(index, end.mark());
+        pipelined.left -= 1;
+        let (left, kept) = (pipelined.left, pipelined.parts[kind].kept());
+        if left == 0 {
             return self.command_done(id);
         }
         [LOAD, COMPUTE, STORE].into_iter().for_each(|unit| self.due.add(unit));
@@ -126,9 +128,11 @@ impl Run {
 
     /// Forgets the times of parts that nothing waits for any more.
     fn forget(&mut self, id: CommandId) {
-        let slot = self.slot_mut(id);
-        let Some(Work::Pipeline(pipeline)) = &slot.work else { return };
-        let Some(Pipelined { parts, fetched, .. }) = slot.pipelined.as_deref_mut() else { return };
+        let place = id as usize & (self.slots.len() - 1);
+        let (work, _) = self.commands.get(id, self.slots[place].step);
+        let Work::Pipeline(pipeline) = work else { return };
+        let Some(pipelined) = &mut self.slots[place].pipelined else { return };
+        let Pipelined { parts, fetched, .. } = &mut **pipelined;
         let next = |kind: usize| (!parts[kind].is_begun()).then_some(parts[kind].next);
         let all = u32::MAX;
         let compute = next(COMPUTE).map_or([all; 2], |index| pipeline.compute_after(index));

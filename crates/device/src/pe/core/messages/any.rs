@@ -43,7 +43,7 @@ impl Run {
     ) {
         let mut later = None;
         for id in std::mem::take(&mut self.messages.undecided) {
-            match self.ready(id, &self.slot(id).after).map(|ready| ready.time) {
+            match self.ready(id, self.command(id).1).map(|ready| ready.time) {
                 Ok(ready) if ready <= context.now() && self.decide(id, ports, wiring) => {
                     continue;
                 }
@@ -61,18 +61,18 @@ impl Run {
     }
 
     fn decide(&mut self, id: CommandId, ports: &mut Ports, wiring: &Wiring) -> bool {
-        let Work::ReceiveAny(any) = self.slot(id).work() else { unreachable!("it wants any") };
+        let Work::ReceiveAny(any) = self.command(id).0 else { unreachable!("it wants any") };
         let last = any.ports.iter().position(|port| Some(*port) == self.messages.last_any);
         let (first, count) = (last.map_or(0, |last| last + 1), any.ports.len());
         let mut turns = (first..first + count).map(|turn| turn % count);
         let Some(place) = turns.find(|&place| has_for(ports, any.ports[place], id)) else {
             return false;
         };
-        let (port, bytes) = (any.ports[place], any.bytes);
+        let port = any.ports[place];
         let wanted = &mut ports.get_mut(port).expect("checked when it was issued").wanted;
         let earlier = wanted.iter().take_while(|&&other| other < id).count();
         wanted.insert(earlier, id);
-        self.slot_mut(id).work = Some(Work::Receive(Message { port, bytes }));
+        self.slot_mut(id).chosen = Some(u32::try_from(place).expect("fewer than 2³² ports"));
         self.messages.last_any = Some(port);
         self.want(port);
         let result = self.program.chosen(id, place);

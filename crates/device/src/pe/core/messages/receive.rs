@@ -8,7 +8,7 @@ use cubeyard_sim::{Context, NodeId, Span, Time};
 use super::{Latest, RECEIVE, Run, SLOT_BIT, State};
 use crate::message::{Buffer, Credit, Direction, Done, Message, Slice, VirtualAccess};
 use crate::pe::ipcq::{Port, Ports};
-use crate::pe::{Cause, CommandId, OpUnit, PortId, SlotMemory, Waiting, Work};
+use crate::pe::{Cause, CommandId, OpUnit, PortId, SlotMemory, Waiting};
 use crate::wiring::Wiring;
 
 /// A message that is being read from a slot in memory.
@@ -49,9 +49,8 @@ impl Run {
         let (Some(&id), Some(arrived)) = (port.wanted.front(), port.arrived.front()) else {
             return false;
         };
-        let slot = self.slot(id);
-        let Work::Receive(message) = *slot.work() else { unreachable!("only receives are wanted") };
-        let ready = match self.ready(id, &slot.after) {
+        let message = self.message(id).expect("only receives are wanted");
+        let ready = match self.ready(id, self.command(id).1) {
             Ok(ready) => ready,
             Err(before) => {
                 self.due.wait(RECEIVE, before);

@@ -17,11 +17,10 @@ impl Run {
         context: &mut Context<Message>,
         wiring: &Wiring,
     ) {
-        self.messages.starved = None;
-        while let Some(&id) = self.messages.sends.front() {
-            let slot = self.slot(id);
-            let Work::Send(message) = *slot.work() else { unreachable!("only sends are queued") };
-            let ready = match self.ready(id, &slot.after) {
+        while let Some(id) = self.front(SEND) {
+            let (work, after) = self.command(id);
+            let Work::Send(message) = *work else { unreachable!("only sends are queued") };
+            let ready = match self.ready(id, after) {
                 Ok(ready) => ready,
                 Err(before) => return self.due.wait(SEND, before),
             };
@@ -29,24 +28,24 @@ impl Run {
             let ready = ready.or(self.messages.sent, Cause::Unit, last);
             let port = ports.get_mut(message.port).expect("checked when it was issued");
             if port.credits == 0 {
-                self.messages.starved = Some(message.port);
+                port.starved = true;
                 break;
             }
             if ready.time > context.now() {
                 self.set_alarm(SEND, ready.time, context);
                 break;
             }
-            self.messages.sends.pop_front();
+            self.leave(SEND);
             let data = self.has_data.then(|| self.program.payload(id, 0)).transpose();
             match data {
-                Ok(data) => self.leave(id, ready, port, message.bytes, data, dma, context, wiring),
+                Ok(data) => self.depart(id, ready, port, message.bytes, data, dma, context, wiring),
                 Err(what) => self.fail(what, wiring),
             }
         }
     }
 
     #[expect(clippy::too_many_arguments, reason = "what a message is made of, in one place")]
-    fn leave(
+    fn depart(
         &mut self,
         id: CommandId,
         ready: Latest,
@@ -64,11 +63,8 @@ impl Run {
         let now = context.now();
         let end = now + pe.dma_overhead + pe.link.bandwidth.span(bytes);
         // What could have left before waited for the credit that came now.
-        let from = if ready.time < now {
-            Latest { time: now, cause: Cause::Message, record: port.credited }
-        } else {
-            ready
-        };
+        let from =
+            if ready.time < now { Latest::new(now, Cause::Message, port.credited) } else { ready };
         let record = self.message_done(id, OpUnit::Send, from, end, wiring);
         let to = (port.peer, port.spec.peer_port);
         self.tell(wiring, |races, launch, pe| races.sent(launch, pe, id, to));
