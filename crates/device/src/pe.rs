@@ -26,7 +26,7 @@ pub(crate) use core::command_of;
 pub use dependencies::Dependencies;
 pub use ipcq::{PortError, PortId, PortSpec, SlotMemory, Waiting};
 pub use log::{Cause, OpLog, OpRecord, OpUnit, Reason, Stretch};
-pub use step::{Line, Step};
+pub use step::{Step, Steps};
 pub use strips::Strips;
 
 use std::fmt;
@@ -169,7 +169,7 @@ pub trait Program: fmt::Debug {
     fn next(&mut self) -> Next;
     /// All its steps, if they are known from the beginning and it wants no bytes: then it is not asked for the
     /// [next](Self::next).
-    fn steps(&self) -> Option<Rc<[Line]>> {
+    fn steps(&self) -> Option<Steps> {
         None
     }
     /// Whether it wants the bytes.

@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use cubeyard_device::pe::{CommandId, Line, Next, Program};
+use cubeyard_device::pe::{CommandId, Next, Program, Steps};
 use cubeyard_runtime::{BoundArgument, Site};
 
 use crate::kernel::{Args, Kernel, KernelFuture, panicked};
@@ -193,7 +193,7 @@ impl Program for KernelProgram {
         }
     }
 
-    fn steps(&self) -> Option<Rc<[Line]>> {
+    fn steps(&self) -> Option<Steps> {
         if self.has_data { None } else { self.tape.borrow().complete() }
     }
 

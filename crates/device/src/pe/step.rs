@@ -1,5 +1,7 @@
 //! Programs that are known from the beginning, step by step.
 
+use std::rc::Rc;
+
 use super::{Command, CommandId, Dependencies, Next, Work};
 
 /// What a program does next.
@@ -17,12 +19,49 @@ pub enum Step {
     Call,
 }
 
+/// All steps of a program. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Steps {
+    lines: Rc<[Line]>,
+    /// Whether each is a command, a bit each: a core asks that long before it can place the command, and by
+    /// then no cache would hold the step any more.
+    commands: Rc<[u64]>,
+}
+
 /// A step in a line of the cache of its own: a machine goes through millions.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
-pub struct Line(pub Step);
+struct Line(Step);
 
 const _: () = assert!(size_of::<Line>() == 64, "a step fits a line");
+
+impl From<Vec<Step>> for Steps {
+    fn from(steps: Vec<Step>) -> Self {
+        let bits = |steps: &[Step]| {
+            let commands = steps.iter().enumerate().filter(|(_, step)| step.work().is_some());
+            commands.fold(0, |bits, (place, _)| bits | 1 << place)
+        };
+        let commands = steps.chunks(64).map(bits).collect();
+        Self { commands, lines: steps.into_iter().map(Line).collect() }
+    }
+}
+
+impl Steps {
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Step> {
+        self.lines.iter().map(|Line(step)| step)
+    }
+
+    /// A step, if there are as many.
+    pub fn get(&self, number: usize) -> Option<&Step> {
+        self.lines.get(number).map(|Line(step)| step)
+    }
+
+    /// Whether a step is a command.
+    pub(super) fn is_command(&self, number: usize) -> bool {
+        self.commands.get(number / 64).is_some_and(|bits| bits >> (number % 64) & 1 == 1)
+    }
+}
 
 impl From<Command> for Step {
     fn from(command: Command) -> Self {
@@ -56,6 +95,33 @@ impl From<&Step> for Next {
             Step::Wait(command) => Self::Wait(*command),
             Step::Fence => Self::Fence,
             Step::Call => Self::Dispatch(1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pe::{Message, PortId};
+
+    #[test]
+    fn which_steps_are_commands_is_known_without_a_look_at_them() {
+        for count in [0, 1, 63, 64, 65, 200] {
+            let command = Work::Send(Message { port: PortId(0), bytes: 1 });
+            let step = |number: u32| match number % 3 {
+                0 => Step::Wait(number),
+                1 => Step::Command(command.clone(), Dependencies::default()),
+                _ => Step::Call,
+            };
+            let steps = Steps::from((0..count).map(step).collect::<Vec<_>>());
+            let places = 0..count as usize + 70;
+            let commands: Vec<usize> =
+                places.clone().filter(|&place| steps.is_command(place)).collect();
+            let looked: Vec<usize> = places
+                .filter(|&place| steps.get(place).is_some_and(|s| s.work().is_some()))
+                .collect();
+            assert_eq!(commands, looked);
+            assert_eq!(commands.len(), (count as usize + 1) / 3);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::Location;
 use std::rc::Rc;
 
-use cubeyard_device::pe::{CommandId, Line, Step, Work};
+use cubeyard_device::pe::{CommandId, Step, Steps, Work};
 
 use super::composite::Plan;
 use super::mask::Mask;
@@ -112,9 +112,9 @@ impl Operand {
 #[derive(Debug, Default)]
 pub struct Tape {
     /// The steps so far, until it is complete.
-    steps: Vec<Line>,
+    steps: Vec<Step>,
     /// All steps, when it is complete.
-    complete: Option<Rc<[Line]>>,
+    complete: Option<Steps>,
     /// What each command means: apart, because whoever only runs them does not ask.
     pub(super) orders: Vec<Order>,
     /// How often each value is used.
@@ -130,21 +130,20 @@ pub struct Tape {
 impl Tape {
     /// All steps, in order.
     pub fn steps(&self) -> impl Iterator<Item = &Step> {
-        self.lines().iter().map(|Line(step)| step)
+        self.complete.iter().flat_map(Steps::iter).chain(&self.steps)
     }
 
     /// A step, if there are as many.
     pub fn step(&self, number: usize) -> Option<&Step> {
-        self.lines().get(number).map(|Line(step)| step)
-    }
-
-    fn lines(&self) -> &[Line] {
-        self.complete.as_deref().unwrap_or(&self.steps)
+        match &self.complete {
+            Some(steps) => steps.get(number),
+            None => self.steps.get(number),
+        }
     }
 
     /// Adds a step: its number.
     pub(super) fn push(&mut self, step: Step) -> usize {
-        self.steps.push(Line(step));
+        self.steps.push(step);
         self.steps.len() - 1
     }
 
@@ -154,7 +153,7 @@ impl Tape {
     }
 
     /// All steps, if nothing more will be ordered.
-    pub(crate) fn complete(&self) -> Option<Rc<[Line]>> {
+    pub(crate) fn complete(&self) -> Option<Steps> {
         self.complete.clone()
     }
 

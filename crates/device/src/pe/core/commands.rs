@@ -1,15 +1,13 @@
 //! The commands of a program, as its core has them.
 
-use std::rc::Rc;
-
-use crate::pe::{Command, CommandId, Dependencies, Line, Next, Program, Step, Work};
+use crate::pe::{Command, CommandId, Dependencies, Next, Program, Step, Steps, Work};
 
 /// Where a core has its commands from.
 #[derive(Debug)]
 pub(super) enum Commands {
     /// They are steps, known from the beginning.
     Known {
-        steps: Rc<[Line]>,
+        steps: Steps,
         /// The next step.
         next: usize,
     },
@@ -34,14 +32,14 @@ impl Commands {
     /// Whether the next step is known, and a command. Then it waits for a place.
     pub(super) fn is_next(&self) -> bool {
         let Self::Known { steps, next } = self else { return false };
-        steps.get(*next).is_some_and(|Line(step)| step.work().is_some())
+        steps.is_command(*next)
     }
 
     /// What comes next.
     pub(super) fn ask(&mut self, program: &mut dyn Program) -> Next {
         let Self::Known { steps, next } = self else { return program.next() };
         *next += 1;
-        steps.get(*next - 1).map_or(Next::End, |Line(step)| step.into())
+        steps.get(*next - 1).map_or(Next::End, Next::from)
     }
 
     /// Lets a command that was asked for wait for a place.
@@ -69,7 +67,7 @@ impl Commands {
     pub(super) fn get(&self, id: CommandId, step: u32) -> (&Work, &[CommandId]) {
         match self {
             Self::Known { steps, .. } => {
-                steps[step as usize].0.work().expect("a step that is a command")
+                steps.get(step as usize).and_then(Step::work).expect("a step that is a command")
             }
             Self::Asked { kept, .. } => {
                 let command = kept[id as usize & (kept.len() - 1)].as_ref();
@@ -82,8 +80,8 @@ impl Commands {
     /// What the loads of a pipeline come after.
     pub(super) fn loads_after(&self, id: CommandId, step: u32) -> Dependencies {
         let command = match self {
-            Self::Known { steps, .. } => match &steps[step as usize].0 {
-                Step::Pipeline(command) => Some(&**command),
+            Self::Known { steps, .. } => match steps.get(step as usize) {
+                Some(Step::Pipeline(command)) => Some(&**command),
                 _ => None,
             },
             Self::Asked { kept, .. } => kept[id as usize & (kept.len() - 1)].as_ref(),
