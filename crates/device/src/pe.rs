@@ -18,6 +18,7 @@ mod dependencies;
 mod ipcq;
 mod log;
 mod progress;
+mod step;
 mod strips;
 
 pub use core::Core;
@@ -25,6 +26,7 @@ pub(crate) use core::command_of;
 pub use dependencies::Dependencies;
 pub use ipcq::{PortError, PortId, PortSpec, SlotMemory, Waiting};
 pub use log::{Cause, OpLog, OpRecord, OpUnit, Reason, Stretch};
+pub use step::{Step, Steps};
 pub use strips::Strips;
 
 use std::fmt;
@@ -165,6 +167,11 @@ pub enum Part {
 pub trait Program: fmt::Debug {
     /// The next command. It is not asked again after the end or a failure.
     fn next(&mut self) -> Next;
+    /// All its steps, if they are known from the beginning and it wants no bytes: then it is not asked for the
+    /// [next](Self::next).
+    fn steps(&self) -> Option<Steps> {
+        None
+    }
     /// Whether it wants the bytes.
     fn has_data(&self) -> bool {
         false

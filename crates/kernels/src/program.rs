@@ -8,18 +8,19 @@ mod values;
 pub use findings::{Finding, Findings};
 pub use operation::Operation;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use cubeyard_device::pe::{CommandId, Next, Program};
+use cubeyard_device::pe::{CommandId, Next, Program, Steps};
 use cubeyard_runtime::{BoundArgument, Site};
 
 use crate::kernel::{Args, Kernel, KernelFuture, panicked};
 use crate::numeric::NumericError;
-use crate::tl::{PlanRun, State, Step, Tape, Tl, place};
+use crate::tl::{PlanRun, State, Tape, Tl, place};
 use values::Values;
 
 /// A kernel that was written down for one PE. It can be run any number of times.
@@ -42,7 +43,10 @@ impl Recording {
         let state = Rc::clone(&tl.state);
         let mut future = kernel.start(tl.clone(), Args::new(tl, arguments.into()));
         match poll(&state, &mut future)? {
-            Poll::Ready(()) => Ok(Self { state }),
+            Poll::Ready(()) => {
+                state.tape.borrow_mut().end();
+                Ok(Self { state })
+            }
             Poll::Pending => Err(format!(
                 "{} waits for something that is none of tl's: it cannot be recorded",
                 kernel.name()
@@ -91,7 +95,10 @@ pub struct KernelProgram {
     pub(crate) state: Rc<State>,
     /// The rest of the kernel, if it is live and has not ended.
     future: Option<KernelFuture>,
-    next: usize,
+    tape: Rc<RefCell<Tape>>,
+    has_data: bool,
+    /// The next step, and the next command.
+    next: (usize, CommandId),
     values: Values,
     composites: BTreeMap<CommandId, PlanRun>,
     /// What has been loaded of tiles that take several accesses, which may end in any order.
@@ -108,9 +115,11 @@ impl fmt::Debug for KernelProgram {
 impl KernelProgram {
     fn new(state: Rc<State>, future: Option<KernelFuture>, findings: &Findings) -> Self {
         Self {
+            tape: Rc::clone(&state.tape),
+            has_data: state.site.has_data,
             state,
             future,
-            next: 0,
+            next: (0, 0),
             values: Values::default(),
             composites: BTreeMap::new(),
             partial: BTreeMap::new(),
@@ -125,32 +134,29 @@ impl KernelProgram {
 
     /// The step after the last that was given, as far as there is one.
     fn step(&mut self) -> Option<Next> {
-        let tape = self.state.tape.borrow();
-        let step = tape.steps().get(self.next)?;
-        self.next += 1;
-        Some(match step {
-            Step::Command(order) => {
-                if self.state.site.has_data {
-                    self.values.fill(order);
-                }
-                Next::Command(order.command.clone())
+        let tape = self.tape.borrow();
+        let (step, command) = &mut self.next;
+        let now = tape.step(*step)?;
+        *step += 1;
+        if now.work().is_some() {
+            if self.has_data {
+                self.values.fill(tape.order(*command));
             }
-            Step::Wait(command) => Next::Wait(*command),
-            Step::Fence => Next::Fence,
-            Step::Call => Next::Dispatch(1),
-        })
+            *command += 1;
+        }
+        Some(now.into())
     }
 
     /// Gives the kernel the value that it waits for.
     fn answer(&mut self) {
         if let Some(value) = self.state.wanted.take() {
             self.state.known.borrow_mut().push((value, self.values.get(value)));
-            self.values.used(value, &self.state.tape.borrow());
+            self.values.used(value, &self.tape.borrow());
         }
     }
 
     fn find(&self, command: CommandId, what: String) {
-        let tape = self.state.tape.borrow();
+        let tape = self.tape.borrow();
         let place = place(tape.order(command).place);
         let (kernel, pe) = (self.state.kernel.to_string(), self.state.site.pe);
         let finding = Finding { kernel, pe, place, what };
@@ -161,7 +167,7 @@ impl KernelProgram {
     }
 
     fn wrong(&self, command: CommandId, error: &NumericError) -> String {
-        let tape = self.state.tape.borrow();
+        let tape = self.tape.borrow();
         let at = place(tape.order(command).place);
         format!("{} on {}, {at}: {error}", self.state.kernel, self.state.site.pe)
     }
@@ -187,8 +193,12 @@ impl Program for KernelProgram {
         }
     }
 
+    fn steps(&self) -> Option<Steps> {
+        if self.has_data { None } else { self.tape.borrow().complete() }
+    }
+
     fn has_data(&self) -> bool {
-        self.state.site.has_data
+        self.has_data
     }
 
     fn loaded(
@@ -199,7 +209,7 @@ impl Program for KernelProgram {
         unwritten: Option<u64>,
     ) -> Result<(), String> {
         if let Some(address) = unwritten {
-            let effect = self.state.tape.borrow().order(command).effect.to_string();
+            let effect = self.tape.borrow().order(command).effect.to_string();
             self.find(command, format!("{effect} reads memory that nobody wrote, at {address:#x}"));
         }
         self.load(command, load, bytes).map_err(|error| self.wrong(command, &error))
@@ -221,7 +231,7 @@ impl Program for KernelProgram {
     }
 
     fn describe(&self, command: CommandId) -> String {
-        let tape = self.state.tape.borrow();
+        let tape = self.tape.borrow();
         format!("{} of {}", tape.order(command), self.state.kernel)
     }
 }

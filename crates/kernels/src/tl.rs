@@ -46,12 +46,13 @@ mod value;
 
 pub(crate) use composite::PlanRun;
 pub use composite::{Composite, Epilogue, Handle, Plan, Source, TileGrid};
+pub use cubeyard_device::pe::Step;
 pub use layout::pack;
 pub use mask::Mask;
 pub use message::Port;
 pub use op::Op;
 pub use reference::Ref;
-pub use tape::{Effect, Input, Operand, Order, Place, Step, Tape, ValueId, place};
+pub use tape::{Effect, Input, Operand, Order, Place, Tape, ValueId, place};
 pub use tile::Tile;
 
 use std::cell::{Cell, RefCell};

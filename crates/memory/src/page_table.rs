@@ -15,6 +15,8 @@
 //! table.map(0x1_0064, Bytes::new(100), at(0x2000))?;
 //! assert_eq!(table.translate(0x1_0000 + 99), Some((at(0x8000 + 99), Bytes::new(1))));
 //! assert_eq!(table.translate(0x1_0064), Some((at(0x2000), Bytes::new(100))));
+//! assert_eq!(table.mapping(0x1_0064 + 99), Some((0x1_0064, Bytes::new(100), at(0x2000))));
+//! assert_eq!(table.mapping(0x1_0064 + 100), None);
 //! assert!(table.map(0x1_00c7, Bytes::new(1), at(0)).is_err());
 //! # Ok::<(), cubeyard_memory::page_table::MapError>(())
 //! ```
@@ -105,11 +107,17 @@ impl PageTable {
 
     /// What a virtual address means, and for how many bytes from there on.
     pub fn translate(&self, address: u64) -> Option<(PhysAddr, Bytes)> {
-        let (&from, range) = self.ranges.range(..=address).next_back()?;
+        let (from, bytes, to) = self.mapping(address)?;
         let into = address - from;
-        let left = range.bytes.checked_sub(into).filter(|&left| left > 0)?;
-        let to = PhysAddr::from_bits(range.to + into).expect("checked when it was mapped");
-        Some((to, Bytes::new(left)))
+        let to = PhysAddr::from_bits(to.to_bits() + into).expect("checked when it was mapped");
+        Some((to, bytes - Bytes::new(into)))
+    }
+
+    /// The mapping that an address is in: its first address, its length, and what the first address means.
+    pub fn mapping(&self, address: u64) -> Option<(u64, Bytes, PhysAddr)> {
+        let (&from, range) = self.ranges.range(..=address).next_back()?;
+        let to = PhysAddr::from_bits(range.to).expect("checked when it was mapped");
+        (address - from < range.bytes).then_some((from, Bytes::new(range.bytes), to))
     }
 
     /// How many mappings there are.

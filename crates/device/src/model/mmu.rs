@@ -15,7 +15,7 @@ use crate::topology::MmuSpec;
 pub struct Mmu {
     spec: MmuSpec,
     table: PageTable,
-    tlb: Option<Tlb>,
+    tlb: Option<Box<Tlb>>,
     counts: MmuCounts,
 }
 
@@ -64,7 +64,7 @@ pub struct Fault {
 impl Mmu {
     /// An MMU without mappings.
     pub fn new(spec: MmuSpec) -> Self {
-        let tlb = spec.tlb_entries.map(Tlb::new);
+        let tlb = spec.tlb_entries.map(|entries| Box::new(Tlb::new(entries)));
         Self { spec, table: PageTable::default(), tlb, counts: MmuCounts::default() }
     }
 
@@ -130,10 +130,10 @@ impl Mmu {
             let Translation { pieces, span } = self.translate(address, bytes)?;
             return Ok((pieces.into_iter().map(whole).collect(), span));
         };
-        if let Some(to) = self.contiguous(address, rows.extent(bytes)) {
-            self.counts.translations += 1;
-            let piece = Piece { to, bytes, rows: Some(rows) };
-            return Ok((vec![piece], self.spec.tlb_overhead));
+        if let Some(mapping) = self.mapping(address)
+            && let Some((piece, span)) = self.translate_within(&mapping, address, bytes, Some(rows))
+        {
+            return Ok((vec![piece], span));
         }
         let (mut pieces, mut span) = (Vec::new(), Span::ZERO);
         for (offset, bytes) in rows.segments(0, bytes) {
@@ -144,10 +144,31 @@ impl Mmu {
         Ok((pieces, span))
     }
 
-    /// Where a range lies, if that is in one piece and no TLB has to be asked.
-    fn contiguous(&self, address: u64, bytes: u64) -> Option<PhysAddr> {
-        let (to, left) = self.table.translate(address)?;
-        (self.tlb.is_none() && left.get() >= bytes).then_some(to)
+    /// What an access means that lies within a mapping: none if it does not, or if a TLB has to be asked.
+    pub fn translate_within(
+        &mut self,
+        mapping: &Mapping,
+        address: u64,
+        bytes: u64,
+        rows: Option<Rows>,
+    ) -> Option<(Piece, Span)> {
+        let into = address.checked_sub(mapping.from)?;
+        let left = mapping.bytes.checked_sub(into)?;
+        if self.tlb.is_some() || bytes == 0 {
+            return None;
+        }
+        let extent = rows.map_or(bytes, |rows| rows.extent(bytes));
+        let to = PhysAddr::from_bits(mapping.to.to_bits() + into).ok()?;
+        (extent <= left).then(|| {
+            self.counts.translations += 1;
+            (Piece { to, bytes, rows }, self.spec.tlb_overhead)
+        })
+    }
+
+    /// The mapping that an address is in. Takes no simulated time and counts for nothing.
+    pub fn mapping(&self, address: u64) -> Option<Mapping> {
+        let (from, bytes, to) = self.table.mapping(address)?;
+        Some(Mapping { from, bytes: bytes.get(), to })
     }
 
     /// Where an address lies, and how much follows it there. Takes no simulated time and counts for nothing.

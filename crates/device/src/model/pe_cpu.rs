@@ -118,12 +118,14 @@ impl Component for PeCpu {
                 }
             }
             Message::Arrived(arrival) => {
-                self.core.arrived(arrival, context);
-                self.core_wakes(context);
+                if self.core.arrived(arrival, context) {
+                    self.core_wakes(context);
+                }
             }
             Message::CreditBack(port, record) => {
-                self.core.credit(port, record);
-                self.core_wakes(context);
+                if self.core.credit(port, record) {
+                    self.core_wakes(context);
+                }
             }
             Message::Stopped => self.core_wakes(context),
             other => unreachable!("PE_CPU is told to start, and of its accesses: {other:?}"),

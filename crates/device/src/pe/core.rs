@@ -1,28 +1,29 @@
 //! The core of a PE: dispatches the commands of a program and sees them through its engines.
 
+mod commands;
 mod compute;
 mod dispatch;
 mod dma;
+mod due;
 mod latest;
 mod messages;
+mod queue;
+mod run;
 mod slot;
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
-use cubeyard_sim::{Context, NodeId, Time};
+use cubeyard_sim::{Context, NodeId};
 
 use super::ipcq::Ports;
 use super::progress;
-use super::strips::Stages;
-use super::{Command, CommandId, CoreReport, OpRecord, Program};
-use crate::message::{Failure, Message, RequestId};
+use super::{CommandId, CoreReport, Program};
+use crate::message::{Message, RequestId};
 use crate::wiring::Wiring;
-use dma::DmaUnit;
 pub(crate) use dma::command_of;
-use latest::Latest;
-use messages::{Messages, SLOT_BIT};
-use slot::Slot;
+use due::{ANY, COMPUTE, DISPATCH, LOAD, RECEIVE, SEND, STORE};
+use messages::SLOT_BIT;
+use run::{Run, State};
 
 /// What runs programs in a PE, one at a time.
 #[derive(Debug)]
@@ -33,58 +34,6 @@ pub struct Core {
     ports: Ports,
     run: Option<Box<Run>>,
 }
-
-/// A program under way.
-#[derive(Debug)]
-struct Run {
-    request: RequestId,
-    node: NodeId,
-    program: Box<dyn Program>,
-    has_data: bool,
-    logs: bool,
-    /// Whether races are looked for.
-    watched: bool,
-    state: State,
-    report: CoreReport,
-    /// When `PE_CPU` can dispatch again, and why not earlier.
-    cpu: Latest,
-    next: CommandId,
-    /// How many commands may be under way.
-    window: u32,
-    /// The last commands, each at its number modulo a power of two: at least twice the window, as one under
-    /// way may come after another that has left the window since.
-    slots: Vec<Slot>,
-    /// How many commands are not done.
-    open: usize,
-    /// The commands that each engine has parts of to begin: loads, computations, stores.
-    queues: [VecDeque<CommandId>; 3],
-    stages: Stages,
-    stage_records: [Option<u32>; 3],
-    dma: [DmaUnit; 2],
-    /// The end of the last command that is done.
-    last: Latest,
-    messages: Messages,
-    /// The alarms that are set: for DMA, the end, and messages.
-    alarms: [Option<Time>; 6],
-}
-
-/// What `PE_CPU` is at.
-#[derive(Debug)]
-enum State {
-    Going,
-    /// For a command to be done.
-    Waiting(CommandId),
-    /// For all commands to be done.
-    Fenced,
-    /// For a place in the window.
-    Holding(Box<Command>),
-    Ended,
-    Failed,
-}
-
-const LOAD: usize = 0;
-const COMPUTE: usize = 1;
-const STORE: usize = 2;
 
 impl Core {
     /// A core whose DMA engine is at a node.
@@ -118,13 +67,6 @@ impl Core {
 
     /// An alarm has come: the program that has ended now, if it has.
     pub fn wake(&mut self, context: &mut Context<Message>) -> Option<RequestId> {
-        if let Some(run) = &mut self.run {
-            run.alarms.iter_mut().filter(|alarm| **alarm == Some(context.now())).for_each(
-                |alarm| {
-                    *alarm = None;
-                },
-            );
-        }
         self.advance(context);
         self.ended(context)
     }
@@ -157,10 +99,9 @@ impl Core {
     /// What the program waits for.
     pub fn waits_for(&self) -> Option<String> {
         let run = self.run.as_ref()?;
-        let open = run.slots.iter().find(|slot| slot.command.is_some() && !slot.done);
-        let what = match (&run.state, open) {
-            (State::Waiting(id), _) => self.describe(run, *id),
-            (_, Some(_)) => self.describe(run, run.first_open()),
+        let what = match run.state {
+            State::Waiting(id) => self.describe(run, id),
+            _ if run.open > 0 => self.describe(run, run.first_open()),
             _ => "its next command".to_owned(),
         };
         Some(what)
@@ -174,15 +115,29 @@ impl Core {
     fn advance(&mut self, context: &mut Context<Message>) {
         let Some(run) = &mut self.run else { return };
         let spec = &self.wiring.topology().spec().pe.core;
-        loop {
-            let dispatched = run.dispatch(spec, &mut self.ports, &self.wiring);
-            let loaded = run.dma(LOAD, spec.dma_read_engines, self.dma, context, &self.wiring);
-            let computed = run.compute(&self.wiring);
-            let stored = run.dma(STORE, spec.dma_write_engines, self.dma, context, &self.wiring);
-            let sent = run.send(&mut self.ports, self.dma, context, &self.wiring);
-            let received = run.receive(&mut self.ports, self.dma, context, &self.wiring);
-            if !(dispatched || loaded || computed || stored || sent || received) {
-                break;
+        let (ports, dma, wiring) = (&mut self.ports, self.dma, &*self.wiring);
+        run.hear_alarms(context.now());
+        while !run.due.is_empty() {
+            if run.due.take(DISPATCH) {
+                run.dispatch(spec, ports, wiring);
+            }
+            if run.due.take(LOAD) {
+                run.dma(LOAD, spec.dma_read_engines, dma, context, wiring);
+            }
+            if run.due.take(COMPUTE) {
+                run.compute(wiring);
+            }
+            if run.due.take(STORE) {
+                run.dma(STORE, spec.dma_write_engines, dma, context, wiring);
+            }
+            if run.due.take(SEND) {
+                run.send(ports, dma, context, wiring);
+            }
+            if run.due.take(ANY) {
+                run.choose(ports, context, wiring);
+            }
+            if run.due.take(RECEIVE) {
+                run.receive(ports, dma, context, wiring);
             }
         }
         run.set_alarm_for_the_end(context);
@@ -198,92 +153,5 @@ impl Core {
         let report = CoreReport { ended: context.now(), ..run.report };
         self.wiring.ran(run.request, run.node, report);
         Some(run.request)
-    }
-}
-
-impl Run {
-    fn new(
-        request: RequestId,
-        program: Box<dyn Program>,
-        context: &Context<Message>,
-        window: u32,
-    ) -> Self {
-        let now = context.now();
-        let start = Latest { time: now, ..Latest::default() };
-        Self {
-            request,
-            node: context.node(),
-            has_data: program.has_data(),
-            program,
-            logs: false,
-            watched: false,
-            state: State::Going,
-            report: CoreReport { started: now, ..CoreReport::default() },
-            cpu: start,
-            next: 0,
-            window,
-            slots: (0..(2 * window).next_power_of_two()).map(|_| Slot::default()).collect(),
-            open: 0,
-            queues: <[VecDeque<CommandId>; 3]>::default(),
-            stages: Stages { free: [now; 3] },
-            stage_records: [None; 3],
-            dma: <[DmaUnit; 2]>::default(),
-            last: start,
-            messages: Messages::default(),
-            alarms: [None; 6],
-        }
-    }
-
-    fn slot(&self, id: CommandId) -> &Slot {
-        &self.slots[id as usize & (self.slots.len() - 1)]
-    }
-
-    fn slot_mut(&mut self, id: CommandId) -> &mut Slot {
-        let place = id as usize & (self.slots.len() - 1);
-        &mut self.slots[place]
-    }
-
-    /// The first command that is not done.
-    fn first_open(&self) -> CommandId {
-        let oldest = self.next.saturating_sub(self.window);
-        (oldest..self.next).find(|&id| !self.slot(id).done).unwrap_or(oldest)
-    }
-
-    fn is_over(&self) -> bool {
-        match self.state {
-            State::Ended => self.open == 0,
-            State::Failed => self.dma.iter().all(|unit| unit.under_way.is_empty()),
-            _ => false,
-        }
-    }
-
-    fn end(&self) -> Time {
-        self.last.time.max(self.cpu.time)
-    }
-
-    fn set_alarm_for_the_end(&mut self, context: &mut Context<Message>) {
-        if self.is_over() && self.alarms[2].is_none() {
-            let end = self.end().max(context.now());
-            self.alarms[2] = Some(end);
-            context.wake_after(end - context.now(), super::ALARM);
-        }
-    }
-
-    fn fail(&mut self, what: String, wiring: &Wiring) {
-        wiring.fail(self.request, Failure { origin: self.node, what });
-        self.state = State::Failed;
-        self.queues.iter_mut().for_each(VecDeque::clear);
-        self.messages.sends.clear();
-    }
-
-    /// Notes a result of the program, which may be that it went wrong.
-    fn check(&mut self, result: Result<(), String>, wiring: &Wiring) {
-        if let Err(what) = result {
-            self.fail(what, wiring);
-        }
-    }
-
-    fn record(&mut self, record: impl FnOnce(&Self) -> OpRecord, wiring: &Wiring) -> Option<u32> {
-        self.logs.then(|| wiring.ops_mut().push(record(self))).flatten()
     }
 }

@@ -8,7 +8,7 @@
 //! A port is known by its number on both ends, never by who sent: two PEs may have several channels between
 //! them, as the two of a ring have.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::{NodeId, Span, Time};
@@ -107,6 +107,8 @@ pub(super) struct Port {
     pub(super) peer: NodeId,
     /// Free slots at the other end.
     pub(super) credits: u32,
+    /// Whether a command waits for one.
+    pub(super) starved: bool,
     /// The record of the receiving that freed the last of them, if that is kept.
     pub(super) credited: Option<u32>,
     /// Messages that were sent, ever: the next goes into this slot modulo the slots.
@@ -116,11 +118,16 @@ pub(super) struct Port {
     pub(super) wanted: VecDeque<CommandId>,
 }
 
-/// The ports of a PE.
+/// The ports of a PE, in the order of their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Ports {
-    ports: BTreeMap<PortId, Port>,
+    /// The numbers of the first: most PEs have few, and these are at hand.
+    first: [Option<PortId>; FEW],
+    ids: Vec<PortId>,
+    list: Vec<Port>,
 }
+
+const FEW: usize = 4;
 
 impl Ports {
     /// Installs ports: all, or none.
@@ -129,15 +136,19 @@ impl Ports {
         specs: &[PortSpec],
         dma: impl Fn(PeRef) -> NodeId,
     ) -> Result<(), PortError> {
-        if let Some(taken) = specs.iter().find(|spec| self.ports.contains_key(&spec.port)) {
+        if let Some(taken) = specs.iter().find(|spec| self.get(spec.port).is_some()) {
             return Err(PortError::Taken(taken.port.0));
         }
         for &spec in specs {
             let (arrived, wanted) = (VecDeque::new(), VecDeque::new());
             let (peer, credits) = (dma(spec.peer), spec.slots);
-            let port = Port { spec, peer, credits, credited: None, sent: 0, arrived, wanted };
-            self.ports.insert(spec.port, port);
+            let (starved, credited, sent) = (false, None, 0);
+            let port = Port { spec, peer, credits, starved, credited, sent, arrived, wanted };
+            let place = self.ids.partition_point(|&id| id < spec.port);
+            self.ids.insert(place, spec.port);
+            self.list.insert(place, port);
         }
+        self.note_first();
         Ok(())
     }
 
@@ -145,24 +156,37 @@ impl Ports {
     pub(super) fn remove(&mut self, ids: &[PortSpec]) -> Result<(), PortError> {
         for spec in ids {
             let id = spec.port;
-            let port = self.ports.get(&id).ok_or(PortError::None(id.0))?;
+            let port = self.get(id).ok_or(PortError::None(id.0))?;
             if !port.arrived.is_empty() {
                 let what = format!("{} messages that nobody received", port.arrived.len());
                 return Err(PortError::InUse { port: id.0, what });
             }
         }
-        ids.iter().for_each(|spec| {
-            self.ports.remove(&spec.port);
-        });
+        for spec in ids {
+            if let Some(place) = self.place(spec.port) {
+                self.ids.remove(place);
+                self.list.remove(place);
+                self.note_first();
+            }
+        }
         Ok(())
     }
 
+    fn note_first(&mut self) {
+        self.first = std::array::from_fn(|place| self.ids.get(place).copied());
+    }
+
     pub(super) fn get(&self, id: PortId) -> Option<&Port> {
-        self.ports.get(&id)
+        self.place(id).map(|place| &self.list[place])
     }
 
     pub(super) fn get_mut(&mut self, id: PortId) -> Option<&mut Port> {
-        self.ports.get_mut(&id)
+        self.place(id).map(|place| &mut self.list[place])
+    }
+
+    fn place(&self, id: PortId) -> Option<usize> {
+        let place = self.first.iter().position(|first| *first == Some(id));
+        place.or_else(|| self.ids.binary_search(&id).ok())
     }
 }
 
@@ -170,5 +194,52 @@ impl Port {
     /// The slot that the next message goes into.
     pub(super) fn next_slot(&self) -> u32 {
         u32::try_from(self.sent % u64::from(self.spec.slots)).expect("less than the slots")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cubeyard_memory::address::{CubeId, PeId, SipId};
+
+    use super::*;
+
+    fn spec(port: u32) -> PortSpec {
+        let peer = PeRef {
+            sip: SipId::new(0).unwrap(),
+            cube: CubeId::new(0).unwrap(),
+            pe: PeId::new(0).unwrap(),
+        };
+        PortSpec {
+            port: PortId(port),
+            peer,
+            peer_port: PortId(port),
+            slots: 1,
+            slot_bytes: 1,
+            memory: SlotMemory::Tcm,
+            peer_memory: SlotMemory::Tcm,
+            credit_bytes: 0,
+            waiting: Waiting::Sleep,
+        }
+    }
+
+    #[test]
+    fn ports_are_found_by_their_numbers_as_they_come_and_go() {
+        let mut ports = Ports::default();
+        let there = |ports: &Ports| -> Vec<u32> {
+            let its = |id: u32| ports.get(PortId(id)).is_some_and(|port| port.spec.port.0 == id);
+            (0..20).filter(|&id| its(id)).collect()
+        };
+        let install = |ports: &mut Ports, ids: &[u32]| {
+            let specs: Vec<_> = ids.iter().map(|&id| spec(id)).collect();
+            ports.install(&specs, |_| NodeId::new(0))
+        };
+        install(&mut ports, &[9, 2, 14, 5, 11, 3]).unwrap();
+        assert_eq!(there(&ports), [2, 3, 5, 9, 11, 14]);
+        assert_eq!(install(&mut ports, &[1, 11]), Err(PortError::Taken(11)));
+        ports.remove(&[spec(2), spec(5), spec(14)]).unwrap();
+        assert_eq!(there(&ports), [3, 9, 11]);
+        assert_eq!(ports.remove(&[spec(3), spec(5)]), Err(PortError::None(5)));
+        install(&mut ports, &[1, 19]).unwrap();
+        assert_eq!(there(&ports), [1, 3, 9, 11, 19]);
     }
 }

@@ -62,9 +62,10 @@ impl OpUnit {
 }
 
 /// Why an operation did not begin earlier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cause {
     /// The launch had not started.
+    #[default]
     Start,
     /// `PE_CPU` had not dispatched it, or the scheduler had not passed it on.
     Dispatch,

@@ -12,12 +12,6 @@ pub(super) struct Progress {
     pub(super) total: u32,
     /// Those before this one are done, and it is not asked when.
     base: u32,
-    /// Apart, because only pipelines have them, and a core goes through many commands.
-    marks: Option<Box<Marks>>,
-}
-
-#[derive(Debug, Default)]
-struct Marks {
     /// When those from `base` on were done, and all before them; never earlier than the one before.
     times: VecDeque<Mark>,
     /// Those that were done before one that was begun earlier.
@@ -32,13 +26,9 @@ pub(super) struct Mark {
 }
 
 impl Progress {
-    /// Begins anew, with so many parts. What it has of memory is used again.
-    pub(super) fn restart(&mut self, total: u32) {
-        (self.next, self.total, self.base) = (0, total, 0);
-        if let Some(marks) = &mut self.marks {
-            marks.times.clear();
-            marks.early.clear();
-        }
+    /// None of so many has begun.
+    pub(super) fn new(total: u32) -> Self {
+        Self { total, ..Self::default() }
     }
 
     /// How many are done, without a gap.
@@ -55,41 +45,37 @@ impl Progress {
         if count <= self.base {
             return Some(Mark::default());
         }
-        self.marks.as_ref()?.times.get((count - self.base - 1) as usize).copied()
+        self.times.get((count - self.base - 1) as usize).copied()
     }
 
     /// One is done.
     pub(super) fn finish(&mut self, index: u32, mark: Mark) {
         let mut next = self.done();
-        let marks = self.marks.get_or_insert_default();
         if index != next {
-            marks.early.push((index, mark));
+            self.early.push((index, mark));
             return;
         }
-        marks.push(mark);
+        self.push(mark);
         next += 1;
-        while let Some(place) = marks.early.iter().position(|&(index, _)| index == next) {
-            let (_, mark) = marks.early.swap_remove(place);
-            marks.push(mark);
+        while let Some(place) = self.early.iter().position(|&(index, _)| index == next) {
+            let (_, mark) = self.early.swap_remove(place);
+            self.push(mark);
             next += 1;
         }
     }
 
     /// Forgets the times of all before `count`, which nobody asks for any more.
     pub(super) fn forget(&mut self, count: u32) {
-        let Some(marks) = &mut self.marks else { return };
-        while self.base + 1 < count && marks.times.len() > 1 {
-            marks.times.pop_front();
+        while self.base + 1 < count && self.times.len() > 1 {
+            self.times.pop_front();
             self.base += 1;
         }
     }
 
     pub(super) fn kept(&self) -> usize {
-        self.marks.as_ref().map_or(0, |marks| marks.times.len())
+        self.times.len()
     }
-}
 
-impl Marks {
     fn push(&mut self, mark: Mark) {
         let last = self.times.back().copied().unwrap_or_default();
         self.times.push_back(if mark.time > last.time { mark } else { last });

@@ -11,6 +11,7 @@ mod explain;
 mod fidelity;
 mod formula;
 mod launch;
+mod mappings;
 mod oplog;
 mod own_component;
 mod pattern;

@@ -8,7 +8,7 @@ use cubeyard_runtime::dtype::DType;
 
 use super::KernelProgram;
 use crate::numeric::{self, Array, NumericError, TileType};
-use crate::tl::{Effect, Input, Mask, Operand, Order, Tape};
+use crate::tl::{Effect, Input, Mask, Operand, Tape};
 
 impl KernelProgram {
     /// A tile as an operation sees it.
@@ -26,14 +26,13 @@ impl KernelProgram {
         load: u32,
         bytes: Vec<u8>,
     ) -> Result<(), NumericError> {
-        let tape = Rc::clone(&self.state.tape);
+        let tape = Rc::clone(&self.tape);
         let tape = tape.borrow();
-        let order = tape.order(command);
-        match &order.effect {
+        match &tape.order(command).effect {
             Effect::Load { value, ty, mask } => {
                 let parts = self.partial.entry(command).or_default();
                 parts.insert(load, bytes);
-                if parts.len() < accesses(order)[0] {
+                if parts.len() < accesses(tape.work(command))[0] {
                     return Ok(());
                 }
                 let parts = self.partial.remove(&command).unwrap_or_default();
@@ -53,7 +52,7 @@ impl KernelProgram {
 
     /// Notes which of several ports a message came from.
     pub(super) fn choose(&mut self, command: CommandId, place: usize) -> Result<(), NumericError> {
-        let tape = Rc::clone(&self.state.tape);
+        let tape = Rc::clone(&self.tape);
         let tape = tape.borrow();
         if let Effect::Receive { place: Some(value), .. } = tape.order(command).effect {
             let ty = TileType::new(DType::I32, &[1])?;
@@ -63,7 +62,7 @@ impl KernelProgram {
     }
 
     pub(super) fn compute(&mut self, command: CommandId, part: u32) -> Result<(), NumericError> {
-        let tape = Rc::clone(&self.state.tape);
+        let tape = Rc::clone(&self.tape);
         let tape = tape.borrow();
         match &tape.order(command).effect {
             Effect::Compute { op, inputs, output, .. } => {
@@ -111,7 +110,7 @@ impl KernelProgram {
 
     /// What a store or a message moves.
     pub(super) fn stored(&mut self, command: CommandId, store: u32) -> Vec<u8> {
-        let tape = Rc::clone(&self.state.tape);
+        let tape = Rc::clone(&self.tape);
         let tape = tape.borrow();
         match &tape.order(command).effect {
             Effect::Store { input, mask } => {
@@ -160,8 +159,8 @@ fn gather(bytes: &[u8], width: usize, mask: Option<&Mask>) -> Vec<u8> {
 }
 
 /// How many loads and stores a command is.
-fn accesses(order: &Order) -> [usize; 2] {
-    match &order.command.work {
+fn accesses(work: &Work) -> [usize; 2] {
+    match work {
         Work::Dma(dma) if dma.direction == Direction::Read => [1, 0],
         Work::Dma(_) => [0, 1],
         Work::Pipeline(pipeline) => {
@@ -174,7 +173,7 @@ fn accesses(order: &Order) -> [usize; 2] {
 
 /// The accesses of a store, in order.
 fn stores(tape: &Tape, command: CommandId) -> Vec<u64> {
-    match &tape.order(command).command.work {
+    match tape.work(command) {
         Work::Dma(dma) => vec![dma.bytes],
         Work::Pipeline(pipeline) => {
             (0..pipeline.parts()[2]).map(|index| pipeline.store(index).bytes).collect()

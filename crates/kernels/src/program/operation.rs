@@ -35,23 +35,23 @@ impl Recording {
         if record.command as usize >= tape.commands() {
             return None;
         }
-        let order = tape.order(record.command);
+        let (order, work) = (tape.order(record.command), tape.work(record.command));
         let is_dispatch = record.unit == OpUnit::Cpu;
         Some(Operation {
             command: order.effect.brief(),
-            part: if is_dispatch { None } else { part(order, record.part) },
+            part: if is_dispatch { None } else { part(order, work, record.part) },
             place: place(order.place),
-            dma: if is_dispatch { None } else { dma(order, record.part) },
+            dma: if is_dispatch { None } else { dma(work, record.part) },
         })
     }
 }
 
 /// Which part of a command one is, if it has several.
-fn part(order: &Order, part: Part) -> Option<String> {
+fn part(order: &Order, work: &Work, part: Part) -> Option<String> {
     if let Effect::Composite(plan) = &order.effect {
         return Some(plan.part(part));
     }
-    let Work::Pipeline(accesses) = &order.command.work else { return None };
+    let Work::Pipeline(accesses) = work else { return None };
     let [loads, _, stores] = accesses.parts();
     match part {
         Part::Load(index) => Some(format!("access {} of {loads}", index + 1)),
@@ -61,8 +61,8 @@ fn part(order: &Order, part: Part) -> Option<String> {
 }
 
 /// The access that a part is, if it is one.
-fn dma(order: &Order, part: Part) -> Option<Dma> {
-    match (&order.command.work, part) {
+fn dma(work: &Work, part: Part) -> Option<Dma> {
+    match (work, part) {
         (Work::Dma(dma), Part::Load(_) | Part::Store(_)) => Some(*dma),
         (Work::Pipeline(pipeline), Part::Load(index)) => Some(pipeline.load(index)),
         (Work::Pipeline(pipeline), Part::Store(index)) => Some(pipeline.store(index)),

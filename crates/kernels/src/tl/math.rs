@@ -299,7 +299,7 @@ impl Tl {
 
     /// A call that costs the processor its time only.
     pub(super) fn call(&self) {
-        self.state.tape.borrow_mut().steps.push(super::Step::Call);
+        self.state.tape.borrow_mut().push(super::Step::Call);
     }
 
     #[track_caller]

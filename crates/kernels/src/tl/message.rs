@@ -122,7 +122,7 @@ impl Tl {
     /// Waits until all that the kernel has ordered is done: what it stored is in memory, what it loads from now
     /// on was not loaded before. What it sent has left, but need not have come.
     pub fn fence(&self) {
-        self.state.tape.borrow_mut().steps.push(Step::Fence);
+        self.state.tape.borrow_mut().push(Step::Fence);
     }
 
     fn message(&self, port: Port, ty: &TileType) -> Message {

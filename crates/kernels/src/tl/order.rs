@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use cubeyard_device::pe::{Command, CommandId, Dma, Work};
 
-use super::{Effect, Order, Step, Tile, Tl};
+use super::{Effect, Order, Tile, Tl};
 use crate::numeric::TileType;
 
 impl Tl {
@@ -65,16 +65,11 @@ impl Tl {
         for input in effect.inputs() {
             self.state.use_value(input.value);
         }
-        let command = Command {
-            work,
-            after: after.as_slice().into(),
-            loads_after: loads_after.as_slice().into(),
-        };
-        let order = Order { command, effect, place: Location::caller() };
+        let (after, loads_after) = (after.as_slice().into(), loads_after.as_slice().into());
+        let command = Command { work, after, loads_after };
         let mut tape = self.state.tape.borrow_mut();
-        let step = u32::try_from(tape.steps.len()).expect("fewer than 2³² steps");
-        tape.commands.push(step);
-        tape.steps.push(Step::Command(order));
+        let step = tape.push(command.into());
+        tape.orders.push(Order { step, effect, place: Location::caller() });
         tape.peak = self.state.scratch.borrow().peak();
         id
     }
@@ -82,7 +77,7 @@ impl Tl {
     /// The number of the next command.
     #[track_caller]
     pub(super) fn next_command(&self) -> CommandId {
-        let count = self.state.tape.borrow().commands.len();
+        let count = self.state.tape.borrow().commands();
         let limit = self.state.limit;
         if count >= limit {
             self.fail(format!("more than {limit} commands: it seems never to end"));

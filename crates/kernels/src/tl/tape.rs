@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::Location;
 use std::rc::Rc;
 
-use cubeyard_device::pe::{Command, CommandId};
+use cubeyard_device::pe::{CommandId, Step, Steps, Work};
 
 use super::composite::Plan;
 use super::mask::Mask;
@@ -18,24 +18,11 @@ pub type ValueId = u32;
 /// A place in a kernel's source.
 pub type Place = &'static Location<'static>;
 
-/// What a kernel does next.
-#[derive(Clone, Debug)]
-pub enum Step {
-    /// A command for an engine.
-    Command(Order),
-    /// The kernel waits until a command is done.
-    Wait(CommandId),
-    /// The kernel waits until all its commands are done.
-    Fence,
-    /// A call that costs the processor its time only.
-    Call,
-}
-
-/// A command, what it means, and where it was ordered.
+/// What a command means, and where it was ordered.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// For the engines.
-    pub command: Command,
+    /// The step that it is.
+    pub(super) step: usize,
     /// For the numbers, and for people.
     pub effect: Effect,
     /// Where in the kernel.
@@ -124,9 +111,12 @@ impl Operand {
 /// What a kernel has ordered so far.
 #[derive(Debug, Default)]
 pub struct Tape {
-    pub(super) steps: Vec<Step>,
-    /// The step of each command.
-    pub(super) commands: Vec<u32>,
+    /// The steps so far, until it is complete.
+    steps: Vec<Step>,
+    /// All steps, when it is complete.
+    complete: Option<Steps>,
+    /// What each command means: apart, because whoever only runs them does not ask.
+    pub(super) orders: Vec<Order>,
     /// How often each value is used.
     pub(super) uses: Vec<u32>,
     /// Whether the kernel still has the tile of each value.
@@ -139,24 +129,54 @@ pub struct Tape {
 
 impl Tape {
     /// All steps, in order.
-    pub fn steps(&self) -> &[Step] {
-        &self.steps
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.complete.iter().flat_map(Steps::iter).chain(&self.steps)
+    }
+
+    /// A step, if there are as many.
+    pub fn step(&self, number: usize) -> Option<&Step> {
+        match &self.complete {
+            Some(steps) => steps.get(number),
+            None => self.steps.get(number),
+        }
+    }
+
+    /// Adds a step: its number.
+    pub(super) fn push(&mut self, step: Step) -> usize {
+        self.steps.push(step);
+        self.steps.len() - 1
+    }
+
+    /// Nothing more will be ordered: the steps can be shared.
+    pub(crate) fn end(&mut self) {
+        self.complete = Some(std::mem::take(&mut self.steps).into());
+    }
+
+    /// All steps, if nothing more will be ordered.
+    pub(crate) fn complete(&self) -> Option<Steps> {
+        self.complete.clone()
     }
 
     /// How many commands there are.
     pub fn commands(&self) -> usize {
-        self.commands.len()
+        self.orders.len()
     }
 
-    /// A command.
+    /// What a command means.
     ///
     /// # Panics
     /// If there is none of that number.
     pub fn order(&self, command: CommandId) -> &Order {
-        match &self.steps[self.commands[command as usize] as usize] {
-            Step::Command(order) => order,
-            other => unreachable!("no command: {other:?}"),
-        }
+        &self.orders[command as usize]
+    }
+
+    /// What a command is for the engines.
+    ///
+    /// # Panics
+    /// If there is none of that number.
+    pub fn work(&self, command: CommandId) -> &Work {
+        let step = self.step(self.order(command).step).and_then(Step::work);
+        step.expect("a step that is a command").0
     }
 
     /// The most of the TCM that tiles took at once, in bytes.
@@ -237,20 +257,20 @@ pub fn place(at: Place) -> String {
 /// The steps with their numbers and what they wait for, as a person reads them.
 impl fmt::Display for Tape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut number = 0;
-        for step in &self.steps {
-            match step {
-                Step::Command(order) => {
+        let mut orders = self.orders.iter().enumerate();
+        for step in self.steps() {
+            match (step, step.work()) {
+                (_, Some((_, after))) => {
+                    let (number, order) = orders.next().expect("each command has one");
                     write!(f, "{number:>6}  {order}")?;
-                    if !order.command.after.is_empty() {
-                        write!(f, "  after {:?}", &*order.command.after)?;
+                    if !after.is_empty() {
+                        write!(f, "  after {after:?}")?;
                     }
                     writeln!(f)?;
-                    number += 1;
                 }
-                Step::Wait(command) => writeln!(f, "        wait for {command}")?,
-                Step::Fence => writeln!(f, "        wait for all")?,
-                Step::Call => {}
+                (Step::Wait(command), _) => writeln!(f, "        wait for {command}")?,
+                (Step::Fence, _) => writeln!(f, "        wait for all")?,
+                _ => {}
             }
         }
         Ok(())

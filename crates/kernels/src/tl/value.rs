@@ -18,7 +18,7 @@ impl Tl {
     }
 
     pub(super) fn wait_on(&self, command: CommandId) {
-        self.state.tape.borrow_mut().steps.push(Step::Wait(command));
+        self.state.tape.borrow_mut().push(Step::Wait(command));
     }
 
     /// Waits for a tile and looks at its elements. A kernel that does so cannot be recorded, and needs

@@ -9,44 +9,42 @@ use crate::pe::{Cause, CommandId, OpRecord, OpUnit, Part, Strips, Work};
 use crate::wiring::Wiring;
 
 impl Run {
-    /// Carries out the computations whose beginning is known: whether there were any.
-    pub(super) fn compute(&mut self, wiring: &Wiring) -> bool {
-        let mut moved = false;
-        while let Some(&id) = self.queues[COMPUTE].front() {
-            let index = self.slot(id).parts[COMPUTE].next;
-            let Some((ready, strips)) = self.next_computation(id, index) else { break };
-            self.slot_mut(id).parts[COMPUTE].next += 1;
-            if self.slot(id).parts[COMPUTE].is_begun() {
-                self.queues[COMPUTE].pop_front();
+    /// Carries out the computations whose beginning is known.
+    pub(super) fn compute(&mut self, wiring: &Wiring) {
+        while let Some(id) = self.front(COMPUTE) {
+            let index = self.slot(id).next(COMPUTE);
+            let (ready, strips) = match self.next_computation(id, index) {
+                Ok(next) => next,
+                Err(before) => return self.due.wait(COMPUTE, before),
+            };
+            if self.slot_mut(id).begin_next(COMPUTE) {
+                self.leave(COMPUTE);
             }
             let end = self.stream(id, index, &strips, ready, wiring);
-            if self.slot(id).is_pipeline {
-                let fetched = Mark { time: self.stages.free[0], record: self.stage_records[0] };
-                self.slot_mut(id).fetched.finish(index, fetched);
+            let fetched = Mark { time: self.stages.free[0], record: self.stage_records[0] };
+            if let Some(pipelined) = &mut self.slot_mut(id).pipelined {
+                pipelined.fetched.finish(index, fetched);
             }
             if self.has_data {
                 let result = self.program.computed(id, index);
                 self.check(result, wiring);
             }
             self.part_done(id, COMPUTE, index, end);
-            moved = true;
         }
-        moved
     }
 
-    /// A computation and when it can begin; none if that is not known.
-    fn next_computation(&self, id: CommandId, index: u32) -> Option<(Latest, Strips)> {
-        let slot = self.slot(id);
-        let command = slot.command.as_ref().expect("it is under way");
-        let mut ready = self.ready(id, &command.after)?;
-        match &command.work {
-            Work::Compute(strips) => Some((ready, *strips)),
-            Work::Pipeline(pipeline) => {
+    /// A computation and when it can begin, or the command that it waits for: another, or more of its own.
+    fn next_computation(&self, id: CommandId, index: u32) -> Result<(Latest, Strips), CommandId> {
+        let (work, after) = self.command(id);
+        let mut ready = self.ready(id, after)?;
+        match (work, &self.slot(id).pipelined) {
+            (Work::Compute(strips), _) => Ok((ready, *strips)),
+            (Work::Pipeline(pipeline), Some(pipelined)) => {
                 for (kind, count) in [LOAD, STORE].into_iter().zip(pipeline.compute_after(index)) {
-                    let Mark { time, record } = slot.parts[kind].until(count)?;
+                    let Mark { time, record } = pipelined.parts[kind].until(count).ok_or(id)?;
                     ready = ready.or(time, Cause::Part, record);
                 }
-                Some((ready, pipeline.compute(index)))
+                Ok((ready, pipeline.compute(index)))
             }
             _ => unreachable!("only computations are queued"),
         }
@@ -66,7 +64,7 @@ impl Run {
         for (unit, busy) in units.into_iter().zip(strips.busy()) {
             self.report.busy[unit as usize] += busy;
         }
-        let end = Latest { time: stages[2].end, cause: Cause::Part, record: None };
+        let end = Latest::new(stages[2].end, Cause::Part, None);
         if !self.logs {
             return end;
         }
@@ -74,13 +72,12 @@ impl Run {
         // When the first strip came, and when the last; what each of these was up to.
         let (mut first, mut last) = (ready, ready);
         for (stage, (unit, done)) in units.into_iter().zip(stages).enumerate() {
-            let busy =
-                Latest { time: free[stage], cause: Cause::Unit, record: self.stage_records[stage] };
+            let busy = Latest::new(free[stage], Cause::Unit, self.stage_records[stage]);
             let began = first.or(busy.time, busy.cause, busy.record);
             // A stage that has nothing to do has no record: what it waits for is what others wait for.
             if each[stage] == Span::ZERO {
                 (first, last) = (began, last.or(began.time, began.cause, began.record));
-                self.stage_records[stage] = last.record;
+                self.stage_records[stage] = last.record.into();
                 continue;
             }
             let (from, ended) = if done.fed { (last.time, last) } else { (done.start, began) };
@@ -100,8 +97,8 @@ impl Run {
                 wiring,
             );
             self.stage_records[stage] = record;
-            first = Latest { time: done.start + each[stage], cause: Cause::Part, record };
-            last = Latest { time: done.end, cause: Cause::Part, record };
+            first = Latest::new(done.start + each[stage], Cause::Part, record);
+            last = Latest::new(done.end, Cause::Part, record);
         }
         last
     }

@@ -3,7 +3,8 @@
 use cubeyard_sim::{NodeId, Span};
 
 use super::latest::Latest;
-use super::{Ports, Run, State};
+use super::slot::Pipelined;
+use super::{DISPATCH, Ports, Run, State};
 use crate::message::{Direction, RequestId};
 use crate::pe::{Cause, Command, CommandId, Next, OpRecord, OpUnit, Part, Work};
 use crate::race::Races;
@@ -11,19 +12,19 @@ use crate::topology::CoreSpec;
 use crate::wiring::Wiring;
 
 impl Run {
-    /// Lets `PE_CPU` go on as far as it can: whether it did anything.
-    pub(super) fn dispatch(&mut self, spec: &CoreSpec, ports: &mut Ports, wiring: &Wiring) -> bool {
-        let mut moved = false;
+    /// Lets `PE_CPU` go on as far as it can.
+    pub(super) fn dispatch(&mut self, spec: &CoreSpec, ports: &mut Ports, wiring: &Wiring) {
         loop {
-            match std::mem::replace(&mut self.state, State::Going) {
-                State::Going => match self.program.next() {
+            match self.state {
+                State::Going if self.commands.is_next() => {
+                    self.spend(spec.dispatch, wiring);
+                    self.state = State::Holding;
+                }
+                State::Going => match self.commands.ask(&mut *self.program) {
                     Next::Command(command) => {
                         self.spend(spec.dispatch, wiring);
-                        if !self.has_place() {
-                            self.state = State::Holding(Box::new(command));
-                            return true;
-                        }
-                        self.place(command, spec.scheduler_overhead, ports, wiring);
+                        self.commands.hold(command);
+                        self.state = State::Holding;
                     }
                     Next::Wait(id) => {
                         self.spend(spec.dispatch, wiring);
@@ -38,34 +39,28 @@ impl Run {
                     Next::Failed(what) => self.fail(what, wiring),
                 },
                 State::Waiting(id) => {
-                    let Some(end) = self.done(id) else {
-                        self.state = State::Waiting(id);
-                        return moved;
-                    };
+                    let Some(end) = self.done(id) else { return self.due.wait(DISPATCH, id) };
+                    self.state = State::Going;
                     self.cpu = self.cpu.or(end.time, Cause::Window, end.record);
                     self.tell(wiring, |races, launch, pe| races.waited_for(launch, pe, id));
                 }
                 State::Fenced => {
                     if self.open > 0 {
-                        self.state = State::Fenced;
-                        return moved;
+                        return;
                     }
+                    self.state = State::Going;
                     self.cpu = self.cpu.or(self.last.time, Cause::Window, self.last.record);
                     self.tell(wiring, Races::fenced);
                 }
-                State::Holding(command) => {
-                    if !self.has_place() {
-                        self.state = State::Holding(command);
-                        return moved;
+                State::Holding => {
+                    if let Some(before) = self.before_place() {
+                        return self.due.wait(DISPATCH, before);
                     }
-                    self.place(*command, spec.scheduler_overhead, ports, wiring);
+                    self.state = State::Going;
+                    self.place(spec.scheduler_overhead, ports, wiring);
                 }
-                over => {
-                    self.state = over;
-                    return moved;
-                }
+                State::Ended | State::Failed => return,
             }
-            moved = true;
         }
     }
 
@@ -99,7 +94,7 @@ impl Run {
             },
             wiring,
         );
-        self.cpu = Latest { time: self.cpu.time, cause: Cause::Dispatch, record };
+        self.cpu = Latest::new(self.cpu.time, Cause::Dispatch, record);
     }
 
     /// When a command was done; none if it is not. Those before the window were done before the last
@@ -111,43 +106,49 @@ impl Run {
         self.slot(id).done_at()
     }
 
-    /// Whether there is a place in the window for the next command.
-    fn has_place(&self) -> bool {
-        let before = self.next.checked_sub(self.window);
-        before.is_none_or(|before| self.slot(before).done)
+    /// The command that must be done before there is a place in the window for the next, if there is none.
+    fn before_place(&self) -> Option<CommandId> {
+        self.next.checked_sub(self.window).filter(|&before| !self.slot(before).done)
     }
 
-    /// Issues a command, for which there is a place in the window.
-    fn place(&mut self, command: Command, overhead: Span, ports: &mut Ports, wiring: &Wiring) {
+    /// Issues the next command, for which there is a place in the window.
+    fn place(&mut self, overhead: Span, ports: &mut Ports, wiring: &Wiring) {
         if let Some(before) = self.next.checked_sub(self.window) {
             let end = self.slot(before).end;
             self.cpu = self.cpu.or(end.time, Cause::Window, end.record);
         }
+        let id = self.next;
+        let step = self.commands.place(id);
         self.tell(wiring, |races, launch, pe| {
-            races.issued(launch, pe, self.next, &command, self.window);
+            let (work, after) = self.commands.get(id, step);
+            let loads_after = self.commands.loads_after(id, step);
+            let command = Command { work: work.clone(), after: after.into(), loads_after };
+            races.issued(launch, pe, id, &command, self.window);
         });
-        self.issue(command, overhead);
-        self.issue_message(self.next - 1, ports, wiring);
+        self.issue(id, step, overhead);
+        self.issue_message(id, ports, wiring);
     }
 
-    fn issue(&mut self, command: Command, overhead: Span) {
-        let parts = match &command.work {
+    fn issue(&mut self, id: CommandId, step: u32, overhead: Span) {
+        let (work, _) = self.commands.get(id, step);
+        let parts = match work {
             Work::Dma(dma) if dma.direction == Direction::Read => [1, 0, 0],
             Work::Dma(_) => [0, 0, 1],
             Work::Compute(_) => [0, 1, 0],
             Work::Pipeline(pipeline) => pipeline.parts(),
             Work::Send(_) | Work::Receive(_) | Work::ReceiveAny(_) => [0; 3],
         };
-        let is_message = command.work.is_message();
-        let id = self.next;
+        let (is_message, is_pipeline) = (work.is_message(), matches!(work, Work::Pipeline(_)));
+        let pipelined =
+            is_pipeline.then(|| Pipelined::new(parts, self.commands.loads_after(id, step)));
         let issued = Latest { time: self.cpu.time + overhead, ..self.cpu };
-        self.slot_mut(id).begin(command, issued, parts);
+        self.slot_mut(id).begin(step, issued, pipelined);
         self.next += 1;
         self.open += 1;
         self.report.commands += 1;
-        for (queue, count) in self.queues.iter_mut().zip(parts) {
+        for (unit, count) in parts.into_iter().enumerate() {
             if count > 0 {
-                queue.push_back(id);
+                self.stand(unit, id);
             }
         }
         if parts == [0; 3] && !is_message {

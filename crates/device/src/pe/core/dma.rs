@@ -1,7 +1,6 @@
 //! The DMA engines.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::rc::Rc;
 
 use cubeyard_sim::{Context, NodeId, Time};
@@ -10,7 +9,7 @@ use super::latest::Latest;
 use super::progress::Mark;
 use super::{COMPUTE, LOAD, Run, STORE, State};
 use crate::message::{Buffer, Done, Message, Slice, Unwritten, VirtualAccess};
-use crate::pe::{ALARM, Cause, Command, CommandId, Dma, OpRecord, OpUnit, Part, Work};
+use crate::pe::{Cause, CommandId, Dma, OpRecord, OpUnit, Part, Work};
 use crate::wiring::Wiring;
 
 /// The read or the write engines of the DMA.
@@ -35,7 +34,7 @@ pub(super) struct Flight {
 }
 
 impl Run {
-    /// Begins the accesses that can begin now, and sets an alarm for the next: whether any began.
+    /// Begins the accesses that can begin now, and sets an alarm for the next.
     pub(super) fn dma(
         &mut self,
         kind: usize,
@@ -43,70 +42,57 @@ impl Run {
         node: NodeId,
         context: &mut Context<Message>,
         wiring: &Wiring,
-    ) -> bool {
-        let mut moved = false;
+    ) {
         let unit = usize::from(kind == STORE);
-        while let Some(&id) = self.queues[kind].front() {
+        while let Some(id) = self.front(kind) {
             if self.dma[unit].under_way.len() >= engines as usize {
                 break;
             }
-            let index = self.slot(id).parts[kind].next;
-            let Some(ready) = self.access_ready(id, kind, index) else { break };
+            let index = self.slot(id).next(kind);
+            let ready = match self.access_ready(id, kind, index) {
+                Ok(ready) => ready,
+                Err(before) => return self.due.wait(kind, before),
+            };
             if ready.time > context.now() {
-                self.set_alarm(unit, ready.time, context);
+                self.set_alarm(kind, ready.time, context);
                 break;
             }
             let dma = self.access(id, kind, index);
-            self.slot_mut(id).parts[kind].next += 1;
-            if self.slot(id).parts[kind].is_begun() {
-                self.queues[kind].pop_front();
+            if self.slot_mut(id).begin_next(kind) {
+                self.leave(kind);
             }
             let buffer = match self.buffer(id, kind, index, &dma) {
                 Ok(buffer) => buffer,
                 Err(what) => {
-                    self.fail(what, wiring);
-                    return true;
+                    return self.fail(what, wiring);
                 }
             };
             self.begin(id, kind, index, ready, &dma, buffer, node, context);
-            moved = true;
         }
-        moved
     }
 
-    fn work(&self, id: CommandId) -> &Command {
-        self.slot(id).command.as_ref().expect("it is under way")
-    }
-
-    /// When an access can begin; none if that is not known.
-    fn access_ready(&self, id: CommandId, kind: usize, index: u32) -> Option<Latest> {
-        let command = self.work(id);
-        let Work::Pipeline(pipeline) = &command.work else {
-            return self.ready(id, &command.after);
+    /// When an access can begin, or the command that it waits for: another, or more of its own.
+    fn access_ready(&self, id: CommandId, kind: usize, index: u32) -> Result<Latest, CommandId> {
+        let (work, after) = self.command(id);
+        let (Work::Pipeline(pipeline), Some(pipelined)) = (work, &self.slot(id).pipelined) else {
+            return self.ready(id, after);
         };
-        let slot = self.slot(id);
         let (after, mark) = if kind == LOAD {
-            (&command.loads_after, slot.fetched.until(pipeline.load_after(index))?)
+            (&*pipelined.loads_after, pipelined.fetched.until(pipeline.load_after(index)))
         } else {
-            (&command.after, slot.parts[COMPUTE].until(pipeline.store_after(index))?)
+            (after, pipelined.parts[COMPUTE].until(pipeline.store_after(index)))
         };
+        let mark = mark.ok_or(id)?;
         let ready = self.ready(id, after)?;
-        Some(ready.or(mark.time, Cause::Part, mark.record))
+        Ok(ready.or(mark.time, Cause::Part, mark.record))
     }
 
     fn access(&self, id: CommandId, kind: usize, index: u32) -> Dma {
-        match &self.work(id).work {
+        match self.command(id).0 {
             Work::Dma(dma) => *dma,
             Work::Pipeline(pipeline) if kind == LOAD => pipeline.load(index),
             Work::Pipeline(pipeline) => pipeline.store(index),
             _ => unreachable!("only accesses are queued"),
-        }
-    }
-
-    pub(super) fn set_alarm(&mut self, unit: usize, time: Time, context: &mut Context<Message>) {
-        if self.alarms[unit] != Some(time) {
-            self.alarms[unit] = Some(time);
-            context.wake_after(time - context.now(), ALARM);
         }
     }
 
@@ -175,6 +161,8 @@ impl Run {
         let op = [OpUnit::Load, OpUnit::Store][unit];
         self.report.busy[op as usize] += now - flight.start;
         self.report.moved[unit] += flight.bytes;
+        let kind = [LOAD, STORE][unit];
+        self.due.add(kind);
         let (id, index) = (flight.command, flight.index);
         let part = if unit == 0 { Part::Load(index) } else { Part::Store(index) };
         let record = self.record(
@@ -195,7 +183,7 @@ impl Run {
         self.dma[unit].last = Mark { time: now, record };
         if !well {
             self.state = State::Failed;
-            self.queues.iter_mut().for_each(VecDeque::clear);
+            self.queues = Default::default();
         }
         if unit == 0
             && let Some(buffer) = flight.buffer
@@ -204,8 +192,7 @@ impl Run {
             let loaded = self.program.loaded(id, index, buffer.take(), unwritten);
             self.check(loaded, wiring);
         }
-        let kind = [LOAD, STORE][unit];
-        self.part_done(id, kind, index, Latest { time: now, cause: Cause::Part, record });
+        self.part_done(id, kind, index, Latest::new(now, Cause::Part, record));
     }
 }
 
@@ -214,7 +201,7 @@ impl DmaUnit {
     /// it is what the one before it waited for, or the end of one that held an engine.
     fn held_up(&self, now: Time) -> Latest {
         let by = if self.begun.time == now { self.begun } else { self.last };
-        Latest { time: now, cause: Cause::Unit, record: by.record }
+        Latest::new(now, Cause::Unit, by.record)
     }
 }
 

@@ -6,30 +6,54 @@ use super::progress::Mark;
 use crate::pe::{Cause, Reason};
 
 /// The latest of several times, and what it belongs to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Latest {
     pub(super) time: Time,
+    pub(super) record: Kept,
     pub(super) cause: Cause,
-    pub(super) record: Option<u32>,
 }
 
-impl Default for Latest {
+const _: () = assert!(size_of::<Latest>() == 16, "each slot has two");
+
+/// The number of a record, if it is kept: an option that is half as long.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept(u32);
+
+const NONE: u32 = u32::MAX;
+
+impl Default for Kept {
     fn default() -> Self {
-        Self { time: Time::ZERO, cause: Cause::Start, record: None }
+        Self(NONE)
+    }
+}
+
+impl From<Option<u32>> for Kept {
+    fn from(record: Option<u32>) -> Self {
+        Self(record.unwrap_or(NONE))
+    }
+}
+
+impl From<Kept> for Option<u32> {
+    fn from(kept: Kept) -> Self {
+        (kept.0 != NONE).then_some(kept.0)
     }
 }
 
 impl Latest {
+    pub(super) fn new(time: Time, cause: Cause, record: impl Into<Kept>) -> Self {
+        Self { time, record: record.into(), cause }
+    }
+
     /// The later of the two; this one, if they are equal.
-    pub(super) fn or(self, time: Time, cause: Cause, record: Option<u32>) -> Self {
-        if time > self.time { Self { time, cause, record } } else { self }
+    pub(super) fn or(self, time: Time, cause: Cause, record: impl Into<Kept>) -> Self {
+        if time > self.time { Self::new(time, cause, record) } else { self }
     }
 
     pub(super) fn reason(self) -> Reason {
-        Reason { cause: self.cause, before: self.record }
+        Reason { cause: self.cause, before: self.record.into() }
     }
 
     pub(super) fn mark(self) -> Mark {
-        Mark { time: self.time, record: self.record }
+        Mark { time: self.time, record: self.record.into() }
     }
 }

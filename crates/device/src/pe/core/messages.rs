@@ -9,7 +9,7 @@ use std::rc::Rc;
 use cubeyard_sim::{Context, NodeId, Time};
 
 use super::latest::Latest;
-use super::{Core, Run, State};
+use super::{ANY, Core, RECEIVE, Run, SEND, State};
 use crate::message::{Arrival, Body, Command, Failure, Message};
 use crate::pe::ipcq::{Arrived, Port, Ports};
 use crate::pe::{self, Cause, CommandId, OpRecord, OpUnit, Part, PortId, SlotMemory, Work};
@@ -22,9 +22,7 @@ pub(super) const SLOT_BIT: u64 = 1 << 62;
 /// The messages of a program.
 #[derive(Debug, Default)]
 pub(super) struct Messages {
-    /// The commands that send, in order.
-    pub(super) sends: std::collections::VecDeque<CommandId>,
-    /// When the last of them has left.
+    /// When the last message has left.
     sent: Time,
     last_sent: Option<u32>,
     /// The ports that commands of this program want messages from.
@@ -58,8 +56,8 @@ impl Core {
         }
     }
 
-    /// A message has come into a slot.
-    pub fn arrived(&mut self, arrival: Arrival, context: &Context<Message>) {
+    /// A message has come into a slot: whether the program may have waited for it.
+    pub fn arrived(&mut self, arrival: Arrival, context: &Context<Message>) -> bool {
         let port = self.ports.get_mut(arrival.port).expect("messages are sent to ports that are");
         let Arrival { bytes, slot, data, record, .. } = arrival;
         // What comes into the TCM must be written there; a memory has done so.
@@ -69,25 +67,40 @@ impl Core {
             SlotMemory::At(_) => context.now(),
         };
         port.arrived.push_back(Arrived { at, bytes, data, slot, record });
+        let Some(run) = &mut self.run else { return false };
+        if !port.wanted.is_empty() {
+            run.due.add(RECEIVE);
+        }
+        if !run.messages.undecided.is_empty() {
+            run.due.add(ANY);
+        }
+        // A memory says so among the alarms of the instant, those of the core before or after.
+        !run.due.is_empty() || port.spec.memory != SlotMemory::Tcm
     }
 
-    /// A slot at the other end of a port is free again.
-    pub fn credit(&mut self, port: PortId, record: Option<u32>) {
-        if let Some(port) = self.ports.get_mut(port) {
-            port.credits += 1;
-            port.credited = record;
+    /// A slot at the other end of a port is free again: whether the program may have waited for it.
+    pub fn credit(&mut self, port: PortId, record: Option<u32>) -> bool {
+        let Some(port) = self.ports.get_mut(port) else { return false };
+        port.credits += 1;
+        port.credited = record;
+        let starved = std::mem::take(&mut port.starved);
+        if let Some(run) = self.run.as_mut().filter(|_| starved) {
+            run.due.add(SEND);
         }
+        starved
     }
 
     /// What a port is at, for the report of a deadlock.
     pub(super) fn message_waits(&self, run: &Run, id: CommandId) -> Option<String> {
-        let command = run.slot(id).command.as_ref()?;
-        let (message, receives) = match &command.work {
-            Work::Receive(message) => (message, true),
-            Work::Send(message) => (message, false),
-            Work::ReceiveAny(any) => return Some(self.any_waits(run, id, any)),
-            _ => return None,
-        };
+        if run.open == 0 {
+            return None;
+        }
+        let work = run.command(id).0;
+        if let (Work::ReceiveAny(any), None) = (work, run.slot(id).chosen) {
+            return Some(self.any_waits(run, id, any));
+        }
+        let receives = !matches!(work, Work::Send(_));
+        let message = run.message(id)?;
         let port = self.ports.get(message.port)?;
         let what = run.program.describe(id);
         let peer = port.spec.peer;
@@ -102,8 +115,7 @@ impl Core {
 impl Run {
     /// A command that sends or receives has been issued.
     pub(super) fn issue_message(&mut self, id: CommandId, ports: &mut Ports, wiring: &Wiring) {
-        let command = self.slot(id).command.as_ref().expect("it was just issued");
-        let (message, receives) = match &command.work {
+        let (message, receives) = match self.command(id).0 {
             Work::Send(message) => (*message, false),
             Work::Receive(message) => (*message, true),
             Work::ReceiveAny(any) => {
@@ -117,7 +129,19 @@ impl Run {
             port.wanted.push_back(id);
             self.want(message.port);
         } else {
-            self.messages.sends.push_back(id);
+            self.stand(SEND, id);
+        }
+    }
+
+    /// The message that a command sends or receives: none if it does not, or one of several is to be chosen.
+    fn message(&self, id: CommandId) -> Option<pe::Message> {
+        match self.command(id).0 {
+            Work::Send(message) | Work::Receive(message) => Some(*message),
+            Work::ReceiveAny(any) => {
+                let port = any.ports[self.slot(id).chosen? as usize];
+                Some(pe::Message { port, bytes: any.bytes })
+            }
+            _ => None,
         }
     }
 
@@ -148,6 +172,7 @@ impl Run {
         if !self.messages.wanted.contains(&port) {
             self.messages.wanted.push(port);
         }
+        self.due.add(RECEIVE);
     }
 
     fn message_done(
@@ -175,7 +200,6 @@ impl Run {
             wiring,
         );
         let slot = self.slot_mut(id);
-        slot.left = 0;
         slot.end = slot.end.or(end, Cause::Part, record);
         self.command_done(id);
         record

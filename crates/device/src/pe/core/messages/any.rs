@@ -2,7 +2,7 @@
 
 use cubeyard_sim::Context;
 
-use super::{Core, Run};
+use super::{ANY, Core, Run};
 use crate::pe::ipcq::Ports;
 use crate::pe::{AnyOf, CommandId, Message, PortId, Work};
 use crate::wiring::Wiring;
@@ -29,54 +29,50 @@ impl Run {
         let message = |&port: &PortId| Message { port, bytes };
         if any.ports.iter().map(message).all(|of| self.port(id, of, ports, wiring).is_some()) {
             self.messages.undecided.push(id);
+            self.due.add(ANY);
         }
     }
 
     /// Lets commands that want a message from one of several ports, and could begin now, want the one that has
-    /// come: whether there were any.
-    pub(super) fn choose(
+    /// come.
+    pub(in crate::pe::core) fn choose(
         &mut self,
         ports: &mut Ports,
         context: &mut Context<crate::message::Message>,
         wiring: &Wiring,
-    ) -> bool {
-        let mut moved = false;
+    ) {
         let mut later = None;
         for id in std::mem::take(&mut self.messages.undecided) {
-            let command = self.slot(id).command.as_ref().expect("it is under way");
-            match self.ready(id, &command.after).map(|ready| ready.time) {
-                Some(ready) if ready <= context.now() && self.decide(id, ports, wiring) => {
-                    moved = true;
+            match self.ready(id, self.command(id).1).map(|ready| ready.time) {
+                Ok(ready) if ready <= context.now() && self.decide(id, ports, wiring) => {
                     continue;
                 }
-                Some(ready) if ready > context.now() => {
+                Ok(ready) if ready > context.now() => {
                     later = later.into_iter().chain([ready]).min();
                 }
-                _ => {}
+                Ok(_) => {}
+                Err(before) => self.due.wait(ANY, before),
             }
             self.messages.undecided.push(id);
         }
         if let Some(time) = later {
-            self.set_alarm(5, time, context);
+            self.set_alarm(ANY, time, context);
         }
-        moved
     }
 
     fn decide(&mut self, id: CommandId, ports: &mut Ports, wiring: &Wiring) -> bool {
-        let command = self.slot(id).command.as_ref().expect("it is under way");
-        let Work::ReceiveAny(any) = &command.work else { unreachable!("it wants any") };
+        let Work::ReceiveAny(any) = self.command(id).0 else { unreachable!("it wants any") };
         let last = any.ports.iter().position(|port| Some(*port) == self.messages.last_any);
         let (first, count) = (last.map_or(0, |last| last + 1), any.ports.len());
         let mut turns = (first..first + count).map(|turn| turn % count);
         let Some(place) = turns.find(|&place| has_for(ports, any.ports[place], id)) else {
             return false;
         };
-        let (port, bytes) = (any.ports[place], any.bytes);
+        let port = any.ports[place];
         let wanted = &mut ports.get_mut(port).expect("checked when it was issued").wanted;
         let earlier = wanted.iter().take_while(|&&other| other < id).count();
         wanted.insert(earlier, id);
-        let command = self.slot_mut(id).command.as_mut().expect("it is under way");
-        command.work = Work::Receive(Message { port, bytes });
+        self.slot_mut(id).chosen = Some(u32::try_from(place).expect("fewer than 2³² ports"));
         self.messages.last_any = Some(port);
         self.want(port);
         let result = self.program.chosen(id, place);

@@ -5,10 +5,10 @@ use std::rc::Rc;
 
 use cubeyard_sim::{Context, NodeId, Span, Time};
 
-use super::{Latest, Run, SLOT_BIT, State};
+use super::{Latest, RECEIVE, Run, SLOT_BIT, State};
 use crate::message::{Buffer, Credit, Direction, Done, Message, Slice, VirtualAccess};
 use crate::pe::ipcq::{Port, Ports};
-use crate::pe::{Cause, CommandId, OpUnit, PortId, SlotMemory, Waiting, Work};
+use crate::pe::{Cause, CommandId, OpUnit, PortId, SlotMemory, Waiting};
 use crate::wiring::Wiring;
 
 /// A message that is being read from a slot in memory.
@@ -21,26 +21,21 @@ pub(super) struct Reading {
 }
 
 impl Run {
-    /// Takes messages that are there and wanted: whether there were any.
+    /// Takes messages that are there and wanted.
     pub(in crate::pe::core) fn receive(
         &mut self,
         ports: &mut Ports,
         dma: NodeId,
         context: &mut Context<Message>,
         wiring: &Wiring,
-    ) -> bool {
-        let mut moved = self.choose(ports, context, wiring);
-        for place in 0..self.messages.wanted.len() {
-            let id = self.messages.wanted[place];
+    ) {
+        let mut wanted = std::mem::take(&mut self.messages.wanted);
+        wanted.retain(|&id| {
             let port = ports.get_mut(id).expect("checked when it was issued");
-            while !matches!(self.state, State::Failed) && self.take(port, dma, context, wiring) {
-                moved = true;
-            }
-        }
-        self.messages
-            .wanted
-            .retain(|&id| ports.get(id).is_some_and(|port| !port.wanted.is_empty()));
-        moved
+            while !matches!(self.state, State::Failed) && self.take(port, dma, context, wiring) {}
+            !port.wanted.is_empty()
+        });
+        self.messages.wanted = wanted;
     }
 
     /// Takes the next message of a port, if it is there and wanted.
@@ -54,9 +49,14 @@ impl Run {
         let (Some(&id), Some(arrived)) = (port.wanted.front(), port.arrived.front()) else {
             return false;
         };
-        let command = self.slot(id).command.as_ref().expect("it is under way");
-        let Work::Receive(message) = command.work else { unreachable!("only receives are wanted") };
-        let Some(ready) = self.ready(id, &command.after) else { return false };
+        let message = self.message(id).expect("only receives are wanted");
+        let ready = match self.ready(id, self.command(id).1) {
+            Ok(ready) => ready,
+            Err(before) => {
+                self.due.wait(RECEIVE, before);
+                return false;
+            }
+        };
         if arrived.bytes != message.bytes {
             let (found, peer) = (arrived.bytes, port.spec.peer);
             let what = self.program.describe(id);
@@ -67,7 +67,7 @@ impl Run {
         let start = ready.or(arrived.at, Cause::Message, arrived.record);
         let start = Latest { time: noticed(port.spec.waiting, ready.time, start.time), ..start };
         if port.spec.memory != SlotMemory::Tcm && start.time > context.now() {
-            self.set_alarm(4, start.time, context);
+            self.set_alarm(RECEIVE, start.time, context);
             return false;
         }
         let at = (dma, port.spec.port);

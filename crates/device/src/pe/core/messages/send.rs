@@ -2,49 +2,50 @@
 
 use cubeyard_sim::{Context, NodeId};
 
-use super::{Latest, Run};
+use super::{Latest, Run, SEND};
 use crate::message::{Arrival, Message, Packet};
 use crate::pe::ipcq::{Port, Ports};
 use crate::pe::{Cause, CommandId, OpUnit, Work};
 use crate::wiring::Wiring;
 
 impl Run {
-    /// Sends what can leave now: whether anything did.
+    /// Sends what can leave now.
     pub(in crate::pe::core) fn send(
         &mut self,
         ports: &mut Ports,
         dma: NodeId,
         context: &mut Context<Message>,
         wiring: &Wiring,
-    ) -> bool {
-        let mut moved = false;
-        while let Some(&id) = self.messages.sends.front() {
-            let command = self.slot(id).command.as_ref().expect("it is under way");
-            let Work::Send(message) = command.work else { unreachable!("only sends are queued") };
-            let Some(ready) = self.ready(id, &command.after) else { break };
+    ) {
+        while let Some(id) = self.front(SEND) {
+            let (work, after) = self.command(id);
+            let Work::Send(message) = *work else { unreachable!("only sends are queued") };
+            let ready = match self.ready(id, after) {
+                Ok(ready) => ready,
+                Err(before) => return self.due.wait(SEND, before),
+            };
             let last = self.messages.last_sent;
             let ready = ready.or(self.messages.sent, Cause::Unit, last);
             let port = ports.get_mut(message.port).expect("checked when it was issued");
             if port.credits == 0 {
+                port.starved = true;
                 break;
             }
             if ready.time > context.now() {
-                self.set_alarm(3, ready.time, context);
+                self.set_alarm(SEND, ready.time, context);
                 break;
             }
-            self.messages.sends.pop_front();
+            self.leave(SEND);
             let data = self.has_data.then(|| self.program.payload(id, 0)).transpose();
             match data {
-                Ok(data) => self.leave(id, ready, port, message.bytes, data, dma, context, wiring),
+                Ok(data) => self.depart(id, ready, port, message.bytes, data, dma, context, wiring),
                 Err(what) => self.fail(what, wiring),
             }
-            moved = true;
         }
-        moved
     }
 
     #[expect(clippy::too_many_arguments, reason = "what a message is made of, in one place")]
-    fn leave(
+    fn depart(
         &mut self,
         id: CommandId,
         ready: Latest,
@@ -62,11 +63,8 @@ impl Run {
         let now = context.now();
         let end = now + pe.dma_overhead + pe.link.bandwidth.span(bytes);
         // What could have left before waited for the credit that came now.
-        let from = if ready.time < now {
-            Latest { time: now, cause: Cause::Message, record: port.credited }
-        } else {
-            ready
-        };
+        let from =
+            if ready.time < now { Latest::new(now, Cause::Message, port.credited) } else { ready };
         let record = self.message_done(id, OpUnit::Send, from, end, wiring);
         let to = (port.peer, port.spec.peer_port);
         self.tell(wiring, |races, launch, pe| races.sent(launch, pe, id, to));

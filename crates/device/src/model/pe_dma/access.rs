@@ -1,0 +1,169 @@
+//! Accesses whose addresses the MMU translates.
+
+use cubeyard_memory::address::PhysAddr;
+use cubeyard_sim::{Context, NodeId, Route, Span};
+
+use super::PeDma;
+use crate::message::{Access, Done, Failure, Mapping, Message, Slice, VirtualAccess};
+use crate::model::mmu::Piece;
+use crate::pe::command_of;
+use crate::race::Agent;
+
+/// A mapping that lies in one memory, and the ways there and back.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    mapping: Mapping,
+    memory: NodeId,
+    there: Route,
+    back: Route,
+}
+
+impl Known {
+    /// Whether a virtual address is in it.
+    fn holds(&self, address: u64) -> bool {
+        address.wrapping_sub(self.mapping.from) < self.mapping.bytes
+    }
+}
+
+impl PeDma {
+    /// Makes an access.
+    pub(super) fn access(&mut self, access: &VirtualAccess, context: &mut Context<Message>) {
+        let is_known = self.knows(access.address, context.node());
+        if !(is_known && self.access_known(access, context)) {
+            self.access_pieces(access, context);
+        }
+    }
+
+    /// Whether the mapping of an address is known, which it is once it was asked for.
+    fn knows(&mut self, address: u64, node: NodeId) -> bool {
+        if self.known.find(|known| known.holds(address)).is_some() {
+            return true;
+        }
+        let known = self.mmu.mapping(address).and_then(|mapping| {
+            let memory = self.wiring.memory(mapping.to, mapping.bytes).ok()?;
+            let (there, back) = self.wiring.routes(node, memory).ok()?;
+            Some(Known { mapping, memory, there, back })
+        });
+        known.map(|known| self.known.keep(known)).is_some()
+    }
+
+    /// Makes an access that lies within a mapping that is known: whether it does.
+    fn access_known(&mut self, access: &VirtualAccess, context: &mut Context<Message>) -> bool {
+        let VirtualAccess { address, bytes, rows, .. } = *access;
+        let Some(known) = self.known.find(|known| known.holds(address)) else { return false };
+        let translated = self.mmu.translate_within(&known.mapping, address, bytes, rows);
+        let Some((piece, span)) = translated else { return false };
+        self.note(access, &piece, known.memory);
+        let access = Access {
+            request: access.request,
+            id: self.wiring.number(),
+            direction: access.direction,
+            address: piece.to.sub_offset().get(),
+            bytes,
+            rows,
+            there: Route::clone(&known.there),
+            back: Some(Route::clone(&known.back)),
+            data: access.data.clone(),
+            done: access.done,
+        };
+        self.requester.access(Box::new(access), span, context);
+        true
+    }
+
+    /// Makes an access of several pieces, or of one that is not mapped.
+    fn access_pieces(&mut self, access: &VirtualAccess, context: &mut Context<Message>) {
+        let (pieces, span) =
+            match self.mmu.translate_rows(access.address, access.bytes, access.rows) {
+                Ok(translated) => translated,
+                Err(fault) if self.mmu.is_strict() => {
+                    let what = format!("virtual address {:#x} is not mapped", fault.address);
+                    return self.fail(access, what, context);
+                }
+                Err(fault) => match PhysAddr::from_bits(access.address) {
+                    Ok(to) => {
+                        let piece = Piece { to, bytes: access.bytes, rows: access.rows };
+                        (vec![piece], fault.span)
+                    }
+                    Err(error) => {
+                        let what = format!(
+                            "{:#x} is not mapped, and as a physical address: {error}",
+                            fault.address
+                        );
+                        return self.fail(access, what, context);
+                    }
+                },
+            };
+        match self.accesses(access, &pieces, context) {
+            Ok(accesses) => {
+                if accesses.len() > 1 {
+                    self.pieces.push((access.done, accesses.len()));
+                }
+                for access in accesses {
+                    self.requester.access(Box::new(access), span, context);
+                }
+            }
+            Err(what) => self.fail(access, what, context),
+        }
+    }
+
+    /// The accesses that a translated one becomes.
+    fn accesses(
+        &self,
+        whole: &VirtualAccess,
+        pieces: &[Piece],
+        context: &Context<Message>,
+    ) -> Result<Vec<Access>, String> {
+        let mut moved = 0;
+        let mut accesses = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let extent = piece.rows.map_or(piece.bytes, |rows| rows.extent(piece.bytes));
+            let memory = self.wiring.memory(piece.to, extent).map_err(|error| error.to_string())?;
+            let (there, back) =
+                self.wiring.routes(context.node(), memory).map_err(|error| error.to_string())?;
+            self.note(whole, piece, memory);
+            let data =
+                whole.data.clone().map(|slice| Slice { offset: slice.offset + moved, ..slice });
+            accesses.push(Access {
+                request: whole.request,
+                id: self.wiring.number(),
+                direction: whole.direction,
+                address: piece.to.sub_offset().get(),
+                bytes: piece.bytes,
+                rows: piece.rows,
+                there,
+                back: Some(back),
+                data,
+                done: whole.done,
+            });
+            moved += usize::try_from(piece.bytes).map_err(|error| error.to_string())?;
+        }
+        Ok(accesses)
+    }
+
+    /// Notes an access of a program, if races are looked for.
+    fn note(&self, whole: &VirtualAccess, piece: &Piece, memory: NodeId) {
+        let Done::Core(pe, token) = whole.done else { return };
+        self.wiring.races(|races| {
+            let (launch, direction) = (whole.request, whole.direction);
+            let by = Agent { launch, pe, command: command_of(token), direction };
+            races.access(memory, piece.to.sub_offset().get(), piece.bytes, piece.rows, by);
+        });
+    }
+
+    fn fail(&self, access: &VirtualAccess, what: String, context: &mut Context<Message>) {
+        self.wiring.fail(access.request, Failure { origin: context.node(), what });
+        access.done.tell(false, context);
+    }
+
+    /// Reads a slot: its address is physical.
+    pub(super) fn read_slot(&mut self, access: &VirtualAccess, context: &mut Context<Message>) {
+        let to = PhysAddr::from_bits(access.address).expect("an address of a slot");
+        let piece = Piece { to, bytes: access.bytes, rows: None };
+        match self.accesses(access, &[piece], context) {
+            Ok(accesses) => accesses
+                .into_iter()
+                .for_each(|access| self.requester.access(Box::new(access), Span::ZERO, context)),
+            Err(what) => self.fail(access, what, context),
+        }
+    }
+}

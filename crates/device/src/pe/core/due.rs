@@ -1,0 +1,117 @@
+//! Which units of a core have something to look at.
+
+use super::CommandId;
+
+/// The units whose state may have changed since they last looked, and the commands that the others wait for. A
+/// unit that is not due would find what it found before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Due {
+    /// Those that are due, a bit each.
+    now: u8,
+    /// Those that are due whenever a command is done.
+    often: u8,
+    /// The command of each whose end it waits for.
+    after: [CommandId; UNITS],
+}
+
+/// The DMA engines that read.
+pub(super) const LOAD: usize = 0;
+/// The compute engine.
+pub(super) const COMPUTE: usize = 1;
+/// The DMA engines that write.
+pub(super) const STORE: usize = 2;
+/// Messages to other PEs.
+pub(super) const SEND: usize = 3;
+/// Messages from one of several PEs, which is to be chosen.
+pub(super) const ANY: usize = 4;
+/// Messages from other PEs.
+pub(super) const RECEIVE: usize = 5;
+/// What `PE_CPU` does.
+pub(super) const DISPATCH: usize = 6;
+/// How many there are.
+pub(super) const UNITS: usize = 7;
+
+/// No command has this number: they are fewer.
+const NOTHING: CommandId = CommandId::MAX;
+
+impl Default for Due {
+    /// Every unit is due.
+    fn default() -> Self {
+        Self { now: (1 << UNITS) - 1, often: 0, after: [NOTHING; UNITS] }
+    }
+}
+
+impl Due {
+    pub(super) fn add(&mut self, unit: usize) {
+        self.now |= 1 << unit;
+    }
+
+    /// Whether a unit is due. It is not any more, unless something changes.
+    pub(super) fn take(&mut self, unit: usize) -> bool {
+        let bit = 1 << unit;
+        let is_due = self.now & bit != 0;
+        if is_due {
+            self.now &= !bit;
+            self.often &= !bit;
+            self.after[unit] = NOTHING;
+        }
+        is_due
+    }
+
+    /// A unit has found that it waits for the end of a command.
+    pub(super) fn wait(&mut self, unit: usize, command: CommandId) {
+        if self.after[unit] == NOTHING {
+            self.after[unit] = command;
+        } else {
+            self.often |= 1 << unit;
+        }
+    }
+
+    /// A command is done: whoever waits for it is due.
+    pub(super) fn done(&mut self, command: CommandId) {
+        let waiting = self.after.iter().enumerate().filter(|(_, after)| **after == command);
+        let bits = waiting.fold(0, |bits, (unit, _)| bits | 1 << unit);
+        self.now |= bits | self.often;
+    }
+
+    pub(super) fn is_empty(self) -> bool {
+        self.now == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn due(units: &mut Due) -> Vec<usize> {
+        (0..UNITS).filter(|&unit| units.take(unit)).collect()
+    }
+
+    #[test]
+    fn a_unit_is_due_when_what_it_waits_for_is_done() {
+        let mut units = Due::default();
+        assert_eq!(due(&mut units), (0..UNITS).collect::<Vec<_>>());
+        units.wait(LOAD, 7);
+        units.wait(SEND, 8);
+        units.done(6);
+        assert!(units.is_empty());
+        units.done(8);
+        assert_eq!(due(&mut units), [SEND]);
+        units.done(8);
+        assert!(units.is_empty(), "it has looked since");
+        units.done(7);
+        assert_eq!(due(&mut units), [LOAD]);
+    }
+
+    #[test]
+    fn a_unit_that_waits_for_several_commands_looks_whenever_one_is_done() {
+        let mut units = Due::default();
+        due(&mut units);
+        units.wait(RECEIVE, 3);
+        units.wait(RECEIVE, 5);
+        units.done(4);
+        assert_eq!(due(&mut units), [RECEIVE]);
+        units.done(5);
+        assert!(units.is_empty(), "it has looked since");
+    }
+}

@@ -1,0 +1,181 @@
+//! A program under way on a core.
+
+use cubeyard_sim::{Context, NodeId, Time};
+
+use super::commands::Commands;
+use super::dma::DmaUnit;
+use super::due::{ANY, DISPATCH, Due, RECEIVE, UNITS};
+use super::latest::Latest;
+use super::messages::Messages;
+use super::queue::Queue;
+use super::slot::Slot;
+use crate::message::{Failure, Message, RequestId};
+use crate::pe::strips::Stages;
+use crate::pe::{ALARM, CommandId, CoreReport, OpRecord, Program};
+use crate::wiring::Wiring;
+
+/// A program under way. What is looked at whenever something happens comes first, and close together: a machine
+/// has many cores, and caches do not hold them all.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Run {
+    /// The units that may have something to do.
+    pub(super) due: Due,
+    pub(super) state: State,
+    /// How many commands are not done.
+    pub(super) open: usize,
+    pub(super) next: CommandId,
+    /// How many commands may be under way.
+    pub(super) window: u32,
+    /// The alarms of units, [`Time::NEVER`] where none is set; `PE_CPU` has one for the end.
+    pub(super) alarms: [Time; UNITS],
+    /// The last commands, each at its number modulo a power of two: at least twice the window, as one under
+    /// way may come after another that has left the window since.
+    pub(super) slots: Box<[Slot]>,
+    /// When `PE_CPU` can dispatch again, and why not earlier.
+    pub(super) cpu: Latest,
+    /// The end of the last command that is done.
+    pub(super) last: Latest,
+    /// The commands that each engine has parts of to begin, loads, computations, stores; and those that send.
+    pub(super) queues: [Queue; 4],
+    pub(super) commands: Commands,
+    pub(super) messages: Messages,
+    pub(super) dma: [DmaUnit; 2],
+    pub(super) request: RequestId,
+    pub(super) node: NodeId,
+    pub(super) has_data: bool,
+    pub(super) logs: bool,
+    /// Whether races are looked for.
+    pub(super) watched: bool,
+    pub(super) stages: Stages,
+    pub(super) stage_records: [Option<u32>; 3],
+    pub(super) report: CoreReport,
+    pub(super) program: Box<dyn Program>,
+}
+
+/// What `PE_CPU` is at.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum State {
+    Going,
+    /// For a command to be done.
+    Waiting(CommandId),
+    /// For all commands to be done.
+    Fenced,
+    /// For a place in the window for the next command.
+    Holding,
+    Ended,
+    Failed,
+}
+
+impl Run {
+    pub(super) fn new(
+        request: RequestId,
+        program: Box<dyn Program>,
+        context: &Context<Message>,
+        window: u32,
+    ) -> Self {
+        let now = context.now();
+        let start = Latest { time: now, ..Latest::default() };
+        let slots = (2 * window).next_power_of_two() as usize;
+        Self {
+            due: Due::default(),
+            state: State::Going,
+            open: 0,
+            next: 0,
+            window,
+            alarms: [Time::NEVER; UNITS],
+            slots: (0..slots).map(|_| Slot::default()).collect(),
+            cpu: start,
+            last: start,
+            queues: [Queue::default(); 4],
+            commands: Commands::new(&*program, slots),
+            messages: Messages::default(),
+            dma: <[DmaUnit; 2]>::default(),
+            request,
+            node: context.node(),
+            has_data: program.has_data(),
+            logs: false,
+            watched: false,
+            stages: Stages { free: [now; 3] },
+            stage_records: [None; 3],
+            report: CoreReport { started: now, ..CoreReport::default() },
+            program,
+        }
+    }
+
+    pub(super) fn slot(&self, id: CommandId) -> &Slot {
+        &self.slots[id as usize & (self.slots.len() - 1)]
+    }
+
+    pub(super) fn slot_mut(&mut self, id: CommandId) -> &mut Slot {
+        let place = id as usize & (self.slots.len() - 1);
+        &mut self.slots[place]
+    }
+
+    /// The first command that is not done.
+    pub(super) fn first_open(&self) -> CommandId {
+        let oldest = self.next.saturating_sub(self.window);
+        (oldest..self.next).find(|&id| !self.slot(id).done).unwrap_or(oldest)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        match self.state {
+            State::Ended => self.open == 0,
+            State::Failed => self.dma.iter().all(|unit| unit.under_way.is_empty()),
+            _ => false,
+        }
+    }
+
+    pub(super) fn end(&self) -> Time {
+        self.last.time.max(self.cpu.time)
+    }
+
+    /// Takes the alarms that are set for now. Who receives has one for several ports, so that it looks again
+    /// whatever time it is.
+    pub(super) fn hear_alarms(&mut self, now: Time) {
+        for (unit, alarm) in self.alarms.iter_mut().enumerate() {
+            let several = unit == ANY || unit == RECEIVE;
+            if *alarm <= now || several && *alarm < Time::NEVER {
+                self.due.add(unit);
+            }
+            if *alarm <= now {
+                *alarm = Time::NEVER;
+            }
+        }
+    }
+
+    /// Sets the alarm of a unit. Those of one instant share one.
+    pub(super) fn set_alarm(&mut self, unit: usize, time: Time, context: &mut Context<Message>) {
+        if !self.alarms.contains(&time) {
+            context.wake_after(time - context.now(), ALARM);
+        }
+        self.alarms[unit] = time;
+    }
+
+    pub(super) fn set_alarm_for_the_end(&mut self, context: &mut Context<Message>) {
+        if self.is_over() && self.alarms[DISPATCH] == Time::NEVER {
+            self.set_alarm(DISPATCH, self.end().max(context.now()), context);
+        }
+    }
+
+    pub(super) fn fail(&mut self, what: String, wiring: &Wiring) {
+        wiring.fail(self.request, Failure { origin: self.node, what });
+        self.state = State::Failed;
+        self.queues = Default::default();
+    }
+
+    /// Notes a result of the program, which may be that it went wrong.
+    pub(super) fn check(&mut self, result: Result<(), String>, wiring: &Wiring) {
+        if let Err(what) = result {
+            self.fail(what, wiring);
+        }
+    }
+
+    pub(super) fn record(
+        &mut self,
+        record: impl FnOnce(&Self) -> OpRecord,
+        wiring: &Wiring,
+    ) -> Option<u32> {
+        self.logs.then(|| wiring.ops_mut().push(record(self))).flatten()
+    }
+}
