@@ -21,6 +21,7 @@ use crate::observer::Observer;
 use crate::order::{Place, Spot};
 use crate::queue::EventQueue;
 use crate::transfer::{Hop, LegEnd, SlotId, Transfer};
+use crate::weave::CROWD;
 
 /// What a transfer keeps of its leg as a train.
 #[derive(Debug, Default)]
@@ -344,7 +345,11 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let passage = Passage { changed: 0, is_apart: false, ..self.passage(slot, hop, rank) };
         let link = self.transfers.get(slot).hops[usize::from(hop)].link;
         self.note_dirty(passage.first.at, link);
-        self.uses.links[link.index()].trains.push(passage);
+        let used = &mut self.uses.links[link.index()];
+        used.trains.push(passage);
+        if used.trains.len() - used.booked > CROWD {
+            self.trains.tired = Some(slot);
+        }
     }
 
     /// Works out the rows of a train that has kept only two.

@@ -17,9 +17,11 @@ use crate::order::{Place, Spot};
 use crate::train::Passage;
 use crate::transfer::SlotId;
 
-/// A train is tired when each of its flits has been worked out so often on each link: walking is
-/// not much dearer then.
-const TIRED: u64 = 4;
+/// A train is tired when each of its flits has been worked out so often on each link: walking is not dearer then.
+const TIRED: u64 = 6;
+
+/// With more trains than this on a link that come between each other, walking is not dearer either.
+pub(crate) const CROWD: usize = 12;
 
 /// The flits of a train that have not crossed a link, in the order in which they will.
 #[derive(Clone, Copy, Debug)]
