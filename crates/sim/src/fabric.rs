@@ -10,8 +10,8 @@ use crate::engine::{Engine, Event};
 use crate::network::{Forwarding, LinkId, LinkSpec, Network, NodeId};
 use crate::observer::{Crossing, Observer, Wait};
 use crate::queue::EventQueue;
-use crate::transfer::{Hop, Leg, LegEnd, SlotId};
-use crate::{Span, Time};
+use crate::transfer::{Hop, Leg, LegEnd, SlotId, Transfer};
+use crate::{Bandwidth, Span, Time};
 
 /// A link, and the node that it leads to.
 #[derive(Clone, Debug)]
@@ -80,6 +80,42 @@ impl LinkState {
             0 => 0,
             bytes if bytes == network.flit_bytes() => self.flit,
             bytes => network.link(link).bandwidth.span(bytes).ps(),
+        }
+    }
+}
+
+/// How long the last flit of a transfer takes on the links along its way, most of which are as fast as the one
+/// before: one division for each bandwidth.
+pub(crate) struct Paces<'a> {
+    bytes: u64,
+    network: &'a Network,
+    last: Option<(Bandwidth, u64)>,
+}
+
+impl<'a> Paces<'a> {
+    pub(crate) fn of_last_flit<M>(transfer: &Transfer<M>, network: &'a Network) -> Self {
+        let bytes = transfer.flit_bytes(transfer.flits - 1, network.flit_bytes());
+        Self { bytes, network, last: None }
+    }
+
+    #[inline]
+    pub(crate) fn span(&mut self, link: &LinkState, id: LinkId) -> u64 {
+        match self.bytes {
+            0 => 0,
+            bytes if bytes == self.network.flit_bytes() => link.flit,
+            bytes => self.divide(self.network.link(id).bandwidth, bytes),
+        }
+    }
+
+    #[inline]
+    fn divide(&mut self, bandwidth: Bandwidth, bytes: u64) -> u64 {
+        match self.last {
+            Some((last, span)) if last == bandwidth => span,
+            _ => {
+                let span = bandwidth.span(bytes).ps();
+                self.last = Some((bandwidth, span));
+                span
+            }
         }
     }
 }

@@ -7,15 +7,15 @@
 
 use std::ops::Range;
 
+use crate::Span;
 use crate::component::{Asks, Component, TransferId};
 use crate::engine::Engine;
-use crate::fabric::LinkState;
+use crate::fabric::{LinkState, Paces};
 use crate::network::LinkId;
 use crate::observer::{Observer, Wait};
 use crate::order::{Place, Spot};
 use crate::train::{LinkUse, Passage, Train};
 use crate::transfer::{Hop, LegEnd, SlotId, Transfer};
-use crate::{Bandwidth, Span};
 
 /// What a light train has to be told apart from others by, and to give its links back with.
 #[derive(Debug, Default)]
@@ -91,26 +91,6 @@ impl Way<'_> {
     }
 }
 
-/// How long a flit of so many bytes takes at the bandwidths along its way, most of which are as the one before.
-struct Paces {
-    bytes: u64,
-    last: Option<(Bandwidth, u64)>,
-}
-
-impl Paces {
-    #[inline]
-    fn span(&mut self, bandwidth: Bandwidth) -> u64 {
-        match self.last {
-            Some((last, span)) if last == bandwidth => span,
-            _ => {
-                let span = bandwidth.span(self.bytes).ps();
-                self.last = Some((bandwidth, span));
-                span
-            }
-        }
-    }
-}
-
 impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// Lets a leg of one flit set out, if it meets only light trains, and comes after them.
     pub(crate) fn travel_light(&mut self, slot: SlotId, asks: &Asks) -> bool {
@@ -148,13 +128,11 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let rank = self.flit_ranks + self.links[first].start_rank;
         let (uses, links) = (&mut self.uses.links[..], &mut self.links[..]);
         let way = Way { rank, flit_ranks: self.flit_ranks, uses, links };
+        let mut paces = Paces::of_last_flit(transfer, network);
         match transfer.bytes {
             0 => way.give(transfer, |_, _| 0),
             bytes if bytes == network.flit_bytes() => way.give(transfer, |link, _| link.flit),
-            bytes => {
-                let mut paces = Paces { bytes, last: None };
-                way.give(transfer, |_, id| paces.span(network.link(id).bandwidth))
-            }
+            _ => way.give(transfer, |link, id| paces.span(link, id)),
         }
     }
 
@@ -239,8 +217,10 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let asked = self.transfers.get(slot).train.light.asked;
         for (row, hop) in (leg.from..leg.to).enumerate() {
             let rank = self.rank_at(slot, hop);
-            let passage = self.passage(slot, hop, rank);
             let transfer = self.transfers.get(slot);
+            let id = transfer.hops[usize::from(hop)].link;
+            let span = self.links[id.index()].span(transfer.bytes, id, &self.network);
+            let passage = transfer.passage(hop, rank, span);
             let at = &mut transfer.hops[usize::from(hop)];
             let before = std::mem::replace(&mut at.header, Hop::OPEN);
             let used = &mut self.uses.links[at.link.index()];

@@ -11,10 +11,12 @@
 //! Where that cannot be, or has become too dear, flits walk (see [`scatter`](crate::scatter)). On no link are
 //! there both trains and flits that walk.
 
+use smallvec::SmallVec;
+
 use crate::Time;
 use crate::component::{Asks, Component};
 use crate::engine::{Engine, Event};
-use crate::fabric::LinkState;
+use crate::fabric::{LinkState, Paces};
 use crate::light::Light;
 use crate::network::Network;
 use crate::observer::Observer;
@@ -63,6 +65,8 @@ pub(crate) struct Passage {
     pub(crate) hop: u16,
     /// Whether it comes after all flits of the trains before it.
     pub(crate) is_apart: bool,
+    /// Whether only two rows of the train's times are known.
+    pub(crate) is_brief: bool,
     /// When the link is free before it, if it is apart.
     pub(crate) before: u64,
     /// How long its last flit takes.
@@ -89,8 +93,8 @@ pub(crate) struct LinkUse {
     /// When the link is free after all trains, and where the last flit asks.
     pub(crate) free: u64,
     pub(crate) last: Place,
-    /// By their first flits; flits of those that are not apart come between each other.
-    pub(crate) trains: Vec<Passage>,
+    /// By their first flits; flits of those that are not apart come between each other. Most often there is one.
+    pub(crate) trains: SmallVec<[Passage; 1]>,
 }
 
 /// Who ends at a node that takes flit by flit.
@@ -265,85 +269,61 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
 
     /// Lets a train cross the links it has not been entered at, up to one where it comes between others.
     pub(crate) fn enter(&mut self, slot: SlotId) {
-        let Transfer { leg, train, .. } = self.transfers.get(slot);
-        let (leg, entered) = (*leg, train.entered);
-        for hop in entered..leg.to {
-            let rank = self.rank_at(slot, hop);
-            self.transfers.get(slot).train.entered = hop + 1;
+        while let Err(hop) = self.append(slot) {
             let link = self.transfers.get(slot).hops[usize::from(hop)].link;
-            if let [Passage { slot: other, flits: LONG.., .. }] =
-                self.uses.links[link.index()].trains[..]
-            {
-                self.write_out(other);
-            }
-            // Of those that came by one link at one time, the last on that link is the last here.
-            let is_last = hop == leg.from || hop > entered;
-            if !self.append(slot, hop, rank, is_last) {
-                return self.squeeze_in(slot, hop, rank);
+            match self.uses.links[link.index()].trains[0] {
+                Passage { slot: other, is_brief: true, .. } => self.write_out(other),
+                _ => return self.squeeze_in(slot, hop),
             }
         }
         self.expect_end(slot);
     }
 
-    /// What is known of a train on a link it comes to.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "once for every hop of every command")]
-    pub(crate) fn passage(&mut self, slot: SlotId, hop: u16, rank: u32) -> Passage {
+    /// Lets a train cross links one after the other, as long as it comes after all others: to the end of its leg,
+    /// or up to a hop where it does not.
+    fn append(&mut self, slot: SlotId) -> Result<(), u16> {
+        let entered = self.transfers.get(slot).train.entered;
+        let mut rank = self.rank_at(slot, entered);
+        let (links, uses) = (&self.links[..], &mut self.uses.links[..]);
         let transfer = self.transfers.get(slot);
-        let link = transfer.hops[usize::from(hop)].link;
-        let begins = hop == transfer.leg.from;
-        let row = if transfer.train.is_brief { usize::from(!begins) } else { transfer.row(hop) };
-        let flits = transfer.flits as usize;
-        let place = |flit| Place { at: transfer.train.times[row * flits + flit], rank };
-        let bytes = transfer.flit_bytes(transfer.flits - 1, self.network.flit_bytes());
-        Passage {
-            slot,
-            flits: transfer.flits,
-            crossed: 0,
-            changed: Passage::UNCHANGED,
-            rank,
-            hop,
-            is_apart: true,
-            before: 0,
-            span: self.links[link.index()].span(bytes, link, &self.network),
-            first: place(0).max(transfer.train.begun),
-            last: place(flits - 1).max(transfer.train.begun),
+        let (leg, begun) = (transfer.leg, transfer.train.begun);
+        let mut paces = Paces::of_last_flit(transfer, &self.network);
+        for hop in entered..leg.to {
+            let id = transfer.hops[usize::from(hop)].link;
+            let (link, used) = (&links[id.index()], &mut uses[id.index()]);
+            let mut passage = transfer.passage(hop, rank, paces.span(link, id));
+            passage.before = link.free;
+            if let Some(first) = used.trains.first() {
+                // Of those that came by one link at one time, the last on that link is the last here.
+                let ties_as_last = (hop == leg.from || hop > entered) && passage.first != begun;
+                let comes_last =
+                    passage.first > used.last || passage.first == used.last && ties_as_last;
+                if first.is_brief || !comes_last {
+                    transfer.train.entered = hop;
+                    return Err(hop);
+                }
+                passage.before = used.free;
+            }
+            let overhead = transfer.charged(hop, link);
+            used.free = link.cross(transfer.next_row(hop), passage.before, passage.span, overhead);
+            used.last = passage.last;
+            used.trains.push(passage);
+            rank = self.flit_ranks + link.rank;
         }
-    }
-
-    /// Lets a train cross a link after all others, if it comes after them; `is_last` if it does so where their places
-    /// are the same.
-    #[inline]
-    fn append(&mut self, slot: SlotId, hop: u16, rank: u32, is_last: bool) -> bool {
-        let mut passage = self.passage(slot, hop, rank);
-        let begun = self.transfers.get(slot).train.begun;
-        let id = self.transfers.get(slot).hops[usize::from(hop)].link;
-        let used = &mut self.uses.links[id.index()];
-        let is_alone = used.trains.is_empty();
-        // Those that begin at one event do so in the order of their numbers.
-        let begins_last = |last: &Passage| {
-            passage.first != begun
-                || last.is_apart && self.transfers.at(last.slot).train.begun == begun
-        };
-        let ties = || is_last && used.trains.last().is_some_and(begins_last);
-        if !is_alone && passage.first <= used.last && (passage.first != used.last || !ties()) {
-            return false;
-        }
-        let transfer = self.transfers.get(slot);
-        let link = &self.links[id.index()];
-        passage.before = if is_alone { link.free } else { used.free };
-        let overhead = transfer.charged(hop, link);
-        let row = transfer.next_row(hop);
-        used.free = link.cross(row, passage.before, passage.span, overhead);
-        used.last = passage.last;
-        used.trains.push(passage);
-        true
+        transfer.train.entered = leg.to;
+        Ok(())
     }
 
     /// Enters a train at a link where it comes between others.
-    fn squeeze_in(&mut self, slot: SlotId, hop: u16, rank: u32) {
-        let passage = Passage { changed: 0, is_apart: false, ..self.passage(slot, hop, rank) };
-        let link = self.transfers.get(slot).hops[usize::from(hop)].link;
+    fn squeeze_in(&mut self, slot: SlotId, hop: u16) {
+        let rank = self.rank_at(slot, hop);
+        let transfer = self.transfers.get(slot);
+        transfer.train.entered = hop + 1;
+        let link = transfer.hops[usize::from(hop)].link;
+        let span =
+            Paces::of_last_flit(transfer, &self.network).span(&self.links[link.index()], link);
+        let passage = transfer.passage(hop, rank, span);
+        let passage = Passage { changed: 0, is_apart: false, ..passage };
         self.note_dirty(passage.first.at, link);
         let used = &mut self.uses.links[link.index()];
         used.trains.push(passage);
@@ -366,14 +346,13 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let (leg, flits) = (transfer.leg, transfer.flits as usize);
         transfer.train.is_brief = false;
         transfer.train.times.resize(flits * (transfer.last_row() + 1), 0);
-        let bytes = transfer.flit_bytes(transfer.flits - 1, self.network.flit_bytes());
         for hop in leg.from..leg.to {
             let id = transfer.hops[usize::from(hop)].link;
             let link = &self.links[id.index()];
-            let (span, overhead) =
-                (link.span(bytes, id, &self.network), transfer.charged(hop, link));
-            let before = self.uses.links[id.index()].trains[0].before;
-            link.cross(transfer.next_row(hop), before, span, overhead);
+            let passage = &mut self.uses.links[id.index()].trains[0];
+            passage.is_brief = false;
+            let overhead = transfer.charged(hop, link);
+            link.cross(transfer.next_row(hop), passage.before, passage.span, overhead);
             transfer.hops[usize::from(hop)].header = Hop::OPEN;
         }
     }
@@ -459,6 +438,30 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
 }
 
 impl<M> Transfer<M> {
+    /// What is known of its train on the link of a hop it comes to, where its last flit takes `span`.
+    #[inline]
+    pub(crate) fn passage(&self, hop: u16, rank: u32, span: u64) -> Passage {
+        let Train { is_brief, begun, times, .. } = &self.train;
+        let flits = self.flits as usize;
+        let row = if *is_brief { usize::from(hop > self.leg.from) } else { self.row(hop) };
+        let row = &times[row * flits..(row + 1) * flits];
+        let place = |at| Place { at, rank }.max(*begun);
+        Passage {
+            slot: self.slot,
+            flits: self.flits,
+            crossed: 0,
+            changed: Passage::UNCHANGED,
+            rank,
+            hop,
+            is_apart: true,
+            is_brief: *is_brief,
+            before: 0,
+            span,
+            first: place(row[0]),
+            last: place(row[flits - 1]),
+        }
+    }
+
     /// The row of times behind a hop, filled with those before it.
     fn next_row(&mut self, hop: u16) -> &mut [u64] {
         let flits = self.flits as usize;

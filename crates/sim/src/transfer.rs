@@ -12,6 +12,8 @@ pub(crate) type SlotId = u32;
 #[derive(Debug)]
 pub(crate) struct Transfer<M> {
     pub(crate) id: TransferId,
+    /// Its place in the list of all.
+    pub(crate) slot: SlotId,
     pub(crate) message: Option<M>,
     pub(crate) begun: Time,
     pub(crate) bytes: u64,
@@ -108,8 +110,10 @@ impl<M> Transfers<M> {
 
     #[cold]
     fn grow(&mut self) -> SlotId {
+        let slot = u32::try_from(self.slots.len()).expect("fewer than 2³² transfers at once");
         self.slots.push(Transfer {
             id: TransferId(0),
+            slot,
             message: None,
             begun: Time::ZERO,
             bytes: 0,
@@ -119,7 +123,7 @@ impl<M> Transfers<M> {
             hops: Vec::new(),
             train: Train::default(),
         });
-        u32::try_from(self.slots.len() - 1).expect("fewer than 2³² transfers at once")
+        slot
     }
 
     pub(crate) fn remove(&mut self, slot: SlotId) {
