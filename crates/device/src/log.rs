@@ -1,5 +1,7 @@
 //! What happened: a record of each transfer, and of each flit where that is wanted.
 
+use std::cmp::Reverse;
+
 use cubeyard_sim::{Crossing, Observer, Route, Time, TransferId, Wait};
 
 use crate::message::{Message, RequestId};
@@ -119,7 +121,8 @@ impl Observer<Message> for Log {
     fn waited(&mut self, transfer: TransferId, wait: Wait) {
         let place = self.index(transfer);
         let longest = &mut self.transfers[place].wait;
-        if longest.is_none_or(|longest| longest.span < wait.span) {
+        let key = |wait: Wait| (wait.span, Reverse((wait.link, wait.behind)));
+        if longest.is_none_or(|longest| key(longest) < key(wait)) {
             *longest = Some(wait);
         }
     }

@@ -52,7 +52,8 @@ impl Way<'_> {
         let Self { mut rank, flit_ranks, uses, links } = self;
         let (id, leg, begun) = (transfer.id, transfer.leg, transfer.train.begun);
         let hops = &mut transfer.hops[usize::from(leg.from)..usize::from(leg.to)];
-        let Train { times, light, .. } = &mut transfer.train;
+        let Train { times, light, behind, .. } = &mut transfer.train;
+        let is_behind = !behind.is_empty();
         light.waits.clear();
         if light.users.len() < hops.len() {
             light.users.resize(hops.len(), id);
@@ -80,7 +81,7 @@ impl Way<'_> {
             let start = link.free.max(at);
             (link.free, link.last) = (start + span, id);
             link.busy += span;
-            (used.last, used.begun) = (place, begun);
+            (used.last, used.begun, used.is_behind) = (place, begun, is_behind);
             used.light += 1;
             at = link.arrival(start, start + span);
             overhead = link.overhead;

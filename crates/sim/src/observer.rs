@@ -19,7 +19,7 @@ pub trait Observer<M> {
         let _ = crossing;
     }
 
-    /// A transfer has waited for another one at a link. Told at the latest before it is delivered.
+    /// A transfer has waited for another one at a link. Told at the latest before it is delivered, in no order.
     fn waited(&mut self, transfer: TransferId, wait: Wait) {
         let _ = (transfer, wait);
     }

@@ -21,6 +21,11 @@ pub(crate) struct Place {
     pub(crate) rank: u32,
 }
 
+impl Place {
+    /// Marks the number of a train within a trail.
+    const NUMBER: u32 = u32::MAX;
+}
+
 /// A flit of a train that asks for the link of a row of its times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot {
@@ -63,19 +68,18 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         place.max(transfer.train.begun)
     }
 
-    /// What decides between flits of the same place: their places on the way there, backwards, then the way of
-    /// those they began behind, then their numbers.
+    /// What decides between flits of the same place: their places on the way there, backwards, then the train's
+    /// number, then the way of the flit that it began behind.
     fn trail(&self, Spot { slot, row, flit }: Spot) -> impl Iterator<Item = Place> {
-        let Train { begun, behind, number, .. } = &self.transfers.at(slot).train;
-        let ties = self.place(Spot { slot, row: 0, flit }) == *begun;
-        let behind = behind.iter().copied().filter(move |_| ties);
+        let Train { number, behind, .. } = &self.transfers.at(slot).train;
         let places = (0..row).rev().map(move |row| self.place(Spot { slot, row, flit }));
-        places.chain(behind).chain([Place { at: *number, rank: 0 }])
+        let number = Place { at: *number, rank: Place::NUMBER };
+        places.chain([number]).chain(behind.iter().copied())
     }
 
     /// The order of flits that have the same place.
     pub(crate) fn order(&self, a: Spot, b: Spot) -> Ordering {
-        self.trail(a).cmp(self.trail(b))
+        compare(self.trail(a), self.trail(b))
     }
 
     /// Keeps how the last flit of a train came to its end, because that decides what lies before the present.
@@ -109,8 +113,27 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             return false;
         }
         match self.trains.ended_slot {
-            Some(slot) => self.trail(spot).lt(self.trail(self.end_of(slot))),
-            None => self.trail(spot).lt(self.trains.trail.iter().copied()),
+            Some(slot) => self.order(spot, self.end_of(slot)).is_lt(),
+            None => compare(self.trail(spot), self.trains.trail.iter().copied()).is_lt(),
+        }
+    }
+}
+
+/// Compares trails. Those that begin together are told apart by their numbers. One that begins where the
+/// other one passes through began behind a flit that came the same way, and its trail goes on with that.
+fn compare(mut a: impl Iterator<Item = Place>, mut b: impl Iterator<Item = Place>) -> Ordering {
+    loop {
+        let (place_a, place_b) = match (a.next(), b.next()) {
+            (Some(a), Some(b)) if a.rank == Place::NUMBER && b.rank == Place::NUMBER => {
+                return a.at.cmp(&b.at);
+            }
+            (Some(Place { rank: Place::NUMBER, .. }), place_b) => (a.next(), place_b),
+            (place_a, Some(Place { rank: Place::NUMBER, .. })) => (place_a, b.next()),
+            places => places,
+        };
+        match place_a.cmp(&place_b) {
+            Ordering::Equal if place_a.is_some() => {}
+            order => return order,
         }
     }
 }

@@ -35,7 +35,8 @@ pub(crate) struct Train {
     pub(crate) number: u64,
     /// The event at which it set out. A flit that asks in this instant asks after it, even if its rank is lower.
     pub(crate) begun: Place,
-    /// The way of the flit whose end this event was, if flits tie with it.
+    /// The way of the flit whose end this event was, if others on the first link may tie with that. All who do
+    /// are there when it sets out, because they have crossed the link by which that flit came.
     pub(crate) behind: Vec<Place>,
     /// When each flit asks for each link of the leg, row by row; in the last row, when it is at the end.
     pub(crate) times: Vec<u64>,
@@ -88,6 +89,8 @@ pub(crate) struct LinkUse {
     /// How many trains are light, and the event at which the last of them set out.
     pub(crate) light: u32,
     pub(crate) begun: Place,
+    /// Whether that one may tie with others that have asked.
+    pub(crate) is_behind: bool,
     /// How many trains, of the first, are wholly in the accounts.
     pub(crate) booked: usize,
     /// When the link is free after all trains, and where the last flit asks.
@@ -95,6 +98,14 @@ pub(crate) struct LinkUse {
     pub(crate) last: Place,
     /// By their first flits; flits of those that are not apart come between each other. Most often there is one.
     pub(crate) trains: SmallVec<[Passage; 1]>,
+}
+
+impl LinkUse {
+    /// Whether a flit that asks may tie with one that begins at an event; not those that begin there, too.
+    fn may_tie(&self, begun: Place) -> bool {
+        let is_behind = self.is_behind || self.begun != begun;
+        self.light > 0 && is_behind || !self.trains.is_empty()
+    }
 }
 
 /// Who ends at a node that takes flit by flit.
@@ -219,7 +230,10 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let transfer = self.transfers.get(slot);
         let first = transfer.train.times[0];
         assert!(first >= begun.at, "a transfer asks before the present");
-        let ties = first == begun.at && self.trains.ended == begun;
+        let ties = first == begun.at && self.trains.ended == begun && {
+            let link = transfer.leg_hops()[0].link;
+            self.uses.links[link.index()].may_tie(begun)
+        };
         if ties {
             self.write_down_trail();
         }
