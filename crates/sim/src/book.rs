@@ -15,7 +15,7 @@ use crate::transfer::SlotId;
 impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// Brings the accounts of a link up to the present event.
     pub(crate) fn book(&mut self, id: LinkId) {
-        let mut at = self.uses.links[id.index()].booked;
+        let mut at = self.uses.links[id.index()].booked as usize;
         while at < self.uses.links[id.index()].trains.len() {
             let rest = &self.uses.links[id.index()].trains[at + 1..];
             let others = rest.iter().position(|passage| passage.is_apart).unwrap_or(rest.len());
@@ -27,7 +27,8 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             }
             at = end;
         }
-        self.uses.links[id.index()].booked = at;
+        let booked = u32::try_from(at).expect("fewer than 2³² transfers at once");
+        self.uses.links[id.index()].booked = booked;
     }
 
     /// Books a train that is apart from others: whether that is the whole of it.
@@ -128,10 +129,10 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let place = used.trains.iter().position(|passage| passage.slot == slot);
         let place = place.expect("it was entered there");
         used.trains.remove(place);
-        if place < used.booked {
+        if place < used.booked as usize {
             used.booked -= 1;
         } else if let Some(next) = used.trains.get_mut(place)
-            && place == used.booked
+            && place == used.booked as usize
         {
             next.is_apart = true;
         }

@@ -13,8 +13,9 @@ use crate::queue::EventQueue;
 use crate::transfer::{Hop, Leg, LegEnd, SlotId, Transfer};
 use crate::{Bandwidth, Span, Time};
 
-/// A link, and the node that it leads to.
+/// A link, and the node that it leads to. A line of a cache, as every hop of every transfer comes here.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(crate) struct LinkState {
     /// When it is free.
     pub(crate) free: u64,
@@ -34,6 +35,8 @@ pub(crate) struct LinkState {
     /// Whether the node behind it stores and forwards.
     stores: bool,
 }
+
+const _: () = assert!(size_of::<LinkState>() == 64);
 
 impl LinkState {
     const NOBODY: TransferId = TransferId(u64::MAX);

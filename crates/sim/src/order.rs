@@ -14,8 +14,9 @@ use crate::train::Train;
 use crate::transfer::{LegEnd, SlotId};
 use crate::weave::Lane;
 
-/// A place in the order of events, up to ties.
+/// A place in the order of events, up to ties. Twelve bytes, because links are full of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(Rust, packed(4))]
 pub(crate) struct Place {
     pub(crate) at: u64,
     pub(crate) rank: u32,
@@ -125,7 +126,7 @@ fn compare(mut a: impl Iterator<Item = Place>, mut b: impl Iterator<Item = Place
     loop {
         let (place_a, place_b) = match (a.next(), b.next()) {
             (Some(a), Some(b)) if a.rank == Place::NUMBER && b.rank == Place::NUMBER => {
-                return a.at.cmp(&b.at);
+                return { a.at }.cmp(&{ b.at });
             }
             (Some(Place { rank: Place::NUMBER, .. }), place_b) => (a.next(), place_b),
             (place_a, Some(Place { rank: Place::NUMBER, .. })) => (place_a, b.next()),

@@ -81,8 +81,9 @@ impl Passage {
     pub(crate) const UNCHANGED: u32 = u32::MAX;
 }
 
-/// Who uses a link.
+/// Who uses a link. Two lines of a cache, as every hop of every transfer comes here.
 #[derive(Clone, Debug, Default)]
+#[repr(align(64))]
 pub(crate) struct LinkUse {
     /// How many transfers whose flits walk.
     pub(crate) walkers: u32,
@@ -92,7 +93,7 @@ pub(crate) struct LinkUse {
     /// Whether that one may tie with others that have asked.
     pub(crate) is_behind: bool,
     /// How many trains, of the first, are wholly in the accounts.
-    pub(crate) booked: usize,
+    pub(crate) booked: u32,
     /// When the link is free after all trains, and where the last flit asks.
     pub(crate) free: u64,
     pub(crate) last: Place,
@@ -100,7 +101,14 @@ pub(crate) struct LinkUse {
     pub(crate) trains: SmallVec<[Passage; 1]>,
 }
 
+const _: () = assert!(size_of::<LinkUse>() == 128 && size_of::<Passage>() == 64);
+
 impl LinkUse {
+    /// The trains that are not wholly in the accounts.
+    pub(crate) fn unbooked(&self) -> &[Passage] {
+        &self.trains[self.booked as usize..]
+    }
+
     /// Whether a flit that asks may tie with one that begins at an event; not those that begin there, too.
     fn may_tie(&self, begun: Place) -> bool {
         let is_behind = self.is_behind || self.begun != begun;
@@ -318,8 +326,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
                 }
                 passage.before = used.free;
             }
-            let overhead = transfer.charged(hop, link);
-            used.free = link.cross(transfer.next_row(hop), passage.before, passage.span, overhead);
+            used.free = transfer.cross(hop, link, passage.before, passage.span);
             used.last = passage.last;
             used.trains.push(passage);
             rank = self.flit_ranks + link.rank;
@@ -341,7 +348,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         self.note_dirty(passage.first.at, link);
         let used = &mut self.uses.links[link.index()];
         used.trains.push(passage);
-        if used.trains.len() - used.booked > CROWD {
+        if used.unbooked().len() > CROWD {
             self.trains.tired = Some(slot);
         }
     }
@@ -365,8 +372,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             let link = &self.links[id.index()];
             let passage = &mut self.uses.links[id.index()].trains[0];
             passage.is_brief = false;
-            let overhead = transfer.charged(hop, link);
-            link.cross(transfer.next_row(hop), passage.before, passage.span, overhead);
+            transfer.cross(hop, link, passage.before, passage.span);
             transfer.hops[usize::from(hop)].header = Hop::OPEN;
         }
     }
@@ -476,50 +482,54 @@ impl<M> Transfer<M> {
         }
     }
 
-    /// The row of times behind a hop, filled with those before it.
-    fn next_row(&mut self, hop: u16) -> &mut [u64] {
-        let flits = self.flits as usize;
-        if self.train.is_brief {
-            let (first, last) = self.train.times.split_at_mut(flits);
-            if hop == self.leg.from {
-                last[..flits].copy_from_slice(first);
-            }
-            self.hops[usize::from(hop)].header = last[flits - 1];
-            return &mut last[..flits];
-        }
+    /// Lets all flits cross the link of a hop, between whom nobody does: when it is free then.
+    #[inline]
+    fn cross(&mut self, hop: u16, link: &LinkState, before: u64, span: u64) -> u64 {
+        let (flits, overhead) = (self.flits as usize, self.charged(hop, link));
         let row = self.row(hop) * flits;
-        let (before, next) = self.train.times[row..row + 2 * flits].split_at_mut(flits);
-        if let ([before], [next]) = (&*before, &mut *next) {
-            *next = *before;
-        } else {
-            next.copy_from_slice(before);
+        let times = &mut self.train.times[..];
+        if !self.train.is_brief {
+            let (asks, leaves) = times[row..row + 2 * flits].split_at_mut(flits);
+            return link.cross(asks.iter().copied().zip(leaves), before, span, overhead);
         }
-        next
+        let (first, last) = times.split_at_mut(flits);
+        let last = &mut last[..flits];
+        if hop == self.leg.from {
+            last.copy_from_slice(first);
+        }
+        self.hops[usize::from(hop)].header = last[flits - 1];
+        link.cross(last.iter_mut().map(|time| (*time, time)), before, span, overhead)
     }
 }
 
 impl LinkState {
-    /// Turns the times at which the flits of a train ask into those at which they leave the node behind the
-    /// link, when nobody crosses it between them: when it is free then.
+    /// Works out when the flits of a train leave the node behind the link, of whom each asks at a time and nobody
+    /// crosses it between them: when it is free then.
     #[inline]
-    fn cross(&self, times: &mut [u64], mut free: u64, last: u64, overhead: u64) -> u64 {
-        let (end, full) = times.split_last_mut().expect("a transfer has a flit");
+    fn cross<'a>(
+        &self,
+        mut flits: impl DoubleEndedIterator<Item = (u64, &'a mut u64)>,
+        mut free: u64,
+        last: u64,
+        overhead: u64,
+    ) -> u64 {
+        let (ask_of_last, leaves_last) = flits.next_back().expect("a transfer has a flit");
         let mut header = None;
-        if let Some((first, rest)) = full.split_first_mut() {
-            let start = free.max(*first);
+        if let Some((ask, leaves)) = flits.next() {
+            let start = free.max(ask);
             free = start + self.flit;
-            let leaves = self.arrival(start, free) + overhead;
-            *first = leaves;
-            for time in rest {
-                free = free.max(*time) + self.flit;
-                *time = (free + self.propagation).max(leaves);
+            let first = self.arrival(start, free) + overhead;
+            *leaves = first;
+            for (ask, leaves) in flits {
+                free = free.max(ask) + self.flit;
+                *leaves = (free + self.propagation).max(first);
             }
-            header = Some(leaves);
+            header = Some(first);
         }
-        let start = free.max(*end);
+        let start = free.max(ask_of_last);
         free = start + last;
         let arrived = self.arrival(start, free);
-        *end = header.map_or(arrived + overhead, |header| header.max(arrived));
+        *leaves_last = header.map_or(arrived + overhead, |header| header.max(arrived));
         free
     }
 }

@@ -174,7 +174,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// Works out when flits that ask for a link from a time on cross it, and tells the links behind it.
     fn work_out(&mut self, id: LinkId, from: u64) {
         let used = &mut self.uses.links[id.index()];
-        let booked = used.booked;
+        let booked = used.booked as usize;
         let mut trains = std::mem::take(&mut used.trains);
         let starts = |passage: &Passage| passage.is_apart && passage.first.at < from;
         let at = booked + trains[booked..].iter().rposition(starts).unwrap_or(0);
