@@ -7,10 +7,9 @@ use crate::credit::{BufferSpec, Buffers};
 use crate::fabric::LinkState;
 use crate::network::{LinkId, Network, NodeId};
 use crate::observer::{Blind, Observer};
-use crate::order::Trains;
 use crate::queue::{EventQueue, Wheel};
 use crate::task::Tasks;
-use crate::train::Uses;
+use crate::train::{Trains, Uses};
 use crate::transfer::{LegEnd, SlotId, Transfers};
 use crate::{Span, Time};
 

@@ -103,22 +103,17 @@
 //! gives the same events; [`Engine::order_hash`] is a number for that order. Nothing here reads a clock.
 
 mod arbiter;
-mod book;
 mod component;
 mod credit;
 mod engine;
 mod fabric;
-mod light;
 mod network;
 mod observer;
-mod order;
 pub mod queue;
-mod scatter;
 mod task;
 mod time;
 mod train;
 mod transfer;
-mod weave;
 
 pub use arbiter::Arbiter;
 pub use component::{Asks, Component, Context, Delivery, Flit, Send, TransferId};

@@ -30,7 +30,7 @@ impl<M> Observer<M> for &mut Witness {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 20000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
 
     #[test]
     fn runs_change_no_result(traffic in traffic()) {

@@ -6,13 +6,13 @@
 
 use std::cmp::Ordering;
 
+use super::Train;
+use super::weave::Lane;
 use crate::component::Component;
 use crate::engine::Engine;
 use crate::network::LinkId;
 use crate::observer::Observer;
-use crate::train::Train;
 use crate::transfer::{LegEnd, SlotId};
-use crate::weave::Lane;
 
 /// A place in the order of events, up to ties. Twelve bytes, because links are full of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,7 +29,7 @@ impl Place {
 
 /// A flit of a train that asks for the link of a row of its times.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spot {
+pub(crate) struct Ask {
     pub(crate) slot: SlotId,
     pub(crate) row: usize,
     pub(crate) flit: usize,
@@ -59,7 +59,7 @@ pub(crate) struct Trains {
 
 impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// Where a flit asks.
-    pub(crate) fn place(&self, Spot { slot, row, flit }: Spot) -> Place {
+    pub(crate) fn place(&self, Ask { slot, row, flit }: Ask) -> Place {
         let transfer = self.transfers.at(slot);
         let rank = match row {
             0 => self.links[transfer.leg_hops()[0].link.index()].start_rank,
@@ -71,15 +71,15 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
 
     /// What decides between flits of the same place: their places on the way there, backwards, then the train's
     /// number, then the way of the flit that it began behind.
-    fn trail(&self, Spot { slot, row, flit }: Spot) -> impl Iterator<Item = Place> {
+    fn trail(&self, Ask { slot, row, flit }: Ask) -> impl Iterator<Item = Place> {
         let Train { number, behind, .. } = &self.transfers.at(slot).train;
-        let places = (0..row).rev().map(move |row| self.place(Spot { slot, row, flit }));
+        let places = (0..row).rev().map(move |row| self.place(Ask { slot, row, flit }));
         let number = Place { at: *number, rank: Place::NUMBER };
         places.chain([number]).chain(behind.iter().copied())
     }
 
     /// The order of flits that have the same place.
-    pub(crate) fn order(&self, a: Spot, b: Spot) -> Ordering {
+    pub(crate) fn order(&self, a: Ask, b: Ask) -> Ordering {
         compare(self.trail(a), self.trail(b))
     }
 
@@ -103,19 +103,19 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
 
     /// Whether a flit has asked, up to the present event.
     #[inline]
-    pub(crate) fn is_past(&self, place: Place, spot: Spot) -> bool {
+    pub(crate) fn is_past(&self, place: Place, ask: Ask) -> bool {
         let here = Place { at: self.now.ps(), rank: self.reached };
-        place < here || place == here && self.is_before_end(place, spot)
+        place < here || place == here && self.is_before_end(place, ask)
     }
 
     #[cold]
-    fn is_before_end(&self, place: Place, spot: Spot) -> bool {
+    fn is_before_end(&self, place: Place, ask: Ask) -> bool {
         if self.trains.ended != place {
             return false;
         }
         match self.trains.ended_slot {
-            Some(slot) => self.order(spot, self.end_of(slot)).is_lt(),
-            None => compare(self.trail(spot), self.trains.trail.iter().copied()).is_lt(),
+            Some(slot) => self.order(ask, self.end_of(slot)).is_lt(),
+            None => compare(self.trail(ask), self.trains.trail.iter().copied()).is_lt(),
         }
     }
 }

@@ -7,14 +7,14 @@
 
 use std::ops::Range;
 
+use super::order::{Ask, Place};
+use super::{LinkUse, Passage, Train};
 use crate::Span;
 use crate::component::{Asks, Component, TransferId};
 use crate::engine::Engine;
 use crate::fabric::{LinkState, Paces};
 use crate::network::LinkId;
 use crate::observer::{Observer, Wait};
-use crate::order::{Place, Spot};
-use crate::train::{LinkUse, Passage, Train};
 use crate::transfer::{Hop, LegEnd, SlotId, Transfer};
 
 /// What a light train has to be told apart from others by, and to give its links back with.
@@ -206,8 +206,8 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// For how many of its links a light train has asked.
     fn rows_asked(&self, slot: SlotId) -> usize {
         let asked = |&row: &usize| {
-            let spot = Spot { slot, row, flit: 0 };
-            self.is_past(self.place(spot), spot)
+            let ask = Ask { slot, row, flit: 0 };
+            self.is_past(self.place(ask), ask)
         };
         (0..self.transfers.at(slot).last_row()).take_while(asked).count()
     }
@@ -229,7 +229,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             used.last = passage.last;
             let crossed = u32::from(row < asked);
             used.light -= crossed;
-            used.trains.push(Passage { before, crossed, ..passage });
+            used.trains.push(Passage { crossed, before, ..passage });
         }
         self.tell_waits(slot, asked);
         let train = &mut self.transfers.get(slot).train;

@@ -3,13 +3,13 @@
 //! Who waited for whom, how long a link was in use, and when it is free: booked when somebody wants to know, up to
 //! the present event, in the order in which flits crossed.
 
+use super::Passage;
+use super::order::Ask;
 use crate::Span;
 use crate::component::{Component, TransferId};
 use crate::engine::Engine;
 use crate::network::LinkId;
 use crate::observer::{Observer, Wait};
-use crate::order::Spot;
-use crate::train::Passage;
 use crate::transfer::SlotId;
 
 impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
@@ -36,7 +36,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     fn book_train(&mut self, id: LinkId, at: usize) -> bool {
         let passage = self.uses.links[id.index()].trains[at];
         let Passage { slot, flits, hop, .. } = passage;
-        let last = Spot { slot, row: self.transfers.at(slot).row(hop), flit: flits as usize - 1 };
+        let last = Ask { slot, row: self.transfers.at(slot).row(hop), flit: flits as usize - 1 };
         if !self.is_past(passage.last, last) {
             return self.book_group(id, at, at + 1);
         }
@@ -90,7 +90,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let is_whole = loop {
             let Some((first, _)) = self.first_lane(&lanes) else { break true };
             let lane = &mut lanes[first];
-            if !self.is_past(lane.place, lane.spot()) {
+            if !self.is_past(lane.place, lane.ask()) {
                 break false;
             }
             self.note_wait(id, lane.id, lane.place.at);
@@ -178,13 +178,13 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     }
 
     /// The flit of a train that is delivered next.
-    pub(crate) fn delivery(&self, slot: SlotId) -> Spot {
+    pub(crate) fn delivery(&self, slot: SlotId) -> Ask {
         let transfer = self.transfers.at(slot);
-        Spot { slot, row: transfer.last_row(), flit: transfer.train.handed as usize }
+        Ask { slot, row: transfer.last_row(), flit: transfer.train.handed as usize }
     }
 
     pub(crate) fn hand_over_one(&mut self, slot: SlotId) {
-        let Spot { row, flit, .. } = self.delivery(slot);
+        let Ask { row, flit, .. } = self.delivery(slot);
         let transfer = self.transfers.get(slot);
         let (at, first) = (transfer.time(row, flit), transfer.train.handed);
         transfer.train.handed += 1;

@@ -6,11 +6,11 @@
 //! scattered together: the accounts of their links are brought up to the present event, and each flit goes on by
 //! itself from where it is.
 
+use super::order::Ask;
 use crate::Time;
 use crate::component::Component;
 use crate::engine::{Engine, Event};
 use crate::observer::Observer;
-use crate::order::Spot;
 use crate::queue::EventQueue;
 use crate::transfer::{Hop, LegEnd, SlotId};
 
@@ -65,10 +65,10 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
                 self.book(hop.link);
             }
         }
-        let mut walking: Vec<Spot> = Vec::new();
+        let mut walking: Vec<Ask> = Vec::new();
         slots.iter().for_each(|&slot| self.stop(slot, &mut walking));
         walking.sort_by(|&a, &b| self.place(a).cmp(&self.place(b)).then_with(|| self.order(a, b)));
-        walking.into_iter().for_each(|spot| self.go_on(spot));
+        walking.into_iter().for_each(|ask| self.go_on(ask));
         for slot in slots {
             self.dissolve(slot);
         }
@@ -104,8 +104,8 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         }
         let end = self.links[self.transfers.get(slot).last_link().index()].to.index();
         while let Some(next) = self.next_delivered(end) {
-            let spot = self.delivery(next);
-            if !self.is_past(self.place(spot), spot) {
+            let ask = self.delivery(next);
+            if !self.is_past(self.place(ask), ask) {
                 return;
             }
             self.hand_over_one(next);
@@ -113,14 +113,14 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     }
 
     /// Says where the flits of a train are, and what nodes have said to it.
-    fn stop(&mut self, slot: SlotId, walking: &mut Vec<Spot>) {
+    fn stop(&mut self, slot: SlotId, walking: &mut Vec<Ask>) {
         let last_row = self.transfers.get(slot).last_row();
         let flits = self.transfers.get(slot).flits as usize;
         let mut arrived = 0;
         for flit in 0..flits {
             let asked = |row: &usize| {
-                let spot = Spot { slot, row: *row, flit };
-                self.is_past(self.place(spot), spot)
+                let ask = Ask { slot, row: *row, flit };
+                self.is_past(self.place(ask), ask)
             };
             let row = (0..last_row).take_while(asked).count();
             self.flit_hops += row as u64;
@@ -133,11 +133,11 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             }
             arrived += u32::from(row == last_row);
             let is_there = row == last_row;
-            let (spot, whole) = (Spot { slot, row, flit }, transfer.leg.end != LegEnd::Flits);
+            let (ask, whole) = (Ask { slot, row, flit }, transfer.leg.end != LegEnd::Flits);
             let waits_for_others = is_there && whole && flit + 1 < flits;
             let was_delivered = is_there && flit < transfer.train.handed as usize;
             if !waits_for_others && !was_delivered {
-                walking.push(spot);
+                walking.push(ask);
             }
         }
         let transfer = self.transfers.get(slot);
@@ -146,21 +146,21 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     }
 
     /// Lets a flit go on by itself.
-    fn go_on(&mut self, spot: Spot) {
-        let at = self.transfers.get(spot.slot).time(spot.row, spot.flit);
-        let rank = match spot.row {
-            0 => self.start_rank(spot.slot),
-            _ => self.place(spot).rank,
+    fn go_on(&mut self, ask: Ask) {
+        let at = self.transfers.get(ask.slot).time(ask.row, ask.flit);
+        let rank = match ask.row {
+            0 => self.start_rank(ask.slot),
+            _ => self.place(ask).rank,
         };
-        let transfer = self.transfers.get(spot.slot);
-        let flit = u32::try_from(spot.flit).expect("fewer than 2³² flits");
+        let transfer = self.transfers.get(ask.slot);
+        let flit = u32::try_from(ask.flit).expect("fewer than 2³² flits");
         let event = match transfer.leg.end {
-            _ if spot.row < transfer.last_row() => {
-                let row = u16::try_from(spot.row).expect("a route has fewer than 2¹⁶ hops");
-                Event::Ask { transfer: spot.slot, flit, hop: transfer.leg.from + row }
+            _ if ask.row < transfer.last_row() => {
+                let row = u16::try_from(ask.row).expect("a route has fewer than 2¹⁶ hops");
+                Event::Ask { transfer: ask.slot, flit, hop: transfer.leg.from + row }
             }
-            LegEnd::Flits => Event::Flit { transfer: spot.slot, flit },
-            LegEnd::Store | LegEnd::Whole => Event::LegDone { transfer: spot.slot },
+            LegEnd::Flits => Event::Flit { transfer: ask.slot, flit },
+            LegEnd::Store | LegEnd::Whole => Event::LegDone { transfer: ask.slot },
         };
         self.queue.push(Time::from_ps(at), rank, event);
     }

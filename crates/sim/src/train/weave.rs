@@ -9,12 +9,12 @@
 
 use std::cmp::Ordering;
 
+use super::Passage;
+use super::order::{Ask, Place};
 use crate::component::{Component, TransferId};
 use crate::engine::Engine;
 use crate::network::LinkId;
 use crate::observer::Observer;
-use crate::order::{Place, Spot};
-use crate::train::Passage;
 use crate::transfer::SlotId;
 
 /// A train is tired when each of its flits has been worked out so often on each link: walking is not dearer then.
@@ -50,8 +50,8 @@ pub(crate) struct Lane {
 impl Lane {
     const OVER: Place = Place { at: u64::MAX, rank: u32::MAX };
 
-    pub(crate) fn spot(&self) -> Spot {
-        Spot { slot: self.slot, row: self.row, flit: self.next }
+    pub(crate) fn ask(&self) -> Ask {
+        Ask { slot: self.slot, row: self.row, flit: self.next }
     }
 
     #[inline]
@@ -157,7 +157,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         for (index, lane) in lanes.iter().enumerate().skip(1) {
             let is_first = match lane.place.cmp(&lanes[first].place) {
                 Ordering::Equal if lane.place != Lane::OVER => {
-                    self.order(lane.spot(), lanes[first].spot()).is_lt()
+                    self.order(lane.ask(), lanes[first].ask()).is_lt()
                 }
                 order => order.is_lt(),
             };

@@ -1,0 +1,289 @@
+//! How a leg sets out as a train, and comes to its links.
+
+use super::order::Place;
+use super::weave::CROWD;
+use super::{Passage, Train};
+use crate::component::{Asks, Component};
+use crate::engine::Engine;
+use crate::fabric::{LinkState, Paces};
+use crate::observer::Observer;
+use crate::transfer::{Hop, LegEnd, SlotId, Transfer};
+
+/// Beyond so many times (128 MiB of them) a leg walks.
+const LONGEST: u64 = 1 << 24;
+
+/// From so many flits on a train that meets nobody keeps only two rows of times.
+const LONG: u32 = 64;
+
+impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
+    /// Whether legs may move as trains.
+    pub(crate) fn merges(&self) -> bool {
+        self.config.merge && self.buffers.is_none() && !O::FLITS
+    }
+
+    /// Whether a leg can be a train: in order, not too long, and where nobody walks.
+    pub(crate) fn can_set_out(&mut self, slot: SlotId, asks: &Asks) -> bool {
+        let in_order = match asks {
+            Asks::At(_) => true,
+            Asks::Each(times) => times.is_sorted(),
+        };
+        let transfer = self.transfers.get(slot);
+        let times = u64::from(transfer.flits) * (transfer.last_row() as u64 + 1);
+        let end = self.links[transfer.last_link().index()].to;
+        let ends_among_walkers =
+            transfer.leg.end == LegEnd::Flits && self.uses.ends[end.index()].walkers > 0;
+        let walked = |hop: &Hop| self.uses.links[hop.link.index()].walkers > 0;
+        let hops = transfer.leg_hops();
+        in_order && times <= LONGEST && !ends_among_walkers && !hops.iter().any(walked)
+    }
+
+    /// Lets a leg set out as a train.
+    pub(crate) fn set_out(&mut self, slot: SlotId, asks: &Asks) {
+        let is_brief = self.transfers.get(slot).flits >= LONG && self.meets_nobody(slot);
+        let transfer = self.transfers.get(slot);
+        let flits = transfer.flits as usize;
+        let rows = if is_brief { 2 } else { transfer.last_row() + 1 };
+        let train = &mut transfer.train;
+        if train.times.len() < flits * rows {
+            train.times.resize(flits * rows, 0);
+        }
+        match asks {
+            Asks::At(time) => train.times[..flits].fill(time.ps()),
+            Asks::Each(each) => {
+                train.times.iter_mut().zip(each).for_each(|(at, time)| *at = time.ps());
+            }
+        }
+        self.begin_train(slot, is_brief);
+        if self.transfers.get(slot).leg.end == LegEnd::Flits {
+            self.enter_end(slot);
+        }
+        self.unpack_around(slot);
+        self.enter(slot);
+        self.weave();
+    }
+
+    /// Numbers a train whose first times are known, and notes when it begins.
+    ///
+    /// # Panics
+    /// If it asks before the present.
+    pub(crate) fn begin_train(&mut self, slot: SlotId, is_brief: bool) {
+        let begun = Place { at: self.now.ps(), rank: self.reached };
+        let transfer = self.transfers.get(slot);
+        let first = transfer.train.times[0];
+        assert!(first >= begun.at, "a transfer asks before the present");
+        let ties = first == begun.at && self.trains.ended == begun && {
+            let link = transfer.leg_hops()[0].link;
+            self.uses.links[link.index()].may_tie(begun)
+        };
+        if ties {
+            self.write_down_trail();
+        }
+        self.trains.made += 1;
+        let transfer = self.transfers.get(slot);
+        let train = &mut transfer.train;
+        (train.is_on, train.is_brief) = (true, is_brief);
+        (train.number, train.begun) = (self.trains.made, begun);
+        train.behind.clear();
+        if ties {
+            train.behind.extend_from_slice(&self.trains.trail);
+        }
+        train.entered = transfer.leg.from;
+        (train.end, train.handed, train.work) = (u64::MAX, 0, 0);
+    }
+
+    /// Whether no other train is on the links of a leg, or to its end.
+    fn meets_nobody(&mut self, slot: SlotId) -> bool {
+        let transfer = self.transfers.get(slot);
+        let end = self.links[transfer.last_link().index()].to;
+        let is_free = |hop: &Hop| {
+            let used = &self.uses.links[hop.link.index()];
+            used.light == 0 && used.trains.is_empty()
+        };
+        let ends_alone =
+            transfer.leg.end != LegEnd::Flits || self.uses.ends[end.index()].trains.is_empty();
+        ends_alone && transfer.leg_hops().iter().all(is_free)
+    }
+
+    pub(crate) fn enter_end(&mut self, slot: SlotId) {
+        let end = self.links[self.transfers.get(slot).last_link().index()].to.index();
+        if let Some(&other) = self.uses.ends[end].trains.first() {
+            self.write_out(other);
+        }
+        self.uses.ends[end].trains.push(slot);
+    }
+
+    /// The rank of flits when they ask for the link of a hop.
+    pub(crate) fn rank_at(&mut self, slot: SlotId, hop: u16) -> u32 {
+        let transfer = self.transfers.get(slot);
+        if hop == transfer.leg.from {
+            return self.start_rank(slot);
+        }
+        let before = transfer.hops[usize::from(hop) - 1].link;
+        self.flit_ranks + self.links[before.index()].rank
+    }
+
+    /// Lets a train cross the links it has not been entered at, up to one where it comes between others.
+    pub(crate) fn enter(&mut self, slot: SlotId) {
+        while let Err(hop) = self.append(slot) {
+            let link = self.transfers.get(slot).hops[usize::from(hop)].link;
+            match self.uses.links[link.index()].trains[0] {
+                Passage { slot: other, is_brief: true, .. } => self.write_out(other),
+                _ => return self.squeeze_in(slot, hop),
+            }
+        }
+        self.expect_end(slot);
+    }
+
+    /// Lets a train cross links one after the other, as long as it comes after all others: to the end of its leg,
+    /// or up to a hop where it does not.
+    fn append(&mut self, slot: SlotId) -> Result<(), u16> {
+        let entered = self.transfers.get(slot).train.entered;
+        let mut rank = self.rank_at(slot, entered);
+        let (links, in_use) = (&self.links[..], &mut self.uses.links[..]);
+        let transfer = self.transfers.get(slot);
+        let (leg, begun) = (transfer.leg, transfer.train.begun);
+        let mut paces = Paces::of_last_flit(transfer, &self.network);
+        for hop in entered..leg.to {
+            let id = transfer.hops[usize::from(hop)].link;
+            let (link, used) = (&links[id.index()], &mut in_use[id.index()]);
+            let mut passage = transfer.passage(hop, rank, paces.span(link, id));
+            passage.before = link.free;
+            if let Some(first) = used.trains.first() {
+                // Of those that came by one link at one time, the last on that link is the last here.
+                let ties_as_last = (hop == leg.from || hop > entered) && passage.first != begun;
+                let comes_last =
+                    passage.first > used.last || passage.first == used.last && ties_as_last;
+                if first.is_brief || !comes_last {
+                    transfer.train.entered = hop;
+                    return Err(hop);
+                }
+                passage.before = used.free;
+            }
+            used.free = transfer.cross(hop, link, passage.before, passage.span);
+            used.last = passage.last;
+            used.trains.push(passage);
+            rank = self.flit_ranks + link.rank;
+        }
+        transfer.train.entered = leg.to;
+        Ok(())
+    }
+
+    /// Enters a train at a link where it comes between others.
+    fn squeeze_in(&mut self, slot: SlotId, hop: u16) {
+        let rank = self.rank_at(slot, hop);
+        let transfer = self.transfers.get(slot);
+        transfer.train.entered = hop + 1;
+        let link = transfer.hops[usize::from(hop)].link;
+        let span =
+            Paces::of_last_flit(transfer, &self.network).span(&self.links[link.index()], link);
+        let passage = transfer.passage(hop, rank, span);
+        let passage = Passage { changed: 0, is_apart: false, ..passage };
+        self.note_dirty(passage.first.at, link);
+        let used = &mut self.uses.links[link.index()];
+        used.trains.push(passage);
+        if used.unbooked().len() > CROWD {
+            self.trains.tired = Some(slot);
+        }
+    }
+
+    /// Works out the rows of a train that has kept only two.
+    #[inline]
+    pub(crate) fn write_out(&mut self, slot: SlotId) {
+        if self.transfers.get(slot).train.is_brief {
+            self.write_out_rows(slot);
+        }
+    }
+
+    #[cold]
+    fn write_out_rows(&mut self, slot: SlotId) {
+        let transfer = self.transfers.get(slot);
+        let (leg, flits) = (transfer.leg, transfer.flits as usize);
+        transfer.train.is_brief = false;
+        transfer.train.times.resize(flits * (transfer.last_row() + 1), 0);
+        for hop in leg.from..leg.to {
+            let id = transfer.hops[usize::from(hop)].link;
+            let link = &self.links[id.index()];
+            let passage = &mut self.uses.links[id.index()].trains[0];
+            passage.is_brief = false;
+            transfer.cross(hop, link, passage.before, passage.span);
+            transfer.hops[usize::from(hop)].header = Hop::OPEN;
+        }
+    }
+}
+
+impl<M> Transfer<M> {
+    /// What is known of its train on the link of a hop it comes to, where its last flit takes `span`.
+    #[inline]
+    pub(crate) fn passage(&self, hop: u16, rank: u32, span: u64) -> Passage {
+        let Train { is_brief, begun, times, .. } = &self.train;
+        let flits = self.flits as usize;
+        let row = if *is_brief { usize::from(hop > self.leg.from) } else { self.row(hop) };
+        let row = &times[row * flits..(row + 1) * flits];
+        let place = |at| Place { at, rank }.max(*begun);
+        Passage {
+            slot: self.slot,
+            flits: self.flits,
+            crossed: 0,
+            changed: Passage::UNCHANGED,
+            rank,
+            hop,
+            is_apart: true,
+            is_brief: *is_brief,
+            before: 0,
+            span,
+            first: place(row[0]),
+            last: place(row[flits - 1]),
+        }
+    }
+
+    /// Lets all flits cross the link of a hop, between whom nobody does: when it is free then.
+    #[inline]
+    fn cross(&mut self, hop: u16, link: &LinkState, before: u64, span: u64) -> u64 {
+        let (flits, overhead) = (self.flits as usize, self.charged(hop, link));
+        let row = self.row(hop) * flits;
+        let times = &mut self.train.times[..];
+        if !self.train.is_brief {
+            let (asks, leaves) = times[row..row + 2 * flits].split_at_mut(flits);
+            return link.cross(asks.iter().copied().zip(leaves), before, span, overhead);
+        }
+        let (first, last) = times.split_at_mut(flits);
+        let last = &mut last[..flits];
+        if hop == self.leg.from {
+            last.copy_from_slice(first);
+        }
+        self.hops[usize::from(hop)].header = last[flits - 1];
+        link.cross(last.iter_mut().map(|time| (*time, time)), before, span, overhead)
+    }
+}
+
+impl LinkState {
+    /// Works out when the flits of a train leave the node behind the link, of whom each asks at a time and nobody
+    /// crosses it between them: when it is free then.
+    #[inline]
+    fn cross<'a>(
+        &self,
+        mut flits: impl DoubleEndedIterator<Item = (u64, &'a mut u64)>,
+        mut free: u64,
+        last: u64,
+        overhead: u64,
+    ) -> u64 {
+        let (ask_of_last, leaves_last) = flits.next_back().expect("a transfer has a flit");
+        let mut header = None;
+        if let Some((ask, leaves)) = flits.next() {
+            let start = free.max(ask);
+            free = start + self.flit;
+            let first = self.arrival(start, free) + overhead;
+            *leaves = first;
+            for (ask, leaves) in flits {
+                free = free.max(ask) + self.flit;
+                *leaves = (free + self.propagation).max(first);
+            }
+            header = Some(first);
+        }
+        let start = free.max(ask_of_last);
+        free = start + last;
+        let arrived = self.arrival(start, free);
+        *leaves_last = header.map_or(arrived + overhead, |header| header.max(arrived));
+        free
+    }
+}
