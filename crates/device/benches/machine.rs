@@ -1,4 +1,4 @@
-//! How fast the machine is simulated: flit-hops and requests a second, what merged runs gain, what building costs.
+//! How fast the machine is simulated: flit-hops and requests a second, what trains gain, what building costs.
 //!
 //! `cargo bench -p cubeyard-device --bench machine [-- NAME]`, with `traffic`, `lone`, `build` or `small` for one
 //! part. Times are CPU time of the one thread; each is the best of several rounds, in which the contestants
@@ -100,7 +100,7 @@ fn run(config: EngineConfig, requests: &[(Time, Request)]) -> Run {
 /// The best of several rounds of both ways to run, which must agree.
 fn both(requests: &[(Time, Request)]) -> [Run; 2] {
     let mut best = [run(FLITS, requests), run(MERGED, requests)];
-    assert_eq!(best[0].latencies, best[1].latencies, "merged runs give the same times");
+    assert_eq!(best[0].latencies, best[1].latencies, "trains give the same times");
     assert_eq!(best[0].order_hash, best[1].order_hash, "and the same order");
     assert_eq!(best[0].flit_hops, best[1].flit_hops);
     for _ in 1..ROUNDS {

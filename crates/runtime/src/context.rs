@@ -334,7 +334,11 @@ impl Inner {
     /// Runs the machine until nothing is left to happen, and takes in what came of launches.
     pub(crate) fn run_and_settle(&self) -> Result<(), RuntimeError> {
         self.run()?;
-        self.settle()
+        let settled = self.settle();
+        if self.in_flight.borrow().is_empty() {
+            self.machine.borrow_mut().watch_mut().forget();
+        }
+        settled
     }
 
     pub(crate) fn run(&self) -> Result<(), RuntimeError> {

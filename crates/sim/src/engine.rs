@@ -43,11 +43,11 @@ pub(crate) enum Event {
 /// How an engine runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// Whether a run of flits that meets no other traffic, or a flit that holds up nobody, moves as one event;
+    /// Whether flits of a transfer move together, as a train with one event at its end, where they can;
     /// the results are the same.
     pub merge: bool,
     /// How much room there is behind each link. Without it nodes have room for everything, and links
-    /// serve in the order of asking. With it runs are never merged.
+    /// serve in the order of asking. With it there are no trains.
     pub buffers: Option<BufferSpec>,
 }
 
@@ -107,7 +107,7 @@ pub struct Engine<C: Component, O = Blind> {
     pub(crate) now: Time,
     /// The rank of the present event.
     pub(crate) rank: u32,
-    /// The highest rank so far of this instant, so that a run can be broken up exactly here: an event
+    /// The highest rank so far of this instant, so that trains can be met exactly here: an event
     /// may bring about one of a lower rank, and what lies between has happened.
     pub(crate) reached: u32,
     pub(crate) config: EngineConfig,
@@ -247,7 +247,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     }
 
     /// A hash of the order in which everything was delivered, woken and resumed so far. The same for the
-    /// same input, on every machine, whether runs of flits were merged or not.
+    /// same input, on every machine, whether flits moved as trains or by themselves.
     pub fn order_hash(&self) -> u64 {
         self.order.0
     }

@@ -95,7 +95,7 @@
 //! - [`Component`] and [`Context`]: what a part is asked, and what it may do; [`Asks`] says when flits set out;
 //! - [`TaskHandle`]: what a task can do; [`Stop`]: why an engine stopped;
 //! - [`Observer`]: sees every transfer, and every flit where that is wanted, and changes nothing;
-//! - [`EngineConfig`]: whether runs of flits that meet nobody move as one event, which changes no result, and
+//! - [`EngineConfig`]: whether flits move together as trains, which changes no result, and
 //!   whether buffers are finite, which does;
 //! - [`queue`]: the timing wheel below it, held equal to a heap.
 //!

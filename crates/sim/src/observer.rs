@@ -6,7 +6,7 @@ use crate::{Span, Time};
 
 /// Sees what happens. The engine is compiled for one observer, so looking away ([`Blind`]) costs nothing.
 pub trait Observer<M> {
-    /// Whether [`crossed`](Self::crossed) is to be called for every flit; nothing is merged then.
+    /// Whether [`crossed`](Self::crossed) is to be called for every flit; there are no trains then.
     const FLITS: bool;
 
     /// A transfer has begun.

@@ -10,7 +10,7 @@ use crate::component::{Component, TransferId};
 use crate::engine::Engine;
 use crate::network::LinkId;
 use crate::observer::{Observer, Wait};
-use crate::transfer::SlotId;
+use crate::transfer::{Leg, SlotId};
 
 impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// Brings the accounts of a link up to the present event.
@@ -114,16 +114,29 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         (0..self.links.len()).for_each(|link| self.book(LinkId::new(link)));
     }
 
-    /// A train whose flits have all crossed a link leaves it.
-    pub(crate) fn leave(&mut self, slot: SlotId, hop: u16) {
-        let link = self.transfers.get(slot).hops[usize::from(hop)].link;
-        if let [only] = self.uses.links[link.index()].trains[..] {
-            self.book_rest(link, 0, only);
+    /// A train whose flits are all at its end leaves its links.
+    pub(crate) fn leave_links(&mut self, slot: SlotId) {
+        let Leg { from, to, .. } = self.transfers.at(slot).leg;
+        let hops = from..to;
+        // All links are looked at first, so that their memory is fetched side by side.
+        let links = self.transfers.at(slot).leg_hops().iter().map(|hop| hop.link.index());
+        let trains = links.map(|link| self.uses.links[link].trains.len()).sum::<usize>();
+        if trains > hops.len() {
+            return hops.for_each(|hop| self.leave(slot, hop));
+        }
+        for hop in hops {
+            let link = self.transfers.at(slot).hops[usize::from(hop)].link;
+            let passage = self.uses.links[link.index()].trains[0];
+            self.book_rest(link, 0, passage);
             let used = &mut self.uses.links[link.index()];
             used.trains.clear();
             used.booked = 0;
-            return;
         }
+    }
+
+    /// A train whose flits have all crossed a link leaves it.
+    fn leave(&mut self, slot: SlotId, hop: u16) {
+        let link = self.transfers.get(slot).hops[usize::from(hop)].link;
         self.book(link);
         let used = &mut self.uses.links[link.index()];
         let place = used.trains.iter().position(|passage| passage.slot == slot);

@@ -78,7 +78,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         if transfer.train.light.is_on {
             self.leave_light(slot);
         } else {
-            (leg.from..leg.to).for_each(|hop| self.leave(slot, hop));
+            self.leave_links(slot);
         }
         self.flit_hops += flits * u64::from(leg.to - leg.from);
         if leg.end == LegEnd::Flits {

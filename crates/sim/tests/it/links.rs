@@ -1,6 +1,6 @@
 //! What crossing links costs, against figures worked out by hand.
 
-use cubeyard_sim::{Asks, Blind, NodeId, Send, Span, Stop, Time};
+use cubeyard_sim::{Asks, Blind, LinkId, Network, NodeId, RouteError, Send, Span, Stop, Time};
 
 use crate::grid::{Grid, Note};
 
@@ -76,4 +76,13 @@ fn propagation_delays_and_does_not_occupy() {
     let mut grid = Grid::plain(3, 1);
     grid.links.iter_mut().for_each(|link| link.propagation = Span::from_ps(10_000));
     assert_eq!(alone(&grid, 1024), ps(10_000 + 10_000 + 5000));
+}
+
+#[test]
+fn a_route_goes_by_each_link_once() {
+    let grid = Grid::plain(2, 1);
+    let network = Network::new(256, grid.nodes.clone(), grid.links.clone()).unwrap();
+    let [there, back] = [1, 0].map(LinkId::new);
+    assert!(network.route(&[there, back]).is_ok());
+    assert_eq!(network.route(&[there, back, there]), Err(RouteError::Twice(there)));
 }

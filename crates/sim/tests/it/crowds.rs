@@ -1,4 +1,4 @@
-//! Transfers of one flit that are planned ahead against flits that move by themselves: the same to the
+//! Crowds of short messages and some long ones, as trains and as flits that move by themselves: the same to the
 //! picosecond and in order, whoever meets whom.
 
 use std::collections::VecDeque;
@@ -218,7 +218,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn plans_change_no_result(crowd in crowds(), pause in 1..3000_u64) {
+    fn trains_in_crowds_change_no_result(crowd in crowds(), pause in 1..3000_u64) {
         let walked = crowd.run(false, None);
         prop_assert_eq!(&crowd.run(true, None), &walked);
         prop_assert_eq!(&crowd.run(true, Some(pause)), &walked);

@@ -1,4 +1,4 @@
-//! Runs that move as one event against flits that move by themselves: the same to the picosecond.
+//! Trains against flits that move by themselves: the same to the picosecond.
 
 use cubeyard_sim::{Blind, Crossing, Observer};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use crate::grid::Grid;
 use crate::traffic::{Planned, Traffic, run, traffic};
 
-/// Looks at every flit, so nothing is merged; checks what must hold of each link.
+/// Looks at every flit, so there are no trains; checks what must hold of each link.
 #[derive(Default)]
 struct Witness {
     last: Vec<Option<Crossing>>,
@@ -33,7 +33,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
 
     #[test]
-    fn runs_change_no_result(traffic in traffic()) {
+    fn trains_change_no_result(traffic in traffic()) {
         let walked = run(&traffic, false, Blind, false);
         prop_assert_eq!(&run(&traffic, true, Blind, false), &walked);
         prop_assert_eq!(&run(&traffic, true, Blind, true), &walked);
@@ -67,4 +67,23 @@ fn another_simulation_on_a_second_thread_changes_nothing() {
     assert_eq!(there, [here.clone(), here.clone()]);
     // The same in debug and release, today and tomorrow.
     assert_eq!(format!("{:016x}", here.4), "82fa8951ee5d8361");
+}
+
+/// Where many long transfers meet, trains are woven together again and again, and give up.
+#[test]
+fn a_crowd_on_its_way_to_one_end_changes_no_result() {
+    for (count, flits, apart) in [(4, 9, 700), (30, 9, 300), (30, 90, 2100), (60, 3, 10)] {
+        let transfers = (0..count).map(|number| Planned {
+            at: number * apart,
+            from: usize::try_from(number * 5 % 11).unwrap(),
+            to: 11,
+            bytes: flits * 256 - number % 3,
+            asks: Vec::new(),
+            answered: number % 2 == 0,
+        });
+        let traffic = Traffic { grid: Grid::plain(4, 3), transfers: transfers.collect() };
+        let walked = run(&traffic, false, Blind, false);
+        assert_eq!(run(&traffic, true, Blind, false), walked);
+        assert_eq!(run(&traffic, true, Blind, true), walked);
+    }
 }
