@@ -63,33 +63,50 @@ pub trait Watch: Observer<Message> {
     }
 }
 
-/// One record for each transfer.
+/// One record for each transfer, or for each of a command.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     transfers: Vec<TransferRecord>,
     /// The number of the first that is kept.
     first: u64,
+    /// The numbers of those that are kept, if only those of commands are.
+    commands: Option<Vec<TransferId>>,
 }
 
 impl Log {
+    /// A log that keeps the transfers of commands only: what [`Machine::stages`](crate::machine::Machine::stages) is
+    /// told from, however much programs move meanwhile.
+    pub fn of_commands() -> Self {
+        Self { commands: Some(Vec::new()), ..Self::default() }
+    }
+
     /// All transfers that are kept, in the order of their numbers.
     pub fn transfers(&self) -> &[TransferRecord] {
         &self.transfers
     }
 
     /// One transfer.
+    ///
+    /// # Panics
+    /// If it is not kept.
     pub fn transfer(&self, transfer: TransferId) -> &TransferRecord {
-        &self.transfers[self.index(transfer)]
+        &self.transfers[self.index(transfer).expect("it is kept")]
     }
 
     /// Forgets all transfers so far, which must have been delivered.
     pub fn forget(&mut self) {
         self.first += self.transfers.len() as u64;
         self.transfers.clear();
+        self.commands.iter_mut().for_each(Vec::clear);
     }
 
-    fn index(&self, transfer: TransferId) -> usize {
-        usize::try_from(transfer.get() - self.first).expect("as many as records")
+    #[inline]
+    fn index(&self, transfer: TransferId) -> Option<usize> {
+        match &self.commands {
+            None => usize::try_from(transfer.get() - self.first).ok(),
+            Some(commands) if commands.last() < Some(&transfer) => None,
+            Some(commands) => commands.binary_search(&transfer).ok(),
+        }
     }
 
     /// The transfers that have begun at `time` or later, in the order of their numbers.
@@ -106,10 +123,17 @@ impl Log {
 impl Observer<Message> for Log {
     const FLITS: bool = false;
 
-    fn began(&mut self, _: TransferId, now: Time, route: &Route, bytes: u64, message: &Message) {
+    fn began(&mut self, id: TransferId, now: Time, route: &Route, bytes: u64, message: &Message) {
+        let kind = TransferKind::of(message);
+        if let Some(commands) = &mut self.commands {
+            if kind != TransferKind::Command {
+                return;
+            }
+            commands.push(id);
+        }
         self.transfers.push(TransferRecord {
             request: message.request(),
-            kind: TransferKind::of(message),
+            kind,
             route: route.clone(),
             bytes,
             begun: now,
@@ -119,7 +143,7 @@ impl Observer<Message> for Log {
     }
 
     fn waited(&mut self, transfer: TransferId, wait: Wait) {
-        let place = self.index(transfer);
+        let Some(place) = self.index(transfer) else { return };
         let longest = &mut self.transfers[place].wait;
         let key = |wait: Wait| (wait.span, Reverse((wait.link, wait.behind)));
         if longest.is_none_or(|longest| key(longest) < key(wait)) {
@@ -128,8 +152,9 @@ impl Observer<Message> for Log {
     }
 
     fn delivered(&mut self, transfer: TransferId, now: Time) {
-        let place = self.index(transfer);
-        self.transfers[place].delivered = Some(now);
+        if let Some(place) = self.index(transfer) {
+            self.transfers[place].delivered = Some(now);
+        }
     }
 }
 

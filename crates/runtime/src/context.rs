@@ -15,6 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 
+use cubeyard_device::log::Log;
 use cubeyard_device::machine::{Machine, MachineBuilder};
 use cubeyard_device::message::{Buffer, RequestId};
 use cubeyard_device::pe::OpLog;
@@ -116,7 +117,7 @@ impl Context {
             sram_bytes_per_cube: spec.sram.capacity,
         };
         let layout = layout.resolve().expect("checked when the topology was read");
-        let machine = MachineBuilder::new(topology).data(data).build();
+        let machine = MachineBuilder::new(topology).data(data).watched(Log::of_commands());
         let inner = Inner {
             addressing,
             data,
