@@ -151,8 +151,8 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let transfer = self.transfers.get(slot);
         transfer.leg = leg;
         transfer.arrived = 0;
-        let transfer_flits = transfer.flits;
-        if self.merges() && transfer_flits == 1 && self.travel_light(slot, &asks) {
+        let is_short = transfer.flits == 1;
+        if self.merges() && is_short && self.travel_light(slot, &asks) {
             return;
         }
         if self.merges() && self.can_set_out(slot, &asks) {

@@ -8,6 +8,9 @@ use crate::train::Train;
 /// A place in the list of transfers; used again when a transfer is done.
 pub(crate) type SlotId = u32;
 
+/// How many times of a train that is done are kept as memory for the next (8 MiB).
+const MOST_KEPT: usize = 1 << 20;
+
 /// A transfer on its way.
 #[derive(Debug)]
 pub(crate) struct Transfer<M> {
@@ -103,6 +106,9 @@ impl<M> Transfers<M> {
         let place = &mut self.slots[slot as usize];
         (place.id, place.bytes, place.flits, place.begun) = (id, bytes, flits, begun);
         place.message = Some(message);
+        if place.train.times.len() > MOST_KEPT {
+            place.train.times = Vec::new();
+        }
         place.hops.clear();
         place.hops.extend(route.iter().map(|&link| Hop { link, header: Hop::OPEN }));
         slot
