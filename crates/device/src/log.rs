@@ -63,21 +63,22 @@ pub trait Watch: Observer<Message> {
     }
 }
 
-/// One record for each transfer, or for each of a command.
+/// One record for each transfer, or for each that no program of a PE has made.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     transfers: Vec<TransferRecord>,
     /// The number of the first that is kept.
     first: u64,
-    /// The numbers of those that are kept, if only those of commands are.
-    commands: Option<Vec<TransferId>>,
+    /// The numbers of those that are kept, if those of programs are not.
+    kept: Option<Vec<TransferId>>,
 }
 
 impl Log {
-    /// A log that keeps the transfers of commands only: what [`Machine::stages`](crate::machine::Machine::stages) is
-    /// told from, however much programs move meanwhile.
-    pub fn of_commands() -> Self {
-        Self { commands: Some(Vec::new()), ..Self::default() }
+    /// A log without the loads, stores and messages of programs, so that it does not grow with what they
+    /// move. Commands, from which [`Machine::stages`](crate::machine::Machine::stages) is told, and other requests are
+    /// kept.
+    pub fn without_programs() -> Self {
+        Self { kept: Some(Vec::new()), ..Self::default() }
     }
 
     /// All transfers that are kept, in the order of their numbers.
@@ -97,15 +98,15 @@ impl Log {
     pub fn forget(&mut self) {
         self.first += self.transfers.len() as u64;
         self.transfers.clear();
-        self.commands.iter_mut().for_each(Vec::clear);
+        self.kept.iter_mut().for_each(Vec::clear);
     }
 
     #[inline]
     fn index(&self, transfer: TransferId) -> Option<usize> {
-        match &self.commands {
+        match &self.kept {
             None => usize::try_from(transfer.get() - self.first).ok(),
-            Some(commands) if commands.last() < Some(&transfer) => None,
-            Some(commands) => commands.binary_search(&transfer).ok(),
+            Some(kept) if kept.last() < Some(&transfer) => None,
+            Some(kept) => kept.binary_search(&transfer).ok(),
         }
     }
 
@@ -124,16 +125,15 @@ impl Observer<Message> for Log {
     const FLITS: bool = false;
 
     fn began(&mut self, id: TransferId, now: Time, route: &Route, bytes: u64, message: &Message) {
-        let kind = TransferKind::of(message);
-        if let Some(commands) = &mut self.commands {
-            if kind != TransferKind::Command {
+        if let Some(kept) = &mut self.kept {
+            if message.is_of_program() {
                 return;
             }
-            commands.push(id);
+            kept.push(id);
         }
         self.transfers.push(TransferRecord {
             request: message.request(),
-            kind,
+            kind: TransferKind::of(message),
             route: route.clone(),
             bytes,
             begun: now,

@@ -438,4 +438,15 @@ impl Message {
             | Self::Custom(_) => None,
         }
     }
+
+    /// Whether a program of a PE has made it, and not a request.
+    pub(crate) fn is_of_program(&self) -> bool {
+        match self {
+            Self::Issue(access) | Self::Access(access) | Self::Answer(access) => {
+                !matches!(access.done, Done::Signal(_))
+            }
+            Self::Packet(_) | Self::Credit(_) => true,
+            _ => false,
+        }
+    }
 }

@@ -117,7 +117,7 @@ impl Context {
             sram_bytes_per_cube: spec.sram.capacity,
         };
         let layout = layout.resolve().expect("checked when the topology was read");
-        let machine = MachineBuilder::new(topology).data(data).watched(Log::of_commands());
+        let machine = MachineBuilder::new(topology).data(data).watched(Log::without_programs());
         let inner = Inner {
             addressing,
             data,

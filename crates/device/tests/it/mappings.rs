@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use cubeyard_device::log::{Log, TransferKind};
-use cubeyard_device::machine::{Machine, MachineBuilder};
+use cubeyard_device::machine::Machine;
 use cubeyard_device::message::{Direction, Mapping};
 use cubeyard_device::request::Request;
 use cubeyard_sim::{Span, Stop};
@@ -76,29 +75,4 @@ fn accesses_through_many_mappings_by_turns_all_go_where_they_should() {
     }
     let pe = machine.pe("sip0.cube0.pe0").unwrap();
     assert_eq!(machine.mmu(pe).unwrap().counts().translations, 12);
-}
-
-#[test]
-fn a_log_of_commands_alone_tells_the_same_stages() {
-    let topology = default_machine().topology().clone();
-    let mut all = MachineBuilder::new(topology.clone()).build();
-    let mut commands = MachineBuilder::new(topology).watched(Log::of_commands());
-    let stages = [&mut all, &mut commands].map(|machine| {
-        let mapping = mapping(machine, 0, "sip0.cube0.pe1");
-        let pe = machine.pe("sip0.cube0.pe0").unwrap();
-        let (sip, cubes, pes) = (pe.sip, vec![pe.cube], vec![pe.pe]);
-        let read = dma(machine, "sip0.cube0.pe2", "sip0.cube0.pe3", Direction::Read, 4 * KIB);
-        machine.submit(read).unwrap();
-        let map = Request::MmuMap { sip, cubes, pes, mappings: Arc::from([mapping]) };
-        let id = machine.submit(map).unwrap();
-        assert_eq!(machine.run(), Stop::Idle);
-        machine.stages(id).unwrap()
-    });
-    assert_eq!(stages[0], stages[1]);
-    let kinds = |machine: &Machine| -> Vec<_> {
-        machine.log().transfers().iter().map(|record| record.kind).collect()
-    };
-    let only_commands = kinds(&all).into_iter().filter(|kind| *kind == TransferKind::Command);
-    assert_eq!(kinds(&commands), only_commands.collect::<Vec<_>>());
-    assert!(kinds(&commands).len() < kinds(&all).len(), "the read is not kept");
 }

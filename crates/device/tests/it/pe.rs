@@ -5,10 +5,11 @@ mod reference;
 
 use std::collections::BTreeMap;
 
-use cubeyard_device::machine::Machine;
-use cubeyard_device::message::Direction;
+use cubeyard_device::log::{Log, TransferKind};
+use cubeyard_device::machine::{Machine, MachineBuilder};
+use cubeyard_device::message::{Direction, RequestId};
 use cubeyard_device::pe::CoreReport;
-use cubeyard_device::request::Request;
+use cubeyard_device::request::{PeRef, Request};
 use cubeyard_device::topology::Topology;
 use cubeyard_sim::Stop;
 use proptest::prelude::*;
@@ -40,6 +41,17 @@ fn key(id: usize, part: Part) -> (usize, usize, usize) {
 fn run(spec: Spec, steps: &[Step]) -> (u64, Taken, CoreReport) {
     let mut machine = Machine::new(topology(spec));
     machine.keep_ops();
+    let (launch, pe) = launch(&mut machine, steps);
+    let report = machine.core_report(launch, pe).expect("it has ended");
+    let ops = machine.ops();
+    let accesses = ops.records().iter().filter_map(|record| {
+        let part = access_of(record.part, record.unit)?;
+        Some((key(record.command as usize, part), (record.end - record.start).ps()))
+    });
+    ((report.ended - report.started).ps(), accesses.collect(), report)
+}
+
+fn launch(machine: &mut Machine, steps: &[Step]) -> (RequestId, PeRef) {
     let pe = machine.pe("sip0.cube0.pe0").unwrap();
     let (cubes, pes) = (vec![pe.cube], vec![pe.pe]);
     let work = cubeyard_sim::Span::ZERO;
@@ -49,13 +61,30 @@ fn run(spec: Spec, steps: &[Step]) -> (u64, Taken, CoreReport) {
     let program = Steps { steps: steps.iter().cloned().collect(), address };
     machine.load(launch, pe, Box::new(program));
     assert_eq!(machine.run(), Stop::Idle);
-    let report = machine.core_report(launch, pe).expect("it has ended");
-    let ops = machine.ops();
-    let accesses = ops.records().iter().filter_map(|record| {
-        let part = access_of(record.part, record.unit)?;
-        Some((key(record.command as usize, part), (record.end - record.start).ps()))
-    });
-    ((report.ended - report.started).ps(), accesses.collect(), report)
+    (launch, pe)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_log_without_programs_keeps_the_commands_of_a_launch(
+        spec in specs(),
+        steps in programs(true),
+    ) {
+        let logs = [Log::default(), Log::without_programs()].map(|log| {
+            let mut machine = MachineBuilder::new(topology(spec)).watched(log);
+            let (launch, _) = launch(&mut machine, &steps);
+            let records = machine.log().transfers().iter().map(|record| {
+                (record.kind, record.begun, record.delivered)
+            });
+            (records.collect::<Vec<_>>(), machine.stages(launch))
+        });
+        let [(all, _), (kept, stages)] = logs;
+        let of_command = all.into_iter().filter(|(kind, ..)| *kind == TransferKind::Command);
+        prop_assert_eq!(kept, of_command.collect::<Vec<_>>());
+        prop_assert!(stages.is_some(), "they are told from commands");
+    }
 }
 
 /// What a read takes that has the machine to itself.
