@@ -10,14 +10,18 @@
     reason = "a bench reads the clock and prints"
 )]
 
+#[path = "../../runtime/benches/clock/mod.rs"]
+mod clock;
+
 use std::hint::black_box;
-use std::time::Instant;
 
 use cubeyard_device::machine::{Machine, MachineBuilder};
 use cubeyard_device::message::{Direction, RequestId};
 use cubeyard_device::request::{PeRef, Request};
 use cubeyard_device::topology::Topology;
 use cubeyard_sim::{EngineConfig, Span, Stop, Time};
+
+use clock::cpu;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -43,21 +47,6 @@ fn main() {
     }
 }
 
-/// CPU seconds that this thread has had; where the system does not say, seconds of the clock.
-fn now() -> f64 {
-    // Linux brings the figure up to date when a thread gives way, else a few times in 10 ms.
-    std::thread::yield_now();
-    let had = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let had = had.and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
-    had.map_or_else(clock, |ns| ns as f64 / 1e9)
-}
-
-fn clock() -> f64 {
-    use std::sync::OnceLock;
-    static START: OnceLock<Instant> = OnceLock::new();
-    START.get_or_init(Instant::now).elapsed().as_secs_f64()
-}
-
 /// A xorshift: the same traffic on every machine.
 struct Random(u64);
 
@@ -81,13 +70,13 @@ struct Run {
 /// Makes a machine, makes the requests, and runs; the machine's making is not timed.
 fn run(config: EngineConfig, requests: &[(Time, Request)]) -> Run {
     let mut machine = MachineBuilder::new(Topology::embedded()).config(config).build();
-    let start = now();
+    let start = cpu();
     let ids: Vec<RequestId> = requests
         .iter()
         .map(|(at, request)| machine.submit_at(*at, 0, request.clone()).expect("sound"))
         .collect();
     assert_eq!(machine.run(), Stop::Idle);
-    let seconds = now() - start;
+    let seconds = cpu() - start;
     let latency = |&id: &RequestId| machine.completion(id).expect("idle means done").latency();
     Run {
         seconds,
@@ -190,10 +179,10 @@ fn build() {
         let mut best = f64::INFINITY;
         let mut figures = (0, 0, 0.0);
         for _ in 0..ROUNDS {
-            let (start, before) = (now(), resident_mib());
+            let (start, before) = (cpu(), resident_mib());
             let topology = Topology::read("bench.yaml", text).expect("a machine");
             let machine = black_box(Machine::new(topology));
-            best = best.min(now() - start);
+            best = best.min(cpu() - start);
             let (nodes, links) = (machine.network().nodes().len(), machine.network().links().len());
             figures = (nodes, links, f64::max(figures.2, resident_mib() - before));
         }
