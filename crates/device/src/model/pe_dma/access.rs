@@ -28,46 +28,29 @@ impl Known {
 impl PeDma {
     /// Makes an access.
     pub(super) fn access(&mut self, access: &VirtualAccess, context: &mut Context<Message>) {
-        let is_known = self.knows(access.address, context.node());
-        if !(is_known && self.access_known(access, context)) {
-            self.access_pieces(access, context);
-        }
-    }
-
-    /// Whether the mapping of an address is known, which it is once it was asked for.
-    fn knows(&mut self, address: u64, node: NodeId) -> bool {
-        if self.known.find(|known| known.holds(address)).is_some() {
-            return true;
-        }
-        let known = self.mmu.mapping(address).and_then(|mapping| {
-            let memory = self.wiring.memory(mapping.to, mapping.bytes).ok()?;
-            let (there, back) = self.wiring.routes(node, memory).ok()?;
-            Some(Known { mapping, memory, there, back })
-        });
-        known.map(|known| self.known.keep(known)).is_some()
-    }
-
-    /// Makes an access that lies within a mapping that is known: whether it does.
-    fn access_known(&mut self, access: &VirtualAccess, context: &mut Context<Message>) -> bool {
         let VirtualAccess { address, bytes, rows, .. } = *access;
-        let Some(known) = self.known.find(|known| known.holds(address)) else { return false };
-        let translated = self.mmu.translate_within(&known.mapping, address, bytes, rows);
-        let Some((piece, span)) = translated else { return false };
-        self.note(access, &piece, known.memory);
-        let access = Access {
-            request: access.request,
-            id: self.wiring.number(),
-            direction: access.direction,
-            address: piece.to.sub_offset().get(),
-            bytes,
-            rows,
-            there: Route::clone(&known.there),
-            back: Some(Route::clone(&known.back)),
-            data: access.data.clone(),
-            done: access.done,
+        let within = self.known(address, context.node()).and_then(|known| {
+            let translated = self.mmu.translate_within(&known.mapping, address, bytes, rows);
+            translated.map(|(piece, span)| (known, piece, span))
+        });
+        let Some((known, piece, span)) = within else {
+            return self.access_pieces(access, context);
         };
+        let access = self.piece(access, &piece, 0, known.memory, (known.there, known.back));
         self.requester.access(Box::new(access), span, context);
-        true
+    }
+
+    /// The mapping of an address, which is remembered once it was asked for.
+    fn known(&mut self, address: u64, node: NodeId) -> Option<Known> {
+        if let Some(known) = self.known.find(|known| known.holds(address)) {
+            return Some(known.clone());
+        }
+        let mapping = self.mmu.mapping(address)?;
+        let memory = self.wiring.memory(mapping.to, mapping.bytes).ok()?;
+        let (there, back) = self.wiring.routes(node, memory).ok()?;
+        let known = Known { mapping, memory, there, back };
+        self.known.keep(known.clone());
+        Some(known)
     }
 
     /// Makes an access of several pieces, or of one that is not mapped.
@@ -120,24 +103,35 @@ impl PeDma {
             let memory = self.wiring.memory(piece.to, extent).map_err(|error| error.to_string())?;
             let (there, back) =
                 self.wiring.routes(context.node(), memory).map_err(|error| error.to_string())?;
-            self.note(whole, piece, memory);
-            let data =
-                whole.data.clone().map(|slice| Slice { offset: slice.offset + moved, ..slice });
-            accesses.push(Access {
-                request: whole.request,
-                id: self.wiring.number(),
-                direction: whole.direction,
-                address: piece.to.sub_offset().get(),
-                bytes: piece.bytes,
-                rows: piece.rows,
-                there,
-                back: Some(back),
-                data,
-                done: whole.done,
-            });
+            accesses.push(self.piece(whole, piece, moved, memory, (there, back)));
             moved += usize::try_from(piece.bytes).map_err(|error| error.to_string())?;
         }
         Ok(accesses)
+    }
+
+    /// The access to a piece of a translated one, which begins so many bytes into it.
+    fn piece(
+        &self,
+        whole: &VirtualAccess,
+        piece: &Piece,
+        moved: usize,
+        memory: NodeId,
+        (there, back): (Route, Route),
+    ) -> Access {
+        self.note(whole, piece, memory);
+        let within = |slice: Slice| Slice { offset: slice.offset + moved, ..slice };
+        Access {
+            request: whole.request,
+            id: self.wiring.number(),
+            direction: whole.direction,
+            address: piece.to.sub_offset().get(),
+            bytes: piece.bytes,
+            rows: piece.rows,
+            there,
+            back: Some(back),
+            data: whole.data.clone().map(within),
+            done: whole.done,
+        }
     }
 
     /// Notes an access of a program, if races are looked for.
