@@ -76,19 +76,15 @@ impl LinkState {
         links.map(state).collect()
     }
 
-    /// How long so many bytes take, without a division where it can be.
+    /// How long so many bytes take.
     #[inline]
     pub(crate) fn span(&self, bytes: u64, link: LinkId, network: &Network) -> u64 {
-        match bytes {
-            0 => 0,
-            bytes if bytes == network.flit_bytes() => self.flit,
-            bytes => network.link(link).bandwidth.span(bytes).ps(),
-        }
+        Paces { bytes, network, last: None }.span(self, link)
     }
 }
 
 /// How long the last flit of a transfer takes on the links along its way, most of which are as fast as the one
-/// before: one division for each bandwidth.
+/// before: no division where it can be, and one for each bandwidth.
 pub(crate) struct Paces<'a> {
     bytes: u64,
     network: &'a Network,
@@ -152,15 +148,16 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         transfer.leg = leg;
         transfer.arrived = 0;
         let is_short = transfer.flits == 1;
-        if self.merges() && is_short && self.travel_light(slot, &asks) {
-            return;
+        if self.merges() {
+            if is_short && self.travel_light(slot, &asks) {
+                return;
+            }
+            if self.can_set_out(slot, &asks) {
+                return self.set_out(slot, &asks);
+            }
         }
-        if self.merges() && self.can_set_out(slot, &asks) {
-            self.set_out(slot, &asks);
-        } else {
-            self.take_leg(slot);
-            self.walk_leg(slot, asks);
-        }
+        self.take_leg(slot);
+        self.walk_leg(slot, asks);
     }
 
     fn leg_from(&mut self, slot: SlotId, from: u16) -> Leg {

@@ -21,12 +21,15 @@ mod weave;
 
 use smallvec::SmallVec;
 
+use crate::component::Component;
+use crate::engine::Engine;
 use crate::fabric::LinkState;
 use crate::network::{LinkId, Network};
+use crate::observer::Observer;
 use crate::transfer::{LegEnd, SlotId, Transfer};
 use light::Light;
 use order::Place;
-pub(crate) use order::Trains;
+use weave::Lane;
 
 /// What a transfer keeps of its leg as a train.
 #[derive(Debug, Default)]
@@ -140,6 +143,28 @@ impl Uses {
     }
 }
 
+/// What all trains share.
+#[derive(Debug, Default)]
+pub(crate) struct Trains {
+    /// How many there were.
+    pub(crate) made: u64,
+    /// The end of the one that was done last, and how its last flit came there: what ties with the present. The
+    /// way is written down when it is wanted; until then the transfer is kept.
+    pub(crate) ended: Place,
+    pub(crate) trail: Vec<Place>,
+    ended_slot: Option<SlotId>,
+    /// Those that are light, in no order.
+    pub(crate) light: Vec<SlotId>,
+    /// Links to be worked out again, each from a time on.
+    pub(crate) dirty: Vec<(u64, LinkId)>,
+    /// A train that has been worked out too often.
+    pub(crate) tired: Option<SlotId>,
+    /// Memory for the lanes of links that are worked out, and booked.
+    pub(crate) woven: Vec<Lane>,
+    pub(crate) booked: Vec<Lane>,
+    pub(crate) moved: Vec<Lane>,
+}
+
 impl<M> Transfer<M> {
     /// The row of times at which its flits ask for a hop's link.
     pub(crate) fn row(&self, hop: u16) -> usize {
@@ -176,5 +201,14 @@ impl<M> Transfer<M> {
     pub(crate) fn charged(&self, hop: u16, link: &LinkState) -> u64 {
         let stores = hop + 1 == self.leg.to && self.leg.end == LegEnd::Store;
         if stores { 0 } else { link.overhead }
+    }
+}
+
+impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
+    /// The place of the node at the end of a leg, if its component takes flit by flit.
+    fn flit_end(&self, slot: SlotId) -> Option<usize> {
+        let transfer = self.transfers.at(slot);
+        let takes_flits = transfer.leg.end == LegEnd::Flits;
+        takes_flits.then(|| self.links[transfer.last_link().index()].to.index())
     }
 }

@@ -154,8 +154,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// Gives a component that takes flit by flit those that were delivered before a train's end, of this and
     /// of other trains.
     pub(crate) fn hand_over_to(&mut self, slot: SlotId) {
-        let transfer = self.transfers.get(slot);
-        let end = self.links[transfer.last_link().index()].to.index();
+        let Some(end) = self.flit_end(slot) else { return };
         if let [_] = self.uses.ends[end].trains[..] {
             self.hand_over_rest(slot);
         }

@@ -6,7 +6,7 @@ use crate::component::Component;
 use crate::engine::{Engine, Event};
 use crate::observer::Observer;
 use crate::queue::EventQueue;
-use crate::transfer::{LegEnd, SlotId};
+use crate::transfer::SlotId;
 
 impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// Waits for the end of a train, if it is another than was expected.
@@ -81,9 +81,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             self.leave_links(slot);
         }
         self.flit_hops += flits * u64::from(leg.to - leg.from);
-        if leg.end == LegEnd::Flits {
-            self.hand_over_to(slot);
-        }
+        self.hand_over_to(slot);
         self.transfers.get(slot).train.is_on = false;
         self.leg_over(slot);
     }

@@ -7,7 +7,7 @@ use crate::component::{Asks, Component};
 use crate::engine::Engine;
 use crate::fabric::{LinkState, Paces};
 use crate::observer::Observer;
-use crate::transfer::{Hop, LegEnd, SlotId, Transfer};
+use crate::transfer::{Hop, SlotId, Transfer};
 
 /// Beyond so many times (128 MiB of them) a leg walks.
 const LONGEST: u64 = 1 << 24;
@@ -22,19 +22,17 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     }
 
     /// Whether a leg can be a train: in order, not too long, and where nobody walks.
-    pub(crate) fn can_set_out(&mut self, slot: SlotId, asks: &Asks) -> bool {
+    pub(crate) fn can_set_out(&self, slot: SlotId, asks: &Asks) -> bool {
         let in_order = match asks {
             Asks::At(_) => true,
             Asks::Each(times) => times.is_sorted(),
         };
-        let transfer = self.transfers.get(slot);
+        let transfer = self.transfers.at(slot);
         let times = u64::from(transfer.flits) * (transfer.last_row() as u64 + 1);
-        let end = self.links[transfer.last_link().index()].to;
-        let ends_among_walkers =
-            transfer.leg.end == LegEnd::Flits && self.uses.ends[end.index()].walkers > 0;
         let walked = |hop: &Hop| self.uses.links[hop.link.index()].walkers > 0;
-        let hops = transfer.leg_hops();
-        in_order && times <= LONGEST && !ends_among_walkers && !hops.iter().any(walked)
+        let meets_walkers = transfer.leg_hops().iter().any(walked)
+            || self.flit_end(slot).is_some_and(|end| self.uses.ends[end].walkers > 0);
+        in_order && times <= LONGEST && !meets_walkers
     }
 
     /// Lets a leg set out as a train.
@@ -54,9 +52,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             }
         }
         self.begin_train(slot, is_brief);
-        if self.transfers.get(slot).leg.end == LegEnd::Flits {
-            self.enter_end(slot);
-        }
+        self.enter_end(slot);
         self.unpack_around(slot);
         self.enter(slot);
         self.weave();
@@ -92,20 +88,18 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     }
 
     /// Whether no other train is on the links of a leg, or to its end.
-    fn meets_nobody(&mut self, slot: SlotId) -> bool {
-        let transfer = self.transfers.get(slot);
-        let end = self.links[transfer.last_link().index()].to;
+    fn meets_nobody(&self, slot: SlotId) -> bool {
         let is_free = |hop: &Hop| {
             let used = &self.uses.links[hop.link.index()];
             used.light == 0 && used.trains.is_empty()
         };
-        let ends_alone =
-            transfer.leg.end != LegEnd::Flits || self.uses.ends[end.index()].trains.is_empty();
-        ends_alone && transfer.leg_hops().iter().all(is_free)
+        self.flit_end(slot).is_none_or(|end| self.uses.ends[end].trains.is_empty())
+            && self.transfers.at(slot).leg_hops().iter().all(is_free)
     }
 
+    /// Enters a train at its end, if that takes flit by flit.
     pub(crate) fn enter_end(&mut self, slot: SlotId) {
-        let end = self.links[self.transfers.get(slot).last_link().index()].to.index();
+        let Some(end) = self.flit_end(slot) else { return };
         if let Some(&other) = self.uses.ends[end].trains.first() {
             self.write_out(other);
         }

@@ -13,7 +13,6 @@ use crate::Span;
 use crate::component::{Asks, Component, TransferId};
 use crate::engine::Engine;
 use crate::fabric::{LinkState, Paces};
-use crate::network::LinkId;
 use crate::observer::{Observer, Wait};
 use crate::transfer::{Hop, LegEnd, SlotId, Transfer};
 
@@ -41,14 +40,9 @@ struct Way<'a> {
 }
 
 impl Way<'_> {
-    /// Gives links to a flit that takes as long on each as `span` says, or says how many it was given until it
-    /// would have come before another one.
+    /// Gives links to a flit, or says how many it was given until it would have come before another one.
     #[inline]
-    fn give<M>(
-        self,
-        transfer: &mut Transfer<M>,
-        mut span: impl FnMut(&LinkState, LinkId) -> u64,
-    ) -> Result<(), usize> {
+    fn give<M>(self, transfer: &mut Transfer<M>, mut paces: Paces<'_>) -> Result<(), usize> {
         let Self { mut rank, flit_ranks, uses, links } = self;
         let (id, leg, begun) = (transfer.id, transfer.leg, transfer.train.begun);
         let hops = &mut transfer.hops[usize::from(leg.from)..usize::from(leg.to)];
@@ -76,7 +70,7 @@ impl Way<'_> {
                 let span = Span::from_ps(link.free - at);
                 light.waits.push(Wait { link: hop.link, behind: link.last, span });
             }
-            let span = span(link, hop.link);
+            let span = paces.span(link, hop.link);
             (hop.header, *user) = (link.free, link.last);
             let start = link.free.max(at);
             (link.free, link.last) = (start + span, id);
@@ -99,12 +93,10 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             Asks::At(time) => *time,
             Asks::Each(times) => times[0],
         };
-        let transfer = self.transfers.get(slot);
-        let end = self.links[transfer.last_link().index()].to.index();
-        let wants_flits = transfer.leg.end == LegEnd::Flits;
-        if wants_flits && self.uses.ends[end].walkers > 0 {
+        if self.flit_end(slot).is_some_and(|end| self.uses.ends[end].walkers > 0) {
             return false;
         }
+        let transfer = self.transfers.get(slot);
         let rows = transfer.last_row() + 1;
         if transfer.train.times.len() < rows {
             transfer.train.times.resize(rows, 0);
@@ -115,9 +107,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             self.refuse(slot, given);
             return false;
         }
-        if wants_flits {
-            self.enter_end(slot);
-        }
+        self.enter_end(slot);
         self.put_down(slot);
         true
     }
@@ -129,12 +119,8 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let rank = self.flit_ranks + self.links[first].start_rank;
         let (uses, links) = (&mut self.uses.links[..], &mut self.links[..]);
         let way = Way { rank, flit_ranks: self.flit_ranks, uses, links };
-        let mut paces = Paces::of_last_flit(transfer, network);
-        match transfer.bytes {
-            0 => way.give(transfer, |_, _| 0),
-            bytes if bytes == network.flit_bytes() => way.give(transfer, |link, _| link.flit),
-            _ => way.give(transfer, |link, id| paces.span(link, id)),
-        }
+        let paces = Paces::of_last_flit(transfer, network);
+        way.give(transfer, paces)
     }
 
     #[cold]

@@ -7,10 +7,8 @@
 use std::cmp::Ordering;
 
 use super::Train;
-use super::weave::Lane;
 use crate::component::Component;
 use crate::engine::Engine;
-use crate::network::LinkId;
 use crate::observer::Observer;
 use crate::transfer::{LegEnd, SlotId};
 
@@ -33,28 +31,6 @@ pub(crate) struct Ask {
     pub(crate) slot: SlotId,
     pub(crate) row: usize,
     pub(crate) flit: usize,
-}
-
-/// What all trains share.
-#[derive(Debug, Default)]
-pub(crate) struct Trains {
-    /// How many there were.
-    pub(crate) made: u64,
-    /// The end of the one that was done last, and how its last flit came there: what ties with the present. The
-    /// way is written down when it is wanted; until then the transfer is kept.
-    pub(crate) ended: Place,
-    pub(crate) trail: Vec<Place>,
-    ended_slot: Option<SlotId>,
-    /// Those that are light, in no order.
-    pub(crate) light: Vec<SlotId>,
-    /// Links to be worked out again, each from a time on.
-    pub(crate) dirty: Vec<(u64, LinkId)>,
-    /// A train that has been worked out too often.
-    pub(crate) tired: Option<SlotId>,
-    /// Memory for the lanes of links that are worked out, and booked.
-    pub(crate) woven: Vec<Lane>,
-    pub(crate) booked: Vec<Lane>,
-    pub(crate) moved: Vec<Lane>,
 }
 
 impl<C: Component, O: Observer<C::Message>> Engine<C, O> {

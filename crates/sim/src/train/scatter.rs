@@ -35,22 +35,19 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             let walkers = &mut self.uses.links[hop.link.index()].walkers;
             *walkers = walkers.wrapping_add_signed(change);
         }
-        if transfer.leg.end == LegEnd::Flits {
-            let end = self.links[transfer.last_link().index()].to;
-            let walkers = &mut self.uses.ends[end.index()].walkers;
+        if let Some(end) = self.flit_end(slot) {
+            let walkers = &mut self.uses.ends[end].walkers;
             *walkers = walkers.wrapping_add_signed(change);
         }
     }
 
     /// A train on one of a leg's links, or to its end.
-    fn train_in_the_way(&mut self, slot: SlotId) -> Option<SlotId> {
-        let transfer = self.transfers.get(slot);
+    fn train_in_the_way(&self, slot: SlotId) -> Option<SlotId> {
+        let transfer = self.transfers.at(slot);
         let trains = |hop: &Hop| self.uses.links[hop.link.index()].trains.first();
         let on_a_link = transfer.leg_hops().iter().find_map(trains).map(|passage| passage.slot);
-        let end = self.links[transfer.last_link().index()].to.index();
-        let to_the_end = || self.uses.ends[end].trains.first().copied();
-        let takes_flits = transfer.leg.end == LegEnd::Flits;
-        on_a_link.or_else(|| takes_flits.then(to_the_end).flatten())
+        let to_the_end = || self.uses.ends[self.flit_end(slot)?].trains.first().copied();
+        on_a_link.or_else(to_the_end)
     }
 
     /// Scatters a train, and all that have links in common with it or with one of them.
@@ -87,9 +84,8 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
                 let passages = &self.uses.links[hop.link.index()].trains;
                 found.extend(passages.iter().map(|passage| passage.slot));
             }
-            if transfer.leg.end == LegEnd::Flits {
-                let end = self.links[transfer.last_link().index()].to;
-                found.extend(&self.uses.ends[end.index()].trains);
+            if let Some(end) = self.flit_end(slot) {
+                found.extend(&self.uses.ends[end].trains);
             }
             found.retain(|&other| std::mem::take(&mut self.transfers.get(other).train.is_on));
             slots.extend(found);
@@ -99,10 +95,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
 
     /// Gives the component at the end of a train what was delivered to it up to the present event.
     fn hand_over_past(&mut self, slot: SlotId) {
-        if self.transfers.get(slot).leg.end != LegEnd::Flits {
-            return;
-        }
-        let end = self.links[self.transfers.get(slot).last_link().index()].to.index();
+        let Some(end) = self.flit_end(slot) else { return };
         while let Some(next) = self.next_delivered(end) {
             let ask = self.delivery(next);
             if !self.is_past(self.place(ask), ask) {
@@ -173,9 +166,8 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             used.trains.clear();
             used.booked = 0;
         }
-        if transfer.leg.end == LegEnd::Flits {
-            let end = self.links[transfer.last_link().index()].to;
-            self.uses.ends[end.index()].trains.clear();
+        if let Some(end) = self.flit_end(slot) {
+            self.uses.ends[end].trains.clear();
         }
         self.count_walkers(slot, 1);
     }
