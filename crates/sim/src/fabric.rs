@@ -147,14 +147,8 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let transfer = self.transfers.get(slot);
         transfer.leg = leg;
         transfer.arrived = 0;
-        let is_short = transfer.flits == 1;
-        if self.merges() {
-            if is_short && self.travel_light(slot, &asks) {
-                return;
-            }
-            if self.can_set_out(slot, &asks) {
-                return self.set_out(slot, &asks);
-            }
+        if self.merges() && self.set_out(slot, &asks) {
+            return;
         }
         self.take_leg(slot);
         self.walk_leg(slot, asks);

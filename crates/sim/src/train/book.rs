@@ -15,8 +15,14 @@ use crate::transfer::{Leg, SlotId};
 impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// Brings the accounts of a link up to the present event.
     pub(crate) fn book(&mut self, id: LinkId) {
+        self.book_some(id, self.uses.links[id.index()].trains.len());
+    }
+
+    /// Brings the accounts of a link up to the present event, or to the end of the group in which the last of some
+    /// trains is.
+    fn book_some(&mut self, id: LinkId, trains: usize) {
         let mut at = self.uses.links[id.index()].booked as usize;
-        while at < self.uses.links[id.index()].trains.len() {
+        while at < trains {
             let rest = &self.uses.links[id.index()].trains[at + 1..];
             let others = rest.iter().position(|passage| passage.is_apart).unwrap_or(rest.len());
             let end = at + 1 + others;
@@ -137,10 +143,10 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// A train whose flits have all crossed a link leaves it.
     fn leave(&mut self, slot: SlotId, hop: u16) {
         let link = self.transfers.get(slot).hops[usize::from(hop)].link;
-        self.book(link);
+        let mut trains = self.uses.links[link.index()].trains.iter();
+        let place = trains.position(|passage| passage.slot == slot).expect("it was entered there");
+        self.book_some(link, place + 1);
         let used = &mut self.uses.links[link.index()];
-        let place = used.trains.iter().position(|passage| passage.slot == slot);
-        let place = place.expect("it was entered there");
         used.trains.remove(place);
         if place < used.booked as usize {
             used.booked -= 1;

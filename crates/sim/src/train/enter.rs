@@ -15,29 +15,58 @@ const LONGEST: u64 = 1 << 24;
 /// From so many flits on a train that meets nobody keeps only two rows of times.
 const LONG: u32 = 64;
 
+/// Who is on the links of a leg: some that walk, light trains, other trains, and some that have its end in common
+/// with it, if that takes flit by flit.
+#[derive(Default)]
+pub(crate) struct Others {
+    walk: bool,
+    pub(crate) light: bool,
+    trains: bool,
+    end_there: bool,
+}
+
+impl Others {
+    fn are_none(&self) -> bool {
+        !(self.walk || self.light || self.trains || self.end_there)
+    }
+}
+
 impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// Whether legs may move as trains.
     pub(crate) fn merges(&self) -> bool {
         self.config.merge && self.buffers.is_none() && !O::FLITS
     }
 
-    /// Whether a leg can be a train: in order, not too long, and where nobody walks.
-    pub(crate) fn can_set_out(&self, slot: SlotId, asks: &Asks) -> bool {
-        let in_order = match asks {
+    /// Lets a leg set out as a train, unless it is out of order, too long, or comes to where others walk.
+    pub(crate) fn set_out(&mut self, slot: SlotId, asks: &Asks) -> bool {
+        let others = self.look_around(slot);
+        let transfer = self.transfers.get(slot);
+        let (flits, rows) = (transfer.flits, transfer.last_row() + 1);
+        if others.walk {
+            return false;
+        }
+        if flits == 1 && !others.trains && self.travel_light(slot, asks) {
+            return true;
+        }
+        let is_in_order = match asks {
             Asks::At(_) => true,
             Asks::Each(times) => times.is_sorted(),
         };
-        let transfer = self.transfers.at(slot);
-        let times = u64::from(transfer.flits) * (transfer.last_row() as u64 + 1);
-        let walked = |hop: &Hop| self.uses.links[hop.link.index()].walkers > 0;
-        let meets_walkers = transfer.leg_hops().iter().any(walked)
-            || self.flit_end(slot).is_some_and(|end| self.uses.ends[end].walkers > 0);
-        in_order && times <= LONGEST && !meets_walkers
+        if !is_in_order || u64::from(flits) * rows as u64 > LONGEST {
+            return false;
+        }
+        self.lay_out(slot, asks, flits >= LONG && others.are_none());
+        self.enter_end(slot);
+        if others.light {
+            self.unpack();
+        }
+        self.enter(slot);
+        self.weave();
+        true
     }
 
-    /// Lets a leg set out as a train.
-    pub(crate) fn set_out(&mut self, slot: SlotId, asks: &Asks) {
-        let is_brief = self.transfers.get(slot).flits >= LONG && self.meets_nobody(slot);
+    /// Begins a train whose flits ask for its first link.
+    fn lay_out(&mut self, slot: SlotId, asks: &Asks, is_brief: bool) {
         let transfer = self.transfers.get(slot);
         let flits = transfer.flits as usize;
         let rows = if is_brief { 2 } else { transfer.last_row() + 1 };
@@ -52,10 +81,22 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             }
         }
         self.begin_train(slot, is_brief);
-        self.enter_end(slot);
-        self.unpack_around(slot);
-        self.enter(slot);
-        self.weave();
+    }
+
+    /// Who is on the links of a leg, and at its end.
+    pub(crate) fn look_around(&self, slot: SlotId) -> Others {
+        let mut others = Others::default();
+        for hop in self.transfers.at(slot).leg_hops() {
+            let used = &self.uses.links[hop.link.index()];
+            others.walk |= used.walkers > 0;
+            others.light |= used.light > 0;
+            others.trains |= !used.trains.is_empty();
+        }
+        if let Some(end) = self.flit_end(slot) {
+            others.walk |= self.uses.ends[end].walkers > 0;
+            others.end_there = !self.uses.ends[end].trains.is_empty();
+        }
+        others
     }
 
     /// Numbers a train whose first times are known, and notes when it begins.
@@ -85,16 +126,6 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         }
         train.entered = transfer.leg.from;
         (train.end, train.handed, train.work) = (u64::MAX, 0, 0);
-    }
-
-    /// Whether no other train is on the links of a leg, or to its end.
-    fn meets_nobody(&self, slot: SlotId) -> bool {
-        let is_free = |hop: &Hop| {
-            let used = &self.uses.links[hop.link.index()];
-            used.light == 0 && used.trains.is_empty()
-        };
-        self.flit_end(slot).is_none_or(|end| self.uses.ends[end].trains.is_empty())
-            && self.transfers.at(slot).leg_hops().iter().all(is_free)
     }
 
     /// Enters a train at its end, if that takes flit by flit.

@@ -93,9 +93,6 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             Asks::At(time) => *time,
             Asks::Each(times) => times[0],
         };
-        if self.flit_end(slot).is_some_and(|end| self.uses.ends[end].walkers > 0) {
-            return false;
-        }
         let transfer = self.transfers.get(slot);
         let rows = transfer.last_row() + 1;
         if transfer.train.times.len() < rows {
@@ -165,14 +162,6 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         self.trains.light.swap_remove(place as usize);
         if let Some(&moved) = self.trains.light.get(place as usize) {
             self.transfers.get(moved).train.light.place = place;
-        }
-    }
-
-    /// Unpacks all light trains, if a leg shares links with any.
-    pub(crate) fn unpack_around(&mut self, slot: SlotId) {
-        let meets = |hop: &Hop| self.uses.links[hop.link.index()].light > 0;
-        if self.transfers.get(slot).leg_hops().iter().any(meets) {
-            self.unpack();
         }
     }
 

@@ -17,7 +17,9 @@ use crate::transfer::{Hop, LegEnd, SlotId};
 impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// Notes that the flits of a leg walk, for which the trains in its way are scattered.
     pub(crate) fn take_leg(&mut self, slot: SlotId) {
-        self.unpack_around(slot);
+        if self.look_around(slot).light {
+            self.unpack();
+        }
         while let Some(train) = self.train_in_the_way(slot) {
             self.scatter(train);
         }
