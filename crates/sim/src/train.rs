@@ -85,6 +85,12 @@ pub(crate) struct Passage {
 
 impl Passage {
     pub(crate) const UNCHANGED: u32 = u32::MAX;
+
+    /// Whether its first flit starts at the same time if the link is free before it at one time or another.
+    fn starts_alike(&self, free: u64, other: u64) -> bool {
+        let asked = self.first.at;
+        free.max(asked) == other.max(asked)
+    }
 }
 
 /// Who uses a link. Two lines of a cache, as every hop of every transfer comes here.
@@ -113,6 +119,45 @@ impl LinkUse {
     /// The trains that are not wholly in the accounts.
     pub(crate) fn unbooked(&self) -> &[Passage] {
         &self.trains[self.booked as usize..]
+    }
+
+    /// Where among others a train comes, if no flit of theirs comes between its own. One that asks together with the
+    /// last of all comes after it if it `ties_as_last`.
+    fn gap_for(&self, passage: &Passage, ties_as_last: bool) -> Option<usize> {
+        let Some(first) = self.trains.first() else { return Some(0) };
+        if first.is_brief {
+            return None;
+        }
+        if passage.first > self.last || passage.first == self.last && ties_as_last {
+            return Some(self.trains.len());
+        }
+        let booked = self.booked as usize;
+        let gap = booked + self.unbooked().iter().position(|other| other.first > passage.first)?;
+        let mut before = self.trains[booked..gap].iter();
+        let is_apart = before.all(|other| other.last < passage.first)
+            && self.trains[gap].is_apart
+            && passage.last < self.trains[gap].first;
+        is_apart.then_some(gap)
+    }
+
+    /// When the link is free for a train that comes at a gap.
+    fn free_before(&self, gap: usize, link: &LinkState) -> u64 {
+        match self.trains.get(gap) {
+            _ if gap == self.booked as usize => link.free,
+            Some(next) => next.before,
+            None => self.free,
+        }
+    }
+
+    /// Puts a train into a gap, behind which the link is free at a time, unless it holds up the next.
+    fn fill(&mut self, gap: usize, passage: Passage, free: u64) -> bool {
+        match self.trains.get_mut(gap) {
+            Some(next) if !next.starts_alike(passage.before, free) => return false,
+            Some(next) => next.before = free,
+            None => (self.free, self.last) = (free, passage.last),
+        }
+        self.trains.insert(gap, passage);
+        true
     }
 
     /// Whether a flit that asks may tie with one that begins at an event; not those that begin there, too.

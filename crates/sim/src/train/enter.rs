@@ -168,25 +168,23 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let transfer = self.transfers.get(slot);
         let (leg, begun) = (transfer.leg, transfer.train.begun);
         let mut paces = Paces::of_last_flit(transfer, &self.network);
+        // Of those that began together, or came by one link at one time, the last there is the last here.
+        let mut is_last = entered == leg.from;
         for hop in entered..leg.to {
             let id = transfer.hops[usize::from(hop)].link;
             let (link, used) = (&links[id.index()], &mut in_use[id.index()]);
-            let mut passage = transfer.passage(hop, rank, paces.span(link, id));
-            passage.before = link.free;
-            if let Some(first) = used.trains.first() {
-                // Of those that came by one link at one time, the last on that link is the last here.
-                let ties_as_last = (hop == leg.from || hop > entered) && passage.first != begun;
-                let comes_last =
-                    passage.first > used.last || passage.first == used.last && ties_as_last;
-                if first.is_brief || !comes_last {
-                    transfer.train.entered = hop;
-                    return Err(hop);
-                }
-                passage.before = used.free;
+            let passage = transfer.passage(hop, rank, paces.span(link, id));
+            let ties_as_last = is_last && passage.first != begun;
+            let fits_in = used.gap_for(&passage, ties_as_last).is_some_and(|gap| {
+                is_last = gap == used.trains.len();
+                let before = used.free_before(gap, link);
+                let free = transfer.cross(hop, link, before, passage.span);
+                used.fill(gap, Passage { before, ..passage }, free)
+            });
+            if !fits_in {
+                transfer.train.entered = hop;
+                return Err(hop);
             }
-            used.free = transfer.cross(hop, link, passage.before, passage.span);
-            used.last = passage.last;
-            used.trains.push(passage);
             rank = self.flit_ranks + link.rank;
         }
         transfer.train.entered = leg.to;

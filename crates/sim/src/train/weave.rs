@@ -190,12 +190,13 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             changed -= group.iter().filter(|passage| passage.changed != Passage::UNCHANGED).count();
             free = self.cross_group(id, group, free, &mut moved);
             group.iter_mut().for_each(|passage| passage.changed = Passage::UNCHANGED);
-            let Some(next) = rest.first() else {
+            let Some(next) = rest.first_mut() else {
                 let used = &mut self.uses.links[id.index()];
                 (used.free, used.last) = (free, last);
                 break;
             };
-            if changed == 0 && next.is_apart && next.before == free {
+            if changed == 0 && next.is_apart && next.starts_alike(next.before, free) {
+                next.before = free;
                 break;
             }
         }
