@@ -86,10 +86,9 @@ pub(crate) struct Passage {
 impl Passage {
     pub(crate) const UNCHANGED: u32 = u32::MAX;
 
-    /// Whether its first flit starts at the same time if the link is free before it at one time or another.
-    fn starts_alike(&self, free: u64, other: u64) -> bool {
-        let asked = self.first.at;
-        free.max(asked) == other.max(asked)
+    /// Whether its first flit starts when it did if the link is free before it at another time.
+    fn starts_alike(&self, free: u64) -> bool {
+        free.max(self.first.at) == self.before.max(self.first.at)
     }
 }
 
@@ -152,7 +151,7 @@ impl LinkUse {
     /// Puts a train into a gap, behind which the link is free at a time, unless it holds up the next.
     fn fill(&mut self, gap: usize, passage: Passage, free: u64) -> bool {
         match self.trains.get_mut(gap) {
-            Some(next) if !next.starts_alike(passage.before, free) => return false,
+            Some(next) if !next.starts_alike(free) => return false,
             Some(next) => next.before = free,
             None => (self.free, self.last) = (free, passage.last),
         }

@@ -195,7 +195,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
                 (used.free, used.last) = (free, last);
                 break;
             };
-            if changed == 0 && next.is_apart && next.starts_alike(next.before, free) {
+            if changed == 0 && next.is_apart && next.starts_alike(free) {
                 next.before = free;
                 break;
             }
@@ -206,16 +206,21 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     }
 
     /// Puts trains into the order of their first flits.
-    fn line_up(&mut self, trains: &mut [Passage]) {
+    fn line_up(&self, trains: &mut [Passage]) {
         for passage in trains.iter_mut().filter(|passage| passage.changed != Passage::UNCHANGED) {
-            let transfer = self.transfers.get(passage.slot);
-            let row = transfer.row(passage.hop);
-            let place = |flit| Place { at: transfer.time(row, flit), rank: passage.rank };
-            let begun = transfer.train.begun;
-            passage.first = place(0).max(begun);
-            passage.last = place(passage.flits as usize - 1).max(begun);
+            *passage = self.placed(passage);
         }
         trains.sort_by_key(|passage| passage.first);
+    }
+
+    /// A train on a link as its flits come now.
+    fn placed(&self, passage: &Passage) -> Passage {
+        let transfer = self.transfers.at(passage.slot);
+        let row = transfer.row(passage.hop);
+        let place = |flit| Place { at: transfer.time(row, flit), rank: passage.rank };
+        let begun = transfer.train.begun;
+        let (first, last) = (place(0).max(begun), place(passage.flits as usize - 1).max(begun));
+        Passage { first, last, ..*passage }
     }
 
     /// Lets the trains of a group cross a link that is free from `free` on: when it is free then.
@@ -251,23 +256,72 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         }
     }
 
-    /// Tells the link behind that flits leave in another way than before.
+    /// Tells the links behind that flits leave in another way than before.
     fn pass_on(&mut self, lane: &Lane) {
-        let transfer = self.transfers.get(lane.slot);
-        let next = lane.hop + 1;
-        if transfer.train.entered == next {
-            return self.enter(lane.slot);
+        let mut moved = lane.moved;
+        for hop in lane.hop + 1.. {
+            let transfer = self.transfers.get(lane.slot);
+            if transfer.train.entered == hop {
+                return self.enter(lane.slot);
+            }
+            let Some((flit, from)) = moved else { return };
+            if hop == transfer.leg.to {
+                return self.expect_end(lane.slot);
+            }
+            let link = transfer.hops[usize::from(hop)].link;
+            let Some(slid) = self.slide(lane.slot, link) else {
+                return self.pass_on_to(link, lane.slot, flit, from);
+            };
+            moved = slid;
         }
-        let Some((flit, from)) = lane.moved else { return };
-        if next == transfer.leg.to {
-            return self.expect_end(lane.slot);
-        }
-        let link = transfer.hops[usize::from(next)].link;
+    }
+
+    /// Tells a link that a train's flits from one on come in another way than before, at a time or later.
+    fn pass_on_to(&mut self, link: LinkId, slot: SlotId, flit: usize, from: u64) {
         self.note_dirty(from, link);
         let passages = &mut self.uses.links[link.index()].trains;
-        let passage = passages.iter_mut().find(|passage| passage.slot == lane.slot);
+        let passage = passages.iter_mut().find(|passage| passage.slot == slot);
         let changed = &mut passage.expect("it has been entered there").changed;
         *changed = (*changed).min(u32::try_from(flit).expect("fewer than 2³² flits"));
+    }
+
+    /// Lets a train whose flits come in another way than before cross a link, if it has not begun to and stays
+    /// between the same others: how that changes when its flits leave.
+    #[expect(clippy::option_option, reason = "it may not be, and it may change nothing")]
+    fn slide(&mut self, slot: SlotId, id: LinkId) -> Option<Option<(usize, u64)>> {
+        let trains = &self.uses.links[id.index()].trains;
+        let at = trains.iter().position(|passage| passage.slot == slot)?;
+        let passage = self.in_same_gap(id, at)?;
+        let mut lane = Lane { stale: usize::MAX, ..self.lane(id, &passage) };
+        self.charge(&[lane]);
+        let times = &mut self.transfers.get(slot).train.times;
+        let free = lane.cross(times, passage.before, Lane::OVER);
+        let used = &mut self.uses.links[id.index()];
+        used.trains[at] = passage;
+        let Some(next) = used.trains.get_mut(at + 1) else {
+            (used.free, used.last) = (free, passage.last);
+            return Some(lane.moved);
+        };
+        if next.starts_alike(free) {
+            next.before = free;
+        } else {
+            let from = next.first.at;
+            self.note_dirty(from, id);
+        }
+        Some(lane.moved)
+    }
+
+    /// A train on a link as its flits come now, if it has not begun to cross that and stays between the same others.
+    fn in_same_gap(&self, id: LinkId, at: usize) -> Option<Passage> {
+        let used = &self.uses.links[id.index()];
+        let before = used.trains[at];
+        let after = self.placed(&before);
+        let mut others = used.trains.get(used.booked as usize..at)?.iter();
+        let stays = others.all(|other| other.last < after.first)
+            && used.trains.get(at + 1).is_none_or(|next| next.is_apart && after.last < next.first);
+        let is_ahead = before.first.at.min(after.first.at) > self.now.ps();
+        let is_clean = self.trains.dirty.iter().all(|(_, other)| *other != id);
+        (before.is_apart && is_ahead && stays && is_clean).then_some(after)
     }
 }
 
