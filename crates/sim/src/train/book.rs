@@ -4,7 +4,8 @@
 //! the present event, in the order in which flits crossed.
 
 use super::Passage;
-use super::order::Ask;
+use super::order::{Ask, Place};
+use super::weave::Lane;
 use crate::Span;
 use crate::component::{Component, TransferId};
 use crate::engine::Engine;
@@ -94,24 +95,36 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let trains = &self.uses.links[id.index()].trains[at..end];
         lanes.extend(trains.iter().map(|passage| self.lane(id, passage)));
         let is_whole = loop {
-            let Some((first, _)) = self.first_lane(&lanes) else { break true };
+            let Some((first, limit)) = self.first_lane(&lanes) else { break true };
             let lane = &mut lanes[first];
             if !self.is_past(lane.place, lane.ask()) {
                 break false;
             }
             self.note_wait(id, lane.id, lane.place.at);
-            let link = &mut self.links[id.index()];
-            let span = lane.span();
-            link.free = link.free.max(lane.place.at) + span;
-            link.busy += span;
-            link.last = lane.id;
-            lane.step(&self.transfers.get(lane.slot).train.times);
+            self.book_run(id, lane, limit);
         };
         for (passage, lane) in self.uses.links[id.index()].trains[at..end].iter_mut().zip(&lanes) {
             passage.crossed = u32::try_from(lane.next).expect("fewer than 2³² flits");
         }
         self.trains.booked = lanes;
         is_whole
+    }
+
+    /// Books the flit of a lane that asks next, and those behind it that ask before a limit and before the present.
+    fn book_run(&mut self, id: LinkId, lane: &mut Lane, limit: Place) {
+        let limit = limit.min(Place { at: self.now.ps(), rank: self.reached });
+        let times = &self.transfers.at(lane.slot).train.times;
+        let link = &mut self.links[id.index()];
+        link.last = lane.id;
+        loop {
+            let span = lane.span();
+            link.free = link.free.max(lane.place.at) + span;
+            link.busy += span;
+            lane.step(times);
+            if lane.place >= limit {
+                return;
+            }
+        }
     }
 
     /// Brings the accounts of all links up to the present.
