@@ -5,6 +5,7 @@
 //! equal, event by event.
 
 mod heap;
+mod lists;
 mod wheel;
 
 pub use heap::Heap;

@@ -12,6 +12,7 @@
 //! The 16 ps are a compromise: machines with clocks put many events into one instant, and the few of one
 //! slot are quickly sorted, while single picoseconds would need a further level.
 
+use super::lists::{List, Lists};
 use super::{Entry, EventQueue};
 use crate::Time;
 
@@ -29,7 +30,8 @@ const FEW: usize = 16;
 /// A queue as a hierarchy of wheels: constant time for an event, whatever is pending.
 #[derive(Debug)]
 pub struct Wheel<E> {
-    levels: Box<[Level<E>]>,
+    levels: Box<[Level]>,
+    lists: Lists<E>,
     /// The entries that are due by `until`, sorted; those before `next` are done with.
     present: Vec<Entry<E>>,
     next: usize,
@@ -39,22 +41,30 @@ pub struct Wheel<E> {
     until: u64,
 }
 
+/// The list in each slot of a wheel, and which slots hold anything.
 #[derive(Debug)]
-struct Level<E> {
-    slots: Box<[Vec<Entry<E>>]>,
+struct Level {
+    slots: Box<[List]>,
     filled: Filled,
 }
 
 impl<E: Copy> Default for Wheel<E> {
     fn default() -> Self {
         let levels = (0..LEVELS).map(|_| Level::default()).collect();
-        Self { levels, present: Vec::new(), next: 0, base: 0, until: u64::MAX }
+        Self {
+            levels,
+            lists: Lists::default(),
+            present: Vec::new(),
+            next: 0,
+            base: 0,
+            until: u64::MAX,
+        }
     }
 }
 
-impl<E> Default for Level<E> {
+impl Default for Level {
     fn default() -> Self {
-        Self { slots: (0..SLOTS).map(|_| Vec::new()).collect(), filled: Filled::default() }
+        Self { slots: vec![List::EMPTY; SLOTS].into(), filled: Filled::default() }
     }
 }
 
@@ -87,7 +97,7 @@ impl<E: Copy> EventQueue<E> for Wheel<E> {
             return Some(entry.time);
         }
         let (level, slot) = self.first_filled()?;
-        self.levels[level].slots[slot].iter().map(|entry| entry.time).min()
+        self.lists.iter(self.levels[level].slots[slot]).map(|entry| entry.time).min()
     }
 }
 
@@ -122,7 +132,7 @@ impl<E: Copy> Wheel<E> {
         let level = (apart.ilog2() / DIGIT) as usize;
         let slot = digit(entry.time.ps(), level);
         let level = &mut self.levels[level];
-        level.slots[slot].push(entry);
+        self.lists.put(&mut level.slots[slot], entry);
         level.filled.set(slot);
     }
 
@@ -161,14 +171,6 @@ impl<E: Copy> Wheel<E> {
                 return false;
             }
             self.go_to(start);
-            self.levels[level].filled.clear(slot);
-            if level == 0 {
-                self.present.clear();
-                self.next = 0;
-                std::mem::swap(&mut self.present, &mut self.levels[0].slots[slot]);
-                self.present.sort_by_key(Entry::key);
-                return true;
-            }
             self.spread(level, slot);
             if self.next < self.present.len() {
                 return true;
@@ -182,19 +184,25 @@ impl<E: Copy> Wheel<E> {
         filled.enumerate().find_map(|(level, slot)| Some((level, slot?)))
     }
 
-    /// Spreads a slot over the levels below, in the order in which it was filled.
+    /// Spreads a slot over the present and the levels below, in the order in which it was filled.
     fn spread(&mut self, level: usize, slot: usize) {
+        self.levels[level].filled.clear(slot);
+        let mut list = std::mem::replace(&mut self.levels[level].slots[slot], List::EMPTY);
         self.present.clear();
         self.next = 0;
-        let mut entries = std::mem::take(&mut self.levels[level].slots[slot]);
-        for entry in entries.drain(..) {
-            if entry.time.ps() <= self.until {
-                self.present.push(entry);
-            } else {
-                self.insert_later(entry);
-            }
+        self.present.extend(std::iter::from_fn(|| self.lists.take(&mut list)));
+        self.present.reverse();
+        if level > 0 {
+            let mut present = std::mem::take(&mut self.present);
+            present.retain(|&entry| {
+                let is_due = entry.time.ps() <= self.until;
+                if !is_due {
+                    self.insert_later(entry);
+                }
+                is_due
+            });
+            self.present = present;
         }
-        self.levels[level].slots[slot] = entries;
         self.present.sort_by_key(Entry::key);
     }
 }

@@ -15,20 +15,12 @@ const LONGEST: u64 = 1 << 24;
 /// From so many flits on a train that meets nobody keeps only two rows of times.
 const LONG: u32 = 64;
 
-/// Who is on the links of a leg: some that walk, light trains, other trains, and some that have its end in common
-/// with it, if that takes flit by flit.
+/// Who is on the links of a leg: some that walk, light trains, other trains.
 #[derive(Default)]
 pub(crate) struct Others {
     walk: bool,
     pub(crate) light: bool,
     trains: bool,
-    end_there: bool,
-}
-
-impl Others {
-    fn are_none(&self) -> bool {
-        !(self.walk || self.light || self.trains || self.end_there)
-    }
 }
 
 impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
@@ -55,7 +47,8 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         if !is_in_order || u64::from(flits) * rows as u64 > LONGEST {
             return false;
         }
-        self.lay_out(slot, asks, flits >= LONG && others.are_none());
+        let is_alone = !others.light && !others.trains && self.is_alone_at_end(slot);
+        self.lay_out(slot, asks, flits >= LONG && is_alone);
         self.enter_end(slot);
         if others.light {
             self.unpack();
@@ -83,7 +76,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         self.begin_train(slot, is_brief);
     }
 
-    /// Who is on the links of a leg, and at its end.
+    /// Who is on the links of a leg, or walks to its end.
     pub(crate) fn look_around(&self, slot: SlotId) -> Others {
         let mut others = Others::default();
         for hop in self.transfers.at(slot).leg_hops() {
@@ -94,9 +87,12 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         }
         if let Some(end) = self.flit_end(slot) {
             others.walk |= self.uses.ends[end].walkers > 0;
-            others.end_there = !self.uses.ends[end].trains.is_empty();
         }
         others
+    }
+
+    fn is_alone_at_end(&self, slot: SlotId) -> bool {
+        self.flit_end(slot).is_none_or(|end| self.uses.ends[end].trains.is_empty())
     }
 
     /// Numbers a train whose first times are known, and notes when it begins.
