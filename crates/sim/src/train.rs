@@ -120,6 +120,11 @@ impl LinkUse {
         &self.trains[self.booked as usize..]
     }
 
+    /// Whether no flit of others comes between those of a train.
+    fn is_alone(&self, place: usize) -> bool {
+        self.trains[place].is_apart && self.trains.get(place + 1).is_none_or(|next| next.is_apart)
+    }
+
     /// Where among others a train comes, if no flit of theirs comes between its own. One that asks together with the
     /// last of all comes after it if it `ties_as_last`.
     fn gap_for(&self, passage: &Passage, ties_as_last: bool) -> Option<usize> {

@@ -113,14 +113,14 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// Books the flit of a lane that asks next, and those behind it that ask before a limit and before the present.
     fn book_run(&mut self, id: LinkId, lane: &mut Lane, limit: Place) {
         let limit = limit.min(Place { at: self.now.ps(), rank: self.reached });
-        let times = &self.transfers.at(lane.slot).train.times;
+        let asks = lane.asks(&self.transfers.at(lane.slot).train.times);
         let link = &mut self.links[id.index()];
         link.last = lane.id;
         loop {
             let span = lane.span();
             link.free = link.free.max(lane.place.at) + span;
             link.busy += span;
-            lane.step(times);
+            lane.step(asks);
             if lane.place >= limit {
                 return;
             }
@@ -156,9 +156,14 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// A train whose flits have all crossed a link leaves it.
     fn leave(&mut self, slot: SlotId, hop: u16) {
         let link = self.transfers.get(slot).hops[usize::from(hop)].link;
-        let mut trains = self.uses.links[link.index()].trains.iter();
-        let place = trains.position(|passage| passage.slot == slot).expect("it was entered there");
-        self.book_some(link, place + 1);
+        let used = &self.uses.links[link.index()];
+        let place = used.trains.iter().position(|passage| passage.slot == slot);
+        let place = place.expect("it was entered there");
+        if place == used.booked as usize && used.is_alone(place) {
+            self.book_rest(link, place, used.trains[place]);
+        } else {
+            self.book_some(link, place + 1);
+        }
         let used = &mut self.uses.links[link.index()];
         used.trains.remove(place);
         if place < used.booked as usize {

@@ -1,5 +1,7 @@
 //! How a leg sets out as a train, and comes to its links.
 
+use std::cell::Cell;
+
 use super::order::Place;
 use super::weave::CROWD;
 use super::{Passage, Train};
@@ -259,19 +261,19 @@ impl<M> Transfer<M> {
     #[inline]
     fn cross(&mut self, hop: u16, link: &LinkState, before: u64, span: u64) -> u64 {
         let (flits, overhead) = (self.flits as usize, self.charged(hop, link));
-        let row = self.row(hop) * flits;
         let times = &mut self.train.times[..];
-        if !self.train.is_brief {
-            let (asks, leaves) = times[row..row + 2 * flits].split_at_mut(flits);
-            return link.cross(asks.iter().copied().zip(leaves), before, span, overhead);
+        if self.train.is_brief {
+            if hop == self.leg.from {
+                times.copy_within(..flits, flits);
+            }
+            self.hops[usize::from(hop)].header = times[2 * flits - 1];
+            let row = Cell::from_mut(&mut times[flits..2 * flits]).as_slice_of_cells();
+            return link.cross(row, row, before, span, overhead);
         }
-        let (first, last) = times.split_at_mut(flits);
-        let last = &mut last[..flits];
-        if hop == self.leg.from {
-            last.copy_from_slice(first);
-        }
-        self.hops[usize::from(hop)].header = last[flits - 1];
-        link.cross(last.iter_mut().map(|time| (*time, time)), before, span, overhead)
+        let row = usize::from(hop - self.leg.from) * flits;
+        let rows = Cell::from_mut(&mut times[row..row + 2 * flits]).as_slice_of_cells();
+        let (asks, leaves) = rows.split_at(flits);
+        link.cross(asks, leaves, before, span, overhead)
     }
 }
 
@@ -279,30 +281,42 @@ impl LinkState {
     /// Works out when the flits of a train leave the node behind the link, of whom each asks at a time and nobody
     /// crosses it between them: when it is free then.
     #[inline]
-    fn cross<'a>(
+    fn cross(
         &self,
-        mut flits: impl DoubleEndedIterator<Item = (u64, &'a mut u64)>,
-        mut free: u64,
-        last: u64,
+        asks: &[Cell<u64>],
+        leaves: &[Cell<u64>],
+        before: u64,
+        span: u64,
         overhead: u64,
     ) -> u64 {
-        let (ask_of_last, leaves_last) = flits.next_back().expect("a transfer has a flit");
-        let mut header = None;
-        if let Some((ask, leaves)) = flits.next() {
-            let start = free.max(ask);
-            free = start + self.flit;
-            let first = self.arrival(start, free) + overhead;
-            *leaves = first;
-            for (ask, leaves) in flits {
-                free = free.max(ask) + self.flit;
-                *leaves = (free + self.propagation).max(first);
+        let mut crossing = Crossing { link: self, free: before, header: 0 };
+        let last = asks.len() - 1;
+        let first = if last == 0 { span } else { self.flit };
+        crossing.header = crossing.next(asks[0].get(), first) + overhead;
+        leaves[0].set(crossing.header);
+        if last > 0 {
+            for (ask, leaves) in asks[1..last].iter().zip(&leaves[1..last]) {
+                leaves.set(crossing.next(ask.get(), self.flit));
             }
-            header = Some(first);
+            leaves[last].set(crossing.next(asks[last].get(), span));
         }
-        let start = free.max(ask_of_last);
-        free = start + last;
-        let arrived = self.arrival(start, free);
-        *leaves_last = header.map_or(arrived + overhead, |header| header.max(arrived));
-        free
+        crossing.free
+    }
+}
+
+/// Flits of a train that cross a link one after the other.
+struct Crossing<'a> {
+    link: &'a LinkState,
+    free: u64,
+    header: u64,
+}
+
+impl Crossing<'_> {
+    /// When the next flit, which asks at a time and takes a while, leaves the node behind the link.
+    #[inline]
+    fn next(&mut self, ask: u64, span: u64) -> u64 {
+        let start = self.free.max(ask);
+        self.free = start + span;
+        self.link.arrival(start, self.free).max(self.header)
     }
 }

@@ -59,37 +59,41 @@ impl Lane {
         if self.next + 1 == self.flits { self.last } else { self.flit }
     }
 
-    /// Turns to the next flit.
+    /// Turns to the next flit of those that ask at some times.
     #[inline]
-    pub(crate) fn step(&mut self, times: &[u64]) {
+    pub(crate) fn step(&mut self, asks: &[u64]) {
         self.next += 1;
-        if self.next == self.flits {
-            self.place = Self::OVER;
-        } else {
-            let at = times[self.row * self.flits + self.next];
-            self.place = Place { at, rank: self.rank }.max(self.begun);
-        }
+        self.place = match asks.get(self.next) {
+            Some(&at) => Place { at, rank: self.rank }.max(self.begun),
+            None => Self::OVER,
+        };
+    }
+
+    /// The times at which its flits ask.
+    pub(crate) fn asks<'a>(&self, times: &'a [u64]) -> &'a [u64] {
+        &times[self.row * self.flits..][..self.flits]
     }
 
     /// Lets flits cross a link that is free from `free` on, as long as they ask before `limit`: when it is
     /// free then.
     #[inline]
     fn cross(&mut self, times: &mut [u64], mut free: u64, limit: Place) -> u64 {
-        let leaves = (self.row + 1) * self.flits;
+        let rows = &mut times[self.row * self.flits..(self.row + 2) * self.flits];
+        let (asks, leaves) = rows.split_at_mut(self.flits);
         loop {
             let start = free.max(self.place.at);
             free = start + self.span();
             let arrived = (free + self.propagation).max(start + 1);
-            let header = if self.next == 0 { arrived + self.overhead } else { times[leaves] };
+            let header = if self.next == 0 { arrived + self.overhead } else { leaves[0] };
             let left = arrived.max(header);
-            let before = std::mem::replace(&mut times[leaves + self.next], left);
+            let before = std::mem::replace(&mut leaves[self.next], left);
             // Flits that leave together do so in the order in which they came, which may have changed.
             let is_stale = self.next >= self.stale && arrived <= header;
             if self.moved.is_none() && (left != before || is_stale) {
                 self.moved = Some((self.next, left.min(before)));
             }
-            self.step(times);
-            if self.place >= limit {
+            self.step(asks);
+            if self.place.at >= limit.at && self.place >= limit {
                 return free;
             }
         }
