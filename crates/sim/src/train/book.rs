@@ -11,7 +11,7 @@ use crate::component::{Component, TransferId};
 use crate::engine::Engine;
 use crate::network::LinkId;
 use crate::observer::{Observer, Wait};
-use crate::transfer::{Leg, SlotId};
+use crate::transfer::{Hop, Leg, SlotId};
 
 impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// Brings the accounts of a link up to the present event.
@@ -138,9 +138,12 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let Leg { from, to, .. } = self.transfers.at(slot).leg;
         let hops = from..to;
         // All links are looked at first, so that their memory is fetched side by side.
-        let links = self.transfers.at(slot).leg_hops().iter().map(|hop| hop.link.index());
-        let trains = links.map(|link| self.uses.links[link].trains.len()).sum::<usize>();
-        if trains > hops.len() {
+        let is_alone = |hop: &&Hop| {
+            let trains = &self.uses.links[hop.link.index()].trains;
+            trains[0].slot == slot && trains.len() == 1
+        };
+        let alone = self.transfers.at(slot).leg_hops().iter().filter(is_alone).count();
+        if alone < hops.len() {
             return hops.for_each(|hop| self.leave(slot, hop));
         }
         for hop in hops {

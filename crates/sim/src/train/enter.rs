@@ -85,7 +85,8 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             let used = &self.uses.links[hop.link.index()];
             others.walk |= used.walkers > 0;
             others.light |= used.light > 0;
-            others.trains |= !used.trains.is_empty();
+            // Looks at the first, so that the memory of all links is fetched side by side.
+            others.trains |= used.trains.first().is_some_and(|passage| passage.slot != slot);
         }
         if let Some(end) = self.flit_end(slot) {
             others.walk |= self.uses.ends[end].walkers > 0;
