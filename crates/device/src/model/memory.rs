@@ -1,37 +1,19 @@
 //! A memory of channels that bursts take in turn: an HBM controller, or an SRAM with one channel.
 
+mod bursts;
 mod channels;
 mod rows;
 
+pub use bursts::Burst;
 pub use channels::{Channels, ChannelsSpec};
 pub use rows::{RefreshSpec, RowsSpec};
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use cubeyard_sim::{Asks, Component, Context, Delivery, Flit, Send, Time};
 
 use crate::contents::Contents;
-use crate::message::{Access, AccessId, Direction, Done, Message, RequestId, Rows, Slice};
-
-/// A burst that has been given a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Burst {
-    /// Whose it is.
-    pub request: RequestId,
-    /// The flit that it belongs to.
-    pub flit: u64,
-    /// Which channel it has.
-    pub channel: u64,
-    /// Read or write.
-    pub direction: Direction,
-    /// When it was asked for.
-    pub asked: Time,
-    /// When it starts to move data.
-    pub start: Time,
-    /// When it ends.
-    pub end: Time,
-}
+use crate::message::{Access, AccessId, Direction, Done, Message, Rows, Slice};
 
 /// A memory at a node.
 #[derive(Clone, Debug)]
@@ -104,44 +86,6 @@ impl Memory {
     /// Its channels.
     pub fn channels(&self) -> &Channels {
         &self.channels
-    }
-
-    /// Takes the bursts of one flit and says when the last ends.
-    #[inline]
-    fn take_bursts(&mut self, access: &Access, flit: u64, bytes: u64, asked: Time) -> Time {
-        let burst = self.channels.spec().burst_bytes;
-        let from = flit * self.flit_bytes;
-        let Some(rows) = access.rows else {
-            let first = (access.address + from) / burst;
-            return self.take(first..first + bytes.div_ceil(burst), access, flit, asked);
-        };
-        let mut last = asked;
-        let mut next = 0;
-        for (offset, bytes) in rows.segments(from, bytes) {
-            // What of a burst a row leaves over is there for the next, if it begins in it.
-            let (first, end) = ((access.address + offset) / burst, access.address + offset + bytes);
-            let bursts = first.max(next)..end.div_ceil(burst);
-            next = bursts.end;
-            last = last.max(self.take(bursts, access, flit, asked));
-        }
-        last
-    }
-
-    /// Takes bursts by number and says when the last ends.
-    #[inline]
-    fn take(&mut self, bursts: Range<u64>, access: &Access, flit: u64, asked: Time) -> Time {
-        let mut last = asked;
-        for number in bursts {
-            let end = self.channels.burst(number, access.direction, asked);
-            if let Some(record) = &mut self.record {
-                let (request, direction) = (access.request, access.direction);
-                let channel = number % self.channels.spec().channels;
-                let start = Time::from_ps(end.ps() - self.channels.spec().burst.ps());
-                record.push(Burst { request, flit, channel, direction, asked, start, end });
-            }
-            last = last.max(end);
-        }
-        last
     }
 
     /// Reads: the data goes back flit by flit and in order, each when its bursts have ended.

@@ -1,5 +1,7 @@
 //! Channels that bursts take in turn.
 
+use std::ops::Range;
+
 use cubeyard_sim::{Bandwidth, Span, Time};
 
 use super::rows::{Asking, Rows, RowsSpec};
@@ -54,8 +56,30 @@ impl ChannelsSpec {
 #[derive(Clone, Debug)]
 pub struct Channels {
     spec: ChannelsSpec,
+    burst_bytes: Divisor,
+    /// How many channels there are.
+    count: Divisor,
     state: Vec<Channel>,
     rows: Option<Box<Rows>>,
+}
+
+/// A number that others are divided by often: quickly where it is a power of two, as it is most often.
+#[derive(Clone, Copy, Debug)]
+struct Divisor {
+    number: u64,
+    /// Which power of two it is, if it is one.
+    power: Option<u32>,
+}
+
+impl Divisor {
+    fn new(number: u64) -> Self {
+        Self { number, power: number.is_power_of_two().then(|| number.trailing_zeros()) }
+    }
+
+    #[inline]
+    fn quotient(self, dividend: u64) -> u64 {
+        self.power.map_or_else(|| dividend / self.number, |power| dividend >> power)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,6 +87,25 @@ struct Channel {
     free: Time,
     direction: Option<Direction>,
     busy: Span,
+}
+
+impl Channel {
+    /// When a burst could start, were it not for rows.
+    #[inline]
+    fn start(&self, direction: Direction, asked: Time, turn_around: Span) -> Time {
+        let start = asked.max(self.free);
+        let turns = self.direction.is_some_and(|last| last != direction);
+        if turns { start + turn_around } else { start }
+    }
+
+    /// Moves a burst, and says when it ends.
+    #[inline]
+    fn take(&mut self, start: Time, direction: Direction, burst: Span) -> Time {
+        self.direction = Some(direction);
+        self.busy += burst;
+        self.free = start + burst;
+        self.free
+    }
 }
 
 impl Channels {
@@ -75,7 +118,9 @@ impl Channels {
         assert!(spec.channels > 0 && spec.burst_bytes > 0, "a memory of nothing");
         let channels = usize::try_from(spec.channels).expect("a machine has few channels");
         let rows = spec.rows.map(|rows| Box::new(Rows::new(rows, &spec)));
-        Self { spec, state: vec![Channel::default(); channels], rows }
+        let state = vec![Channel::default(); channels];
+        let (burst_bytes, count) = (Divisor::new(spec.burst_bytes), Divisor::new(spec.channels));
+        Self { spec, burst_bytes, count, state, rows }
     }
 
     /// What they were made from.
@@ -83,24 +128,53 @@ impl Channels {
         &self.spec
     }
 
-    /// Takes the channel of burst `number` of the memory, asked for at `asked`, and says when it ends.
+    /// The bursts of some bytes: as many as they fill, from the one that they begin in on.
     #[inline]
+    pub(super) fn numbers(&self, address: u64, bytes: u64) -> Range<u64> {
+        let first = self.burst_bytes.quotient(address);
+        first..first + self.burst_bytes.quotient(bytes + self.spec.burst_bytes - 1)
+    }
+
+    /// Takes the channel of burst `number` of the memory, asked for at `asked`, and says when it ends.
     pub fn burst(&mut self, number: u64, direction: Direction, asked: Time) -> Time {
-        #[expect(clippy::cast_possible_truncation, reason = "less than the number of channels")]
-        let index = (number % self.spec.channels) as usize;
+        let index = self.channel_of(number);
         let channel = &mut self.state[index];
-        let mut start = asked.max(channel.free);
-        if channel.direction.is_some_and(|last| last != direction) {
-            start += self.spec.turn_around;
-        }
+        let mut start = channel.start(direction, asked, self.spec.turn_around);
         if let Some(rows) = &mut self.rows {
-            let (number, free) = (number / self.spec.channels, channel.free);
+            let (number, free) = (self.count.quotient(number), channel.free);
             start = rows.start(Asking { channel: index, number, asked, free, start });
         }
-        channel.direction = Some(direction);
-        channel.busy += self.spec.burst;
-        channel.free = start + self.spec.burst;
-        channel.free
+        channel.take(start, direction, self.spec.burst)
+    }
+
+    /// Takes the channels of several bursts and says when the last ends; `asked` if there are none.
+    #[inline]
+    pub(super) fn bursts(
+        &mut self,
+        numbers: Range<u64>,
+        direction: Direction,
+        asked: Time,
+    ) -> Time {
+        if self.rows.is_some() {
+            return numbers
+                .fold(asked, |last, number| last.max(self.burst(number, direction, asked)));
+        }
+        let mut index = self.channel_of(numbers.start);
+        let ChannelsSpec { burst, turn_around, .. } = self.spec;
+        let mut last = asked;
+        for _ in numbers {
+            let channel = &mut self.state[index];
+            let start = channel.start(direction, asked, turn_around);
+            last = last.max(channel.take(start, direction, burst));
+            index = if index + 1 == self.state.len() { 0 } else { index + 1 };
+        }
+        last
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "less than the number of channels")]
+    #[inline]
+    fn channel_of(&self, number: u64) -> usize {
+        (number - self.count.quotient(number) * self.spec.channels) as usize
     }
 
     /// How long each channel has moved data.
