@@ -13,6 +13,8 @@
 //! Only DMA meets other traffic. All else is arithmetic on times, so a run of commands without DMA costs no
 //! event.
 
+mod brief;
+mod chunks;
 mod core;
 mod dependencies;
 mod ipcq;
@@ -21,6 +23,7 @@ mod progress;
 mod step;
 mod strips;
 
+pub use chunks::Chunks;
 pub use core::Core;
 pub(crate) use core::command_of;
 pub use dependencies::Dependencies;
@@ -69,13 +72,6 @@ pub enum Work {
     ReceiveAny(Rc<AnyOf>),
     /// Many loads, computations and stores that overlap.
     Pipeline(Rc<dyn Pipeline>),
-}
-
-impl Work {
-    /// Whether it sends or receives.
-    pub(crate) fn is_message(&self) -> bool {
-        matches!(self, Self::Send(_) | Self::Receive(_) | Self::ReceiveAny(_))
-    }
 }
 
 /// A message that may come from one of several ports: the first that comes, and by turns where several are
@@ -169,7 +165,7 @@ pub trait Program: fmt::Debug {
     fn next(&mut self) -> Next;
     /// All its steps, if they are known from the beginning and it wants no bytes: then it is not asked for the
     /// [next](Self::next).
-    fn steps(&self) -> Option<Steps> {
+    fn steps(&self) -> Option<Rc<Steps>> {
         None
     }
     /// Whether it wants the bytes.

@@ -193,7 +193,7 @@ impl Program for KernelProgram {
         }
     }
 
-    fn steps(&self) -> Option<Steps> {
+    fn steps(&self) -> Option<Rc<Steps>> {
         if self.has_data { None } else { self.tape.borrow().complete() }
     }
 

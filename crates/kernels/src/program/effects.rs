@@ -32,7 +32,7 @@ impl KernelProgram {
             Effect::Load { value, ty, mask } => {
                 let parts = self.partial.entry(command).or_default();
                 parts.insert(load, bytes);
-                if parts.len() < accesses(tape.work(command))[0] {
+                if parts.len() < accesses(&tape.work(command))[0] {
                     return Ok(());
                 }
                 let parts = self.partial.remove(&command).unwrap_or_default();

@@ -39,9 +39,9 @@ impl Recording {
         let is_dispatch = record.unit == OpUnit::Cpu;
         Some(Operation {
             command: order.effect.brief(),
-            part: if is_dispatch { None } else { part(order, work, record.part) },
+            part: if is_dispatch { None } else { part(order, &work, record.part) },
             place: place(order.place),
-            dma: if is_dispatch { None } else { dma(work, record.part) },
+            dma: if is_dispatch { None } else { dma(&work, record.part) },
         })
     }
 }

@@ -111,10 +111,9 @@ impl Operand {
 /// What a kernel has ordered so far.
 #[derive(Debug, Default)]
 pub struct Tape {
-    /// The steps so far, until it is complete.
-    steps: Vec<Step>,
-    /// All steps, when it is complete.
-    complete: Option<Steps>,
+    /// The steps so far; nobody else has them until it is complete.
+    steps: Rc<Steps>,
+    is_complete: bool,
     /// What each command means: apart, because whoever only runs them does not ask.
     pub(super) orders: Vec<Order>,
     /// How often each value is used.
@@ -129,32 +128,30 @@ pub struct Tape {
 
 impl Tape {
     /// All steps, in order.
-    pub fn steps(&self) -> impl Iterator<Item = &Step> {
-        self.complete.iter().flat_map(Steps::iter).chain(&self.steps)
+    pub fn steps(&self) -> impl Iterator<Item = Step> {
+        self.steps.iter()
     }
 
     /// A step, if there are as many.
-    pub fn step(&self, number: usize) -> Option<&Step> {
-        match &self.complete {
-            Some(steps) => steps.get(number),
-            None => self.steps.get(number),
-        }
+    pub fn step(&self, number: usize) -> Option<Step> {
+        self.steps.get(number)
     }
 
     /// Adds a step: its number.
     pub(super) fn push(&mut self, step: Step) -> usize {
-        self.steps.push(step);
-        self.steps.len() - 1
+        let steps = Rc::get_mut(&mut self.steps).expect("nobody has them before it is complete");
+        steps.push(step);
+        steps.len() - 1
     }
 
     /// Nothing more will be ordered: the steps can be shared.
     pub(crate) fn end(&mut self) {
-        self.complete = Some(std::mem::take(&mut self.steps).into());
+        self.is_complete = true;
     }
 
     /// All steps, if nothing more will be ordered.
-    pub(crate) fn complete(&self) -> Option<Steps> {
-        self.complete.clone()
+    pub(crate) fn complete(&self) -> Option<Rc<Steps>> {
+        self.is_complete.then(|| Rc::clone(&self.steps))
     }
 
     /// How many commands there are.
@@ -174,9 +171,10 @@ impl Tape {
     ///
     /// # Panics
     /// If there is none of that number.
-    pub fn work(&self, command: CommandId) -> &Work {
-        let step = self.step(self.order(command).step).and_then(Step::work);
-        step.expect("a step that is a command").0
+    pub fn work(&self, command: CommandId) -> Work {
+        let step = self.step(self.order(command).step);
+        let work = step.as_ref().and_then(Step::work).map(|(work, _)| work.clone());
+        work.expect("a step that is a command")
     }
 
     /// The most of the TCM that tiles took at once, in bytes.
@@ -259,7 +257,7 @@ impl fmt::Display for Tape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut orders = self.orders.iter().enumerate();
         for step in self.steps() {
-            match (step, step.work()) {
+            match (&step, step.work()) {
                 (_, Some((_, after))) => {
                     let (number, order) = orders.next().expect("each command has one");
                     write!(f, "{number:>6}  {order}")?;

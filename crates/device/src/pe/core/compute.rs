@@ -5,6 +5,7 @@ use cubeyard_sim::Span;
 use super::latest::Latest;
 use super::progress::Mark;
 use super::{COMPUTE, LOAD, Run, STORE};
+use crate::pe::brief::What;
 use crate::pe::{Cause, CommandId, OpRecord, OpUnit, Part, Strips, Work};
 use crate::wiring::Wiring;
 
@@ -35,17 +36,26 @@ impl Run {
 
     /// A computation and when it can begin, or the command that it waits for: another, or more of its own.
     fn next_computation(&self, id: CommandId, index: u32) -> Result<(Latest, Strips), CommandId> {
-        let (work, after) = self.command(id);
-        let mut ready = self.ready(id, after)?;
-        match (work, &self.slot(id).pipelined) {
-            (Work::Compute(strips), _) => Ok((ready, *strips)),
-            (Work::Pipeline(pipeline), Some(pipelined)) => {
-                for (kind, count) in [LOAD, STORE].into_iter().zip(pipeline.compute_after(index)) {
-                    let Mark { time, record } = pipelined.parts[kind].until(count).ok_or(id)?;
-                    ready = ready.or(time, Cause::Part, record);
-                }
-                Ok((ready, pipeline.compute(index)))
-            }
+        let mut ready = self.ready(id)?;
+        let Some(pipelined) = &self.slot(id).pipelined else {
+            return Ok((ready, self.computation(id)));
+        };
+        let pipeline = self.pipeline(id);
+        for (kind, count) in [LOAD, STORE].into_iter().zip(pipeline.compute_after(index)) {
+            let Mark { time, record } = pipelined.parts[kind].until(count).ok_or(id)?;
+            ready = ready.or(time, Cause::Part, record);
+        }
+        Ok((ready, pipeline.compute(index)))
+    }
+
+    /// The computation that a command is, and no pipeline.
+    fn computation(&self, id: CommandId) -> Strips {
+        match self.what(id) {
+            What::Compute(place) => self.commands.strips(place),
+            What::Long(place) => match self.long(id, place) {
+                Work::Compute(strips) => *strips,
+                _ => unreachable!("only computations are queued"),
+            },
             _ => unreachable!("only computations are queued"),
         }
     }

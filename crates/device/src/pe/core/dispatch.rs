@@ -1,12 +1,15 @@
 //! Dispatch: what `PE_CPU` does, and commands on their way to the engines.
 
+use std::rc::Rc;
+
 use cubeyard_sim::{NodeId, Span};
 
 use super::latest::Latest;
 use super::slot::Pipelined;
-use super::{DISPATCH, Ports, Run, State};
+use super::{COMPUTE, DISPATCH, LOAD, Ports, Run, STORE, State};
 use crate::message::{Direction, RequestId};
-use crate::pe::{Cause, Command, CommandId, Next, OpRecord, OpUnit, Part, Work};
+use crate::pe::brief::What;
+use crate::pe::{Cause, CommandId, Next, OpRecord, OpUnit, Part, Work};
 use crate::race::Races;
 use crate::topology::CoreSpec;
 use crate::wiring::Wiring;
@@ -118,41 +121,68 @@ impl Run {
             self.cpu = self.cpu.or(end.time, Cause::Window, end.record);
         }
         let id = self.next;
-        let step = self.commands.place(id);
+        let brief = self.commands.place(id);
         self.tell(wiring, |races, launch, pe| {
-            let (work, after) = self.commands.get(id, step);
-            let loads_after = self.commands.loads_after(id, step);
-            let command = Command { work: work.clone(), after: after.into(), loads_after };
-            races.issued(launch, pe, id, &command, self.window);
+            races.issued(launch, pe, id, &self.commands.placed(id), self.window);
         });
-        self.issue(id, step, overhead);
-        self.issue_message(id, ports, wiring);
-    }
-
-    fn issue(&mut self, id: CommandId, step: u32, overhead: Span) {
-        let (work, _) = self.commands.get(id, step);
-        let parts = match work {
-            Work::Dma(dma) if dma.direction == Direction::Read => [1, 0, 0],
-            Work::Dma(_) => [0, 0, 1],
-            Work::Compute(_) => [0, 1, 0],
-            Work::Pipeline(pipeline) => pipeline.parts(),
-            Work::Send(_) | Work::Receive(_) | Work::ReceiveAny(_) => [0; 3],
-        };
-        let (is_message, is_pipeline) = (work.is_message(), matches!(work, Work::Pipeline(_)));
-        let pipelined =
-            is_pipeline.then(|| Pipelined::new(parts, self.commands.loads_after(id, step)));
         let issued = Latest { time: self.cpu.time + overhead, ..self.cpu };
-        self.slot_mut(id).begin(step, issued, pipelined);
+        self.slot_mut(id).begin(brief, issued);
         self.next += 1;
         self.open += 1;
         self.report.commands += 1;
+        self.issue(id, brief.what(), ports, wiring);
+    }
+
+    /// Hands a command to its unit.
+    fn issue(&mut self, id: CommandId, what: What, ports: &mut Ports, wiring: &Wiring) {
+        match what {
+            What::Dma(dma) => self.stand(engine(dma.direction), id),
+            What::Compute(_) => self.stand(COMPUTE, id),
+            What::Send(message) => self.issue_send(id, message, ports, wiring),
+            What::Receive(message) => self.issue_receive(id, message, ports, wiring),
+            What::Long(place) => self.issue_long(id, place, ports, wiring),
+            What::Chosen(..) | What::Wait(_) | What::Fence | What::Call | What::End => {
+                unreachable!("only commands are given places, before a port is chosen")
+            }
+        }
+    }
+
+    fn issue_long(&mut self, id: CommandId, place: u32, ports: &mut Ports, wiring: &Wiring) {
+        match self.long(id, place) {
+            Work::Dma(dma) => self.stand(engine(dma.direction), id),
+            Work::Compute(_) => self.stand(COMPUTE, id),
+            &Work::Send(message) => self.issue_send(id, message, ports, wiring),
+            &Work::Receive(message) => self.issue_receive(id, message, ports, wiring),
+            Work::ReceiveAny(any) => {
+                let any = Rc::clone(any);
+                self.issue_any(id, &any, ports, wiring);
+            }
+            Work::Pipeline(pipeline) => {
+                let counts = pipeline.parts();
+                self.issue_pipeline(id, place, counts);
+            }
+        }
+    }
+
+    fn issue_pipeline(&mut self, id: CommandId, place: u32, parts: [u32; 3]) {
+        let loads_after = self.commands.loads_after(id, place);
+        let slot = self.slot_mut(id);
+        slot.pipelined = Some(Pipelined::new(parts, slot.end, loads_after));
         for (unit, count) in parts.into_iter().enumerate() {
             if count > 0 {
                 self.stand(unit, id);
             }
         }
-        if parts == [0; 3] && !is_message {
+        if parts == [0; 3] {
             self.command_done(id);
         }
+    }
+}
+
+/// Who moves data this way.
+fn engine(direction: Direction) -> usize {
+    match direction {
+        Direction::Read => LOAD,
+        Direction::Write => STORE,
     }
 }

@@ -9,6 +9,7 @@ use super::latest::Latest;
 use super::progress::Mark;
 use super::{COMPUTE, LOAD, Run, STORE, State};
 use crate::message::{Buffer, Done, Message, Slice, Unwritten, VirtualAccess};
+use crate::pe::brief::What;
 use crate::pe::{Cause, CommandId, Dma, OpRecord, OpUnit, Part, Work};
 use crate::wiring::Wiring;
 
@@ -73,22 +74,26 @@ impl Run {
 
     /// When an access can begin, or the command that it waits for: another, or more of its own.
     fn access_ready(&self, id: CommandId, kind: usize, index: u32) -> Result<Latest, CommandId> {
-        let (work, after) = self.command(id);
-        let (Work::Pipeline(pipeline), Some(pipelined)) = (work, &self.slot(id).pipelined) else {
-            return self.ready(id, after);
-        };
-        let (after, mark) = if kind == LOAD {
-            (&*pipelined.loads_after, pipelined.fetched.until(pipeline.load_after(index)))
+        let Some(pipelined) = &self.slot(id).pipelined else { return self.ready(id) };
+        let (pipeline, is_load) = (self.pipeline(id), kind == LOAD);
+        let mark = if is_load {
+            pipelined.fetched.until(pipeline.load_after(index))
         } else {
-            (after, pipelined.parts[COMPUTE].until(pipeline.store_after(index)))
+            pipelined.parts[COMPUTE].until(pipeline.store_after(index))
         };
         let mark = mark.ok_or(id)?;
-        let ready = self.ready(id, after)?;
-        Ok(ready.or(mark.time, Cause::Part, mark.record))
+        let ready =
+            if is_load { self.ready_after(id, &pipelined.loads_after) } else { self.ready(id) };
+        Ok(ready?.or(mark.time, Cause::Part, mark.record))
     }
 
     fn access(&self, id: CommandId, kind: usize, index: u32) -> Dma {
-        match self.command(id).0 {
+        let place = match self.what(id) {
+            What::Dma(dma) => return dma,
+            What::Long(place) => place,
+            _ => unreachable!("only accesses are queued"),
+        };
+        match self.long(id, place) {
             Work::Dma(dma) => *dma,
             Work::Pipeline(pipeline) if kind == LOAD => pipeline.load(index),
             Work::Pipeline(pipeline) => pipeline.store(index),

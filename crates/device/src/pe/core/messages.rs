@@ -4,13 +4,12 @@ mod any;
 mod receive;
 mod send;
 
-use std::rc::Rc;
-
 use cubeyard_sim::{Context, NodeId, Time};
 
 use super::latest::Latest;
 use super::{ANY, Core, RECEIVE, Run, SEND, State};
 use crate::message::{Arrival, Body, Command, Failure, Message};
+use crate::pe::brief::What;
 use crate::pe::ipcq::{Arrived, Port, Ports};
 use crate::pe::{self, Cause, CommandId, OpRecord, OpUnit, Part, PortId, SlotMemory, Work};
 use crate::wiring::Wiring;
@@ -95,12 +94,12 @@ impl Core {
         if run.open == 0 {
             return None;
         }
-        let work = run.command(id).0;
-        if let (Work::ReceiveAny(any), None) = (work, run.slot(id).chosen) {
+        if let What::Long(place) = run.what(id)
+            && let Work::ReceiveAny(any) = run.long(id, place)
+        {
             return Some(self.any_waits(run, id, any));
         }
-        let receives = !matches!(work, Work::Send(_));
-        let message = run.message(id)?;
+        let (message, receives) = run.message(id)?;
         let port = self.ports.get(message.port)?;
         let what = run.program.describe(id);
         let peer = port.spec.peer;
@@ -113,33 +112,49 @@ impl Core {
 }
 
 impl Run {
-    /// A command that sends or receives has been issued.
-    pub(super) fn issue_message(&mut self, id: CommandId, ports: &mut Ports, wiring: &Wiring) {
-        let (message, receives) = match self.command(id).0 {
-            Work::Send(message) => (*message, false),
-            Work::Receive(message) => (*message, true),
-            Work::ReceiveAny(any) => {
-                let any = Rc::clone(any);
-                return self.issue_any(id, &any, ports, wiring);
-            }
-            _ => return,
-        };
-        let Some(port) = self.port(id, message, ports, wiring) else { return };
-        if receives {
-            port.wanted.push_back(id);
-            self.want(message.port);
-        } else {
+    /// A command that sends has been issued.
+    pub(super) fn issue_send(
+        &mut self,
+        id: CommandId,
+        message: pe::Message,
+        ports: &mut Ports,
+        wiring: &Wiring,
+    ) {
+        if self.port(id, message, ports, wiring).is_some() {
             self.stand(SEND, id);
         }
     }
 
-    /// The message that a command sends or receives: none if it does not, or one of several is to be chosen.
-    fn message(&self, id: CommandId) -> Option<pe::Message> {
-        match self.command(id).0 {
-            Work::Send(message) | Work::Receive(message) => Some(*message),
-            Work::ReceiveAny(any) => {
-                let port = any.ports[self.slot(id).chosen? as usize];
-                Some(pe::Message { port, bytes: any.bytes })
+    /// A command that receives has been issued.
+    pub(super) fn issue_receive(
+        &mut self,
+        id: CommandId,
+        message: pe::Message,
+        ports: &mut Ports,
+        wiring: &Wiring,
+    ) {
+        if let Some(port) = self.port(id, message, ports, wiring) {
+            port.wanted.push_back(id);
+            self.want(message.port);
+        }
+    }
+
+    /// The message that a command sends or receives, and whether it receives: none if it does neither, or one of
+    /// several is to be chosen.
+    fn message(&self, id: CommandId) -> Option<(pe::Message, bool)> {
+        match self.what(id) {
+            What::Send(message) => Some((message, false)),
+            What::Receive(message) => Some((message, true)),
+            What::Long(place) => match self.long(id, place) {
+                Work::Send(message) => Some((*message, false)),
+                Work::Receive(message) => Some((*message, true)),
+                _ => None,
+            },
+            What::Chosen(place, port) => {
+                let Work::ReceiveAny(any) = self.long(id, place) else {
+                    unreachable!("it was one of several")
+                };
+                Some((pe::Message { port, bytes: any.bytes }, true))
             }
             _ => None,
         }

@@ -21,6 +21,8 @@ use crate::wiring::Wiring;
 pub(super) struct Run {
     /// The units that may have something to do.
     pub(super) due: Due,
+    /// The units that have an alarm, a bit each.
+    pub(super) alarmed: u8,
     pub(super) state: State,
     /// How many commands are not done.
     pub(super) open: usize,
@@ -79,6 +81,7 @@ impl Run {
         let slots = (2 * window).next_power_of_two() as usize;
         Self {
             due: Due::default(),
+            alarmed: 0,
             state: State::Going,
             open: 0,
             next: 0,
@@ -133,13 +136,17 @@ impl Run {
     /// Takes the alarms that are set for now. Who receives has one for several ports, so that it looks again
     /// whatever time it is.
     pub(super) fn hear_alarms(&mut self, now: Time) {
-        for (unit, alarm) in self.alarms.iter_mut().enumerate() {
-            let several = unit == ANY || unit == RECEIVE;
-            if *alarm <= now || several && *alarm < Time::NEVER {
+        let mut left = self.alarmed;
+        while left != 0 {
+            let unit = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let is_over = self.alarms[unit] <= now;
+            if is_over || unit == ANY || unit == RECEIVE {
                 self.due.add(unit);
             }
-            if *alarm <= now {
-                *alarm = Time::NEVER;
+            if is_over {
+                self.alarms[unit] = Time::NEVER;
+                self.alarmed &= !(1 << unit);
             }
         }
     }
@@ -150,6 +157,7 @@ impl Run {
             context.wake_after(time - context.now(), ALARM);
         }
         self.alarms[unit] = time;
+        self.alarmed |= 1 << unit;
     }
 
     pub(super) fn set_alarm_for_the_end(&mut self, context: &mut Context<Message>) {

@@ -3,7 +3,8 @@
 use super::latest::Latest;
 use super::progress::Progress;
 use super::{COMPUTE, DISPATCH, LOAD, Run, STORE};
-use crate::pe::{Cause, CommandId, Dependencies, Work};
+use crate::pe::brief::{Brief, What};
+use crate::pe::{Cause, CommandId, Dependencies, Pipeline, Work};
 
 /// How many times a pipeline's parts may be remembered before they are looked through.
 const KEPT: usize = 64;
@@ -12,18 +13,16 @@ const KEPT: usize = 64;
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Slot {
-    /// When an engine could first begin it, as far as dispatch goes.
-    pub(super) issued: Latest,
+    /// What it is.
+    pub(super) brief: Brief,
+    /// When it was done, if it is; before that, when an engine could first begin it, as far as dispatch goes, or
+    /// the end of the last part of a pipeline that is done.
     pub(super) end: Latest,
     /// How far a pipeline is. Other commands have one part, so they need nothing to know that by; apart,
     /// because a core goes through many of those.
     pub(super) pipelined: Option<Box<Pipelined>>,
     /// The command after it in the queue that it stands in; a pipeline may stand in several.
     pub(super) follower: CommandId,
-    /// The step that it is, where they are known.
-    pub(super) step: u32,
-    /// Which of several ports its message came from.
-    pub(super) chosen: Option<u32>,
     pub(super) done: bool,
 }
 
@@ -32,6 +31,8 @@ const _: () = assert!(size_of::<Slot>() == 64, "a line of the cache: a core goes
 /// How far the parts of a pipeline are, which wait for each other.
 #[derive(Debug)]
 pub(super) struct Pipelined {
+    /// When an engine could first begin a part, as far as dispatch goes.
+    issued: Latest,
     /// Loads, computations, stores.
     pub(super) parts: [Progress; 3],
     /// The computations that have taken their operands out of the TCM.
@@ -46,18 +47,22 @@ pub(super) struct Pipelined {
 
 impl Pipelined {
     /// One of so many parts, none of which has begun.
-    pub(super) fn new(parts: [u32; 3], loads_after: Dependencies) -> Box<Self> {
+    pub(super) fn new(parts: [u32; 3], issued: Latest, loads_after: Dependencies) -> Box<Self> {
         let fetched = Progress::new(parts[COMPUTE]);
         let (left, parts) = (parts.iter().sum(), parts.map(Progress::new));
-        Box::new(Self { parts, fetched, loads_after, left, followers: [0; 3] })
+        Box::new(Self { issued, parts, fetched, loads_after, left, followers: [0; 3] })
     }
 }
 
 impl Slot {
-    /// Takes in a command that is this step, in the place of one that is done.
-    pub(super) fn begin(&mut self, step: u32, issued: Latest, pipelined: Option<Box<Pipelined>>) {
-        let (end, follower, chosen, done) = (issued, 0, None, false);
-        *self = Self { issued, end, pipelined, follower, step, chosen, done };
+    /// Takes in a command, in the place of one that is done.
+    pub(super) fn begin(&mut self, brief: Brief, issued: Latest) {
+        *self = Self { brief, end: issued, pipelined: None, follower: 0, done: false };
+    }
+
+    /// When an engine could first begin it, as far as dispatch goes.
+    fn issued(&self) -> Latest {
+        self.pipelined.as_ref().map_or(self.end, |pipelined| pipelined.issued)
     }
 
     /// The next part of a kind to begin.
@@ -79,14 +84,42 @@ impl Slot {
 }
 
 impl Run {
-    /// What a command is, and what it comes after.
-    pub(super) fn command(&self, id: CommandId) -> (&Work, &[CommandId]) {
-        self.commands.get(id, self.slot(id).step)
+    /// What a command is, in brief.
+    pub(super) fn what(&self, id: CommandId) -> What {
+        self.slot(id).brief.what()
+    }
+
+    /// What a command is that is not brief.
+    pub(super) fn long(&self, id: CommandId, place: u32) -> &Work {
+        self.commands.long(id, place).0
+    }
+
+    /// The pipeline that a command is.
+    pub(super) fn pipeline(&self, id: CommandId) -> &dyn Pipeline {
+        let What::Long(place) = self.what(id) else { unreachable!("a pipeline is long") };
+        let Work::Pipeline(pipeline) = self.long(id, place) else { unreachable!("it is none") };
+        &**pipeline
+    }
+
+    /// When a command can begin as far as others go, or the first that it waits for.
+    pub(super) fn ready(&self, id: CommandId) -> Result<Latest, CommandId> {
+        let slot = self.slot(id);
+        match (slot.brief.after(), slot.brief.what()) {
+            (Some(after), _) => self.ready_after(id, after),
+            (None, What::Long(place) | What::Chosen(place, _)) => {
+                self.ready_after(id, self.commands.long(id, place).1)
+            }
+            _ => unreachable!("only long commands come after many"),
+        }
     }
 
     /// When all of these commands are done and the command itself is issued, or the first of them that is not.
-    pub(super) fn ready(&self, id: CommandId, after: &[CommandId]) -> Result<Latest, CommandId> {
-        let mut ready = self.slot(id).issued;
+    pub(super) fn ready_after(
+        &self,
+        id: CommandId,
+        after: &[CommandId],
+    ) -> Result<Latest, CommandId> {
+        let mut ready = self.slot(id).issued();
         for &before in after {
             // Those before the window were done before this command had its place.
             if before + self.window > id {
@@ -129,8 +162,8 @@ impl Run {
     /// Forgets the times of parts that nothing waits for any more.
     fn forget(&mut self, id: CommandId) {
         let place = id as usize & (self.slots.len() - 1);
-        let (work, _) = self.commands.get(id, self.slots[place].step);
-        let Work::Pipeline(pipeline) = work else { return };
+        let What::Long(long) = self.slots[place].brief.what() else { return };
+        let (Work::Pipeline(pipeline), _) = self.commands.long(id, long) else { return };
         let Some(pipelined) = &mut self.slots[place].pipelined else { return };
         let Pipelined { parts, fetched, .. } = &mut **pipelined;
         let next = |kind: usize| (!parts[kind].is_begun()).then_some(parts[kind].next);

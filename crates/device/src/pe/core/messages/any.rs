@@ -3,6 +3,7 @@
 use cubeyard_sim::Context;
 
 use super::{ANY, Core, Run};
+use crate::pe::brief::What;
 use crate::pe::ipcq::Ports;
 use crate::pe::{AnyOf, CommandId, Message, PortId, Work};
 use crate::wiring::Wiring;
@@ -18,7 +19,7 @@ impl Core {
 
 impl Run {
     /// A command that receives from one of several ports has been issued.
-    pub(super) fn issue_any(
+    pub(in crate::pe::core) fn issue_any(
         &mut self,
         id: CommandId,
         any: &AnyOf,
@@ -43,7 +44,7 @@ impl Run {
     ) {
         let mut later = None;
         for id in std::mem::take(&mut self.messages.undecided) {
-            match self.ready(id, self.command(id).1).map(|ready| ready.time) {
+            match self.ready(id).map(|ready| ready.time) {
                 Ok(ready) if ready <= context.now() && self.decide(id, ports, wiring) => {
                     continue;
                 }
@@ -61,7 +62,8 @@ impl Run {
     }
 
     fn decide(&mut self, id: CommandId, ports: &mut Ports, wiring: &Wiring) -> bool {
-        let Work::ReceiveAny(any) = self.command(id).0 else { unreachable!("it wants any") };
+        let What::Long(place) = self.what(id) else { unreachable!("it has none yet") };
+        let Work::ReceiveAny(any) = self.long(id, place) else { unreachable!("it wants any") };
         let last = any.ports.iter().position(|port| Some(*port) == self.messages.last_any);
         let (first, count) = (last.map_or(0, |last| last + 1), any.ports.len());
         let mut turns = (first..first + count).map(|turn| turn % count);
@@ -72,7 +74,7 @@ impl Run {
         let wanted = &mut ports.get_mut(port).expect("checked when it was issued").wanted;
         let earlier = wanted.iter().take_while(|&&other| other < id).count();
         wanted.insert(earlier, id);
-        self.slot_mut(id).chosen = Some(u32::try_from(place).expect("fewer than 2³² ports"));
+        self.slot_mut(id).brief.choose(port);
         self.messages.last_any = Some(port);
         self.want(port);
         let result = self.program.chosen(id, place);

@@ -49,8 +49,8 @@ impl Run {
         let (Some(&id), Some(arrived)) = (port.wanted.front(), port.arrived.front()) else {
             return false;
         };
-        let message = self.message(id).expect("only receives are wanted");
-        let ready = match self.ready(id, self.command(id).1) {
+        let (message, _) = self.message(id).expect("only receives are wanted");
+        let ready = match self.ready(id) {
             Ok(ready) => ready,
             Err(before) => {
                 self.due.wait(RECEIVE, before);

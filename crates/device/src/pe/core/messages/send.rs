@@ -5,7 +5,7 @@ use cubeyard_sim::{Context, NodeId};
 use super::{Latest, Run, SEND};
 use crate::message::{Arrival, Message, Packet};
 use crate::pe::ipcq::{Port, Ports};
-use crate::pe::{Cause, CommandId, OpUnit, Work};
+use crate::pe::{Cause, CommandId, OpUnit};
 use crate::wiring::Wiring;
 
 impl Run {
@@ -18,9 +18,8 @@ impl Run {
         wiring: &Wiring,
     ) {
         while let Some(id) = self.front(SEND) {
-            let (work, after) = self.command(id);
-            let Work::Send(message) = *work else { unreachable!("only sends are queued") };
-            let ready = match self.ready(id, after) {
+            let (message, _) = self.message(id).expect("only sends are queued");
+            let ready = match self.ready(id) {
                 Ok(ready) => ready,
                 Err(before) => return self.due.wait(SEND, before),
             };
