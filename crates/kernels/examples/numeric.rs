@@ -44,7 +44,7 @@ struct Tile {
 
 impl Tile {
     fn array(&self) -> Result<Array, Box<dyn Error>> {
-        let ty = TileType { dtype: self.dtype.parse()?, shape: self.shape.clone() };
+        let ty = TileType { dtype: self.dtype.parse()?, shape: self.shape.clone().into() };
         let bytes = (0..self.hex.len() / 2)
             .map(|index| u8::from_str_radix(&self.hex[2 * index..2 * index + 2], 16));
         Ok(Array::from_bytes(&ty, &bytes.collect::<Result<Vec<_>, _>>()?)?)
@@ -55,7 +55,7 @@ impl Tile {
         let bytes = array.to_bytes();
         let hex = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(digit).collect();
         let TileType { dtype, shape } = array.ty().clone();
-        Self { dtype: dtype.to_string(), shape, hex }
+        Self { dtype: dtype.to_string(), shape: shape.into_vec(), hex }
     }
 }
 

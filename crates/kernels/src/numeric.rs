@@ -59,4 +59,4 @@ pub use error::NumericError;
 pub use operation::{Binary, Reduce, Scan, Ternary, Unary};
 pub use reduce::{reduce, scan, softmax};
 pub use shape::{broadcast_to, paste, permute, reshape, slice, transpose};
-pub use tile::{MOST_DIMENSIONS, MOST_ELEMENTS, TileType};
+pub use tile::{Lengths, MOST_DIMENSIONS, MOST_ELEMENTS, TileType};

@@ -52,7 +52,7 @@ pub use mask::Mask;
 pub use message::Port;
 pub use op::Op;
 pub use reference::Ref;
-pub use tape::{Effect, Input, Operand, Order, Place, Tape, ValueId, place};
+pub use tape::{Computation, Effect, Input, Operand, Order, Place, Tape, ValueId, place};
 pub use tile::Tile;
 
 use std::cell::{Cell, RefCell};

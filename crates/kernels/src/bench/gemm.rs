@@ -4,6 +4,7 @@ use cubeyard_device::topology::Spec;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Placement;
 use cubeyard_runtime::{Argument, RuntimeError, Tensor};
+use smallvec::smallvec;
 
 use super::numbers::{compare, spread, sum_rounding, tensor};
 use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
@@ -89,7 +90,7 @@ impl Case {
             "tiled" => OperandLayout::Tiled,
             _ => OperandLayout::RowMajor,
         };
-        let one = TileType { dtype, shape: vec![1, 1] };
+        let one = TileType { dtype, shape: smallvec![1, 1] };
         let output = infer::dot(&one, &one, None).map_or(dtype, |ty| ty.dtype);
         let case = Self {
             shape: ["m", "k", "n"].map(|name| values.whole(name)),

@@ -11,7 +11,9 @@ mod stages;
 
 use std::ops::Range;
 
-use super::line::{Held, Line, folded};
+use smallvec::smallvec;
+
+use super::line::{Held, Line, Ranges, folded};
 use super::pieces::{Flat, in_round, part};
 use super::{Algorithm, Job, Operation, ReduceOp, Schedule, Wire, World, finish, kernel, rank_of};
 use crate::kernel::{Args, Kernel};
@@ -140,7 +142,7 @@ impl Node {
             let rounds = self.rounds(self.input.elements.div_ceil(self.within(depth)));
             for round in 0..rounds {
                 let nested = |place: usize| self.nested(depth, order[place]);
-                let parts = |place: usize| vec![in_round(&nested(place), round, rounds)];
+                let parts = |place: usize| smallvec![in_round(&nested(place), round, rounds)];
                 for (range, tile) in line.scatter(op, parts, |range| from.load(&self.tl, range)) {
                     let last = depth == self.dimensions.len();
                     let tile = if last { self.finish(op, tile) } else { tile };
@@ -151,7 +153,7 @@ impl Node {
         for depth in depths.rev() {
             let (line, order) = self.line(self.dimensions[depth - 1]);
             let longest = self.input.elements.div_ceil(self.within(depth));
-            self.spread(&line, longest, |place| vec![self.nested(depth, order[place])]);
+            self.spread(&line, longest, |place| smallvec![self.nested(depth, order[place])]);
         }
     }
 
@@ -172,7 +174,7 @@ impl Node {
     }
 
     /// All parts of a line into the output, where this place's is already.
-    fn spread(&self, line: &Line<'_>, longest: u64, parts: impl Fn(usize) -> Vec<Range<u64>>) {
+    fn spread(&self, line: &Line<'_>, longest: u64, parts: impl Fn(usize) -> Ranges) {
         let load = |range: &Range<u64>| self.output.load(&self.tl, range);
         let rounds = self.rounds(longest);
         for round in 0..rounds {
@@ -238,8 +240,8 @@ impl Node {
 }
 
 /// Ranges in order, with those that touch as one.
-fn merged(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
-    let mut merged: Vec<Range<u64>> = Vec::new();
+fn merged(ranges: impl Iterator<Item = Range<u64>>) -> Ranges {
+    let mut merged = Ranges::new();
     for range in ranges {
         match merged.last_mut() {
             Some(last) if last.end == range.start => last.end = range.end,

@@ -2,12 +2,20 @@
 
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 use super::pieces::{Flat, by_turns, pieces};
 use super::{ReduceOp, join};
 use crate::tl::{Port, Tile, Tl};
 
-/// A range of a buffer, and what is in it.
-pub(super) type Held = Vec<(Range<u64>, Tile)>;
+/// Ranges of a buffer: a few, most often.
+pub(super) type Ranges = SmallVec<[Range<u64>; 2]>;
+
+/// Ranges of a buffer, and what is in each.
+pub(super) type Held = SmallVec<[(Range<u64>, Tile); 2]>;
+
+/// What is passed on: where there is none, it starts here.
+type Passing = SmallVec<[Option<Tile>; 2]>;
 
 /// One of some PEs that are wired to each other, each to the next, the last to the first.
 pub(super) struct Line<'a> {
@@ -33,7 +41,7 @@ impl Line<'_> {
     }
 
     /// The pieces of some ranges, each a message.
-    pub(super) fn pieces(&self, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+    pub(super) fn pieces(&self, ranges: &[Range<u64>]) -> Ranges {
         ranges.iter().flat_map(|range| pieces(range, self.piece)).collect()
     }
 
@@ -42,16 +50,16 @@ impl Line<'_> {
     pub(super) fn scatter(
         &self,
         op: ReduceOp,
-        parts: impl Fn(usize) -> Vec<Range<u64>>,
+        parts: impl Fn(usize) -> Ranges,
         own: impl Fn(&Range<u64>) -> Tile,
     ) -> Held {
         let pieces = |places| self.pieces(&parts(self.before(places)));
-        let mut passing: Vec<Option<Tile>> = vec![None; pieces(1).len()];
-        let mut joined = Vec::new();
+        let mut passing = Passing::from_elem(None, pieces(1).len());
+        let mut joined = Held::new();
         for step in 1..self.count {
             // What starts here is loaded when it leaves: all at first would hold the rest up.
             let leaving = pieces(step).into_iter().zip(passing);
-            joined = Vec::new();
+            joined = Held::new();
             by_turns(
                 leaving,
                 pieces(step + 1).into_iter(),
@@ -74,15 +82,15 @@ impl Line<'_> {
     /// Parts go around once, this place's first; `take` is given what comes.
     pub(super) fn gather(
         &self,
-        parts: impl Fn(usize) -> Vec<Range<u64>>,
+        parts: impl Fn(usize) -> Ranges,
         own: impl Fn(&Range<u64>) -> Tile,
         mut take: impl FnMut(&Range<u64>, &Tile),
     ) {
         let pieces = |places| self.pieces(&parts(self.before(places)));
-        let mut passing: Vec<Option<Tile>> = vec![None; pieces(0).len()];
+        let mut passing = Passing::from_elem(None, pieces(0).len());
         for step in 1..self.count {
             let leaving = pieces(step - 1).into_iter().zip(passing);
-            let mut come = Vec::new();
+            let mut come = Passing::new();
             by_turns(
                 leaving,
                 pieces(step).into_iter(),

@@ -6,7 +6,9 @@
 
 use std::ops::Range;
 
-use super::line::{Held, Line};
+use smallvec::smallvec;
+
+use super::line::{Held, Line, Ranges};
 use super::pieces::{Flat, in_round, pieces};
 use super::{
     Algorithm, Job, Operation, ReduceOp, Schedule, Stage, Wire, World, finish, join, kernel,
@@ -115,8 +117,8 @@ impl Around {
     }
 
     /// What of a rank's part belongs to a round.
-    fn part(&self, rank: usize, (round, rounds): Round) -> Vec<Range<u64>> {
-        vec![in_round(&self.input.part(rank, self.ranks()), round, rounds)]
+    fn part(&self, rank: usize, (round, rounds): Round) -> Ranges {
+        smallvec![in_round(&self.input.part(rank, self.ranks()), round, rounds)]
     }
 
     /// The rounds of an operation in which a part is held.
@@ -177,7 +179,7 @@ impl Around {
         let take = |range: &Range<u64>, tile: &Tile| self.output.store(&self.tl, range, tile);
         let slot = |rank: usize| rank as u64 * whole..(rank as u64 + 1) * whole;
         for (round, rounds) in self.rounds(whole) {
-            self.line().gather(|rank| vec![in_round(&slot(rank), round, rounds)], own, take);
+            self.line().gather(|rank| smallvec![in_round(&slot(rank), round, rounds)], own, take);
         }
     }
 

@@ -85,14 +85,14 @@ fn gathered(a: &Array, ty: TileType, strides: &[usize], start: usize) -> Array {
 
 /// The elements of a tile repeated so that they have a shape.
 pub(super) fn spread<'a>(a: &'a Array, shape: &[u64]) -> Cow<'a, Data> {
-    if a.ty().shape == shape {
+    if *a.ty().shape == *shape {
         return Cow::Borrowed(a.data());
     }
     let (own, mut steps) = (&a.ty().shape, vec![0; shape.len() - a.ty().shape.len()]);
     let repeated =
         own.iter().zip(strides(own)).map(|(&length, stride)| if length == 1 { 0 } else { stride });
     steps.extend(repeated);
-    let ty = TileType { dtype: a.ty().dtype, shape: shape.to_vec() };
+    let ty = TileType { dtype: a.ty().dtype, shape: shape.into() };
     Cow::Owned(gathered(a, ty, &steps, 0).into_data())
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use cubeyard_runtime::dtype::DType;
+use smallvec::SmallVec;
 
 use super::NumericError;
 
@@ -13,24 +14,27 @@ pub const MOST_DIMENSIONS: usize = 4;
 /// an `i32` and a tile can be had.
 pub const MOST_ELEMENTS: u64 = 1 << 28;
 
+/// How long something is in each dimension: most have one or two, which take no memory of their own.
+pub type Lengths = SmallVec<[u64; 2]>;
+
 /// The kind of a tile: element type and shape; at most 4 dimensions, a scalar has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TileType {
     /// What its elements are.
     pub dtype: DType,
     /// How long it is in each dimension, the last one being that of neighbours.
-    pub shape: Vec<u64>,
+    pub shape: Lengths,
 }
 
 impl TileType {
     /// The kind of tiles of this type and shape, unless there are too many dimensions or elements.
     pub fn new(dtype: DType, shape: &[u64]) -> Result<Self, NumericError> {
-        Self { dtype, shape: shape.to_vec() }.checked()
+        Self { dtype, shape: shape.into() }.checked()
     }
 
     /// The kind of a tile that is one element without dimensions.
     pub fn scalar(dtype: DType) -> Self {
-        Self { dtype, shape: Vec::new() }
+        Self { dtype, shape: Lengths::new() }
     }
 
     /// How many elements there are; where they cannot be counted in 64 bits, `u64::MAX`.

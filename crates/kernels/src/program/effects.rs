@@ -8,7 +8,7 @@ use cubeyard_runtime::dtype::DType;
 
 use super::KernelProgram;
 use crate::numeric::{self, Array, NumericError, TileType};
-use crate::tl::{Effect, Input, Mask, Operand, Tape};
+use crate::tl::{Computation, Effect, Input, Mask, Operand, Tape};
 
 impl KernelProgram {
     /// A tile as an operation sees it.
@@ -42,7 +42,7 @@ impl KernelProgram {
             Effect::Composite(plan) => {
                 self.composites.entry(command).or_default().loaded(plan, load, &bytes)?;
             }
-            Effect::Receive { value, ty, .. } => {
+            Effect::Receive { value, ty, .. } | Effect::ReceiveAny { value, ty, .. } => {
                 self.values.set(*value, Array::from_bytes(ty, &bytes)?);
             }
             other => unreachable!("{other} loads nothing"),
@@ -54,7 +54,7 @@ impl KernelProgram {
     pub(super) fn choose(&mut self, command: CommandId, place: usize) -> Result<(), NumericError> {
         let tape = Rc::clone(&self.tape);
         let tape = tape.borrow();
-        if let Effect::Receive { place: Some(value), .. } = tape.order(command).effect {
+        if let Effect::ReceiveAny { place: value, .. } = tape.order(command).effect {
             let ty = TileType::new(DType::I32, &[1])?;
             self.values.set(value, Array::full(ty, place as f64)?);
         }
@@ -65,7 +65,8 @@ impl KernelProgram {
         let tape = Rc::clone(&self.tape);
         let tape = tape.borrow();
         match &tape.order(command).effect {
-            Effect::Compute { op, inputs, output, .. } => {
+            Effect::Compute(computation) => {
+                let Computation { op, inputs, output, .. } = &**computation;
                 let arrays: Vec<Rc<Array>> = inputs
                     .iter()
                     .map(|operand| match operand {

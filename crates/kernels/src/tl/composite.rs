@@ -18,6 +18,7 @@ use cubeyard_runtime::dtype::DType;
 
 use super::math::no_rate;
 use super::op::Op;
+use super::order::After;
 use super::tape::Effect;
 use super::{Ref, Tile, Tl};
 use crate::numeric::{Binary, Reduce, TileType, Unary, infer};
@@ -210,15 +211,15 @@ impl Composite {
         let pinned: Vec<_> = self.pinned().collect();
         let id = tl.next_command();
         let mut scratch = tl.state.scratch.borrow_mut();
-        let mut after: Vec<CommandId> = pinned.iter().map(|tile| tile.producer()).collect();
-        let mut loads_after: Vec<CommandId> = tl.meet(&plan.accesses());
+        let mut after: After = pinned.iter().map(|tile| tile.producer()).collect();
+        let mut loads_after = tl.meet(&plan.accesses());
         loads_after.extend(scratch.users(id, buffers.place()));
         scratch.touch(id, buffers.place());
         if let Some(tile) = tile {
             after.extend(scratch.users(id, tile.place()));
             scratch.touch(id, tile.place());
         }
-        after.append(&mut loads_after.clone());
+        after.extend_from_slice(&loads_after);
         pinned.iter().for_each(|tile| scratch.touch(id, tile.place()));
         drop(scratch);
         tl.state.tape.borrow_mut().flop += plan.flop();

@@ -1,10 +1,14 @@
 //! How the elements of a tile lie in memory.
 
+use smallvec::smallvec;
+
+use crate::numeric::Lengths;
+
 /// How the elements of a tile lie in memory, from its first on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
     /// At these distances, in elements, for each dimension.
-    Strided(Vec<u64>),
+    Strided(Lengths),
     /// A matrix in tiles.
     Packed(Packed),
 }
@@ -25,7 +29,7 @@ pub(super) struct Packed {
 impl Layout {
     /// Elements that follow each other, row by row.
     pub(super) fn row_major(shape: &[u64]) -> Self {
-        let mut strides = vec![1_u64; shape.len()];
+        let mut strides = Lengths::from_elem(1, shape.len());
         for axis in (1..shape.len()).rev() {
             strides[axis - 1] = strides[axis].saturating_mul(shape[axis]);
         }
@@ -121,7 +125,7 @@ impl Packed {
             let origin = self.place(start);
             return (0, Layout::Packed(Self { origin, ..self.clone() }));
         }
-        let mut layout = Layout::Strided(vec![self.tile[1], 1]);
+        let mut layout = Layout::Strided(smallvec![self.tile[1], 1]);
         if self.is_transposed {
             layout.transpose();
         }
@@ -213,7 +217,7 @@ mod tests {
         let mut turned = by_rows;
         turned.transpose();
         assert!(turned.check_tiles(&[64, 64], [32, 32]).is_err());
-        let same_row = Layout::Strided(vec![0, 1]);
+        let same_row = Layout::Strided(smallvec![0, 1]);
         assert!(same_row.check_tiles(&[64, 64], [32, 32]).is_err());
         let packed = Layout::packed([64, 64], [32, 64]);
         assert_eq!(packed.check_tiles(&[64, 64], [32, 32]), Ok(()));

@@ -61,7 +61,7 @@ impl Mask {
 
     /// Why it is none for a tile, if it is not.
     pub(super) fn check(&self, ty: &TileType) -> Result<(), String> {
-        if self.shape == ty.shape {
+        if *self.shape == *ty.shape {
             return Ok(());
         }
         Err(format!("a mask of shape {:?} for {ty}: the shapes must be the same", self.shape))

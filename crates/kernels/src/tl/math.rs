@@ -7,9 +7,11 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use cubeyard_device::pe::Work;
 use cubeyard_runtime::dtype::DType;
+use smallvec::SmallVec;
 
 use super::op::Op;
-use super::tape::{Effect, Operand};
+use super::order::After;
+use super::tape::{Computation, Effect, Operand};
 use super::{Tile, Tl};
 use crate::numeric::{Binary, Reduce, Scan, Ternary, TileType, Unary, infer};
 
@@ -305,29 +307,31 @@ impl Tl {
     #[track_caller]
     fn compute(&self, op: Op, values: &[Value<'_>]) -> Tile {
         let operands = self.operands(&op, values);
-        let types: Vec<_> = operands.iter().map(Operand::ty).collect();
+        let types: SmallVec<[_; 3]> = operands.iter().map(Operand::ty).collect();
         let ty = self.checked(op.infer(&types));
-        let tiles: Vec<_> = values.iter().filter_map(as_tile).collect();
-        let fetched: Vec<_> = tiles.iter().map(|tile| tile.ty()).collect();
+        let tiles: SmallVec<[_; 3]> = values.iter().filter_map(as_tile).collect();
+        let fetched: SmallVec<[_; 3]> = tiles.iter().map(|tile| tile.ty()).collect();
         let strips = match op.cost(&fetched, &ty, &self.state.site.core) {
             Ok(strips) => strips,
             Err(dtype) => self.fail(no_rate(dtype, self)),
         };
         self.state.tape.borrow_mut().flop += op.flop(&types, &ty);
+        drop(types);
         let tile = self.tile(ty.clone());
-        let effect = Effect::Compute { op, inputs: operands, output: tile.input().value, ty };
-        self.order(Work::Compute(strips), effect, &tiles, &[&tile], Vec::new());
+        let computation = Computation { op, inputs: operands, output: tile.value(), ty };
+        let effect = Effect::Compute(Box::new(computation));
+        self.order(Work::Compute(strips), effect, &tiles, &[&tile], After::new());
         tile
     }
 
     /// The operands, numbers in the type of the tiles beside them.
     #[track_caller]
-    fn operands(&self, op: &Op, values: &[Value<'_>]) -> Vec<Operand> {
+    fn operands(&self, op: &Op, values: &[Value<'_>]) -> SmallVec<[Operand; 2]> {
         // The first operand of a choice is a condition; its type is not that of the others.
         let skipped = usize::from(matches!(op, Op::Ternary(Ternary::Where)));
         let beside = values.iter().skip(skipped).find_map(as_tile).map(|tile| tile.ty().dtype);
         // Not in a closure: that would be taken for the place in the kernel.
-        let mut operands = Vec::with_capacity(values.len());
+        let mut operands = SmallVec::with_capacity(values.len());
         for value in values {
             operands.push(self.operand(op, value, beside));
         }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use cubeyard_device::message::Direction;
 use cubeyard_device::pe::{Dma, Pipeline, Strips, Work};
 
+use super::reference::Accesses;
 use super::{Effect, Mask, Ref, Tile, Tl};
 use crate::numeric::TileType;
 
@@ -64,25 +65,25 @@ impl Tl {
 }
 
 /// The work of some accesses: one, or several that follow each other.
-fn dma_work(mut accesses: Vec<Dma>) -> Work {
-    match accesses.len() {
-        1 => Work::Dma(accesses.remove(0)),
-        _ => Work::Pipeline(Rc::new(Accesses(accesses))),
+fn dma_work(accesses: Accesses) -> Work {
+    match accesses.as_slice() {
+        [dma] => Work::Dma(*dma),
+        _ => Work::Pipeline(Rc::new(InTurn(accesses.into_vec()))),
     }
 }
 
 /// Accesses of one direction that follow each other.
 #[derive(Debug)]
-struct Accesses(Vec<Dma>);
+struct InTurn(Vec<Dma>);
 
-impl Accesses {
+impl InTurn {
     fn count(&self, direction: Direction) -> u32 {
         let is = self.0.first().is_some_and(|dma| dma.direction == direction);
         if is { u32::try_from(self.0.len()).expect("fewer than 2³² accesses") } else { 0 }
     }
 }
 
-impl Pipeline for Accesses {
+impl Pipeline for InTurn {
     fn parts(&self) -> [u32; 3] {
         [self.count(Direction::Read), 0, self.count(Direction::Write)]
     }

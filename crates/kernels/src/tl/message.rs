@@ -6,6 +6,7 @@ use std::rc::Rc;
 use cubeyard_device::pe::{AnyOf, Message, PortId, Work};
 use cubeyard_runtime::dtype::DType;
 
+use super::order::After;
 use super::tape::Effect;
 use super::{Step, Tile, Tl};
 use crate::numeric::TileType;
@@ -60,7 +61,7 @@ impl Tl {
     pub fn send(&self, port: Port, tile: &Tile) {
         let message = self.message(port, tile.ty());
         let effect = Effect::Send { input: tile.input(), port };
-        self.order(Work::Send(message), effect, &[tile], &[], Vec::new());
+        self.order(Work::Send(message), effect, &[tile], &[], After::new());
     }
 
     /// Receives a tile from the PE at the other end of a port. The kernel waits for it: whatever comes next
@@ -79,9 +80,8 @@ impl Tl {
         let ty = self.checked(TileType::new(dtype, shape));
         let message = self.message(port, &ty);
         let tile = self.tile(ty.clone());
-        let (value, ports) = (tile.input().value, vec![port]);
-        let effect = Effect::Receive { value, ty, ports, place: None };
-        self.order(Work::Receive(message), effect, &[], &[&tile], Vec::new());
+        let effect = Effect::Receive { value: tile.value(), ty, port };
+        self.order(Work::Receive(message), effect, &[], &[&tile], After::new());
         tile
     }
 
@@ -100,14 +100,10 @@ impl Tl {
         };
         let tile = self.tile(ty.clone());
         let place = self.tile(self.checked(TileType::new(DType::I32, &[1])));
-        let effect = Effect::Receive {
-            value: tile.input().value,
-            ty,
-            ports: ports.to_vec(),
-            place: Some(place.input().value),
-        };
+        let (value, ports) = (tile.value(), ports.to_vec());
+        let effect = Effect::ReceiveAny { value, ty, ports, place: place.value() };
         let work = Work::ReceiveAny(Rc::new(any));
-        self.order(work, effect, &[], &[&tile, &place], Vec::new());
+        self.order(work, effect, &[], &[&tile, &place], After::new());
         self.wait_on(tile.producer());
         (tile, place)
     }

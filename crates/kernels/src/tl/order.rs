@@ -4,8 +4,13 @@ use std::panic::Location;
 
 use cubeyard_device::pe::{Command, CommandId, Dma, Work};
 
+use smallvec::SmallVec;
+
 use super::{Effect, Order, Tile, Tl};
 use crate::numeric::TileType;
+
+/// The commands that one comes after, before they are looked through: a few, most often.
+pub(super) type After = SmallVec<[CommandId; 8]>;
 
 impl Tl {
     /// A new tile in the TCM, without an order that fills it.
@@ -19,7 +24,7 @@ impl Tl {
     /// The commands that the next comes after because they access the same memory, and one of the two
     /// writes it: a kernel sees memory as if each of its commands ended before the next began.
     #[track_caller]
-    pub(crate) fn meet(&self, accesses: &[Dma]) -> Vec<CommandId> {
+    pub(crate) fn meet(&self, accesses: &[Dma]) -> After {
         let id = self.next_command();
         let window = self.state.site.core.window;
         self.state.traffic.borrow_mut().meet(id, window, accesses)
@@ -33,18 +38,18 @@ impl Tl {
         effect: Effect,
         reads: &[&Tile],
         writes: &[&Tile],
-        mut after: Vec<CommandId>,
+        mut after: After,
     ) {
         let id = self.next_command();
         let mut scratch = self.state.scratch.borrow_mut();
         after.extend(reads.iter().map(|tile| tile.producer()));
         for tile in writes {
-            after.extend(scratch.users(id, tile.place()));
+            scratch.users(id, tile.place()).for_each(|user| after.push(user));
             scratch.touch(id, tile.place());
         }
         reads.iter().for_each(|tile| scratch.touch(id, tile.place()));
         drop(scratch);
-        self.push(work, effect, after, Vec::new());
+        self.push(work, effect, after, After::new());
         writes.iter().for_each(|tile| tile.made_by(id));
     }
 
@@ -53,12 +58,12 @@ impl Tl {
         &self,
         work: Work,
         effect: Effect,
-        mut after: Vec<CommandId>,
-        mut loads_after: Vec<CommandId>,
+        mut after: After,
+        mut loads_after: After,
     ) -> CommandId {
         let id = self.next_command();
         for list in [&mut after, &mut loads_after] {
-            list.retain(|&before| before + self.state.site.core.window > id);
+            list.retain(|before| *before + self.state.site.core.window > id);
             list.sort_unstable();
             list.dedup();
         }

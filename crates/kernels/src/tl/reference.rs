@@ -6,9 +6,17 @@ use cubeyard_device::message::{Direction, Rows};
 use cubeyard_device::pe::Dma;
 use cubeyard_runtime::dtype::DType;
 
+use smallvec::SmallVec;
+
 use super::layout::Layout;
 use super::mask::{Mask, step};
 use crate::numeric::TileType;
+
+/// The accesses that move a tile: one, most often.
+pub(super) type Accesses = SmallVec<[Dma; 1]>;
+
+/// Ranges of addresses.
+type Runs = SmallVec<[Range<u64>; 1]>;
 
 /// A tile in memory: address, type, shape and how its elements lie. It costs nothing; see
 /// [`Tl::load`](super::Tl::load) and [`Tl::store`](super::Tl::store).
@@ -22,7 +30,7 @@ pub struct Ref {
 impl Ref {
     /// Elements that follow each other, row by row.
     pub fn new(address: u64, shape: &[u64], dtype: DType) -> Self {
-        let ty = TileType { dtype, shape: shape.to_vec() };
+        let ty = TileType { dtype, shape: shape.into() };
         Self { address, ty, layout: Layout::row_major(shape) }
     }
 
@@ -33,14 +41,14 @@ impl Ref {
     /// A tile is then one access without gaps, so that all channels of the memory take part. The rows of a
     /// tile of a row-major matrix may all fall on one of them.
     pub fn packed(address: u64, shape: [u64; 2], dtype: DType, tile: [u64; 2]) -> Self {
-        let ty = TileType { dtype, shape: shape.to_vec() };
+        let ty = TileType { dtype, shape: shape.into() };
         Self { address, ty, layout: Layout::packed(shape, tile) }
     }
 
     /// The same memory with other distances between the elements of each dimension, in elements.
     #[must_use]
     pub fn strided(mut self, strides: &[u64]) -> Self {
-        self.layout = Layout::Strided(strides.to_vec());
+        self.layout = Layout::Strided(strides.into());
         self
     }
 
@@ -66,7 +74,7 @@ impl Ref {
         let (offset, layout) = self.layout.block(start, shape);
         Self {
             address: self.address + offset * self.ty.dtype.size(),
-            ty: TileType { dtype: self.ty.dtype, shape: shape.to_vec() },
+            ty: TileType { dtype: self.ty.dtype, shape: shape.into() },
             layout,
         }
     }
@@ -96,8 +104,8 @@ impl Ref {
     }
 
     /// The accesses that move it, in the order of its elements.
-    pub(super) fn accesses(&self, direction: Direction, mask: Option<&Mask>) -> Vec<Dma> {
-        let mut accesses: Vec<Dma> = Vec::new();
+    pub(super) fn accesses(&self, direction: Direction, mask: Option<&Mask>) -> Accesses {
+        let mut accesses = Accesses::new();
         for run in self.runs(mask) {
             let (address, bytes) = (run.start, run.end - run.start);
             if !accesses.last_mut().is_some_and(|last| join(last, address, bytes)) {
@@ -114,13 +122,13 @@ impl Ref {
     }
 
     /// The ranges of addresses that follow each other without a gap.
-    fn runs(&self, mask: Option<&Mask>) -> Vec<Range<u64>> {
+    fn runs(&self, mask: Option<&Mask>) -> Runs {
         if mask.is_none() && self.layout == Layout::row_major(&self.ty.shape) {
             let all = self.address..self.address + self.ty.nbytes();
-            return Vec::from([all]);
+            return Runs::from_buf([all]);
         }
         let size = self.ty.dtype.size();
-        let mut runs: Vec<Range<u64>> = Vec::new();
+        let mut runs = Runs::new();
         let mut index = vec![0; self.ty.shape.len()];
         let mut element = 0;
         while element < self.ty.elements() {

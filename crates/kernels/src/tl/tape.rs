@@ -4,7 +4,8 @@ use std::fmt;
 use std::panic::Location;
 use std::rc::Rc;
 
-use cubeyard_device::pe::{CommandId, Step, Steps, Work};
+use cubeyard_device::pe::{Chunks, CommandId, Step, Steps, Work};
+use smallvec::{SmallVec, smallvec};
 
 use super::composite::Plan;
 use super::mask::Mask;
@@ -22,7 +23,7 @@ pub type Place = &'static Location<'static>;
 #[derive(Clone, Debug)]
 pub struct Order {
     /// The step that it is.
-    pub(super) step: usize,
+    pub(super) step: u32,
     /// For the numbers, and for people.
     pub effect: Effect,
     /// Where in the kernel.
@@ -49,16 +50,7 @@ pub enum Effect {
         mask: Option<Rc<Mask>>,
     },
     /// A tile is computed.
-    Compute {
-        /// How.
-        op: Op,
-        /// Of what.
-        inputs: Vec<Operand>,
-        /// What it becomes.
-        output: ValueId,
-        /// Its kind.
-        ty: TileType,
-    },
+    Compute(Box<Computation>),
     /// A tiled operation.
     Composite(Rc<Plan>),
     /// A tile is sent to another PE.
@@ -74,11 +66,35 @@ pub enum Effect {
         value: ValueId,
         /// Its kind.
         ty: TileType,
-        /// Where from; if there are several, one of these.
-        ports: Vec<Port>,
-        /// Which of them it was, if there are several.
-        place: Option<ValueId>,
+        /// Where from.
+        port: Port,
     },
+    /// A tile is received from one of several other PEs.
+    ReceiveAny {
+        /// What it becomes.
+        value: ValueId,
+        /// Its kind.
+        ty: TileType,
+        /// Where from: one of these.
+        ports: Vec<Port>,
+        /// Which of them it was.
+        place: ValueId,
+    },
+}
+
+const _: () = assert!(size_of::<Order>() <= 80, "there is one for each command of each PE");
+
+/// What is computed.
+#[derive(Clone, Debug)]
+pub struct Computation {
+    /// How.
+    pub op: Op,
+    /// Of what.
+    pub inputs: SmallVec<[Operand; 2]>,
+    /// What it becomes.
+    pub output: ValueId,
+    /// Its kind.
+    pub ty: TileType,
 }
 
 /// A tile as an operand: a value, in a shape of its own.
@@ -115,7 +131,7 @@ pub struct Tape {
     steps: Rc<Steps>,
     is_complete: bool,
     /// What each command means: apart, because whoever only runs them does not ask.
-    pub(super) orders: Vec<Order>,
+    pub(super) orders: Chunks<Order>,
     /// How often each value is used.
     pub(super) uses: Vec<u32>,
     /// Whether the kernel still has the tile of each value.
@@ -138,10 +154,10 @@ impl Tape {
     }
 
     /// Adds a step: its number.
-    pub(super) fn push(&mut self, step: Step) -> usize {
+    pub(super) fn push(&mut self, step: Step) -> u32 {
         let steps = Rc::get_mut(&mut self.steps).expect("nobody has them before it is complete");
         steps.push(step);
-        steps.len() - 1
+        u32::try_from(steps.len() - 1).expect("fewer than 2³² steps")
     }
 
     /// Nothing more will be ordered: the steps can be shared.
@@ -164,7 +180,7 @@ impl Tape {
     /// # Panics
     /// If there is none of that number.
     pub fn order(&self, command: CommandId) -> &Order {
-        &self.orders[command as usize]
+        self.orders.get(command as usize).expect("a command of this number")
     }
 
     /// What a command is for the engines.
@@ -172,7 +188,7 @@ impl Tape {
     /// # Panics
     /// If there is none of that number.
     pub fn work(&self, command: CommandId) -> Work {
-        let step = self.step(self.order(command).step);
+        let step = self.step(self.order(command).step as usize);
         let work = step.as_ref().and_then(Step::work).map(|(work, _)| work.clone());
         work.expect("a step that is a command")
     }
@@ -206,11 +222,12 @@ impl Effect {
     }
 
     /// The tiles that it uses.
-    pub(crate) fn inputs(&self) -> Vec<&Input> {
+    pub(crate) fn inputs(&self) -> SmallVec<[&Input; 2]> {
         match self {
-            Self::Load { .. } | Self::Receive { .. } => Vec::new(),
-            Self::Store { input, .. } | Self::Send { input, .. } => vec![input],
-            Self::Compute { inputs, .. } => inputs
+            Self::Load { .. } | Self::Receive { .. } | Self::ReceiveAny { .. } => SmallVec::new(),
+            Self::Store { input, .. } | Self::Send { input, .. } => smallvec![input],
+            Self::Compute(computation) => computation
+                .inputs
                 .iter()
                 .filter_map(|operand| match operand {
                     Operand::Tile(input) => Some(input),
@@ -228,10 +245,13 @@ impl fmt::Display for Effect {
         match self {
             Self::Load { ty, .. } => write!(f, "load {ty}"),
             Self::Store { input, .. } => write!(f, "store {}", input.ty),
-            Self::Compute { op, ty, .. } => write!(f, "{} {ty}", op.name()),
+            Self::Compute(computation) => {
+                write!(f, "{} {}", computation.op.name(), computation.ty)
+            }
             Self::Composite(plan) => plan.fmt(f),
             Self::Send { input, port } => write!(f, "send {} to {port}", input.ty),
-            Self::Receive { ty, ports, .. } => {
+            Self::Receive { ty, port, .. } => write!(f, "receive {ty} from {port}"),
+            Self::ReceiveAny { ty, ports, .. } => {
                 let ports: Vec<_> = ports.iter().map(ToString::to_string).collect();
                 write!(f, "receive {ty} from {}", ports.join(" or "))
             }

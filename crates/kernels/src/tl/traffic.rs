@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use cubeyard_device::message::{Direction, Rows};
 use cubeyard_device::pe::{CommandId, Dma};
 
+use super::order::After;
+
 /// The accesses of the commands that can be under way.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
@@ -13,7 +15,7 @@ pub(super) struct Traffic {
 
 impl Traffic {
     /// Notes the accesses of a command: which earlier ones of the window it must come after.
-    pub(super) fn meet(&mut self, id: CommandId, window: u32, accesses: &[Dma]) -> Vec<CommandId> {
+    pub(super) fn meet(&mut self, id: CommandId, window: u32, accesses: &[Dma]) -> After {
         while self.recent.front().is_some_and(|(old, _)| old + window <= id) {
             self.recent.pop_front();
         }

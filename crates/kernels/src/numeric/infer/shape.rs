@@ -1,7 +1,7 @@
 //! Kinds of tiles whose elements stay as they are.
 
 use super::condition;
-use crate::numeric::{NumericError, TileType};
+use crate::numeric::{Lengths, NumericError, TileType};
 
 /// How long a tile is along an axis.
 pub(super) fn axis_of(
@@ -28,7 +28,7 @@ pub(super) fn broadcast(
             _ => None,
         }
     });
-    TileType::new(a.dtype, &lengths.collect::<Option<Vec<_>>>().ok_or_else(differ)?)
+    TileType::new(a.dtype, &lengths.collect::<Option<Lengths>>().ok_or_else(differ)?)
 }
 
 /// The length of a dimension counted from the last one on; those before the first have length 1.
@@ -80,7 +80,7 @@ pub fn permute(a: &TileType, axes: &[usize]) -> Result<TileType, NumericError> {
 pub fn slice(a: &TileType, start: &[u64], shape: &[u64]) -> Result<TileType, NumericError> {
     let tile = a.clone().checked()?;
     within("slice", &tile, start, shape)?;
-    Ok(TileType { dtype: tile.dtype, shape: shape.to_vec() })
+    Ok(TileType { dtype: tile.dtype, shape: shape.into() })
 }
 
 /// Of what [`paste`](crate::numeric::paste) gives.

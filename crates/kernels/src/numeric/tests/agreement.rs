@@ -12,7 +12,7 @@ use super::*;
 fn kinds() -> impl Strategy<Value = TileType> {
     let shape = vec(prop_oneof![Just(1_u64), 0..4_u64], 0..=4);
     let dtype = prop_oneof![Just(DType::F16), Just(DType::I8), Just(DType::Bool), dtypes()];
-    (dtype, shape).prop_map(|(dtype, shape)| TileType { dtype, shape })
+    (dtype, shape).prop_map(|(dtype, shape)| TileType { dtype, shape: shape.into() })
 }
 
 fn dtypes() -> impl Strategy<Value = DType> {

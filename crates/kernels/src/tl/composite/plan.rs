@@ -14,6 +14,7 @@ use cubeyard_device::pe::{Dma, OpUnit, Strips};
 use cubeyard_device::topology::CoreSpec;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_sim::Span;
+use smallvec::smallvec;
 
 use super::super::op::Op;
 use super::super::tape::{Input, ValueId};
@@ -173,7 +174,7 @@ impl Plan {
             .sum();
         let stores = if self.to.is_some() { 2 * m * n * self.output.dtype.size() } else { 0 };
         let bytes = loads * u64::from(self.ahead) + stores;
-        TileType { dtype: DType::U8, shape: vec![bytes] }
+        TileType { dtype: DType::U8, shape: smallvec![bytes] }
     }
 
     /// All accesses, to be checked; those to a matrix all at once.
@@ -203,7 +204,7 @@ fn operation(epilogue: &Epilogue) -> (Op, Option<PlanOperand>) {
 fn check_operand(operand: Option<&PlanOperand>, output: &TileType) -> Result<(), Problem> {
     let Some(ty) = operand.and_then(PlanOperand::ty) else { return Ok(()) };
     let columns = &output.shape[1..];
-    if ty.shape == columns || ty.shape == output.shape {
+    if *ty.shape == *columns || ty.shape == output.shape {
         return Ok(());
     }
     let text = format!("an epilogue with {ty} on {output}: it must be a row of it, or as large");

@@ -29,7 +29,8 @@ impl PlanRun {
     ) -> Result<(), NumericError> {
         let (source, out, step) = plan.load_of(load);
         let (_, shape) = plan.source_box(source, out, step);
-        let ty = TileType { dtype: plan.sources[source].ty().dtype, shape: shape.to_vec() };
+        let ty =
+            TileType { dtype: plan.sources[source].ty().dtype, shape: shape.as_slice().into() };
         self.loaded.insert(load, Array::from_bytes(&ty, bytes)?);
         Ok(())
     }

@@ -3,6 +3,7 @@
 use cubeyard_device::pe::Strips;
 use cubeyard_device::topology::CoreSpec;
 use cubeyard_sim::Span;
+use smallvec::smallvec;
 
 use super::super::Kind;
 use super::{Op, Plan, PlanOperand, Problem};
@@ -23,7 +24,7 @@ impl Plan {
         let of = |index: usize| {
             let shape = self.tile_shape(index, [m, k, n]);
             let whole = &self.sources[index].ty();
-            let shape: Vec<_> = shape.iter().zip(&whole.shape).map(|(a, b)| *a.min(b)).collect();
+            let shape = shape.iter().zip(&whole.shape).map(|(a, b)| *a.min(b)).collect();
             TileType { dtype: whole.dtype, shape }
         };
         let types: Vec<_> = (0..self.sources.len()).map(of).collect();
@@ -38,11 +39,11 @@ impl Plan {
         let step = op.cost(&types, &result, core).map_err(Problem::NoRate)?;
         let out = TileType {
             dtype: self.output.dtype,
-            shape: vec![m.min(self.output.shape[0]), n.min(self.output.shape[1])],
+            shape: smallvec![m.min(self.output.shape[0]), n.min(self.output.shape[1])],
         };
         let registers = |ty: &TileType, rows: u64, columns: u64| TileType {
             dtype: ty.dtype,
-            shape: vec![rows, columns],
+            shape: smallvec![rows, columns],
         };
         let epilogues = [&self.epilogues[0], &self.epilogues[1], &self.epilogues[2]];
         let [steps, tiles, end] = epilogues.map(|list| {
