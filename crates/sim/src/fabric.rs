@@ -11,7 +11,7 @@ use crate::network::{Forwarding, LinkId, LinkSpec, Network, NodeId};
 use crate::observer::{Crossing, Observer, Wait};
 use crate::queue::EventQueue;
 use crate::transfer::{Hop, Leg, LegEnd, SlotId, Transfer};
-use crate::{Bandwidth, Span, Time};
+use crate::{Span, Time};
 
 /// A link, and the node that it leads to. A line of a cache, as every hop of every transfer comes here.
 #[derive(Clone, Debug)]
@@ -28,9 +28,10 @@ pub(crate) struct LinkState {
     pub(crate) busy: u64,
     /// The transfer that used it last.
     pub(crate) last: TransferId,
-    /// The place of its flits in the order of ties, and that of flits that begin with it.
-    pub(crate) rank: u32,
+    /// The place in the order of ties of flits that begin with it.
     pub(crate) start_rank: u32,
+    /// Its bandwidth, by its place among all that there are.
+    pace: u32,
     pub(crate) to: NodeId,
     /// Whether the node behind it stores and forwards.
     stores: bool,
@@ -40,6 +41,12 @@ const _: () = assert!(size_of::<LinkState>() == 64);
 
 impl LinkState {
     const NOBODY: TransferId = TransferId(u64::MAX);
+
+    /// The place of its flits in the order of ties.
+    #[inline]
+    pub(crate) fn rank(&self, id: LinkId) -> u32 {
+        Network::rank_of_link(id, self.to)
+    }
 
     fn is_used(&self) -> bool {
         self.last != Self::NOBODY
@@ -60,26 +67,25 @@ impl LinkState {
 
     pub(crate) fn all(network: &Network) -> Vec<Self> {
         let nodes = network.nodes();
-        let links = network.links().iter().enumerate();
-        let state = |(index, link): (usize, &LinkSpec)| Self {
+        let state = |link: &LinkSpec| Self {
             free: 0,
             flit: link.bandwidth.span(network.flit_bytes()).ps(),
             propagation: link.propagation.ps(),
             overhead: nodes[link.to.index()].overhead.ps(),
             busy: 0,
             last: Self::NOBODY,
-            rank: network.rank_of_link(LinkId::new(index)),
             start_rank: network.rank_of_start(link.from),
+            pace: network.pace_of(link.bandwidth),
             to: link.to,
             stores: nodes[link.to.index()].forwarding == Forwarding::StoreAndForward,
         };
-        links.map(state).collect()
+        network.links().iter().map(state).collect()
     }
 
     /// How long so many bytes take.
     #[inline]
-    pub(crate) fn span(&self, bytes: u64, link: LinkId, network: &Network) -> u64 {
-        Paces { bytes, network, last: None }.span(self, link)
+    pub(crate) fn span(&self, bytes: u64, network: &Network) -> u64 {
+        Paces { bytes, network, last: None }.span(self)
     }
 }
 
@@ -88,7 +94,7 @@ impl LinkState {
 pub(crate) struct Paces<'a> {
     bytes: u64,
     network: &'a Network,
-    last: Option<(Bandwidth, u64)>,
+    last: Option<(u32, u64)>,
 }
 
 impl<'a> Paces<'a> {
@@ -98,21 +104,21 @@ impl<'a> Paces<'a> {
     }
 
     #[inline]
-    pub(crate) fn span(&mut self, link: &LinkState, id: LinkId) -> u64 {
+    pub(crate) fn span(&mut self, link: &LinkState) -> u64 {
         match self.bytes {
             0 => 0,
             bytes if bytes == self.network.flit_bytes() => link.flit,
-            bytes => self.divide(self.network.link(id).bandwidth, bytes),
+            _ => self.divide(link.pace),
         }
     }
 
     #[inline]
-    fn divide(&mut self, bandwidth: Bandwidth, bytes: u64) -> u64 {
+    fn divide(&mut self, pace: u32) -> u64 {
         match self.last {
-            Some((last, span)) if last == bandwidth => span,
+            Some((last, span)) if last == pace => span,
             _ => {
-                let span = bandwidth.span(bytes).ps();
-                self.last = Some((bandwidth, span));
+                let span = self.network.span_at(pace, self.bytes).ps();
+                self.last = Some((pace, span));
                 span
             }
         }
@@ -234,7 +240,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let link = &mut self.links[at.link.index()];
         let span = if flit + 1 == transfer.flits {
             let bytes = transfer.bytes - u64::from(flit) * self.network.flit_bytes();
-            link.span(bytes, at.link, &self.network)
+            link.span(bytes, &self.network)
         } else {
             link.flit
         };
@@ -261,7 +267,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
                 arrived: Time::from_ps(arrived),
             });
         }
-        let rank = self.flit_ranks + link.rank;
+        let rank = self.flit_ranks + link.rank(at.link);
         if QUEUES && hop + 1 == transfer.leg.to {
             let known = Time::from_ps(arrived + link.news());
             self.queue.push(known, self.flit_ranks, Event::Credit { link: at.link });

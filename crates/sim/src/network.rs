@@ -110,6 +110,8 @@ pub struct Network {
     links: Vec<LinkSpec>,
     /// The first link to each node.
     first_in: Vec<u32>,
+    /// The bandwidths that links have, in order.
+    bandwidths: Vec<Bandwidth>,
 }
 
 /// A graph that cannot be. Nothing is made of it; mend the lists and try again.
@@ -179,7 +181,10 @@ impl Network {
         check(&nodes, &links)?;
         let first_in = |node| links.partition_point(|link| link.to.index() < node);
         let first_in = (0..nodes.len()).map(|node| LinkId::new(first_in(node)).0).collect();
-        Ok(Self { flit_bytes, nodes, links, first_in })
+        let mut bandwidths: Vec<_> = links.iter().map(|link| link.bandwidth).collect();
+        bandwidths.sort_unstable();
+        bandwidths.dedup();
+        Ok(Self { flit_bytes, nodes, links, first_in, bandwidths })
     }
 
     /// How much a flit carries.
@@ -231,9 +236,20 @@ impl Network {
         self.first_in[node.index()] + node.0
     }
 
-    /// The place of flits that come by a link in the order of ties.
-    pub(crate) fn rank_of_link(&self, link: LinkId) -> u32 {
-        link.0 + self.link(link).to.0 + 1
+    /// The place of flits that come by a link to a node in the order of ties.
+    pub(crate) fn rank_of_link(link: LinkId, to: NodeId) -> u32 {
+        link.0 + to.0 + 1
+    }
+
+    /// The place of a bandwidth among those that links have.
+    pub(crate) fn pace_of(&self, bandwidth: Bandwidth) -> u32 {
+        let place = self.bandwidths.partition_point(|other| *other < bandwidth);
+        u32::try_from(place).expect("link numbers have 32 bits")
+    }
+
+    /// How long so many bytes take at a pace.
+    pub(crate) fn span_at(&self, pace: u32, bytes: u64) -> Span {
+        self.bandwidths[pace as usize].span(bytes)
     }
 }
 

@@ -19,8 +19,6 @@ mod order;
 mod scatter;
 mod weave;
 
-use smallvec::SmallVec;
-
 use crate::component::Component;
 use crate::engine::Engine;
 use crate::fabric::LinkState;
@@ -58,8 +56,9 @@ pub(crate) struct Train {
     pub(crate) light: Light,
 }
 
-/// A train on a link.
+/// A train on a link. A line of a cache.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(crate) struct Passage {
     pub(crate) slot: SlotId,
     pub(crate) flits: u32,
@@ -92,27 +91,24 @@ impl Passage {
     }
 }
 
-/// Who uses a link. Two lines of a cache, as every hop of every transfer comes here.
+/// The trains on a link. A line of a cache, as every hop of every transfer comes here.
 #[derive(Clone, Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct LinkUse {
-    /// How many transfers whose flits walk.
-    pub(crate) walkers: u32,
-    /// How many trains are light, and the event at which the last of them set out.
+    /// How many trains are light.
     pub(crate) light: u32,
-    pub(crate) begun: Place,
-    /// Whether that one may tie with others that have asked.
-    pub(crate) is_behind: bool,
     /// How many trains, of the first, are wholly in the accounts.
     pub(crate) booked: u32,
+    /// The event at which the last light one set out, or [`Place::NONE`] if it may tie with others that have asked.
+    pub(crate) begun: Place,
     /// When the link is free after all trains, and where the last flit asks.
-    pub(crate) free: u64,
     pub(crate) last: Place,
-    /// By their first flits; flits of those that are not apart come between each other. Most often there is one.
-    pub(crate) trains: SmallVec<[Passage; 1]>,
+    pub(crate) free: u64,
+    /// By their first flits; flits of those that are not apart come between each other.
+    pub(crate) trains: Vec<Passage>,
 }
 
-const _: () = assert!(size_of::<LinkUse>() == 128 && size_of::<Passage>() == 64);
+const _: () = assert!(size_of::<LinkUse>() == 64 && size_of::<Passage>() == 64);
 
 impl LinkUse {
     /// The trains that are not wholly in the accounts.
@@ -166,8 +162,7 @@ impl LinkUse {
 
     /// Whether a flit that asks may tie with one that begins at an event; not those that begin there, too.
     fn may_tie(&self, begun: Place) -> bool {
-        let is_behind = self.is_behind || self.begun != begun;
-        self.light > 0 && is_behind || !self.trains.is_empty()
+        self.light > 0 && self.begun != begun || !self.trains.is_empty()
     }
 }
 
@@ -182,13 +177,16 @@ pub(crate) struct EndUse {
 #[derive(Debug)]
 pub(crate) struct Uses {
     pub(crate) links: Vec<LinkUse>,
+    /// How many transfers whose flits walk, by link.
+    pub(crate) walkers: Vec<u32>,
     pub(crate) ends: Vec<EndUse>,
 }
 
 impl Uses {
     pub(crate) fn new(network: &Network) -> Self {
         let links = vec![LinkUse::default(); network.links().len()];
-        Self { links, ends: vec![EndUse::default(); network.nodes().len()] }
+        let walkers = vec![0; links.len()];
+        Self { links, walkers, ends: vec![EndUse::default(); network.nodes().len()] }
     }
 }
 

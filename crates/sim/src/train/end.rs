@@ -22,7 +22,8 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
 
     fn push_end(&mut self, slot: SlotId) {
         let transfer = self.transfers.get(slot);
-        let rank = self.flit_ranks + self.links[transfer.end_link().index()].rank;
+        let link = transfer.end_link();
+        let rank = self.flit_ranks + self.links[link.index()].rank(link);
         let event = Event::TrainDone { transfer: slot, number: transfer.train.event };
         self.queue.push(Time::from_ps(transfer.train.end), rank, event);
     }

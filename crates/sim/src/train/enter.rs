@@ -83,7 +83,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let mut others = Others::default();
         for hop in self.transfers.at(slot).leg_hops() {
             let used = &self.uses.links[hop.link.index()];
-            others.walk |= used.walkers > 0;
+            others.walk |= self.uses.walkers[hop.link.index()] > 0;
             others.light |= used.light > 0;
             // Looks at the first, so that the memory of all links is fetched side by side.
             others.trains |= used.trains.first().is_some_and(|passage| passage.slot != slot);
@@ -143,7 +143,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             return self.start_rank(slot);
         }
         let before = transfer.hops[usize::from(hop) - 1].link;
-        self.flit_ranks + self.links[before.index()].rank
+        self.flit_ranks + self.links[before.index()].rank(before)
     }
 
     /// Lets a train cross the links it has not been entered at, up to one where it comes between others.
@@ -172,7 +172,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         for hop in entered..leg.to {
             let id = transfer.hops[usize::from(hop)].link;
             let (link, used) = (&links[id.index()], &mut in_use[id.index()]);
-            let passage = transfer.passage(hop, rank, paces.span(link, id));
+            let passage = transfer.passage(hop, rank, paces.span(link));
             let ties_as_last = is_last && passage.first != begun;
             let fits_in = used.gap_for(&passage, ties_as_last).is_some_and(|gap| {
                 is_last = gap == used.trains.len();
@@ -184,7 +184,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
                 transfer.train.entered = hop;
                 return Err(hop);
             }
-            rank = self.flit_ranks + link.rank;
+            rank = self.flit_ranks + link.rank(id);
         }
         transfer.train.entered = leg.to;
         Ok(())
@@ -196,8 +196,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let transfer = self.transfers.get(slot);
         transfer.train.entered = hop + 1;
         let link = transfer.hops[usize::from(hop)].link;
-        let span =
-            Paces::of_last_flit(transfer, &self.network).span(&self.links[link.index()], link);
+        let span = Paces::of_last_flit(transfer, &self.network).span(&self.links[link.index()]);
         let passage = transfer.passage(hop, rank, span);
         let passage = Passage { changed: 0, is_apart: false, ..passage };
         self.note_dirty(passage.first.at, link);

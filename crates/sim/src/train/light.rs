@@ -47,7 +47,7 @@ impl Way<'_> {
         let (id, leg, begun) = (transfer.id, transfer.leg, transfer.train.begun);
         let hops = &mut transfer.hops[usize::from(leg.from)..usize::from(leg.to)];
         let Train { times, light, behind, .. } = &mut transfer.train;
-        let is_behind = !behind.is_empty();
+        let known = if behind.is_empty() { begun } else { Place::NONE };
         light.waits.clear();
         if light.users.len() < hops.len() {
             light.users.resize(hops.len(), id);
@@ -62,7 +62,7 @@ impl Way<'_> {
             // Of those that come by one link, or begin at one event, this one is the last.
             let is_first =
                 place < used.last || place == used.last && place == begun && used.begun != begun;
-            if used.light > 0 && is_first || used.walkers > 0 || !used.trains.is_empty() {
+            if used.light > 0 && is_first {
                 return Err(row);
             }
             let link = &mut links[hop.link.index()];
@@ -70,16 +70,16 @@ impl Way<'_> {
                 let span = Span::from_ps(link.free - at);
                 light.waits.push(Wait { link: hop.link, behind: link.last, span });
             }
-            let span = paces.span(link, hop.link);
+            let span = paces.span(link);
             (hop.header, *user) = (link.free, link.last);
             let start = link.free.max(at);
             (link.free, link.last) = (start + span, id);
             link.busy += span;
-            (used.last, used.begun, used.is_behind) = (place, begun, is_behind);
+            (used.last, used.begun) = (place, known);
             used.light += 1;
             at = link.arrival(start, start + span);
             overhead = link.overhead;
-            rank = flit_ranks + link.rank;
+            rank = flit_ranks + link.rank(hop.link);
         }
         times[hops.len()] = at + if leg.end == LegEnd::Store { 0 } else { overhead };
         Ok(())
@@ -144,7 +144,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let hops = &transfer.leg_hops()[rows.clone()];
         for (hop, user) in hops.iter().zip(&transfer.train.light.users[rows]).rev() {
             let link = &mut self.links[hop.link.index()];
-            link.busy -= link.span(transfer.bytes, hop.link, &self.network);
+            link.busy -= link.span(transfer.bytes, &self.network);
             (link.free, link.last) = (hop.header, *user);
             self.uses.links[hop.link.index()].light -= 1;
         }
@@ -195,7 +195,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             let rank = self.rank_at(slot, hop);
             let transfer = self.transfers.get(slot);
             let id = transfer.hops[usize::from(hop)].link;
-            let span = self.links[id.index()].span(transfer.bytes, id, &self.network);
+            let span = self.links[id.index()].span(transfer.bytes, &self.network);
             let passage = transfer.passage(hop, rank, span);
             let at = &mut transfer.hops[usize::from(hop)];
             let before = std::mem::replace(&mut at.header, Hop::OPEN);

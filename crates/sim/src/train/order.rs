@@ -21,6 +21,9 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// No place at all.
+    pub(crate) const NONE: Self = Self { at: u64::MAX, rank: u32::MAX };
+
     /// Marks the number of a train within a trail.
     const NUMBER: u32 = u32::MAX;
 }
@@ -39,7 +42,10 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let transfer = self.transfers.at(slot);
         let rank = match row {
             0 => self.links[transfer.leg_hops()[0].link.index()].start_rank,
-            row => self.links[transfer.leg_hops()[row - 1].link.index()].rank,
+            row => {
+                let link = transfer.leg_hops()[row - 1].link;
+                self.links[link.index()].rank(link)
+            }
         };
         let place = Place { at: transfer.time(row, flit), rank: self.flit_ranks + rank };
         place.max(transfer.train.begun)

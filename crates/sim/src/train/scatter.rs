@@ -34,7 +34,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     fn count_walkers(&mut self, slot: SlotId, change: i32) {
         let transfer = self.transfers.get(slot);
         for hop in transfer.leg_hops() {
-            let walkers = &mut self.uses.links[hop.link.index()].walkers;
+            let walkers = &mut self.uses.walkers[hop.link.index()];
             *walkers = walkers.wrapping_add_signed(change);
         }
         if let Some(end) = self.flit_end(slot) {

@@ -34,7 +34,7 @@ pub(crate) struct Lane {
     begun: Place,
     row: usize,
     flits: usize,
-    /// The flit that asks next, and its place; that is [`Lane::OVER`] after the last.
+    /// The flit that asks next, and its place; that is [`Place::NONE`] after the last.
     pub(crate) next: usize,
     pub(crate) place: Place,
     flit: u64,
@@ -48,8 +48,6 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    const OVER: Place = Place { at: u64::MAX, rank: u32::MAX };
-
     pub(crate) fn ask(&self) -> Ask {
         Ask { slot: self.slot, row: self.row, flit: self.next }
     }
@@ -65,7 +63,7 @@ impl Lane {
         self.next += 1;
         self.place = match asks.get(self.next) {
             Some(&at) => Place { at, rank: self.rank }.max(self.begun),
-            None => Self::OVER,
+            None => Place::NONE,
         };
     }
 
@@ -132,7 +130,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let (row, flits, next) = (transfer.row(hop), flits as usize, crossed as usize);
         let begun = transfer.train.begun;
         let place = if next == flits {
-            Lane::OVER
+            Place::NONE
         } else {
             Place { at: transfer.time(row, next), rank }.max(begun)
         };
@@ -157,10 +155,10 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
 
     /// The lane whose flit asks first, and the place up to which it is the only one. None if all are over.
     pub(crate) fn first_lane(&self, lanes: &[Lane]) -> Option<(usize, Place)> {
-        let (mut first, mut limit) = (0, Lane::OVER);
+        let (mut first, mut limit) = (0, Place::NONE);
         for (index, lane) in lanes.iter().enumerate().skip(1) {
             let is_first = match lane.place.cmp(&lanes[first].place) {
-                Ordering::Equal if lane.place != Lane::OVER => {
+                Ordering::Equal if lane.place != Place::NONE => {
                     self.order(lane.ask(), lanes[first].ask()).is_lt()
                 }
                 order => order.is_lt(),
@@ -172,7 +170,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
                 limit = limit.min(lane.place);
             }
         }
-        (lanes[first].place != Lane::OVER).then_some((first, limit))
+        (lanes[first].place != Place::NONE).then_some((first, limit))
     }
 
     /// Works out when flits that ask for a link from a time on cross it, and tells the links behind it.
@@ -299,7 +297,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let mut lane = Lane { stale: usize::MAX, ..self.lane(id, &passage) };
         self.charge(&[lane]);
         let times = &mut self.transfers.get(slot).train.times;
-        let free = lane.cross(times, passage.before, Lane::OVER);
+        let free = lane.cross(times, passage.before, Place::NONE);
         let used = &mut self.uses.links[id.index()];
         used.trains[at] = passage;
         let Some(next) = used.trains.get_mut(at + 1) else {
