@@ -82,14 +82,16 @@ impl<M> Transfer<M> {
 #[derive(Debug)]
 pub(crate) struct Transfers<M> {
     slots: Vec<Transfer<M>>,
-    free: Vec<SlotId>,
+    /// The places that are free: those of commands, which had one flit, and those of others, which had more. So
+    /// few have the memory of long trains, and that is soon used again.
+    free: [Vec<SlotId>; 2],
     /// The one that was done last, which is kept until the next is.
     kept: Option<SlotId>,
 }
 
 impl<M> Transfers<M> {
     pub(crate) fn new() -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), kept: None }
+        Self { slots: Vec::new(), free: [Vec::new(), Vec::new()], kept: None }
     }
 
     /// Takes a transfer in, whose first leg is to be set. It has the place and the memory of one that is done.
@@ -102,7 +104,7 @@ impl<M> Transfers<M> {
         begun: Time,
         message: M,
     ) -> SlotId {
-        let slot = self.free.pop().unwrap_or_else(|| self.grow());
+        let slot = self.free[usize::from(flits > 1)].pop().unwrap_or_else(|| self.grow());
         let place = &mut self.slots[slot as usize];
         (place.id, place.bytes, place.flits, place.begun) = (id, bytes, flits, begun);
         place.message = Some(message);
@@ -133,11 +135,14 @@ impl<M> Transfers<M> {
     }
 
     pub(crate) fn remove(&mut self, slot: SlotId) {
-        self.free.extend(self.kept.replace(slot));
+        if let Some(free) = self.kept.replace(slot) {
+            self.free[usize::from(self.at(free).flits > 1)].push(free);
+        }
     }
 
     pub(crate) fn under_way(&self) -> usize {
-        self.slots.len() - self.free.len() - usize::from(self.kept.is_some())
+        let free = self.free.iter().map(Vec::len).sum::<usize>();
+        self.slots.len() - free - usize::from(self.kept.is_some())
     }
 
     #[inline]

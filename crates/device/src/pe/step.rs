@@ -29,7 +29,7 @@ pub struct Steps {
 }
 
 /// How many steps are read at once: those that a core reads lie together.
-pub(super) const AHEAD: usize = 8;
+pub(super) const AHEAD: usize = 2;
 
 const _: () = assert!(CHUNK.is_multiple_of(AHEAD), "what is read at once is in one chunk");
 
