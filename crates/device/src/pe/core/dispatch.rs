@@ -5,7 +5,7 @@ use std::rc::Rc;
 use cubeyard_sim::{NodeId, Span};
 
 use super::latest::Latest;
-use super::slot::Pipelined;
+use super::slot::{End, Pipelined};
 use super::{COMPUTE, DISPATCH, LOAD, Ports, Run, STORE, State};
 use crate::message::{Direction, RequestId};
 use crate::pe::brief::What;
@@ -106,18 +106,18 @@ impl Run {
         if u64::from(id) + u64::from(self.window) < u64::from(self.next) || id >= self.next {
             return Some(Latest::default());
         }
-        self.slot(id).done_at()
+        self.end_of(id).done_at()
     }
 
     /// The command that must be done before there is a place in the window for the next, if there is none.
     fn before_place(&self) -> Option<CommandId> {
-        self.next.checked_sub(self.window).filter(|&before| !self.slot(before).done)
+        self.next.checked_sub(self.window).filter(|&before| !self.end_of(before).is_done)
     }
 
     /// Issues the next command, for which there is a place in the window.
     fn place(&mut self, overhead: Span, ports: &mut Ports, wiring: &Wiring) {
         if let Some(before) = self.next.checked_sub(self.window) {
-            let end = self.slot(before).end;
+            let end = self.end_of(before).latest();
             self.cpu = self.cpu.or(end.time, Cause::Window, end.record);
         }
         let id = self.next;
@@ -126,7 +126,8 @@ impl Run {
             races.issued(launch, pe, id, &self.commands.placed(id), self.window);
         });
         let issued = Latest { time: self.cpu.time + overhead, ..self.cpu };
-        self.slot_mut(id).begin(brief, issued);
+        self.slot_mut(id).begin(brief);
+        *self.end_of_mut(id) = End::open(issued);
         self.next += 1;
         self.open += 1;
         self.report.commands += 1;
@@ -166,8 +167,8 @@ impl Run {
 
     fn issue_pipeline(&mut self, id: CommandId, place: u32, parts: [u32; 3]) {
         let loads_after = self.commands.loads_after(id, place);
-        let slot = self.slot_mut(id);
-        slot.pipelined = Some(Pipelined::new(parts, slot.end, loads_after));
+        let issued = self.end_of(id).latest();
+        self.slot_mut(id).pipelined = Some(Pipelined::new(parts, issued, loads_after));
         for (unit, count) in parts.into_iter().enumerate() {
             if count > 0 {
                 self.stand(unit, id);

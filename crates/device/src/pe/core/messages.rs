@@ -214,8 +214,7 @@ impl Run {
             },
             wiring,
         );
-        let slot = self.slot_mut(id);
-        slot.end = slot.end.or(end, Cause::Part, record);
+        self.put_off(id, end, Cause::Part, record.into());
         self.command_done(id);
         record
     }

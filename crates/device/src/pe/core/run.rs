@@ -8,7 +8,7 @@ use super::due::{ANY, DISPATCH, Due, RECEIVE, UNITS};
 use super::latest::Latest;
 use super::messages::Messages;
 use super::queue::Queue;
-use super::slot::Slot;
+use super::slot::{End, Slot};
 use crate::message::{Failure, Message, RequestId};
 use crate::pe::strips::Stages;
 use crate::pe::{ALARM, CommandId, CoreReport, OpRecord, Program};
@@ -31,9 +31,11 @@ pub(super) struct Run {
     pub(super) window: u32,
     /// The alarms of units, [`Time::NEVER`] where none is set; `PE_CPU` has one for the end.
     pub(super) alarms: [Time; UNITS],
-    /// The last commands, each at its number modulo a power of two: at least twice the window, as one under
-    /// way may come after another that has left the window since.
+    /// The last commands, each at its number modulo a power of two: at least the window.
     pub(super) slots: Box<[Slot]>,
+    /// The ends of the last commands: at least twice the window, as one under way may come after another that has
+    /// left the window since.
+    pub(super) ends: Box<[End]>,
     /// When `PE_CPU` can dispatch again, and why not earlier.
     pub(super) cpu: Latest,
     /// The end of the last command that is done.
@@ -78,7 +80,7 @@ impl Run {
     ) -> Self {
         let now = context.now();
         let start = Latest { time: now, ..Latest::default() };
-        let slots = (2 * window).next_power_of_two() as usize;
+        let slots = window.next_power_of_two() as usize;
         Self {
             due: Due::default(),
             alarmed: 0,
@@ -88,6 +90,7 @@ impl Run {
             window,
             alarms: [Time::NEVER; UNITS],
             slots: (0..slots).map(|_| Slot::default()).collect(),
+            ends: vec![End::default(); 2 * slots].into(),
             cpu: start,
             last: start,
             queues: [Queue::default(); 4],
@@ -115,10 +118,19 @@ impl Run {
         &mut self.slots[place]
     }
 
+    pub(super) fn end_of(&self, id: CommandId) -> End {
+        self.ends[id as usize & (self.ends.len() - 1)]
+    }
+
+    pub(super) fn end_of_mut(&mut self, id: CommandId) -> &mut End {
+        let place = id as usize & (self.ends.len() - 1);
+        &mut self.ends[place]
+    }
+
     /// The first command that is not done.
     pub(super) fn first_open(&self) -> CommandId {
         let oldest = self.next.saturating_sub(self.window);
-        (oldest..self.next).find(|&id| !self.slot(id).done).unwrap_or(oldest)
+        (oldest..self.next).find(|&id| !self.end_of(id).is_done).unwrap_or(oldest)
     }
 
     pub(super) fn is_over(&self) -> bool {

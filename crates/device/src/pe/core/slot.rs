@@ -1,6 +1,8 @@
 //! Commands under way: what they wait for, and when they are done.
 
-use super::latest::Latest;
+use cubeyard_sim::Time;
+
+use super::latest::{Kept, Latest};
 use super::progress::Progress;
 use super::{COMPUTE, DISPATCH, LOAD, Run, STORE};
 use crate::pe::brief::{Brief, What};
@@ -9,24 +11,48 @@ use crate::pe::{Cause, CommandId, Dependencies, Pipeline, Work};
 /// How many times a pipeline's parts may be remembered before they are looked through.
 const KEPT: usize = 64;
 
-/// What has become of a command under way, or done.
+/// A command under way.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Slot {
     /// What it is.
     pub(super) brief: Brief,
-    /// When it was done, if it is; before that, when an engine could first begin it, as far as dispatch goes, or
-    /// the end of the last part of a pipeline that is done.
-    pub(super) end: Latest,
     /// How far a pipeline is. Other commands have one part, so they need nothing to know that by; apart,
     /// because a core goes through many of those.
     pub(super) pipelined: Option<Box<Pipelined>>,
     /// The command after it in the queue that it stands in; a pipeline may stand in several.
     pub(super) follower: CommandId,
-    pub(super) done: bool,
 }
 
 const _: () = assert!(size_of::<Slot>() == 64, "a line of the cache: a core goes through many");
+
+/// When a command was done, if it is; before that, when an engine could first begin it, as far as dispatch goes,
+/// or the end of the last part of a pipeline that is done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct End {
+    time: Time,
+    record: Kept,
+    cause: Cause,
+    pub(super) is_done: bool,
+}
+
+const _: () = assert!(size_of::<End>() == 16, "four to a line of the cache");
+
+impl End {
+    /// The end of a command that is not done, as far as it is known.
+    pub(super) fn open(Latest { time, record, cause }: Latest) -> Self {
+        Self { time, record, cause, is_done: false }
+    }
+
+    pub(super) fn latest(self) -> Latest {
+        Latest { time: self.time, record: self.record, cause: self.cause }
+    }
+
+    /// When it was done; none if it is not.
+    pub(super) fn done_at(self) -> Option<Latest> {
+        self.is_done.then(|| self.latest())
+    }
+}
 
 /// How far the parts of a pipeline are, which wait for each other.
 #[derive(Debug)]
@@ -56,13 +82,8 @@ impl Pipelined {
 
 impl Slot {
     /// Takes in a command, in the place of one that is done.
-    pub(super) fn begin(&mut self, brief: Brief, issued: Latest) {
-        *self = Self { brief, end: issued, pipelined: None, follower: 0, done: false };
-    }
-
-    /// When an engine could first begin it, as far as dispatch goes.
-    fn issued(&self) -> Latest {
-        self.pipelined.as_ref().map_or(self.end, |pipelined| pipelined.issued)
+    pub(super) fn begin(&mut self, brief: Brief) {
+        *self = Self { brief, pipelined: None, follower: 0 };
     }
 
     /// The next part of a kind to begin.
@@ -75,11 +96,6 @@ impl Slot {
         let Some(pipelined) = &mut self.pipelined else { return true };
         pipelined.parts[kind].next += 1;
         pipelined.parts[kind].is_begun()
-    }
-
-    /// When it was done; none if it is not.
-    pub(super) fn done_at(&self) -> Option<Latest> {
-        self.done.then_some(self.end)
     }
 }
 
@@ -119,21 +135,33 @@ impl Run {
         id: CommandId,
         after: &[CommandId],
     ) -> Result<Latest, CommandId> {
-        let mut ready = self.slot(id).issued();
+        let mut ready = self.issued(id);
         for &before in after {
             // Those before the window were done before this command had its place.
             if before + self.window > id {
-                let end = self.slot(before).done_at().ok_or(before)?;
+                let end = self.end_of(before).done_at().ok_or(before)?;
                 ready = ready.or(end.time, Cause::After, end.record);
             }
         }
         Ok(ready)
     }
 
+    /// When an engine could first begin a command, as far as dispatch goes.
+    fn issued(&self, id: CommandId) -> Latest {
+        let pipelined = self.slot(id).pipelined.as_ref();
+        pipelined.map_or_else(|| self.end_of(id).latest(), |pipelined| pipelined.issued)
+    }
+
+    /// A command is done at a time or later.
+    pub(super) fn put_off(&mut self, id: CommandId, time: Time, cause: Cause, record: Kept) {
+        let end = self.end_of_mut(id);
+        *end = End::open(end.latest().or(time, cause, record));
+    }
+
     /// A part of a command is done.
     pub(super) fn part_done(&mut self, id: CommandId, kind: usize, index: u32, end: Latest) {
+        self.put_off(id, end.time, end.cause, end.record);
         let slot = self.slot_mut(id);
-        slot.end = slot.end.or(end.time, end.cause, end.record);
         let Some(pipelined) = &mut slot.pipelined else { return self.command_done(id) };
         pipelined.parts[kind].finish(index, end.mark());
         pipelined.left -= 1;
@@ -148,9 +176,9 @@ impl Run {
     }
 
     pub(super) fn command_done(&mut self, id: CommandId) {
-        let slot = self.slot_mut(id);
-        slot.done = true;
-        let end = slot.end;
+        let end = self.end_of_mut(id);
+        end.is_done = true;
+        let end = end.latest();
         self.due.done(id);
         self.open -= 1;
         if self.open == 0 {
