@@ -5,7 +5,6 @@
 //! equal, event by event.
 
 mod heap;
-mod lists;
 mod wheel;
 
 pub use heap::Heap;

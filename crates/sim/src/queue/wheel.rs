@@ -12,7 +12,6 @@
 //! The 16 ps are a compromise: machines with clocks put many events into one instant, and the few of one
 //! slot are quickly sorted, while single picoseconds would need a further level.
 
-use super::lists::{List, Lists};
 use super::{Entry, EventQueue};
 use crate::Time;
 
@@ -30,8 +29,10 @@ const FEW: usize = 16;
 /// A queue as a hierarchy of wheels: constant time for an event, whatever is pending.
 #[derive(Debug)]
 pub struct Wheel<E> {
-    levels: Box<[Level]>,
-    lists: Lists<E>,
+    levels: Box<[Level<E>]>,
+    /// Memory of lists that have become empty. It is used again, that of the last one first, so what is pending lies
+    /// close together however far apart in time it is.
+    spare: Vec<Vec<Entry<E>>>,
     /// The entries that are due by `until`, sorted; those before `next` are done with.
     present: Vec<Entry<E>>,
     next: usize,
@@ -41,30 +42,22 @@ pub struct Wheel<E> {
     until: u64,
 }
 
-/// The list in each slot of a wheel, and which slots hold anything.
 #[derive(Debug)]
-struct Level {
-    slots: Box<[List]>,
+struct Level<E> {
+    slots: Box<[Vec<Entry<E>>]>,
     filled: Filled,
 }
 
 impl<E: Copy> Default for Wheel<E> {
     fn default() -> Self {
         let levels = (0..LEVELS).map(|_| Level::default()).collect();
-        Self {
-            levels,
-            lists: Lists::default(),
-            present: Vec::new(),
-            next: 0,
-            base: 0,
-            until: u64::MAX,
-        }
+        Self { levels, spare: Vec::new(), present: Vec::new(), next: 0, base: 0, until: u64::MAX }
     }
 }
 
-impl Default for Level {
+impl<E> Default for Level<E> {
     fn default() -> Self {
-        Self { slots: vec![List::EMPTY; SLOTS].into(), filled: Filled::default() }
+        Self { slots: (0..SLOTS).map(|_| Vec::new()).collect(), filled: Filled::default() }
     }
 }
 
@@ -97,7 +90,7 @@ impl<E: Copy> EventQueue<E> for Wheel<E> {
             return Some(entry.time);
         }
         let (level, slot) = self.first_filled()?;
-        self.lists.iter(self.levels[level].slots[slot]).map(|entry| entry.time).min()
+        self.levels[level].slots[slot].iter().map(|entry| entry.time).min()
     }
 }
 
@@ -132,7 +125,11 @@ impl<E: Copy> Wheel<E> {
         let level = (apart.ilog2() / DIGIT) as usize;
         let slot = digit(entry.time.ps(), level);
         let level = &mut self.levels[level];
-        self.lists.put(&mut level.slots[slot], entry);
+        let list = &mut level.slots[slot];
+        if list.capacity() == 0 {
+            *list = self.spare.pop().unwrap_or_default();
+        }
+        list.push(entry);
         level.filled.set(slot);
     }
 
@@ -187,11 +184,11 @@ impl<E: Copy> Wheel<E> {
     /// Spreads a slot over the present and the levels below, in the order in which it was filled.
     fn spread(&mut self, level: usize, slot: usize) {
         self.levels[level].filled.clear(slot);
-        let mut list = std::mem::replace(&mut self.levels[level].slots[slot], List::EMPTY);
-        self.present.clear();
+        let list = std::mem::take(&mut self.levels[level].slots[slot]);
+        let mut spare = std::mem::replace(&mut self.present, list);
+        spare.clear();
+        self.spare.push(spare);
         self.next = 0;
-        self.present.extend(std::iter::from_fn(|| self.lists.take(&mut list)));
-        self.present.reverse();
         if level > 0 {
             let mut present = std::mem::take(&mut self.present);
             present.retain(|&entry| {
