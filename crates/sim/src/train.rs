@@ -12,11 +12,13 @@
 //! there both trains and flits that walk.
 
 mod book;
+mod cross;
 mod end;
 mod enter;
 mod light;
 mod order;
 mod scatter;
+mod slide;
 mod weave;
 
 use crate::component::Component;
