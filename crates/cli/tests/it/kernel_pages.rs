@@ -1,81 +1,8 @@
-//! What the README and `docs/kernels.md` show of `cubeyard run` is what it prints and draws.
+//! What `docs/kernels.md` draws of `cubeyard run` is what the report draws.
 
 use expect_test::expect_file;
-use serde_json::Value;
 
 use crate::Sandbox;
-
-const PAGE: &str = include_str!("../../../../docs/kernels.md");
-const README: &str = include_str!("../../../../README.md");
-
-/// Compares a block that begins with `$ cubeyard …` with what the command prints. A line `…` stands for any
-/// number of lines.
-fn check(sandbox: &Sandbox, block: &str) {
-    let (command, shown) = block.split_once('\n').unwrap();
-    let arguments: Vec<&str> = command.split_whitespace().skip(2).collect();
-    let printed = sandbox.run(&arguments).result();
-    let mut rest = printed.as_str();
-    for (index, part) in shown.split("…\n").enumerate() {
-        let at = rest.find(part).filter(|at| index > 0 || *at == 0);
-        let at = at.unwrap_or_else(|| panic!("`{command}` prints\n{printed}\nand not\n{part}"));
-        rest = &rest[at + part.len()..];
-    }
-    assert!(rest.is_empty() || shown.ends_with("…\n"), "`{command}` goes on:\n{rest}");
-}
-
-#[test]
-fn pages_show_what_the_command_prints() {
-    let sandbox = Sandbox::new("kernel-pages");
-    for (page, least) in [(README, 1), (PAGE, 2)] {
-        let blocks = page.split("```text\n$ cubeyard").skip(1);
-        let blocks: Vec<_> = blocks.map(|rest| rest.split("```").next().unwrap()).collect();
-        assert!(blocks.len() >= least, "{} blocks", blocks.len());
-        blocks.iter().for_each(|block| check(&sandbox, &format!("$ cubeyard{block}")));
-    }
-}
-
-#[test]
-fn the_readme_s_table_is_what_every_bench_gives() {
-    let sandbox = Sandbox::new("kernel-table");
-    let list = sandbox.run(&["list", "--format", "json"]).result();
-    let list: Value = serde_json::from_str(&list).unwrap();
-    let list = list.as_array().unwrap();
-    assert!(list.len() >= 10, "{list:?}");
-    for bench in list {
-        let name = bench["name"].as_str().unwrap();
-        let start = format!("| `{name}` | ");
-        let row = README.lines().find(|line| line.starts_with(&start));
-        let cells: Vec<&str> =
-            row.expect(name).trim_matches('|').split(" | ").map(str::trim).collect();
-        let run = sandbox.run(&["run", name, "--data"]).result();
-        assert!(run.contains(&format!("  kernel      {} on ", cells[2])), "{name}: {run}");
-        assert!(run.contains("  check       passed: "), "{name}: {run}");
-        assert!(run.contains(&format!("  limited by  {}", cells[4])), "{name}: {run}");
-        let json = sandbox.run(&["run", name, "--data", "--format", "json"]).result();
-        let json: Value = serde_json::from_str(&json).unwrap();
-        let share = json["share_of_bound"].as_f64().unwrap();
-        assert_eq!(cells[3], format!("{:.0} %", share * 100.0), "{name}");
-    }
-}
-
-#[test]
-fn the_page_s_tables_are_what_the_commands_give() {
-    let sandbox = Sandbox::new("kernel-shapes");
-    let rows: Vec<&str> =
-        PAGE.lines().filter(|line| line.starts_with("| `run ") && line.contains(" % |")).collect();
-    assert!(rows.len() > 15, "{}", rows.len());
-    for row in rows {
-        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
-        let command: Vec<&str> = cells[0].trim_matches('`').split(' ').collect();
-        let run = sandbox.run(&command).result();
-        assert!(run.contains(&format!("  kernel      {} on ", cells[1])), "{row}\n{run}");
-        assert!(run.contains(&format!("  limited by  {}", cells[4])), "{row}\n{run}");
-        let json = sandbox.run(&[&command[..], &["--format", "json"]].concat()).result();
-        let json: Value = serde_json::from_str(&json).unwrap();
-        let share = json["share_of_bound"].as_f64().unwrap();
-        assert_eq!(cells[3], format!("{:.0} %", share * 100.0), "{row}");
-    }
-}
 
 /// The picture of a class in a page, to stand alone: with the page's style in it.
 fn picture(page: &str, class: &str) -> String {

@@ -7,7 +7,6 @@
 
 mod bad_input;
 mod ccl;
-mod collective_pages;
 mod kernel_pages;
 mod model;
 mod pictures;
