@@ -54,7 +54,7 @@ fn launch<'a>(tensors: &[&'a Tensor], one: bool) -> Launch<'a> {
     let sip = SipId::new(0).expect("there is a first one");
     let (cubes, pes) =
         if one { (first(CubeId::new(0)), first(PeId::new(0))) } else { (vec![], vec![]) };
-    Launch { kernel: "bench", arguments, sip, cubes, pes }
+    Launch { arguments, sip, cubes, pes }
 }
 
 /// The best of some runs, in seconds.

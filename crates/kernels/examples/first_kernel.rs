@@ -146,8 +146,7 @@ fn first(out: &mut impl Write) -> Outcome {
 
     let launcher = Launcher::new(&context);
     let arguments = vec![Argument::Tensor(&x), Argument::Tensor(&y)];
-    let launch =
-        Launch { kernel: "double", arguments, sip: SipId::new(0)?, cubes: vec![], pes: vec![] };
+    let launch = Launch { arguments, sip: SipId::new(0)?, cubes: vec![], pes: vec![] };
     let report = launcher.run(&kernel!(double), &launch)?;
     assert_eq!(y.read::<f32>()?, vec![3.0; 256 * 64]);
 
@@ -285,11 +284,5 @@ fn launch<'a>(
     let tensors = tensors.iter().map(|tensor| Argument::Tensor(tensor));
     let arguments = tensors.chain(numbers.iter().map(|&number| Argument::Scalar(number))).collect();
     let pes = (0..pes).map(PeId::new).collect::<Result<_, _>>()?;
-    Ok(Launch {
-        kernel: "example",
-        arguments,
-        sip: SipId::new(0)?,
-        cubes: vec![CubeId::new(0)?],
-        pes,
-    })
+    Ok(Launch { arguments, sip: SipId::new(0)?, cubes: vec![CubeId::new(0)?], pes })
 }

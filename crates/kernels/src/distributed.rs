@@ -49,6 +49,7 @@ use std::rc::Rc;
 use cubeyard_runtime::{Context, Tensor};
 
 use crate::collective::Operation;
+use crate::kernel::Kernel;
 use crate::launch::Launcher;
 use team::Team;
 use worker::Hub;
@@ -67,6 +68,8 @@ pub struct Distributed<'c> {
     current: Cell<Option<usize>>,
     /// How many process groups there were.
     made: Cell<u32>,
+    /// What both ends of a transfer from rank to rank run.
+    point: Kernel,
 }
 
 /// Process groups that are installed.
@@ -86,7 +89,8 @@ impl<'c> Distributed<'c> {
     /// As [`new`](Self::new), with collectives launched by a launcher that others use, too.
     pub fn with_launcher(context: &'c Context, launcher: Rc<Launcher<'c>>) -> Self {
         let (backend, hub) = (RefCell::default(), Hub::default());
-        Self { context, launcher, backend, hub, current: Cell::new(None), made: Cell::new(0) }
+        let (current, made, point) = (Cell::new(None), Cell::new(0), point::kernel());
+        Self { context, launcher, backend, hub, current, made, point }
     }
 
     /// Makes the group of all SIPs, a rank each, and wires it through the fabric. If anything goes wrong,

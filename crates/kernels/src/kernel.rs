@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use cubeyard_runtime::{BoundArgument, BoundTensor};
 
@@ -12,11 +12,17 @@ use crate::tl::{Ref, Tl};
 /// A kernel at work.
 pub type KernelFuture = Pin<Box<dyn Future<Output = ()>>>;
 
+/// The function of a kernel.
+type Body = dyn Fn(Tl, Args) -> KernelFuture;
+
 /// A kernel: a name and an `async` function. Cheap to clone.
+///
+/// A kernel is known by its function, which it shares with its clones. Names are for people: two kernels of
+/// one name are two kernels, each of which is recorded by itself.
 #[derive(Clone)]
 pub struct Kernel {
     name: Rc<str>,
-    body: Rc<dyn Fn(Tl, Args) -> KernelFuture>,
+    body: Rc<Body>,
 }
 
 impl Kernel {
@@ -34,8 +40,36 @@ impl Kernel {
         Rc::clone(&self.name)
     }
 
+    /// Number of its function, which no other kernel has as long as this one, a clone of it, or what
+    /// [`downgrade`](Self::downgrade) returned is there.
+    pub(crate) fn identity(&self) -> usize {
+        Rc::as_ptr(&self.body).addr()
+    }
+
+    /// Reference to its function that does not keep it alive.
+    pub(crate) fn downgrade(&self) -> WeakKernel {
+        WeakKernel(Rc::downgrade(&self.body))
+    }
+
     pub(crate) fn start(&self, tl: Tl, args: Args) -> KernelFuture {
         (self.body)(tl, args)
+    }
+}
+
+/// The function of a kernel that may be gone. Its memory is not given to another function until this is
+/// dropped, so its address stays the kernel's own.
+pub(crate) struct WeakKernel(Weak<Body>);
+
+impl WeakKernel {
+    /// Whether the kernel, or a clone of it, is there.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+}
+
+impl fmt::Debug for WeakKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WeakKernel").field(&self.is_alive()).finish()
     }
 }
 

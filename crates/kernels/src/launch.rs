@@ -1,5 +1,7 @@
 //! Launches of kernels on a context.
 
+mod recordings;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -13,6 +15,7 @@ use cubeyard_runtime::{
 use crate::kernel::Kernel;
 use crate::program::{Finding, Findings, KernelProgram, Recording, live};
 use crate::race::RaceText;
+use recordings::Recordings;
 
 /// What a kernel may order on a PE, if nothing is said.
 const MOST_COMMANDS: usize = 1 << 22;
@@ -49,8 +52,7 @@ pub enum Mode {
 /// });
 /// let launcher = Launcher::new(&context);
 /// let arguments = vec![Argument::Tensor(&x), Argument::Tensor(&y)];
-/// let launch =
-///     Launch { kernel: "double", arguments, sip: SipId::new(0)?, cubes: vec![], pes: vec![] };
+/// let launch = Launch { arguments, sip: SipId::new(0)?, cubes: vec![], pes: vec![] };
 /// let report = launcher.run(&double, &launch)?;
 /// assert_eq!(report.pes.len(), 128);
 /// assert_eq!(y.read::<f32>()?, vec![3.0; 256 * 64]);
@@ -63,7 +65,7 @@ pub struct Launcher<'c> {
     mode: Mode,
     findings: Findings,
     group: Cell<u16>,
-    recordings: RefCell<BTreeMap<String, Recording>>,
+    recordings: RefCell<Recordings>,
     limit: usize,
     /// What ran where, while operations are kept or it may turn out to race with another.
     ran: RefCell<Ran>,
@@ -104,6 +106,14 @@ impl<'c> Launcher<'c> {
         Self { limit: commands, ..self }
     }
 
+    /// Keeps no more than so many steps of recorded kernels, 2²² if nothing is said: when there are more, the
+    /// recordings that were not used for longest are forgotten, and made again when they are needed.
+    #[must_use]
+    pub fn keep_steps(self, steps: usize) -> Self {
+        let recordings = self.recordings.take().limit(steps);
+        Self { recordings: RefCell::new(recordings), ..self }
+    }
+
     /// Keeps a handle of every launch, whoever makes it, until [`take_launched`](Self::take_launched).
     #[must_use]
     pub fn keep_launched(self) -> Self {
@@ -142,12 +152,14 @@ impl<'c> Launcher<'c> {
     ) -> Result<LaunchHandle, RuntimeError> {
         self.take_races();
         let mut given = Vec::new();
-        let handle = stream.launch_programs(launch, &mut |site, arguments| {
+        let handle = stream.launch_programs(kernel.name(), launch, &mut |site, arguments| {
             let site = Site { group: self.group.get(), ..site.clone() };
             let program = self.program(kernel, &site, arguments).map_err(RuntimeError::Kernel)?;
             given.push((site.pe, program.recording()));
             Ok(Box::new(program))
-        })?;
+        });
+        self.recordings.borrow_mut().trim();
+        let handle = handle?;
         let of_launch =
             given.into_iter().map(|(pe, recording)| ((handle.request(), pe), recording));
         self.ran.borrow_mut().extend(of_launch);
@@ -195,9 +207,13 @@ impl<'c> Launcher<'c> {
         }
     }
 
-    /// What a kernel orders on one PE, as it was recorded for a launch.
+    /// Recordings that are kept, in the order in which they were made: what a kernel orders on one PE.
+    ///
+    /// A recording is used again by launches of the same kernel, or a clone of it, with the same arguments at
+    /// the same place of a launch. It is kept as long as the kernel is there and [`keep_steps`](Self::keep_steps)
+    /// allows it.
     pub fn recordings(&self) -> Vec<Recording> {
-        self.recordings.borrow().values().cloned().collect()
+        self.recordings.borrow().all()
     }
 
     fn program(
@@ -209,14 +225,8 @@ impl<'c> Launcher<'c> {
         if self.mode == Mode::Live {
             return Ok(live(kernel, site, arguments, &self.findings, self.limit));
         }
-        let (name, Site { pe, count, group, .. }) = (kernel.name(), site);
-        let key = format!("{name} {pe} {count:?} {group} {arguments:?}");
-        if let Some(known) = self.recordings.borrow().get(&key) {
-            return Ok(known.program(&self.findings));
-        }
-        let recording = Recording::new(kernel, site, arguments, self.limit)?;
-        let program = recording.program(&self.findings);
-        self.recordings.borrow_mut().insert(key, recording);
-        Ok(program)
+        let make = || Recording::new(kernel, site, arguments, self.limit);
+        let recording = self.recordings.borrow_mut().find(kernel, site, arguments, make)?;
+        Ok(recording.program(&self.findings))
     }
 }

@@ -11,6 +11,7 @@ pub use operation::Operation;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -57,6 +58,12 @@ impl Recording {
     /// What it orders.
     pub fn tape(&self) -> std::cell::Ref<'_, Tape> {
         self.state.tape.borrow()
+    }
+
+    /// Checks that all it accesses is within these ranges of addresses, which are in order: the first access
+    /// that is not, in words.
+    pub(crate) fn check_live(&self, live: &[Range<u64>]) -> Result<(), String> {
+        self.state.check_live(live)
     }
 
     /// A program that runs it.

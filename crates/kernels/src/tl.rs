@@ -55,7 +55,8 @@ pub use reference::Ref;
 pub use tape::{Computation, Effect, Input, Operand, Order, Place, Tape, ValueId, place};
 pub use tile::Tile;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 
 use cubeyard_runtime::Site;
@@ -89,6 +90,8 @@ pub(crate) struct State {
     limit: usize,
     /// The accesses of the last commands.
     traffic: RefCell<Traffic>,
+    /// What a recording accesses: ranges of addresses in order, worked out when they are first asked for.
+    reach: OnceCell<Vec<Range<u64>>>,
 }
 
 impl Tl {
@@ -105,6 +108,7 @@ impl Tl {
             error: RefCell::default(),
             limit,
             traffic: RefCell::default(),
+            reach: OnceCell::new(),
         };
         Self { state: Rc::new(state) }
     }

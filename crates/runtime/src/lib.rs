@@ -40,9 +40,8 @@
 //! let work = Span::from_ps(1_000_000);
 //! context.register("scale", KernelSpec { parameters: vec![Parameter::Tensor], work });
 //! let arguments = vec![Argument::Tensor(&tensor)];
-//! let launch =
-//!     Launch { kernel: "scale", arguments, sip: SipId::new(0)?, cubes: vec![], pes: vec![] };
-//! let report = context.launch(&launch)?.wait()?;
+//! let launch = Launch { arguments, sip: SipId::new(0)?, cubes: vec![], pes: vec![] };
+//! let report = context.launch("scale", &launch)?.wait()?;
 //! assert_eq!((report.pes.len(), report.max()), (128, work));
 //!
 //! // The last that uses the memory gives it back, and then all is as it was in the beginning.

@@ -6,6 +6,9 @@ mod pending;
 pub(super) use check::{check_alike, check_cubes, check_place, check_root, rectangle};
 pub use pending::{CollectiveReport, Pending};
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
 use cubeyard_memory::address::{CubeId, SipId};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::{Argument, Channels, Context, Launch, RingConfig, Stream, Tensor};
@@ -15,6 +18,7 @@ use super::ccl::Cost;
 use super::error::DistError;
 use super::places::Places;
 use crate::collective::{Algorithm, Job, Operation, World};
+use crate::kernel::Kernel;
 use crate::launch::Launcher;
 
 /// What a rank is.
@@ -63,6 +67,8 @@ pub struct Group {
     algorithm: Box<dyn Algorithm>,
     number: u16,
     channels: Channels,
+    /// Kernels of the operations so far, by operation and elements of a message: their recordings are used again.
+    kernels: RefCell<BTreeMap<(Operation, u64), Kernel>>,
 }
 
 impl Group {
@@ -77,7 +83,8 @@ impl Group {
         let places = context.machine(|machine| Places::new(machine.topology(), config))?;
         let channels = places.channels(&algorithm.wires(places.world()), number);
         let channels = context.connect(&channels, &config.ring)?;
-        Ok(Self { config: config.clone(), places, algorithm, number, channels })
+        let (config, kernels) = (config.clone(), RefCell::default());
+        Ok(Self { config, places, algorithm, number, channels, kernels })
     }
 
     /// How its ranks lie to each other.
@@ -162,8 +169,7 @@ impl Group {
     ) -> Result<Pending, DistError> {
         self.check(operation, tensors)?;
         let piece = self.piece(tensors[0].0.dtype());
-        let job = Job { operation, world: self.world().clone(), piece };
-        let kernel = self.algorithm.kernel(&job);
+        let kernel = self.kernel(operation, piece);
         launcher.use_group(self.number);
         let begun = context.now();
         let mut handles = Vec::with_capacity(self.places.sips.len());
@@ -172,10 +178,19 @@ impl Group {
             let numbers = self.places.numbers(index).map(|number| Argument::Scalar(number as f64));
             let mut arguments = vec![Argument::Tensor(input), Argument::Tensor(output)];
             arguments.extend(numbers);
-            let launch = Launch { kernel: kernel.name(), arguments, sip, cubes, pes };
+            let launch = Launch { arguments, sip, cubes, pes };
             handles.push(launcher.launch(&streams[index], &kernel, &launch)?);
         }
         Ok(Pending::new(self.algorithm.name(), begun, tensors[0].0.nbytes(), handles))
+    }
+
+    /// The kernel of an operation, made when it is first asked for.
+    fn kernel(&self, operation: Operation, piece: u64) -> Kernel {
+        let mut kernels = self.kernels.borrow_mut();
+        let job = || Job { operation, world: self.world().clone(), piece };
+        let kernel =
+            kernels.entry((operation, piece)).or_insert_with(|| self.algorithm.kernel(&job()));
+        kernel.clone()
     }
 
     fn check(&self, operation: Operation, tensors: &[(&Tensor, &Tensor)]) -> Result<(), DistError> {

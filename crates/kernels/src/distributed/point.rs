@@ -46,14 +46,15 @@ impl Distributed<'_> {
             let (cubes, pes) = rectangle(tensor)?;
             let mut arguments = vec![Argument::Tensor(tensor)];
             arguments.extend([sends, peer as f64, piece as f64].map(Argument::Scalar));
-            let launch = Launch { kernel: "point to point", arguments, sip, cubes, pes };
-            handles.push(self.launcher.launch(&self.context.stream(), &kernel(), &launch)?);
+            let launch = Launch { arguments, sip, cubes, pes };
+            handles.push(self.launcher.launch(&self.context.stream(), &self.point, &launch)?);
         }
         Ok(Pending::new("direct", self.context.now(), source.nbytes(), handles))
     }
 }
 
-fn kernel() -> Kernel {
+/// What both ends of a transfer run.
+pub(super) fn kernel() -> Kernel {
     Kernel::new("point to point", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }
 

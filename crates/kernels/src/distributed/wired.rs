@@ -40,7 +40,7 @@ use crate::launch::Launcher;
 /// wired.use_on(&launcher);
 /// let (sip, arguments) = (SipId::new(0)?, vec![Argument::Tensor(&x)]);
 /// let launch =
-///     Launch { kernel: "swap", arguments, sip, cubes: vec![pes[0].cube], pes: vec![pes[0].pe, pes[1].pe] };
+///     Launch { arguments, sip, cubes: vec![pes[0].cube], pes: vec![pes[0].pe, pes[1].pe] };
 /// launcher.run(&swap, &launch)?;
 /// assert_eq!(x.read::<f32>()?, [2.0, 2.0, 2.0, 2.0, 1.0, 1.0, 1.0, 1.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

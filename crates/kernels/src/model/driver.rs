@@ -1,5 +1,7 @@
 //! Launches the parts of a step, one after the other on each SIP.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use cubeyard_runtime::{
@@ -93,6 +95,8 @@ pub struct Driver<'a> {
     _channels: Channels,
     ports: u16,
     begun: Vec<(Part, Begun)>,
+    /// Kernels of the parts so far: their recordings are used again.
+    kernels: RefCell<BTreeMap<Part, Kernel>>,
 }
 
 impl<'a> Driver<'a> {
@@ -121,6 +125,7 @@ impl<'a> Driver<'a> {
             _channels: channels,
             ports,
             begun: Vec::new(),
+            kernels: RefCell::default(),
         })
     }
 
@@ -152,7 +157,9 @@ impl<'a> Driver<'a> {
         layer: u64,
         position: u64,
     ) -> Result<Vec<LaunchHandle>, ModelError> {
-        let kernel = self.kernel(part);
+        let mut kernels = self.kernels.borrow_mut();
+        let kernel = kernels.entry(part).or_insert_with(|| self.kernel(part)).clone();
+        drop(kernels);
         self.launcher.use_group(self.ports);
         let mut handles = Vec::new();
         for (index, (sip, stream)) in self.tensors.sips.iter().zip(&self.streams).enumerate() {
@@ -162,7 +169,7 @@ impl<'a> Driver<'a> {
             let numbers = numbers.into_iter().map(|number| Argument::Scalar(number as f64));
             let arguments = tensors.chain(numbers).collect();
             let (cubes, pes) = (Vec::new(), Vec::new());
-            let launch = Launch { kernel: kernel.name(), arguments, sip: sip.sip, cubes, pes };
+            let launch = Launch { arguments, sip: sip.sip, cubes, pes };
             handles.push(self.launcher.launch(stream, &kernel, &launch)?);
         }
         Ok(handles)

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt::Display;
 use std::panic::Location;
 
-use super::{Tl, place};
+use super::{Place, State, Tl, place};
 use crate::numeric::NumericError;
 
 /// What unwinds a kernel that has gone wrong.
@@ -14,8 +14,7 @@ impl Tl {
     /// Ends the kernel: what is wrong, and at which line.
     #[track_caller]
     pub(crate) fn fail(&self, what: impl Display) -> ! {
-        let (kernel, pe) = (&self.state.kernel, self.state.site.pe);
-        let text = format!("{kernel} on {pe}, {}: {what}", place(Location::caller()));
+        let text = self.state.problem(Location::caller(), &what);
         self.state.error.borrow_mut().get_or_insert(text);
         std::panic::resume_unwind(Box::new(Abort) as Box<dyn Any + Send>)
     }
@@ -31,6 +30,13 @@ impl Tl {
             Ok(value) => value,
             Err(problem) => self.fail(problem.into().0),
         }
+    }
+}
+
+impl State {
+    /// What is wrong, with the kernel, the PE and the line.
+    pub(super) fn problem(&self, at: Place, what: &dyn Display) -> String {
+        format!("{} on {}, {}: {what}", self.kernel, self.site.pe, place(at))
     }
 }
 

@@ -1,44 +1,109 @@
 //! Which memory a kernel may access: that of tensors.
 
-use cubeyard_device::message::Rows;
-use cubeyard_device::pe::Dma;
+use std::ops::Range;
 
-use super::Tl;
+use cubeyard_device::message::Rows;
+use cubeyard_device::pe::{Dma, Work};
+
+use super::{Effect, State, Tape, Tl};
 
 impl Tl {
     /// Ends the kernel if an access is not within a tensor.
     #[track_caller]
     pub(crate) fn check_live(&self, accesses: &[Dma]) {
         for dma in accesses {
-            if let Some(address) = self.outside(dma) {
-                let (verb, bytes) = (dma.direction, dma.bytes);
-                let from = dma.address;
-                self.fail(format!(
-                    "{verb} of {bytes} bytes from {from:#x} on: {address:#x} is outside every tensor"
-                ));
+            if let Some(address) = outside(&self.state.site.live, dma) {
+                self.fail(refusal(dma, address));
             }
         }
     }
+}
 
-    /// The first address of an access that is in no tensor.
-    fn outside(&self, dma: &Dma) -> Option<u64> {
-        let extent = dma.rows.map_or(dma.bytes, |rows| rows.extent(dma.bytes));
-        self.first_outside(dma.address, extent)?;
-        let rows = dma.rows.unwrap_or(Rows { bytes: dma.bytes, pitch: 0 });
-        rows.segments(0, dma.bytes)
-            .find_map(|(offset, bytes)| self.first_outside(dma.address + offset, bytes))
-    }
-
-    fn first_outside(&self, address: u64, bytes: u64) -> Option<u64> {
-        let live = &self.state.site.live;
-        let mut at = address;
-        while at < address.saturating_add(bytes) {
-            let place = live.partition_point(|range| range.start <= at);
-            match live[..place].last().filter(|range| range.end > at) {
-                Some(range) => at = range.end,
-                None => return Some(at),
+impl State {
+    /// Checks the accesses of a recording against tensors that are there now.
+    pub(crate) fn check_live(&self, live: &[Range<u64>]) -> Result<(), String> {
+        let tape = self.tape.borrow();
+        let reach = self.reach.get_or_init(|| reach(&tape));
+        let is_within = |range: &Range<u64>| first_outside(live, range.clone()).is_none();
+        if reach.iter().all(is_within) {
+            return Ok(());
+        }
+        // Rows that lie apart reach over what is between them, so each access is looked at by itself.
+        for command in commands(&tape) {
+            for dma in accesses(&tape, command) {
+                if let Some(address) = outside(live, &dma) {
+                    let at = tape.order(command).place;
+                    return Err(self.problem(at, &refusal(&dma, address)));
+                }
             }
         }
-        None
+        Ok(())
+    }
+}
+
+fn refusal(dma: &Dma, address: u64) -> String {
+    let Dma { direction: verb, address: from, bytes, .. } = dma;
+    format!("{verb} of {bytes} bytes from {from:#x} on: {address:#x} is outside every tensor")
+}
+
+/// The first address of an access that is in no tensor.
+fn outside(live: &[Range<u64>], dma: &Dma) -> Option<u64> {
+    first_outside(live, extent(dma))?;
+    let rows = dma.rows.unwrap_or(Rows { bytes: dma.bytes, pitch: 0 });
+    rows.segments(0, dma.bytes).find_map(|(offset, bytes)| {
+        let from = dma.address + offset;
+        first_outside(live, from..from.saturating_add(bytes))
+    })
+}
+
+/// An access from its first byte to its last.
+fn extent(dma: &Dma) -> Range<u64> {
+    let bytes = dma.rows.map_or(dma.bytes, |rows| rows.extent(dma.bytes));
+    dma.address..dma.address.saturating_add(bytes)
+}
+
+/// The first address of a range that is in no tensor. Tensors are in the order of their addresses.
+fn first_outside(live: &[Range<u64>], range: Range<u64>) -> Option<u64> {
+    let mut at = range.start;
+    while at < range.end {
+        let place = live.partition_point(|range| range.start <= at);
+        match live[..place].last().filter(|range| range.end > at) {
+            Some(range) => at = range.end,
+            None => return Some(at),
+        }
+    }
+    None
+}
+
+/// The ranges of addresses that a recording accesses, in order and apart from each other.
+fn reach(tape: &Tape) -> Vec<Range<u64>> {
+    let all = commands(tape).flat_map(|command| accesses(tape, command));
+    let mut all: Vec<_> = all.map(|dma| extent(&dma)).collect();
+    all.sort_unstable_by_key(|range| range.start);
+    let mut reach: Vec<Range<u64>> = Vec::new();
+    for range in all {
+        match reach.last_mut().filter(|last| range.start <= last.end) {
+            Some(last) => last.end = last.end.max(range.end),
+            None => reach.push(range),
+        }
+    }
+    reach
+}
+
+fn commands(tape: &Tape) -> impl Iterator<Item = u32> + use<> {
+    0..u32::try_from(tape.commands()).expect("commands are numbered with 32 bits")
+}
+
+/// The accesses of a command.
+fn accesses(tape: &Tape, command: u32) -> Vec<Dma> {
+    match (&tape.order(command).effect, tape.work(command)) {
+        (Effect::Composite(plan), _) => plan.accesses(),
+        (_, Work::Dma(dma)) => vec![dma],
+        (_, Work::Pipeline(accesses)) => {
+            let [loads, _, stores] = accesses.parts();
+            let loads = (0..loads).map(|index| accesses.load(index));
+            loads.chain((0..stores).map(|index| accesses.store(index))).collect()
+        }
+        _ => Vec::new(),
     }
 }

@@ -170,6 +170,11 @@ impl Tape {
         self.is_complete.then(|| Rc::clone(&self.steps))
     }
 
+    /// Number of steps: commands, waits, fences and calls.
+    pub(crate) fn len(&self) -> usize {
+        self.steps.len()
+    }
+
     /// How many commands there are.
     pub fn commands(&self) -> usize {
         self.orders.len()

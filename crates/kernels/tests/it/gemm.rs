@@ -41,7 +41,7 @@ fn run(kernel: &Kernel, m: u64, k: u64, n: u64, data: bool) -> (LaunchReport, Op
     let (sip, cubes, pes) =
         (SipId::new(0).unwrap(), vec![CubeId::new(0).unwrap()], vec![PeId::new(0).unwrap()]);
     let launcher = Launcher::new(&context);
-    let launch = Launch { kernel: kernel.name(), arguments, sip, cubes, pes };
+    let launch = Launch { arguments, sip, cubes, pes };
     let report = launcher.run(kernel, &launch).unwrap();
     assert_eq!(launcher.findings(), []);
     if !data {
@@ -76,7 +76,6 @@ fn refusal(kernel: &Kernel) -> String {
     let square = |dtype| context.empty(&[64, 64], dtype).unwrap().to(&one).unwrap();
     let tensors = [DType::F16, DType::F16, DType::F32].map(square);
     let launch = Launch {
-        kernel: kernel.name(),
         arguments: tensors.iter().map(Argument::Tensor).collect(),
         sip: SipId::new(0).unwrap(),
         cubes: vec![CubeId::new(0).unwrap()],

@@ -28,3 +28,4 @@ mod process_groups;
 mod races;
 mod rates;
 mod receive_any;
+mod recordings;

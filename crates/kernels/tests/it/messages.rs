@@ -58,7 +58,6 @@ fn run(
     assert!(channels.latency() > Span::ZERO);
     let launcher = Launcher::new(&context);
     let launch = Launch {
-        kernel: kernel.name(),
         arguments: vec![Argument::Tensor(&x), Argument::Tensor(&y)],
         sip: SipId::new(0).unwrap(),
         cubes: vec![CubeId::new(0).unwrap()],

@@ -65,12 +65,10 @@ impl Argument<'_> {
     }
 }
 
-/// A launch: which kernel, with what, and where.
+/// A launch of a kernel: with what, and where.
 #[derive(Clone, Debug)]
 pub struct Launch<'a> {
-    /// The kernel's name.
-    pub kernel: &'a str,
-    /// Its arguments.
+    /// The kernel's arguments.
     pub arguments: Vec<Argument<'a>>,
     /// The SIP.
     pub sip: SipId,
@@ -167,29 +165,31 @@ impl Context {
         Stream { context: Rc::clone(&self.inner), after: Rc::default() }
     }
 
-    /// Launches a kernel at once, on a stream of its own.
-    pub fn launch(&self, launch: &Launch<'_>) -> Result<LaunchHandle, RuntimeError> {
-        self.stream().launch(launch)
+    /// Launches a kernel of a name at once, on a stream of its own.
+    pub fn launch(&self, kernel: &str, launch: &Launch<'_>) -> Result<LaunchHandle, RuntimeError> {
+        self.stream().launch(kernel, launch)
     }
 }
 
 impl Stream {
-    /// Launches a kernel after what was launched here before, and after the events waited for. Returns at
-    /// once.
-    pub fn launch(&self, launch: &Launch<'_>) -> Result<LaunchHandle, RuntimeError> {
-        let handle = self.context.launch(launch, &self.after.borrow())?;
+    /// Launches a kernel of a name after what was launched here before, and after the events waited for. Returns
+    /// at once.
+    pub fn launch(&self, kernel: &str, launch: &Launch<'_>) -> Result<LaunchHandle, RuntimeError> {
+        let handle = self.context.launch(kernel, launch, &self.after.borrow())?;
         self.after.replace(vec![handle.request]);
         Ok(handle)
     }
 
     /// As [`launch`](Self::launch), of a kernel that runs: each PE is given a program, which is made with
-    /// its place and with the arguments as it sees them. The kernel need not be registered.
+    /// its place and with the arguments as it sees them. The kernel need not be registered; `name` is what
+    /// reports call it.
     pub fn launch_programs(
         &self,
+        name: &str,
         launch: &Launch<'_>,
         programs: Programs<'_>,
     ) -> Result<LaunchHandle, RuntimeError> {
-        let handle = self.context.launch_programs(launch, programs, &self.after.borrow())?;
+        let handle = self.context.launch_programs(name, launch, programs, &self.after.borrow())?;
         self.after.replace(vec![handle.request]);
         Ok(handle)
     }
@@ -253,20 +253,22 @@ fn worked(flight: &InFlight, cores: &[(PeRef, CoreReport)]) -> Vec<(PeRef, Span)
 impl Inner {
     fn launch(
         self: &Rc<Self>,
+        name: &str,
         launch: &Launch<'_>,
         after: &[RequestId],
     ) -> Result<LaunchHandle, RuntimeError> {
         self.check_open()?;
-        let kernel = self.kernel(launch.kernel)?;
-        let uses = self.arguments(launch, &kernel)?;
+        let kernel = self.kernel(name)?;
+        let uses = self.arguments(name, launch, &kernel)?;
         let uses = uses.into_iter().map(|storage| storage as Rc<dyn Any>).collect();
         let Launch { sip, cubes, pes, .. } = launch;
         let targets = Targets { sip: *sip, cubes, pes };
-        self.submit_launch(launch.kernel, kernel.work, targets, after, uses)
+        self.submit_launch(name, kernel.work, targets, after, uses)
     }
 
     fn launch_programs(
         self: &Rc<Self>,
+        name: &str,
         launch: &Launch<'_>,
         programs: Programs<'_>,
         after: &[RequestId],
@@ -278,7 +280,7 @@ impl Inner {
                 uses.push(tensor.storage_of(self)?);
             }
         }
-        let Launch { kernel, sip, cubes, pes, .. } = launch;
+        let Launch { sip, cubes, pes, .. } = launch;
         let sites = self.sites(Targets { sip: *sip, cubes, pes });
         let mut made = Vec::with_capacity(sites.len());
         for site in sites {
@@ -288,7 +290,7 @@ impl Inner {
         }
         let uses = uses.into_iter().map(|storage| storage as Rc<dyn Any>).collect();
         let targets = Targets { sip: *sip, cubes, pes };
-        let handle = self.submit_launch(kernel, Span::ZERO, targets, after, uses)?;
+        let handle = self.submit_launch(name, Span::ZERO, targets, after, uses)?;
         let mut machine = self.machine.borrow_mut();
         made.into_iter().for_each(|(pe, program)| machine.load(handle.request, pe, program));
         Ok(handle)
@@ -374,11 +376,12 @@ impl Inner {
     /// Checks the arguments: the memory that they keep.
     fn arguments(
         self: &Rc<Self>,
+        name: &str,
         launch: &Launch<'_>,
         kernel: &KernelSpec,
     ) -> Result<Vec<Rc<Storage>>, RuntimeError> {
         let wrong = |position, expected, found| {
-            let kernel = launch.kernel.to_owned();
+            let kernel = name.to_owned();
             RuntimeError::Argument { kernel, position, expected, found }
         };
         let (given, taken) = (launch.arguments.len(), kernel.parameters.len());

@@ -94,8 +94,8 @@ fn data_comes_and_goes_by_host_writes_and_reads_alone() {
     let context = with_data();
     context.register("busy", KernelSpec { parameters: vec![], work: Span::from_ps(1 << 30) });
     let sip = SipId::new(0).unwrap();
-    let launch = Launch { kernel: "busy", arguments: vec![], sip, cubes: vec![], pes: vec![] };
-    let handle = context.launch(&launch).unwrap();
+    let launch = Launch { arguments: vec![], sip, cubes: vec![], pes: vec![] };
+    let handle = context.launch("busy", &launch).unwrap();
     let tensor = deployed(&context, &sharded());
     assert_eq!(tensor.read_bytes().unwrap(), bytes());
     context.machine(|machine| {

@@ -110,8 +110,8 @@ proptest! {
                 Step::Launch(which) if !tensors.is_empty() => {
                     let arguments = vec![Argument::Tensor(which.get(&tensors))];
                     let sip = SipId::new(0).unwrap();
-                    let launch = Launch { kernel: "touch", arguments, sip, cubes: vec![], pes: vec![] };
-                    context.launch(&launch).unwrap();
+                    let launch = Launch { arguments, sip, cubes: vec![], pes: vec![] };
+                    context.launch("touch", &launch).unwrap();
                 }
                 Step::Drop(which) if !tensors.is_empty() => {
                     tensors.swap_remove(which.index(tensors.len()));

@@ -16,15 +16,16 @@ fn context(work_ns: u64) -> Context {
 }
 
 fn scale(arguments: Vec<Argument<'_>>) -> Launch<'_> {
-    Launch { kernel: "scale", arguments, sip: SipId::new(0).unwrap(), cubes: vec![], pes: vec![] }
+    Launch { arguments, sip: SipId::new(0).unwrap(), cubes: vec![], pes: vec![] }
 }
 
 #[test]
 fn a_launch_runs_on_all_pes_from_one_instant_on() {
     let context = context(100);
     let tensor = context.zeros(&[64], DType::F16).unwrap().to(&Placement::default()).unwrap();
-    let handle =
-        context.launch(&scale(vec![Argument::Tensor(&tensor), Argument::Scalar(2.0)])).unwrap();
+    let handle = context
+        .launch("scale", &scale(vec![Argument::Tensor(&tensor), Argument::Scalar(2.0)]))
+        .unwrap();
     let report = handle.wait().unwrap();
     assert_eq!(report.pes.len(), 128);
     assert_eq!((report.max(), report.mean()), (Span::from_ps(100_000), Span::from_ps(100_000)));
@@ -38,11 +39,11 @@ fn launches_of_one_stream_follow_each_other_and_those_of_two_overlap() {
     let tensor = context.zeros(&[64], DType::F16).unwrap().to(&Placement::default()).unwrap();
     let launch = scale(vec![Argument::Tensor(&tensor), Argument::Scalar(2.0)]);
     let (first, second) = (context.stream(), context.stream());
-    let a = first.launch(&launch).unwrap();
-    let b = first.launch(&launch).unwrap();
-    let c = second.launch(&launch).unwrap();
+    let a = first.launch("scale", &launch).unwrap();
+    let b = first.launch("scale", &launch).unwrap();
+    let c = second.launch("scale", &launch).unwrap();
     second.wait(&first.record());
-    let d = second.launch(&launch).unwrap();
+    let d = second.launch("scale", &launch).unwrap();
     context.synchronize().unwrap();
     let [a, b, c, d] = [a, b, c, d].map(|handle| handle.wait().unwrap());
     assert!(b.started > a.done);
@@ -54,8 +55,9 @@ fn launches_of_one_stream_follow_each_other_and_those_of_two_overlap() {
 fn a_tensor_dropped_during_a_launch_keeps_its_memory_until_the_end() {
     let context = context(1000);
     let tensor = context.empty(&[64], DType::F16).unwrap().to(&Placement::default()).unwrap();
-    let handle =
-        context.launch(&scale(vec![Argument::Tensor(&tensor), Argument::Scalar(2.0)])).unwrap();
+    let handle = context
+        .launch("scale", &scale(vec![Argument::Tensor(&tensor), Argument::Scalar(2.0)]))
+        .unwrap();
     drop(tensor);
     assert_eq!(context.memory_stats().tensors, 1);
     handle.wait().unwrap();
@@ -70,7 +72,7 @@ fn wrong_arguments_are_named() {
     let tensor = context.empty(&[64], DType::F16).unwrap();
     let placed = tensor.to(&place).unwrap();
     let foreign = other.empty(&[64], DType::F16).unwrap().to(&place).unwrap();
-    let refused = |arguments| context.launch(&scale(arguments)).unwrap_err().to_string();
+    let refused = |arguments| context.launch("scale", &scale(arguments)).unwrap_err().to_string();
     assert_eq!(
         refused(vec![Argument::Tensor(&tensor), Argument::Scalar(1.0)]),
         "the tensor is on no device; `to` puts it there"
@@ -88,13 +90,11 @@ fn wrong_arguments_are_named() {
         "argument 1 of scale: expected a number, found nothing"
     );
     let mut launch = scale(vec![Argument::Tensor(&placed), Argument::Scalar(1.0)]);
-    launch.kernel = "scales";
-    let error = context.launch(&launch).unwrap_err();
+    let error = context.launch("scales", &launch).unwrap_err();
     assert_eq!(error.to_string(), "there is no kernel scales; the nearest is scale");
-    launch.kernel = "scale";
     launch.cubes = vec![CubeId::new(0).unwrap()];
     launch.pes = vec![PeId::new(9).unwrap()];
-    assert!(matches!(context.launch(&launch), Err(RuntimeError::Request(_))));
+    assert!(matches!(context.launch("scale", &launch), Err(RuntimeError::Request(_))));
     assert_eq!(context.memory_stats().tensors, 1);
 }
 
@@ -103,8 +103,9 @@ fn wrong_arguments_are_named() {
 fn tensors_that_come_and_go_during_a_launch_are_told_their_own_mapping_latency() {
     let context = context(1_000_000);
     let held = context.empty(&[64], DType::F16).unwrap().to(&Placement::default()).unwrap();
-    let handle =
-        context.launch(&scale(vec![Argument::Tensor(&held), Argument::Scalar(2.0)])).unwrap();
+    let handle = context
+        .launch("scale", &scale(vec![Argument::Tensor(&held), Argument::Scalar(2.0)]))
+        .unwrap();
     for _ in 0..3 {
         let tensor = context.empty(&[64], DType::F16).unwrap().to(&Placement::default()).unwrap();
         let stages = tensor.mapping_stages().unwrap();

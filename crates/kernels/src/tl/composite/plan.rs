@@ -178,7 +178,7 @@ impl Plan {
     }
 
     /// All accesses, to be checked; those to a matrix all at once.
-    pub(super) fn accesses(&self) -> Vec<Dma> {
+    pub(in crate::tl) fn accesses(&self) -> Vec<Dma> {
         let mut all = Vec::new();
         for source in &self.sources {
             if let PlanSource::Memory(reference) = source {
