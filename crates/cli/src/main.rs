@@ -1,12 +1,13 @@
 //! The `cubeyard` command: converts arguments in, calls the library, converts results out.
 //!
 //! Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 a check
-//! failed, 2 bad input, 3 out of simulated memory or time.
+//! failed, 2 bad input, 3 out of simulated memory or time, or beyond `--memory`.
 
 mod ccl;
 mod grid;
 mod input;
 mod list;
+mod memory;
 mod model;
 mod output;
 mod placement;
@@ -21,6 +22,10 @@ mod validate;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use cubeyard_memory::Bytes;
+
+#[global_allocator]
+static ALLOCATOR: memory::Limited = memory::Limited;
 
 /// An AI accelerator to simulate: its memory, its fabric, and the kernels that run on it.
 ///
@@ -30,6 +35,10 @@ use clap::{Parser, Subcommand};
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
+    /// The most memory to take, such as 2GiB; beyond it, the command ends with code 3. Without it, three quarters
+    /// of what the host or its control group has free
+    #[arg(long, global = true, value_name = "SIZE", value_parser = memory::size)]
+    memory: Option<Bytes>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -46,7 +55,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    let Cli { command, memory } = Cli::parse();
+    memory::set(memory);
     let done = match command.unwrap_or_else(|| Command::Run(run::Arguments::default())) {
         Command::Ccl(arguments) => ccl::run(&arguments),
         Command::List(arguments) => list::run(&arguments).map(|()| ExitCode::SUCCESS),

@@ -8,6 +8,7 @@
 mod bad_input;
 mod ccl;
 mod kernel_pages;
+mod memory;
 mod model;
 mod pictures;
 mod placement;

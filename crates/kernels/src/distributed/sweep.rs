@@ -22,7 +22,7 @@ use crate::collective::bound::{Bound, bound};
 use measure::row;
 
 pub use chart::{page, svg};
-pub use sizes::{BadSizes, Sizes};
+pub use sizes::{BadSizes, Sizes, bytes};
 
 /// An algorithm with more channels than this is measured only if it is asked for by name: it takes minutes.
 const MOST_CHANNELS: usize = 20_000;

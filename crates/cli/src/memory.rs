@@ -1,0 +1,50 @@
+//! `--memory`: the most of the host's memory that a command may take.
+
+mod allocator;
+mod free;
+
+use anyhow::{Result, anyhow};
+use cubeyard_kernels::distributed::sweep::bytes;
+use cubeyard_memory::Bytes;
+
+pub(crate) use allocator::Limited;
+
+/// Reads the size that `--memory` names.
+pub(crate) fn size(text: &str) -> Result<Bytes> {
+    let size = bytes(text).filter(|size| *size > 0);
+    size.map(Bytes::new).ok_or_else(|| {
+        anyhow!("expected a number of bytes of at least 1, such as 512M, 2GiB or 2147483648")
+    })
+}
+
+/// Limits everything that the process allocates from now on: to what was asked for, or else to three quarters
+/// of what the host or its control group has free. Where neither says what is free, there is no limit.
+pub(crate) fn set(asked: Option<Bytes>) {
+    let limit = asked.or_else(default_limit).unwrap_or(Bytes::MAX);
+    allocator::set(limit);
+}
+
+/// The limit that [`set`] has set.
+#[allow(dead_code, reason = "for commands that estimate what they need before they begin")]
+pub(crate) fn limit() -> Bytes {
+    allocator::limit()
+}
+
+fn default_limit() -> Option<Bytes> {
+    free::host().map(|free| Bytes::new(free / 4 * 3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_elsewhere() {
+        for text in ["2147483648", "2G", "2g", "2GiB", "2 GiB", "2048M"] {
+            assert_eq!(size(text).unwrap(), Bytes::gib(2), "{text}");
+        }
+        for text in ["", "0", "-1", "2.5G", "much", "18446744073709551616", "17179869184G"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The allocator of the process: the system's, counted, with a limit.
+//!
+//! A program that asks for too much is aborted by Rust, or killed by the system. Here it ends with code 3 and
+//! a message instead. The count is of what the system's allocator takes for each allocation, its own words
+//! included, so that a million small ones are not taken for nothing. What the process holds otherwise (its
+//! code, stacks) is not counted: it is a few MiB.
+
+#![expect(
+    unsafe_code,
+    reason = "an allocator is handed to Rust as an unsafe trait, and its end must not allocate"
+)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use cubeyard_memory::Bytes;
+
+/// Bytes that are allocated.
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+/// The most that may be.
+static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
+/// The messages for a process that goes beyond it, and for one that the system gives no more.
+static LAST_WORDS: OnceLock<(String, String)> = OnceLock::new();
+
+const NO_LIMIT: &str = "error: the host has no more memory to give\n  help: ask for less\n";
+
+/// The system's allocator, which ends the process with code 3 rather than go beyond the limit.
+#[derive(Debug)]
+pub(crate) struct Limited;
+
+/// Sets the limit. Only the first call has an effect.
+pub(super) fn set(limit: Bytes) {
+    let over = format!(
+        "error: this needs more than the limit of {limit} of memory (--memory)\n  help: ask for less, or raise \
+         the limit with --memory\n"
+    );
+    let refused = format!(
+        "error: this needs more memory than the host gives, below the limit of {limit} (--memory)\n  help: ask \
+         for less\n"
+    );
+    if LAST_WORDS.set((over, refused)).is_ok() {
+        LIMIT.store(usize::try_from(limit.get()).unwrap_or(usize::MAX), Ordering::Relaxed);
+    }
+}
+
+/// The limit that was set; without one, everything.
+pub(super) fn limit() -> Bytes {
+    Bytes::new(LIMIT.load(Ordering::Relaxed) as u64)
+}
+
+// SAFETY: every call is handed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Limited {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        take(held(layout.size()));
+        // SAFETY: the caller promises what the system's allocator asks.
+        given(unsafe { System.alloc(layout) })
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        take(held(layout.size()));
+        // SAFETY: the caller promises what the system's allocator asks.
+        given(unsafe { System.alloc_zeroed(layout) })
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        give_back(held(layout.size()));
+        // SAFETY: the memory came from the system's allocator with this layout.
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let (old, new) = (held(layout.size()), held(size));
+        if new > old {
+            take(new - old);
+        } else {
+            give_back(old - new);
+        }
+        // SAFETY: the memory came from the system's allocator with this layout.
+        given(unsafe { System.realloc(memory, layout, size) })
+    }
+}
+
+/// Bytes that an allocation of so many takes, with the words that the allocator of glibc adds.
+const fn held(size: usize) -> usize {
+    let whole = size.saturating_add(8 + 15) & !15;
+    if whole < 32 { 32 } else { whole }
+}
+
+fn take(bytes: usize) {
+    let before = LIVE.fetch_add(bytes, Ordering::Relaxed);
+    if before.saturating_add(bytes) > LIMIT.load(Ordering::Relaxed) {
+        end(|(over, _)| over);
+    }
+}
+
+fn give_back(bytes: usize) {
+    LIVE.fetch_sub(bytes, Ordering::Relaxed);
+}
+
+fn given(memory: *mut u8) -> *mut u8 {
+    if memory.is_null() {
+        end(|(_, refused)| refused);
+    }
+    memory
+}
+
+/// Ends the process. It may hold any lock and has no memory, so nothing here allocates, locks or unwinds.
+#[cold]
+#[inline(never)]
+fn end(choose: fn(&(String, String)) -> &String) -> ! {
+    static ENDING: AtomicBool = AtomicBool::new(false);
+    if ENDING.swap(true, Ordering::Relaxed) {
+        loop {
+            // Another thread is about to end the process.
+            std::hint::spin_loop();
+        }
+    }
+    let words = LAST_WORDS.get().map_or(NO_LIMIT, |words| choose(words).as_str());
+    // SAFETY: the text is as long as it says; neither call uses other memory of the process.
+    unsafe {
+        libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len());
+        libc::_exit(3)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_allocation_takes_whole_words_and_one_more() {
+        let sizes = [0, 1, 24, 25, 40, 41, 4096];
+        assert_eq!(sizes.map(held), [32, 32, 32, 48, 48, 64, 4112]);
+        assert_eq!(held(usize::MAX), usize::MAX - 15);
+    }
+}
