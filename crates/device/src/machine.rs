@@ -535,11 +535,13 @@ impl<W: Watch> Machine<W> {
         let memory = self.wiring.memory(address, bytes)?;
         let (there, back) = self.wiring.routes(start, memory)?;
         let done = self.signal(request);
+        let into = address.sub_offset().get();
+        self.wiring.races(|races| races.host_access(memory, into, bytes, direction, request));
         let access = Access {
             request,
             id: self.wiring.number(),
             direction,
-            address: address.sub_offset().get(),
+            address: into,
             bytes,
             rows: None,
             there,

@@ -1,8 +1,10 @@
 //! Races: two accesses to the same bytes, at least one a write, with no order between them.
 //!
 //! PEs of one launch are ordered by messages alone, and launches of different streams by those,
-//! an event or the host. What a PE does with one program is ordered: its language sees to that. Accesses are
-//! noted where their addresses are translated, so two virtual addresses of the same memory are no way around.
+//! an event or the host. What a PE does with one program is ordered: its language sees to that. What the host
+//! reads and writes itself is ordered with launches whose end it has seen, and with those that it makes later.
+//! Accesses are noted where their addresses are translated, so two virtual addresses of the same memory are no
+//! way around.
 
 mod book;
 mod knowledge;
@@ -23,13 +25,13 @@ use knowledge::Knowledge;
 /// The most races that are kept.
 const MOST: usize = 1000;
 
-/// An access of a program.
+/// An access of a program, or of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Agent {
-    /// The launch.
+    /// The launch; for the host, a request of its own.
     pub launch: RequestId,
-    /// The `PE_CPU` of the PE.
-    pub pe: NodeId,
+    /// The `PE_CPU` of the PE; none for the host.
+    pub pe: Option<NodeId>,
     /// The command.
     pub command: CommandId,
     /// Read or write.
@@ -111,6 +113,24 @@ impl Races {
                 }
             });
         }
+    }
+
+    /// Notes an access of the host, which waits for its end before it does anything else. With no launch under way
+    /// there is nothing that it could race with.
+    pub fn host_access(
+        &mut self,
+        memory: NodeId,
+        address: u64,
+        bytes: u64,
+        direction: Direction,
+        request: RequestId,
+    ) {
+        if self.order.is_quiet() {
+            return;
+        }
+        let launch = self.order.host(request);
+        let by = Agent { launch, pe: None, command: 0, direction };
+        self.access(memory, address, bytes, None, by);
     }
 
     /// A program has issued a command. It has so many under way at most.

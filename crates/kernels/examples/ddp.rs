@@ -30,7 +30,7 @@ async fn train(worker: Worker<'_>, said: &Said) -> Result<(), DistError> {
     let mut work = worker.all_reduce(&gradient, ReduceOp::Avg);
     (&mut work).await?;
     let took = work.report().map(|report| report.kernel).unwrap_or_default();
-    let mean = gradient.read::<f32>()?;
+    let mean = gradient.read::<f32>()?.known()?;
     let alike = mean.iter().filter(|value| value.to_bits() == mean[0].to_bits()).count();
     say(format!("all_reduce(avg) took {took}; {alike} of them are {}", mean[0]));
 

@@ -1,6 +1,7 @@
 //! Races between kernels, in words.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use cubeyard_device::machine::Machine;
 use cubeyard_device::message::{Direction, RequestId};
@@ -18,30 +19,45 @@ type Ran = BTreeMap<(RequestId, PeRef), Recording>;
 pub(crate) struct RaceText {
     race: Race,
     memory: String,
-    /// Who came first, and second.
+    /// Who came first, and second; none is the host.
     pes: [Option<PeRef>; 2],
 }
 
 impl RaceText {
     pub(crate) fn new(race: Race, machine: &Machine) -> Self {
         let memory = machine.topology().node(race.memory).name.clone();
-        let pes = [race.earlier, race.later].map(|agent| machine.pe_of(agent.pe));
+        let pes = [race.earlier, race.later].map(|agent| agent.pe.and_then(|pe| machine.pe_of(pe)));
         Self { race, memory, pes }
     }
 
     /// What is to be said of it; nothing if another launcher ran one of the two.
     pub(crate) fn finding(&self, ran: &Ran) -> Option<Finding> {
         let Race { range, earlier, later, .. } = &self.race;
+        let side = |agent: &Agent, pe: Option<PeRef>| Side::new(*agent, pe?, ran);
         let [first, second] = self.pes;
-        let other = Side::new(*earlier, first?, ran)?;
-        let one = Side::new(*later, second?, ran)?;
+        let (one, other) = match (first, second) {
+            (None, pe) => (side(later, pe)?, by_host(*earlier)),
+            (pe, None) => (side(earlier, pe)?, by_host(*later)),
+            (first, second) => (side(later, second)?, side(earlier, first)?.to_string()),
+        };
         let (from, last, memory) = (range.start, range.end - 1, &self.memory);
         let what = format!(
-            "{} {} bytes {from:#x} to {last:#x} of {memory}, which {} on {}, {}: {} {}, with no order \
-             between the two",
-            one.what, one.verb, other.kernel, other.pe, other.place, other.what, other.verb,
+            "{} {} bytes {from:#x} to {last:#x} of {memory}, which {other}, with no order between the two",
+            one.what, one.verb,
         );
         Some(Finding { kernel: one.kernel, pe: one.pe, place: one.place, what })
+    }
+}
+
+/// What the host did, in words.
+fn by_host(agent: Agent) -> String {
+    format!("the host {}", verb(agent.direction))
+}
+
+const fn verb(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Read => "reads",
+        Direction::Write => "writes",
     }
 }
 
@@ -60,11 +76,15 @@ impl Side {
         let state = &ran.get(&(agent.launch, pe))?.state;
         let tape = state.tape.borrow();
         let order = tape.order(agent.command);
-        let verb = match agent.direction {
-            Direction::Read => "reads",
-            Direction::Write => "writes",
-        };
         let (kernel, place) = (state.kernel.to_string(), place(order.place));
-        Some(Self { kernel, pe, place, what: order.effect.to_string(), verb })
+        let (what, verb) = (order.effect.to_string(), verb(agent.direction));
+        Some(Self { kernel, pe, place, what, verb })
+    }
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kernel, pe, place, what, verb } = self;
+        write!(f, "{kernel} on {pe}, {place}: {what} {verb}")
     }
 }

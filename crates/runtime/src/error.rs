@@ -84,6 +84,16 @@ pub enum RuntimeError {
         /// How many bytes the tensor has.
         nbytes: u64,
     },
+    /// The range of rows is reversed or goes beyond the tensor.
+    #[error("rows {start} to {end} of a tensor of {shape}")]
+    Rows {
+        /// Where it begins.
+        start: u64,
+        /// Where it ends.
+        end: u64,
+        /// The tensor's shape.
+        shape: Shape,
+    },
     /// The machine holds no data: it was made without.
     #[error("the context simulates time only; make it with data to read values")]
     NoData,

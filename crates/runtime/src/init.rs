@@ -11,6 +11,9 @@ use crate::dtype::{DType, OutOfRange};
 pub(crate) enum Init {
     /// Whatever is there.
     Empty,
+    /// Values that were read back where the context holds none: writing them takes its time. Only in a context
+    /// without data, where nobody asks for their bytes.
+    Absent,
     /// One value everywhere.
     Full(f64),
     /// `start`, `start + step`, …
@@ -35,6 +38,27 @@ impl Init {
         !matches!(self, Self::Empty)
     }
 
+    /// The same for elements of another type, of which there are so many.
+    pub(crate) fn converted(self, from: DType, to: DType, count: u64) -> Result<Self, OutOfRange> {
+        let convert = |element: &[u8], bytes: &mut Vec<u8>| to.encode(from.decode(element), bytes);
+        let mut bytes = Vec::new();
+        let mut converted = Vec::new();
+        match self {
+            Self::Empty | Self::Absent => return Ok(self),
+            // One of them stands for all.
+            Self::Full(value) => {
+                from.encode(value, &mut bytes)?;
+                convert(&bytes, &mut converted)?;
+                return Ok(Self::Full(from.decode(&bytes)));
+            }
+            _ => self.fill(from, 0, count, &mut bytes)?,
+        }
+        for element in bytes.chunks_exact(from.width()) {
+            convert(element, &mut converted)?;
+        }
+        Ok(Self::Data(converted.into()))
+    }
+
     /// Appends the bytes of elements, from the one of number `first` on.
     pub(crate) fn fill(
         &self,
@@ -49,6 +73,7 @@ impl Init {
                 let more = usize::try_from(count).expect("it fits memory") * width;
                 bytes.resize(bytes.len() + more, 0);
             }
+            Self::Absent => unreachable!("a context without data makes no bytes"),
             Self::Data(data) => {
                 let place =
                     |element: u64| usize::try_from(element).expect("it is in memory") * width;
@@ -68,7 +93,7 @@ impl Init {
             Self::Full(value) => *value,
             Self::Arange { start, step } => start + step * element as f64,
             Self::Rand { seed } => random(*seed, element),
-            Self::Empty | Self::Data(_) => 0.0,
+            Self::Empty | Self::Absent | Self::Data(_) => unreachable!("it has no formula"),
         }
     }
 }

@@ -29,7 +29,7 @@
 //! // A PE reads what another one holds, through its own MMU.
 //! let pe = context.machine(|machine| machine.pe("sip0.cube5.pe3"))?;
 //! let read = tensor.read_from(pe, 32..64)?;
-//! assert_eq!(read.bytes.unwrap(), two_rows.read_bytes()?);
+//! assert_eq!(read.bytes.unwrap(), two_rows.read_bytes()?.known()?);
 //! assert!(read.latency.ns() > 0.0);
 //!
 //! // A kernel is a name, the kinds of its arguments, and how long it keeps a PE busy.
@@ -82,4 +82,4 @@ pub use context::{
 pub use error::RuntimeError;
 pub use flex::{FlexDevice, FlexLaunch, SipMemory};
 pub use storage::DeployedShard;
-pub use tensor::{DmaRead, Tensor};
+pub use tensor::{DmaRead, Tensor, Values};

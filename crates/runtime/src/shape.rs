@@ -27,8 +27,8 @@ use crate::dtype::DType;
 /// What a shape without dimensions is called.
 const SCALAR: &str = "scalar";
 
-/// The dimensions of a tensor, at most eight; none for a single number. Its elements can be counted
-/// in 64 bits.
+/// The dimensions of a tensor, at most eight; none for a single number. A dimension may be 0: then there are no
+/// elements. They can be counted in 64 bits, also if each 0 were a 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shape {
     /// Those after `rank` are 0.
@@ -44,14 +44,6 @@ pub enum ShapeError {
     Dimensions {
         /// How many.
         dimensions: usize,
-    },
-    /// A dimension of nothing: no memory can be had for no bytes.
-    #[error("dimension {dimension} of {shape} is 0, and has to be at least 1")]
-    Zero {
-        /// Which, counted from 0.
-        dimension: usize,
-        /// All of them.
-        shape: String,
     },
     /// More elements or bytes than 64 bits can count.
     #[error("{shape} has more {what} than 64 bits can count")]
@@ -96,10 +88,9 @@ impl Shape {
             return Err(ShapeError::Dimensions { dimensions: rank });
         };
         places.copy_from_slice(dimensions);
-        if let Some(dimension) = dimensions.iter().position(|&size| size == 0) {
-            return Err(ShapeError::Zero { dimension, shape: text(dimensions) });
-        }
-        let product = dimensions.iter().try_fold(1u64, |product, &size| product.checked_mul(size));
+        // Strides and rows are products of some of them, so that those must fit also where one is 0.
+        let multiply = |product: u64, &size: &u64| product.checked_mul(size.max(1));
+        let product = dimensions.iter().try_fold(1, multiply);
         match product {
             Some(_) => Ok(Self { dimensions: kept, rank }),
             None => Err(overflow(dimensions, "elements".to_owned())),
@@ -116,7 +107,7 @@ impl Shape {
         self.rank
     }
 
-    /// How many elements there are, at least one.
+    /// How many elements there are; none where a dimension is 0.
     pub fn elements(&self) -> u64 {
         self.dimensions().iter().product()
     }
@@ -140,7 +131,7 @@ impl Shape {
     /// others are the rows. A vector is one column, so that splitting its rows splits its elements.
     pub fn matrix(&self) -> (u64, u64) {
         match self.dimensions() {
-            [.., columns] if self.rank > 1 => (self.elements() / columns, *columns),
+            [rows @ .., columns] if self.rank > 1 => (rows.iter().product(), *columns),
             _ => (self.elements(), 1),
         }
     }

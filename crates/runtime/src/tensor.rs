@@ -1,14 +1,16 @@
 //! Tensors: a shape and an element type on the host, and once deployed, memory on a device.
 
 mod dma;
+mod host;
+mod values;
 
 pub use dma::DmaRead;
+pub use values::Values;
 
 use std::ops::Range;
 use std::rc::Rc;
 
 use cubeyard_device::machine::Stage;
-use cubeyard_device::request::{Request, Shard as RequestShard};
 use cubeyard_sim::Span;
 
 use crate::context::{Context, Inner};
@@ -138,25 +140,23 @@ impl Tensor {
         Ok(Self { storage, init, offset_bytes: 0, context: Rc::clone(&self.context), ..*self })
     }
 
-    /// The tensor with elements of another type, on the host; one on a device is read back for it.
+    /// The tensor with elements of another type, on the host; one on a device is read back for it. What holds
+    /// whatever is there, or values that the context does not have, still does so.
     pub fn to_dtype(&self, dtype: DType) -> Result<Self, RuntimeError> {
-        let (mut bytes, mut converted) = (Vec::new(), Vec::new());
-        self.contents()?.fill(self.dtype, 0, self.shape.elements(), &mut bytes)?;
-        for element in bytes.chunks_exact(self.dtype.width()) {
-            dtype.encode(self.dtype.decode(element), &mut converted)?;
-        }
-        let init = Init::Data(converted.into());
+        let init = self.contents()?.converted(self.dtype, dtype, self.shape.elements())?;
         let context = Rc::clone(&self.context);
         Ok(Self { context, shape: self.shape, dtype, init, storage: None, offset_bytes: 0 })
     }
 
-    /// What it holds: what is on the device, or what it is to hold there.
+    /// What it holds: what is on the device, which is read back, or what it is to hold there.
     fn contents(&self) -> Result<Init, RuntimeError> {
-        match (&self.storage, self.context.data) {
-            (Some(_), true) => Ok(Init::Data(self.read_bytes()?.into())),
-            (Some(_), false) => Ok(Init::Empty),
-            (None, _) => Ok(self.init.clone()),
+        if self.storage.is_none() {
+            return Ok(self.init.clone());
         }
+        Ok(match self.read_bytes()? {
+            Values::Known(bytes) => Init::Data(bytes.into()),
+            Values::Absent => Init::Absent,
+        })
     }
 
     fn deployed(&self) -> Result<&Rc<Storage>, RuntimeError> {
@@ -173,7 +173,7 @@ impl Tensor {
     }
 
     /// The first of its virtual addresses, which follow each other without a gap. None where addresses are
-    /// physical.
+    /// physical, or where it has no elements.
     pub fn va_base(&self) -> Result<Option<u64>, RuntimeError> {
         Ok(self.deployed()?.va_base.map(|base| base + self.offset_bytes))
     }
@@ -202,19 +202,18 @@ impl Tensor {
         Ok(Self { shape, ..self.clone() })
     }
 
-    /// Some of its rows, in the same memory; a row is all but the first dimension.
+    /// Some of its rows, in the same memory, or none of them; a row is all but the first dimension.
     pub fn rows(&self, rows: Range<u64>) -> Result<Self, RuntimeError> {
         self.deployed()?;
         self.check_contiguous()?;
         let mut dimensions = self.shape.dimensions().to_vec();
-        let Some(first) =
-            dimensions.first_mut().filter(|first| rows.end <= **first && rows.start < rows.end)
+        let Range { start, end } = rows;
+        let Some(first) = dimensions.first_mut().filter(|first| start <= end && end <= **first)
         else {
-            let found = rows.end.saturating_sub(rows.start);
-            return Err(RuntimeError::Count { shape: self.shape, expected: 1, found });
+            return Err(RuntimeError::Rows { start, end, shape: self.shape });
         };
-        let row_bytes = self.nbytes() / *first;
-        *first = rows.end - rows.start;
+        let row_bytes = self.shape.strides()[0] * self.dtype.size();
+        *first = end - start;
         let shape = Shape::new(&dimensions)?;
         let offset_bytes = self.offset_bytes + rows.start * row_bytes;
         Ok(Self { shape, offset_bytes, ..self.clone() })
@@ -241,80 +240,11 @@ impl Tensor {
         self.offset_bytes
     }
 
-    /// The elements, row by row, read over the fabric.
-    pub fn read<T: Element>(&self) -> Result<Vec<T>, RuntimeError> {
-        if T::DTYPE != self.dtype {
-            return Err(RuntimeError::Type { expected: self.dtype, found: T::DTYPE });
-        }
-        let bytes = self.read_bytes()?;
-        Ok(T::slice_from_bytes(&bytes).expect("whole elements were read"))
-    }
-
-    /// The bytes of the elements, row by row, read over the fabric.
-    pub fn read_bytes(&self) -> Result<Vec<u8>, RuntimeError> {
-        let storage = self.deployed()?;
-        if !self.context.data {
-            return Err(RuntimeError::NoData);
-        }
-        let all = self.read_storage(storage)?;
-        let from = usize::try_from(self.offset_bytes).expect("within the storage");
-        let bytes = usize::try_from(self.nbytes()).expect("within the storage");
-        Ok(all[from..from + bytes].to_vec())
-    }
-
-    /// All of the storage, row by row.
-    fn read_storage(&self, storage: &Storage) -> Result<Vec<u8>, RuntimeError> {
-        let layout = &storage.layout;
-        let copies = storage.shards.iter().step_by(layout.copies());
-        let mut requests = Vec::new();
-        for &DeployedShard { at, address, nbytes: bytes, .. } in copies {
-            self.context.step()?;
-            requests.push(Request::MemoryRead(RequestShard { at, address, bytes }));
-        }
-        let (parts, _) = self.context.fetch(requests)?;
-        let mut all = vec![0; usize::try_from(layout.nbytes()).expect("it fits memory")];
-        for (part, bytes) in layout.parts().zip(parts) {
-            scatter(&part[0], layout.shape(), self.dtype, &bytes, &mut all);
-        }
-        Ok(all)
-    }
-
-    /// Writes elements, row by row, over the fabric, into every copy. Not through a view.
-    pub fn write<T: Element>(&self, elements: &[T]) -> Result<(), RuntimeError> {
-        let storage = self.deployed()?;
-        if T::DTYPE != self.dtype {
-            return Err(RuntimeError::Type { expected: self.dtype, found: T::DTYPE });
-        }
-        self.check_count(elements.len() as u64)?;
-        let mut bytes = T::slice_to_bytes(elements);
-        if self.nbytes() != storage.layout.nbytes() {
-            if !self.context.data {
-                return Err(RuntimeError::NoData);
-            }
-            let mut all = self.read_storage(storage)?;
-            let from = usize::try_from(self.offset_bytes).expect("within the storage");
-            all[from..from + bytes.len()].copy_from_slice(&bytes);
-            bytes = all;
-        }
-        self.context.write_all(&storage.layout, &storage.shards, &Init::Data(bytes.into()))
-    }
-
     fn check_count(&self, found: u64) -> Result<(), RuntimeError> {
         let expected = self.shape.elements();
         if found == expected {
             return Ok(());
         }
         Err(RuntimeError::Count { shape: self.shape, expected, found })
-    }
-}
-
-/// Puts the bytes of a part where its rows are.
-fn scatter(part: &Shard, shape: Shape, dtype: DType, bytes: &[u8], all: &mut [u8]) {
-    let (_, columns) = shape.matrix();
-    let place = |element: u64| usize::try_from(element).expect("it fits memory") * dtype.width();
-    let width = place(part.columns.end - part.columns.start);
-    for (row, bytes) in part.rows.clone().zip(bytes.chunks_exact(width)) {
-        let from = place(row * columns + part.columns.start);
-        all[from..from + width].copy_from_slice(bytes);
     }
 }

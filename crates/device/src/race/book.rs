@@ -132,7 +132,7 @@ mod tests {
             let mut races = Vec::new();
             for (index, &(from, length, pe, writes)) in accesses.iter().enumerate() {
                 let direction = if writes { Direction::Write } else { Direction::Read };
-                let by = Agent { launch, pe: NodeId::new(pe), command: 0, direction };
+                let by = Agent { launch, pe: Some(NodeId::new(pe)), command: 0, direction };
                 book.access(from..(from + length).min(64), by, &mut |range, earlier| {
                     if earlier.pe != by.pe {
                         races.extend(range.map(|at| (index, at)));

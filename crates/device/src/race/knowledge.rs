@@ -115,8 +115,10 @@ impl Knowledge {
 
     /// Whether an access comes after another because of messages.
     pub(super) fn orders(&mut self, earlier: Agent, later: Agent) -> bool {
-        let Some(program) = self.programs.get_mut(&(later.launch, later.pe)) else { return false };
-        program.knows_for(later).has((earlier.launch, earlier.pe), earlier.command)
+        // The host neither sends nor receives messages.
+        let (Some(one), Some(other)) = (earlier.pe, later.pe) else { return false };
+        let Some(program) = self.programs.get_mut(&(later.launch, other)) else { return false };
+        program.knows_for(later).has((earlier.launch, one), earlier.command)
     }
 
     /// Forgets all programs.

@@ -15,6 +15,8 @@ pub struct Order {
     open: BTreeSet<RequestId>,
     /// The launches made before each that it is not ordered after.
     beside: BTreeMap<RequestId, BTreeSet<RequestId>>,
+    /// What stands for all accesses of the host since `open` last changed.
+    host: Option<RequestId>,
 }
 
 impl Order {
@@ -24,6 +26,17 @@ impl Order {
         let beside = self.open.iter().copied().filter(|before| !ordered(before)).collect();
         self.beside.insert(launch, beside);
         self.open.insert(launch);
+        self.host = None;
+    }
+
+    /// The host makes an access, beside all launches whose end it has not seen: what stands for it. The host sees the
+    /// end of its access at once, so whatever is launched later comes after it.
+    pub fn host(&mut self, request: RequestId) -> RequestId {
+        let (open, beside) = (&self.open, &mut self.beside);
+        *self.host.get_or_insert_with(|| {
+            beside.insert(request, open.clone());
+            request
+        })
     }
 
     /// The host has seen the end of a launch, and so of those before it.
@@ -31,6 +44,7 @@ impl Order {
         let mut open = std::mem::take(&mut self.open);
         open.retain(|&before| !self.is_before(before, launch));
         self.open = open;
+        self.host = None;
         if self.is_quiet() {
             self.beside.clear();
         }
@@ -68,7 +82,12 @@ mod tests {
     }
 
     fn agent(launch: usize, pe: usize) -> Agent {
-        Agent { launch: id(launch), pe: NodeId::new(pe), command: 0, direction: Direction::Write }
+        Agent {
+            launch: id(launch),
+            pe: Some(NodeId::new(pe)),
+            command: 0,
+            direction: Direction::Write,
+        }
     }
 
     #[test]
@@ -94,6 +113,23 @@ mod tests {
         order.waited(id(5));
         order.waited(id(6));
         assert!(order.is_quiet());
+    }
+
+    #[test]
+    fn the_host_is_ordered_with_what_it_has_seen_the_end_of_and_with_what_it_launches_later() {
+        let host = |id| Agent { launch: id, pe: None, command: 0, direction: Direction::Write };
+        let mut order = Order::default();
+        order.launched(id(1), &[]);
+        order.launched(id(2), &[]);
+        order.waited(id(1));
+        let access = host(order.host(id(3)));
+        // Another access before anything else happens is the same to all launches.
+        assert_eq!(host(order.host(id(4))), access);
+        order.launched(id(5), &[]);
+        let found = [1, 2, 5].map(|launch| order.orders(agent(launch, 0), access));
+        assert_eq!(found, [true, false, true]);
+        let later = host(order.host(id(6)));
+        assert!(order.orders(access, later) && !order.orders(agent(5, 0), later));
     }
 
     #[test]

@@ -136,7 +136,7 @@ impl<'c> Lab<'c> {
         if !self.has_data {
             return Ok(None);
         }
-        let bytes = tensor.read_bytes()?;
+        let bytes = tensor.read_bytes()?.known()?;
         let width = tensor.dtype().width();
         Ok(Some(bytes.chunks_exact(width).map(|bytes| tensor.dtype().decode(bytes)).collect()))
     }

@@ -20,11 +20,14 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Whether another is of the same line of the same kernel and begins alike: many PEs do the same.
+    /// Whether another is of the same line of the same kernel and begins alike: many PEs do the same. What
+    /// meets the host is not like what meets a kernel.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let begin = |what: &str| what.split(" bytes ").next().map(str::to_owned);
+        let meets_host = |what: &str| what.contains(", which the host ");
         (&self.kernel, &self.place) == (&other.kernel, &other.place)
             && begin(&self.what) == begin(&other.what)
+            && meets_host(&self.what) == meets_host(&other.what)
     }
 }
 

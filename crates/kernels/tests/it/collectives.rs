@@ -74,7 +74,7 @@ fn rounded(value: f64, dtype: DType) -> f64 {
 }
 
 fn read(tensor: &Tensor) -> Vec<f64> {
-    let bytes = tensor.read_bytes().unwrap();
+    let bytes = tensor.read_bytes().unwrap().known().unwrap();
     bytes.chunks_exact(tensor.dtype().width()).map(|bytes| tensor.dtype().decode(bytes)).collect()
 }
 

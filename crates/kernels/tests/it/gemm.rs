@@ -49,11 +49,11 @@ fn run(kernel: &Kernel, m: u64, k: u64, n: u64, data: bool) -> (LaunchReport, Op
     }
     let [left, right] = [&left, &right].map(|tensor| {
         let wide = tensor.to_dtype(DType::F64).unwrap();
-        wide.to(&one).unwrap().read::<f64>().unwrap()
+        wide.to(&one).unwrap().read::<f64>().unwrap().known().unwrap()
     });
     let shape = [m, k, n].map(|edge| usize::try_from(edge).unwrap());
     let exact = product(&left, &right, shape);
-    let out = out.read::<f32>().unwrap();
+    let out = out.read::<f32>().unwrap().known().unwrap();
     let off =
         out.iter().zip(exact).map(|(&found, exact)| ((f64::from(found) - exact) / exact).abs());
     (report, Some(off.fold(0.0, f64::max)))

@@ -78,7 +78,7 @@ pub(crate) fn compute(
         let launcher = Launcher::with_mode(&context, mode);
         let report = run(&launcher, &kernel("compute", body), tensors(&all)).unwrap();
         assert_eq!(launcher.findings(), []);
-        let bytes = output.read_bytes().unwrap();
+        let bytes = output.read_bytes().unwrap().known().unwrap();
         let values: Vec<f64> =
             bytes.chunks_exact(dtype.width()).map(|bytes| dtype.decode(bytes)).collect();
         results.push((values, report.max()));

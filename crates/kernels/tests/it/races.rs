@@ -171,3 +171,28 @@ fn a_kernel_reads_what_it_has_written() {
     assert_eq!(x.read::<f32>().unwrap(), [9.0; 64]);
     assert_eq!(y.read::<f32>().unwrap(), [7.0; 64]);
 }
+
+#[test]
+fn what_the_host_reads_and_writes_while_a_launch_is_under_way_is_found() {
+    let context = context("", true);
+    let x = shared(&context);
+    let launcher = Launcher::new(&context);
+    let start = |kernel: &Kernel| {
+        launcher.launch(&context.stream(), kernel, &launch(tensors(&[&x]), 1)).unwrap()
+    };
+    let under_way = start(&writes("one"));
+    x.rows(0..4).unwrap().write(&[2.0_f32; 4]).unwrap();
+    under_way.wait().unwrap();
+    // In order: the host has seen the end of the launch.
+    x.rows(0..4).unwrap().write(&[2.0_f32; 4]).unwrap();
+    let under_way = start(&reads("other"));
+    x.rows(8..9).unwrap().write(&[2.0_f32]).unwrap();
+    drop(x.read::<f32>().unwrap());
+    under_way.wait().unwrap();
+    check(
+        &launcher,
+        &expect![[r#"
+            one on sip0.cube0.pe0, races.rs:14: store f32[64] writes bytes 0x0 to 0xf of sip0.cube0.hbm_ctrl.pe0, which the host writes, with no order between the two
+            other on sip0.cube0.pe0, races.rs:19: load f32[64] reads bytes 0x20 to 0x23 of sip0.cube0.hbm_ctrl.pe0, which the host writes, with no order between the two"#]],
+    );
+}

@@ -91,7 +91,9 @@ fn bind(tensor: &Tensor, pe: PeRef, addressing: Addressing) -> BoundTensor {
     let is_all = |part: &LocalPart| part.rows == (0..rows) && part.columns == (0..columns);
     let own = local.as_ref().filter(|part| is_all(part)).map(|part| part.address);
     let virtual_base = storage.va_base.filter(|_| tensor.is_contiguous());
-    let whole = virtual_base.map(|base| base + tensor.offset_bytes()).or(own);
+    // Nothing can be accessed of what has no elements, so that any address will do.
+    let nowhere = (tensor.nbytes() == 0).then_some(0);
+    let whole = virtual_base.map(|base| base + tensor.offset_bytes()).or(own).or(nowhere);
     BoundTensor { dtype: tensor.dtype(), shape: tensor.shape(), whole, local }
 }
 

@@ -76,7 +76,8 @@ impl Inner {
     }
 
     fn take_addresses(&self, layout: &Layout, taken: &mut Taken) -> Result<(), RuntimeError> {
-        if self.addressing == Addressing::Physical {
+        // What has no elements needs no addresses.
+        if self.addressing == Addressing::Physical || layout.nbytes() == 0 {
             return Ok(());
         }
         self.step()?;

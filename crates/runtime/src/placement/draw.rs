@@ -38,7 +38,7 @@ struct Picture<'a> {
 impl Layout {
     /// The layout as an SVG picture: a rectangle for each part, coloured and labelled by who holds it.
     pub fn draw(&self) -> String {
-        let (rows, columns) = self.shape.matrix();
+        let (rows, columns) = drawn(self);
         let height = WIDTH * rows as f64 / columns as f64;
         let height = height.clamp(LEAST_HEIGHT, GREATEST_HEIGHT).round();
         // Room for the numbers of rows.
@@ -53,6 +53,12 @@ impl Layout {
         let below = picture.legend(left + WIDTH + 32.0, TOP);
         picture.finish(below.max(end))
     }
+}
+
+/// Rows and columns of the paper: one where there are none.
+fn drawn(layout: &Layout) -> (u64, u64) {
+    let (rows, columns) = layout.shape.matrix();
+    (rows.max(1), columns.max(1))
 }
 
 impl Picture<'_> {
@@ -78,7 +84,7 @@ impl Picture<'_> {
 
     /// Where a shard's rectangle is.
     fn area(&self, shard: &Shard) -> Rect {
-        let (rows, columns) = self.layout.shape.matrix();
+        let (rows, columns) = drawn(self.layout);
         let x = |column: u64| self.left + WIDTH * column as f64 / columns as f64;
         let y = |row: u64| TOP + self.height * row as f64 / rows as f64;
         Rect {
@@ -127,12 +133,12 @@ impl Picture<'_> {
         let (rows, columns) = self.layout.shape.matrix();
         let style = "font-size=\"11\" text-anchor";
         for row in self.marks(rows, |shard| shard.rows.start, 15.0 / self.height) {
-            let y = TOP + self.height * row as f64 / rows as f64;
+            let y = TOP + self.height * row as f64 / drawn(self.layout).0 as f64;
             self.text(self.left - 8.0, y + 4.0, &format!("{style}=\"end\""), &row.to_string());
         }
         let wide = 16.0 + 7.0 * columns.to_string().len() as f64;
         for column in self.marks(columns, |shard| shard.columns.start, wide / WIDTH) {
-            let x = self.left + WIDTH * column as f64 / columns as f64;
+            let x = self.left + WIDTH * column as f64 / drawn(self.layout).1 as f64;
             self.text(x, TOP - 8.0, &format!("{style}=\"middle\""), &column.to_string());
         }
         let remark = "columns above, rows to the left";

@@ -143,7 +143,7 @@ fn any_placement() -> impl Strategy<Value = Placement> {
 }
 
 fn any_shape() -> impl Strategy<Value = Shape> {
-    prop::collection::vec(1..=14u64, 0..=3).prop_map(|sizes| Shape::new(&sizes).unwrap())
+    prop::collection::vec(0..=14u64, 0..=3).prop_map(|sizes| Shape::new(&sizes).unwrap())
 }
 
 proptest! {

@@ -170,7 +170,7 @@ fn serial(addressing: Addressing, tlb_ns: u64) -> (Vec<Vec<u8>>, Span, Span, u64
     let context = context_of(&text, addressing);
     let start = context.now();
     let tensor = deployed(&context, &sharded());
-    let mut data = vec![tensor.read_bytes().unwrap()];
+    let mut data = vec![tensor.read_bytes().unwrap().known().unwrap()];
     for (name, range) in [
         ("sip0.cube0.pe0", 0..64),
         ("sip0.cube0.pe0", 64..128),

@@ -85,7 +85,7 @@ fn program(addressing: Addressing, tlb_ns: u32) -> (Vec<u8>, Span, Span) {
     let tensor = context.from_slice(&[8, 32], &values).unwrap().to(&sharded()).unwrap();
     let mapping = tensor.mapping_latency().unwrap();
     tensor.write(&values.iter().rev().copied().collect::<Vec<_>>()).unwrap();
-    let read = tensor.read::<u8>().unwrap();
+    let read = tensor.read::<u8>().unwrap().known().unwrap();
     (read, context.now() - start, mapping)
 }
 

@@ -5,5 +5,7 @@ mod deploy;
 mod examples;
 mod failures;
 mod flex;
+mod host;
 mod launch;
+mod programs;
 mod tensors;

@@ -40,13 +40,17 @@ proptest! {
 fn tensors_are_made_with_what_they_are_to_hold() {
     let context = with_data();
     let place = Placement::default();
-    let read = |tensor: cubeyard_runtime::Tensor| tensor.to(&place).unwrap().read::<i32>().unwrap();
+    let read = |tensor: cubeyard_runtime::Tensor| {
+        tensor.to(&place).unwrap().read::<i32>().unwrap().known().unwrap()
+    };
     assert_eq!(read(context.zeros(&[3], DType::I32).unwrap()), [0, 0, 0]);
     assert_eq!(read(context.ones(&[2], DType::I32).unwrap()), [1, 1]);
     assert_eq!(read(context.full(&[2], DType::I32, -7.0).unwrap()), [-7, -7]);
     assert_eq!(read(context.arange(5.0, -2.0, 4, DType::I32).unwrap()), [5, 3, 1, -1]);
-    let rand =
-        || context.rand(&[100], DType::F64, 7).unwrap().to(&place).unwrap().read::<f64>().unwrap();
+    let rand = || {
+        let tensor = context.rand(&[100], DType::F64, 7).unwrap().to(&place).unwrap();
+        tensor.read::<f64>().unwrap().known().unwrap()
+    };
     assert_eq!(rand(), rand());
     assert!(rand().iter().all(|value| (0.0..=1.0).contains(value)));
 }
@@ -62,7 +66,7 @@ fn views_share_memory_with_their_tensor() {
     assert_eq!(middle.read::<i16>().unwrap(), (8..16).collect::<Vec<_>>());
     assert_eq!(middle.va_base().unwrap(), tensor.va_base().unwrap().map(|base| base + 16));
     middle.write::<i16>(&[-1; 8]).unwrap();
-    assert_eq!(&flat.read::<i16>().unwrap()[6..10], [6, 7, -1, -1]);
+    assert_eq!(&flat.read::<i16>().unwrap().known().unwrap()[6..10], [6, 7, -1, -1]);
     // The memory stays until the last of them is gone.
     drop((tensor, flat));
     assert_eq!(context.memory_stats().tensors, 1);
@@ -100,7 +104,8 @@ fn what_cannot_be_is_refused() {
     let host = context.zeros(&[4], DType::F32).unwrap();
     assert!(matches!(host.va_base(), Err(RuntimeError::NotDeployed)));
     let placed = host.to(&Placement::default()).unwrap();
-    assert!(matches!(placed.read::<f32>(), Err(RuntimeError::NoData)));
+    assert!(matches!(placed.read::<f32>().unwrap().known(), Err(RuntimeError::NoData)));
+    assert!(matches!(placed.rows(3..5), Err(RuntimeError::Rows { start: 3, end: 5, .. })));
     assert!(matches!(placed.read::<f64>(), Err(RuntimeError::Type { .. })));
     let many = Placement { pes: Some(9), ..Placement::default() };
     assert!(matches!(host.to(&many), Err(RuntimeError::Placement(_))));

@@ -134,13 +134,18 @@ impl PeDma {
         }
     }
 
-    /// Notes an access of a program, if races are looked for.
+    /// Notes an access of a program, or one that the host has this engine make, if races are looked for.
     fn note(&self, whole: &VirtualAccess, piece: &Piece, memory: NodeId) {
-        let Done::Core(pe, token) = whole.done else { return };
-        self.wiring.races(|races| {
-            let (launch, direction) = (whole.request, whole.direction);
-            let by = Agent { launch, pe, command: command_of(token), direction };
-            races.access(memory, piece.to.sub_offset().get(), piece.bytes, piece.rows, by);
+        let VirtualAccess { request, direction, .. } = *whole;
+        let (address, bytes) = (piece.to.sub_offset().get(), piece.bytes);
+        self.wiring.races(|races| match whole.done {
+            Done::Core(pe, token) => {
+                let command = command_of(token);
+                let by = Agent { launch: request, pe: Some(pe), command, direction };
+                races.access(memory, address, bytes, piece.rows, by);
+            }
+            Done::Signal(_) => races.host_access(memory, address, bytes, direction, request),
+            Done::Port { .. } => {}
         });
     }
 

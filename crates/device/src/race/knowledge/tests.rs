@@ -214,7 +214,7 @@ impl World {
         let direction = if loads { Direction::Read } else { Direction::Write };
         let agent = |of: usize, command| {
             let (launch, pe) = program(of);
-            Agent { launch, pe, command, direction }
+            Agent { launch, pe: Some(pe), command, direction }
         };
         for &(other, earlier, at) in self.done.iter().filter(|(other, ..)| *other != of) {
             let known = self.knowledge.orders(agent(other, earlier), agent(of, command));

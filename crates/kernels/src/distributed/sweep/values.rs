@@ -35,7 +35,7 @@ impl Values<'_> {
         let joined = self.joined();
         let (width, mut wrong) = (self.config.dtype.width(), 0);
         for (sip, output) in outputs.iter().enumerate() {
-            let bytes = output.read_bytes()?;
+            let bytes = output.read_bytes()?.known()?;
             for (row, bytes) in bytes.chunks(bytes.len() / self.rows()).enumerate() {
                 let Some(expected) = self.expected(self.owner(sip, row), &joined) else { continue };
                 let found = bytes.chunks_exact(width).map(|bytes| self.config.dtype.decode(bytes));

@@ -1,0 +1,131 @@
+//! Reads and writes of the host: the bytes of a tensor or view and no others, over the fabric.
+
+use std::ops::Range;
+
+use cubeyard_device::message::Buffer;
+use cubeyard_device::request::{Request, Shard as RequestShard};
+use cubeyard_memory::address::PhysAddr;
+
+use super::{Tensor, Values};
+use crate::dtype::{DType, Element};
+use crate::error::RuntimeError;
+use crate::init::Init;
+use crate::placement::Shard;
+use crate::shape::Shape;
+use crate::storage::{DeployedShard, Storage};
+
+/// The bytes of a part that belong to a tensor, in every copy of the part.
+struct Piece<'a> {
+    part: &'a Shard,
+    copies: &'a [DeployedShard],
+    /// Which bytes of the storage's addresses.
+    range: Range<u64>,
+}
+
+impl Piece<'_> {
+    /// Where they are in a copy.
+    fn within(&self, copy: &DeployedShard) -> RequestShard {
+        let bits = copy.address.to_bits() + (self.range.start - copy.offset_bytes);
+        let address = PhysAddr::from_bits(bits).expect("within a shard");
+        RequestShard { at: copy.at, address, bytes: self.range.end - self.range.start }
+    }
+}
+
+impl Storage {
+    /// What a range of its addresses is of each part.
+    fn pieces(&self, range: &Range<u64>) -> Vec<Piece<'_>> {
+        let parts = self.layout.parts().zip(self.shards.chunks_exact(self.layout.copies()));
+        let pieces = parts.map(|(part, copies)| {
+            let bytes = part[0].bytes();
+            let range = bytes.start.max(range.start)..bytes.end.min(range.end);
+            Piece { part: &part[0], copies, range }
+        });
+        pieces.filter(|piece| !piece.range.is_empty()).collect()
+    }
+}
+
+impl Tensor {
+    /// The elements, row by row, read over the fabric. Takes its time also where the context holds no data; then
+    /// there are no values.
+    pub fn read<T: Element>(&self) -> Result<Values<T>, RuntimeError> {
+        self.check_type::<T>()?;
+        Ok(match self.read_bytes()? {
+            Values::Known(bytes) => {
+                Values::Known(T::slice_from_bytes(&bytes).expect("whole elements were read"))
+            }
+            Values::Absent => Values::Absent,
+        })
+    }
+
+    /// The bytes of the elements, row by row, read over the fabric as by [`read`](Self::read).
+    pub fn read_bytes(&self) -> Result<Values<u8>, RuntimeError> {
+        let storage = self.deployed()?;
+        let pieces = storage.pieces(&self.range());
+        let mut requests = Vec::with_capacity(pieces.len());
+        for piece in &pieces {
+            self.context.step()?;
+            requests.push(Request::MemoryRead(piece.within(&piece.copies[0])));
+        }
+        let (read, _) = self.context.fetch(requests)?;
+        if !self.context.data {
+            return Ok(Values::Absent);
+        }
+        if self.is_contiguous() {
+            return Ok(Values::Known(read.concat()));
+        }
+        // Only all of a tensor that is split by columns can be seen, so each piece is a part.
+        let mut all = vec![0; usize::try_from(self.nbytes()).expect("it fits memory")];
+        for (piece, bytes) in pieces.iter().zip(read) {
+            scatter(piece.part, storage.layout.shape(), self.dtype, &bytes, &mut all);
+        }
+        Ok(Values::Known(all))
+    }
+
+    /// Writes elements, row by row, over the fabric, into every copy. Through a view, only its own bytes are
+    /// written.
+    pub fn write<T: Element>(&self, elements: &[T]) -> Result<(), RuntimeError> {
+        let storage = self.deployed()?;
+        self.check_type::<T>()?;
+        self.check_count(elements.len() as u64)?;
+        let bytes = T::slice_to_bytes(elements);
+        if self.nbytes() == storage.layout.nbytes() {
+            let init = Init::Data(bytes.into());
+            return self.context.write_all(&storage.layout, &storage.shards, &init);
+        }
+        let mut requests = Vec::new();
+        for piece in storage.pieces(&self.range()) {
+            let place = |at: u64| usize::try_from(at - self.offset_bytes).expect("within the view");
+            let own = place(piece.range.start)..place(piece.range.end);
+            let buffer = self.context.data.then(|| Buffer::new(bytes[own].to_vec().into()));
+            for copy in piece.copies {
+                self.context.step()?;
+                requests.push((Request::MemoryWrite(piece.within(copy)), buffer.clone()));
+            }
+        }
+        self.context.perform(requests)?;
+        Ok(())
+    }
+
+    /// Its bytes in the storage's addresses.
+    fn range(&self) -> Range<u64> {
+        self.offset_bytes..self.offset_bytes + self.nbytes()
+    }
+
+    fn check_type<T: Element>(&self) -> Result<(), RuntimeError> {
+        if T::DTYPE == self.dtype {
+            return Ok(());
+        }
+        Err(RuntimeError::Type { expected: self.dtype, found: T::DTYPE })
+    }
+}
+
+/// Puts the bytes of a part where its rows are.
+fn scatter(part: &Shard, shape: Shape, dtype: DType, bytes: &[u8], all: &mut [u8]) {
+    let (_, columns) = shape.matrix();
+    let place = |element: u64| usize::try_from(element).expect("it fits memory") * dtype.width();
+    let width = place(part.columns.end - part.columns.start);
+    for (row, bytes) in part.rows.clone().zip(bytes.chunks_exact(width)) {
+        let from = place(row * columns + part.columns.start);
+        all[from..from + width].copy_from_slice(bytes);
+    }
+}

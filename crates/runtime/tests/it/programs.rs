@@ -1,0 +1,41 @@
+//! Small programs by hand, for what the runtime does with launches.
+
+use cubeyard_device::message::Direction;
+use cubeyard_device::pe::{Command, CommandId, Dependencies, Dma, Next, Program, Work};
+
+/// Computes for so many dispatches, then stores bytes at an address, if there are any.
+#[derive(Debug)]
+pub(crate) struct Stores {
+    wait: Option<u32>,
+    address: u64,
+    bytes: Option<Vec<u8>>,
+    payload: Vec<u8>,
+}
+
+impl Stores {
+    pub(crate) fn after(wait: u32, address: u64, bytes: &[u8]) -> Box<dyn Program> {
+        let payload = bytes.to_vec();
+        Box::new(Self { wait: Some(wait), address, bytes: Some(payload.clone()), payload })
+    }
+}
+
+impl Program for Stores {
+    fn next(&mut self) -> Next {
+        if let Some(wait) = self.wait.take().filter(|&wait| wait > 0) {
+            return Next::Dispatch(wait);
+        }
+        let Some(bytes) = self.bytes.take() else { return Next::End };
+        let (direction, bytes) = (Direction::Write, bytes.len() as u64);
+        let work = Work::Dma(Dma { direction, address: self.address, bytes, rows: None });
+        let none = Dependencies::default;
+        Next::Command(Command { work, after: none(), loads_after: none() })
+    }
+
+    fn has_data(&self) -> bool {
+        true
+    }
+
+    fn payload(&mut self, _: CommandId, _: u32) -> Result<Vec<u8>, String> {
+        Ok(self.payload.clone())
+    }
+}
