@@ -1,5 +1,6 @@
 //! What the host reads and writes: its own bytes and no others, in the same time with data and without.
 
+use cubeyard_device::machine::Machine;
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
@@ -18,10 +19,9 @@ fn store(context: &Context, tensor: &Tensor, wait: u32, bytes: &[u8]) -> LaunchH
     let at = tensor.va_base().unwrap().unwrap();
     let (sip, cubes, pes) =
         (SipId::new(0).unwrap(), vec![CubeId::new(0).unwrap()], vec![PeId::new(0).unwrap()]);
-    let launch =
-        Launch { kernel: "store", arguments: vec![Argument::Tensor(tensor)], sip, cubes, pes };
+    let launch = Launch { arguments: vec![Argument::Tensor(tensor)], sip, cubes, pes };
     let mut program = |_: &_, _: &[_]| Ok(Stores::after(wait, at, bytes));
-    context.stream().launch_programs(&launch, &mut program).unwrap()
+    context.stream().launch_programs("store", &launch, &mut program).unwrap()
 }
 
 /// A view's write once read the whole storage, put its bytes into that, and wrote it all back: what a kernel had
@@ -102,7 +102,7 @@ fn every_step_of_a_host_program_takes_the_same_time_with_data_and_without() {
 fn a_host_access_that_nothing_orders_with_a_launch_is_a_race() {
     let context = with_data();
     let tensor = context.zeros(&[128, 64], DType::U8).unwrap().to(&rows()).unwrap();
-    let races = || context.machine(|machine| machine.take_races()).len();
+    let races = || context.machine(Machine::take_races).len();
     // Before the launch, and after its end was seen: ordered.
     drop(tensor.read::<u8>().unwrap());
     store(&context, &tensor, 0, &[7; 64]).wait().unwrap();
