@@ -41,7 +41,7 @@
 #include <stdint.h>
 
 #define CUBEYARD_VERSION_MAJOR 1
-#define CUBEYARD_VERSION_MINOR 0
+#define CUBEYARD_VERSION_MINOR 1
 
 #ifdef __cplusplus
 extern "C" {
@@ -74,8 +74,8 @@ enum {
     /* The block was freed before. A mistake in the calling program (a double free, a use after
      * free), of which no harm came. */
     CUBEYARD_ERROR_STALE = 7,
-    /* The address is in no region of this allocator. It belongs to another one, or the region was
-     * given back. */
+    /* The address is in no region of this allocator, or the block is none of its blocks. It belongs to
+     * another allocator, or the region was given back. */
     CUBEYARD_ERROR_FOREIGN = 8,
     /* The address is in a region, but no live block starts there: it was freed before, or points
      * inside a block. */
@@ -90,7 +90,10 @@ enum {
     CUBEYARD_ERROR_IO = 13,
     /* A mistake in Cubeyard. Please report it with the message. The allocator may be used to free
      * and inspect, but should be replaced. */
-    CUBEYARD_ERROR_INTERNAL = 14
+    CUBEYARD_ERROR_INTERNAL = 14,
+    /* The call was made from a function of the device or of the streams that the allocator is calling
+     * on this thread, and would have to call them again. Make it when that function has returned. */
+    CUBEYARD_ERROR_REENTRANT = 15
 };
 
 /* Major version in the upper 16 bits, minor version in the lower, of the library that is loaded. It
@@ -221,7 +224,7 @@ cubeyard_status cubeyard_abandon(cubeyard_allocator *allocator);
 
 /* ---- Blocks ----------------------------------------------------------------------------------- */
 
-/* Names a block of one allocator. Of all zeros, it names none. */
+/* Names a block of one allocator; another allocator refuses it. Of all zeros, it names none. */
 typedef struct cubeyard_block {
     uint64_t slot;
     uint64_t key;

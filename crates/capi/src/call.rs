@@ -29,10 +29,11 @@ pub(crate) enum Status {
     Buffer = 12,
     Io = 13,
     Internal = 14,
+    Reentrant = 15,
 }
 
 /// The names of the constants in the header, by their values.
-const NAMES: [&CStr; 15] = [
+const NAMES: [&CStr; 16] = [
     c"CUBEYARD_OK",
     c"CUBEYARD_ERROR_ARGUMENT",
     c"CUBEYARD_ERROR_CONFIG",
@@ -48,6 +49,7 @@ const NAMES: [&CStr; 15] = [
     c"CUBEYARD_ERROR_BUFFER",
     c"CUBEYARD_ERROR_IO",
     c"CUBEYARD_ERROR_INTERNAL",
+    c"CUBEYARD_ERROR_REENTRANT",
 ];
 
 /// Why a call fails.
@@ -83,6 +85,7 @@ impl From<AllocateError> for Failure {
             AllocateError::ZeroBytes | AllocateError::BadAlignment(_) => {
                 Self::new(Status::Argument, message)
             }
+            AllocateError::Reentrant => Self::new(Status::Reentrant, message),
             AllocateError::OutOfMemory(report) => {
                 Self { status: status_of(&report), message, report: Some(report) }
             }
@@ -94,6 +97,9 @@ impl From<FreeError> for Failure {
     fn from(error: FreeError) -> Self {
         match error {
             FreeError::UnknownRegion { .. } => Self::new(Status::Foreign, error.to_string()),
+            FreeError::Foreign => {
+                Self::new(Status::Foreign, "the block belongs to another allocator")
+            }
             FreeError::NotLive { .. } => Self::new(Status::NotLive, error.to_string()),
             // Here a block is owned only while it is being freed, and by pins after that.
             FreeError::Stale | FreeError::Owned => {

@@ -30,7 +30,7 @@ use cubeyard_memory::FlexAllocator;
 use cubeyard_memory::flex::Pin;
 
 /// The version of the header: its major number in the upper half, its minor number in the lower.
-const ABI_VERSION: u32 = 1 << 16;
+const ABI_VERSION: u32 = 1 << 16 | 1;
 
 /// What a `cubeyard_allocator *` points to.
 struct Front {

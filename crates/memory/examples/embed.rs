@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
 use cubeyard_memory::device::{
-    AddressMode, DeviceMemory, HostMemory, MemoryInfo, RegionHandle, RegionId,
+    AddressMode, DeviceMemory, HostMemory, MemoryInfo, RegionHandle, RegionId, TableInfo,
 };
 use cubeyard_memory::flex::{AllocateError, EventId, Program, StreamEvents};
 use cubeyard_memory::policy::Request;
@@ -73,6 +73,18 @@ impl DeviceMemory for ToyCard {
 
     fn info(&self) -> MemoryInfo {
         self.memory.info()
+    }
+
+    fn table(&self) -> Option<TableInfo> {
+        let table = self.table.lock().expect("nobody panics with it");
+        let free = table.iter().filter(|entry| entry.is_none()).count();
+        Some(TableInfo { entries: table.len(), free })
+    }
+
+    fn physical_address(&self, region: RegionId) -> Option<u64> {
+        let table = self.table.lock().expect("nobody panics with it");
+        let entry = table.get(usize::try_from(region.get()).ok()?)?.as_ref()?;
+        Some(entry.id.get())
     }
 }
 

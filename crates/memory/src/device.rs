@@ -7,10 +7,12 @@
 mod faulty;
 mod host;
 mod simulated;
+mod table;
 
 pub use faulty::{Fault, Faulty};
 pub use host::HostMemory;
 pub use simulated::{Card, CardSpec};
+pub use table::{FirmwareTable, TableInfo};
 
 use std::fmt;
 
@@ -81,9 +83,12 @@ pub struct MemoryInfo {
 /// The source of regions.
 ///
 /// The allocator calls these with no lock held, so an implementation may block, and may even free
-/// blocks of the allocator and look at it; it must not allocate from it, or trim it. It never calls two of `try_acquire`, `try_reserve` and `release` at a time for one
-/// allocator, nor two of `commit` and `decommit` at a time for one region; several allocators may
-/// share a device.
+/// blocks of the allocator and look at it. It may also allocate from it, but finds only room that is
+/// there: a request that would need a region is refused
+/// ([`Reentrant`](crate::flex::AllocateError::Reentrant)), and a trim is put off until the call has
+/// returned. It must not wait for another thread that allocates or trims. The allocator never calls
+/// two of `try_acquire`, `try_reserve` and `release` at a time, nor two of `commit` and `decommit`
+/// at a time for one region; several allocators may share a device.
 pub trait DeviceMemory: Send + Sync {
     /// How the ids of this device's regions are meant.
     fn mode(&self) -> AddressMode;
@@ -96,6 +101,22 @@ pub trait DeviceMemory: Send + Sync {
 
     /// How much memory there is.
     fn info(&self) -> MemoryInfo;
+
+    /// Returns the state of the firmware's table, for a device that can have only so many regions
+    /// out as it has entries. The segment table of an allocator has as many.
+    fn table(&self) -> Option<TableInfo> {
+        None
+    }
+
+    /// Returns the physical address of a region's start: the id itself in a physical function, what
+    /// the firmware's table has for it in a virtual one. `None` for a region that is not out, where
+    /// the device can tell, and for a virtual function that does not know its table.
+    fn physical_address(&self, region: RegionId) -> Option<u64> {
+        match self.mode() {
+            AddressMode::Physical => Some(region.get()),
+            AddressMode::Virtual => None,
+        }
+    }
 
     /// The granule in which memory can be committed to a reserved region (a power of two), or
     /// nothing for a device that cannot do so.

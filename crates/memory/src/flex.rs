@@ -27,10 +27,11 @@
 //! the device, a callback or the streams are called.
 //!
 //! **When memory runs out** the allocator frees blocks whose streams have passed, acquires another
-//! region, waits for streams, gives back what is wholly free, and calls the callbacks
-//! ([`FlexAllocator::on_pressure`]), in this order and as far as each applies; then it tries once
-//! more and reports ([`OutOfMemory`]).
+//! region, waits for streams, gives back what is wholly free (unless the configuration says that it
+//! never does), and calls the callbacks ([`FlexAllocator::on_pressure`]), in this order and as far as
+//! each applies; then it tries once more and reports ([`OutOfMemory`]).
 
+mod advice;
 mod compaction;
 mod config;
 mod error;
@@ -39,6 +40,7 @@ mod handle;
 mod history;
 mod launch;
 mod mail;
+mod pressure;
 mod registry;
 mod segments;
 mod shared;
@@ -54,11 +56,11 @@ use std::ops::Deref;
 use tracing::{debug, info};
 
 pub use compaction::{Compaction, Move};
-pub use config::{Acquire, ConfigError, FlexConfig, Growth, MAX_REGIONS, Release};
-pub use error::{AllocateError, FreeError, OutOfMemory, RegionReport, Shortage};
+pub use config::{Acquire, ConfigError, FlexConfig, Growth, MAX_REGIONS, MIN_ALIGNMENT, Release};
+pub use error::{AllocateError, FreeError, OutOfMemory, RegionLimit, RegionReport, Shortage};
 pub use handle::{Allocation, Pin};
 pub use history::{Action, HistoryEntry};
-pub use launch::{CorrectionBuffer, Launch, LaunchError, Operand, Program, Tiles};
+pub use launch::{Argument, CorrectionBuffer, Launch, LaunchError, Operand, Program, Tiles};
 pub use registry::{DeviceIndex, Registry};
 pub use segments::{Segment, SegmentId, SegmentTable};
 pub use snapshot::{BlockState, Snapshot, SnapshotBlock, SnapshotSegment};
@@ -133,8 +135,10 @@ pub enum BuildError {
     /// `max_regions` is not from 1 to [`MAX_REGIONS`]. Correct it.
     #[error("`max_regions` is {0}, but must be from 1 to {MAX_REGIONS}")]
     MaxRegions(usize),
-    /// `alignment` is no power of two. Correct it.
-    #[error("`alignment` is {}, which is no power of two", .0.get())]
+    /// `alignment` is no power of two, or less than the device expects. Correct it.
+    #[error(
+        "`alignment` is {}, but must be a power of two from {} on", .0.get(), MIN_ALIGNMENT.get()
+    )]
     Alignment(Bytes),
     /// There are no `fallback_sizes`, or one of them is zero. Correct them.
     #[error("`fallback_sizes` must be at least one size, and none of them zero")]
@@ -205,7 +209,7 @@ fn check(config: &FlexConfig) -> Result<(), BuildError> {
     if !(1..=MAX_REGIONS).contains(&config.max_regions) {
         return Err(BuildError::MaxRegions(config.max_regions));
     }
-    if !config.alignment.get().is_power_of_two() {
+    if !config.alignment.get().is_power_of_two() || config.alignment < MIN_ALIGNMENT {
         return Err(BuildError::Alignment(config.alignment));
     }
     let none = config.fallback_sizes.is_empty();
@@ -262,7 +266,9 @@ impl FlexAllocator {
             return Err(AllocateError::BadAlignment(request.alignment));
         }
         self.shared.tick();
-        self.shared.see_stream(request.stream);
+        if !self.shared.see_stream(request.stream) {
+            return Err(AllocateError::Reentrant);
+        }
         self.shared.poll();
         if self.config().acquire == Acquire::First
             && let Acquired::Placed(allocation) = self.acquire(Some(request), None, None)
@@ -286,8 +292,9 @@ impl FlexAllocator {
     }
 
     /// Registers a function to be called when memory has run out and the allocator has done what it
-    /// can. It may free blocks, on this thread or another; the functions are called in the order in
-    /// which they were registered, then the request is tried once more.
+    /// can. It may free blocks, on this thread or another, and trim; the functions are called in the
+    /// order in which they were registered, then the request is tried once more. Where one of them
+    /// allocates and finds no room either, they are not called again for that.
     pub fn on_pressure(&self, callback: impl Fn(&OutOfMemory) + Send + Sync + 'static) {
         lock(&self.shared.callbacks).push(Arc::new(callback));
     }
@@ -295,11 +302,12 @@ impl FlexAllocator {
     /// Gives everything back to the device that is wholly free, regions and granules, and says how
     /// much that was. From then on regions may be acquired again, also if none was given back: the
     /// device may have got room in other ways, and an allocator that was refused its first region
-    /// would be of no use for ever.
+    /// would be of no use for ever. A device that trims while it is called is told zero; what is free
+    /// goes back when the call has returned.
     pub fn trim(&self) -> Bytes {
         self.shared.poll();
         let bytes = self.shared.trim();
-        lock(&self.shared.regions).locked = false;
+        lock(&self.shared.regions).refused = false;
         bytes
     }
 
@@ -325,13 +333,36 @@ impl FlexAllocator {
 
     /// The segment table at this moment.
     pub fn segment_table(&self) -> SegmentTable {
-        lock(&self.shared.regions).segments.clone()
+        lock(&self.shared.regions).segments.table()
     }
 
-    /// Whether the allocator has given up acquiring regions: all sizes failed, or there are as many
-    /// as may be. [`trim`](Self::trim) can change that.
+    /// Whether no further region is acquired: all sizes failed, or there are as many as `max_regions`
+    /// or the segment table has room for. [`trim`](Self::trim) can change that.
     pub fn regions_locked(&self) -> bool {
-        lock(&self.shared.regions).locked
+        self.limit() != RegionLimit::Open
+    }
+
+    /// Whether this thread is inside a function of the device or of the streams that the allocator has
+    /// called. From there, blocks can be freed, looked at, and allocated where there is room.
+    pub fn is_calling_out(&self) -> bool {
+        self.shared.is_calling() || self.slots.iter().any(|slot| slot.is_calling())
+    }
+
+    /// What keeps it from acquiring a region.
+    fn limit(&self) -> RegionLimit {
+        let regions = lock(&self.shared.regions);
+        let entries = regions.segments.len();
+        match () {
+            () if !self.slots.iter().any(|slot| slot.is_vacant()) => {
+                RegionLimit::MaxRegions(self.slots.len())
+            }
+            () if !regions.segments.has_room() && regions.segments.is_held() => {
+                RegionLimit::Launches(entries)
+            }
+            () if !regions.segments.has_room() => RegionLimit::Table(entries),
+            () if regions.refused => RegionLimit::Device,
+            () => RegionLimit::Open,
+        }
     }
 
     /// The regions in figures, the oldest first.
@@ -386,114 +417,6 @@ impl FlexAllocator {
         views[..count].iter().find_map(|view| place(&self.slots[view.slot], request))
     }
 
-    /// Everything that can be done for a request that found no room.
-    #[cold]
-    fn allocate_under_pressure(&self, request: &Request) -> Result<Allocation, AllocateError> {
-        let seen = self.shared.changes();
-        if let Some(allocation) = self.search_or_acquire(request) {
-            return Ok(allocation);
-        }
-        self.shared.count(|counters| counters.alloc_retries += 1);
-        self.shared.synchronize();
-        if let Some(allocation) = self.make_room(request, seen) {
-            return Ok(allocation);
-        }
-        let callbacks = lock(&self.shared.callbacks).clone();
-        if !callbacks.is_empty() {
-            let report = self.shortage(request);
-            let seen = self.shared.changes();
-            callbacks.iter().for_each(|callback| callback(&report));
-            self.shared.synchronize();
-            if let Some(allocation) = self.make_room(request, seen) {
-                return Ok(allocation);
-            }
-        }
-        self.shared.count(|counters| counters.ooms += 1);
-        let report = self.shortage(request);
-        self.shared.tick();
-        self.shared.record(
-            Action::OutOfMemory,
-            report.device_free.get(),
-            request.size,
-            request.stream,
-        );
-        debug!(target: LOG, requested = request.size.get(), "out of memory");
-        Err(AllocateError::OutOfMemory(Box::new(report)))
-    }
-
-    /// Searches all regions and acquires another one if there is no room, for as long as other
-    /// threads come in between.
-    fn search_or_acquire(&self, request: &Request) -> Option<Allocation> {
-        loop {
-            let seen = self.shared.changes();
-            if let Some(allocation) = self.search(request) {
-                return Some(allocation);
-            }
-            match self.acquire(Some(request), None, Some(seen)) {
-                Acquired::Placed(allocation) => return Some(allocation),
-                Acquired::Changed | Acquired::Region => {}
-                Acquired::Refused => return None,
-            }
-        }
-    }
-
-    /// Searches again, also in memory that the strategy would not choose; then gives back what is
-    /// wholly free if that lets a region be acquired, or memory be committed, for the request.
-    /// `seen` is what had changed when regions were last asked for.
-    fn make_room(&self, request: &Request, seen: u64) -> Option<Allocation> {
-        let found = self.search(request).or_else(|| self.search_by(request, try_backed));
-        if found.is_some() || self.rounded(request) > self.longest_block() {
-            return found;
-        }
-        let turn = self.shared.turn.take();
-        let found = self.make_room_in_turn(request, seen);
-        drop(turn);
-        self.shared.after_turn();
-        found
-    }
-
-    fn make_room_in_turn(&self, request: &Request, seen: u64) -> Option<Allocation> {
-        if let Some(allocation) = self.search_at_once(request) {
-            return Some(allocation);
-        }
-        self.shared.give_back(&self.slots, true);
-        if self.shared.changes() == seen {
-            return None;
-        }
-        loop {
-            if let Some(allocation) = self.search_by(request, Slot::try_allocate) {
-                return Some(allocation);
-            }
-            match self.acquire_in_turn(Some(request), None, None) {
-                Acquired::Placed(allocation) => return Some(allocation),
-                Acquired::Changed | Acquired::Region => {}
-                Acquired::Refused => return None,
-            }
-        }
-    }
-
-    /// Searches with all regions locked. Looking at one after the other can miss room that is there
-    /// all the time, when another thread frees a block in a region that was looked at and allocates
-    /// one in a region that was not.
-    fn search_at_once(&self, request: &Request) -> Option<Allocation> {
-        let mut states: Vec<_> = self.slots.iter().map(Slot::enter).collect();
-        let mut views: Vec<_> =
-            self.slots.iter().filter_map(|slot| slot.view(request.kind)).collect();
-        views.sort_by_key(|view| self.slots[view.slot].since());
-        let count = (self.config().region.order)(&mut views, request.size);
-        let found = views[..count].iter().find_map(|view| {
-            let slot = &self.slots[view.slot];
-            let block = slot.place_backed(&mut states[view.slot], request)?;
-            Some(Allocation::new(Arc::clone(slot), block.key))
-        });
-        let above = states.iter().any(|state| state.counts.is_above());
-        drop(states);
-        if above {
-            self.shared.settle(Places::ALL);
-        }
-        found
-    }
-
     /// Acquires a region, for `home` or the first vacant slot, and puts `request` into it, unless
     /// more has changed than `seen`. The block is placed before anybody can give the region back.
     fn acquire(
@@ -502,7 +425,7 @@ impl FlexAllocator {
         home: Option<&Arc<Slot>>,
         seen: Option<u64>,
     ) -> Acquired {
-        let turn = self.shared.turn.take();
+        let Some(turn) = self.shared.turn.take() else { return Acquired::Refused };
         let acquired = self.acquire_in_turn(request, home, seen);
         drop(turn);
         self.shared.after_turn();
@@ -519,12 +442,11 @@ impl FlexAllocator {
         if taken || seen.is_some_and(|seen| seen != self.shared.changes()) {
             return Acquired::Changed;
         }
-        if lock(&self.shared.regions).locked {
+        if self.regions_locked() {
             return Acquired::Refused;
         }
-        let Some(slot) = home.or_else(|| self.slots.iter().find(|slot| slot.is_vacant())) else {
-            return self.lock_regions("as many as may be").unwrap_or(Acquired::Refused);
-        };
+        let vacant = home.or_else(|| self.slots.iter().find(|slot| slot.is_vacant()));
+        let Some(slot) = vacant else { return Acquired::Refused };
         let Some(placed) = self.settle_region(slot, request) else { return Acquired::Refused };
         let acquired = match (slot.complete_place(placed), request) {
             (Some(block), _) => Acquired::Placed(Allocation::new(Arc::clone(slot), block.key)),
@@ -534,6 +456,9 @@ impl FlexAllocator {
             (None, Some(_)) => Acquired::Refused,
         };
         self.shared.note_change();
+        if let limit @ (RegionLimit::MaxRegions(_) | RegionLimit::Table(_)) = self.limit() {
+            info!(target: LOG, why = %limit, "regions locked");
+        }
         acquired
     }
 
@@ -542,15 +467,23 @@ impl FlexAllocator {
         let kind = request.map_or(Kind::Tensor, |request| request.kind);
         let own = self.config().own_regions.contains(&kind).then_some(kind);
         let handle = self.acquire_from_device(request)?;
-        let segment = lock(&self.shared.regions).segments.push(handle.id, handle.size);
-        let Some(segment) = segment else {
+        let Some(age) = self.enter_segment(&handle) else {
             self.shared.device.release(handle);
-            return self.lock_regions("there are no more flat addresses");
+            return self.lock_regions("no flat addresses are free");
         };
         self.shared.tick();
-        let placed = slot.settle_in(handle, own, segment.base, request);
+        let placed = slot.settle_in(handle, own, age, request);
         self.shared.settle(Places::ALL);
         Some(placed)
+    }
+
+    /// Enters a region into the segment table. Returns where it begins in the flat address space, and
+    /// its number among all that came.
+    fn enter_segment(&self, handle: &RegionHandle) -> Option<(u64, u64)> {
+        let mut regions = lock(&self.shared.regions);
+        let segment = regions.segments.push(handle.id, handle.size)?;
+        regions.acquired += 1;
+        Some((segment.base, regions.acquired))
     }
 
     /// Tries the sizes of a region one after the other.
@@ -593,7 +526,7 @@ impl FlexAllocator {
     }
 
     fn lock_regions<T>(&self, why: &str) -> Option<T> {
-        lock(&self.shared.regions).locked = true;
+        lock(&self.shared.regions).refused = true;
         info!(target: LOG, why, "regions locked");
         None
     }
@@ -614,39 +547,4 @@ impl FlexAllocator {
     fn rounded(&self, request: &Request) -> Bytes {
         request.size.align_up(self.config().alignment).unwrap_or(Bytes::MAX)
     }
-
-    /// Says why there is no room for a request.
-    fn shortage(&self, request: &Request) -> OutOfMemory {
-        let rounded = self.rounded(request);
-        let regions = self.reports(|slot| slot.view(request.kind).is_some());
-        let free: Bytes = regions.iter().map(|region| region.free).sum();
-        let largest = regions.iter().map(|region| region.largest).max().unwrap_or(Bytes::ZERO);
-        let shortage = match () {
-            () if rounded > self.longest_block() => Shortage::TooBigForAnyRegion,
-            () if free >= rounded => Shortage::Fragmented,
-            () => Shortage::Full,
-        };
-        let info = self.shared.device.info();
-        let stats = self.stats();
-        let pending =
-            stats.get(crate::stats::Quantity::ActiveBytes, crate::stats::Pool::All).current
-                - stats.allocated().get();
-        OutOfMemory {
-            requested: request.size,
-            rounded,
-            shortage,
-            free,
-            largest,
-            device_free: info.free,
-            device_total: info.total,
-            longest_block: self.longest_block(),
-            regions_locked: self.regions_locked(),
-            regions,
-            pending: Bytes::new(pending),
-        }
-    }
-}
-
-fn try_backed(slot: &Arc<Slot>, request: &Request) -> Option<Allocation> {
-    slot.try_backed(request).map(|block| Allocation::new(Arc::clone(slot), block.key))
 }

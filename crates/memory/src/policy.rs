@@ -86,6 +86,8 @@ pub struct BlockPolicy {
     pub name: &'static str,
     /// What it does, in a line.
     pub summary: &'static str,
+    /// The names of policies that leave less memory in pieces, for whoever runs out of it.
+    pub fragments_less: &'static [&'static str],
     /// Makes an instance for one region.
     pub make: fn() -> Box<dyn BlockStrategy>,
 }

@@ -40,25 +40,40 @@ impl<T> std::ops::Deref for Apart<T> {
 /// the allocator finds it usable.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
-    taken: Mutex<bool>,
+    /// The number of the thread that has it.
+    holder: Mutex<Option<usize>>,
     over: Condvar,
 }
 
 impl Turn {
     /// Takes the turn if nobody has it.
     pub(crate) fn try_take(&self) -> Option<TurnGuard<'_>> {
-        let before = std::mem::replace(&mut *lock(&self.taken), true);
-        (!before).then(|| TurnGuard(self))
+        let mut holder = lock(&self.holder);
+        if holder.is_some() {
+            return None;
+        }
+        *holder = Some(thread_number());
+        Some(TurnGuard(self))
     }
 
-    /// Waits until nobody has the turn and takes it.
-    pub(crate) fn take(&self) -> TurnGuard<'_> {
-        let mut taken = lock(&self.taken);
-        while *taken {
-            taken = self.over.wait(taken).unwrap_or_else(PoisonError::into_inner);
+    /// Waits until nobody has the turn and takes it. Refuses a thread that has it already, which
+    /// would wait for itself.
+    pub(crate) fn take(&self) -> Option<TurnGuard<'_>> {
+        let me = thread_number();
+        let mut holder = lock(&self.holder);
+        while let Some(other) = *holder {
+            if other == me {
+                return None;
+            }
+            holder = self.over.wait(holder).unwrap_or_else(PoisonError::into_inner);
         }
-        *taken = true;
-        TurnGuard(self)
+        *holder = Some(me);
+        Some(TurnGuard(self))
+    }
+
+    /// Whether this thread has the turn: then it is inside a function that the allocator has called.
+    pub(crate) fn is_mine(&self) -> bool {
+        *lock(&self.holder) == Some(thread_number())
     }
 }
 
@@ -67,7 +82,7 @@ pub(crate) struct TurnGuard<'a>(&'a Turn);
 
 impl Drop for TurnGuard<'_> {
     fn drop(&mut self) {
-        *lock(&self.0.taken) = false;
+        *lock(&self.0.holder) = None;
         self.0.over.notify_one();
     }
 }
@@ -108,5 +123,18 @@ mod tests {
         drop(held);
         drop(turn.take());
         assert!(turn.try_take().is_some());
+    }
+
+    #[test]
+    fn a_thread_does_not_wait_for_itself() {
+        let turn = Turn::default();
+        let held = turn.take();
+        assert!(held.is_some() && turn.is_mine());
+        assert!(turn.take().is_none(), "it would wait for ever");
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert!(!turn.is_mine() && turn.try_take().is_none()));
+        });
+        drop(held);
+        assert!(!turn.is_mine() && turn.take().is_some());
     }
 }

@@ -3,7 +3,7 @@
 //! A SIP's memory is managed either in slices of PEs, for tensors, or in regions, for this. A region lies
 //! in the HBM of one cube and is named by its physical address (PF). Programs and data get there by
 //! `MemoryWrite`, and the addresses of a launch's operands, resolved through the segment table, by one more,
-//! into the program's memory, before it runs.
+//! into memory of that launch, before it runs.
 
 mod sip_memory;
 
@@ -78,7 +78,7 @@ impl FlexDevice {
         &self.allocator
     }
 
-    /// Puts a program into memory of its own, with room for the addresses of so many operands.
+    /// Puts a program into memory of its own; a launch of it takes so many operands.
     pub fn load(&self, binary: &[u8], operands: usize) -> Result<Program, RuntimeError> {
         self.context.check_open()?;
         let program = self.allocator.load_program(Bytes::new(binary.len() as u64), operands)?;
@@ -105,7 +105,19 @@ impl FlexDevice {
         self.read_at(address, bytes)
     }
 
-    /// Resolves the operands through the segment table, writes their addresses into the program's memory,
+    /// Reads from a place in a region, such as the corrections of a launch.
+    pub fn read_address(
+        &self,
+        address: VirtualAddress,
+        bytes: usize,
+    ) -> Result<Vec<u8>, RuntimeError> {
+        if !self.context.data {
+            return Err(RuntimeError::NoData);
+        }
+        self.read_at(address, bytes)
+    }
+
+    /// Resolves the operands through the segment table, writes their addresses into memory of this launch,
     /// and launches it. They stay where they are, even if they are dropped, until it is done.
     pub fn launch(&self, launch: &FlexLaunch<'_>) -> Result<LaunchHandle, RuntimeError> {
         let prepared = self.prepare(launch)?;
@@ -155,7 +167,7 @@ impl FlexDevice {
         Ok(Rc::new(prepared))
     }
 
-    /// Writes the addresses of the operands into the program's memory, and says where.
+    /// Writes the addresses of the operands into the memory that the launch has for them, and says where.
     fn correct(&self, prepared: &Launch) -> Result<VirtualAddress, RuntimeError> {
         let (address, corrections) = prepared.corrections();
         self.write_at(address, corrections.bytes())?;

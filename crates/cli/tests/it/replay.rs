@@ -86,7 +86,7 @@ fn a_policy_that_fails_is_a_row_and_no_error() {
           free 1.00 MiB, longest free range 1.00 MiB, in 1 regions
           device: 64.00 TiB of 64.00 TiB free; no more regions are acquired
           region 0x400000000: 2.00 MiB, 1.00 MiB free, longest range 1.00 MiB, 1 blocks
-          no region can ever hold it: the longest block is 64.00 TiB; use larger fallback sizes or growable regions
+          no region can ever hold it: the longest block is 64.00 TiB, and the device has 64.00 TiB in all; ask for less, or use a device with more
 
         No policy could serve `large`: compare the sizes in the trace with what the failed rows say.
     "#]].assert_eq(&without_times(&table));

@@ -1,6 +1,6 @@
 //! A device that fails on demand, to show what becomes of an allocator whose device does.
 
-use super::{AddressMode, DeviceMemory, MemoryInfo, RegionHandle};
+use super::{AddressMode, DeviceMemory, MemoryInfo, RegionHandle, RegionId, TableInfo};
 use crate::Bytes;
 use crate::sync::{Mutex, lock};
 
@@ -91,6 +91,14 @@ impl<D: DeviceMemory> DeviceMemory for Faulty<D> {
 
     fn info(&self) -> MemoryInfo {
         self.inner.info()
+    }
+
+    fn table(&self) -> Option<TableInfo> {
+        self.inner.table()
+    }
+
+    fn physical_address(&self, region: RegionId) -> Option<u64> {
+        self.inner.physical_address(region)
     }
 
     fn granule(&self) -> Option<Bytes> {

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{AddressMode, DeviceMemory, MemoryInfo, RegionHandle, RegionId};
+use super::{
+    AddressMode, DeviceMemory, FirmwareTable, MemoryInfo, RegionHandle, RegionId, TableInfo,
+};
 use crate::Bytes;
 use crate::sync::{Mutex, lock};
 
@@ -41,6 +43,8 @@ impl CardSpec {
 /// let card = Card::new(CardSpec::virtual_function(Bytes::gib(16), 8));
 /// let region = card.try_acquire(Bytes::gib(12)).unwrap();
 /// assert!(card.try_acquire(Bytes::gib(12)).is_none(), "4 GiB are left");
+/// assert_eq!(region.id.get(), 0, "an index into the firmware's table");
+/// assert_eq!(card.physical_address(region.id), Some(1 << 34), "what the table has there");
 /// card.release(region);
 /// assert_eq!(card.info().free, Bytes::gib(16));
 /// ```
@@ -50,12 +54,14 @@ pub struct Card {
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     used: Bytes,
-    /// Where the next region of a physical function starts. Addresses are not used twice, so that a
+    /// The physical address at which the next region starts. Addresses are not used twice, so that a
     /// stale one is never mistaken for a new one.
     top: u64,
+    /// The firmware's table; a physical function has none.
+    table: Option<FirmwareTable>,
     /// Every region out there, with the memory that it holds.
     regions: BTreeMap<RegionId, Bytes>,
 }
@@ -66,7 +72,9 @@ const BASE: u64 = 1 << 34;
 impl Card {
     /// A card as `spec` says, with all its memory free.
     pub fn new(spec: CardSpec) -> Self {
-        Self { spec, state: Mutex::new(State { top: BASE, ..State::default() }) }
+        let table = (spec.mode == AddressMode::Virtual).then(|| FirmwareTable::new(spec.table));
+        let state = State { used: Bytes::ZERO, top: BASE, table, regions: BTreeMap::new() };
+        Self { spec, state: Mutex::new(state) }
     }
 
     /// How many regions are out.
@@ -77,15 +85,14 @@ impl Card {
     fn hand_out(&self, size: Bytes, memory: Bytes) -> Option<RegionHandle> {
         let mut state = lock(&self.state);
         let used = state.used.checked_add(memory).filter(|&used| used <= self.spec.memory)?;
-        let id = match self.spec.mode {
-            AddressMode::Physical => RegionId::new(state.top),
-            AddressMode::Virtual => {
-                let free = (0..self.spec.table as u64).map(RegionId::new);
-                free.into_iter().find(|id| !state.regions.contains_key(id))?
-            }
+        let start = state.top;
+        let end =
+            size.align_up(self.spec.granule).and_then(|size| start.checked_add(size.get()))?;
+        let id = match &mut state.table {
+            None => RegionId::new(start),
+            Some(table) => table.insert(start)?,
         };
-        state.top =
-            size.align_up(self.spec.granule).and_then(|size| state.top.checked_add(size.get()))?;
+        state.top = end;
         state.used = used;
         state.regions.insert(id, memory);
         Some(RegionHandle { id, size })
@@ -117,10 +124,23 @@ impl DeviceMemory for Card {
         let mut state = lock(&self.state);
         let held = state.regions.remove(&region.id).expect("a region that was handed out");
         state.used -= held;
+        if let Some(table) = &mut state.table {
+            table.remove(region.id);
+        }
     }
 
     fn info(&self) -> MemoryInfo {
         MemoryInfo { free: self.spec.memory - lock(&self.state).used, total: self.spec.memory }
+    }
+
+    fn table(&self) -> Option<TableInfo> {
+        lock(&self.state).table.as_ref().map(FirmwareTable::info)
+    }
+
+    fn physical_address(&self, region: RegionId) -> Option<u64> {
+        let state = lock(&self.state);
+        let held = state.regions.contains_key(&region).then(|| region.get());
+        state.table.as_ref().map_or(held, |table| table.physical_address(region))
     }
 
     fn granule(&self) -> Option<Bytes> {

@@ -7,6 +7,8 @@ use crate::policy::{self, BlockPolicy, Kind, RegionPolicy};
 
 /// The most regions an allocator can be given; enough for any firmware table.
 pub const MAX_REGIONS: usize = 64;
+/// The least granule of blocks: the device expects addresses that are multiples of it.
+pub const MIN_ALIGNMENT: Bytes = Bytes::new(128);
 
 /// The configuration of a [`FlexAllocator`](super::FlexAllocator). The default is the RFC's.
 ///
@@ -29,7 +31,7 @@ pub struct FlexConfig {
     pub fallback_sizes: Vec<Bytes>,
     /// `max_regions`: how many regions there may be at a time, 1 to 64.
     pub max_regions: usize,
-    /// `alignment`: the granule of blocks, a power of two.
+    /// `alignment`: the granule of blocks, a power of two from [`MIN_ALIGNMENT`] on.
     pub alignment: Bytes,
     /// `region`: in which order regions are tried.
     pub region: &'static RegionPolicy,
@@ -62,9 +64,11 @@ pub enum Acquire {
 /// When wholly free regions are given back to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// `never`, but by [`trim`](super::FlexAllocator::trim).
+    /// `never`, but by [`trim`](super::FlexAllocator::trim); not for a request that finds no room
+    /// either.
     Never,
-    /// `when_idle(size)`: as soon as there is more than this in wholly free regions.
+    /// `when_idle(size)`: as soon as there is more than this in wholly free regions, and all of them
+    /// when a request finds no room.
     WhenIdle(Bytes),
 }
 
@@ -74,7 +78,8 @@ pub enum Growth {
     /// `fixed`: acquired whole, in one of the fallback sizes.
     Fixed,
     /// `growable(size)`: this many bytes of addresses are reserved, and memory is committed in the
-    /// device's granules where blocks are. Committed memory stays until it is trimmed.
+    /// device's granules where blocks are. Committed memory stays until it is trimmed, or a request
+    /// finds no room and needs it elsewhere.
     Growable(Bytes),
     /// `recycle(size)`: as `growable`, and before more memory is committed, granules that are wholly
     /// free elsewhere in the region are taken away and used instead.
@@ -86,7 +91,7 @@ impl Default for FlexConfig {
         Self {
             fallback_sizes: vec![Bytes::gib(12), Bytes::gib(8), Bytes::gib(4)],
             max_regions: 12,
-            alignment: Bytes::new(128),
+            alignment: MIN_ALIGNMENT,
             region: policy::DEFAULT_REGION,
             block: policy::DEFAULT_BLOCK,
             acquire: Acquire::Lazy,
@@ -150,9 +155,10 @@ const KEYS: [Key; 10] = [
     },
     Key {
         name: "alignment",
-        expected: || "a power of two up to 2MiB".to_owned(),
+        expected: || format!("a power of two from {} to 2MiB", MIN_ALIGNMENT.get()),
         set: |config, value| {
-            let fits = |size: &Bytes| size.get().is_power_of_two() && *size <= Bytes::mib(2);
+            let range = MIN_ALIGNMENT..=Bytes::mib(2);
+            let fits = |size: &Bytes| size.get().is_power_of_two() && range.contains(size);
             config.alignment = size(value).filter(fits)?;
             Some(())
         },
@@ -338,7 +344,7 @@ mod tests {
                 .into();
         expect![[r#"
             `max_regions:0`: expected a number from 1 to 64
-            `alignment:100`: expected a power of two up to 2MiB
+            `alignment:100`: expected a power of two from 128 to 2MiB
             `fallback_sizes:12GB`: expected [SIZE;SIZE;…], each a size such as 4GiB, 20MiB or 128, at least one
             `acquire:eager`: expected lazy, first or eager(COUNT)
             unknown key `x`; known are fallback_sizes, max_regions, alignment, region, block, acquire, release, growth, own_regions, history"#]]

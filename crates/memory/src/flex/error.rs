@@ -4,10 +4,10 @@ use std::fmt;
 
 use crate::Bytes;
 use crate::device::RegionId;
-use crate::flex::VirtualAddress;
+use crate::flex::{Growth, VirtualAddress};
 
-/// A request that could not be served. No block was changed by it; memory that was wholly free may
-/// have been given back to the device.
+/// A request that could not be served. No block was changed by it; granules that were wholly free may
+/// have been given back to the device, and, unless the configuration says `release:never`, regions.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AllocateError {
     /// No bytes were asked for; there is no block to return. Use a null address instead.
@@ -16,6 +16,14 @@ pub enum AllocateError {
     /// The alignment is no power of two. Correct it.
     #[error("an alignment of {0} was asked for, which is no power of two")]
     BadAlignment(Bytes),
+    /// The request was made by the device or the streams while the allocator was calling them on this
+    /// thread, and would need another region, or a stream to pass. Make it after that call, or on
+    /// another thread that the call does not wait for.
+    #[error(
+        "the allocator is calling its device or streams on this thread; until that call has returned, only \
+         room that is there can be allocated"
+    )]
+    Reentrant,
     /// There is no room. The report says of which kind the shortage is and what would help.
     #[error("{0}")]
     OutOfMemory(Box<OutOfMemory>),
@@ -31,6 +39,40 @@ pub enum Shortage {
     Full,
     /// Enough is free, but in parts. Compaction, or another policy, would help.
     Fragmented,
+}
+
+/// What keeps an allocator from acquiring another region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegionLimit {
+    /// Nothing so far: a region that suits the request may be had when the device has room.
+    Open,
+    /// There are as many as `max_regions` allows, which is this number.
+    MaxRegions(usize),
+    /// The firmware's table has this many entries, and a region has each of them.
+    Table(usize),
+    /// The segment table has this many entries, and those without a region are known by launches.
+    Launches(usize),
+    /// The device has refused every size of a region.
+    Device,
+}
+
+impl fmt::Display for RegionLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open => write!(f, "regions can be acquired"),
+            Self::MaxRegions(count) => {
+                write!(f, "there are {count} regions, as many as `max_regions` allows")
+            }
+            Self::Table(entries) => {
+                write!(f, "the firmware's table has {entries} entries, all of them in use")
+            }
+            Self::Launches(entries) => write!(
+                f,
+                "the segment table has {entries} entries, and launches know those of regions that are gone"
+            ),
+            Self::Device => write!(f, "the device has refused all sizes of a region"),
+        }
+    }
 }
 
 /// A report on a request for which there was no room.
@@ -54,10 +96,20 @@ pub struct OutOfMemory {
     pub longest_block: Bytes,
     /// Whether the allocator has stopped to acquire regions.
     pub regions_locked: bool,
+    /// What keeps it from acquiring more.
+    pub limit: RegionLimit,
     /// The regions, the oldest first.
     pub regions: Vec<RegionReport>,
     /// Freed bytes that wait for a stream.
     pub pending: Bytes,
+    /// Memory of wholly free regions of any kind, which a trim would give back.
+    pub idle: Bytes,
+    /// Whether regions grow.
+    pub growth: Growth,
+    /// The granule in which the device can commit memory, if it can.
+    pub granule: Option<Bytes>,
+    /// The names of block policies that leave less memory in pieces than the one in use.
+    pub fragments_less: &'static [&'static str],
 }
 
 /// One region in a report.
@@ -73,38 +125,6 @@ pub struct RegionReport {
     pub largest: Bytes,
     /// How many blocks are live.
     pub blocks: usize,
-}
-
-impl OutOfMemory {
-    /// What would help, in a sentence.
-    pub fn advice(&self) -> String {
-        let missing = self.rounded.saturating_sub(self.free);
-        match self.shortage {
-            Shortage::TooBigForAnyRegion if self.longest_block.is_zero() => format!(
-                "no region can be had: the device has {}, less than any of the fallback sizes; use smaller ones or \
-                 growable regions",
-                self.device_total
-            ),
-            Shortage::TooBigForAnyRegion => format!(
-                "no region can ever hold it: the longest block is {}; use larger fallback sizes or growable regions",
-                self.longest_block
-            ),
-            Shortage::Fragmented => format!(
-                "memory is fragmented: {} are free in all, but the longest range is {}; compact(), best-fit or \
-                 lifetime placement, or growable regions would help",
-                self.free, self.largest
-            ),
-            Shortage::Full if !self.pending.is_zero() => {
-                format!(
-                    "memory is full: {missing} more would be needed, and {} wait for streams to finish",
-                    self.pending
-                )
-            }
-            Shortage::Full => {
-                format!("memory is full: free at least {missing}, or use a device with more")
-            }
-        }
-    }
 }
 
 impl fmt::Display for OutOfMemory {
@@ -154,6 +174,9 @@ pub enum FreeError {
         /// The address as given.
         address: VirtualAddress,
     },
+    /// The token's block belongs to another allocator, where it may be live. Use that one.
+    #[error("the token's block belongs to another allocator")]
+    Foreign,
     /// The token's block was freed before.
     #[error("the token is stale: its block was freed before")]
     Stale,

@@ -63,10 +63,11 @@ impl Allocation {
     }
 
     /// Gives up ownership without freeing: the block is then freed by its address
-    /// ([`FlexAllocator::deallocate`](super::FlexAllocator::deallocate)).
-    pub fn leak(self) -> VirtualAddress {
-        let address = self.address();
-        self.into_token();
+    /// ([`FlexAllocator::deallocate`](super::FlexAllocator::deallocate)). An address cannot follow a
+    /// block, so compaction leaves this one where it is.
+    pub fn leak(mut self) -> VirtualAddress {
+        let address = self.at_place(Slot::leak);
+        self.slot = None;
         address
     }
 
@@ -76,7 +77,8 @@ impl Allocation {
     pub fn into_token(mut self) -> AllocationToken {
         self.at_place(|slot, key| slot.set_leaked(key, true));
         // The place as the handle knows it: where the block has moved since is known elsewhere.
-        let token = AllocationToken { slot: self.slot().number, key: self.key };
+        let slot = self.slot();
+        let token = AllocationToken { allocator: slot.shared.id, slot: slot.number, key: self.key };
         self.slot = None;
         token
     }

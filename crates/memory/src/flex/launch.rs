@@ -1,22 +1,83 @@
 //! Launches: programs in device memory, the addresses they are given, and tiles.
 //!
-//! A [`Program`] is an allocation of its own kind that the binary is loaded into. A [`Launch`] takes
-//! allocations as operands, pins them, so that they neither move nor go while it runs, and resolves
-//! their addresses through the segment table. The addresses go into the program's memory in a
-//! [`CorrectionBuffer`] before it runs. [`Tiles`] steps through an operand tile by tile, which moves
-//! the offset and never the region.
+//! A [`Program`] is an allocation of its own kind that the binary is loaded into, and says how many
+//! parameters it has. A [`Launch`] takes an operand for each, pins them, so that they neither move nor
+//! go while it runs, and resolves their addresses through the segment table, which it carries a copy
+//! of. The addresses go to the device in a [`CorrectionBuffer`], for which every launch has a block of
+//! its own beside the program: two launches of one program do not disturb each other. [`Tiles`] steps
+//! through an operand tile by tile, which moves the offset and never the region.
 
+mod tiles;
+
+pub use tiles::Tiles;
+
+use super::error::{AllocateError, FreeError};
 use super::handle::{Allocation, Pin};
 use super::segments::{SegmentId, SegmentTable};
-use super::{AllocateError, FlexAllocator, VirtualAddress};
+use super::shared::Shared;
+use super::token::AllocationToken;
+use super::{FlexAllocator, VirtualAddress};
 use crate::Bytes;
 use crate::policy::{Kind, Request};
+use crate::sync::{Arc, lock};
 
-/// A program's memory on the device: its binary, and after that the room for its corrections.
+/// A program's memory on the device, with its binary.
 #[derive(Debug)]
 pub struct Program {
     memory: Allocation,
     binary: Bytes,
+    parameters: usize,
+}
+
+impl Program {
+    /// Its memory, which the binary goes into.
+    pub fn memory(&self) -> &Allocation {
+        &self.memory
+    }
+
+    /// How long the binary is.
+    pub fn binary(&self) -> Bytes {
+        self.binary
+    }
+
+    /// The number of operands that a launch of it takes.
+    pub fn parameters(&self) -> usize {
+        self.parameters
+    }
+}
+
+/// A block that a launch is given, or a part of one: from an [`Allocation`] or a token.
+#[derive(Clone, Copy, Debug)]
+pub struct Argument<'a> {
+    block: Named<'a>,
+    part: Option<(Bytes, Bytes)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Named<'a> {
+    Handle(&'a Allocation),
+    Token(AllocationToken),
+}
+
+impl<'a> From<&'a Allocation> for Argument<'a> {
+    fn from(block: &'a Allocation) -> Self {
+        Self { block: Named::Handle(block), part: None }
+    }
+}
+
+impl From<AllocationToken> for Argument<'_> {
+    fn from(token: AllocationToken) -> Self {
+        Self { block: Named::Token(token), part: None }
+    }
+}
+
+impl Argument<'_> {
+    /// Only `size` bytes of the block, from `offset` on.
+    #[must_use]
+    pub fn part(mut self, offset: Bytes, size: Bytes) -> Self {
+        self.part = Some((offset, size));
+        self
+    }
 }
 
 /// An operand of a launch: an address that a program can use.
@@ -32,9 +93,26 @@ pub struct Operand {
     pub size: Bytes,
 }
 
-/// Why a launch cannot be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// Why a launch cannot be. Nothing is pinned or allocated for it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchError {
+    /// The program was given more or fewer operands than it has parameters. Correct the call.
+    #[error(
+        "the program takes {expected} operands, and {found} {} given",
+        if *.found == 1 { "was" } else { "were" }
+    )]
+    OperandCount {
+        /// What it was loaded with.
+        expected: usize,
+        /// What the launch has.
+        found: usize,
+    },
+    /// The program was loaded by another allocator. Launch it with that one.
+    #[error("the program at {address} belongs to another allocator")]
+    ForeignProgram {
+        /// Its address.
+        address: VirtualAddress,
+    },
     /// The operand's region is not in the segment table: it belongs to another allocator.
     #[error("operand {operand} at {address} is in no segment of this allocator")]
     UnknownSegment {
@@ -43,14 +121,29 @@ pub enum LaunchError {
         /// Its address.
         address: VirtualAddress,
     },
-    /// The corrections do not fit the room that the program has for them. Load it with more.
-    #[error("{needed} of corrections do not fit the {room} that the program has for them")]
-    CorrectionsTooLong {
-        /// What the operands need.
-        needed: Bytes,
-        /// What there is.
-        room: Bytes,
+    /// The operand's token names no live block of this allocator. Correct the call.
+    #[error("operand {operand}: {source}")]
+    BadToken {
+        /// Which operand.
+        operand: usize,
+        /// Why the token is refused.
+        source: FreeError,
     },
+    /// The operand is a part that reaches beyond its block, or is empty. Correct the call.
+    #[error("operand {operand}: {size} from {offset} on are no part of a block of {block}")]
+    BadPart {
+        /// Which operand.
+        operand: usize,
+        /// Where the part begins in the block.
+        offset: Bytes,
+        /// How long it is.
+        size: Bytes,
+        /// How long the block is.
+        block: Bytes,
+    },
+    /// There is no room for the addresses of the operands. Free something and try again.
+    #[error("no block for the corrections of a launch: {0}")]
+    Corrections(#[source] AllocateError),
     /// A tile reaches beyond its operand, or the operand beyond 64 bits, or a step is zero.
     #[error("tiles of {tile} every {stride} do not fit an operand of {size}")]
     BadTile {
@@ -64,90 +157,111 @@ pub enum LaunchError {
 }
 
 impl FlexAllocator {
-    /// Room for a program of `binary` bytes and corrections for up to `operands` operands.
-    pub fn load_program(&self, binary: Bytes, operands: usize) -> Result<Program, AllocateError> {
-        let corrections =
-            Bytes::new((operands as u64).saturating_mul(CorrectionBuffer::ENTRY.get()));
-        let start = binary.align_up(self.config().alignment);
-        let size = start.and_then(|start| start.checked_add(corrections)).unwrap_or(Bytes::MAX);
-        let memory = self.allocate_for(&Request { kind: Kind::Program, ..Request::new(size) })?;
-        Ok(Program { memory, binary })
+    /// Memory for a program of `binary` bytes that has `parameters` parameters.
+    pub fn load_program(&self, binary: Bytes, parameters: usize) -> Result<Program, AllocateError> {
+        let memory = self.allocate_for(&Request { kind: Kind::Program, ..Request::new(binary) })?;
+        Ok(Program { memory, binary, parameters })
     }
 
-    /// Prepares a launch of `program` on `operands`: pins all of them and resolves their addresses.
-    pub fn launch<'a>(
+    /// Prepares a launch of `program` on an operand for each of its parameters: pins all of them,
+    /// allocates a block for their addresses, and resolves these through the segment table.
+    pub fn launch<'a, A: Into<Argument<'a>>>(
         &self,
         program: &Program,
-        operands: impl IntoIterator<Item = &'a Allocation>,
+        operands: impl IntoIterator<Item = A>,
     ) -> Result<Launch, LaunchError> {
-        let program = program.pin(self.config().alignment);
-        let pins: Vec<_> = operands.into_iter().map(Allocation::pin).collect();
-        // The table is looked at when all blocks are in their places for good.
-        let table = self.segment_table();
-        let resolved = pins.iter().enumerate().map(|(operand, pin)| {
-            let (address, size) = (pin.address(), pin.size());
-            // Regions of two virtual functions have the same names.
-            let ours = pin.belongs_to(self).then(|| resolve(&table, address, size)).flatten();
-            ours.ok_or(LaunchError::UnknownSegment { operand, address })
-        });
-        let operands = resolved.collect::<Result<Vec<_>, _>>()?;
-        let corrections = CorrectionBuffer::new(&operands);
-        if corrections.size() > program.room {
-            return Err(LaunchError::CorrectionsTooLong {
-                needed: corrections.size(),
-                room: program.room,
-            });
+        let arguments: Vec<Argument<'a>> = operands.into_iter().map(Into::into).collect();
+        let (expected, found) = (program.parameters, arguments.len());
+        if expected != found {
+            return Err(LaunchError::OperandCount { expected, found });
         }
-        Ok(Launch { program, pins, operands, corrections })
+        let program = program.memory.pin();
+        if !program.belongs_to(self) {
+            return Err(LaunchError::ForeignProgram { address: program.address() });
+        }
+        let numbered = arguments.iter().enumerate();
+        let pinned = numbered.map(|(number, argument)| self.pin_operand(number, argument));
+        let pinned = pinned.collect::<Result<Vec<_>, _>>()?;
+        let corrections = self.correction_block(pinned.len()).map_err(LaunchError::Corrections)?;
+        // The table is looked at when all blocks are in their places for good.
+        let table = KnownTable::new(&self.shared);
+        let operands: Vec<_> = pinned.iter().map(|part| part.resolve(&table.table)).collect();
+        let buffer = CorrectionBuffer::new(&operands);
+        let pins = pinned.into_iter().map(|part| part.pin).collect();
+        Ok(Launch { program, corrections, pins, operands, buffer, table })
+    }
+
+    /// The physical address of a place in a region of this allocator: the region's, as the device
+    /// knows it, and the offset. `None` for a region of another allocator, and where the device does
+    /// not know.
+    pub fn physical_address(&self, address: VirtualAddress) -> Option<u64> {
+        self.segment_table().find(address.region_id)?;
+        let start = self.shared.device.physical_address(address.region_id)?;
+        start.checked_add(address.offset.get())
+    }
+
+    fn pin_operand(&self, operand: usize, argument: &Argument<'_>) -> Result<Pinned, LaunchError> {
+        let pin = match argument.block {
+            Named::Handle(block) => block.pin(),
+            Named::Token(token) => {
+                self.pin_token(token).map_err(|source| LaunchError::BadToken { operand, source })?
+            }
+        };
+        // Regions of two virtual functions have the same names.
+        if !pin.belongs_to(self) {
+            return Err(LaunchError::UnknownSegment { operand, address: pin.address() });
+        }
+        let block = pin.size();
+        let (offset, size) = argument.part.unwrap_or((Bytes::ZERO, block));
+        if size.is_zero() || offset.checked_add(size).is_none_or(|end| end > block) {
+            return Err(LaunchError::BadPart { operand, offset, size, block });
+        }
+        Ok(Pinned { pin, offset, size })
+    }
+
+    /// A block for the addresses of so many operands, which lives as long as its pin. A launch without
+    /// operands has one too, so that every launch has a place for them.
+    fn correction_block(&self, operands: usize) -> Result<Pin, AllocateError> {
+        let size = Bytes::new(CorrectionBuffer::ENTRY.get() * operands.max(1) as u64);
+        let block = self.allocate_for(&Request { kind: Kind::Program, ..Request::new(size) })?;
+        Ok(block.pin())
     }
 }
 
-fn resolve(table: &SegmentTable, address: VirtualAddress, size: Bytes) -> Option<Operand> {
-    let (segment, entry) = table.find(address.region_id)?;
-    Some(Operand { segment, offset: address.offset, flat: entry.base + address.offset.get(), size })
-}
-
-/// A program that is kept in its place.
-#[derive(Debug)]
-struct PinnedProgram {
+/// An operand that is kept in its place.
+struct Pinned {
     pin: Pin,
-    corrections: Bytes,
-    room: Bytes,
+    offset: Bytes,
+    size: Bytes,
 }
 
-impl Program {
-    /// Its memory; the binary goes to the start of it.
-    pub fn memory(&self) -> &Allocation {
-        &self.memory
-    }
-
-    /// How long the binary is.
-    pub fn binary(&self) -> Bytes {
-        self.binary
-    }
-
-    fn pin(&self, alignment: Bytes) -> PinnedProgram {
-        let pin = self.memory.pin();
-        let corrections =
-            self.binary.align_up(alignment).expect("it was allocated with its rounded size");
-        PinnedProgram { room: pin.size().saturating_sub(corrections), pin, corrections }
+impl Pinned {
+    fn resolve(&self, table: &SegmentTable) -> Operand {
+        let VirtualAddress { region_id, offset } = self.pin.address();
+        let found = table.find(region_id);
+        let (segment, entry) = found.expect("the region of a pinned block has an entry");
+        let offset = offset + self.offset;
+        Operand { segment, offset, flat: entry.base + offset.get(), size: self.size }
     }
 }
 
-/// A launch that is ready to run. While it lives, its program and operands stay where they are, even
-/// if their owners drop them; drop it when the device is done.
+/// A launch that is ready to run. While it lives, its program, its operands and its corrections stay
+/// where they are, even if their owners drop them, and no entry of its segment table gets another
+/// meaning; drop it when the device is done.
 #[derive(Debug)]
 pub struct Launch {
-    program: PinnedProgram,
+    program: Pin,
+    corrections: Pin,
     pins: Vec<Pin>,
     operands: Vec<Operand>,
-    corrections: CorrectionBuffer,
+    buffer: CorrectionBuffer,
+    table: KnownTable,
 }
 
 impl Launch {
     /// Where the program is.
     pub fn program(&self) -> VirtualAddress {
-        self.program.pin.address()
+        self.program.address()
     }
 
     /// The resolved operands, in order.
@@ -155,12 +269,15 @@ impl Launch {
         &self.operands
     }
 
-    /// What is to be written into the program's memory before it runs, and where.
+    /// What is to be written to the device before the program runs, and where: into a block of this
+    /// launch's own.
     pub fn corrections(&self) -> (VirtualAddress, &CorrectionBuffer) {
-        let program = self.program.pin.address();
-        let address =
-            VirtualAddress { offset: program.offset + self.program.corrections, ..program };
-        (address, &self.corrections)
+        (self.corrections.address(), &self.buffer)
+    }
+
+    /// The segment table that the operands were resolved through, for the device's control block.
+    pub fn segment_table(&self) -> &SegmentTable {
+        &self.table.table
     }
 
     /// Steps through operand `operand` in tiles of `tile` bytes that begin `stride` bytes apart.
@@ -170,13 +287,42 @@ impl Launch {
         tile: Bytes,
         stride: Bytes,
     ) -> Option<Result<Tiles, LaunchError>> {
-        let pin = self.pins.get(operand)?;
-        Some(Tiles::new(pin.address(), pin.size(), tile, stride))
+        let (pin, operand) = (self.pins.get(operand)?, self.operands.get(operand)?);
+        let start = VirtualAddress { offset: operand.offset, ..pin.address() };
+        Some(Tiles::new(start, operand.size, tile, stride))
     }
 }
 
-/// The addresses of a launch's operands, as the program finds them in its memory: for each operand
-/// its flat address and its size, 8 bytes each, the low byte first.
+/// The segment table that a launch knows, for as long as it lives.
+struct KnownTable {
+    shared: Arc<Shared>,
+    table: SegmentTable,
+}
+
+impl std::fmt::Debug for KnownTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.table.fmt(f)
+    }
+}
+
+impl KnownTable {
+    fn new(shared: &Arc<Shared>) -> Self {
+        let table = lock(&shared.regions).segments.learn();
+        Self { shared: Arc::clone(shared), table }
+    }
+}
+
+impl Drop for KnownTable {
+    fn drop(&mut self) {
+        let freed = lock(&self.shared.regions).segments.forget(&self.table);
+        if freed {
+            self.shared.note_change();
+        }
+    }
+}
+
+/// The addresses of a launch's operands, as the program finds them in memory: for each operand its
+/// flat address and its size, 8 bytes each, the low byte first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CorrectionBuffer {
     bytes: Vec<u8>,
@@ -199,43 +345,5 @@ impl CorrectionBuffer {
     /// How many they are.
     pub fn size(&self) -> Bytes {
         Bytes::new(self.bytes.len() as u64)
-    }
-}
-
-/// The tiles of an operand, one after the other: the region stays, the offset moves.
-#[derive(Clone, Debug)]
-pub struct Tiles {
-    next: VirtualAddress,
-    stride: Bytes,
-    left: u64,
-}
-
-impl Tiles {
-    /// Tiles of `tile` bytes, `stride` bytes apart, in the `size` bytes from `base` on.
-    pub fn new(
-        base: VirtualAddress,
-        size: Bytes,
-        tile: Bytes,
-        stride: Bytes,
-    ) -> Result<Self, LaunchError> {
-        let ends = base.offset.checked_add(size).is_some();
-        if tile.is_zero() || stride.is_zero() || tile > size || !ends {
-            return Err(LaunchError::BadTile { tile, stride, size });
-        }
-        let left = 1 + (size - tile).get() / stride.get();
-        Ok(Self { next: base, stride, left })
-    }
-}
-
-impl Iterator for Tiles {
-    type Item = VirtualAddress;
-
-    fn next(&mut self) -> Option<VirtualAddress> {
-        self.left = self.left.checked_sub(1)?;
-        let tile = self.next;
-        if self.left > 0 {
-            self.next.offset += self.stride;
-        }
-        Some(tile)
     }
 }

@@ -1,4 +1,8 @@
 //! The segment table: how a program on the device finds a region.
+//!
+//! The table has as many entries as the firmware. A launch carries a copy of it to the device, so the
+//! entry of a region that was given back gets another region only when no launch knows it: no entry
+//! changes its meaning under a launch.
 
 use std::fmt;
 
@@ -26,40 +30,21 @@ pub struct Segment {
     pub size: Bytes,
 }
 
-/// One entry for every region that was ever acquired, in that order.
-///
-/// Entries are only ever added. That of a region that was given back stays, empty, so no entry
-/// changes its meaning under a launch that uses it.
+impl Segment {
+    /// The end of the flat addresses that it takes; checked when it was entered.
+    fn flat_end(&self) -> u64 {
+        self.base + self.size.align_up(STEP).expect("its end was checked").get()
+    }
+}
+
+/// The segment table of one moment: an entry for each region that is there, at its place among as
+/// many as the firmware has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SegmentTable {
     entries: Vec<Option<Segment>>,
-    next: u64,
 }
 
-/// Regions begin at multiples of this in the flat address space, and not at its start: compilers set
-/// address registers a little before a tensor, which must not wrap.
-const STEP: Bytes = Bytes::gib(16);
-
 impl SegmentTable {
-    /// Adds an entry, or nothing where the flat address space has come to its end.
-    pub(super) fn push(&mut self, region_id: RegionId, size: Bytes) -> Option<Segment> {
-        let base = self.next.checked_add(STEP.get())?;
-        let end = base.checked_add(size.align_up(STEP)?.get())?;
-        self.next = end - STEP.get();
-        let segment = Segment { region_id, base, size };
-        self.entries.push(Some(segment));
-        Some(segment)
-    }
-
-    pub(super) fn clear(&mut self, region_id: RegionId) {
-        let live = |entry: &&mut Option<Segment>| {
-            entry.is_some_and(|segment| segment.region_id == region_id)
-        };
-        if let Some(entry) = self.entries.iter_mut().find(live) {
-            *entry = None;
-        }
-    }
-
     /// The segment of a region.
     pub fn find(&self, region_id: RegionId) -> Option<(SegmentId, Segment)> {
         let mut entries = self.entries.iter().enumerate();
@@ -70,8 +55,178 @@ impl SegmentTable {
         })
     }
 
-    /// All entries in order; `None` where a region was given back.
+    /// All entries in order; `None` where there is no region.
     pub fn entries(&self) -> &[Option<Segment>] {
         &self.entries
+    }
+}
+
+/// Regions begin at multiples of this in the flat address space, and not at its start: compilers set
+/// address registers a little before a tensor, which must not wrap.
+const STEP: Bytes = Bytes::gib(16);
+
+/// The segment table of an allocator, with what launches know of it.
+#[derive(Debug)]
+pub(crate) struct Segments {
+    entries: Vec<Entry>,
+    /// The flat address behind the region that came last.
+    next: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Entry {
+    /// The region that has the entry, or had it last.
+    segment: Option<Segment>,
+    /// Whether the region is still there.
+    live: bool,
+    /// How many launches carry the entry in their copy of the table.
+    launches: usize,
+}
+
+impl Entry {
+    fn is_free(&self) -> bool {
+        !self.live && self.launches == 0
+    }
+}
+
+impl Segments {
+    pub(crate) fn new(entries: usize) -> Self {
+        Self { entries: vec![Entry::default(); entries], next: STEP.get() }
+    }
+
+    /// The number of entries.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether a further region would have an entry.
+    pub(crate) fn has_room(&self) -> bool {
+        self.entries.iter().any(Entry::is_free)
+    }
+
+    /// Whether entries without a region are kept by launches.
+    pub(crate) fn is_held(&self) -> bool {
+        self.entries.iter().any(|entry| !entry.live && entry.launches > 0)
+    }
+
+    /// Enters a region at the first free place, or nothing where there is none, or where the flat
+    /// address space has no room for it.
+    pub(crate) fn push(&mut self, region_id: RegionId, size: Bytes) -> Option<Segment> {
+        let base = self.free_base(size)?;
+        let entry = self.entries.iter_mut().find(|entry| entry.is_free())?;
+        let segment = Segment { region_id, base, size };
+        *entry = Entry { segment: Some(segment), live: true, launches: 0 };
+        self.next = segment.flat_end();
+        Some(segment)
+    }
+
+    /// A region has been given back: its place is free as soon as no launch knows it.
+    pub(crate) fn retire(&mut self, region_id: RegionId) {
+        let of_region = |entry: &&mut Entry| {
+            entry.live && entry.segment.is_some_and(|segment| segment.region_id == region_id)
+        };
+        if let Some(entry) = self.entries.iter_mut().find(of_region) {
+            entry.live = false;
+        }
+    }
+
+    /// The table for a launch, which knows all entries of it until it [forgets](Self::forget) them.
+    pub(crate) fn learn(&mut self) -> SegmentTable {
+        for entry in self.entries.iter_mut().filter(|entry| entry.live) {
+            entry.launches += 1;
+        }
+        self.table()
+    }
+
+    /// A launch that knew `table` is over. Says whether a place came free by that.
+    pub(crate) fn forget(&mut self, table: &SegmentTable) -> bool {
+        let mut freed = false;
+        for (entry, known) in self.entries.iter_mut().zip(&table.entries) {
+            if known.is_some() {
+                entry.launches -= 1;
+                freed |= entry.is_free();
+            }
+        }
+        freed
+    }
+
+    /// The table of this moment.
+    pub(crate) fn table(&self) -> SegmentTable {
+        let entries = self.entries.iter().map(|entry| entry.segment.filter(|_| entry.live));
+        SegmentTable { entries: entries.collect() }
+    }
+
+    /// Where a region may begin in the flat address space: behind the last one, so that addresses are
+    /// used again as late as can be; at its end, the lowest gap between what is there.
+    fn free_base(&self, size: Bytes) -> Option<u64> {
+        let length = size.align_up(STEP)?.get();
+        let kept = self.entries.iter().filter(|entry| !entry.is_free());
+        let mut kept: Vec<_> = kept.filter_map(|entry| entry.segment).collect();
+        kept.sort_unstable_by_key(|segment| segment.base);
+        let fits = |base: u64| {
+            let end = base.checked_add(length)?;
+            let apart = |other: &Segment| end <= other.base || other.flat_end() <= base;
+            kept.iter().all(apart).then_some(base)
+        };
+        let gaps = kept.iter().map(Segment::flat_end);
+        std::iter::once(self.next).chain([STEP.get()]).chain(gaps).find_map(fits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(id: u64) -> RegionId {
+        RegionId::new(id)
+    }
+
+    fn bases(segments: &Segments) -> Vec<Option<u64>> {
+        let table = segments.table();
+        table.entries().iter().map(|entry| entry.map(|segment| segment.base >> 34)).collect()
+    }
+
+    #[test]
+    fn an_entry_is_used_again_only_when_no_launch_knows_it() {
+        let mut segments = Segments::new(2);
+        segments.push(region(7), Bytes::gib(4)).unwrap();
+        segments.push(region(8), Bytes::gib(20)).unwrap();
+        assert!(!segments.has_room() && segments.push(region(9), Bytes::gib(4)).is_none());
+        let (first, second) = (segments.learn(), segments.learn());
+        segments.retire(region(7));
+        assert!(!segments.has_room() && segments.is_held());
+        assert!(!segments.forget(&first), "another launch knows it");
+        assert!(segments.forget(&second));
+        segments.push(region(9), Bytes::gib(4)).unwrap();
+        assert_eq!(segments.table().find(region(9)).unwrap().0, SegmentId(0));
+        assert_eq!(bases(&segments), [Some(4), Some(2)], "flat addresses go on");
+    }
+
+    #[test]
+    fn a_launch_does_not_keep_entries_that_came_after_it() {
+        let mut segments = Segments::new(2);
+        let before = segments.learn();
+        segments.push(region(7), Bytes::gib(4)).unwrap();
+        segments.retire(region(7));
+        assert!(segments.has_room() && !segments.is_held());
+        segments.forget(&before);
+    }
+
+    #[test]
+    fn at_the_end_of_the_flat_addresses_gaps_are_used() {
+        let mut segments = Segments::new(3);
+        let half = Bytes::new(1 << 63);
+        segments.push(region(1), Bytes::gib(16)).unwrap();
+        segments.push(region(2), half).unwrap();
+        segments.retire(region(1));
+        segments.push(region(3), Bytes::new((1 << 63) - (48 << 30))).unwrap();
+        assert_eq!(segments.push(region(4), Bytes::gib(16)).unwrap().base, STEP.get());
+        segments.retire(region(2));
+        assert_eq!(segments.push(region(5), half).unwrap().base, 2 * STEP.get());
+        segments.retire(region(5));
+        assert!(
+            segments.push(region(6), Bytes::new(half.get() + 1)).is_none(),
+            "one step too long"
+        );
     }
 }

@@ -12,16 +12,17 @@ use std::sync::OnceLock;
 use super::config::{FlexConfig, Release};
 use super::history::{Action, History, HistoryEntry};
 use super::mail::{Mail, Mailbox};
-use super::segments::SegmentTable;
+use super::segments::Segments;
 use super::slot::Slot;
 use super::stream::{Pending, StreamEvents, Waiting};
-use super::{Slots, mail};
+use super::{MAX_REGIONS, Slots, mail};
 use crate::Bytes;
 use crate::device::DeviceMemory;
 use crate::index::BlockKey;
 use crate::stats::{self, Counters, Peaks, Places, Slack, Stats};
 use crate::sync::{
     Apart, Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Turn, Weak, lock,
+    thread_number,
 };
 
 /// A function that is called when memory runs out, and may free some.
@@ -30,6 +31,8 @@ pub(crate) type Callback = Arc<dyn Fn(&super::OutOfMemory) + Send + Sync>;
 pub(crate) type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 pub(crate) struct Shared {
+    /// Tells it from every other allocator of the process.
+    pub(crate) id: u64,
     pub(crate) config: FlexConfig,
     pub(crate) device: Arc<dyn DeviceMemory>,
     /// All the memory that the device has.
@@ -48,6 +51,8 @@ pub(crate) struct Shared {
     changes: AtomicU64,
     /// Somebody found much idle and not the turn to give it back; whoever ends a turn looks.
     release_wanted: AtomicBool,
+    /// The device trims while it is called; likewise.
+    trim_wanted: AtomicBool,
     /// The allocator is gone, and nobody but the last blocks' owners will look for passed streams.
     closed: AtomicBool,
     /// The time that was seen last.
@@ -68,17 +73,25 @@ pub(crate) struct Shared {
     second_stream: Turn,
     history: Option<Mutex<History>>,
     pub(crate) callbacks: Mutex<Vec<Callback>>,
+    /// The numbers of the threads that are calling them.
+    calling_back: Mutex<Vec<usize>>,
     moved: Mutex<Moved>,
     moved_len: AtomicUsize,
 }
 
 /// What is known of the regions as a whole.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Regions {
-    /// No more are acquired.
-    pub(crate) locked: bool,
-    pub(crate) segments: SegmentTable,
+    /// The device has refused all sizes; no more are acquired.
+    pub(crate) refused: bool,
+    pub(crate) segments: Segments,
+    /// How many were acquired so far, which orders them by age.
+    pub(crate) acquired: u64,
 }
+
+/// The number of the next allocator. Numbers are all that they are for, so no thread waits for another
+/// here, and no model checker need know.
+static NEXT_ID: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
 
 /// Where moved blocks went, by the slot and key that their handles still have.
 #[derive(Debug, Default)]
@@ -86,6 +99,15 @@ struct Moved {
     forward: BTreeMap<(usize, BlockKey), (Arc<Slot>, BlockKey)>,
     /// The handle of each moved block, to find it when it moves again.
     back: BTreeMap<(usize, BlockKey), (usize, BlockKey)>,
+}
+
+/// A thread that calls the callbacks, until this is dropped, be it by a panic of one of them.
+struct Calling<'a>(&'a Shared, usize);
+
+impl Drop for Calling<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.calling_back).retain(|&thread| thread != self.1);
+    }
 }
 
 impl fmt::Debug for Shared {
@@ -103,7 +125,10 @@ impl Shared {
     ) -> Self {
         let history = (config.history > 0).then(|| Mutex::new(History::new(config.history)));
         let mail = (0..config.max_regions).map(|_| Mailbox::default()).collect();
+        let entries = device.table().map_or(MAX_REGIONS, |table| table.entries.min(MAX_REGIONS));
+        let segments = Segments::new(entries);
         Self {
+            id: NEXT_ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
             total: device.info().total,
             granule: device.granule().unwrap_or(Bytes::mib(2)),
             config,
@@ -112,10 +137,11 @@ impl Shared {
             clock,
             slots: OnceLock::new(),
             mail,
-            regions: Mutex::default(),
+            regions: Mutex::new(Regions { refused: false, segments, acquired: 0 }),
             turn: Turn::default(),
             changes: AtomicU64::new(0),
             release_wanted: AtomicBool::new(false),
+            trim_wanted: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             now_us: AtomicU64::new(0),
             peaks: Apart::default(),
@@ -130,6 +156,7 @@ impl Shared {
             second_stream: Turn::default(),
             history,
             callbacks: Mutex::new(Vec::new()),
+            calling_back: Mutex::new(Vec::new()),
             moved: Mutex::default(),
             moved_len: AtomicUsize::new(0),
         }
@@ -231,22 +258,23 @@ impl Shared {
     }
 
     /// Notes the stream of a request. When a second one appears, blocks that the first has freed may
-    /// still be touched by it, so it is waited for, once.
-    pub(crate) fn see_stream(&self, stream: u32) {
-        let Some(events) = &self.events else { return };
+    /// still be touched by it, so it is waited for, once. Says whether that is so: not to the streams
+    /// themselves, when they are being waited for on this very thread.
+    pub(crate) fn see_stream(&self, stream: u32) -> bool {
+        let Some(events) = &self.events else { return true };
         let number = u64::from(stream) + 1;
         let first = match self.first_stream.load(Ordering::Relaxed) {
             0 => self.first_stream.compare_exchange(0, number, Ordering::AcqRel, Ordering::Acquire),
             first => Err(first),
         };
-        let Err(first) = first else { return };
+        let Err(first) = first else { return true };
         if first == number || self.streams_settled.load(Ordering::Acquire) {
-            return;
+            return true;
         }
         // Whoever comes while the first stream is waited for waits too.
-        let _turn = self.second_stream.take();
+        let Some(_turn) = self.second_stream.take() else { return false };
         if self.streams_settled.load(Ordering::Acquire) {
-            return;
+            return true;
         }
         // Before the event, so that a block which is freed after it waits for its stream.
         self.several_streams.store(true, Ordering::SeqCst);
@@ -254,6 +282,7 @@ impl Shared {
         events.wait(events.record(first));
         self.count(|counters| counters.sync_all_streams += 1);
         self.streams_settled.store(true, Ordering::Release);
+        true
     }
 
     /// The streams that must pass before a block of `own`, used by `others` too, is free; none where
@@ -299,7 +328,8 @@ impl Shared {
         // All of them, with mail or without: another thread may be about to free what it has found.
         self.slots().iter().for_each(|slot| drop(slot.enter()));
         let Some(events) = self.events.as_ref().filter(|_| self.pending() > 0) else { return };
-        let turn = self.stream_turn.take();
+        // Streams that call back while they are waited for need not wait for themselves.
+        let Some(turn) = self.stream_turn.take() else { return };
         if self.pending() == 0 {
             return;
         }
@@ -364,23 +394,32 @@ impl Shared {
 
     /// Does what others have put off until a turn has ended.
     pub(crate) fn after_turn(&self) {
-        let Release::WhenIdle(limit) = self.config.release else { return };
-        while self.release_wanted.load(Ordering::SeqCst) {
+        while self.release_wanted.load(Ordering::SeqCst) || self.trim_wanted.load(Ordering::SeqCst)
+        {
             let slots = self.slots();
             let Some(_turn) = self.turn.try_take() else { return };
+            let trim = self.trim_wanted.swap(false, Ordering::SeqCst);
             self.release_wanted.store(false, Ordering::SeqCst);
-            let idle: Bytes = slots.iter().filter_map(Slot::idle_bytes).sum();
-            if idle > limit {
+            if trim || self.is_idle_above_limit(&slots) {
                 self.give_back(&slots, false);
             }
         }
     }
 
-    /// Gives everything back that is wholly free: regions, and granules of growable ones.
+    fn is_idle_above_limit(&self, slots: &[Arc<Slot>]) -> bool {
+        let Release::WhenIdle(limit) = self.config.release else { return false };
+        slots.iter().filter_map(Slot::idle_bytes).sum::<Bytes>() > limit
+    }
+
+    /// Gives everything back that is wholly free: regions, and granules of growable ones. In a call of
+    /// the device's, when that has returned.
     pub(crate) fn trim(&self) -> Bytes {
         self.collect_posts();
         let slots = self.slots();
-        let turn = self.turn.take();
+        let Some(turn) = self.turn.take() else {
+            self.trim_wanted.store(true, Ordering::SeqCst);
+            return Bytes::ZERO;
+        };
         let bytes = self.give_back(&slots, true);
         drop(turn);
         self.after_turn();
@@ -389,10 +428,20 @@ impl Shared {
 
     /// Needs the turn. With `wait`, regions that somebody commits to are waited for.
     pub(crate) fn give_back(&self, slots: &[Arc<Slot>], wait: bool) -> Bytes {
+        self.give_back_of(slots, wait, true)
+    }
+
+    /// Gives idle granules back and keeps the regions, so that memory can be committed elsewhere. Needs
+    /// the turn.
+    pub(crate) fn give_granules_back(&self, slots: &[Arc<Slot>]) {
+        self.give_back_of(slots, true, false);
+    }
+
+    fn give_back_of(&self, slots: &[Arc<Slot>], wait: bool, regions: bool) -> Bytes {
         self.tick();
         let mut given = Bytes::ZERO;
         for slot in slots {
-            let region = self.release(slot);
+            let region = if regions { self.release(slot) } else { None };
             let bytes = region.unwrap_or_else(|| slot.shrink(wait));
             if region.is_some() || !bytes.is_zero() {
                 self.note_change();
@@ -406,11 +455,33 @@ impl Shared {
     /// turn.
     pub(crate) fn release(&self, slot: &Arc<Slot>) -> Option<Bytes> {
         let (handle, bytes) = slot.move_out()?;
-        lock(&self.regions).segments.clear(handle.id);
+        lock(&self.regions).segments.retire(handle.id);
         self.device.release(handle);
         self.count(|counters| counters.device_frees += 1);
-        lock(&self.regions).locked = false;
+        lock(&self.regions).refused = false;
         Some(bytes)
+    }
+
+    /// Whether this thread is inside a function of the device or of the streams that this allocator
+    /// has called, so that it may not call them again.
+    pub(crate) fn is_calling(&self) -> bool {
+        let turns = [&self.turn, &self.stream_turn, &self.second_stream];
+        turns.into_iter().any(Turn::is_mine)
+    }
+
+    /// Calls the callbacks for a request that found no room, and says whether there were any. A
+    /// request that a callback makes calls none: it would do so without end.
+    pub(crate) fn call_back(&self, report: impl FnOnce() -> super::OutOfMemory) -> bool {
+        let callbacks = lock(&self.callbacks).clone();
+        let me = thread_number();
+        if callbacks.is_empty() || lock(&self.calling_back).contains(&me) {
+            return false;
+        }
+        let report = report();
+        lock(&self.calling_back).push(me);
+        let _end = Calling(self, me);
+        callbacks.iter().for_each(|callback| callback(&report));
+        true
     }
 
     /// How much has changed in the regions so far.

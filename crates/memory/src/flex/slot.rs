@@ -158,6 +158,9 @@ impl SlotState {
     /// Whether a block may be moved, and if so, what its start must be a multiple of.
     fn movable(&self, key: BlockKey) -> Option<Bytes> {
         let (_, tag) = self.owned(key).ok()?;
+        if tag.is_fixed() {
+            return None;
+        }
         let note = tag.is_noted().then(|| self.notes.get(&key)).flatten();
         let free = note.is_none_or(|note| note.pins == 0 && note.streams.is_empty());
         let alignment = note.and_then(|note| note.alignment).unwrap_or(Bytes::new(1));
@@ -275,7 +278,7 @@ impl Slot {
         self: &Arc<Self>,
         handle: RegionHandle,
         kind: Option<Kind>,
-        base: u64,
+        (base, since): (u64, u64),
         request: Option<&Request>,
     ) -> PlacedBlock {
         let config = &self.shared.config;
@@ -288,7 +291,7 @@ impl Slot {
         state.counts.add(Quantity::Segment, Pool::Large, 1);
         state.counts.add(Quantity::ReservedBytes, Pool::Large, region.reserved().get());
         self.kind.store(kind.map_or(usize::MAX, |kind| kind as usize), Ordering::Relaxed);
-        self.since.store(base, Ordering::Relaxed);
+        self.since.store(since, Ordering::Relaxed);
         self.free.store(region.index.free_bytes().get(), Ordering::Relaxed);
         if region.granules.is_none() {
             self.shared.record(Action::SegmentAlloc, base, region.reserved(), 0);
@@ -411,7 +414,7 @@ impl Slot {
 
     /// Gets memory for a block that is placed where some is missing, with no lock held.
     fn commit(self: &Arc<Self>, block: Block) -> Option<Block> {
-        let turn = self.turn.take();
+        let Some(turn) = self.turn.take() else { return self.take_back(block) };
         let device = &self.shared.device;
         let (handle, missing, idle) = self.plan_commit(&block);
         for &(offset, size) in &idle {
@@ -437,6 +440,20 @@ impl Slot {
         drop(turn);
         self.leave(state);
         outcome
+    }
+
+    /// Removes a block that was placed where memory is missing: this thread is committing to the
+    /// region already, and the device is not called twice at a time for it.
+    fn take_back(self: &Arc<Self>, block: Block) -> Option<Block> {
+        let mut state = self.enter();
+        let outcome = self.finish_commit(&mut state, block, &[]);
+        self.leave(state);
+        outcome
+    }
+
+    /// Whether this thread is inside a call of the device for this region.
+    pub(crate) fn is_calling(&self) -> bool {
+        self.turn.is_mine()
     }
 
     /// What must be committed for a block, and, where granules are recycled, what is taken away for
@@ -488,7 +505,7 @@ impl Slot {
     /// Without `wait` nothing happens while somebody commits: that may be this very thread, in a
     /// device that frees blocks.
     pub(crate) fn shrink(self: &Arc<Self>, wait: bool) -> Bytes {
-        let turn = if wait { Some(self.turn.take()) } else { self.turn.try_take() };
+        let turn = if wait { self.turn.take() } else { self.turn.try_take() };
         let Some(turn) = turn else { return Bytes::ZERO };
         let mut state = self.enter();
         let Some(region) = state.region.as_mut().filter(|region| region.granules.is_some()) else {
@@ -699,6 +716,19 @@ impl Slot {
         Ok(())
     }
 
+    /// Lets go of the handle of a block that is to be known by its address alone from now on, which
+    /// is returned: nothing moves the block any more.
+    pub(crate) fn leak(self: &Arc<Self>, key: BlockKey) -> Result<VirtualAddress, FreeError> {
+        let mut state = self.enter();
+        let (block, tag) = state.owned(key)?;
+        if tag.is_leaked() {
+            return Err(FreeError::Owned);
+        }
+        state.set_tag(key, tag.leaked(true).fixed());
+        let region = state.region.as_ref().expect("a region with a live block stays");
+        Ok(region.address(block.offset))
+    }
+
     /// Whether no handle owns a block.
     pub(crate) fn is_leaked(self: &Arc<Self>, key: BlockKey) -> bool {
         self.enter().owned(key).is_ok_and(|(_, tag)| tag.is_leaked())
@@ -906,6 +936,7 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let state = self.state.0.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(region) = state.region.take() {
+            // None where the device itself let the last block go, in a call of this thread's.
             let _turn = self.shared.turn.take();
             self.shared.device.release(region.handle);
         }

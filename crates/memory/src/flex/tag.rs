@@ -7,7 +7,8 @@ const PENDING: u32 = 1 << 2;
 const NOTED: u32 = 1 << 3;
 const LEAKED: u32 = 1 << 4;
 const COMING: u32 = 1 << 5;
-const STREAM: u32 = 6;
+const FIXED: u32 = 1 << 6;
+const STREAM: u32 = 7;
 
 /// Streams from this number on do not fit into a tag; they are kept in a note.
 pub(crate) const FAR_STREAM: u32 = u32::MAX >> STREAM;
@@ -68,6 +69,15 @@ impl Tag {
 
     pub(crate) const fn leaked(self, leaked: bool) -> Self {
         Self(if leaked { self.0 | LEAKED } else { self.0 & !LEAKED })
+    }
+
+    /// Whether it is known by its address alone, so that nobody could follow it to another place.
+    pub(crate) const fn is_fixed(self) -> bool {
+        self.0 & FIXED != 0
+    }
+
+    pub(crate) const fn fixed(self) -> Self {
+        Self(self.0 | FIXED)
     }
 
     /// Whether there is a note about it: pins, or further streams.

@@ -4,6 +4,7 @@
 //! token whose block was let go is *stale*, also while pins or streams keep the block, and also when
 //! its place was used again.
 
+use super::config::MAX_REGIONS;
 use super::handle::{self, Allocation, Pin};
 use super::slot::Slot;
 use super::tag::Tag;
@@ -16,6 +17,8 @@ use crate::sync::Arc;
 /// Names an allocation without owning it: see [`Allocation::into_token`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AllocationToken {
+    /// The number of the allocator, different for all that a process makes; none has 0.
+    pub(super) allocator: u64,
     pub(super) slot: usize,
     pub(super) key: BlockKey,
 }
@@ -34,19 +37,29 @@ pub struct TokenBlock {
 }
 
 impl AllocationToken {
-    /// The token as two numbers. They are never both zero.
+    /// The token as two numbers, neither of them zero: the first names the allocator and the place
+    /// of the region in it, the second the block.
     pub fn to_parts(self) -> (u64, u64) {
-        (self.slot as u64, self.key.to_bits())
+        (self.allocator << SLOT_BITS | self.slot as u64, self.key.to_bits())
     }
 
     /// The token that two numbers stand for, whoever made them up: it is checked when it is used.
-    pub fn from_parts(slot: u64, key: u64) -> Self {
-        Self { slot: usize::try_from(slot).unwrap_or(usize::MAX), key: BlockKey::from_bits(key) }
+    pub fn from_parts(place: u64, key: u64) -> Self {
+        let slot = place % (1 << SLOT_BITS);
+        Self {
+            allocator: place >> SLOT_BITS,
+            slot: usize::try_from(slot).expect("eight bits fit"),
+            key: BlockKey::from_bits(key),
+        }
     }
 }
 
+/// The bits of a token's first number that are the slot; the rest name the allocator.
+const SLOT_BITS: u32 = 8;
+const _: () = assert!(MAX_REGIONS <= 1 << SLOT_BITS, "every slot has a number");
+
 impl FlexAllocator {
-    /// Frees the block of a token. A stale token is refused.
+    /// Frees the block of a token. A stale token, and one of another allocator, is refused.
     pub fn free_token(&self, token: AllocationToken) -> Result<(), FreeError> {
         self.adopt(token).map(drop)
     }
@@ -94,6 +107,9 @@ impl FlexAllocator {
         token: AllocationToken,
         act: impl FnMut(&Arc<Slot>, BlockKey) -> Result<T, FreeError>,
     ) -> Result<T, FreeError> {
+        if token.allocator != 0 && token.allocator != self.shared.id {
+            return Err(FreeError::Foreign);
+        }
         let slot = self.slots.get(token.slot).ok_or(FreeError::Stale)?;
         handle::at_place(slot, token.key, act)
     }
@@ -120,6 +136,19 @@ mod tests {
         assert_eq!(allocator.block_of(token), Err(FreeError::Stale));
         drop(pin);
         assert_eq!(allocator.stats().allocated(), Bytes::ZERO);
+    }
+
+    /// Keys of all allocators start equal, so a token of one freed a live block of another.
+    #[test]
+    fn a_token_of_another_allocator_is_refused() {
+        let (ours, theirs) = (allocator(), allocator());
+        let own = ours.allocate(Bytes::new(1000)).unwrap().into_token();
+        let foreign = theirs.allocate(Bytes::new(1000)).unwrap().into_token();
+        assert_eq!(ours.free_token(foreign), Err(FreeError::Foreign));
+        assert_eq!(ours.block_of(foreign), Err(FreeError::Foreign));
+        assert_eq!(ours.stats().allocated(), Bytes::new(1024), "no block was freed");
+        ours.free_token(own).unwrap();
+        theirs.free_token(foreign).unwrap();
     }
 
     #[test]

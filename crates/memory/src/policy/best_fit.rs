@@ -6,6 +6,7 @@ use crate::index::{Block, Fit, FreeIndex};
 pub(super) static BEST_FIT: BlockPolicy = BlockPolicy {
     name: "best-fit",
     summary: "the smallest free range that fits; keeps large ranges whole",
+    fragments_less: &["lifetime"],
     make: || Box::new(BestFit),
 };
 

@@ -6,6 +6,7 @@ use crate::index::{Block, Fit, FreeIndex};
 pub(super) static FIRST_FIT: BlockPolicy = BlockPolicy {
     name: "first-fit",
     summary: "the lowest free range that fits; packs towards the start",
+    fragments_less: &["best-fit", "lifetime"],
     make: || Box::new(FirstFit),
 };
 

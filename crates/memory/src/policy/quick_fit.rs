@@ -6,6 +6,7 @@ use crate::index::{Block, BlockKey, FreeIndex, StaleBlock};
 pub(super) static QUICK_FIT: BlockPolicy = BlockPolicy {
     name: "quick-fit",
     summary: "the block of just this size that was freed last, else best fit; the fastest",
+    fragments_less: &["lifetime"],
     make: || Box::new(QuickFit),
 };
 

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cubeyard_memory::device::{Card, CardSpec};
-use cubeyard_memory::flex::{AllocateError, AllocationToken, FlexAllocator, FlexConfig};
+use cubeyard_memory::flex::{
+    AllocateError, AllocationToken, FlexAllocator, FlexConfig, MIN_ALIGNMENT,
+};
 use cubeyard_memory::free_list::Checking;
 use cubeyard_memory::index::{BlockKey, Fit, FreeIndex};
 use cubeyard_memory::policy;
@@ -117,18 +119,22 @@ impl Engine for List {
     }
 }
 
+/// The Flex allocator, whose granule is 128 bytes at least: in a case with a smaller one, all numbers are
+/// multiplied by `scale`.
 struct Flex {
     allocator: FlexAllocator,
+    scale: u64,
     tokens: BTreeMap<String, AllocationToken>,
 }
 
 impl Engine for Flex {
     fn allocate(&mut self, request: &Request) -> Option<Bytes> {
-        let alignment = request.align.unwrap_or(Bytes::new(1));
-        let wanted = policy::Request { alignment, ..policy::Request::new(request.size) };
+        let scaled = |bytes: Bytes| Bytes::new(bytes.get() * self.scale);
+        let alignment = scaled(request.align.unwrap_or(Bytes::new(1)));
+        let wanted = policy::Request { alignment, ..policy::Request::new(scaled(request.size)) };
         match self.allocator.allocate_for(&wanted) {
             Ok(block) => {
-                let offset = block.address().offset;
+                let offset = Bytes::new(block.address().offset.get() / self.scale);
                 self.tokens.insert(request.name.clone(), block.into_token());
                 Some(offset)
             }
@@ -140,10 +146,10 @@ impl Engine for Flex {
         self.allocator.free_token(self.tokens[name]).is_ok()
     }
     fn largest(&mut self) -> Bytes {
-        self.allocator.regions()[0].largest
+        Bytes::new(self.allocator.regions()[0].largest.get() / self.scale)
     }
     fn free_bytes(&mut self) -> Bytes {
-        self.allocator.regions()[0].free
+        Bytes::new(self.allocator.regions()[0].free.get() / self.scale)
     }
 }
 
@@ -169,17 +175,20 @@ fn engines(needs: &Needs<'_>) -> Vec<(String, Box<dyn Engine>)> {
             continue;
         }
         for region in policy::REGION {
+            let alignment = needs.granule.max(MIN_ALIGNMENT);
+            let scale = alignment.get() / needs.granule.get();
+            let space = Bytes::new(needs.space.get() * scale);
             let config = FlexConfig {
-                fallback_sizes: vec![needs.space],
+                fallback_sizes: vec![space],
                 max_regions: 1,
-                alignment: needs.granule,
+                alignment,
                 block,
                 region,
                 ..FlexConfig::default()
             };
-            let card = Arc::new(Card::new(CardSpec::physical(needs.space)));
+            let card = Arc::new(Card::new(CardSpec::physical(space)));
             let allocator = FlexAllocator::builder(card).config(config).build().unwrap();
-            let engine = Flex { allocator, tokens: BTreeMap::new() };
+            let engine = Flex { allocator, scale, tokens: BTreeMap::new() };
             engines.push((format!("flex/{}/{}", region.name, block.name), Box::new(engine)));
         }
     }

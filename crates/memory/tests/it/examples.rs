@@ -24,15 +24,15 @@ fn the_toy_backend_does_what_docs_memory_md_says() {
           free 4.56 MiB, longest free range 4.56 MiB, in 1 regions
           device: 0 B of 64.00 MiB free; no more regions are acquired
           region 0x0: 32.00 MiB, 4.56 MiB free, longest range 4.56 MiB, 3 blocks
-          no region can ever hold it: the longest block is 32.00 MiB; use larger fallback sizes or growable regions
+          no region can ever hold it: the longest block is 32.00 MiB, and the device has 64.00 MiB in all; ask for less, or use a device with more
         move 3.91 KiB from 0x0+0x1b71b00 to 0x0+0xb71b00
         moved 1 blocks, gave 0 B back
         bias at 0x0+0xb71b00
-        allocated_bytes.all.current 26685312
+        allocated_bytes.all.current 26685184
         reserved_bytes.all.peak 67108864
         num_alloc_retries 2
         num_ooms 1
-        snapshot: 2 segments, 22 events
+        snapshot: 2 segments, 25 events
     "#]].assert_eq(&String::from_utf8(text).unwrap());
     assert!(!snapshot.is_empty());
 }

@@ -2,9 +2,12 @@
 
 mod faults;
 mod handles;
+mod limits;
 mod model;
 mod properties;
+mod reentrant;
 mod regressions;
+mod segments;
 mod streams;
 mod strict;
 mod threads;

@@ -29,7 +29,8 @@ pub(super) struct Model {
     memory: u64,
     pub(super) regions: Vec<Region>,
     acquired: usize,
-    pub(super) locked: bool,
+    /// The device has refused all sizes.
+    pub(super) refused: bool,
     pub(super) counters: Counters,
     /// As `[small, large, all]`.
     stats: [[Stat; 3]; 9],
@@ -53,7 +54,7 @@ impl Model {
             memory,
             regions: Vec::new(),
             acquired: 0,
-            locked: false,
+            refused: false,
             counters: Counters::default(),
             stats: [[Stat::default(); 3]; 9],
         };
@@ -80,12 +81,6 @@ impl Model {
             return Ok(place);
         }
         self.counters.alloc_retries += 1;
-        if rounded <= self.longest()
-            && self.trim()
-            && let Some(place) = self.search_or_acquire(request)
-        {
-            return Ok(place);
-        }
         self.counters.ooms += 1;
         let free = self.regions.iter().map(|region| region.naive.free_bytes().get() * 128).sum();
         let largest = self.regions.iter().map(|region| region.naive.largest() * 128).max();
@@ -94,7 +89,18 @@ impl Model {
             () if free >= rounded => Shortage::Fragmented,
             () => Shortage::Full,
         };
-        Err(Refusal { shortage, free, largest: largest.unwrap_or(0), locked: self.locked })
+        Err(Refusal { shortage, free, largest: largest.unwrap_or(0), locked: self.locked() })
+    }
+
+    /// Whether no further region is acquired.
+    pub(super) fn locked(&self) -> bool {
+        self.refused || self.regions.len() == self.config.max_regions
+    }
+
+    /// Where a block is: the region's place among those there are, the oldest first, and the offset.
+    pub(super) fn position(&self, (number, offset): Place) -> (usize, u64) {
+        let place = self.regions.iter().position(|region| region.number == number);
+        (place.expect("a region with a block stays"), offset)
     }
 
     fn longest(&self) -> u64 {
@@ -138,11 +144,7 @@ impl Model {
     }
 
     fn acquire(&mut self, least: u64) -> bool {
-        if self.locked {
-            return false;
-        }
-        if self.regions.len() == self.config.max_regions {
-            self.locked = true;
+        if self.locked() {
             return false;
         }
         let used: u64 = self.regions.iter().map(|region| region.size).sum();
@@ -161,7 +163,7 @@ impl Model {
                 return true;
             }
         }
-        self.locked = tried == sizes.len();
+        self.refused = tried == sizes.len();
         false
     }
 
@@ -174,18 +176,15 @@ impl Model {
         self.account(&before);
     }
 
-    /// Gives wholly free regions back; says whether there were any.
-    pub(super) fn trim(&mut self) -> bool {
-        let mut any = false;
+    /// Gives wholly free regions back.
+    pub(super) fn trim(&mut self) {
+        self.refused = false;
         while let Some(index) = self.regions.iter().position(|region| region.blocks.is_empty()) {
             let before = self.sums_of_all();
             self.regions.remove(index);
             self.counters.device_frees += 1;
-            self.locked = false;
             self.account(&before);
-            any = true;
         }
-        any
     }
 
     pub(super) fn reset_peaks(&mut self) {

@@ -325,12 +325,14 @@ fn a_full_device_still_serves_from_what_is_committed() {
 fn an_operand_of_another_allocator_is_refused_in_vf_mode_too() {
     let vf = || Arc::new(Card::new(CardSpec::virtual_function(Bytes::gib(16), 8)));
     let (ours, theirs) = (allocator(vf(), ""), allocator(vf(), ""));
-    let program = ours.load_program(Bytes::kib(64), 4).unwrap();
+    let program = ours.load_program(Bytes::kib(64), 2).unwrap();
     let own = ours.allocate(mib(1)).unwrap();
     let foreign = theirs.allocate(mib(1)).unwrap();
     let refused = ours.launch(&program, [&own, &foreign]).unwrap_err();
     assert!(matches!(refused, LaunchError::UnknownSegment { operand: 1, .. }), "{refused}");
-    assert!(ours.launch(&program, [&own]).is_ok());
+    assert!(ours.launch(&program, [&own, &own]).is_ok());
+    let elsewhere = theirs.launch(&program, [&foreign, &foreign]).unwrap_err();
+    assert!(matches!(elsewhere, LaunchError::ForeignProgram { .. }), "{elsewhere}");
 }
 
 /// The offset of a tile left 64 bits.
@@ -364,7 +366,8 @@ fn when_idle_also_sees_regions_that_streams_leave_idle() {
 /// Regions without memory give nothing back, but their slot was needed.
 #[test]
 fn an_empty_region_of_one_kind_makes_way_for_one_of_another() {
-    let config = "growth:growable(64MiB),max_regions:1,own_regions:[program]";
+    let config =
+        "growth:growable(64MiB),max_regions:1,own_regions:[program],release:when_idle(1GiB)";
     let card = card(Bytes::gib(1));
     let allocator = allocator(card.clone(), config);
     let block = allocator.allocate(mib(1)).unwrap();

@@ -5,7 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cubeyard_memory::Bytes;
-use cubeyard_memory::device::{AddressMode, DeviceMemory, MemoryInfo, RegionHandle, RegionId};
+use cubeyard_memory::device::{
+    AddressMode, DeviceMemory, MemoryInfo, RegionHandle, RegionId, TableInfo,
+};
 
 /// Wraps a device and panics when the allocator breaks the contract of [`DeviceMemory`]: a size of
 /// zero, parts outside a region or off the granule, memory committed twice or taken away twice, two
@@ -115,6 +117,14 @@ impl<D: DeviceMemory> DeviceMemory for Strict<D> {
 
     fn info(&self) -> MemoryInfo {
         self.inner.info()
+    }
+
+    fn table(&self) -> Option<TableInfo> {
+        self.inner.table()
+    }
+
+    fn physical_address(&self, region: RegionId) -> Option<u64> {
+        self.inner.physical_address(region)
     }
 
     fn granule(&self) -> Option<Bytes> {

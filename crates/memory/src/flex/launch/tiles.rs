@@ -1,0 +1,43 @@
+//! Tiles: an operand a piece at a time.
+
+use super::LaunchError;
+use crate::Bytes;
+use crate::flex::VirtualAddress;
+
+/// The tiles of an operand, one after the other: the region stays, the offset moves.
+#[derive(Clone, Debug)]
+pub struct Tiles {
+    next: VirtualAddress,
+    stride: Bytes,
+    left: u64,
+}
+
+impl Tiles {
+    /// Tiles of `tile` bytes, `stride` bytes apart, in the `size` bytes from `base` on.
+    pub fn new(
+        base: VirtualAddress,
+        size: Bytes,
+        tile: Bytes,
+        stride: Bytes,
+    ) -> Result<Self, LaunchError> {
+        let ends = base.offset.checked_add(size).is_some();
+        if tile.is_zero() || stride.is_zero() || tile > size || !ends {
+            return Err(LaunchError::BadTile { tile, stride, size });
+        }
+        let left = 1 + (size - tile).get() / stride.get();
+        Ok(Self { next: base, stride, left })
+    }
+}
+
+impl Iterator for Tiles {
+    type Item = VirtualAddress;
+
+    fn next(&mut self) -> Option<VirtualAddress> {
+        self.left = self.left.checked_sub(1)?;
+        let tile = self.next;
+        if self.left > 0 {
+            self.next.offset += self.stride;
+        }
+        Some(tile)
+    }
+}

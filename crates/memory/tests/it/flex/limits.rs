@@ -1,0 +1,158 @@
+//! Limits of an allocator: how many regions it may have, what it keeps, and what it says when it runs
+//! out. Each test is a bug that was, with its story.
+
+use std::sync::Arc;
+
+use cubeyard_memory::Bytes;
+use cubeyard_memory::device::{Card, CardSpec, DeviceMemory};
+use cubeyard_memory::flex::{
+    AllocateError, Allocation, FlexAllocator, FlexConfig, OutOfMemory, Shortage,
+};
+
+use super::{allocator, card};
+
+fn mib(count: u64) -> Bytes {
+    Bytes::mib(count)
+}
+
+fn refused(result: Result<Allocation, AllocateError>) -> OutOfMemory {
+    match result {
+        Err(AllocateError::OutOfMemory(report)) => *report,
+        other => panic!("out of memory was expected, not {other:?}"),
+    }
+}
+
+/// The advice was to use a device with more memory, of which the device had a terabyte left.
+#[test]
+fn advice_at_max_regions_is_to_raise_it() {
+    let allocator = allocator(card(Bytes::gib(1024)), "fallback_sizes:[64MiB],max_regions:2");
+    let _blocks = [allocator.allocate(mib(64)).unwrap(), allocator.allocate(mib(64)).unwrap()];
+    let report = refused(allocator.allocate(mib(1)));
+    assert_eq!(report.shortage, Shortage::Full);
+    let advice = report.advice();
+    assert!(advice.contains("`max_regions`") && advice.contains('2'), "{advice}");
+    assert!(!advice.contains("a device with more"), "{advice}");
+}
+
+/// Likewise where the firmware's table has no entry left: more memory would not help either.
+#[test]
+fn advice_at_a_full_firmware_table_is_to_use_larger_regions() {
+    let card = Arc::new(Card::new(CardSpec::virtual_function(Bytes::gib(1024), 2)));
+    let allocator = allocator(card, "fallback_sizes:[64MiB]");
+    let _blocks = [allocator.allocate(mib(64)).unwrap(), allocator.allocate(mib(64)).unwrap()];
+    let advice = refused(allocator.allocate(mib(1))).advice();
+    assert!(advice.contains("table") && advice.contains("2 entries"), "{advice}");
+    assert!(advice.contains("fallback_sizes"), "{advice}");
+    assert!(!advice.contains("a device with more") && !advice.contains("max_regions"), "{advice}");
+}
+
+/// Fragments every other MiB of a region of 8 MiB and asks for two in a piece.
+fn fragmented(device: Arc<dyn DeviceMemory>, config: &str) -> String {
+    let allocator = allocator(device, config);
+    let blocks: Vec<_> = (0..8).map(|_| allocator.allocate(mib(1)).unwrap()).collect();
+    let _kept: Vec<_> = blocks.into_iter().step_by(2).collect();
+    let report = refused(allocator.allocate(mib(2)));
+    assert_eq!(report.shortage, Shortage::Fragmented, "{config}");
+    report.advice()
+}
+
+/// Best fit was recommended to who used it already.
+#[test]
+fn advice_does_not_name_what_is_on_already() {
+    let first = fragmented(card(mib(8)), "fallback_sizes:[8MiB]");
+    assert!(first.contains("best-fit") && first.contains("lifetime"), "{first}");
+    let best = fragmented(card(mib(8)), "fallback_sizes:[8MiB],block:best-fit");
+    assert!(!best.contains("best-fit") && best.contains("lifetime"), "{best}");
+    let lifetime = fragmented(card(mib(8)), "fallback_sizes:[8MiB],block:lifetime");
+    assert!(!lifetime.contains("best-fit") && !lifetime.contains("lifetime"), "{lifetime}");
+    let growable = fragmented(card(mib(8)), "growth:growable(8MiB)");
+    assert!(!growable.contains("`growth:growable`"), "{growable}");
+}
+
+/// Regions that were wholly free went back to the device when a request failed, though the
+/// configuration says that they never do but by `trim`.
+#[test]
+fn a_failed_allocation_keeps_idle_regions_under_release_never() {
+    let card = card(mib(96));
+    let allocator = allocator(card.clone(), "fallback_sizes:[64MiB;32MiB],release:never");
+    let _kept = allocator.allocate(mib(40)).unwrap();
+    drop(allocator.allocate(mib(30)).unwrap());
+    let before = (allocator.regions(), card.info());
+    assert_eq!((before.0.len(), before.1.free), (2, Bytes::ZERO));
+    let report = refused(allocator.allocate(mib(60)));
+    assert_eq!((allocator.regions(), card.info()), before, "a refusal changes nothing");
+    assert!(!report.advice().contains("trim()"), "32 MiB more would not do: {report}");
+    assert_eq!(allocator.trim(), mib(32), "`trim` gives back what is idle");
+}
+
+/// With nothing given back by itself, a request that idle regions stand in the way of has to be told.
+#[test]
+fn advice_names_trim_where_idle_regions_are_in_the_way() {
+    let allocator = allocator(card(mib(64)), "fallback_sizes:[64MiB],own_regions:[program]");
+    drop(allocator.allocate(mib(1)).unwrap());
+    let error = allocator.load_program(mib(1), 0).unwrap_err();
+    assert!(error.to_string().contains("trim(), which gives back 64.00 MiB"), "{error}");
+    assert_eq!(allocator.trim(), mib(64));
+    allocator.load_program(mib(1), 0).expect("what was idle went back");
+}
+
+/// Who has leaked a block has nothing but its address, which compaction made wrong.
+#[test]
+fn compaction_leaves_blocks_known_by_address_alone_where_they_are() {
+    let allocator = allocator(card(mib(64)), "fallback_sizes:[64MiB]");
+    let low = allocator.allocate(mib(1)).unwrap();
+    let token = allocator.allocate(mib(1)).unwrap().into_token();
+    let address = allocator.allocate(mib(1)).unwrap().leak();
+    drop(low);
+    assert_eq!(allocator.compact().commit(), 1, "the token's block follows, the other cannot");
+    assert_eq!(allocator.address_of(token).unwrap().offset, Bytes::ZERO);
+    allocator.deallocate(address).expect("the block is where its address says");
+    allocator.free_token(token).unwrap();
+    assert_eq!(allocator.stats().allocated(), Bytes::ZERO);
+}
+
+/// The same where the block is leaked between the plan and the commit.
+#[test]
+fn a_block_leaked_under_a_plan_stays_at_its_address() {
+    let allocator = allocator(card(mib(64)), "fallback_sizes:[64MiB]");
+    let low = allocator.allocate(mib(1)).unwrap();
+    let high = allocator.allocate(mib(1)).unwrap();
+    drop(low);
+    let plan = allocator.compact();
+    assert_eq!(plan.moves().count(), 1);
+    let address = high.leak();
+    assert_eq!(plan.commit(), 0);
+    allocator.deallocate(address).expect("the block is where its address says");
+}
+
+/// The RFC's workflow 4: `regions.size() == MAX_REGIONS` sets `regions_locked`. It was set only when
+/// one more was asked for.
+#[test]
+fn the_last_region_that_may_be_locks_the_regions() {
+    let allocator = allocator(card(Bytes::gib(1)), "fallback_sizes:[64MiB],max_regions:2");
+    let first = allocator.allocate(mib(64)).unwrap();
+    assert!(!allocator.regions_locked());
+    let second = allocator.allocate(mib(64)).unwrap();
+    assert!(allocator.regions_locked(), "there are as many as may be");
+    allocator.trim();
+    assert!(allocator.regions_locked(), "none was idle");
+    drop(first);
+    allocator.trim();
+    assert!(!allocator.regions_locked(), "there is room for one again");
+    drop(second);
+}
+
+/// The device expects addresses at multiples of 128 bytes; less was accepted.
+#[test]
+fn an_alignment_below_the_hardwares_is_refused() {
+    for text in ["alignment:64", "alignment:1"] {
+        let error = text.parse::<FlexConfig>().unwrap_err().to_string();
+        assert!(error.contains(text) && error.contains("128"), "{error}");
+    }
+    let config = FlexConfig { alignment: Bytes::new(64), ..FlexConfig::default() };
+    let error = FlexAllocator::builder(card(mib(64))).config(config).build().unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("`alignment`") && text.contains("64"), "{text}");
+    assert!(text.contains("a power of two from 128"), "{text}");
+    assert!("alignment:128".parse::<FlexConfig>().is_ok(), "the edge from the other side");
+}
