@@ -26,6 +26,18 @@
  * thread that made the call, with no lock held, so they may call back; possibly on several threads
  * at a time. A callback must return: no longjmp, no C++ exception.
  *
+ * Calling back. A pressure callback may call everything but cubeyard_destroy and cubeyard_abandon of
+ * its allocator; a request that it makes calls no pressure callback. Functions of a device and of
+ * streams may free, pin, resolve and look. They may allocate too, where there is room: what would have
+ * to call the device or the streams again (an allocation that needs a region, cubeyard_trim,
+ * cubeyard_destroy, cubeyard_abandon) is refused with CUBEYARD_ERROR_REENTRANT. They must not wait for
+ * another thread that makes such a call.
+ *
+ * Forks. A child has no threads of its parent's, so that locks may be locked for ever, and the parent
+ * goes on using the device. In a child, every function refuses an allocator or a registry that was made
+ * before the fork, with CUBEYARD_ERROR_FORKED and without waiting for anything; one that the child
+ * makes works. An allocator of the parent's cannot be destroyed by the child, and need not be.
+ *
  * Pointers. Those that may be NULL say so. NULL elsewhere, or a pointer that is not aligned for its
  * type, is refused with CUBEYARD_ERROR_ARGUMENT; a pointer that is wrong otherwise is not noticed.
  * Strings are UTF-8 and end with NUL. Nothing that is passed in is kept after the call, except
@@ -80,9 +92,10 @@ enum {
     /* The address is in a region, but no live block starts there: it was freed before, or points
      * inside a block. */
     CUBEYARD_ERROR_NOT_LIVE = 9,
-    /* There are blocks or pins that are still live. Free them, or use cubeyard_abandon. */
+    /* There are blocks or pins that are still live: free them, or use cubeyard_abandon. Or the allocator
+     * is in a registry: remove it. Or a registry has an allocator for the device already. */
     CUBEYARD_ERROR_IN_USE = 10,
-    /* There is no statistic of that name. */
+    /* There is no statistic of that name, or no device of that number. */
     CUBEYARD_ERROR_UNKNOWN_KEY = 11,
     /* The buffer is too short. The length that is needed was written; try again with that. */
     CUBEYARD_ERROR_BUFFER = 12,
@@ -93,7 +106,9 @@ enum {
     CUBEYARD_ERROR_INTERNAL = 14,
     /* The call was made from a function of the device or of the streams that the allocator is calling
      * on this thread, and would have to call them again. Make it when that function has returned. */
-    CUBEYARD_ERROR_REENTRANT = 15
+    CUBEYARD_ERROR_REENTRANT = 15,
+    /* The allocator or the registry was made before a fork, and this is the child. Make another. */
+    CUBEYARD_ERROR_FORKED = 16
 };
 
 /* Major version in the upper 16 bits, minor version in the lower, of the library that is loaded. It
@@ -197,6 +212,12 @@ typedef struct cubeyard_device {
     int (*commit)(void *user, uint64_t region_id, uint64_t offset, uint64_t size);
     /* Takes it away again. */
     void (*decommit)(void *user, uint64_t region_id, uint64_t offset, uint64_t size);
+    /* Since 1.1. Entries of the firmware's table, which bounds the regions that can be out and is the
+     * length of the segment table; 0 for a device without. */
+    uint64_t table_entries;
+    /* Since 1.1. Writes the physical address of a region's start and returns not 0, or returns 0 where
+     * it is not known. NULL: the region's id with PF, not known with VF. */
+    int (*physical)(void *user, uint64_t region_id, uint64_t *address);
 } cubeyard_device;
 
 /* An allocator over a simulated card. `config` may be NULL for the default, here and below. */
@@ -214,12 +235,14 @@ cubeyard_status cubeyard_create_device(const cubeyard_config *config, const cube
                                        cubeyard_allocator **allocator);
 
 /* Ends an allocator: waits for streams that freed blocks wait for, and gives all regions back.
- * While a block is live or pinned it is refused with CUBEYARD_ERROR_IN_USE, and the allocator stays
- * as it is. NULL is ignored. */
+ * While a block is live or pinned (programs, launches and plans have blocks too), or the allocator is in
+ * a registry, it is refused with CUBEYARD_ERROR_IN_USE, and the allocator stays as it is. NULL is
+ * ignored. */
 cubeyard_status cubeyard_destroy(cubeyard_allocator *allocator);
 
 /* Ends an allocator whatever is live in it. Afterwards no address from it may be used on the
- * device: the regions are gone. For a program that ends in a hurry. NULL is ignored. */
+ * device: the regions are gone. For a program that ends in a hurry. Refused, as cubeyard_destroy is,
+ * while it is in a registry. NULL is ignored. */
 cubeyard_status cubeyard_abandon(cubeyard_allocator *allocator);
 
 /* ---- Blocks ----------------------------------------------------------------------------------- */
@@ -266,6 +289,11 @@ cubeyard_status cubeyard_allocate(cubeyard_allocator *allocator, const cubeyard_
 /* Frees a block. CUBEYARD_ERROR_STALE if it was freed before. */
 cubeyard_status cubeyard_free(cubeyard_allocator *allocator, cubeyard_block block);
 
+/* Gives the block up for its address, by which alone it is known from then on (cubeyard_free_address):
+ * `block` is stale, and compaction leaves the block where it is. */
+cubeyard_status cubeyard_leak(cubeyard_allocator *allocator, cubeyard_block block,
+                              cubeyard_address *address);
+
 /* Frees the block that starts at an address. An address can only be checked for being live: if the
  * block was freed and another put in its place, this frees the other. */
 cubeyard_status cubeyard_free_address(cubeyard_allocator *allocator, cubeyard_address address);
@@ -286,6 +314,133 @@ cubeyard_status cubeyard_unpin(cubeyard_allocator *allocator, uint64_t pin);
 /* Notes that `stream` uses the block too. */
 cubeyard_status cubeyard_record_stream(cubeyard_allocator *allocator, cubeyard_block block,
                                        uint32_t stream);
+
+/* ---- Regions and segments ---------------------------------------------------------------------
+
+ * Functions that write a list take room for `capacity` elements and write how many there are to `count`,
+ * which may be NULL. Where they do not fit, only `count` is written, with CUBEYARD_ERROR_BUFFER. The list
+ * may be NULL if `capacity` is 0. */
+
+/* A region. */
+typedef struct cubeyard_region {
+    uint64_t region_id;
+    uint64_t size;       /* its memory: acquired, or committed in a growable region */
+    uint64_t free_bytes; /* of that */
+    uint64_t largest;    /* the longest free range */
+    uint64_t blocks;     /* that are live */
+} cubeyard_region;
+
+/* All regions, the oldest first. */
+cubeyard_status cubeyard_regions(cubeyard_allocator *allocator, cubeyard_region *regions,
+                                 size_t capacity, size_t *count);
+
+/* Not 0 if no further region is acquired: the device has refused all sizes, or there are as many as
+ * `max_regions` or the segment table allows. cubeyard_trim can change that. */
+cubeyard_status cubeyard_regions_locked(cubeyard_allocator *allocator, int *locked);
+
+/* An entry of the segment table. */
+typedef struct cubeyard_segment {
+    uint64_t used;      /* 0 for an entry without a region; then the rest is 0 too */
+    uint64_t region_id;
+    uint64_t base;      /* the region's first flat address */
+    uint64_t size;
+} cubeyard_segment;
+
+/* The segment table: as many entries as the firmware has, or 64. The entry of a region that was given
+ * back is another region's only when every launch that knew it has ended. */
+cubeyard_status cubeyard_segment_table(cubeyard_allocator *allocator, cubeyard_segment *entries,
+                                       size_t capacity, size_t *count);
+
+/* The physical address of a place in a region of this allocator, through the device's table with VF.
+ * CUBEYARD_ERROR_UNSUPPORTED if the device does not know it. */
+cubeyard_status cubeyard_physical_address(cubeyard_allocator *allocator, cubeyard_address address,
+                                          uint64_t *physical);
+
+/* ---- Programs and launches -------------------------------------------------------------------- */
+
+/* Allocates memory for a program of `binary_bytes` bytes that takes `parameters` operands. `program` is
+ * its number, `address`, which may be NULL, where the binary is to be written. */
+cubeyard_status cubeyard_program_load(cubeyard_allocator *allocator, uint64_t binary_bytes,
+                                      uint32_t parameters, uint64_t *program,
+                                      cubeyard_address *address);
+
+/* What a program's memory is and where it is now: compaction may move it while no launch uses it. */
+cubeyard_status cubeyard_program_resolve(cubeyard_allocator *allocator, uint64_t program,
+                                         cubeyard_block_info *info);
+
+/* Frees a program, when the last launch of it has ended. CUBEYARD_ERROR_STALE if that was done before. */
+cubeyard_status cubeyard_program_unload(cubeyard_allocator *allocator, uint64_t program);
+
+/* What a launch is given: a block, or a part of one, such as a tile. */
+typedef struct cubeyard_argument {
+    cubeyard_block block;
+    uint64_t offset; /* in the block */
+    uint64_t size;   /* 0 for all from there on */
+} cubeyard_argument;
+
+/* The same as the program finds it, through the segment table. */
+typedef struct cubeyard_operand {
+    uint64_t flat;
+    uint64_t offset;  /* in the region */
+    uint64_t size;
+    uint64_t segment; /* the region's place in the segment table */
+} cubeyard_operand;
+
+/* Where a launch has what the device needs. */
+typedef struct cubeyard_launch_info {
+    cubeyard_address program;
+    cubeyard_address corrections; /* a block of this launch's own, to be written before it runs */
+    uint64_t corrections_bytes;
+} cubeyard_launch_info;
+
+/* Prepares a launch of `program`: keeps it and its operands where they are, even if they are freed, and
+ * resolves them. `count` must be what the program was loaded with. `launch` is its number; `info` may be
+ * NULL. */
+cubeyard_status cubeyard_launch_begin(cubeyard_allocator *allocator, uint64_t program,
+                                      const cubeyard_argument *arguments, size_t count,
+                                      uint64_t *launch, cubeyard_launch_info *info);
+
+/* The operands of a launch, in order. */
+cubeyard_status cubeyard_launch_operands(cubeyard_allocator *allocator, uint64_t launch,
+                                         cubeyard_operand *operands, size_t capacity, size_t *count);
+
+/* The bytes of its corrections: for each operand its flat address and its size, 8 bytes each, the low
+ * byte first. */
+cubeyard_status cubeyard_launch_corrections(cubeyard_allocator *allocator, uint64_t launch,
+                                            uint8_t *buffer, size_t capacity, size_t *length);
+
+/* The segment table that it was resolved through, for the device's control block. */
+cubeyard_status cubeyard_launch_segment_table(cubeyard_allocator *allocator, uint64_t launch,
+                                              cubeyard_segment *entries, size_t capacity,
+                                              size_t *count);
+
+/* Ends a launch, when the device is done with it. CUBEYARD_ERROR_STALE if that was done before. */
+cubeyard_status cubeyard_launch_end(cubeyard_allocator *allocator, uint64_t launch);
+
+/* ---- Compaction ------------------------------------------------------------------------------- */
+
+/* Plans moves that bring free memory together, of blocks that are not pinned, not in a launch, not used
+ * by several streams, and not leaked. Whoever keeps the address of another block must resolve it again
+ * after a commit. `plan` is its number; `moves`, which may be NULL, says how many there are. */
+cubeyard_status cubeyard_compact(cubeyard_allocator *allocator, uint64_t *plan, size_t *moves);
+
+/* A block to be copied; the two places do not overlap. */
+typedef struct cubeyard_move {
+    cubeyard_address from;
+    cubeyard_address to;
+    uint64_t size;
+} cubeyard_move;
+
+/* The moves of a plan, in an order in which they can be made. */
+cubeyard_status cubeyard_plan_moves(cubeyard_allocator *allocator, uint64_t plan,
+                                    cubeyard_move *moves, size_t capacity, size_t *count);
+
+/* The data has been copied: the blocks are in their new places from now on. One that was freed or pinned
+ * since the plan was made stays as it is. `moved`, which may be NULL, says how many have moved. */
+cubeyard_status cubeyard_plan_commit(cubeyard_allocator *allocator, uint64_t plan, size_t *moved);
+
+/* Gives a plan up; nothing has moved. */
+cubeyard_status cubeyard_plan_drop(cubeyard_allocator *allocator, uint64_t plan);
 
 /* ---- Running out ------------------------------------------------------------------------------ */
 
@@ -343,6 +498,33 @@ cubeyard_status cubeyard_reset_accumulated_stats(cubeyard_allocator *allocator);
 /* What the device has, and what nobody has acquired of it. */
 cubeyard_status cubeyard_memory_info(cubeyard_allocator *allocator, uint64_t *free_bytes,
                                      uint64_t *total_bytes);
+
+/* ---- Several devices -------------------------------------------------------------------------- */
+
+/* Allocators by the numbers of their devices. They share nothing. */
+typedef struct cubeyard_registry cubeyard_registry;
+
+/* Makes a registry without devices. */
+cubeyard_status cubeyard_registry_new(cubeyard_registry **registry);
+
+/* Frees a registry; its allocators stay. NULL is ignored. */
+cubeyard_status cubeyard_registry_free(cubeyard_registry *registry);
+
+/* Adds a device. CUBEYARD_ERROR_IN_USE if it has an allocator already. An allocator is not destroyed
+ * while it is in a registry. */
+cubeyard_status cubeyard_registry_add(cubeyard_registry *registry, uint32_t device,
+                                      cubeyard_allocator *allocator);
+
+/* The allocator of a device. CUBEYARD_ERROR_UNKNOWN_KEY if there is none. */
+cubeyard_status cubeyard_registry_get(cubeyard_registry *registry, uint32_t device,
+                                      cubeyard_allocator **allocator);
+
+/* Takes a device out; its allocator stays. */
+cubeyard_status cubeyard_registry_remove(cubeyard_registry *registry, uint32_t device);
+
+/* The numbers of all devices, in order. */
+cubeyard_status cubeyard_registry_devices(cubeyard_registry *registry, uint32_t *devices,
+                                          size_t capacity, size_t *count);
 
 /* ---- Snapshots -------------------------------------------------------------------------------- */
 

@@ -69,6 +69,55 @@ pub(crate) fn place_if<T>(pointer: *mut T, name: &str) -> Result<(), Failure> {
     if pointer.is_null() { Ok(()) } else { check(pointer, name) }
 }
 
+/// Puts a list where the caller has room for `capacity` elements, and says how many there are. Where
+/// they do not fit, only that is said.
+///
+/// # Safety
+/// What is not null and is aligned points to memory for so many elements, and for the number, that
+/// nobody else uses.
+pub(crate) unsafe fn write_list<T>(
+    (list, capacity): (*mut T, usize),
+    count: *mut usize,
+    values: &[T],
+    name: &str,
+) -> Result<(), Failure> {
+    if capacity > 0 {
+        check(list, name)?;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { write_if(count, "count", values.len()) }?;
+    if values.len() > capacity {
+        let message = format!("{} are needed in `{name}`, and it has {capacity}", values.len());
+        return Err(Failure::new(Status::Buffer, message));
+    }
+    if !values.is_empty() {
+        // SAFETY: there is room for all of them, by the caller's promise.
+        unsafe { list.copy_from_nonoverlapping(values.as_ptr(), values.len()) };
+    }
+    Ok(())
+}
+
+/// A list of the caller's.
+///
+/// # Safety
+/// If it is not null and is aligned, it points to `count` elements that stay, unchanged, for as long as
+/// the reference is used.
+pub(crate) unsafe fn list<'a, T>(
+    pointer: *const T,
+    count: usize,
+    name: &str,
+) -> Result<&'a [T], Failure> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    check(pointer, name)?;
+    if count > isize::MAX as usize / size_of::<T>().max(1) {
+        return Err(wrong(name, &format!("cannot have {count} elements")));
+    }
+    // SAFETY: it is neither null nor unaligned nor too long; the rest is the caller's promise.
+    Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
+}
+
 /// A text.
 ///
 /// # Safety
@@ -80,9 +129,8 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a 
     unsafe { CStr::from_ptr(pointer) }.to_str().map_err(|_| wrong(name, "is not UTF-8"))
 }
 
-/// Checks that a struct is at least as long as this version of the header has it.
-pub(crate) fn struct_size<T>(found: usize, name: &str) -> Result<(), Failure> {
-    let wanted = size_of::<T>();
+/// Checks that a struct is at least as long as it is in the first version of the header.
+pub(crate) fn struct_size(found: usize, wanted: usize, name: &str) -> Result<(), Failure> {
     if found >= wanted {
         return Ok(());
     }

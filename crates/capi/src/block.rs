@@ -25,6 +25,13 @@ pub(crate) struct Address {
     offset: u64,
 }
 
+impl Address {
+    pub(crate) fn place(self) -> VirtualAddress {
+        let (region_id, offset) = (RegionId::new(self.region_id), Bytes::new(self.offset));
+        VirtualAddress { region_id, offset }
+    }
+}
+
 /// A `cubeyard_request`.
 #[repr(C)]
 pub(crate) struct RequestOfCaller {
@@ -48,7 +55,7 @@ pub(crate) struct BlockInfo {
 }
 
 impl Block {
-    fn token(self) -> AllocationToken {
+    pub(crate) fn token(self) -> AllocationToken {
         AllocationToken::from_parts(self.slot, self.key)
     }
 }
@@ -83,7 +90,7 @@ impl RequestOfCaller {
 }
 
 impl Front {
-    fn describe(&self, block: TokenBlock) -> Result<BlockInfo, Failure> {
+    pub(crate) fn describe(&self, block: TokenBlock) -> Result<BlockInfo, Failure> {
         let TokenBlock { address, size, requested, kind } = block;
         let segment = self.allocator.segment_table().find(address.region_id);
         // The region may have been given back since the block was found, if it was freed meanwhile.
@@ -109,9 +116,8 @@ unsafe extern "C" fn cubeyard_allocate(
 ) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator and a request.
-        let (front, request) = unsafe {
-            (argument::read(allocator, "allocator")?, argument::read(request, "request")?)
-        };
+        let (front, request) =
+            unsafe { (Front::of(allocator)?, argument::read(request, "request")?) };
         argument::place(block, "block")?;
         argument::place_if(address, "address")?;
         let allocation = front.allocator.allocate_for(&request.request()?)?;
@@ -128,7 +134,7 @@ unsafe extern "C" fn cubeyard_allocate(
 unsafe extern "C" fn cubeyard_free(allocator: *const Front, block: Block) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator.
-        let front = unsafe { argument::read(allocator, "allocator") }?;
+        let front = unsafe { Front::of(allocator) }?;
         Ok(front.allocator.free_token(block.token())?)
     })
 }
@@ -137,9 +143,24 @@ unsafe extern "C" fn cubeyard_free(allocator: *const Front, block: Block) -> Sta
 unsafe extern "C" fn cubeyard_free_address(allocator: *const Front, address: Address) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator.
-        let front = unsafe { argument::read(allocator, "allocator") }?;
-        let (region_id, offset) = (RegionId::new(address.region_id), Bytes::new(address.offset));
-        Ok(front.allocator.deallocate(VirtualAddress { region_id, offset })?)
+        let front = unsafe { Front::of(allocator) }?;
+        Ok(front.allocator.deallocate(address.place())?)
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_leak(
+    allocator: *const Front,
+    block: Block,
+    address: *mut Address,
+) -> Status {
+    call(|| {
+        // SAFETY: the header asks for an allocator.
+        let front = unsafe { Front::of(allocator) }?;
+        argument::place(address, "address")?;
+        let place = front.allocator.adopt(block.token())?.leak();
+        // SAFETY: the header asks for a place to write to.
+        unsafe { argument::write(address, "address", place.into()) }
     })
 }
 
@@ -151,7 +172,7 @@ unsafe extern "C" fn cubeyard_resolve(
 ) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator.
-        let front = unsafe { argument::read(allocator, "allocator") }?;
+        let front = unsafe { Front::of(allocator) }?;
         let found = front.describe(front.allocator.block_of(block.token())?)?;
         // SAFETY: the header asks for a place to write to.
         unsafe { argument::write(info, "info", found) }
@@ -167,16 +188,12 @@ unsafe extern "C" fn cubeyard_pin(
 ) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator.
-        let front = unsafe { argument::read(allocator, "allocator") }?;
+        let front = unsafe { Front::of(allocator) }?;
         argument::place(pin, "pin")?;
         argument::place_if(info, "info")?;
         let pinned = front.allocator.pin_token(block.token())?;
         let found = front.describe(front.allocator.block_of(block.token())?)?;
-        let mut pins = front.pins();
-        pins.last += 1;
-        let number = pins.last;
-        pins.on.insert(number, pinned);
-        drop(pins);
+        let number = front.pins.insert(pinned);
         // SAFETY: the header asks for places to write to.
         unsafe {
             argument::write_if(info, "info", found)?;
@@ -189,10 +206,8 @@ unsafe extern "C" fn cubeyard_pin(
 unsafe extern "C" fn cubeyard_unpin(allocator: *const Front, pin: u64) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator.
-        let front = unsafe { argument::read(allocator, "allocator") }?;
-        let pinned = front.pins().on.remove(&pin);
-        let stale = || Failure::new(Status::Stale, "the pin was taken off before");
-        pinned.map(drop).ok_or_else(stale)
+        let front = unsafe { Front::of(allocator) }?;
+        front.pins.remove(pin).map(drop)
     })
 }
 
@@ -204,7 +219,7 @@ unsafe extern "C" fn cubeyard_record_stream(
 ) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator.
-        let front = unsafe { argument::read(allocator, "allocator") }?;
+        let front = unsafe { Front::of(allocator) }?;
         Ok(front.allocator.record_stream_token(block.token(), stream)?)
     })
 }

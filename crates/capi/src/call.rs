@@ -5,7 +5,9 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use cubeyard_memory::flex::{AllocateError, BuildError, ConfigError, FreeError, OutOfMemory};
+use cubeyard_memory::flex::{
+    AllocateError, BuildError, ConfigError, FreeError, LaunchError, OutOfMemory,
+};
 
 use crate::argument;
 use crate::pressure::{Report, status_of};
@@ -30,10 +32,11 @@ pub(crate) enum Status {
     Io = 13,
     Internal = 14,
     Reentrant = 15,
+    Forked = 16,
 }
 
 /// The names of the constants in the header, by their values.
-const NAMES: [&CStr; 16] = [
+const NAMES: [&CStr; 17] = [
     c"CUBEYARD_OK",
     c"CUBEYARD_ERROR_ARGUMENT",
     c"CUBEYARD_ERROR_CONFIG",
@@ -50,6 +53,7 @@ const NAMES: [&CStr; 16] = [
     c"CUBEYARD_ERROR_IO",
     c"CUBEYARD_ERROR_INTERNAL",
     c"CUBEYARD_ERROR_REENTRANT",
+    c"CUBEYARD_ERROR_FORKED",
 ];
 
 /// Why a call fails.
@@ -105,6 +109,22 @@ impl From<FreeError> for Failure {
             FreeError::Stale | FreeError::Owned => {
                 Self::new(Status::Stale, "the block was freed before")
             }
+        }
+    }
+}
+
+impl From<LaunchError> for Failure {
+    fn from(error: LaunchError) -> Self {
+        let message = error.to_string();
+        match error {
+            LaunchError::Corrections(error) => Self { message, ..Self::from(error) },
+            LaunchError::BadToken { source, .. } => Self { message, ..Self::from(source) },
+            LaunchError::ForeignProgram { .. } | LaunchError::UnknownSegment { .. } => {
+                Self::new(Status::Foreign, message)
+            }
+            LaunchError::OperandCount { .. }
+            | LaunchError::BadPart { .. }
+            | LaunchError::BadTile { .. } => Self::new(Status::Argument, message),
         }
     }
 }
@@ -186,6 +206,7 @@ mod tests {
     #[test]
     fn every_status_has_its_name() {
         assert_eq!(NAMES[Status::Internal as usize], c"CUBEYARD_ERROR_INTERNAL");
+        assert_eq!(NAMES[Status::Forked as usize], c"CUBEYARD_ERROR_FORKED");
         assert_eq!(NAMES[Status::Stale as usize], c"CUBEYARD_ERROR_STALE");
     }
 

@@ -1,6 +1,7 @@
 //! Allocators: made and ended.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use cubeyard_memory::device::{AddressMode, Card, CardSpec, DeviceMemory, HostMemory};
@@ -11,7 +12,7 @@ use crate::argument;
 use crate::call::{Failure, Status, call};
 use crate::config::Config;
 use crate::device::{Device, DeviceOfCaller};
-use crate::{Front, Pins};
+use crate::{Front, fork};
 
 /// A `cubeyard_card`.
 #[repr(C)]
@@ -100,7 +101,8 @@ fn build(device: Arc<dyn DeviceMemory>, config: &Config) -> Result<Front, Failur
         Some(events) => builder.events(Arc::clone(events)),
         None => builder,
     };
-    Ok(Front { allocator: builder.build()?, pins: Mutex::new(Pins::default()) })
+    let forks = fork::watch()?;
+    Ok(Front::new(builder.build()?, forks))
 }
 
 /// Microseconds since 1970, as in PyTorch's histories.
@@ -117,7 +119,9 @@ unsafe extern "C" fn cubeyard_destroy(allocator: *mut Front) -> Status {
             return Ok(());
         }
         // SAFETY: the header asks for an allocator.
-        refuse_live(unsafe { argument::read(allocator, "allocator") }?)?;
+        let front = unsafe { Front::of(allocator) }?;
+        refuse_use(front)?;
+        refuse_live(front)?;
         // SAFETY: the header asks for an allocator that nobody uses any more; it came out of a box
         // of ours.
         drop(unsafe { Box::from_raw(allocator) });
@@ -125,10 +129,22 @@ unsafe extern "C" fn cubeyard_destroy(allocator: *mut Front) -> Status {
     })
 }
 
+/// Refuses to end an allocator that somebody will look for: a function of its device that it is
+/// calling, or a registry.
+fn refuse_use(front: &Front) -> Result<(), Failure> {
+    front.refuse_reentrance()?;
+    let registries = front.registered.load(Ordering::Acquire);
+    if registries == 0 {
+        return Ok(());
+    }
+    let message = format!("the allocator is in {registries} registries; remove it first");
+    Err(Failure::new(Status::InUse, message))
+}
+
 fn refuse_live(front: &Front) -> Result<(), Failure> {
     front.allocator.synchronize();
     let blocks = front.allocator.stats().get(Quantity::Active, Pool::All).current;
-    let pins = front.pins().on.len();
+    let pins = front.pins.len();
     if blocks == 0 && pins == 0 {
         return Ok(());
     }
@@ -142,12 +158,12 @@ unsafe extern "C" fn cubeyard_abandon(allocator: *mut Front) -> Status {
         if allocator.is_null() {
             return Ok(());
         }
-        argument::place(allocator, "allocator")?;
+        // SAFETY: the header asks for an allocator.
+        refuse_use(unsafe { Front::of(allocator) }?)?;
         // SAFETY: the header asks for an allocator that nobody uses any more; it came out of a box
         // of ours.
         let front = unsafe { Box::from_raw(allocator) };
-        let pins = std::mem::take(&mut front.pins().on);
-        drop(pins);
+        front.clear();
         // A block that waits for a stream would keep its region.
         front.allocator.synchronize();
         Ok(())

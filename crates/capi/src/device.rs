@@ -1,9 +1,13 @@
 //! A device as functions of the caller.
 
 use std::ffi::{c_int, c_void};
+use std::mem::{MaybeUninit, offset_of};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cubeyard_memory::Bytes;
-use cubeyard_memory::device::{AddressMode, DeviceMemory, MemoryInfo, RegionHandle, RegionId};
+use cubeyard_memory::device::{
+    AddressMode, DeviceMemory, MemoryInfo, RegionHandle, RegionId, TableInfo,
+};
 
 use crate::argument;
 use crate::call::Failure;
@@ -14,6 +18,7 @@ type Release = unsafe extern "C" fn(*mut c_void, u64, u64);
 type Info = unsafe extern "C" fn(*mut c_void, *mut u64, *mut u64);
 type Commit = unsafe extern "C" fn(*mut c_void, u64, u64, u64) -> c_int;
 type Decommit = unsafe extern "C" fn(*mut c_void, u64, u64, u64);
+type Physical = unsafe extern "C" fn(*mut c_void, u64, *mut u64) -> c_int;
 
 /// A `cubeyard_device`.
 #[repr(C)]
@@ -28,6 +33,31 @@ pub(crate) struct DeviceOfCaller {
     reserve: Option<Acquire>,
     commit: Option<Commit>,
     decommit: Option<Decommit>,
+    table_entries: u64,
+    physical: Option<Physical>,
+}
+
+/// The length of the struct in version 1.0 of the header, which ends before the table.
+const FIRST_SIZE: usize = offset_of!(DeviceOfCaller, table_entries);
+
+impl DeviceOfCaller {
+    /// The struct, with zeros for what the caller's version of it does not have.
+    ///
+    /// # Safety
+    /// If it is not null and is aligned, `device` points to a struct of which at least the first
+    /// field is there, and as much as that says.
+    unsafe fn copied(device: *const Self) -> Result<Self, Failure> {
+        // SAFETY: the first field is there.
+        let size = *unsafe { argument::read(device.cast::<usize>(), "device") }?;
+        argument::struct_size(size, FIRST_SIZE, "device")?;
+        let mut copy = MaybeUninit::<Self>::zeroed();
+        let length = size.min(size_of::<Self>());
+        // SAFETY: so much of it is there, and fits; all zeros is a device without functions.
+        unsafe {
+            copy.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(device.cast(), length);
+            Ok(copy.assume_init())
+        }
+    }
 }
 
 /// The same, checked.
@@ -38,6 +68,10 @@ pub(crate) struct Device {
     release: Release,
     info: Info,
     granules: Option<Granules>,
+    /// Entries of the firmware's table, if it has one, and how many regions are out.
+    table: Option<usize>,
+    regions: AtomicUsize,
+    physical: Option<Physical>,
 }
 
 /// What a device needs that can commit memory.
@@ -61,11 +95,9 @@ impl Device {
         device: *const DeviceOfCaller,
         config: &Config,
     ) -> Result<Self, Failure> {
-        // SAFETY: the first field is there.
-        let size = *unsafe { argument::read(device.cast::<usize>(), "device") }?;
-        argument::struct_size::<DeviceOfCaller>(size, "device")?;
-        // SAFETY: all of it is there.
-        let device = unsafe { argument::read(device, "device") }?;
+        // SAFETY: the caller's promise is the same.
+        let device = &unsafe { DeviceOfCaller::copied(device) }?;
+        let entries = usize::try_from(device.table_entries).unwrap_or(usize::MAX);
         Ok(Self {
             mode: config.mode_of(device.mode)?,
             user: device.user,
@@ -73,6 +105,9 @@ impl Device {
             release: argument::function(device.release, "device.release")?,
             info: argument::function(device.info, "device.info")?,
             granules: (device.granule > 0).then(|| Granules::new(device)).transpose()?,
+            table: (entries > 0).then_some(entries),
+            regions: AtomicUsize::new(0),
+            physical: device.physical,
         })
     }
 
@@ -80,6 +115,9 @@ impl Device {
         let mut id = 0;
         // SAFETY: the caller gave this function for this purpose, with this pointer.
         let given = unsafe { acquire(self.user, size.get(), &raw mut id) } != 0;
+        if given {
+            self.regions.fetch_add(1, Ordering::Relaxed);
+        }
         given.then(|| RegionHandle { id: RegionId::new(id), size })
     }
 }
@@ -108,6 +146,7 @@ impl DeviceMemory for Device {
     }
 
     fn release(&self, region: RegionHandle) {
+        self.regions.fetch_sub(1, Ordering::Relaxed);
         // SAFETY: the caller gave this function for this purpose, with this pointer.
         unsafe { (self.release)(self.user, region.id.get(), region.size.get()) }
     }
@@ -117,6 +156,22 @@ impl DeviceMemory for Device {
         // SAFETY: as above.
         unsafe { (self.info)(self.user, &raw mut free, &raw mut total) };
         MemoryInfo { free: Bytes::new(free), total: Bytes::new(total) }
+    }
+
+    fn table(&self) -> Option<TableInfo> {
+        let entries = self.table?;
+        let free = entries.saturating_sub(self.regions.load(Ordering::Relaxed));
+        Some(TableInfo { entries, free })
+    }
+
+    fn physical_address(&self, region: RegionId) -> Option<u64> {
+        let Some(physical) = self.physical else {
+            return (self.mode == AddressMode::Physical).then(|| region.get());
+        };
+        let mut address = 0;
+        // SAFETY: as above.
+        let known = unsafe { physical(self.user, region.get(), &raw mut address) } != 0;
+        known.then_some(address)
     }
 
     fn granule(&self) -> Option<Bytes> {

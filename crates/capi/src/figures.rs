@@ -14,8 +14,7 @@ unsafe extern "C" fn cubeyard_stat(
 ) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator and a string.
-        let (front, key) =
-            unsafe { (argument::read(allocator, "allocator")?, argument::text(key, "key")?) };
+        let (front, key) = unsafe { (Front::of(allocator)?, argument::text(key, "key")?) };
         let unknown = || Failure::new(Status::UnknownKey, format!("there is no statistic `{key}`"));
         let found = front.allocator.stats().key(key).ok_or_else(unknown)?;
         // SAFETY: the header asks for a place to write to.
@@ -32,7 +31,7 @@ unsafe extern "C" fn cubeyard_stats_json(
 ) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator.
-        let front = unsafe { argument::read(allocator, "allocator") }?;
+        let front = unsafe { Front::of(allocator) }?;
         if capacity > 0 {
             argument::place(buffer, "buffer")?;
         }
@@ -57,7 +56,7 @@ unsafe extern "C" fn cubeyard_stats_json(
 unsafe extern "C" fn cubeyard_reset_peak_stats(allocator: *const Front) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator.
-        unsafe { argument::read(allocator, "allocator") }?.allocator.reset_peak_stats();
+        unsafe { Front::of(allocator) }?.allocator.reset_peak_stats();
         Ok(())
     })
 }
@@ -66,7 +65,7 @@ unsafe extern "C" fn cubeyard_reset_peak_stats(allocator: *const Front) -> Statu
 unsafe extern "C" fn cubeyard_reset_accumulated_stats(allocator: *const Front) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator.
-        unsafe { argument::read(allocator, "allocator") }?.allocator.reset_accumulated_stats();
+        unsafe { Front::of(allocator) }?.allocator.reset_accumulated_stats();
         Ok(())
     })
 }
@@ -79,7 +78,7 @@ unsafe extern "C" fn cubeyard_memory_info(
 ) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator.
-        let front = unsafe { argument::read(allocator, "allocator") }?;
+        let front = unsafe { Front::of(allocator) }?;
         argument::place(free_bytes, "free_bytes")?;
         argument::place(total_bytes, "total_bytes")?;
         let info = front.allocator.device().info();

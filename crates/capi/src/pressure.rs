@@ -83,7 +83,7 @@ unsafe extern "C" fn cubeyard_on_pressure(
 ) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator.
-        let front = unsafe { argument::read(allocator, "allocator") }?;
+        let front = unsafe { Front::of(allocator) }?;
         let callback = Callback { function: argument::function(callback, "callback")?, user };
         front.allocator.on_pressure(move |report| callback.run(report));
         Ok(())
@@ -94,8 +94,9 @@ unsafe extern "C" fn cubeyard_on_pressure(
 unsafe extern "C" fn cubeyard_trim(allocator: *const Front, released: *mut u64) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator.
-        let front = unsafe { argument::read(allocator, "allocator") }?;
+        let front = unsafe { Front::of(allocator) }?;
         argument::place_if(released, "released")?;
+        front.refuse_reentrance()?;
         let bytes = front.allocator.trim();
         // SAFETY: the header asks for NULL or a place to write to.
         unsafe { argument::write_if(released, "released", bytes.get()) }
@@ -106,7 +107,7 @@ unsafe extern "C" fn cubeyard_trim(allocator: *const Front, released: *mut u64) 
 unsafe extern "C" fn cubeyard_synchronize(allocator: *const Front) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator.
-        unsafe { argument::read(allocator, "allocator") }?.allocator.synchronize();
+        unsafe { Front::of(allocator) }?.allocator.synchronize();
         Ok(())
     })
 }

@@ -57,8 +57,7 @@ unsafe extern "C" fn cubeyard_snapshot_file(
 ) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator and a string.
-        let (front, path) =
-            unsafe { (argument::read(allocator, "allocator")?, argument::text(path, "path")?) };
+        let (front, path) = unsafe { (Front::of(allocator)?, argument::text(path, "path")?) };
         check_device(device)?;
         File::create(path)
             .and_then(|file| front.write_snapshot(device, file))
@@ -75,7 +74,7 @@ unsafe extern "C" fn cubeyard_snapshot_write(
 ) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator.
-        let front = unsafe { argument::read(allocator, "allocator") }?;
+        let front = unsafe { Front::of(allocator) }?;
         check_device(device)?;
         let writer = Writer { function: argument::function(write, "write")?, user };
         front

@@ -37,7 +37,7 @@ impl Events {
     pub(crate) unsafe fn new(events: *const EventsOfCaller) -> Result<Self, Failure> {
         // SAFETY: the first field is there.
         let size = *unsafe { argument::read(events.cast::<usize>(), "events") }?;
-        argument::struct_size::<EventsOfCaller>(size, "events")?;
+        argument::struct_size(size, size_of::<EventsOfCaller>(), "events")?;
         // SAFETY: all of it is there.
         let events = unsafe { argument::read(events, "events") }?;
         Ok(Self {

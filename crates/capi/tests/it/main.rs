@@ -112,6 +112,38 @@ fn devices_and_streams_can_be_functions_of_the_caller() {
 }
 
 #[test]
+fn functions_of_a_device_may_call_back_and_never_wait_for_themselves() {
+    expect![[r#"
+        4 calls back
+    "#]]
+    .assert_eq(&output_of("tests/it/c/reentrant.c", "reentrant"));
+}
+
+#[test]
+fn what_belongs_to_one_allocator_is_refused_by_another() {
+    expect![[r#"
+        34 expectations hold
+    "#]]
+    .assert_eq(&output_of("tests/it/c/foreign.c", "foreign"));
+}
+
+#[test]
+fn the_child_of_a_fork_is_refused_what_its_parent_made() {
+    expect![[r#"
+        the child went its own way
+    "#]]
+    .assert_eq(&output_of("tests/it/c/fork.c", "fork"));
+}
+
+#[test]
+fn programs_are_launched_and_memory_compacted_on_several_devices() {
+    expect![[r#"
+        165 expectations hold
+    "#]]
+    .assert_eq(&output_of("tests/it/c/launch.c", "launch"));
+}
+
+#[test]
 fn blocks_are_freed_on_other_threads() {
     expect![[r#"
         6000 blocks freed on other threads

@@ -1,0 +1,86 @@
+//! Plans of moves that bring free memory together.
+
+use cubeyard_memory::flex::Move;
+
+use crate::Front;
+use crate::argument;
+use crate::block::Address;
+use crate::call::{Status, call};
+
+/// A `cubeyard_move`.
+#[repr(C)]
+pub(crate) struct MoveOfCaller {
+    from: Address,
+    to: Address,
+    size: u64,
+}
+
+impl From<Move> for MoveOfCaller {
+    fn from(step: Move) -> Self {
+        Self { from: step.from.into(), to: step.to.into(), size: step.size.get() }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_compact(
+    allocator: *const Front,
+    plan: *mut u64,
+    moves: *mut usize,
+) -> Status {
+    call(|| {
+        // SAFETY: the header asks for an allocator.
+        let front = unsafe { Front::of(allocator) }?;
+        argument::place(plan, "plan")?;
+        argument::place_if(moves, "moves")?;
+        let made = front.allocator.compact();
+        // SAFETY: the header asks for NULL or a place to write to, and a place to write to.
+        unsafe {
+            argument::write_if(moves, "moves", made.moves().count())?;
+            argument::write(plan, "plan", front.plans.insert(made))
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_plan_moves(
+    allocator: *const Front,
+    plan: u64,
+    moves: *mut MoveOfCaller,
+    capacity: usize,
+    count: *mut usize,
+) -> Status {
+    call(|| {
+        // SAFETY: the header asks for an allocator.
+        let front = unsafe { Front::of(allocator) }?;
+        front.plans.with(plan, |plan| {
+            let found: Vec<_> = plan.moves().map(Into::into).collect();
+            // SAFETY: the header asks for room for `capacity` moves, and NULL or a place for the count.
+            unsafe { argument::write_list((moves, capacity), count, &found, "moves") }
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_plan_commit(
+    allocator: *const Front,
+    plan: u64,
+    moved: *mut usize,
+) -> Status {
+    call(|| {
+        // SAFETY: the header asks for an allocator.
+        let front = unsafe { Front::of(allocator) }?;
+        argument::place_if(moved, "moved")?;
+        let done = front.plans.remove(plan)?.commit();
+        // SAFETY: the header asks for NULL or a place to write to.
+        unsafe { argument::write_if(moved, "moved", done) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_plan_drop(allocator: *const Front, plan: u64) -> Status {
+    call(|| {
+        // SAFETY: the header asks for an allocator.
+        let front = unsafe { Front::of(allocator) }?;
+        front.plans.remove(plan).map(drop)
+    })
+}

@@ -1,0 +1,223 @@
+//! Programs and launches.
+
+use std::sync::Arc;
+
+use cubeyard_memory::Bytes;
+use cubeyard_memory::flex::{Argument, Operand, TokenBlock};
+
+use crate::Front;
+use crate::argument;
+use crate::block::{Address, Block, BlockInfo};
+use crate::call::{Failure, Status, call};
+use crate::region::{SegmentOfCaller, segments};
+
+/// A `cubeyard_argument`.
+#[repr(C)]
+pub(crate) struct ArgumentOfCaller {
+    block: Block,
+    offset: u64,
+    size: u64,
+}
+
+/// A `cubeyard_operand`.
+#[repr(C)]
+pub(crate) struct OperandOfCaller {
+    flat: u64,
+    offset: u64,
+    size: u64,
+    segment: u64,
+}
+
+/// A `cubeyard_launch_info`.
+#[repr(C)]
+pub(crate) struct LaunchInfo {
+    program: Address,
+    corrections: Address,
+    corrections_bytes: u64,
+}
+
+impl From<&Operand> for OperandOfCaller {
+    fn from(operand: &Operand) -> Self {
+        Self {
+            flat: operand.flat,
+            offset: operand.offset.get(),
+            size: operand.size.get(),
+            segment: operand.segment.0 as u64,
+        }
+    }
+}
+
+impl Front {
+    /// An operand as the library takes it: all of a block, or a part.
+    fn argument(&self, argument: &ArgumentOfCaller) -> Result<Argument<'static>, Failure> {
+        let token = argument.block.token();
+        let whole = Argument::from(token);
+        if argument.offset == 0 && argument.size == 0 {
+            return Ok(whole);
+        }
+        let offset = Bytes::new(argument.offset);
+        // A stale block is refused here as the launch would refuse it.
+        let rest = self.allocator.block_of(token)?.size.saturating_sub(offset);
+        let size = if argument.size == 0 { rest } else { Bytes::new(argument.size) };
+        Ok(whole.part(offset, size))
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_program_load(
+    allocator: *const Front,
+    binary_bytes: u64,
+    parameters: u32,
+    program: *mut u64,
+    address: *mut Address,
+) -> Status {
+    call(|| {
+        // SAFETY: the header asks for an allocator.
+        let front = unsafe { Front::of(allocator) }?;
+        argument::place(program, "program")?;
+        argument::place_if(address, "address")?;
+        let binary = Bytes::new(binary_bytes);
+        let loaded = front.allocator.load_program(binary, parameters as usize)?;
+        let place = loaded.memory().address();
+        // SAFETY: the header asks for places to write to.
+        unsafe {
+            argument::write_if(address, "address", place.into())?;
+            argument::write(program, "program", front.programs.insert(Arc::new(loaded)))
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_program_resolve(
+    allocator: *const Front,
+    program: u64,
+    info: *mut BlockInfo,
+) -> Status {
+    call(|| {
+        // SAFETY: the header asks for an allocator.
+        let front = unsafe { Front::of(allocator) }?;
+        let loaded = front.programs.with(program, |program| Ok(Arc::clone(program)))?;
+        let memory = loaded.memory();
+        let found = front.describe(TokenBlock {
+            address: memory.address(),
+            size: memory.size(),
+            requested: memory.requested(),
+            kind: memory.kind(),
+        })?;
+        // SAFETY: the header asks for a place to write to.
+        unsafe { argument::write(info, "info", found) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_program_unload(allocator: *const Front, program: u64) -> Status {
+    call(|| {
+        // SAFETY: the header asks for an allocator.
+        let front = unsafe { Front::of(allocator) }?;
+        front.programs.remove(program).map(drop)
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_launch_begin(
+    allocator: *const Front,
+    program: u64,
+    arguments: *const ArgumentOfCaller,
+    count: usize,
+    launch: *mut u64,
+    info: *mut LaunchInfo,
+) -> Status {
+    call(|| {
+        // SAFETY: the header asks for an allocator and a list of `count` arguments.
+        let (front, arguments) =
+            unsafe { (Front::of(allocator)?, argument::list(arguments, count, "arguments")?) };
+        argument::place(launch, "launch")?;
+        argument::place_if(info, "info")?;
+        let loaded = front.programs.with(program, |program| Ok(Arc::clone(program)))?;
+        let arguments = arguments.iter().map(|argument| front.argument(argument));
+        let arguments = arguments.collect::<Result<Vec<_>, _>>()?;
+        let begun = front.allocator.launch(&loaded, arguments)?;
+        let (place, corrections) = begun.corrections();
+        let found = LaunchInfo {
+            program: begun.program().into(),
+            corrections: place.into(),
+            corrections_bytes: corrections.size().get(),
+        };
+        // SAFETY: the header asks for places to write to.
+        unsafe {
+            argument::write_if(info, "info", found)?;
+            argument::write(launch, "launch", front.launches.insert(begun))
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_launch_operands(
+    allocator: *const Front,
+    launch: u64,
+    operands: *mut OperandOfCaller,
+    capacity: usize,
+    count: *mut usize,
+) -> Status {
+    call(|| {
+        // SAFETY: the header asks for an allocator.
+        let front = unsafe { Front::of(allocator) }?;
+        front.launches.with(launch, |launch| {
+            let found: Vec<_> = launch.operands().iter().map(Into::into).collect();
+            // SAFETY: the header asks for room for `capacity` operands, and NULL or a place for the
+            // count.
+            unsafe { argument::write_list((operands, capacity), count, &found, "operands") }
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_launch_corrections(
+    allocator: *const Front,
+    launch: u64,
+    buffer: *mut u8,
+    capacity: usize,
+    length: *mut usize,
+) -> Status {
+    call(|| {
+        // SAFETY: the header asks for an allocator.
+        let front = unsafe { Front::of(allocator) }?;
+        front.launches.with(launch, |launch| {
+            let (_, corrections) = launch.corrections();
+            // SAFETY: the header asks for room for `capacity` bytes, and NULL or a place for the
+            // length.
+            unsafe {
+                argument::write_list((buffer, capacity), length, corrections.bytes(), "buffer")
+            }
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_launch_segment_table(
+    allocator: *const Front,
+    launch: u64,
+    entries: *mut SegmentOfCaller,
+    capacity: usize,
+    count: *mut usize,
+) -> Status {
+    call(|| {
+        // SAFETY: the header asks for an allocator.
+        let front = unsafe { Front::of(allocator) }?;
+        front.launches.with(launch, |launch| {
+            let found = segments(launch.segment_table());
+            // SAFETY: the header asks for room for `capacity` entries, and NULL or a place for the
+            // count.
+            unsafe { argument::write_list((entries, capacity), count, &found, "entries") }
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_launch_end(allocator: *const Front, launch: u64) -> Status {
+    call(|| {
+        // SAFETY: the header asks for an allocator.
+        let front = unsafe { Front::of(allocator) }?;
+        front.launches.remove(launch).map(drop)
+    })
+}

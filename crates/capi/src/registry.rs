@@ -1,0 +1,141 @@
+//! Several devices, each with an allocator.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::call::{Failure, Status, call};
+use crate::{Front, argument, fork};
+
+/// What a `cubeyard_registry *` points to.
+pub(crate) struct Registry {
+    /// The forks before it was made.
+    forks: u64,
+    allocators: Mutex<BTreeMap<u32, Registered>>,
+}
+
+/// An allocator in a registry, which is not ended while it is there.
+struct Registered(*const Front);
+
+// SAFETY: the header says that allocators may be used on any thread.
+unsafe impl Send for Registered {}
+
+impl Registered {
+    fn new(allocator: *mut Front, front: &Front) -> Self {
+        front.registered.fetch_add(1, Ordering::AcqRel);
+        Self(allocator)
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        // SAFETY: an allocator is not ended before this number is zero, and this is counted in it.
+        unsafe { &*self.0 }.registered.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Registry {
+    fn allocators(&self) -> MutexGuard<'_, BTreeMap<u32, Registered>> {
+        self.allocators.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// # Safety
+    /// If it is not null and is aligned, it points to a registry that stays for as long as the
+    /// reference is used.
+    unsafe fn of<'a>(registry: *const Self) -> Result<&'a Self, Failure> {
+        // SAFETY: the caller's promise is the same.
+        let registry = unsafe { argument::read(registry, "registry") }?;
+        fork::check(registry.forks, "the registry")?;
+        Ok(registry)
+    }
+}
+
+fn unknown(device: u32) -> Failure {
+    Failure::new(Status::UnknownKey, format!("device {device} is not in the registry"))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_registry_new(registry: *mut *mut Registry) -> Status {
+    call(|| {
+        argument::place(registry, "registry")?;
+        let made = Registry { forks: fork::watch()?, allocators: Mutex::default() };
+        // SAFETY: the header asks for a place to write to.
+        unsafe { argument::write(registry, "registry", Box::into_raw(Box::new(made))) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_registry_free(registry: *mut Registry) -> Status {
+    call(|| {
+        if registry.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the header asks for a registry.
+        unsafe { Registry::of(registry) }?;
+        // SAFETY: the header asks for a registry that nobody uses any more; it came out of a box of
+        // ours.
+        drop(unsafe { Box::from_raw(registry) });
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_registry_add(
+    registry: *const Registry,
+    device: u32,
+    allocator: *mut Front,
+) -> Status {
+    call(|| {
+        // SAFETY: the header asks for a registry and an allocator.
+        let (registry, front) = unsafe { (Registry::of(registry)?, Front::of(allocator)?) };
+        let mut allocators = registry.allocators();
+        if allocators.contains_key(&device) {
+            let message = format!("device {device} has an allocator already");
+            return Err(Failure::new(Status::InUse, message));
+        }
+        allocators.insert(device, Registered::new(allocator, front));
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_registry_get(
+    registry: *const Registry,
+    device: u32,
+    allocator: *mut *mut Front,
+) -> Status {
+    call(|| {
+        // SAFETY: the header asks for a registry.
+        let registry = unsafe { Registry::of(registry) }?;
+        let found = registry.allocators().get(&device).map(|registered| registered.0);
+        let found = found.ok_or_else(|| unknown(device))?.cast_mut();
+        // SAFETY: the header asks for a place to write to.
+        unsafe { argument::write(allocator, "allocator", found) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_registry_remove(registry: *const Registry, device: u32) -> Status {
+    call(|| {
+        // SAFETY: the header asks for a registry.
+        let registry = unsafe { Registry::of(registry) }?;
+        let removed = registry.allocators().remove(&device);
+        removed.map(drop).ok_or_else(|| unknown(device))
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_registry_devices(
+    registry: *const Registry,
+    devices: *mut u32,
+    capacity: usize,
+    count: *mut usize,
+) -> Status {
+    call(|| {
+        // SAFETY: the header asks for a registry.
+        let registry = unsafe { Registry::of(registry) }?;
+        let found: Vec<_> = registry.allocators().keys().copied().collect();
+        // SAFETY: the header asks for room for `capacity` numbers, and NULL or a place for the count.
+        unsafe { argument::write_list((devices, capacity), count, &found, "devices") }
+    })
+}
