@@ -2,12 +2,16 @@
 
 #![no_main]
 
+use cubeyard_memory::Bytes;
 use cubeyard_memory::trace::rmm;
 use libfuzzer_sys::fuzz_target;
 
+/// Memory for reading any input.
+const LIMIT: Bytes = Bytes::gib(1);
+
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(trace) = rmm::read("fuzz", bytes) else { return };
+    let Ok(trace) = rmm::read("fuzz", bytes, LIMIT) else { return };
     let mut written = Vec::new();
     rmm::write(&trace, &mut written).expect("memory takes everything");
-    assert_eq!(rmm::read("fuzz", &written), Ok(trace));
+    assert_eq!(rmm::read("fuzz", &written, LIMIT), Ok(trace));
 });

@@ -3,12 +3,13 @@
 
 #![no_main]
 
+use cubeyard_memory::Bytes;
 use cubeyard_memory::trace::read;
 use cubeyard_memory::trace::script::Script;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let _ = read("fuzz", bytes);
+    let _ = read("fuzz", bytes, Bytes::gib(1));
     let Ok(text) = str::from_utf8(bytes) else { return };
     let Ok(script) = Script::parse(text) else { return };
     let written = script.to_string();

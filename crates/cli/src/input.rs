@@ -1,17 +1,18 @@
 //! Files with traces, compressed or not.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 use cubeyard_memory::Bytes;
-use cubeyard_memory::trace::{self, ReadError, Trace};
+use cubeyard_memory::trace::{self, Form, ReadError, Trace};
 use flate2::bufread::MultiGzDecoder;
 
-/// The most bytes that a file may hold, once decompressed.
-const LIMIT: Bytes = Bytes::gib(4);
+/// How many bytes are read before the form of a file is told from them.
+const BEGINNING: usize = 1 << 16;
 
 /// A trace of ResNet-50 in training, for those who have none of their own at hand.
 const BUNDLED: &[u8] = include_bytes!("../../../testdata/traces/resnet_train.csv.gz");
@@ -23,25 +24,81 @@ pub(crate) struct Input {
     pub(crate) trace: Trace,
 }
 
+/// What was to be done takes more memory than `--memory` allows.
+#[derive(Debug)]
+pub(crate) struct MemoryExceeded {
+    what: String,
+    limit: Bytes,
+}
+
+impl MemoryExceeded {
+    pub(crate) fn new(what: impl fmt::Display, limit: Bytes) -> Self {
+        Self { what: what.to_string(), limit }
+    }
+}
+
+impl fmt::Display for MemoryExceeded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} takes more than {} of memory, which is the limit\n  help: allow more with --memory \
+             SIZE, or record a shorter part of the work",
+            self.what, self.limit
+        )
+    }
+}
+
+impl std::error::Error for MemoryExceeded {}
+
 /// The trace that comes with the program.
-pub(crate) fn bundled() -> Result<Vec<Input>> {
-    let bytes = decompress(BUNDLED, LIMIT)?;
-    let traces = trace::read("resnet_train", &bytes)?;
+pub(crate) fn bundled(limit: Bytes) -> Result<Vec<Input>> {
+    let bytes = decompress(BUNDLED, limit)
+        .map_err(|error| unreadable(error, "the bundled trace", limit))?;
+    let traces = trace::read("resnet_train", &bytes, limit)?;
     Ok(traces.into_iter().map(|trace| Input { file: None, trace }).collect())
 }
 
-/// The traces in one file.
-pub(crate) fn read(file: &Path, names: &mut Names) -> Result<Vec<Input>> {
-    let at = |problem: &str, help: &str| anyhow!("{}: {problem}\n  help: {help}", file.display());
+/// The traces in one file, with at most `limit` of memory for the file and for them.
+pub(crate) fn read(file: &Path, names: &mut Names, limit: Bytes) -> Result<Vec<Input>> {
+    let shown = printable(&file.to_string_lossy());
+    let at = |problem: &str, help: &str| anyhow!("{shown}: {problem}\n  help: {help}");
     let opened = File::open(file).map_err(|error| at(&error.to_string(), "check the path"))?;
-    let bytes = decompress(opened, LIMIT);
-    let bytes = bytes.map_err(|error| at(&error.to_string(), read_remedy(error.kind())))?;
-    let traces = trace::read(&names.name(file), &bytes);
-    let traces = traces.map_err(|error| at(&error.to_string(), remedy(&error)))?;
+    let bytes = decompress(opened, limit).map_err(|error| unreadable(error, &shown, limit))?;
+    let traces = trace::read(&names.name(file), &bytes, limit);
+    let traces = traces.map_err(|error| unreadable(error.into(), &shown, limit))?;
     if traces.is_empty() {
         return Err(at("the snapshot holds no allocation", NO_HISTORY));
     }
     Ok(traces.into_iter().map(|trace| Input { file: Some(file.to_owned()), trace }).collect())
+}
+
+/// Why the bytes of a file, or the traces in them, could not be had.
+#[derive(Debug)]
+enum Unreadable {
+    Io(io::Error),
+    Trace(ReadError),
+    Memory,
+}
+
+impl From<io::Error> for Unreadable {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<ReadError> for Unreadable {
+    fn from(error: ReadError) -> Self {
+        if error.memory_limit().is_some() { Self::Memory } else { Self::Trace(error) }
+    }
+}
+
+/// The error for a file, with its name and what to do.
+fn unreadable(error: Unreadable, file: &str, limit: Bytes) -> anyhow::Error {
+    match error {
+        Unreadable::Memory => MemoryExceeded::new(format!("{file}: reading it"), limit).into(),
+        Unreadable::Io(error) => anyhow!("{file}: {error}\n  help: {}", read_remedy(error.kind())),
+        Unreadable::Trace(error) => anyhow!("{file}: {error}\n  help: {}", remedy(&error)),
+    }
 }
 
 const RECORD_AGAIN: &str = "copy or record the file again";
@@ -52,7 +109,6 @@ const TAKE_AGAIN: &str = "take the snapshot again with torch.cuda.memory._dump_s
 fn read_remedy(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::IsADirectory => "name the files in it",
-        ErrorKind::FileTooLarge => "record a shorter part of the work",
         _ => RECORD_AGAIN,
     }
 }
@@ -74,7 +130,7 @@ fn remedy(error: &ReadError) -> &'static str {
 }
 
 /// Everything in a file: decompressed if it is gzip, and never more than `limit`.
-fn decompress(mut file: impl Read, limit: Bytes) -> io::Result<Vec<u8>> {
+fn decompress(mut file: impl Read, limit: Bytes) -> Result<Vec<u8>, Unreadable> {
     let mut start = Vec::new();
     file.by_ref().take(2).read_to_end(&mut start)?;
     let is_gzip = start == [0x1f, 0x8b];
@@ -82,22 +138,34 @@ fn decompress(mut file: impl Read, limit: Bytes) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if is_gzip {
         let read = read_up_to(MultiGzDecoder::new(BufReader::new(whole)), limit, &mut bytes);
-        read.map_err(|error| gzip_error(&error, bytes.len()))?;
+        read.map_err(|error| match error {
+            Unreadable::Io(error) => Unreadable::Io(gzip_error(&error, bytes.len())),
+            other => other,
+        })?;
     } else {
         read_up_to(whole, limit, &mut bytes)?;
     }
     Ok(bytes)
 }
 
-fn read_up_to(source: impl Read, limit: Bytes, bytes: &mut Vec<u8>) -> io::Result<()> {
-    let read = source.take(limit.get().saturating_add(1)).read_to_end(bytes)?;
-    if read as u64 > limit.get() {
-        return Err(io::Error::new(
-            ErrorKind::FileTooLarge,
-            format!("byte {read}: more than {limit}"),
-        ));
+/// Reads to the end, as long as what was read can be a trace and takes no more than `limit`.
+fn read_up_to(mut source: impl Read, limit: Bytes, bytes: &mut Vec<u8>) -> Result<(), Unreadable> {
+    let mut known = false;
+    loop {
+        // Grows by a quarter, so that memory is held for at most a quarter more than was read.
+        let left = (limit.get() - bytes.len() as u64).saturating_add(1);
+        let wanted =
+            usize::try_from(left).unwrap_or(usize::MAX).min((bytes.len() / 4).max(BEGINNING));
+        bytes.reserve_exact(wanted);
+        let read = source.by_ref().take(wanted as u64).read_to_end(bytes)?;
+        if bytes.len() as u64 > limit.get() {
+            return Err(Unreadable::Memory);
+        }
+        if read < wanted {
+            return Ok(());
+        }
+        known = known || Form::of_beginning(bytes)?.is_some();
     }
-    Ok(())
 }
 
 fn gzip_error(error: &io::Error, read: usize) -> io::Error {
@@ -155,6 +223,34 @@ fn printable(name: &str) -> String {
 mod tests {
     use super::*;
 
+    const LIMIT: Bytes = Bytes::mib(64);
+
+    /// Counts what was read of it.
+    struct Endless<'a>(u8, &'a mut usize);
+
+    impl Read for Endless<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            buffer.fill(self.0);
+            *self.1 += buffer.len();
+            Ok(buffer.len())
+        }
+    }
+
+    #[test]
+    fn what_can_be_no_trace_is_refused_by_its_first_bytes() {
+        for byte in [0, b'x', b'{', 0x80] {
+            let mut read = 0;
+            let error = decompress(Endless(byte, &mut read), Bytes::gib(64)).unwrap_err();
+            assert!(matches!(error, Unreadable::Trace(_)), "{byte}: {error:?}");
+            assert!(read < 1 << 20, "{byte}: {read}");
+        }
+        // Blank lines may be followed by anything: they are read up to the limit and no further.
+        let mut read = 0;
+        let error = decompress(Endless(b'\n', &mut read), LIMIT).unwrap_err();
+        assert!(matches!(error, Unreadable::Memory), "{error:?}");
+        assert!(read as u64 <= LIMIT.get() + 1, "{read}");
+    }
+
     fn name(names: &mut Names, file: &str) -> String {
         names.name(Path::new(file))
     }
@@ -175,8 +271,8 @@ mod tests {
     fn the_limit_is_on_what_was_decompressed() {
         let size = decompress(BUNDLED, LIMIT).unwrap().len() as u64;
         assert!(decompress(BUNDLED, Bytes::new(size)).is_ok());
-        let message = decompress(BUNDLED, Bytes::new(size - 1)).unwrap_err().to_string();
-        assert!(message.contains("more than"), "{message}");
+        let error = decompress(BUNDLED, Bytes::new(size - 1)).unwrap_err();
+        assert!(matches!(error, Unreadable::Memory), "{error:?}");
         assert!(decompress(&b"12"[..], Bytes::new(2)).is_ok());
         assert!(decompress(&b"123"[..], Bytes::new(2)).is_err());
     }

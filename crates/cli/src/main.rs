@@ -72,7 +72,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             terminal::note(&format!("error: {error:#}"));
-            ExitCode::from(2)
+            ExitCode::from(if error.is::<input::MemoryExceeded>() { 3 } else { 2 })
         }
     }
 }

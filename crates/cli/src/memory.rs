@@ -25,7 +25,6 @@ pub(crate) fn set(asked: Option<Bytes>) {
 }
 
 /// The limit that [`set`] has set.
-#[allow(dead_code, reason = "for commands that estimate what they need before they begin")]
 pub(crate) fn limit() -> Bytes {
     allocator::limit()
 }

@@ -8,9 +8,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
+use cubeyard_memory::Bytes;
 use cubeyard_memory::replay::{self, POLICIES, ReplayPolicy, Report};
 
-use crate::input::{self, Input, Names};
+use crate::input::{self, Input, MemoryExceeded, Names};
+use crate::memory;
 use crate::progress::{self, Progress};
 use crate::terminal;
 use crate::terminal::Format;
@@ -53,7 +55,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         plot.check()?;
     }
     let mut progress = Progress::new(arguments.quiet);
-    let inputs = read(arguments, &mut progress)?;
+    let limit = memory::limit();
+    let inputs = read(arguments, limit, &mut progress)?;
+    check_memory(&inputs, limit)?;
     let reports = replay_all(&inputs, &arguments.policies, &mut progress);
     progress.finish();
     draw(arguments, &reports)?;
@@ -64,17 +68,34 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     terminal::print(&result).context("standard output")
 }
 
-fn read(arguments: &Arguments, progress: &mut Progress) -> Result<Vec<Input>> {
+fn read(arguments: &Arguments, limit: Bytes, progress: &mut Progress) -> Result<Vec<Input>> {
     if arguments.files.is_empty() {
         remark(arguments, "no file given: replaying a bundled trace, ResNet-50 in training");
-        return input::bundled();
+        return input::bundled(limit);
     }
     let (mut inputs, mut names) = (Vec::new(), Names::default());
     for file in &arguments.files {
         progress.turn_to(format!("reading {}", file.display()));
-        inputs.extend(input::read(file, &mut names)?);
+        let left = limit.saturating_sub(held(&inputs));
+        inputs.extend(input::read(file, &mut names, left)?);
     }
     Ok(inputs)
+}
+
+/// Memory that the traces take.
+fn held(inputs: &[Input]) -> Bytes {
+    inputs.iter().map(|input| input.trace.memory()).sum()
+}
+
+/// Refuses traces whose replay would take more than `limit` with all that was read.
+fn check_memory(inputs: &[Input], limit: Bytes) -> Result<()> {
+    let left = limit.saturating_sub(held(inputs));
+    match inputs.iter().find(|input| replay::memory_needed(&input.trace) > left) {
+        Some(Input { trace, .. }) => {
+            Err(MemoryExceeded::new(format!("replaying {}", trace.name), limit).into())
+        }
+        None => Ok(()),
+    }
 }
 
 fn replay_all(

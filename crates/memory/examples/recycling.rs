@@ -74,7 +74,7 @@ fn recorded(name: &str) -> Result<Trace, Box<dyn Error>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces");
     let mut bytes = Vec::new();
     GzDecoder::new(File::open(folder.join(format!("{name}.csv.gz")))?).read_to_end(&mut bytes)?;
-    Ok(trace::read(name, &bytes)?.remove(0))
+    Ok(trace::read(name, &bytes, Bytes::gib(1))?.remove(0))
 }
 
 /// Replays a trace in one region that grows, on a card that has all the memory it wants.

@@ -82,6 +82,7 @@
 )]
 
 pub mod address;
+mod budget;
 mod bytes;
 pub mod conformance;
 pub mod device;
@@ -100,6 +101,7 @@ pub mod trace;
 pub mod virtual_space;
 
 pub use address::PhysAddr;
+pub use budget::MemoryLimit;
 pub use bytes::Bytes;
 pub use flex::{Allocation, FlexAllocator, FlexConfig, VirtualAddress};
 pub use free_list::{Checking, FreeList};

@@ -3,11 +3,14 @@
 //! A pickle is a program for a small stack machine, and Python's own reader lets that program call
 //! anything. [`read`] builds plain data only (none, booleans, numbers, text, bytes, lists, tuples
 //! and dictionaries) and refuses every other opcode by name. It takes time and memory in
-//! proportion to its input, whatever the input says:
+//! proportion to its input, and never more memory than its limit, whatever the input says:
 //!
 //! - Values live in the flat tables of a [`Document`] and refer to each other by number. Sharing
 //!   costs nothing, dropping does not recurse, and text is borrowed from the input.
-//! - A declared length is compared with what is left before anything is allocated.
+//! - A declared length is compared with what is left before anything is allocated, and every table
+//!   is counted against the limit before it grows.
+//! - A pickle that takes more than 16 bytes of memory for each byte of its own is refused: honest
+//!   ones take about 5, and some opcodes of one byte could take 96.
 //! - Values that contain themselves or nest too deeply are refused, so a visitor may recurse. It
 //!   has to mind sharing, though: following every reference to a shared value takes exponential
 //!   time in a pickle made for that.
@@ -34,25 +37,33 @@ mod write;
 
 use std::borrow::Cow;
 
+use crate::Bytes;
+
 pub use self::error::{PickleError, Problem};
-pub use self::read::read;
+pub(crate) use self::read::read_within;
+pub use self::read::{check_beginning, read};
 pub use self::write::{DictWriter, ListWriter, Slot, write_dict};
 
 /// How much a pickle may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most bytes of input.
-    pub bytes: usize,
-    /// The most values that may be built; each takes some tens of bytes.
-    pub values: u32,
+    /// Memory for the input and for all that is made of it.
+    pub memory: Bytes,
     /// The most containers that may lie within each other.
-    pub depth: usize,
+    pub depth: u16,
 }
 
-/// Room for snapshots of a day: 4 GiB with 268 million values. PyTorch nests them 6 deep.
+impl Limits {
+    /// Limits for a pickle that may take this much memory.
+    pub fn new(memory: Bytes) -> Self {
+        Self { memory, ..Self::default() }
+    }
+}
+
+/// Room for snapshots of a day: 4 GiB. PyTorch nests them 6 deep.
 impl Default for Limits {
     fn default() -> Self {
-        Self { bytes: 4 << 30, values: 1 << 28, depth: 64 }
+        Self { memory: Bytes::gib(4), depth: 64 }
     }
 }
 

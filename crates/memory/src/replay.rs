@@ -9,7 +9,7 @@
 //! use cubeyard_memory::{Bytes, replay, trace};
 //!
 //! let script = b"alloc weights 30 MiB\nalloc batch 3 MiB\nfree batch\n";
-//! let trace = &trace::read("tiny", script)?[0];
+//! let trace = &trace::read("tiny", script, Bytes::mib(1))?[0];
 //! let mut report = replay::Report::new(trace);
 //! for name in ["pytorch", "first-fit"] {
 //!     // The library reads no clock: this one stands still, so each operation takes 0 ns.
@@ -36,7 +36,7 @@ mod timeline;
 pub use self::advice::advice;
 pub use self::policy::{Kind, POLICIES, ReplayPolicy, UnknownPolicy, policy};
 pub use self::report::{COLUMNS, Report, Row};
-pub use self::run::{Failure, Outcome, run};
+pub use self::run::{Failure, Outcome, memory_needed, run};
 pub use self::timeline::{Point, Timeline};
 
 use crate::Bytes;

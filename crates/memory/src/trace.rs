@@ -9,7 +9,7 @@ pub mod rmm;
 pub mod script;
 pub mod snapshot;
 
-pub use self::detect::{ReadError, read};
+pub use self::detect::{Form, ReadError, read};
 
 pub mod synthetic;
 
@@ -29,6 +29,13 @@ pub struct Trace {
     pub allocations: u32,
     /// What the allocator that was recorded had reserved at its peak, where the file says so.
     pub recorded_reserved: Option<Bytes>,
+}
+
+impl Trace {
+    /// Memory that the events take.
+    pub fn memory(&self) -> Bytes {
+        Bytes::new((self.events.capacity() as u64).saturating_mul(size_of::<Event>() as u64))
+    }
 }
 
 /// One step of a [`Trace`].

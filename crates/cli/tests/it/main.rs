@@ -9,6 +9,7 @@ mod bad_input;
 mod ccl;
 mod kernel_pages;
 mod memory;
+mod memory_limit;
 mod model;
 mod pictures;
 mod placement;

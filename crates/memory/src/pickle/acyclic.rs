@@ -2,6 +2,7 @@
 
 use super::error::Problem;
 use super::{Container, PickleError, Value};
+use crate::budget::Budget;
 
 /// How far the walk has got with a container.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -10,14 +11,14 @@ enum State {
     /// It lies on the path from the root to where the walk is.
     Open,
     /// All of it has been seen; so many containers lie within each other here, this one included.
-    Done(usize),
+    Done(u16),
 }
 
 /// A container on the path from the root.
 struct Step {
     container: u32,
     next_item: usize,
-    height: usize,
+    height: u16,
 }
 
 /// Refuses cycles and depth beyond `limit` among all that `root` refers to.
@@ -28,8 +29,12 @@ struct Step {
 pub(super) fn check(
     containers: &[Container],
     root: Value,
-    limit: usize,
+    limit: u16,
+    budget: &Budget,
 ) -> Result<(), PickleError> {
+    let at_root =
+        |limit| PickleError { offset: 0, opcode: "container", problem: Problem::Memory(limit) };
+    budget.clone().charge_table::<State>(containers.len()).map_err(at_root)?;
     let mut walk =
         Walk { containers, limit, states: vec![State::Unseen; containers.len()], path: vec![] };
     walk.enter(root)?;
@@ -48,7 +53,7 @@ pub(super) fn check(
 
 struct Walk<'a> {
     containers: &'a [Container],
-    limit: usize,
+    limit: u16,
     states: Vec<State>,
     path: Vec<Step>,
 }
@@ -69,8 +74,8 @@ impl Walk<'_> {
     }
 
     /// Notes that a container of this height lies in the last one of the path.
-    fn reach(&mut self, container: u32, height: usize) -> Result<(), PickleError> {
-        if self.path.len() + height > self.limit {
+    fn reach(&mut self, container: u32, height: u16) -> Result<(), PickleError> {
+        if self.path.len() + usize::from(height) > usize::from(self.limit) {
             return Err(self.error(container, Problem::TooDeep { limit: self.limit }));
         }
         if let Some(parent) = self.path.last_mut() {

@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::MemoryLimit;
+
 /// Why a pickle was refused, and where. No part of it can be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("byte {offset}, {opcode}: {problem}")]
@@ -95,25 +97,26 @@ pub enum Problem {
         /// The length of its argument.
         bytes: usize,
     },
-    /// There is more input than the limit.
-    #[error("expected at most {limit} bytes, found {found}")]
-    TooLong {
-        /// The limit.
-        limit: usize,
-        /// How many there are.
-        found: usize,
+    /// The input and what is made of it take more memory than the limit.
+    #[error(transparent)]
+    Memory(#[from] MemoryLimit),
+    /// What is made of the input takes more memory than that of any honest pickle of its length.
+    #[error(
+        "expected data that takes at most {factor} bytes of memory for each byte of a pickle, found \
+         more"
+    )]
+    Inflated {
+        /// How many bytes of memory a byte of input may take.
+        factor: u64,
     },
-    /// There are more values than the limit.
-    #[error("expected at most {limit} values, found more")]
-    TooMany {
-        /// The limit.
-        limit: u32,
-    },
+    /// There are more values than 32 bits can number.
+    #[error("expected fewer than 2³² values, found more")]
+    TooMany,
     /// Containers lie deeper within each other than the limit.
     #[error("expected at most {limit} containers within each other, found more")]
     TooDeep {
         /// The limit.
-        limit: usize,
+        limit: u16,
     },
     /// A container contains itself.
     #[error("expected plain data, found a container that contains itself")]

@@ -3,6 +3,7 @@
 mod stack;
 
 use std::borrow::Cow;
+use std::mem::take;
 
 use self::stack::{check_pairs, next_index};
 use super::error::Problem;
@@ -11,19 +12,62 @@ use super::{
     Blob, Container, Dict, Document, Limits, PickleError, Sequence, Text, Value, acyclic, literal,
     opcode,
 };
+use crate::MemoryLimit;
+use crate::budget::Budget;
+
+/// Memory that a byte of a pickle may take, and what every pickle may take beside that.
+const FACTOR: u64 = 16;
+const ALWAYS: u64 = 1 << 20;
 
 /// Reads one pickle that takes up all of `input`.
 pub fn read<'a>(input: &'a [u8], limits: &Limits) -> Result<Document<'a>, PickleError> {
-    if input.len() > limits.bytes {
-        let problem = Problem::TooLong { limit: limits.bytes, found: input.len() };
-        return Err(PickleError { offset: 0, opcode: "pickle", problem });
+    let whole =
+        |limit: MemoryLimit| PickleError { offset: 0, opcode: "pickle", problem: limit.into() };
+    let mut budget = Budget::new(limits.memory, input.len()).map_err(whole)?;
+    read_within(input, limits.depth, &mut budget)
+}
+
+/// Reads one pickle that takes up all of `input`, which is charged already.
+pub(crate) fn read_within<'a>(
+    input: &'a [u8],
+    depth: u16,
+    budget: &mut Budget,
+) -> Result<Document<'a>, PickleError> {
+    let most = FACTOR.saturating_mul(input.len() as u64).saturating_add(ALWAYS);
+    let inflated = most < budget.left();
+    let mut machine = Machine::new(input, budget.stage(most));
+    let before = machine.budget.left();
+    let done = machine.run(depth).map_err(|error| match error.problem {
+        Problem::Memory(_) if inflated => {
+            PickleError { problem: Problem::Inflated { factor: FACTOR }, ..error }
+        }
+        _ => error,
+    });
+    done?;
+    machine.release_tools();
+    let held = usize::try_from(before - machine.budget.left()).unwrap_or(usize::MAX);
+    budget.charge(held).expect("a stage takes no more than was left");
+    Ok(machine.document)
+}
+
+/// Refuses what cannot be the beginning of a pickle of plain data, however it may go on.
+pub fn check_beginning(start: &[u8], limits: &Limits) -> Result<(), PickleError> {
+    let cut_off = |problem: &Problem| {
+        matches!(problem, Problem::Truncated { .. } | Problem::EndlessLine | Problem::Memory(_))
+    };
+    let Ok(budget) = Budget::new(limits.memory, start.len()) else { return Ok(()) };
+    let mut machine = Machine { partial: true, ..Machine::new(start, budget) };
+    match machine.run(limits.depth) {
+        Err(error) if !cut_off(&error.problem) => Err(error),
+        _ => Ok(()),
     }
-    Machine::new(input, limits).run()
 }
 
 struct Machine<'a> {
     source: Source<'a>,
-    limits: Limits,
+    budget: Budget,
+    /// Only the beginning of the input is here.
+    partial: bool,
     /// Values built so far. Every table is shorter than this, so its indices fit 32 bits.
     built: u32,
     stack: Vec<Value>,
@@ -36,11 +80,12 @@ struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    fn new(input: &'a [u8], limits: &Limits) -> Self {
+    fn new(input: &'a [u8], budget: Budget) -> Self {
         let (texts, blobs, containers) = (Vec::new(), Vec::new(), Vec::new());
         Self {
             source: Source::new(input),
-            limits: *limits,
+            budget,
+            partial: false,
             built: 0,
             stack: Vec::new(),
             marks: Vec::new(),
@@ -50,7 +95,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn run(mut self) -> Result<Document<'a>, PickleError> {
+    fn run(&mut self, depth: u16) -> Result<(), PickleError> {
         loop {
             let offset = self.source.offset();
             let code = self.source.byte().map_err(|problem| end(offset, problem))?;
@@ -61,8 +106,20 @@ impl<'a> Machine<'a> {
             }
             self.step(code).map_err(at)?;
         }
-        acyclic::check(&self.document.containers, self.document.root, self.limits.depth)?;
-        Ok(self.document)
+        acyclic::check(&self.document.containers, self.document.root, depth, &self.budget)
+    }
+
+    /// Gives back the memory that only the machine needed.
+    fn release_tools(&mut self) {
+        let (stack, marks, memo) =
+            (take(&mut self.stack), take(&mut self.marks), take(&mut self.memo));
+        for (held, size) in [
+            (stack.capacity(), size_of::<Value>()),
+            (marks.capacity(), size_of::<usize>()),
+            (memo.capacity(), size_of::<Option<Value>>()),
+        ] {
+            self.budget.release(held * size);
+        }
     }
 
     fn stop(&mut self) -> Result<(), Problem> {
@@ -80,7 +137,7 @@ impl<'a> Machine<'a> {
         match code {
             opcode::PROTO => self.protocol(),
             opcode::FRAME => self.frame(),
-            opcode::MARK => { self.marks.push(self.stack.len()); Ok(()) }
+            opcode::MARK => Ok(self.budget.push(&mut self.marks, self.stack.len())?),
             opcode::POP => self.discard(),
             opcode::POP_MARK => { let mark = self.pop_mark()?; self.stack.truncate(mark); Ok(()) }
             opcode::DUP => { let top = self.top("a value")?; self.push(top) }
@@ -145,16 +202,15 @@ impl<'a> Machine<'a> {
     /// A frame says how much a reader may fetch at once. All of the input is here already.
     fn frame(&mut self) -> Result<(), Problem> {
         let (needed, left) = (self.source.eight_bytes()?, self.source.left());
-        if needed > left as u64 { Err(Problem::Truncated { needed, left }) } else { Ok(()) }
+        if needed > left as u64 && !self.partial {
+            return Err(Problem::Truncated { needed, left });
+        }
+        Ok(())
     }
 
     fn push(&mut self, value: Value) -> Result<(), Problem> {
-        if self.built == self.limits.values {
-            return Err(Problem::TooMany { limit: self.limits.values });
-        }
-        self.built += 1;
-        self.stack.push(value);
-        Ok(())
+        self.built = self.built.checked_add(1).ok_or(Problem::TooMany)?;
+        Ok(self.budget.push(&mut self.stack, value)?)
     }
 
     fn integer(&mut self, number: impl Into<i64>) -> Result<(), Problem> {
@@ -173,15 +229,16 @@ impl<'a> Machine<'a> {
 
     fn text(&mut self, text: Cow<'a, str>) -> Result<(), Problem> {
         self.push(Value::Text(Text(next_index(&self.document.texts))))?;
-        self.document.texts.push(text);
-        Ok(())
+        if let Cow::Owned(text) = &text {
+            self.budget.charge_table::<u8>(text.capacity())?;
+        }
+        Ok(self.budget.push(&mut self.document.texts, text)?)
     }
 
     fn bytes(&mut self, length: u64) -> Result<(), Problem> {
         let bytes = self.source.take(length)?;
         self.push(Value::Bytes(Blob(next_index(&self.document.blobs))))?;
-        self.document.blobs.push(bytes);
-        Ok(())
+        Ok(self.budget.push(&mut self.document.blobs, bytes)?)
     }
 
     fn list(&mut self, items: Vec<Value>) -> Result<(), Problem> {
@@ -200,13 +257,12 @@ impl<'a> Machine<'a> {
         self.push(value(next_index(&self.document.containers)))?;
         // The opcodes that make containers have no argument, so theirs was the last byte.
         let offset = self.source.offset() - 1;
-        self.document.containers.push(Container { items, offset });
-        Ok(())
+        Ok(self.budget.push(&mut self.document.containers, Container { items, offset })?)
     }
 
     fn short_tuple(&mut self, length: usize) -> Result<(), Problem> {
         let start = self.last(length)?;
-        let items = self.take_from(start);
+        let items = self.take_from(start)?;
         self.tuple(items)
     }
 }

@@ -46,6 +46,18 @@ pub struct Failure {
     pub message: String,
 }
 
+/// Memory that any policy takes at most for an allocation of a trace.
+const MEMORY_PER_ALLOCATION: u64 = 512;
+/// Memory that a replay takes beside that: pictures over time, and tables that have a least size.
+const MEMORY_ALWAYS: u64 = 16 << 20;
+
+/// Memory that the replay of `trace` takes at most, whatever the policy.
+///
+/// It is in proportion to the allocations: in the worst case all of them are live at once.
+pub fn memory_needed(trace: &Trace) -> Bytes {
+    Bytes::new(MEMORY_ALWAYS + MEMORY_PER_ALLOCATION * u64::from(trace.allocations))
+}
+
 /// Feeds the events of `trace` to `target`, in order, until one fails.
 ///
 /// Allocations of no bytes take nothing anywhere: they and their frees are passed over. `progress`

@@ -3,31 +3,40 @@
 use std::collections::BTreeMap;
 
 use super::{Allocate, Event, Trace, TraceId};
-use crate::Bytes;
+use crate::budget::{Budget, map_entry};
+use crate::{Bytes, MemoryLimit};
 
-/// A [`Trace`] under construction.
-#[derive(Debug, Default)]
+/// A [`Trace`] under construction, and the memory that is left for it.
+#[derive(Debug)]
 pub(super) struct Recorder {
     trace: Trace,
+    pub(super) budget: Budget,
 }
 
 impl Recorder {
-    pub(super) fn new(name: &str) -> Self {
-        Self { trace: Trace { name: name.to_owned(), ..Trace::default() } }
+    pub(super) fn new(name: &str, budget: Budget) -> Self {
+        Self { trace: Trace { name: name.to_owned(), ..Trace::default() }, budget }
     }
 
     /// Appends an allocation without a call site, or answers `None` where its number would not fit
     /// 32 bits.
-    pub(super) fn allocate(&mut self, size: Bytes, stream: u32, time_us: u64) -> Option<TraceId> {
+    pub(super) fn allocate(
+        &mut self,
+        size: Bytes,
+        stream: u32,
+        time_us: u64,
+    ) -> Result<Option<TraceId>, MemoryLimit> {
         let id = TraceId(self.trace.allocations);
-        self.trace.allocations = self.trace.allocations.checked_add(1)?;
-        self.trace.events.push(Event::Allocate(Allocate { id, size, stream, site: 0, time_us }));
-        Some(id)
+        let Some(allocations) = self.trace.allocations.checked_add(1) else { return Ok(None) };
+        self.trace.allocations = allocations;
+        let event = Event::Allocate(Allocate { id, size, stream, site: 0, time_us });
+        self.budget.push(&mut self.trace.events, event)?;
+        Ok(Some(id))
     }
 
     /// Appends the free of a live allocation.
-    pub(super) fn free(&mut self, id: TraceId, time_us: u64) {
-        self.trace.events.push(Event::Free { id, time_us });
+    pub(super) fn free(&mut self, id: TraceId, time_us: u64) -> Result<(), MemoryLimit> {
+        self.budget.push(&mut self.trace.events, Event::Free { id, time_us })
     }
 
     pub(super) fn finish(self) -> Trace {
@@ -45,9 +54,18 @@ pub(super) struct Streams {
 
 impl Streams {
     /// The number of the stream that the file calls `raw`, or `None` after four billion streams.
-    pub(super) fn number(&mut self, raw: i128) -> Option<u32> {
-        let next = u32::try_from(self.numbers.len()).ok()?;
-        Some(*self.numbers.entry(raw).or_insert(next))
+    pub(super) fn number(
+        &mut self,
+        raw: i128,
+        budget: &mut Budget,
+    ) -> Result<Option<u32>, MemoryLimit> {
+        if let Some(&number) = self.numbers.get(&raw) {
+            return Ok(Some(number));
+        }
+        let Ok(next) = u32::try_from(self.numbers.len()) else { return Ok(None) };
+        budget.charge(map_entry::<i128, u32>())?;
+        self.numbers.insert(raw, next);
+        Ok(Some(next))
     }
 }
 
@@ -90,7 +108,8 @@ mod tests {
     #[test]
     fn streams_are_numbered_as_they_come() {
         let mut streams = Streams::default();
-        let numbers: Vec<_> = [7000, 0, 7000, -1].map(|raw| streams.number(raw)).into();
+        let budget = &mut Budget::new(Bytes::kib(1), 0).unwrap();
+        let numbers = [7000, 0, 7000, -1].map(|raw| streams.number(raw, budget).unwrap());
         assert_eq!(numbers, [Some(0), Some(1), Some(0), Some(2)]);
     }
 }

@@ -19,7 +19,8 @@ use thiserror::Error;
 use self::field::{Column, Header, Row};
 use super::recorder::{Clock, Recorder, Streams};
 use super::{Trace, TraceId};
-use crate::Bytes;
+use crate::budget::{Budget, map_entry};
+use crate::{Bytes, MemoryLimit};
 
 pub use self::write::write;
 
@@ -107,23 +108,30 @@ pub enum RmmError {
         /// Where.
         line: usize,
     },
+    /// The log and its trace take more memory than the limit. Allow more, or record a shorter part.
+    #[error(transparent)]
+    Memory(#[from] MemoryLimit),
 }
 
-/// Reads a whole log as one trace.
+/// Reads a whole log as one trace, within `limit` of memory for both.
 ///
 /// ```
 /// let log = b"Thread,Time,Action,Pointer,Size,Stream\n\
 ///     7,15:47:02.841961,allocate,0x7f00,1048576,0\n\
 ///     7,15:47:02.841977,free,0x7f00,1048576,0\n";
-/// let trace = cubeyard_memory::trace::rmm::read("tiny", log)?;
+/// let limit = cubeyard_memory::Bytes::mib(1);
+/// let trace = cubeyard_memory::trace::rmm::read("tiny", log, limit)?;
 /// assert_eq!((trace.allocations, trace.events.len()), (1, 2));
 /// # Ok::<(), cubeyard_memory::trace::rmm::RmmError>(())
 /// ```
-pub fn read(name: &str, log: &[u8]) -> Result<Trace, RmmError> {
+pub fn read(name: &str, log: &[u8], limit: Bytes) -> Result<Trace, RmmError> {
+    let mut budget = Budget::new(limit, log.len())?;
     let mut lines = lines(log);
     let (line, text) = lines.next().ok_or(RmmError::NoHeader)?;
+    // No more columns than letters; the table of columns grows by doubling.
+    budget.charge(2 * text.len())?;
     let header = Header::parse(line, text)?;
-    let mut reader = Reader::new(name);
+    let mut reader = Reader::new(name, budget);
     for (line, text) in lines {
         reader.step(&header.row(line, text))?;
     }
@@ -153,9 +161,9 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(name: &str) -> Self {
+    fn new(name: &str, budget: Budget) -> Self {
         Self {
-            recorder: Recorder::new(name),
+            recorder: Recorder::new(name, budget),
             streams: Streams::default(),
             clock: Clock::default(),
             live: BTreeMap::new(),
@@ -180,8 +188,11 @@ impl Reader {
             return Err(RmmError::AlreadyLive { line, pointer, since: *since });
         }
         let time_us = self.clock.advance(row.time_us()?);
-        let stream = self.streams.number(row.stream()?).ok_or(RmmError::TooMany { line })?;
-        let id = self.recorder.allocate(size, stream, time_us);
+        let budget = &mut self.recorder.budget;
+        budget.charge(map_entry::<u64, Live>())?;
+        let stream = self.streams.number(row.stream()?, budget)?;
+        let stream = stream.ok_or(RmmError::TooMany { line })?;
+        let id = self.recorder.allocate(size, stream, time_us)?;
         let id = id.ok_or(RmmError::TooMany { line })?;
         self.live.insert(pointer, Live { id, size, line });
         Ok(())
@@ -197,9 +208,9 @@ impl Reader {
         if freed != allocated {
             return Err(RmmError::SizeMismatch { line, pointer, freed, allocated, since });
         }
+        self.recorder.budget.release(map_entry::<u64, Live>());
         let time_us = self.clock.advance(row.time_us()?);
-        self.recorder.free(id, time_us);
-        Ok(())
+        Ok(self.recorder.free(id, time_us)?)
     }
 }
 

@@ -22,7 +22,7 @@
 mod display;
 mod parse;
 
-pub(super) use self::parse::is_statement;
+pub(super) use self::parse::{begins_statement, is_statement};
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,9 @@ use thiserror::Error;
 
 use super::recorder::Recorder;
 use super::{Trace, TraceId};
-use crate::Bytes;
+use crate::budget::{Budget, map_entry};
+use crate::excerpt::excerpt;
+use crate::{Bytes, MemoryLimit};
 
 /// What a script says, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -192,10 +194,16 @@ pub enum ScriptError {
         /// Where.
         line: usize,
     },
+    /// The text and its trace take more memory than the limit. Allow more, or shorten the script.
+    #[error(transparent)]
+    Memory(#[from] MemoryLimit),
 }
 
 impl Script {
-    /// Reads the text of a script.
+    /// Reads the text of a script, with every statement of it.
+    ///
+    /// That takes up to 30 times the memory of the text. [`trace::read`](super::read), for files of
+    /// others, keeps no statements and has a limit.
     ///
     /// ```
     /// use cubeyard_memory::trace::script::Script;
@@ -216,47 +224,74 @@ impl Script {
     /// to run out of memory and a `free` that has to be refused. A script has no clock, so each
     /// event is taken to be one microsecond after its predecessor.
     pub fn to_trace(&self, name: &str) -> Result<Trace, ScriptError> {
-        let mut replay = Replay { recorder: Recorder::new(name), live: BTreeMap::new(), now_us: 0 };
-        for Statement { line, step } in &self.statements {
-            match step {
-                Step::Allocate(request) => replay.allocate(*line, request)?,
-                Step::Free { name, refused: false } => replay.free(*line, name)?,
-                _ => {}
-            }
+        let mut replay = Replay::new(name, Budget::new(Bytes::MAX, 0)?);
+        for statement in &self.statements {
+            replay.step(statement)?;
         }
         Ok(replay.recorder.finish())
     }
 }
 
+/// Reads the text of a script as a trace, line by line, within `limit` of memory for both.
+pub(super) fn read(name: &str, text: &str, limit: Bytes) -> Result<Trace, ScriptError> {
+    let mut replay = Replay::new(name, Budget::new(limit, text.len())?);
+    for (line, text) in (1..).zip(text.lines()) {
+        if let Some(statement) = parse::statement(line, text)? {
+            replay.step(&statement)?;
+        }
+    }
+    Ok(replay.recorder.finish())
+}
+
 /// Which names are live, while a script becomes a trace.
-struct Replay<'a> {
+struct Replay {
     recorder: Recorder,
-    live: BTreeMap<&'a str, (TraceId, usize)>,
+    live: BTreeMap<String, (TraceId, usize)>,
     now_us: u64,
 }
 
-impl<'a> Replay<'a> {
-    fn allocate(&mut self, line: usize, request: &'a Request) -> Result<(), ScriptError> {
+impl Replay {
+    fn new(name: &str, budget: Budget) -> Self {
+        Self { recorder: Recorder::new(name, budget), live: BTreeMap::new(), now_us: 0 }
+    }
+
+    fn step(&mut self, Statement { line, step }: &Statement) -> Result<(), ScriptError> {
+        match step {
+            Step::Allocate(request) => self.allocate(*line, request),
+            Step::Free { name, refused: false } => self.free(*line, name),
+            _ => Ok(()),
+        }
+    }
+
+    fn allocate(&mut self, line: usize, request: &Request) -> Result<(), ScriptError> {
+        let Request { name, size, .. } = request;
         if request.outcome == Some(Outcome::OutOfMemory) {
             return Ok(());
         }
-        if let Some(&(_, since)) = self.live.get(request.name.as_str()) {
-            return Err(ScriptError::AlreadyLive { line, name: request.name.clone(), since });
+        if let Some(&(_, since)) = self.live.get(name) {
+            return Err(ScriptError::AlreadyLive { line, name: excerpt(name.as_bytes()), since });
         }
+        self.recorder.budget.charge(live_entry(name))?;
         let stream = request.stream.unwrap_or(0);
-        let id = self.recorder.allocate(request.size, stream, self.now_us);
-        self.live.insert(&request.name, (id.ok_or(ScriptError::TooMany { line })?, line));
+        let id = self.recorder.allocate(*size, stream, self.now_us)?;
+        self.live.insert(name.clone(), (id.ok_or(ScriptError::TooMany { line })?, line));
         self.now_us += 1;
         Ok(())
     }
 
-    fn free(&mut self, line: usize, name: &'a str) -> Result<(), ScriptError> {
-        let found = self.live.remove(name);
-        let (id, _) = found.ok_or_else(|| ScriptError::NotLive { line, name: name.to_owned() })?;
-        self.recorder.free(id, self.now_us);
+    fn free(&mut self, line: usize, name: &str) -> Result<(), ScriptError> {
+        let not_live = || ScriptError::NotLive { line, name: excerpt(name.as_bytes()) };
+        let (id, _) = self.live.remove(name).ok_or_else(not_live)?;
+        self.recorder.budget.release(live_entry(name));
+        self.recorder.free(id, self.now_us)?;
         self.now_us += 1;
         Ok(())
     }
+}
+
+/// Memory that a live name takes: its letters, which the heap rounds up to 16, and its entry.
+fn live_entry(name: &str) -> usize {
+    name.len().next_multiple_of(16) + 16 + map_entry::<String, (TraceId, usize)>()
 }
 
 #[cfg(test)]

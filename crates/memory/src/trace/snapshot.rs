@@ -33,14 +33,20 @@ use self::history::History;
 use self::segments::Segments;
 use self::sites::Sites;
 use super::Trace;
-use crate::pickle::{self, Limits, PickleError};
+use crate::budget::Budget;
+use crate::pickle::{self, Limits, PickleError, Problem};
+use crate::{Bytes, MemoryLimit};
 
-/// Why a snapshot could not be read. None of it is recoverable.
+/// Why a snapshot could not be read. None of it is recoverable but a limit that was too low.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SnapshotError {
     /// It is no pickle of plain data.
     #[error(transparent)]
-    Pickle(#[from] PickleError),
+    Pickle(PickleError),
+    /// The file and what is made of it take more memory than the limit. Allow more, or record a
+    /// shorter part.
+    #[error(transparent)]
+    Memory(#[from] MemoryLimit),
     /// A part of it is not what it has to be.
     #[error("{part}: expected {expected}, found {found}")]
     Part {
@@ -78,13 +84,25 @@ pub enum SnapshotError {
     TooMany,
 }
 
+impl From<PickleError> for SnapshotError {
+    fn from(error: PickleError) -> Self {
+        match error.problem {
+            Problem::Memory(limit) => Self::Memory(limit),
+            _ => Self::Pickle(error),
+        }
+    }
+}
+
 /// Reads a snapshot: a trace for each device on which anything was allocated, in their order.
 ///
-/// A snapshot that was taken of nothing gives no trace at all.
-pub fn read(name: &str, bytes: &[u8]) -> Result<Vec<Trace>, SnapshotError> {
-    let document = pickle::read(bytes, &Limits::default())?;
+/// A snapshot that was taken of nothing gives no trace at all. `limit` is on the memory for the
+/// file and for all that is made of it.
+pub fn read(name: &str, bytes: &[u8], limit: Bytes) -> Result<Vec<Trace>, SnapshotError> {
+    let budget = &mut Budget::new(limit, bytes.len())?;
+    let document = pickle::read_within(bytes, Limits::default().depth, budget)?;
     let root = Cursor::root(&document);
-    let mut sites = Sites::new(&document);
+    let mut sites = Sites::new(&document, budget)?;
+    budget.charge_table::<bool>(document.containers())?;
     let mut seen = vec![false; document.containers()];
 
     let (devices, segments) = (root.field("device_traces")?, root.field("segments")?);
@@ -92,17 +110,19 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<Vec<Trace>, SnapshotError> {
     for entries in devices.items()? {
         let mut history = History::default();
         for entry in entries.items()? {
-            history.step(&entry.unseen(&mut seen)?, &mut sites)?;
+            history.step(&entry.unseen(&mut seen)?, &mut sites, budget)?;
         }
-        histories.push(history);
+        budget.push(&mut histories, history)?;
     }
-    let mut remains = Segments::read(&segments, &mut sites, &mut seen)?;
+    let mut remains = Segments::read(&segments, &mut sites, &mut seen, budget)?;
     let mut traces = Vec::new();
     for (device, history) in (0..).zip(histories) {
-        traces.push((device, history.finish(remains.remove(device))?));
+        let trace = history.finish(remains.remove(device), budget)?;
+        budget.push(&mut traces, (device, trace))?;
     }
     for (device, remains) in remains {
-        traces.push((device, History::default().finish(Some(remains))?));
+        let trace = History::default().finish(Some(remains), budget)?;
+        budget.push(&mut traces, (device, trace))?;
     }
     Ok(named(name, traces))
 }

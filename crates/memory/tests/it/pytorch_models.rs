@@ -5,7 +5,7 @@ use cubeyard_memory::replay::run;
 use cubeyard_memory::trace::rmm;
 use expect_test::expect;
 
-use crate::readers::{recorded_file, traces_folder};
+use crate::readers::{LIMIT, recorded_file, traces_folder};
 
 /// By how much a model may be off before it no longer speaks for PyTorch.
 const TOLERANCE: f64 = 0.01;
@@ -57,7 +57,7 @@ fn compare_trace(name: &str, theirs: &serde_json::Value, model: PyTorch) -> Stri
 
 fn replay(name: &str, mut model: PyTorch) -> Figures {
     let log = recorded_file(&format!("{name}.csv.gz"));
-    let trace = rmm::read(name, &log).expect("a recorded log");
+    let trace = rmm::read(name, &log, LIMIT).expect("a recorded log");
     let outcome = run(&trace, &mut model, &mut |_| {});
     assert_eq!(outcome.failed, None);
     let segments = u64::try_from(model.segments()).expect("a count fits 64 bits");

@@ -13,6 +13,9 @@ use cubeyard_memory::Bytes;
 use cubeyard_memory::trace::{Event, Trace};
 use flate2::read::GzDecoder;
 
+/// Memory for reading any recorded file.
+pub(crate) const LIMIT: Bytes = Bytes::gib(1);
+
 /// A file of `testdata/traces`, decompressed.
 pub(crate) fn recorded_file(name: &str) -> Vec<u8> {
     let path = traces_folder().join(name);

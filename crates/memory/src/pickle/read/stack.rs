@@ -41,24 +41,26 @@ impl Machine<'_> {
     /// Takes all that lies above the last mark, and the mark.
     pub(super) fn pop_items(&mut self) -> Result<Vec<Value>, Problem> {
         let start = self.pop_mark()?;
-        Ok(self.take_from(start))
+        self.take_from(start)
     }
 
     /// Takes what lies from `start` up, into a vector that is no larger than it needs to be.
     ///
     /// `split_off` may hand over the stack's own buffer, so that a pickle that has once been high
     /// could go on to make small lists with room for millions.
-    pub(super) fn take_from(&mut self, start: usize) -> Vec<Value> {
-        self.stack.drain(start..).collect()
+    pub(super) fn take_from(&mut self, start: usize) -> Result<Vec<Value>, Problem> {
+        if start < self.stack.len() {
+            self.budget.charge_table::<Value>(self.stack.len() - start)?;
+        }
+        Ok(self.stack.drain(start..).collect())
     }
 
     /// Moves what lies from `start` up to the end of the list below it.
     pub(super) fn append_from(&mut self, start: usize) -> Result<(), Problem> {
         match self.below(start, "a list")? {
             Value::List(list) => self.move_into(list.index(), start),
-            other => return Err(Problem::Kind { expected: "a list", found: other.kind() }),
+            other => Err(Problem::Kind { expected: "a list", found: other.kind() }),
         }
-        Ok(())
     }
 
     /// Moves what lies from `start` up, keys and values in turn, to the dictionary below it.
@@ -66,9 +68,8 @@ impl Machine<'_> {
         check_pairs(&self.stack[start..])?;
         match self.below(start, "a dictionary")? {
             Value::Dict(dict) => self.move_into(dict.index(), start),
-            other => return Err(Problem::Kind { expected: "a dictionary", found: other.kind() }),
+            other => Err(Problem::Kind { expected: "a dictionary", found: other.kind() }),
         }
-        Ok(())
     }
 
     fn below(&self, start: usize, expected: &'static str) -> Result<Value, Problem> {
@@ -76,8 +77,11 @@ impl Machine<'_> {
         reachable.last().copied().ok_or(Problem::Nothing { expected })
     }
 
-    fn move_into(&mut self, container: usize, start: usize) {
-        self.document.containers[container].items.extend(self.stack.drain(start..));
+    fn move_into(&mut self, container: usize, start: usize) -> Result<(), Problem> {
+        let items = &mut self.document.containers[container].items;
+        self.budget.reserve(items, self.stack.len() - start)?;
+        items.extend(self.stack.drain(start..));
+        Ok(())
     }
 
     pub(super) fn recall(&mut self, index: u64) -> Result<(), Problem> {
@@ -96,6 +100,8 @@ impl Machine<'_> {
         let place = usize::try_from(index).ok().filter(|&place| place <= largest);
         let place = place.ok_or(Problem::Memo { index, largest })?;
         if place >= self.memo.len() {
+            let more = place + 1 - self.memo.len();
+            self.budget.reserve(&mut self.memo, more)?;
             self.memo.resize(place + 1, None);
         }
         self.memoized += usize::from(self.memo[place].replace(top).is_none());

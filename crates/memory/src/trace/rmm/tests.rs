@@ -3,7 +3,7 @@ use crate::trace::Event;
 
 fn log(lines: &[&str]) -> Result<Trace, RmmError> {
     let text = format!("Thread,Time,Action,Pointer,Size,Stream\n{}", lines.join("\n"));
-    read("test", text.as_bytes())
+    read("test", text.as_bytes(), Bytes::mib(1))
 }
 
 #[test]
@@ -24,15 +24,15 @@ fn an_address_can_be_used_again_after_its_free() {
 #[test]
 fn columns_are_found_by_name() {
     let text = "Size,Extra,Action,Stream,Pointer,Time\r\n\r\n64,x,allocate,0,0x1,0:0:0:5\r\n";
-    let trace = read("test", text.as_bytes()).unwrap();
+    let trace = read("test", text.as_bytes(), Bytes::mib(1)).unwrap();
     assert_eq!(trace.allocations, 1);
 }
 
 #[test]
 fn a_missing_column_is_named() {
-    let error = read("test", b"\nThread,Time,Action,Pointer,Stream\n").unwrap_err();
+    let error = read("test", b"\nThread,Time,Action,Pointer,Stream\n", Bytes::mib(1)).unwrap_err();
     assert_eq!(error, RmmError::NoColumn { line: 2, column: "Size" });
-    assert_eq!(read("test", b" \n\n").unwrap_err(), RmmError::NoHeader);
+    assert_eq!(read("test", b" \n\n", Bytes::mib(1)).unwrap_err(), RmmError::NoHeader);
 }
 
 #[test]
@@ -106,5 +106,5 @@ fn what_is_written_is_read_back() {
     .unwrap();
     let mut bytes = Vec::new();
     write(&trace, &mut bytes).unwrap();
-    assert_eq!(read("test", &bytes).unwrap(), trace);
+    assert_eq!(read("test", &bytes, Bytes::mib(1)).unwrap(), trace);
 }

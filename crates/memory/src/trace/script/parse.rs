@@ -5,14 +5,23 @@ use std::str::SplitWhitespace;
 
 use super::{Kind, Outcome, Request, ScriptError, Statement, Step};
 use crate::Bytes;
+use crate::excerpt::excerpt;
 
 const STATEMENTS: &str =
     "`space`, `granule`, `policy`, `alloc`, `free`, `largest`, `free-bytes` or a comment";
 const OPTIONS: &str = "`align`, `at`, `high`, `stream`, `kind` or `->`";
 
+/// Words that a line can start with.
+const WORDS: [&str; 7] = ["space", "granule", "policy", "alloc", "free", "largest", "free-bytes"];
+
 /// Whether a line can start with this word.
-pub(in crate::trace) fn is_statement(word: &str) -> bool {
-    matches!(word, "space" | "granule" | "policy" | "alloc" | "free" | "largest" | "free-bytes")
+pub(in crate::trace) fn is_statement(word: &[u8]) -> bool {
+    WORDS.iter().any(|known| known.as_bytes() == word)
+}
+
+/// Whether a line can start with a word of which this is the beginning.
+pub(in crate::trace) fn begins_statement(word: &[u8]) -> bool {
+    WORDS.iter().any(|known| known.as_bytes().starts_with(word))
 }
 
 /// The statement on a line, if it has one.
@@ -87,7 +96,7 @@ impl<'a> Words<'a> {
     }
 
     fn wrong(&self, expected: &'static str, found: &str) -> ScriptError {
-        ScriptError::Word { line: self.line, expected, found: found.to_owned() }
+        ScriptError::Word { line: self.line, expected, found: excerpt(found.as_bytes()) }
     }
 
     /// A name, which cannot be the arrow that sets off what is expected.

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 
 use super::reserved::Change;
 use super::{Cursor, Sites, SnapshotError};
-use crate::Bytes;
+use crate::budget::{Budget, map_entry};
 use crate::trace::recorder::Clock;
+use crate::{Bytes, MemoryLimit};
 
 /// The actions that change nothing.
 const IDLE: [&str; 5] = ["oom", "snapshot", "annotate", "workspace_snapshot", "user_defined"];
@@ -75,56 +76,76 @@ impl History {
         &mut self,
         entry: &Cursor<'d, '_>,
         sites: &mut Sites<'d>,
+        budget: &mut Budget,
     ) -> Result<(), SnapshotError> {
         let time = entry.optional("time_us")?.map(|time| time.unsigned()).transpose()?;
         let time_us = time.map_or(self.clock.latest(), |time| self.clock.advance(time));
         let action = entry.field("action")?;
         match action.text()? {
             "alloc" => {
-                let site = sites.site(entry)?;
-                self.allocate(&Entry::read(entry, site, time_us)?)
+                let site = sites.site(entry, budget)?;
+                self.allocate(&Entry::read(entry, site, time_us)?, budget)
             }
-            "free_requested" => self.request_free(&Entry::read(entry, 0, time_us)?),
-            "free_completed" => self.complete_free(&Entry::read(entry, 0, time_us)?),
-            "segment_alloc" | "segment_map" => self.reserve(entry, 1),
-            "segment_free" | "segment_unmap" => self.reserve(entry, -1),
+            "free_requested" => self.request_free(&Entry::read(entry, 0, time_us)?, budget),
+            "free_completed" => self.complete_free(&Entry::read(entry, 0, time_us)?, budget),
+            "segment_alloc" | "segment_map" => self.reserve(entry, 1, budget),
+            "segment_free" | "segment_unmap" => self.reserve(entry, -1, budget),
             other if IDLE.contains(&other) => Ok(()),
             _ => Err(action.wrong(ACTIONS)),
         }
     }
 
-    fn reserve(&mut self, entry: &Cursor<'_, '_>, sign: i128) -> Result<(), SnapshotError> {
+    fn reserve(
+        &mut self,
+        entry: &Cursor<'_, '_>,
+        sign: i128,
+        budget: &mut Budget,
+    ) -> Result<(), SnapshotError> {
         let size = entry.field("size")?.unsigned()?;
-        self.changes.push(Change(sign * i128::from(size)));
-        Ok(())
+        Ok(budget.push(&mut self.changes, Change(sign * i128::from(size)))?)
     }
 
-    fn allocate(&mut self, entry: &Entry<'_>) -> Result<(), SnapshotError> {
+    fn allocate(&mut self, entry: &Entry<'_>, budget: &mut Budget) -> Result<(), SnapshotError> {
         if let Some(State::Live(_)) = self.addresses.get(&entry.address) {
             let (part, address) = (entry.cursor.part(), entry.address);
             return Err(SnapshotError::AlreadyLive { part, address });
         }
         let owner = Owner::Since(self.allocations);
         self.allocations = self.allocations.checked_add(1).ok_or(SnapshotError::TooMany)?;
-        self.steps.push(Step::Allocate { request: entry.request, time_us: entry.time_us });
-        self.addresses.insert(entry.address, State::Live(owner));
+        let step = Step::Allocate { request: entry.request, time_us: entry.time_us };
+        budget.push(&mut self.steps, step)?;
+        Ok(self.note(entry.address, State::Live(owner), budget)?)
+    }
+
+    /// Notes what is known of an address.
+    fn note(&mut self, address: u64, state: State, budget: &mut Budget) -> Result<(), MemoryLimit> {
+        if self.addresses.insert(address, state).is_none() {
+            budget.charge(map_entry::<u64, State>())?;
+        }
         Ok(())
     }
 
-    fn request_free(&mut self, entry: &Entry<'_>) -> Result<(), SnapshotError> {
+    fn request_free(
+        &mut self,
+        entry: &Entry<'_>,
+        budget: &mut Budget,
+    ) -> Result<(), SnapshotError> {
         let owner = match self.addresses.get(&entry.address) {
-            None => self.add_at_start(entry.address, entry.request),
+            None => self.add_at_start(entry.address, entry.request, budget)?,
             Some(&State::Live(owner)) => owner,
             Some(State::Freeing(..) | State::Free) => return Err(entry.not_live()),
         };
-        self.addresses.insert(entry.address, State::Freeing(owner, self.steps.len()));
-        self.steps.push(Step::Free { owner, time_us: entry.time_us });
-        Ok(())
+        self.note(entry.address, State::Freeing(owner, self.steps.len()), budget)?;
+        Ok(budget.push(&mut self.steps, Step::Free { owner, time_us: entry.time_us })?)
     }
 
-    fn complete_free(&mut self, entry: &Entry<'_>) -> Result<(), SnapshotError> {
+    fn complete_free(
+        &mut self,
+        entry: &Entry<'_>,
+        budget: &mut Budget,
+    ) -> Result<(), SnapshotError> {
         let owner = match self.addresses.get(&entry.address) {
-            None => self.add_at_start(entry.address, entry.request),
+            None => self.add_at_start(entry.address, entry.request, budget)?,
             Some(&State::Live(owner)) => owner,
             Some(&State::Freeing(owner, place)) => {
                 self.withdraw(place);
@@ -132,9 +153,8 @@ impl History {
             }
             Some(State::Free) => return Err(entry.not_live()),
         };
-        self.addresses.insert(entry.address, State::Free);
-        self.steps.push(Step::Free { owner, time_us: entry.time_us });
-        Ok(())
+        self.note(entry.address, State::Free, budget)?;
+        Ok(budget.push(&mut self.steps, Step::Free { owner, time_us: entry.time_us })?)
     }
 
     /// Takes back a free that came later, or not at all.
@@ -146,9 +166,14 @@ impl History {
         }
     }
 
-    fn add_at_start(&mut self, address: u64, request: Request) -> Owner {
-        self.at_start.push((address, request));
-        Owner::AtStart(self.at_start.len() - 1)
+    fn add_at_start(
+        &mut self,
+        address: u64,
+        request: Request,
+        budget: &mut Budget,
+    ) -> Result<Owner, MemoryLimit> {
+        budget.push(&mut self.at_start, (address, request))?;
+        Ok(Owner::AtStart(self.at_start.len() - 1))
     }
 }
 

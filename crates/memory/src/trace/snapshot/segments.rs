@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, btree_map};
 
 use super::{Cursor, Sites, SnapshotError};
 use crate::Bytes;
+use crate::budget::{Budget, map_entry};
 
 /// A block that is still in use.
 #[derive(Debug)]
@@ -19,6 +20,11 @@ pub(super) struct Block {
 }
 
 impl Block {
+    /// The places of its segment and of itself in there.
+    pub(super) fn place(&self) -> (usize, usize) {
+        self.place
+    }
+
     /// Where the snapshot has it, for errors.
     pub(super) fn part(&self) -> String {
         format!("segments[{}].blocks[{}]", self.place.0, self.place.1)
@@ -43,10 +49,11 @@ impl Segments {
         list: &Cursor<'d, '_>,
         sites: &mut Sites<'d>,
         seen: &mut [bool],
+        budget: &mut Budget,
     ) -> Result<Self, SnapshotError> {
         let mut segments = Self::default();
         for (index, segment) in (0..).zip(list.items()?) {
-            segments.add(index, &segment.unseen(seen)?, sites, seen)?;
+            segments.add(index, &segment.unseen(seen)?, sites, seen, budget)?;
         }
         Ok(segments)
     }
@@ -57,7 +64,9 @@ impl Segments {
         segment: &Cursor<'d, '_>,
         sites: &mut Sites<'d>,
         seen: &mut [bool],
+        budget: &mut Budget,
     ) -> Result<(), SnapshotError> {
+        budget.charge(map_entry::<u64, Remains>())?;
         let remains = self.devices.entry(segment.field("device")?.unsigned()?).or_default();
         let total = segment.field("total_size")?;
         let sum = remains.reserved.checked_add(total.unsigned()?);
@@ -72,14 +81,10 @@ impl Segments {
             let address = address.map_or(Ok(next), |address| address.unsigned())?;
             next = address.saturating_add(block.field("size")?.unsigned()?);
             if let Some((size, pending)) = use_of(&block)? {
-                remains.blocks.push(Block {
-                    address,
-                    size,
-                    stream,
-                    site: sites.site(&block)?,
-                    pending,
-                    place: (index, place),
-                });
+                let site = sites.site(&block, budget)?;
+                let place = (index, place);
+                let block = Block { address, size, stream, site, pending, place };
+                budget.push(&mut remains.blocks, block)?;
             }
         }
         Ok(())

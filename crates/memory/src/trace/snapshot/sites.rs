@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{Cursor, SnapshotError};
+use crate::MemoryLimit;
+use crate::budget::{Budget, map_entry};
 use crate::pickle::Document;
 
 /// What a frame says: file, line and function, the texts by their numbers.
@@ -21,47 +23,58 @@ pub(super) struct Sites<'d> {
 }
 
 impl<'d> Sites<'d> {
-    pub(super) fn new(document: &Document<'_>) -> Self {
-        let mut stacks = Numbers::new(document.containers());
+    pub(super) fn new(document: &Document<'_>, budget: &mut Budget) -> Result<Self, MemoryLimit> {
+        let mut stacks = Numbers::new(document.containers(), budget)?;
         stacks.by_content.insert(Vec::new(), 0);
-        let frames = Numbers::new(document.containers());
-        Self { stacks, frames, texts: Numbers::new(document.texts()) }
+        let frames = Numbers::new(document.containers(), budget)?;
+        Ok(Self { stacks, frames, texts: Numbers::new(document.texts(), budget)? })
     }
 
     /// The number for the `frames` of an entry; 0 where it has none.
-    pub(super) fn site(&mut self, entry: &Cursor<'d, '_>) -> Result<u32, SnapshotError> {
+    pub(super) fn site(
+        &mut self,
+        entry: &Cursor<'d, '_>,
+        budget: &mut Budget,
+    ) -> Result<u32, SnapshotError> {
         match entry.optional("frames")? {
-            Some(frames) => self.stack(&frames),
+            Some(frames) => self.stack(&frames, budget),
             None => Ok(0),
         }
     }
 
-    fn stack(&mut self, frames: &Cursor<'d, '_>) -> Result<u32, SnapshotError> {
+    fn stack(
+        &mut self,
+        frames: &Cursor<'d, '_>,
+        budget: &mut Budget,
+    ) -> Result<u32, SnapshotError> {
         let place = frames.sequence()?.index();
         if let Some(number) = self.stacks.by_place[place] {
             return Ok(number);
         }
-        let stack = frames.items()?.map(|frame| self.frame(&frame));
-        let stack = stack.collect::<Result<_, _>>()?;
-        self.stacks.number(place, stack)
+        let mut stack = Vec::new();
+        for frame in frames.items()? {
+            let frame = self.frame(&frame, budget)?;
+            budget.push(&mut stack, frame)?;
+        }
+        self.stacks.number(place, stack, budget)
     }
 
-    fn frame(&mut self, frame: &Cursor<'d, '_>) -> Result<u32, SnapshotError> {
+    fn frame(&mut self, frame: &Cursor<'d, '_>, budget: &mut Budget) -> Result<u32, SnapshotError> {
         let place = frame.dictionary()?;
         if let Some(number) = self.frames.by_place[place] {
             return Ok(number);
         }
-        let file = self.text(&frame.field("filename")?)?;
+        let file = self.text(&frame.field("filename")?, budget)?;
         let line = frame.field("line")?.integer()?;
-        let function = self.text(&frame.field("name")?)?;
-        self.frames.number(place, (file, line, function))
+        let function = self.text(&frame.field("name")?, budget)?;
+        self.frames.number(place, (file, line, function), budget)
     }
 
-    fn text(&mut self, text: &Cursor<'d, '_>) -> Result<u32, SnapshotError> {
+    fn text(&mut self, text: &Cursor<'d, '_>, budget: &mut Budget) -> Result<u32, SnapshotError> {
         let place = text.string()?.index();
         match self.texts.by_place[place] {
             Some(number) => Ok(number),
-            None => self.texts.number(place, text.text()?),
+            None => self.texts.number(place, text.text()?, budget),
         }
     }
 }
@@ -75,14 +88,24 @@ struct Numbers<K> {
 }
 
 impl<K: Ord> Numbers<K> {
-    fn new(places: usize) -> Self {
-        Self { by_place: vec![None; places], by_content: BTreeMap::new() }
+    fn new(places: usize, budget: &mut Budget) -> Result<Self, MemoryLimit> {
+        budget.charge_table::<Option<u32>>(places)?;
+        Ok(Self { by_place: vec![None; places], by_content: BTreeMap::new() })
     }
 
     /// The number of what is at `place` and has this content.
-    fn number(&mut self, place: usize, content: K) -> Result<u32, SnapshotError> {
+    fn number(
+        &mut self,
+        place: usize,
+        content: K,
+        budget: &mut Budget,
+    ) -> Result<u32, SnapshotError> {
         let next = u32::try_from(self.by_content.len()).map_err(|_| SnapshotError::TooMany)?;
-        let number = *self.by_content.entry(content).or_insert(next);
+        let number = self.by_content.get(&content).copied().unwrap_or(next);
+        if number == next {
+            budget.charge(map_entry::<K, u32>())?;
+            self.by_content.insert(content, next);
+        }
         self.by_place[place] = Some(number);
         Ok(number)
     }

@@ -60,13 +60,14 @@ fn snapshot(devices: &[(&[Entry], &[Block])]) -> Vec<u8> {
 }
 
 fn one_device(entries: &[Entry], blocks: &[Block]) -> Trace {
-    let mut traces = read("test", &snapshot(&[(entries, blocks)])).expect("a snapshot");
+    let mut traces =
+        read("test", &snapshot(&[(entries, blocks)]), Bytes::mib(1)).expect("a snapshot");
     assert_eq!(traces.len(), 1);
     traces.remove(0)
 }
 
 fn message(entries: &[Entry], blocks: &[Block]) -> String {
-    read("test", &snapshot(&[(entries, blocks)])).unwrap_err().to_string()
+    read("test", &snapshot(&[(entries, blocks)]), Bytes::mib(1)).unwrap_err().to_string()
 }
 
 fn allocate(id: u32, size: u64, stream: u32, time_us: u64) -> Event {
@@ -167,11 +168,11 @@ fn devices_are_named_where_there_are_several() {
     let entries: &[Entry] = &[("alloc", 0x100, 1, 4)];
     let blocks: &[Block] = &[(0x100, 1, "active_allocated")];
     let bytes = snapshot(&[(entries, &[]), (&[], &[]), (&[], blocks)]);
-    let traces = read("test", &bytes).unwrap();
+    let traces = read("test", &bytes, Bytes::mib(1)).unwrap();
     let names: Vec<&str> = traces.iter().map(|trace| trace.name.as_str()).collect();
     assert_eq!(names, ["test-device0", "test-device2"]);
     assert_eq!(traces[1].events, [allocate(0, 1, 0, 0)]);
-    assert_eq!(read("test", &snapshot(&[(&[], &[])])), Ok(vec![]));
+    assert_eq!(read("test", &snapshot(&[(&[], &[])]), Bytes::mib(1)), Ok(vec![]));
 }
 
 #[test]
@@ -211,7 +212,7 @@ fn a_part_that_is_wrong_is_named() {
                 })
             })
         });
-        read("test", &bytes.expect("writing to memory")).unwrap_err().to_string()
+        read("test", &bytes.expect("writing to memory"), Bytes::mib(1)).unwrap_err().to_string()
     };
     assert_eq!(
         with_address(|_| Ok(())),
@@ -226,7 +227,7 @@ fn a_part_that_is_wrong_is_named() {
         "device_traces[1][0].addr: expected an integer that is not negative, \
          found the integer -5"
     );
-    let list = read("test", b"\x80\x04].").unwrap_err().to_string();
+    let list = read("test", b"\x80\x04].", Bytes::mib(1)).unwrap_err().to_string();
     assert_eq!(list, "snapshot: expected a dictionary, found a list");
 }
 
@@ -258,7 +259,7 @@ fn equal_stacks_are_equal_sites() {
             })
         })
     });
-    let traces = read("test", &bytes.expect("writing to memory")).unwrap();
+    let traces = read("test", &bytes.expect("writing to memory"), Bytes::mib(1)).unwrap();
     let sites = traces[0].events.iter().map(|event| match event {
         Event::Allocate(allocate) => allocate.site,
         Event::Free { .. } => unreachable!("nothing is freed"),

@@ -5,7 +5,7 @@ use cubeyard_memory::trace::read;
 use proptest::prelude::*;
 
 use super::python::python;
-use super::recorded_file;
+use super::{LIMIT, recorded_file};
 
 /// The beginning and the end of a recorded snapshot, small enough to try every damage on it.
 fn small_snapshot() -> Vec<u8> {
@@ -19,7 +19,7 @@ snapshot["segments"] = [s for s in snapshot["segments"] if s["allocated_size"]][
 sys.stdout.buffer.write(pickle.dumps(snapshot, 4))
 "#;
     let bytes = python(program, &recorded_file("resnet_train_stacks.pickle.gz"));
-    assert!(read("whole", &bytes).is_ok_and(|traces| traces.len() == 1));
+    assert!(read("whole", &bytes, LIMIT).is_ok_and(|traces| traces.len() == 1));
     bytes
 }
 
@@ -27,7 +27,7 @@ sys.stdout.buffer.write(pickle.dumps(snapshot, 4))
 fn a_snapshot_that_is_cut_off_anywhere_is_refused() {
     let bytes = small_snapshot();
     for end in 0..bytes.len() {
-        assert!(read("cut", &bytes[..end]).is_err(), "cut at {end} of {}", bytes.len());
+        assert!(read("cut", &bytes[..end], LIMIT).is_err(), "cut at {end} of {}", bytes.len());
     }
     assert!(bytes.len() > 1000);
 }
@@ -38,7 +38,7 @@ fn a_snapshot_with_a_wrong_byte_is_read_or_refused() {
     for place in 0..bytes.len() {
         for flipped in [0x01, 0x80, 0xff] {
             bytes[place] ^= flipped;
-            let _ = read("flipped", &bytes);
+            let _ = read("flipped", &bytes, LIMIT);
             bytes[place] ^= flipped;
         }
     }
@@ -63,7 +63,7 @@ fn a_bomb_of_shared_lists_does_not_go_off() {
     assert_eq!(document.containers(), 61);
     // The same list as the history of two hundred devices, with two hundred entries each.
     let snapshot = bomb(2, b"0}(\x8c\x08segments]\x8c\x0ddevice_tracesh\x02u.");
-    let error = read("bomb", &snapshot).unwrap_err().to_string();
+    let error = read("bomb", &snapshot, LIMIT).unwrap_err().to_string();
     let said = "snapshot, device_traces[0][0]: expected a dictionary, found a list";
     assert_eq!(error, said);
 }
@@ -84,14 +84,14 @@ fn a_long_text_in_many_frames_is_looked_at_once() {
         bytes.push(b'u');
     }
     bytes.extend(b"eueau.");
-    assert!(read("long", &bytes).is_ok_and(|traces| traces[0].allocations == 1));
+    assert!(read("long", &bytes, LIMIT).is_ok_and(|traces| traces[0].allocations == 1));
 }
 
 #[test]
 fn an_entry_that_occurs_twice_is_refused() {
     let bytes = b"\x80\x04}(\x8c\x08segments]\x8c\x0ddevice_traces]](}(\
         \x8c\x06action\x8c\x03oomu2eau.";
-    let error = read("twice", bytes).unwrap_err().to_string();
+    let error = read("twice", bytes, LIMIT).unwrap_err().to_string();
     let said = "snapshot, device_traces[0][1]: expected an entry of its own, \
                 found one that occurred before";
     assert_eq!(error, said);
@@ -100,7 +100,7 @@ fn an_entry_that_occurs_twice_is_refused() {
 proptest! {
     #[test]
     fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let _ = read("random", &bytes);
+        let _ = read("random", &bytes, LIMIT);
         let _ = pickle::read(&bytes, &Limits::default());
     }
 
@@ -121,6 +121,6 @@ proptest! {
         )
     ) {
         let log = format!("Thread,Time,Action,Pointer,Size,Stream\n{}", lines.join("\n"));
-        let _ = read("random", log.as_bytes());
+        let _ = read("random", log.as_bytes(), LIMIT);
     }
 }

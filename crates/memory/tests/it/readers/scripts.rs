@@ -6,6 +6,8 @@ use cubeyard_memory::trace::{read, rmm};
 use proptest::option;
 use proptest::prelude::*;
 
+use super::LIMIT;
+
 fn sizes() -> impl Strategy<Value = Bytes> {
     (any::<u64>(), 0..64_u32).prop_map(|(bits, shift)| Bytes::new(bits >> shift << (shift / 2)))
 }
@@ -82,10 +84,10 @@ proptest! {
 
     #[test]
     fn a_trace_survives_the_way_through_a_log(text in runnable_scripts()) {
-        let traces = read("test", text.as_bytes()).expect("a script");
+        let traces = read("test", text.as_bytes(), LIMIT).expect("a script");
         let mut log = Vec::new();
         rmm::write(&traces[0], &mut log).expect("writing to memory");
-        prop_assert_eq!(read("test", &log), Ok(traces));
+        prop_assert_eq!(read("test", &log, LIMIT), Ok(traces));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The end of a history: what was live at its start is known, and everything gets its number.
 
 use super::{History, Owner, Request, State, Step};
+use crate::budget::Budget;
 use crate::trace::recorder::Streams;
 use crate::trace::snapshot::SnapshotError;
 use crate::trace::snapshot::reserved;
@@ -12,17 +13,18 @@ impl History {
     pub(in crate::trace::snapshot) fn finish(
         mut self,
         remains: Option<Remains>,
+        budget: &mut Budget,
     ) -> Result<Trace, SnapshotError> {
         let in_the_end = remains.as_ref().map(|remains| remains.reserved);
         let recorded_reserved = reserved::peak(in_the_end, &self.changes);
-        self.keep(remains.unwrap_or_default().blocks)?;
-        let trace = self.assemble().ok_or(SnapshotError::TooMany)?;
+        self.keep(remains.unwrap_or_default().blocks, budget)?;
+        let trace = self.assemble(budget)?;
         Ok(Trace { recorded_reserved, ..trace })
     }
 
     /// Adds the blocks that were live from start to end, so that no entry mentions them.
-    fn keep(&mut self, mut blocks: Vec<Block>) -> Result<(), SnapshotError> {
-        blocks.sort_by_key(|block| block.address);
+    fn keep(&mut self, mut blocks: Vec<Block>, budget: &mut Budget) -> Result<(), SnapshotError> {
+        blocks.sort_unstable_by_key(|block| (block.address, block.place()));
         if let Some(pair) = blocks.windows(2).find(|pair| pair[0].address == pair[1].address) {
             let (part, address) = (pair[1].part(), pair[1].address);
             return Err(SnapshotError::AlreadyLive { part, address });
@@ -30,7 +32,7 @@ impl History {
         for Block { address, size, stream, site, pending, .. } in blocks {
             match self.addresses.get(&address) {
                 None => {
-                    self.add_at_start(address, Request { size, stream, site });
+                    self.add_at_start(address, Request { size, stream, site }, budget)?;
                 }
                 Some(&State::Freeing(_, place)) if pending => self.withdraw(place),
                 // The history is taken a moment apart from the segments, and may know better.
@@ -40,23 +42,26 @@ impl History {
         Ok(())
     }
 
-    /// The trace of all steps, or `None` where their numbers do not fit 32 bits.
-    fn assemble(self) -> Option<Trace> {
-        let first = u32::try_from(self.at_start.len()).ok()?;
-        let allocations = first.checked_add(self.allocations)?;
-        let mut by_address: Vec<usize> = (0..self.at_start.len()).collect();
-        by_address.sort_by_key(|&place| self.at_start[place].0);
-        let mut ids = vec![TraceId(0); self.at_start.len()];
+    /// The trace of all steps.
+    fn assemble(self, budget: &mut Budget) -> Result<Trace, SnapshotError> {
+        let starting = self.at_start.len();
+        let first = u32::try_from(starting).map_err(|_| SnapshotError::TooMany)?;
+        let allocations = first.checked_add(self.allocations).ok_or(SnapshotError::TooMany)?;
+        budget.charge_table::<(usize, TraceId)>(starting)?;
+        budget.charge_table::<Event>(starting + self.steps.len())?;
+        let mut by_address: Vec<usize> = (0..starting).collect();
+        by_address.sort_unstable_by_key(|&place| (self.at_start[place].0, place));
+        let mut ids = vec![TraceId(0); starting];
         by_address.iter().zip(0..).for_each(|(&place, id)| ids[place] = TraceId(id));
 
         let at_start = by_address.iter().map(|&place| self.at_start[place].1);
         let at_start = at_start.map(|request| Step::Allocate { request, time_us: 0 });
         let mut numbering = Numbering { first, ids, next: 0, streams: Streams::default() };
-        let mut events = Vec::with_capacity(self.at_start.len() + self.steps.len());
+        let mut events = Vec::with_capacity(starting + self.steps.len());
         for step in at_start.chain(self.steps) {
-            events.extend(numbering.event(step)?);
+            events.extend(numbering.event(step, budget)?);
         }
-        Some(Trace { events, allocations, ..Trace::default() })
+        Ok(Trace { events, allocations, ..Trace::default() })
     }
 }
 
@@ -71,12 +76,12 @@ struct Numbering {
 }
 
 impl Numbering {
-    /// What a step comes to, if anything; the outer `None` is for too many streams.
-    #[expect(clippy::option_option, reason = "one is a failure, the other a step that is dropped")]
-    fn event(&mut self, step: Step) -> Option<Option<Event>> {
+    /// What a step comes to; `None` for one that was withdrawn.
+    fn event(&mut self, step: Step, budget: &mut Budget) -> Result<Option<Event>, SnapshotError> {
         let event = match step {
             Step::Allocate { request: Request { size, stream, site }, time_us } => {
-                let (id, stream) = (TraceId(self.next), self.streams.number(stream)?);
+                let (id, stream) = (TraceId(self.next), self.streams.number(stream, budget)?);
+                let stream = stream.ok_or(SnapshotError::TooMany)?;
                 self.next += 1;
                 Event::Allocate(Allocate { id, size, stream, site, time_us })
             }
@@ -86,8 +91,8 @@ impl Numbering {
             Step::Free { owner: Owner::Since(number), time_us } => {
                 Event::Free { id: TraceId(self.first + number), time_us }
             }
-            Step::Withdrawn => return Some(None),
+            Step::Withdrawn => return Ok(None),
         };
-        Some(Some(event))
+        Ok(Some(event))
     }
 }
