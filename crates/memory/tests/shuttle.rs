@@ -292,6 +292,37 @@ mod checked {
         });
     }
 
+    /// The entry of a region that was given back is not another's while a launch knows it.
+    #[test]
+    fn launches_against_regions_that_come_and_go() {
+        check(|| {
+            let device = Strict::new(mib(64));
+            let allocator = allocator(&device, "fallback_sizes:[16MiB]");
+            let program = allocator.load_program(mib(1), 1).unwrap();
+            let block = allocator.allocate(mib(12)).unwrap();
+            let (launcher, other) = (allocator.clone(), allocator.clone());
+            let launches = move || {
+                for _ in 0..2 {
+                    let launch = launcher.launch(&program, [&block]).expect("there is room");
+                    thread::yield_now();
+                    let now = launcher.segment_table();
+                    let known = launch.segment_table().entries().iter().zip(now.entries());
+                    let changed = known
+                        .filter(|(known, now)| known.is_some() && now.is_some() && known != now);
+                    assert_eq!(changed.count(), 0, "no entry changes under a launch");
+                }
+            };
+            let regions = move || {
+                for _ in 0..3 {
+                    drop(other.allocate(mib(16)).expect("there is room"));
+                    other.trim();
+                }
+            };
+            run(vec![Box::new(launches), Box::new(regions)]);
+            all_is_free(allocator, &device);
+        });
+    }
+
     /// Two plans at once, one of them dropped.
     #[test]
     fn two_plans() {

@@ -164,15 +164,11 @@ impl FlexAllocator {
         }
     }
 
-    /// What keeps it from acquiring a region; the device is asked where others may use its table too.
+    /// What keeps it from acquiring a region. A full table of the device's, which others may use too,
+    /// stands in the way whatever else does.
     fn region_limit(&self) -> RegionLimit {
-        let table = self.shared.device.table();
-        match (self.limit(), table) {
-            (RegionLimit::Device | RegionLimit::Open, Some(table)) if table.free == 0 => {
-                RegionLimit::Table(table.entries)
-            }
-            (limit, _) => limit,
-        }
+        let full = self.shared.device.table().filter(|table| table.free == 0);
+        full.map_or_else(|| self.limit(), |table| RegionLimit::Table(table.entries))
     }
 
     /// Freed bytes that wait for a stream.

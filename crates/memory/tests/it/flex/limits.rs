@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cubeyard_memory::Bytes;
 use cubeyard_memory::device::{Card, CardSpec, DeviceMemory};
 use cubeyard_memory::flex::{
-    AllocateError, Allocation, FlexAllocator, FlexConfig, OutOfMemory, Shortage,
+    AllocateError, Allocation, FlexAllocator, FlexConfig, OutOfMemory, RegionLimit, Shortage,
 };
 
 use super::{allocator, card};
@@ -44,6 +44,22 @@ fn advice_at_a_full_firmware_table_is_to_use_larger_regions() {
     assert!(advice.contains("table") && advice.contains("2 entries"), "{advice}");
     assert!(advice.contains("fallback_sizes"), "{advice}");
     assert!(!advice.contains("a device with more") && !advice.contains("max_regions"), "{advice}");
+}
+
+/// Where both are reached, raising `max_regions` alone would not help.
+#[test]
+fn advice_at_both_limits_goes_by_the_table() {
+    let card = Arc::new(Card::new(CardSpec::virtual_function(Bytes::gib(1024), 2)));
+    let ours = allocator(card.clone(), "fallback_sizes:[64MiB],max_regions:1");
+    let theirs = allocator(card, "fallback_sizes:[64MiB]");
+    let own = ours.allocate(mib(64)).unwrap();
+    let advice = refused(ours.allocate(mib(1))).advice();
+    assert!(advice.contains("raise `max_regions`"), "the table has an entry left: {advice}");
+    let other = theirs.allocate(mib(64)).unwrap();
+    let report = refused(ours.allocate(mib(1)));
+    assert_eq!(report.limit, RegionLimit::Table(2), "one of ours, one of another allocator's");
+    assert!(!report.advice().contains("max_regions"), "{}", report.advice());
+    drop((own, other));
 }
 
 /// Fragments every other MiB of a region of 8 MiB and asks for two in a piece.
