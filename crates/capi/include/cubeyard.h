@@ -27,7 +27,7 @@
  * at a time. A callback must return: no longjmp, no C++ exception.
  *
  * Calling back. A pressure callback may call everything but cubeyard_destroy and cubeyard_abandon of
- * its allocator; a request that it makes calls no pressure callback. Functions of a device and of
+ * its allocator (CUBEYARD_ERROR_REENTRANT); a request that it makes calls no pressure callback. Functions of a device and of
  * streams may free, pin, resolve and look. They may allocate too, where there is room: what would have
  * to call the device or the streams again (an allocation that needs a region, cubeyard_trim,
  * cubeyard_destroy, cubeyard_abandon) is refused with CUBEYARD_ERROR_REENTRANT. They must not wait for
@@ -104,8 +104,9 @@ enum {
     /* A mistake in Cubeyard. Please report it with the message. The allocator may be used to free
      * and inspect, but should be replaced. */
     CUBEYARD_ERROR_INTERNAL = 14,
-    /* The call was made from a function of the device or of the streams that the allocator is calling
-     * on this thread, and would have to call them again. Make it when that function has returned. */
+    /* The call was made from a function of the device, of the streams or for pressure that the allocator
+     * is calling on this thread, and would have to call them again, or end the allocator under the call.
+     * Make it when that function has returned. */
     CUBEYARD_ERROR_REENTRANT = 15,
     /* The allocator or the registry was made before a fork, and this is the child. Make another. */
     CUBEYARD_ERROR_FORKED = 16

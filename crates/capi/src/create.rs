@@ -129,10 +129,14 @@ unsafe extern "C" fn cubeyard_destroy(allocator: *mut Front) -> Status {
     })
 }
 
-/// Refuses to end an allocator that somebody will look for: a function of its device that it is
-/// calling, or a registry.
+/// Refuses to end an allocator that somebody will look for: a function of its device or a callback that
+/// it is calling, or a registry.
 fn refuse_use(front: &Front) -> Result<(), Failure> {
     front.refuse_reentrance()?;
+    if front.allocator.is_calling_back() {
+        let message = "the allocator is calling this callback for a request that is under way";
+        return Err(Failure::new(Status::Reentrant, message));
+    }
     let registries = front.registered.load(Ordering::Acquire);
     if registries == 0 {
         return Ok(());

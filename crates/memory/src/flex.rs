@@ -348,6 +348,12 @@ impl FlexAllocator {
         self.shared.is_calling() || self.slots.iter().any(|slot| slot.is_calling())
     }
 
+    /// Whether this thread is inside a callback for memory that ran out
+    /// ([`on_pressure`](Self::on_pressure)): a request is under way.
+    pub fn is_calling_back(&self) -> bool {
+        self.shared.is_calling_back()
+    }
+
     /// What keeps it from acquiring a region.
     fn limit(&self) -> RegionLimit {
         let regions = lock(&self.shared.regions);

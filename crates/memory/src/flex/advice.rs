@@ -64,8 +64,9 @@ impl OutOfMemory {
 
     fn against_fragmentation(&self) -> Vec<String> {
         let policies = self.fragments_less.iter().map(|name| format!("use `block:{name}`"));
-        let compact = "move blocks together with compact()".to_owned();
-        let mut remedies = vec![compact];
+        let compact = self.movable.then(|| "move blocks together with compact()".to_owned());
+        let mut remedies = vec!["free blocks that lie between free ranges".to_owned()];
+        remedies.extend(compact);
         remedies.extend(policies);
         remedies.extend(self.growable());
         remedies.extend(self.trim());

@@ -104,6 +104,9 @@ pub struct OutOfMemory {
     pub pending: Bytes,
     /// Memory of wholly free regions of any kind, which a trim would give back.
     pub idle: Bytes,
+    /// Whether memory is in pieces and compaction could move a block: not one that is pinned, used by
+    /// several streams, or known by its address alone.
+    pub movable: bool,
     /// Whether regions grow.
     pub growth: Growth,
     /// The granule in which the device can commit memory, if it can.

@@ -158,6 +158,8 @@ impl FlexAllocator {
             regions,
             pending: self.pending_bytes(),
             idle: self.slots.iter().filter_map(Slot::idle_bytes).sum(),
+            movable: shortage == Shortage::Fragmented
+                && self.slots.iter().any(|slot| !slot.movable().is_empty()),
             growth: self.config().growth,
             granule: self.shared.device.granule(),
             fragments_less: self.config().block.fragments_less,

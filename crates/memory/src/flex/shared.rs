@@ -469,12 +469,17 @@ impl Shared {
         turns.into_iter().any(Turn::is_mine)
     }
 
+    /// Whether this thread is inside a callback.
+    pub(crate) fn is_calling_back(&self) -> bool {
+        lock(&self.calling_back).contains(&thread_number())
+    }
+
     /// Calls the callbacks for a request that found no room, and says whether there were any. A
     /// request that a callback makes calls none: it would do so without end.
     pub(crate) fn call_back(&self, report: impl FnOnce() -> super::OutOfMemory) -> bool {
         let callbacks = lock(&self.callbacks).clone();
         let me = thread_number();
-        if callbacks.is_empty() || lock(&self.calling_back).contains(&me) {
+        if callbacks.is_empty() || self.is_calling_back() {
             return false;
         }
         let report = report();

@@ -42,6 +42,19 @@ static void info(void *user, uint64_t *free_bytes, uint64_t *total_bytes) {
     *free_bytes = *total_bytes = 64 * MIB;
 }
 
+/* Allocates, trims, and tries to end the allocator that calls it. */
+static int pressed;
+static void under_pressure(void *user, const cubeyard_out_of_memory *report) {
+    cubeyard_request request = {.size = 64 * MIB};
+    (void)user;
+    pressed++;
+    EXPECT(report->requested == 8 * MIB);
+    EXPECT_ERROR(TOO_BIG, cubeyard_allocate(allocator, &request, &kept, NULL), "longest block");
+    EXPECT_OK(cubeyard_trim(allocator, NULL));
+    EXPECT_ERROR(REENTRANT, cubeyard_destroy(allocator), "request that is under way");
+    EXPECT_ERROR(REENTRANT, cubeyard_abandon(allocator), "request that is under way");
+}
+
 int main(void) {
     alarm(20); /* a call that waits for itself would wait for ever */
     uint64_t next = 0;
@@ -67,6 +80,10 @@ int main(void) {
     EXPECT_OK(cubeyard_free(allocator, second));
     EXPECT_OK(cubeyard_trim(allocator, NULL));
     EXPECT(calls == 4);
+    EXPECT_OK(cubeyard_on_pressure(allocator, under_pressure, NULL));
+    request.size = 8 * MIB;
+    EXPECT_ERROR(TOO_BIG, cubeyard_allocate(allocator, &request, &first, NULL), "longest block");
+    EXPECT(pressed == 1);
     EXPECT_OK(cubeyard_destroy(allocator));
     printf("%d calls back\n", calls);
     return 0;

@@ -85,6 +85,21 @@ fn advice_does_not_name_what_is_on_already() {
     assert!(!growable.contains("`growth:growable`"), "{growable}");
 }
 
+/// Compaction was recommended where it could move nothing.
+#[test]
+fn advice_names_compaction_only_where_a_block_can_move() {
+    let allocator = allocator(card(mib(4)), "fallback_sizes:[4MiB]");
+    let mut blocks: Vec<_> = (0..4).map(|_| allocator.allocate(mib(1)).unwrap()).collect();
+    blocks.remove(2);
+    blocks.remove(0);
+    let advice = refused(allocator.allocate(mib(2))).advice();
+    assert!(advice.contains("compact()"), "{advice}");
+    let pins: Vec<_> = blocks.iter().map(Allocation::pin).collect();
+    let advice = refused(allocator.allocate(mib(2))).advice();
+    assert!(!advice.contains("compact()"), "nothing can move: {advice}");
+    drop(pins);
+}
+
 /// Regions that were wholly free went back to the device when a request failed, though the
 /// configuration says that they never do but by `trim`.
 #[test]
