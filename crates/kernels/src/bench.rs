@@ -21,6 +21,7 @@ mod links;
 mod log;
 mod mlp;
 mod moe;
+mod needs;
 mod numbers;
 mod parameter;
 mod path;
@@ -37,9 +38,12 @@ mod vector_add;
 
 pub use lab::{Lab, Work};
 pub use log::RunLog;
+pub use needs::{Needs, check_memory};
 pub use parameter::{Kind, Parameter, ParameterError, Value, Values};
 pub(crate) use peaks::hbm;
 pub use run::{BenchError, Run, RunConfig, run};
+
+use cubeyard_device::topology::Topology;
 
 use crate::report::Check;
 
@@ -63,6 +67,9 @@ pub trait Bench {
     fn spans_sips(&self) -> bool {
         false
     }
+
+    /// What it holds in the memory of the host at least, on so many SIPs of a machine.
+    fn needs(&self, values: &Values, topology: &Topology, sips: u64) -> Needs;
 
     /// Runs it.
     fn run(&self, lab: &Lab, values: &Values) -> Result<Outcome, BenchError>;

@@ -6,6 +6,10 @@ use super::inputs::{size, transposed};
 /// f32 add far less, and values are at most 1, so 2⁻¹⁰ and a little more.
 pub(super) const F16_ATTENTION: f64 = 1.25 / 1024.0;
 
+/// Commands of a block of K and V in all kernels of attention: two loads, two products, and twelve operations
+/// between them.
+pub(super) const COMMANDS_OF_BLOCK: u64 = 16;
+
 /// For each query the sum of values, weighted by the softmax of its products with the keys; `seen` says how
 /// many of the first keys each query has.
 pub(super) fn attention(

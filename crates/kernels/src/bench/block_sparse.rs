@@ -1,11 +1,12 @@
 //! A matrix of which only some blocks are there, times a dense one.
 
+use cubeyard_device::topology::Topology;
 use cubeyard_runtime::Argument;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 
 use super::inputs::{F16_SUMS, at_least, fits_tcm, multiple, numbers, place, product, size};
-use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
+use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use crate::library::block_sparse;
 
 pub(super) struct BlockSparse;
@@ -48,6 +49,16 @@ impl Bench for BlockSparse {
 
     fn needs_data(&self) -> bool {
         true
+    }
+
+    fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
+        let [m, k, n, block, density] =
+            ["m", "k", "n", "block", "density"].map(|name| values.whole(name));
+        let (rows, columns) = (m.div_ceil(block), k.div_ceil(block));
+        // A block that is there is loaded and multiplied; a row of them is stored.
+        let there = rows * columns * density / 100;
+        let matrices = [[m, k], [k, n], [m, n]].map(Needs::elements).into_iter().sum::<Needs>();
+        matrices + Needs::commands([2, rows + there])
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {

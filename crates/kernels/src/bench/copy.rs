@@ -1,11 +1,12 @@
 //! How fast PEs copy memory: their own, their neighbours', and that of one of them.
 
+use cubeyard_device::topology::Topology;
 use cubeyard_runtime::Argument;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 
 use super::numbers::{compare, spread, tensor};
-use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
+use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use crate::library::{CopyFrom, copy};
 
 pub(super) struct Copy;
@@ -29,6 +30,13 @@ impl Bench for Copy {
             Parameter::whole("cubes", 2, (1, 64), "that take part"),
             Parameter::whole("pes", 8, (1, 64), "of each cube"),
         ]
+    }
+
+    fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
+        let [bytes, block, cubes, pes] =
+            ["bytes", "block", "cubes", "pes"].map(|name| values.whole(name));
+        let blocks = Needs::commands([2, cubes, pes, bytes.div_ceil(block)]);
+        Needs::elements([2, cubes, pes, bytes]) + blocks
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {

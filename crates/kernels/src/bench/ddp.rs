@@ -2,13 +2,14 @@
 
 use std::cell::RefCell;
 
+use cubeyard_device::topology::Topology;
 use cubeyard_runtime::Tensor;
 use cubeyard_runtime::dtype::DType;
 
 use super::inputs::at_least;
 use super::links::links;
 use super::numbers::{rounding, spread, tensor, worse};
-use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
+use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use crate::collective::{Operation, ReduceOp};
 use crate::distributed::{CclConfig, DistError, Places, Worker};
 use crate::report::Check;
@@ -43,6 +44,11 @@ impl Bench for Ddp {
 
     fn spans_sips(&self) -> bool {
         true
+    }
+
+    fn needs(&self, values: &Values, _: &Topology, sips: u64) -> Needs {
+        // Messages are as many as the slots of its rings say; they are long, and so few.
+        Needs::elements([sips, values.whole("elements")])
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {

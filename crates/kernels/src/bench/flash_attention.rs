@@ -1,12 +1,13 @@
 //! Attention of whole sequences, heads spread over PEs.
 
+use cubeyard_device::topology::Topology;
 use cubeyard_runtime::Argument;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 
-use super::attention::{F16_ATTENTION, attention, stored_keys};
+use super::attention::{COMMANDS_OF_BLOCK, F16_ATTENTION, attention, stored_keys};
 use super::inputs::{at_least, numbers, place, queries, size};
-use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
+use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use crate::library::flash_attention;
 
 pub(super) struct FlashAttention;
@@ -51,6 +52,16 @@ impl Bench for FlashAttention {
             Parameter::whole("cubes", 1, (1, 64), "that take part"),
             Parameter::whole("pes", 8, (1, 64), "of each cube"),
         ]
+    }
+
+    fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
+        let [heads, tokens, features, block_q, block_k] =
+            ["heads", "sequence", "head_dim", "block_q", "block_k"].map(|name| values.whole(name));
+        let (of_q, of_k) = (tokens.div_ceil(block_q), tokens.div_ceil(block_k));
+        // Where tokens see only those before them, half of all pairs of blocks.
+        let seen = if values.choice("causal") == "yes" { (of_k / 2).max(1) } else { of_k };
+        Needs::elements([4, heads, tokens, features])
+            + Needs::commands([COMMANDS_OF_BLOCK, heads, of_q, seen])
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {

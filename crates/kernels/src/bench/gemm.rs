@@ -1,13 +1,14 @@
 //! A matrix product on one PE, with its operands staged in different ways.
 
 use cubeyard_device::topology::Spec;
+use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Placement;
 use cubeyard_runtime::{Argument, RuntimeError, Tensor};
 use smallvec::smallvec;
 
 use super::numbers::{compare, spread, sum_rounding, tensor};
-use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
+use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use crate::library::{OperandLayout, Staging, gemm, gemm_blocked};
 use crate::numeric::{TileType, infer};
 use crate::tl::pack;
@@ -45,6 +46,18 @@ impl Bench for Gemm {
             Parameter::whole("block-k", 512, (1, 1 << 16), "depth of a block, if blocked"),
             Parameter::whole("block-n", 1024, (1, 1 << 16), "columns of a block, if blocked"),
         ]
+    }
+
+    fn needs(&self, values: &Values, topology: &Topology, _: u64) -> Needs {
+        let [m, k, n] = ["m", "k", "n"].map(|name| values.whole(name));
+        let matrices = [[m, k], [k, n], [m, n]].map(Needs::elements).into_iter().sum::<Needs>();
+        if values.choice("staging") != "blocked" {
+            return matrices + Needs::tiles(topology, [m, k, n]);
+        }
+        let [of_m, of_k, of_n] = [(m, "block-m"), (k, "block-k"), (n, "block-n")]
+            .map(|(length, block)| length.div_ceil(values.whole(block)));
+        // Each step loads two blocks and multiplies them; the sum is stored.
+        matrices + Needs::commands([3, of_m, of_k, of_n]) + Needs::commands([of_m, of_n])
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {

@@ -1,5 +1,6 @@
 //! A matrix product over many PEs, in three ways to split it.
 
+use cubeyard_device::topology::Topology;
 use cubeyard_runtime::Argument;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
@@ -8,7 +9,7 @@ use cubeyard_runtime::shape::Shape;
 use super::inputs::{
     F16_SUMS, at_least, core, fits_tcm, numbers, ordered, panel_order, place, product, size,
 };
-use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
+use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use crate::library::gemm_multi;
 
 pub(super) struct GemmMulti;
@@ -58,6 +59,12 @@ impl Bench for GemmMulti {
             Parameter::whole("cubes", 1, (1, 64), "that take part"),
             Parameter::whole("pes", 8, (1, 64), "of each cube"),
         ]
+    }
+
+    fn needs(&self, values: &Values, topology: &Topology, _: u64) -> Needs {
+        let [m, k, n] = ["m", "k", "n"].map(|name| values.whole(name));
+        let matrices = [[m, k], [k, n], [m, n]].map(Needs::elements).into_iter().sum::<Needs>();
+        matrices + Needs::tiles(topology, [m, k, n])
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {

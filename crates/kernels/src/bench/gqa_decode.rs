@@ -1,12 +1,13 @@
 //! Attention of one new token of each sequence, the cache of keys and values spread by head.
 
+use cubeyard_device::topology::Topology;
 use cubeyard_runtime::Argument;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 
-use super::attention::{F16_ATTENTION, attention, stored_keys};
+use super::attention::{COMMANDS_OF_BLOCK, F16_ATTENTION, attention, stored_keys};
 use super::inputs::{at_least, core, multiple, numbers, place, queries, size};
-use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
+use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use crate::library::gqa_decode;
 
 pub(super) struct GqaDecode;
@@ -41,6 +42,15 @@ impl Bench for GqaDecode {
             Parameter::whole("cubes", 1, (1, 64), "that take part"),
             Parameter::whole("pes", 8, (1, 64), "of each cube"),
         ]
+    }
+
+    fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
+        let [batch, context, q_heads, kv_heads, features, block] =
+            ["batch", "context", "q_heads", "kv_heads", "head_dim", "block_k"]
+                .map(|name| values.whole(name));
+        Needs::elements([2, batch, kv_heads, context, features])
+            + Needs::elements([2, batch, q_heads, features])
+            + Needs::commands([COMMANDS_OF_BLOCK, batch, kv_heads, context.div_ceil(block)])
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {

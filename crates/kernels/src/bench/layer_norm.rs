@@ -1,5 +1,6 @@
 //! Layer norm over the rows of a matrix, spread over PEs.
 
+use cubeyard_device::topology::Topology;
 use cubeyard_runtime::Argument;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
@@ -8,7 +9,7 @@ use cubeyard_sim::Bandwidth;
 use super::inputs::core;
 use super::numbers::{compare, rounding, spread, sum_rounding, tensor};
 use super::rows::{at_least, parameters};
-use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
+use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use crate::library::{EPSILON, layer_norm};
 
 pub(super) struct LayerNorm;
@@ -24,6 +25,12 @@ impl Bench for LayerNorm {
 
     fn parameters(&self) -> Vec<Parameter> {
         parameters(32)
+    }
+
+    fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
+        let [rows, columns, tile] = ["rows", "columns", "tile"].map(|name| values.whole(name));
+        // Ten operations on a tile that is loaded and stored.
+        Needs::elements([2, rows, columns]) + Needs::commands([12, rows.div_ceil(tile)])
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {

@@ -5,6 +5,7 @@ mod router;
 use std::rc::Rc;
 
 use cubeyard_device::request::PeRef;
+use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 use cubeyard_runtime::{Argument, RingConfig, RuntimeError, Tensor};
@@ -13,7 +14,7 @@ use super::inputs::{fits_tcm, multiple, numbers, place, size, transposed};
 use super::links::links_between;
 use super::mlp::{Layers, tolerance, weights};
 use super::numbers::worse;
-use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
+use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use crate::distributed::Wired;
 use crate::library::{Activation, Routing, moe, moe_wires};
 use crate::report::Check;
@@ -72,6 +73,15 @@ impl Bench for Moe {
 
     fn spans_sips(&self) -> bool {
         true
+    }
+
+    fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
+        let [tokens, features, hidden, experts] =
+            ["tokens", "features", "hidden", "experts"].map(|name| values.whole(name));
+        // The sum of each token begins as 0, is rounded and stored, whoever drops it.
+        Needs::elements([2, tokens, features])
+            + Needs::elements([2, experts, features, hidden])
+            + Needs::commands([3, tokens])
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {

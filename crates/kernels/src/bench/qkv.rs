@@ -1,5 +1,6 @@
 //! The projections of tokens to queries, keys and values, in the shapes of known models.
 
+use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 use cubeyard_runtime::{Argument, RuntimeError, Tensor};
@@ -8,7 +9,7 @@ use super::inputs::{
     F16_SUMS, core, fits_tcm, multiple, numbers, ordered, panel_order, place, product, size,
 };
 use super::numbers::worse;
-use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
+use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use crate::library::qkv;
 use crate::report::Check;
 
@@ -67,6 +68,15 @@ impl Bench for Qkv {
         ]
     }
 
+    fn needs(&self, values: &Values, topology: &Topology, _: u64) -> Needs {
+        let (tokens, (d, heads)) = (values.whole("tokens"), shape(values));
+        let shrink = values.whole("shrink");
+        let (d, columns) = (d / shrink, heads.iter().sum::<u64>() * 128 / shrink);
+        let matrices = [[tokens, d], [d, columns], [tokens, columns]];
+        let matrices = matrices.map(Needs::elements).into_iter().sum::<Needs>();
+        matrices + Needs::tiles(topology, [tokens, d, columns])
+    }
+
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
         let asked = Asked::new(lab, values)?;
         let x = numbers(lab, asked.tokens * asked.d, 1);
@@ -88,11 +98,7 @@ impl Bench for Qkv {
 
 impl Asked {
     fn new(lab: &Lab<'_>, values: &Values) -> Result<Self, BenchError> {
-        let (d, heads) = match values.choice("model") {
-            "llama-8b" => (4096, [32, 8, 8]),
-            "llama-70b" => (8192, [64, 8, 8]),
-            _ => (12288, [96, 96, 96]),
-        };
+        let (d, heads) = shape(values);
         let shrink = values.whole("shrink");
         if !128_u64.is_multiple_of(shrink) {
             let expected = "expected 1, 2, 4 and so on up to 128, the features of a head";
@@ -186,5 +192,14 @@ impl Asked {
         };
         let bytes = 2 * (copies[0] * tokens + copies[1] * weights + self.tokens * columns);
         Work { gemm: Some((DType::F16, 2 * tokens * columns)), bytes, ..Work::default() }
+    }
+}
+
+/// Features of a token, and heads of Q, K and V, of the model that was asked for.
+fn shape(values: &Values) -> (u64, [u64; 3]) {
+    match values.choice("model") {
+        "llama-8b" => (4096, [32, 8, 8]),
+        "llama-70b" => (8192, [64, 8, 8]),
+        _ => (12288, [96, 96, 96]),
     }
 }

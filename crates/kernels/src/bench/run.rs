@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use cubeyard_device::pe::OpUnit;
 use cubeyard_device::topology::Topology;
+use cubeyard_memory::Bytes;
 use cubeyard_memory::address::SipId;
 use cubeyard_runtime::{Context, ContextConfig, RuntimeError};
 use cubeyard_sim::Span;
@@ -14,7 +15,7 @@ use thiserror::Error;
 use super::limit::{breakdown, limit};
 use super::peaks::{bounds, hbm, peak_rate};
 use super::phase::{self, Phase};
-use super::{Bench, Lab, Outcome, ParameterError, RunLog, Values};
+use super::{Bench, Lab, Needs, Outcome, ParameterError, RunLog, Values};
 use crate::distributed::DistError;
 use crate::launch::{Launcher, Mode};
 use crate::program::Finding;
@@ -75,6 +76,16 @@ pub enum BenchError {
     /// It looks at what it loads.
     #[error("{0} branches on what it loads: it needs --data")]
     NeedsData(&'static str),
+    /// It takes more of the host's memory than it may. Ask for less, or allow more.
+    #[error("it needs at least {bytes} of the host's memory, for {}; the limit is {limit}", needs.shown())]
+    TooLarge {
+        /// Bytes that it takes at least.
+        bytes: Bytes,
+        /// The most that it may take.
+        limit: Bytes,
+        /// What takes them.
+        needs: Needs,
+    },
     /// Something went wrong on the way.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
@@ -84,13 +95,15 @@ pub enum BenchError {
 }
 
 impl BenchError {
-    /// Whether simulated memory or time has run out, rather than that it was asked for what cannot be.
+    /// Whether memory or time has run out, rather than that it was asked for what cannot be.
     pub fn is_exhausted(&self) -> bool {
-        matches!(
-            self,
-            Self::Runtime(error) | Self::Distributed(DistError::Runtime(error))
-            if error.is_exhausted()
-        )
+        match self {
+            Self::TooLarge { .. } => true,
+            Self::Runtime(error) | Self::Distributed(DistError::Runtime(error)) => {
+                error.is_exhausted()
+            }
+            _ => false,
+        }
     }
 }
 
@@ -132,7 +145,7 @@ fn explain(report: &mut RunReport, log: Option<&RunLog>) {
 }
 
 /// The SIPs that were named, or those that a bench is for.
-fn sips(bench: &dyn Bench, config: &RunConfig) -> Vec<SipId> {
+pub(super) fn sips(bench: &dyn Bench, config: &RunConfig) -> Vec<SipId> {
     let count = if bench.spans_sips() { usize::MAX } else { 1 };
     if config.sips.is_empty() {
         config.topology.sips().take(count).collect()

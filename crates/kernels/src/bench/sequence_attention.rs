@@ -3,15 +3,16 @@
 use std::ops::Range;
 
 use cubeyard_device::request::PeRef;
+use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, PlacementError, Split};
 use cubeyard_runtime::shape::Shape;
 use cubeyard_runtime::{Argument, RingConfig, RuntimeError};
 
-use super::attention::{F16_ATTENTION, attention, stored_keys};
+use super::attention::{COMMANDS_OF_BLOCK, F16_ATTENTION, attention, stored_keys};
 use super::inputs::{at_least, fits_tcm, multiple, numbers, place, queries, size};
 use super::links::links_among;
-use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
+use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use crate::collective::{Operation, ReduceOp, World};
 use crate::distributed::Wired;
 use crate::library::{sequence_attention, sequence_attention_wires};
@@ -54,6 +55,16 @@ impl Bench for SequenceAttention {
             Parameter::whole("cubes", 2, (1, 64), "that take part"),
             Parameter::whole("pes", 8, (1, 64), "of each cube"),
         ]
+    }
+
+    fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
+        let [batch, context, q_heads, kv_heads, features, block] =
+            ["batch", "context", "q_heads", "kv_heads", "head_dim", "block_k"]
+                .map(|name| values.whole(name));
+        let blocks = context.div_ceil(block);
+        Needs::elements([2, batch, kv_heads, context, features])
+            + Needs::elements([2, batch, q_heads, features])
+            + Needs::commands([COMMANDS_OF_BLOCK, batch, kv_heads, blocks])
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {

@@ -1,12 +1,13 @@
 //! Softmax over the rows of a matrix, spread over PEs.
 
+use cubeyard_device::topology::Topology;
 use cubeyard_runtime::Argument;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 
 use super::numbers::{compare, rounding, spread, sum_rounding, tensor};
 use super::rows::{at_least, parameters};
-use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
+use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use crate::library::softmax;
 
 pub(super) struct Softmax;
@@ -22,6 +23,12 @@ impl Bench for Softmax {
 
     fn parameters(&self) -> Vec<Parameter> {
         parameters(8)
+    }
+
+    fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
+        let [rows, columns, tile] = ["rows", "columns", "tile"].map(|name| values.whole(name));
+        // A tile is loaded, computed and stored.
+        Needs::elements([2, rows, columns]) + Needs::commands([3, rows.div_ceil(tile)])
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {

@@ -1,5 +1,6 @@
 //! A tensor-parallel MLP: each rank has some of the hidden features, and one all-reduce adds up what they give.
 
+use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::{Argument, RuntimeError, Tensor};
@@ -8,7 +9,7 @@ use super::inputs::{fits_tcm, multiple, numbers, place, size};
 use super::links::links;
 use super::mlp::{Layers, tolerance, weights};
 use super::numbers::worse;
-use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
+use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use crate::collective::{Algorithm, Operation, ReduceOp, algorithms};
 use crate::distributed::{DistError, Group, GroupConfig, Ranks};
 use crate::library::{Activation, linear};
@@ -66,6 +67,15 @@ impl Bench for TpMlp {
 
     fn spans_sips(&self) -> bool {
         true
+    }
+
+    fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
+        let [tokens, features, hidden] =
+            ["tokens", "features", "hidden"].map(|name| values.whole(name));
+        // Each block of weights is loaded, multiplied and stored.
+        Needs::elements([2, features, hidden])
+            + Needs::elements([tokens, features])
+            + Needs::commands([3, hidden.div_ceil(BLOCK)])
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {

@@ -5,10 +5,11 @@ mod reference;
 
 use std::rc::Rc;
 
+use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
 
 use super::inputs::at_least;
-use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
+use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use crate::model::{Cut, Driver, ModelError, ModelSpec, Part, Phase, Tensors, Work as Tokens};
 use layout::Numbers;
 
@@ -47,6 +48,16 @@ impl Bench for TransformerLayer {
 
     fn spans_sips(&self) -> bool {
         true
+    }
+
+    fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
+        let [batch, context, hidden, ffn, heads, kv_heads, head_dim] =
+            ["batch", "context", "hidden", "ffn", "heads", "kv_heads", "head_dim"]
+                .map(|name| values.whole(name));
+        Needs::elements([2, hidden, heads, head_dim])
+            + Needs::elements([2, hidden, kv_heads, head_dim])
+            + Needs::elements([3, hidden, ffn])
+            + Needs::elements([2, batch, context, kv_heads, head_dim])
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {

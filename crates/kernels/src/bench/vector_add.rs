@@ -1,10 +1,11 @@
 //! The sum of two vectors, spread over PEs.
 
+use cubeyard_device::topology::Topology;
 use cubeyard_runtime::Argument;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 
-use super::{Bench, BenchError, Lab, Outcome, Parameter, Values, Work};
+use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use crate::library::vector_add;
 
 pub(super) struct VectorAdd;
@@ -28,6 +29,11 @@ impl Bench for VectorAdd {
             Parameter::whole("cubes", 1, (1, 64), "that take part"),
             Parameter::whole("pes", 8, (1, 64), "of each cube"),
         ]
+    }
+
+    fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
+        let [elements, block] = ["elements", "block"].map(|name| values.whole(name));
+        Needs::elements([3, elements]) + Needs::commands([4, elements.div_ceil(block)])
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {

@@ -16,10 +16,11 @@ use super::ccl::{CclAlgorithm, CclConfig, Resolved};
 use super::error::DistError;
 use super::group::Ranks;
 use super::places::Places;
+use crate::bench::Needs;
 use crate::collective::Operation;
 use crate::collective::bound::{Bound, bound};
 
-use measure::row;
+use measure::{Shape, row};
 
 pub use chart::{page, svg};
 pub use sizes::{BadSizes, Sizes, bytes};
@@ -120,6 +121,26 @@ pub struct Winner {
     pub from: u64,
     /// The last.
     pub to: u64,
+}
+
+impl SweepConfig {
+    /// What the largest of its sizes holds in the memory of the host at least: sizes come one after the other.
+    pub fn needs(&self) -> Result<Needs, DistError> {
+        let places = Places::new(&self.topology, &self.ccl.defaults)?;
+        let size = self.sizes.iter().copied().max().unwrap_or(0);
+        let checked = self.sizes.iter().copied().filter(|size| *size <= self.check_up_to).max();
+        let all = self.ccl.algorithms.iter().map(|it| &it.config).chain([&self.ccl.defaults]);
+        let slot = all.map(|config| config.ring.slot_bytes).max().unwrap_or(1).max(1);
+        let pes = (places.world().ranks * places.positions()) as u64;
+        let Shape { input, output, .. } = Shape::new(self, &places, size);
+        // Each piece of what a PE takes or gives is moved twice, into its TCM and out of it.
+        let pieces = (input.min(output) * self.dtype.size()).div_ceil(slot);
+        let held = checked.map_or(Needs::default(), |size| {
+            let Shape { input, output, .. } = Shape::new(self, &places, size);
+            Needs::elements([pes, input + output])
+        });
+        Ok(held + Needs::commands([2, pes, pieces]))
+    }
 }
 
 impl Sweep {

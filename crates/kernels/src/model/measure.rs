@@ -15,6 +15,7 @@ use super::report::{Memory, ModelReport, PartReport};
 use super::spec::ModelSpec;
 use super::tensors::Tensors;
 use super::timeline::{Timeline, per_layer, positions, sum_between};
+use crate::bench::Needs;
 use crate::launch::Launcher;
 
 /// Attention of prefill is run at most at so many positions if nothing is said.
@@ -34,6 +35,19 @@ pub struct MeasureConfig {
     /// At how many positions of prefill attention is run at most; 9 if nothing is said. Between them it is
     /// taken to grow evenly.
     pub positions: Option<u64>,
+}
+
+impl MeasureConfig {
+    /// What measuring holds in the memory of the host at least.
+    pub fn needs(&self) -> Result<Needs, ModelError> {
+        let sips = self.topology.sips().count() as u64;
+        let cut = Cut::new(&self.spec, self.work, &self.topology, sips)?;
+        let positions = cut.positions().min(self.positions.unwrap_or(POSITIONS));
+        let layers = self.layers.clamp(1, cut.spec.layers);
+        let launches = Part::layer(cut.work.phase).len() as u64 * layers + positions;
+        // A PE that takes part loads something and stores something.
+        Ok(Needs::commands([2, launches, cut.all()]))
+    }
 }
 
 /// Measures a model on a machine of its own. `progress` is told how many of how many runs are done.

@@ -2,7 +2,7 @@
 
 use cubeyard_device::topology::Topology;
 use cubeyard_kernels::bench::{
-    Bench, BenchError, Lab, Outcome, Parameter, Run, RunConfig, Values, catalogue, run,
+    Bench, BenchError, Lab, Needs, Outcome, Parameter, Run, RunConfig, Values, catalogue, run,
 };
 use cubeyard_kernels::kernel::Kernel;
 use cubeyard_kernels::launch::Mode;
@@ -31,6 +31,10 @@ impl Bench for Product {
 
     fn parameters(&self) -> Vec<Parameter> {
         Vec::new()
+    }
+
+    fn needs(&self, _: &Values, _: &Topology, _: u64) -> Needs {
+        Needs::default()
     }
 
     fn run(&self, lab: &Lab<'_>, _: &Values) -> Result<Outcome, BenchError> {
@@ -69,6 +73,10 @@ impl Bench for Passing {
 
     fn parameters(&self) -> Vec<Parameter> {
         Vec::new()
+    }
+
+    fn needs(&self, _: &Values, _: &Topology, _: u64) -> Needs {
+        Needs::default()
     }
 
     fn run(&self, lab: &Lab<'_>, _: &Values) -> Result<Outcome, BenchError> {

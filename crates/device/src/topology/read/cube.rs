@@ -65,11 +65,20 @@ fn router(field: &Field<'_>, routers: &RoutersSpec) -> Result<Position> {
     is_there.then_some(position).ok_or_else(expected)
 }
 
+/// The longest page: virtual addresses begin at a multiple of it.
+const LONGEST_PAGE: Bytes = Bytes::gib(4);
+
+fn page(field: &Field<'_>) -> Result<Bytes> {
+    let page = field.power_of_two_bytes()?;
+    let expected = || field.unexpected(format!("a power of two of bytes up to {LONGEST_PAGE}"));
+    (page <= LONGEST_PAGE).then_some(page).ok_or_else(expected)
+}
+
 fn mmu(field: &Field<'_>) -> Result<MmuSpec> {
     let mut map = field.map()?;
     let entries = map.field("tlb_entries").whole(0, 1 << 20)?;
     let spec = MmuSpec {
-        page: map.field("page_bytes").power_of_two_bytes()?,
+        page: page(&map.field("page_bytes"))?,
         tlb_overhead: map.field("tlb_overhead_ns").ns()?,
         tlb_entries: (entries > 0).then_some(entries),
         tlb_miss: map.field("tlb_miss_ns").ns()?,

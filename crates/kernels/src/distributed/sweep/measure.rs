@@ -56,7 +56,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    fn new(config: &SweepConfig, places: &Places, size: u64) -> Self {
+    pub(super) fn new(config: &SweepConfig, places: &Places, size: u64) -> Self {
         let ranks = places.world().ranks as u64;
         let element = places.positions() as u64 * config.dtype.size();
         let (grows, shrinks) = config.operation.growth(ranks);
