@@ -3,7 +3,6 @@
 mod json;
 mod table;
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -18,7 +17,7 @@ use cubeyard_kernels::distributed::{CclConfig, DistError, Ranks};
 use cubeyard_runtime::dtype::DType;
 
 use crate::terminal::Format;
-use crate::{input, output, terminal, topology};
+use crate::{input, memory, output, terminal, topology};
 
 /// The most that is read of a file; the library refuses less.
 const LIMIT: u64 = 1 << 20;
@@ -114,8 +113,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         terminal::print(DEFAULT).context("standard output")?;
         return Ok(ExitCode::SUCCESS);
     }
-    arguments.plot.as_deref().map_or(Ok(()), check_plot)?;
+    arguments.plot.as_deref().map_or(Ok(()), |path| check_plot(arguments, path))?;
     let config = config(arguments)?;
+    let needs = config.needs().map_err(|error| refused(&error))?;
+    if let Err(error) = needs.within(memory::limit(), true) {
+        return Ok(memory::refuse(&error));
+    }
     let sweep = Sweep::run(&config).map_err(|error| refused(&error))?;
     if let Some(path) = &arguments.plot {
         draw(path, &sweep, arguments.quiet)?;
@@ -210,18 +213,18 @@ fn is_page(path: &Path) -> Option<bool> {
     }
 }
 
-fn check_plot(path: &Path) -> Result<()> {
+fn check_plot(arguments: &Arguments, path: &Path) -> Result<()> {
     is_page(path).with_context(|| {
         format!("{}: cannot be drawn\n  help: name an .svg or an .html file", path.display())
     })?;
-    output::check(path)
+    let inputs = [("--config", &arguments.config), ("--topology", &arguments.topology)];
+    let inputs = inputs.into_iter().filter_map(|(option, path)| Some((option, path.as_deref()?)));
+    output::check(&inputs.collect::<Vec<_>>(), &[("--plot", path)])
 }
 
 fn draw(path: &Path, sweep: &Sweep, quiet: bool) -> Result<()> {
     let picture = if is_page(path) == Some(true) { page(sweep) } else { svg(sweep) };
-    output::write(path, "--plot", |mut file| {
-        file.write_all(picture.as_bytes()).and_then(|()| file.flush())
-    })?;
+    output::write(path, "--plot", &picture)?;
     if !quiet {
         terminal::note(&format!("wrote {}", path.display()));
     }

@@ -3,9 +3,14 @@
 mod allocator;
 mod free;
 
+use std::process::ExitCode;
+
 use anyhow::{Result, anyhow};
+use cubeyard_kernels::bench::BenchError;
 use cubeyard_kernels::distributed::sweep::bytes;
 use cubeyard_memory::Bytes;
+
+use crate::terminal;
 
 pub(crate) use allocator::Limited;
 
@@ -27,6 +32,13 @@ pub(crate) fn set(asked: Option<Bytes>) {
 /// The limit that [`set`] has set.
 pub(crate) fn limit() -> Bytes {
     allocator::limit()
+}
+
+/// Says that a command needs more than the limit, by what it was asked.
+pub(crate) fn refuse(error: &BenchError) -> ExitCode {
+    let help = "ask for less, or raise the limit with --memory";
+    terminal::note(&format!("error: {error} (--memory)\n  help: {help}"));
+    ExitCode::from(3)
 }
 
 fn default_limit() -> Option<Bytes> {

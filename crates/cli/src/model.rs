@@ -13,7 +13,7 @@ use cubeyard_runtime::dtype::DType;
 
 use crate::progress::Progress;
 use crate::terminal::Format;
-use crate::{input, terminal, topology};
+use crate::{input, memory, terminal, topology};
 
 /// The most that is read of a file; the library refuses less.
 const LIMIT: u64 = 1 << 20;
@@ -74,6 +74,11 @@ enum Step {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let config = config(arguments)?;
+    match config.needs().map(|needs| needs.within(memory::limit(), false)) {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => return Ok(memory::refuse(&error)),
+        Err(error) => return refused(&error),
+    }
     let mut progress = Progress::new(arguments.quiet);
     let mut known = 0;
     let report = measure(&config, &mut |done, all| {

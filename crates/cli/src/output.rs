@@ -1,16 +1,52 @@
-//! Files that commands write: checked before any work, and whole or not there.
+//! Files that commands write: checked before any work, and whole or as they were.
+//!
+//! A regular file is written beside its place and then renamed, so that a command that fails or is
+//! interrupted leaves what was there. Several files are all written before the first is renamed. Pipes,
+//! devices and standard output are written in place.
+
+mod identity;
+mod temporary;
 
 use std::fs::{self, File};
-use std::io::BufWriter;
-use std::path::Path;
+use std::io::{self, BufWriter, Write as _};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 
-/// Finds out early, before any work, what would surely fail in the end.
-pub(crate) fn check(path: &Path) -> Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    let name = path.display();
+use identity::{Place, place};
+use temporary::Temporary;
+
+pub(crate) use temporary::remove_all;
+
+/// A file with the option that names it; files without an option are named by what they are.
+pub(crate) type Named<'a> = (&'a str, &'a Path);
+
+/// Finds out early, before any work, what would surely fail in the end, or destroy what is read or written
+/// besides.
+pub(crate) fn check(inputs: &[Named<'_>], outputs: &[Named<'_>]) -> Result<()> {
+    for (number, &(option, path)) in outputs.iter().enumerate() {
+        check_place(path)?;
+        let Some(output) = identity::of(path) else { continue };
+        let is_same = |(_, other): &&Named<'_>| identity::of(other).as_ref() == Some(&output);
+        let name = path.display();
+        if let Some((other, _)) = inputs.iter().find(is_same) {
+            bail!(
+                "{name}: cannot be written, {other} is read from it\n  help: name another file with {option}"
+            );
+        }
+        if let Some((other, _)) = outputs[..number].iter().find(is_same) {
+            bail!(
+                "{name}: cannot be written, {other} goes to it\n  help: name another file with {option}"
+            );
+        }
+    }
+    Ok(())
+}
+
+fn check_place(path: &Path) -> Result<()> {
+    let to = identity::resolve(path);
+    let (name, folder) = (path.display(), identity::folder(&to));
     if !folder.is_dir() {
         let folder = folder.display();
         bail!("{name}: cannot be written, there is no folder {folder}\n  help: create it");
@@ -18,27 +54,85 @@ pub(crate) fn check(path: &Path) -> Result<()> {
     if path.is_dir() {
         bail!("{name}: cannot be written, it is a folder\n  help: name a file");
     }
-    Ok(())
+    let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+    match is_file.then(|| File::options().write(true).open(path)) {
+        Some(Err(error)) => bail!("{name}: cannot be written: {error}\n  help: name another file"),
+        _ => Ok(()),
+    }
 }
 
-/// Writes a file that an option named, over whatever it held. One that cannot be written to its end is taken
-/// away.
-pub(crate) fn write<E: Into<anyhow::Error>>(
-    path: &Path,
-    option: &str,
-    put: impl FnOnce(BufWriter<File>) -> Result<(), E>,
-) -> Result<()> {
-    let at = |error: anyhow::Error| {
-        let name = path.display();
-        anyhow!("{name}: cannot be written: {error:#}\n  help: name another file with {option}")
-    };
-    let file = File::create(path).map_err(|error| at(error.into()))?;
-    // A device or a pipe stays where it is, whatever came of writing to it.
-    let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
-    put(BufWriter::new(file)).map_err(|error| {
-        if is_file {
-            let _ = fs::canonicalize(path).and_then(fs::remove_file);
+/// Files that are written and take their places together.
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    beside: Vec<Beside>,
+}
+
+/// A file that is written, beside the place that it is for.
+#[derive(Debug)]
+struct Beside {
+    temporary: Temporary,
+    to: PathBuf,
+    name: PathBuf,
+    option: &'static str,
+}
+
+impl Files {
+    /// Writes a file that an option named. It is in its place after [`finish`](Self::finish), or at once where
+    /// that is no regular file.
+    pub(crate) fn write<T, E: Into<anyhow::Error>>(
+        &mut self,
+        path: &Path,
+        option: &'static str,
+        put: impl FnOnce(&mut BufWriter<File>) -> Result<T, E>,
+    ) -> Result<()> {
+        let written = match place(path) {
+            Place::Output => clone_of(io::stdout()).and_then(|file| fill(file, put)),
+            Place::Error => clone_of(io::stderr()).and_then(|file| fill(file, put)),
+            Place::Shared => {
+                File::create(path).map_err(Into::into).and_then(|file| fill(file, put))
+            }
+            Place::Regular(to) => {
+                Temporary::beside(&to).map_err(Into::into).and_then(|(temporary, file)| {
+                    fill(file, put)?;
+                    self.beside.push(Beside { temporary, to, name: path.to_owned(), option });
+                    Ok(())
+                })
+            }
+        };
+        written.map_err(|error| refused(path, option, &error))
+    }
+
+    /// Puts all files in their places.
+    pub(crate) fn finish(self) -> Result<()> {
+        for Beside { temporary, to, name, option } in self.beside {
+            temporary.rename(&to).map_err(|error| refused(&name, option, &error.into()))?;
         }
-        at(error.into())
-    })
+        Ok(())
+    }
+}
+
+/// Writes one file that an option named, over whatever it held.
+pub(crate) fn write(path: &Path, option: &'static str, contents: &str) -> Result<()> {
+    let mut files = Files::default();
+    files.write(path, option, |file| file.write_all(contents.as_bytes()))?;
+    files.finish()
+}
+
+fn refused(path: &Path, option: &str, error: &anyhow::Error) -> anyhow::Error {
+    let name = path.display();
+    anyhow!("{name}: cannot be written: {error:#}\n  help: name another file with {option}")
+}
+
+/// Standard output as a file with the same position, so that what is printed later comes behind.
+fn clone_of(stream: impl AsFd) -> Result<File> {
+    Ok(File::from(stream.as_fd().try_clone_to_owned()?))
+}
+
+fn fill<T, E: Into<anyhow::Error>>(
+    file: File,
+    put: impl FnOnce(&mut BufWriter<File>) -> Result<T, E>,
+) -> Result<()> {
+    let mut file = BufWriter::new(file);
+    put(&mut file).map_err(Into::into)?;
+    Ok(file.flush()?)
 }

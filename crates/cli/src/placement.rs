@@ -3,7 +3,6 @@
 mod json;
 mod table;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow};
@@ -14,9 +13,8 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Layout, Level, Placement, PlacementError, Split};
 use cubeyard_runtime::shape::Shape;
 
-use crate::terminal;
 use crate::terminal::Format;
-use crate::topology;
+use crate::{output, terminal, topology};
 
 /// See which PE holds which part of a tensor
 ///
@@ -64,6 +62,10 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    if let Some(path) = &arguments.draw {
+        let inputs = arguments.topology.iter().map(|path| ("--topology", path.as_path()));
+        output::check(&inputs.collect::<Vec<_>>(), &[("--draw", path)])?;
+    }
     let topology = topology::read(arguments.topology.as_deref())?;
     let layout = placement(arguments, &topology)?
         .resolve(arguments.shape, arguments.dtype, &topology)
@@ -117,12 +119,7 @@ fn refused(error: &PlacementError) -> anyhow::Error {
 }
 
 fn draw(layout: &Layout, path: &Path, quiet: bool) -> Result<()> {
-    fs::write(path, layout.draw()).map_err(|error| {
-        anyhow!(
-            "{}: cannot be written: {error}\n  help: name another file with --draw",
-            path.display()
-        )
-    })?;
+    output::write(path, "--draw", &layout.draw())?;
     if !quiet {
         terminal::note(&format!("wrote {}", path.display()));
     }

@@ -3,8 +3,6 @@
 mod json;
 mod table;
 
-use std::fs::{self, File};
-use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -20,10 +18,9 @@ use cubeyard_device::probe::{
 use cubeyard_device::topology::Topology;
 use cubeyard_device::trace;
 
-use crate::input;
-use crate::terminal;
+use crate::output::Files;
 use crate::terminal::Format;
-use crate::topology;
+use crate::{input, output, terminal, topology};
 
 /// The most that is read of a pattern; the library refuses less.
 const LIMIT: u64 = 64 << 20;
@@ -77,6 +74,12 @@ struct NamedStep {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    if let Some(path) = &arguments.trace {
+        let inputs = [("--topology", &arguments.topology), ("--pattern", &arguments.pattern)];
+        let inputs =
+            inputs.into_iter().filter_map(|(option, path)| Some((option, path.as_deref()?)));
+        output::check(&inputs.collect::<Vec<_>>(), &[("--trace", path)])?;
+    }
     let topology = topology::read(arguments.topology.as_deref())?;
     match &arguments.pattern {
         Some(file) => run_pattern(arguments, &topology, file),
@@ -185,21 +188,9 @@ fn chosen(topology: &Topology, name: &str) -> Result<Vec<Case>> {
 
 fn write_trace(arguments: &Arguments, machine: &Machine<FlitLog>) -> Result<()> {
     let Some(path) = &arguments.trace else { return Ok(()) };
-    let at = |error: anyhow::Error| {
-        anyhow!(
-            "{}: cannot be written: {error:#}\n  help: name another file with --trace",
-            path.display()
-        )
-    };
-    let file = File::create(path).map_err(|error| at(error.into()))?;
-    // A device or a pipe stays where it is, whatever came of writing to it.
-    let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
-    trace::write(machine, BufWriter::new(file)).map_err(|error| {
-        if is_file {
-            let _ = fs::canonicalize(path).and_then(fs::remove_file);
-        }
-        at(error.into())
-    })?;
+    let mut files = Files::default();
+    files.write(path, "--trace", |file| trace::write(machine, file).map(|_| ()))?;
+    files.finish()?;
     if !arguments.quiet {
         terminal::note(&format!(
             "wrote {}: open it at ui.perfetto.dev; it shows 1 ps as 1 ns",

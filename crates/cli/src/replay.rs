@@ -52,7 +52,7 @@ fn policies_help() -> String {
 /// Reads everything, replays everything, and only then writes: a failure leaves nothing half-done.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if let Some(plot) = &arguments.plot {
-        plot.check()?;
+        plot.check(&arguments.files)?;
     }
     let mut progress = Progress::new(arguments.quiet);
     let limit = memory::limit();

@@ -17,8 +17,9 @@ use cubeyard_kernels::launch::Mode;
 use cubeyard_kernels::report;
 use cubeyard_memory::address::SipId;
 
+use crate::output::{Files, Named};
 use crate::terminal::Format;
-use crate::{output, terminal, topology};
+use crate::{memory, output, terminal, topology};
 
 /// Where the first example is drawn.
 const PAGE: &str = "cubeyard-run.html";
@@ -86,17 +87,17 @@ impl FromStr for Device {
 
 /// Reads and runs everything, and only then writes: a failure leaves nothing half-done.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let files = [&arguments.trace, &arguments.report];
-    files.into_iter().flatten().try_for_each(|path| output::check(path))?;
+    output::check(&inputs(arguments), &outputs(arguments))?;
     let topology = topology::read(arguments.topology.as_deref())?;
     let config = config(arguments, topology)?;
-    let run = match chosen(arguments).and_then(|bench| bench::run(&*bench, &config)) {
+    let run = match chosen(arguments).and_then(|bench| measured(&*bench, &config)) {
         Ok(run) => run,
+        Err(error @ BenchError::TooLarge { .. }) => return Ok(memory::refuse(&error)),
         Err(error) => return refused(&error),
     };
     remark_on_checks(arguments, &run);
-    write_trace(arguments, &run)?;
-    write_report(arguments, &run)?;
+    write_files(arguments, &run)?;
+    draw_first(arguments, &run);
     let result = match arguments.format {
         Format::Table => table::render(&run, arguments.explain, terminal::colours()),
         Format::Json => json::render(&run, arguments.explain)?,
@@ -147,9 +148,10 @@ fn refused(error: &BenchError) -> Result<ExitCode> {
         BenchError::Parameter(ParameterError::Form(_)) => "as in --set elements=4096",
         BenchError::Parameter(_) => "cubeyard list -v has all parameters",
         BenchError::NeedsData(_) => "add --data",
-        BenchError::Unfit(_) | BenchError::Runtime(_) | BenchError::Distributed(_) => {
-            "change what does not fit, with --set"
-        }
+        BenchError::Unfit(_)
+        | BenchError::TooLarge { .. }
+        | BenchError::Runtime(_)
+        | BenchError::Distributed(_) => "change what does not fit, with --set",
     };
     Err(anyhow!("{error}\n  help: {help}"))
 }
@@ -161,39 +163,53 @@ fn remark_on_checks(arguments: &Arguments, run: &Run) {
     }
 }
 
-fn write_trace(arguments: &Arguments, run: &Run) -> Result<()> {
-    let Some((path, log)) = arguments.trace.as_ref().zip(run.log.as_ref()) else { return Ok(()) };
-    output::write(path, "--trace", |file| log.write_trace(file).map(|_| ()))?;
-    let what = "open it at ui.perfetto.dev; it shows 1 ps as 1 ns";
-    remark(arguments, &format!("wrote {}: {what}", path.display()));
+fn inputs(arguments: &Arguments) -> Vec<Named<'_>> {
+    arguments.topology.iter().map(|path| ("--topology", path.as_path())).collect()
+}
+
+fn outputs(arguments: &Arguments) -> Vec<Named<'_>> {
+    let named = [("--trace", &arguments.trace), ("--report", &arguments.report)].into_iter();
+    named.filter_map(|(option, path)| Some((option, path.as_deref()?))).collect()
+}
+
+/// Runs a bench that fits the memory of the host.
+fn measured(bench: &dyn Bench, config: &RunConfig) -> Result<Run, BenchError> {
+    bench::check_memory(bench, config, memory::limit())?;
+    bench::run(bench, config)
+}
+
+/// Writes all files before the first is in its place.
+fn write_files(arguments: &Arguments, run: &Run) -> Result<()> {
+    let mut files = Files::default();
+    if let Some((path, log)) = arguments.trace.as_ref().zip(run.log.as_ref()) {
+        files.write(path, "--trace", |file| log.write_trace(file).map(|_| ()))?;
+    }
+    if let Some(path) = &arguments.report {
+        let page = report::page(&run.report);
+        files.write(path, "--report", |file| file.write_all(page.as_bytes()))?;
+    }
+    files.finish()?;
+    let perfetto = "open it at ui.perfetto.dev; it shows 1 ps as 1 ns";
+    let trace =
+        arguments.trace.as_ref().map(|path| format!("wrote {}: {perfetto}", path.display()));
+    let report = arguments.report.as_ref().map(|path| format!("wrote {}", path.display()));
+    [trace, report].iter().flatten().for_each(|line| remark(arguments, line));
     Ok(())
 }
 
-/// Draws where the user said, else the first example to the working folder if that can be written.
-fn write_report(arguments: &Arguments, run: &Run) -> Result<()> {
-    let written = match (&arguments.report, &arguments.name) {
-        (Some(path), _) => {
-            draw(path, run)?;
-            path.as_path()
-        }
-        (None, None) => match draw(Path::new(PAGE), run) {
-            Ok(()) => Path::new(PAGE),
-            Err(error) => {
-                remark(arguments, &format!("no page: {error:#}"));
-                return Ok(());
-            }
-        },
-        (None, Some(_)) => return Ok(()),
-    };
-    remark(arguments, &format!("wrote {}", written.display()));
-    Ok(())
-}
-
-fn draw(path: &Path, run: &Run) -> Result<()> {
-    let page = report::page(&run.report);
-    output::write(path, "--report", |mut file| {
-        file.write_all(page.as_bytes()).and_then(|()| file.flush())
-    })
+/// Draws the first example to the working folder, if that can be written and was not named.
+fn draw_first(arguments: &Arguments, run: &Run) {
+    if arguments.name.is_some() || arguments.report.is_some() {
+        return;
+    }
+    let (path, page) = (Path::new(PAGE), report::page(&run.report));
+    let others = [inputs(arguments), outputs(arguments)].concat();
+    let drawn = output::check(&others, &[("--report", path)])
+        .and_then(|()| output::write(path, "--report", &page));
+    match drawn {
+        Ok(()) => remark(arguments, &format!("wrote {PAGE}")),
+        Err(error) => remark(arguments, &format!("no page: {error:#}")),
+    }
 }
 
 fn remark(arguments: &Arguments, line: &str) {

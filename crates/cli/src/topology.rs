@@ -4,15 +4,16 @@ mod json;
 mod table;
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::{Args, ValueEnum};
 use cubeyard_device::topology::{DEFAULT, Topology, View};
 
-use crate::input;
-use crate::terminal;
+use crate::output::Files;
 use crate::terminal::Format;
+use crate::{input, output, terminal};
 
 /// The most that is read of a file; a topology is refused long before.
 const LIMIT: u64 = 1 << 20;
@@ -72,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     } else {
         let topology = read(arguments.topology.as_deref())?;
         if let Some(folder) = &arguments.draw {
-            draw(&topology, folder, arguments.quiet)?;
+            draw(&topology, folder, arguments)?;
         }
         match (arguments.view, arguments.format) {
             (Some(level), _) => topology.draw(level.into()),
@@ -92,22 +93,24 @@ pub(crate) fn read(file: Option<&Path>) -> Result<Topology> {
     })
 }
 
-/// Draws everything before it writes anything.
-fn draw(topology: &Topology, folder: &Path, quiet: bool) -> Result<()> {
-    let pictures = View::ALL.map(|view| (format!("{}.svg", view.name()), topology.draw(view)));
-    let at = |error, path: &Path| {
-        anyhow!(
-            "{}: cannot be written: {error}\n  help: name another folder with --draw",
-            path.display()
-        )
-    };
-    fs::create_dir_all(folder).map_err(|error| at(error, folder))?;
-    for (name, picture) in pictures {
-        let path = folder.join(name);
-        fs::write(&path, picture).map_err(|error| at(error, &path))?;
-        if !quiet {
-            terminal::note(&format!("wrote {}", path.display()));
-        }
+/// Draws everything before it writes anything, and writes everything before any of it is in its place.
+fn draw(topology: &Topology, folder: &Path, arguments: &Arguments) -> Result<()> {
+    let pictures =
+        View::ALL.map(|view| (folder.join(format!("{}.svg", view.name())), topology.draw(view)));
+    fs::create_dir_all(folder).map_err(|error| {
+        let name = folder.display();
+        anyhow!("{name}: cannot be written: {error}\n  help: name another folder with --draw")
+    })?;
+    let inputs = arguments.topology.iter().map(|path| ("--topology", path.as_path()));
+    let outputs = pictures.iter().map(|(path, _)| ("--draw", path.as_path()));
+    output::check(&inputs.collect::<Vec<_>>(), &outputs.collect::<Vec<_>>())?;
+    let mut files = Files::default();
+    for (path, picture) in &pictures {
+        files.write(path, "--draw", |file| file.write_all(picture.as_bytes()))?;
+    }
+    files.finish()?;
+    if !arguments.quiet {
+        pictures.iter().for_each(|(path, _)| terminal::note(&format!("wrote {}", path.display())));
     }
     Ok(())
 }

@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use cubeyard_memory::Bytes;
 
+use crate::output;
+
 /// Bytes that are allocated.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 /// The most that may be.
@@ -116,6 +118,7 @@ fn end(choose: fn(&(String, String)) -> &String) -> ! {
             std::hint::spin_loop();
         }
     }
+    output::remove_all();
     let words = LAST_WORDS.get().map_or(NO_LIMIT, |words| choose(words).as_str());
     // SAFETY: the text is as long as it says; neither call uses other memory of the process.
     unsafe {

@@ -1,11 +1,13 @@
 //! `Plot`: the file that a picture goes to.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::Result;
 use cubeyard_memory::replay::{Report, chart};
+
+use crate::output;
 
 /// Where to draw, and as what.
 #[derive(Clone, Debug)]
@@ -35,28 +37,15 @@ impl FromStr for Plot {
 }
 
 impl Plot {
-    /// Finds out early, before any work, what would surely fail in the end.
-    pub(super) fn check(&self) -> Result<()> {
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        if !folder.is_dir() {
-            bail!(
-                "{self}: cannot be written, there is no folder {}\n  help: create it",
-                folder.display()
-            );
-        }
-        if self.path.is_dir() {
-            bail!("{self}: cannot be written, it is a folder\n  help: name a file");
-        }
-        Ok(())
+    /// Finds out early, before any work, what would surely fail in the end or destroy a file that is read.
+    pub(super) fn check(&self, files: &[PathBuf]) -> Result<()> {
+        let inputs: Vec<_> = files.iter().map(|file| ("a trace", file.as_path())).collect();
+        output::check(&inputs, &[("--plot", &self.path)])
     }
 
     /// Draws the reports, over whatever the file held.
     pub(super) fn write(&self, reports: &[Report]) -> Result<()> {
-        let written = std::fs::write(&self.path, (self.draw)(reports));
-        written.map_err(|error| {
-            anyhow!("{self}: cannot be written: {error}\n  help: name another file with --plot")
-        })
+        output::write(&self.path, "--plot", &(self.draw)(reports))
     }
 }
 

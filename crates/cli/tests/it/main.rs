@@ -7,6 +7,7 @@
 
 mod bad_input;
 mod ccl;
+mod files;
 mod kernel_pages;
 mod memory;
 mod memory_limit;

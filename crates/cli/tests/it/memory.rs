@@ -70,3 +70,43 @@ fn the_help_of_every_command_says_what_the_limit_is_without_one() {
         assert!(words.contains("--memory <SIZE>") && words.contains(said), "{help}");
     }
 }
+
+/// Runs under a limit of 2 GiB: refused by its parameters, before anything is built.
+#[track_caller]
+fn too_large(sandbox: &Sandbox, arguments: &[&str]) -> String {
+    let run = sandbox.run(&[arguments, &["--memory", "2GiB"]].concat());
+    assert_eq!((run.code, run.stdout.as_str()), (Some(3), ""), "{}", run.stderr);
+    assert!(run.stderr.starts_with("error: it needs at least "), "{}", run.stderr);
+    assert!(run.stderr.contains("the limit is 2.00 GiB (--memory)\n"), "{}", run.stderr);
+    run.stderr
+}
+
+/// The first was aborted when it asked for 512 TiB; the others took all memory that the host had.
+#[test]
+fn what_cannot_fit_is_refused_with_an_estimate() {
+    let sandbox = Sandbox::new("memory-estimate");
+    let attention = ["heads=65536", "sequence=1048576", "head_dim=1024"];
+    let attention: Vec<_> = attention.iter().flat_map(|text| ["--set", text]).collect();
+    too_large(&sandbox, &[&["run", "flash-attention", "--data"][..], &attention].concat());
+    let copy = ["run", "copy", "--set", "bytes=4294967296", "--set", "cubes=16", "--data"];
+    assert!(too_large(&sandbox, &copy).contains("1.1 trillion elements"));
+    let sets = ["--set", "block=1", "--set", "elements=4000000", "--set", "cubes=16"];
+    let added = too_large(&sandbox, &[&["run", "vector-add"][..], &sets].concat());
+    assert!(added.contains("16.0 million commands"), "{added}");
+    too_large(&sandbox, &["ccl", "--sizes", "16G", "--data"]);
+    too_large(&sandbox, &["ccl", "--sizes", "512G", "--algorithm", "ring"]);
+    sandbox.write("deep.yaml", "layers: 100000\n");
+    too_large(&sandbox, &["model", "--spec", "deep.yaml", "--layers", "100000"]);
+}
+
+/// What is refused would not have fitted: a little more than the estimate is enough.
+#[test]
+fn an_estimate_is_near_what_a_run_takes() {
+    let sandbox = Sandbox::new("memory-near");
+    let copy = ["run", "copy", "--set", "bytes=524288", "--data", "--memory"];
+    let refused = sandbox.run(&[&copy[..], &["191M"]].concat());
+    assert_eq!(refused.code, Some(3), "{}", refused.stderr);
+    assert!(refused.stderr.contains("at least 192."), "{}", refused.stderr);
+    let run = sandbox.run(&[&copy[..], &["300M"]].concat());
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+}

@@ -213,3 +213,19 @@ fn what_is_refused() {
           help: name another folder with --draw
     "#]].assert_eq(&messages);
 }
+
+/// A page of 8 GiB was accepted, and the first tensor of a run panicked: no virtual address begins at one.
+#[test]
+fn a_page_longer_than_where_addresses_begin_is_refused() {
+    let sandbox = Sandbox::new("topology-page");
+    sandbox.write("page.yaml", "# a machine\npe: {mmu: {page_bytes: 8 GiB}}\n");
+    let run = sandbox.run(&["run", "copy", "--topology", "page.yaml"]);
+    assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{}", run.stderr);
+    expect![[r#"
+        error: page.yaml:2:24: pe.mmu.page_bytes: expected a power of two of bytes up to 4.00 GiB, found 8 GiB
+          help: cubeyard topology --print-default shows every key
+    "#]]
+    .assert_eq(&run.stderr);
+    sandbox.write("page.yaml", "pe: {mmu: {page_bytes: 4 GiB}}\n");
+    sandbox.run(&["run", "copy", "--topology", "page.yaml"]).result();
+}
