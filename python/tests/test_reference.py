@@ -89,15 +89,16 @@ def minimised(differs, case):
     return case
 
 
-def compare(engine, seed, count, mixed):
-    cases = list(scenarios.random_scenarios(seed, count, mixed))
+def compare(engine, seed, count, mixed, finite=False):
+    cases = list(scenarios.random_scenarios(seed, count, mixed, finite))
     both = zip(cases, engine(cases), strict=True)
     different = next((case for case, result in both if result != reference.run(case)), None)
     if different is None:
         return
     case = minimised(lambda case: engine([case]) != [reference.run(case)], different)
     pytest.fail(
-        f"seed {seed}, mixed {mixed}, scenario {cases.index(different)}, with fewer requests:\n"
+        f"seed {seed}, mixed {mixed}, finite {finite}, scenario {cases.index(different)}, "
+        "with fewer requests:\n"
         f"{json.dumps(case)}\nreference {reference.run(case)}\nengine    {engine([case])[0]}",
         pytrace=False,
     )
@@ -108,8 +109,27 @@ def test_the_engine_gives_the_same_picosecond(engine, mixed):
     compare(engine, SEED, COUNT, mixed)
 
 
-def test_the_engine_gives_the_same_picosecond_for_scenarios_that_nobody_has_seen(engine):
-    compare(engine, SystemRandom().getrandbits(32), COUNT // 4, mixed=True)
+@pytest.mark.parametrize("mixed", [False, True])
+def test_with_finite_buffers_it_does_as_well(engine, mixed):
+    compare(engine, SEED, COUNT, mixed, finite=True)
+
+
+def test_finite_buffers_are_tried_where_they_matter():
+    """A comparison that nothing waits in would hold nobody to anything."""
+    cases = list(scenarios.random_scenarios(SEED, COUNT // 4, mixed=True, finite=True))
+    changed = [case for case in cases if reference.run(case) != reference.run(unlimited(case))]
+    stuck = [case for case in changed if None in reference.run(case)["latency_ps"]]
+    assert len(changed) > len(cases) // 4
+    assert 0 < len(stuck) < len(cases) // 4
+
+
+def unlimited(case):
+    return {**case, "buffers": None}
+
+
+@pytest.mark.parametrize("finite", [False, True])
+def test_the_engine_gives_the_same_picosecond_for_scenarios_that_nobody_has_seen(engine, finite):
+    compare(engine, SystemRandom().getrandbits(32), COUNT // 4, mixed=True, finite=finite)
 
 
 BUSY = (ROOT / "testdata" / "patterns" / "busy.yaml").read_text()
@@ -131,6 +151,26 @@ def test_the_machine_its_graph_and_the_reference_agree(engine, exported, pattern
     assert len(machine["latency_ps"]) == pattern.count("{op: ") > 0
     assert engine([scenario]) == [machine]
     assert reference.run(scenario) == machine
+
+
+SMALL = "sips: {count: 1}\ncubes: {w: 2, h: 1}\nio: {chiplets: [W]}\n"
+
+
+@pytest.mark.parametrize("arbiter", ["fifo", "round_robin", "oldest_first"])
+def test_a_machine_with_finite_buffers_is_as_its_graph_and_the_reference(engine, exported, arbiter):
+    pattern = "transfers:\n" + "".join(
+        f"  - {{op: {op}, from: sip0.cube{cube}.pe{pe}, to: sip0.cube1.pe{pe // 2}.hbm, bytes: 3000}}\n"
+        for cube in (0, 1)
+        for pe in range(8)
+        for op in ("read", "write")
+    )
+    places = f"buffers: {{flits: 16, arbiter: {arbiter}}}\n"
+    scenario, machine = exported(pattern, SMALL + places)
+    del machine["order_hash"]
+    assert scenario["buffers"] == {"flits": 16, "arbiter": arbiter}
+    assert engine([scenario]) == [machine]
+    assert reference.run(scenario) == machine
+    assert reference.run(unlimited(scenario)) != machine
 
 
 def test_the_order_of_events_is_the_same_in_release(exported):

@@ -7,7 +7,7 @@ request and for each flit. Where it could be fast or plain, it is plain.
     python reference.py < scenarios.jsonl
 
 reads one scenario a line and prints, a line each, what every request took and how many times a
-flit crossed a link.
+flit crossed a link. With finite buffers requests can block each other for good: they took `null`.
 
 **Ties.** SimPy runs the events of one instant in the order in which they were scheduled. No answer
 may hang on that, so nothing is served when it asks. Links and memories note what asks, and serve
@@ -61,15 +61,22 @@ class RequestSpec(TypedDict):
     at_ps: int
 
 
+class BufferSpec(TypedDict):
+    flits: int
+    arbiter: Literal["fifo", "round_robin", "oldest_first"]
+
+
 class Scenario(TypedDict):
     flit_bytes: int
+    buffers: NotRequired[BufferSpec | None]
     nodes: list[NodeSpec]
     links: list[LinkSpec]
     requests: list[RequestSpec]
 
 
 class Result(TypedDict):
-    latency_ps: list[int]
+    # None for a request that is not done when nothing is left to happen.
+    latency_ps: list[int | None]
     flit_hops: int
 
 
@@ -180,6 +187,136 @@ class Link(Arbiter[int]):
         return arrives_at, Arrival(self.number, self.served)
 
 
+# The input of a node for flits that begin there: before all links.
+SOURCE = -1
+
+
+@dataclass
+class Standing:
+    """A flit in a queue ("Finite buffers"), which wants a link."""
+
+    place: Place
+    wants: int
+    came_by: int
+    size: int
+    since_ps: int
+    began_ps: int
+    # Whether it ends, or is stored, where the link leads.
+    ends: bool
+    given: simpy.Event
+
+
+@dataclass
+class Lane:
+    """A link as the section "Finite buffers" sees it, and the queues at its two ends."""
+
+    number: int
+    spec: LinkSpec
+    # Free places behind it, as far as its beginning knows.
+    places: int
+    free: int = 0
+    served: int = 0
+    served_last: int | None = None
+    # The flits that came by it, and those that begin where it begins and want it.
+    behind: list[Standing] = field(default_factory=list)
+    source: list[Standing] = field(default_factory=list)
+
+    def news_ps(self) -> int:
+        """How long it takes until the beginning knows that a place is free."""
+        return max(self.spec["propagation_ps"], 1)
+
+
+class Buffers:
+    """Links with so many places behind them: rules 3 and 4 as "Finite buffers" has them."""
+
+    def __init__(self, env: Clock, links: list[LinkSpec], spec: BufferSpec) -> None:
+        self.env = env
+        self.arbiter = spec["arbiter"]
+        self.lanes = [Lane(number, link, spec["flits"]) for number, link in enumerate(links)]
+        # For each link those that lead to the node where it begins.
+        self.inputs = [
+            [other for other in self.lanes if other.spec["to"] == lane.spec["from"]]
+            for lane in self.lanes
+        ]
+        self._new: list[Standing] = []
+        self._looks_at = -1
+        self._given_at = -1
+
+    def ask(self, flit: Standing) -> simpy.Event:
+        """Lets a flit stand. The event's value is when it arrives, and how."""
+        self._new.append(flit)
+        self._look()
+        return flit.given
+
+    def _look(self) -> None:
+        """Gives links at the end of this instant."""
+        if self._given_at == self.env.now:
+            raise RuntimeError("asked after the end of the instant: some effect took no time")
+        if self._looks_at != self.env.now:
+            self._looks_at = self.env.now
+            self.env.process(self._give_all())
+
+    def _give_all(self) -> Process:
+        yield EndOfInstant(self.env)
+        self._given_at = self.env.now
+        # Flits of one queue that stand at one instant do so in the order of rule 4.
+        for flit in sorted(self._new, key=lambda flit: flit.place):
+            self._queue(flit).append(flit)
+        self._new = []
+        while (lane := next(filter(self._can_be_given, self.lanes), None)) is not None:
+            self._give(lane)
+
+    def _queue(self, flit: Standing) -> list[Standing]:
+        if flit.came_by == SOURCE:
+            return self.lanes[flit.wants].source
+        return self.lanes[flit.came_by].behind
+
+    def _heads(self, lane: Lane) -> list[Standing]:
+        """The heads of queues that want this link."""
+        queues = [lane.source, *(other.behind for other in self.inputs[lane.number])]
+        return [queue[0] for queue in queues if queue and queue[0].wants == lane.number]
+
+    def _can_be_given(self, lane: Lane) -> bool:
+        return lane.free <= self.env.now and lane.places > 0 and len(self._heads(lane)) > 0
+
+    def _key(self, lane: Lane, head: Standing) -> tuple[int, int]:
+        match self.arbiter:
+            case "fifo":
+                return head.since_ps, head.came_by
+            case "oldest_first":
+                return head.began_ps, head.came_by
+            case _:
+                last = lane.served_last
+                return int(last is not None and head.came_by <= last), head.came_by
+
+    def _give(self, lane: Lane) -> None:
+        flit = min(self._heads(lane), key=lambda head: self._key(lane, head))
+        self._queue(flit).pop(0)
+        lane.served_last = flit.came_by
+        lane.places -= 1
+        lane.served += 1
+        now = self.env.now
+        lane.free = now + ceil_div(flit.size * PS_PER_SECOND, lane.spec["bytes_per_second"])
+        arrives_at = max(lane.free + lane.spec["propagation_ps"], now + 1)
+        if flit.came_by != SOURCE:
+            left = self.lanes[flit.came_by]
+            self.env.process(self._free_place(left, now + left.news_ps()))
+        if flit.ends:
+            self.env.process(self._free_place(lane, arrives_at + lane.news_ps()))
+        if lane.free > now:
+            self.env.process(self._look_at(lane.free))
+        flit.given.succeed((arrives_at, Arrival(lane.number, lane.served)))
+
+    def _free_place(self, lane: Lane, known_at: int) -> Process:
+        yield self.env.timeout(known_at - self.env.now)
+        lane.places += 1
+        self._look()
+
+    def _look_at(self, at_ps: int) -> Process:
+        yield self.env.timeout(at_ps - self.env.now)
+        self._look()
+
+
 Direction = Literal["read", "write"]
 
 
@@ -251,6 +388,8 @@ class Machine:
         self.flit_bytes = scenario["flit_bytes"]
         self.nodes = scenario["nodes"]
         self.links = [Link(self.env, n, spec) for n, spec in enumerate(scenario["links"])]
+        buffers = scenario.get("buffers")
+        self.buffers = Buffers(self.env, scenario["links"], buffers) if buffers else None
         self.memories = {
             number: Memory(self.env, spec)
             for number, node in enumerate(self.nodes)
@@ -315,8 +454,8 @@ class Machine:
         """Takes one flit along its route, until it is delivered at the end (rules 3 to 7)."""
         yield from self._wait_until(at_ps)
         place = beginning_here(transfer.beginning, index)
-        arrival = yield from self._cross(transfer.route[0], place, transfer.sizes[index])
-        for number in transfer.route[1:]:
+        arrival = yield from self._cross(transfer, 0, place, transfer.sizes[index])
+        for hop, number in enumerate(transfer.route[1:], start=1):
             node = self.links[number].spec["from"]
             if self.nodes[node]["mode"] == "store":
                 beginning = yield from self._store(transfer, node, arrival)
@@ -324,16 +463,37 @@ class Machine:
             else:
                 yield from self._pass(transfer, node)
                 place = passing_through(arrival)
-            arrival = yield from self._cross(number, place, transfer.sizes[index])
+            arrival = yield from self._cross(transfer, hop, place, transfer.sizes[index])
         yield from self._pass(transfer, self.links[transfer.route[-1]].spec["to"])
         return arrival
 
-    def _cross(self, number: int, place: Place, size: int) -> Process:
+    def _cross(self, transfer: Transfer, hop: int, place: Place, size: int) -> Process:
         """Crosses one link (rule 3). How the flit came to the other end."""
+        if self.buffers is None:
+            served = self.links[transfer.route[hop]].ask(place, size)
+        else:
+            served = self.buffers.ask(self._standing(transfer, hop, place, size))
+        arrives_at, arrival = yield served
         self.flit_hops += 1
-        arrives_at, arrival = yield self.links[number].ask(place, size)
         yield from self._wait_until(arrives_at)
         return arrival
+
+    def _standing(self, transfer: Transfer, hop: int, place: Place, size: int) -> Standing:
+        """A flit that stands before a link of its route."""
+        number = transfer.route[hop]
+        is_last = hop + 1 == len(transfer.route)
+        stores = self.nodes[self.links[number].spec["to"]]["mode"] == "store"
+        begins = place[0] == 0
+        return Standing(
+            place=place,
+            wants=number,
+            came_by=SOURCE if begins else transfer.route[hop - 1],
+            size=size,
+            since_ps=self.env.now,
+            began_ps=transfer.beginning.at_ps,
+            ends=is_last or stores,
+            given=self.env.event(),
+        )
 
     def _pass(self, transfer: Transfer, node: int) -> Process:
         """Waits until the node has spent its overhead on this transfer (rules 5 and 7)."""
@@ -372,6 +532,8 @@ def ceil_div(dividend: int, divisor: int) -> int:
 
 def check(scenario: Scenario) -> None:
     """Raises a ValueError for a scenario of which the rules say nothing."""
+    if (buffers := scenario.get("buffers")) is not None:
+        require(buffers["flits"] > 0, "buffers without a place")
     for number, link in enumerate(scenario["links"]):
         back = scenario["links"][link["reverse"]]
         opposite = (back["from"], back["to"], back["reverse"]) == (link["to"], link["from"], number)
@@ -411,7 +573,7 @@ def run(scenario: Scenario) -> Result:
     for number, spec in enumerate(scenario["requests"]):
         machine.env.process(machine.request(number, spec))
     machine.env.run()
-    latency_ps = [machine.latency_ps[number] for number in range(len(scenario["requests"]))]
+    latency_ps = [machine.latency_ps.get(number) for number in range(len(scenario["requests"]))]
     return {"latency_ps": latency_ps, "flit_hops": machine.flit_hops}
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from reference import LinkSpec, MemorySpec, NodeSpec, RequestSpec, Scenario
+from reference import BufferSpec, LinkSpec, MemorySpec, NodeSpec, RequestSpec, Scenario
 
 Edge = tuple[int, int]
 
@@ -195,10 +195,19 @@ def random_requests(
     return requests
 
 
-def random_scenario(rng: Random, mixed: bool = False) -> Scenario:
+def random_buffers(rng: Random) -> BufferSpec:
+    """Few places in most scenarios, so that they run out; enough in some that nothing stops."""
+    return {
+        "flits": rng.choice([1, 1, 2, 3, 4, 8, 64]),
+        "arbiter": rng.choice(["fifo", "round_robin", "oldest_first"]),
+    }
+
+
+def random_scenario(rng: Random, mixed: bool = False, finite: bool = False) -> Scenario:
     """A scenario. Only in a `mixed` one do requests start at memories, or memories store transfers.
 
-    Then requests, answers and stored transfers begin at one node.
+    Then requests, answers and stored transfers begin at one node. Buffers are `finite`, or without
+    limit.
     """
     flit_bytes = rng.choice([256, 256, 256, 64, 1024])
     scale = narrowed(rng, rng.choice([real_scale(), dense_scale(flit_bytes)]))
@@ -213,13 +222,17 @@ def random_scenario(rng: Random, mixed: bool = False) -> Scenario:
         "requests": [],
     }
     scenario["requests"] = random_requests(rng, scale, scenario, links, mixed)
+    if finite:
+        scenario["buffers"] = random_buffers(rng)
     return scenario
 
 
-def random_scenarios(seed: int, count: int, mixed: bool = False) -> Iterator[Scenario]:
+def random_scenarios(
+    seed: int, count: int, mixed: bool = False, finite: bool = False
+) -> Iterator[Scenario]:
     rng = Random(seed)
     for _ in range(count):
-        yield random_scenario(rng, mixed)
+        yield random_scenario(rng, mixed, finite)
 
 
 def crowd(side: int, requests: int) -> Scenario:
@@ -266,12 +279,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--mixed", action="store_true", help="requests start at memories, too")
+    parser.add_argument("--finite", action="store_true", help="with finite buffers")
     parser.add_argument("--crowd", type=int, metavar="REQUESTS", help="instead, one large scenario")
     arguments = parser.parse_args()
     scenarios = (
         iter([crowd(4, arguments.crowd)])
         if arguments.crowd
-        else random_scenarios(arguments.seed, arguments.count, arguments.mixed)
+        else random_scenarios(arguments.seed, arguments.count, arguments.mixed, arguments.finite)
     )
     for scenario in scenarios:
         print(json.dumps(scenario))

@@ -164,7 +164,7 @@ fn config(arguments: &Arguments) -> Result<SweepConfig> {
 /// The machine, with the SIPs that were asked for.
 fn machine(arguments: &Arguments) -> Result<Topology> {
     let Arguments { sips: count, sip_topology: topology, sip_grid: grid, .. } = *arguments;
-    let machine = topology::read(arguments.topology.as_deref())?;
+    let machine = topology::read(arguments.topology.as_deref(), arguments.quiet)?;
     machine.with_sips(SipsOverlay { count, topology, grid }).map_err(|error| {
         anyhow!(
             "{error}\n  help: change --sips, --sip-topology or --sip-grid, or leave the grid out"

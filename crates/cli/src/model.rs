@@ -109,7 +109,7 @@ fn config(arguments: &Arguments) -> Result<MeasureConfig> {
     Ok(MeasureConfig {
         spec: spec(arguments.spec.as_deref(), &arguments.llm)?,
         work: Work { phase, batch, context, chunk, dtype },
-        topology: topology::read(arguments.topology.as_deref())?,
+        topology: topology::read(arguments.topology.as_deref(), arguments.quiet)?,
         layers,
         positions,
     })

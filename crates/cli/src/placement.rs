@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let inputs = arguments.topology.iter().map(|path| ("--topology", path.as_path()));
         output::check(&inputs.collect::<Vec<_>>(), &[("--draw", path)])?;
     }
-    let topology = topology::read(arguments.topology.as_deref())?;
+    let topology = topology::read(arguments.topology.as_deref(), arguments.quiet)?;
     let layout = placement(arguments, &topology)?
         .resolve(arguments.shape, arguments.dtype, &topology)
         .map_err(|error| refused(&error))?;

@@ -8,12 +8,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
-use cubeyard_device::explain::{Step, explain};
+use cubeyard_device::explain::{Explainer, Step, explain};
 use cubeyard_device::log::FlitLog;
 use cubeyard_device::machine::{Machine, MachineBuilder};
 use cubeyard_device::message::RequestId;
 use cubeyard_device::probe::{
-    Case, CaseReport, Pattern, PatternReport, REFERENCE_BYTES, Stalled, cases, invariants, measure,
+    Case, CaseReport, Pattern, PatternReport, REFERENCE_BYTES, RunError, cases, invariants, measure,
 };
 use cubeyard_device::topology::Topology;
 use cubeyard_device::trace;
@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             inputs.into_iter().filter_map(|(option, path)| Some((option, path.as_deref()?)));
         output::check(&inputs.collect::<Vec<_>>(), &[("--trace", path)])?;
     }
-    let topology = topology::read(arguments.topology.as_deref())?;
+    let topology = topology::read(arguments.topology.as_deref(), arguments.quiet)?;
     match &arguments.pattern {
         Some(file) => run_pattern(arguments, &topology, file),
         None => run_cases(arguments, &topology),
@@ -129,7 +129,7 @@ fn run_pattern(arguments: &Arguments, topology: &Topology, file: &Path) -> Resul
         let mut machine = builder.build_with_flits();
         let report = match pattern.run(&mut machine) {
             Ok(report) => report,
-            Err(stalled) => return Ok(stopped(&stalled)),
+            Err(error) => return Ok(stopped(&error)),
         };
         write_trace(arguments, &machine)?;
         let explained = if arguments.explain { steps_of(&machine, &report) } else { Vec::new() };
@@ -137,7 +137,7 @@ fn run_pattern(arguments: &Arguments, topology: &Topology, file: &Path) -> Resul
     } else {
         match pattern.run(&mut builder.build()) {
             Ok(report) => (report, Vec::new()),
-            Err(stalled) => return Ok(stopped(&stalled)),
+            Err(error) => return Ok(stopped(&error)),
         }
     };
     let result = match arguments.format {
@@ -148,17 +148,25 @@ fn run_pattern(arguments: &Arguments, topology: &Topology, file: &Path) -> Resul
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says that simulated time has come to an end.
-fn stopped(stalled: &Stalled) -> ExitCode {
-    terminal::note(&format!("error: {stalled}\n  help: larger buffers in the topology, or none"));
+/// Says that there is no result.
+fn stopped(error: &RunError) -> ExitCode {
+    let help = match error {
+        RunError::Stalled { .. } => "larger buffers in the topology, or none",
+        RunError::TooManyRecords { .. } => {
+            "fewer or smaller transfers; without --explain and --trace none are kept"
+        }
+        RunError::OutOfTime => "fewer or smaller transfers, or a faster machine",
+    };
+    terminal::note(&format!("error: {error}\n  help: {help}"));
     ExitCode::from(3)
 }
 
 fn steps_of(machine: &Machine<FlitLog>, report: &PatternReport) -> Vec<Explained> {
+    let mut explainer = Explainer::new(machine);
     let transfers = report.transfers.iter().enumerate();
     let explained = transfers.map(|(number, transfer)| Explained {
         name: format!("transfer {number}"),
-        steps: named(machine, &explain(machine, transfer.request).unwrap_or_default()),
+        steps: named(machine, &explainer.explain(transfer.request).unwrap_or_default()),
     });
     explained.collect()
 }

@@ -88,7 +88,7 @@ impl FromStr for Device {
 /// Reads and runs everything, and only then writes: a failure leaves nothing half-done.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     output::check(&inputs(arguments), &outputs(arguments))?;
-    let topology = topology::read(arguments.topology.as_deref())?;
+    let topology = topology::read(arguments.topology.as_deref(), arguments.quiet)?;
     let config = config(arguments, topology)?;
     let run = match chosen(arguments).and_then(|bench| measured(&*bench, &config)) {
         Ok(run) => run,

@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let result = if arguments.print_default {
         DEFAULT.to_owned()
     } else {
-        let topology = read(arguments.topology.as_deref())?;
+        let topology = read(arguments.topology.as_deref(), arguments.quiet)?;
         if let Some(folder) = &arguments.draw {
             draw(&topology, folder, arguments)?;
         }
@@ -84,13 +84,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     terminal::print(&result).context("standard output")
 }
 
-/// The machine of a file, or the default one.
-pub(crate) fn read(file: Option<&Path>) -> Result<Topology> {
+/// The machine of a file, or the default one. Remarks on bandwidth that cannot be reached, unless it is to be quiet.
+pub(crate) fn read(file: Option<&Path>, quiet: bool) -> Result<Topology> {
     let Some(file) = file else { return Ok(Topology::embedded()) };
     let (name, bytes) = input::named_bytes(file, LIMIT)?;
-    Topology::read_bytes(&name, &bytes).map_err(|error| {
+    let topology = Topology::read_bytes(&name, &bytes).map_err(|error| {
         anyhow!("{error}\n  help: cubeyard topology --print-default shows every key")
-    })
+    })?;
+    for unreachable in topology.unreachable().iter().filter(|_| !quiet) {
+        terminal::note(&format!("warning: {name}: {unreachable}"));
+    }
+    Ok(topology)
 }
 
 /// Draws everything before it writes anything, and writes everything before any of it is in its place.

@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let topology = topology::read(arguments.topology.as_deref())?;
+    let topology = topology::read(arguments.topology.as_deref(), arguments.quiet)?;
     let mut rows = validate::run(&topology);
     rows.extend(collectives::checks().iter().map(Check::run));
     let result = match arguments.format {

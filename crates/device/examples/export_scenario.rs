@@ -11,7 +11,7 @@ use cubeyard_device::message::{Access, Direction};
 use cubeyard_device::model::Part;
 use cubeyard_device::probe::{Pattern, PatternReport};
 use cubeyard_device::topology::{NodeKind, Topology};
-use cubeyard_sim::{Forwarding, NodeId, Span, Time};
+use cubeyard_sim::{Arbiter, BufferSpec, Forwarding, NodeId, Span, Time};
 use serde_json::{Value, json};
 
 fn main() {
@@ -46,6 +46,7 @@ fn scenario(machine: &Machine, report: &PatternReport) -> Value {
     let latencies = report.transfers.iter().map(|transfer| transfer.measured.latency);
     json!({
         "flit_bytes": machine.network().flit_bytes(),
+        "buffers": machine.topology().spec().buffers.map(buffers),
         "nodes": nodes.collect::<Vec<_>>(),
         "links": links.collect::<Vec<_>>(),
         "requests": requests.collect::<Vec<_>>(),
@@ -55,6 +56,15 @@ fn scenario(machine: &Machine, report: &PatternReport) -> Value {
             "order_hash": format!("{:016x}", report.order_hash),
         },
     })
+}
+
+fn buffers(spec: BufferSpec) -> Value {
+    let arbiter = match spec.arbiter {
+        Arbiter::Fifo => "fifo",
+        Arbiter::RoundRobin => "round_robin",
+        Arbiter::OldestFirst => "oldest_first",
+    };
+    json!({ "flits": spec.flits, "arbiter": arbiter })
 }
 
 fn node_of(machine: &Machine, index: usize) -> Value {

@@ -5,21 +5,49 @@
 //! standard error what it took.
 
 use std::io::{BufRead, Write};
+use std::num::NonZero;
 
 use cubeyard_device::message::{Access, AccessId, Direction, Done, Message, RequestId};
 use cubeyard_device::model::{ChannelsSpec, Memory, Part, Requester};
 use cubeyard_sim::{
-    Bandwidth, Blind, Component, Context, Delivery, Engine, EngineConfig, Flit, Forwarding, LinkId,
-    LinkSpec, Network, NodeId, NodeSpec, Route, SignalId, Span, Stop, Time,
+    Arbiter, Bandwidth, Blind, BufferSpec, Component, Context, Delivery, Engine, EngineConfig,
+    Flit, Forwarding, LinkId, LinkSpec, Network, NodeId, NodeSpec, Route, SignalId, Span, Stop,
+    Time,
 };
 use serde::Deserialize;
 
 #[derive(Deserialize)]
 struct Scenario {
     flit_bytes: u64,
+    buffers: Option<Places>,
     nodes: Vec<Node>,
     links: Vec<Link>,
     requests: Vec<Request>,
+}
+
+#[derive(Deserialize)]
+struct Places {
+    flits: NonZero<u32>,
+    arbiter: ArbiterName,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ArbiterName {
+    Fifo,
+    RoundRobin,
+    OldestFirst,
+}
+
+impl Places {
+    fn spec(&self) -> BufferSpec {
+        let arbiter = match self.arbiter {
+            ArbiterName::Fifo => Arbiter::Fifo,
+            ArbiterName::RoundRobin => Arbiter::RoundRobin,
+            ArbiterName::OldestFirst => Arbiter::OldestFirst,
+        };
+        BufferSpec { flits: self.flits, arbiter }
+    }
 }
 
 #[derive(Deserialize)]
@@ -150,15 +178,18 @@ impl Scenario {
         })
     }
 
-    /// Runs it; returns latencies, flit-hops, and the hash of the order.
-    fn run(&self, config: EngineConfig) -> (Vec<u64>, u64, u64) {
+    /// Runs it; returns latencies, flit-hops, and the hash of the order. With finite buffers requests can block
+    /// each other for good: those have no latency.
+    fn run(&self, merge: bool) -> (Vec<Option<u64>>, u64, u64) {
+        let config = EngineConfig { merge, buffers: self.buffers.as_ref().map(Places::spec) };
         let mut engine = Engine::observed(self.network(), self.parts(), config, Blind);
         let signals: Vec<SignalId> =
             (0..self.requests.len()).map(|index| self.issue(&mut engine, index)).collect();
-        assert_eq!(engine.run(), Stop::Idle);
+        let is_stuck = engine.run() != Stop::Idle;
+        assert!(!is_stuck || self.buffers.is_some(), "there is room for all");
         let done = signals.iter().zip(&self.requests).map(|(&signal, request)| {
-            let done = engine.tasks().raised(signal).expect("idle means done");
-            (done - Time::from_ps(request.at_ps)).ps()
+            let done = engine.tasks().raised(signal)?;
+            Some((done - Time::from_ps(request.at_ps)).ps())
         });
         (done.collect(), engine.flit_hops(), engine.order_hash())
     }
@@ -192,7 +223,6 @@ impl Scenario {
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let merge = !arguments.iter().any(|argument| argument == "--flits");
-    let config = EngineConfig { merge, ..EngineConfig::default() };
     let hash = arguments.iter().any(|argument| argument == "--hash");
     let times = arguments.iter().position(|argument| argument == "--times");
     let times = times.map_or(1, |at| arguments[at + 1].parse().expect("a number of times"));
@@ -200,14 +230,14 @@ fn main() {
     for line in std::io::stdin().lock().lines() {
         let line = line.expect("text on standard input");
         let scenario: Scenario = serde_json::from_str(&line).expect("a scenario");
-        let mut result = scenario.run(config);
+        let mut result = scenario.run(merge);
         #[expect(
             clippy::disallowed_methods,
             reason = "the example measures, it does not simulate with it"
         )]
         let start = std::time::Instant::now();
         for _ in 1..times {
-            result = scenario.run(config);
+            result = scenario.run(merge);
         }
         if times > 1 {
             let seconds = start.elapsed().as_secs_f64() / f64::from(times - 1);

@@ -6,7 +6,9 @@
 //! without a gap, so they add up to the latency to the picosecond. Where the cause is another request's
 //! traffic, the step is a wait, and says whose.
 
-use std::collections::BTreeMap;
+mod index;
+
+use std::fmt;
 
 use cubeyard_sim::{Crossing, Forwarding, LinkId, NodeId, Span, Time};
 
@@ -14,6 +16,7 @@ use crate::log::{FlitLog, TransferKind, Watch};
 use crate::machine::Machine;
 use crate::message::{Access, Direction, RequestId};
 use crate::model::Burst;
+use index::Index;
 
 /// A part of the time that a request took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,30 +67,52 @@ impl Cause {
 
 /// The critical path of a request to memory: steps from the request to its completion, without a gap.
 ///
-/// None for launches, for requests that are not done, and where a component of your own answers.
+/// None for launches, for requests that are not done, and where a component of your own answers. Reads the whole
+/// log; for many requests there is [`Explainer`].
 pub fn explain(machine: &Machine<FlitLog>, request: RequestId) -> Option<Vec<Step>> {
-    let access = machine.access(request)?;
-    let completion = machine.completion(request)?;
-    let memory = machine.network().link(*access.there.last()?).to;
-    let bursts = machine.memory_of(access)?.bursts();
-    let mut path = Path { machine, index: Index::new(machine), steps: Vec::new() };
-    let transfer = |kind| {
-        let of_it = |record: &crate::log::TransferRecord| {
-            record.request == Some(request) && record.kind == kind
+    Explainer::new(machine).explain(request)
+}
+
+/// Explains the requests of a machine one after the other. The log is read once.
+pub struct Explainer<'m> {
+    machine: &'m Machine<FlitLog>,
+    index: Index,
+}
+
+impl fmt::Debug for Explainer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Explainer").finish_non_exhaustive()
+    }
+}
+
+impl<'m> Explainer<'m> {
+    /// Reads the log of a machine.
+    pub fn new(machine: &'m Machine<FlitLog>) -> Self {
+        Self { machine, index: Index::new(machine) }
+    }
+
+    /// Returns the critical path of a request, as [`explain`] does.
+    pub fn explain(&mut self, request: RequestId) -> Option<Vec<Step>> {
+        let (machine, index) = (self.machine, &mut self.index);
+        let access = machine.access(request)?;
+        let completion = machine.completion(request)?;
+        let memory = machine.network().link(*access.there.last()?).to;
+        let bursts = machine.memory_of(access)?.bursts();
+        let there = index.transfer(request, TransferKind::Access)?;
+        let back = index.transfer(request, TransferKind::Answer);
+        let mut path = Path { machine, index, steps: Vec::new() };
+        let asked = match &access.back {
+            Some(_) => path.transfer(back?, None, completion.done),
+            None => Origin { at: completion.done, flit: 0 },
         };
-        machine.log().transfers().iter().position(of_it).map(|place| place as u64)
-    };
-    let asked = match &access.back {
-        Some(_) => path.transfer(transfer(TransferKind::Answer)?, None, completion.done),
-        None => Origin { at: completion.done, flit: 0 },
-    };
-    let delivered = path.memory(access, memory, bursts, asked)?;
-    let flit = (access.direction == Direction::Write).then_some(delivered.flit);
-    let asked = path.transfer(transfer(TransferKind::Access)?, flit, delivered.at);
-    let start = machine.network().link(*access.there.first()?).from;
-    path.step(completion.made, asked.at, Cause::Overhead(start));
-    path.steps.reverse();
-    Some(join(path.steps))
+        let delivered = path.memory(access, memory, bursts, asked)?;
+        let flit = (access.direction == Direction::Write).then_some(delivered.flit);
+        let asked = path.transfer(there, flit, delivered.at);
+        let start = machine.network().link(*access.there.first()?).from;
+        path.step(completion.made, asked.at, Cause::Overhead(start));
+        path.steps.reverse();
+        Some(join(path.steps))
+    }
 }
 
 /// A flit, and when it asked or was delivered.
@@ -97,14 +122,14 @@ struct Origin {
     flit: u64,
 }
 
-struct Path<'m> {
+struct Path<'m, 'i> {
     machine: &'m Machine<FlitLog>,
-    index: Index,
+    index: &'i mut Index,
     /// From the last to the first.
     steps: Vec<Step>,
 }
 
-impl Path<'_> {
+impl Path<'_, '_> {
     fn step(&mut self, start: Time, end: Time, cause: Cause) {
         if start < end {
             self.steps.push(Step { start, end, cause });
@@ -113,10 +138,8 @@ impl Path<'_> {
 
     /// From the delivery of a flit (the last, if it is not said which) back to where it, or the one that
     /// led to it, asked for the first link.
-    fn transfer(&mut self, transfer: u64, flit: Option<u64>, delivered: Time) -> Origin {
-        let hops = self.machine.log().transfers()[usize::try_from(transfer).expect("in memory")]
-            .route
-            .len();
+    fn transfer(&mut self, transfer: usize, flit: Option<u64>, delivered: Time) -> Origin {
+        let hops = self.machine.log().transfers()[transfer].route.len();
         let last = |hop| self.index.last(transfer, hop);
         let mut at = delivered;
         let mut now = match flit {
@@ -139,7 +162,7 @@ impl Path<'_> {
     }
 
     /// A flit left the node behind a hop, or was delivered there, at `at`: which flit's arrival led to that?
-    fn node(&mut self, transfer: u64, hop: usize, now: usize, at: Time, end: bool) -> usize {
+    fn node(&mut self, transfer: usize, hop: usize, now: usize, at: Time, end: bool) -> usize {
         let node = self.machine.network().link(self.crossing(now).link).to;
         let stores =
             self.machine.network().nodes()[node.index()].forwarding == Forwarding::StoreAndForward;
@@ -165,7 +188,7 @@ impl Path<'_> {
             if start == asked {
                 return asked;
             }
-            let before = self.index.before[*now];
+            let before = self.index.before(*now);
             let Some(before) = before.filter(|&before| self.crossing(before).end > asked) else {
                 // Not the link was in use, but no place behind it was free, or the flit stood in a queue.
                 self.step(asked, start, Cause::LinkWait(link, None));
@@ -190,14 +213,15 @@ impl Path<'_> {
         bursts: &[Burst],
         asked: Origin,
     ) -> Option<Origin> {
-        let its = |burst: &Burst| burst.request == access.request && burst.end == asked.at;
-        let right =
-            |burst: &Burst| access.direction == Direction::Write || burst.flit <= asked.flit;
-        let mut place = bursts.iter().rposition(|burst| its(burst) && right(burst))?;
+        let is_right = |burst: &Burst| {
+            let in_time = access.direction == Direction::Write || burst.flit <= asked.flit;
+            burst.end == asked.at && in_time
+        };
+        let mut place = self.index.last_burst((node, bursts), access.request, is_right)?;
         loop {
             let burst = bursts[place];
             self.step(burst.start, burst.end, Cause::Service(node));
-            let earlier = bursts[..place].iter().rposition(|other| other.channel == burst.channel);
+            let earlier = self.index.burst_before(node, place);
             match earlier.filter(|&earlier| bursts[earlier].end > burst.asked) {
                 Some(earlier) if bursts[earlier].request == access.request => {
                     // Between two bursts the channel may turn around.
@@ -216,42 +240,6 @@ impl Path<'_> {
                 }
             }
         }
-    }
-}
-
-/// Where in the log each flit of each hop is.
-struct Index {
-    hops: BTreeMap<(u64, usize), Vec<usize>>,
-    flits: BTreeMap<(u64, usize, u64), usize>,
-    /// The crossing before, on the same link.
-    before: Vec<Option<usize>>,
-}
-
-impl Index {
-    fn new(machine: &Machine<FlitLog>) -> Self {
-        let crossings = machine.engine().observer().crossings();
-        let mut last = vec![None; machine.network().links().len()];
-        let mut this = Self { hops: BTreeMap::new(), flits: BTreeMap::new(), before: Vec::new() };
-        for (place, crossing) in crossings.iter().enumerate() {
-            let key = (crossing.transfer.get(), crossing.hop);
-            this.hops.entry(key).or_default().push(place);
-            this.flits.insert((key.0, key.1, crossing.flit), place);
-            this.before.push(last[crossing.link.index()].replace(place));
-        }
-        this
-    }
-
-    fn first(&self, transfer: u64, hop: usize) -> usize {
-        self.hops[&(transfer, hop)][0]
-    }
-
-    fn last(&self, transfer: u64, hop: usize) -> usize {
-        let places = &self.hops[&(transfer, hop)];
-        places[places.len() - 1]
-    }
-
-    fn find(&self, transfer: u64, hop: usize, flit: u64) -> usize {
-        self.flits[&(transfer, hop, flit)]
     }
 }
 

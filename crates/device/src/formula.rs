@@ -98,7 +98,7 @@ impl Asks {
             Self::At(point) => point,
             Self::Rounds { from, burst, channels, per_flit, bursts } => {
                 let last = bursts.min((flit + 1) * per_flit) - 1;
-                from.service(burst * (last / channels + 1))
+                from.service(burst.saturating_mul(last / channels + 1))
             }
         }
     }
@@ -153,7 +153,8 @@ impl Form<'_> {
             let final_service = if final_flit == flits - 1 { last } else { full };
             let from = |place: u64| {
                 let before = count - 1 - place;
-                delivered(first + place * per_round).service(before * full + final_service)
+                delivered(first + place * per_round)
+                    .service(full.saturating_mul(before).saturating_add(final_service))
             };
             [0, count.saturating_sub(2), count - 1].map(from).into_iter().fold(from(0), Point::max)
         });
@@ -180,7 +181,7 @@ impl Form<'_> {
 
     /// How long a flit of so many bursts holds its channels.
     fn flit_service(&self, bursts: u64) -> u64 {
-        self.memory.burst.ps() * bursts.div_ceil(self.memory.channels)
+        self.memory.burst.ps().saturating_mul(bursts.div_ceil(self.memory.channels))
     }
 
     /// When a flit is at the end of the route.
@@ -224,12 +225,12 @@ impl Form<'_> {
             let spec = self.network.link(link);
             let span = |number| spec.bandwidth.span(self.flit_bytes(number)).ps();
             let (full, propagation) = (span(0), spec.propagation.ps());
-            let in_a_row = |count: u64| first.serial(full * count);
+            let in_a_row = |count: u64| first.serial(full.saturating_mul(count));
             let a = others[0].serial(full).max(in_a_row(round + 1));
             let b = others[1]
                 .serial(full)
                 .max(in_a_row(before + 1))
-                .max(a.serial(full * (before - round)));
+                .max(a.serial(full.saturating_mul(before - round)));
             let this =
                 if flit == 0 { first.serial(full) } else { others[2].max(b).serial(span(flit)) };
             // A flit of no bytes is on the wire for a picosecond at least.

@@ -1,6 +1,7 @@
 //! What happened: a record of each transfer, and of each flit where that is wanted.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use cubeyard_sim::{Crossing, Observer, Route, Time, TransferId, Wait};
 
@@ -26,7 +27,7 @@ pub struct TransferRecord {
 }
 
 /// What a transfer was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TransferKind {
     /// A read's command or a write's data, to a memory.
     Access,
@@ -115,9 +116,18 @@ impl Log {
         &self.transfers[self.transfers.partition_point(|record| record.begun < time)..]
     }
 
-    /// The transfers of a request.
-    pub fn of(&self, request: RequestId) -> impl Iterator<Item = &TransferRecord> {
-        self.transfers.iter().filter(move |record| record.request == Some(request))
+    /// The longest that a flit of each request stood behind another transfer, of the requests that had to wait.
+    /// Goes through the log once, for all of them.
+    pub fn longest_waits(&self) -> BTreeMap<RequestId, Wait> {
+        let mut waits: BTreeMap<RequestId, Wait> = BTreeMap::new();
+        let waited = |record: &TransferRecord| record.request.zip(record.wait);
+        for (request, wait) in self.transfers.iter().filter_map(waited) {
+            let longest = waits.entry(request).or_insert(wait);
+            if wait.span >= longest.span {
+                *longest = wait;
+            }
+        }
+        waits
     }
 }
 

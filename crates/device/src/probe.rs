@@ -7,12 +7,12 @@
 mod cases;
 mod invariants;
 mod pattern;
-mod stalled;
+mod stopped;
 
 pub use cases::{Case, Category, cases};
 pub use invariants::{Invariant, invariants};
 pub use pattern::{HeldUp, LinkUse, Pattern, PatternReport, Planned, TransferReport};
-pub use stalled::Stalled;
+pub use stopped::RunError;
 
 use cubeyard_sim::{Bandwidth, Span};
 

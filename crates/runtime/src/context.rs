@@ -402,6 +402,7 @@ fn stopped(machine: &Machine, stop: Stop) -> Result<(), RuntimeError> {
             let lines: Vec<_> = waiting.iter().map(|waiting| machine.describe(waiting)).collect();
             Err(RuntimeError::Stalled(lines.join("; ")))
         }
+        Stop::OutOfTime => Err(RuntimeError::OutOfTime),
         Stop::Idle | Stop::Deadline => Ok(()),
     }
 }

@@ -47,6 +47,11 @@ pub enum RuntimeError {
     /// The machine came to a stop with requests under way. It is of no further use.
     #[error("the machine has come to a stop: {0}")]
     Stalled(String),
+    /// Simulated time is over. Ask for less work, or for a faster machine.
+    #[error(
+        "simulated time has run out: the next event lies more than 2⁶¹ ps (26 days) after the start"
+    )]
+    OutOfTime,
     /// The context was closed.
     #[error("the context is closed")]
     Closed,
@@ -218,6 +223,7 @@ impl RuntimeError {
                 | Self::VirtualSpace(_)
                 | Self::Regions(_)
                 | Self::Stalled(_)
+                | Self::OutOfTime
                 | Self::Deadline { .. }
         )
     }

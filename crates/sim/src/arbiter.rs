@@ -1,7 +1,6 @@
 //! Which flit goes first when several stand before one link.
 
 use crate::Time;
-use crate::component::TransferId;
 use crate::network::LinkId;
 
 /// How a link chooses among the flits at the heads of the queues of its node.
@@ -14,7 +13,7 @@ pub enum Arbiter {
     Fifo,
     /// The next input after the one served last: those that begin at the node, then its links by number.
     RoundRobin,
-    /// Whose transfer began first.
+    /// Whose transfer began first; of equals, as links always decide (rule 4).
     OldestFirst,
 }
 
@@ -41,7 +40,8 @@ impl Input {
 pub(crate) struct Head {
     pub(crate) input: Input,
     pub(crate) asked: Time,
-    pub(crate) transfer: TransferId,
+    /// The beginning of its transfer.
+    pub(crate) begun: Time,
 }
 
 impl Arbiter {
@@ -55,7 +55,7 @@ impl Arbiter {
         let first = match self {
             Self::Fifo => head.asked.ps(),
             Self::RoundRobin => u64::from(head.input <= last),
-            Self::OldestFirst => head.transfer.get(),
+            Self::OldestFirst => head.begun.ps(),
         };
         (first, head.input)
     }

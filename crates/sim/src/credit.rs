@@ -140,7 +140,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let Some(&standing) = self.buffers().queue(at, input).front() else { return };
         let transfer = self.transfers.get(standing.transfer);
         let link = transfer.hops[usize::from(standing.hop)].link;
-        let head = Head { input, asked: standing.asked, transfer: transfer.id };
+        let head = Head { input, asked: standing.asked, begun: transfer.begun };
         self.buffers().link(link).heads.push(head);
         self.settle(link);
     }

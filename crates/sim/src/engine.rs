@@ -66,6 +66,8 @@ pub enum Stop {
     Deadline,
     /// Nothing is left to happen, and somebody waits.
     Deadlock(Vec<Waiting>),
+    /// Simulated time is over: what is to happen next lies beyond [`Time::HORIZON`].
+    OutOfTime,
 }
 
 /// Somebody who waits for what will not happen.
@@ -170,12 +172,14 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         // Tasks come first in an instant, then alarms by node, then flits.
         let flit_ranks = 1 + u32::try_from(nodes).expect("node numbers have 32 bits");
         let buffers = config.buffers.map(|spec| Buffers::new(spec, &network, flit_ranks));
+        let links = LinkState::all(&network);
+        let merge = config.merge && links.iter().all(LinkState::keeps_pace);
         Self {
             now: Time::ZERO,
             rank: 0,
             reached: 0,
-            config,
-            links: LinkState::all(&network),
+            config: EngineConfig { merge, ..config },
+            links,
             uses: Uses::new(&network),
             trains: Trains::default(),
             buffers: buffers.map(Box::new),
@@ -275,10 +279,11 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         self.run_until(Time::NEVER)
     }
 
-    /// Goes on until nothing is left to happen, or until `deadline` is over.
+    /// Goes on until nothing is left to happen, or until `deadline` or simulated time is over.
     pub fn run_until(&mut self, deadline: Time) -> Stop {
         self.settle_tasks();
-        while let Some(entry) = self.queue.pop_until(deadline) {
+        let last = deadline.min(Time::HORIZON);
+        while let Some(entry) = self.queue.pop_until(last) {
             let before = if entry.time == self.now { self.reached } else { 0 };
             self.now = entry.time;
             self.rank = entry.rank;
@@ -286,9 +291,9 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             self.happen(entry.event);
         }
         if self.queue.next_time().is_some() {
-            self.now = deadline;
+            self.now = last;
             self.reached = u32::MAX;
-            return Stop::Deadline;
+            return if deadline > last { Stop::OutOfTime } else { Stop::Deadline };
         }
         let waiting = self.waiting();
         if waiting.is_empty() { Stop::Idle } else { Stop::Deadlock(waiting) }

@@ -69,9 +69,9 @@ impl LinkState {
         let nodes = network.nodes();
         let state = |link: &LinkSpec| Self {
             free: 0,
-            flit: link.bandwidth.span(network.flit_bytes()).ps(),
-            propagation: link.propagation.ps(),
-            overhead: nodes[link.to.index()].overhead.ps(),
+            flit: link.bandwidth.span(network.flit_bytes()).ps().min(Time::FAR),
+            propagation: link.propagation.ps().min(Time::FAR),
+            overhead: nodes[link.to.index()].overhead.ps().min(Time::FAR),
             busy: 0,
             last: Self::NOBODY,
             start_rank: network.rank_of_start(link.from),
@@ -117,7 +117,7 @@ impl<'a> Paces<'a> {
         match self.last {
             Some((last, span)) if last == pace => span,
             _ => {
-                let span = self.network.span_at(pace, self.bytes).ps();
+                let span = self.network.span_at(pace, self.bytes).ps().min(Time::FAR);
                 self.last = Some((pace, span));
                 span
             }
@@ -244,14 +244,15 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         } else {
             link.flit
         };
-        let start = self.now.ps().max(link.free);
+        // No later than that, so that the few spans which are added below do not wrap.
+        let start = self.now.ps().max(link.free).min(Time::FAR);
         if start > asked.ps() && link.last != transfer.id && (!QUEUES || link.is_used()) {
             let span = Span::from_ps(start - asked.ps());
             self.observer.waited(transfer.id, Wait { link: at.link, behind: link.last, span });
         }
         let end = start + span;
         link.free = end;
-        link.busy += span;
+        link.busy = link.busy.saturating_add(span);
         link.last = transfer.id;
         self.flit_hops += 1;
         let arrived = link.arrival(start, end);

@@ -1,4 +1,7 @@
 //! Instants, spans and bandwidths, in whole picoseconds.
+//!
+//! No sum wraps. Sums of spans saturate at the longest span, sums with an instant at the last instant before
+//! [`Time::NEVER`]. Both lie beyond [`Time::HORIZON`], where an engine stops, so that no result is made of them.
 
 use std::fmt;
 use std::iter::Sum;
@@ -18,8 +21,15 @@ pub struct Span(u64);
 impl Time {
     /// The start.
     pub const ZERO: Self = Self(0);
-    /// An instant that never comes.
+    /// An instant that never comes. No sum is this instant, so it can stand for "not settled".
     pub const NEVER: Self = Self(u64::MAX);
+    /// The end of simulated time, 2⁶¹ − 1 ps (26 days) after the start: nothing happens after it. The sum of an
+    /// instant up to here and of a few spans of this length has 64 bits.
+    pub const HORIZON: Self = Self((1 << 61) - 1);
+
+    /// The first instant after the horizon. The fabric, which counts in plain numbers, takes all later ones for
+    /// this one: eight of them can be added up.
+    pub(crate) const FAR: u64 = Self::HORIZON.0 + 1;
 
     /// The instant `ps` picoseconds after the start.
     pub const fn from_ps(ps: u64) -> Self {
@@ -45,6 +55,8 @@ impl Time {
 impl Span {
     /// No time.
     pub const ZERO: Self = Self(0);
+    /// The longest span, at which sums saturate.
+    pub const MAX: Self = Self(u64::MAX);
 
     /// A span of `ps` picoseconds.
     pub const fn from_ps(ps: u64) -> Self {
@@ -57,6 +69,16 @@ impl Span {
         // Below 2⁶³ the conversion is exact.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
         (0.0..9e18).contains(&ps).then_some(Self(ps as u64))
+    }
+
+    /// The mean of spans, rounded down, whatever they add up to; zero if there are none.
+    pub fn mean(spans: impl IntoIterator<Item = Self>) -> Self {
+        let (mut sum, mut count) = (0_u128, 0_u128);
+        for span in spans {
+            sum += u128::from(span.0);
+            count += 1;
+        }
+        Self(u64::try_from(sum / count.max(1)).expect("a mean is no more than the greatest"))
     }
 
     /// What is left of it without `other`; nothing if that is longer.
@@ -123,11 +145,12 @@ impl Bandwidth {
     }
 }
 
-/// Overflow of simulated time (213 days) is a bug of whoever asked for it.
+/// Saturates at the last instant before [`Time::NEVER`], which no engine reaches.
 impl Add<Span> for Time {
     type Output = Self;
+    #[inline]
     fn add(self, span: Span) -> Self {
-        Self(self.0 + span.0)
+        Self(self.0.saturating_add(span.0).min(Self::NEVER.0 - 1))
     }
 }
 
@@ -144,10 +167,12 @@ impl Sub for Time {
     }
 }
 
+/// Saturates at the longest span.
 impl Add for Span {
     type Output = Self;
+    #[inline]
     fn add(self, other: Self) -> Self {
-        Self(self.0 + other.0)
+        Self(self.0.saturating_add(other.0))
     }
 }
 
@@ -170,13 +195,15 @@ impl SubAssign for Span {
     }
 }
 
+/// Saturates at the longest span.
 impl Mul<u64> for Span {
     type Output = Self;
     fn mul(self, times: u64) -> Self {
-        Self(self.0 * times)
+        Self(self.0.saturating_mul(times))
     }
 }
 
+/// Saturates at the longest span. For a mean there is [`Span::mean`].
 impl Sum for Span {
     fn sum<I: Iterator<Item = Self>>(spans: I) -> Self {
         spans.fold(Self::ZERO, Add::add)
@@ -213,6 +240,19 @@ mod tests {
         assert_eq!(slow.span(1), Span::from_ps(333_333_333_334));
         assert_eq!(slow.span(3), Span::from_ps(1_000_000_000_000));
         assert_eq!(slow.span(u64::MAX), Span::from_ps(u64::MAX));
+    }
+
+    #[test]
+    fn sums_saturate_beyond_the_horizon_and_never_at_never() {
+        let day = Span::from_ps(86_400 * PER_SECOND);
+        assert_eq!(day * 300, Span::MAX);
+        assert_eq!(day * 200 + day * 200, Span::MAX);
+        let late = Time::from_ps(u64::MAX - 5);
+        for sum in [late + day, Time::ZERO + Span::MAX, Time::NEVER + Span::ZERO] {
+            assert!(Time::HORIZON < sum && sum < Time::NEVER, "{sum:?}");
+        }
+        assert_eq!(Span::mean([Span::MAX, Span::MAX, Span::MAX]), Span::MAX);
+        assert_eq!(Span::mean([]), Span::ZERO);
     }
 
     #[test]

@@ -32,6 +32,7 @@ struct Record {
     io_to_cubes_bytes_per_s: u64,
     pcie_bytes_per_s_per_sip: u64,
     system_bisection_bytes_per_s: Option<u64>,
+    warnings: Vec<String>,
 }
 
 /// One object with all figures.
@@ -64,6 +65,7 @@ pub(super) fn render(topology: &Topology) -> Result<String> {
         io_to_cubes_bytes_per_s: bytes(summary.io_to_cubes),
         pcie_bytes_per_s_per_sip: bytes(summary.pcie_per_sip),
         system_bisection_bytes_per_s: summary.system_bisection.map(bytes),
+        warnings: topology.unreachable().iter().map(ToString::to_string).collect(),
     };
     Ok(serde_json::to_string_pretty(&record)? + "\n")
 }

@@ -19,7 +19,13 @@ pub(super) fn render(topology: &Topology, colours: bool) -> String {
     table.push('\n');
     table += &paint("bandwidth, each way                            GB/s", DIM, colours);
     table.push('\n');
-    table + &bandwidths(topology, &summary)
+    table + &bandwidths(topology, &summary) + &warnings(topology)
+}
+
+/// Bandwidth that no traffic can reach, if there is any.
+fn warnings(topology: &Topology) -> String {
+    let lines = topology.unreachable().into_iter().map(|line| format!("warning: {line}\n"));
+    lines.enumerate().map(|(at, line)| if at == 0 { format!("\n{line}") } else { line }).collect()
 }
 
 fn title(topology: &Topology, summary: &Summary) -> String {

@@ -385,3 +385,21 @@ fn files_that_there_is_no_room_for_are_an_error() {
     );
     assert!(sandbox.path("full").exists());
 }
+
+/// Sums of time wrapped: a machine of half another's clock printed the same 17,476,267 s.
+#[test]
+fn a_machine_too_slow_for_simulated_time_is_told_and_prints_no_figure() {
+    let sandbox = Sandbox::new("run-out-of-time");
+    for (name, core, elements) in [
+        ("clock.yaml", "clock_ghz: 1.2e-10, dispatch_cycles: 1048576", "elements=4096"),
+        ("rate.yaml", "math: {simple_geps: 1e-9}", "elements=33554432"),
+    ] {
+        sandbox.write(name, format!("pe: {{core: {{{core}}}}}\n"));
+        let run = sandbox.run(&["run", "vector-add", "--set", elements, "--topology", name]);
+        let expected = expect![[r#"
+            error: simulated time has run out: the next event lies more than 2⁶¹ ps (26 days) after the start
+              help: ask for less, or for a larger machine
+        "#]];
+        refused(&run, 3, &expected);
+    }
+}

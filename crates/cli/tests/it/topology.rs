@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use expect_test::expect;
+use serde_json::Value;
 
 use crate::Sandbox;
 
@@ -228,4 +229,39 @@ fn a_page_longer_than_where_addresses_begin_is_refused() {
     .assert_eq(&run.stderr);
     sandbox.write("page.yaml", "pe: {mmu: {page_bytes: 4 GiB}}\n");
     sandbox.run(&["run", "copy", "--topology", "page.yaml"]).result();
+}
+
+/// 64 GB/s a channel gave "512 GB/s" for the HBM of a PE, of which its links carry 256, without a word.
+#[test]
+fn bandwidth_that_nothing_can_reach_is_told() {
+    let sandbox = Sandbox::new("topology-unreachable");
+    sandbox.write("fast.yaml", "hbm: {channel_bandwidth_gbs: 64}\n");
+    let run = sandbox.run(&["topology", "--topology", "fast.yaml"]);
+    expect![[r#"
+        warning: fast.yaml: hbm.channel_bandwidth_gbs: 8 channels of 64 GB/s are 512 GB/s, and hbm.link carries 256 GB/s: no more can be reached
+    "#]].assert_eq(&run.stderr);
+    let table = run.result();
+    expect![[r#"
+        warning: hbm.channel_bandwidth_gbs: 8 channels of 64 GB/s are 512 GB/s, and hbm.link carries 256 GB/s: no more can be reached"#]]
+    .assert_eq(table.lines().last().unwrap());
+    sandbox.write(
+        "faster.yaml",
+        "hbm: {channel_bandwidth_gbs: 64, link: {bandwidth_gbs: 512}}\npcie: {link: {bandwidth_gbs: 1024}}\n",
+    );
+    let run = sandbox.run(&["topology", "--topology", "faster.yaml", "--format", "json", "-q"]);
+    assert_eq!(run.stderr, "");
+    let figures: Value = serde_json::from_str(&run.result()).unwrap();
+    assert_eq!(
+        figures["warnings"],
+        serde_json::json!([
+            "hbm: 512 GB/s for each PE, and pe.link carries 256 GB/s: a PE alone reaches no more of its own HBM",
+            "pcie.link.bandwidth_gbs: 1024 GB/s, and io.endpoint_link carries 512 GB/s: no more can be reached",
+        ])
+    );
+    let run = sandbox.run(&["probe", "--topology", "fast.yaml", "--case", "pe-dma-local"]);
+    assert!(
+        run.stderr.starts_with("warning: fast.yaml: hbm.channel_bandwidth_gbs"),
+        "{}",
+        run.stderr
+    );
 }

@@ -6,16 +6,16 @@
 //!   - {op: write, from: host, to: sip0.cube3.pe2.hbm, bytes: 1 MiB, offset: 4 KiB}
 //! ```
 //!
-//! `from` is `host`, a PE or an `M_CPU`; `to` is the HBM of a PE or the SRAM of a cube. Without an offset,
-//! the transfers to one memory use ranges that follow each other.
+//! `from` is `host`, a PE or an `M_CPU`; `to` is the HBM of a PE or the SRAM of a cube. Without an offset, a
+//! transfer lies behind the one before it to the same memory, at the next burst; the first at offset 0.
 
 use std::collections::BTreeMap;
 
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::PhysAddr;
-use cubeyard_sim::{Span, Stop, Time};
+use cubeyard_sim::{Span, Stop, Time, Wait};
 
-use super::{Hop, Measured, Stalled, measured, route};
+use super::{Hop, Measured, RunError, measured, route};
 use crate::input::nearest::nearest;
 use crate::input::reader::{Field, Map};
 use crate::input::{InputError, InputProblem, yaml};
@@ -27,6 +27,9 @@ use crate::topology::{Node, NodeId, NodeKind, Topology};
 
 /// The longest file that is read: some hundred thousand transfers.
 const LONGEST: usize = 32 << 20;
+
+/// The most flits on links and bursts that are kept for an explanation or a trace: 0.8 GB.
+const MOST_RECORDS: u64 = 8 << 20;
 
 /// Traffic to be run, checked against a topology.
 #[derive(Clone, Debug)]
@@ -119,36 +122,47 @@ impl Pattern {
     }
 
     /// Runs it on a machine of the topology that it was read for. With finite buffers, transfers can
-    /// block each other for good.
+    /// block each other for good, and on a slow machine simulated time can run out. A machine
+    /// that keeps every flit takes a pattern of at most 8 Mi flits on links and bursts.
     ///
     /// # Panics
     /// If the machine is of another topology.
-    pub fn run<W: Watch>(&self, machine: &mut Machine<W>) -> Result<PatternReport, Stalled> {
+    pub fn run<W: Watch>(&self, machine: &mut Machine<W>) -> Result<PatternReport, RunError> {
         let ids: Vec<_> = self
             .transfers
             .iter()
             .map(|planned| machine.submit_at(planned.at, 0, planned.request.clone()))
             .map(|id| id.expect("it was checked when it was read"))
             .collect();
-        if let Stop::Deadlock(waiting) = machine.run() {
-            return Err(Stalled::new(machine, &waiting));
+        let records: u64 = ids.iter().map(|&id| records(machine, id)).sum();
+        if W::FLITS && records > MOST_RECORDS {
+            return Err(RunError::TooManyRecords { records, most: MOST_RECORDS });
+        }
+        match machine.run() {
+            Stop::Idle => {}
+            Stop::Deadlock(waiting) => return Err(RunError::stalled(machine, &waiting)),
+            Stop::OutOfTime | Stop::Deadline => return Err(RunError::OutOfTime),
         }
         let done = |&id: &RequestId| machine.completion(id).expect("idle means done").done;
         let last = ids.iter().map(done).max().unwrap_or_default();
         let first = self.transfers.iter().map(|planned| planned.at).min().unwrap_or_default();
-        let transfers = self.transfers.iter().zip(ids);
-        let transfers = transfers.map(|(planned, id)| report(machine, planned, id)).collect();
+        let waits = machine.log().longest_waits();
+        let report = |(planned, id)| report(machine, planned, id, waits.get(&id));
+        let transfers = self.transfers.iter().zip(ids).map(report).collect();
         let (links, order_hash) = (links(machine), machine.engine().order_hash());
         Ok(PatternReport { makespan: last.since(first), transfers, links, order_hash })
     }
 }
 
-fn report<W: Watch>(machine: &Machine<W>, planned: &Planned, request: RequestId) -> TransferReport {
-    let log = machine.log();
-    let wait = log.of(request).filter_map(|record| record.wait).max_by_key(|wait| wait.span);
+fn report<W: Watch>(
+    machine: &Machine<W>,
+    planned: &Planned,
+    request: RequestId,
+    wait: Option<&Wait>,
+) -> TransferReport {
     let held_up = wait.map(|wait| HeldUp {
         link: machine.link_name(wait.link),
-        behind: log.transfer(wait.behind).request,
+        behind: machine.log().transfer(wait.behind).request,
         span: wait.span,
     });
     TransferReport {
@@ -157,6 +171,19 @@ fn report<W: Watch>(machine: &Machine<W>, planned: &Planned, request: RequestId)
         measured: measured(machine, request, planned.bytes),
         route: route(machine, request),
         held_up,
+    }
+}
+
+/// How many flits on links, and bursts, are kept of a request to memory where they are.
+fn records<W: Watch>(machine: &Machine<W>, request: RequestId) -> u64 {
+    let access = machine.access(request).expect("a request to memory");
+    let flits = machine.network().flits(access.bytes);
+    let bursts = access.bytes.div_ceil(machine.topology().spec().hbm.burst.get());
+    let [there, back] = [Some(&access.there), access.back.as_ref()]
+        .map(|route| route.map_or(0, |route| route.len() as u64));
+    match access.direction {
+        Direction::Read => there + flits * back + bursts,
+        Direction::Write => flits * there + back + bursts,
     }
 }
 
@@ -170,7 +197,7 @@ fn links<W: Watch>(machine: &mut Machine<W>) -> Vec<LinkUse> {
 
 struct Reader<'t> {
     topology: &'t Topology,
-    /// Where the next range of each memory begins.
+    /// Where the transfer before ended in each memory, at the next burst.
     next: BTreeMap<NodeId, u64>,
 }
 
@@ -196,9 +223,7 @@ impl Reader<'_> {
             let found = format!("{bytes} bytes at offset {start}");
             return Err(place.error(InputProblem::Value { expected, found }));
         }
-        // A range that was given may lie before one that was not: what follows is beyond both.
-        let next = self.next.entry(memory).or_default();
-        *next = (*next).max((start + bytes).next_multiple_of(burst));
+        self.next.insert(memory, (start + bytes).next_multiple_of(burst));
         let request = self.request(&from, memory, direction, start, bytes)?;
         let name = |field: &Field<'_>| field.text("a name").map(str::to_owned);
         let (from, to) = (name(&from)?, name(&to)?);

@@ -82,7 +82,7 @@ impl Topology {
 }
 
 /// Several of a kind together. Beyond 64 bits it is the most that 64 bits can say.
-fn times(bandwidth: Bandwidth, count: usize) -> Bandwidth {
+pub(super) fn times(bandwidth: Bandwidth, count: usize) -> Bandwidth {
     let bytes = bandwidth.bytes_per_second().saturating_mul(count.max(1) as u64);
     Bandwidth::from_bytes_per_second(bytes).unwrap_or(bandwidth)
 }

@@ -140,3 +140,36 @@ fn two_runs_give_the_same_rows() {
     let same = Topology::read("same.yaml", "routers: {overhead_ns: 2}\n").unwrap();
     assert_eq!(validate::run(&same), *ROWS);
 }
+
+fn lone(text: &str) -> Vec<Row> {
+    let small = format!("sips: {{count: 1}}\ncubes: {{w: 2, h: 1}}\n{text}");
+    let topology = Topology::read("test.yaml", &small).unwrap();
+    let checks = validate::checks(&topology);
+    let lone = checks.iter().filter(|check| check.family() == "a lone transfer");
+    lone.map(Check::run).filter(|row| row.verdict != Verdict::LeftOut).collect()
+}
+
+/// The machine was built without the buffers of the file, so every row passed for a machine that was not measured.
+#[test]
+fn a_machine_with_finite_buffers_is_measured_with_them() {
+    let (free, tight) = (lone(""), lone("buffers: {flits: 1}\n"));
+    assert_eq!(free.len(), tight.len());
+    let slower = free.iter().zip(&tight).filter(|(free, tight)| tight.ours > free.ours).count();
+    assert!(slower >= 6, "{slower} of {} transfers are slower with one place", tight.len());
+    for row in tight {
+        assert_eq!(row.verdict, Verdict::Passed, "{row:?}");
+        assert_eq!(row.reason, Some("a lower bound: the closed form knows no finite buffers"));
+    }
+}
+
+/// The closed form knows no rows, and all rows failed for a sound machine.
+#[test]
+fn a_machine_whose_hbm_has_rows_is_no_false_alarm() {
+    let rows = "hbm: {rows: {banks: 16, row_bytes: 1 KiB, activate_ns: 14, precharge_ns: 14}}\n";
+    let (free, rows) = (lone(""), lone(rows));
+    assert!(free.iter().zip(&rows).any(|(free, rows)| rows.ours > free.ours), "rows cost time");
+    for row in rows {
+        assert_eq!(row.verdict, Verdict::Passed, "{row:?}");
+        assert_eq!(row.reason, Some("a lower bound: the closed form knows no rows of the HBM"));
+    }
+}

@@ -37,7 +37,7 @@ impl Rates {
     pub(super) fn least(&self, demand: Demand) -> [Span; 2] {
         let span = |amount: u64, rate: f64| match amount {
             0 => Span::ZERO,
-            amount => Span::from_ns(amount as f64 / rate * 1e9).unwrap_or_default(),
+            amount => Span::from_ns(amount as f64 / rate * 1e9).unwrap_or(Span::MAX),
         };
         [span(demand.bytes, self.memory), span(demand.flop, self.gemm)]
     }

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::address::SipId;
-use cubeyard_runtime::{Context, ContextConfig};
-use cubeyard_sim::Span;
+use cubeyard_runtime::{Context, ContextConfig, RuntimeError};
+use cubeyard_sim::{Span, Time};
 
 use super::bound::{Demand, Rates};
 use super::cut::{Cut, Work};
@@ -72,7 +72,7 @@ pub fn measure(
     }
     progress(at.len(), at.len());
     let rates = Rates::new(&cut, &config.topology);
-    Ok(Measured { cut: &cut, timeline, attention, rates }.report(tensors.memory))
+    Measured { cut: &cut, timeline, attention, rates }.report(tensors.memory)
 }
 
 /// Runs a step at the first position, with some of its layers.
@@ -105,13 +105,16 @@ struct Measured<'a> {
 }
 
 impl Measured<'_> {
-    fn report(&self, memory: Memory) -> ModelReport {
+    fn report(&self, memory: Memory) -> Result<ModelReport, ModelError> {
         let parts = self.parts();
         let total = self.total();
+        if Time::ZERO + total > Time::HORIZON {
+            return Err(RuntimeError::OutOfTime.into());
+        }
         let kernels: Span = parts.iter().map(|part| part.total).sum();
         let bytes: u64 = parts.iter().map(|part| part.demand.bytes).sum();
         let [bandwidth_bound, _] = self.rates.least(Demand { bytes, flop: 0 });
-        ModelReport {
+        Ok(ModelReport {
             cut: self.cut.clone(),
             launches: parts.iter().map(|part| part.count).sum(),
             launching: total - kernels,
@@ -120,7 +123,7 @@ impl Measured<'_> {
             bandwidth_bound,
             memory,
             positions: (self.attention.len() as u64, self.cut.positions()),
-        }
+        })
     }
 
     /// How often all sequences are gone through, some at a time: behind the last layer of the last step of
@@ -161,13 +164,14 @@ impl Measured<'_> {
         let (cut, positions) = (self.cut, self.cut.positions());
         if part != Part::Attention {
             let Demand { bytes, flop } = cut.demand(part, 0);
-            return Demand { bytes: bytes * count, flop: flop * count };
+            return Demand { bytes: bytes.saturating_mul(count), flop: flop.saturating_mul(count) };
         }
         let demands = (0..positions).map(|at| cut.demand(part, at * cut.each));
-        let (bytes, flop) = demands
-            .fold((0, 0), |(bytes, flop), demand| (bytes + demand.bytes, flop + demand.flop));
+        let (bytes, flop) = demands.fold((0, 0), |(bytes, flop): (u64, u64), demand| {
+            (bytes.saturating_add(demand.bytes), flop.saturating_add(demand.flop))
+        });
         let each = count / positions;
-        Demand { bytes: bytes * each, flop: flop * each }
+        Demand { bytes: bytes.saturating_mul(each), flop: flop.saturating_mul(each) }
     }
 
     /// Attention at all positions, in all layers.
@@ -187,5 +191,5 @@ impl Measured<'_> {
 }
 
 fn times(span: Span, count: u64) -> Span {
-    Span::from_ps(span.ps() * count)
+    span * count
 }

@@ -222,7 +222,8 @@ impl Composite {
         after.extend_from_slice(&loads_after);
         pinned.iter().for_each(|tile| scratch.touch(id, tile.place()));
         drop(scratch);
-        tl.state.tape.borrow_mut().flop += plan.flop();
+        let flop = &mut tl.state.tape.borrow_mut().flop;
+        *flop = flop.saturating_add(plan.flop());
         let plan = Rc::new(plan);
         let work = Work::Pipeline(Rc::clone(&plan) as Rc<_>);
         let command = tl.push(work, Effect::Composite(plan), after, loads_after);

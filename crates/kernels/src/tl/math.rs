@@ -315,7 +315,8 @@ impl Tl {
             Ok(strips) => strips,
             Err(dtype) => self.fail(no_rate(dtype, self)),
         };
-        self.state.tape.borrow_mut().flop += op.flop(&types, &ty);
+        let flop = &mut self.state.tape.borrow_mut().flop;
+        *flop = flop.saturating_add(op.flop(&types, &ty));
         drop(types);
         let tile = self.tile(ty.clone());
         let computation = Computation { op, inputs: operands, output: tile.value(), ty };

@@ -143,7 +143,7 @@ impl Op {
     /// once per element.
     pub fn flop(&self, inputs: &[&TileType], output: &TileType) -> u64 {
         match self {
-            Self::Dot => 2 * inputs[0].elements() * inputs[1].shape[1],
+            Self::Dot => (2 * inputs[0].elements()).saturating_mul(inputs[1].shape[1]),
             Self::Unary(_) | Self::Binary(_) | Self::Ternary(Ternary::Clamp) => output.elements(),
             Self::Ternary(Ternary::Fma) => 2 * output.elements(),
             Self::Reduce(..) | Self::Scan(..) => inputs[0].elements(),

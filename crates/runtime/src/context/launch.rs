@@ -103,8 +103,7 @@ impl LaunchReport {
 
     /// How long PEs worked on average.
     pub fn mean(&self) -> Span {
-        let all: Span = self.pes.iter().map(|&(_, span)| span).sum();
-        Span::from_ps(all.ps() / (self.pes.len() as u64).max(1))
+        Span::mean(self.pes.iter().map(|&(_, span)| span))
     }
 }
 

@@ -6,12 +6,12 @@
 use super::Passage;
 use super::order::{Ask, Place};
 use super::weave::Lane;
-use crate::Span;
 use crate::component::{Component, TransferId};
 use crate::engine::Engine;
 use crate::network::LinkId;
 use crate::observer::{Observer, Wait};
 use crate::transfer::{Hop, Leg, SlotId};
+use crate::{Span, Time};
 
 impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// Brings the accounts of a link up to the present event.
@@ -69,7 +69,8 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         used.trains[at].crossed = flits;
         let link = &mut self.links[id.index()];
         link.free = used.trains.get(at + 1).map_or(used.free, |next| next.before);
-        link.busy += u64::from(flits - 1 - crossed) * link.flit + passage.span;
+        let used = u64::from(flits - 1 - crossed) * link.flit + passage.span;
+        link.busy = link.busy.saturating_add(used);
         link.last = transfer;
     }
 
@@ -119,9 +120,10 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         loop {
             let span = lane.span();
             link.free = link.free.max(lane.place.at) + span;
-            link.busy += span;
+            link.busy = link.busy.saturating_add(span);
             lane.step(asks);
             if lane.place >= limit {
+                link.free = link.free.min(Time::FAR);
                 return;
             }
         }

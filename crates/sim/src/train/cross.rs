@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use super::order::Place;
 use super::{Passage, Train};
+use crate::Time;
 use crate::fabric::LinkState;
 use crate::transfer::Transfer;
 
@@ -35,6 +36,20 @@ impl<M> Transfer<M> {
     /// Lets all flits cross the link of a hop, between whom nobody does: when it is free then.
     #[inline]
     pub(crate) fn cross(&mut self, hop: u16, link: &LinkState, before: u64, span: u64) -> u64 {
+        let free = self.cross_freely(hop, link, before, span);
+        let flits = self.flits as usize;
+        let row = if self.train.is_brief { 1 } else { self.row(hop) + 1 };
+        let leaves = &mut self.train.times[row * flits..(row + 1) * flits];
+        if leaves[flits - 1] <= Time::FAR {
+            return free;
+        }
+        clamp(leaves);
+        free.min(Time::FAR)
+    }
+
+    /// As [`cross`](Self::cross), up to times beyond the end of simulated time.
+    #[inline]
+    fn cross_freely(&mut self, hop: u16, link: &LinkState, before: u64, span: u64) -> u64 {
         let (flits, overhead) = (self.flits as usize, self.charged(hop, link));
         let times = &mut self.train.times[..];
         if self.train.is_brief {
@@ -50,6 +65,12 @@ impl<M> Transfer<M> {
         let (asks, leaves) = rows.split_at(flits);
         link.cross(asks, leaves, before, span, overhead)
     }
+}
+
+/// Takes what lies beyond the end of simulated time for one instant, so that times do not grow until they wrap.
+#[cold]
+pub(crate) fn clamp(times: &mut [u64]) {
+    times.iter_mut().for_each(|time| *time = Time::FAR.min(*time));
 }
 
 impl LinkState {

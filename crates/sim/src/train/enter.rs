@@ -1,11 +1,13 @@
 //! How a leg sets out as a train, and comes to its links.
 
 use super::Passage;
+use super::cross::clamp;
 use super::order::Place;
 use super::weave::CROWD;
+use crate::Time;
 use crate::component::{Asks, Component};
 use crate::engine::Engine;
-use crate::fabric::Paces;
+use crate::fabric::{LinkState, Paces};
 use crate::observer::Observer;
 use crate::transfer::{Hop, SlotId};
 
@@ -14,6 +16,17 @@ const LONGEST: u64 = 1 << 24;
 
 /// From so many flits on a train that meets nobody keeps only two rows of times.
 const LONG: u32 = 64;
+
+/// The longest that a flit may take where legs are trains: the times of a train are checked against the end of
+/// simulated time link by link, and until then they do not wrap.
+const SLOWEST: u64 = Time::FAR / 4 / LONGEST;
+
+impl LinkState {
+    /// Whether legs over it may be trains. On slower links (34 ms for a flit) flits walk.
+    pub(crate) fn keeps_pace(&self) -> bool {
+        self.flit <= SLOWEST && self.propagation.max(self.overhead) <= Time::FAR / 8
+    }
+}
 
 /// Who is on the links of a leg: some that walk, light trains, other trains.
 #[derive(Default)]
@@ -72,6 +85,9 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             Asks::Each(each) => {
                 train.times.iter_mut().zip(each).for_each(|(at, time)| *at = time.ps());
             }
+        }
+        if train.times[flits - 1] > Time::FAR {
+            clamp(&mut train.times[..flits]);
         }
         self.begin_train(slot, is_brief);
     }

@@ -9,12 +9,12 @@ use std::ops::Range;
 
 use super::order::{Ask, Place};
 use super::{LinkUse, Passage, Train};
-use crate::Span;
 use crate::component::{Asks, Component, TransferId};
 use crate::engine::Engine;
 use crate::fabric::{LinkState, Paces};
 use crate::observer::{Observer, Wait};
 use crate::transfer::{Hop, LegEnd, SlotId, Transfer};
+use crate::{Span, Time};
 
 /// What a light train has to be told apart from others by, and to give its links back with.
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ impl Way<'_> {
         let (mut at, mut overhead) = (times[0], 0);
         let rows = hops.iter_mut().zip(&mut light.users).zip(&mut times[..]);
         for (row, ((hop, user), time)) in rows.enumerate() {
-            at += overhead;
+            at = (at + overhead).min(Time::FAR);
             *time = at;
             let used = &mut uses[hop.link.index()];
             let place = Place { at, rank }.max(begun);
@@ -73,15 +73,17 @@ impl Way<'_> {
             let span = paces.span(link);
             (hop.header, *user) = (link.free, link.last);
             let start = link.free.max(at);
-            (link.free, link.last) = (start + span, id);
-            link.busy += span;
+            (link.free, link.last) = ((start + span).min(Time::FAR), id);
+            // It may be taken back, and is wrong only until then.
+            link.busy = link.busy.wrapping_add(span);
             (used.last, used.begun) = (place, known);
             used.light += 1;
             at = link.arrival(start, start + span);
             overhead = link.overhead;
             rank = flit_ranks + link.rank(hop.link);
         }
-        times[hops.len()] = at + if leg.end == LegEnd::Store { 0 } else { overhead };
+        let charged = if leg.end == LegEnd::Store { 0 } else { overhead };
+        times[hops.len()] = (at + charged).min(Time::FAR);
         Ok(())
     }
 }
@@ -98,7 +100,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         if transfer.train.times.len() < rows {
             transfer.train.times.resize(rows, 0);
         }
-        transfer.train.times[0] = at.ps();
+        transfer.train.times[0] = at.ps().min(Time::FAR);
         self.begin_train(slot, false);
         if let Err(given) = self.give_links(slot) {
             self.refuse(slot, given);
@@ -144,7 +146,8 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         let hops = &transfer.leg_hops()[rows.clone()];
         for (hop, user) in hops.iter().zip(&transfer.train.light.users[rows]).rev() {
             let link = &mut self.links[hop.link.index()];
-            link.busy -= link.span(transfer.bytes, &self.network);
+            let span = link.span(transfer.bytes, &self.network);
+            link.busy = link.busy.wrapping_sub(span);
             (link.free, link.last) = (hop.header, *user);
             self.uses.links[hop.link.index()].light -= 1;
         }
@@ -200,7 +203,8 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             let at = &mut transfer.hops[usize::from(hop)];
             let before = std::mem::replace(&mut at.header, Hop::OPEN);
             let used = &mut self.uses.links[at.link.index()];
-            used.free = before.max(transfer.train.times[row]) + passage.span;
+            let free = before.max(transfer.train.times[row]) + passage.span;
+            used.free = free.min(Time::FAR);
             used.last = passage.last;
             let crossed = u32::from(row < asked);
             used.light -= crossed;

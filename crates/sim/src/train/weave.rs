@@ -10,7 +10,9 @@
 use std::cmp::Ordering;
 
 use super::Passage;
+use super::cross::clamp;
 use super::order::{Ask, Place};
+use crate::Time;
 use crate::component::{Component, TransferId};
 use crate::engine::Engine;
 use crate::network::LinkId;
@@ -92,9 +94,21 @@ impl Lane {
             }
             self.step(asks);
             if self.place.at >= limit.at && self.place >= limit {
+                if left > Time::FAR {
+                    return self.stop_at_horizon(leaves, free);
+                }
                 return free;
             }
         }
+    }
+
+    /// Takes what lies beyond the end of simulated time for one instant. That it is another than before moves
+    /// nothing, so a change still has its effects later than its cause.
+    #[cold]
+    fn stop_at_horizon(&mut self, leaves: &mut [u64], free: u64) -> u64 {
+        clamp(&mut leaves[..self.next]);
+        self.moved = self.moved.filter(|&(_, from)| from < Time::FAR);
+        free.min(Time::FAR)
     }
 }
 

@@ -8,7 +8,7 @@ use cubeyard_sim::{
 };
 use proptest::prelude::*;
 
-use crate::grid::Grid;
+use crate::grid::{Grid, Note};
 use crate::naive;
 use crate::traffic::{Planned, Traffic, run_as, traffic};
 
@@ -279,6 +279,38 @@ fn the_oldest_transfer_goes_first_once_it_asks() {
     let slow_start = Planned { asks: vec![20_000], ..flow(0, 4, 30) };
     let [old, young] = shares(Arbiter::OldestFirst, slow_start, flow(2, 4, 60), 60);
     assert_eq!([old, young], [30, 30]);
+}
+
+/// When the transfers of 8 flits from two nodes to node 6 of a grid are over, of which the first is ordered first.
+fn ends_in_order(arbiter: Arbiter, from: [(usize, u64); 2]) -> [Time; 2] {
+    let grid = Grid::plain(3, 3);
+    let mut engine = grid.engine_as(places(8, arbiter), cubeyard_sim::Blind);
+    for (label, (node, at)) in from.into_iter().enumerate() {
+        engine.run_until(Time::from_ps(at));
+        let message = Box::new(Note { label, answer: None });
+        let asks = Asks::At(Time::from_ps(100));
+        let send = Send { route: grid.checked_route(node, 6), bytes: 8 * 256, asks, message };
+        engine.call(NodeId::new(node), Box::new(Note { label, answer: Some(send) }));
+    }
+    assert_eq!(engine.run(), Stop::Idle);
+    let received = &engine.component(NodeId::new(6)).unwrap().received;
+    [0, 1].map(|label| received.iter().find(|of| of.0 == label).unwrap().1)
+}
+
+/// The transfer with the lower number was taken for the older one.
+#[test]
+fn of_transfers_that_began_at_one_instant_the_one_by_the_lower_link_goes_first() {
+    // Both want the link from node 3 to node 6; that from node 0 comes to node 3 by the lower link.
+    for arbiter in [Arbiter::OldestFirst, Arbiter::Fifo] {
+        for (first, second) in [(4, 0), (0, 4)] {
+            let ends = ends_in_order(arbiter, [(first, 0), (second, 0)]);
+            let is_in_order = if first == 0 { ends[0] < ends[1] } else { ends[1] < ends[0] };
+            assert!(is_in_order, "{arbiter:?}, {first} before {second}: {ends:?}");
+        }
+    }
+    // Begun a picosecond later, it is the younger one.
+    let [from_4, from_0] = ends_in_order(Arbiter::OldestFirst, [(4, 0), (0, 1)]);
+    assert!(from_4 < from_0, "{from_4} and {from_0}");
 }
 
 /// A ring with links one way: link `i` leads to node `i`.

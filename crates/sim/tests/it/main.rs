@@ -3,6 +3,7 @@
 mod buffers;
 mod crowds;
 mod grid;
+mod horizon;
 mod links;
 mod naive;
 mod queue;

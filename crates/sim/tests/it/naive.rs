@@ -38,8 +38,6 @@ struct Naive<'a> {
     traffic: &'a Traffic,
     arbiter: Arbiter,
     routes: Vec<Vec<LinkId>>,
-    /// The number of each transfer in the order of beginning.
-    begun: Vec<usize>,
     headers: BTreeMap<(usize, usize), u64>,
     flits: Vec<Flit>,
     links: Vec<Link>,
@@ -67,12 +65,10 @@ impl<'a> Naive<'a> {
         let planned = &traffic.transfers;
         let mut order: Vec<usize> = (0..planned.len()).collect();
         order.sort_by_key(|&label| (planned[label].at, planned[label].from, label));
-        let begun = (0..planned.len()).map(|label| order.iter().position(|&at| at == label));
         let mut naive = Self {
             traffic,
             arbiter,
             routes: planned.iter().map(|plan| traffic.grid.route(plan.from, plan.to)).collect(),
-            begun: begun.map(Option::unwrap).collect(),
             headers: BTreeMap::new(),
             flits: Vec::new(),
             links: vec![Link { places, ..Link::default() }; traffic.grid.links.len()],
@@ -145,7 +141,8 @@ impl<'a> Naive<'a> {
             Arbiter::Fifo => heads.iter().min_by_key(|&&(input, _, asked)| (asked, input)),
             Arbiter::RoundRobin => heads.iter().find(|head| after_last(head.0)).or(heads.first()),
             Arbiter::OldestFirst => {
-                heads.iter().min_by_key(|head| (self.begun[self.flits[head.1].transfer], head.0))
+                let begun = |flit: usize| self.traffic.transfers[self.flits[flit].transfer].at;
+                heads.iter().min_by_key(|head| (begun(head.1), head.0))
             }
         };
         let &(input, flit, _) = chosen.unwrap();

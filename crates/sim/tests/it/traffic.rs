@@ -1,9 +1,11 @@
 //! Random traffic on random grids, and what becomes of it.
 
-use cubeyard_sim::{Asks, Bandwidth, EngineConfig, Flit, NodeId, Observer, Send, Span, Stop, Time};
+use cubeyard_sim::{
+    Asks, Bandwidth, Engine, EngineConfig, Flit, NodeId, Observer, Send, Span, Stop, Time,
+};
 use proptest::prelude::*;
 
-use crate::grid::{Grid, Note};
+use crate::grid::{Diary, Grid, Note};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Traffic {
@@ -93,8 +95,39 @@ fn run_with<O: Observer<Box<Note>>>(
 ) -> Outcome {
     let grid = &traffic.grid;
     let mut engine = grid.engine_as(config, observer);
+    order(&mut engine, traffic, 0);
+    if pause {
+        // To look at the accounts in the middle must change nothing.
+        while engine.run_until(engine.now() + Span::from_ps(7777)) == Stop::Deadline {
+            engine.busy();
+        }
+    }
+    assert_eq!(engine.run(), Stop::Idle);
+    assert_eq!(engine.under_way(), 0);
+    let received = received(&engine);
+    let diaries = (0..grid.nodes.len()).map(|node| engine.component(NodeId::new(node)).unwrap());
+    let flits = diaries.flat_map(|diary| diary.flits.clone()).collect();
+    let hops = engine.flit_hops();
+    let hash = engine.order_hash();
+    (received, flits, engine.busy(), hops, hash)
+}
+
+/// What all diaries say of whole transfers.
+pub(crate) fn received<O: Observer<Box<Note>>>(engine: &Engine<Diary, O>) -> Vec<(usize, Time)> {
+    let nodes = (0..engine.network().nodes().len()).map(NodeId::new);
+    let diaries = nodes.map(|node| engine.component(node).unwrap());
+    diaries.flat_map(|diary| diary.received.clone()).collect()
+}
+
+/// Orders the transfers, counted from a time on.
+pub(crate) fn order<O: Observer<Box<Note>>>(
+    engine: &mut Engine<Diary, O>,
+    traffic: &Traffic,
+    from: u64,
+) {
+    let grid = &traffic.grid;
     for (label, planned) in traffic.transfers.iter().enumerate() {
-        let at = Time::from_ps(planned.at);
+        let at = Time::from_ps(from + planned.at);
         let flits = planned.bytes.div_ceil(grid.flit_bytes).max(1);
         let asks = match planned.asks.as_slice() {
             [] => Asks::At(at),
@@ -114,19 +147,4 @@ fn run_with<O: Observer<Box<Note>>>(
         let send = Send { route, bytes: planned.bytes, asks, message: note(answer) };
         engine.call_at(at, NodeId::new(planned.from), note(Some(send)));
     }
-    if pause {
-        // To look at the accounts in the middle must change nothing.
-        while engine.run_until(engine.now() + Span::from_ps(7777)) == Stop::Deadline {
-            engine.busy();
-        }
-    }
-    assert_eq!(engine.run(), Stop::Idle);
-    assert_eq!(engine.under_way(), 0);
-    let nodes = (0..grid.nodes.len()).map(NodeId::new);
-    let diaries: Vec<_> = nodes.map(|node| engine.component(node).unwrap()).collect();
-    let received = diaries.iter().flat_map(|diary| diary.received.clone()).collect();
-    let flits = diaries.iter().flat_map(|diary| diary.flits.clone()).collect();
-    let hops = engine.flit_hops();
-    let hash = engine.order_hash();
-    (received, flits, engine.busy(), hops, hash)
 }

@@ -107,7 +107,8 @@ impl Rows {
         let start = loop {
             let Banks { banks, due } = &self.channels[burst.channel];
             let start = burst.start.max(self.row_ready(banks[bank], row, burst.asked));
-            if start < *due {
+            // Beyond the end of simulated time nothing is refreshed, and the time of a refresh would not grow.
+            if start < *due || start > Time::HORIZON {
                 break start;
             }
             self.refresh(&burst);

@@ -1,0 +1,75 @@
+//! Bandwidth that a file gives to a part of the machine, and that no traffic can reach.
+
+use cubeyard_sim::Bandwidth;
+use thiserror::Error;
+
+use super::summary::times;
+use super::{Spec, Topology};
+
+/// Bandwidth that cannot be reached, because all that uses it passes something slower. The machine can be
+/// simulated; its figures are those of the slower part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Unreachable {
+    /// The channels of a PE's HBM together are faster than the link to them.
+    #[error(
+        "hbm.channel_bandwidth_gbs: {channels} channels of {channel} are {all}, and hbm.link carries {link}: no more can be reached"
+    )]
+    Channels {
+        /// Channels of a PE's HBM.
+        channels: u32,
+        /// Bandwidth of one of them.
+        channel: Bandwidth,
+        /// Bandwidth of all of them.
+        all: Bandwidth,
+        /// Bandwidth of the link to them.
+        link: Bandwidth,
+    },
+    /// The HBM of a PE is faster than the link to the PE's DMA engine.
+    #[error(
+        "hbm: {hbm} for each PE, and pe.link carries {link}: a PE alone reaches no more of its own HBM"
+    )]
+    OwnHbm {
+        /// Bandwidth of the HBM, up to its router.
+        hbm: Bandwidth,
+        /// Bandwidth of the link to the DMA engine.
+        link: Bandwidth,
+    },
+    /// The link of a SIP to the switch is faster than what leads to it.
+    #[error(
+        "pcie.link.bandwidth_gbs: {pcie}, and io.endpoint_link carries {link}: no more can be reached"
+    )]
+    Pcie {
+        /// Bandwidth of the link to the switch.
+        pcie: Bandwidth,
+        /// Bandwidth between the endpoint and its SIP.
+        link: Bandwidth,
+    },
+}
+
+impl Topology {
+    /// Returns the bandwidths of the file that no traffic can reach.
+    pub fn unreachable(&self) -> Vec<Unreachable> {
+        [channels, own_hbm, pcie].iter().filter_map(|check| check(self.spec())).collect()
+    }
+}
+
+fn hbm_bandwidth(spec: &Spec) -> Bandwidth {
+    times(spec.hbm.channel_bandwidth, spec.hbm.channels as usize)
+}
+
+fn channels(spec: &Spec) -> Option<Unreachable> {
+    let (all, link) = (hbm_bandwidth(spec), spec.hbm.link.bandwidth);
+    let (channels, channel) = (spec.hbm.channels, spec.hbm.channel_bandwidth);
+    (all > link).then_some(Unreachable::Channels { channels, channel, all, link })
+}
+
+fn own_hbm(spec: &Spec) -> Option<Unreachable> {
+    let hbm = hbm_bandwidth(spec).min(spec.hbm.link.bandwidth);
+    let link = spec.pe.link.bandwidth;
+    (hbm > link).then_some(Unreachable::OwnHbm { hbm, link })
+}
+
+fn pcie(spec: &Spec) -> Option<Unreachable> {
+    let (pcie, link) = (spec.pcie.link.bandwidth, spec.io.endpoint_link.bandwidth);
+    (pcie > link).then_some(Unreachable::Pcie { pcie, link })
+}
