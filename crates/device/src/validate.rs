@@ -1,9 +1,10 @@
 //! Every figure that we know from elsewhere, with ours beside it.
 //!
 //! A [`Check`] says what is expected, who says so, and how strictly; running it measures ours on a fresh
-//! machine or engine and gives a [`Row`]. No expected figure comes from the code that is measured: they are
-//! published, worked out by hand, or closed forms that share nothing with the engine but the rules
-//! (`docs/machine-rules.md`). `docs/validation.md` says what each family is, and what was left out.
+//! machine or engine and gives a [`Row`]. No expected figure comes from the code that is measured. Some are
+//! published, or textbook laws. The others are [our own arithmetic](Check::own): worked out by hand, or closed forms
+//! that share nothing with the engine but the rules (`docs/machine-rules.md`). They show that the engine does
+//! what the rules say, and nothing about hardware. `docs/validation.md` says what each family is, and what was left out.
 //!
 //! ```
 //! use cubeyard_device::topology::Topology;
@@ -44,6 +45,8 @@ pub struct Check<'t> {
     expected: Expected,
     source: &'static str,
     reason: Option<&'static str>,
+    /// Whether the expected figure is our own arithmetic.
+    own: bool,
     /// Whether it means something on the default machine only.
     default_only: bool,
     /// Why it is not to be run, if it is not.
@@ -73,6 +76,7 @@ impl<'t> Check<'t> {
             expected,
             source,
             reason: None,
+            own: false,
             default_only: false,
             left_out: None,
             measure: Box::new(measure),
@@ -83,6 +87,13 @@ impl<'t> Check<'t> {
     #[must_use]
     pub fn because(self, reason: &'static str) -> Self {
         Self { reason: Some(reason), ..self }
+    }
+
+    /// Says that the expected figure is our own arithmetic on our own rules: that ours agrees shows that the engine
+    /// does what they say.
+    #[must_use]
+    pub fn own(self) -> Self {
+        Self { own: true, ..self }
     }
 
     /// Says that it means something on the default machine only.
@@ -135,6 +146,7 @@ impl<'t> Check<'t> {
             ours,
             verdict,
             source: self.source,
+            own: self.own,
             reason,
         }
     }
@@ -170,6 +182,8 @@ pub struct Row {
     pub verdict: Verdict,
     /// Where the expected figure is from.
     pub source: &'static str,
+    /// Whether that is our own arithmetic on our own rules.
+    pub own: bool,
     /// Why it is indicative or was left out, or what else one must know.
     pub reason: Option<&'static str>,
 }

@@ -8,7 +8,7 @@
 //! use cubeyard_kernels::validate;
 //!
 //! let checks = validate::checks();
-//! assert!(checks.iter().all(|check| check.family() == "collectives"));
+//! assert!(checks.iter().any(|check| check.family() == "collectives"));
 //! assert!(checks.iter().any(|check| check.name() == "lrab of 3x2 SIPs of 4x4 cubes, 64 KiB"));
 //! ```
 
@@ -23,9 +23,10 @@ use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::{Context, ContextConfig, RingConfig, SlotKind, Tensor};
 use cubeyard_sim::Span;
 
+use crate::bench::{self, RunConfig};
 use crate::collective::{Algorithm, Direct, Lrab, Operation, ReduceOp, Ring, Tree};
 use crate::distributed::{DistError, Group, GroupConfig, Ranks};
-use crate::launch::Launcher;
+use crate::launch::{Launcher, Mode};
 use form::{Part, total};
 
 const KIB: u64 = 1 << 10;
@@ -39,7 +40,7 @@ const HOPS: &str = "α-β of the rules, steps that follow each other";
 /// What an all-reduce took, of ranks with one PE.
 type Measured = fn(&Topology, u64) -> Result<Span, DistError>;
 
-/// All closed forms of collectives, each with ours beside it.
+/// All closed forms of collectives, each with ours beside it; then what was published for other models.
 pub fn checks() -> Vec<Check<'static>> {
     let all = PUBLISHED.map(lrab_check).into_iter().chain([256, 64 * KIB].map(direct_check));
     let rings = [2, 3, 4, 6, 8].into_iter();
@@ -47,7 +48,53 @@ pub fn checks() -> Vec<Check<'static>> {
     // Both children of a rank send to it at once, which only short messages hardly notice.
     let trees = [(2, 64 * KIB), (3, 64 * KIB), (4, 128), (6, 128), (8, 128)];
     let trees = trees.map(|(ranks, bytes)| tree_check(ranks, bytes));
-    all.chain(rings).chain(trees).map(|check| check.of_family("collectives")).collect()
+    let forms = all.chain(rings).chain(trees).map(|check| check.own().of_family("collectives"));
+    let others = published_lrab().chain([published_gemm()]);
+    forms.chain(others.map(|check| check.of_family("published, of other models"))).collect()
+}
+
+/// The published times of the all-reduce, in nanoseconds: for each memory of the slots, a column for each of
+/// [`PUBLISHED`].
+pub const PUBLISHED_NS: [(SlotKind, &str, [f64; 4]); 3] = [
+    (SlotKind::Tcm, "tcm", [1678.04, 1957.04, 4225.04, 12_001.04]),
+    (SlotKind::Sram, "sram", [1762.04, 2293.04, 6577.04, 21_265.04]),
+    (SlotKind::Hbm, "hbm", [2002.04, 3541.04, 15_889.04, 58_225.04]),
+];
+
+/// The published all-reduces, with ours beside them.
+fn published_lrab() -> impl Iterator<Item = Check<'static>> {
+    let cases = PUBLISHED_NS.into_iter().flat_map(|(kind, memory, times)| {
+        PUBLISHED.into_iter().zip(times).map(move |(bytes, ns)| (kind, memory, bytes, ns))
+    });
+    cases.map(|(kind, memory, bytes, ns)| {
+        let name = format!("all-reduce of 3x2 SIPs of 4x4 cubes, {}, {memory}", length(bytes));
+        let ours = move || lrab(bytes, kind).expect("a check makes sound groups").ns();
+        Check::new(Kind::Indicative, name, Expected::ns(ns), "published, LRAB", ours)
+            .because("the models differ; docs/lrab-published.md takes the difference apart")
+    })
+}
+
+/// The published product, with ours beside it.
+fn published_gemm() -> Check<'static> {
+    let name = "GEMM of 32x3072x32 in f16 on one PE, A loaded before";
+    Check::new(Kind::Indicative, name, Expected::ns(1765.0), "published, GEMM", || gemm().ns())
+        .because("the models differ; docs/gemm-published.md takes the difference apart")
+}
+
+/// What the published product takes of ours.
+fn gemm() -> Span {
+    let set = ["m=32", "k=3072", "n=32", "staging=load-ref"].map(str::to_owned).to_vec();
+    let topology = Topology::embedded();
+    let config = RunConfig {
+        topology,
+        set,
+        data: false,
+        mode: Mode::Recorded,
+        sips: Vec::new(),
+        ops: false,
+    };
+    let bench = bench::find("gemm").expect("a bench of ours");
+    bench::run(&*bench, &config).expect("a check makes sound runs").report.kernel
 }
 
 fn lrab_check(bytes: u64) -> Check<'static> {

@@ -22,6 +22,8 @@ struct Record<'a> {
     /// Null where nobody judges: indicative figures, and checks that were left out.
     ok: Option<bool>,
     source: &'a str,
+    /// Whether the expected figure is our own arithmetic on our own rules.
+    own: bool,
     /// Why it is indicative or was left out, or what else one must know.
     reason: Option<&'a str>,
 }
@@ -52,6 +54,7 @@ fn record(row: &Row) -> Record<'_> {
             Verdict::Shown | Verdict::LeftOut => None,
         },
         source: row.source,
+        own: row.own,
         reason: row.reason,
     }
 }

@@ -75,7 +75,7 @@ fn cells(row: &Row, remarks: &mut Remarks) -> [String; 6] {
         format!("{sign}{}", with_unit(row.expected.value).trim_end()),
         row.ours.map_or("left out".to_owned(), |ours| with_unit(ours).trim_end().to_owned()),
         deviation,
-        row.kind.to_string(),
+        if row.own { format!("{}, own", row.kind) } else { row.kind.to_string() },
         row.source.to_owned() + &remark.unwrap_or_default(),
     ]
 }
@@ -110,6 +110,9 @@ fn widths(rows: &[[String; 6]]) -> [usize; 6] {
 fn sum(rows: &[Row]) -> String {
     let (passed, failed) = (count(rows, Verdict::Passed), count(rows, Verdict::Failed));
     let (shown, left_out) = (count(rows, Verdict::Shown), count(rows, Verdict::LeftOut));
-    let sum = format!("{passed} ✓ within tolerance, {failed} ✗ out of it, {shown} – indicative");
+    let own = rows.iter().filter(|row| row.own && row.verdict == Verdict::Passed).count();
+    let own = if own > 0 { format!(" ({own} of them our own arithmetic)") } else { String::new() };
+    let sum =
+        format!("{passed} ✓ within tolerance{own}, {failed} ✗ out of it, {shown} – indicative");
     if left_out > 0 { format!("{sum}, {left_out} left out") } else { sum }
 }

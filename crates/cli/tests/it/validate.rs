@@ -22,7 +22,8 @@ fn the_default_machine_passes_and_the_table_says_so() {
     assert!(line("hot target pe0, read 16 KiB, from pe1 to pe3").starts_with("– "));
     assert!(run.stdout.contains("\n[1] "), "remarks are listed");
     let sum = run.stdout.lines().last().expect("a line");
-    assert!(sum.contains(" ✓ within tolerance, 0 ✗ out of it, "), "{sum}");
+    assert!(sum.contains(" of them our own arithmetic), 0 ✗ out of it, "), "{sum}");
+    assert!(line("pe0 reads its own HBM, 16 KiB").contains("  exact, own  "), "own arithmetic");
     assert!(!sum.contains("left out"), "{sum}");
 }
 
@@ -37,6 +38,7 @@ fn json_has_every_field_of_every_row() {
         for figure in ["expected", "ours", "deviation"] {
             assert!(row[figure].is_number(), "{figure}: {row}");
         }
+        assert!(row["own"].is_boolean(), "{row}");
         let judged = row["kind"] != "indicative";
         assert_eq!(row["ok"], if judged { Value::Bool(true) } else { Value::Null }, "{row}");
         assert!(judged || row["reason"].is_string(), "{row}");

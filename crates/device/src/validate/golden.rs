@@ -60,7 +60,8 @@ pub(super) fn checks(_: &Topology) -> Vec<Check<'_>> {
             62_160.0,
             "arithmetic of the regression's network",
             Box::new(|| whole_ns(all_reduce())),
-        ),
+        )
+        .own(),
         Check::new(
             Kind::Indicative,
             "the same with endpoints and memories",

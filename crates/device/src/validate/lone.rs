@@ -121,10 +121,10 @@ fn alone<'t>(topology: &'t Topology, case: &Case, bytes: u64, form: u64) -> Chec
     let case = case.clone();
     let measure = move || ns(ours(topology, false, &[(&case, bytes)])[0].1);
     let Some(reason) = beyond_form(topology) else {
-        return Check::new(Kind::Exact, name, Expected::ns(ns(form)), FORMULA, measure);
+        return Check::new(Kind::Exact, name, Expected::ns(ns(form)), FORMULA, measure).own();
     };
     let expected = Expected::at_least(ns(form), "ns");
-    Check::new(Kind::Exact, name, expected, FORMULA, measure).because(reason)
+    Check::new(Kind::Exact, name, expected, FORMULA, measure).own().because(reason)
 }
 
 /// Why the closed form is but a lower bound on this machine, if it is.
@@ -164,7 +164,7 @@ fn sweep(topology: &Topology, cases: Vec<Case>) -> Check<'_> {
     let name = format!("all these from 1 B to 1 MiB, merged and flit by flit: {form}");
     let check =
         Check::new(Kind::Exact, name, Expected::equal(all as f64, "cases"), FORMULA, measure);
-    reason.into_iter().fold(check, Check::because)
+    reason.into_iter().fold(check.own(), Check::because)
 }
 
 /// The form by hand, and the simple one, which is right where the slowest link comes last.
@@ -174,7 +174,7 @@ fn by_hand<'t>(topology: &'t Topology, case: &Case, bytes: u64) -> Vec<Check<'t>
     let check = |kind, form: &str, ps, source| {
         let (name, case) = (format!("{}, {}, {form}", case.name, size(bytes)), case.clone());
         let ours = move || ns(ours(topology, true, &[(&case, bytes)])[0].1);
-        Check::new(kind, name, Expected::ns(ns(ps)), source, ours).on_default()
+        Check::new(kind, name, Expected::ns(ns(ps)), source, ours).own().on_default()
     };
     let mut checks =
         vec![check(Kind::Exact, "by hand", way.latency(case.direction, flits), BY_HAND)];

@@ -169,7 +169,7 @@ fn on_the_form(grid: Grid, flits: u64, name: String) -> Check<'static> {
         every_pair(grid, flits).0.iter().filter(on).count() as f64
     };
     let form = "4 (H + 1) + H x link + 3 + (flits - 1)";
-    Check::new(Kind::Exact, name, Expected::equal(4096.0, "pairs"), form, ours)
+    Check::new(Kind::Exact, name, Expected::equal(4096.0, "pairs"), form, ours).own()
 }
 
 fn under_load() -> Vec<Check<'static>> {

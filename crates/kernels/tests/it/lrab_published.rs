@@ -1,17 +1,10 @@
 //! `docs/lrab-published.md`: the published all-reduce beside ours, with the difference taken apart.
 
 use cubeyard_kernels::validate::form::{Part, lrab as form, total};
-use cubeyard_kernels::validate::{PUBLISHED, lrab, published};
+use cubeyard_kernels::validate::{PUBLISHED, PUBLISHED_NS as TIMES, lrab, published};
 use cubeyard_runtime::SlotKind;
 
 const PAGE: &str = include_str!("../../../../docs/lrab-published.md");
-
-/// What was published, in nanoseconds: a row for each memory of the slots, a column for each length.
-const TIMES: [(SlotKind, &str, [f64; 4]); 3] = [
-    (SlotKind::Tcm, "tcm", [1678.04, 1957.04, 4225.04, 12001.04]),
-    (SlotKind::Sram, "sram", [1762.04, 2293.04, 6577.04, 21265.04]),
-    (SlotKind::Hbm, "hbm", [2002.04, 3541.04, 15889.04, 58225.04]),
-];
 
 /// The row of a table that begins with these cells, without them.
 #[track_caller]
