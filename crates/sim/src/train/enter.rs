@@ -1,9 +1,9 @@
 //! How a leg sets out as a train, and comes to its links.
 
-use super::Passage;
 use super::cross::clamp;
 use super::order::Place;
 use super::weave::CROWD;
+use super::{EndUse, Passage};
 use crate::Time;
 use crate::component::{Asks, Component};
 use crate::engine::Engine;
@@ -13,6 +13,10 @@ use crate::transfer::{Hop, SlotId};
 
 /// Beyond so many times (128 MiB of them) a leg walks.
 const LONGEST: u64 = 1 << 24;
+
+/// With so many trains on a link, or to an end, a further leg walks, and they with it: each of them is looked at when one
+/// of them leaves, so that the work would grow with the square of their number.
+const MOST: usize = 512;
 
 /// From so many flits on a train that meets nobody keeps only two rows of times.
 const LONG: u32 = 64;
@@ -101,9 +105,11 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             others.light |= used.light > 0;
             // Looks at the first, so that the memory of all links is fetched side by side.
             others.trains |= used.trains.first().is_some_and(|passage| passage.slot != slot);
+            others.walk |= used.trains.len() >= MOST;
         }
         if let Some(end) = self.flit_end(slot) {
-            others.walk |= self.uses.ends[end].walkers > 0;
+            let EndUse { walkers, trains } = &self.uses.ends[end];
+            others.walk |= *walkers > 0 || trains.len() >= MOST;
         }
         others
     }

@@ -1,7 +1,7 @@
 //! The end of simulated time: an engine stops there, and no sum wraps around it.
 
 use cubeyard_sim::{
-    Asks, Bandwidth, Blind, BufferSpec, EngineConfig, NodeId, Send, Span, Stop, Time,
+    Arbiter, Asks, Bandwidth, Blind, BufferSpec, EngineConfig, NodeId, Send, Span, Stop, Time,
 };
 use proptest::prelude::*;
 
@@ -51,7 +51,7 @@ fn a_link_that_is_too_slow_for_simulated_time_stops_the_engine() {
         link.bandwidth = Bandwidth::from_bytes_per_second(1).unwrap();
         link.propagation = Span::MAX;
     });
-    let buffers = Some(BufferSpec { flits: 4.try_into().unwrap(), arbiter: Default::default() });
+    let buffers = Some(BufferSpec { flits: 4.try_into().unwrap(), arbiter: Arbiter::Fifo });
     for config in [merging(true), merging(false), EngineConfig { merge: true, buffers }] {
         let mut engine = grid.engine_as(config, Blind);
         let message = Box::new(Note { label: 0, answer: None });

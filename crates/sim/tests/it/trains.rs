@@ -87,3 +87,21 @@ fn a_crowd_on_its_way_to_one_end_changes_no_result() {
         assert_eq!(run(&traffic, true, Blind, true), walked);
     }
 }
+
+/// Who was delivered next was looked for among all trains to an end: twenty thousand commands took a minute.
+#[test]
+fn thousands_on_their_way_to_one_end_change_no_result() {
+    let mut grid = Grid::plain(3, 1);
+    grid.flit_takers[2] = true;
+    let planned = |number: u64| Planned {
+        at: number % 7,
+        from: 0,
+        to: 2,
+        bytes: if number.is_multiple_of(5) { 700 } else { 0 },
+        asks: Vec::new(),
+        answered: number.is_multiple_of(3),
+    };
+    let traffic = Traffic { grid, transfers: (0..3000).map(planned).collect() };
+    let walked = run(&traffic, false, Blind, false);
+    assert_eq!(run(&traffic, true, Blind, false), walked);
+}
