@@ -71,7 +71,8 @@ fn the_figures_for_programs() {
           "sip_bisection_bytes_per_s": 2048000000000,
           "io_to_cubes_bytes_per_s": 2048000000000,
           "pcie_bytes_per_s_per_sip": 512000000000,
-          "system_bisection_bytes_per_s": 512000000000
+          "system_bisection_bytes_per_s": 512000000000,
+          "warnings": []
         }
     "#]]
     .assert_eq(&sandbox.run(&["topology", "--format", "json"]).result());

@@ -222,8 +222,7 @@ impl Composite {
         after.extend_from_slice(&loads_after);
         pinned.iter().for_each(|tile| scratch.touch(id, tile.place()));
         drop(scratch);
-        let flop = &mut tl.state.tape.borrow_mut().flop;
-        *flop = flop.saturating_add(plan.flop());
+        tl.state.tape.borrow_mut().add_flop(plan.flop());
         let plan = Rc::new(plan);
         let work = Work::Pipeline(Rc::clone(&plan) as Rc<_>);
         let command = tl.push(work, Effect::Composite(plan), after, loads_after);

@@ -315,8 +315,7 @@ impl Tl {
             Ok(strips) => strips,
             Err(dtype) => self.fail(no_rate(dtype, self)),
         };
-        let flop = &mut self.state.tape.borrow_mut().flop;
-        *flop = flop.saturating_add(op.flop(&types, &ty));
+        self.state.tape.borrow_mut().add_flop(op.flop(&types, &ty));
         drop(types);
         let tile = self.tile(ty.clone());
         let computation = Computation { op, inputs: operands, output: tile.value(), ty };

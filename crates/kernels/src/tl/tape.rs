@@ -139,7 +139,7 @@ pub struct Tape {
     /// The most of the TCM that its tiles took.
     pub(super) peak: u64,
     /// Floating-point operations.
-    pub(super) flop: u64,
+    flop: u64,
 }
 
 impl Tape {
@@ -210,6 +210,11 @@ impl Tape {
 }
 
 impl Tape {
+    /// Counts floating-point operations, up to as many as 64 bits can say.
+    pub(super) fn add_flop(&mut self, flop: u64) {
+        self.flop = self.flop.saturating_add(flop);
+    }
+
     /// Whether a value that was used so often is used no more.
     pub(crate) fn is_last_use(&self, value: ValueId, used: u32) -> bool {
         let place = value as usize;
