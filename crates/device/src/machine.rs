@@ -11,9 +11,11 @@ pub use rehearsal::Rehearsal;
 use std::cell::Ref;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use cubeyard_memory::Bytes;
 use cubeyard_memory::address::{PhysAddr, SipId};
+use cubeyard_memory::device::{DeviceMemory, RegionId};
 use cubeyard_sim::{
     Bandwidth, Component, Engine, EngineConfig, LinkId, Network, NodeId, SignalId, Span, Stop,
     Time, Waiter, Waiting,
@@ -62,6 +64,8 @@ pub struct Machine<W = Log> {
     commands: BTreeMap<RequestId, Rc<Command>>,
     last_mapping: Option<LastMapping>,
     accesses: BTreeMap<RequestId, Access>,
+    /// What regions of each SIP stand for, as its firmware knows.
+    regions: BTreeMap<SipId, Weak<dyn DeviceMemory>>,
 }
 
 /// What a request becomes: the SIP it goes to, where it starts, and the call that starts it.
@@ -145,6 +149,7 @@ impl MachineBuilder {
             commands: BTreeMap::new(),
             last_mapping: None,
             accesses: BTreeMap::new(),
+            regions: BTreeMap::new(),
         }
     }
 }
@@ -232,9 +237,34 @@ impl<W: Watch> Machine<W> {
     /// The address at `offset` of a PE's slice of the HBM.
     pub fn hbm_address(&self, pe: PeRef, offset: u64) -> Result<PhysAddr, RequestError> {
         let slice = self.topology().spec().hbm.slice;
-        let offset = cubeyard_memory::Bytes::new(offset);
+        let offset = Bytes::new(offset);
         PhysAddr::pe_hbm(pe.sip, pe.cube, pe.pe, offset, slice)
             .map_err(|error| RequestError::NoSuchPart { what: error.to_string() })
+    }
+
+    /// Takes regions of a SIP's memory from a device from now on, whose firmware knows what their ids stand for. The
+    /// device is not kept alive.
+    pub fn set_regions(&mut self, sip: SipId, device: Weak<dyn DeviceMemory>) {
+        self.regions.insert(sip, device);
+    }
+
+    /// The physical address of a place in a region of a SIP: as a physical function the region's id is its address, as a
+    /// virtual function the firmware's table has it.
+    pub fn region_address(
+        &self,
+        sip: SipId,
+        region: RegionId,
+        offset: Bytes,
+    ) -> Result<PhysAddr, RequestError> {
+        let device = self.regions.get(&sip).and_then(Weak::upgrade);
+        let start = device.and_then(|device| device.physical_address(region));
+        let bits = start.and_then(|start| start.checked_add(offset.get()));
+        let address = bits.and_then(|bits| PhysAddr::from_bits(bits).ok());
+        address.filter(|address| address.sip() == sip).ok_or(RequestError::NoSuchRegion {
+            sip,
+            region,
+            offset,
+        })
     }
 
     /// Makes a request, now.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use cubeyard_memory::Bytes;
 use cubeyard_memory::address::{CubeId, PeId, PhysAddr, SipId};
+use cubeyard_memory::device::RegionId;
 use cubeyard_sim::{Span, Time};
 use thiserror::Error;
 
@@ -278,6 +280,16 @@ pub enum RequestError {
     NoSuchPart {
         /// Its name.
         what: String,
+    },
+    /// The firmware of the SIP knows no such region, or the place is not in the SIP's memory.
+    #[error("{sip} has no region {region} with an offset of {offset}")]
+    NoSuchRegion {
+        /// The SIP.
+        sip: SipId,
+        /// The region's id.
+        region: RegionId,
+        /// The offset in it.
+        offset: Bytes,
     },
     /// A command to nothing, or twice to the same.
     #[error("a command needs {what}, each once")]

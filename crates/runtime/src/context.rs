@@ -6,14 +6,14 @@ mod launch;
 mod stats;
 
 pub use bind::{BoundArgument, BoundTensor, LocalPart, Site};
-pub use launch::{
-    Argument, Event, KernelSpec, Launch, LaunchHandle, LaunchReport, Parameter, Programs, Stream,
-};
-pub use stats::{LeakReport, MemoryStats, PeSnapshot, PeUsage, ShardSnapshot};
+pub use launch::{Argument, Event, Launch, LaunchHandle, LaunchReport, Programs, Stream};
+pub use stats::{LeakReport, MemoryStats, PeSnapshot, PeUsage, RegionsUsage, ShardSnapshot};
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::rc::{Rc, Weak};
+use std::sync;
 
 use cubeyard_device::log::Log;
 use cubeyard_device::machine::{Machine, MachineBuilder};
@@ -30,9 +30,9 @@ use cubeyard_sim::{Span, Stop, Time};
 
 use crate::channels::End;
 use crate::error::RuntimeError;
+use crate::flex::SipMemory;
 use crate::storage::Storage;
 use launch::InFlight;
-pub(crate) use launch::Targets;
 
 /// How a context works.
 #[derive(Clone, Debug)]
@@ -72,7 +72,6 @@ pub struct Context {
 }
 
 /// What a context and its tensors share.
-#[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) addressing: Addressing,
     pub(crate) data: bool,
@@ -89,9 +88,8 @@ pub(crate) struct Inner {
     storages: RefCell<BTreeMap<u64, Weak<Storage>>>,
     made: Cell<u64>,
     pub(crate) in_flight: RefCell<BTreeMap<RequestId, InFlight>>,
-    pub(crate) kernels: RefCell<BTreeMap<String, KernelSpec>>,
-    /// The SIPs whose memory regions are taken from.
-    pub(crate) flex: RefCell<BTreeSet<SipId>>,
+    /// The SIPs whose memory is managed in regions, as long as somebody takes some.
+    pub(crate) regions: RefCell<BTreeMap<SipId, sync::Weak<SipMemory>>>,
     closed: Cell<bool>,
     /// What could not be given back.
     troubles: RefCell<Vec<String>>,
@@ -130,8 +128,7 @@ impl Context {
             storages: RefCell::default(),
             made: Cell::new(0),
             in_flight: RefCell::default(),
-            kernels: RefCell::default(),
-            flex: RefCell::default(),
+            regions: RefCell::default(),
             closed: Cell::new(false),
             troubles: RefCell::default(),
             fail_in: Cell::new(None),
@@ -183,6 +180,16 @@ impl Context {
     /// How many steps were taken since [`fail_at`](Self::fail_at).
     pub fn steps(&self) -> u64 {
         self.inner.steps.get()
+    }
+}
+
+/// Without the machine, which has a hundred thousand parts.
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { addressing, data, closed, .. } = self;
+        let mut text = f.debug_struct("Inner");
+        text.field("addressing", addressing).field("data", data).field("closed", closed);
+        text.finish_non_exhaustive()
     }
 }
 
@@ -382,7 +389,8 @@ impl Inner {
             }
         }
         self.closed.set(true);
-        LeakReport { tensors, troubles: self.troubles.take() }
+        let regions = self.regions_usage().iter().map(ToString::to_string).collect();
+        LeakReport { tensors, regions, troubles: self.troubles.take() }
     }
 }
 

@@ -108,37 +108,25 @@ pub enum RuntimeError {
         /// The tensor's shape.
         shape: Shape,
     },
-    /// No kernel of that name was registered.
-    #[error("there is no kernel {name}{}", hint(nearest.as_deref()))]
-    NoSuchKernel {
-        /// The name.
-        name: String,
-        /// The most similar one.
-        nearest: Option<String>,
-    },
-    /// A kernel takes other arguments.
-    #[error("argument {position} of {kernel}: expected {expected}, found {found}")]
-    Argument {
-        /// The kernel.
-        kernel: String,
-        /// Counted from 0.
-        position: usize,
-        /// What it takes there.
-        expected: &'static str,
-        /// What was given.
-        found: &'static str,
-    },
-    /// The memory of the SIP is managed in regions. Use another SIP for tensors of this kind.
+    /// The memory of the SIP is managed in regions. Use another SIP, or drop the device and its blocks first.
     #[error("the memory of {sip} is managed in regions")]
     TakenByRegions {
         /// The SIP.
         sip: SipId,
     },
-    /// Tensors are on the SIP, so its memory cannot be managed in regions now.
-    #[error("tensors are on {sip}, so its memory cannot be managed in regions now")]
-    TakenByTensors {
+    /// Tensors or rings are in the SIP's HBM, so it cannot be managed in regions now. Drop them first.
+    #[error("slices of PEs of {sip} are in use, so its memory cannot be managed in regions now")]
+    TakenBySlices {
         /// The SIP.
         sip: SipId,
+    },
+    /// An operand is in the memory of one SIP, and the launch on another. Launch where the operand is.
+    #[error("the operand is in the memory of {operand}, and the launch is on {launch}")]
+    OtherSip {
+        /// The SIP of the operand.
+        operand: SipId,
+        /// The SIP of the launch.
+        launch: SipId,
     },
     /// The machine has no such SIP.
     #[error("the machine has no {sip}")]
@@ -173,28 +161,6 @@ pub enum RuntimeError {
         /// The number.
         port: u32,
     },
-    /// A channel joins two PEs. A PE that needs its own data keeps it.
-    #[error("a channel from {pe} to itself: expected two PEs")]
-    ToItself {
-        /// The PE.
-        pe: PeRef,
-    },
-    /// The machine has no such PE.
-    #[error("the machine has no {pe}")]
-    NoSuchPe {
-        /// The PE.
-        pe: PeRef,
-    },
-    /// A ring that can hold no message.
-    #[error(
-        "a ring of {slots} slots of {slot_bytes} bytes: expected at least one slot of at least one byte"
-    )]
-    Ring {
-        /// How many slots.
-        slots: u32,
-        /// How long they are.
-        slot_bytes: u64,
-    },
     /// A launch was not done in time, and its programs were stopped. Give it more time, or mend what waits.
     #[error("not done after {limit}: {waiting}")]
     Deadline {
@@ -227,8 +193,4 @@ impl RuntimeError {
                 | Self::Deadline { .. }
         )
     }
-}
-
-fn hint(nearest: Option<&str>) -> String {
-    nearest.map_or_else(String::new, |nearest| format!("; the nearest is {nearest}"))
 }

@@ -32,17 +32,25 @@
 //! assert_eq!(read.bytes.unwrap(), two_rows.read_bytes()?.known()?);
 //! assert!(read.latency.ns() > 0.0);
 //!
-//! // A kernel is a name, the kinds of its arguments, and how long it keeps a PE busy.
+//! // PEs run programs, which `cubeyard_kernels` makes of kernels. This one computes for 1,000 dispatches.
+//! use cubeyard_device::pe::{Next, Program};
 //! use cubeyard_memory::address::SipId;
-//! use cubeyard_runtime::{Argument, KernelSpec, Launch, Parameter};
-//! use cubeyard_sim::Span;
+//! use cubeyard_runtime::{Argument, Launch};
 //!
-//! let work = Span::from_ps(1_000_000);
-//! context.register("scale", KernelSpec { parameters: vec![Parameter::Tensor], work });
+//! #[derive(Debug)]
+//! struct Busy(Option<u32>);
+//!
+//! impl Program for Busy {
+//!     fn next(&mut self) -> Next {
+//!         self.0.take().map_or(Next::End, Next::Dispatch)
+//!     }
+//! }
+//!
 //! let arguments = vec![Argument::Tensor(&tensor)];
 //! let launch = Launch { arguments, sip: SipId::new(0)?, cubes: vec![], pes: vec![] };
-//! let report = context.launch("scale", &launch)?.wait()?;
-//! assert_eq!((report.pes.len(), report.max()), (128, work));
+//! let mut programs = |_: &_, _: &[_]| Ok(Box::new(Busy(Some(1000))) as Box<dyn Program>);
+//! let report = context.stream().launch_programs("busy", &launch, &mut programs)?.wait()?;
+//! assert_eq!((report.pes.len(), report.max().ns()), (128, 1000.0));
 //!
 //! // The last that uses the memory gives it back, and then all is as it was in the beginning.
 //! drop(tensor);
@@ -75,11 +83,11 @@ mod tensor;
 
 pub use channels::{Channel, Channels, End, RingConfig, SlotKind};
 pub use context::{
-    Addressing, Argument, BoundArgument, BoundTensor, Context, ContextConfig, Event, KernelSpec,
-    Launch, LaunchHandle, LaunchReport, LeakReport, LocalPart, MemoryStats, Parameter, PeSnapshot,
-    PeUsage, Programs, ShardSnapshot, Site, Stream,
+    Addressing, Argument, BoundArgument, BoundTensor, Context, ContextConfig, Event, Launch,
+    LaunchHandle, LaunchReport, LeakReport, LocalPart, MemoryStats, PeSnapshot, PeUsage, Programs,
+    RegionsUsage, ShardSnapshot, Site, Stream,
 };
 pub use error::RuntimeError;
-pub use flex::{FlexDevice, FlexLaunch, SipMemory};
+pub use flex::{FlexArray, FlexDevice, FlexOperand, FlexOperands, SipFunction, SipMemory};
 pub use storage::DeployedShard;
 pub use tensor::{DmaRead, Tensor, Values};

@@ -27,7 +27,7 @@ pub struct Site {
     pub group: u16,
     /// What the PE can do.
     pub core: Rc<CoreSpec>,
-    /// The addresses of all tensors on the device, in order: what a program may access.
+    /// The addresses of all tensors on the device and of the launch's operands, in order: what a program may access.
     pub live: Rc<Vec<Range<u64>>>,
 }
 
@@ -70,6 +70,7 @@ impl Argument<'_> {
         match self {
             Self::Scalar(value) => BoundArgument::Scalar(*value),
             Self::Tensor(tensor) => BoundArgument::Tensor(bind(tensor, pe, addressing)),
+            Self::Operand(operand) => BoundArgument::Tensor(operand.bind()),
         }
     }
 }

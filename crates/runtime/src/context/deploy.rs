@@ -24,9 +24,7 @@ impl Inner {
         init: &Init,
     ) -> Result<Rc<Storage>, RuntimeError> {
         self.check_open()?;
-        if let Some(&sip) = layout.sips().iter().find(|sip| self.flex.borrow().contains(sip)) {
-            return Err(RuntimeError::TakenByRegions { sip });
-        }
+        layout.sips().iter().try_for_each(|&sip| self.check_slices(sip))?;
         let mut taken = Taken::default();
         let mut shards = Vec::with_capacity(layout.shards().len());
         let done = self

@@ -1,11 +1,11 @@
 //! Kernels, launches, streams and events.
 //!
-//! A kernel that is registered here is a name, the kinds of its arguments, and how long it keeps a PE busy.
-//! One that computes is launched with [its programs](Stream::launch_programs), one for each PE.
+//! A kernel is launched with [its programs](Stream::launch_programs), one for each PE.
 
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 use cubeyard_device::message::RequestId;
@@ -17,52 +17,18 @@ use cubeyard_sim::{SignalId, Span, Time};
 use super::bind::{BoundArgument, Site};
 use super::{Context, Inner, check};
 use crate::error::RuntimeError;
-use crate::storage::Storage;
+use crate::flex::FlexOperand;
 use crate::tensor::Tensor;
-
-/// What a kernel takes at one place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parameter {
-    /// A tensor on the device.
-    Tensor,
-    /// A number.
-    Scalar,
-}
-
-impl Parameter {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Tensor => "a tensor",
-            Self::Scalar => "a number",
-        }
-    }
-}
-
-/// A kernel that can be launched.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KernelSpec {
-    /// What it takes.
-    pub parameters: Vec<Parameter>,
-    /// How long it keeps a PE busy.
-    pub work: Span,
-}
 
 /// An argument of a launch.
 #[derive(Clone, Debug)]
 pub enum Argument<'a> {
     /// A tensor on the device; the kernel is given its base address.
     Tensor(&'a Tensor),
+    /// A block of a region; the kernel is given its flat address.
+    Operand(FlexOperand),
     /// A number.
     Scalar(f64),
-}
-
-impl Argument<'_> {
-    const fn kind(&self) -> Parameter {
-        match self {
-            Self::Tensor(_) => Parameter::Tensor,
-            Self::Scalar(_) => Parameter::Scalar,
-        }
-    }
 }
 
 /// A launch of a kernel: with what, and where.
@@ -116,10 +82,10 @@ type Report = Rc<RefCell<Option<Result<LaunchReport, (String, String)>>>>;
 
 /// The PEs of a launch; all cubes, or all PEs, if none are named.
 #[derive(Clone, Copy)]
-pub(crate) struct Targets<'a> {
-    pub(crate) sip: SipId,
-    pub(crate) cubes: &'a [CubeId],
-    pub(crate) pes: &'a [PeId],
+struct Targets<'a> {
+    sip: SipId,
+    cubes: &'a [CubeId],
+    pes: &'a [PeId],
 }
 
 /// A launch under way, or done.
@@ -148,40 +114,22 @@ pub struct Event {
 #[derive(Debug)]
 pub(crate) struct InFlight {
     pes: Vec<PeRef>,
-    work: Span,
     report: Report,
     _uses: Vec<Rc<dyn Any>>,
 }
 
 impl Context {
-    /// Makes a kernel known. One of the same name is replaced.
-    pub fn register(&self, name: &str, kernel: KernelSpec) {
-        self.inner.kernels.borrow_mut().insert(name.to_owned(), kernel);
-    }
-
     /// A stream of launches.
     pub fn stream(&self) -> Stream {
         Stream { context: Rc::clone(&self.inner), after: Rc::default() }
     }
-
-    /// Launches a kernel of a name at once, on a stream of its own.
-    pub fn launch(&self, kernel: &str, launch: &Launch<'_>) -> Result<LaunchHandle, RuntimeError> {
-        self.stream().launch(kernel, launch)
-    }
 }
 
 impl Stream {
-    /// Launches a kernel of a name after what was launched here before, and after the events waited for. Returns
-    /// at once.
-    pub fn launch(&self, kernel: &str, launch: &Launch<'_>) -> Result<LaunchHandle, RuntimeError> {
-        let handle = self.context.launch(kernel, launch, &self.after.borrow())?;
-        self.after.replace(vec![handle.request]);
-        Ok(handle)
-    }
-
-    /// As [`launch`](Self::launch), of a kernel that runs: each PE is given a program, which is made with
-    /// its place and with the arguments as it sees them. The kernel need not be registered; `name` is what
-    /// reports call it.
+    /// Launches a kernel after what was launched here before, and after the events waited for. Returns at once.
+    ///
+    /// Each PE is given a program, which is made with its place and with the arguments as it sees them; `name` is
+    /// what reports call the kernel.
     pub fn launch_programs(
         &self,
         name: &str,
@@ -241,30 +189,7 @@ impl LaunchHandle {
     }
 }
 
-/// How long each PE of a launch worked.
-fn worked(flight: &InFlight, cores: &[(PeRef, CoreReport)]) -> Vec<(PeRef, Span)> {
-    if cores.is_empty() {
-        return flight.pes.iter().map(|&pe| (pe, flight.work)).collect();
-    }
-    cores.iter().map(|&(pe, report)| (pe, report.ended - report.started)).collect()
-}
-
 impl Inner {
-    fn launch(
-        self: &Rc<Self>,
-        name: &str,
-        launch: &Launch<'_>,
-        after: &[RequestId],
-    ) -> Result<LaunchHandle, RuntimeError> {
-        self.check_open()?;
-        let kernel = self.kernel(name)?;
-        let uses = self.arguments(name, launch, &kernel)?;
-        let uses = uses.into_iter().map(|storage| storage as Rc<dyn Any>).collect();
-        let Launch { sip, cubes, pes, .. } = launch;
-        let targets = Targets { sip: *sip, cubes, pes };
-        self.submit_launch(name, kernel.work, targets, after, uses)
-    }
-
     fn launch_programs(
         self: &Rc<Self>,
         name: &str,
@@ -273,33 +198,53 @@ impl Inner {
         after: &[RequestId],
     ) -> Result<LaunchHandle, RuntimeError> {
         self.check_open()?;
-        let mut uses = Vec::new();
-        for argument in &launch.arguments {
-            if let Argument::Tensor(tensor) = argument {
-                uses.push(tensor.storage_of(self)?);
-            }
-        }
+        let uses = self.uses(launch)?;
         let Launch { sip, cubes, pes, .. } = launch;
-        let sites = self.sites(Targets { sip: *sip, cubes, pes });
+        let sites = self.sites(Targets { sip: *sip, cubes, pes }, self.live_for(launch));
         let mut made = Vec::with_capacity(sites.len());
         for site in sites {
             let bind = |argument: &Argument<'_>| argument.bind(site.pe, self.addressing);
             let bound: Vec<_> = launch.arguments.iter().map(bind).collect();
             made.push((site.pe, programs(&site, &bound)?));
         }
-        let uses = uses.into_iter().map(|storage| storage as Rc<dyn Any>).collect();
         let targets = Targets { sip: *sip, cubes, pes };
-        let handle = self.submit_launch(name, Span::ZERO, targets, after, uses)?;
+        let handle = self.submit_launch(name, targets, after, uses)?;
         let mut machine = self.machine.borrow_mut();
         made.into_iter().for_each(|(pe, program)| machine.load(handle.request, pe, program));
         Ok(handle)
     }
 
+    /// The memory that a launch keeps until it is done.
+    fn uses(self: &Rc<Self>, launch: &Launch<'_>) -> Result<Vec<Rc<dyn Any>>, RuntimeError> {
+        let mut uses: Vec<Rc<dyn Any>> = Vec::new();
+        for argument in &launch.arguments {
+            match argument {
+                Argument::Tensor(tensor) => uses.push(tensor.storage_of(self)?),
+                Argument::Operand(operand) => uses.push(operand.uses(self, launch.sip)?),
+                Argument::Scalar(_) => {}
+            }
+        }
+        Ok(uses)
+    }
+
+    /// The addresses that programs of a launch may access, in order.
+    fn live_for(&self, launch: &Launch<'_>) -> Vec<Range<u64>> {
+        let mut live = self.live_ranges();
+        let tensors = live.len();
+        live.extend(launch.arguments.iter().filter_map(|argument| match argument {
+            Argument::Operand(operand) => Some(operand.range()),
+            Argument::Tensor(_) | Argument::Scalar(_) => None,
+        }));
+        if live.len() > tensors {
+            live.sort_by_key(|range| range.start);
+        }
+        live
+    }
+
     /// Launches a kernel after other launches, and keeps what it uses until it is done.
-    pub(crate) fn submit_launch(
+    fn submit_launch(
         self: &Rc<Self>,
         kernel: &str,
-        work: Span,
         targets: Targets<'_>,
         after: &[RequestId],
         uses: Vec<Rc<dyn Any>>,
@@ -311,7 +256,7 @@ impl Inner {
         let at = |cube| pes.iter().map(move |&pe| PeRef { sip, cube, pe });
         let targets: Vec<_> = cubes.iter().flat_map(|&cube| at(cube)).collect();
         let (kernel, pes) = (kernel.to_owned(), pes.clone());
-        let body = Request::KernelLaunch { kernel, sip, cubes, pes, work };
+        let body = Request::KernelLaunch { kernel, sip, cubes, pes, work: Span::ZERO };
         // What is done already is not waited for, and may have been forgotten.
         let open = self.in_flight.borrow();
         let under_way = |id: &&RequestId| open.contains_key(id);
@@ -321,7 +266,7 @@ impl Inner {
         let request = machine.submit_after(signals, 0, body)?;
         machine.order(|races| races.launched(request, after));
         let report = Report::default();
-        let flight = InFlight { pes: targets, work, report: Rc::clone(&report), _uses: uses };
+        let flight = InFlight { pes: targets, report: Rc::clone(&report), _uses: uses };
         self.in_flight.borrow_mut().insert(request, flight);
         Ok(LaunchHandle { context: Rc::clone(self), request, report })
     }
@@ -339,12 +284,12 @@ impl Inner {
     }
 
     /// The places of a launch's PEs.
-    fn sites(&self, targets: Targets<'_>) -> Vec<Site> {
+    fn sites(&self, targets: Targets<'_>, live: Vec<Range<u64>>) -> Vec<Site> {
         let (cubes, pes) = self.named(targets);
         let machine = self.machine.borrow();
         let spec = machine.topology().spec();
         let core = Rc::new(spec.pe.core.clone());
-        let live = Rc::new(self.live_ranges());
+        let live = Rc::new(live);
         let site = |(cube_index, &cube): (usize, &CubeId)| {
             let (core, live) = (&core, &live);
             let counts = (pes.len(), cubes.len());
@@ -359,50 +304,6 @@ impl Inner {
             })
         };
         cubes.iter().enumerate().flat_map(site).collect()
-    }
-
-    pub(crate) fn kernel(&self, name: &str) -> Result<KernelSpec, RuntimeError> {
-        let kernels = self.kernels.borrow();
-        kernels.get(name).cloned().ok_or_else(|| {
-            let nearest = cubeyard_device::input::nearest(name, kernels.keys().map(String::as_str));
-            RuntimeError::NoSuchKernel {
-                name: name.to_owned(),
-                nearest: nearest.map(str::to_owned),
-            }
-        })
-    }
-
-    /// Checks the arguments: the memory that they keep.
-    fn arguments(
-        self: &Rc<Self>,
-        name: &str,
-        launch: &Launch<'_>,
-        kernel: &KernelSpec,
-    ) -> Result<Vec<Rc<Storage>>, RuntimeError> {
-        let wrong = |position, expected, found| {
-            let kernel = name.to_owned();
-            RuntimeError::Argument { kernel, position, expected, found }
-        };
-        let (given, taken) = (launch.arguments.len(), kernel.parameters.len());
-        if given != taken {
-            let (expected, found) = match kernel.parameters.get(given) {
-                Some(missing) => (missing.name(), "nothing"),
-                None => ("nothing", launch.arguments[taken].kind().name()),
-            };
-            return Err(wrong(given.min(taken), expected, found));
-        }
-        let mut uses = Vec::new();
-        for (position, (argument, &parameter)) in
-            launch.arguments.iter().zip(&kernel.parameters).enumerate()
-        {
-            if argument.kind() != parameter {
-                return Err(wrong(position, parameter.name(), argument.kind().name()));
-            }
-            if let Argument::Tensor(tensor) = argument {
-                uses.push(tensor.storage_of(self)?);
-            }
-        }
-        Ok(uses)
     }
 
     /// Takes in the completions of launches that are done, and lets their memory go.
@@ -428,7 +329,7 @@ impl Inner {
                     made: completion.made,
                     started: *started,
                     done: completion.done,
-                    pes: worked(&flight, &cores),
+                    pes: cores.iter().map(|&(pe, core)| (pe, core.ended - core.started)).collect(),
                     cores,
                 }),
                 (Outcome::Failed { origin, what }, _) => Err((origin.clone(), what.clone())),

@@ -4,6 +4,9 @@ use std::fmt;
 
 use cubeyard_device::model::MmuCounts;
 use cubeyard_device::request::PeRef;
+use cubeyard_memory::Bytes;
+use cubeyard_memory::address::SipId;
+use cubeyard_memory::device::DeviceMemory;
 
 use super::{Context, Inner};
 use crate::dtype::DType;
@@ -23,17 +26,38 @@ pub struct PeUsage {
     pub largest: u64,
 }
 
-/// What a context's tensors have taken.
+/// The regions that were taken of a SIP's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegionsUsage {
+    /// The SIP.
+    pub sip: SipId,
+    /// How many regions there are.
+    pub regions: usize,
+    /// Bytes of HBM that they have, blocks and what is free between them.
+    pub used: u64,
+}
+
+impl fmt::Display for RegionsUsage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { sip, regions, used } = *self;
+        let plural = if regions == 1 { "" } else { "s" };
+        write!(f, "{regions} region{plural} of {sip}, {}", Bytes::new(used))
+    }
+}
+
+/// What tensors, rings and regions of a context have taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
     /// Tensors that are on the device; views count as the tensor they are of.
     pub tensors: usize,
-    /// Bytes of HBM, all copies and rounding counted.
+    /// Bytes of HBM, all copies and rounding counted, and all of each region.
     pub used: u64,
     /// Bytes of virtual addresses.
     pub virtual_used: u64,
     /// The PEs that were used, in order.
     pub pes: Vec<PeUsage>,
+    /// The SIPs that regions were taken of, in order.
+    pub regions: Vec<RegionsUsage>,
     /// What all MMUs have done.
     pub mmu: MmuCounts,
 }
@@ -67,6 +91,8 @@ pub struct ShardSnapshot {
 pub struct LeakReport {
     /// Tensors that were still alive, in words.
     pub tensors: Vec<String>,
+    /// Regions that were not given back, in words. They belong to whoever has their blocks.
+    pub regions: Vec<String>,
     /// What could not be given back.
     pub troubles: Vec<String>,
 }
@@ -74,7 +100,7 @@ pub struct LeakReport {
 impl LeakReport {
     /// Whether there is nothing to report.
     pub fn is_clean(&self) -> bool {
-        self.tensors.is_empty() && self.troubles.is_empty()
+        self.tensors.is_empty() && self.regions.is_empty() && self.troubles.is_empty()
     }
 }
 
@@ -83,8 +109,8 @@ impl fmt::Display for LeakReport {
         if self.is_clean() {
             return f.write_str("nothing was left");
         }
-        let lines: Vec<_> = self.tensors.iter().chain(&self.troubles).map(String::as_str).collect();
-        f.write_str(&lines.join("\n"))
+        let all = self.tensors.iter().chain(&self.regions).chain(&self.troubles);
+        f.write_str(&all.map(String::as_str).collect::<Vec<_>>().join("\n"))
     }
 }
 
@@ -136,6 +162,7 @@ impl Context {
         let used = srams.values().any(|sram| !sram.sram().used().is_zero());
         let wired = !self.inner.ports.borrow().is_empty();
         stats.tensors == 0
+            && stats.regions.is_empty()
             && stats.pes.iter().all(whole)
             && whole_space
             && !(mapped || used || wired)
@@ -160,12 +187,29 @@ impl Inner {
             mmu.tlb_misses += counts.tlb_misses;
         }
         let space = self.virtual_space.borrow();
+        let regions = self.regions_usage();
         MemoryStats {
             tensors: self.live().len(),
-            used: pes.iter().map(|pe| pe.used).sum(),
+            used: pes.iter().map(|pe| pe.used).chain(regions.iter().map(|of| of.used)).sum(),
             virtual_used: space.as_ref().map_or(0, |space| space.used().get()),
             pes,
+            regions,
             mmu,
         }
+    }
+
+    /// The SIPs that regions were taken of, in order.
+    pub(super) fn regions_usage(&self) -> Vec<RegionsUsage> {
+        let regions = self.regions.borrow();
+        let usage = |(&sip, memory): (&SipId, &std::sync::Weak<crate::flex::SipMemory>)| {
+            let memory = memory.upgrade()?;
+            let (regions, info) = (memory.regions(), memory.info());
+            (regions > 0).then(|| RegionsUsage {
+                sip,
+                regions,
+                used: (info.total - info.free).get(),
+            })
+        };
+        regions.iter().filter_map(usage).collect()
     }
 }

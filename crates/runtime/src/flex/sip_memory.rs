@@ -5,62 +5,131 @@ use std::sync::{Mutex, PoisonError};
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::{CubeId, PhysAddr, SipId};
-use cubeyard_memory::device::{AddressMode, DeviceMemory, MemoryInfo, RegionHandle, RegionId};
+use cubeyard_memory::device::{
+    AddressMode, DeviceMemory, FirmwareTable, MemoryInfo, RegionHandle, RegionId, TableInfo,
+};
 use cubeyard_memory::free_list::{Checking, FreeList};
 
-/// The HBM of a SIP: each region lies in one cube, and its name is its physical address.
+/// The function of a SIP that regions are taken from: what their ids mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SipFunction {
+    /// Physical function: the id of a region is its physical address.
+    #[default]
+    Physical,
+    /// Virtual function: the id of a region is its index in the firmware's table, and the machine knows the address.
+    Virtual {
+        /// Number of entries of the table: how many regions there can be at a time.
+        entries: usize,
+    },
+}
+
+/// The HBM of a SIP: each region lies in one cube.
 #[derive(Debug)]
 pub struct SipMemory {
     sip: SipId,
-    cubes: Mutex<Vec<(CubeId, FreeList)>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    cubes: Vec<(CubeId, FreeList)>,
+    /// The firmware's table; a physical function has none.
+    table: Option<FirmwareTable>,
+    /// How many regions are out.
+    regions: usize,
 }
 
 impl SipMemory {
     /// All of a SIP's HBM.
-    pub fn new(sip: SipId, topology: &Topology) -> Self {
+    pub fn new(sip: SipId, function: SipFunction, topology: &Topology) -> Self {
         let capacity = topology.spec().hbm.capacity;
         let cube = |cube| (cube, FreeList::new(capacity, Checking::Checked));
-        Self { sip, cubes: Mutex::new(topology.cubes().map(cube).collect()) }
+        let table = match function {
+            SipFunction::Physical => None,
+            SipFunction::Virtual { entries } => Some(FirmwareTable::new(entries)),
+        };
+        let state = State { cubes: topology.cubes().map(cube).collect(), table, regions: 0 };
+        Self { sip, state: Mutex::new(state) }
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut Vec<(CubeId, FreeList)>) -> T) -> T {
+    /// The number of regions that are out.
+    pub fn regions(&self) -> usize {
+        self.with(|state| state.regions)
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         // The lists are whole again before a panic can pass through here.
-        act(&mut self.cubes.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl State {
+    /// Takes memory for a region, and says where it lies.
+    fn take(&mut self, sip: SipId, size: Bytes) -> Option<PhysAddr> {
+        let mut cubes = self.cubes.iter_mut();
+        let (cube, offset) =
+            cubes.find_map(|(cube, list)| Some((*cube, list.allocate(size).ok()?)))?;
+        Some(PhysAddr::cube_hbm(sip, cube, offset).expect("an offset within the cube's HBM"))
+    }
+
+    fn give_back(&mut self, address: PhysAddr, size: Bytes) {
+        let offset = address.hbm_offset().expect("a region of ours");
+        let cube = address.cube();
+        let list = self.cubes.iter_mut().find(|(other, _)| Some(*other) == cube);
+        let (_, list) = list.expect("a region of ours");
+        list.free(offset, size).expect("a region of ours");
     }
 }
 
 impl DeviceMemory for SipMemory {
     fn mode(&self) -> AddressMode {
-        AddressMode::Physical
+        let is_virtual = self.with(|state| state.table.is_some());
+        if is_virtual { AddressMode::Virtual } else { AddressMode::Physical }
     }
 
     fn try_acquire(&self, size: Bytes) -> Option<RegionHandle> {
-        self.with(|cubes| {
-            let (cube, offset) = cubes
-                .iter_mut()
-                .find_map(|(cube, list)| Some((*cube, list.allocate(size).ok()?)))?;
-            let address = PhysAddr::cube_hbm(self.sip, cube, offset).ok()?;
-            Some(RegionHandle { id: RegionId::new(address.to_bits()), size })
+        self.with(|state| {
+            if state.table.as_ref().is_some_and(|table| table.info().free == 0) {
+                return None;
+            }
+            let address = state.take(self.sip, size)?.to_bits();
+            let id = match &mut state.table {
+                None => RegionId::new(address),
+                Some(table) => table.insert(address).expect("an entry is free"),
+            };
+            state.regions += 1;
+            Some(RegionHandle { id, size })
         })
     }
 
     fn release(&self, region: RegionHandle) {
-        let address = PhysAddr::from_bits(region.id.get()).expect("a region of ours");
-        let offset = address.hbm_offset().expect("a region of ours");
-        self.with(|cubes| {
-            let cube = address.cube();
-            let list = cubes.iter_mut().find(|(other, _)| Some(*other) == cube);
-            let (_, list) = list.expect("a region of ours");
-            list.free(offset, region.size).expect("a region of ours");
+        self.with(|state| {
+            let address = match &mut state.table {
+                None => region.id.get(),
+                Some(table) => table.remove(region.id).expect("a region of ours"),
+            };
+            state.give_back(PhysAddr::from_bits(address).expect("a region of ours"), region.size);
+            state.regions -= 1;
         });
     }
 
     fn info(&self) -> MemoryInfo {
-        self.with(|cubes| {
+        self.with(|state| {
             let sum = |of: fn(&FreeList) -> Bytes| {
-                Bytes::new(cubes.iter().map(|(_, list)| of(list).get()).sum())
+                Bytes::new(state.cubes.iter().map(|(_, list)| of(list).get()).sum())
             };
             MemoryInfo { free: sum(FreeList::free_bytes), total: sum(FreeList::capacity) }
+        })
+    }
+
+    fn table(&self) -> Option<TableInfo> {
+        self.with(|state| state.table.as_ref().map(FirmwareTable::info))
+    }
+
+    fn physical_address(&self, region: RegionId) -> Option<u64> {
+        self.with(|state| match &state.table {
+            None => Some(region.get()),
+            Some(table) => table.physical_address(region),
         })
     }
 }

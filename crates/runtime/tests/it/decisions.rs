@@ -13,11 +13,10 @@ use cubeyard_memory::address::SipId;
 use cubeyard_memory::virtual_space::{DeviceVa, VirtualAllocator};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
-use cubeyard_runtime::{
-    Addressing, Context, ContextConfig, KernelSpec, Launch, RuntimeError, Tensor,
-};
+use cubeyard_runtime::{Addressing, Context, ContextConfig, Launch, RuntimeError, Tensor};
 use cubeyard_sim::Span;
 
+use crate::programs::busy;
 use crate::tensors::with_data;
 
 fn sharded() -> Placement {
@@ -92,10 +91,9 @@ fn the_same_program_gets_the_same_addresses() {
 #[test]
 fn data_comes_and_goes_by_host_writes_and_reads_alone() {
     let context = with_data();
-    context.register("busy", KernelSpec { parameters: vec![], work: Span::from_ps(1 << 30) });
     let sip = SipId::new(0).unwrap();
     let launch = Launch { arguments: vec![], sip, cubes: vec![], pes: vec![] };
-    let handle = context.launch("busy", &launch).unwrap();
+    let handle = busy(&context.stream(), &launch, 1 << 20).unwrap();
     let tensor = deployed(&context, &sharded());
     assert_eq!(tensor.read_bytes().unwrap(), bytes());
     context.machine(|machine| {
@@ -409,6 +407,8 @@ fn every_test_that_docs_runtime_md_names_is_there() {
         include_str!("decisions.rs"),
         include_str!("deploy.rs"),
         include_str!("failures.rs"),
+        include_str!("flex.rs"),
+        include_str!("host.rs"),
         include_str!("launch.rs"),
         include_str!("tensors.rs"),
         include_str!("../../src/placement/tests.rs"),

@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use cubeyard_device::machine::MachineBuilder;
-use cubeyard_device::message::Direction;
+use cubeyard_device::message::{Direction, Mapping};
+use cubeyard_device::model::MmuCounts;
 use cubeyard_device::request::{Outcome, Request};
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
@@ -75,8 +76,15 @@ fn installing_a_mapping_takes_the_way_through_the_fabric() {
     assert_eq!(tensor.mapping_latency().unwrap().ps(), latency);
 }
 
-/// A program of reads and writes through addresses of either kind.
-fn program(addressing: Addressing, tlb_ns: u32) -> (Vec<u8>, Span, Span) {
+/// What a program of host writes and DMA reads through addresses of one kind did.
+struct Ran {
+    read: Vec<Vec<u8>>,
+    took: Span,
+    mapping: Span,
+    mmu: MmuCounts,
+}
+
+fn program(addressing: Addressing, tlb_ns: u32) -> Ran {
     let text = format!("pe: {{mmu: {{tlb_overhead_ns: {tlb_ns}}}}}\n");
     let topology = Topology::read("test.yaml", &text).unwrap();
     let context = Context::new(ContextConfig { topology, data: true, addressing });
@@ -85,17 +93,31 @@ fn program(addressing: Addressing, tlb_ns: u32) -> (Vec<u8>, Span, Span) {
     let tensor = context.from_slice(&[8, 32], &values).unwrap().to(&sharded()).unwrap();
     let mapping = tensor.mapping_latency().unwrap();
     tensor.write(&values.iter().rev().copied().collect::<Vec<_>>()).unwrap();
-    let read = tensor.read::<u8>().unwrap().known().unwrap();
-    (read, context.now() - start, mapping)
+    // Shard by shard, each through the DMA of a PE that does not hold it.
+    let reader = context.machine(|machine| machine.pe("sip0.cube5.pe3")).unwrap();
+    let read = |row: u64| tensor.read_from(reader, 32 * row..32 * (row + 1)).unwrap();
+    let read = (0..8).map(|row| read(row).bytes.unwrap()).collect();
+    Ran { read, took: context.now() - start, mapping, mmu: context.memory_stats().mmu }
 }
 
 #[test]
 fn physical_and_virtual_addressing_give_the_same_data_and_differ_by_what_is_reported() {
-    let (physical, without, none) = program(Addressing::Physical, 0);
-    let (mapped, with, mapping) = program(Addressing::Virtual, 0);
-    assert_eq!(physical, mapped);
-    assert_eq!(none, Span::ZERO);
-    assert_eq!(with, without + mapping);
+    for tlb_ns in [0, 3] {
+        let physical = program(Addressing::Physical, tlb_ns);
+        let mapped = program(Addressing::Virtual, tlb_ns);
+        let expected: Vec<u8> = (0..=255).rev().collect();
+        assert_eq!(physical.read.concat(), expected);
+        assert_eq!(mapped.read.concat(), expected);
+        assert_eq!(physical.mmu, MmuCounts::default(), "no MMU is asked");
+        assert_eq!(
+            (mapped.mmu.translations, mapped.mmu.faults),
+            (8, 0),
+            "the MMU is asked each time"
+        );
+        assert_eq!(physical.mapping, Span::ZERO);
+        let translating = Span::from_ps(u64::from(tlb_ns) * 1000) * 8;
+        assert_eq!(mapped.took, physical.took + mapped.mapping + translating);
+    }
 }
 
 #[test]
@@ -107,7 +129,7 @@ fn a_pe_reads_another_ones_shard_through_its_virtual_address() {
         let (pe, holder) =
             (machine.pe("sip0.cube0.pe0").unwrap(), machine.pe("sip0.cube1.pe3").unwrap());
         let address = machine.hbm_address(holder, 4096).unwrap();
-        let mapping = cubeyard_device::message::Mapping { from: 1 << 32, bytes: 1000, to: address };
+        let mapping = Mapping { from: 1 << 32, bytes: 1000, to: address };
         let map = Request::MmuMap {
             sip: pe.sip,
             cubes: vec![pe.cube],
@@ -180,7 +202,53 @@ fn shards_smaller_than_a_page_keep_their_own_mappings() {
     let tensor = context.from_slice(&[128], &values).unwrap().to(&sharded()).unwrap();
     assert_eq!(tensor.shards().unwrap().len(), 128);
     assert!(tensor.shards().unwrap().iter().all(|shard| shard.nbytes == 1));
-    assert_eq!(tensor.read::<u8>().unwrap(), values);
+    for name in ["sip0.cube0.pe0", "sip0.cube15.pe7"] {
+        let reader = context.machine(|machine| machine.pe(name)).unwrap();
+        let mapped = context.machine(|machine| machine.mmu(reader).unwrap().mappings());
+        assert_eq!(mapped, 128, "all on one page, each for itself");
+        for (at, value) in (0..).zip(&values) {
+            let read = tensor.read_from(reader, at..at + 1).unwrap();
+            assert_eq!(read.bytes.unwrap(), [*value], "byte {at} on {name}");
+        }
+    }
+    let counts = context.memory_stats().mmu;
+    assert_eq!((counts.translations, counts.faults), (256, 0));
+}
+
+/// Mappings once replaced each other where they overlapped.
+#[test]
+fn a_mapping_that_overlaps_another_is_refused_with_all_that_came_with_it() {
+    let mut machine = MachineBuilder::new(Topology::embedded()).data(true).build();
+    let pe = machine.pe("sip0.cube0.pe0").unwrap();
+    let base = 1 << 32;
+    let places: Vec<_> =
+        (0..3).map(|place| machine.hbm_address(pe, place << 20).unwrap()).collect();
+    let mapping = |from, place: usize| Mapping { from, bytes: 4096, to: places[place] };
+    let mut map = |mappings: Vec<Mapping>| {
+        let (sip, cubes, pes) = (pe.sip, vec![pe.cube], vec![pe.pe]);
+        let request = Request::MmuMap { sip, cubes, pes, mappings: mappings.into() };
+        let id = machine.submit(request).unwrap();
+        machine.run();
+        let mut mmu = machine.mmu(pe).unwrap().clone();
+        let found = [base, base + 4096, base + (1 << 20)]
+            .map(|address| mmu.translate(address, 1).ok().map(|found| found.pieces[0].0));
+        (machine.completion(id).unwrap().outcome, found)
+    };
+    let (outcome, found) = map(vec![mapping(base, 0)]);
+    assert_eq!(outcome, Outcome::Mapped { mappings: 1 });
+    assert_eq!(found, [Some(places[0]), None, None]);
+    // One byte too many at either end, behind one that would fit: none of them is taken.
+    for overlapping in [base + 4095, base - 4095] {
+        let (outcome, found) = map(vec![mapping(base + (1 << 20), 2), mapping(overlapping, 1)]);
+        let Outcome::Failed { origin, what } = outcome else { panic!("{outcome:?}") };
+        assert_eq!(origin, "sip0.cube0.pe0.pe_dma");
+        assert!(what.contains("overlap"), "{what}");
+        assert_eq!(found, [Some(places[0]), None, None]);
+    }
+    // Right behind it there is room.
+    let (outcome, found) = map(vec![mapping(base + 4096, 1)]);
+    assert_eq!(outcome, Outcome::Mapped { mappings: 1 });
+    assert_eq!(found, [Some(places[0]), Some(places[1]), None]);
 }
 
 #[test]

@@ -1,25 +1,22 @@
 //! Whatever goes wrong, everything comes back.
 
 use cubeyard_device::topology::Topology;
+use cubeyard_memory::Bytes;
 use cubeyard_memory::address::SipId;
+use cubeyard_memory::free_list::{AllocateError, Shortage};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Placement;
-use cubeyard_runtime::{
-    Argument, Context, ContextConfig, KernelSpec, Launch, Parameter, RuntimeError, Tensor,
-};
-use cubeyard_sim::Span;
+use cubeyard_runtime::{Argument, Context, ContextConfig, Launch, RuntimeError, Tensor};
 use proptest::prelude::*;
 
+use crate::programs::busy;
 use crate::tensors::splits;
 
 /// A small machine, so that programs are quick.
 fn small() -> Context {
     let text = "sips: {count: 1}\ncubes: {w: 2, h: 1}\nhbm: {bytes_per_cube: 64 KiB}\n";
     let topology = Topology::read("small.yaml", text).unwrap();
-    let context = Context::new(ContextConfig { topology, data: true, ..ContextConfig::default() });
-    let parameters = vec![Parameter::Tensor];
-    context.register("touch", KernelSpec { parameters, work: Span::from_ps(5000) });
-    context
+    Context::new(ContextConfig { topology, data: true, ..ContextConfig::default() })
 }
 
 #[test]
@@ -46,19 +43,22 @@ fn a_failure_at_every_step_of_a_deployment_leaves_nothing_behind() {
 #[test]
 fn a_pe_without_room_is_named_with_its_largest_range() {
     let context = small();
-    let whole = context.empty(&[2, 8, 4096], DType::U8).unwrap();
-    let place = Placement {
-        cube: cubeyard_runtime::placement::Split::RowWise,
-        pe: cubeyard_runtime::placement::Split::RowWise,
-        ..Placement::default()
-    };
-    let tensor = whole.to(&place).unwrap();
-    let one = Placement { cubes: Some(2), pes: Some(1), ..place.clone() };
-    let error = context.empty(&[2, 8000], DType::U8).unwrap().to(&one).unwrap_err();
+    // Slices are of 8 KiB. Three quarters are taken, and then the first is free again: two ranges of 2 KiB.
+    let one = Placement { cubes: Some(1), pes: Some(1), ..Placement::default() };
+    let quarter = || context.empty(&[2048], DType::U8).unwrap().to(&one).unwrap();
+    let [first, second, third] = [quarter(), quarter(), quarter()];
+    drop(first);
+    let wanted = |bytes: u64| context.empty(&[bytes], DType::U8).unwrap().to(&one);
+    let error = wanted(2049).unwrap_err();
     let text = error.to_string();
     assert!(text.starts_with("sip0.cube0.pe0: "), "{text}");
-    assert!(matches!(error, RuntimeError::OutOfMemory { .. }));
-    drop(tensor);
+    let RuntimeError::OutOfMemory { pe, source } = error else { panic!("{text}") };
+    assert_eq!(pe.to_string(), "sip0.cube0.pe0");
+    let [wanted_bytes, free, largest, capacity] = [2304, 4096, 2048, 8192].map(Bytes::new);
+    let shortage = Shortage { wanted: wanted_bytes, free, largest, capacity };
+    assert_eq!(source.cause, AllocateError::NoRoom(shortage));
+    // What is named does fit.
+    drop((wanted(2048).unwrap(), second, third));
     assert!(context.is_pristine());
 }
 
@@ -111,7 +111,7 @@ proptest! {
                     let arguments = vec![Argument::Tensor(which.get(&tensors))];
                     let sip = SipId::new(0).unwrap();
                     let launch = Launch { arguments, sip, cubes: vec![], pes: vec![] };
-                    context.launch("touch", &launch).unwrap();
+                    busy(&context.stream(), &launch, 5).unwrap();
                 }
                 Step::Drop(which) if !tensors.is_empty() => {
                     tensors.swap_remove(which.index(tensors.len()));

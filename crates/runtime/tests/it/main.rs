@@ -7,5 +7,6 @@ mod failures;
 mod flex;
 mod host;
 mod launch;
+mod owners;
 mod programs;
 mod tensors;

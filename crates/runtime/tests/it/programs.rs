@@ -2,6 +2,7 @@
 
 use cubeyard_device::message::Direction;
 use cubeyard_device::pe::{Command, CommandId, Dependencies, Dma, Next, Program, Work};
+use cubeyard_runtime::{BoundArgument, Launch, LaunchHandle, RuntimeError, Site, Stream};
 
 /// Computes for so many dispatches, then stores bytes at an address, if there are any.
 #[derive(Debug)]
@@ -38,4 +39,25 @@ impl Program for Stores {
     fn payload(&mut self, _: CommandId, _: u32) -> Result<Vec<u8>, String> {
         Ok(self.payload.clone())
     }
+}
+
+/// Keeps a PE busy for so many dispatches, of 1 ns each.
+#[derive(Debug)]
+struct Busy(Option<u32>);
+
+impl Program for Busy {
+    fn next(&mut self) -> Next {
+        self.0.take().map_or(Next::End, Next::Dispatch)
+    }
+}
+
+/// Launches what keeps PEs busy for so long, in ns.
+pub(crate) fn busy(
+    stream: &Stream,
+    launch: &Launch<'_>,
+    ns: u32,
+) -> Result<LaunchHandle, RuntimeError> {
+    let mut programs =
+        |_: &Site, _: &[BoundArgument]| Ok(Box::new(Busy(Some(ns))) as Box<dyn Program>);
+    stream.launch_programs("busy", launch, &mut programs)
 }

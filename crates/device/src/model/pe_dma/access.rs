@@ -4,7 +4,7 @@ use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::{Context, NodeId, Route, Span};
 
 use super::PeDma;
-use crate::message::{Access, Done, Failure, Mapping, Message, Slice, VirtualAccess};
+use crate::message::{Access, Done, Failure, Mapping, Message, Rows, Slice, VirtualAccess};
 use crate::model::mmu::Piece;
 use crate::pe::command_of;
 use crate::race::Agent;
@@ -57,7 +57,7 @@ impl PeDma {
     fn access_pieces(&mut self, access: &VirtualAccess, context: &mut Context<Message>) {
         let (pieces, span) =
             match self.mmu.translate_rows(access.address, access.bytes, access.rows) {
-                Ok(translated) => translated,
+                Ok((pieces, span)) => (self.cut(pieces), span),
                 Err(fault) if self.mmu.is_strict() => {
                     let what = format!("virtual address {:#x} is not mapped", fault.address);
                     return self.fail(access, what, context);
@@ -87,6 +87,15 @@ impl PeDma {
             }
             Err(what) => self.fail(access, what, context),
         }
+    }
+
+    /// Pieces that lie in one memory each: what is mapped may go on over the border of two slices of the HBM.
+    fn cut(&self, pieces: Vec<Piece>) -> Vec<Piece> {
+        let slice = self.wiring.topology().spec().hbm.slice.get();
+        if pieces.iter().all(|piece| is_within_slice(piece, slice)) {
+            return pieces;
+        }
+        pieces.iter().flat_map(|piece| within_slices(piece, slice)).collect()
     }
 
     /// The accesses that a translated one becomes.
@@ -165,4 +174,34 @@ impl PeDma {
             Err(what) => self.fail(access, what, context),
         }
     }
+}
+
+/// Whether a piece lies in one slice of the HBM, or elsewhere.
+fn is_within_slice(piece: &Piece, slice: u64) -> bool {
+    let extent = piece.rows.map_or(piece.bytes, |rows| rows.extent(piece.bytes));
+    piece.to.hbm_offset().is_none_or(|from| from.get() % slice + extent <= slice)
+}
+
+/// A piece cut where one slice of the HBM ends and the next begins: the addresses go on, and the memory is another. Rows
+/// that do not all lie in one slice go one by one.
+fn within_slices(piece: &Piece, slice: u64) -> Vec<Piece> {
+    let Piece { to, bytes, rows } = *piece;
+    let Some(from) = to.hbm_offset().filter(|_| !is_within_slice(piece, slice)) else {
+        return vec![*piece];
+    };
+    let mut cut = Vec::new();
+    for (offset, length) in rows.unwrap_or(Rows { bytes, pitch: 0 }).segments(0, bytes) {
+        let mut at = 0;
+        while at < length {
+            let room = slice - (from.get() + offset + at) % slice;
+            let Ok(to) = PhysAddr::from_bits(to.to_bits() + offset + at) else {
+                // It ends where nothing lies, which whoever looks for its memory says.
+                return vec![*piece];
+            };
+            let bytes = room.min(length - at);
+            cut.push(Piece { to, bytes, rows: None });
+            at += bytes;
+        }
+    }
+    cut
 }

@@ -1,0 +1,103 @@
+//! What the host moves to and from blocks.
+
+use std::ops::Range;
+
+use cubeyard_device::message::Buffer;
+use cubeyard_device::request::{PeRef, Request, Shard};
+use cubeyard_memory::Bytes;
+use cubeyard_memory::address::{PhysAddr, SipId};
+use cubeyard_memory::flex::{Allocation, VirtualAddress};
+
+use super::FlexDevice;
+use crate::context::Inner;
+use crate::error::RuntimeError;
+use crate::tensor::Values;
+
+impl FlexDevice {
+    /// Writes into a block.
+    pub fn write(&self, block: &Allocation, offset: u64, bytes: &[u8]) -> Result<(), RuntimeError> {
+        self.write_at(place(block, offset, bytes.len() as u64)?, bytes)
+    }
+
+    /// Reads from a block. Takes its time also where the context holds no data; then there are no values.
+    pub fn read(
+        &self,
+        block: &Allocation,
+        offset: u64,
+        bytes: usize,
+    ) -> Result<Values<u8>, RuntimeError> {
+        self.read_address(place(block, offset, bytes as u64)?, bytes)
+    }
+
+    /// Reads from a place in a region, such as the corrections of a launch.
+    pub fn read_address(
+        &self,
+        address: VirtualAddress,
+        bytes: usize,
+    ) -> Result<Values<u8>, RuntimeError> {
+        self.context.check_open()?;
+        let pieces = self.context.pieces(self.sip, address, bytes as u64)?.into_iter();
+        let requests = pieces.map(|(shard, _)| Request::MemoryRead(shard)).collect();
+        let (pieces, _) = self.context.fetch(requests)?;
+        Ok(if self.context.data { Values::Known(pieces.concat()) } else { Values::Absent })
+    }
+
+    pub(super) fn write_at(
+        &self,
+        address: VirtualAddress,
+        bytes: &[u8],
+    ) -> Result<(), RuntimeError> {
+        self.context.check_open()?;
+        let pieces = self.context.pieces(self.sip, address, bytes.len() as u64)?.into_iter();
+        let request = |(shard, range): (Shard, Range<u64>)| {
+            let place = |at: u64| usize::try_from(at).expect("within the bytes");
+            let own = place(range.start)..place(range.end);
+            let buffer = self.context.data.then(|| Buffer::new(bytes[own].to_vec().into()));
+            (Request::MemoryWrite(shard), buffer)
+        };
+        self.context.perform(pieces.map(request))?;
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// What a range of a region is on the machine, cut where one PE's memory ends and the next begins. The machine
+    /// resolves the region's id.
+    pub(super) fn pieces(
+        &self,
+        sip: SipId,
+        address: VirtualAddress,
+        bytes: u64,
+    ) -> Result<Vec<(Shard, Range<u64>)>, RuntimeError> {
+        let machine = self.machine.borrow();
+        let slice = machine.topology().spec().hbm.slice;
+        let start = machine.region_address(sip, address.region_id, address.offset)?;
+        let mut at = 0;
+        let mut pieces = Vec::new();
+        while at < bytes {
+            let place = PhysAddr::from_bits(start.to_bits() + at).expect("within a region");
+            let offset = place.hbm_offset().expect("regions are in HBM");
+            let length = (slice.get() - offset.get() % slice.get()).min(bytes - at);
+            let pe = place.hbm_pe(slice).expect("regions are in slices");
+            let cube = place.cube().expect("regions are in cubes");
+            let shard = Shard { at: PeRef { sip, cube, pe }, address: place, bytes: length };
+            pieces.push((shard, at..at + length));
+            at += length;
+        }
+        Ok(pieces)
+    }
+}
+
+/// A place in a block, if so much is there.
+pub(super) fn place(
+    block: &Allocation,
+    offset: u64,
+    bytes: u64,
+) -> Result<VirtualAddress, RuntimeError> {
+    let size = block.requested();
+    if bytes == 0 || offset.checked_add(bytes).is_none_or(|end| end > size.get()) {
+        return Err(RuntimeError::Beyond { offset, bytes, size });
+    }
+    let address = block.address();
+    Ok(VirtualAddress { offset: address.offset + Bytes::new(offset), ..address })
+}

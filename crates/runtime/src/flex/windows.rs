@@ -1,0 +1,97 @@
+//! The segments that the PEs of a SIP can access.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use cubeyard_device::message::Mapping;
+use cubeyard_device::request::Request;
+use cubeyard_memory::Bytes;
+use cubeyard_memory::address::SipId;
+use cubeyard_memory::flex::{Segment, SegmentTable, VirtualAddress};
+
+use crate::context::Inner;
+use crate::error::RuntimeError;
+
+/// Segments at their flat addresses in the MMUs of a SIP's PEs, installed through the fabric when a launch needs them
+/// first. Dropping this takes them out again.
+pub(super) struct Windows {
+    context: Rc<Inner>,
+    sip: SipId,
+    /// By flat address.
+    mapped: RefCell<BTreeMap<u64, Arc<[Mapping]>>>,
+}
+
+impl fmt::Debug for Windows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { sip, mapped, .. } = self;
+        f.debug_struct("Windows").field("sip", sip).field("mapped", mapped).finish_non_exhaustive()
+    }
+}
+
+impl Windows {
+    pub(super) fn new(context: Rc<Inner>, sip: SipId) -> Self {
+        Self { context, sip, mapped: RefCell::default() }
+    }
+
+    /// Maps what a table has, and no more. A segment that is no longer there has no block that a launch could use.
+    pub(super) fn follow(&self, table: &SegmentTable) -> Result<(), RuntimeError> {
+        let mut wanted = BTreeMap::new();
+        for segment in table.entries().iter().flatten() {
+            wanted.insert(segment.base, self.mappings(segment)?);
+        }
+        let known = self.mapped.borrow().clone();
+        for (base, mappings) in &known {
+            if wanted.get(base) != Some(mappings) {
+                self.perform(mappings, false)?;
+                self.mapped.borrow_mut().remove(base);
+            }
+        }
+        for (base, mappings) in wanted {
+            if known.get(&base) != Some(&mappings) {
+                self.context.step()?;
+                self.perform(&mappings, true)?;
+                self.mapped.borrow_mut().insert(base, mappings);
+            }
+        }
+        Ok(())
+    }
+
+    /// What a segment is, a mapping for each memory that it lies in.
+    fn mappings(&self, segment: &Segment) -> Result<Arc<[Mapping]>, RuntimeError> {
+        let start = VirtualAddress { region_id: segment.region_id, offset: Bytes::ZERO };
+        let pieces = self.context.pieces(self.sip, start, segment.size.get())?.into_iter();
+        let mapping = |(shard, range): (cubeyard_device::request::Shard, std::ops::Range<u64>)| {
+            Mapping { from: segment.base + range.start, bytes: shard.bytes, to: shard.address }
+        };
+        Ok(pieces.map(mapping).collect())
+    }
+
+    /// Has mappings installed in all PEs of the SIP, or taken out.
+    fn perform(&self, mappings: &Arc<[Mapping]>, map: bool) -> Result<(), RuntimeError> {
+        let (sip, mappings) = (self.sip, Arc::clone(mappings));
+        let (cubes, pes) = {
+            let machine = self.context.machine.borrow();
+            (machine.topology().cubes().collect(), machine.topology().pes().collect())
+        };
+        let request = if map {
+            Request::MmuMap { sip, cubes, pes, mappings }
+        } else {
+            Request::MmuUnmap { sip, cubes, pes, mappings }
+        };
+        self.context.perform([(request, None)])?;
+        Ok(())
+    }
+}
+
+impl Drop for Windows {
+    fn drop(&mut self) {
+        for mappings in self.mapped.take().values() {
+            if let Err(error) = self.perform(mappings, false) {
+                self.context.trouble(&error);
+            }
+        }
+    }
+}
