@@ -12,6 +12,7 @@ mod model;
 mod output;
 mod placement;
 mod probe;
+mod processor_time;
 mod progress;
 mod replay;
 mod run;

@@ -61,12 +61,6 @@ impl Progress {
     }
 }
 
-/// A clock for the library, in nanoseconds.
-pub(crate) fn clock() -> impl FnMut() -> u64 {
-    let begin = now();
-    move || u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX)
-}
-
 #[expect(clippy::disallowed_methods, reason = "a front reads the clock")]
 fn now() -> Instant {
     Instant::now()

@@ -13,7 +13,8 @@ use cubeyard_memory::replay::{self, POLICIES, ReplayPolicy, Report};
 
 use crate::input::{self, Input, MemoryExceeded, Names};
 use crate::memory;
-use crate::progress::{self, Progress};
+use crate::processor_time;
+use crate::progress::Progress;
 use crate::terminal;
 use crate::terminal::Format;
 use plot::Plot;
@@ -107,7 +108,7 @@ fn replay_all(
     // Each policy goes over a trace twice: to count bytes, and to take the time.
     let steps = |input: &Input| 2 * input.trace.events.len();
     progress.expect(inputs.iter().map(|input| steps(input) * policies.len()).sum());
-    let (mut clock, mut expected) = (progress::clock(), 0);
+    let (mut clock, mut expected) = (processor_time::clock(), 0);
     let mut reports = Vec::new();
     for input in inputs {
         let mut report = Report::new(&input.trace);

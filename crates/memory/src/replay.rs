@@ -24,16 +24,19 @@
 
 mod advice;
 pub mod chart;
+mod doubt;
 mod flex;
 mod measure;
 mod planned;
 mod policy;
 pub mod pytorch;
+mod refused;
 mod report;
 mod run;
 mod timeline;
 
 pub use self::advice::advice;
+pub use self::doubt::Doubt;
 pub use self::policy::{Kind, POLICIES, ReplayPolicy, UnknownPolicy, policy};
 pub use self::report::{COLUMNS, Report, Row};
 pub use self::run::{Failure, Outcome, memory_needed, run};

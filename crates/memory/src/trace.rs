@@ -5,11 +5,13 @@
 
 mod detect;
 mod recorder;
+mod recording;
 pub mod rmm;
 pub mod script;
 pub mod snapshot;
 
 pub use self::detect::{Form, ReadError, read};
+pub use self::recording::{HistoryExtent, OutOfMemory, RecordedBy, Recording};
 
 pub mod synthetic;
 
@@ -27,11 +29,16 @@ pub struct Trace {
     pub events: Vec<Event>,
     /// How many allocations `events` holds; their numbers are `0..allocations`.
     pub allocations: u32,
-    /// What the allocator that was recorded had reserved at its peak, where the file says so.
-    pub recorded_reserved: Option<Bytes>,
+    /// What the file says about the allocator that was recorded; nothing for logs and scripts.
+    pub recording: Option<Recording>,
 }
 
 impl Trace {
+    /// What the allocator that was recorded had reserved at its peak, where the file says so.
+    pub fn recorded_reserved(&self) -> Option<Bytes> {
+        self.recording.as_ref().and_then(|recording| recording.reserved)
+    }
+
     /// Memory that the events take.
     pub fn memory(&self) -> Bytes {
         Bytes::new((self.events.capacity() as u64).saturating_mul(size_of::<Event>() as u64))

@@ -22,8 +22,15 @@ struct Record<'a> {
     ns_per_op: Option<f64>,
     /// The report of a policy that could not serve the trace; its other figures end there.
     failed: Option<String>,
-    /// What PyTorch itself had reserved, where the trace is a snapshot that says so.
+    /// Whether the policy would have served the first request that failed when the snapshot was recorded;
+    /// null where none did, or where it cannot be told.
+    fits_where_memory_ran_out: Option<bool>,
+    /// Who made the snapshot, PyTorch or Cubeyard; null where the trace is no snapshot.
+    recorded_by: Option<String>,
+    /// What that allocator had reserved, where the snapshot says so.
     recorded_reserved_bytes: Option<u64>,
+    /// Why the snapshot gives no advice; null where it does, or where the trace is none.
+    doubt: Option<String>,
 }
 
 /// One array with an object for each trace and policy.
@@ -45,6 +52,9 @@ fn record<'a>(input: &Input, report: &'a Report, row: &'a Row) -> Record<'a> {
         waste: row.outcome.waste(),
         ns_per_op: row.ns_per_op,
         failed: row.outcome.failed.as_ref().map(ToString::to_string),
-        recorded_reserved_bytes: report.recorded_reserved.map(Bytes::get),
+        fits_where_memory_ran_out: row.fits,
+        recorded_by: report.recording.as_ref().map(|recording| recording.by.to_string()),
+        recorded_reserved_bytes: report.recorded_reserved().map(Bytes::get),
+        doubt: report.doubt().map(|doubt| doubt.to_string()),
     }
 }

@@ -18,7 +18,7 @@ struct Line {
 }
 
 fn table(report: &Report, widths: &[usize], colours: bool) -> String {
-    let best = report.best().map(|row| row.policy.name);
+    let best = report.recommended().map(|row| row.policy.name);
     let mut lines = vec![
         Line { text: report.trace.clone(), colour: BOLD },
         Line { text: align("  ", &COLUMNS.map(str::to_owned), widths), colour: DIM },

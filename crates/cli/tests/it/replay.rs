@@ -73,6 +73,31 @@ fn a_snapshot_has_a_row_with_what_was_recorded() {
     .assert_eq(&without_times(&table));
 }
 
+/// A snapshot of one live block of 3 MiB in 20 MiB, without any history: it was told to save nine tenths.
+#[test]
+fn a_snapshot_without_history_is_shown_without_a_star_and_without_advice() {
+    let sandbox = Sandbox::new("no-history");
+    let snapshot = b"\x80\x02}(X\x08\0\0\0segments](}(X\x06\0\0\0deviceK\0X\x07\0\0\0addressK\0\
+        X\x0a\0\0\0total_sizeJ\0\0\x40\x01X\x06\0\0\0streamK\0X\x06\0\0\0blocks](}(\
+        X\x04\0\0\0sizeJ\0\0\x30\0X\x0e\0\0\0requested_sizeJ\0\0\x30\0\
+        X\x05\0\0\0stateX\x10\0\0\0active_allocatedueueX\x0d\0\0\0device_traces](]eu.";
+    sandbox.write("late.pickle", snapshot);
+    let table =
+        sandbox.run(&["replay", "late.pickle", "--policy=pytorch", "--policy=first-fit"]).result();
+    expect![[r#"
+        late
+          policy                events  peak live  peak reserved  waste ns/op
+          pytorch                    1   3.00 MiB      20.00 MiB  6.667 <ns>
+          first-fit                  1   3.00 MiB       4.00 MiB  1.333 <ns>
+          PyTorch, as recorded                         20.00 MiB  6.667
+
+        No advice on `late`: it has no history, only what was live when it was taken; call torch.cuda.memory._record_memory_history() before the work.
+    "#]].assert_eq(&without_times(&table));
+    let rows = json(&sandbox, &["late.pickle", "--policy=first-fit"]);
+    assert_eq!(rows[0]["recorded_by"], "PyTorch");
+    assert!(rows[0]["doubt"].as_str().unwrap().starts_with("it has no history"));
+}
+
 #[test]
 fn a_policy_that_fails_is_a_row_and_no_error() {
     let sandbox = Sandbox::new("failed");
@@ -115,13 +140,16 @@ fn json_rows_have_every_key() {
     assert_eq!(names[..4], ["pytorch", "pytorch-expandable", "first-fit", "best-fit"]);
     expect![[r#"
         {
+          "doubt": null,
           "events": 5,
           "failed": null,
           "file": "small.trace",
+          "fits_where_memory_ran_out": null,
           "ns_per_op": "some",
           "peak_live_bytes": 36700160,
           "peak_reserved_bytes": 37748736,
           "policy": "first-fit",
+          "recorded_by": null,
           "recorded_reserved_bytes": null,
           "trace": "small",
           "waste": 1.0285714285714285

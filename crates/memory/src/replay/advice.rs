@@ -1,24 +1,48 @@
-//! One sentence on what to make of reports, computed from their rows.
+//! A sentence on what to make of reports, computed from their rows, and one on each that it cannot use.
 
 use super::policy::{EXPANDABLE, PYTORCH};
-use super::{Kind, ReplayPolicy, Report, Row};
+use super::{Kind, ReplayPolicy, Report, Row, refused};
 use crate::Bytes;
+use crate::trace::RecordedBy;
 
 /// Savings below this share are not worth a word.
 const NOTICEABLE: f64 = 0.001;
 /// Expandable segments that come this near to the best are recommended beside it.
 const NEAR: f64 = 0.01;
 
-/// One sentence that says which policy to use, and is true of `reports`.
+/// One sentence that says which policy to use, and is true of `reports`. More lines say on which of them there
+/// is a [`Doubt`](super::Doubt), so that they do not count, and who would have served a request that failed.
 ///
 /// Policies are compared with what PyTorch reserved: as recorded, or else as its model says.
 pub fn advice(reports: &[Report]) -> String {
     let telling: Vec<_> = reports.iter().filter(|report| !is_idle(report)).collect();
-    match telling[..] {
-        [] => "Nothing was allocated, so there is nothing to save.".to_owned(),
-        [report] => on_one(report),
-        _ => on_several(&telling),
+    let sound: Vec<_> = telling.iter().copied().filter(|report| report.doubt().is_none()).collect();
+    let mut lines = Vec::new();
+    match sound[..] {
+        [] if telling.is_empty() => {
+            lines.push("Nothing was allocated, so there is nothing to save.".to_owned());
+        }
+        [] => {}
+        [report] => lines.push(on_one(report)),
+        _ => lines.push(on_several(&sound)),
     }
+    let doubts = telling.iter().filter_map(|report| Some((report, report.doubt()?)));
+    lines
+        .extend(doubts.map(|(report, doubt)| format!("No advice on `{}`: {doubt}.", report.trace)));
+    lines.extend(telling.iter().filter_map(|report| on_refusal(report)));
+    lines.join("\n")
+}
+
+/// On the first request that failed when a trace was recorded.
+fn on_refusal(report: &Report) -> Option<String> {
+    let refusals = &report.recording.as_ref()?.out_of_memory;
+    let fits = |row: &&Row| row.fits == Some(true);
+    let fitting: Vec<_> = report.rows.iter().filter(fits).map(|row| row.policy.name).collect();
+    if report.rows.iter().any(|row| row.fits.is_none()) && refusals.first()?.capacity.is_some() {
+        // What came before it is not known.
+        return None;
+    }
+    Some(refused::sentence(&report.trace, refusals.first()?, refusals.len(), &fitting))
 }
 
 fn is_idle(report: &Report) -> bool {
@@ -39,7 +63,7 @@ fn on_one(report: &Report) -> String {
 
 const WHY: &str = "compare the sizes in the trace with what the failed rows say";
 
-/// What PyTorch reserved.
+/// What the allocator reserved that others are compared with.
 struct Baseline {
     reserved: Bytes,
     recorded: bool,
@@ -47,20 +71,36 @@ struct Baseline {
 
 fn baseline(report: &Report) -> Option<Baseline> {
     let modelled = || report.served(PYTORCH).map(|row| row.outcome.peak_reserved);
-    let recorded = report.recorded_reserved.is_some();
-    let reserved = report.recorded_reserved.or_else(modelled).filter(|it| !it.is_zero())?;
-    Some(Baseline { reserved, recorded })
+    let recorded = report.recorded_reserved();
+    let reserved = recorded.or_else(modelled).filter(|it| !it.is_zero())?;
+    Some(Baseline { reserved, recorded: recorded.is_some() })
+}
+
+/// Whose figure the baseline is, with the setting that it had.
+fn holder(report: &Report) -> &'static str {
+    match &report.recording {
+        Some(recording) if recording.by == RecordedBy::Cubeyard => "Cubeyard",
+        Some(recording) if recording.expandable => "PyTorch, with `expandable_segments:True`,",
+        _ => "PyTorch",
+    }
+}
+
+/// Whether PyTorch's setting can still be changed: it was recorded without, or not at all.
+fn can_expand(report: &Report) -> bool {
+    let settled = |by, expandable| by == RecordedBy::Cubeyard || expandable;
+    !report.recording.as_ref().is_some_and(|it| settled(it.by, it.expandable))
 }
 
 /// What somebody could change to: anything but PyTorch's defaults, and a plan only for want of
 /// anything else.
 fn best_choice(report: &Report) -> Option<&Row> {
-    let served = report.rows.iter().filter(|row| row.outcome.failed.is_none() && is_choice(row));
+    let rows = report.rows.iter();
+    let served = rows.filter(|row| row.outcome.failed.is_none() && is_choice(report, row));
     served.min_by_key(|row| (row.policy.kind == Kind::Planned, row.outcome.peak_reserved))
 }
 
-fn is_choice(row: &Row) -> bool {
-    row.policy.kind != Kind::PyTorch || row.policy.name == EXPANDABLE
+fn is_choice(report: &Report, row: &Row) -> bool {
+    row.policy.kind != Kind::PyTorch || row.policy.name == EXPANDABLE && can_expand(report)
 }
 
 fn only_today(report: &Report, row: &Row) -> String {
@@ -111,9 +151,10 @@ fn against_pytorch(report: &Report, best: &Row, baseline: &Baseline) -> String {
     let (needs, holds) =
         if baseline.recorded { ("would have needed", "reserved") } else { ("needs", "reserves") };
     let unplanned = unplanned(&[report], best.policy.kind);
+    let by = holder(report);
     if saved < NOTICEABLE {
         return format!(
-            "No policy here needs noticeably less{unplanned} than the {reserved} that PyTorch \
+            "No policy here needs noticeably less{unplanned} than the {reserved} that {by} \
              {holds}: keep its allocator as it is."
         );
     }
@@ -124,15 +165,14 @@ fn against_pytorch(report: &Report, best: &Row, baseline: &Baseline) -> String {
              without: {saved} less, and no other policy here needs less{unplanned}."
         );
     }
-    let expandable = report.served(EXPANDABLE).map(|row| row.outcome.peak_reserved);
+    let expandable = report.served(EXPANDABLE).filter(|row| is_choice(report, row));
+    let expandable = expandable.map(|row| row.outcome.peak_reserved);
     let alone = expandable.map_or_else(String::new, |expandable| {
         expandable_clause(ratio(expandable, needed), ratio(expandable, reserved))
     });
     let again =
         if best.policy.kind == Kind::Planned { ", if the same trace comes again" } else { "" };
-    format!(
-        "`{name}` {needs} {needed} where PyTorch {holds} {reserved}: {saved} less{again}{alone}."
-    )
+    format!("`{name}` {needs} {needed} where {by} {holds} {reserved}: {saved} less{again}{alone}.")
 }
 
 /// What changing one setting of PyTorch would do, given what that needs in relation to the best
@@ -155,7 +195,7 @@ fn on_several(reports: &[&Report]) -> String {
     if rows().all(|row| row.outcome.failed.is_some()) {
         return format!("No policy could serve any of these {count} traces: {WHY}.");
     }
-    if !rows().any(is_choice) {
+    if !reports.iter().any(|report| report.rows.iter().any(|row| is_choice(report, row))) {
         return format!(
             "These {count} traces were replayed as PyTorch would serve them: replay other policies \
              beside it to see what they would save."
@@ -212,7 +252,8 @@ impl Ratios {
 
 /// The choice that needs the least over all traces, of those that could serve each.
 fn best_of_all(reports: &[&Report], basis: &[Bytes]) -> Option<Ratios> {
-    let choices = reports.first()?.rows.iter().filter(|row| is_choice(row));
+    let for_all = |row: &&Row| reports.iter().all(|report| is_choice(report, row));
+    let choices = reports.first()?.rows.iter().filter(for_all);
     let served = choices.filter_map(|row| Ratios::of(row.policy.name, reports, basis));
     served.min_by(|left, right| {
         left.is_planned().cmp(&right.is_planned()).then(left.mean().total_cmp(&right.mean()))
@@ -221,9 +262,11 @@ fn best_of_all(reports: &[&Report], basis: &[Bytes]) -> Option<Ratios> {
 
 fn over_several(reports: &[&Report], basis: &[Bytes], best: &Ratios) -> String {
     let (count, mean) = (reports.len(), best.mean());
+    let recorded_as_default = reports.iter().all(|report| can_expand(report));
+    let by = if recorded_as_default { "PyTorch" } else { "what was reserved" };
     if 1.0 - mean < NOTICEABLE {
         return format!(
-            "Over these {count} traces no policy here needs noticeably less{} than PyTorch on \
+            "Over these {count} traces no policy here needs noticeably less{} than {by} on \
              average: keep its allocator as it is.",
             unplanned(reports, best.policy.kind)
         );
@@ -233,12 +276,13 @@ fn over_several(reports: &[&Report], basis: &[Bytes], best: &Ratios) -> String {
     let name = best.policy.name;
     let shown = if name == EXPANDABLE { "expandable_segments:True" } else { name };
     let expandable = Ratios::of(EXPANDABLE, reports, basis).filter(|it| it.policy.name != name);
+    let expandable = expandable.filter(|_| reports.iter().all(|report| can_expand(report)));
     let alone = expandable.map_or_else(String::new, |expandable| {
         expandable_clause(expandable.mean() / mean, expandable.mean())
     });
     let again = if best.is_planned() { ", if the same traces come again" } else { "" };
     format!(
-        "Over these {count} traces `{shown}` needs {} than PyTorch on average (from {most} to \
+        "Over these {count} traces `{shown}` needs {} than {by} on average (from {most} to \
          {least}){again}{alone}.",
         change(mean)
     )

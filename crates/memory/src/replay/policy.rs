@@ -6,7 +6,7 @@ use super::flex::Flex;
 use super::measure::nanoseconds_per_operation;
 use super::planned::Planned;
 use super::pytorch::PyTorch;
-use super::{Row, Target, run};
+use super::{Row, Target, refused, run};
 use crate::trace::Trace;
 
 /// Every policy, in the order in which they are shown.
@@ -90,7 +90,8 @@ impl ReplayPolicy {
 
     /// Replays a trace, once to count bytes and then again to take the time.
     ///
-    /// `clock` tells nanoseconds since some moment. `progress` is told as in [`run`], in all twice
+    /// `clock` tells nanoseconds since some moment; time of the processor, so that others who use it do not
+    /// show. `progress` is told as in [`run`], in all twice
     /// the events of the trace unless the policy fails.
     pub fn replay(
         &self,
@@ -103,7 +104,7 @@ impl ReplayPolicy {
             Some(_) => None,
             None => nanoseconds_per_operation(trace, &self.make, clock, progress),
         };
-        Row { policy: *self, outcome, ns_per_op }
+        Row { policy: *self, outcome, ns_per_op, fits: refused::fits(self, trace) }
     }
 }
 

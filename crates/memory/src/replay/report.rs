@@ -1,16 +1,19 @@
 //! `Report`: what came of one trace under several policies.
 
-use super::{Kind, Outcome, ReplayPolicy};
+use super::{Kind, Outcome, ReplayPolicy, doubt};
 use crate::Bytes;
-use crate::trace::Trace;
+use crate::trace::{RecordedBy, Recording, Trace};
 
 /// What came of one trace under several policies.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The name of the trace.
     pub trace: String,
-    /// What the allocator that was recorded had reserved at its peak, where the trace knows it.
-    pub recorded_reserved: Option<Bytes>,
+    /// What the trace knows of the allocator that was recorded.
+    pub recording: Option<Recording>,
+    /// What the model of PyTorch, with the settings that were recorded, reserves for the trace; nothing for
+    /// traces that are no whole recording of PyTorch.
+    pub modelled: Option<Bytes>,
     /// A row for each policy, in the order in which they are to be shown.
     pub rows: Vec<Row>,
 }
@@ -22,9 +25,12 @@ pub struct Row {
     pub policy: ReplayPolicy,
     /// What it needed.
     pub outcome: Outcome,
-    /// How long an allocation or a free took on average, in nanoseconds; nothing where the policy
+    /// Time of an allocation or a free on average, in nanoseconds of the clock that was given; nothing where the policy
     /// failed or had nothing to do.
     pub ns_per_op: Option<f64>,
+    /// Whether it would have served the first request that failed when the trace was recorded; nothing where
+    /// none did, or where it is not known what there was.
+    pub fits: Option<bool>,
 }
 
 /// The headings of the columns that [`Row::cells`] fills.
@@ -33,8 +39,24 @@ pub const COLUMNS: [&str; 6] = ["policy", "events", "peak live", "peak reserved"
 impl Report {
     /// A report on `trace` that has no rows yet.
     pub fn new(trace: &Trace) -> Self {
-        let (trace, recorded_reserved) = (trace.name.clone(), trace.recorded_reserved);
-        Self { trace, recorded_reserved, rows: Vec::new() }
+        let (name, recording) = (trace.name.clone(), trace.recording.clone());
+        Self { trace: name, recording, modelled: doubt::modelled(trace), rows: Vec::new() }
+    }
+
+    /// What the allocator that was recorded had reserved at its peak, where the trace knows it.
+    pub fn recorded_reserved(&self) -> Option<Bytes> {
+        self.recording.as_ref().and_then(|recording| recording.reserved)
+    }
+
+    /// Name of the row with what was recorded.
+    pub(super) fn recorded_name(&self) -> String {
+        let by = self.recording.as_ref().map_or(RecordedBy::PyTorch, |recording| recording.by);
+        format!("{by}, as recorded")
+    }
+
+    /// The row to point out: the best, unless there is a [`doubt`](Self::doubt).
+    pub fn recommended(&self) -> Option<&Row> {
+        self.best().filter(|_| self.doubt().is_none())
     }
 
     /// The row that reserved the least, the first of several. A plan counts only where there is
@@ -51,12 +73,12 @@ impl Report {
 
     /// A row in the form of [`Row::cells`] with what was recorded, where the trace knows it.
     pub fn recorded_cells(&self) -> Option<[String; 6]> {
-        let recorded = self.recorded_reserved?;
+        let recorded = self.recorded_reserved()?;
         let live = self.rows.iter().map(|row| row.outcome.peak_live).max().unwrap_or_default();
         let waste =
             if live.is_zero() { None } else { Some(recorded.get() as f64 / live.get() as f64) };
         let none = String::new;
-        let cells = ["PyTorch, as recorded".to_owned(), none(), none(), recorded.to_string()];
+        let cells = [self.recorded_name(), none(), none(), recorded.to_string()];
         let [name, events, live, reserved] = cells;
         Some([name, events, live, reserved, waste.map_or_else(none, significant), none()])
     }

@@ -16,6 +16,8 @@
 //! - The recorded peak is found by walking back from the segments that are there in the end. It
 //!   covers the history that is left, and is not known where history and segments contradict each
 //!   other (they are not taken at the same moment).
+//! - A history is whole if nothing was reserved when it began. [`Recording`](super::Recording) says so,
+//!   with the settings and the requests that failed.
 //!
 //! The same entry may not occur twice. PyTorch makes a dictionary for each, and small files that
 //! repeat one would otherwise be traces of any length.
@@ -24,6 +26,7 @@ mod cursor;
 mod history;
 mod reserved;
 mod segments;
+mod settings;
 mod sites;
 
 use thiserror::Error;
@@ -31,6 +34,7 @@ use thiserror::Error;
 use self::cursor::Cursor;
 use self::history::History;
 use self::segments::Segments;
+use self::settings::Settings;
 use self::sites::Sites;
 use super::Trace;
 use crate::budget::Budget;
@@ -105,6 +109,7 @@ pub fn read(name: &str, bytes: &[u8], limit: Bytes) -> Result<Vec<Trace>, Snapsh
     budget.charge_table::<bool>(document.containers())?;
     let mut seen = vec![false; document.containers()];
 
+    let settings = Settings::read(&root)?;
     let (devices, segments) = (root.field("device_traces")?, root.field("segments")?);
     let mut histories = Vec::new();
     for entries in devices.items()? {
@@ -117,11 +122,11 @@ pub fn read(name: &str, bytes: &[u8], limit: Bytes) -> Result<Vec<Trace>, Snapsh
     let mut remains = Segments::read(&segments, &mut sites, &mut seen, budget)?;
     let mut traces = Vec::new();
     for (device, history) in (0..).zip(histories) {
-        let trace = history.finish(remains.remove(device), budget)?;
+        let trace = history.finish(remains.remove(device), &settings, budget)?;
         budget.push(&mut traces, (device, trace))?;
     }
     for (device, remains) in remains {
-        let trace = History::default().finish(Some(remains), budget)?;
+        let trace = History::default().finish(Some(remains), &settings, budget)?;
         budget.push(&mut traces, (device, trace))?;
     }
     Ok(named(name, traces))

@@ -125,7 +125,7 @@ impl Writer {
             }
         }
         let allocations = u32::try_from(self.live.len()).expect("checked at each allocation");
-        Trace { name, events: self.events, allocations, recorded_reserved: None }
+        Trace { name, events: self.events, allocations, recording: None }
     }
 }
 

@@ -8,6 +8,7 @@
               writes hashes around every snapshot"
 )]
 
+mod advice;
 mod cases;
 mod conformance;
 mod examples;

@@ -1,7 +1,7 @@
 //! The readers of traces against files of the programs that write them.
 
 mod damaged;
-mod python;
+pub(crate) mod python;
 mod recorded;
 mod scripts;
 

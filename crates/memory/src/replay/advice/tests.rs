@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::replay::{Failure, Outcome, ReplayPolicy, Timeline, policy};
-use crate::trace::Trace;
+use crate::trace::{HistoryExtent, OutOfMemory, RecordedBy, Recording, Trace};
 
 const LIFETIME: ReplayPolicy =
     ReplayPolicy { name: "lifetime", kind: Kind::Online, ..super::super::POLICIES[2] };
@@ -30,12 +30,126 @@ fn row(name: &str, reserved_mib: Option<u64>) -> Row {
         timeline: Timeline::new(&Trace::default()),
         failed,
     };
-    Row { policy: named(name), outcome, ns_per_op: Some(1.0) }
+    Row { policy: named(name), outcome, ns_per_op: Some(1.0), fits: None }
 }
 
 fn report(recorded_mib: Option<u64>, rows: &[(&str, Option<u64>)]) -> Report {
     let rows = rows.iter().map(|&(name, reserved)| row(name, reserved)).collect();
-    Report { trace: "training".to_owned(), recorded_reserved: recorded_mib.map(Bytes::mib), rows }
+    let recording = recorded_mib.map(recording);
+    Report { trace: "training".to_owned(), modelled: recorded_mib.map(Bytes::mib), recording, rows }
+}
+
+/// A whole recording of PyTorch with its defaults.
+fn recording(reserved_mib: u64) -> Recording {
+    Recording {
+        by: RecordedBy::PyTorch,
+        reserved: Some(Bytes::mib(reserved_mib)),
+        history: HistoryExtent::Whole,
+        expandable: false,
+        other_settings: Vec::new(),
+        out_of_memory: Vec::new(),
+    }
+}
+
+/// A report on a recording of 1,400 MiB that was changed.
+fn doubtful(change: fn(&mut Report, &mut Recording)) -> Report {
+    let rows =
+        [("pytorch", Some(1400)), ("pytorch-expandable", Some(1060)), ("lifetime", Some(1050))];
+    let mut report = report(Some(1400), &rows);
+    let mut recording = recording(1400);
+    change(&mut report, &mut recording);
+    Report { recording: Some(recording), ..report }
+}
+
+/// What a snapshot does not hold, nobody can advise on: "99 % less" for one without any history.
+#[test]
+fn a_recording_that_is_not_whole_gives_no_advice() {
+    let missing = doubtful(|_, recording| recording.history = HistoryExtent::Missing);
+    check(
+        std::slice::from_ref(&missing),
+        "No advice on `training`: it has no history, only what was live when it was taken; call torch.cuda.memory._record_memory_history() before the work.",
+    );
+    let begun = doubtful(|_, recording| {
+        let (live, reserved) = (Bytes::mib(100), Bytes::mib(1200));
+        recording.history = HistoryExtent::Begun { live, reserved };
+    });
+    check(
+        &[begun],
+        "No advice on `training`: its history begins with 100.00 MiB live and 1.17 GiB reserved, and what led to that is lost; record from the start, with a larger max_entries.",
+    );
+    let contradiction = doubtful(|_, recording| recording.reserved = None);
+    check(
+        &[contradiction],
+        "No advice on `training`: its history and its segments contradict each other; take the snapshot while nothing allocates.",
+    );
+    let rows = [("pytorch", Some(1400)), ("lifetime", Some(1050))];
+    check(
+        &[missing, report(None, &rows)],
+        "`lifetime` needs 1.03 GiB where PyTorch reserves 1.37 GiB: 25 % less.\nNo advice on `training`: it has no history, only what was live when it was taken; call torch.cuda.memory._record_memory_history() before the work.",
+    );
+}
+
+#[test]
+fn a_model_that_misses_what_was_recorded_by_more_than_1_percent_gives_no_advice() {
+    let near = doubtful(|report, _| report.modelled = Some(Bytes::mib(1414)));
+    assert_eq!(near.doubt(), None);
+    let far = doubtful(|report, recording| {
+        report.modelled = Some(Bytes::mib(1415));
+        recording.other_settings = vec!["max_split_size_mb"];
+    });
+    assert!(far.recommended().is_none() && far.best().is_some());
+    check(
+        &[far],
+        "No advice on `training`: the model of PyTorch reserves 1.38 GiB for it where PyTorch reserved 1.37 GiB, so it misses something that mattered (it does not follow max_split_size_mb); compare the policies with each other only.",
+    );
+}
+
+#[test]
+fn expandable_segments_are_no_advice_where_they_are_on() {
+    check(
+        &[doubtful(|_, recording| recording.expandable = true)],
+        "`lifetime` would have needed 1.03 GiB where PyTorch, with `expandable_segments:True`, reserved 1.37 GiB: 25 % less.",
+    );
+}
+
+#[test]
+fn what_cubeyard_recorded_is_not_called_pytorchs() {
+    let ours = doubtful(|_, recording| recording.by = RecordedBy::Cubeyard);
+    assert_eq!(ours.recorded_cells().unwrap()[0], "Cubeyard, as recorded");
+    check(
+        std::slice::from_ref(&ours),
+        "`lifetime` would have needed 1.03 GiB where Cubeyard reserved 1.37 GiB: 25 % less.",
+    );
+    check(
+        &[ours.clone(), ours],
+        "Over these 2 traces `lifetime` needs 25 % less than what was reserved on average (from 25 % less to 25 % less).",
+    );
+}
+
+#[test]
+fn a_request_that_failed_names_the_policies_that_would_have_served_it() {
+    let mut report = doubtful(|_, recording| {
+        let (size, capacity) = (Bytes::mib(30), Some(Bytes::mib(1380)));
+        recording.out_of_memory = vec![OutOfMemory { event: 5, size, stream: 0, capacity }];
+    });
+    for (row, fits) in report.rows.iter_mut().zip([false, true, true]) {
+        row.fits = Some(fits);
+    }
+    let saved = "`lifetime` would have needed 1.03 GiB where PyTorch reserved 1.37 GiB: 25 % less; PyTorch's own `expandable_segments:True` comes within 1 % of that.";
+    let asked = "`training` ran out of memory when 30.00 MiB was asked for";
+    let fitted = format!(
+        "{saved}\n{asked}, with 1.35 GiB to be had in all: `pytorch-expandable`, `lifetime` would have fitted."
+    );
+    check(&[report.clone()], &fitted);
+    report.rows.iter_mut().for_each(|row| row.fits = Some(false));
+    let none = format!(
+        "{saved}\n{asked}, with 1.35 GiB to be had in all: no policy here would have fitted."
+    );
+    check(&[report.clone()], &none);
+    report.rows.iter_mut().for_each(|row| row.fits = None);
+    report.recording.as_mut().unwrap().out_of_memory[0].capacity = None;
+    let unknown = format!("{saved}\n{asked}; the file does not say what the device had free.");
+    check(&[report], &unknown);
 }
 
 fn check(reports: &[Report], expected: &str) {

@@ -28,7 +28,7 @@ pub fn html(reports: &[Report]) -> String {
 }
 
 fn section(report: &Report) -> String {
-    let best = report.best().map(|row| row.policy.name);
+    let best = report.recommended().map(|row| row.policy.name);
     let mut rows = vec![row("th", "", &COLUMNS.map(str::to_owned))];
     for line in &report.rows {
         let class = match &line.outcome.failed {

@@ -49,7 +49,7 @@ impl<'a> Panel<'a> {
         let longest = report.rows.iter().max_by_key(|row| row.outcome.events);
         let reserved = report.rows.iter().map(|row| row.outcome.peak_reserved);
         let live = report.rows.iter().map(|row| row.outcome.peak_live);
-        let most = reserved.chain(live).chain(report.recorded_reserved).max().unwrap_or_default();
+        let most = reserved.chain(live).chain(report.recorded_reserved()).max().unwrap_or_default();
         let across = longest.map_or_else(
             || Axis { end: 1.0, ticks: Vec::new(), title: String::new() },
             |row| Axis::events(&row.outcome.timeline),
@@ -97,7 +97,8 @@ impl<'a> Panel<'a> {
             .outcome
             .waste()
             .map_or_else(String::new, |waste| format!(" · {}", significant(waste)));
-        let best = self.report.best().is_some_and(|best| best.policy.name == row.policy.name);
+        let best =
+            self.report.recommended().is_some_and(|best| best.policy.name == row.policy.name);
         let figures = match &row.outcome.failed {
             Some(_) => "failed".to_owned(),
             None => format!("{}{waste}", row.outcome.peak_reserved),
@@ -123,10 +124,10 @@ impl<'a> Panel<'a> {
     }
 
     fn recorded_series(&self) -> Option<Series> {
-        let recorded = self.report.recorded_reserved?;
+        let recorded = self.report.recorded_reserved()?;
         let y = self.y(recorded.get() as f64);
         let (path, end) = (format!("M{LEFT:.1} {y:.1}H{RIGHT:.1}"), (RIGHT, y));
-        let (name, figures) = ("PyTorch, as recorded".to_owned(), recorded.to_string());
+        let (name, figures) = (self.report.recorded_name(), recorded.to_string());
         Some(Series { name, figures, path, end, colour: "#1f2933", dash: "1 4", ..PLAIN })
     }
 }

@@ -127,6 +127,24 @@ impl<'d> Cursor<'d, '_> {
         u64::try_from(number).map_err(|_| self.wrong("an integer that is not negative"))
     }
 
+    pub(super) fn boolean(&self) -> Result<bool, SnapshotError> {
+        match self.value {
+            Value::Boolean(answer) => Ok(answer),
+            _ => Err(self.wrong("a boolean")),
+        }
+    }
+
+    /// The value itself, for those who take any kind.
+    pub(super) fn value(&self) -> Value {
+        self.value
+    }
+
+    /// Whether a dictionary holds anything other than `value`.
+    pub(super) fn has_value_other_than(&self, value: Value) -> Result<bool, SnapshotError> {
+        let Value::Dict(dict) = self.value else { return Err(self.wrong("a dictionary")) };
+        Ok(self.document.entries(dict).any(|(_, found)| found != value))
+    }
+
     /// The error for a value that is not what it has to be.
     pub(super) fn wrong(&self, expected: &'static str) -> SnapshotError {
         let found = match self.value {

@@ -11,7 +11,7 @@ use crate::trace::recorder::Clock;
 use crate::{Bytes, MemoryLimit};
 
 /// The actions that change nothing.
-const IDLE: [&str; 5] = ["oom", "snapshot", "annotate", "workspace_snapshot", "user_defined"];
+const IDLE: [&str; 4] = ["snapshot", "annotate", "workspace_snapshot", "user_defined"];
 const ACTIONS: &str = "an action of PyTorch 2.15 or earlier";
 
 /// An allocation, before it is known how many were live at the start and so come first.
@@ -40,8 +40,20 @@ enum Step {
         owner: Owner,
         time_us: u64,
     },
+    /// A request that failed, by its number.
+    OutOfMemory(usize),
     /// A free that turned out to have come later.
     Withdrawn,
+}
+
+/// A request that failed for want of memory.
+#[derive(Clone, Copy, Debug)]
+struct Refused {
+    size: Bytes,
+    stream: i128,
+    device_free: Option<u64>,
+    /// How many changes of what is reserved came before it.
+    changes: usize,
 }
 
 /// What is known of an address that the history has mentioned.
@@ -61,6 +73,7 @@ pub(super) struct History {
     allocations: u32,
     addresses: BTreeMap<u64, State>,
     changes: Vec<Change>,
+    refused: Vec<Refused>,
 }
 
 /// What an entry of the history says, apart from its action.
@@ -90,6 +103,7 @@ impl History {
             "free_completed" => self.complete_free(&Entry::read(entry, 0, time_us)?, budget),
             "segment_alloc" | "segment_map" => self.reserve(entry, 1, budget),
             "segment_free" | "segment_unmap" => self.reserve(entry, -1, budget),
+            "oom" => self.refuse(entry, budget),
             other if IDLE.contains(&other) => Ok(()),
             _ => Err(action.wrong(ACTIONS)),
         }
@@ -103,6 +117,20 @@ impl History {
     ) -> Result<(), SnapshotError> {
         let size = entry.field("size")?.unsigned()?;
         Ok(budget.push(&mut self.changes, Change(sign * i128::from(size)))?)
+    }
+
+    fn refuse(&mut self, entry: &Cursor<'_, '_>, budget: &mut Budget) -> Result<(), SnapshotError> {
+        let Some(size) = entry.optional("size")? else { return Ok(()) };
+        let device_free = entry.optional("device_free")?;
+        let stream = entry.optional("stream")?;
+        let refused = Refused {
+            size: Bytes::new(size.unsigned()?),
+            stream: stream.map_or(Ok(0), |stream| stream.integer())?,
+            device_free: device_free.map(|free| free.unsigned()).transpose()?,
+            changes: self.changes.len(),
+        };
+        budget.push(&mut self.steps, Step::OutOfMemory(self.refused.len()))?;
+        Ok(budget.push(&mut self.refused, refused)?)
     }
 
     fn allocate(&mut self, entry: &Entry<'_>, budget: &mut Budget) -> Result<(), SnapshotError> {

@@ -26,6 +26,14 @@ pub(super) fn peak(in_the_end: Option<u64>, changes: &[Change]) -> Option<Bytes>
     u64::try_from(peak).ok().map(Bytes::new)
 }
 
+/// What was reserved before `changes`, from what was reserved in the end.
+///
+/// `None` where that would be below zero.
+pub(super) fn before(in_the_end: Option<u64>, changes: &[Change]) -> Option<Bytes> {
+    let sum: i128 = changes.iter().map(|Change(change)| change).sum();
+    u64::try_from(i128::from(in_the_end.unwrap_or(0)) - sum).ok().map(Bytes::new)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -158,9 +158,9 @@ fn the_peak_counts_segments_from_before_the_recording() {
         ("alloc", 0x100, 1, 4),
     ];
     // In the end 4096; before that 4196, 3696, 6696 and 5696.
-    assert_eq!(one_device(&entries, &[]).recorded_reserved, Some(Bytes::new(6696)));
+    assert_eq!(one_device(&entries, &[]).recorded_reserved(), Some(Bytes::new(6696)));
     let contradiction = [("segment_alloc", 0x1000, 5000, 0), ("alloc", 0x100, 1, 4)];
-    assert_eq!(one_device(&contradiction, &[]).recorded_reserved, None);
+    assert_eq!(one_device(&contradiction, &[]).recorded_reserved(), None);
 }
 
 #[test]

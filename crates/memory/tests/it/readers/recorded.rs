@@ -49,7 +49,7 @@ fn snapshots_have_the_peak_that_pytorch_reserved() {
         let [trace] = &traces[..] else { panic!("one device") };
         assert_eq!((trace.name.as_str(), trace.allocations), (name, allocations));
         assert_eq!(trace.events.len(), allocations as usize + frees, "{name}");
-        assert_eq!(trace.recorded_reserved, Some(Bytes::new(reserved)), "{name}");
+        assert_eq!(trace.recorded_reserved(), Some(Bytes::new(reserved)), "{name}");
         assert!(peak_requested(trace) < Bytes::new(reserved), "{name}");
     }
 }

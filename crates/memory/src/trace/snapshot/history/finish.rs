@@ -1,25 +1,51 @@
 //! The end of a history: what was live at its start is known, and everything gets its number.
 
-use super::{History, Owner, Request, State, Step};
+use super::{History, Owner, Refused, Request, State, Step};
+use crate::Bytes;
 use crate::budget::Budget;
 use crate::trace::recorder::Streams;
 use crate::trace::snapshot::SnapshotError;
 use crate::trace::snapshot::reserved;
 use crate::trace::snapshot::segments::{Block, Remains};
-use crate::trace::{Allocate, Event, Trace, TraceId};
+use crate::trace::snapshot::settings::Settings;
+use crate::trace::{Allocate, Event, HistoryExtent, OutOfMemory, Recording, Trace, TraceId};
 
 impl History {
     /// The trace, still without a name.
     pub(in crate::trace::snapshot) fn finish(
         mut self,
         remains: Option<Remains>,
+        settings: &Settings,
         budget: &mut Budget,
     ) -> Result<Trace, SnapshotError> {
         let in_the_end = remains.as_ref().map(|remains| remains.reserved);
-        let recorded_reserved = reserved::peak(in_the_end, &self.changes);
+        let has_history = !self.addresses.is_empty();
         self.keep(remains.unwrap_or_default().blocks, budget)?;
-        let trace = self.assemble(budget)?;
-        Ok(Trace { recorded_reserved, ..trace })
+        let mut recording = Recording {
+            by: settings.by,
+            reserved: reserved::peak(in_the_end, &self.changes),
+            history: self.extent(has_history, in_the_end),
+            expandable: settings.expandable,
+            other_settings: settings.other.clone(),
+            out_of_memory: Vec::new(),
+        };
+        budget.charge_table::<OutOfMemory>(2 * self.refused.len())?;
+        let trace = self.assemble(in_the_end, &mut recording.out_of_memory, budget)?;
+        Ok(Trace { recording: Some(recording), ..trace })
+    }
+
+    /// How much of the allocator's history this is, with all that was live at its start known.
+    fn extent(&self, has_history: bool, in_the_end: Option<u64>) -> HistoryExtent {
+        let reserved = reserved::before(in_the_end, &self.changes).unwrap_or_default();
+        match (has_history, self.at_start.is_empty() && reserved.is_zero()) {
+            (false, _) => HistoryExtent::Missing,
+            (true, true) => HistoryExtent::Whole,
+            (true, false) => {
+                let sizes = self.at_start.iter().map(|(_, request)| request.size.get());
+                let live = Bytes::new(sizes.fold(0, u64::saturating_add));
+                HistoryExtent::Begun { live, reserved }
+            }
+        }
     }
 
     /// Adds the blocks that were live from start to end, so that no entry mentions them.
@@ -43,7 +69,12 @@ impl History {
     }
 
     /// The trace of all steps.
-    fn assemble(self, budget: &mut Budget) -> Result<Trace, SnapshotError> {
+    fn assemble(
+        self,
+        in_the_end: Option<u64>,
+        failures: &mut Vec<OutOfMemory>,
+        budget: &mut Budget,
+    ) -> Result<Trace, SnapshotError> {
         let starting = self.at_start.len();
         let first = u32::try_from(starting).map_err(|_| SnapshotError::TooMany)?;
         let allocations = first.checked_add(self.allocations).ok_or(SnapshotError::TooMany)?;
@@ -59,6 +90,15 @@ impl History {
         let mut numbering = Numbering { first, ids, next: 0, streams: Streams::default() };
         let mut events = Vec::with_capacity(starting + self.steps.len());
         for step in at_start.chain(self.steps) {
+            if let Step::OutOfMemory(number) = step {
+                let Refused { size, stream, device_free, changes } = self.refused[number];
+                let stream =
+                    numbering.streams.number(stream, budget)?.ok_or(SnapshotError::TooMany)?;
+                let held = reserved::before(in_the_end, &self.changes[changes..]);
+                let capacity = held.zip(device_free);
+                let capacity = capacity.and_then(|(held, free)| held.checked_add(Bytes::new(free)));
+                failures.push(OutOfMemory { event: events.len(), size, stream, capacity });
+            }
             events.extend(numbering.event(step, budget)?);
         }
         Ok(Trace { events, allocations, ..Trace::default() })
@@ -91,7 +131,7 @@ impl Numbering {
             Step::Free { owner: Owner::Since(number), time_us } => {
                 Event::Free { id: TraceId(self.first + number), time_us }
             }
-            Step::Withdrawn => return Ok(None),
+            Step::Withdrawn | Step::OutOfMemory(_) => return Ok(None),
         };
         Ok(Some(event))
     }

@@ -1,0 +1,36 @@
+//! The clock of `ns/op`: time that the processor worked for this thread.
+//!
+//! Time by the clock on the wall has what others do on the same host in it, so that the same replay took twice
+//! as long on a busy one.
+
+#![expect(unsafe_code, reason = "the standard library does not read this clock")]
+
+/// A clock for the library, in nanoseconds.
+pub(crate) fn clock() -> impl FnMut() -> u64 {
+    || {
+        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the call writes the one structure that it is given.
+        let done = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now) };
+        assert_eq!(done, 0, "every system that has threads has this clock");
+        let parts = u64::try_from(now.tv_sec).ok().zip(u64::try_from(now.tv_nsec).ok());
+        parts.map_or(0, |(seconds, fraction)| seconds * 1_000_000_000 + fraction)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    /// On a busy host most time passes while others work.
+    #[test]
+    fn time_that_others_take_does_not_count() {
+        let mut clock = super::clock();
+        let begin = clock();
+        std::thread::sleep(Duration::from_millis(300));
+        let slept = clock() - begin;
+        assert!(slept < 100_000_000, "{slept} ns while it slept");
+        let begin = clock();
+        let sum = (0..40_000_000_u64).fold(0, |sum: u64, it| std::hint::black_box(sum ^ it));
+        assert!(clock() - begin > 1_000_000, "{sum}");
+    }
+}
