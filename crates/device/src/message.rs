@@ -6,7 +6,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::pe::{PortId, PortSpec, SlotMemory};
+use crate::pe::{Format, PortId, PortSpec, SlotMemory};
 use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::{Context, NodeId, Route, SignalId, Span, Time};
 
@@ -131,6 +131,8 @@ pub enum Done {
         port: PortId,
         /// How long the message is.
         bytes: u64,
+        /// Format of its elements.
+        format: Format,
         /// The slot that it is in.
         slot: u32,
         /// The record of its sending, if that is kept.
@@ -144,8 +146,8 @@ impl Done {
         match self {
             Self::Signal(signal) => context.raise(signal),
             Self::Core(node, token) => context.call(node, Message::DmaDone(token, well)),
-            Self::Port { node, port, bytes, slot, record } => {
-                let arrival = Arrival { port, bytes, slot, data: None, record };
+            Self::Port { node, port, bytes, format, slot, record } => {
+                let arrival = Arrival { port, bytes, format, slot, data: None, record };
                 context.call(node, Message::Arrived(arrival));
             }
         }
@@ -174,6 +176,8 @@ pub struct Arrival {
     pub port: PortId,
     /// How long it is.
     pub bytes: u64,
+    /// Format of its elements.
+    pub format: Format,
     /// The slot that it goes into.
     pub slot: u32,
     /// What it says, in data mode; none if that is in the slot's memory.

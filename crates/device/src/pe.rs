@@ -82,7 +82,14 @@ pub struct AnyOf {
     pub ports: Vec<PortId>,
     /// How long it is.
     pub bytes: u64,
+    /// Format of its elements.
+    pub format: Format,
 }
+
+/// Number of the format of a message's elements. What it stands for is the programs' business; both ends of a
+/// channel must name the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Format(pub u8);
 
 /// A message between PEs, at one end of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +98,8 @@ pub struct Message {
     pub port: PortId,
     /// How long it is.
     pub bytes: u64,
+    /// Format of its elements.
+    pub format: Format,
 }
 
 /// An access of a DMA engine.
@@ -202,6 +211,10 @@ pub trait Program: fmt::Debug {
     /// A command in words, with the place in the kernel, for reports.
     fn describe(&self, command: CommandId) -> String {
         format!("command {command}")
+    }
+    /// The name of a format that another program sent, for reports.
+    fn format_name(&self, format: Format) -> String {
+        format!("format {}", format.0)
     }
 }
 

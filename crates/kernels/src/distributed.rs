@@ -173,6 +173,14 @@ impl<'c> Distributed<'c> {
         self.begin_barrier(&self.world()?)?.wait()
     }
 
+    /// Whether nobody's worker is at work: what is for all ranks is not for one of them to call.
+    fn check_outside(&self, call: &impl ToString) -> Result<(), DistError> {
+        match self.current.get() {
+            Some(rank) => Err(DistError::Inside { rank, call: call.to_string() }),
+            None => Ok(()),
+        }
+    }
+
     /// What was wrong with the kernels of collectives although they ran to their ends.
     pub fn findings(&self) -> Vec<crate::program::Finding> {
         self.launcher.findings()

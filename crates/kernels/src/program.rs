@@ -16,12 +16,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use cubeyard_device::pe::{CommandId, Next, Program, Steps};
+use cubeyard_device::pe::{CommandId, Format, Next, Program, Steps};
 use cubeyard_runtime::{BoundArgument, Site};
 
 use crate::kernel::{Args, Kernel, KernelFuture, panicked};
 use crate::numeric::NumericError;
-use crate::tl::{PlanRun, State, Tape, Tl, place};
+use crate::tl::{PlanRun, State, Tape, Tl, format_name, place};
 use values::Values;
 
 /// A kernel that was written down for one PE. It can be run any number of times.
@@ -240,5 +240,9 @@ impl Program for KernelProgram {
     fn describe(&self, command: CommandId) -> String {
         let tape = self.tape.borrow();
         format!("{} of {}", tape.order(command), self.state.kernel)
+    }
+
+    fn format_name(&self, format: Format) -> String {
+        format_name(format)
     }
 }

@@ -50,6 +50,7 @@ pub use cubeyard_device::pe::Step;
 pub use layout::pack;
 pub use mask::Mask;
 pub use message::Port;
+pub(crate) use message::format_name;
 pub use op::Op;
 pub use reference::Ref;
 pub use tape::{Computation, Effect, Input, Operand, Order, Place, Tape, ValueId, place};

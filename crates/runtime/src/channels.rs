@@ -97,6 +97,7 @@ impl Context {
         config: &RingConfig,
     ) -> Result<Channels, RuntimeError> {
         self.inner.check_open()?;
+        self.inner.check_channels(channels, config)?;
         let mut this = Channels {
             context: Rc::clone(&self.inner),
             ends: Vec::new(),
@@ -192,6 +193,34 @@ impl Drop for Channels {
 }
 
 impl Inner {
+    /// Whether every channel joins two PEs of the machine, and a ring can hold a message.
+    fn check_channels(
+        &self,
+        channels: &[Channel],
+        config: &RingConfig,
+    ) -> Result<(), RuntimeError> {
+        let RingConfig { slots, slot_bytes, .. } = *config;
+        if slots == 0 || slot_bytes == 0 {
+            return Err(RuntimeError::Ring { slots, slot_bytes });
+        }
+        let machine = self.machine.borrow();
+        let topology = machine.topology();
+        let is_there = |pe: PeRef| {
+            let is_sip = topology.sips().any(|sip| sip == pe.sip);
+            let is_cube = topology.cubes().any(|cube| cube == pe.cube);
+            is_sip && is_cube && topology.pes().any(|other| other == pe.pe)
+        };
+        for Channel { ends: [a, b] } in channels {
+            if let Some(end) = [a, b].into_iter().find(|end| !is_there(end.pe)) {
+                return Err(RuntimeError::NoSuchPe { pe: end.pe });
+            }
+            if a.pe == b.pe {
+                return Err(RuntimeError::ToItself { pe: a.pe });
+            }
+        }
+        Ok(())
+    }
+
     fn take_ring(&self, pe: PeRef, kind: SlotKind, bytes: Bytes) -> Result<PhysAddr, RuntimeError> {
         if kind == SlotKind::Hbm {
             self.check_slices(pe.sip)?;

@@ -161,6 +161,28 @@ pub enum RuntimeError {
         /// The number.
         port: u32,
     },
+    /// A channel joins two PEs. A PE that needs its own data keeps it.
+    #[error("a channel from {pe} to itself: expected two PEs")]
+    ToItself {
+        /// The PE.
+        pe: PeRef,
+    },
+    /// The machine has no such PE.
+    #[error("the machine has no {pe}")]
+    NoSuchPe {
+        /// The PE.
+        pe: PeRef,
+    },
+    /// A ring that can hold no message.
+    #[error(
+        "a ring of {slots} slots of {slot_bytes} bytes: expected at least one slot of at least one byte"
+    )]
+    Ring {
+        /// How many slots.
+        slots: u32,
+        /// How long they are.
+        slot_bytes: u64,
+    },
     /// A launch was not done in time, and its programs were stopped. Give it more time, or mend what waits.
     #[error("not done after {limit}: {waiting}")]
     Deadline {

@@ -17,7 +17,7 @@ use crate::context::{Context, Inner};
 use crate::dtype::{DType, Element};
 use crate::error::RuntimeError;
 use crate::init::Init;
-use crate::placement::{Placement, Shard};
+use crate::placement::{Layout, Placement, Shard};
 use crate::shape::Shape;
 use crate::storage::{DeployedShard, Storage};
 
@@ -106,6 +106,13 @@ impl Context {
     }
 }
 
+impl Context {
+    /// Whether a tensor belongs to this context.
+    pub fn owns(&self, tensor: &Tensor) -> bool {
+        Rc::ptr_eq(&self.inner, &tensor.context)
+    }
+}
+
 impl Tensor {
     /// Its shape.
     pub fn shape(&self) -> Shape {
@@ -181,6 +188,11 @@ impl Tensor {
     /// Where its storage is, by offset, and copies of the same part by PE.
     pub fn shards(&self) -> Result<&[DeployedShard], RuntimeError> {
         Ok(&self.deployed()?.shards)
+    }
+
+    /// Which PE holds which part of its storage.
+    pub fn layout(&self) -> Result<&Layout, RuntimeError> {
+        Ok(&self.deployed()?.layout)
     }
 
     /// How long its mappings took to install, through the fabric.

@@ -95,7 +95,7 @@ impl PeDma {
         context: &mut Context<Message>,
     ) -> Result<(), RequestError> {
         let Packet { request, to, slot_bytes, arrival, .. } = packet;
-        let Arrival { port, bytes, slot, data, record } = arrival;
+        let Arrival { port, bytes, format, slot, data, record } = arrival;
         let address = base.sub_offset().get() + u64::from(slot) * slot_bytes;
         let memory = self.wiring.memory(base, slot_bytes)?;
         let there = self.way(context.node(), memory)?;
@@ -110,7 +110,7 @@ impl PeDma {
             there,
             back: None,
             data: data.map(|data| Slice::whole(&Buffer::new(data.into_vec().into()))),
-            done: Done::Port { node, port, bytes, slot, record },
+            done: Done::Port { node, port, bytes, format, slot, record },
         };
         self.requester.access(Box::new(access), Span::ZERO, context);
         Ok(())

@@ -1,6 +1,6 @@
 //! Steps as cores keep them: short, so that caches hold many.
 
-use super::{CommandId, Dma, Message, PortId, Work};
+use super::{CommandId, Dma, Format, Message, PortId, Work};
 use crate::message::Direction;
 
 /// How many commands that it comes after are named in a step itself.
@@ -19,6 +19,8 @@ pub(super) struct Brief {
     after: [CommandId; FEW],
     count: u8,
     kind: Kind,
+    /// The format of a message.
+    format: Format,
 }
 
 const _: () = assert!(size_of::<Brief>() == 32, "half a line of the cache");
@@ -76,7 +78,11 @@ impl Brief {
             None if matches!(what, What::Long(_)) => MANY,
             None => return None,
         };
-        Some(Self { words, after: few, count, kind })
+        let format = match what {
+            What::Send(message) | What::Receive(message) => message.format,
+            _ => Format::default(),
+        };
+        Some(Self { words, after: few, count, kind, format })
     }
 
     /// A long step that comes after some commands.
@@ -101,7 +107,7 @@ impl Brief {
         #[expect(clippy::cast_possible_truncation, reason = "numbers of 32 bits were put there")]
         let (low, high) = (first as u32, bytes as u32);
         let dma = |direction| What::Dma(Dma { direction, address: first, bytes, rows: None });
-        let message = Message { port: PortId(low), bytes };
+        let message = Message { port: PortId(low), bytes, format: self.format };
         match self.kind {
             Kind::Load => dma(Direction::Read),
             Kind::Store => dma(Direction::Write),
@@ -164,7 +170,8 @@ mod tests {
 
     #[test]
     fn a_brief_step_says_what_it_was_made_from() {
-        let message = Message { port: PortId(u32::MAX), bytes: u64::MAX };
+        let (port, bytes, format) = (PortId(u32::MAX), u64::MAX, Format(u8::MAX));
+        let message = Message { port, bytes, format };
         let dma = |direction| Dma { direction, address: u64::MAX, bytes: 7, rows: None };
         let all = [
             What::Dma(dma(Direction::Read)),

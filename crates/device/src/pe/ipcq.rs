@@ -14,7 +14,7 @@ use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::{NodeId, Span, Time};
 use thiserror::Error;
 
-use super::CommandId;
+use super::{CommandId, Format};
 use crate::request::PeRef;
 
 /// The number of a port of a PE.
@@ -92,6 +92,7 @@ pub enum PortError {
 pub(super) struct Arrived {
     pub(super) at: Time,
     pub(super) bytes: u64,
+    pub(super) format: Format,
     pub(super) data: Option<Box<[u8]>>,
     /// Which slot of the ring it is in.
     pub(super) slot: u32,

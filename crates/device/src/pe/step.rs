@@ -177,7 +177,7 @@ impl From<Step> for Next {
 mod tests {
     use super::*;
     use crate::message::{Direction, Rows};
-    use crate::pe::{AnyOf, Dma, Message, OpUnit, PortId};
+    use crate::pe::{AnyOf, Dma, Format, Message, OpUnit, PortId};
     use cubeyard_sim::Span;
     use std::rc::Rc;
 
@@ -187,11 +187,11 @@ mod tests {
             Strips { unit: OpUnit::Math, count, fetch, work, store }
         };
         let dma = |rows| Dma { direction: Direction::Read, address: 64, bytes: 8, rows };
-        let any = Rc::new(AnyOf { ports: vec![PortId(1), PortId(2)], bytes: 3 });
+        let any = Rc::new(AnyOf { ports: vec![PortId(1), PortId(2)], bytes: 3, format: Format(1) });
         let step = |number: u32| match number % 7 {
             0 => Step::Wait(number),
             1 => Step::Command(
-                Work::Send(Message { port: PortId(0), bytes: 1 }),
+                Work::Send(Message { port: PortId(0), bytes: 1, format: Format(2) }),
                 [number][..].into(),
             ),
             2 => Step::Command(Work::Compute(strips(number % 5)), [1, 2][..].into()),

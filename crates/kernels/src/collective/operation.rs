@@ -4,9 +4,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use cubeyard_device::input::nearest;
+use cubeyard_runtime::dtype::DType;
 use thiserror::Error;
 
-use crate::numeric::Binary;
+use super::pieces::part;
+use crate::numeric::{Binary, TileType, infer};
 
 /// How values of ranks are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,6 +58,14 @@ impl ReduceOp {
             Self::Bor => "bor",
             Self::Bxor => "bxor",
         }
+    }
+
+    /// Whether it joins values of this type.
+    pub fn suits(self, dtype: DType) -> bool {
+        let is_joined = TileType::new(dtype, &[1])
+            .and_then(|tile| infer::binary(self.binary(), &tile, &tile))
+            .is_ok();
+        is_joined && (self != Self::Avg || dtype.is_float())
     }
 
     /// What joins two values.
@@ -151,6 +161,40 @@ impl Operation {
             Self::AllGather | Self::Gather(_) => (ranks, 1),
             Self::ReduceScatter(_) | Self::Scatter(_) => (1, ranks),
             _ => (1, 1),
+        }
+    }
+
+    /// Elements of the output of one of so many ranks, for so many elements of its input. Where an input is cut for
+    /// ranks, parts differ by at most one element.
+    ///
+    /// ```
+    /// use cubeyard_kernels::collective::{Operation, ReduceOp};
+    ///
+    /// let scatter = Operation::ReduceScatter(ReduceOp::Sum);
+    /// assert_eq!([0, 1, 2].map(|rank| scatter.output(rank, 3, 7)), [2, 2, 3]);
+    /// assert_eq!(Operation::AllGather.output(0, 3, 7), 21);
+    /// ```
+    pub fn output(self, rank: usize, ranks: usize, input: u64) -> u64 {
+        let part = part(input, rank, ranks);
+        let (part, ranks) = (part.end - part.start, ranks as u64);
+        match self {
+            Self::AllReduce(_) | Self::Reduce(..) | Self::Broadcast(_) => input,
+            Self::AllGather | Self::Gather(_) => input * ranks,
+            Self::ReduceScatter(_) | Self::Scatter(_) => part,
+            Self::AllToAll => part * ranks,
+        }
+    }
+
+    /// Whether an element of the output lies where that of the input does.
+    pub const fn keeps_layout(self) -> bool {
+        matches!(self, Self::AllReduce(_) | Self::Reduce(..) | Self::Broadcast(_))
+    }
+
+    /// What joins values, if anything does.
+    pub const fn op(self) -> Option<ReduceOp> {
+        match self {
+            Self::AllReduce(op) | Self::Reduce(op, _) | Self::ReduceScatter(op) => Some(op),
+            _ => None,
         }
     }
 

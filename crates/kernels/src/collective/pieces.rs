@@ -8,7 +8,8 @@ use crate::tl::{Ref, Tile, Tl};
 /// A buffer as a row of elements.
 #[derive(Clone, Debug)]
 pub(super) struct Flat {
-    reference: Ref,
+    /// None where this PE holds nothing: then nothing is loaded, stored or received.
+    reference: Option<Ref>,
     pub(super) elements: u64,
 }
 
@@ -16,12 +17,17 @@ impl Flat {
     /// The input and the output of a collective's kernel.
     #[track_caller]
     pub(super) fn buffers(args: &Args) -> [Self; 2] {
-        [Self::new(&args.tensor(0).local()), Self::new(&args.tensor(1).local())]
+        [0, 1].map(|place| Self::new(args.tensor(place).local_if_any().as_ref()))
     }
 
-    pub(super) fn new(reference: &Ref) -> Self {
-        let elements = reference.ty().elements();
-        Self { reference: reference.at(0, &[elements]), elements }
+    fn new(reference: Option<&Ref>) -> Self {
+        let elements = reference.map_or(0, |reference| reference.ty().elements());
+        Self { reference: reference.map(|reference| reference.at(0, &[elements])), elements }
+    }
+
+    /// What this PE holds, where there is something to do with it.
+    fn reference(&self) -> &Ref {
+        self.reference.as_ref().expect("no range of a buffer without elements")
     }
 
     /// The elements of part `index` of `count`; parts differ by at most one element.
@@ -41,13 +47,14 @@ impl Flat {
 
     #[track_caller]
     pub(super) fn receive(&self, tl: &Tl, port: crate::tl::Port, range: &Range<u64>) -> Tile {
-        tl.recv_async(port, &[range.end - range.start], self.reference.ty().dtype)
+        tl.recv_async(port, &[range.end - range.start], self.reference().ty().dtype)
     }
 
     /// In how many rounds a collective is done that holds so many elements at once in pieces, so that they and
     /// what is under way beside them fit the TCM.
     pub(super) fn rounds(&self, tl: &Tl, held: u64, piece: u64) -> usize {
-        let tile = (piece * self.reference.ty().dtype.size()).next_multiple_of(LINE);
+        let Some(reference) = &self.reference else { return 1 };
+        let tile = (piece * reference.ty().dtype.size()).next_multiple_of(LINE);
         let rounds = rounds(held.div_ceil(piece) * tile, tl.scratch_bytes());
         usize::try_from(rounds).expect("fewer rounds than elements")
     }
@@ -61,7 +68,7 @@ impl Flat {
     }
 
     fn at(&self, range: &Range<u64>) -> Ref {
-        self.reference.at(range.start, &[range.end - range.start])
+        self.reference().at(range.start, &[range.end - range.start])
     }
 }
 

@@ -1,6 +1,8 @@
 //! What can go wrong with a process group.
 
+use cubeyard_device::request::PeRef;
 use cubeyard_runtime::RuntimeError;
+use cubeyard_runtime::dtype::DType;
 use thiserror::Error;
 
 use crate::collective::NoSuchReduceOp;
@@ -131,6 +133,124 @@ pub enum DistError {
         /// What would go with the first rank's.
         expected: String,
     },
+    /// As many streams as SIPs are needed.
+    #[error("{operation} on {found} streams: expected one for each of {expected} SIPs")]
+    Streams {
+        /// What was asked.
+        operation: &'static str,
+        /// How many there are.
+        found: usize,
+        /// How many SIPs.
+        expected: usize,
+    },
+    /// There is no such rank to send to or to receive from.
+    #[error("{} rank {peer}: there are {ranks} ranks", toward(call))]
+    Peer {
+        /// `send` or `recv`.
+        call: &'static str,
+        /// The rank that was named.
+        peer: usize,
+        /// How many there are.
+        ranks: usize,
+    },
+    /// A rank sends to another, not to itself.
+    #[error("{call} from rank {rank} to itself")]
+    Itself {
+        /// `send` or `recv`.
+        call: &'static str,
+        /// The rank.
+        rank: usize,
+    },
+    /// Values of this type cannot be joined so. Convert them, or choose another op.
+    #[error("{operation} {op}: there is none of {dtype}")]
+    NoneOf {
+        /// What was asked.
+        operation: &'static str,
+        /// What joins values.
+        op: &'static str,
+        /// The type of the elements.
+        dtype: DType,
+    },
+    /// An output is of another type than its input.
+    #[error(
+        "{operation}: the output of rank {rank} is of {found}, expected {expected} as its input"
+    )]
+    OutputType {
+        /// What was asked.
+        operation: &'static str,
+        /// The rank.
+        rank: usize,
+        /// The type of its output.
+        found: DType,
+        /// That of its input.
+        expected: DType,
+    },
+    /// An output is too short or too long for what comes.
+    #[error(
+        "{operation}: the output of rank {rank} has {found} elements on {pe}, expected {expected} for an input of {input} among {ranks} ranks"
+    )]
+    Output {
+        /// What was asked.
+        operation: &'static str,
+        /// The rank.
+        rank: usize,
+        /// The PE.
+        pe: PeRef,
+        /// Elements of the output there.
+        found: u64,
+        /// How many there must be.
+        expected: u64,
+        /// Elements of the input there.
+        input: u64,
+        /// How many ranks there are.
+        ranks: usize,
+    },
+    /// An output is another part of the whole than the input on the same PE.
+    #[error(
+        "{operation}: the output of rank {rank} is {found} on {pe}, expected {expected}, as its input"
+    )]
+    Turned {
+        /// What was asked.
+        operation: &'static str,
+        /// The rank.
+        rank: usize,
+        /// The PE.
+        pe: PeRef,
+        /// What it holds of the output.
+        found: String,
+        /// What it holds of the input.
+        expected: String,
+    },
+    /// Ranks hold different parts on PEs that work together. Give their tensors the same placement.
+    #[error(
+        "{operation}: rank {rank} holds {found} on {pe}, expected {expected}, as rank {other} on {as_pe}"
+    )]
+    Layout {
+        /// What was asked.
+        operation: &'static str,
+        /// The rank that differs.
+        rank: usize,
+        /// Its PE.
+        pe: PeRef,
+        /// What that holds.
+        found: String,
+        /// What the other one's holds.
+        expected: String,
+        /// The rank that it differs from.
+        other: usize,
+        /// The PE of that.
+        as_pe: PeRef,
+    },
+    /// What is for all ranks was called by one of them. Use the worker's own call.
+    #[error(
+        "rank {rank} called {call} for all ranks from inside its worker: use the worker's own, which waits for the others"
+    )]
+    Inside {
+        /// The rank.
+        rank: usize,
+        /// What it called.
+        call: String,
+    },
     /// A tensor is not on a device, or not on its rank's.
     #[error("{operation}: the tensor of rank {rank} is {what}")]
     Place {
@@ -150,6 +270,10 @@ pub enum DistError {
     /// Something went wrong on the machine.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
+}
+
+fn toward(call: &str) -> &'static str {
+    if call == "send" { "send to" } else { "recv from" }
 }
 
 fn whole(each: usize) -> String {

@@ -1,9 +1,9 @@
 //! Ranks that are wired to each other, and operations among them.
 
-mod check;
+mod door;
 mod pending;
 
-pub(super) use check::{check_alike, check_cubes, check_place, check_root, rectangle};
+pub(super) use door::{Seat, check_peer, check_root, transfer};
 pub use pending::{CollectiveReport, Pending};
 
 use std::cell::RefCell;
@@ -134,8 +134,11 @@ impl Group {
         (self.config.ring.slot_bytes / dtype.size()).max(1)
     }
 
-    /// Does an operation: an input and an output for each SIP, which may be the same tensor. Where ranks
-    /// are cubes or PEs, the parts that they hold are the ranks' tensors.
+    /// Does an operation: an input and an output for each SIP, which may be the same tensor but for `all_to_all`.
+    /// Where ranks are cubes or PEs, the parts that they hold are the ranks' tensors.
+    ///
+    /// Ranks hold the same part on the PEs at the same position; PEs may hold nothing. On each PE the output has
+    /// as many elements as [`Operation::output`] says. All of that is checked before anything moves.
     pub fn run(
         &self,
         launcher: &Launcher<'_>,
@@ -167,19 +170,26 @@ impl Group {
         operation: Operation,
         tensors: &[(&Tensor, &Tensor)],
     ) -> Result<Pending, DistError> {
-        self.check(operation, tensors)?;
+        if let Some(why) = self.refuses(operation) {
+            return Err(DistError::Refused { algorithm: self.algorithm.name(), why });
+        }
+        let seats = door::collective(context, &self.places, operation, tensors)?;
+        let (found, expected) = (streams.len(), seats.len());
+        if found != expected {
+            return Err(DistError::Streams { operation: operation.name(), found, expected });
+        }
         let piece = self.piece(tensors[0].0.dtype());
         let kernel = self.kernel(operation, piece);
         launcher.use_group(self.number);
         let begun = context.now();
-        let mut handles = Vec::with_capacity(self.places.sips.len());
-        for (index, (&sip, &(input, output))) in self.places.sips.iter().zip(tensors).enumerate() {
-            let (cubes, pes) = rectangle(input)?;
+        let mut handles = Vec::with_capacity(seats.len());
+        for (index, (stream, seat)) in streams.iter().zip(seats).enumerate() {
+            let Seat { sip, tensors, cubes, pes } = seat;
             let numbers = self.places.numbers(index).map(|number| Argument::Scalar(number as f64));
-            let mut arguments = vec![Argument::Tensor(input), Argument::Tensor(output)];
-            arguments.extend(numbers);
+            let tensors = tensors.into_iter().map(Argument::Tensor);
+            let arguments = tensors.chain(numbers).collect();
             let launch = Launch { arguments, sip, cubes, pes };
-            handles.push(launcher.launch(&streams[index], &kernel, &launch)?);
+            handles.push(launcher.launch(stream, &kernel, &launch)?);
         }
         Ok(Pending::new(self.algorithm.name(), begun, tensors[0].0.nbytes(), handles))
     }
@@ -191,28 +201,5 @@ impl Group {
         let kernel =
             kernels.entry((operation, piece)).or_insert_with(|| self.algorithm.kernel(&job()));
         kernel.clone()
-    }
-
-    fn check(&self, operation: Operation, tensors: &[(&Tensor, &Tensor)]) -> Result<(), DistError> {
-        let name = operation.name();
-        if let Some(why) = self.refuses(operation) {
-            return Err(DistError::Refused { algorithm: self.algorithm.name(), why });
-        }
-        check_root(operation, self.world())?;
-        if tensors.len() != self.places.sips.len() {
-            let (found, expected) = (tensors.len(), self.places.sips.len());
-            return Err(DistError::Tensors { operation: name, found, expected });
-        }
-        for (rank, (&sip, &(input, output))) in self.places.sips.iter().zip(tensors).enumerate() {
-            check_alike(name, rank, input, tensors[0].0)?;
-            check_alike(name, rank, output, tensors[0].1)?;
-            for tensor in [input, output] {
-                check_place(name, rank, tensor, sip)?;
-                if self.config.ranks != Ranks::Sip {
-                    check_cubes(name, rank, tensor, &self.places.cubes)?;
-                }
-            }
-        }
-        Ok(())
     }
 }

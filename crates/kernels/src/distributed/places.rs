@@ -47,6 +47,16 @@ impl Places {
         Ok(Self { ranks: config.ranks, sips, cubes, pes, world })
     }
 
+    /// What a rank is.
+    pub fn ranks(&self) -> Ranks {
+        self.ranks
+    }
+
+    /// The place of a rank's SIP among those of the group.
+    pub(super) fn sip_of(&self, rank: usize) -> usize {
+        rank * self.sips.len() / self.world.ranks
+    }
+
     /// How ranks lie to each other.
     pub fn world(&self) -> &World {
         &self.world

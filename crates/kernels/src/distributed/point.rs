@@ -1,9 +1,8 @@
 //! From one rank to another.
 
-use cubeyard_memory::address::SipId;
 use cubeyard_runtime::{Argument, Launch, Tensor};
 
-use super::group::{Pending, check_alike, check_place, rectangle};
+use super::group::{Pending, Seat, transfer};
 use super::{DistError, Distributed, ProcessGroup};
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Port, Tl};
@@ -22,34 +21,33 @@ impl Distributed<'_> {
     pub fn begin_send_in(
         &self,
         group: &ProcessGroup,
-        (from, source): (usize, &Tensor),
-        (to, target): (usize, &Tensor),
+        source: (usize, &Tensor),
+        target: (usize, &Tensor),
+    ) -> Result<Pending, DistError> {
+        self.check_outside(&"send")?;
+        self.start_send(group, source, target)
+    }
+
+    /// As [`begin_send_in`](Self::begin_send_in), for workers that have met.
+    pub(super) fn start_send(
+        &self,
+        group: &ProcessGroup,
+        source: (usize, &Tensor),
+        target: (usize, &Tensor),
     ) -> Result<Pending, DistError> {
         let team = self.team(group)?;
-        let sip = |rank: usize| -> Result<SipId, DistError> {
-            let world = team.sips.len();
-            team.sips.get(rank).copied().ok_or(DistError::Rank { rank, world })
-        };
-        check_place("send", from, source, sip(from)?)?;
-        check_place("recv", to, target, sip(to)?)?;
-        check_alike("recv", to, target, source)?;
-        if from == to {
-            let what = "the one that it is sent to".to_owned();
-            return Err(DistError::Place { operation: "send", rank: from, what });
-        }
-        let piece = team.direct.piece(source.dtype());
+        let seats = transfer(self.context, team.direct.places(), source, target)?;
+        let piece = team.direct.piece(source.1.dtype());
         self.launcher.use_group(team.direct.number());
         let mut handles = Vec::new();
-        for (sip, tensor, peer, sends) in
-            [(sip(from)?, source, to, 1.0), (sip(to)?, target, from, 0.0)]
-        {
-            let (cubes, pes) = rectangle(tensor)?;
-            let mut arguments = vec![Argument::Tensor(tensor)];
-            arguments.extend([sends, peer as f64, piece as f64].map(Argument::Scalar));
+        for (seat, (peer, sends)) in seats.into_iter().zip([(target.0, 1.0), (source.0, 0.0)]) {
+            let Seat { sip, tensors, cubes, pes } = seat;
+            let numbers = [sends, peer as f64, piece as f64].map(Argument::Scalar);
+            let arguments = tensors.into_iter().map(Argument::Tensor).chain(numbers).collect();
             let launch = Launch { arguments, sip, cubes, pes };
             handles.push(self.launcher.launch(&self.context.stream(), &self.point, &launch)?);
         }
-        Ok(Pending::new("direct", self.context.now(), source.nbytes(), handles))
+        Ok(Pending::new("direct", self.context.now(), source.1.nbytes(), handles))
     }
 }
 
@@ -58,9 +56,11 @@ pub(super) fn kernel() -> Kernel {
     Kernel::new("point to point", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }
 
-/// Arguments: the tensor, whether it is sent, the peer's rank, and the elements of a message.
+/// Arguments: the tensor, whether it is sent, the peer's rank, and the elements of a message. A PE that holds
+/// nothing has nothing to do; neither has the one that it would talk to.
 fn body(tl: &Tl, args: &Args) {
-    let (local, sends, piece) = (args.tensor(0).local(), args.whole(1) == 1, args.whole(3));
+    let Some(local) = args.tensor(0).local_if_any() else { return };
+    let (sends, piece) = (args.whole(1) == 1, args.whole(3));
     let port = Port(u16::try_from(args.whole(2)).expect("fewer than 2¹⁶ ranks"));
     let (all, dtype) = (local.ty().elements(), local.ty().dtype);
     for start in (0..all).step_by(usize::try_from(piece).expect("a message fits memory")) {

@@ -106,11 +106,28 @@ impl Distributed<'_> {
         operation: Operation,
         tensors: &[(&Tensor, &Tensor)],
     ) -> Result<Pending, DistError> {
+        self.check_outside(&operation)?;
+        self.start(group, operation, tensors)
+    }
+
+    /// As [`begin_in`](Self::begin_in), for workers that have met.
+    pub(super) fn start(
+        &self,
+        group: &ProcessGroup,
+        operation: Operation,
+        tensors: &[(&Tensor, &Tensor)],
+    ) -> Result<Pending, DistError> {
         self.team(group)?.begin(&self.launcher, self.context, operation, tensors)
     }
 
     /// Begins what ends when every member's device has heard of every other.
     pub fn begin_barrier(&self, group: &ProcessGroup) -> Result<Pending, DistError> {
+        self.check_outside(&"barrier")?;
+        self.start_barrier(group)
+    }
+
+    /// As [`begin_barrier`](Self::begin_barrier), for workers that have met.
+    pub(super) fn start_barrier(&self, group: &ProcessGroup) -> Result<Pending, DistError> {
         self.team(group)?.barrier(&self.launcher, self.context)
     }
 

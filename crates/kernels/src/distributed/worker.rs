@@ -18,6 +18,7 @@ use cubeyard_memory::address::SipId;
 use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::{Context, Tensor};
 
+use super::group::check_peer;
 use super::{DistError, Distributed, ProcessGroup};
 use crate::collective::{Operation, ReduceOp};
 use call::{Answer, Call, Posted};
@@ -145,19 +146,28 @@ impl<'a> Worker<'a> {
     /// Sends a tensor to a rank that receives it.
     #[track_caller]
     pub fn send(&self, tensor: &Tensor, to: usize) -> WorkHandle {
-        self.post(Call::Send(to, tensor.clone()))
+        self.with_peer("send", to, Call::Send(to, tensor.clone()))
     }
 
     /// Receives a tensor that a rank sends.
     #[track_caller]
     pub fn recv(&self, tensor: &Tensor, from: usize) -> WorkHandle {
-        self.post(Call::Receive(from, tensor.clone()))
+        self.with_peer("recv", from, Call::Receive(from, tensor.clone()))
     }
 
     /// Waits for all ranks, in simulated time, too.
     #[track_caller]
     pub fn barrier(&self) -> WorkHandle {
         self.post(Call::Barrier)
+    }
+
+    /// A call that another rank answers, if there is one.
+    #[track_caller]
+    fn with_peer(&self, name: &'static str, peer: usize, call: Call) -> WorkHandle {
+        if let Err(error) = check_peer(name, self.rank, peer, self.group.size()) {
+            self.dist.hub.refuse(error);
+        }
+        self.post(call)
     }
 
     #[track_caller]

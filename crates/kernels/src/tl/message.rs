@@ -3,7 +3,7 @@
 use std::fmt;
 use std::rc::Rc;
 
-use cubeyard_device::pe::{AnyOf, Message, PortId, Work};
+use cubeyard_device::pe::{AnyOf, Format, Message, PortId, Work};
 use cubeyard_runtime::dtype::DType;
 
 use super::order::After;
@@ -97,6 +97,7 @@ impl Tl {
         let any = AnyOf {
             ports: ports.iter().map(|port| port.of_group(self.state.site.group)).collect(),
             bytes: ty.nbytes(),
+            format: format(ty.dtype),
         };
         let tile = self.tile(ty.clone());
         let place = self.tile(self.checked(TileType::new(DType::I32, &[1])));
@@ -122,6 +123,19 @@ impl Tl {
     }
 
     fn message(&self, port: Port, ty: &TileType) -> Message {
-        Message { port: port.of_group(self.state.site.group), bytes: ty.nbytes() }
+        let port = port.of_group(self.state.site.group);
+        Message { port, bytes: ty.nbytes(), format: format(ty.dtype) }
     }
+}
+
+/// The number that stands for an element type between PEs: its place among all.
+fn format(dtype: DType) -> Format {
+    let place = DType::ALL.iter().position(|&other| other == dtype);
+    Format(place.and_then(|place| u8::try_from(place).ok()).expect("one of a few types"))
+}
+
+/// The name of the element type of a message.
+pub(crate) fn format_name(format: Format) -> String {
+    let dtype = DType::ALL.get(usize::from(format.0));
+    dtype.map_or_else(|| format!("format {}", format.0), ToString::to_string)
 }

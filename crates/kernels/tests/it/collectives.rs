@@ -2,19 +2,23 @@
 
 mod machine;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use cubeyard_kernels::collective::{Algorithm, Operation, ReduceOp, algorithms};
 use cubeyard_kernels::distributed::{DistError, Group, GroupConfig};
 use cubeyard_kernels::launch::Launcher;
 use cubeyard_memory::address::SipId;
 use cubeyard_runtime::dtype::DType;
-use cubeyard_runtime::placement::{Placement, Split};
+use cubeyard_runtime::placement::{Layout, Placement, Shard, Split};
+use cubeyard_runtime::shape::Shape;
 use cubeyard_runtime::{Context, ContextConfig, RingConfig, Tensor};
 use expect_test::expect;
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 
-use machine::{MACHINES, Machine};
+use machine::{COUNTS, MACHINES, Machine, sips};
 
 fn algorithm(name: &str) -> Box<dyn Algorithm> {
     algorithms().into_iter().find(|algorithm| algorithm.name() == name).unwrap()
@@ -88,15 +92,52 @@ fn rows(sip: usize) -> Placement {
     }
 }
 
-/// Runs an operation on inputs of so many elements a PE, and compares.
+/// What a test gives to each SIP: so many rows of so many elements, dealt to its PEs.
+#[derive(Clone, Copy, Debug)]
+struct Given {
+    rows: u64,
+    elements: u64,
+    dtype: DType,
+    slots: u32,
+}
+
+impl Given {
+    /// A row for each PE.
+    fn each(machine: Machine, elements: u64, dtype: DType, slots: u32) -> Self {
+        Self { rows: machine.pes() as u64, elements, dtype, slots }
+    }
+
+    /// The layout of so many elements a row on a SIP, and of each part whose PE it is.
+    fn layout(self, machine: Machine, sip: usize, elements: u64) -> Layout {
+        let shape = Shape::new(&[self.rows, elements]).unwrap();
+        rows(sip).resolve(shape, self.dtype, &machine.topology()).unwrap()
+    }
+
+    /// How many PEs of a SIP hold nothing.
+    fn idle(self, machine: Machine) -> usize {
+        machine.pes() - self.layout(machine, 0, self.elements).shards().len()
+    }
+}
+
+/// Where a part is in the row-major values of its tensor.
+fn range(shard: &Shard, elements: u64) -> Range<usize> {
+    let place = |row: u64| usize::try_from(row * elements).unwrap();
+    place(shard.rows.start)..place(shard.rows.end)
+}
+
+/// The rank and the position in it of the PE that holds a part.
+fn owner(machine: Machine, sip: usize, shard: &Shard) -> (usize, usize) {
+    machine.place(sip, shard.at.cube.index() * 2 + shard.at.pe.index())
+}
+
+/// Runs an operation on what each SIP is given, and compares what each PE holds then.
 fn check(
     name: &str,
     operation: Operation,
     machine: Machine,
-    elements: u64,
-    dtype: DType,
-    slots: u32,
+    given: Given,
 ) -> Result<(), DistError> {
+    let Given { rows: count, elements, dtype, slots } = given;
     let (data, topology) = (true, machine.topology());
     let sips = topology.sips().count();
     let context = Context::new(ContextConfig { topology, data, ..ContextConfig::default() });
@@ -106,21 +147,21 @@ fn check(
     let ranks = group.world().ranks;
     assert_eq!(ranks, machine.world());
     let (grow, shrink) = operation.growth(ranks as u64);
+    let width = elements * grow / shrink;
     let mut inputs = vec![vec![Vec::new(); ranks]; machine.position_count()];
     let mut tensors = Vec::new();
     for sip in 0..sips {
-        let mut values: Vec<f64> = Vec::new();
-        for pe in 0..machine.pes() {
-            let (rank, position) = machine.place(sip, pe);
+        let mut values = vec![0.0; usize::try_from(count * elements).unwrap()];
+        for shard in given.layout(machine, sip, elements).shards() {
+            let (rank, position) = owner(machine, sip, shard);
+            let part = &mut values[range(shard, elements)];
             let shift = position as u64 * 5;
-            let row: Vec<_> = (0..elements).map(|at| value(rank, at + shift, dtype)).collect();
-            values.extend(&row);
-            inputs[position][rank] = row;
+            part.iter_mut().zip(shift..).for_each(|(to, at)| *to = value(rank, at, dtype));
+            inputs[position][rank] = part.to_vec();
         }
-        let shape = |elements| [machine.pes() as u64, elements];
-        let input = context.from_slice(&shape(elements), &values)?;
+        let input = context.from_slice(&[count, elements], &values)?;
         let input = input.to_dtype(dtype)?.to(&rows(sip))?;
-        let output = context.zeros(&shape(elements * grow / shrink), dtype)?.to(&rows(sip))?;
+        let output = context.zeros(&[count, width], dtype)?.to(&rows(sip))?;
         tensors.push((input, output));
     }
     let pairs: Vec<_> = tensors.iter().map(|(input, output)| (input, output)).collect();
@@ -129,15 +170,14 @@ fn check(
     assert_eq!(launcher.findings(), [], "{name} {operation}");
     for (sip, (_, output)) in tensors.iter().enumerate() {
         let found = read(output);
-        let width = found.len() / machine.pes();
-        for pe in 0..machine.pes() {
-            let (rank, position) = machine.place(sip, pe);
+        for shard in given.layout(machine, sip, width).shards() {
+            let (rank, position) = owner(machine, sip, shard);
             if let Some(expected) = expected(operation, &inputs[position], rank) {
                 let expected: Vec<_> = expected.into_iter().map(|x| rounded(x, dtype)).collect();
-                let found = &found[pe * width..(pe + 1) * width];
                 assert_eq!(
-                    found, expected,
-                    "{name} {operation}, rank {rank} {position}: {machine:?}"
+                    &found[range(shard, width)],
+                    expected,
+                    "{name} {operation}, rank {rank} {position}: {machine:?} {given:?}"
                 );
             }
         }
@@ -160,7 +200,8 @@ fn parts_that_do_not_fit_the_tcm_go_in_rounds() {
             // 2408 bytes of each rank's part.
             let parts = if matches!(operation, Operation::AllReduce(_)) { ranks as u64 } else { 1 };
             let elements = divided(operation, ranks, 301 * parts);
-            match check(algorithm.name(), operation, machine, elements, DType::F64, 4) {
+            let given = Given::each(machine, elements, DType::F64, 4);
+            match check(algorithm.name(), operation, machine, given) {
                 Ok(()) => done += 1,
                 Err(DistError::Refused { .. }) => {}
                 Err(error) => panic!("{} {operation} on {machine:?}: {error}", algorithm.name()),
@@ -243,32 +284,113 @@ fn divided(operation: Operation, ranks: usize, elements: u64) -> u64 {
     if divides { elements * ranks as u64 } else { elements }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
-    #[test]
-    fn every_operation_gives_what_plain_loops_give(
-        machine in proptest::sample::select(MACHINES.to_vec()),
-        elements in 1..90_u64,
-        root in 0..16_usize,
-        op in proptest::sample::select(ReduceOp::ALL.to_vec()),
-        dtype in proptest::sample::select(DType::ALL.to_vec()),
-        which in 0..8_usize,
-        choice in any::<proptest::sample::Index>(),
-        slots in 1..5_u32,
-    ) {
-        let ranks = machine.world();
+/// One case of the property test.
+#[derive(Clone, Debug)]
+struct Case {
+    machine: Machine,
+    /// Rows of a rank, or of a SIP where ranks are SIPs: fewer than PEs leave some without anything.
+    rows: u64,
+    elements: u64,
+    root: usize,
+    op: ReduceOp,
+    dtype: DType,
+    which: usize,
+    choice: proptest::sample::Index,
+    slots: u32,
+}
+
+/// A machine of the list, or one of 1 to 16 SIPs with up to 8 PEs each.
+fn machines() -> impl Strategy<Value = Machine> {
+    let worlds = (0..COUNTS.len(), proptest::sample::select(vec![(1, 1), (2, 1), (2, 2)]));
+    let worlds = worlds.prop_map(|(count, cubes)| Machine { cubes, ..sips(COUNTS[count]) });
+    prop_oneof![proptest::sample::select(MACHINES.to_vec()), worlds]
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let ops = proptest::sample::select(ReduceOp::ALL.to_vec());
+    let dtypes = proptest::sample::select(DType::ALL.to_vec());
+    let choice = any::<proptest::sample::Index>();
+    let of_machine = (machines(), 1..12_u64, 1..90_u64, 0..16_usize);
+    let of_operation = (ops, dtypes, 0..8_usize, choice, 1..5_u32);
+    (of_machine, of_operation).prop_map(
+        |((machine, rows, elements, root), (op, dtype, which, choice, slots))| Case {
+            machine,
+            rows,
+            elements,
+            root,
+            op,
+            dtype,
+            which,
+            choice,
+            slots,
+        },
+    )
+}
+
+impl Case {
+    /// What each SIP is given: where several ranks share a tensor, each has as many rows.
+    fn given(&self, operation: Operation) -> Given {
+        let ranks = self.machine.world();
+        let shared = ranks / self.machine.topology().sips().count();
+        let elements = divided(operation, ranks, self.elements);
+        let rows = self.rows * shared as u64;
+        Given { rows, elements, dtype: self.dtype, slots: self.slots }
+    }
+}
+
+/// Every operation gives what plain loops give: in worlds of 1 to 16, also where some PEs hold nothing, and where
+/// some hold a row more than others.
+#[test]
+fn every_operation_gives_what_plain_loops_give() {
+    let (idle, largest, done) = (Cell::new(0), Cell::new(0), Cell::new(0));
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(200));
+    let result = runner.run(&cases(), |case| {
+        let ranks = case.machine.world();
         // More than eight values do not add up exactly in the narrow types.
-        let is_wide = !matches!(dtype.width(), 1 | 2);
-        prop_assume!(suits(op, dtype) && (is_wide || ranks <= 8));
-        let operation = operations(ranks, root, op)[which];
-        let elements = divided(operation, ranks, elements);
+        let is_wide = !matches!(case.dtype.width(), 1 | 2);
+        prop_assume!(suits(case.op, case.dtype) && (is_wide || ranks <= 8));
+        let operation = operations(ranks, case.root, case.op)[case.which];
+        let given = case.given(operation);
         let all = algorithms();
-        let name = choice.get(&all).name();
-        match check(name, operation, machine, elements, dtype, slots) {
-            Ok(()) | Err(DistError::Refused { .. }) => {}
-            Err(error) => panic!("{name} {operation} on {machine:?}: {error}"),
+        let name = case.choice.get(&all).name();
+        match check(name, operation, case.machine, given) {
+            Ok(()) => {
+                done.set(done.get() + 1);
+                idle.set(idle.get() + usize::from(given.idle(case.machine) > 0));
+                largest.set(ranks.max(largest.get()));
+            }
+            Err(DistError::Refused { .. }) => {}
+            Err(error) => panic!("{name} {operation} on {case:?}: {error}"),
+        }
+        Ok(())
+    });
+    result.unwrap();
+    // Half of the operations are refused by the algorithm that is drawn.
+    let seen = (done.get(), idle.get(), largest.get());
+    assert!(seen.0 > 60 && seen.1 > 15 && seen.2 >= 12, "{seen:?}");
+}
+
+/// Every algorithm in every world of 1 to 16, where one element on one PE is all that a rank holds.
+#[test]
+fn one_element_in_every_world() {
+    let mut done = 0;
+    for (place, count) in COUNTS.iter().enumerate() {
+        let (machine, ranks) = (sips(count), place + 1);
+        for (algorithm, operation) in algorithms().iter().flat_map(|one| {
+            operations(ranks, 3, ReduceOp::Sum).into_iter().map(move |op| (one, op))
+        }) {
+            let elements = divided(operation, ranks, 1);
+            let given = Given { rows: 1, elements, dtype: DType::I32, slots: 1 };
+            assert_eq!(given.idle(machine), 1);
+            match check(algorithm.name(), operation, machine, given) {
+                Ok(()) => done += 1,
+                Err(DistError::Refused { .. }) => {}
+                Err(error) => panic!("{} {operation} of {ranks}: {error}", algorithm.name()),
+            }
         }
     }
+    // 23 operations of algorithms, and 5 worlds of a power of two for one of them.
+    assert_eq!(done, 16 * 22 + 5);
 }
 
 /// On how many machines each algorithm did each operation, of those that it does not refuse.
@@ -281,7 +403,7 @@ fn every_algorithm_does_what_it_claims_on_every_machine() {
         let (name, ranks) = (algorithm.name(), machine.world());
         for operation in operations(ranks, 5, ReduceOp::Avg) {
             let elements = divided(operation, ranks, 37);
-            match check(name, operation, machine, elements, DType::F32, 1) {
+            match check(name, operation, machine, Given::each(machine, elements, DType::F32, 1)) {
                 Ok(()) => *counts.entry((name, operation.name())).or_default() += 1,
                 Err(DistError::Refused { .. }) => {}
                 Err(error) => panic!("{name} {operation} on {machine:?}: {error}"),

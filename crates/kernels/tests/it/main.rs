@@ -9,6 +9,7 @@ mod benches;
 mod ccl;
 mod choices;
 mod closed_forms;
+mod collective_checks;
 mod collective_times;
 mod collectives;
 mod distributed;

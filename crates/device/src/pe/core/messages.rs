@@ -58,14 +58,14 @@ impl Core {
     /// A message has come into a slot: whether the program may have waited for it.
     pub fn arrived(&mut self, arrival: Arrival, context: &Context<Message>) -> bool {
         let port = self.ports.get_mut(arrival.port).expect("messages are sent to ports that are");
-        let Arrival { bytes, slot, data, record, .. } = arrival;
+        let Arrival { bytes, format, slot, data, record, .. } = arrival;
         // What comes into the TCM must be written there; a memory has done so.
         let write = self.wiring.topology().spec().pe.core.tcm_write;
         let at = match port.spec.memory {
             SlotMemory::Tcm => context.now() + write.span(bytes),
             SlotMemory::At(_) => context.now(),
         };
-        port.arrived.push_back(Arrived { at, bytes, data, slot, record });
+        port.arrived.push_back(Arrived { at, bytes, format, data, slot, record });
         let Some(run) = &mut self.run else { return false };
         if !port.wanted.is_empty() {
             run.due.add(RECEIVE);
@@ -154,7 +154,7 @@ impl Run {
                 let Work::ReceiveAny(any) = self.long(id, place) else {
                     unreachable!("it was one of several")
                 };
-                Some((pe::Message { port, bytes: any.bytes }, true))
+                Some((pe::Message { port, bytes: any.bytes, format: any.format }, true))
             }
             _ => None,
         }

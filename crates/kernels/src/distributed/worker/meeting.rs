@@ -21,6 +21,8 @@ pub(in crate::distributed) struct Hub {
     /// By the id of their group.
     queues: RefCell<BTreeMap<u32, Queues>>,
     posted: Cell<usize>,
+    /// The first call that can meet nobody's.
+    refused: RefCell<Option<DistError>>,
     /// The groups that workers have made, in order, and how many of them each rank has asked for.
     made: RefCell<Vec<ProcessGroup>>,
     asked: RefCell<Vec<usize>>,
@@ -35,6 +37,7 @@ pub(super) struct Meeting {
 impl Hub {
     pub(super) fn reset(&self, ranks: usize) {
         self.queues.take();
+        self.refused.take();
         self.made.take();
         self.asked.replace(vec![0; ranks]);
     }
@@ -47,6 +50,16 @@ impl Hub {
             Queues { group: group.clone(), calls }
         });
         queues.calls[rank].push_back(Posted { order, ..posted });
+    }
+
+    /// Notes a call that can meet nobody's: it ends all workers.
+    pub(super) fn refuse(&self, error: DistError) {
+        self.refused.borrow_mut().get_or_insert(error);
+    }
+
+    /// Whether all calls so far can meet others.
+    pub(super) fn check(&self) -> Result<(), DistError> {
+        self.refused.take().map_or(Ok(()), Err)
     }
 
     /// Takes the next calls that belong together, if all ranks concerned have made them.
@@ -122,7 +135,7 @@ impl Distributed<'_> {
 
     fn carry_out(&self, Meeting { group, calls }: &Meeting) -> Result<Pending, DistError> {
         match &calls[0].1.call {
-            Call::Barrier => self.begin_barrier(group),
+            Call::Barrier => self.start_barrier(group),
             Call::Collective(operation, ..) => {
                 let tensors: Vec<_> = calls
                     .iter()
@@ -131,11 +144,11 @@ impl Distributed<'_> {
                         _ => None,
                     })
                     .collect();
-                self.begin_in(group, *operation, &tensors)
+                self.start(group, *operation, &tensors)
             }
             Call::Send(to, source) => match &calls[1].1.call {
                 Call::Receive(_, target) => {
-                    self.begin_send_in(group, (calls[0].0, source), (*to, target))
+                    self.start_send(group, (calls[0].0, source), (*to, target))
                 }
                 other => unreachable!("a pair is a send and a receive: {other:?}"),
             },

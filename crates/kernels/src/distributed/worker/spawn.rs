@@ -19,6 +19,7 @@ impl<'c> Distributed<'c> {
         W: Future<Output = Result<(), DistError>> + 'a,
     {
         let world = self.world()?;
+        self.check_outside(&"spawn")?;
         self.hub.reset(world.size());
         let task = |rank| -> Option<Task<'a>> {
             Some(Box::pin(work(Worker::new(self, world.clone(), rank))))
@@ -39,7 +40,9 @@ impl<'c> Distributed<'c> {
                     *place = None;
                     result?;
                 }
+                self.hub.check()?;
             }
+            self.current.set(None);
             let met = self.meet()?;
             let waiting = tasks.iter().any(Option::is_some);
             if waiting && !met {

@@ -45,7 +45,27 @@ pub(super) const MACHINES: [Machine; 15] = [
     },
 ];
 
-const fn sips(sips: &'static str) -> Machine {
+/// SIPs alone in a ring, 1 to 16 of them.
+pub(super) const COUNTS: [&str; 16] = [
+    "{count: 1}",
+    "{count: 2}",
+    "{count: 3}",
+    "{count: 4}",
+    "{count: 5}",
+    "{count: 6}",
+    "{count: 7}",
+    "{count: 8}",
+    "{count: 9}",
+    "{count: 10}",
+    "{count: 11}",
+    "{count: 12}",
+    "{count: 13}",
+    "{count: 14}",
+    "{count: 15}",
+    "{count: 16}",
+];
+
+pub(super) const fn sips(sips: &'static str) -> Machine {
     Machine { sips, cubes: (1, 1), ranks: Ranks::Sip, scratch: SCRATCH }
 }
 

@@ -26,8 +26,8 @@ impl Run {
         ports: &mut Ports,
         wiring: &Wiring,
     ) {
-        let bytes = any.bytes;
-        let message = |&port: &PortId| Message { port, bytes };
+        let (bytes, format) = (any.bytes, any.format);
+        let message = |&port: &PortId| Message { port, bytes, format };
         if any.ports.iter().map(message).all(|of| self.port(id, of, ports, wiring).is_some()) {
             self.messages.undecided.push(id);
             self.due.add(ANY);

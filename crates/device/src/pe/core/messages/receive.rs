@@ -64,6 +64,12 @@ impl Run {
             self.fail(what, wiring);
             return false;
         }
+        if arrived.format != message.format {
+            let found = self.program.format_name(arrived.format);
+            let (what, peer) = (self.program.describe(id), port.spec.peer);
+            self.fail(format!("{what}: the message from {peer} is of {found}"), wiring);
+            return false;
+        }
         let start = ready.or(arrived.at, Cause::Message, arrived.record);
         let start = Latest { time: noticed(port.spec.waiting, ready.time, start.time), ..start };
         if port.spec.memory != SlotMemory::Tcm && start.time > context.now() {

@@ -5,7 +5,7 @@ use cubeyard_sim::{Context, NodeId};
 use super::{Latest, Run, SEND};
 use crate::message::{Arrival, Message, Packet};
 use crate::pe::ipcq::{Port, Ports};
-use crate::pe::{Cause, CommandId, OpUnit};
+use crate::pe::{self, Cause, CommandId, OpUnit};
 use crate::wiring::Wiring;
 
 impl Run {
@@ -37,7 +37,7 @@ impl Run {
             self.leave(SEND);
             let data = self.has_data.then(|| self.program.payload(id, 0)).transpose();
             match data {
-                Ok(data) => self.depart(id, ready, port, message.bytes, data, dma, context, wiring),
+                Ok(data) => self.depart(id, ready, port, message, data, dma, context, wiring),
                 Err(what) => self.fail(what, wiring),
             }
         }
@@ -49,7 +49,7 @@ impl Run {
         id: CommandId,
         ready: Latest,
         port: &mut Port,
-        bytes: u64,
+        pe::Message { bytes, format, .. }: pe::Message,
         data: Option<Vec<u8>>,
         dma: NodeId,
         context: &mut Context<Message>,
@@ -70,6 +70,7 @@ impl Run {
         let arrival = Arrival {
             port: port.spec.peer_port,
             bytes,
+            format,
             slot,
             data: data.map(Vec::into_boxed_slice),
             record,

@@ -1,0 +1,286 @@
+//! The door of a group: every call of every rank is checked here before anything moves.
+//!
+//! A [`Seat`] is made nowhere else, and nothing is launched without one for each rank concerned. So a call that
+//! does not go together with those of other ranks is an error of the host, never a kernel that waits for a
+//! message that cannot come, or one that writes beyond its output.
+
+mod held;
+
+use cubeyard_memory::address::{CubeId, PeId, SipId};
+use cubeyard_runtime::{Context, Tensor};
+
+use super::Ranks;
+use crate::collective::{Operation, World};
+use crate::distributed::error::DistError;
+use crate::distributed::places::Places;
+use held::Held;
+
+/// A rank's SIP, what it was given, and the PEs that hold some of it.
+#[derive(Debug)]
+pub(in crate::distributed) struct Seat<'t> {
+    pub(in crate::distributed) sip: SipId,
+    /// An input and an output, or what is sent or received.
+    pub(in crate::distributed) tensors: Vec<&'t Tensor>,
+    pub(in crate::distributed) cubes: Vec<CubeId>,
+    pub(in crate::distributed) pes: Vec<PeId>,
+}
+
+/// The checks of one call.
+pub(in crate::distributed) struct Door<'a> {
+    context: &'a Context,
+    places: &'a Places,
+    /// What the call is named in errors.
+    name: &'static str,
+}
+
+/// Whether the rank that has or gets all is there.
+pub(in crate::distributed) fn check_root(
+    operation: Operation,
+    world: &World,
+) -> Result<(), DistError> {
+    match operation.root().filter(|&root| root >= world.ranks) {
+        Some(rank) => Err(DistError::Rank { rank, world: world.ranks }),
+        None => Ok(()),
+    }
+}
+
+/// Admits a collective: an input and an output for each SIP.
+pub(in crate::distributed) fn collective<'t>(
+    context: &Context,
+    places: &Places,
+    operation: Operation,
+    tensors: &[(&'t Tensor, &'t Tensor)],
+) -> Result<Vec<Seat<'t>>, DistError> {
+    check_root(operation, places.world())?;
+    let door = Door { context, places, name: operation.name() };
+    let (found, expected) = (tensors.len(), places.sips.len());
+    if found != expected {
+        return Err(DistError::Tensors { operation: door.name, found, expected });
+    }
+    let first = tensors[0].0;
+    for (rank, &(input, output)) in tensors.iter().enumerate() {
+        door.check_alike(rank, input, first)?;
+        door.check_own(rank, input)?;
+        door.check_own(rank, output)?;
+        door.check_output(rank, operation, input, output)?;
+    }
+    check_op(operation, first)?;
+    let held = |tensor: &&'t Tensor| Held::of(tensor, places);
+    let inputs = tensors.iter().map(|(input, _)| held(input)).collect::<Result<Vec<_>, _>>()?;
+    let outputs = tensors.iter().map(|(_, output)| held(output)).collect::<Result<Vec<_>, _>>()?;
+    for rank in 0..places.world().ranks {
+        door.check_layout(rank, &inputs)?;
+        door.check_lengths(rank, operation, &inputs, &outputs)?;
+    }
+    let seat = |(rank, &(input, output))| door.seat(rank, vec![input, output]);
+    tensors.iter().enumerate().map(seat).collect()
+}
+
+/// Admits what goes from one rank to another: the seat of the sender, and that of the receiver.
+pub(in crate::distributed) fn transfer<'t>(
+    context: &Context,
+    places: &Places,
+    (from, source): (usize, &'t Tensor),
+    (to, target): (usize, &'t Tensor),
+) -> Result<[Seat<'t>; 2], DistError> {
+    check_peer("send", from, to, places.world().ranks)?;
+    check_peer("recv", to, from, places.world().ranks)?;
+    let sends = Door { context, places, name: "send" };
+    let receives = Door { context, places, name: "recv" };
+    sends.check_own(from, source)?;
+    receives.check_own(to, target)?;
+    receives.check_alike(to, target, source)?;
+    let sent = Held::of(source, places)?;
+    let taken = Held::of(target, places)?;
+    receives.check_same((to, &taken), (from, &sent))?;
+    Ok([sends.seat(from, vec![source])?, receives.seat(to, vec![target])?])
+}
+
+/// Whether there is a rank to send to or to receive from, and it is another.
+pub(in crate::distributed) fn check_peer(
+    call: &'static str,
+    rank: usize,
+    peer: usize,
+    ranks: usize,
+) -> Result<(), DistError> {
+    if peer >= ranks {
+        return Err(DistError::Peer { call, peer, ranks });
+    }
+    if peer == rank { Err(DistError::Itself { call, rank }) } else { Ok(()) }
+}
+
+/// Whether values of the tensors' type can be joined so.
+fn check_op(operation: Operation, tensor: &Tensor) -> Result<(), DistError> {
+    let dtype = tensor.dtype();
+    match operation.op().filter(|op| !op.suits(dtype)) {
+        Some(op) => Err(DistError::NoneOf { operation: operation.name(), op: op.name(), dtype }),
+        None => Ok(()),
+    }
+}
+
+impl Door<'_> {
+    fn place(&self, rank: usize, what: impl Into<String>) -> DistError {
+        DistError::Place { operation: self.name, rank, what: what.into() }
+    }
+
+    /// Whether a tensor has the type and the shape of another.
+    fn check_alike(&self, rank: usize, tensor: &Tensor, other: &Tensor) -> Result<(), DistError> {
+        if (tensor.dtype(), tensor.shape()) == (other.dtype(), other.shape()) {
+            return Ok(());
+        }
+        let text = |tensor: &Tensor| format!("{}[{}]", tensor.dtype(), tensor.shape());
+        let (found, expected) = (text(tensor), text(other));
+        Err(DistError::Mismatch { operation: self.name, rank, found, expected })
+    }
+
+    /// Whether a tensor is a rank's own: whole, of this context, on its SIP, and on the cubes of the group.
+    fn check_own(&self, rank: usize, tensor: &Tensor) -> Result<(), DistError> {
+        if !tensor.is_deployed() {
+            return Err(self.place(rank, "not deployed"));
+        }
+        if !self.context.owns(tensor) {
+            return Err(self.place(rank, "of another context"));
+        }
+        let layout = tensor.layout()?;
+        if layout.nbytes() != tensor.nbytes() {
+            return Err(self.place(rank, "a view of a part, expected a tensor of its own"));
+        }
+        let sip = self.places.sips[rank];
+        if let Some(shard) = layout.shards().iter().find(|shard| shard.at.sip != sip) {
+            return Err(self.place(rank, format!("on {}, expected {sip}", shard.at.sip)));
+        }
+        self.check_cubes(rank, tensor)
+    }
+
+    /// Whether a tensor is on just the cubes of the group; a SIP has all its cubes.
+    fn check_cubes(&self, rank: usize, tensor: &Tensor) -> Result<(), DistError> {
+        let ((found, _), expected) = (rectangle(tensor)?, &self.places.cubes);
+        let is_less = self.places.ranks() == Ranks::Sip || found.is_empty();
+        let is_within = found.iter().all(|cube| expected.contains(cube));
+        if found == *expected || is_less && is_within {
+            return Ok(());
+        }
+        let names =
+            |cubes: &[CubeId]| cubes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let (found, expected) = (names(&found), names(expected));
+        Err(self.place(rank, format!("on {found}, expected {expected}")))
+    }
+
+    /// Whether an output is of its input's type, and is another tensor where it must be.
+    fn check_output(
+        &self,
+        rank: usize,
+        operation: Operation,
+        input: &Tensor,
+        output: &Tensor,
+    ) -> Result<(), DistError> {
+        let (found, expected) = (output.dtype(), input.dtype());
+        if found != expected {
+            return Err(DistError::OutputType { operation: self.name, rank, found, expected });
+        }
+        let is_moved = operation == Operation::AllToAll && self.places.world().ranks > 1;
+        if is_moved && shares(input, output)? {
+            return Err(self.place(rank, "its input and its output, expected two tensors"));
+        }
+        Ok(())
+    }
+
+    /// Whether a rank holds on each of its PEs what the first rank holds there.
+    fn check_layout(&self, rank: usize, inputs: &[Held<'_>]) -> Result<(), DistError> {
+        let of = |rank: usize| (rank, &inputs[self.places.sip_of(rank)]);
+        self.check_same(of(rank), of(0))
+    }
+
+    fn check_same(
+        &self,
+        (rank, held): (usize, &Held<'_>),
+        (other, like): (usize, &Held<'_>),
+    ) -> Result<(), DistError> {
+        let pes = self.places.members(rank).into_iter().zip(self.places.members(other));
+        for (pe, as_pe) in pes {
+            let (found, expected) = (held.region(pe), like.region(as_pe));
+            if found != expected {
+                return Err(DistError::Layout {
+                    operation: self.name,
+                    rank,
+                    pe,
+                    found: found.to_string(),
+                    expected: expected.to_string(),
+                    other,
+                    as_pe,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a rank's output has room for just what comes, on each of its PEs; and lies as the input, where it
+    /// is as long.
+    fn check_lengths(
+        &self,
+        rank: usize,
+        operation: Operation,
+        inputs: &[Held<'_>],
+        outputs: &[Held<'_>],
+    ) -> Result<(), DistError> {
+        let (sip, ranks) = (self.places.sip_of(rank), self.places.world().ranks);
+        for pe in self.places.members(rank) {
+            let (input, output) = (inputs[sip].region(pe), outputs[sip].region(pe));
+            let expected = operation.output(rank, ranks, input.elements());
+            let (operation_name, found) = (self.name, output.elements());
+            if found != expected {
+                let (operation, input) = (operation_name, input.elements());
+                return Err(DistError::Output {
+                    operation,
+                    rank,
+                    pe,
+                    found,
+                    expected,
+                    input,
+                    ranks,
+                });
+            }
+            if operation.keeps_layout() && input != output {
+                let (found, expected) = (output.to_string(), input.to_string());
+                return Err(DistError::Turned {
+                    operation: operation_name,
+                    rank,
+                    pe,
+                    found,
+                    expected,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// A rank's seat: all PEs of the group where nobody holds anything.
+    fn seat<'t>(&self, rank: usize, tensors: Vec<&'t Tensor>) -> Result<Seat<'t>, DistError> {
+        let sip = self.places.sips[rank];
+        let (cubes, pes) = rectangle(tensors[0])?;
+        if cubes.is_empty() {
+            let (cubes, pes) = (self.places.cubes.clone(), self.places.pes.clone());
+            return Ok(Seat { sip, tensors, cubes, pes });
+        }
+        Ok(Seat { sip, tensors, cubes, pes })
+    }
+}
+
+/// The cubes and PEs that hold a tensor: the least rectangle of them, some of which may hold nothing.
+fn rectangle(tensor: &Tensor) -> Result<(Vec<CubeId>, Vec<PeId>), DistError> {
+    let shards = tensor.shards()?;
+    let mut cubes: Vec<_> = shards.iter().map(|shard| shard.at.cube).collect();
+    let mut pes: Vec<_> = shards.iter().map(|shard| shard.at.pe).collect();
+    cubes.sort_unstable();
+    cubes.dedup();
+    pes.sort_unstable();
+    pes.dedup();
+    Ok((cubes, pes))
+}
+
+/// Whether two tensors are in the same memory.
+fn shares(a: &Tensor, b: &Tensor) -> Result<bool, DistError> {
+    let first = |tensor: &Tensor| tensor.shards().map(|shards| shards.first().map(|s| s.address));
+    let (a, b) = (first(a)?, first(b)?);
+    Ok(a.is_some() && a == b)
+}
