@@ -134,6 +134,8 @@ pub struct Slice {
     pub start: Span,
     /// When it was done.
     pub end: Span,
+    /// How long the unit worked in that time.
+    pub busy: Span,
     /// What kind of work it was.
     pub kind: SliceKind,
     /// What it was, for people.

@@ -100,14 +100,23 @@ fn won(winner: &Winner) -> String {
     format!("  quickest {algorithm} from {from} to {to}\n")
 }
 
+/// As in `6 rows passed, 12 not checked (no data; --data checks all)`.
+fn passed(sweep: &Sweep, rows: usize) -> String {
+    let many = |count: usize| if count == 1 { "row" } else { "rows" };
+    let unchecked = |row: &&Row| row.figures.as_ref().is_ok_and(|it| it.wrong.is_none());
+    let rest = match sweep.rows.iter().filter(unchecked).count() {
+        0 => String::new(),
+        rest => format!(", {rest} not checked (no data; --data checks all)"),
+    };
+    format!("{rows} {} passed{rest}", many(rows))
+}
+
 fn verdict(sweep: &Sweep, colours: bool) -> String {
     let checked = sweep.rows.iter().filter_map(|row| row.figures.as_ref().ok()?.wrong);
     let (rows, wrong) = checked.fold((0, 0), |(rows, all), wrong| (rows + 1, all + wrong));
     let text = match (rows, wrong) {
         (0, _) => paint("no number computed; --data checks all", DIM, colours),
-        (rows, 0) => {
-            paint(&format!("passed in {rows} of {} rows", sweep.rows.len()), GREEN, colours)
-        }
+        (rows, 0) => paint(&passed(sweep, rows), GREEN, colours),
         (_, wrong) => paint(&format!("{wrong} numbers are wrong"), RED, colours),
     };
     format!("  check    {text}\n")

@@ -60,6 +60,8 @@ fn a_small_run_as_a_table() {
 
           bound            at least  of the kernel
           MATH                 8 ns          3.1 %
+          TCM reads           16 ns          6.1 %
+          TCM writes           8 ns          3.1 %
           the HBM of a PE     48 ns         18.4 %
 
           unit       busiest         busy there  on average
@@ -92,6 +94,8 @@ fn a_small_run_explained() {
 
           bound            at least  of the kernel
           MATH                 2 ns          2.5 %
+          TCM reads            4 ns          4.9 %
+          TCM writes           2 ns          2.5 %
           the HBM of a PE     12 ns         14.8 %
 
           unit       busiest         busy there  on average

@@ -1,6 +1,6 @@
 //! What PEs did, operation by operation, and why each began when it did.
 
-use cubeyard_sim::{NodeId, Time};
+use cubeyard_sim::{NodeId, Span, Time};
 
 use super::{CommandId, Part};
 use crate::message::RequestId;
@@ -98,6 +98,8 @@ pub struct OpRecord {
     pub start: Time,
     /// When it ended.
     pub end: Time,
+    /// How long the unit worked in that time: a stage of the compute engine waits between strips for slower ones.
+    pub busy: Span,
     /// Why it did not begin earlier.
     pub began: Reason,
     /// From when on its end was up to the unit itself.

@@ -24,6 +24,9 @@ pub struct Work {
     pub gemm: Option<(DType, u64)>,
     /// Elements that the vector engine must take, each at its simple rate.
     pub elements: u64,
+    /// Bytes that the vector engine must fetch from the TCMs, and store to them; what matrix products fetch follows
+    /// from their operations. Nothing of an operation that can follow another without the TCM between.
+    pub tcm: [u64; 2],
     /// Bytes that must leave or enter memory: each input once, each output once, of all PEs together.
     pub bytes: u64,
     /// Over how many PEs' memories these are spread evenly; all PEs of the launch if nothing is said.

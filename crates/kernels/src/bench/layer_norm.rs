@@ -66,12 +66,16 @@ impl Bench for LayerNorm {
 }
 
 /// Each element is summed twice, as it is and squared, and takes part in three operations at least: the
-/// square, the product with the deviation and mean, and that with gamma and beta.
+/// square, the product with the deviation and mean, and that with gamma and beta. For both sums and the last product
+/// it comes from the TCM in f32, into which narrower types are brought first.
 fn work(lab: &Lab<'_>, rows: u64, columns: u64, dtype: DType) -> Work {
     let math = lab.context.machine(|machine| machine.topology().spec().pe.core.math);
     let sum = math.simple.bytes_per_second() / math.reduce.bytes_per_second().max(1);
     let elements = rows * columns * (2 * sum + 3);
-    Work { elements, bytes: 2 * rows * columns * dtype.size(), ..Work::default() }
+    let (wide, narrow) = (DType::F32.size(), dtype.size());
+    let cast = if dtype == DType::F32 { [0, 0] } else { [narrow, wide] };
+    let tcm = [cast[0] + 3 * wide, cast[1] + narrow].map(|bytes| bytes * rows * columns);
+    Work { elements, tcm, bytes: 2 * rows * columns * narrow, ..Work::default() }
 }
 
 /// Why the bound of the vector engine is not reached.

@@ -7,7 +7,7 @@ use cubeyard_device::topology::NodeId;
 use cubeyard_sim::{Bandwidth, Span};
 
 use super::Lab;
-use crate::collective::bound::{bound, capacity};
+use crate::collective::bound::{Spread, bound, capacity};
 use crate::collective::{Operation, World};
 use crate::distributed::Places;
 use crate::report::Bound;
@@ -33,7 +33,9 @@ pub(super) fn links_among(
     operation: Operation,
     bytes: u64,
 ) -> Vec<Bound> {
-    let found = lab.context.machine(|machine| bound(machine.topology(), members, world, operation));
+    let found = lab
+        .context
+        .machine(|machine| bound(machine.topology(), members, world, operation, Spread::Any));
     let found = found.filter(|_| bytes > 0).and_then(|bound| {
         let seconds = bytes as f64 * operation.bus_factor(world.ranks) / bound.bus;
         let span = Span::from_ns(seconds * 1e9)?;

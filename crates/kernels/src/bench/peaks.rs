@@ -1,7 +1,8 @@
 //! What the units of a PE can do at most, and so how long work takes at least.
 
-use cubeyard_device::topology::Topology;
-use cubeyard_sim::Bandwidth;
+use cubeyard_device::topology::{CoreSpec, Topology};
+use cubeyard_runtime::dtype::DType;
+use cubeyard_sim::{Bandwidth, Span};
 
 use super::Work;
 use crate::report::Bound;
@@ -26,23 +27,89 @@ pub(crate) fn hbm(topology: &Topology) -> f64 {
 
 /// The least time that each resource allows for what had to be done.
 pub(super) fn bounds(work: &Work, topology: &Topology, pes: u64) -> Vec<Bound> {
-    let core = &topology.spec().pe.core;
-    let mut bounds = Vec::new();
-    let mut bound = |resource: String, rate: Option<Bandwidth>, amount: u64| {
-        if let Some(rate) = rate.filter(|_| amount > 0) {
-            bounds.push(Bound { resource, span: rate.span(amount) });
-        }
-    };
-    if let Some((dtype, flop)) = work.gemm {
-        let rate = core.gemm.rates.get(dtype.name()).copied();
-        let rate = rate.and_then(Bandwidth::from_bytes_per_second);
-        bound(format!("GEMM {dtype}"), rate, flop.div_ceil(pes.max(1)));
-    }
-    bound("MATH".to_owned(), Some(core.math.simple), work.elements.div_ceil(pes.max(1)));
+    let pes = pes.max(1);
+    let mut bounds = engines(work, &topology.spec().pe.core, pes);
     let memories = work.memories.unwrap_or(pes).max(1);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole bytes")]
     let rate = Bandwidth::from_bytes_per_second(hbm(topology) as u64);
-    bound("the HBM of a PE".to_owned(), rate, work.bytes.div_ceil(memories));
+    let hbm = rate.map(|rate| rate.span(work.bytes.div_ceil(memories)));
+    bounds.extend(named("the HBM of a PE", hbm));
     bounds.extend(work.links.iter().cloned());
     bounds
+}
+
+/// What the compute engines of so many PEs allow. Matrix products and vector operations go through one engine, so
+/// it needs the time of both; all that it works on it fetches from its TCM.
+fn engines(work: &Work, core: &CoreSpec, pes: u64) -> Vec<Bound> {
+    let product = work.gemm.and_then(|(dtype, flop)| {
+        let rate = Bandwidth::from_bytes_per_second(*core.gemm.rates.get(dtype.name())?)?;
+        Some((format!("GEMM {dtype}"), rate.span(flop)))
+    });
+    let product = product.filter(|(_, span)| *span > Span::ZERO);
+    let vector = Some(core.math.simple.span(work.elements)).filter(|span| *span > Span::ZERO);
+    // The mean of all PEs: one of them works as long at least.
+    let each = |span: Span| Span::from_ps(span.ps() / pes);
+    let mut bounds = Vec::new();
+    if let Some((name, span)) = &product {
+        bounds.extend(named(name, Some(each(*span))));
+    }
+    bounds.extend(named("MATH", vector.map(each)));
+    if let (Some((name, product)), Some(vector)) = (&product, vector) {
+        bounds.extend(named(&format!("{name} and MATH"), Some(each(*product + vector))));
+    }
+    let fetched = work.tcm[0] + work.gemm.map_or(0, |(dtype, flop)| fetched(core, dtype, flop));
+    bounds.extend(named("TCM reads", Some(each(core.tcm_read.span(fetched)))));
+    bounds.extend(named("TCM writes", Some(each(core.tcm_write.span(work.tcm[1])))));
+    bounds
+}
+
+/// Bytes that matrix products of so many operations fetch at least: a tile takes `m × k` and `k × n` elements for
+/// `2 m k n` operations, and tiles that are not full take more for each.
+fn fetched(core: &CoreSpec, dtype: DType, flop: u64) -> u64 {
+    let [m, n] = [core.gemm.m, core.gemm.n].map(u128::from);
+    let bytes = u128::from(flop) * (m + n) * u128::from(dtype.size()) / (2 * m * n).max(1);
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// A bound, unless it is none.
+fn named(resource: &str, span: Option<Span>) -> Option<Bound> {
+    let span = span.filter(|span| *span > Span::ZERO)?;
+    Some(Bound { resource: resource.to_owned(), span })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tiles of 16 × 16 × 16 at 8 TFLOP/s, 256 G elements a second, 512 GB/s of TCM, on two PEs.
+    fn found(work: &Work) -> Vec<(String, f64)> {
+        let text = "pe: {core: {gemm: {tile: [16, 16, 16], tflops: {f16: 8}}, math: {simple_geps: 256}, \
+                    tcm_read_gbs: 512, tcm_write_gbs: 512}}\n";
+        let topology = Topology::read("test.yaml", text).unwrap();
+        let bounds = bounds(work, &topology, 2).into_iter();
+        bounds.map(|bound| (bound.resource, bound.span.ns())).collect()
+    }
+
+    /// The products and the vector operations of a kernel were each held to the whole time of the one engine.
+    #[test]
+    fn matrix_and_vector_work_share_an_engine() {
+        let work =
+            Work { gemm: Some((DType::F16, 16_000_000)), elements: 512_000, ..Work::default() };
+        let found = found(&work);
+        let expected = [
+            ("GEMM f16", 1000.0),
+            ("MATH", 1000.0),
+            ("GEMM f16 and MATH", 2000.0),
+            // Two bytes for each sixteen operations.
+            ("TCM reads", 1953.125),
+        ];
+        assert_eq!(found, expected.map(|(name, ns)| (name.to_owned(), ns)));
+    }
+
+    #[test]
+    fn the_tcm_feeds_the_vector_engine() {
+        let work = Work { elements: 1024, tcm: [2048, 1024], ..Work::default() };
+        let expected = [("MATH", 2.0), ("TCM reads", 2.0), ("TCM writes", 1.0)];
+        assert_eq!(found(&work), expected.map(|(name, ns)| (name.to_owned(), ns)));
+    }
 }

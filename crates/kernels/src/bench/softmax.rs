@@ -58,7 +58,8 @@ fn work(lab: &Lab<'_>, elements: u64, dtype: DType) -> Work {
     let math = lab.context.machine(|machine| machine.topology().spec().pe.core.math);
     let simple = math.simple.bytes_per_second() / math.special.bytes_per_second().max(1);
     let bytes = 2 * elements * dtype.size();
-    Work { elements: 2 * elements * simple, bytes, ..Work::default() }
+    let tcm = [2, 1].map(|times| times * elements * dtype.size());
+    Work { elements: 2 * elements * simple, tcm, bytes, ..Work::default() }
 }
 
 /// As the textbook has it, in f64, where these numbers need no care.

@@ -51,7 +51,8 @@ impl Bench for VectorAdd {
         let sum = || pairs().map(|(left, right)| left + right).collect();
         // Half a unit in the last place of f16, relative to a sum of at most 2.
         let check = lab.check(&z, 1.0 / 1024.0, sum)?;
-        let work = Work { elements, bytes: 3 * elements * dtype.size(), ..Work::default() };
+        let tcm = [2, 1].map(|times| times * elements * dtype.size());
+        let work = Work { elements, tcm, bytes: 3 * elements * dtype.size(), ..Work::default() };
         Ok(Outcome { work, check, notes: Vec::new() })
     }
 }

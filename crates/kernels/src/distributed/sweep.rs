@@ -18,7 +18,7 @@ use super::group::Ranks;
 use super::places::Places;
 use crate::bench::Needs;
 use crate::collective::Operation;
-use crate::collective::bound::{Bound, bound};
+use crate::collective::bound::{Bound, Spread, bound};
 
 use measure::{Shape, row};
 
@@ -241,5 +241,6 @@ fn chosen(
 fn bound_of(config: &SweepConfig, places: &Places) -> Option<Bound> {
     let (topology, world) = (&config.topology, places.world());
     let members: Vec<_> = (0..world.ranks).map(|rank| places.engines(topology, rank)).collect();
-    bound(topology, &members, world, config.operation)
+    // A row of the sweep is as long on every PE.
+    bound(topology, &members, world, config.operation, Spread::Even)
 }

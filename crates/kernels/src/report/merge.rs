@@ -8,7 +8,7 @@ pub(super) struct Block<'a> {
     /// The part of the lane that is covered, in picoseconds.
     pub(super) start: u64,
     pub(super) end: u64,
-    /// How much of it is covered by slices.
+    /// How long units worked in it.
     pub(super) busy: u64,
     /// How many slices it stands for.
     pub(super) count: usize,
@@ -19,10 +19,10 @@ pub(super) struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// The part of it that is covered, from 0 to 1.
-    pub(super) fn density(&self) -> f64 {
-        let length = self.end - self.start;
-        if length == 0 { 1.0 } else { self.busy as f64 / length as f64 }
+    /// The part of it that units worked, from 0 to 1, if it is drawn at least so long.
+    pub(super) fn density(&self, least: f64) -> f64 {
+        let length = ((self.end - self.start) as f64).max(least);
+        if length > 0.0 { self.busy as f64 / length } else { 1.0 }
     }
 }
 
@@ -33,17 +33,23 @@ pub(super) fn sorted(slices: &[Slice]) -> Vec<&Slice> {
     slices
 }
 
-/// Blocks of all lanes, at most about `most` of them: as fine as that allows.
+/// Blocks of all lanes, at most about `most` of them: as fine as that allows, but with slices that are shorter than
+/// `least` together, because they would be narrower than what can be drawn.
 ///
-/// Where there are no more slices than that, each is a block of its own.
-pub(super) fn fit<'a>(lanes: &[&[&'a Slice]], end: u64, most: usize) -> Vec<Vec<Block<'a>>> {
+/// Where there are no more slices than that, each that is not too short is a block of its own.
+pub(super) fn fit<'a>(
+    lanes: &[&[&'a Slice]],
+    end: u64,
+    most: usize,
+    least: u64,
+) -> Vec<Vec<Block<'a>>> {
     let blocks =
         |cell| -> Vec<Vec<Block<'a>>> { lanes.iter().map(|lane| merge(lane, cell)).collect() };
     let total = |lanes: &[Vec<Block<'_>>]| lanes.iter().map(Vec::len).sum::<usize>();
     if lanes.iter().map(|lane| lane.len()).sum::<usize>() <= most {
-        return blocks(0);
+        return blocks(least);
     }
-    let mut cell = first_cell(lanes, end, most);
+    let mut cell = first_cell(lanes, end, most).max(least);
     let mut found = blocks(cell);
     while total(&found) > most && cell < end {
         cell = cell.saturating_add(cell / 4 + 1);
@@ -87,9 +93,9 @@ impl<'a> Merging<'a> {
         }
         let start = start.max(self.reached);
         self.reached = end;
-        let block =
-            Block { start, end, busy: end - start, count: 1, kind: slice.kind, first: slice };
-        if block.busy >= self.cell {
+        let busy = slice.busy.ps().min(end - start);
+        let block = Block { start, end, busy, count: 1, kind: slice.kind, first: slice };
+        if end - start >= self.cell {
             self.close();
             self.blocks.push(block);
         } else {
@@ -132,7 +138,8 @@ mod tests {
     use cubeyard_sim::Span;
 
     fn slice(start: u64, end: u64, kind: SliceKind) -> Slice {
-        Slice { start: Span::from_ps(start), end: Span::from_ps(end), kind, name: String::new() }
+        let [start, end] = [start, end].map(Span::from_ps);
+        Slice { start, end, busy: end.saturating_sub(start), kind, name: String::new() }
     }
 
     fn merged(slices: &[Slice], cell: u64) -> Vec<(u64, u64, u64, usize, SliceKind)> {
@@ -179,11 +186,11 @@ mod tests {
         let (long, short) = (lane(100_000), lane(50));
         let (long, short) = (sorted(&long), sorted(&short));
         let lanes = [&long[..], &short[..]];
-        let blocks = fit(&lanes, 300_000, 1000);
+        let blocks = fit(&lanes, 300_000, 1000, 0);
         let total: usize = blocks.iter().map(Vec::len).sum();
         assert!((400..=1000).contains(&total), "{total}");
         assert_eq!(blocks[0].iter().map(|block| block.count).sum::<usize>(), 100_000);
         assert_eq!(blocks[0].iter().map(|block| block.busy).sum::<u64>(), 200_000);
-        assert_eq!(fit(&lanes[1..], 300_000, 50)[0].len(), 50);
+        assert_eq!(fit(&lanes[1..], 300_000, 50, 0)[0].len(), 50);
     }
 }

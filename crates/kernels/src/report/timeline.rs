@@ -18,6 +18,10 @@ const ROW: f64 = 18.0;
 const BLOCK: f64 = 13.0;
 /// From the name of a PE to its first lane.
 const HEADING: f64 = 24.0;
+/// The narrowest block: a pixel.
+const NARROWEST: f64 = 1.0;
+/// The lowest block, so that it can be seen.
+const LOWEST: f64 = 1.0;
 /// No more than this many blocks are drawn, so that a page stays below 2 MB.
 const MOST_BLOCKS: usize = 10_000;
 /// No more lanes than this are drawn.
@@ -51,12 +55,15 @@ pub(super) fn timeline(report: &RunReport) -> String {
     let used = SliceKind::ALL.into_iter().filter(|kind| slices().any(|slice| slice.kind == *kind));
     let used: Vec<_> = used.map(|kind| (kind, String::new())).collect();
     let picture = drawn(&rows, end.max(report.kernel), report.kernel);
-    format!("{}<div class=\"wide\">{picture}</div>\n{}", legend(&used), left_out(report))
+    let remark = "<p class=\"remark\">Blocks are as high as the unit was busy; slices too short to be \
+                  seen are one block.</p>\n";
+    format!("{}<div class=\"wide\">{picture}</div>\n{remark}{}", legend(&used), left_out(report))
 }
 
 /// A step as it is drawn in the lane of the critical path.
 fn slice(step: &Step) -> Slice {
-    Slice { start: step.start, end: step.end, kind: step.kind, name: step.what.clone() }
+    let Step { start, end, kind, .. } = *step;
+    Slice { start, end, busy: step.span(), kind, name: step.what.clone() }
 }
 
 fn left_out(report: &RunReport) -> String {
@@ -71,7 +78,7 @@ fn left_out(report: &RunReport) -> String {
 fn drawn(rows: &[Row<'_>], end: Span, kernel: Span) -> String {
     let axis = TimeAxis::new(end);
     let slices: Vec<_> = rows.iter().map(|row| row.slices.as_slice()).collect();
-    let blocks = fit(&slices, end.ps(), MOST_BLOCKS);
+    let blocks = fit(&slices, end.ps(), MOST_BLOCKS, pixel(end));
     let (names, places, bottom) = names(rows);
     let height = bottom - TOP;
     let lanes: String =
@@ -137,16 +144,22 @@ fn names(rows: &[Row<'_>]) -> (String, Vec<f64>, f64) {
     (text, places, y)
 }
 
+/// The time that a pixel stands for, in picoseconds.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some hundred pixels")]
+fn pixel(end: Span) -> u64 {
+    end.ps() / (PLOT * NARROWEST) as u64
+}
+
 fn lane(y: f64, blocks: &[Block<'_>], axis: &TimeAxis) -> String {
     let mut text = format!("<g transform=\"translate(0 {y})\">\n");
     for block in blocks {
         let x = axis.position(block.start as f64, PLOT);
-        let width = (axis.position(block.end as f64, PLOT) - x).max(0.4);
-        let shade = shade(block);
+        let width = (axis.position(block.end as f64, PLOT) - x).max(NARROWEST);
+        let (top, height) = height(block, axis);
         let edge = if width > 3.0 && block.count == 1 { " edge" } else { "" };
         writeln!(
             text,
-            "<rect class=\"{}{edge}\" x=\"{:.2}\" width=\"{width:.2}\" height=\"{BLOCK}\"{shade}>\
+            "<rect class=\"{}{edge}\" x=\"{:.2}\" width=\"{width:.2}\"{top} height=\"{height}\">\
              <title>{}</title></rect>",
             class(block.kind),
             x.min(PLOT - width),
@@ -157,10 +170,15 @@ fn lane(y: f64, blocks: &[Block<'_>], axis: &TimeAxis) -> String {
     text + "</g>\n"
 }
 
-/// Blocks of several slices are the paler, the less of them is covered.
-fn shade(block: &Block<'_>) -> String {
-    let opacity = 0.25 + 0.75 * block.density();
-    if opacity > 0.99 { String::new() } else { format!(" fill-opacity=\"{opacity:.2}\"") }
+/// Where a block begins below the top of its lane, and how high it is: as much of the lane as it is busy of the
+/// time that it is drawn over. So what is drawn is in all as much as the lane is busy.
+fn height(block: &Block<'_>, axis: &TimeAxis) -> (String, String) {
+    let per_pixel = 1.0 / axis.position(1.0, PLOT);
+    let height = (block.density(NARROWEST * per_pixel) * BLOCK).max(LOWEST);
+    if height > BLOCK - 0.05 {
+        return (String::new(), BLOCK.to_string());
+    }
+    (format!(" y=\"{:.1}\"", BLOCK - height), format!("{height:.1}"))
 }
 
 fn title(block: &Block<'_>) -> String {
@@ -168,11 +186,15 @@ fn title(block: &Block<'_>) -> String {
     if block.count == 1 {
         let (start, end) = (slice.start, slice.end.max(slice.start));
         let (from, to, takes) = (span(start), span(end), span(end.saturating_sub(start)));
-        return format!("{}: {from} to {to}, {takes}", cut(&slice.name));
+        let busy = match block.density(0.0) {
+            all if all > 0.995 => String::new(),
+            share => format!(", busy {}", percent(share)),
+        };
+        return format!("{}: {from} to {to}, {takes}{busy}", cut(&slice.name));
     }
     let (from, to) = (span(Span::from_ps(block.start)), span(Span::from_ps(block.end)));
     let (number, kind) = (count(block.count as u64), block.kind.name());
-    format!("{number} slices, mostly {kind}: {from} to {to}, busy {}", percent(block.density()))
+    format!("{number} slices, mostly {kind}: {from} to {to}, busy {}", percent(block.density(0.0)))
 }
 
 /// The beginning of a name that is longer than a line.

@@ -6,6 +6,8 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use cubeyard_device::topology::Topology;
+use cubeyard_kernels::collective::bound::{Spread, bound};
 use cubeyard_kernels::collective::{Algorithm, Operation, ReduceOp, algorithms};
 use cubeyard_kernels::distributed::{DistError, Group, GroupConfig};
 use cubeyard_kernels::launch::Launcher;
@@ -130,6 +132,23 @@ fn owner(machine: Machine, sip: usize, shard: &Shard) -> (usize, usize) {
     machine.place(sip, shard.at.cube.index() * 2 + shard.at.pe.index())
 }
 
+/// The least time that links allow for an operation, if the larger of a SIP's tensors has so many elements; in
+/// nanoseconds.
+fn least(
+    topology: &Topology,
+    group: &Group,
+    operation: Operation,
+    elements: u64,
+    dtype: DType,
+) -> f64 {
+    let (places, world) = (group.places(), group.world());
+    let members: Vec<_> = (0..world.ranks).map(|rank| places.engines(topology, rank)).collect();
+    let Some(bound) = bound(topology, &members, world, operation, Spread::Any) else { return 0.0 };
+    let shared = (world.ranks / group.sips().len()) as u64;
+    let bytes = elements * dtype.size() / shared;
+    bytes as f64 * operation.bus_factor(world.ranks) / bound.bus * 1e9
+}
+
 /// Runs an operation on what each SIP is given, and compares what each PE holds then.
 fn check(
     name: &str,
@@ -166,8 +185,10 @@ fn check(
     }
     let pairs: Vec<_> = tensors.iter().map(|(input, output)| (input, output)).collect();
     let launcher = Launcher::new(&context);
-    group.run(&launcher, &context, operation, &pairs)?;
+    let report = group.run(&launcher, &context, operation, &pairs)?;
     assert_eq!(launcher.findings(), [], "{name} {operation}");
+    let least = least(&machine.topology(), &group, operation, count * elements.max(width), dtype);
+    assert!(report.kernel.ns() >= least, "{name} {operation}: {least} on {machine:?} {given:?}");
     for (sip, (_, output)) in tensors.iter().enumerate() {
         let found = read(output);
         for shard in given.layout(machine, sip, width).shards() {

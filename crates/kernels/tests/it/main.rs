@@ -6,6 +6,7 @@
 )]
 
 mod benches;
+mod bounds;
 mod ccl;
 mod choices;
 mod closed_forms;

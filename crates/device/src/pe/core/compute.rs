@@ -100,6 +100,7 @@ impl Run {
                     unit,
                     start: done.start,
                     end: done.end,
+                    busy: strips.busy()[stage],
                     began: began.reason(),
                     from,
                     ended: ended.reason(),

@@ -91,6 +91,7 @@ impl Run {
                 unit: OpUnit::Cpu,
                 start,
                 end: start + span,
+                busy: span,
                 began: before.reason(),
                 from: start,
                 ended: before.reason(),

@@ -179,6 +179,7 @@ impl Run {
                 unit: op,
                 start: flight.start,
                 end: now,
+                busy: now - flight.start,
                 began: flight.from.reason(),
                 from: flight.start,
                 ended: flight.from.reason(),

@@ -208,6 +208,7 @@ impl Run {
                 unit,
                 start: from.time,
                 end,
+                busy: end - from.time,
                 began: from.reason(),
                 from: from.time,
                 ended: from.reason(),

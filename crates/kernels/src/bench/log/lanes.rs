@@ -56,6 +56,7 @@ impl RunLog {
         Some(Slice {
             start: since(record.start),
             end: since(record.end),
+            busy: record.busy,
             kind: kind(record.unit),
             name: what(record.unit, &name),
         })

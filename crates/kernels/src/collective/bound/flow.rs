@@ -19,10 +19,21 @@ const ENDLESS: u64 = 1 << 50;
 
 /// The largest flow over the links of a machine from all of some nodes to all of others.
 pub(super) fn flow(topology: &Topology, from: &[NodeId], to: &[NodeId]) -> Flow {
+    flow_over(topology, from, to, &|_| true)
+}
+
+/// The largest flow over some links of a machine.
+pub(super) fn flow_over(
+    topology: &Topology,
+    from: &[NodeId],
+    to: &[NodeId],
+    is_open: &dyn Fn(LinkId) -> bool,
+) -> Flow {
     let count = topology.nodes().len();
     let mut graph = Graph::new(count + 2);
     let (source, sink) = (count, count + 1);
-    for link in topology.links() {
+    let own = |link: &Link| topology.link(link.reverse).reverse;
+    for link in topology.links().iter().filter(|link| is_open(own(link))) {
         graph.join(link.from.index(), link.to.index(), link.bandwidth.bytes_per_second());
     }
     from.iter().for_each(|node| graph.join(source, node.index(), ENDLESS));
@@ -30,8 +41,8 @@ pub(super) fn flow(topology: &Topology, from: &[NodeId], to: &[NodeId]) -> Flow 
     let rate = graph.fill(source, sink);
     let is_near = |node: NodeId| graph.level[node.index()] != UNREACHED;
     let crosses = |link: &&Link| is_near(link.from) && !is_near(link.to);
-    let own = |link: &Link| topology.link(link.reverse).reverse;
-    let cut = topology.links().iter().filter(crosses).map(own).collect();
+    let cut = topology.links().iter().filter(crosses).map(own).filter(|&link| is_open(link));
+    let cut = cut.collect();
     Flow { rate, cut }
 }
 

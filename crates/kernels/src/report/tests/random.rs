@@ -50,7 +50,10 @@ fn kind() -> impl Strategy<Value = SliceKind> {
 
 fn lane() -> impl Strategy<Value = Lane> {
     let slice = (span(), span(), kind(), text());
-    let slice = slice.prop_map(|(start, end, kind, name)| Slice { start, end, kind, name });
+    let slice = slice.prop_map(|(start, end, kind, name)| {
+        let busy = end.saturating_sub(start);
+        Slice { start, end, busy, kind, name }
+    });
     (text(), vec(slice, 0..12)).prop_map(|(name, slices)| Lane { name, slices })
 }
 

@@ -9,7 +9,8 @@ pub(super) fn ns(ns: u64) -> Span {
 }
 
 fn slice(start: u64, end: u64, kind: SliceKind, name: &str) -> Slice {
-    Slice { start: ns(start), end: ns(end), kind, name: name.to_owned() }
+    let (start, end) = (ns(start), ns(end));
+    Slice { start, end, busy: end.saturating_sub(start), kind, name: name.to_owned() }
 }
 
 fn step(start: u64, end: u64, kind: SliceKind, what: &str, why: &str) -> Step {

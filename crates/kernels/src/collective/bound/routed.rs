@@ -1,0 +1,102 @@
+//! What can pass between ranks over the links that their messages take.
+//!
+//! A message goes from a PE of one rank to the PE at the same position of another, by the one route that there is.
+//! So whatever crosses from some ranks to others does so on one of these routes, and links that are on none of them
+//! carry nothing.
+
+use cubeyard_device::topology::{LinkId, NodeId, Topology};
+
+use super::flow::{Flow, flow_over};
+
+/// More routes than this are not looked at: they take longer than the answer is worth.
+const MOST_ROUTES: usize = 100_000;
+
+/// Of ranks with more PEs than this, the positions are not looked at one by one.
+const MOST_POSITIONS: usize = 16;
+
+/// The routes between ranks.
+pub(super) struct Routes<'a> {
+    topology: &'a Topology,
+    members: &'a [Vec<NodeId>],
+    /// By position, sender and receiver; empty from a rank to itself.
+    ways: Vec<Vec<LinkId>>,
+}
+
+impl<'a> Routes<'a> {
+    /// The routes between ranks whose PEs' DMA engines are given; none if they are too many.
+    pub(super) fn new(topology: &'a Topology, members: &'a [Vec<NodeId>]) -> Option<Self> {
+        let (ranks, positions) = (members.len(), members.first()?.len());
+        let count = ranks.checked_mul(ranks)?.checked_mul(positions)?;
+        if count > MOST_ROUTES || members.iter().any(|pes| pes.len() != positions) {
+            return None;
+        }
+        let mut ways = Vec::with_capacity(count);
+        for position in 0..positions {
+            for from in members {
+                for to in members {
+                    ways.push(topology.route(from[position], to[position]).ok()?);
+                }
+            }
+        }
+        Some(Self { topology, members, ways })
+    }
+
+    fn positions(&self) -> std::ops::Range<usize> {
+        0..self.members[0].len()
+    }
+
+    /// The routes at a position from some ranks to others.
+    fn ways<'s>(
+        &'s self,
+        position: usize,
+        [from, to]: [&'s [usize]; 2],
+    ) -> impl Iterator<Item = &'s [LinkId]> {
+        let ranks = self.members.len();
+        let pairs = from.iter().flat_map(move |&from| to.iter().map(move |&to| (from, to)));
+        pairs.map(move |(from, to)| &self.ways[(position * ranks + from) * ranks + to][..])
+    }
+
+    /// What can pass from some ranks to others, of some positions.
+    fn flow_of(&self, positions: std::ops::Range<usize>, sides: [&[usize]; 2]) -> Flow {
+        let mut used = vec![false; self.topology.links().len()];
+        for position in positions.clone() {
+            let links = self.ways(position, sides).flatten();
+            links.for_each(|link| used[link.index()] = true);
+        }
+        let engines = |ranks: &[usize]| -> Vec<NodeId> {
+            ranks.iter().flat_map(|&rank| self.members[rank][positions.clone()].to_vec()).collect()
+        };
+        let [from, to] = sides.map(engines);
+        flow_over(self.topology, &from, &to, &|link| used[link.index()])
+    }
+
+    /// What can pass from some ranks to others.
+    pub(super) fn flow(&self, sides: [&[usize]; 2]) -> Flow {
+        self.flow_of(self.positions(), sides)
+    }
+
+    /// What can pass from some ranks to others, if every position has as much to send: the least that any set of
+    /// links says which some position cannot go around.
+    pub(super) fn even_flow(&self, sides: [&[usize]; 2]) -> Flow {
+        let all = self.flow(sides);
+        if self.positions().len() > MOST_POSITIONS {
+            return all;
+        }
+        let each = self.positions().map(|position| self.flow_of(position..position + 1, sides));
+        let held = each.filter_map(|flow| self.held_up(flow.cut, sides)).chain([all]);
+        held.min_by_key(|flow| flow.rate).expect("that of all positions")
+    }
+
+    /// What passes a set of links at most while every position sends as much: each route of a position crosses it a
+    /// number of times at least.
+    fn held_up(&self, cut: Vec<LinkId>, sides: [&[usize]; 2]) -> Option<Flow> {
+        let mut is_cut = vec![false; self.topology.links().len()];
+        cut.iter().for_each(|link| is_cut[link.index()] = true);
+        let times = |way: &[LinkId]| way.iter().filter(|link| is_cut[link.index()]).count() as u64;
+        let least = |position| self.ways(position, sides).map(times).min().unwrap_or(0);
+        let crossings: u64 = self.positions().map(least).sum();
+        let rates = cut.iter().map(|&link| self.topology.link(link).bandwidth.bytes_per_second());
+        let all = rates.sum::<u64>().checked_mul(self.positions().len() as u64)?;
+        Some(Flow { rate: all.checked_div(crossings)?, cut })
+    }
+}
