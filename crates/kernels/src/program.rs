@@ -33,7 +33,7 @@ pub struct Recording {
 impl Recording {
     /// Writes a kernel down: everything that it would order on a PE, or why it cannot be.
     ///
-    /// It may order so many commands; with more it is taken for one that never ends.
+    /// It may call `tl` so often; with more calls it is taken for one that never ends.
     pub fn new(
         kernel: &Kernel,
         site: &Site,
@@ -72,7 +72,7 @@ impl Recording {
     }
 }
 
-/// A kernel that runs as it goes, and may look at what it has loaded. It may order so many commands.
+/// A kernel that runs as it goes, and may look at what it has loaded. It may call `tl` so often.
 pub fn live(
     kernel: &Kernel,
     site: &Site,

@@ -87,8 +87,9 @@ pub(crate) struct State {
     /// The value that the kernel waits for.
     pub(crate) wanted: Cell<Option<ValueId>>,
     pub(crate) error: RefCell<Option<String>>,
-    /// How many commands it may order before it is taken for one that never ends.
+    /// How many calls it may make before it is taken for one that never ends, and how many it has made.
     limit: usize,
+    calls: Cell<usize>,
     /// The accesses of the last commands.
     traffic: RefCell<Traffic>,
     /// What a recording accesses: ranges of addresses in order, worked out when they are first asked for.
@@ -108,6 +109,7 @@ impl Tl {
             wanted: Cell::new(None),
             error: RefCell::default(),
             limit,
+            calls: Cell::new(0),
             traffic: RefCell::default(),
             reach: OnceCell::new(),
         };
@@ -128,6 +130,7 @@ impl Tl {
 
     #[track_caller]
     fn axis(&self, of: &[usize; 2], axis: usize) -> u64 {
+        self.count();
         match of.get(axis) {
             Some(&value) => value as u64,
             None => self.fail(format!("axis {axis}: there are 0, PEs of a cube, and 1, cubes")),
@@ -137,28 +140,51 @@ impl Tl {
     /// Quotient, rounded up; how many tiles of `b` cover `a`.
     #[track_caller]
     pub fn cdiv(&self, a: u64, b: u64) -> u64 {
+        self.count();
         if b == 0 { self.fail("cdiv by 0") } else { a.div_ceil(b) }
     }
 
     /// M, K and N of a tile of the matrix engine.
+    #[track_caller]
     pub fn gemm_tile(&self) -> [u64; 3] {
+        self.count();
         let gemm = &self.state.site.core.gemm;
         [gemm.m, gemm.k, gemm.n].map(u64::from)
     }
 
     /// A reference to memory: elements from an address on that follow each other. Nothing is moved.
+    #[track_caller]
     pub fn ref_(&self, address: u64, shape: &[u64], dtype: DType) -> Ref {
+        self.count();
         Ref::new(address, shape, dtype)
     }
 
     /// How much of the TCM the kernel's tiles may take together.
+    #[track_caller]
     pub fn scratch_bytes(&self) -> u64 {
+        self.count();
         self.state.site.core.scratch.get()
     }
 
     /// How much of the TCM the kernel's tiles take now.
+    #[track_caller]
     pub fn scratch_used(&self) -> u64 {
+        self.count();
         self.state.scratch.borrow().used()
+    }
+}
+
+impl Tl {
+    /// Counts a call of the kernel, and ends it if there were too many: commands or not, a kernel that never ends
+    /// would take all memory or time.
+    #[track_caller]
+    pub(crate) fn count(&self) {
+        let calls = self.state.calls.get() + 1;
+        self.state.calls.set(calls);
+        let limit = self.state.limit;
+        if calls > limit {
+            self.fail(format!("more than {limit} calls of tl: it seems never to end"));
+        }
     }
 }
 

@@ -22,12 +22,15 @@ impl Values {
         self.arrays[place] = Some(Rc::new(array));
     }
 
-    /// The value of a load that a mask leaves nothing of: no access will bring it.
+    /// The value of a load that has no elements, or that a mask leaves nothing of: no access will bring it.
     pub(super) fn fill(&mut self, order: &Order) {
-        if let Effect::Load { value, ty, mask: Some((mask, other)) } = &order.effect
-            && mask.count() == 0
-        {
-            let array = Array::full(ty.clone(), *other).expect("checked when it was ordered");
+        let Effect::Load { value, ty, mask } = &order.effect else { return };
+        let (count, other) = match mask {
+            Some((mask, other)) => (mask.count(), *other),
+            None => (ty.elements(), 0.0),
+        };
+        if count == 0 {
+            let array = Array::full(ty.clone(), other).expect("checked when it was ordered");
             self.set(*value, array);
         }
     }

@@ -105,21 +105,26 @@ impl Handle {
 
 impl Tl {
     /// A matrix product, tile by tile of the matrix engine.
+    #[track_caller]
     pub fn gemm(&self, a: impl Into<Source>, b: impl Into<Source>) -> Composite {
         self.composite(Kind::Gemm, vec![a.into(), b.into()])
     }
 
     /// An operation on the elements of matrices of one shape.
+    #[track_caller]
     pub fn map(&self, op: Op, operands: Vec<Source>) -> Composite {
         self.composite(Kind::Map(op), operands)
     }
 
     /// A reduction of each row of a matrix, kept as a column.
+    #[track_caller]
     pub fn reduce_rows(&self, reduce: Reduce, x: impl Into<Source>) -> Composite {
         self.composite(Kind::Reduce(reduce), vec![x.into()])
     }
 
+    #[track_caller]
     fn composite(&self, kind: Kind, sources: Vec<Source>) -> Composite {
+        self.count();
         let (tl, epilogues) = (self.clone(), <[Vec<Epilogue>; 3]>::default());
         Composite { tl, kind, sources, epilogues, ahead: 2, tile: None }
     }

@@ -300,7 +300,9 @@ impl Tl {
     }
 
     /// A call that costs the processor its time only.
+    #[track_caller]
     pub(super) fn call(&self) {
+        self.count();
         self.state.tape.borrow_mut().push(super::Step::Call);
     }
 

@@ -118,7 +118,9 @@ impl Tl {
 
     /// Waits until all that the kernel has ordered is done: what it stored is in memory, what it loads from now
     /// on was not loaded before. What it sent has left, but need not have come.
+    #[track_caller]
     pub fn fence(&self) {
+        self.count();
         self.state.tape.borrow_mut().push(Step::Fence);
     }
 

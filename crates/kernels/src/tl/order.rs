@@ -61,6 +61,7 @@ impl Tl {
         mut after: After,
         mut loads_after: After,
     ) -> CommandId {
+        self.count();
         let id = self.next_command();
         for list in [&mut after, &mut loads_after] {
             list.retain(|before| *before + self.state.site.core.window > id);
@@ -82,11 +83,9 @@ impl Tl {
     /// The number of the next command.
     #[track_caller]
     pub(super) fn next_command(&self) -> CommandId {
-        let count = self.state.tape.borrow().commands();
-        let limit = self.state.limit;
-        if count >= limit {
-            self.fail(format!("more than {limit} commands: it seems never to end"));
-        }
-        u32::try_from(count).expect("below the limit")
+        let Ok(next) = u32::try_from(self.state.tape.borrow().commands()) else {
+            self.fail("more than 2³² commands");
+        };
+        next
     }
 }

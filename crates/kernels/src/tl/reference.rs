@@ -123,6 +123,9 @@ impl Ref {
 
     /// The ranges of addresses that follow each other without a gap.
     fn runs(&self, mask: Option<&Mask>) -> Runs {
+        if self.ty.elements() == 0 {
+            return Runs::new();
+        }
         if mask.is_none() && self.layout == Layout::row_major(&self.ty.shape) {
             let all = self.address..self.address + self.ty.nbytes();
             return Runs::from_buf([all]);
@@ -208,5 +211,7 @@ mod tests {
         assert_eq!(rows(&tile, Some(&odd)), [(0, 1, None), (2, 9, Some((3, 4))), (14, 2, None)]);
         let none = Mask::new(&[4, 4], |_| false);
         assert_eq!(rows(&tile, Some(&none)), []);
+        assert_eq!(rows(&Ref::new(0, &[0, 4], DType::I8), None), []);
+        assert_eq!(rows(&tile.block(&[1, 1], &[2, 0]), None), []);
     }
 }

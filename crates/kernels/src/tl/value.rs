@@ -17,7 +17,9 @@ impl Tl {
         std::future::ready(())
     }
 
+    #[track_caller]
     pub(super) fn wait_on(&self, command: CommandId) {
+        self.count();
         self.state.tape.borrow_mut().push(Step::Wait(command));
     }
 

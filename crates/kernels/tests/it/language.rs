@@ -258,14 +258,14 @@ fn a_kernel_that_never_ends() {
         Mode::Recorded,
         &kernel("endless", endless),
         &expect![
-            "endless on sip0.cube0.pe0, language.rs:LINE: more than 1000 commands: it seems never to end"
+            "endless on sip0.cube0.pe0, language.rs:LINE: more than 1000 calls of tl: it seems never to end"
         ],
     );
     refused_by(
         Mode::Live,
         &kernel("endless", endless),
         &expect![
-            "sip0.cube0.pe0.pe_cpu: endless on sip0.cube0.pe0, language.rs:LINE: more than 1000 commands: it seems never to end"
+            "sip0.cube0.pe0.pe_cpu: endless on sip0.cube0.pe0, language.rs:LINE: more than 1000 calls of tl: it seems never to end"
         ],
     );
 }
