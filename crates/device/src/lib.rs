@@ -58,6 +58,7 @@
 //! - [`request`]: what may be asked, and what is told; [`message`]: what parts say to each other;
 //! - [`model`]: the parts, one file each; [`pe`]: how a PE runs a kernel; [`contents`]: what memory holds, in data mode;
 //! - [`log`], [`explain`], [`trace`]: what happened, why it took so long, and a picture of it for Perfetto;
+//! - [`race`], [`notice`]: what is found of programs that run to their ends;
 //! - [`formula`]: what a transfer alone takes, without simulating it;
 //! - [`probe`]: cases, invariants and patterns, as the command `cubeyard probe` runs them.
 //!
@@ -73,6 +74,7 @@ pub mod log;
 pub mod machine;
 pub mod message;
 pub mod model;
+pub mod notice;
 pub mod pe;
 pub mod perfetto;
 pub mod probe;

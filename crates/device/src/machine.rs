@@ -2,6 +2,7 @@
 
 mod alone;
 mod command;
+mod notices;
 mod parts;
 mod rehearsal;
 
@@ -369,7 +370,7 @@ impl<W: Watch> Machine<W> {
     }
 
     /// Keeps every operation of the PEs from now on, for [`ops`](Self::ops).
-    pub fn keep_ops(&mut self) {
+    pub fn keep_ops(&self) {
         self.wiring.ops_mut().keep();
     }
 
@@ -379,7 +380,7 @@ impl<W: Watch> Machine<W> {
     }
 
     /// What PEs did, if that was kept; it is kept no more.
-    pub fn take_ops(&mut self) -> OpLog {
+    pub fn take_ops(&self) -> OpLog {
         std::mem::take(&mut *self.wiring.ops_mut())
     }
 

@@ -7,6 +7,7 @@ use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::{LinkId, NodeId, Route};
 
 use crate::message::{AccessId, Failure, RequestId};
+use crate::notice::Notices;
 use crate::pe::{CoreReport, OpLog};
 use crate::race::Races;
 use crate::request::RequestError;
@@ -26,6 +27,9 @@ pub struct Wiring {
     ops: RefCell<OpLog>,
     reports: RefCell<BTreeMap<(RequestId, NodeId), CoreReport>>,
     races: RefCell<Option<Races>>,
+    notices: RefCell<Notices>,
+    /// Messages that have come to a port and were not taken.
+    mail: Cell<u64>,
 }
 
 /// The ways to a node and back.
@@ -50,7 +54,19 @@ impl Wiring {
             ops,
             reports,
             races: RefCell::default(),
+            notices: RefCell::default(),
+            mail: Cell::new(0),
         }
+    }
+
+    /// What was noticed of programs.
+    pub(crate) fn notices(&self) -> RefMut<'_, Notices> {
+        self.notices.borrow_mut()
+    }
+
+    /// Messages that have come to a port and were not taken.
+    pub(crate) fn mail(&self) -> &Cell<u64> {
+        &self.mail
     }
 
     /// What PEs did.
@@ -159,8 +175,21 @@ impl Wiring {
         self.failures.borrow_mut().entry(request).or_insert(failure);
     }
 
-    /// Forgets what went wrong with a request.
+    /// Says of what went wrong with a request at a PE where in its program that was.
+    pub(crate) fn place_failure(&self, request: RequestId, pe: NodeId, place: &str) {
+        let at = |node: NodeId| {
+            let place = self.topology.node(node).place;
+            (place.sip, place.cube, place.pe)
+        };
+        let mut failures = self.failures.borrow_mut();
+        if let Some(failure) = failures.get_mut(&request).filter(|it| at(it.origin) == at(pe)) {
+            failure.what = format!("{place}: {}", failure.what);
+        }
+    }
+
+    /// Forgets what went wrong with a request, and what it was given.
     pub fn forget(&self, request: RequestId) {
+        self.notices.borrow_mut().forget(request);
         self.failures.borrow_mut().remove(&request);
         self.reports.borrow_mut().retain(|&(of, _), _| of != request);
     }

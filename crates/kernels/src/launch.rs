@@ -14,11 +14,11 @@ use cubeyard_runtime::{
 
 use crate::kernel::Kernel;
 use crate::program::{Finding, Findings, KernelProgram, Recording, live};
-use crate::race::RaceText;
+use crate::race::{RaceText, notice_finding};
 use recordings::Recordings;
 
-/// What a kernel may order on a PE, if nothing is said.
-const MOST_COMMANDS: usize = 1 << 22;
+/// Calls of `tl` that a kernel may make on a PE, if nothing is said.
+const MOST_CALLS: usize = 1 << 22;
 
 /// How kernels run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,17 +93,18 @@ impl<'c> Launcher<'c> {
             findings: Rc::default(),
             group: Cell::new(0),
             recordings,
-            limit: MOST_COMMANDS,
+            limit: MOST_CALLS,
             ran,
             groups: Cell::new(0),
             launched: None,
         }
     }
 
-    /// Lets a kernel order so many commands on a PE; with more it is taken for one that never ends.
+    /// Lets a kernel call `tl` so often on a PE, 2²² times if nothing is said; with more calls it is taken for one
+    /// that never ends.
     #[must_use]
-    pub fn limit(self, commands: usize) -> Self {
-        Self { limit: commands, ..self }
+    pub fn limit(self, calls: usize) -> Self {
+        Self { limit: calls, ..self }
     }
 
     /// Keeps no more than so many steps of recorded kernels, 2²² if nothing is said: when there are more, the
@@ -150,7 +151,7 @@ impl<'c> Launcher<'c> {
         kernel: &Kernel,
         launch: &Launch<'_>,
     ) -> Result<LaunchHandle, RuntimeError> {
-        self.take_races();
+        self.take_found();
         let mut given = Vec::new();
         let handle = stream.launch_programs(kernel.name(), launch, &mut |site, arguments| {
             let site = Site { group: self.group.get(), ..site.clone() };
@@ -179,30 +180,32 @@ impl<'c> Launcher<'c> {
         self.ran.take()
     }
 
-    /// What was wrong with kernels that ran to their ends: memory that was read before anybody wrote it, and
-    /// races.
+    /// What was wrong with kernels that ran to their ends: memory that was read before anybody wrote it, races,
+    /// accesses to memory that a launch was not given, and messages that nobody received.
     pub fn findings(&self) -> Vec<Finding> {
-        self.take_races();
+        self.take_found();
         self.findings.borrow().clone()
     }
 
-    /// Takes over what the machine has found of races.
-    fn take_races(&self) {
-        let (races, quiet) = self.context.machine(|machine| {
-            let races = machine.take_races().into_iter();
-            let races: Vec<_> = races.map(|race| RaceText::new(race, machine)).collect();
-            (races, machine.order(|races| races.is_quiet()))
-        });
+    /// Takes over what the machine has found: races, and what it noticed of programs.
+    fn take_found(&self) {
         let mut ran = self.ran.borrow_mut();
-        for race in races {
-            if let Some(finding) = race.finding(&ran)
-                && !self.findings.borrow().iter().any(|known| known.is_like(&finding))
-            {
+        let is_ours = |launch| ran.keys().any(|&(of, _)| of == launch);
+        let (found, keeps) = self.context.machine(|machine| {
+            let races = machine.take_races().into_iter();
+            let races = races.map(|race| RaceText::new(race, machine).finding(&ran));
+            let notices = machine.take_notices(is_ours).into_iter();
+            let notices = notices.map(|notice| notice_finding(&notice, machine, &ran));
+            let found: Vec<_> = races.chain(notices).flatten().collect();
+            let quiet = machine.order(|races| races.is_quiet());
+            (found, quiet == Some(false) || machine.ops().is_kept())
+        });
+        for finding in found {
+            if !self.findings.borrow().iter().any(|known| known.is_like(&finding)) {
                 self.findings.borrow_mut().push(finding);
             }
         }
-        let kept = self.context.machine(|machine| machine.ops().is_kept());
-        if quiet != Some(false) && !kept {
+        if !keeps && self.context.under_way() == 0 {
             ran.clear();
         }
     }

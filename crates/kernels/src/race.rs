@@ -1,10 +1,11 @@
-//! Races between kernels, in words.
+//! What the machine finds of kernels, in words: races, stray accesses, messages that nobody received.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use cubeyard_device::machine::Machine;
 use cubeyard_device::message::{Direction, RequestId};
+use cubeyard_device::notice::{Notice, Noticed};
 use cubeyard_device::race::{Agent, Race};
 use cubeyard_device::request::PeRef;
 
@@ -59,6 +60,28 @@ const fn verb(direction: Direction) -> &'static str {
         Direction::Read => "reads",
         Direction::Write => "writes",
     }
+}
+
+/// What is to be said of something that the machine noticed; nothing if another launcher ran the kernel.
+pub(crate) fn notice_finding(notice: &Notice, machine: &Machine, ran: &Ran) -> Option<Finding> {
+    let pe = machine.pe_of(notice.pe)?;
+    let direction = match &notice.what {
+        Noticed::Stray { direction, .. } => *direction,
+        Noticed::Unreceived { .. } => Direction::Write,
+    };
+    let Notice { launch, pe: node, command, what } = notice;
+    let agent = Agent { launch: *launch, pe: Some(*node), command: *command, direction };
+    let Side { kernel, place, what: effect, verb, .. } = Side::new(agent, pe, ran)?;
+    let what = match what {
+        Noticed::Stray { range, .. } => format!(
+            "{effect} {verb} bytes {:#x} to {:#x}, which are not mapped here and were taken for physical \
+             addresses: no argument of the launch is there",
+            range.start,
+            range.end - 1,
+        ),
+        Noticed::Unreceived { to, .. } => format!("{effect}: {to} never received it"),
+    };
+    Some(Finding { kernel, pe, place, what })
 }
 
 /// One of the two.

@@ -60,6 +60,9 @@ const DIE_SHIFT: u32 = 42;
 pub struct PhysAddr(u64);
 
 impl PhysAddr {
+    /// Width of an address in bits: no physical address is 2⁵¹ or above.
+    pub const BITS: u32 = ADDRESS_BITS;
+
     /// The address of a place on a die that has such a window.
     fn new(sip: SipId, die: Die, window: Window) -> Result<Self, AddressError> {
         let offset = window.encode()?;

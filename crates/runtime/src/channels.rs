@@ -175,24 +175,29 @@ impl Channels {
 
 impl Drop for Channels {
     fn drop(&mut self) {
-        if !self.installed.is_empty() {
-            let removals = self.installed.iter().map(removal);
-            if let Err(error) = self.context.perform(removals) {
-                self.context.trouble(&error);
-            }
-        }
-        let mut ports = self.context.ports.borrow_mut();
-        self.ends.iter().for_each(|end| {
-            ports.remove(end);
-        });
-        drop(ports);
-        for ring in self.rings.drain(..) {
-            self.context.give_ring_back(&ring);
-        }
+        let (ends, rings) = (std::mem::take(&mut self.ends), std::mem::take(&mut self.rings));
+        let installed = std::mem::take(&mut self.installed);
+        self.context.when_free(move |context| context.disconnect(&installed, &ends, &rings));
     }
 }
 
 impl Inner {
+    /// Takes channels out, and returns their ports and memory.
+    fn disconnect(&self, installed: &[Request], ends: &[End], rings: &[Ring]) {
+        if !installed.is_empty() {
+            let removals = installed.iter().map(removal);
+            if let Err(error) = self.perform(removals) {
+                self.trouble(&error);
+            }
+        }
+        let mut ports = self.ports.borrow_mut();
+        ends.iter().for_each(|end| {
+            ports.remove(end);
+        });
+        drop(ports);
+        rings.iter().for_each(|ring| self.give_ring_back(ring));
+    }
+
     /// Whether every channel joins two PEs of the machine, and a ring can hold a message.
     fn check_channels(
         &self,

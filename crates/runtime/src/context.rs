@@ -1,8 +1,10 @@
 //! A context: a machine, its memory, and the tensors that live there.
 
 mod bind;
+mod deferred;
 mod deploy;
 mod launch;
+mod stall;
 mod stats;
 
 pub use bind::{BoundArgument, BoundTensor, LocalPart, Site};
@@ -22,16 +24,17 @@ use cubeyard_device::pe::OpLog;
 use cubeyard_device::race::Races;
 use cubeyard_device::request::{Completion, Outcome, PeRef, Request};
 use cubeyard_device::topology::Topology;
-use cubeyard_memory::address::{CubeId, SipId};
+use cubeyard_memory::address::{CubeId, PhysAddr, SipId};
 use cubeyard_memory::free_list::Checking;
 use cubeyard_memory::pe::{AddressLayout, AddressSpec, CubeSram, PeMemory};
-use cubeyard_memory::virtual_space::VirtualAllocator;
+use cubeyard_memory::virtual_space::{DeviceVa, VirtualAllocator};
 use cubeyard_sim::{Span, Stop, Time};
 
 use crate::channels::End;
 use crate::error::RuntimeError;
 use crate::flex::SipMemory;
 use crate::storage::Storage;
+use deferred::{AfterLook, Deferred};
 use launch::InFlight;
 
 /// How a context works.
@@ -44,6 +47,10 @@ pub struct ContextConfig {
     /// Whether tensors have virtual addresses that are mapped in the PEs' MMUs; else kernels and DMA use
     /// physical ones.
     pub addressing: Addressing,
+    /// First virtual address of tensors, a multiple of the MMU's page. By default it is the first that no physical
+    /// address can be, 2⁵¹, so that a virtual address which a PE does not map is never taken for a physical one.
+    /// [`VirtualSpec::CONTEXT_BASE`](cubeyard_memory::virtual_space::VirtualSpec::CONTEXT_BASE), 4 GiB, is what ADR-0048 D4 has.
+    pub virtual_base: DeviceVa,
 }
 
 /// Which addresses tensors have.
@@ -59,7 +66,8 @@ pub enum Addressing {
 impl Default for ContextConfig {
     fn default() -> Self {
         let (topology, addressing) = (Topology::embedded(), Addressing::default());
-        Self { topology, data: false, addressing }
+        let virtual_base = DeviceVa::new(1 << PhysAddr::BITS);
+        Self { topology, data: false, addressing, virtual_base }
     }
 }
 
@@ -74,6 +82,7 @@ pub struct Context {
 /// What a context and its tensors share.
 pub(crate) struct Inner {
     pub(crate) addressing: Addressing,
+    virtual_base: DeviceVa,
     pub(crate) data: bool,
     pub(crate) machine: RefCell<Machine>,
     layout: AddressLayout,
@@ -93,6 +102,8 @@ pub(crate) struct Inner {
     closed: Cell<bool>,
     /// What could not be given back.
     troubles: RefCell<Vec<String>>,
+    /// What was dropped while the machine was looked at.
+    deferred: Deferred,
     /// Steps that are left until one is made to fail.
     fail_in: Cell<Option<u64>>,
     steps: Cell<u64>,
@@ -104,7 +115,7 @@ impl Context {
     /// # Panics
     /// If the topology's memories fit no address, which it has checked.
     pub fn new(config: ContextConfig) -> Self {
-        let ContextConfig { topology, data, addressing } = config;
+        let ContextConfig { topology, data, addressing, virtual_base } = config;
         let spec = topology.spec();
         let layout = AddressSpec {
             hbm_bytes_per_cube: spec.hbm.capacity,
@@ -118,6 +129,7 @@ impl Context {
         let machine = MachineBuilder::new(topology).data(data).watched(Log::without_programs());
         let inner = Inner {
             addressing,
+            virtual_base,
             data,
             machine: RefCell::new(machine),
             layout,
@@ -131,6 +143,7 @@ impl Context {
             regions: RefCell::default(),
             closed: Cell::new(false),
             troubles: RefCell::default(),
+            deferred: Deferred::default(),
             fail_in: Cell::new(None),
             steps: Cell::new(0),
         };
@@ -144,17 +157,30 @@ impl Context {
 
     /// Keeps every operation of the PEs from now on, for reports and traces.
     pub fn keep_ops(&self) {
-        self.inner.machine.borrow_mut().keep_ops();
+        self.inner.machine.borrow().keep_ops();
     }
 
     /// The operations that were kept; they are kept no more.
     pub fn take_ops(&self) -> OpLog {
-        self.inner.machine.borrow_mut().take_ops()
+        self.inner.machine.borrow().take_ops()
     }
 
     /// Looks at the machine.
+    ///
+    /// It stands still meanwhile: whatever would have to run it is [`RuntimeError::Looked`]. What tensors and
+    /// channels hold that are dropped in `look` is given back right after it.
     pub fn machine<T>(&self, look: impl FnOnce(&Machine) -> T) -> T {
-        look(&self.inner.machine.borrow())
+        let after = AfterLook(&self.inner);
+        let machine = self.inner.machine.borrow();
+        let seen = look(&machine);
+        drop(machine);
+        drop(after);
+        seen
+    }
+
+    /// Number of launches whose end the context has not seen.
+    pub fn under_way(&self) -> usize {
+        self.inner.in_flight.borrow().len()
     }
 
     /// Waits until all launches are done.
@@ -264,7 +290,7 @@ impl Inner {
         requests: impl IntoIterator<Item = (Request, Option<Buffer>)>,
         look: impl FnOnce(&Machine, RequestId) -> T,
     ) -> Result<(Span, T), RuntimeError> {
-        let mut machine = self.machine.borrow_mut();
+        let mut machine = self.machine_mut()?;
         let now = machine.now();
         let requests = requests.into_iter();
         let mut ids = Vec::with_capacity(requests.size_hint().0);
@@ -325,6 +351,7 @@ impl Inner {
             let stop = machine.run();
             return stopped(&machine, stop);
         }
+        // A launch that has come to a stop is the business of whoever waits for it.
         let mut open = ids.to_vec();
         loop {
             while open.pop_if(|id| machine.completion(*id).is_some()).is_some() {}
@@ -334,7 +361,8 @@ impl Inner {
             let next = machine.engine().next_time().unwrap_or(Time::NEVER);
             let stop = machine.run_until(next);
             if stop != Stop::Deadline {
-                return stopped(&machine, stop);
+                let is_done = ids.iter().all(|&id| machine.completion(id).is_some());
+                return if is_done { Ok(()) } else { stopped(&machine, stop) };
             }
         }
     }
@@ -343,33 +371,48 @@ impl Inner {
     pub(crate) fn run_and_settle(&self) -> Result<(), RuntimeError> {
         self.run()?;
         let settled = self.settle();
-        if self.in_flight.borrow().is_empty() {
-            self.machine.borrow_mut().watch_mut().forget();
-        }
+        self.tidy()?;
         settled
     }
 
-    pub(crate) fn run(&self) -> Result<(), RuntimeError> {
-        let mut machine = self.machine.borrow_mut();
+    /// Runs the machine until nothing is left to happen. Launches that cannot go on are stopped, and are the
+    /// error.
+    fn run(&self) -> Result<(), RuntimeError> {
+        let mut machine = self.machine_mut()?;
         let stop = machine.run();
-        stopped(&machine, stop)
+        let stopped = stopped(&machine, stop);
+        drop(machine);
+        stopped.or_else(|stalled| self.abandon(stalled))
+    }
+
+    /// Once no launch is under way, forgets what was kept for launches, and drops messages that nobody has
+    /// received.
+    fn tidy(&self) -> Result<(), RuntimeError> {
+        if self.in_flight.borrow().is_empty() {
+            let mut machine = self.machine_mut()?;
+            machine.watch_mut().forget();
+            machine.clear_mail();
+        }
+        self.give_back_dropped();
+        Ok(())
     }
 
     /// Runs the machine until a launch is done or the limit has passed; then its programs are stopped.
     pub(crate) fn run_for(&self, limit: Span, launch: RequestId) -> Result<(), RuntimeError> {
-        let mut machine = self.machine.borrow_mut();
+        let mut machine = self.machine_mut()?;
         let deadline = machine.now() + limit;
         let stop = machine.run_until(deadline);
         if stop != Stop::Deadline || machine.completion(launch).is_some() {
-            return stopped(&machine, stop);
+            let stopped = stopped(&machine, stop);
+            drop(machine);
+            return stopped.or_else(|stalled| self.abandon(stalled));
         }
         let waiting = machine.stop_programs(launch);
-        let stop = machine.run();
-        stopped(&machine, stop)?;
         drop(machine);
-        self.settle().or_else(|error| {
-            matches!(error, RuntimeError::Machine { .. }).then_some(()).ok_or(error)
-        })?;
+        // Others may wait for what the launch would have sent. They are stopped, too, and told so themselves.
+        self.run().or_else(told_otherwise)?;
+        self.settle().or_else(told_otherwise)?;
+        self.tidy()?;
         Err(RuntimeError::Deadline { limit, waiting: waiting.join("; ") })
     }
 
@@ -377,15 +420,14 @@ impl Inner {
         if self.closed.get() {
             return LeakReport::default();
         }
-        let waited = self.run().and_then(|()| self.settle());
-        if let Err(error) = waited {
-            self.trouble(&error);
+        for ended in [self.run_and_settle(), self.tidy()] {
+            ended.unwrap_or_else(|error| self.trouble(&error));
         }
         let live = self.live();
         let tensors = live.iter().map(|storage| stats::leak(storage)).collect();
         for storage in live {
             if let Some(taken) = storage.taken.take() {
-                self.give_back(taken, &storage.shards);
+                self.give_back(taken, storage.shards.clone());
             }
         }
         self.closed.set(true);
@@ -401,6 +443,14 @@ pub(crate) fn check(completion: &Completion) -> Result<(), RuntimeError> {
             Err(RuntimeError::Machine { origin: origin.clone(), what: what.clone() })
         }
         _ => Ok(()),
+    }
+}
+
+/// Passes over what whoever waits for a launch is told of it.
+fn told_otherwise(error: RuntimeError) -> Result<(), RuntimeError> {
+    match error {
+        RuntimeError::Machine { .. } | RuntimeError::Stalled(_) => Ok(()),
+        other => Err(other),
     }
 }
 

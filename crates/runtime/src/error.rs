@@ -44,7 +44,9 @@ pub enum RuntimeError {
         /// What.
         what: String,
     },
-    /// The machine came to a stop with requests under way. It is of no further use.
+    /// Launches waited for each other, or for what nobody does, and the machine came to a stop. They have been
+    /// stopped where they were: their tensors hold what was written until then, messages that nobody received are
+    /// gone, and the context can be used again.
     #[error("the machine has come to a stop: {0}")]
     Stalled(String),
     /// Simulated time is over. Ask for less work, or for a faster machine.
@@ -52,6 +54,14 @@ pub enum RuntimeError {
         "simulated time has run out: the next event lies more than 2⁶¹ ps (26 days) after the start"
     )]
     OutOfTime,
+    /// The machine cannot run while somebody looks at it. Do this after the look.
+    #[error(
+        "the machine cannot run inside of `Context::machine`, which looks at it; do this after it"
+    )]
+    Looked,
+    /// The range of virtual addresses does not go with the page of the MMUs.
+    #[error(transparent)]
+    VirtualRange(#[from] virtual_space::VirtualSpecError),
     /// The context was closed.
     #[error("the context is closed")]
     Closed,

@@ -66,7 +66,7 @@ impl Context {
         let allocator = FlexAllocator::builder(device).config(config).build()?;
         self.inner.regions.borrow_mut().insert(sip, Arc::downgrade(&memory));
         let table: Weak<dyn DeviceMemory> = Arc::<SipMemory>::downgrade(&memory);
-        self.inner.machine.borrow_mut().set_regions(sip, table);
+        self.inner.machine_mut()?.set_regions(sip, table);
         let context = Rc::clone(&self.inner);
         let windows = Rc::new(Windows::new(Rc::clone(&context), sip));
         Ok(FlexDevice { context, sip, allocator, windows })

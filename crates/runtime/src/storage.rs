@@ -67,7 +67,7 @@ impl Drop for Storage {
     fn drop(&mut self) {
         self.context.forget(self.number);
         if let Some(taken) = self.taken.take() {
-            self.context.give_back(taken, &self.shards);
+            self.context.give_back(taken, std::mem::take(&mut self.shards));
         }
     }
 }

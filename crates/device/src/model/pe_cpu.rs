@@ -51,6 +51,16 @@ impl PeCpu {
         self.core.stop(launch)
     }
 
+    /// Its core.
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// Its core, to be changed between events.
+    pub(crate) fn core_mut(&mut self) -> &mut Core {
+        &mut self.core
+    }
+
     /// Starts the next program if the core is free.
     fn next(&mut self, context: &mut Context<Message>) {
         if self.core.is_busy() {

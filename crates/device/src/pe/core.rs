@@ -150,6 +150,9 @@ impl Core {
             return None;
         }
         let run = self.run.take().expect("it is there");
+        if matches!(run.state, State::Failed) {
+            self.leave_ports(&run);
+        }
         let report = CoreReport { ended: context.now(), ..run.report };
         self.wiring.ran(run.request, run.node, report);
         Some(run.request)

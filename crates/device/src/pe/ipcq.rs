@@ -15,6 +15,7 @@ use cubeyard_sim::{NodeId, Span, Time};
 use thiserror::Error;
 
 use super::{CommandId, Format};
+use crate::message::RequestId;
 use crate::request::PeRef;
 
 /// The number of a port of a PE.
@@ -114,6 +115,8 @@ pub(super) struct Port {
     pub(super) credited: Option<u32>,
     /// Messages that were sent, ever: the next goes into this slot modulo the slots.
     pub(super) sent: u64,
+    /// Of each slot at the other end that was used, the launch and the command that sent the last message there.
+    pub(super) senders: Vec<(RequestId, CommandId)>,
     pub(super) arrived: VecDeque<Arrived>,
     /// The commands that want a message from here, in order.
     pub(super) wanted: VecDeque<CommandId>,
@@ -144,7 +147,9 @@ impl Ports {
             let (arrived, wanted) = (VecDeque::new(), VecDeque::new());
             let (peer, credits) = (dma(spec.peer), spec.slots);
             let (starved, credited, sent) = (false, None, 0);
-            let port = Port { spec, peer, credits, starved, credited, sent, arrived, wanted };
+            let senders = Vec::new();
+            let port =
+                Port { spec, peer, credits, starved, credited, sent, senders, arrived, wanted };
             let place = self.ids.partition_point(|&id| id < spec.port);
             self.ids.insert(place, spec.port);
             self.list.insert(place, port);
@@ -173,6 +178,16 @@ impl Ports {
         Ok(())
     }
 
+    /// All ports, in the order of their numbers.
+    pub(super) fn all(&self) -> &[Port] {
+        &self.list
+    }
+
+    /// Makes all ports as they were when they were installed: no message, and every slot free.
+    pub(super) fn reset(&mut self) {
+        self.list.iter_mut().for_each(Port::reset);
+    }
+
     fn note_first(&mut self) {
         self.first = std::array::from_fn(|place| self.ids.get(place).copied());
     }
@@ -195,6 +210,27 @@ impl Port {
     /// The slot that the next message goes into.
     pub(super) fn next_slot(&self) -> u32 {
         u32::try_from(self.sent % u64::from(self.spec.slots)).expect("less than the slots")
+    }
+
+    /// Notes who sends the next message.
+    pub(super) fn sends(&mut self, slot: u32, launch: RequestId, command: CommandId) {
+        // Slots are used in turn, so the next is one that is there or the one behind the last.
+        match self.senders.get_mut(slot as usize) {
+            Some(sender) => *sender = (launch, command),
+            None => self.senders.push((launch, command)),
+        }
+        self.sent += 1;
+        self.credits -= 1;
+    }
+
+    fn reset(&mut self) {
+        self.credits = self.spec.slots;
+        self.starved = false;
+        self.credited = None;
+        self.sent = 0;
+        self.senders.clear();
+        self.arrived.clear();
+        self.wanted.clear();
     }
 }
 

@@ -121,7 +121,7 @@ impl Pipeline for Tiles {
 fn machine(engines: u32) -> Machine {
     let core = format!("{{window: 6, dma_read_engines: {engines}, dma_write_engines: {engines}}}");
     let topology = Topology::read("test", &format!("pe: {{core: {core}}}")).unwrap();
-    let mut machine = MachineBuilder::new(topology).build();
+    let machine = MachineBuilder::new(topology).build();
     machine.keep_ops();
     machine
 }

@@ -32,3 +32,5 @@ mod races;
 mod rates;
 mod receive_any;
 mod recordings;
+mod stalls;
+mod strays;

@@ -87,7 +87,7 @@ fn what_is_outside_every_tensor_is_refused() {
     let x = shared(&context);
     let beyond = kernel("beyond", |tl, args| drop(tl.load(&args.tensor(0).whole().at(32, &[64]))));
     let error = run(&Launcher::new(&context), &beyond, tensors(&[&x])).unwrap_err();
-    expect!["beyond on sip0.cube0.pe0, races.rs:88: read of 256 bytes from 0x100000080 on: 0x100000100 is outside every tensor"].assert_eq(&error.to_string());
+    expect!["beyond on sip0.cube0.pe0, races.rs:88: read of 256 bytes from 0x8000000000080 on: 0x8000000000100 is outside every tensor"].assert_eq(&error.to_string());
 }
 
 /// A load went to another engine than the store before it, and came first: the second round was lost.

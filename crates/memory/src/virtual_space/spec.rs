@@ -57,7 +57,8 @@ impl VirtualSpec {
     pub const PAGE: Bytes = Bytes::mib(2);
     /// The page in a context whose topology names none: the smallest that is safe.
     pub const CONTEXT_PAGE: Bytes = Bytes::kib(4);
-    /// Where the range of a context starts, above whatever the host has in its low addresses.
+    /// Where the range of a context starts by ADR-0048, above whatever the host has in its low addresses. A physical
+    /// address may be as low; a runtime whose addresses must not be mistaken for those starts at 2⁵¹.
     pub const CONTEXT_BASE: DeviceVa = DeviceVa::new(0x1_0000_0000);
     /// How long the range of a context is at least.
     pub const CONTEXT_SIZE: Bytes = Bytes::gib(64);

@@ -8,7 +8,7 @@ use cubeyard_device::message::{Buffer, Mapping};
 use cubeyard_device::request::{PeRef, Request, Shard as RequestShard};
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::{CubeId, PeId, SipId};
-use cubeyard_memory::virtual_space::VirtualAllocator;
+use cubeyard_memory::virtual_space::{VirtualAllocator, VirtualSpec};
 
 use super::{Addressing, Inner};
 use crate::error::RuntimeError;
@@ -33,7 +33,7 @@ impl Inner {
             .and_then(|()| self.install(&layout, &shards, &mut taken))
             .and_then(|()| self.write_all(&layout, &shards, init));
         if let Err(error) = done {
-            self.give_back(taken, &shards);
+            self.give_back(taken, shards);
             return Err(error);
         }
         let storage = Rc::new(Storage {
@@ -81,18 +81,21 @@ impl Inner {
         self.step()?;
         let bytes = Bytes::new(layout.nbytes());
         let mut space = self.virtual_space.borrow_mut();
-        let va = space.get_or_insert_with(|| self.fresh_space()).allocate(bytes)?;
+        if space.is_none() {
+            space.replace(self.fresh_space()?);
+        }
+        let va = space.as_mut().expect("it was made just now").allocate(bytes)?;
         taken.virtual_range = Some((va, bytes));
         Ok(())
     }
 
-    fn fresh_space(&self) -> VirtualAllocator {
+    fn fresh_space(&self) -> Result<VirtualAllocator, RuntimeError> {
         let machine = self.machine.borrow();
         let spec = machine.topology().spec();
         let cubes = u64::from(spec.sips.count) * u64::from(spec.cube_count());
         let hbm = Bytes::new(spec.hbm.capacity.get() * cubes);
-        VirtualAllocator::for_context(hbm, Some(spec.pe.mmu.page))
-            .expect("the page is a power of two")
+        let range = VirtualSpec::for_context(hbm, Some(spec.pe.mmu.page));
+        Ok(VirtualAllocator::from_spec(VirtualSpec { base: self.virtual_base, ..range })?)
     }
 
     /// Installs the mappings through the fabric, all at once.
@@ -149,9 +152,13 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes mappings out through the fabric and returns addresses and memory. Cannot be made to fail; what
-    /// goes wrong is in the report at the end.
-    pub(crate) fn give_back(&self, taken: Taken, shards: &[DeployedShard]) {
+    /// Takes mappings out through the fabric and returns addresses and memory, now or as soon as nobody looks at
+    /// the machine. Cannot be made to fail; what goes wrong is in the report at the end.
+    pub(crate) fn give_back(&self, taken: Taken, shards: Vec<DeployedShard>) {
+        self.when_free(move |this| this.give_back_now(taken, &shards));
+    }
+
+    fn give_back_now(&self, taken: Taken, shards: &[DeployedShard]) {
         let Taken { virtual_range, installed, is_installed, .. } = taken;
         if !installed.is_empty() {
             let removals = installed.into_iter().map(|installed| (installed.request(false), None));

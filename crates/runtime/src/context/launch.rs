@@ -15,9 +15,10 @@ use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_sim::{SignalId, Span, Time};
 
 use super::bind::{BoundArgument, Site};
-use super::{Context, Inner, check};
+use super::{Addressing, Context, Inner};
 use crate::error::RuntimeError;
 use crate::flex::FlexOperand;
+use crate::storage::DeployedShard;
 use crate::tensor::Tensor;
 
 /// An argument of a launch.
@@ -77,8 +78,26 @@ impl LaunchReport {
 pub type Programs<'a> =
     &'a mut dyn FnMut(&Site, &[BoundArgument]) -> Result<Box<dyn Program>, RuntimeError>;
 
-/// Where the outcome of a launch is put: what came of it, or what went wrong and where.
-type Report = Rc<RefCell<Option<Result<LaunchReport, (String, String)>>>>;
+/// Where the outcome of a launch is put: what came of it, or what went wrong.
+type Report = Rc<RefCell<Option<Result<LaunchReport, Ended>>>>;
+
+/// How a launch ended that did not run to its end.
+#[derive(Clone, Debug)]
+enum Ended {
+    /// Something went wrong in a part of the machine.
+    Failed { origin: String, what: String },
+    /// It could not go on, as these waited for each other, and was stopped.
+    Stalled(String),
+}
+
+impl From<Ended> for RuntimeError {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Failed { origin, what } => Self::Machine { origin, what },
+            Ended::Stalled(waiting) => Self::Stalled(waiting),
+        }
+    }
+}
 
 /// The PEs of a launch; all cubes, or all PEs, if none are named.
 #[derive(Clone, Copy)]
@@ -115,6 +134,8 @@ pub struct Event {
 pub(crate) struct InFlight {
     pes: Vec<PeRef>,
     report: Report,
+    /// Who waited for what, if it was stopped because it could not go on.
+    pub(super) stalled: Option<String>,
     _uses: Vec<Rc<dyn Any>>,
 }
 
@@ -168,7 +189,8 @@ impl LaunchHandle {
     /// stopped, and the error says who waited for what.
     pub fn wait_within(&self, limit: Span) -> Result<LaunchReport, RuntimeError> {
         let open = self.report.borrow().is_none();
-        let run = || self.context.run_for(limit, self.request).and_then(|()| self.context.settle());
+        let run =
+            || self.context.run_for(limit, self.request).and_then(|()| self.context.settle_all());
         self.seen(if open { run() } else { Ok(()) })
     }
 
@@ -182,9 +204,7 @@ impl LaunchHandle {
         let report = self.report.borrow();
         match report.as_ref().expect("the machine has run to its end") {
             Ok(report) => Ok(report.clone()),
-            Err((origin, what)) => {
-                Err(RuntimeError::Machine { origin: origin.clone(), what: what.clone() })
-            }
+            Err(ended) => Err(ended.clone().into()),
         }
     }
 }
@@ -209,7 +229,8 @@ impl Inner {
         }
         let targets = Targets { sip: *sip, cubes, pes };
         let handle = self.submit_launch(name, targets, after, uses)?;
-        let mut machine = self.machine.borrow_mut();
+        let mut machine = self.machine_mut()?;
+        machine.give(handle.request, self.given(launch));
         made.into_iter().for_each(|(pe, program)| machine.load(handle.request, pe, program));
         Ok(handle)
     }
@@ -241,6 +262,27 @@ impl Inner {
         live
     }
 
+    /// The physical memory that the programs of a launch may access by addresses that are not mapped: that of its
+    /// blocks, and of its tensors where these have no other addresses.
+    fn given(&self, launch: &Launch<'_>) -> Vec<Range<u64>> {
+        let range = |shard: &DeployedShard| {
+            let from = shard.address.to_bits();
+            from..from + shard.nbytes
+        };
+        let mut given = Vec::new();
+        for argument in &launch.arguments {
+            match argument {
+                Argument::Tensor(tensor) if self.addressing == Addressing::Physical => {
+                    let shards = tensor.storage().map_or(&[][..], |storage| &storage.shards);
+                    given.extend(shards.iter().map(range));
+                }
+                Argument::Operand(operand) => given.push(operand.range()),
+                Argument::Tensor(_) | Argument::Scalar(_) => {}
+            }
+        }
+        given
+    }
+
     /// Launches a kernel after other launches, and keeps what it uses until it is done.
     fn submit_launch(
         self: &Rc<Self>,
@@ -252,7 +294,7 @@ impl Inner {
         self.step()?;
         let sip = targets.sip;
         let (cubes, pes) = self.named(targets);
-        let mut machine = self.machine.borrow_mut();
+        let mut machine = self.machine_mut()?;
         let at = |cube| pes.iter().map(move |&pe| PeRef { sip, cube, pe });
         let targets: Vec<_> = cubes.iter().flat_map(|&cube| at(cube)).collect();
         let (kernel, pes) = (kernel.to_owned(), pes.clone());
@@ -266,7 +308,8 @@ impl Inner {
         let request = machine.submit_after(signals, 0, body)?;
         machine.order(|races| races.launched(request, after));
         let report = Report::default();
-        let flight = InFlight { pes: targets, report: Rc::clone(&report), _uses: uses };
+        let (stalled, to) = (None, Rc::clone(&report));
+        let flight = InFlight { pes: targets, report: to, stalled, _uses: uses };
         self.in_flight.borrow_mut().insert(request, flight);
         Ok(LaunchHandle { context: Rc::clone(self), request, report })
     }
@@ -306,6 +349,13 @@ impl Inner {
         cubes.iter().enumerate().flat_map(site).collect()
     }
 
+    /// As [`settle`](Self::settle), and forgets what was kept for launches if none is left.
+    fn settle_all(&self) -> Result<(), RuntimeError> {
+        let settled = self.settle();
+        self.tidy()?;
+        settled
+    }
+
     /// Takes in the completions of launches that are done, and lets their memory go.
     pub(crate) fn settle(&self) -> Result<(), RuntimeError> {
         let machine = self.machine.borrow();
@@ -322,9 +372,8 @@ impl Inner {
             let cores: Vec<_> = flight.pes.iter().filter_map(report_of).collect();
             machine.retire(request);
             drop(machine);
-            let checked = check(&completion);
-            let report = match (&completion.outcome, &checked) {
-                (Outcome::Ran { started, .. }, Ok(())) => Ok(LaunchReport {
+            let report = match &completion.outcome {
+                Outcome::Ran { started, .. } => Ok(LaunchReport {
                     request,
                     made: completion.made,
                     started: *started,
@@ -332,11 +381,14 @@ impl Inner {
                     pes: cores.iter().map(|&(pe, core)| (pe, core.ended - core.started)).collect(),
                     cores,
                 }),
-                (Outcome::Failed { origin, what }, _) => Err((origin.clone(), what.clone())),
-                (other, _) => unreachable!("a launch runs or fails: {other:?}"),
+                Outcome::Failed { origin, what } => Err(match &flight.stalled {
+                    Some(waiting) => Ended::Stalled(waiting.clone()),
+                    None => Ended::Failed { origin: origin.clone(), what: what.clone() },
+                }),
+                other => unreachable!("a launch runs or fails: {other:?}"),
             };
+            first = first.and(report.as_ref().map(|_| ()).map_err(|ended| ended.clone().into()));
             flight.report.replace(Some(report));
-            first = first.and(checked);
         }
         first
     }

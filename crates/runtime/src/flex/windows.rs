@@ -71,27 +71,39 @@ impl Windows {
 
     /// Has mappings installed in all PEs of the SIP, or taken out.
     fn perform(&self, mappings: &Arc<[Mapping]>, map: bool) -> Result<(), RuntimeError> {
-        let (sip, mappings) = (self.sip, Arc::clone(mappings));
-        let (cubes, pes) = {
-            let machine = self.context.machine.borrow();
-            (machine.topology().cubes().collect(), machine.topology().pes().collect())
-        };
-        let request = if map {
-            Request::MmuMap { sip, cubes, pes, mappings }
-        } else {
-            Request::MmuUnmap { sip, cubes, pes, mappings }
-        };
-        self.context.perform([(request, None)])?;
-        Ok(())
+        perform(&self.context, self.sip, mappings, map)
     }
+}
+
+fn perform(
+    context: &Inner,
+    sip: SipId,
+    mappings: &Arc<[Mapping]>,
+    map: bool,
+) -> Result<(), RuntimeError> {
+    let mappings = Arc::clone(mappings);
+    let (cubes, pes) = {
+        let machine = context.machine.borrow();
+        (machine.topology().cubes().collect(), machine.topology().pes().collect())
+    };
+    let request = if map {
+        Request::MmuMap { sip, cubes, pes, mappings }
+    } else {
+        Request::MmuUnmap { sip, cubes, pes, mappings }
+    };
+    context.perform([(request, None)])?;
+    Ok(())
 }
 
 impl Drop for Windows {
     fn drop(&mut self) {
-        for mappings in self.mapped.take().values() {
-            if let Err(error) = self.perform(mappings, false) {
-                self.context.trouble(&error);
+        let (sip, mapped) = (self.sip, self.mapped.take());
+        self.context.when_free(move |context| {
+            for mappings in mapped.values() {
+                if let Err(error) = perform(context, sip, mappings, false) {
+                    context.trouble(&error);
+                }
             }
-        }
+        });
     }
 }

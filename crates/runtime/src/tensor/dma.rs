@@ -25,7 +25,8 @@ impl Tensor {
     /// or where addresses are physical, from the copy that the PE uses. Takes simulated time.
     ///
     /// With virtual addresses, what the PE does not map is a page fault, and [strict] or not, an error unless
-    /// the virtual address happens to be a physical one too.
+    /// the virtual address is a physical one, too: by default none is
+    /// ([`ContextConfig::virtual_base`](crate::ContextConfig::virtual_base)).
     ///
     /// [strict]: cubeyard_device::topology::MmuSpec::strict
     pub fn read_from(&self, pe: PeRef, range: Range<u64>) -> Result<DmaRead, RuntimeError> {

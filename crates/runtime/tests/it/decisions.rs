@@ -10,7 +10,7 @@ use cubeyard_device::request::{PeRef, Request, Shard};
 use cubeyard_device::topology::{NodeKind, Topology};
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::SipId;
-use cubeyard_memory::virtual_space::{DeviceVa, VirtualAllocator};
+use cubeyard_memory::virtual_space::{DeviceVa, VirtualAllocator, VirtualSpec};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::{Addressing, Context, ContextConfig, Launch, RuntimeError, Tensor};
@@ -30,7 +30,7 @@ fn on_two_sips() -> Placement {
 
 fn context_of(text: &str, addressing: Addressing) -> Context {
     let topology = Topology::read("test.yaml", text).unwrap();
-    Context::new(ContextConfig { topology, data: true, addressing })
+    Context::new(ContextConfig { topology, data: true, addressing, ..ContextConfig::default() })
 }
 
 fn pe(context: &Context, name: &str) -> PeRef {
@@ -273,15 +273,21 @@ fn a_page_that_was_unmapped_is_no_longer_in_the_tlb() {
 
 #[test]
 fn a_page_fault_is_counted_in_the_contexts_statistics() {
-    for strict in [false, true] {
-        let context =
-            context_of(&format!("pe: {{mmu: {{strict: {strict}}}}}\n"), Addressing::Virtual);
+    // By default a virtual address is never a physical one; from 4 GiB on, as ADR-0048 has it, it may be.
+    let above = ContextConfig::default().virtual_base;
+    for (strict, virtual_base) in
+        [(false, VirtualSpec::CONTEXT_BASE), (true, VirtualSpec::CONTEXT_BASE), (false, above)]
+    {
+        let text = format!("pe: {{mmu: {{strict: {strict}}}}}\n");
+        let topology = Topology::read("test.yaml", &text).unwrap();
+        let config = ContextConfig { topology, data: true, virtual_base, ..Default::default() };
+        let context = Context::new(config);
         let tensor = deployed(&context, &Placement { cubes: Some(1), ..sharded() });
-        // A cube that the tensor is not placed on has no mapping. Not strict, the address is physical, and
-        // as such of another memory: the read is done, and is counted.
+        // A cube that the tensor is not placed on has no mapping. Not strict, an address that is a physical
+        // one, too, is that of another memory: the read is done, and is counted.
         let stranger = pe(&context, "sip0.cube1.pe0");
         let read = tensor.read_from(stranger, 0..64);
-        assert_eq!(read.is_err(), strict, "{read:?}");
+        assert_eq!(read.is_err(), strict || virtual_base == above, "{read:?}");
         assert_eq!(context.memory_stats().mmu.faults, 1);
         tensor.read_from(pe(&context, "sip0.cube0.pe7"), 0..64).unwrap();
         assert_eq!(context.memory_stats().mmu.faults, 1);
@@ -413,6 +419,7 @@ fn every_test_that_docs_runtime_md_names_is_there() {
         include_str!("tensors.rs"),
         include_str!("../../src/placement/tests.rs"),
         include_str!("../../../memory/tests/it/pe_memory/histories.rs"),
+        include_str!("../../../kernels/tests/it/strays.rs"),
     ];
     let table = page.split("## Every decision").nth(1).unwrap();
     let names: Vec<&str> =

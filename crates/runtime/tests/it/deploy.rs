@@ -23,7 +23,7 @@ fn sharded() -> Placement {
 fn addresses_follow_each_other_over_all_shards() {
     let context = Context::new(ContextConfig::default());
     let tensor = context.empty(&[128, 64], DType::F16).unwrap().to(&sharded()).unwrap();
-    assert_eq!(tensor.va_base().unwrap(), Some(4 << 30));
+    assert_eq!(tensor.va_base().unwrap(), Some(1 << 51));
     let mut next = 0;
     for shard in tensor.shards().unwrap() {
         assert_eq!(shard.offset_bytes, next);
@@ -87,7 +87,12 @@ struct Ran {
 fn program(addressing: Addressing, tlb_ns: u32) -> Ran {
     let text = format!("pe: {{mmu: {{tlb_overhead_ns: {tlb_ns}}}}}\n");
     let topology = Topology::read("test.yaml", &text).unwrap();
-    let context = Context::new(ContextConfig { topology, data: true, addressing });
+    let context = Context::new(ContextConfig {
+        topology,
+        data: true,
+        addressing,
+        ..ContextConfig::default()
+    });
     let values: Vec<u8> = (0..=255).collect();
     let start = context.now();
     let tensor = context.from_slice(&[8, 32], &values).unwrap().to(&sharded()).unwrap();

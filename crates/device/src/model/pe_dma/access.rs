@@ -6,7 +6,7 @@ use cubeyard_sim::{Context, NodeId, Route, Span};
 use super::PeDma;
 use crate::message::{Access, Done, Failure, Mapping, Message, Rows, Slice, VirtualAccess};
 use crate::model::mmu::Piece;
-use crate::pe::command_of;
+use crate::pe::{Dma, command_of};
 use crate::race::Agent;
 
 /// A mapping that lies in one memory, and the ways there and back.
@@ -55,6 +55,9 @@ impl PeDma {
 
     /// Makes an access of several pieces, or of one that is not mapped.
     fn access_pieces(&mut self, access: &VirtualAccess, context: &mut Context<Message>) {
+        if access.bytes == 0 {
+            return self.fail(access, "an access of 0 bytes".to_owned(), context);
+        }
         let (pieces, span) =
             match self.mmu.translate_rows(access.address, access.bytes, access.rows) {
                 Ok((pieces, span)) => (self.cut(pieces), span),
@@ -64,6 +67,7 @@ impl PeDma {
                 }
                 Err(fault) => match PhysAddr::from_bits(access.address) {
                     Ok(to) => {
+                        self.note_fall(access);
                         let piece = Piece { to, bytes: access.bytes, rows: access.rows };
                         (vec![piece], fault.span)
                     }
@@ -156,6 +160,14 @@ impl PeDma {
             Done::Signal(_) => races.host_access(memory, address, bytes, direction, request),
             Done::Port { .. } => {}
         });
+    }
+
+    /// Notes that an access of a program is taken for one to physical addresses.
+    fn note_fall(&self, access: &VirtualAccess) {
+        let Done::Core(pe, token) = access.done else { return };
+        let VirtualAccess { request, direction, address, bytes, rows, .. } = *access;
+        let dma = Dma { direction, address, bytes, rows };
+        self.wiring.notices().fell_through(request, pe, command_of(token), &dma);
     }
 
     fn fail(&self, access: &VirtualAccess, what: String, context: &mut Context<Message>) {

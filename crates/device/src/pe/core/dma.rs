@@ -188,6 +188,9 @@ impl Run {
         );
         self.dma[unit].last = Mark { time: now, record };
         if !well {
+            if !matches!(self.state, State::Failed) {
+                wiring.place_failure(self.request, self.node, &self.program.describe(id));
+            }
             self.state = State::Failed;
             self.queues = Default::default();
         }

@@ -8,10 +8,12 @@ use cubeyard_sim::{Context, NodeId, Time};
 
 use super::latest::Latest;
 use super::{ANY, Core, RECEIVE, Run, SEND, State};
-use crate::message::{Arrival, Body, Command, Failure, Message};
+use crate::message::{Arrival, Body, Command, Failure, Message, RequestId};
 use crate::pe::brief::What;
 use crate::pe::ipcq::{Arrived, Port, Ports};
-use crate::pe::{self, Cause, CommandId, OpRecord, OpUnit, Part, PortId, SlotMemory, Work};
+use crate::pe::{
+    self, Cause, CommandId, OpRecord, OpUnit, Part, PortId, PortSpec, SlotMemory, Work,
+};
 use crate::wiring::Wiring;
 use receive::Reading;
 
@@ -31,6 +33,13 @@ pub(super) struct Messages {
     /// The port that the last of these had.
     last_any: Option<PortId>,
     reading: Vec<Reading>,
+}
+
+impl Messages {
+    /// Whether no slot is being read.
+    pub(super) fn is_idle(&self) -> bool {
+        self.reading.is_empty()
+    }
 }
 
 impl Core {
@@ -66,6 +75,7 @@ impl Core {
             SlotMemory::At(_) => context.now(),
         };
         port.arrived.push_back(Arrived { at, bytes, format, data, slot, record });
+        self.wiring.mail().update(|mail| mail + 1);
         let Some(run) = &mut self.run else { return false };
         if !port.wanted.is_empty() {
             run.due.add(RECEIVE);
@@ -87,6 +97,36 @@ impl Core {
             run.due.add(SEND);
         }
         starved
+    }
+
+    /// Messages that nobody has received: the port that each is at, and its slot and length.
+    pub(crate) fn unreceived(&self) -> impl Iterator<Item = (PortSpec, u32, u64)> {
+        self.ports.all().iter().flat_map(|port| {
+            port.arrived.iter().map(|arrived| (port.spec, arrived.slot, arrived.bytes))
+        })
+    }
+
+    /// Who sent what is in a slot at the other end of a port.
+    pub(crate) fn sender(&self, port: PortId, slot: u32) -> Option<(RequestId, CommandId)> {
+        self.ports.get(port)?.senders.get(slot as usize).copied()
+    }
+
+    /// Makes all ports as they were when they were installed. Nothing may be on its way to them.
+    pub(crate) fn reset_ports(&mut self) {
+        self.wiring.races(|races| {
+            let ports = self.ports.all().iter();
+            ports.for_each(|port| races.installed((self.dma, port.spec.port)));
+        });
+        self.ports.reset();
+    }
+
+    /// A program that failed wants no more messages.
+    pub(super) fn leave_ports(&mut self, run: &Run) {
+        for &port in &run.messages.wanted {
+            if let Some(port) = self.ports.get_mut(port) {
+                port.wanted.clear();
+            }
+        }
     }
 
     /// What a port is at, for the report of a deadlock.

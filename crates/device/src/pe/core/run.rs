@@ -136,7 +136,10 @@ impl Run {
     pub(super) fn is_over(&self) -> bool {
         match self.state {
             State::Ended => self.open == 0,
-            State::Failed => self.dma.iter().all(|unit| unit.under_way.is_empty()),
+            State::Failed => {
+                let is_idle = self.dma.iter().all(|unit| unit.under_way.is_empty());
+                is_idle && self.messages.is_idle()
+            }
             _ => false,
         }
     }

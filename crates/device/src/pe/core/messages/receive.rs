@@ -76,6 +76,7 @@ impl Run {
             self.set_alarm(RECEIVE, start.time, context);
             return false;
         }
+        wiring.mail().update(|mail| mail - 1);
         let at = (dma, port.spec.port);
         self.tell(wiring, |races, launch, pe| races.received(launch, pe, id, at));
         match port.spec.memory {

@@ -56,8 +56,7 @@ impl Run {
         wiring: &Wiring,
     ) {
         let slot = port.next_slot();
-        port.sent += 1;
-        port.credits -= 1;
+        port.sends(slot, self.request, id);
         let pe = &wiring.topology().spec().pe;
         let now = context.now();
         let end = now + pe.dma_overhead + pe.link.bandwidth.span(bytes);

@@ -1,0 +1,74 @@
+//! What a machine notices of programs, and mail that nobody takes.
+
+use std::ops::Range;
+
+use cubeyard_sim::NodeId;
+
+use super::Machine;
+use crate::log::Watch;
+use crate::message::RequestId;
+use crate::model::{Part, PeCpu};
+use crate::notice::{Notice, Noticed};
+use crate::request::PeRef;
+
+impl<W: Watch> Machine<W> {
+    /// Says which ranges of physical addresses a launch may access by addresses that are not mapped: what
+    /// it accesses of others is a [notice](Self::take_notices).
+    pub fn give(&mut self, launch: RequestId, ranges: Vec<Range<u64>>) {
+        self.wiring.notices().give(launch, ranges);
+    }
+
+    /// Takes what was noticed of programs of some launches since this was last asked.
+    pub fn take_notices(&self, of: impl FnMut(RequestId) -> bool) -> Vec<Notice> {
+        self.wiring.notices().take(of)
+    }
+
+    /// Drops the messages that nobody has received, each with a notice, and makes all ports as they were when
+    /// they were installed. For when no program is under way: how many messages there were.
+    pub fn clear_mail(&mut self) -> u64 {
+        let mail = self.wiring.mail().take();
+        if mail > 0 {
+            let unreceived = self.unreceived();
+            unreceived.into_iter().for_each(|notice| self.wiring.notices().note(notice));
+            for node in self.cpus() {
+                if let Some(Part::PeCpu(cpu)) = self.engine.component_mut(node) {
+                    cpu.core_mut().reset_ports();
+                }
+            }
+        }
+        mail
+    }
+
+    /// The messages that nobody has received, by their senders.
+    fn unreceived(&self) -> Vec<Notice> {
+        let mut notices = Vec::new();
+        for (node, cpu) in self.cpus().into_iter().filter_map(|node| Some((node, self.cpu(node)?)))
+        {
+            for (at, slot, bytes) in cpu.core().unreceived() {
+                let sender = self.topology().pe_cpu(at.peer.sip, at.peer.cube, at.peer.pe);
+                let sent = self.cpu(sender).and_then(|cpu| cpu.core().sender(at.peer_port, slot));
+                if let (Some((launch, command)), Some(to)) = (sent, self.pe_of(node)) {
+                    let what = Noticed::Unreceived { to, bytes };
+                    notices.push(Notice { launch, pe: sender, command, what });
+                }
+            }
+        }
+        notices
+    }
+
+    fn cpu(&self, node: NodeId) -> Option<&PeCpu> {
+        match self.engine.component(node)? {
+            Part::PeCpu(cpu) => Some(cpu),
+            _ => None,
+        }
+    }
+
+    /// The processors of all PEs, in order.
+    fn cpus(&self) -> Vec<NodeId> {
+        let topology = self.topology();
+        let cubes = topology.sips().flat_map(|sip| topology.cubes().map(move |cube| (sip, cube)));
+        let pes =
+            cubes.flat_map(|(sip, cube)| topology.pes().map(move |pe| PeRef { sip, cube, pe }));
+        pes.map(|pe| topology.pe_cpu(pe.sip, pe.cube, pe.pe)).collect()
+    }
+}
