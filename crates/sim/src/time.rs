@@ -10,6 +10,9 @@ use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
 /// Picoseconds in a second.
 const PER_SECOND: u64 = 1_000_000_000_000;
 
+/// The last instant before the one that never comes, in picoseconds: sums with an instant saturate here.
+const LAST: u64 = u64::MAX - 1;
+
 /// An instant of simulated time, in picoseconds since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
@@ -150,7 +153,7 @@ impl Add<Span> for Time {
     type Output = Self;
     #[inline]
     fn add(self, span: Span) -> Self {
-        Self(self.0.saturating_add(span.0).min(Self::NEVER.0 - 1))
+        Self(self.0.saturating_add(span.0).min(LAST))
     }
 }
 
