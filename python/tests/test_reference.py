@@ -118,9 +118,7 @@ def test_finite_buffers_are_tried_where_they_matter():
     """A comparison that nothing waits in would hold nobody to anything."""
     cases = list(scenarios.random_scenarios(SEED, COUNT // 4, mixed=True, finite=True))
     changed = [case for case in cases if reference.run(case) != reference.run(unlimited(case))]
-    stuck = [case for case in changed if None in reference.run(case)["latency_ps"]]
     assert len(changed) > len(cases) // 4
-    assert 0 < len(stuck) < len(cases) // 4
 
 
 def unlimited(case):

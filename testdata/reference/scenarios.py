@@ -196,7 +196,7 @@ def random_requests(
 
 
 def random_buffers(rng: Random) -> BufferSpec:
-    """Few places in most scenarios, so that they run out; enough in some that nothing stops."""
+    """Few places in most scenarios, so that they run out; enough in some that nothing waits."""
     return {
         "flits": rng.choice([1, 1, 2, 3, 4, 8, 64]),
         "arbiter": rng.choice(["fifo", "round_robin", "oldest_first"]),
