@@ -90,10 +90,9 @@ fn limited(sandbox: &Sandbox, arguments: &[&str]) -> Run {
 fn a_write_that_fails_leaves_what_was_there() {
     let sandbox = Sandbox::new("files-fails");
     sandbox.write("t.yaml", "");
-    sandbox.write(
-        "pattern.yaml",
-        "transfers:\n- {op: read, from: sip0.cube0.pe0, to: sip0.cube0.pe1.hbm, bytes: 1 MiB}\n",
-    );
+    let transfer =
+        "- {op: read, from: sip0.cube0.pe0, to: sip0.cube0.pe1.hbm, bytes: 64 KiB}\n".repeat(64);
+    sandbox.write("pattern.yaml", format!("transfers:\n{transfer}"));
     for name in ["a.html", "b.trace", "c.svg"] {
         sandbox.write(name, "old");
     }

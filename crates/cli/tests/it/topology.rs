@@ -224,7 +224,7 @@ fn a_page_longer_than_where_addresses_begin_is_refused() {
     let run = sandbox.run(&["run", "copy", "--topology", "page.yaml"]);
     assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{}", run.stderr);
     expect![[r#"
-        error: page.yaml:2:24: pe.mmu.page_bytes: expected a power of two of bytes up to 4.00 GiB, found 8 GiB
+        error: page.yaml:2: pe.mmu.page_bytes: expected a power of two of bytes up to 4.00 GiB, found 8 GiB
           help: cubeyard topology --print-default shows every key
     "#]]
     .assert_eq(&run.stderr);
