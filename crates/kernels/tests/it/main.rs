@@ -23,6 +23,7 @@ mod many_pes;
 mod message_order;
 mod messages;
 mod model;
+mod needs;
 mod numbers;
 mod pages;
 mod parts;
