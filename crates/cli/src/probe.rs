@@ -164,11 +164,11 @@ fn stopped(error: &RunError) -> ExitCode {
 fn steps_of(machine: &Machine<FlitLog>, report: &PatternReport) -> Vec<Explained> {
     let mut explainer = Explainer::new(machine);
     let transfers = report.transfers.iter().enumerate();
-    let explained = transfers.map(|(number, transfer)| Explained {
+    let steps = transfers.map(|(number, transfer)| Explained {
         name: format!("transfer {number}"),
         steps: named(machine, &explainer.explain(transfer.request).unwrap_or_default()),
     });
-    explained.collect()
+    steps.collect()
 }
 
 /// Steps with the names of the nodes and links they are at.

@@ -5,6 +5,7 @@ use cubeyard_runtime::Argument;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 
+use super::numbers::rounding;
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use crate::library::vector_add;
 
@@ -49,8 +50,8 @@ impl Bench for VectorAdd {
         let (left, right) = (lab.values(&x)?, lab.values(&y)?);
         let pairs = || left.iter().flatten().zip(right.iter().flatten());
         let sum = || pairs().map(|(left, right)| left + right).collect();
-        // Half a unit in the last place of f16, relative to a sum of at most 2.
-        let check = lab.check(&z, 1.0 / 1024.0, sum)?;
+        // Half a unit in the last place of a sum of at most 2.
+        let check = lab.check(&z, 2.0 * rounding(dtype), sum)?;
         let tcm = [2, 1].map(|times| times * elements * dtype.size());
         let work = Work { elements, tcm, bytes: 3 * elements * dtype.size(), ..Work::default() };
         Ok(Outcome { work, check, notes: Vec::new() })

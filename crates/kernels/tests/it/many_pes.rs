@@ -163,3 +163,11 @@ fn blocks_too_large_for_the_tcm_name_the_line() {
     let error = error.unwrap_err().to_string();
     assert!(error.contains("flash_attention") && error.contains("a tile of 16.00 MiB"), "{error}");
 }
+
+/// The tolerance was that of f16 for every dtype, and bf16, which rounds to fewer bits, did not pass.
+#[test]
+fn vectors_of_every_float_are_added() {
+    for dtype in ["f16", "bf16", "f32"] {
+        is_right("vector-add", &format!("elements=5000 dtype={dtype}"));
+    }
+}
