@@ -253,13 +253,20 @@ fn check(picture: &str, what: &str) {
 }
 
 #[test]
+fn a_tensor_without_elements_is_held_by_nobody() {
+    let sandbox = Sandbox::new("placement-empty");
+    let run = sandbox.run(&["placement", "--shape", "4x0", "--pe", "row_wise"]).result();
+    assert!(run.starts_with("4x0 f16, 0 B: "), "{run}");
+    assert!(run.contains("\n0 of 128 PEs hold 0 B each\n"), "{run}");
+}
+
+#[test]
 fn what_is_refused() {
     let sandbox = Sandbox::new("placement-refused");
     sandbox.write("folder", "");
     let mut messages = String::new();
     for arguments in [
         "--shape 4x --dtype f16",
-        "--shape 4x0",
         "--shape 4294967296x4294967296",
         "--shape 2305843009213693952 --dtype f64",
         "--shape 4x4 --dtype float16",
@@ -280,7 +287,6 @@ fn what_is_refused() {
     }
     expect![[r#"
         error: invalid value '4x' for '--shape <SHAPE>': expected dimensions such as 4096x4096, each below 2^64, or scalar; found `4x`
-        error: invalid value '4x0' for '--shape <SHAPE>': dimension 1 of 4x0 is 0, and has to be at least 1
         error: invalid value '4294967296x4294967296' for '--shape <SHAPE>': 4294967296x4294967296 has more elements than 64 bits can count
         error: --shape: 2305843009213693952 has more bytes of f64 than 64 bits can count
         error: invalid value 'float16' for '--dtype <DTYPE>': expected one of f16, bf16, f32, f64, fp8_e4m3, fp8_e5m2, i8, i16, i32, i64, u8, u16, u32, u64, bool; found `float16`; the nearest is `f16`
@@ -297,7 +303,7 @@ fn what_is_refused() {
         error: --cubes: expected at least 1, found 0
         error: absent.yaml: No such file or directory (os error 2)
           help: check the path
-        error: folder/out.svg: cannot be written: Not a directory (os error 20)
-          help: name another file with --draw
+        error: folder/out.svg: cannot be written, there is no folder folder
+          help: create it
     "#]].assert_eq(&messages);
 }

@@ -372,12 +372,12 @@ fn a_trace_that_cannot_be_written() {
         messages += &run.stderr;
     }
     expect![[r#"
-        error: absent/x.pftrace: cannot be written: No such file or directory (os error 2)
-          help: name another file with --trace
-        error: .: cannot be written: Is a directory (os error 21)
-          help: name another file with --trace
-        error: taken/x.pftrace: cannot be written: Not a directory (os error 20)
-          help: name another file with --trace
+        error: absent/x.pftrace: cannot be written, there is no folder absent
+          help: create it
+        error: .: cannot be written, it is a folder
+          help: name a file
+        error: taken/x.pftrace: cannot be written, there is no folder taken
+          help: create it
     "#]]
     .assert_eq(&messages);
     let left: Vec<_> = std::fs::read_dir(sandbox.path(".")).unwrap().collect();
