@@ -47,6 +47,10 @@ pub(crate) fn check(inputs: &[Named<'_>], outputs: &[Named<'_>]) -> Result<()> {
 fn check_place(path: &Path) -> Result<()> {
     let to = identity::resolve(path);
     let (name, folder) = (path.display(), identity::folder(&to));
+    if folder.exists() && !folder.is_dir() {
+        let folder = folder.display();
+        bail!("{name}: cannot be written, {folder} is no folder\n  help: name another file");
+    }
     if !folder.is_dir() {
         let folder = folder.display();
         bail!("{name}: cannot be written, there is no folder {folder}\n  help: create it");

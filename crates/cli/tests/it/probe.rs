@@ -376,8 +376,8 @@ fn a_trace_that_cannot_be_written() {
           help: create it
         error: .: cannot be written, it is a folder
           help: name a file
-        error: taken/x.pftrace: cannot be written, there is no folder taken
-          help: create it
+        error: taken/x.pftrace: cannot be written, taken is no folder
+          help: name another file
     "#]]
     .assert_eq(&messages);
     let left: Vec<_> = std::fs::read_dir(sandbox.path(".")).unwrap().collect();
