@@ -364,7 +364,7 @@ impl Case {
 #[test]
 fn every_operation_gives_what_plain_loops_give() {
     let (idle, largest, done) = (Cell::new(0), Cell::new(0), Cell::new(0));
-    let mut runner = TestRunner::new(ProptestConfig::with_cases(200));
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(500));
     let result = runner.run(&cases(), |case| {
         let ranks = case.machine.world();
         // More than eight values do not add up exactly in the narrow types.
@@ -386,10 +386,10 @@ fn every_operation_gives_what_plain_loops_give() {
         Ok(())
     });
     result.unwrap();
-    // Half of the operations are refused by the algorithm that is drawn: some 90 are not, 20 of them with PEs that
-    // hold nothing. The cases differ from run to run, so the limits are well below these.
+    // Half of the operations are refused by the algorithm that is drawn. The cases differ from run to run, and are
+    // so many that chance alone does not miss these counts.
     let seen = (done.get(), idle.get(), largest.get());
-    assert!(seen.0 > 40 && seen.1 > 3 && seen.2 >= 10, "{seen:?}");
+    assert!(seen.0 > 60 && seen.1 > 15 && seen.2 >= 12, "{seen:?}");
 }
 
 /// Every algorithm in every world of 1 to 16, where one element on one PE is all that a rank holds.
