@@ -26,7 +26,6 @@ pub(crate) mod axis;
 mod bounds;
 mod breakdown;
 mod derived;
-pub mod figures;
 pub(crate) mod markup;
 mod merge;
 mod page;

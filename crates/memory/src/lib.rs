@@ -83,7 +83,6 @@
 
 pub mod address;
 mod budget;
-mod bytes;
 pub mod conformance;
 pub mod device;
 mod excerpt;
@@ -102,7 +101,7 @@ pub mod virtual_space;
 
 pub use address::PhysAddr;
 pub use budget::MemoryLimit;
-pub use bytes::Bytes;
+pub use cubeyard_units::Bytes;
 pub use flex::{Allocation, FlexAllocator, FlexConfig, VirtualAddress};
 pub use free_list::{Checking, FreeList};
 pub use pe::{CubeSram, PeMemory};

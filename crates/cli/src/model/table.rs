@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use cubeyard_kernels::model::report::{ModelReport, PartReport, Use};
 use cubeyard_kernels::model::{Phase, Work};
-use cubeyard_kernels::report::figures::{count, percent, percent_column, significant, span};
 use cubeyard_sim::Span;
+use cubeyard_units::text::{count, percent, percent_column, significant, span};
 
 use crate::grid::{BOLD, bytes, paint, table};
 

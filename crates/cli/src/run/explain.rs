@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use cubeyard_kernels::report::figures::{count, percent, span};
 use cubeyard_kernels::report::{RunReport, SliceKind, Step};
 use cubeyard_sim::Span;
+use cubeyard_units::text::{count, percent, span};
 
 use crate::grid::{BOLD, paint, table};
 

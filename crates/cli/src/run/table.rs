@@ -1,8 +1,8 @@
 //! What a run took and why, for people.
 
 use cubeyard_kernels::bench::Run;
-use cubeyard_kernels::report::figures::{bytes, count, percent, quantity, significant, span};
 use cubeyard_kernels::report::{Bound, Check, RunReport, UnitUse};
+use cubeyard_units::text::{bytes, count, percent, quantity, significant, span};
 
 use super::explain;
 use crate::grid::{BOLD, GREEN, RED, paint, table};

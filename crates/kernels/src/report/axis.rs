@@ -2,7 +2,7 @@
 
 use cubeyard_sim::Span;
 
-use super::figures::{TimeUnit, quantity};
+use cubeyard_units::text::{TimeUnit, quantity};
 
 /// An axis of time from the start to `end`.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,8 +1,8 @@
 //! The least time that each resource allows, as bars of the kernel time.
 
-use super::figures::{TimeUnit, percent_column};
 use super::markup::{bar, cell, number, table};
 use super::{Bound, RunReport};
+use cubeyard_units::text::{TimeUnit, percent_column};
 
 /// A table of bounds with bars, longest first, or nothing if there are none.
 pub(super) fn bounds(report: &RunReport) -> String {

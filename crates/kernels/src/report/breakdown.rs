@@ -2,9 +2,9 @@
 
 use cubeyard_sim::Span;
 
-use super::figures::{TimeUnit, count, percent, percent_column, span};
 use super::markup::{WIDTH, cell, class, legend, number, picture, swatch, table};
 use super::{RunReport, SliceKind, Step};
+use cubeyard_units::text::{TimeUnit, count, percent, percent_column, span};
 
 /// How many steps the table has.
 const STEPS: usize = 12;

@@ -4,8 +4,8 @@ use std::fmt;
 
 use cubeyard_sim::Span;
 
-use super::figures::{percent, span};
 use super::{AccessTime, Bound, Check, RunReport, SliceKind, Step, Traffic, UnitUse};
+use cubeyard_units::text::{percent, span};
 
 impl RunReport {
     /// The resource that needs the longest, of which the kernel can be no faster.

@@ -4,12 +4,12 @@ use cubeyard_sim::Span;
 
 use super::bounds::bounds;
 use super::breakdown::breakdown;
-use super::figures::{TimeUnit, bytes, count, percent, quantity, significant, span};
 use super::markup::{cell, escape, joined, number, section, table};
 use super::roofline::roofline;
 use super::timeline::timeline;
 use super::utilisation::utilisation;
 use super::{Check, RunReport};
+use cubeyard_units::text::{TimeUnit, bytes, count, percent, quantity, significant, span};
 
 const STYLE: &str = include_str!("page.css");
 /// Moves and enlarges the timeline. It has no `<` and no `&`, so that the page is XML as well.

@@ -1,9 +1,9 @@
 //! The roofline: the rate that the machine allows at each intensity, and where this run is below it.
 
 use super::axis::{LogAxis, power_of_ten, prefixed_power_of_ten, spread};
-use super::figures::{percent, quantity, significant};
 use super::markup::{joined, picture, shorten};
 use super::{Bound, RunReport};
+use cubeyard_units::text::{percent, quantity, significant};
 
 const LEFT: f64 = 76.0;
 const RIGHT: f64 = 750.0;

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use cubeyard_sim::Span;
 
 use super::axis::TimeAxis;
-use super::figures::{count, percent, span};
 use super::markup::{WIDTH, class, escape, legend, picture, shorten};
 use super::merge::{Block, fit, sorted};
 use super::{Lane, RunReport, Slice, SliceKind, Step};
+use cubeyard_units::text::{count, percent, span};
 
 const LEFT: f64 = 150.0;
 const PLOT: f64 = WIDTH - LEFT - 20.0;

@@ -1,8 +1,8 @@
 //! How busy units were, as bars: the mean of all PEs before the busiest one.
 
-use super::figures::percent_column;
 use super::markup::{bar, cell, number, table};
 use super::{RunReport, UnitUse};
+use cubeyard_units::text::percent_column;
 
 /// A table of units with bars, or nothing if there are none.
 pub(super) fn utilisation(report: &RunReport) -> String {

@@ -2,8 +2,8 @@
 
 use super::Sweep;
 use crate::report::axis::spread;
-use crate::report::figures::{bytes, quantity};
 use crate::report::markup::escape;
+use cubeyard_units::text::{bytes, quantity};
 
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 460.0;

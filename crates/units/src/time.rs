@@ -13,60 +13,59 @@ const PER_SECOND: u64 = 1_000_000_000_000;
 /// The last instant before the one that never comes, in picoseconds: sums with an instant saturate here.
 const LAST: u64 = u64::MAX - 1;
 
-/// An instant of simulated time, in picoseconds since the start.
+/// Instant of simulated time, in picoseconds since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
-/// A length of simulated time, in picoseconds.
+/// Length of simulated time, in picoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(u64);
 
 impl Time {
-    /// The start.
+    /// Start of the simulation.
     pub const ZERO: Self = Self(0);
-    /// An instant that never comes. No sum is this instant, so it can stand for "not settled".
+    /// Sentinel for "not yet known": no sum of times yields it.
     pub const NEVER: Self = Self(u64::MAX);
-    /// The end of simulated time, 2⁶¹ − 1 ps (26 days) after the start: nothing happens after it. The sum of an
-    /// instant up to here and of a few spans of this length has 64 bits.
+    /// End of simulated time, 2⁶¹ − 1 ps (26 days): no event is handled after it. An instant up to here plus a few
+    /// spans of this length fits 64 bits.
     pub const HORIZON: Self = Self((1 << 61) - 1);
 
-    /// The first instant after the horizon. The fabric, which counts in plain numbers, takes all later ones for
-    /// this one: eight of them can be added up.
-    pub(crate) const FAR: u64 = Self::HORIZON.0 + 1;
+    /// First picosecond after the horizon, to which arithmetic on plain integers clamps: eight of them fit 64 bits.
+    pub const FAR: u64 = Self::HORIZON.0 + 1;
 
-    /// The instant `ps` picoseconds after the start.
+    /// Creates the instant `ps` picoseconds after the start.
     pub const fn from_ps(ps: u64) -> Self {
         Self(ps)
     }
 
-    /// Picoseconds since the start.
+    /// Returns the picoseconds since the start.
     pub const fn ps(self) -> u64 {
         self.0
     }
 
-    /// Nanoseconds since the start, for people.
+    /// Returns the nanoseconds since the start.
     pub fn ns(self) -> f64 {
         self.0 as f64 / 1e3
     }
 
-    /// The time since `earlier`, or nothing if it is later.
+    /// Returns the span since `earlier`, or zero if that is later.
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl Span {
-    /// No time.
+    /// Span of no length.
     pub const ZERO: Self = Self(0);
-    /// The longest span, at which sums saturate.
+    /// Longest span, at which sums saturate.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// A span of `ps` picoseconds.
+    /// Creates a span of `ps` picoseconds.
     pub const fn from_ps(ps: u64) -> Self {
         Self(ps)
     }
 
-    /// The span nearest to `ns` nanoseconds, unless that is negative, not a number, or beyond 64 bits.
+    /// Creates the span nearest to `ns` nanoseconds; `None` if negative, not a number, or beyond 64 bits.
     pub fn from_ns(ns: f64) -> Option<Self> {
         let ps = (ns * 1e3).round();
         // Below 2⁶³ the conversion is exact.
@@ -74,7 +73,7 @@ impl Span {
         (0.0..9e18).contains(&ps).then_some(Self(ps as u64))
     }
 
-    /// The mean of spans, rounded down, whatever they add up to; zero if there are none.
+    /// Returns the mean, rounded down, without overflow; zero for no spans.
     pub fn mean(spans: impl IntoIterator<Item = Self>) -> Self {
         let (mut sum, mut count) = (0_u128, 0_u128);
         for span in spans {
@@ -84,27 +83,27 @@ impl Span {
         Self(u64::try_from(sum / count.max(1)).expect("a mean is no more than the greatest"))
     }
 
-    /// What is left of it without `other`; nothing if that is longer.
+    /// Returns the difference, or zero if `other` is longer.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// Picoseconds.
+    /// Returns the length in picoseconds.
     pub const fn ps(self) -> u64 {
         self.0
     }
 
-    /// Nanoseconds, for people.
+    /// Returns the length in nanoseconds.
     pub fn ns(self) -> f64 {
         self.0 as f64 / 1e3
     }
 }
 
-/// How fast a link or a channel is, in whole bytes a second; never zero.
+/// Data rate of a link or channel, in whole bytes per second; never zero.
 ///
 /// ```
-/// use cubeyard_sim::{Bandwidth, Span};
+/// use cubeyard_units::{Bandwidth, Span};
 ///
 /// let link = Bandwidth::from_gb_per_second(256.0).unwrap();
 /// assert_eq!(link.span(256), Span::from_ps(1000));
@@ -115,29 +114,29 @@ impl Span {
 pub struct Bandwidth(u64);
 
 impl Bandwidth {
-    /// A bandwidth in bytes a second, unless that is zero.
+    /// Creates a bandwidth in bytes per second; `None` for zero.
     pub const fn from_bytes_per_second(bytes: u64) -> Option<Self> {
         if bytes == 0 { None } else { Some(Self(bytes)) }
     }
 
-    /// A bandwidth in units of 10⁹ bytes a second, unless it rounds to no byte or is beyond 64 bits.
+    /// Creates a bandwidth in GB/s (10⁹ bytes); `None` if it rounds to zero or exceeds 64 bits.
     pub fn from_gb_per_second(gb: f64) -> Option<Self> {
         let bytes = (gb * 1e9).round();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
         (1.0..9e18).contains(&bytes).then_some(Self(bytes as u64))
     }
 
-    /// Bytes a second.
+    /// Returns the bandwidth in bytes per second.
     pub const fn bytes_per_second(self) -> u64 {
         self.0
     }
 
-    /// Units of 10⁹ bytes a second, for people.
+    /// Returns the bandwidth in GB/s (10⁹ bytes).
     pub fn gb_per_second(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// How long `bytes` take, rounded up to a picosecond. Beyond 64 bits it is the longest span.
+    /// Returns the time to transfer `bytes`, rounded up to a picosecond; saturates at [`Span::MAX`].
     pub fn span(self, bytes: u64) -> Span {
         // A division of 64 bits where that is enough: it is several times as fast.
         if let Some(units) = bytes.checked_mul(PER_SECOND) {

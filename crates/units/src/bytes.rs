@@ -1,16 +1,16 @@
-//! `Bytes`: a number of bytes, as a size or as a distance from the start of a space.
+//! Byte counts: sizes and offsets.
 
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 
-/// A number of bytes: the size of something, or its offset from the start of a space.
+/// Number of bytes: a size, or an offset from the start of an address space.
 ///
 /// Arithmetic that could leave 64 bits is offered as `checked_…`; the operators are for sums that
-/// are known to fit (parts of one space) and panic in debug builds like the integers they wrap.
+/// are known to fit (parts of one space) and panic in debug builds, as those of integers do.
 ///
 /// ```
-/// use cubeyard_memory::Bytes;
+/// use cubeyard_units::Bytes;
 /// assert_eq!(Bytes::new(130).align_up(Bytes::new(128)), Some(Bytes::new(256)));
 /// assert_eq!(Bytes::gib(12).to_string(), "12.00 GiB");
 /// ```
@@ -18,42 +18,42 @@ use std::ops::{Add, AddAssign, Sub, SubAssign};
 pub struct Bytes(u64);
 
 impl Bytes {
-    /// No bytes at all.
+    /// Zero bytes.
     pub const ZERO: Self = Self(0);
-    /// The most bytes that 64 bits can count.
+    /// Largest representable count, 2⁶⁴ − 1.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// `count` bytes.
+    /// Creates a count of `count` bytes.
     pub const fn new(count: u64) -> Self {
         Self(count)
     }
 
-    /// `count` times 1,024 bytes.
+    /// Creates a count of `count` KiB (1,024 bytes).
     pub const fn kib(count: u64) -> Self {
         Self(count << 10)
     }
 
-    /// `count` times 1,048,576 bytes.
+    /// Creates a count of `count` MiB (1,048,576 bytes).
     pub const fn mib(count: u64) -> Self {
         Self(count << 20)
     }
 
-    /// `count` times 1,073,741,824 bytes.
+    /// Creates a count of `count` GiB (1,073,741,824 bytes).
     pub const fn gib(count: u64) -> Self {
         Self(count << 30)
     }
 
-    /// The bare number.
+    /// Returns the number of bytes as an integer.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// Whether this is no bytes at all.
+    /// Returns whether the count is zero.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// The sum, or `None` where it does not fit 64 bits.
+    /// Returns the sum, or `None` on overflow.
     pub const fn checked_add(self, other: Self) -> Option<Self> {
         match self.0.checked_add(other.0) {
             Some(sum) => Some(Self(sum)),
@@ -61,13 +61,13 @@ impl Bytes {
         }
     }
 
-    /// The difference, or zero where `other` is larger.
+    /// Returns the difference, or zero if `other` is larger.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// The next multiple of `alignment` (a power of two), or `None` where that does not fit 64 bits.
+    /// Rounds up to a multiple of `alignment` (a power of two); `None` on overflow.
     pub const fn align_up(self, alignment: Self) -> Option<Self> {
         debug_assert!(alignment.0.is_power_of_two(), "alignments are powers of two");
         match self.0.checked_add(alignment.0 - 1) {
@@ -76,14 +76,14 @@ impl Bytes {
         }
     }
 
-    /// The last multiple of `alignment` (a power of two) that is not above this.
+    /// Rounds down to a multiple of `alignment` (a power of two).
     #[must_use]
     pub const fn align_down(self, alignment: Self) -> Self {
         debug_assert!(alignment.0.is_power_of_two(), "alignments are powers of two");
         Self(self.0 & !(alignment.0 - 1))
     }
 
-    /// Whether this is a multiple of `alignment` (a power of two).
+    /// Returns whether this is a multiple of `alignment` (a power of two).
     pub const fn is_aligned(self, alignment: Self) -> bool {
         self.0 & (alignment.0 - 1) == 0
     }

@@ -1,23 +1,23 @@
-//! Figures as people read them: four digits, and the unit that fits.
+//! Numbers as text: four significant digits and the unit that fits.
 
-use cubeyard_memory::Bytes;
-use cubeyard_sim::Span;
+use crate::{Bytes, Span};
 
-/// What stands where there is no figure.
+/// Placeholder for a value that is not finite.
 const NONE: &str = "–";
 
-/// A span in the unit that fits, with four digits: `12.35 µs`.
+/// Formats a span in the unit that fits, with four digits: `12.35 µs`.
 pub fn span(span: Span) -> String {
     let unit = TimeUnit::of(span);
     format!("{} {}", unit.digits(span), unit.name)
 }
 
-/// A unit of time.
+/// Unit of time in which a span is printed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct TimeUnit {
-    pub(super) name: &'static str,
-    /// How many picoseconds it is.
-    pub(super) ps: f64,
+pub struct TimeUnit {
+    /// Symbol of the unit, e.g. `µs`.
+    pub name: &'static str,
+    /// Length of the unit in picoseconds.
+    pub ps: f64,
 }
 
 const TIME_UNITS: [TimeUnit; 4] = [
@@ -28,24 +28,24 @@ const TIME_UNITS: [TimeUnit; 4] = [
 ];
 
 impl TimeUnit {
-    /// The largest unit of which there is one, or else nanoseconds.
-    pub(super) fn of(span: Span) -> Self {
+    /// Returns the largest unit not longer than `span`, or nanoseconds.
+    pub fn of(span: Span) -> Self {
         let fitting = TIME_UNITS.into_iter().rev().find(|unit| unit.ps <= span.ps() as f64);
         fitting.unwrap_or(TIME_UNITS[0])
     }
 
-    /// How many of it, with four digits.
+    /// Formats `span` in this unit with four digits.
     fn digits(self, span: Span) -> String {
         significant(span.ps() as f64 / self.ps)
     }
 
-    /// How many of it, with three decimals as they stand below each other in a column.
-    pub(super) fn column(self, span: Span) -> String {
+    /// Formats `span` in this unit with three decimals, for a table column.
+    pub fn column(self, span: Span) -> String {
         format!("{:.3}", span.ps() as f64 / self.ps)
     }
 }
 
-/// A quantity with a decimal prefix and four digits: `1.234 TB/s`.
+/// Formats a quantity with a decimal prefix and four digits: `1.234 TB/s`.
 pub fn quantity(value: f64, unit: &str) -> String {
     const PREFIXES: [(f64, &str); 7] =
         [(1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")];
@@ -57,7 +57,7 @@ pub fn quantity(value: f64, unit: &str) -> String {
     format!("{} {prefix}{unit}", significant(value / size))
 }
 
-/// About four digits, without zeros that say nothing; large and small ones as powers of ten.
+/// Formats a number with about four digits and no trailing zeros; large and small ones as powers of ten.
 pub fn significant(value: f64) -> String {
     let decimals = match value.abs() {
         size if !size.is_finite() => return NONE.to_owned(),
@@ -74,14 +74,14 @@ pub fn significant(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A whole number with a comma between thousands, of a value that a `u64` holds.
+/// Rounds `value` and formats it with a comma between thousands.
 fn grouped(value: f64) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
     let text = count(value.abs().round() as u64);
     if value < 0.0 { format!("-{text}") } else { text }
 }
 
-/// A whole number with a comma between thousands.
+/// Formats an integer with a comma between thousands: `65,536`.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -94,7 +94,7 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// A share as a percentage: `56 %`, `0.4 %`.
+/// Formats a fraction as a percentage: `56 %`, `0.4 %`.
 pub fn percent(share: f64) -> String {
     match share * 100.0 {
         value if !value.is_finite() => NONE.to_owned(),
@@ -106,7 +106,7 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A share as a percentage with one decimal, as they stand below each other in a column.
+/// Formats a fraction as a percentage with one decimal, for a table column.
 pub fn percent_column(share: f64) -> String {
     match share * 100.0 {
         value if value.abs() < 100_000.0 => format!("{value:.1} %"),
@@ -114,7 +114,7 @@ pub fn percent_column(share: f64) -> String {
     }
 }
 
-/// An amount of memory.
+/// Formats a number of bytes in binary units.
 pub fn bytes(amount: u64) -> String {
     Bytes::new(amount).to_string()
 }
