@@ -66,9 +66,11 @@
 //! `examples/own_component.rs` is a memory controller of somebody else. Nothing here reads a file, a clock or the
 //! environment.
 
+mod access;
 pub mod contents;
 pub mod explain;
 pub mod formula;
+mod ids;
 pub mod input;
 pub mod log;
 pub mod machine;

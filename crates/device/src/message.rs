@@ -1,144 +1,19 @@
 //! What the parts of a machine say to each other.
 
 use std::any::Any;
-use std::cell::{Cell, OnceCell, RefCell};
-use std::fmt;
+use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::pe::{Format, PortId, PortSpec, SlotMemory};
-use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::{Context, NodeId, Route, SignalId, Span, Time};
 
-/// The number of a request: they are numbered as they are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RequestId(u32);
+pub use crate::access::{
+    Access, Buffer, Direction, Done, Mapping, Rows, Slice, Unwritten, VirtualAccess,
+};
+pub use crate::ids::{AccessId, RequestId};
 
-impl RequestId {
-    /// The request at `index` of the log.
-    ///
-    /// # Panics
-    /// Beyond 2³² − 1.
-    pub fn new(index: usize) -> Self {
-        Self(u32::try_from(index).expect("fewer than 2³² requests"))
-    }
-
-    /// The place in the log.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-impl fmt::Display for RequestId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// Which way data goes, as its memory sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Direction {
-    /// Out of the memory.
-    Read,
-    /// Into the memory.
-    Write,
-}
-
-impl fmt::Display for Direction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Read => "read",
-            Self::Write => "write",
-        })
-    }
-}
-
-/// An access to memory, from where it is asked for to the memory and back.
-#[derive(Clone, Debug)]
-pub struct Access {
-    /// The request that it belongs to.
-    pub request: RequestId,
-    /// Which of the machine's accesses it is.
-    pub id: AccessId,
-    /// Read or write.
-    pub direction: Direction,
-    /// Where, as the memory counts.
-    pub address: u64,
-    /// How much.
-    pub bytes: u64,
-    /// How it lies there, if not in one piece.
-    pub rows: Option<Rows>,
-    /// The way to the memory.
-    pub there: Route,
-    /// The way of the data or the acknowledgement; a posted write has none.
-    pub back: Option<Route>,
-    /// Where the data comes from or goes to, in data mode.
-    pub data: Option<Slice>,
-    /// Who is told when it is done.
-    pub done: Done,
-}
-
-/// The number of an access on its machine, whoever makes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct AccessId(u64);
-
-impl AccessId {
-    /// The access of this number.
-    pub const fn new(number: u64) -> Self {
-        Self(number)
-    }
-}
-
-/// Rows of equal length at equal distances, as a tile of a matrix lies in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rows {
-    /// The bytes of each.
-    pub bytes: u64,
-    /// From the beginning of one to the beginning of the next.
-    pub pitch: u64,
-}
-
-impl Rows {
-    /// From the first byte to the last, if so many bytes are moved.
-    pub fn extent(self, bytes: u64) -> u64 {
-        (bytes.div_ceil(self.bytes) - 1) * self.pitch + self.bytes
-    }
-
-    /// Where the bytes of a range of what is moved lie: offsets from the first row, and lengths.
-    pub fn segments(self, from: u64, bytes: u64) -> impl Iterator<Item = (u64, u64)> {
-        let (mut at, end) = (from, from + bytes);
-        std::iter::from_fn(move || {
-            let (row, within) = (at / self.bytes, at % self.bytes);
-            let length = (self.bytes - within).min(end - at);
-            at += length;
-            (length > 0).then_some((row * self.pitch + within, length))
-        })
-    }
-}
-
-/// Who is told that an access is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Done {
-    /// Whoever waits for a signal.
-    Signal(SignalId),
-    /// The processor of a PE, which knows the access by a number of its own.
-    Core(NodeId, u64),
-    /// The processor of a PE: a message has come into a slot of one of its ports.
-    Port {
-        /// The processor.
-        node: NodeId,
-        /// The port.
-        port: PortId,
-        /// How long the message is.
-        bytes: u64,
-        /// Format of its elements.
-        format: Format,
-        /// The slot that it is in.
-        slot: u32,
-        /// The record of its sending, if that is kept.
-        record: Option<u32>,
-    },
-}
+use crate::ids::{Format, PortId};
+use crate::pe::{PortSpec, SlotMemory};
 
 impl Done {
     /// Tells, and whether all went well.
@@ -201,66 +76,6 @@ pub struct Credit {
     pub at: Time,
     /// The record of the receiving that freed the slot, if that is kept.
     pub record: Option<u32>,
-}
-
-/// A buffer of the host's or a PE's that data comes from or goes to. Messages name it; the data is never in
-/// a message.
-pub type Buffer = Rc<RefCell<Vec<u8>>>;
-
-/// A part of a buffer.
-#[derive(Clone, Debug)]
-pub struct Slice {
-    /// The buffer.
-    pub buffer: Buffer,
-    /// Where the part begins.
-    pub offset: usize,
-    /// Set to the first address read that nobody wrote.
-    pub unwritten: Option<Unwritten>,
-}
-
-impl Slice {
-    /// All of a buffer.
-    pub fn whole(buffer: &Buffer) -> Self {
-        Self { buffer: Rc::clone(buffer), offset: 0, unwritten: None }
-    }
-}
-
-/// Where a read finds the first byte that nobody wrote, as its memory counts.
-pub type Unwritten = Rc<Cell<Option<u64>>>;
-
-/// An access whose address the PE's MMU translates.
-#[derive(Clone, Debug)]
-pub struct VirtualAccess {
-    /// The request that it belongs to.
-    pub request: RequestId,
-    /// Read or write.
-    pub direction: Direction,
-    /// Where.
-    pub address: u64,
-    /// How much.
-    pub bytes: u64,
-    /// How it lies there, if not in one piece.
-    pub rows: Option<Rows>,
-    /// Where the data comes from or goes to, in data mode.
-    pub data: Option<Slice>,
-    /// Who is told when it is done.
-    pub done: Done,
-}
-
-/// A range of virtual addresses and what it means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mapping {
-    /// The first virtual address.
-    pub from: u64,
-    /// How much.
-    pub bytes: u64,
-    /// The physical address of the first.
-    pub to: PhysAddr,
-}
-
-impl Mapping {
-    /// What a mapping takes in a message: two addresses and a length.
-    pub const BYTES: u64 = 24;
 }
 
 /// A command that `IO_CPU` hands to cubes and each `M_CPU` to PEs, and whose completions they gather.

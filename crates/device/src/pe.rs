@@ -27,7 +27,7 @@ pub use chunks::Chunks;
 pub use core::Core;
 pub(crate) use core::command_of;
 pub use dependencies::Dependencies;
-pub use ipcq::{PortError, PortId, PortSpec, SlotMemory, Waiting};
+pub use ipcq::{PortError, PortSpec, SlotMemory, Waiting};
 pub use log::{Cause, OpLog, OpRecord, OpUnit, Reason, Stretch};
 pub use step::{Step, Steps};
 pub use strips::Strips;
@@ -37,13 +37,12 @@ use std::rc::Rc;
 
 use cubeyard_sim::Time;
 
-use crate::message::{Direction, Rows};
+pub use crate::ids::{CommandId, Format, PortId};
+
+use crate::access::{Direction, Rows};
 
 /// The alarm of a core, among those of the processor that it belongs to.
 pub(crate) const ALARM: u64 = u64::MAX;
-
-/// The number of a command in its program: they are numbered as they are dispatched.
-pub type CommandId = u32;
 
 /// Something for an engine to do.
 #[derive(Clone, Debug)]
@@ -85,11 +84,6 @@ pub struct AnyOf {
     /// Format of its elements.
     pub format: Format,
 }
-
-/// Number of the format of a message's elements. What it stands for is the programs' business; both ends of a
-/// channel must name the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Format(pub u8);
 
 /// A message between PEs, at one end of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

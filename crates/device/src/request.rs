@@ -8,20 +8,12 @@ use cubeyard_memory::device::RegionId;
 use cubeyard_sim::{Span, Time};
 use thiserror::Error;
 
-use crate::message::{Direction, Mapping, RequestId};
+pub use crate::ids::PeRef;
+
+use crate::access::{Direction, Mapping};
+use crate::ids::RequestId;
 use crate::pe::PortSpec;
 use crate::topology::{NoSuchNode, ResolveError, RouteError};
-
-/// A PE of the system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PeRef {
-    /// Its SIP.
-    pub sip: SipId,
-    /// Its cube.
-    pub cube: CubeId,
-    /// Its number in the cube.
-    pub pe: PeId,
-}
 
 /// Where data is: an address, and the PE whose memory it is in, so that nobody on the way has to decode it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -303,11 +295,4 @@ pub enum RequestError {
     /// There is no node of that name.
     #[error(transparent)]
     Name(#[from] NoSuchNode),
-}
-
-/// As in `sip0.cube3.pe2`.
-impl std::fmt::Display for PeRef {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}.{}", self.sip, self.cube, self.pe)
-    }
 }

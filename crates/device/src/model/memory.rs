@@ -3,10 +3,11 @@
 mod bursts;
 mod channels;
 mod rows;
+mod spec;
 
 pub use bursts::Burst;
-pub use channels::{Channels, ChannelsSpec};
-pub use rows::{RefreshSpec, RowsSpec};
+pub use channels::Channels;
+pub use spec::{ChannelsSpec, RefreshSpec, RowsSpec};
 
 use std::collections::BTreeMap;
 

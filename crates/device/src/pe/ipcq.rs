@@ -14,13 +14,7 @@ use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::{NodeId, Span, Time};
 use thiserror::Error;
 
-use super::{CommandId, Format};
-use crate::message::RequestId;
-use crate::request::PeRef;
-
-/// The number of a port of a PE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PortId(pub u32);
+use crate::ids::{CommandId, Format, PeRef, PortId, RequestId};
 
 /// Where the slots of a ring are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

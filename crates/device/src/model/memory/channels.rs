@@ -2,34 +2,11 @@
 
 use std::ops::Range;
 
-use cubeyard_sim::{Bandwidth, Span, Time};
+use cubeyard_sim::{Span, Time};
 
-use super::rows::{Asking, Rows, RowsSpec};
-use crate::message::Direction;
-
-/// The channels of a memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChannelsSpec {
-    /// How many bytes a burst moves.
-    pub burst_bytes: u64,
-    /// How many channels there are.
-    pub channels: u64,
-    /// How long a burst takes a channel.
-    pub burst: Span,
-    /// How much longer when the burst before went the other way.
-    pub turn_around: Span,
-    /// The banks of a channel and their rows. Without them a burst costs the same wherever it lies.
-    pub rows: Option<RowsSpec>,
-}
-
-impl ChannelsSpec {
-    /// All channels together; none if bursts take no time.
-    pub fn bandwidth(&self) -> Option<Bandwidth> {
-        let bytes = u128::from(self.burst_bytes) * u128::from(self.channels) * 1_000_000_000_000;
-        let rate = bytes.checked_div(u128::from(self.burst.ps()))?;
-        Bandwidth::from_bytes_per_second(u64::try_from(rate).ok()?)
-    }
-}
+use super::ChannelsSpec;
+use super::rows::{Asking, Rows};
+use crate::access::Direction;
 
 /// When each channel is free. It is told the time, so that it can be tested without an engine.
 ///
@@ -113,7 +90,7 @@ impl Channels {
     ///
     /// # Panics
     /// If there are none, or bursts are of no bytes; if rows are not of whole bursts, or refreshes leave no
-    /// time for a burst ([`RowsSpec::least_interval`]).
+    /// time for a burst ([`RowsSpec::least_interval`](super::RowsSpec::least_interval)).
     pub fn new(spec: ChannelsSpec) -> Self {
         assert!(spec.channels > 0 && spec.burst_bytes > 0, "a memory of nothing");
         let channels = usize::try_from(spec.channels).expect("a machine has few channels");

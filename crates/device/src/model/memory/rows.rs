@@ -7,40 +7,7 @@
 
 use cubeyard_sim::{Span, Time};
 
-use super::ChannelsSpec;
-
-/// The banks of each channel: an open page until another row is wanted or a refresh comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RowsSpec {
-    /// How many banks a channel has.
-    pub banks: u32,
-    /// How many bytes of a channel a row holds; a multiple of the burst.
-    pub row_bytes: u64,
-    /// How long it takes to open a row (tRCD).
-    pub activate: Span,
-    /// How long it takes to close one (tRP).
-    pub precharge: Span,
-    /// How banks are refreshed; never, if left out.
-    pub refresh: Option<RefreshSpec>,
-}
-
-/// When all banks of a channel are refreshed together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RefreshSpec {
-    /// A refresh is due once in so long (tREFI).
-    pub interval: Span,
-    /// How long it takes (tRFC), once all rows are closed.
-    pub takes: Span,
-}
-
-impl RowsSpec {
-    /// The shortest interval between refreshes in which a burst is sure to find its turn.
-    pub fn least_interval(&self, burst: Span, turn_around: Span) -> Span {
-        let takes = self.refresh.map_or(Span::ZERO, |refresh| refresh.takes);
-        let one = Span::from_ps(1);
-        [self.activate, self.precharge, takes, burst, turn_around, one].into_iter().sum()
-    }
-}
+use super::{ChannelsSpec, RefreshSpec, RowsSpec};
 
 /// What the banks of a memory hold open.
 #[derive(Clone, Debug)]

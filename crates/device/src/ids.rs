@@ -1,0 +1,71 @@
+//! Numbers by which requests, accesses, commands, PEs and their ports are known.
+
+use std::fmt;
+
+use cubeyard_memory::address::{CubeId, PeId, SipId};
+
+/// Number of a request, in the order of submission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(u32);
+
+impl RequestId {
+    /// Returns the id of the request at `index` of the log.
+    ///
+    /// # Panics
+    /// Beyond 2³² − 1.
+    pub fn new(index: usize) -> Self {
+        Self(u32::try_from(index).expect("fewer than 2³² requests"))
+    }
+
+    /// Returns the index in the log.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Number of an access to memory, unique on its machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AccessId(u64);
+
+impl AccessId {
+    /// Creates the id of the access of this number.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+/// Number of a command in its program, in the order of dispatch.
+pub type CommandId = u32;
+
+/// Number of a port of a PE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortId(pub u32);
+
+/// Number of the format of a message's elements. Its meaning is up to the programs; both ends of a
+/// channel must name the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Format(pub u8);
+
+/// Position of a PE in the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PeRef {
+    /// SIP that holds the PE.
+    pub sip: SipId,
+    /// Cube that holds the PE.
+    pub cube: CubeId,
+    /// Number of the PE in its cube.
+    pub pe: PeId,
+}
+
+/// As in `sip0.cube3.pe2`.
+impl fmt::Display for PeRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.sip, self.cube, self.pe)
+    }
+}
