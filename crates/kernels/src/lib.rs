@@ -1,18 +1,18 @@
-//! What runs on the PEs: the `tl` language, a library of kernels, and benches of them.
+//! The `tl` kernel language, a library of kernels for the PEs, and benches of them.
 //!
 //! | module | what is there |
 //! |---|---|
-//! | [`tl`] | the language that kernels are written in |
+//! | [`tl`] | the language in which kernels are written |
 //! | [`kernel`] | kernels and their arguments |
-//! | [`launch`] | launches on a context |
+//! | [`launch`] | launches of kernels on a context |
 //! | [`program`] | kernels as PEs run them: recorded, or live |
-//! | [`numeric`] | what kernels compute, in data mode |
-//! | [`library`] | kernels that are ready to use, one to a file |
-//! | [`mod@bench`] | kernels with inputs and a check, by name |
-//! | [`collective`] | operations of many ranks, one algorithm to a file |
+//! | [`numeric`] | the arithmetic of kernels in data mode |
+//! | [`library`] | ready-made kernels, one per file |
+//! | [`mod@bench`] | named benches: a kernel with its inputs and a check |
+//! | [`collective`] | collective operations, one algorithm per file |
 //! | [`distributed`] | `torch.distributed` with the backend `ahbm` |
-//! | [`model`] | what a step of a language model takes |
-//! | [`report`] | what a run took and why, as data and as a page |
+//! | [`model`] | time of one step of a language model |
+//! | [`report`] | figures, bounds and breakdowns of a run, as data and as a page |
 
 pub mod bench;
 pub mod collective;
@@ -28,7 +28,7 @@ pub mod report;
 pub mod tl;
 pub mod validate;
 
-/// The examples of the pages about this crate, as tests.
+/// Runs the examples of the documentation pages about this crate as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/kernels.md")]
 #[doc = include_str!("../../../docs/collectives.md")]

@@ -1,17 +1,18 @@
-//! The language that kernels are written in, after Triton's `tl`.
+//! The language in which kernels are written, modelled on Triton's `tl`.
 //!
-//! A kernel is an `async` function of a [`Tl`] and its [arguments](crate::kernel::Args). It runs once for
-//! each PE of a launch, and what it calls becomes commands for the PE's engines: [`Tl::load`] and [`Tl::store`]
-//! move tiles between memory and the TCM, [`Tl::dot`] and the functions of [`math`] compute, and
-//! [`Tl::gemm`] and its like are tiled operations that load, compute and store at once. Nothing waits unless
-//! it must: a command begins when what it uses is there.
+//! A kernel is an `async` function of a [`Tl`] and its [arguments](crate::kernel::Args). It runs once for each
+//! PE of a launch, and its calls become commands for the PE's engines: [`Tl::load`] and [`Tl::store`] move
+//! tiles between memory and the TCM, [`Tl::dot`] and the functions of [`math`] compute, and [`Tl::gemm`],
+//! [`Tl::map`] and [`Tl::reduce_rows`] are tiled operations that overlap loads, computations and stores.
+//! Commands are asynchronous: each begins as soon as its operands are available.
 //!
-//! Only [`Tl::wait`] and [`Tl::value`] are waited for. A kernel without `value` never looks at what it
-//! loads, so it can be recorded once and run any number of times; one with it runs live, and needs data.
+//! Only [`Tl::wait`] and [`Tl::value`] suspend the kernel. A kernel without `value` never reads loaded
+//! elements, so it can be recorded once and run any number of times; a kernel with `value` runs live and needs
+//! data mode.
 //!
-//! What is wrong ends the kernel there, with the line: shapes that do not fit, a tile that the TCM has no
-//! room for, an access outside every tensor. The functions here do not return errors, so that a kernel reads
-//! like one; they unwind it, silently, to whoever runs it.
+//! An error (shapes that do not match, a tile that does not fit in the TCM, an access outside every tensor)
+//! ends the kernel, and the message names the line. The functions here therefore return no `Result`: they
+//! unwind the kernel silently to its caller, which reports the error.
 //!
 //! ```
 //! use cubeyard_kernels::kernel::{Args, Kernel};
@@ -73,26 +74,26 @@ pub struct Tl {
     pub(crate) state: Rc<State>,
 }
 
-/// What a kernel and its tiles share.
+/// State shared by a kernel and its tiles.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) kernel: Rc<str>,
     pub(crate) site: Site,
     pub(crate) tape: Rc<RefCell<Tape>>,
     scratch: RefCell<Scratch>,
-    /// Whether the kernel is only written down.
+    /// Whether the kernel is being recorded rather than run.
     recording: bool,
-    /// Values that were asked for, once they are known.
+    /// Values that the kernel asked for and that have been computed since.
     pub(crate) known: RefCell<Vec<(ValueId, Rc<Array>)>>,
-    /// The value that the kernel waits for.
+    /// The value for which the kernel waits.
     pub(crate) wanted: Cell<Option<ValueId>>,
     pub(crate) error: RefCell<Option<String>>,
-    /// How many calls it may make before it is taken for one that never ends, and how many it has made.
+    /// Maximum number of calls of `tl` (more are taken for an endless loop), and calls made so far.
     limit: usize,
     calls: Cell<usize>,
-    /// The accesses of the last commands.
+    /// Memory accesses of the recent commands.
     traffic: RefCell<Traffic>,
-    /// What a recording accesses: ranges of addresses in order, worked out when they are first asked for.
+    /// Address ranges that a recording accesses, sorted; computed on first use.
     reach: OnceCell<Vec<Range<u64>>>,
 }
 
@@ -116,13 +117,13 @@ impl Tl {
         Self { state: Rc::new(state) }
     }
 
-    /// Which of the launch's PEs of its cube this is (axis 0), or which of its cubes (axis 1).
+    /// Returns the index of this PE within its cube of the launch (axis 0), or the index of the cube (axis 1).
     #[track_caller]
     pub fn program_id(&self, axis: usize) -> u64 {
         self.axis(&self.state.site.index, axis)
     }
 
-    /// How many PEs of each cube the launch has (axis 0), or how many cubes (axis 1).
+    /// Returns the number of PEs per cube of the launch (axis 0), or the number of cubes (axis 1).
     #[track_caller]
     pub fn num_programs(&self, axis: usize) -> u64 {
         self.axis(&self.state.site.count, axis)
@@ -137,14 +138,14 @@ impl Tl {
         }
     }
 
-    /// Quotient, rounded up; how many tiles of `b` cover `a`.
+    /// Returns the quotient rounded up: the number of tiles of length `b` that cover `a`.
     #[track_caller]
     pub fn cdiv(&self, a: u64, b: u64) -> u64 {
         self.count();
         if b == 0 { self.fail("cdiv by 0") } else { a.div_ceil(b) }
     }
 
-    /// M, K and N of a tile of the matrix engine.
+    /// Returns M, K and N of a tile of the matrix engine.
     #[track_caller]
     pub fn gemm_tile(&self) -> [u64; 3] {
         self.count();
@@ -152,21 +153,21 @@ impl Tl {
         [gemm.m, gemm.k, gemm.n].map(u64::from)
     }
 
-    /// A reference to memory: elements from an address on that follow each other. Nothing is moved.
+    /// Returns a reference to contiguous elements in memory from `address` on. Moves no data.
     #[track_caller]
     pub fn ref_(&self, address: u64, shape: &[u64], dtype: DType) -> Ref {
         self.count();
         Ref::new(address, shape, dtype)
     }
 
-    /// How much of the TCM the kernel's tiles may take together.
+    /// Returns the bytes of the TCM that the kernel's tiles may occupy together.
     #[track_caller]
     pub fn scratch_bytes(&self) -> u64 {
         self.count();
         self.state.site.core.scratch.get()
     }
 
-    /// How much of the TCM the kernel's tiles take now.
+    /// Returns the bytes of the TCM that the kernel's tiles occupy now.
     #[track_caller]
     pub fn scratch_used(&self) -> u64 {
         self.count();
@@ -175,8 +176,8 @@ impl Tl {
 }
 
 impl Tl {
-    /// Counts a call of the kernel, and ends it if there were too many: commands or not, a kernel that never ends
-    /// would take all memory or time.
+    /// Counts a call of the kernel and ends the kernel if it has made too many: an endless kernel would take
+    /// all memory or time, even if it orders no commands.
     #[track_caller]
     pub(crate) fn count(&self) {
         let calls = self.state.calls.get() + 1;
@@ -189,7 +190,7 @@ impl Tl {
 }
 
 impl State {
-    /// A number for one more value.
+    /// Registers one more value and returns its id.
     fn new_value(&self) -> ValueId {
         let mut tape = self.tape.borrow_mut();
         tape.uses.push(0);

@@ -1,10 +1,10 @@
-//! Tiled operations: loads, computations and stores of many tiles that overlap.
+//! Tiled operations: overlapping loads, computations and stores of many tiles.
 //!
-//! A composite goes over the tiles of its output, and for each over the steps that make it: for a matrix
-//! product, tiles along K. At each step it loads the tiles of those operands that are in memory, and takes
-//! the others from the TCM, where a kernel has loaded them before: they are pinned. The sum of the steps stays
-//! in the engine's registers until the last; then the output tile is stored. Epilogues are computed after
-//! each step, after the last step of each output tile, or once at the end.
+//! A composite iterates over the tiles of its output, and for each of them over its steps: for a matrix
+//! product, the tiles along K. Each step loads a tile of every operand in memory; the other operands are
+//! pinned: the kernel has loaded them into the TCM before. The sum over the steps stays in the engine's
+//! registers; after the last step the output tile is stored. Epilogues are computed after each step, after the
+//! last step of each output tile, or once at the end.
 
 mod part;
 mod plan;
@@ -27,9 +27,9 @@ use std::rc::Rc;
 /// An operand of a composite.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// In memory; a tile of it is loaded for each step.
+    /// An operand in memory, of which each step loads a tile.
     Memory(Ref),
-    /// In the TCM.
+    /// An operand in the TCM.
     Pinned(Tile),
 }
 
@@ -54,44 +54,43 @@ impl Source {
     }
 }
 
-/// Something computed of what a composite has so far.
+/// An elementwise operation on the intermediate result of a composite.
 #[derive(Clone, Debug)]
 pub enum Epilogue {
-    /// Of each element.
+    /// An operation on each element.
     Unary(Unary),
-    /// Of each element and a number.
+    /// An operation on each element and a number.
     Scale(Binary, f64),
-    /// Of each element and that of a tile in the TCM, which is a row of the output's columns or a matrix as
-    /// large as the output.
+    /// An operation on each element and the matching element of a tile in the TCM: either a row as long as the
+    /// output's rows, or a matrix of the output's shape.
     With(Binary, Tile),
 }
 
-/// A tiled operation that is being put together. It is ordered by [`store`](Self::store) or
-/// [`tile`](Self::tile).
+/// A builder of a tiled operation. [`store`](Self::store) or [`tile`](Self::tile) issues it.
 #[derive(Clone, Debug)]
 #[must_use = "a composite is ordered by store or tile"]
 pub struct Composite {
     tl: Tl,
     kind: Kind,
     sources: Vec<Source>,
-    /// After each step, after each output tile, at the end.
+    /// Epilogues after each step, after each output tile, and at the end.
     epilogues: [Vec<Epilogue>; 3],
-    /// Tiles that are loaded ahead of those that are used.
+    /// Steps by which loads run ahead of computations.
     ahead: u32,
     tile: Option<[u64; 2]>,
 }
 
-/// What is computed at each step.
+/// The computation of each step.
 #[derive(Clone, Debug, PartialEq)]
 enum Kind {
     Gemm,
-    /// Of the elements of all operands.
+    /// Elementwise over all operands.
     Map(Op),
-    /// Of the elements of each row.
+    /// Over the elements of each row.
     Reduce(Reduce),
 }
 
-/// A composite that has been ordered.
+/// A handle to a composite that was issued, for [`Tl::wait`].
 #[derive(Clone, Debug)]
 pub struct Handle {
     command: CommandId,
@@ -104,19 +103,19 @@ impl Handle {
 }
 
 impl Tl {
-    /// A matrix product, tile by tile of the matrix engine.
+    /// Builds a matrix product in tiles of the matrix engine.
     #[track_caller]
     pub fn gemm(&self, a: impl Into<Source>, b: impl Into<Source>) -> Composite {
         self.composite(Kind::Gemm, vec![a.into(), b.into()])
     }
 
-    /// An operation on the elements of matrices of one shape.
+    /// Builds an elementwise operation on matrices of one shape.
     #[track_caller]
     pub fn map(&self, op: Op, operands: Vec<Source>) -> Composite {
         self.composite(Kind::Map(op), operands)
     }
 
-    /// A reduction of each row of a matrix, kept as a column.
+    /// Builds a reduction of each row of a matrix; the result is a column.
     #[track_caller]
     pub fn reduce_rows(&self, reduce: Reduce, x: impl Into<Source>) -> Composite {
         self.composite(Kind::Reduce(reduce), vec![x.into()])
@@ -131,37 +130,37 @@ impl Tl {
 }
 
 impl Composite {
-    /// Computes this after each step, on the sum so far.
+    /// Adds an epilogue that runs after each step, on the sum so far.
     pub fn after_step(mut self, epilogue: Epilogue) -> Self {
         self.epilogues[0].push(epilogue);
         self
     }
 
-    /// Computes this on each output tile, before it is stored.
+    /// Adds an epilogue that runs on each output tile before it is stored.
     pub fn after_tile(mut self, epilogue: Epilogue) -> Self {
         self.epilogues[1].push(epilogue);
         self
     }
 
-    /// Computes this once, on all of the output, which therefore stays in the TCM.
+    /// Adds an epilogue that runs once, on the whole output, which therefore stays in the TCM.
     pub fn at_the_end(mut self, epilogue: Epilogue) -> Self {
         self.epilogues[2].push(epilogue);
         self
     }
 
-    /// How many steps ahead tiles are loaded: 2, if nothing is said.
+    /// Sets by how many steps loads run ahead (default 2, at least 1).
     pub fn ahead(mut self, steps: u32) -> Self {
         self.ahead = steps.max(1);
         self
     }
 
-    /// The rows and columns of an operand's tile, for operations on elements and rows.
+    /// Sets rows and columns of an operand's tile, for elementwise operations and reductions.
     pub fn tiles(mut self, rows: u64, columns: u64) -> Self {
         self.tile = Some([rows, columns]);
         self
     }
 
-    /// Orders it, with the output in memory: of the type that `to` says.
+    /// Issues the operation with its output stored to memory, in the type of `to`.
     #[track_caller]
     pub fn store(self, to: &Ref) -> Handle {
         if !self.epilogues[2].is_empty() {
@@ -172,7 +171,7 @@ impl Composite {
         self.order(plan, None)
     }
 
-    /// Orders it, with the output as a tile of this type in the TCM.
+    /// Issues the operation with its output as a tile of type `dtype` in the TCM.
     #[track_caller]
     pub fn tile(self, dtype: DType) -> Tile {
         let plan = self.plan(dtype, None);
@@ -196,7 +195,7 @@ impl Composite {
         if let Some(to) = to.as_ref().filter(|to| *to.ty() != output) {
             tl.fail(format!("an output of {output} to {}: they must be the same", to.ty()));
         }
-        // Not in a closure: that would be taken for the place in the kernel.
+        // Not in a closure: `track_caller` would report the closure as the line of the kernel.
         let plan = match Plan::new(self, output, to, core) {
             Ok(plan) => plan,
             Err(plan::Problem::NoRate(dtype)) => tl.fail(no_rate(dtype, tl)),
@@ -207,7 +206,7 @@ impl Composite {
         plan
     }
 
-    /// Orders it: its buffers are taken from the TCM, and given back when it is done.
+    /// Pushes the command. Its buffers are taken from the TCM and released when it is done.
     #[track_caller]
     fn order(&self, mut plan: Plan, tile: Option<&Tile>) -> Handle {
         let tl = &self.tl;
@@ -237,7 +236,7 @@ impl Composite {
         Handle { command }
     }
 
-    /// The tiles of the TCM that it uses.
+    /// Returns the TCM tiles that it uses.
     fn pinned(&self) -> impl Iterator<Item = &Tile> {
         let sources = self.sources.iter().filter_map(|source| match source {
             Source::Pinned(tile) => Some(tile),
@@ -252,7 +251,7 @@ impl Composite {
 }
 
 impl Kind {
-    /// The kind of what it gives, before a cast.
+    /// Returns the type of the result before the cast to the output type.
     fn output(&self, types: &[&TileType]) -> Result<TileType, crate::numeric::NumericError> {
         match self {
             Self::Gemm => infer::dot(types[0], types[1], None),

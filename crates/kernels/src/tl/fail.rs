@@ -1,4 +1,4 @@
-//! The end of a kernel in which something is wrong.
+//! The error path of a kernel.
 
 use std::any::Any;
 use std::fmt::Display;
@@ -7,11 +7,11 @@ use std::panic::Location;
 use super::{Place, State, Tl, place};
 use crate::numeric::NumericError;
 
-/// What unwinds a kernel that has gone wrong.
+/// Panic payload that unwinds a failed kernel.
 struct Abort;
 
 impl Tl {
-    /// Ends the kernel: what is wrong, and at which line.
+    /// Ends the kernel with an error that names the calling line.
     #[track_caller]
     pub(crate) fn fail(&self, what: impl Display) -> ! {
         let text = self.state.problem(Location::caller(), &what);
@@ -34,13 +34,13 @@ impl Tl {
 }
 
 impl State {
-    /// What is wrong, with the kernel, the PE and the line.
+    /// Formats an error with the kernel, the PE and the line.
     pub(super) fn problem(&self, at: Place, what: &dyn Display) -> String {
         format!("{} on {}, {}: {what}", self.kernel, self.site.pe, place(at))
     }
 }
 
-/// What is wrong, in words.
+/// The text of an error.
 pub(crate) struct Problem(String);
 
 impl From<String> for Problem {

@@ -1,33 +1,33 @@
-//! How the elements of a tile lie in memory.
+//! The layout of a tile's elements in memory.
 
 use smallvec::smallvec;
 
 use crate::numeric::Lengths;
 
-/// How the elements of a tile lie in memory, from its first on.
+/// The offsets of a tile's elements from its first, in elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// At these distances, in elements, for each dimension.
+    /// A stride for each dimension, in elements.
     Strided(Lengths),
-    /// A matrix in tiles.
+    /// A matrix stored tile by tile.
     Packed(Packed),
 }
 
-/// Part of a matrix in tiles, each row by row and right after the one to its left. Those at the edges are as
-/// large as the others.
+/// Part of a matrix stored tile by tile: each tile is row-major and follows its left neighbour. Tiles at the
+/// edges are padded to full size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Packed {
     tile: [u64; 2],
-    /// Tiles from left to right.
+    /// Number of tiles from left to right.
     across: u64,
-    /// The row and column of the matrix where the part begins.
+    /// Row and column of the matrix at which the part begins.
     origin: [u64; 2],
-    /// Whether rows are seen as columns.
+    /// Whether rows and columns are swapped.
     is_transposed: bool,
 }
 
 impl Layout {
-    /// Elements that follow each other, row by row.
+    /// Returns contiguous elements, row by row.
     pub(super) fn row_major(shape: &[u64]) -> Self {
         let mut strides = Lengths::from_elem(1, shape.len());
         for axis in (1..shape.len()).rev() {
@@ -36,14 +36,14 @@ impl Layout {
         Self::Strided(strides)
     }
 
-    /// A matrix in tiles.
+    /// Returns the layout of a matrix stored tile by tile.
     pub(super) fn packed(shape: [u64; 2], tile: [u64; 2]) -> Self {
         let tile = tile.map(|edge| edge.max(1));
         let across = shape[1].div_ceil(tile[1]);
         Self::Packed(Packed { tile, across, origin: [0; 2], is_transposed: false })
     }
 
-    /// How far an element is from the first of the memory that this describes.
+    /// Returns the offset of an element from the first of this layout, in elements.
     pub(super) fn offset(&self, index: &[u64]) -> u64 {
         match self {
             Self::Strided(strides) => index.iter().zip(strides).map(|(at, by)| at * by).sum(),
@@ -51,7 +51,7 @@ impl Layout {
         }
     }
 
-    /// Where a box begins, and how it lies from there on.
+    /// Returns the offset of a box and its layout from there.
     pub(super) fn block(&self, start: &[u64], shape: &[u64]) -> (u64, Self) {
         match self {
             Self::Strided(_) => (self.offset(start), self.clone()),
@@ -59,7 +59,7 @@ impl Layout {
         }
     }
 
-    /// How many elements of a row follow each other from one on, of a tile of this shape.
+    /// Returns the number of contiguous elements of a row from `index` on, in a tile of this shape.
     pub(super) fn following(&self, index: &[u64], shape: &[u64]) -> u64 {
         let left = || shape[shape.len() - 1] - index[index.len() - 1];
         match self {
@@ -72,7 +72,7 @@ impl Layout {
         }
     }
 
-    /// From one row of a matrix to the next, in elements; within a tile if it is in tiles.
+    /// Returns the distance between rows of a matrix, in elements; within one tile for a packed matrix.
     pub(super) fn pitch(&self) -> u64 {
         match self {
             Self::Strided(strides) => strides[0],
@@ -80,7 +80,7 @@ impl Layout {
         }
     }
 
-    /// The last two dimensions in each other's place.
+    /// Swaps the last two dimensions.
     pub(super) fn transpose(&mut self) {
         match self {
             Self::Strided(strides) => {
@@ -92,7 +92,7 @@ impl Layout {
         }
     }
 
-    /// Why the tiles of a matrix are not one access each, if they are not.
+    /// Checks that each tile of a matrix is a single access; the error says why it is not.
     pub(super) fn check_tiles(&self, shape: &[u64], tile: [u64; 2]) -> Result<(), String> {
         match self {
             Self::Strided(strides) => check_rows(strides, shape),
@@ -102,7 +102,7 @@ impl Layout {
 }
 
 impl Packed {
-    /// The row and column of the matrix.
+    /// Returns row and column in the whole matrix.
     fn place(&self, [row, column]: [u64; 2]) -> [u64; 2] {
         let [row, column] = if self.is_transposed { [column, row] } else { [row, column] };
         [self.origin[0] + row, self.origin[1] + column]
@@ -114,7 +114,7 @@ impl Packed {
         tile * rows * columns + row % rows * columns + column % columns
     }
 
-    /// A box within one tile has rows at equal distances; any other stays a part of the whole.
+    /// Returns strides for a box within one tile; any other box stays packed.
     fn block(&self, start: [u64; 2], shape: [u64; 2]) -> (u64, Layout) {
         let last = [0, 1].map(|axis| start[axis] + shape[axis].max(1) - 1);
         let [first, end] = [start, last].map(|index| {
@@ -147,7 +147,7 @@ impl Packed {
     }
 }
 
-/// Rows must each be in one piece, and not within each other.
+/// Checks that each row is contiguous and that rows do not overlap.
 fn check_rows(strides: &[u64], shape: &[u64]) -> Result<(), String> {
     let (&[pitch, step], &[rows, columns]) = (strides, shape) else {
         return Err(format!("strides of {strides:?} for a matrix of {shape:?}"));
@@ -158,11 +158,11 @@ fn check_rows(strides: &[u64], shape: &[u64]) -> Result<(), String> {
     Err("its rows do not lie in one piece: load it and use the tile, or trans() of one".to_owned())
 }
 
-/// The elements of a matrix, given row by row, as [`Ref::packed`](super::Ref::packed) has them: tile by
-/// tile, with zeros where tiles at the edges go beyond it.
+/// Packs a row-major matrix for [`Ref::packed`](super::Ref::packed): tile by tile, with zeros where tiles at
+/// the edges extend beyond it.
 ///
 /// # Panics
-/// If there are not as many elements as the shape says.
+/// If the number of elements is not that of the shape.
 pub fn pack<T: Copy + Default>(elements: &[T], shape: [u64; 2], tile: [u64; 2]) -> Vec<T> {
     let layout = Layout::packed(shape, tile);
     let size = |number: u64| usize::try_from(number).expect("it fits memory");

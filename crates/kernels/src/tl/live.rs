@@ -1,4 +1,4 @@
-//! Which memory a kernel may access: that of tensors.
+//! Checks that a kernel accesses only memory of tensors.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ impl Tl {
 }
 
 impl State {
-    /// Checks the accesses of a recording against tensors that are there now.
+    /// Checks the accesses of a recording against the tensors that exist now.
     pub(crate) fn check_live(&self, live: &[Range<u64>]) -> Result<(), String> {
         let tape = self.tape.borrow();
         let reach = self.reach.get_or_init(|| reach(&tape));
@@ -28,7 +28,7 @@ impl State {
         if reach.iter().all(is_within) {
             return Ok(());
         }
-        // Rows that lie apart reach over what is between them, so each access is looked at by itself.
+        // The extent of strided rows includes the gaps between them, so each access is checked by itself.
         for command in commands(&tape) {
             for dma in accesses(&tape, command) {
                 if let Some(address) = outside(live, &dma) {
@@ -46,7 +46,7 @@ fn refusal(dma: &Dma, address: u64) -> String {
     format!("{verb} of {bytes} bytes from {from:#x} on: {address:#x} is outside every tensor")
 }
 
-/// The first address of an access that is in no tensor.
+/// Returns the first address of an access that is in no tensor.
 fn outside(live: &[Range<u64>], dma: &Dma) -> Option<u64> {
     first_outside(live, extent(dma))?;
     let rows = dma.rows.unwrap_or(Rows { bytes: dma.bytes, pitch: 0 });
@@ -56,13 +56,13 @@ fn outside(live: &[Range<u64>], dma: &Dma) -> Option<u64> {
     })
 }
 
-/// An access from its first byte to its last.
+/// Returns the address range of an access from its first byte to its last.
 fn extent(dma: &Dma) -> Range<u64> {
     let bytes = dma.rows.map_or(dma.bytes, |rows| rows.extent(dma.bytes));
     dma.address..dma.address.saturating_add(bytes)
 }
 
-/// The first address of a range that is in no tensor. Tensors are in the order of their addresses.
+/// Returns the first address of a range that is in no tensor. `live` is sorted by address.
 fn first_outside(live: &[Range<u64>], range: Range<u64>) -> Option<u64> {
     let mut at = range.start;
     while at < range.end {
@@ -75,7 +75,7 @@ fn first_outside(live: &[Range<u64>], range: Range<u64>) -> Option<u64> {
     None
 }
 
-/// The ranges of addresses that a recording accesses, in order and apart from each other.
+/// Returns the address ranges that a recording accesses, sorted and disjoint.
 fn reach(tape: &Tape) -> Vec<Range<u64>> {
     let all = commands(tape).flat_map(|command| accesses(tape, command));
     let mut all: Vec<_> = all.map(|dma| extent(&dma)).collect();
@@ -94,7 +94,6 @@ fn commands(tape: &Tape) -> impl Iterator<Item = u32> + use<> {
     0..u32::try_from(tape.commands()).expect("commands are numbered with 32 bits")
 }
 
-/// The accesses of a command.
 fn accesses(tape: &Tape, command: u32) -> Vec<Dma> {
     match (&tape.order(command).effect, tape.work(command)) {
         (Effect::Composite(plan), _) => plan.accesses(),

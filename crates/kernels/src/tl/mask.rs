@@ -1,20 +1,14 @@
-//! Which elements of a tile a load or store touches.
+//! Masks: the elements of a tile that a load or store touches.
 
 use crate::numeric::TileType;
 
-/// Which elements are touched. It is known when the kernel is written down, like the address, so that
-/// what is not touched costs nothing; a choice that depends on loaded values is `tl.where_`.
+/// The elements of a tile that a load or store touches. Like an address, a mask is known when the kernel is
+/// recorded, so elements that are not touched cost nothing. To choose by loaded values, use `tl.where_`.
 ///
 /// ```
 /// use cubeyard_kernels::tl::Mask;
 ///
-/// // The last tile of 100 elements, if tiles have 64: 36 are there.
-/// let mask = Mask::below(&[64], &[36]);
-/// assert_eq!(mask.count(), 36);
-/// // Every second element.
-/// let mask = Mask::new(&[64], |index| index[0] % 2 == 0);
-/// assert_eq!(mask.count(), 32);
-/// ```
+/// The last tile of 100 elements in tiles of 64 has 36.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mask {
     shape: Vec<u64>,
@@ -22,7 +16,7 @@ pub struct Mask {
 }
 
 impl Mask {
-    /// The elements that a function of their index chooses.
+    /// Selects the elements for whose index `choose` returns true.
     pub fn new(shape: &[u64], choose: impl Fn(&[u64]) -> bool) -> Self {
         let count: u64 = shape.iter().product();
         let mut index = vec![0; shape.len()];
@@ -34,32 +28,32 @@ impl Mask {
         Self { shape: shape.to_vec(), touched }
     }
 
-    /// The elements whose index is below these limits in every dimension.
+    /// Selects the elements whose index is below `limits` in every dimension.
     pub fn below(shape: &[u64], limits: &[u64]) -> Self {
         Self::new(shape, |index| index.iter().zip(limits).all(|(at, limit)| at < limit))
     }
 
-    /// What it is a mask of.
+    /// Returns the shape of the masked tile.
     pub fn shape(&self) -> &[u64] {
         &self.shape
     }
 
-    /// How many elements are touched.
+    /// Returns the number of selected elements.
     pub fn count(&self) -> u64 {
         self.touched.iter().filter(|touched| **touched).count() as u64
     }
 
-    /// Whether each element is touched, in order.
+    /// Returns for each element in row-major order whether it is selected.
     pub fn touched(&self) -> &[bool] {
         &self.touched
     }
 
-    /// Whether an element is touched, counted in order.
+    /// Returns whether an element is selected, by its row-major index.
     pub(super) fn touches(&self, element: u64) -> bool {
         self.touched[usize::try_from(element).expect("it fits memory")]
     }
 
-    /// Why it is none for a tile, if it is not.
+    /// Checks that the mask has the shape of a tile.
     pub(super) fn check(&self, ty: &TileType) -> Result<(), String> {
         if *self.shape == *ty.shape {
             return Ok(());
@@ -68,7 +62,7 @@ impl Mask {
     }
 }
 
-/// The next index, row by row.
+/// Advances an index in row-major order.
 pub(super) fn step(index: &mut [u64], shape: &[u64]) {
     for (at, length) in index.iter_mut().zip(shape).rev() {
         *at += 1;

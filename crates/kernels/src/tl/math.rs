@@ -1,7 +1,8 @@
-//! What tiles are computed with: the functions of `triton.language`.
+//! Computations on tiles: the functions of `triton.language`.
 //!
-//! Operands are tiles, or numbers, which take the type of the tile beside them. Types must be the same, and
-//! shapes broadcast; [`Tl::cast`] changes a type. `&a + &b`, `&a * 2.0` and their like are these functions, too.
+//! Operands are tiles, or numbers, which take the type of the tile beside them. All operands have the same
+//! type, and shapes broadcast; [`Tl::cast`] changes a type. The operators `+`, `-`, `*` and `/` on tiles call
+//! these functions.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
@@ -15,10 +16,10 @@ use super::tape::{Computation, Effect, Operand};
 use super::{Tile, Tl};
 use crate::numeric::{Binary, Reduce, Scan, Ternary, TileType, Unary, infer};
 
-/// A tile or a number.
+/// An operand: a tile or a number.
 #[derive(Clone, Debug)]
 pub enum Value<'a> {
-    /// A tile.
+    /// A tile in the TCM.
     Tile(&'a Tile),
     /// A number, of the type of the tile beside it.
     Number(f64),
@@ -36,7 +37,7 @@ impl From<f64> for Value<'_> {
     }
 }
 
-/// Functions of one tile.
+/// Defines functions of one tile.
 macro_rules! unary {
     ($($(#[$about:meta])* $name:ident = $op:ident;)*) => {
         impl Tl {
@@ -49,7 +50,7 @@ macro_rules! unary {
     };
 }
 
-/// Functions of two.
+/// Defines functions of two operands.
 macro_rules! binary {
     ($($(#[$about:meta])* $name:ident = $op:ident;)*) => {
         impl Tl {
@@ -62,7 +63,7 @@ macro_rules! binary {
     };
 }
 
-/// Functions of one tile along an axis, which is gone from the result, or kept with length 1.
+/// Defines reductions along an axis, which is removed from the result or kept with length 1.
 macro_rules! reduce {
     ($($(#[$about:meta])* $name:ident, $keep:ident = $op:ident;)*) => {
         impl Tl {
@@ -83,102 +84,102 @@ macro_rules! reduce {
 }
 
 unary! {
-    /// The negative.
+    /// Negates each element.
     neg = Neg;
-    /// Without the sign.
+    /// Returns the absolute value of each element.
     abs = Abs;
-    /// e to this power.
+    /// Returns e to the power of each element.
     exp = Exp;
-    /// 2 to this power.
+    /// Returns 2 to the power of each element.
     exp2 = Exp2;
-    /// The natural logarithm.
+    /// Returns the natural logarithm of each element.
     log = Log;
-    /// The logarithm to base 2.
+    /// Returns the logarithm to base 2 of each element.
     log2 = Log2;
-    /// The square root.
+    /// Returns the square root of each element.
     sqrt = Sqrt;
-    /// 1 divided by the square root.
+    /// Returns 1 / sqrt(x) of each element.
     rsqrt = Rsqrt;
-    /// 1 / (1 + exp(-x)).
+    /// Returns 1 / (1 + exp(-x)) of each element.
     sigmoid = Sigmoid;
-    /// The hyperbolic tangent.
+    /// Returns the hyperbolic tangent of each element.
     tanh = Tanh;
-    /// The error function.
+    /// Returns the error function of each element.
     erf = Erf;
-    /// The sine.
+    /// Returns the sine of each element.
     sin = Sin;
-    /// The cosine.
+    /// Returns the cosine of each element.
     cos = Cos;
-    /// Rounded down.
+    /// Rounds each element down.
     floor = Floor;
-    /// Rounded up.
+    /// Rounds each element up.
     ceil = Ceil;
-    /// At least 0.
+    /// Returns max(x, 0) of each element.
     relu = Relu;
-    /// Every bit the other one.
+    /// Inverts every bit.
     not = Not;
 }
 
 binary! {
-    /// The sum.
+    /// Returns the elementwise sum.
     add = Add;
-    /// The difference.
+    /// Returns the elementwise difference.
     sub = Sub;
-    /// The product.
+    /// Returns the elementwise product.
     mul = Mul;
-    /// The quotient.
+    /// Returns the elementwise quotient.
     div = Div;
-    /// What is left of a quotient rounded down.
+    /// Returns the remainder of the quotient rounded down.
     rem = Rem;
-    /// The first to the power of the second.
+    /// Raises `x` to the power of `y`.
     pow = Pow;
-    /// The greater one.
+    /// Returns the greater of two elements.
     maximum = Maximum;
-    /// The smaller one.
+    /// Returns the smaller of two elements.
     minimum = Minimum;
-    /// Bits set in both.
+    /// Returns the bitwise and.
     and = And;
-    /// Bits set in one of them.
+    /// Returns the bitwise or.
     or = Or;
-    /// Bits set in exactly one of them.
+    /// Returns the bitwise exclusive or.
     xor = Xor;
-    /// Bits shifted up.
+    /// Shifts bits left by `y`.
     shl = Shl;
-    /// Bits shifted down.
+    /// Shifts bits right by `y`.
     shr = Shr;
-    /// Whether they are equal.
+    /// Returns whether elements are equal.
     eq = Eq;
-    /// Whether they are not equal.
+    /// Returns whether elements differ.
     ne = Ne;
-    /// Whether the first is less.
+    /// Returns whether `x` is less than `y`.
     lt = Lt;
-    /// Whether the first is less or equal.
+    /// Returns whether `x` is at most `y`.
     le = Le;
-    /// Whether the first is greater.
+    /// Returns whether `x` is greater than `y`.
     gt = Gt;
-    /// Whether the first is greater or equal.
+    /// Returns whether `x` is at least `y`.
     ge = Ge;
 }
 
 reduce! {
-    /// The sum.
+    /// Sums the elements along an axis.
     sum, sum_keep = Sum;
-    /// The greatest.
+    /// Returns the greatest element along an axis.
     max, max_keep = Max;
-    /// The least.
+    /// Returns the least element along an axis.
     min, min_keep = Min;
-    /// Where the first of the greatest is.
+    /// Returns the index of the first greatest element along an axis.
     argmax, argmax_keep = Argmax;
-    /// Where the first of the least is.
+    /// Returns the index of the first least element along an axis.
     argmin, argmin_keep = Argmin;
-    /// The product.
+    /// Multiplies the elements along an axis.
     prod, prod_keep = Prod;
-    /// Bits set in an odd number of elements.
+    /// Returns the exclusive or of the elements along an axis.
     xor_sum, xor_sum_keep = Xor;
 }
 
 impl Tl {
-    /// `x` where the condition is true, else `y`.
+    /// Returns `x` where the condition is true, else `y`.
     #[track_caller]
     pub fn where_<'a>(
         &self,
@@ -189,13 +190,13 @@ impl Tl {
         self.compute(Op::Ternary(Ternary::Where), &[condition.into(), x.into(), y.into()])
     }
 
-    /// `x * y + z`, rounded once.
+    /// Returns `x * y + z`, rounded once.
     #[track_caller]
     pub fn fma<'a>(&self, x: &'a Tile, y: impl Into<Value<'a>>, z: impl Into<Value<'a>>) -> Tile {
         self.compute(Op::Ternary(Ternary::Fma), &[x.into(), y.into(), z.into()])
     }
 
-    /// `x`, at least `low` and at most `high`.
+    /// Limits `x` to the range from `low` to `high`.
     #[track_caller]
     pub fn clamp<'a>(
         &self,
@@ -206,43 +207,43 @@ impl Tl {
         self.compute(Op::Ternary(Ternary::Clamp), &[x.into(), low.into(), high.into()])
     }
 
-    /// The sum of the elements along an axis up to each.
+    /// Returns the running sum along an axis, each element included.
     #[track_caller]
     pub fn cumsum(&self, x: &Tile, axis: usize) -> Tile {
         self.compute(Op::Scan(Scan::Cumsum, axis), &[x.into()])
     }
 
-    /// The product of the elements along an axis up to each.
+    /// Returns the running product along an axis, each element included.
     #[track_caller]
     pub fn cumprod(&self, x: &Tile, axis: usize) -> Tile {
         self.compute(Op::Scan(Scan::Cumprod, axis), &[x.into()])
     }
 
-    /// Exponentials along an axis, divided by their sum.
+    /// Returns the exponentials along an axis, divided by their sum.
     #[track_caller]
     pub fn softmax(&self, x: &Tile, axis: usize) -> Tile {
         self.compute(Op::Softmax(axis), &[x.into()])
     }
 
-    /// The elements in another type.
+    /// Converts the elements to another type.
     #[track_caller]
     pub fn cast(&self, x: &Tile, dtype: DType) -> Tile {
         self.compute(Op::Cast(dtype), &[x.into()])
     }
 
-    /// The last two dimensions in each other's place.
+    /// Swaps the last two dimensions.
     #[track_caller]
     pub fn trans(&self, x: &Tile) -> Tile {
         self.compute(Op::Transpose, &[x.into()])
     }
 
-    /// Dimension `axes[i]` in place `i`.
+    /// Permutes the dimensions: dimension `axes[i]` becomes dimension `i`.
     #[track_caller]
     pub fn permute(&self, x: &Tile, axes: &[usize]) -> Tile {
         self.compute(Op::Permute(axes.to_vec()), &[x.into()])
     }
 
-    /// The same elements in another shape. Nothing is moved.
+    /// Views the same elements in another shape. Moves no data.
     #[track_caller]
     pub fn reshape(&self, x: &Tile, shape: &[u64]) -> Tile {
         let ty = self.checked(infer::reshape(x.ty(), shape));
@@ -250,56 +251,56 @@ impl Tl {
         x.seen_as(ty)
     }
 
-    /// Repeated along dimensions of length 1. Operations do so by themselves.
+    /// Repeats the tile along dimensions of length 1. Elementwise operations broadcast by themselves.
     #[track_caller]
     pub fn broadcast_to(&self, x: &Tile, shape: &[u64]) -> Tile {
         self.compute(Op::Broadcast(shape.to_vec()), &[x.into()])
     }
 
-    /// A box out of a tile.
+    /// Returns the box of a tile that begins at `start`.
     #[track_caller]
     pub fn slice(&self, x: &Tile, start: &[u64], shape: &[u64]) -> Tile {
         self.compute(Op::Slice(start.to_vec(), shape.to_vec()), &[x.into()])
     }
 
-    /// A tile with another one put into it, from an index on.
+    /// Returns a copy of `into` in which the box that begins at `start` is `tile`.
     #[track_caller]
     pub fn paste(&self, into: &Tile, start: &[u64], tile: &Tile) -> Tile {
         self.compute(Op::Paste(start.to_vec()), &[into.into(), tile.into()])
     }
 
-    /// `start`, `start + 1`, and so on.
+    /// Returns `count` consecutive numbers from `start` on.
     #[track_caller]
     pub fn arange(&self, start: f64, count: u64, dtype: DType) -> Tile {
         self.compute(Op::Arange(dtype, start, count), &[])
     }
 
-    /// Zeros.
+    /// Returns a tile of zeros.
     #[track_caller]
     pub fn zeros(&self, shape: &[u64], dtype: DType) -> Tile {
         self.full(shape, 0.0, dtype)
     }
 
-    /// One value everywhere.
+    /// Returns a tile with all elements equal to `value`.
     #[track_caller]
     pub fn full(&self, shape: &[u64], value: f64, dtype: DType) -> Tile {
         let ty = self.checked(TileType::new(dtype, shape));
         self.compute(Op::Full(ty, value), &[])
     }
 
-    /// The matrix product. Narrow types are accumulated, and given, in `f32`.
+    /// Returns the matrix product. Narrow types accumulate in `f32`, which is also the result's type.
     #[track_caller]
     pub fn dot(&self, a: &Tile, b: &Tile) -> Tile {
         self.compute(Op::Dot, &[a.into(), b.into()])
     }
 
-    /// The matrix product added to `accumulator`.
+    /// Returns the matrix product plus `accumulator`.
     #[track_caller]
     pub fn dot_add(&self, a: &Tile, b: &Tile, accumulator: &Tile) -> Tile {
         self.compute(Op::Dot, &[a.into(), b.into(), accumulator.into()])
     }
 
-    /// A call that costs the processor its time only.
+    /// Adds a call that costs only processor time.
     #[track_caller]
     pub(super) fn call(&self) {
         self.count();
@@ -326,13 +327,13 @@ impl Tl {
         tile
     }
 
-    /// The operands, numbers in the type of the tiles beside them.
+    /// Resolves the operands; numbers take the type of the tiles beside them.
     #[track_caller]
     fn operands(&self, op: &Op, values: &[Value<'_>]) -> SmallVec<[Operand; 2]> {
-        // The first operand of a choice is a condition; its type is not that of the others.
+        // The first operand of `where` is a condition; its type is not that of the others.
         let skipped = usize::from(matches!(op, Op::Ternary(Ternary::Where)));
         let beside = values.iter().skip(skipped).find_map(as_tile).map(|tile| tile.ty().dtype);
-        // Not in a closure: that would be taken for the place in the kernel.
+        // Not in a closure: `track_caller` would report the closure as the line of the kernel.
         let mut operands = SmallVec::with_capacity(values.len());
         for value in values {
             operands.push(self.operand(op, value, beside));
@@ -368,7 +369,7 @@ fn as_tile<'a>(value: &Value<'a>) -> Option<&'a Tile> {
     }
 }
 
-/// Operators between tiles, and between tiles and numbers.
+/// Defines operators between tiles, and between tiles and numbers.
 macro_rules! operators {
     ($($operator:ident, $method:ident, $function:ident;)*) => {
         $(

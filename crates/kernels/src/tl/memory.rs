@@ -1,4 +1,4 @@
-//! Tiles between memory and the TCM.
+//! Loads and stores: tiles between memory and the TCM.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ impl Tl {
         self.load_with(from, None)
     }
 
-    /// Loads what a mask chooses of a tile; the other elements are `other`.
+    /// Loads the elements that a mask selects; the others are set to `other`.
     #[track_caller]
     pub fn load_masked(&self, from: &Ref, mask: &Mask, other: f64) -> Tile {
         self.check(mask.check(from.ty()));
@@ -38,13 +38,13 @@ impl Tl {
         tile
     }
 
-    /// Stores a tile from the TCM.
+    /// Stores a tile from the TCM to memory.
     #[track_caller]
     pub fn store(&self, to: &Ref, tile: &Tile) {
         self.store_with(to, tile, None);
     }
 
-    /// Stores what a mask chooses of a tile.
+    /// Stores the elements that a mask selects.
     #[track_caller]
     pub fn store_masked(&self, to: &Ref, tile: &Tile, mask: &Mask) {
         self.check(mask.check(tile.ty()));
@@ -64,7 +64,7 @@ impl Tl {
     }
 }
 
-/// The work of some accesses: one, or several that follow each other.
+/// Returns the work of accesses: a single DMA, or a pipeline of several.
 fn dma_work(accesses: Accesses) -> Work {
     match accesses.as_slice() {
         [dma] => Work::Dma(*dma),
@@ -72,7 +72,7 @@ fn dma_work(accesses: Accesses) -> Work {
     }
 }
 
-/// Accesses of one direction that follow each other.
+/// Accesses of one direction, issued one after the other.
 #[derive(Debug)]
 struct InTurn(Vec<Dma>);
 

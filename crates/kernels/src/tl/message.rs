@@ -12,7 +12,7 @@ use super::{Step, Tile, Tl};
 use crate::numeric::TileType;
 
 /// One end of a channel to another PE, by number. The first eight are the neighbours in the mesh of cubes and
-/// among the SIPs; what others mean is up to the algorithm that has them installed.
+/// among the SIPs; the meaning of the others is defined by the algorithm that installs them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Port(pub u16);
 
@@ -34,7 +34,7 @@ impl Port {
     /// The SIP to the west.
     pub const GLOBAL_W: Self = Self(7);
 
-    /// Its number on a machine, where each group has ports of its own.
+    /// Returns the machine-wide id of this port within a group; each group has its own ports.
     pub fn of_group(self, group: u16) -> PortId {
         PortId(u32::from(group) << 16 | u32::from(self.0))
     }
@@ -52,11 +52,11 @@ impl fmt::Display for Port {
 }
 
 impl Tl {
-    /// Sends a tile to the PE at the other end of a port. The kernel goes on at once; the tile leaves when it
-    /// is there, and a slot for it is free at the other end.
+    /// Sends a tile to the PE at the other end of a port. Returns at once; the tile leaves when it is computed
+    /// and a slot is free at the other end.
     ///
-    /// A message does not wait for loads and stores before it that it does not depend on. Where the receiver
-    /// is to see what was stored, there is a [`fence`](Self::fence) before the send.
+    /// A message does not wait for earlier loads and stores on which it does not depend. If the receiver is to
+    /// see what was stored, put a [`fence`](Self::fence) before the send.
     #[track_caller]
     pub fn send(&self, port: Port, tile: &Tile) {
         let message = self.message(port, tile.ty());
@@ -64,8 +64,8 @@ impl Tl {
         self.order(Work::Send(message), effect, &[tile], &[], After::new());
     }
 
-    /// Receives a tile from the PE at the other end of a port. The kernel waits for it: whatever comes next
-    /// sees what the sender had done before it sent.
+    /// Receives a tile from the PE at the other end of a port. The kernel waits for it: all later commands see
+    /// what the sender had done before it sent.
     #[track_caller]
     pub fn recv(&self, port: Port, shape: &[u64], dtype: DType) -> Tile {
         let tile = self.recv_async(port, shape, dtype);
@@ -73,8 +73,8 @@ impl Tl {
         tile
     }
 
-    /// As [`recv`](Self::recv), but the kernel goes on: what uses the tile waits for it, and so does
-    /// [`wait_for`](Self::wait_for).
+    /// As [`recv`](Self::recv), but the kernel continues at once. Commands that use the tile wait for it, and
+    /// so does [`wait_for`](Self::wait_for).
     #[track_caller]
     pub fn recv_async(&self, port: Port, shape: &[u64], dtype: DType) -> Tile {
         let ty = self.checked(TileType::new(dtype, shape));
@@ -85,8 +85,8 @@ impl Tl {
         tile
     }
 
-    /// Receives a tile from whichever of several ports has one: the first that comes, and by turns where several
-    /// are there. The second tile is one `i32`, the place in `ports` of the one that it was. The kernel waits, as for
+    /// Receives a tile from any of several ports: the first message to arrive, and in rotation if several are
+    /// waiting. The second tile is a single `i32`, the index in `ports` of the sender. The kernel waits, as for
     /// [`recv`](Self::recv).
     #[track_caller]
     pub fn recv_any(&self, ports: &[Port], shape: &[u64], dtype: DType) -> (Tile, Tile) {
@@ -109,15 +109,15 @@ impl Tl {
         (tile, place)
     }
 
-    /// Waits until a tile is there.
+    /// Waits until a tile is available.
     #[track_caller]
     pub fn wait_for(&self, tile: &Tile) -> impl Future<Output = ()> + use<> {
         self.wait_on(tile.producer());
         std::future::ready(())
     }
 
-    /// Waits until all that the kernel has ordered is done: what it stored is in memory, what it loads from now
-    /// on was not loaded before. What it sent has left, but need not have come.
+    /// Waits until all commands issued so far are done: stores are in memory, and later loads begin after this.
+    /// Messages have left, but may not have arrived.
     #[track_caller]
     pub fn fence(&self) {
         self.count();
@@ -130,13 +130,13 @@ impl Tl {
     }
 }
 
-/// The number that stands for an element type between PEs: its place among all.
+/// Returns the number of an element type in messages: its index in [`DType::ALL`].
 fn format(dtype: DType) -> Format {
     let place = DType::ALL.iter().position(|&other| other == dtype);
     Format(place.and_then(|place| u8::try_from(place).ok()).expect("one of a few types"))
 }
 
-/// The name of the element type of a message.
+/// Returns the name of the element type of a message.
 pub(crate) fn format_name(format: Format) -> String {
     let dtype = DType::ALL.get(usize::from(format.0));
     dtype.map_or_else(|| format!("format {}", format.0), ToString::to_string)

@@ -1,4 +1,4 @@
-//! Operations of the compute engine: what they give, what they compute, and what they cost.
+//! Operations of the compute engine: result types, arithmetic and cost.
 
 use cubeyard_device::pe::{OpUnit, Strips};
 use cubeyard_device::topology::CoreSpec;
@@ -12,39 +12,39 @@ use crate::numeric::{
 /// An operation on tiles.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
-    /// On each element.
+    /// Elementwise operation on one operand.
     Unary(Unary),
-    /// On two elements.
+    /// Elementwise operation on two operands.
     Binary(Binary),
-    /// On three elements.
+    /// Elementwise operation on three operands.
     Ternary(Ternary),
-    /// Along an axis, which stays with length 1 if it is kept.
+    /// Reduction along an axis, which is kept with length 1 if the flag is set.
     Reduce(Reduce, usize, bool),
-    /// Along an axis.
+    /// Scan along an axis.
     Scan(Scan, usize),
-    /// Along an axis.
+    /// Softmax along an axis.
     Softmax(usize),
-    /// To another type.
+    /// Cast to another element type.
     Cast(DType),
-    /// The last two dimensions change places.
+    /// Swap of the last two dimensions.
     Transpose,
-    /// Dimensions change places.
+    /// Permutation of the dimensions.
     Permute(Vec<usize>),
-    /// Repeated along dimensions of length 1.
+    /// Repetition along dimensions of length 1, to this shape.
     Broadcast(Vec<u64>),
-    /// A box out of a tile.
+    /// The box of a tile with this start and shape.
     Slice(Vec<u64>, Vec<u64>),
-    /// A tile put into another, from a place on.
+    /// Replacement of the box of a tile that begins at this index.
     Paste(Vec<u64>),
-    /// One value everywhere.
+    /// A tile with all elements equal to a number.
     Full(TileType, f64),
-    /// Numbers that count up.
+    /// Consecutive numbers: element type, first number, count.
     Arange(DType, f64, u64),
     /// A matrix product, added to a third operand if there is one.
     Dot,
 }
 
-/// How fast the vector engine is at an operation.
+/// Rate classes of the vector engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     Simple,
@@ -53,7 +53,7 @@ enum Class {
 }
 
 impl Op {
-    /// What it is called.
+    /// Returns the name of the operation, as in `tl`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Unary(op) => op.name(),
@@ -74,10 +74,10 @@ impl Op {
         }
     }
 
-    /// The kind of the result.
+    /// Returns the type of the result.
     ///
     /// # Panics
-    /// If there are not as many operands as it takes, which is up to us.
+    /// If the number of operands is wrong.
     pub fn infer(&self, inputs: &[&TileType]) -> Result<TileType, NumericError> {
         match self {
             Self::Unary(op) => infer::unary(*op, inputs[0]),
@@ -98,7 +98,7 @@ impl Op {
         }
     }
 
-    /// The result.
+    /// Computes the result.
     ///
     /// # Panics
     /// As [`infer`](Self::infer).
@@ -126,7 +126,7 @@ impl Op {
         }
     }
 
-    /// What it costs, or the type that the matrix engine has no rate for.
+    /// Returns the cost, or the element type for which the matrix engine has no rate.
     pub fn cost(
         &self,
         inputs: &[&TileType],
@@ -139,15 +139,15 @@ impl Op {
         }
     }
 
-    /// How many floating-point operations it is, as people count them: only of products, and of arithmetic
-    /// once per element.
+    /// Returns the number of floating-point operations by the usual count: 2·m·k·n for a product, about one per
+    /// element for other arithmetic, none for moving data.
     pub fn flop(&self, inputs: &[&TileType], output: &TileType) -> u64 {
         match self {
             Self::Dot => (2 * inputs[0].elements()).saturating_mul(inputs[1].shape[1]),
             Self::Unary(_) | Self::Binary(_) | Self::Ternary(Ternary::Clamp) => output.elements(),
             Self::Ternary(Ternary::Fma) => 2 * output.elements(),
             Self::Reduce(..) | Self::Scan(..) => inputs[0].elements(),
-            // The greatest, the difference, the exponential, the sum, the quotient.
+            // Maximum, difference, exponential, sum and quotient.
             Self::Softmax(_) => 5 * output.elements(),
             _ => 0,
         }
@@ -169,7 +169,7 @@ impl Op {
         }
     }
 
-    /// Strips through the vector unit: as many as the longest operand has.
+    /// Returns the strips through the vector unit; their number follows from the largest operand or the result.
     fn math_cost(&self, inputs: &[&TileType], output: &TileType, core: &CoreSpec) -> Strips {
         let elements = inputs.iter().map(|ty| ty.elements()).max().unwrap_or(0);
         let elements = elements.max(output.elements());
@@ -180,7 +180,7 @@ impl Op {
             Class::Reduce => core.math.reduce,
         };
         let strips = elements.div_ceil(core.math.strip.into()).max(1);
-        // Two passes: one for the greatest and the sum, one for the quotients.
+        // Two passes: one for maximum and sum, one for the quotients.
         let passes = if matches!(self, Self::Softmax(_)) { 2 } else { 1 };
         Strips {
             unit: OpUnit::Math,
@@ -192,12 +192,13 @@ impl Op {
     }
 }
 
-/// What each of some strips takes, if all together move so much.
+/// Returns the duration of one of `strips` equal parts of `amount`.
 fn each(rate: Bandwidth, amount: u64, strips: u64) -> Span {
     rate.span(amount.div_ceil(strips))
 }
 
-/// Tiles of the matrix engine, each fetched in full; what they add up to is stored at the end.
+/// Returns the cost of a product in tiles of the matrix engine: each fetches its operands in full, and the
+/// result is stored at the end.
 fn dot_cost(inputs: &[&TileType], output: &TileType, core: &CoreSpec) -> Result<Strips, DType> {
     let (left, right) = (inputs[0], inputs[1]);
     let work = core.gemm.tile(left.dtype.name()).ok_or(left.dtype)?;

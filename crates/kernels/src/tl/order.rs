@@ -1,4 +1,4 @@
-//! Commands as a kernel orders them: after what they use, and after what was in their places before.
+//! Issue of commands with their dependencies: operands, and earlier uses of the same memory.
 
 use std::panic::Location;
 
@@ -9,11 +9,11 @@ use smallvec::SmallVec;
 use super::{Effect, Order, Tile, Tl};
 use crate::numeric::TileType;
 
-/// The commands that one comes after, before they are looked through: a few, most often.
+/// Commands on which one depends, before duplicates are removed; usually a few.
 pub(super) type After = SmallVec<[CommandId; 8]>;
 
 impl Tl {
-    /// A new tile in the TCM, without an order that fills it.
+    /// Allocates a tile in the TCM, without a command that fills it.
     #[track_caller]
     pub(crate) fn tile(&self, ty: TileType) -> Tile {
         let place = self.state.scratch.borrow_mut().allocate(ty.nbytes());
@@ -21,8 +21,8 @@ impl Tl {
         Tile::new(self, ty, place)
     }
 
-    /// The commands that the next comes after because they access the same memory, and one of the two
-    /// writes it: a kernel sees memory as if each of its commands ended before the next began.
+    /// Returns the earlier commands that conflict with these accesses: same memory, and one of the two writes.
+    /// So a kernel sees memory as if each of its commands ended before the next began.
     #[track_caller]
     pub(crate) fn meet(&self, accesses: &[Dma]) -> After {
         let id = self.next_command();
@@ -30,7 +30,7 @@ impl Tl {
         self.state.traffic.borrow_mut().meet(id, window, accesses)
     }
 
-    /// Orders a command that reads some tiles and writes others, after some others.
+    /// Issues a command that reads and writes tiles, after the commands in `after`.
     #[track_caller]
     pub(crate) fn order(
         &self,
@@ -80,7 +80,7 @@ impl Tl {
         id
     }
 
-    /// The number of the next command.
+    /// Returns the id of the next command.
     #[track_caller]
     pub(super) fn next_command(&self) -> CommandId {
         let Ok(next) = u32::try_from(self.state.tape.borrow().commands()) else {

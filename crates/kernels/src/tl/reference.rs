@@ -1,4 +1,4 @@
-//! References to memory: where a tile lies, without moving it.
+//! References to tiles in memory.
 
 use std::ops::Range;
 
@@ -12,13 +12,13 @@ use super::layout::Layout;
 use super::mask::{Mask, step};
 use crate::numeric::TileType;
 
-/// The accesses that move a tile: one, most often.
+/// Accesses that move a tile, usually one.
 pub(super) type Accesses = SmallVec<[Dma; 1]>;
 
-/// Ranges of addresses.
+/// Contiguous ranges of addresses.
 type Runs = SmallVec<[Range<u64>; 1]>;
 
-/// A tile in memory: address, type, shape and how its elements lie. It costs nothing; see
+/// A tile in memory: address, type, shape and layout. Making one costs nothing; see
 /// [`Tl::load`](super::Tl::load) and [`Tl::store`](super::Tl::store).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ref {
@@ -28,47 +28,47 @@ pub struct Ref {
 }
 
 impl Ref {
-    /// Elements that follow each other, row by row.
+    /// References contiguous elements, row by row.
     pub fn new(address: u64, shape: &[u64], dtype: DType) -> Self {
         let ty = TileType { dtype, shape: shape.into() };
         Self { address, ty, layout: Layout::row_major(shape) }
     }
 
-    /// A matrix that lies there in tiles of so many rows and columns: each row by row in one piece, right
-    /// after the one to its left, and as large at the edges as elsewhere. [`pack`](super::pack) makes it of
-    /// one that is row by row.
+    /// References a matrix stored in tiles of the shape `tile`: each tile is row-major and contiguous, follows
+    /// its left neighbour, and is padded to full size at the edges. [`pack`](super::pack) converts a row-major
+    /// matrix to this layout.
     ///
-    /// A tile is then one access without gaps, so that all channels of the memory take part. The rows of a
-    /// tile of a row-major matrix may all fall on one of them.
+    /// A tile is then one access without gaps, which uses all channels of the memory. The rows of a tile of a
+    /// row-major matrix may all fall on one channel.
     pub fn packed(address: u64, shape: [u64; 2], dtype: DType, tile: [u64; 2]) -> Self {
         let ty = TileType { dtype, shape: shape.into() };
         Self { address, ty, layout: Layout::packed(shape, tile) }
     }
 
-    /// The same memory with other distances between the elements of each dimension, in elements.
+    /// Returns the same memory with other strides, in elements.
     #[must_use]
     pub fn strided(mut self, strides: &[u64]) -> Self {
         self.layout = Layout::Strided(strides.into());
         self
     }
 
-    /// Where it begins.
+    /// Returns the address of the first element.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// Its type and shape.
+    /// Returns type and shape.
     pub fn ty(&self) -> &TileType {
         &self.ty
     }
 
-    /// How long it is in a dimension; 1 beyond its last.
+    /// Returns the length of a dimension; 1 beyond the last.
     pub fn dim(&self, axis: usize) -> u64 {
         self.ty.shape.get(axis).copied().unwrap_or(1)
     }
 
-    /// The box that begins at an index, of this shape. It may go beyond the edges: then a mask must leave
-    /// out what is not there.
+    /// Returns the box of this shape that begins at `start`. It may extend beyond the edges; a mask must then
+    /// exclude the elements outside.
     #[must_use]
     pub fn block(&self, start: &[u64], shape: &[u64]) -> Self {
         let (offset, layout) = self.layout.block(start, shape);
@@ -79,13 +79,13 @@ impl Ref {
         }
     }
 
-    /// The elements from one on that follow each other in memory, of this shape.
+    /// Returns contiguous elements of this shape from the row-major index `element` on.
     #[must_use]
     pub fn at(&self, element: u64, shape: &[u64]) -> Self {
         Self::new(self.address + element * self.ty.dtype.size(), shape, self.ty.dtype)
     }
 
-    /// The same memory with the last two dimensions in each other's place.
+    /// Returns the same memory with the last two dimensions swapped.
     #[must_use]
     pub fn transposed(&self) -> Self {
         let mut this = self.clone();
@@ -96,14 +96,14 @@ impl Ref {
         this
     }
 
-    /// What of the box of [`block`](Self::block) is there: a mask that leaves out what is beyond the edges.
+    /// Returns a mask of the elements of the box of [`block`](Self::block) that are inside the edges.
     pub fn inside(&self, start: &[u64], shape: &[u64]) -> Mask {
         let limits: Vec<_> =
             self.ty.shape.iter().zip(start).map(|(all, at)| all.saturating_sub(*at)).collect();
         Mask::below(shape, &limits)
     }
 
-    /// The accesses that move it, in the order of its elements.
+    /// Returns the accesses that move it, in the order of its elements.
     pub(super) fn accesses(&self, direction: Direction, mask: Option<&Mask>) -> Accesses {
         let mut accesses = Accesses::new();
         for run in self.runs(mask) {
@@ -115,13 +115,13 @@ impl Ref {
         accesses
     }
 
-    /// Why the tiles of a matrix are not one access each, if they are not.
+    /// Checks that each tile of a matrix is a single access; the error says why it is not.
     pub(super) fn check_tiles(&self, tile: [u64; 2]) -> Result<(), String> {
         let checked = self.layout.check_tiles(&self.ty.shape, tile);
         checked.map_err(|what| format!("{} in memory: {what}", self.ty))
     }
 
-    /// The ranges of addresses that follow each other without a gap.
+    /// Returns the contiguous address ranges.
     fn runs(&self, mask: Option<&Mask>) -> Runs {
         if self.ty.elements() == 0 {
             return Runs::new();
@@ -150,7 +150,8 @@ impl Ref {
         runs
     }
 
-    /// The access of a box of a matrix that has rows, within one tile if it is in tiles, without a detour.
+    /// Returns the access of a box of a matrix in constant time. The box must lie within one tile of a packed
+    /// matrix.
     pub(super) fn box_access(&self, direction: Direction, start: [u64; 2], shape: [u64; 2]) -> Dma {
         let size = self.ty.dtype.size();
         let (row, pitch) = (shape[1] * size, self.layout.pitch() * size);
@@ -160,7 +161,7 @@ impl Ref {
     }
 }
 
-/// Adds a run to an access, if it goes on as its rows do.
+/// Appends a run to an access if it continues the pattern of rows; returns whether it does.
 fn join(last: &mut Dma, address: u64, bytes: u64) -> bool {
     match last.rows {
         None if last.bytes == bytes && address > last.address + bytes => {
@@ -179,7 +180,6 @@ fn join(last: &mut Dma, address: u64, bytes: u64) -> bool {
 mod tests {
     use super::*;
 
-    /// Address and bytes of an access, and bytes and pitch of its rows.
     type Access = (u64, u64, Option<(u64, u64)>);
 
     fn rows(reference: &Ref, mask: Option<&Mask>) -> Vec<Access> {
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(rows(&vector.block(&[64], &[64]), Some(&mask)), [(256, 144, None)]);
         let odd = Mask::new(&[4, 4], |index| index[1] != 1);
         let tile = Ref::new(0, &[4, 4], DType::I8);
-        // Of each row but the first and last, what is left touches the next row's beginning.
+        // Each row but the first and last joins the beginning of the next.
         assert_eq!(rows(&tile, Some(&odd)), [(0, 1, None), (2, 9, Some((3, 4))), (14, 2, None)]);
         let none = Mask::new(&[4, 4], |_| false);
         assert_eq!(rows(&tile, Some(&none)), []);

@@ -1,4 +1,4 @@
-//! The part of the TCM that a kernel's tiles take.
+//! The part of the TCM that holds a kernel's tiles.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -7,17 +7,17 @@ use cubeyard_device::pe::CommandId;
 use cubeyard_memory::Bytes;
 use cubeyard_memory::free_list::{Checking, FreeList};
 
-/// Places are whole lines of the TCM.
+/// Allocation granularity, in bytes: a line of the TCM.
 const LINE: u64 = 64;
 
-/// Who has which place, and which commands under way use it.
+/// Allocations, and the commands under way that use them.
 #[derive(Debug)]
 pub(super) struct Scratch {
     free: FreeList,
-    /// Places that were given back, the first of them first. They are used again as late as possible: what
-    /// used them may be under way, and whoever has them next waits for it.
+    /// Released ranges, oldest first. They are reused as late as possible: commands under way may still use
+    /// them, and the next owner waits for those.
     resting: VecDeque<Range<u64>>,
-    /// The places that the last commands use, as far as they can be under way.
+    /// Ranges that recent commands use, as long as these may be under way.
     recent: VecDeque<(CommandId, Range<u64>)>,
     window: u32,
     peak: u64,
@@ -30,7 +30,7 @@ impl Scratch {
         Self { free, resting: VecDeque::new(), recent: VecDeque::new(), window, peak: 0, used: 0 }
     }
 
-    /// Takes a place, or says why there is none.
+    /// Allocates a range; the error says why none fits.
     pub(super) fn allocate(&mut self, bytes: u64) -> Result<Range<u64>, String> {
         let size = bytes.max(1).next_multiple_of(LINE);
         loop {
@@ -62,7 +62,7 @@ impl Scratch {
         self.resting.push_back(place.clone());
     }
 
-    /// Notes that a command uses a place.
+    /// Records that a command uses a range.
     pub(super) fn touch(&mut self, command: CommandId, place: &Range<u64>) {
         self.recent.push_back((command, place.clone()));
         while self.recent.front().is_some_and(|(old, _)| old + self.window < command) {
@@ -70,7 +70,7 @@ impl Scratch {
         }
     }
 
-    /// The commands that may be under way when `command` begins, and use any of a place.
+    /// Returns the commands before `command` that may still be under way and use part of a range.
     pub(super) fn users(
         &self,
         command: CommandId,
@@ -82,12 +82,12 @@ impl Scratch {
         self.recent.iter().filter(move |recent| uses(recent)).map(|(old, _)| *old)
     }
 
-    /// The most that was taken at once.
+    /// Returns the greatest number of bytes in use at once.
     pub(super) fn peak(&self) -> u64 {
         self.peak
     }
 
-    /// How much is taken.
+    /// Returns the bytes in use.
     pub(super) fn used(&self) -> u64 {
         self.used
     }

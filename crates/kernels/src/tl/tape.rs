@@ -1,4 +1,4 @@
-//! What a kernel has ordered, command by command: the tape that a PE runs.
+//! The sequence of commands that a kernel issues, as a PE runs it.
 
 use std::fmt;
 use std::panic::Location;
@@ -13,105 +13,105 @@ use super::message::Port;
 use super::op::Op;
 use crate::numeric::TileType;
 
-/// The number of a value: what a tile holds.
+/// Id of a value: the contents of a tile.
 pub type ValueId = u32;
 
-/// A place in a kernel's source.
+/// A line in a kernel's source.
 pub type Place = &'static Location<'static>;
 
-/// What a command means, and where it was ordered.
+/// The meaning of a command, and the line that issued it.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// The step that it is.
+    /// Index of the step that is this command.
     pub(super) step: u32,
-    /// For the numbers, and for people.
+    /// The effect on tiles and memory, for data mode and for display.
     pub effect: Effect,
-    /// Where in the kernel.
+    /// The line of the kernel.
     pub place: Place,
 }
 
-/// What a command means.
+/// The effect of a command.
 #[derive(Clone, Debug)]
 pub enum Effect {
-    /// A tile is loaded; what the mask leaves out is this value.
+    /// Loads a tile.
     Load {
-        /// What it becomes.
+        /// The value that is loaded.
         value: ValueId,
-        /// Its kind.
+        /// Type and shape of the tile.
         ty: TileType,
-        /// What is loaded, if not all.
+        /// The elements that are loaded, if not all, and the value of the others.
         mask: Option<(Rc<Mask>, f64)>,
     },
-    /// A tile is stored.
+    /// Stores a tile.
     Store {
-        /// What.
+        /// The tile that is stored.
         input: Input,
-        /// What is stored of it, if not all.
+        /// The elements that are stored, if not all.
         mask: Option<Rc<Mask>>,
     },
-    /// A tile is computed.
+    /// Computes a tile.
     Compute(Box<Computation>),
-    /// A tiled operation.
+    /// Runs a tiled operation.
     Composite(Rc<Plan>),
-    /// A tile is sent to another PE.
+    /// Sends a tile to another PE.
     Send {
-        /// What.
+        /// The tile that is sent.
         input: Input,
-        /// Where to.
+        /// The port to the receiver.
         port: Port,
     },
-    /// A tile is received from another PE.
+    /// Receives a tile from another PE.
     Receive {
-        /// What it becomes.
+        /// The value that is received.
         value: ValueId,
-        /// Its kind.
+        /// Type and shape of the tile.
         ty: TileType,
-        /// Where from.
+        /// The port to the sender.
         port: Port,
     },
-    /// A tile is received from one of several other PEs.
+    /// Receives a tile from one of several PEs.
     ReceiveAny {
-        /// What it becomes.
+        /// The value that is received.
         value: ValueId,
-        /// Its kind.
+        /// Type and shape of the tile.
         ty: TileType,
-        /// Where from: one of these.
+        /// The ports to the possible senders.
         ports: Vec<Port>,
-        /// Which of them it was.
+        /// The value that holds the index of the sender's port.
         place: ValueId,
     },
 }
 
 const _: () = assert!(size_of::<Order>() <= 80, "there is one for each command of each PE");
 
-/// What is computed.
+/// An operation on tiles with its operands and result.
 #[derive(Clone, Debug)]
 pub struct Computation {
-    /// How.
+    /// The operation to perform.
     pub op: Op,
-    /// Of what.
+    /// Operands in order.
     pub inputs: SmallVec<[Operand; 2]>,
-    /// What it becomes.
+    /// The value that is computed.
     pub output: ValueId,
-    /// Its kind.
+    /// Type and shape of the result.
     pub ty: TileType,
 }
 
-/// A tile as an operand: a value, in a shape of its own.
+/// A tile as an operand: a value, viewed in a shape.
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// The value.
+    /// The value of the tile.
     pub value: ValueId,
-    /// The kind that it is seen as: the same elements.
+    /// Type and shape in which its elements are viewed.
     pub ty: TileType,
 }
 
-/// An operand.
+/// An operand of a computation.
 #[derive(Clone, Debug)]
 pub enum Operand {
-    /// A tile.
+    /// A tile in the TCM.
     Tile(Input),
-    /// A number, of the type of the other operands.
+    /// A number, in the type of the other operands.
     Number(f64, TileType),
 }
 
@@ -124,98 +124,98 @@ impl Operand {
     }
 }
 
-/// What a kernel has ordered so far.
+/// The commands that a kernel has issued so far.
 #[derive(Debug, Default)]
 pub struct Tape {
-    /// The steps so far; nobody else has them until it is complete.
+    /// Steps so far; not shared until complete.
     steps: Rc<Steps>,
     is_complete: bool,
-    /// What each command means: apart, because whoever only runs them does not ask.
+    /// The effect of each command, kept apart from the steps because running them does not need it.
     pub(super) orders: Chunks<Order>,
-    /// How often each value is used.
+    /// Number of uses of each value.
     pub(super) uses: Vec<u32>,
-    /// Whether the kernel still has the tile of each value.
+    /// Whether the kernel still holds the tile of each value.
     pub(super) held: Vec<bool>,
-    /// The most of the TCM that its tiles took.
+    /// Greatest number of bytes of the TCM in use at once.
     pub(super) peak: u64,
     /// Floating-point operations.
     flop: u64,
 }
 
 impl Tape {
-    /// All steps, in order.
+    /// Returns all steps in order.
     pub fn steps(&self) -> impl Iterator<Item = Step> {
         self.steps.iter()
     }
 
-    /// A step, if there are as many.
+    /// Returns a step, or `None` beyond the last.
     pub fn step(&self, number: usize) -> Option<Step> {
         self.steps.get(number)
     }
 
-    /// Adds a step: its number.
+    /// Appends a step and returns its index.
     pub(super) fn push(&mut self, step: Step) -> u32 {
         let steps = Rc::get_mut(&mut self.steps).expect("nobody has them before it is complete");
         steps.push(step);
         u32::try_from(steps.len() - 1).expect("fewer than 2³² steps")
     }
 
-    /// Nothing more will be ordered: the steps can be shared.
+    /// Marks the tape as complete, so that the steps can be shared.
     pub(crate) fn end(&mut self) {
         self.is_complete = true;
     }
 
-    /// All steps, if nothing more will be ordered.
+    /// Returns all steps once the tape is complete.
     pub(crate) fn complete(&self) -> Option<Rc<Steps>> {
         self.is_complete.then(|| Rc::clone(&self.steps))
     }
 
-    /// Number of steps: commands, waits, fences and calls.
+    /// Returns the number of steps: commands, waits, fences and calls.
     pub(crate) fn len(&self) -> usize {
         self.steps.len()
     }
 
-    /// How many commands there are.
+    /// Returns the number of commands.
     pub fn commands(&self) -> usize {
         self.orders.len()
     }
 
-    /// What a command means.
+    /// Returns the effect of a command and the line that issued it.
     ///
     /// # Panics
-    /// If there is none of that number.
+    /// If there is no command of that number.
     pub fn order(&self, command: CommandId) -> &Order {
         self.orders.get(command as usize).expect("a command of this number")
     }
 
-    /// What a command is for the engines.
+    /// Returns the work of a command for the engines.
     ///
     /// # Panics
-    /// If there is none of that number.
+    /// If there is no command of that number.
     pub fn work(&self, command: CommandId) -> Work {
         let step = self.step(self.order(command).step as usize);
         let work = step.as_ref().and_then(Step::work).map(|(work, _)| work.clone());
         work.expect("a step that is a command")
     }
 
-    /// The most of the TCM that tiles took at once, in bytes.
+    /// Returns the greatest number of bytes of the TCM in use at once.
     pub fn peak_bytes(&self) -> u64 {
         self.peak
     }
 
-    /// Floating-point operations, as [`Op::flop`] counts them.
+    /// Returns the floating-point operations, as [`Op::flop`] counts them.
     pub fn flop(&self) -> u64 {
         self.flop
     }
 }
 
 impl Tape {
-    /// Counts floating-point operations, up to as many as 64 bits can say.
+    /// Adds floating-point operations, saturating.
     pub(super) fn add_flop(&mut self, flop: u64) {
         self.flop = self.flop.saturating_add(flop);
     }
 
-    /// Whether a value that was used so often is used no more.
+    /// Returns whether a value was used for the last time, given the number of uses so far.
     pub(crate) fn is_last_use(&self, value: ValueId, used: u32) -> bool {
         let place = value as usize;
         !self.held[place] && self.uses[place] == used
@@ -223,7 +223,7 @@ impl Tape {
 }
 
 impl Effect {
-    /// As it is displayed, but without how a tiled operation is cut.
+    /// Formats as [`Display`](fmt::Display) does, but without the grid of a tiled operation.
     pub fn brief(&self) -> String {
         match self {
             Self::Composite(plan) => plan.brief(),
@@ -231,7 +231,7 @@ impl Effect {
         }
     }
 
-    /// The tiles that it uses.
+    /// Returns the tiles that it reads.
     pub(crate) fn inputs(&self) -> SmallVec<[&Input; 2]> {
         match self {
             Self::Load { .. } | Self::Receive { .. } | Self::ReceiveAny { .. } => SmallVec::new(),
@@ -249,7 +249,7 @@ impl Effect {
     }
 }
 
-/// As in `load f16[32, 64]`.
+/// Formats e.g. `load f16[32, 64]`.
 impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -269,20 +269,20 @@ impl fmt::Display for Effect {
     }
 }
 
-/// As in `load f16[32, 64] at softmax.rs:41`.
+/// Formats e.g. `load f16[32, 64] at softmax.rs:41`.
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at {}", self.effect, place(self.place))
     }
 }
 
-/// The file's name and the line.
+/// Formats a place as file name and line, e.g. `softmax.rs:41`.
 pub fn place(at: Place) -> String {
     let file = at.file().rsplit(['/', '\\']).next().unwrap_or_default();
     format!("{file}:{}", at.line())
 }
 
-/// The steps with their numbers and what they wait for, as a person reads them.
+/// Lists the steps with their numbers and dependencies, one per line.
 impl fmt::Display for Tape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut orders = self.orders.iter().enumerate();

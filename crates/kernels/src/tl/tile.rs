@@ -1,4 +1,4 @@
-//! Tiles: what a kernel computes with.
+//! Tiles in the TCM, on which a kernel computes.
 
 use std::cell::Cell;
 use std::fmt;
@@ -11,15 +11,15 @@ use super::Tl;
 use super::tape::{Input, ValueId};
 use crate::numeric::TileType;
 
-/// A tile in the TCM. It never changes: what is computed is a new one. Cheap to clone; dropping the last
-/// clone gives its place in the TCM back, so a Rust scope is a scope of the scratch memory.
+/// An immutable tile in the TCM; each computation returns a new one. Cheap to clone; dropping the last clone
+/// frees its memory, so a Rust scope is a scope of the scratch memory.
 #[derive(Clone)]
 pub struct Tile {
     ty: TileType,
     cell: Rc<Cell_>,
 }
 
-/// What the clones and views of a tile share.
+/// State shared by the clones and views of a tile.
 struct Cell_ {
     tl: Tl,
     value: ValueId,
@@ -34,17 +34,17 @@ impl Tile {
         Self { ty, cell: Rc::new(cell) }
     }
 
-    /// Its type and shape.
+    /// Returns type and shape.
     pub fn ty(&self) -> &TileType {
         &self.ty
     }
 
-    /// How long it is in a dimension; 1 beyond its last.
+    /// Returns the length of a dimension; 1 beyond the last.
     pub fn dim(&self, axis: usize) -> u64 {
         self.ty.shape.get(axis).copied().unwrap_or(1)
     }
 
-    /// The same tile in another shape. It costs nothing.
+    /// Views the same tile in another shape, at no cost.
     #[must_use]
     pub(super) fn seen_as(&self, ty: TileType) -> Self {
         Self { ty, cell: Rc::clone(&self.cell) }
@@ -62,7 +62,7 @@ impl Tile {
         &self.cell.place
     }
 
-    /// The command that makes it.
+    /// Returns the command that computes it.
     pub(super) fn producer(&self) -> CommandId {
         self.cell.producer.get()
     }

@@ -1,4 +1,4 @@
-//! Which memory the last commands of a kernel access.
+//! Memory accesses of the recent commands of a kernel.
 
 use std::collections::VecDeque;
 
@@ -7,14 +7,15 @@ use cubeyard_device::pe::{CommandId, Dma};
 
 use super::order::After;
 
-/// The accesses of the commands that can be under way.
+/// Accesses of the commands that may be under way.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
     recent: VecDeque<(CommandId, Dma)>,
 }
 
 impl Traffic {
-    /// Notes the accesses of a command: which earlier ones of the window it must come after.
+    /// Records the accesses of a command and returns the earlier commands of the window with which they
+    /// conflict.
     pub(super) fn meet(&mut self, id: CommandId, window: u32, accesses: &[Dma]) -> After {
         while self.recent.front().is_some_and(|(old, _)| old + window <= id) {
             self.recent.pop_front();
@@ -27,8 +28,8 @@ impl Traffic {
     }
 }
 
-/// Whether two accesses touch the same bytes, and one of them writes. Where that is laborious to tell, it
-/// is taken to be so.
+/// Returns whether two accesses touch the same bytes and one of them writes. Assumes so where an exact answer
+/// would be expensive.
 fn conflict(one: &Dma, other: &Dma) -> bool {
     let writes = [one, other].iter().any(|dma| dma.direction == Direction::Write);
     writes && overlap(one, other)
@@ -47,7 +48,7 @@ fn overlap(one: &Dma, other: &Dma) -> bool {
     }
 }
 
-/// Whether rows, which go on for ever, meet other bytes, which come again and again at the same distance.
+/// Returns whether two infinite patterns of the same pitch overlap.
 fn columns(address: u64, rows: Rows, other: u64, bytes: u64) -> bool {
     let pitch = i128::from(rows.pitch);
     let offset = (i128::from(other) - i128::from(address)).rem_euclid(pitch);
@@ -67,7 +68,7 @@ mod tests {
 
     #[test]
     fn tiles_of_a_matrix_side_by_side_do_not_meet() {
-        // Of rows of 64 bytes, the first 16 and the next 16.
+        // The first and the second 16 bytes of rows of 64.
         let (left, right) = (dma(0, 64, Some((16, 64))), dma(16, 64, Some((16, 64))));
         assert!(!overlap(&left, &right));
         assert!(overlap(&left, &left));

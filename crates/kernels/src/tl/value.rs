@@ -1,4 +1,4 @@
-//! What a kernel waits for: the end of a tiled operation, and the elements of a tile.
+//! Waiting: for the end of a tiled operation, and for the elements of a tile.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,8 +23,8 @@ impl Tl {
         self.state.tape.borrow_mut().push(Step::Wait(command));
     }
 
-    /// Waits for a tile and looks at its elements. A kernel that does so cannot be recorded, and needs
-    /// data.
+    /// Waits for a tile and returns its elements. A kernel that does so cannot be recorded, and needs data
+    /// mode.
     #[track_caller]
     pub fn value(&self, tile: &Tile) -> impl Future<Output = Vec<f64>> + use<> {
         if self.state.recording {
@@ -40,7 +40,7 @@ impl Tl {
     }
 }
 
-/// A value that is waited for.
+/// A future of a tile's elements.
 struct Value {
     state: Rc<State>,
     tile: Tile,

@@ -1,4 +1,4 @@
-//! The parts of a tiled operation in words.
+//! Names of the parts of a tiled operation.
 
 use cubeyard_device::pe::Part;
 
@@ -6,7 +6,7 @@ use super::Kind;
 use super::plan::{Computation, Plan};
 
 impl Plan {
-    /// Which part of it one is: `A[0:32, 64:128]` for a load, `tile (0, 1), step 3` for a computation.
+    /// Names a part: `A[0:32, 64:128]` for a load, `tile (0, 1), step 3` for a computation.
     pub fn part(&self, part: Part) -> String {
         match part {
             Part::Load(index) => {
@@ -52,7 +52,7 @@ impl Plan {
     }
 }
 
-/// A box as people write it in NumPy.
+/// Formats a box as a NumPy slice.
 fn shown((start, shape): ([u64; 2], [u64; 2])) -> String {
     let [rows, columns] =
         [0, 1].map(|axis| format!("{}:{}", start[axis], start[axis] + shape[axis]));

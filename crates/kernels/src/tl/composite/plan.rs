@@ -1,4 +1,4 @@
-//! A composite cut into tiles: which loads, computations and stores there are, and what they wait for.
+//! A composite cut into tiles: its loads, computations and stores, and their dependencies.
 
 mod cost;
 mod grid;
@@ -23,7 +23,7 @@ use super::{Composite, Epilogue, Kind, Source};
 use crate::numeric::{Binary, TileType};
 use cost::Costs;
 
-/// A tiled operation that has been ordered.
+/// A tiled operation that was issued, cut into tiles.
 #[derive(Debug)]
 pub struct Plan {
     pub(super) kind: Kind,
@@ -34,20 +34,19 @@ pub struct Plan {
     output: TileType,
     to: Option<Ref>,
     ahead: u32,
-    /// The operands that are loaded at each step.
+    /// Indices of the operands that are loaded at each step.
     loaded: Vec<usize>,
-    /// The value of an output that stays in the TCM.
+    /// The output's value if it stays in the TCM.
     pub(crate) value: Option<ValueId>,
 }
 
-/// An operand.
 #[derive(Clone, Debug)]
 pub(super) enum PlanSource {
     Memory(Ref),
     Pinned(Input),
 }
 
-/// The other operand of an epilogue.
+/// The second operand of an epilogue.
 #[derive(Clone, Debug)]
 pub(super) enum PlanOperand {
     Number(f64),
@@ -104,7 +103,7 @@ impl Plan {
         Ok(this)
     }
 
-    /// Each tile in memory must be one access.
+    /// Checks that each tile in memory is a single access.
     fn check_tiles(&self) -> Result<(), String> {
         for (index, source) in self.sources.iter().enumerate() {
             if let PlanSource::Memory(reference) = source {
@@ -115,12 +114,12 @@ impl Plan {
         self.to.as_ref().map_or(Ok(()), |to| to.check_tiles([m, n]))
     }
 
-    /// Type and shape of the output.
+    /// Returns type and shape of the output.
     pub fn output(&self) -> &TileType {
         &self.output
     }
 
-    /// What it computes: `gemm f32[32, 32]`.
+    /// Names the operation and its output, e.g. `gemm f32[32, 32]`.
     pub fn brief(&self) -> String {
         let name = match &self.kind {
             Kind::Gemm => "gemm",
@@ -130,12 +129,12 @@ impl Plan {
         format!("{name} {}", self.output)
     }
 
-    /// How it is cut into tiles.
+    /// Returns the grid of tiles.
     pub fn grid(&self) -> TileGrid {
         self.grid
     }
 
-    /// Floating-point operations.
+    /// Returns the number of floating-point operations, as [`Op::flop`] counts them.
     pub(super) fn flop(&self) -> u64 {
         let types: Vec<_> = self.sources.iter().map(PlanSource::ty).collect();
         let step = match &self.kind {
@@ -148,7 +147,7 @@ impl Plan {
         step + (epilogues as u64 + steps) * self.output.elements()
     }
 
-    /// The tiles that are pinned.
+    /// Returns the pinned tiles.
     pub(crate) fn inputs(&self) -> impl Iterator<Item = &Input> {
         let sources = self.sources.iter().filter_map(|source| match source {
             PlanSource::Pinned(input) => Some(input),
@@ -161,7 +160,7 @@ impl Plan {
         sources.chain(operands)
     }
 
-    /// What the tiles take that are loaded ahead, and the output tiles that are being stored.
+    /// Returns a byte array as large as the tiles that are loaded ahead plus two output tiles under way.
     pub(super) fn buffers(&self) -> TileType {
         let [m, k, n] = self.grid.tile;
         let loads: u64 = self
@@ -177,7 +176,7 @@ impl Plan {
         TileType { dtype: DType::U8, shape: smallvec![bytes] }
     }
 
-    /// All accesses, to be checked; those to a matrix all at once.
+    /// Returns all accesses for checking; each matrix counts as a whole.
     pub(in crate::tl) fn accesses(&self) -> Vec<Dma> {
         let mut all = Vec::new();
         for source in &self.sources {
@@ -200,7 +199,7 @@ fn operation(epilogue: &Epilogue) -> (Op, Option<PlanOperand>) {
     }
 }
 
-/// An operand of an epilogue is a row of the output's columns, or as large as the output.
+/// Checks that an epilogue's operand is a row of the output or has the output's shape.
 fn check_operand(operand: Option<&PlanOperand>, output: &TileType) -> Result<(), Problem> {
     let Some(ty) = operand.and_then(PlanOperand::ty) else { return Ok(()) };
     let columns = &output.shape[1..];
@@ -236,7 +235,7 @@ impl PlanOperand {
     }
 }
 
-/// As in `gemm f32[32, 32] of 1 × 1 tiles in 48 steps`.
+/// Formats e.g. `gemm f32[32, 32] of 1 × 1 tiles in 48 steps`.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let TileGrid { rows, columns, steps, .. } = self.grid;

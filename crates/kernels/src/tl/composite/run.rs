@@ -1,4 +1,4 @@
-//! The numbers of a composite, tile by tile as they come and go.
+//! The arithmetic of a composite in data mode, tile by tile.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -7,16 +7,16 @@ use super::plan::{Computation, Plan, PlanOperand, PlanSource};
 use super::{Kind, Op};
 use crate::numeric::{self, Array, Binary, NumericError, Reduce, TileType};
 
-/// What a composite that is under way holds.
+/// Tiles of a composite under way.
 #[derive(Debug, Default)]
 pub(crate) struct PlanRun {
-    /// Tiles that were loaded and not used up, by load.
+    /// Loaded tiles that no step has used yet, by load.
     loaded: BTreeMap<u32, Array>,
-    /// The sum so far.
+    /// Sum over the steps of the current output tile.
     sum: Option<Array>,
-    /// Output tiles that are to be stored.
+    /// Output tiles that wait to be stored.
     outs: BTreeMap<u32, Array>,
-    /// The output, if it stays in the TCM.
+    /// The whole output, if it stays in the TCM.
     whole: Option<Array>,
 }
 
@@ -35,7 +35,7 @@ impl PlanRun {
         Ok(())
     }
 
-    /// Computes one of its computations; `value` gives what a pinned tile holds.
+    /// Performs one computation; `value` returns the elements of a pinned tile.
     pub(crate) fn computed(
         &mut self,
         plan: &Plan,
@@ -59,12 +59,12 @@ impl PlanRun {
         }
     }
 
-    /// The bytes of an output tile.
+    /// Removes an output tile and returns its bytes.
     pub(crate) fn payload(&mut self, out: u32) -> Vec<u8> {
         self.outs.remove(&out).expect("it was computed before").to_bytes()
     }
 
-    /// The output, if it stays in the TCM.
+    /// Returns the whole output, if it stays in the TCM.
     pub(crate) fn output(self) -> Option<Array> {
         self.whole
     }
@@ -154,7 +154,7 @@ impl PlanRun {
     }
 }
 
-/// The other operand of an epilogue: in the type of what it meets, as far as the box goes.
+/// Returns the second operand of an epilogue, clipped to the box and cast to the type of the first.
 fn other(
     operand: &PlanOperand,
     beside: &Array,
@@ -177,7 +177,7 @@ fn other(
     }
 }
 
-/// What joins two parts of a reduction.
+/// Returns the operation that combines two partial reductions.
 fn joins(reduce: Reduce) -> Binary {
     match reduce {
         Reduce::Sum => Binary::Add,

@@ -1,4 +1,4 @@
-//! What the computations of a plan cost.
+//! Durations of the computations of a plan.
 
 use cubeyard_device::pe::Strips;
 use cubeyard_device::topology::CoreSpec;
@@ -9,11 +9,11 @@ use super::super::Kind;
 use super::{Op, Plan, PlanOperand, Problem};
 use crate::numeric::TileType;
 
-/// What computations cost, each in a full tile.
+/// Durations of the computations, each for a full tile.
 #[derive(Clone, Debug)]
 pub(super) struct Costs {
     pub(super) step: Strips,
-    /// Of an output tile to the TCM.
+    /// Duration of writing an output tile to the TCM.
     pub(super) keep: Span,
     pub(super) epilogues: [Vec<Strips>; 3],
 }
@@ -54,7 +54,7 @@ impl Plan {
         let mut end: Vec<Strips> = end;
         let all = registers(&self.output, self.output.shape[0], self.output.shape[1]);
         for (strips, (op, operand)) in end.iter_mut().zip(&self.epilogues[2]) {
-            // At the end the output is in the TCM, and goes through the vector unit once more.
+            // The final output lies in the TCM and passes through the vector unit once more.
             let operand = operand.as_ref().and_then(PlanOperand::ty);
             let inputs: Vec<_> = std::iter::once(&all).chain(operand).collect();
             *strips = op.cost(&inputs, &all, core).map_err(Problem::NoRate)?;
@@ -67,7 +67,7 @@ impl Plan {
     }
 }
 
-/// What an epilogue costs on what is in the registers: only its own operand is fetched.
+/// Returns the cost of an epilogue on registers: only its second operand is fetched.
 fn epilogue_cost(
     op: &Op,
     operand: Option<&PlanOperand>,

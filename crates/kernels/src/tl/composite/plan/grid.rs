@@ -1,20 +1,21 @@
-//! How an output is cut into tiles, and which boxes of the operands each takes.
+//! The grid of output tiles, and the box of each operand that a step uses.
 
 use cubeyard_device::topology::CoreSpec;
 
 use super::super::{Composite, Kind};
 use super::{Plan, Problem};
 
-/// How an output is cut: tiles of it, and steps that each takes.
+/// Number of output tiles, steps per output tile, and the shape of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TileGrid {
-    /// Output tiles from top to bottom.
+    /// Number of output tiles from top to bottom.
     pub rows: u32,
-    /// Output tiles from left to right.
+    /// Number of output tiles from left to right.
     pub columns: u32,
-    /// Steps of each output tile.
+    /// Number of steps per output tile.
     pub steps: u32,
-    /// M, K and N of a full tile; for other operations rows, 1 or the columns of a step, and columns.
+    /// M, K and N of a full tile for a matrix product; `[rows, columns, columns]` for an elementwise operation,
+    /// and `[rows, columns, 1]` for a reduction.
     pub tile: [u64; 3],
 }
 
@@ -29,7 +30,7 @@ pub(super) fn grid(composite: &Composite, core: &CoreSpec) -> Result<TileGrid, P
         (Kind::Gemm, _) => [core.gemm.m, core.gemm.k, core.gemm.n].map(u64::from),
         (_, Some([rows, columns])) if rows > 0 && columns > 0 => [rows, columns, columns],
         (_, Some(_)) => return Err(Problem::Text("tiles of no rows or columns".to_owned())),
-        // As many whole strips as rows allow.
+        // Whole strips: as many rows as fit in one.
         (_, None) => {
             let columns = edge(first.shape[1], core.math.strip.into());
             let rows = edge(first.shape[0], u64::from(core.math.strip) / columns);
@@ -60,7 +61,7 @@ pub(super) fn grid(composite: &Composite, core: &CoreSpec) -> Result<TileGrid, P
 }
 
 impl Plan {
-    /// The rows and columns of an operand's full tile.
+    /// Returns rows and columns of an operand's full tile.
     pub(super) fn tile_shape(&self, index: usize, [m, k, n]: [u64; 3]) -> [u64; 2] {
         match (&self.kind, index) {
             (Kind::Gemm, 0) | (Kind::Reduce(_), _) => [m, k],
@@ -69,7 +70,7 @@ impl Plan {
         }
     }
 
-    /// The box of an operand that a step uses.
+    /// Returns start and shape of the box of an operand that a step uses.
     pub(in crate::tl::composite) fn source_box(
         &self,
         index: usize,
@@ -88,7 +89,7 @@ impl Plan {
         clip(start, self.tile_shape(index, self.grid.tile), &self.sources[index].ty().shape)
     }
 
-    /// The box of the output that is an output tile.
+    /// Returns start and shape of an output tile.
     pub(in crate::tl::composite) fn output_box(&self, out: u32) -> ([u64; 2], [u64; 2]) {
         let (row, column) = self.place(out);
         let [m, _, n] = self.grid.tile;
@@ -104,7 +105,7 @@ impl Plan {
     }
 }
 
-/// A box, as far as it is inside.
+/// Clips a box to the matrix.
 fn clip(start: [u64; 2], shape: [u64; 2], whole: &[u64]) -> ([u64; 2], [u64; 2]) {
     let left = |axis: usize| shape[axis].min(whole[axis].saturating_sub(start[axis]));
     (start, [left(0), left(1)])

@@ -1,4 +1,4 @@
-//! The loads, computations and stores of a plan, in order, and what each waits for.
+//! The plan as a pipeline: loads, computations and stores in order, and their dependencies.
 
 use cubeyard_device::message::Direction;
 use cubeyard_device::pe::{Dma, Pipeline, Strips};
@@ -6,31 +6,31 @@ use cubeyard_sim::Span;
 
 use super::{Plan, PlanSource};
 
-/// Which computation one is.
+/// Identifies one computation of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tl::composite) enum Computation {
     /// A step of an output tile.
     Step { out: u32, step: u32 },
-    /// An epilogue of a step.
+    /// An epilogue after a step.
     AfterStep { out: u32, step: u32, number: usize },
-    /// An epilogue of an output tile.
+    /// An epilogue after an output tile.
     AfterTile { out: u32, number: usize },
-    /// An epilogue of all.
+    /// An epilogue after the whole output.
     AtTheEnd { number: usize },
 }
 
 impl Plan {
-    /// Loads of each step.
+    /// Returns the number of loads per step.
     fn loads_each(&self) -> u32 {
         u32::try_from(self.loaded.len()).expect("few operands")
     }
 
-    /// Epilogues of a step, of an output tile, or of all.
+    /// Returns the number of epilogues per step (0), per output tile (1), or at the end (2).
     fn epilogues_at(&self, level: usize) -> u32 {
         u32::try_from(self.epilogues[level].len()).expect("few epilogues")
     }
 
-    /// Computations of each step, and of each output tile.
+    /// Returns the number of computations per step.
     fn per_step(&self) -> u32 {
         1 + self.epilogues_at(0)
     }
@@ -57,19 +57,19 @@ impl Plan {
         }
     }
 
-    /// The number of the computation that is a step, counted over all output tiles.
+    /// Returns the index of the computation of a step, counted over all output tiles.
     fn step_index(&self, step: u32) -> u32 {
         step / self.grid.steps * self.per_out() + step % self.grid.steps * self.per_step()
     }
 
-    /// Which operand a load is of, and for which output tile and step.
+    /// Returns operand, output tile and step of a load.
     pub(in crate::tl::composite) fn load_of(&self, index: u32) -> (usize, u32, u32) {
         let loads = self.loads_each();
         let (step, which) = (index / loads, index % loads);
         (self.loaded[which as usize], step / self.grid.steps, step % self.grid.steps)
     }
 
-    /// Whether a computation is the last of its output tile.
+    /// Returns the output tile that a computation completes, if any.
     pub(in crate::tl::composite) fn ends_tile(&self, computation: Computation) -> Option<u32> {
         match computation {
             Computation::Step { out, step } => (step + 1 == self.grid.steps
