@@ -1,4 +1,4 @@
-//! Kernels, and the arguments that they are given.
+//! Kernels and their arguments.
 
 use std::fmt;
 use std::future::Future;
@@ -9,16 +9,15 @@ use cubeyard_runtime::{BoundArgument, BoundTensor};
 
 use crate::tl::{Ref, Tl};
 
-/// A kernel at work.
+/// A running kernel.
 pub type KernelFuture = Pin<Box<dyn Future<Output = ()>>>;
 
-/// The function of a kernel.
 type Body = dyn Fn(Tl, Args) -> KernelFuture;
 
 /// A kernel: a name and an `async` function. Cheap to clone.
 ///
-/// A kernel is known by its function, which it shares with its clones. Names are for people: two kernels of
-/// one name are two kernels, each of which is recorded by itself.
+/// A kernel is identified by its function, which it shares with its clones. Names are only for display: two
+/// kernels of one name are recorded separately.
 #[derive(Clone)]
 pub struct Kernel {
     name: Rc<str>,
@@ -26,12 +25,12 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// A kernel. See [`tl`](crate::tl) for how to write one.
+    /// Makes a kernel. See [`tl`](crate::tl) for how to write one.
     pub fn new(name: &str, body: impl Fn(Tl, Args) -> KernelFuture + 'static) -> Self {
         Self { name: name.into(), body: Rc::new(body) }
     }
 
-    /// What reports call it.
+    /// Returns the name used in reports.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -40,13 +39,13 @@ impl Kernel {
         Rc::clone(&self.name)
     }
 
-    /// Number of its function, which no other kernel has as long as this one, a clone of it, or what
-    /// [`downgrade`](Self::downgrade) returned is there.
+    /// Returns an identity that no other kernel has as long as this one, a clone of it, or a result of
+    /// [`downgrade`](Self::downgrade) exists.
     pub(crate) fn identity(&self) -> usize {
         Rc::as_ptr(&self.body).addr()
     }
 
-    /// Reference to its function that does not keep it alive.
+    /// Returns a weak reference to its function.
     pub(crate) fn downgrade(&self) -> WeakKernel {
         WeakKernel(Rc::downgrade(&self.body))
     }
@@ -56,12 +55,11 @@ impl Kernel {
     }
 }
 
-/// The function of a kernel that may be gone. Its memory is not given to another function until this is
-/// dropped, so its address stays the kernel's own.
+/// A weak reference to a kernel's function. It reserves the function's address, so the identity is not reused.
 pub(crate) struct WeakKernel(Weak<Body>);
 
 impl WeakKernel {
-    /// Whether the kernel, or a clone of it, is there.
+    /// Returns whether the kernel or a clone of it exists.
     pub(crate) fn is_alive(&self) -> bool {
         self.0.strong_count() > 0
     }
@@ -79,14 +77,14 @@ impl fmt::Debug for Kernel {
     }
 }
 
-/// The arguments of a kernel, as its PE sees them. Asking for one that is not there ends the kernel.
+/// The arguments of a kernel, as its PE sees them. Asking for a missing argument ends the kernel.
 #[derive(Clone, Debug)]
 pub struct Args {
     tl: Tl,
     bound: Rc<[BoundArgument]>,
 }
 
-/// A tensor that a kernel was given.
+/// A tensor argument of a kernel.
 #[derive(Clone, Debug)]
 pub struct TensorArg<'a> {
     tl: &'a Tl,
@@ -99,7 +97,7 @@ impl Args {
         Self { tl, bound }
     }
 
-    /// The tensor at a position, counted from 0.
+    /// Returns the tensor at a position, counted from 0.
     #[track_caller]
     pub fn tensor(&self, position: usize) -> TensorArg<'_> {
         match self.bound.get(position) {
@@ -108,7 +106,7 @@ impl Args {
         }
     }
 
-    /// The number at a position, counted from 0.
+    /// Returns the number at a position, counted from 0.
     #[track_caller]
     pub fn number(&self, position: usize) -> f64 {
         match self.bound.get(position) {
@@ -117,7 +115,7 @@ impl Args {
         }
     }
 
-    /// The whole number at a position, counted from 0.
+    /// Returns the non-negative whole number at a position, counted from 0.
     #[track_caller]
     pub fn whole(&self, position: usize) -> u64 {
         let number = self.number(position);
@@ -144,7 +142,8 @@ impl Args {
 }
 
 impl TensorArg<'_> {
-    /// All of it, whoever holds it: a matrix of its first dimensions joined and its last, or a vector.
+    /// Returns the whole tensor, whichever PEs hold it, in its own shape. Ends the kernel if it is not one
+    /// contiguous row-major range.
     #[track_caller]
     pub fn whole(&self) -> Ref {
         let Some(address) = self.bound.whole else {
@@ -154,7 +153,7 @@ impl TensorArg<'_> {
         Ref::new(address, self.bound.shape.dimensions(), self.bound.dtype)
     }
 
-    /// What this PE holds of it: a matrix of its own, or a vector.
+    /// Returns the part that this PE holds: a matrix, or a vector.
     #[track_caller]
     pub fn local(&self) -> Ref {
         let Some(local) = self.local_if_any() else {
@@ -164,7 +163,7 @@ impl TensorArg<'_> {
         local
     }
 
-    /// As [`local`](Self::local); none if this PE holds nothing.
+    /// As [`local`](Self::local); `None` if this PE holds nothing.
     pub fn local_if_any(&self) -> Option<Ref> {
         let part = self.bound.local.as_ref()?;
         let rows = part.rows.end - part.rows.start;
@@ -174,7 +173,7 @@ impl TensorArg<'_> {
         Some(Ref::new(part.address, &shape, self.bound.dtype))
     }
 
-    /// The first row and column of [`local`](Self::local) in the whole.
+    /// Returns the first row and column of [`local`](Self::local) in the whole tensor.
     #[track_caller]
     pub fn local_start(&self) -> [u64; 2] {
         match &self.bound.local {
@@ -184,7 +183,7 @@ impl TensorArg<'_> {
     }
 }
 
-/// A problem of a kernel that no call of `tl` found: it panicked.
+/// Formats the error of a kernel that panicked.
 pub(crate) fn panicked(kernel: &str, payload: &(dyn std::any::Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| payload.downcast_ref::<String>().cloned());

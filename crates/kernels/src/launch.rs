@@ -17,16 +17,16 @@ use crate::program::{Finding, Findings, KernelProgram, Recording, live};
 use crate::race::{RaceText, notice_finding};
 use recordings::Recordings;
 
-/// Calls of `tl` that a kernel may make on a PE, if nothing is said.
+/// Default limit on calls of `tl` by a kernel on a PE.
 const MOST_CALLS: usize = 1 << 22;
 
-/// How kernels run.
+/// The way in which kernels run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Written down for each PE, then run; what is written down is kept for launches that are alike.
+    /// Recorded for each PE, then run. Recordings are reused by launches with the same kernel and arguments.
     #[default]
     Recorded,
-    /// As they go: they may look at what they have loaded.
+    /// Step by step with the PE, so that the kernel may read loaded values.
     Live,
 }
 
@@ -67,24 +67,24 @@ pub struct Launcher<'c> {
     group: Cell<u16>,
     recordings: RefCell<Recordings>,
     limit: usize,
-    /// What ran where, while operations are kept or it may turn out to race with another.
+    /// Programs by launch and PE, kept while operations are recorded or races may still be found.
     ran: RefCell<Ran>,
-    /// How many groups have been numbered.
+    /// Number of groups created so far.
     groups: Cell<u16>,
-    /// Every launch by the name of its kernel, if they are kept.
+    /// Every launch with its kernel's name, if launches are kept.
     launched: Option<RefCell<Vec<(String, LaunchHandle)>>>,
 }
 
-/// What PEs were given to run, by launch and PE.
+/// Recordings by launch and PE.
 pub type Ran = BTreeMap<(RequestId, PeRef), Recording>;
 
 impl<'c> Launcher<'c> {
-    /// One that records kernels.
+    /// Makes a launcher that records kernels.
     pub fn new(context: &'c Context) -> Self {
         Self::with_mode(context, Mode::Recorded)
     }
 
-    /// One that runs kernels in this way.
+    /// Makes a launcher that runs kernels in a given mode.
     pub fn with_mode(context: &'c Context, mode: Mode) -> Self {
         let (recordings, ran) = (RefCell::default(), RefCell::default());
         Self {
@@ -100,41 +100,41 @@ impl<'c> Launcher<'c> {
         }
     }
 
-    /// Lets a kernel call `tl` so often on a PE, 2²² times if nothing is said; with more calls it is taken for one
-    /// that never ends.
+    /// Sets the maximum number of calls of `tl` by a kernel on a PE (default 2²²); more are taken for an
+    /// endless loop.
     #[must_use]
     pub fn limit(self, calls: usize) -> Self {
         Self { limit: calls, ..self }
     }
 
-    /// Keeps no more than so many steps of recorded kernels, 2²² if nothing is said: when there are more, the
-    /// recordings that were not used for longest are forgotten, and made again when they are needed.
+    /// Sets the maximum number of steps in all kept recordings (default 2²²). Beyond it the least recently used
+    /// are dropped, and recorded again when needed.
     #[must_use]
     pub fn keep_steps(self, steps: usize) -> Self {
         let recordings = self.recordings.take().limit(steps);
         Self { recordings: RefCell::new(recordings), ..self }
     }
 
-    /// Keeps a handle of every launch, whoever makes it, until [`take_launched`](Self::take_launched).
+    /// Keeps a handle of every launch until [`take_launched`](Self::take_launched).
     #[must_use]
     pub fn keep_launched(self) -> Self {
         Self { launched: Some(RefCell::default()), ..self }
     }
 
-    /// The launches since this was asked last, each with its kernel's name, if they are kept.
+    /// Takes the launches since the last call, each with its kernel's name; empty unless launches are kept.
     pub fn take_launched(&self) -> Vec<(String, LaunchHandle)> {
         self.launched.as_ref().map(RefCell::take).unwrap_or_default()
     }
 
-    /// A number for one more group of PEs that are wired to each other: all that share this launcher have
-    /// different ones, from 1 on. None when they are used up.
+    /// Returns a number for a new group of PEs that are wired to each other, unique in this launcher, from 1
+    /// on; `None` when all 65535 are used.
     pub fn new_group(&self) -> Option<u16> {
         let number = self.groups.get().checked_add(1)?;
         self.groups.set(number);
         Some(number)
     }
 
-    /// Lets kernels use the ports of a group, from now on.
+    /// Selects the group whose ports later launches use.
     pub fn use_group(&self, group: u16) {
         self.group.set(group);
     }
@@ -170,24 +170,24 @@ impl<'c> Launcher<'c> {
         Ok(handle)
     }
 
-    /// What ran on a PE in a launch, if operations were kept then.
+    /// Returns the recording of a PE in a launch, if operations were kept then.
     pub fn ran(&self, launch: RequestId, pe: PeRef) -> Option<Recording> {
         self.ran.borrow().get(&(launch, pe)).cloned()
     }
 
-    /// What ran where, in all launches since operations are kept.
+    /// Takes the recordings of all launches since operations are kept.
     pub fn take_ran(&self) -> Ran {
         self.ran.take()
     }
 
-    /// What was wrong with kernels that ran to their ends: memory that was read before anybody wrote it, races,
-    /// accesses to memory that a launch was not given, and messages that nobody received.
+    /// Returns the defects of kernels that ran to their ends: reads of memory that was never written, races,
+    /// accesses to memory that the launch was not given, and messages that were not received.
     pub fn findings(&self) -> Vec<Finding> {
         self.take_found();
         self.findings.borrow().clone()
     }
 
-    /// Takes over what the machine has found: races, and what it noticed of programs.
+    /// Fetches races and notices from the machine.
     fn take_found(&self) {
         let mut ran = self.ran.borrow_mut();
         let is_ours = |launch| ran.keys().any(|&(of, _)| of == launch);
@@ -210,11 +210,11 @@ impl<'c> Launcher<'c> {
         }
     }
 
-    /// Recordings that are kept, in the order in which they were made: what a kernel orders on one PE.
+    /// Returns the kept recordings in the order in which they were made; each holds the commands of a kernel on
+    /// one PE.
     ///
-    /// A recording is used again by launches of the same kernel, or a clone of it, with the same arguments at
-    /// the same place of a launch. It is kept as long as the kernel is there and [`keep_steps`](Self::keep_steps)
-    /// allows it.
+    /// Launches of the same kernel, or a clone of it, with the same arguments at the same position of a launch
+    /// reuse a recording. It is kept as long as the kernel exists and [`keep_steps`](Self::keep_steps) allows.
     pub fn recordings(&self) -> Vec<Recording> {
         self.recordings.borrow().all()
     }

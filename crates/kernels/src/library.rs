@@ -1,4 +1,4 @@
-//! Kernels that are ready to use, one to a file.
+//! Ready-made kernels, one per file.
 
 mod ahead;
 mod block_sparse;

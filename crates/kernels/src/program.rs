@@ -1,4 +1,4 @@
-//! Kernels as PEs run them: recorded or live, with numbers or without.
+//! Kernels as PEs run them: recorded or live, with data or without.
 
 mod effects;
 mod findings;
@@ -24,16 +24,16 @@ use crate::numeric::NumericError;
 use crate::tl::{PlanRun, State, Tape, Tl, format_name, place};
 use values::Values;
 
-/// A kernel that was written down for one PE. It can be run any number of times.
+/// A kernel recorded for one PE. It can be run any number of times.
 #[derive(Clone, Debug)]
 pub struct Recording {
     pub(crate) state: Rc<State>,
 }
 
 impl Recording {
-    /// Writes a kernel down: everything that it would order on a PE, or why it cannot be.
+    /// Records all commands that a kernel issues on a PE; the error says why it cannot be recorded.
     ///
-    /// It may call `tl` so often; with more calls it is taken for one that never ends.
+    /// A kernel with more than `limit` calls of `tl` is taken for an endless loop.
     pub fn new(
         kernel: &Kernel,
         site: &Site,
@@ -55,24 +55,24 @@ impl Recording {
         }
     }
 
-    /// What it orders.
+    /// Returns the recorded commands.
     pub fn tape(&self) -> std::cell::Ref<'_, Tape> {
         self.state.tape.borrow()
     }
 
-    /// Checks that all it accesses is within these ranges of addresses, which are in order: the first access
-    /// that is not, in words.
+    /// Checks that all accesses are within these sorted address ranges; the error names the first that is not.
     pub(crate) fn check_live(&self, live: &[Range<u64>]) -> Result<(), String> {
         self.state.check_live(live)
     }
 
-    /// A program that runs it.
+    /// Returns a program that runs the recording.
     pub fn program(&self, findings: &Findings) -> KernelProgram {
         KernelProgram::new(Rc::clone(&self.state), None, findings)
     }
 }
 
-/// A kernel that runs as it goes, and may look at what it has loaded. It may call `tl` so often.
+/// Starts a kernel that runs step by step with its PE and may read loaded values. It fails after `limit` calls
+/// of `tl`.
 pub fn live(
     kernel: &Kernel,
     site: &Site,
@@ -86,7 +86,7 @@ pub fn live(
     KernelProgram::new(state, Some(future), findings)
 }
 
-/// Lets a kernel go on: whether it has ended, or what went wrong.
+/// Resumes a kernel; returns whether it has ended, or its error.
 fn poll(state: &State, future: &mut KernelFuture) -> Result<Poll<()>, String> {
     let mut context = Context::from_waker(Waker::noop());
     let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut context)));
@@ -104,11 +104,11 @@ pub struct KernelProgram {
     future: Option<KernelFuture>,
     tape: Rc<RefCell<Tape>>,
     has_data: bool,
-    /// The next step, and the next command.
+    /// Indices of the next step and of the next command.
     next: (usize, CommandId),
     values: Values,
     composites: BTreeMap<CommandId, PlanRun>,
-    /// What has been loaded of tiles that take several accesses, which may end in any order.
+    /// Parts of tiles that take several loads, which may complete in any order.
     partial: BTreeMap<CommandId, BTreeMap<u32, Vec<u8>>>,
     findings: Findings,
 }
@@ -134,12 +134,12 @@ impl KernelProgram {
         }
     }
 
-    /// What it orders, as far as it has got.
+    /// Returns the commands issued so far.
     pub fn recording(&self) -> Recording {
         Recording { state: Rc::clone(&self.state) }
     }
 
-    /// The step after the last that was given, as far as there is one.
+    /// Advances to the next step, if there is one.
     fn step(&mut self) -> Option<Next> {
         let tape = self.tape.borrow();
         let (step, command) = &mut self.next;
@@ -154,7 +154,7 @@ impl KernelProgram {
         Some(now.into())
     }
 
-    /// Gives the kernel the value that it waits for.
+    /// Passes the kernel the value for which it waits.
     fn answer(&mut self) {
         if let Some(value) = self.state.wanted.take() {
             self.state.known.borrow_mut().push((value, self.values.get(value)));

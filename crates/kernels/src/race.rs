@@ -1,4 +1,4 @@
-//! What the machine finds of kernels, in words: races, stray accesses, messages that nobody received.
+//! Findings of the machine about kernels, as text: races, stray accesses, messages that were not received.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,15 +12,14 @@ use cubeyard_device::request::PeRef;
 use crate::program::{Finding, Recording};
 use crate::tl::place;
 
-/// What each PE of a launch ran.
 type Ran = BTreeMap<(RequestId, PeRef), Recording>;
 
-/// A race, with what the machine calls its parts.
+/// A race, with the names of its memory and PEs.
 #[derive(Debug)]
 pub(crate) struct RaceText {
     race: Race,
     memory: String,
-    /// Who came first, and second; none is the host.
+    /// The PEs of the earlier and the later access; `None` is the host.
     pes: [Option<PeRef>; 2],
 }
 
@@ -31,7 +30,7 @@ impl RaceText {
         Self { race, memory, pes }
     }
 
-    /// What is to be said of it; nothing if another launcher ran one of the two.
+    /// Returns the finding; `None` if another launcher ran one of the two kernels.
     pub(crate) fn finding(&self, ran: &Ran) -> Option<Finding> {
         let Race { range, earlier, later, .. } = &self.race;
         let side = |agent: &Agent, pe: Option<PeRef>| Side::new(*agent, pe?, ran);
@@ -50,7 +49,7 @@ impl RaceText {
     }
 }
 
-/// What the host did, in words.
+/// Describes an access by the host.
 fn by_host(agent: Agent) -> String {
     format!("the host {}", verb(agent.direction))
 }
@@ -62,7 +61,7 @@ const fn verb(direction: Direction) -> &'static str {
     }
 }
 
-/// What is to be said of something that the machine noticed; nothing if another launcher ran the kernel.
+/// Returns the finding for a notice of the machine; `None` if another launcher ran the kernel.
 pub(crate) fn notice_finding(notice: &Notice, machine: &Machine, ran: &Ran) -> Option<Finding> {
     let pe = machine.pe_of(notice.pe)?;
     let direction = match &notice.what {
@@ -84,12 +83,12 @@ pub(crate) fn notice_finding(notice: &Notice, machine: &Machine, ran: &Ran) -> O
     Some(Finding { kernel, pe, place, what })
 }
 
-/// One of the two.
+/// One of the two accesses of a race.
 struct Side {
     kernel: String,
     pe: PeRef,
     place: String,
-    /// As in `store f32[64]`.
+    /// The command, e.g. `store f32[64]`.
     what: String,
     verb: &'static str,
 }

@@ -1,4 +1,4 @@
-//! Recordings that are kept for launches that are alike.
+//! Recordings kept for reuse by equal launches.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,21 +9,21 @@ use cubeyard_runtime::{BoundArgument, Site};
 use crate::kernel::{Kernel, WeakKernel};
 use crate::program::Recording;
 
-/// Steps that are kept of all recordings together, if nothing is said.
+/// Default limit on the steps of all kept recordings.
 const MOST_STEPS: usize = 1 << 22;
 
-/// The recordings of a launcher, by kernel and by what else they depend on.
+/// The recordings of a launcher, by kernel and by everything else on which they depend.
 ///
-/// Those of a kernel are kept as long as the kernel or a clone of it is alive, and all together have a limit:
-/// beyond it, those that were not used for longest are forgotten.
+/// Those of a kernel are kept as long as the kernel or a clone of it is alive. Beyond a total limit the least
+/// recently used are dropped.
 #[derive(Debug)]
 pub(super) struct Recordings {
-    /// By the identity of the kernel. An identity is not used again as long as it is here.
+    /// Recordings by the identity of the kernel, which is not reused while it is a key here.
     kernels: BTreeMap<usize, OfKernel>,
-    /// Steps of all recordings, and the most that are kept.
+    /// Steps of all recordings, and their limit.
     steps: usize,
     limit: usize,
-    /// How often a recording was made or used.
+    /// Clock of uses: counts every lookup.
     uses: u64,
 }
 
@@ -36,10 +36,10 @@ struct OfKernel {
 #[derive(Debug)]
 struct Kept {
     recording: Recording,
-    /// When it was made, and last used.
+    /// Times of the recording and of its last use, on the clock of uses.
     made: u64,
     used: u64,
-    /// The tensors that its accesses were last checked against.
+    /// The tensors against which its accesses were last checked.
     live: Rc<Vec<Range<u64>>>,
 }
 
@@ -50,13 +50,13 @@ impl Default for Recordings {
 }
 
 impl Recordings {
-    /// Keeps no more than so many steps.
+    /// Sets the limit on steps.
     pub(super) fn limit(self, steps: usize) -> Self {
         Self { limit: steps, ..self }
     }
 
-    /// The recording of a kernel for a PE of a launch: one that is kept, or the one that is made now. The
-    /// addresses of one that is kept are checked again: tensors come and go.
+    /// Returns the recording of a kernel for a PE of a launch: a kept one, or a new one. The addresses of a
+    /// kept one are checked again, because tensors may have been freed.
     pub(super) fn find(
         &mut self,
         kernel: &Kernel,
@@ -96,7 +96,7 @@ impl Recordings {
         of_kernel.recordings.insert(key, Kept { recording, made, used, live: Rc::clone(live) });
     }
 
-    /// Forgets the recordings of kernels that are gone.
+    /// Drops the recordings of kernels that no longer exist.
     fn forget_kernels(&mut self) {
         self.kernels.retain(|_, of_kernel| {
             let stays = of_kernel.kernel.is_alive();
@@ -107,7 +107,7 @@ impl Recordings {
         });
     }
 
-    /// Forgets what was not used for longest, until the rest is within the limit.
+    /// Drops the least recently used recordings until the rest is within the limit.
     pub(super) fn trim(&mut self) {
         if self.steps <= self.limit {
             return;
@@ -126,7 +126,7 @@ impl Recordings {
         }
     }
 
-    /// Forgets what was not used after this.
+    /// Drops the recordings whose last use is not after `used`.
     fn forget_until(&mut self, used: u64) {
         for of_kernel in self.kernels.values_mut() {
             of_kernel.recordings.retain(|_, kept| {
@@ -141,7 +141,7 @@ impl Recordings {
         self.kernels.values().flat_map(|of_kernel| of_kernel.recordings.values())
     }
 
-    /// All that is kept, in the order in which it was made.
+    /// Returns all recordings in the order in which they were made.
     pub(super) fn all(&self) -> Vec<Recording> {
         let mut kept: Vec<_> = self.kept().collect();
         kept.sort_unstable_by_key(|kept| kept.made);
@@ -154,7 +154,7 @@ impl Kept {
         self.recording.tape().len()
     }
 
-    /// Checks the addresses again, unless the tensors are those that they were checked against.
+    /// Checks the addresses again, unless the tensors are unchanged since the last check.
     fn check(&mut self, site: &Site) -> Result<(), String> {
         if *self.live != *site.live {
             self.recording.check_live(&site.live)?;
@@ -164,7 +164,7 @@ impl Kept {
     }
 }
 
-/// All that a recording depends on besides its kernel.
+/// Returns a key of everything but the kernel on which a recording depends.
 fn key(site: &Site, arguments: &[BoundArgument]) -> String {
     let Site { pe, index, count, group, .. } = site;
     format!("{pe} {index:?} {count:?} {group} {arguments:?}")

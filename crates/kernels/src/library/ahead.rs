@@ -1,7 +1,7 @@
-//! Loads that run one ahead of what uses them.
+//! Prefetching: loads run one ahead of their use.
 
-/// Takes each item of an iterator when the one before is handed out. Of loads, it keeps two in the TCM: one
-/// that is used, and one that is on its way meanwhile.
+/// Fetches each item of an iterator when its predecessor is handed out. If items are loads, two are in the TCM:
+/// one in use, and one under way.
 pub(super) struct Ahead<I: Iterator> {
     rest: I,
     next: Option<I::Item>,

@@ -1,15 +1,15 @@
-//! `C = A B`, where only some blocks of A are there.
+//! `C = A B` with a block-sparse A.
 
 use super::ahead::ahead;
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Ref, Tile, Tl};
 
-/// Multiplies a matrix of blocks with a dense one. Arguments: for each row of blocks and each of its blocks whether
-/// it is there; A, with a row for each row of blocks, which lies block by block; B, which each PE holds all of; C, with
-/// a row for each row of blocks; and the rows and columns of a block.
+/// Multiplies a block-sparse matrix by a dense one. Arguments: a flag for each block, by row of blocks, that
+/// says whether it is present; A, with a row for each row of blocks, stored block by block; B, of which each PE
+/// holds a copy; C, with a row for each row of blocks; and the edge length of a block.
 ///
-/// It loads and multiplies the blocks that are there, and of B what they meet, once. Because it branches on
-/// what it has loaded, it runs live.
+/// It loads and multiplies only the blocks that are present, and loads each needed part of B once. It runs
+/// live, because it branches on loaded flags.
 pub fn block_sparse() -> Kernel {
     Kernel::new("block_sparse", |tl, args| Box::pin(body(tl, args)))
 }
@@ -39,7 +39,7 @@ async fn body(tl: Tl, args: Args) {
     }
 }
 
-/// The dense matrix, as far as it is loaded.
+/// The dense matrix, with the rows loaded so far.
 struct Dense {
     tl: Tl,
     b: Ref,
@@ -48,7 +48,7 @@ struct Dense {
 }
 
 impl Dense {
-    /// A block times the rows that it meets, added to a sum if there is one.
+    /// Multiplies a block by its rows of B, and adds the product to a sum if there is one.
     fn multiply(&mut self, tile: &Tile, column: u64, sum: Option<&Tile>) -> Tile {
         let rows = self.rows(column);
         match sum {
@@ -57,7 +57,7 @@ impl Dense {
         }
     }
 
-    /// The rows that a column of blocks meets, loaded when they are first met.
+    /// Returns the rows of B for a column of blocks, loaded on first use.
     fn rows(&mut self, column: u64) -> Tile {
         if let Some((_, tile)) = self.tiles.iter().find(|(known, _)| *known == column) {
             return tile.clone();

@@ -1,16 +1,16 @@
-//! `y = x`, block by block, from near or from afar.
+//! `y = x`, block by block, from local or remote memory.
 
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Ref, Tl};
 
-/// Whose memory a PE copies from.
+/// The PE whose memory a PE copies from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyFrom {
-    /// Its own.
+    /// The PE itself.
     Own,
-    /// That of the PE of the same number in the next cube; the first is the last one's next.
+    /// The PE of the same number in the next cube, cyclically.
     NextCube,
-    /// That of the first PE of the first cube.
+    /// The first PE of the first cube.
     First,
 }
 
@@ -23,7 +23,7 @@ impl CopyFrom {
         }
     }
 
-    /// What a PE copies. Rows belong to the PEs, cube by cube.
+    /// Returns the source row of this PE. Rows are numbered by PE, cube by cube.
     fn source(self, tl: &Tl, args: &Args) -> Ref {
         let (pe, pes) = (tl.program_id(0), tl.num_programs(0));
         let row = match self {
@@ -36,8 +36,8 @@ impl CopyFrom {
     }
 }
 
-/// Copies rows: each PE writes the one that it holds. Arguments: x and y, a row for each PE, and the elements
-/// of a block.
+/// Copies rows: each PE writes the row that it holds. Arguments: x and y, with a row for each PE, and the
+/// elements per block.
 pub fn copy(from: CopyFrom) -> Kernel {
     Kernel::new(from.name(), move |tl, args| Box::pin(async move { body(from, &tl, &args) }))
 }

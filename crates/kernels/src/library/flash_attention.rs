@@ -1,4 +1,4 @@
-//! Attention of whole sequences, without the matrix of all scores.
+//! Attention over whole sequences, without storing the matrix of all scores.
 
 use cubeyard_runtime::dtype::DType;
 
@@ -6,20 +6,19 @@ use super::softmax_sum::{NEVER, SoftmaxSum};
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Ref, Tile, Tl};
 
-/// Computes the attention of the heads that each PE holds. Arguments: Q, K, V and the output, each with a row for
-/// each head; what a head has of each token; the tokens of a block of Q, and of K and V; and 1 if a token sees only
-/// itself and those before it.
+/// Computes attention for the heads that each PE holds. Arguments: Q, K, V and the output, each with a row for
+/// each head; the head dimension; the tokens per block of Q, and of K and V; and 1 for causal masking.
 ///
-/// A row of Q, V and the output is a matrix of tokens; one of K is a matrix for each of its blocks, with a
-/// column for each token, so that nothing must be transposed.
+/// A row of Q, V or the output is a matrix with a row per token. A row of K is a sequence of blocks, each a
+/// matrix with a column per token, so that nothing must be transposed.
 pub fn flash_attention() -> Kernel {
     Kernel::new("flash_attention", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }
 
-/// A head at work.
+/// The operands of one head.
 struct Head {
     tl: Tl,
-    /// Q, K, V and the output, each a matrix of tokens.
+    /// Q, K, V and the output, each a matrix of tokens by head dimension.
     q: Ref,
     k: Ref,
     v: Ref,
@@ -42,7 +41,7 @@ fn body(tl: &Tl, args: &Args) {
 }
 
 impl Head {
-    /// Computes a block of the output.
+    /// Computes one block of the output.
     fn attend(&self, block: u64) {
         let (tl, start) = (&self.tl, block * self.blocks[0]);
         let shape = [self.blocks[0].min(self.q.dim(0) - start), self.q.dim(1)];
@@ -58,7 +57,7 @@ impl Head {
         tl.store(&self.out.block(&[start, 0], &shape), &out);
     }
 
-    /// Loads the block of K and V from a token on.
+    /// Loads the block of K and V that begins at a token.
     fn load(&self, start: u64) -> (Tile, Tile) {
         let (tl, size) = (&self.tl, self.k.dim(1));
         let count = self.blocks[1].min(self.k.dim(0) - start);
@@ -66,7 +65,7 @@ impl Head {
         (k, tl.load(&self.v.block(&[start, 0], &[count, size])))
     }
 
-    /// Scores of a block, without those of tokens that are not to be seen.
+    /// Masks the scores of tokens in the future, if attention is causal.
     fn hide(&self, scores: Tile, q: u64, k: u64) -> Tile {
         let (tl, [rows, columns]) = (&self.tl, [scores.dim(0), scores.dim(1)]);
         if !self.causal || k + columns <= q + 1 {

@@ -1,30 +1,30 @@
-//! `c = a b` on one PE, with its operands staged in different ways.
+//! `c = a b` on one PE, with different staging of the operands.
 
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Ref, Tile, Tl};
 
-/// Where the operands of a product are when it begins.
+/// Staging of the operands before the product begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Staging {
-    /// Both in memory: each step loads a tile of each.
+    /// Both operands stay in memory; each step loads a tile of each.
     RefRef,
-    /// `a` is loaded before, `b` tile by tile.
+    /// `a` is loaded whole before the product begins, `b` tile by tile.
     LoadRef,
-    /// Both are loaded before.
+    /// Both operands are loaded whole before the product begins.
     LoadLoad,
 }
 
-/// How an operand lies in memory from which tiles are loaded, and the product to which they are stored.
+/// Memory layout of streamed operands and of the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperandLayout {
     /// Row by row.
     RowMajor,
-    /// In tiles of the matrix engine, each in one piece; see [`Ref::packed`].
+    /// In contiguous tiles of the matrix engine; see [`Ref::packed`].
     Tiled,
 }
 
-/// A product by one tiled operation. Arguments: a, b, c, and M, K and N. Operands that are loaded before are
-/// row by row whatever the layout.
+/// Multiplies by one tiled operation. Arguments: a, b, c, and M, K and N. Operands that are loaded whole are
+/// always row-major.
 pub fn gemm(staging: Staging, layout: OperandLayout) -> Kernel {
     let name = format!("gemm {staging:?} {layout:?}");
     Kernel::new(&name, move |tl, args| Box::pin(async move { tiled(staging, layout, &tl, &args) }))
@@ -51,8 +51,8 @@ fn tiled(staging: Staging, layout: OperandLayout, tl: &Tl, args: &Args) {
     product.store(&matrix(2, [m, n], [tile_m, tile_n]));
 }
 
-/// A product block by block: blocks of both operands are loaded, the next while these are multiplied, and
-/// the sum stays in the TCM until it is complete. Arguments: a, b, c, and the M, K and N of a block.
+/// Multiplies block by block: blocks of both operands are loaded while the previous ones are multiplied, and
+/// the sum stays in the TCM until it is complete. Arguments: a, b, c, and M, K and N of a block.
 pub fn gemm_blocked() -> Kernel {
     Kernel::new("gemm blocked", |tl, args| Box::pin(async move { blocked(&tl, &args) }))
 }
@@ -82,7 +82,7 @@ fn added(tl: &Tl, a: &Tile, b: &Tile, sum: Option<&Tile>) -> Tile {
     }
 }
 
-/// A block of a matrix, as far as it is inside.
+/// Returns a block of a matrix, clipped at the edges.
 fn clipped(matrix: &Ref, start: [u64; 2], shape: [u64; 2]) -> Ref {
     let left = |axis: usize| shape[axis].min(matrix.dim(axis) - start[axis]);
     matrix.block(&start, &[left(0), left(1)])

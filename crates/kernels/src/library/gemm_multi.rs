@@ -1,13 +1,13 @@
-//! `C = A B`, each PE its part, with A resident in the TCM and B streamed.
+//! `C = A B` on many PEs, with A resident in the TCM and B streamed.
 
 use super::ahead::ahead;
 use super::panels::panels;
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Ref, Source, Tl};
 
-/// Multiplies what each PE holds of two matrices. B and C lie panel by panel in each PE. Arguments: A, B, C;
-/// the rows of A that are in the TCM at once; the columns of a panel; and 1 if B is loaded panel by panel, 0 if
-/// tile by tile of the matrix engine.
+/// Multiplies the parts of two matrices that each PE holds. B and C are stored panel by panel in each PE.
+/// Arguments: A, B, C; the rows of A that are in the TCM at once; the columns of a panel; and 1 if B is loaded
+/// panel by panel, 0 if by tiles of the matrix engine.
 pub fn gemm_multi() -> Kernel {
     Kernel::new("gemm_multi", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }
@@ -19,9 +19,9 @@ fn body(tl: &Tl, args: &Args) {
     stream(tl, &a, rows, &products, by_panel);
 }
 
-/// Multiplies a matrix, some rows of it after others, with panels: each is loaded while the one before is in
-/// use, or tile by tile by the product itself. It goes over the panels back and forth, so that the one where
-/// it turns is loaded once.
+/// Multiplies a matrix, block of rows by block of rows, with panels. A panel is loaded while its predecessor is
+/// in use, or tile by tile by the product itself. The order of panels alternates, so that the panel at each
+/// turn is loaded once.
 pub(super) fn stream(tl: &Tl, a: &Ref, rows: u64, products: &[(Ref, Ref)], by_panel: bool) {
     let (mut held, mut panel) = (None, None);
     let steps =
@@ -39,13 +39,13 @@ pub(super) fn stream(tl: &Tl, a: &Ref, rows: u64, products: &[(Ref, Ref)], by_pa
     }
 }
 
-/// The panels for some rows, in turn from the first and from the last on.
+/// Returns the panels for a block of rows, forwards and backwards in turn.
 fn back_and_forth(block: u64, count: usize) -> impl Iterator<Item = (u64, usize)> {
     let index = move |at| if block.is_multiple_of(2) { at } else { count - 1 - at };
     (0..count).map(move |at| (block, index(at)))
 }
 
-/// What is held under a key, or something new in its place.
+/// Returns the held value if it has this key, else replaces it by a new one.
 fn keep<K: PartialEq, T: Clone>(held: &mut Option<(K, T)>, key: K, new: impl FnOnce() -> T) -> T {
     let same = held.take().filter(|(known, _)| *known == key);
     held.insert(same.unwrap_or_else(|| (key, new()))).1.clone()

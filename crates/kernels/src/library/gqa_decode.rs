@@ -1,16 +1,17 @@
-//! Attention of one new token of each sequence, over what is kept of those before it.
+//! Attention of one new token of each sequence over its KV cache.
 
 use super::ahead::ahead;
 use super::softmax_sum::SoftmaxSum;
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Ref, Tl};
 
-/// Computes the attention of new tokens, where several heads of Q share one of K and V. Arguments: Q, K, V and
-/// the output, each with a row for each sequence and head of K; what a head has of each token; and the tokens of a
-/// block of K and V.
+/// Computes attention of new tokens, where several heads of Q share one head of K and V. Arguments: Q, K, V and
+/// the output, each with a row for each sequence and head of K; the head dimension; and the tokens per block of
+/// K and V.
 ///
-/// A row of Q and of the output is a matrix of the heads that share; one of V is a matrix of tokens; one of
-/// K is a matrix for each of its blocks, with a column for each token, so that nothing must be transposed.
+/// A row of Q or the output is a matrix with a row for each sharing head; a row of V is a matrix with a row per
+/// token; a row of K is a sequence of blocks, each a matrix with a column per token, so that nothing must be
+/// transposed.
 pub fn gqa_decode() -> Kernel {
     Kernel::new("gqa_decode", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }
@@ -24,7 +25,7 @@ fn body(tl: &Tl, args: &Args) {
     });
 }
 
-/// Works out what each row of Q makes of so many tokens of K and V, and hands it on row by row.
+/// Computes the attention of each row of Q over `tokens` tokens of K and V, and passes the sums to `done`.
 pub(super) fn attend(
     tl: &Tl,
     [q, k, v]: [&Ref; 3],
@@ -51,7 +52,7 @@ pub(super) fn attend(
     }
 }
 
-/// A row as a matrix.
+/// Views a row as a matrix.
 fn row_of(tensor: &Ref, row: u64, shape: [u64; 2]) -> Ref {
     tensor.at(row * shape[0] * shape[1], &shape)
 }

@@ -5,11 +5,11 @@ use cubeyard_runtime::dtype::DType;
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Tile, Tl};
 
-/// What keeps a row of equal elements from a division by 0.
+/// Added to the variance, so that a row of equal elements does not divide by 0.
 pub const EPSILON: f64 = 1e-5;
 
-/// The layer norm of each row: each PE those that it holds, and it holds gamma and beta. Arguments: x, gamma,
-/// beta, y, and the rows of a tile. Narrow types are computed in `f32`.
+/// Normalises each row; each PE processes the rows that it holds, and holds gamma and beta. Arguments: x,
+/// gamma, beta, y, and the rows per tile. Narrow types are computed in `f32`.
 pub fn layer_norm() -> Kernel {
     Kernel::new("layer_norm", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }
@@ -27,8 +27,8 @@ fn body(tl: &Tl, args: &Args) {
     }
 }
 
-/// Each row with mean 0 and variance 1. The mean is taken off before squares are summed, because the
-/// difference of two large sums would be mostly rounding.
+/// Scales each row to mean 0 and variance 1. The mean is subtracted before squares are summed, because the
+/// difference of two large sums would be mostly rounding error.
 fn normalised(tl: &Tl, x: &Tile) -> Tile {
     let each = 1.0 / x.dim(1) as f64;
     let mean = &tl.sum_keep(x, 1) * each;
@@ -41,7 +41,7 @@ fn wide(tl: &Tl, tile: Tile) -> Tile {
     narrow(tl, tile, DType::F32)
 }
 
-/// The tile in a type; it costs nothing if it is of that type.
+/// Casts a tile to a type; free if it has that type.
 fn narrow(tl: &Tl, tile: Tile, dtype: DType) -> Tile {
     if tile.ty().dtype == dtype { tile } else { tl.cast(&tile, dtype) }
 }

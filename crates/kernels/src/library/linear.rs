@@ -1,23 +1,23 @@
-//! `y = f(W x)`, each PE its rows of W: a linear layer whose input is as tall as it has features, with a column for
-//! each token.
+//! `y = f(W x)`, each PE with its rows of W: a linear layer whose input has a row per feature and a column per
+//! token.
 
 use super::ahead::ahead;
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Tile, Tl};
 
-/// What becomes of each sum.
+/// Activation function of a linear layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
-    /// Nothing.
+    /// No activation.
     Identity,
-    /// x · sigmoid(x).
+    /// The sigmoid linear unit x · sigmoid(x).
     Silu,
-    /// Half of x · (1 + tanh(√(2/π) (x + 0.044715 x³))): GELU as GPT-2 has it.
+    /// GELU as in GPT-2: 0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³))).
     Gelu,
 }
 
 impl Activation {
-    /// What it is called.
+    /// Returns the name used in parameters and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -26,7 +26,7 @@ impl Activation {
         }
     }
 
-    /// Of a number.
+    /// Applies the function to a number.
     pub fn of(self, x: f64) -> f64 {
         match self {
             Self::Identity => x,
@@ -49,12 +49,12 @@ impl Activation {
     }
 }
 
-/// √(2/π), and the factor of the cube.
+/// The constants of GELU: √(2/π), and the factor of x³.
 const GELU: [f64; 2] = [0.797_884_560_802_865_4, 0.044_715];
 
-/// Multiplies the rows of W that each PE holds. Arguments: W, of which each PE has rows; x, whose rows may be with
-/// anybody; y, whose rows lie as those of W; the rows of W that are in the TCM at once; and by how many rows of x
-/// each cube begins later than the one before, where a cube needs a part of x only.
+/// Multiplies the rows of W that each PE holds. Arguments: W; x, whose rows may be on any PE; y, with its rows
+/// placed as those of W; the rows of W that are in the TCM at once; and the offset in rows of x between
+/// consecutive cubes, if each cube uses only a part of x.
 pub fn linear(activation: Activation) -> Kernel {
     let name = format!("linear {}", activation.name());
     Kernel::new(&name, move |tl, args| Box::pin(async move { body(activation, &tl, &args) }))

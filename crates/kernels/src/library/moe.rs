@@ -1,4 +1,4 @@
-//! A mixture of experts: tokens go to the PEs that have their experts, and what these make of them comes back.
+//! A mixture of experts: tokens travel to the PEs of their experts, and the results travel back.
 
 mod routing;
 
@@ -14,13 +14,13 @@ use crate::collective::{Algorithm as _, Direct, Wire, World, by_turns, port_to};
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Ref, Tile, Tl};
 
-/// Sends each token to its experts, computes `silu(x U) D` there, and adds up what comes back, times the gates.
-/// Arguments: x and the output, with a row for each PE of all its tokens; U and D, with a row for each PE of all its
-/// experts' matrices; room for the tokens of each PE's experts; the features of a token; those between U and D; and
-/// which rank the launch's first PE is.
+/// Sends each token to its experts, computes `silu(x U) D` there, and sums the results weighted by the gates.
+/// Arguments: x and the output, with a row for each PE that holds all its tokens; U and D, with a row for each
+/// PE that holds the matrices of all its experts; a buffer for the tokens of each PE's experts; the features of
+/// a token; the hidden features between U and D; and the rank of the launch's first PE.
 ///
-/// Each token is a message. Its way is known to the kernel beforehand: time does not go to a router, and a token whose
-/// experts all dropped it becomes 0. Ranks are the PEs of all launches, wired by [`moe_wires`].
+/// Each token is a message. The routing is known to the kernel in advance, so no time is spent in a router; a
+/// token that all its experts dropped becomes 0. Ranks are the PEs of all launches, wired by [`moe_wires`].
 pub fn moe(routing: &Rc<Routing>) -> Kernel {
     let mut hasher = DefaultHasher::new();
     format!("{routing:?}").hash(&mut hasher);
@@ -31,12 +31,12 @@ pub fn moe(routing: &Rc<Routing>) -> Kernel {
     })
 }
 
-/// Channels between so many PEs, each with each.
+/// Returns channels between all pairs of ranks.
 pub fn moe_wires(ranks: usize) -> Vec<Wire> {
     Direct.wires(&World::ring(ranks))
 }
 
-/// A PE at work.
+/// One PE of the group.
 struct Member {
     tl: Tl,
     routing: Rc<Routing>,
@@ -47,7 +47,7 @@ struct Member {
     out: Ref,
     up: Ref,
     down: Ref,
-    /// Tokens of its experts, and then what they made of them.
+    /// Buffer of its experts' tokens, which are replaced by the results.
     room: Ref,
 }
 
@@ -67,13 +67,14 @@ impl Member {
         self.combine();
     }
 
-    /// The ranks that are so many further on and so many before, for each distance: all send to different ones.
+    /// Returns for each distance the ranks that far ahead and behind; so in each round all send to different
+    /// ranks.
     fn partners(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (rank, ranks) = (self.rank, self.routing.ranks);
         (1..ranks).map(move |step| ((rank + step) % ranks, (rank + ranks - step) % ranks))
     }
 
-    /// Tokens go to their experts.
+    /// Sends tokens to their experts.
     fn dispatch(&self) {
         let tl = &self.tl;
         for choice in self.routing.between(self.rank, self.rank) {
@@ -89,7 +90,7 @@ impl Member {
         }
     }
 
-    /// What an expert makes of its tokens takes their place.
+    /// Replaces the tokens of an expert by its results.
     fn compute(&self, expert: usize) {
         let (tl, this) = (&self.tl, self.rank * self.routing.experts + expert);
         let (index, tokens) = (expert as u64, self.routing.load(this) as u64);
@@ -108,7 +109,7 @@ impl Member {
         tl.store(&room, &tl.cast(&answers, DType::F16));
     }
 
-    /// Answers go back to where the tokens are, and are added up there.
+    /// Sends the results back to the tokens' ranks, and sums them there.
     fn combine(&self) {
         let tl = &self.tl;
         let empty = || tl.zeros(&[1, self.features], DType::F32);
@@ -138,13 +139,13 @@ impl Member {
         self.tl.recv_async(port_to(from), &[1, self.features], DType::F16)
     }
 
-    /// The token of a choice, of this rank.
+    /// Returns the row of a choice's token on this rank.
     fn token(&self, of: &Ref, choice: &Choice) -> Ref {
         let token = choice.token % self.routing.tokens;
         of.at(token as u64 * self.features, &[1, self.features])
     }
 
-    /// Where a choice's token is with its expert, of this rank.
+    /// Returns the buffer slot of a choice's token on this rank.
     fn slot(&self, choice: &Choice) -> Ref {
         let expert = choice.expert % self.routing.experts;
         let slot = expert * self.routing.capacity + choice.slot;

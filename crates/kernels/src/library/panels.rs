@@ -1,12 +1,12 @@
-//! Matrices that lie panel by panel.
+//! Matrices stored panel by panel.
 //!
-//! Row by row, the tiles of a wide matrix have rows that are short and far apart: pieces of bursts, and with
-//! a pitch of 2 KiB or a multiple of it all on one channel. So operands that are streamed are stored as
-//! panels: some columns, row by row, then the next columns. A tile of a panel is one piece of memory.
+//! In a wide row-major matrix, the rows of a tile are short and far apart: they are parts of bursts, and with a
+//! pitch of a multiple of 2 KiB all on one channel. Operands that are streamed are therefore stored as panels:
+//! a range of columns, row by row, then the next columns. A tile of a panel is contiguous.
 
 use crate::tl::{Ref, Tl};
 
-/// The panels of a matrix that is stored so, each of `width` columns, but for the last.
+/// Returns the panels of a matrix that is stored so; each has `width` columns, the last may have fewer.
 #[track_caller]
 pub(super) fn panels(tl: &Tl, matrix: &Ref, width: u64) -> impl Iterator<Item = Ref> + use<> {
     let (matrix, count) = (matrix.clone(), tl.cdiv(matrix.dim(1), width));

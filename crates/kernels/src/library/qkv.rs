@@ -1,14 +1,14 @@
-//! The projections of tokens to queries, keys and values, each PE its heads.
+//! Projection of tokens to queries, keys and values, by heads.
 
 use super::gemm_multi::stream;
 use super::panels::panels;
 use crate::kernel::{Args, Kernel, TensorArg};
 use crate::tl::{Ref, Tl};
 
-/// Multiplies tokens with the weights of each head that a PE holds. Arguments: the tokens, as rows; the
-/// weights of Q, K and V, each with a row for each head, which lies panel by panel; Q, K and V, each with a row
-/// for each head, which is a matrix of tokens and of what the head has of them; the tokens in the TCM at once;
-/// what a head has; and the columns of a panel.
+/// Multiplies tokens by the weights of the heads that a PE holds. Arguments: the tokens, as rows; the weights
+/// of Q, K and V, each with a row per head, stored panel by panel; Q, K and V, each with a row per head, which
+/// is a matrix of tokens by head dimension; the tokens in the TCM at once; the head dimension; and the columns
+/// of a panel.
 pub fn qkv() -> Kernel {
     Kernel::new("qkv", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }
@@ -23,7 +23,7 @@ fn body(tl: &Tl, args: &Args) {
     stream(tl, &x, block, &weights.zip(outs).collect::<Vec<_>>(), true);
 }
 
-/// The matrix of each head that this PE holds of a tensor; none, if it holds nothing of it.
+/// Returns the matrix of each head that this PE holds of a tensor; empty if it holds none.
 fn heads(args: &Args, position: usize, size: u64) -> Vec<Ref> {
     let tensor: TensorArg<'_> = args.tensor(position);
     let Some(local) = tensor.local_if_any() else { return Vec::new() };
@@ -31,7 +31,7 @@ fn heads(args: &Args, position: usize, size: u64) -> Vec<Ref> {
     (0..local.dim(0)).map(|head| local.at(head * local.dim(1), &[rows, size])).collect()
 }
 
-/// Some columns after others of a matrix that lies row by row.
+/// Splits a row-major matrix into ranges of columns.
 fn columns(tl: &Tl, matrix: &Ref, width: u64) -> impl Iterator<Item = Ref> + use<> {
     let (matrix, count) = (matrix.clone(), tl.cdiv(matrix.dim(1), width));
     (0..count).map(move |index| {

@@ -1,8 +1,8 @@
-//! Attention of one new token of each sequence, where the tokens before it are spread over all PEs.
+//! Attention of one new token of each sequence over a KV cache that is spread over all PEs.
 //!
-//! Each PE works out what its tokens give, as flash decoding does: the greatest score, the sum of the weights, and
-//! the sum of the values. PEs then join these in pairs, and pairs of pairs, until one of them has all: another one
-//! for each row, so that all of them have a part of this to do.
+//! As in flash decoding, each PE computes the partial result of its tokens: the greatest score, the sum of the
+//! weights, and the sum of the values. A binary tree of PEs then combines the partial results. The root differs
+//! from row to row, so that all PEs share this work.
 
 use super::gqa_decode::attend;
 use super::softmax_sum::SoftmaxSum;
@@ -10,18 +10,19 @@ use crate::collective::Wire;
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Port, Tl};
 
-/// Computes the attention of new tokens over what all PEs of a launch hold together. Arguments: Q, a copy on each PE
-/// with a row for each sequence and head of K; K and V, of which each PE has some tokens of every row; the output,
-/// with a row for each PE; what a head has of each token; and the tokens of a block of K and V.
+/// Computes attention of new tokens over the tokens of all PEs of a launch. Arguments: Q, a copy on each PE
+/// with a row for each sequence and head of K; K and V, of which each PE has some tokens of every row; the
+/// output, with a row for each PE; the head dimension; and the tokens per block of K and V.
 ///
-/// What a PE holds of K and V is, row by row of Q, as for [`gqa_decode`](super::gqa_decode()). Row `i` of the result
-/// is with PE `i` modulo their number, behind those that it has already. The PEs are wired by
+/// Each PE's part of K and V is laid out as for [`gqa_decode`](super::gqa_decode()), by rows of Q. Row `i` of
+/// the result is on PE `i` modulo the number of PEs, after the earlier rows of that PE. The PEs are wired by
 /// [`sequence_attention_wires`].
 pub fn sequence_attention() -> Kernel {
     Kernel::new("sequence_attention", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }
 
-/// The channels between so many PEs, in the order of cubes and their PEs: each to those 1, 2, 4 and so on further on.
+/// Returns the channels between the PEs, numbered cube by cube: from each to those at distances 1, 2, 4 and so
+/// on.
 pub fn sequence_attention_wires(ranks: usize) -> Vec<Wire> {
     let pairs = levels(ranks)
         .flat_map(|(level, step)| (0..ranks).map(move |rank| (level, rank, (rank + step) % ranks)));
@@ -32,12 +33,12 @@ pub fn sequence_attention_wires(ranks: usize) -> Vec<Wire> {
     pairs.map(wire).collect()
 }
 
-/// 1, 2, 4 and so on below the number of PEs, with how many come before.
+/// Returns the levels of the tree with their distances: 1, 2, 4 and so on below the number of PEs.
 fn levels(ranks: usize) -> impl Iterator<Item = (u16, usize)> {
     (0..).map(|level| (level, 1 << level)).take_while(move |(_, step)| *step < ranks)
 }
 
-/// The ports to the PE that is so many further on, and to the one so many before.
+/// Returns the ports to the PEs ahead and behind at the distance of a level.
 fn ports(level: u16) -> [Port; 2] {
     [Port(2 * level), Port(2 * level + 1)]
 }
@@ -56,7 +57,7 @@ fn body(tl: &Tl, args: &Args) {
     }
 }
 
-/// Which PE of the launch this is.
+/// Returns the rank of this PE in the launch.
 fn place(tl: &Tl) -> u64 {
     tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
 }
@@ -65,8 +66,8 @@ fn index(number: u64) -> usize {
     usize::try_from(number).expect("fewer PEs than addresses")
 }
 
-/// Level by level, PEs hand what they have to the one before, counted from the one that gets the row in the end.
-/// All rows go through a level before any goes through the next, so that their messages are under way at once.
+/// Combines partial results level by level: PEs send theirs to the one behind, counted from the row's root. All
+/// rows finish a level before any begins the next, so that their messages overlap.
 fn join(tl: &Tl, sums: &mut [SoftmaxSum], [rank, ranks]: [usize; 2], shape: [u64; 2]) {
     for (level, step) in levels(ranks) {
         let [on, back] = ports(level);

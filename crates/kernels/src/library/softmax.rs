@@ -3,7 +3,8 @@
 use crate::kernel::{Args, Kernel};
 use crate::tl::Tl;
 
-/// The softmax of each row: each PE those that it holds. Arguments: x, y, and the rows of a tile.
+/// Applies softmax to each row; each PE processes the rows that it holds. Arguments: x, y, and the rows per
+/// tile.
 pub fn softmax() -> Kernel {
     Kernel::new("softmax", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }

@@ -1,24 +1,24 @@
-//! Sums of values, each with the softmax of its score as its weight, over scores that come block by block.
+//! Online softmax: sums of values weighted by the softmax of their scores, which arrive block by block.
 
 use cubeyard_runtime::dtype::DType;
 
 use crate::tl::{Port, Tile, Tl};
 
-/// Less than any score, and far enough from the least number that differences are numbers.
+/// A score below all others, yet far enough from the least `f32` that differences stay finite.
 pub(crate) const NEVER: f64 = -1e30;
 
-/// What is known of some rows so far: the greatest score, the sum of the weights relative to it, and
-/// the sum of the values with these weights. When a greater score comes, both sums are scaled down to it.
+/// The running state of some rows: the greatest score, the sum of the weights relative to it, and the sum of
+/// the values with these weights. When a greater score arrives, both sums are rescaled.
 pub(crate) struct SoftmaxSum {
     greatest: Tile,
     weights: Tile,
     values: Tile,
-    /// Of scores, so that powers of 2 do for those of e.
+    /// Factor on scores, so that `exp2` can be used in place of `exp`.
     scale: f64,
 }
 
 impl SoftmaxSum {
-    /// Of rows without scores, whose values have `size` elements; scores are divided by the root of that.
+    /// Starts rows without scores, whose values have `size` elements; scores are divided by the root of `size`.
     #[track_caller]
     pub(crate) fn new(tl: &Tl, rows: u64, size: u64) -> Self {
         Self {
@@ -29,10 +29,10 @@ impl SoftmaxSum {
         }
     }
 
-    /// Adds a block: a score for each row and each of some values.
+    /// Adds a block of scores, one for each row and value.
     ///
-    /// The engine takes operations in this order, and each waits for what it uses; so those that do not need
-    /// each other take turns.
+    /// The engine executes operations in order, and each waits for its operands; so independent operations are
+    /// interleaved.
     #[track_caller]
     pub(crate) fn add(&mut self, tl: &Tl, scores: &Tile, values: &Tile) {
         let greatest = tl.maximum(&self.greatest, &tl.max_keep(scores, 1));
@@ -49,7 +49,7 @@ impl SoftmaxSum {
         self.greatest = greatest;
     }
 
-    /// Adds what is known of the same rows from other scores.
+    /// Combines with the state of the same rows over other scores.
     #[track_caller]
     pub(super) fn join(&mut self, tl: &Tl, other: &Self) {
         let greatest = tl.maximum(&self.greatest, &other.greatest);
@@ -60,7 +60,7 @@ impl SoftmaxSum {
         self.greatest = greatest;
     }
 
-    /// Sends all that is known: three messages.
+    /// Sends the state in three messages.
     #[track_caller]
     pub(super) fn send(&self, tl: &Tl, port: Port) {
         for tile in [&self.greatest, &self.weights, &self.values] {
@@ -68,7 +68,7 @@ impl SoftmaxSum {
         }
     }
 
-    /// What another PE sends of so many rows and elements of a value.
+    /// Receives the state of `rows` rows whose values have `size` elements.
     #[track_caller]
     pub(super) fn receive(tl: &Tl, port: Port, [rows, size]: [u64; 2]) -> Self {
         let [greatest, weights, values] =
@@ -76,22 +76,22 @@ impl SoftmaxSum {
         Self { greatest, weights, values, scale: scale(size) }
     }
 
-    /// The natural logarithm of the sum of the weights, not relative to anything: with these, sums of several
-    /// parts can be joined.
+    /// Returns the natural logarithm of the absolute sum of the weights, with which results of several parts
+    /// can be combined.
     #[track_caller]
     pub(crate) fn logarithm(&self, tl: &Tl) -> Tile {
         let powers = tl.fma(&self.greatest, self.scale, &tl.log2(&self.weights));
         &powers * std::f64::consts::LN_2
     }
 
-    /// The sums of the values, with weights whose sum is 1.
+    /// Returns the sums of the values, with weights normalised to 1.
     #[track_caller]
     pub(crate) fn result(&self, tl: &Tl, dtype: DType) -> Tile {
         tl.cast(&tl.div(&self.values, &self.weights), dtype)
     }
 }
 
-/// Of scores of so many features, so that powers of 2 do for those of e.
+/// Returns the factor on scores of `size` features, so that `exp2` can be used in place of `exp`.
 fn scale(size: u64) -> f64 {
     std::f64::consts::LOG2_E / (size as f64).sqrt()
 }

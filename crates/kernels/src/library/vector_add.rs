@@ -3,7 +3,7 @@
 use crate::kernel::{Args, Kernel};
 use crate::tl::Tl;
 
-/// Adds two tensors: each PE what it holds of them. Arguments: x, y, z, and the elements of a block.
+/// Adds two tensors; each PE processes the part that it holds. Arguments: x, y, z, and the elements per block.
 pub fn vector_add() -> Kernel {
     Kernel::new("vector_add", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }

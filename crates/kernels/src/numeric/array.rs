@@ -1,4 +1,4 @@
-//! Tiles with their numbers.
+//! Arrays: tiles with their elements.
 
 use cubeyard_runtime::dtype::DType;
 
@@ -9,7 +9,7 @@ use super::{NumericError, TileType, infer};
 
 /// A tile with its elements in row-major order.
 ///
-/// Two are equal if their kinds and all elements are; what is not a number is equal to nothing.
+/// Two arrays are equal if their types and all elements are; NaN is equal to nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array {
     ty: TileType,
@@ -17,7 +17,7 @@ pub struct Array {
 }
 
 impl Array {
-    /// The tile of these bytes, little-endian as in memory. A bool is any byte but 0.
+    /// Decodes little-endian bytes, as they are in memory. A bool is true for any byte but 0.
     pub fn from_bytes(ty: &TileType, bytes: &[u8]) -> Result<Self, NumericError> {
         let ty = ty.clone().checked()?;
         let found = bytes.len() as u64;
@@ -28,7 +28,7 @@ impl Array {
         Ok(Self { ty, data })
     }
 
-    /// Its bytes, little-endian as in memory.
+    /// Encodes the elements as little-endian bytes, as they are in memory.
     pub fn to_bytes(&self) -> Vec<u8> {
         let (dtype, width) = (self.ty.dtype, self.ty.dtype.size());
         match &self.data {
@@ -46,12 +46,12 @@ impl Array {
         }
     }
 
-    /// The kind of tile that it is.
+    /// Returns type and shape.
     pub fn ty(&self) -> &TileType {
         &self.ty
     }
 
-    /// A tile whose elements are all the same: the nearest to `value`.
+    /// Returns an array with all elements equal to the number of its type nearest to `value`.
     pub fn full(ty: TileType, value: f64) -> Result<Self, NumericError> {
         infer::full(&ty, value)?;
         let (count, mut bytes) = (ty.count(), Vec::new());
@@ -60,7 +60,7 @@ impl Array {
         Ok(Self { ty, data })
     }
 
-    /// `count` elements: `start`, without its fraction for integers, and each the one before plus 1.
+    /// Returns `count` elements that count up by 1 from `start`, which is truncated for integers.
     pub fn arange(dtype: DType, start: f64, count: u64) -> Result<Self, NumericError> {
         let ty = infer::arange(dtype, start, count)?;
         let first = if dtype.is_float() { start } else { start.trunc() };
@@ -68,7 +68,7 @@ impl Array {
         Self::from_values(&ty, &values)
     }
 
-    /// The tile whose elements are the nearest to these values.
+    /// Returns an array of the numbers of its type nearest to these values.
     pub fn from_values(ty: &TileType, values: &[f64]) -> Result<Self, NumericError> {
         let ty = ty.clone().checked()?;
         if values.len() != ty.count() {
@@ -79,8 +79,8 @@ impl Array {
         Self::from_bytes(&ty, &bytes)
     }
 
-    /// The element at this place in row-major order. 64-bit integers beyond 2⁵³ are rounded;
-    /// [`integer`](Self::integer) has them exactly.
+    /// Returns the element at a row-major index. 64-bit integers beyond 2⁵³ are rounded;
+    /// [`integer`](Self::integer) returns them exactly.
     pub fn get(&self, index: usize) -> Option<f64> {
         Some(match &self.data {
             Data::Single(values) => (*values.get(index)?).into(),
@@ -91,7 +91,7 @@ impl Array {
         })
     }
 
-    /// The element at this place in row-major order, if they are integers or bools.
+    /// Returns the element at a row-major index, if the elements are integers or bools.
     pub fn integer(&self, index: usize) -> Option<i128> {
         match &self.data {
             Data::Single(_) | Data::Double(_) => None,
@@ -101,32 +101,32 @@ impl Array {
         }
     }
 
-    /// All elements, as [`get`](Self::get) has them.
+    /// Returns all elements, converted as by [`get`](Self::get).
     pub fn values(&self) -> Vec<f64> {
         (0..self.ty.count()).map(|index| self.get(index).expect("so many there are")).collect()
     }
 
-    /// The elements as they are computed with.
+    /// Returns the elements in the type in which they are computed.
     pub(super) fn data(&self) -> &Data {
         &self.data
     }
 
-    /// The same, to be changed into other elements of the type.
+    /// Returns the elements for modification; they must stay within the element type.
     pub(super) fn data_mut(&mut self) -> &mut Data {
         &mut self.data
     }
 
-    /// The same, without the tile.
+    /// Consumes the array and returns its elements.
     pub(super) fn into_data(self) -> Data {
         self.data
     }
 
-    /// A tile of elements that are of its type.
+    /// Makes an array of elements that are already numbers of its type.
     pub(super) fn new(ty: TileType, data: Data) -> Self {
         Self { ty, data }
     }
 
-    /// A tile of what was computed: rounded, or wrapped, to its type.
+    /// Makes an array of computed elements: rounded or wrapped to its type.
     pub(super) fn rounded(ty: TileType, mut data: Data) -> Self {
         let (format, width) = (Format::of(ty.dtype), Width::of(ty.dtype));
         match &mut data {
@@ -145,19 +145,19 @@ impl Array {
         Self { ty, data }
     }
 
-    /// With elements of another type.
+    /// Converts the elements to another type.
     pub(super) fn converted(&self, ty: TileType) -> Self {
         let data = converted(&self.data, ty.dtype);
         Self::rounded(ty, data)
     }
 }
 
-/// Itself, or the one NaN.
+/// Replaces any NaN by the one quiet NaN.
 fn quiet(value: f64) -> f64 {
     if value.is_nan() { f64::NAN } else { value }
 }
 
-/// The elements with these bytes.
+/// Decodes little-endian bytes.
 fn decoded(dtype: DType, bytes: &[u8]) -> Data {
     let (format, width) = (Format::of(dtype), Width::of(dtype));
     match dtype {
@@ -179,12 +179,12 @@ fn decoded(dtype: DType, bytes: &[u8]) -> Data {
     }
 }
 
-/// Elements of `N` bytes each.
+/// Splits bytes into elements of `N` bytes each.
 fn from_chunks<const N: usize, T>(bytes: &[u8], element: impl Fn([u8; N]) -> T) -> Vec<T> {
     bytes.as_chunks().0.iter().map(|&chunk| element(chunk)).collect()
 }
 
-/// Elements of as many bytes each, from the words that they are the lower bytes of.
+/// Splits bytes into elements of `width` bytes each, zero-extended to 64 bits.
 fn read<T>(bytes: &[u8], width: u64, element: impl Fn(u64) -> T) -> Vec<T> {
     match width {
         1 => from_chunks(bytes, |[byte]| element(byte.into())),
@@ -194,7 +194,7 @@ fn read<T>(bytes: &[u8], width: u64, element: impl Fn(u64) -> T) -> Vec<T> {
     }
 }
 
-/// Of each word the lower bytes, as many as an element has.
+/// Concatenates the lower `width` bytes of each word.
 fn words<T>(values: &[T], width: u64, word: impl Fn(&T) -> u64) -> Vec<u8> {
     let lower = |value: &T| word(value).to_le_bytes();
     match width {
@@ -205,7 +205,7 @@ fn words<T>(values: &[T], width: u64, word: impl Fn(&T) -> u64) -> Vec<u8> {
     }
 }
 
-/// All the bytes, one element after the other.
+/// Concatenates the bytes of all elements.
 fn collected<const N: usize, T>(values: &[T], bytes: impl Fn(&T) -> [u8; N]) -> Vec<u8> {
     values.iter().map(bytes).collect::<Vec<_>>().into_flattened()
 }

@@ -1,4 +1,4 @@
-//! From one type of elements to another.
+//! Conversions between element types.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -12,20 +12,19 @@ use cubeyard_runtime::dtype::DType;
 use super::value::Data;
 use super::{Array, NumericError, infer};
 
-/// The same elements in another type.
+/// Converts the elements to another type.
 ///
-/// Floats are rounded once, to nearest, ties to even; what is too large becomes infinite, or in `fp8_e4m3`
-/// not a number. From a float to an integer the fraction goes; what is out of range becomes the nearest that
-/// is not, and NaN becomes 0. From an integer to an integer the upper bits go. A bool is whether it is not 0,
-/// and becomes 0 or 1.
+/// Floats are rounded once, to nearest, ties to even; values too large become infinite, or NaN in `fp8_e4m3`.
+/// From float to integer the fraction is dropped, values out of range saturate, and NaN becomes 0. From integer
+/// to integer the upper bits are dropped. To bool, any value but 0 is true; from bool, the result is 0 or 1.
 pub fn cast(a: &Array, dtype: DType) -> Result<Array, NumericError> {
     Ok(a.converted(infer::cast(a.ty(), dtype)?))
 }
 
-/// How many bits integers have.
+/// Width of an integer type.
 #[derive(Clone, Copy)]
 pub(super) struct Width {
-    /// How many they have less than 64.
+    /// 64 less the number of bits.
     missing: u32,
 }
 
@@ -34,18 +33,18 @@ impl Width {
         Self { missing: 64 - 8 * dtype.size() as u32 }
     }
 
-    /// Wrapped.
+    /// Wraps a signed number to the width.
     pub(super) fn signed(self, value: i64) -> i64 {
         value << self.missing >> self.missing
     }
 
-    /// Wrapped.
+    /// Wraps an unsigned number to the width.
     pub(super) fn unsigned(self, value: u64) -> u64 {
         value << self.missing >> self.missing
     }
 }
 
-/// Elements that only have to be rounded or wrapped in order to be of the type.
+/// Converts elements up to the final rounding or wrapping to the type.
 pub(super) fn converted(data: &Data, dtype: DType) -> Data {
     match dtype {
         DType::F32 => Data::Single(singles(data)),
@@ -77,7 +76,7 @@ fn singles(data: &Data) -> Vec<f32> {
     }
 }
 
-/// Rounded so that rounding once more, to fewer bits, gives what rounding only that once would have.
+/// Rounds to odd, so that a second rounding to fewer bits gives the same as rounding once.
 fn odd_singles(data: &Data) -> Vec<f32> {
     match data {
         Data::Double(values) => map(values, |value| {
@@ -99,7 +98,7 @@ fn odd_integer(value: i128, near: f32) -> f32 {
     odd(near, back == value, back.abs() > value.abs())
 }
 
-/// Of the two neighbours of what is between them the odd one: it is on the same side of every tie.
+/// Returns the neighbour of an inexact value whose last bit is odd: it lies on the same side of every tie.
 fn odd(near: f32, exact: bool, away: bool) -> f32 {
     if exact || near.is_nan() {
         return near;

@@ -11,11 +11,12 @@ use super::{Array, NumericError, TileType, infer};
 
 const FITS: &str = "a tile has as many elements as its shape says";
 
-/// The product of an m×k and a k×n matrix, added to `accumulator` where there is one.
+/// Returns the product of an m×k and a k×n matrix, plus `accumulator` if there is one.
 ///
-/// Floats of at most 32 bits accumulate in `f32` and give it, `f64` gives `f64`; `i8`, `u8` and `i16` give
-/// `i32`, `u64` gives `u64` and all other integers give `i64`. Floats are summed in an order of the processor's
-/// liking, so that the last bits can differ from one kind of processor to another, but not from run to run.
+/// Floats of at most 32 bits accumulate in `f32`, which is the result's type; `f64` gives `f64`; `i8`, `u8` and
+/// `i16` give `i32`, `u64` gives `u64`, and all other integers give `i64`. The order in which floats are summed
+/// depends on the host processor, so the last bits can differ between kinds of processors, but not between
+/// runs.
 pub fn dot(a: &Array, b: &Array, accumulator: Option<&Array>) -> Result<Array, NumericError> {
     let ty = infer::dot(a.ty(), b.ty(), accumulator.map(Array::ty))?;
     let sums = accumulator.cloned().map_or_else(|| Array::full(ty.clone(), 0.0), Ok)?;
@@ -35,7 +36,7 @@ pub fn dot(a: &Array, b: &Array, accumulator: Option<&Array>) -> Result<Array, N
     Ok(Array::rounded(ty, data))
 }
 
-/// The lengths of two matrices that are multiplied, none of them 0.
+/// Dimensions of a product, none of them 0.
 #[derive(Clone, Copy)]
 struct Product {
     rows: usize,
@@ -56,7 +57,7 @@ impl Product {
         sums
     }
 
-    /// In 64 bits that wrap, which is right for signed and unsigned ones, and for fewer bits.
+    /// Multiplies in 64 bits with wrapping, which is exact modulo any narrower width, signed or unsigned.
     fn integers(self, a: &Data, b: &Data, sums: &Data) -> Data {
         let [a, b, mut sums] = [a, b, sums].map(words);
         for (row, sums) in a.chunks_exact(self.inner).zip(sums.chunks_exact_mut(self.columns)) {
@@ -69,7 +70,7 @@ impl Product {
     }
 }
 
-/// Integers as signed ones of the same bits.
+/// Returns integers as signed ones of the same bits.
 fn words(data: &Data) -> Vec<i64> {
     match converted(data, DType::I64) {
         Data::Signed(words) => words,

@@ -1,4 +1,4 @@
-//! Operations on each element by itself.
+//! Elementwise operations.
 
 use super::shape::spread;
 use super::value::{Bits, Data, Number, Real, Shift, Value, each_pair};
@@ -6,7 +6,7 @@ use super::{Array, Binary, NumericError, Ternary, Unary, infer};
 
 const REFUSED: &str = "the operation was refused for this type before";
 
-/// Does an operation to each element. NaN gives NaN.
+/// Applies an operation to each element. NaN gives NaN.
 pub fn unary(operation: Unary, a: &Array) -> Result<Array, NumericError> {
     let ty = infer::unary(operation, a.ty())?;
     let data = match a.data() {
@@ -54,7 +54,7 @@ fn number_unary<T: Number>(operation: Unary, values: &[T]) -> Vec<T> {
     }
 }
 
-/// Does an operation to each two elements, which broadcast.
+/// Applies an operation to each pair of elements; the operands broadcast.
 pub fn binary(operation: Binary, a: &Array, b: &Array) -> Result<Array, NumericError> {
     let ty = infer::binary(operation, a.ty(), b.ty())?;
     let (a, b) = (spread(a, &ty.shape), spread(b, &ty.shape));
@@ -133,7 +133,7 @@ fn compare_values<T: Value>(operation: Binary, a: &[T], b: &[T]) -> Vec<bool> {
     }
 }
 
-/// Does an operation to each three elements, which broadcast.
+/// Applies an operation to each triple of elements; the operands broadcast.
 pub fn ternary(operation: Ternary, a: &Array, b: &Array, c: &Array) -> Result<Array, NumericError> {
     let ty = infer::ternary(operation, a.ty(), b.ty(), c.ty())?;
     let [a, b, c] = [a, b, c].map(|operand| spread(operand, &ty.shape));
@@ -153,7 +153,7 @@ pub fn ternary(operation: Ternary, a: &Array, b: &Array, c: &Array) -> Result<Ar
         }
         _ => unreachable!("{REFUSED}"),
     };
-    // What is only chosen stays as it is.
+    // `where` only selects elements, so it does not round.
     Ok(if operation == Ternary::Where { Array::new(ty, data) } else { Array::rounded(ty, data) })
 }
 
@@ -173,7 +173,7 @@ fn choose(mask: &[bool], yes: &Data, no: &Data) -> Data {
     })
 }
 
-/// `value` where the mask is true, else `other`: what a masked load or store leaves.
+/// Returns `value` where the mask is true, else `other`: the result of a masked load or store.
 ///
 /// The result has the shape of `value`, to which the other two broadcast.
 pub fn merge(mask: &Array, value: &Array, other: &Array) -> Result<Array, NumericError> {

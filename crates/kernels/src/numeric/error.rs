@@ -1,96 +1,96 @@
-//! Why an operation has no result.
+//! Errors of operations on arrays.
 
 use cubeyard_runtime::dtype::{DType, OutOfRange};
 use thiserror::Error;
 
 use super::{MOST_DIMENSIONS, MOST_ELEMENTS, TileType};
 
-/// An operation has no result. Nothing was changed; what to do instead is said at each variant.
+/// The error of an operation that has no result. Operands are unchanged; each variant says what to do instead.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum NumericError {
-    /// A tile would have too many dimensions. Join some of them.
+    /// A tile would have too many dimensions. Merge some of them.
     #[error("{tile} has {} dimensions, a tile at most {MOST_DIMENSIONS}", tile.shape.len())]
     Dimensions {
-        /// The tile that there cannot be.
+        /// The type of the rejected tile.
         tile: TileType,
     },
-    /// A tile would have too many elements. Work on parts of it.
+    /// A tile would have too many elements. Split it into parts.
     #[error("{tile} has too many elements, a tile has at most {MOST_ELEMENTS}")]
     TooLarge {
-        /// The tile that there cannot be.
+        /// The type of the rejected tile.
         tile: TileType,
     },
-    /// There are more or fewer bytes than the elements have. Give as many.
+    /// The number of bytes is not that of the elements. Pass exactly as many.
     #[error("{tile} has {} bytes; found {found}", tile.nbytes())]
     Bytes {
-        /// The tile.
+        /// Type of the tile.
         tile: TileType,
-        /// How many bytes there were.
+        /// Number of bytes given.
         found: u64,
     },
-    /// There are more or fewer values than elements. Give as many.
+    /// The number of values is not that of the elements. Pass exactly as many.
     #[error("{tile} has {} elements; found {found} values", tile.elements())]
     Values {
-        /// The tile.
+        /// Type of the tile.
         tile: TileType,
-        /// How many values there were.
+        /// Number of values given.
         found: u64,
     },
-    /// A value is none of the integer type. Choose another value or type.
+    /// A value is out of range of the integer type. Choose another value or type.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
-    /// There is no such operation on elements of this type. Cast first.
+    /// The operation is not defined for this element type. Cast first.
     #[error("{operation} of {tile}: there is none for {}", tile.dtype)]
     NoSuchOperation {
-        /// The operation.
+        /// Name of the operation.
         operation: &'static str,
-        /// Its operand.
+        /// Type of the operand.
         tile: TileType,
     },
-    /// Operands have different types of elements. Cast one of them.
+    /// Operands have different element types. Cast one of them.
     #[error("{operation} of {a} and {b}: the types differ")]
     TypesDiffer {
-        /// The operation.
+        /// Name of the operation.
         operation: &'static str,
-        /// One operand.
+        /// Type of the first operand.
         a: TileType,
-        /// The other.
+        /// Type of the second operand.
         b: TileType,
     },
     /// The shapes do not broadcast: counted from the last dimension, two lengths differ and neither is 1.
     #[error("{operation} of {a} and {b}: the shapes do not broadcast")]
     NoBroadcast {
-        /// The operation.
+        /// Name of the operation.
         operation: &'static str,
-        /// One operand.
+        /// Type of the first operand.
         a: TileType,
-        /// The other.
+        /// Type of the second operand.
         b: TileType,
     },
-    /// A condition or mask is something else than bool. Compare with 0, or cast.
+    /// A condition or mask is not bool. Compare with 0, or cast.
     #[error("{operation} with {mask} as the condition: it must be bool")]
     NotACondition {
-        /// The operation.
+        /// Name of the operation.
         operation: &'static str,
-        /// What was given as the condition.
+        /// Type of the condition given.
         mask: TileType,
     },
-    /// There is no such dimension. Axes count from 0.
+    /// The axis does not exist. Axes count from 0.
     #[error("{operation} of {tile} along axis {axis}: there is none")]
     Axis {
-        /// The operation.
+        /// Name of the operation.
         operation: &'static str,
-        /// Its operand.
+        /// Type of the operand.
         tile: TileType,
         /// The axis asked for.
         axis: usize,
     },
-    /// Nothing has no greatest element. Take the sum, or a longer axis.
+    /// A maximum or minimum along an axis of length 0. Use a sum, or a longer axis.
     #[error("{operation} of {tile} along axis {axis}: it has length 0")]
     EmptyAxis {
-        /// The operation.
+        /// Name of the operation.
         operation: &'static str,
-        /// Its operand.
+        /// Type of the operand.
         tile: TileType,
         /// The axis asked for.
         axis: usize,
@@ -98,69 +98,69 @@ pub enum NumericError {
     /// The operation takes another number of dimensions. Reshape first.
     #[error("{operation} of {tile}: it takes {expected} dimensions")]
     Rank {
-        /// The operation.
+        /// Name of the operation.
         operation: &'static str,
-        /// Its operand.
+        /// Type of the operand.
         tile: TileType,
-        /// How many dimensions it takes, in words.
+        /// The number of dimensions that it takes, in words.
         expected: &'static str,
     },
-    /// The matrices do not multiply. Transpose one, or choose other tiles.
+    /// The inner dimensions of a product differ. Transpose an operand, or choose other tiles.
     #[error("dot of {a} and {b}: {} columns against {} rows", a.shape[1], b.shape[0])]
     DotShapes {
-        /// The left matrix.
+        /// Type of the left matrix.
         a: TileType,
-        /// The right one.
+        /// Type of the right matrix.
         b: TileType,
     },
-    /// What is accumulated into is not of the product's kind. Begin with zeros of that kind.
+    /// The accumulator does not have the type of the product. Start with zeros of that type.
     #[error("dot into {found}: the product is {expected}")]
     Accumulator {
-        /// The product.
+        /// Type of the product.
         expected: TileType,
-        /// What was given.
+        /// Type of the accumulator given.
         found: TileType,
     },
     /// The axes do not name each dimension once.
     #[error("permute of {tile} by {axes:?}: the axes must name each dimension once")]
     Permutation {
-        /// The operand.
+        /// Type of the operand.
         tile: TileType,
         /// The axes given.
         axes: Vec<usize>,
     },
-    /// A shape has more or fewer elements than the tile.
+    /// A shape does not have as many elements as the tile.
     #[error("reshape of {tile} to {shape:?}: the number of elements differs")]
     Reshape {
-        /// The operand.
+        /// Type of the operand.
         tile: TileType,
-        /// The shape given.
+        /// The shape asked for.
         shape: Vec<u64>,
     },
-    /// A tile does not broadcast to a shape: a length other than 1 differs, or dimensions are lost.
+    /// A tile does not broadcast to a shape: a length other than 1 differs, or dimensions would be dropped.
     #[error("broadcast of {tile} to {shape:?}: the shape does not fit")]
     BroadcastTo {
-        /// The operand.
+        /// Type of the operand.
         tile: TileType,
-        /// The shape given.
+        /// The shape asked for.
         shape: Vec<u64>,
     },
     /// A box is not within the tile, or has another number of dimensions.
     #[error("{operation} of {tile}: {shape:?} from {start:?} on is not within it")]
     Box {
-        /// The operation.
+        /// Name of the operation.
         operation: &'static str,
-        /// The tile.
+        /// Type of the tile.
         tile: TileType,
-        /// Where the box begins.
+        /// First index of the box.
         start: Vec<u64>,
-        /// How long it is.
+        /// Shape of the box.
         shape: Vec<u64>,
     },
-    /// A range cannot count in this type. Count in integers and cast.
+    /// A range of a type that cannot count. Count in integers and cast.
     #[error("a range of {dtype}: there is none")]
     Range {
-        /// The type.
+        /// The element type asked for.
         dtype: DType,
     },
 }

@@ -1,6 +1,6 @@
-//! What kind of tile an operation gives, or why it gives none.
+//! Result types of operations, or the errors.
 //!
-//! These are the functions of [`numeric`](super) without numbers, one for each, of the same name.
+//! One function for each of [`numeric`](super), of the same name, on types instead of arrays.
 
 mod shape;
 
@@ -11,7 +11,7 @@ use shape::{axis_of, broadcast};
 
 pub use shape::{broadcast_to, merge, paste, permute, reshape, slice, transpose};
 
-/// What an operation can be done with.
+/// The element types on which an operation is defined.
 #[derive(Clone, Copy)]
 enum Domain {
     Floats,
@@ -33,7 +33,7 @@ impl Domain {
         }
     }
 
-    /// Whether an operation with this domain is there for the operand, which is also checked itself.
+    /// Checks the operand, and that the domain includes its element type.
     fn admit(self, operation: &'static str, tile: &TileType) -> Result<(), NumericError> {
         let tile = tile.clone().checked()?;
         if self.has(tile.dtype) {
@@ -43,7 +43,7 @@ impl Domain {
     }
 }
 
-/// Unless both have elements of the same type.
+/// Checks that both have the same element type.
 fn same_dtype(operation: &'static str, a: &TileType, b: &TileType) -> Result<(), NumericError> {
     if a.dtype == b.dtype {
         return Ok(());
@@ -51,7 +51,7 @@ fn same_dtype(operation: &'static str, a: &TileType, b: &TileType) -> Result<(),
     Err(NumericError::TypesDiffer { operation, a: a.clone(), b: b.clone() })
 }
 
-/// Of what [`unary`](super::unary) gives.
+/// Returns the result type of [`unary`](super::unary).
 pub fn unary(operation: Unary, a: &TileType) -> Result<TileType, NumericError> {
     let domain = match operation {
         Unary::Neg | Unary::Abs | Unary::Floor | Unary::Ceil | Unary::Relu => Domain::Numbers,
@@ -62,7 +62,7 @@ pub fn unary(operation: Unary, a: &TileType) -> Result<TileType, NumericError> {
     Ok(a.clone())
 }
 
-/// Of what [`binary`](super::binary) gives.
+/// Returns the result type of [`binary`](super::binary).
 pub fn binary(operation: Binary, a: &TileType, b: &TileType) -> Result<TileType, NumericError> {
     let domain = match operation {
         Binary::Maximum | Binary::Minimum => Domain::All,
@@ -77,7 +77,7 @@ pub fn binary(operation: Binary, a: &TileType, b: &TileType) -> Result<TileType,
     Ok(if operation.compares() { tile.with_dtype(DType::Bool) } else { tile })
 }
 
-/// Of what [`ternary`](super::ternary) gives.
+/// Returns the result type of [`ternary`](super::ternary).
 pub fn ternary(
     operation: Ternary,
     a: &TileType,
@@ -95,7 +95,7 @@ pub fn ternary(
     broadcast(name, &broadcast(name, a, b)?.with_dtype(b.dtype), c)
 }
 
-/// Unless it is a bool.
+/// Checks that a condition is bool.
 fn condition(operation: &'static str, mask: &TileType) -> Result<(), NumericError> {
     if mask.dtype == DType::Bool {
         return Ok(());
@@ -103,7 +103,7 @@ fn condition(operation: &'static str, mask: &TileType) -> Result<(), NumericErro
     Err(NumericError::NotACondition { operation, mask: mask.clone() })
 }
 
-/// Of what [`reduce`](super::reduce) gives.
+/// Returns the result type of [`reduce`](super::reduce).
 pub fn reduce(
     operation: Reduce,
     a: &TileType,
@@ -125,30 +125,30 @@ pub fn reduce(
         tile.shape.remove(axis);
     }
     let index = matches!(operation, Reduce::Argmax | Reduce::Argmin);
-    // Without a length of 0 there can be more elements than before.
+    // Removing an axis of length 0 can increase the number of elements.
     if index { tile.with_dtype(DType::I32) } else { tile }.checked()
 }
 
-/// Of what [`scan`](super::scan) gives.
+/// Returns the result type of [`scan`](super::scan).
 pub fn scan(operation: Scan, a: &TileType, axis: usize) -> Result<TileType, NumericError> {
     Domain::Numbers.admit(operation.name(), a)?;
     axis_of(operation.name(), a, axis)?;
     Ok(a.clone())
 }
 
-/// Of what [`softmax`](super::softmax) gives.
+/// Returns the result type of [`softmax`](super::softmax).
 pub fn softmax(a: &TileType, axis: usize) -> Result<TileType, NumericError> {
     Domain::Floats.admit("softmax", a)?;
     axis_of("softmax", a, axis)?;
     Ok(a.clone())
 }
 
-/// Of what [`cast`](super::cast) gives: anything can be cast to anything.
+/// Returns the result type of [`cast`](super::cast), which is defined between all types.
 pub fn cast(a: &TileType, dtype: DType) -> Result<TileType, NumericError> {
     a.with_dtype(dtype).checked()
 }
 
-/// Of what [`dot`](super::dot) gives.
+/// Returns the result type of [`dot`](super::dot).
 pub fn dot(
     a: &TileType,
     b: &TileType,
@@ -169,13 +169,13 @@ pub fn dot(
     }
 }
 
-/// The two lengths of a matrix.
+/// Returns rows and columns of a matrix.
 fn matrix(tile: &TileType) -> Result<&[u64; 2], NumericError> {
     let rank = || NumericError::Rank { operation: "dot", tile: tile.clone(), expected: "2" };
     tile.shape.as_slice().try_into().map_err(|_| rank())
 }
 
-/// What products of elements are accumulated in.
+/// Returns the element type in which products accumulate.
 const fn dot_dtype(dtype: DType) -> DType {
     match dtype {
         DType::F64 => DType::F64,
@@ -186,14 +186,14 @@ const fn dot_dtype(dtype: DType) -> DType {
     }
 }
 
-/// Of what [`Array::full`](super::Array::full) gives.
+/// Returns the type of [`Array::full`](super::Array::full).
 pub fn full(tile: &TileType, value: f64) -> Result<TileType, NumericError> {
     let tile = tile.clone().checked()?;
     tile.dtype.encode(value, &mut Vec::new())?;
     Ok(tile)
 }
 
-/// Of what [`Array::arange`](super::Array::arange) gives.
+/// Returns the type of [`Array::arange`](super::Array::arange).
 pub fn arange(dtype: DType, start: f64, count: u64) -> Result<TileType, NumericError> {
     if dtype == DType::Bool {
         return Err(NumericError::Range { dtype });

@@ -1,7 +1,7 @@
-//! What integers do: in 64 bits, after which they are wrapped to their own width.
+//! Integer arithmetic in 64 bits; results are then wrapped to their own width.
 //!
-//! That is the same as in their own width. Sums, products and shifts up do not look at upper bits, quotients
-//! are in range but for one that wraps, and shifts down bring in what the number was extended with.
+//! This equals arithmetic in their own width: sums, products and left shifts do not depend on the upper bits,
+//! quotients are in range except for one that wraps, and right shifts bring in the sign or zero extension.
 
 /// Implements [`Number`](super::value::Number) and [`Shift`](super::value::Shift).
 macro_rules! integers {
@@ -30,7 +30,7 @@ macro_rules! integers {
             fn mul(self, other: Self) -> Self {
                 self.wrapping_mul(other)
             }
-            /// Rounded down; by 0 it is 0.
+            /// Divides, rounding down; division by 0 gives 0.
             fn div(self, other: Self) -> Self {
                 if other == 0 {
                     return 0;
@@ -39,7 +39,7 @@ macro_rules! integers {
                 let zero = Self::default();
                 if rest != 0 && (rest < zero) != (other < zero) { quotient.wrapping_sub(1) } else { quotient }
             }
-            /// With the sign of the divisor; by 0 it is 0.
+            /// Returns the remainder with the sign of the divisor; division by 0 gives 0.
             fn rem(self, other: Self) -> Self {
                 if other == 0 {
                     return 0;
@@ -47,13 +47,14 @@ macro_rules! integers {
                 let (rest, zero) = (self.wrapping_rem(other), Self::default());
                 if rest != 0 && (rest < zero) != (other < zero) { rest.wrapping_add(other) } else { rest }
             }
-            /// By squaring. To a negative power only 1 and -1 are not a fraction, which goes.
+            /// Raises to a power by squaring. A negative power of anything but 1 and -1 is a fraction, and
+            /// becomes 0.
             fn pow(self, exponent: Self) -> Self {
                 let negative = exponent < Self::default();
                 if negative && self != 1 && self.wrapping_add(1) != 0 {
                     return 0;
                 }
-                // Of 1 and -1 any odd power is the first one.
+                // An odd power of 1 or -1 is the number itself.
                 let mut left = if negative { exponent & 1 } else { exponent };
                 let (mut power, mut base): (Self, Self) = (1, self);
                 while left > 0 {
@@ -76,7 +77,7 @@ macro_rules! integers {
             }
             fn shr(self, by: Self) -> Self {
                 let by = u32::try_from(by).ok().filter(|&by| by < 64);
-                // By one bit more than can be asked for at once.
+                // A shift by 64 would overflow, so it takes two.
                 by.map_or(self >> 63 >> 1, |by| self >> by)
             }
         }

@@ -1,32 +1,32 @@
-//! Floats of at most 32 bits, held as `f32`: rounded to their format, and from and to its codes.
+//! Floats of at most 32 bits, held as `f32`: rounding to their format, encoding and decoding.
 //!
-//! [`DType::encode`] does the same from `f64`, an element at a time; these have no branches, so that they
-//! can be done to many elements at once.
+//! [`DType::encode`] does the same from `f64`, one element at a time; these functions have no branches, so that
+//! they vectorise.
 
 use cubeyard_runtime::dtype::DType;
 
 const INFINITY: u32 = 0x7f80_0000;
 
-/// A format, in terms of the bits of the `f32` that have its values.
+/// A format, described by the bits of the `f32` that hold its values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Format {
-    /// How many bits of the mantissa it has not.
+    /// Number of mantissa bits fewer than in `f32`.
     shift: u32,
-    /// The least normal number, or 0 where what is below is spaced as in `f32`.
+    /// The least normal number, or 0 if subnormals are spaced as in `f32`.
     least: u32,
-    /// A number whose neighbours are as far apart as the numbers below the least normal one.
+    /// A number at which `f32` is spaced like the subnormals of the format.
     anchor: f32,
-    /// The greatest number.
+    /// The greatest finite number.
     greatest: u32,
-    /// What is beyond.
+    /// The result of an overflow.
     overflow: u32,
-    /// What is not a number.
+    /// The NaN of the format.
     nan: u32,
-    /// What numbers are multiplied with to have the exponent field that they have in `f32`.
+    /// Factor that moves the exponent from `f32` to the format's bias.
     scale: f32,
-    /// The bit of the sign in a code.
+    /// The sign bit of a code.
     sign: u16,
-    /// The code of infinity, or where there is none of what is not a number.
+    /// The code of infinity, or of NaN if the format has no infinity.
     special: u16,
 }
 
@@ -78,13 +78,13 @@ const E5M2: Format = Format {
     special: 0x7c,
 };
 
-/// A power of two that is a normal `f32`.
+/// Returns a power of two that is a normal `f32`.
 const fn power(exponent: i32) -> f32 {
     f32::from_bits((127 + exponent).cast_unsigned() << 23)
 }
 
 impl Format {
-    /// The format of a type that is held as `f32`.
+    /// Returns the format of a type that is held as `f32`.
     pub(super) fn of(dtype: DType) -> Self {
         match dtype {
             DType::F16 => F16,
@@ -95,14 +95,14 @@ impl Format {
         }
     }
 
-    /// The number of the format nearest to a value, of two the even one.
+    /// Rounds to the nearest number of the format, ties to even.
     #[inline]
     pub(super) fn round(self, value: f32) -> f32 {
         let (sign, magnitude) = (value.to_bits() & 1 << 31, value.abs().to_bits());
         let (low, odd) = ((1 << self.shift) - 1, magnitude >> self.shift & 1);
-        // One half less a bit, and the bit if what stays is odd: what is in the middle goes to the even one.
+        // Adds half a unit less one bit, plus one bit if the kept part is odd: ties go to even.
         let normal = (magnitude + (low >> 1) + (odd & low)) & !low;
-        // Between the anchor and twice the anchor `f32` itself rounds as wanted.
+        // Between the anchor and its double, `f32` addition itself rounds to the format's spacing.
         let small = ((value.abs() + self.anchor) - self.anchor).to_bits();
         let rounded = if magnitude < self.least { small } else { normal };
         let rounded = if rounded > self.greatest { self.overflow } else { rounded };
@@ -113,7 +113,7 @@ impl Format {
         })
     }
 
-    /// The number of a code. What is not a number keeps its bits.
+    /// Decodes a code. NaNs keep their payload where the format has infinities.
     #[inline]
     pub(super) fn decode(self, code: u16) -> f32 {
         let (sign, magnitude) = (code & self.sign, code & (self.sign - 1));
@@ -121,7 +121,7 @@ impl Format {
         let value = if magnitude < self.special {
             (f32::from_bits(bits) * self.scale.recip()).to_bits()
         } else if self.overflow == INFINITY {
-            // The exponent's field is full in both.
+            // The exponent field is all ones in both.
             INFINITY | bits
         } else {
             self.nan
@@ -129,7 +129,7 @@ impl Format {
         f32::from_bits(if sign == 0 { value } else { value | 1 << 31 })
     }
 
-    /// The code of a number of the format.
+    /// Encodes a number of the format.
     #[inline]
     pub(super) fn encode(self, value: f32) -> u16 {
         let magnitude = value.abs().to_bits();

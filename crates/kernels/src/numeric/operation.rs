@@ -1,8 +1,8 @@
-//! The names of operations.
+//! The enums of operations.
 
 use std::fmt;
 
-/// An enum of operations, all of them, and what they are called.
+/// Defines an enum of operations with their names.
 macro_rules! operations {
     ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $operation:ident = $text:literal,)* }) => {
         $(#[$about])*
@@ -12,17 +12,17 @@ macro_rules! operations {
         }
 
         impl $name {
-            /// All of them.
+            /// All operations of this enum.
             pub const ALL: &[Self] = &[$(Self::$operation,)*];
 
-            /// What errors and files call it.
+            /// Returns the name used in errors and files.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$operation => $text,)*
                 }
             }
 
-            /// The operation of that name.
+            /// Finds an operation by its name.
             pub fn named(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|operation| operation.name() == name)
             }
@@ -37,15 +37,15 @@ macro_rules! operations {
 }
 
 operations!(
-    /// Operations on each element. Unless said otherwise they are for floats only.
+    /// Elementwise operations on one operand. For floats only, unless stated otherwise.
     Unary {
-        /// The negative; of integers, too.
+        /// Negation; also of integers.
         Neg = "neg",
-        /// Without the sign; of integers, too, where that of the least number is itself.
+        /// Absolute value; also of integers, where that of the least number is itself.
         Abs = "abs",
-        /// e to this power.
+        /// e to the power of x.
         Exp = "exp",
-        /// 2 to this power.
+        /// 2 to the power of x.
         Exp2 = "exp2",
         /// The natural logarithm.
         Log = "log",
@@ -55,116 +55,117 @@ operations!(
         Sqrt = "sqrt",
         /// 1 divided by the square root.
         Rsqrt = "rsqrt",
-        /// 1 / (1 + exp(-x)).
+        /// The logistic function 1 / (1 + exp(-x)).
         Sigmoid = "sigmoid",
         /// The hyperbolic tangent.
         Tanh = "tanh",
         /// The error function.
         Erf = "erf",
-        /// The sine.
+        /// The sine, in radians.
         Sin = "sin",
-        /// The cosine.
+        /// The cosine, in radians.
         Cos = "cos",
-        /// Rounded down; integers stay as they are.
+        /// Rounding down; integers are unchanged.
         Floor = "floor",
-        /// Rounded up; integers stay as they are.
+        /// Rounding up; integers are unchanged.
         Ceil = "ceil",
-        /// At least 0; of integers, too.
+        /// max(x, 0); also of integers.
         Relu = "relu",
-        /// Every bit the other one, of integers and bools only.
+        /// Bitwise complement, of integers and bools only.
         Not = "not",
     }
 );
 
 operations!(
-    /// Operations on two elements. Unless said otherwise they are for floats and integers, not for bools.
+    /// Elementwise operations on two operands. For floats and integers, not for bools, unless stated otherwise.
     Binary {
-        /// The sum.
+        /// Sum of both operands.
         Add = "add",
-        /// The difference.
+        /// Difference of the operands.
         Sub = "sub",
-        /// The product.
+        /// Product of both operands.
         Mul = "mul",
-        /// The quotient; of integers rounded down, and 0 for a division by 0.
+        /// Quotient; rounded down for integers, and 0 for an integer division by 0.
         Div = "div",
-        /// What is left of the quotient rounded down, with the sign of the divisor; of integers 0 for a
-        /// division by 0.
+        /// Remainder of the quotient rounded down, with the sign of the divisor; 0 for an integer division by
+        /// 0.
         Rem = "rem",
-        /// The first to the power of the second.
+        /// The first operand to the power of the second.
         Pow = "pow",
-        /// The greater one, or NaN if there is one; of bools, too.
+        /// The greater operand, or NaN if either is NaN; also of bools.
         Maximum = "maximum",
-        /// The smaller one, or NaN if there is one; of bools, too.
+        /// The smaller operand, or NaN if either is NaN; also of bools.
         Minimum = "minimum",
-        /// Bits set in both, of integers and bools only.
+        /// Bitwise and, of integers and bools only.
         And = "and",
-        /// Bits set in one of them, of integers and bools only.
+        /// Bitwise or, of integers and bools only.
         Or = "or",
-        /// Bits set in exactly one of them, of integers and bools only.
+        /// Bitwise exclusive or, of integers and bools only.
         Xor = "xor",
-        /// Bits shifted up, of integers only; 0 if by less than 0 or by the width or more.
+        /// Left shift, of integers only; 0 for a negative amount, or for the width or more.
         Shl = "shl",
-        /// Bits shifted down with the sign, of integers only; 0 or -1 if by less than 0 or by the width or more.
+        /// Arithmetic right shift, of integers only; 0 or -1 for a negative amount, or for the width or more.
         Shr = "shr",
-        /// Whether they are equal: a bool, as all comparisons, which are for all types.
+        /// Equality. Comparisons give bools and are defined for all types.
         Eq = "eq",
-        /// Whether they are not equal.
+        /// Inequality of the operands.
         Ne = "ne",
-        /// Whether the first is less.
+        /// Whether the first operand is less.
         Lt = "lt",
-        /// Whether the first is less or equal.
+        /// Whether the first operand is less or equal.
         Le = "le",
-        /// Whether the first is greater.
+        /// Whether the first operand is greater.
         Gt = "gt",
-        /// Whether the first is greater or equal.
+        /// Whether the first operand is greater or equal.
         Ge = "ge",
     }
 );
 
 operations!(
-    /// Operations on three elements.
+    /// Elementwise operations on three operands.
     Ternary {
-        /// The second where the first, a bool, is true, else the third; of any type.
+        /// The second operand where the first, a bool, is true, else the third; of any type.
         Where = "where",
-        /// The first times the second plus the third, rounded once to what it is computed in; of floats and integers.
+        /// a · b + c, rounded once to the type of computation; of floats and integers.
         Fma = "fma",
-        /// The first, at least the second, at most the third, or NaN if there is one; of floats and integers.
+        /// The first operand limited to the range from the second to the third, or NaN if one is NaN; of floats
+        /// and integers.
         Clamp = "clamp",
     }
 );
 
 operations!(
-    /// What is made of all elements along an axis.
+    /// Reductions of the elements along an axis.
     Reduce {
-        /// The sum, of floats and integers, in the type of the elements; floats are rounded at the end.
+        /// Sum of floats or integers, in the element type; floats are rounded at the end.
         Sum = "sum",
-        /// The greatest, or NaN if there is one.
+        /// The greatest element, or NaN if there is one.
         Max = "max",
-        /// The least, or NaN if there is one.
+        /// The least element, or NaN if there is one.
         Min = "min",
-        /// The index of the first of the greatest, or of the first NaN: an `i32`.
+        /// Index of the first greatest element, or of the first NaN, as an `i32`.
         Argmax = "argmax",
-        /// The index of the first of the least, or of the first NaN: an `i32`.
+        /// Index of the first least element, or of the first NaN, as an `i32`.
         Argmin = "argmin",
-        /// The product, of floats and integers, as the sum is.
+        /// Product of floats or integers, rounded as the sum is.
         Prod = "prod",
-        /// Bits set in an odd number of elements, of integers and bools only.
+        /// Exclusive or of all elements, of integers and bools only.
         Xor = "xor",
     }
 );
 
 operations!(
-    /// What is made of the elements along an axis up to each, itself included, of floats and integers.
+    /// Running reductions along an axis, each element included; of floats and integers.
     Scan {
-        /// Their sum; floats go on with what is not yet rounded.
+        /// Running sum; floats carry the unrounded sum.
         Cumsum = "cumsum",
-        /// Their product; floats go on with what is not yet rounded.
+        /// Running product; floats carry the unrounded product.
         Cumprod = "cumprod",
     }
 );
 
 impl Binary {
-    /// Whether the result is a bool.
+    /// Returns whether the operation is a comparison, whose result is bool.
     pub const fn compares(self) -> bool {
         matches!(self, Self::Eq | Self::Ne | Self::Lt | Self::Le | Self::Gt | Self::Ge)
     }

@@ -1,7 +1,8 @@
-//! What floats do.
+//! Float arithmetic.
 //!
-//! Roots, rounding and the four operations are exact, so they come from the standard library. For exponentials
-//! and the like that has whatever the system has, and no error function; `libm` is the same everywhere.
+//! Roots, rounding and the four operations are exactly specified, so they come from the standard library. Its
+//! exponentials and similar functions depend on the system, and it has no error function; `libm` is the same
+//! everywhere.
 
 /// Implements [`Value`](super::value::Value), [`Number`](super::value::Number) and
 /// [`Real`](super::value::Real) with functions of `libm`.
@@ -41,7 +42,7 @@ macro_rules! reals {
             fn div(self, other: Self) -> Self {
                 self / other
             }
-            /// As Python's `%`: with the sign of the divisor, of a zero, too.
+            /// Returns the remainder as Python's `%` does: with the sign of the divisor, even for a zero.
             fn rem(self, other: Self) -> Self {
                 let rest = self % other;
                 if rest == 0.0 {

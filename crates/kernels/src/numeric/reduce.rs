@@ -4,11 +4,11 @@ use super::tile::length;
 use super::value::{Bits, Data, Number, Real, Value, each};
 use super::{Array, NumericError, Reduce, Scan, TileType, infer};
 
-/// How many parts a reduction along neighbours has, whose results are then reduced in order. The same
-/// everywhere, since the sum of floats depends on it.
+/// Number of partial results in a reduction of contiguous elements, which are then combined in order. Fixed on
+/// all hosts, because the sum of floats depends on it.
 const LANES: usize = 8;
 
-/// An axis of a tile: how many elements are along it, how many apart, and how often.
+/// An axis of a tile: its length, and the stride between its elements.
 #[derive(Clone, Copy)]
 struct Axis {
     count: usize,
@@ -16,18 +16,18 @@ struct Axis {
 }
 
 impl Axis {
-    /// Of a tile that has elements.
+    /// Describes an axis of a tile that has elements.
     fn of(tile: &TileType, axis: usize) -> Self {
         let inner = tile.shape[axis + 1..].iter().map(|&side| length(side)).product();
         Self { count: length(tile.shape[axis]), inner }
     }
 
-    /// How many elements there are until they differ in a dimension before the axis.
+    /// Returns the number of elements per index of the dimensions before the axis.
     fn block(self) -> usize {
         self.count * self.inner
     }
 
-    /// The elements along the axis made into one, everywhere.
+    /// Reduces the elements along the axis.
     fn fold<T: Copy>(self, values: &[T], operation: impl Fn(T, T) -> T) -> Vec<T> {
         if self.inner == 1 {
             return values.chunks_exact(self.count).map(|row| fold_row(row, &operation)).collect();
@@ -47,7 +47,7 @@ impl Axis {
         folded
     }
 
-    /// The index along the axis of the first that none takes the place of, everywhere.
+    /// Returns the index along the axis of the first element that no other displaces.
     fn find<T: Copy>(self, values: &[T], takes_place: impl Fn(T, T) -> bool) -> Vec<i64> {
         let mut found = Vec::with_capacity(values.len() / self.count);
         for block in values.chunks_exact(self.block()) {
@@ -62,7 +62,7 @@ impl Axis {
         found
     }
 
-    /// Each element with the one that was made of all along the axis.
+    /// Combines each element with the reduction of its axis.
     fn zip<T: Copy>(self, values: &[T], folded: &[T], operation: impl Fn(T, T) -> T) -> Vec<T> {
         let mut zipped = Vec::with_capacity(values.len());
         for (block, folded) in
@@ -80,7 +80,7 @@ impl Axis {
     }
 }
 
-/// In lanes, so that they can be done at once, and then the lanes in order.
+/// Folds in lanes, so that the loop vectorises, and then combines the lanes in order.
 fn fold_row<T: Copy>(row: &[T], operation: impl Fn(T, T) -> T) -> T {
     let (chunks, rest) = row.as_chunks::<LANES>();
     let folded = chunks.iter().copied().reduce(|mut lanes, chunk| {
@@ -91,7 +91,7 @@ fn fold_row<T: Copy>(row: &[T], operation: impl Fn(T, T) -> T) -> T {
     all.reduce(operation).expect("a row of length 0 is not reduced")
 }
 
-/// Makes one element of all along an axis, which is then of length 1, if it is kept, or gone.
+/// Reduces the elements along an axis, which is then kept with length 1 or removed.
 pub fn reduce(
     operation: Reduce,
     a: &Array,
@@ -100,7 +100,7 @@ pub fn reduce(
 ) -> Result<Array, NumericError> {
     let ty = infer::reduce(operation, a.ty(), axis, keep)?;
     if a.ty().elements() == 0 {
-        // Only sums, products and bits of nothing were not refused.
+        // Reductions of an empty axis other than sum, product and xor were rejected before.
         return Array::full(ty, if operation == Reduce::Prod { 1.0 } else { 0.0 });
     }
     let along = Axis::of(a.ty(), axis);
@@ -143,7 +143,7 @@ fn number_reduce<T: Number>(operation: Reduce, values: &[T], along: Axis) -> Vec
     }
 }
 
-/// Makes of each element that of all along an axis up to it.
+/// Replaces each element by the reduction of all elements along an axis up to it.
 pub fn scan(operation: Scan, a: &Array, axis: usize) -> Result<Array, NumericError> {
     let ty = infer::scan(operation, a.ty(), axis)?;
     if ty.elements() == 0 {
@@ -174,9 +174,9 @@ fn number_scan<T: Number>(operation: Scan, values: &[T], along: Axis) -> Vec<T> 
     scanned
 }
 
-/// exp(x - max) divided by the sum of these along an axis, rounded at the end.
+/// Returns exp(x - max) divided by the sum of these along an axis, rounded at the end.
 ///
-/// A row with NaN or +∞ in it, or of -∞ only, is all NaN.
+/// A row that contains NaN or +∞, or only -∞, becomes NaN.
 pub fn softmax(a: &Array, axis: usize) -> Result<Array, NumericError> {
     let ty = infer::softmax(a.ty(), axis)?;
     if ty.elements() == 0 {

@@ -1,4 +1,4 @@
-//! Tiles whose elements stay as they are, in other places.
+//! Operations that move elements without changing them.
 
 use std::borrow::Cow;
 
@@ -6,8 +6,8 @@ use super::tile::length;
 use super::value::{Data, each, each_pair};
 use super::{Array, MOST_DIMENSIONS, NumericError, TileType, infer};
 
-/// Where the elements of a tile are found among others: lengths, how far apart neighbours are in each
-/// dimension, and where the first is. Dimensions that are missing come first and have length 1.
+/// A strided view of a tile's elements: lengths and strides of each dimension, and the offset of the first
+/// element. Missing dimensions come first and have length 1.
 #[derive(Clone, Copy)]
 pub(super) struct Walk {
     lengths: [usize; MOST_DIMENSIONS],
@@ -26,7 +26,7 @@ impl Walk {
         walk
     }
 
-    /// Calls `row` with where each row along the last dimension begins.
+    /// Calls `row` with the offset of each row along the last dimension.
     fn rows(&self, mut row: impl FnMut(usize)) {
         if self.lengths.contains(&0) {
             return;
@@ -41,7 +41,7 @@ impl Walk {
         }
     }
 
-    /// The elements found.
+    /// Collects the elements of the view.
     fn gather<T: Copy>(&self, values: &[T]) -> Vec<T> {
         let [.., count] = self.lengths;
         let [.., stride] = self.strides;
@@ -54,7 +54,7 @@ impl Walk {
         found
     }
 
-    /// Puts elements where they would be found, with neighbours in the last dimension side by side.
+    /// Writes elements to the view; the last dimension must be contiguous.
     fn scatter<T: Copy>(&self, from: &[T], into: &mut [T]) {
         let [.., count] = self.lengths;
         let mut rows = from.chunks_exact(count.max(1));
@@ -65,11 +65,11 @@ impl Walk {
     }
 }
 
-/// How far apart neighbours are in each dimension of a row-major tile.
+/// Returns the strides of a row-major tile.
 fn strides(shape: &[u64]) -> Vec<usize> {
     let mut strides = vec![1_usize; shape.len()];
     for axis in (1..shape.len()).rev() {
-        // A tile without elements can have any lengths, and its distances lead nowhere.
+        // A tile without elements can have any lengths, and its strides are never used.
         strides[axis - 1] = strides[axis].saturating_mul(length(shape[axis]));
     }
     strides
@@ -83,7 +83,7 @@ fn gathered(a: &Array, ty: TileType, strides: &[usize], start: usize) -> Array {
     Array::new(ty, each!(a.data(), values => walk.gather(values)))
 }
 
-/// The elements of a tile repeated so that they have a shape.
+/// Broadcasts the elements of a tile to a shape.
 pub(super) fn spread<'a>(a: &'a Array, shape: &[u64]) -> Cow<'a, Data> {
     if *a.ty().shape == *shape {
         return Cow::Borrowed(a.data());
@@ -96,18 +96,18 @@ pub(super) fn spread<'a>(a: &'a Array, shape: &[u64]) -> Cow<'a, Data> {
     Cow::Owned(gathered(a, ty, &steps, 0).into_data())
 }
 
-/// Repeated along dimensions of length 1 and along new first ones, so that it has this shape.
+/// Broadcasts to a shape: repeats along dimensions of length 1 and along new leading dimensions.
 pub fn broadcast_to(a: &Array, shape: &[u64]) -> Result<Array, NumericError> {
     let ty = infer::broadcast_to(a.ty(), shape)?;
     Ok(Array::new(ty, spread(a, shape).into_owned()))
 }
 
-/// The same elements in the same order in another shape.
+/// Returns the same elements in the same order in another shape.
 pub fn reshape(a: &Array, shape: &[u64]) -> Result<Array, NumericError> {
     Ok(Array::new(infer::reshape(a.ty(), shape)?, a.data().clone()))
 }
 
-/// With the last two dimensions exchanged.
+/// Swaps the last two dimensions.
 pub fn transpose(a: &Array) -> Result<Array, NumericError> {
     let ty = infer::transpose(a.ty())?;
     let mut strides = strides(&a.ty().shape);
@@ -116,7 +116,7 @@ pub fn transpose(a: &Array) -> Result<Array, NumericError> {
     Ok(gathered(a, ty, &strides, 0))
 }
 
-/// With the dimensions in another order: the first one of the result is the dimension `axes[0]`.
+/// Permutes the dimensions: the first dimension of the result is dimension `axes[0]`.
 pub fn permute(a: &Array, axes: &[usize]) -> Result<Array, NumericError> {
     let ty = infer::permute(a.ty(), axes)?;
     let strides = strides(&a.ty().shape);
@@ -124,7 +124,7 @@ pub fn permute(a: &Array, axes: &[usize]) -> Result<Array, NumericError> {
     Ok(gathered(a, ty, &permuted, 0))
 }
 
-/// The box of this shape that begins at `start`.
+/// Returns the box of this shape that begins at `start`.
 pub fn slice(a: &Array, start: &[u64], shape: &[u64]) -> Result<Array, NumericError> {
     let ty = infer::slice(a.ty(), start, shape)?;
     if ty.elements() == 0 {
@@ -135,7 +135,7 @@ pub fn slice(a: &Array, start: &[u64], shape: &[u64]) -> Result<Array, NumericEr
     Ok(gathered(a, ty, &strides, first))
 }
 
-/// Replaces the box that begins at `start` with a tile. After an error nothing is replaced.
+/// Replaces the box that begins at `start` by a tile. Changes nothing if it fails.
 pub fn paste(into: &mut Array, start: &[u64], tile: &Array) -> Result<(), NumericError> {
     infer::paste(into.ty(), start, tile.ty())?;
     if tile.ty().elements() == 0 {
@@ -156,7 +156,7 @@ fn each_pair_in_place(into: &mut Data, from: &Data, walk: &Walk) {
     });
 }
 
-/// How far into a tile that has elements the element with these indices is.
+/// Returns the offset of an element in a tile that has elements.
 fn offset(indices: &[u64], strides: &[usize]) -> usize {
     indices.iter().zip(strides).map(|(&index, &stride)| length(index) * stride).sum()
 }

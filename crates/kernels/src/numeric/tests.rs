@@ -1,4 +1,4 @@
-//! What NumPy does not say, or says elsewhere than `python/tests/test_numeric.py`: edges, errors, rounding.
+//! Edges, errors and rounding, beyond the comparison with NumPy in `python/tests/test_numeric.py`.
 
 mod agreement;
 
@@ -16,7 +16,6 @@ fn array(dtype: DType, values: &[f64]) -> Array {
     Array::from_values(&tile(dtype, &[values.len() as u64]), values).unwrap()
 }
 
-/// The bits of what two lists of values give: so NaN can be compared, and the sign of a zero.
 fn of_two(operation: Binary, dtype: DType, a: &[f64], b: &[f64]) -> Vec<f64> {
     binary(operation, &array(dtype, a), &array(dtype, b)).unwrap().values()
 }
@@ -116,7 +115,7 @@ fn sums_of_nothing_are_zero_and_greatest_elements_of_nothing_are_not() {
     assert_eq!(reduce(Reduce::Sum, &nothing, 0, false).unwrap().ty(), &tile(DType::F16, &[0]));
     let error = reduce(Reduce::Max, &nothing, 1, false).unwrap_err();
     assert_eq!(error.to_string(), "max of f16[2, 0] along axis 1: it has length 0");
-    // Nor is there anything to do for long lengths of nothing.
+    // Axes of great length in a tile without elements take no time.
     let long = Array::full(tile(DType::F16, &[u64::MAX, 0]), 7.0).unwrap();
     assert_eq!(reduce(Reduce::Sum, &long, 0, false).unwrap().values(), [0.0; 0]);
     assert_eq!(transpose(&long).unwrap().ty().shape.as_slice(), [0, u64::MAX]);
@@ -189,7 +188,7 @@ fn products_are_accumulated_in_their_own_kind() {
 }
 
 proptest! {
-    /// The one rule of the runtime's types, and this one that does many at once.
+    /// The vectorised rounding agrees with that of the runtime's types.
     #[test]
     fn floats_are_rounded_and_written_as_the_runtime_does(bits: u32, wide: u64) {
         for dtype in [DType::F16, DType::Bf16, DType::Fp8E4m3, DType::Fp8E5m2] {
@@ -207,7 +206,7 @@ proptest! {
         }
     }
 
-    /// Just above and below the middle between two neighbours, where rounding twice would go wrong.
+    /// Values just above and below a tie, for which rounding twice would give another result.
     #[test]
     fn a_double_is_rounded_once(code in 0_u16..0x7bff, steps in -1_i64..=1) {
         let value = |code: u16| DType::F16.decode(&code.to_le_bytes());

@@ -1,23 +1,23 @@
-//! What elements are computed as, and what can be done with them.
+//! Host types in which elements are computed, and their operations.
 
 use super::{integer, real};
 
-/// The elements of a tile, in the type that they are computed in. Each is one that the tile's type has.
+/// The elements of a tile in the host type of their computation. Each is a number of the tile's element type.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Data {
     /// Floats of at most 32 bits.
     Single(Vec<f32>),
     /// Floats of 64 bits.
     Double(Vec<f64>),
-    /// Signed integers.
+    /// Signed integers of any width.
     Signed(Vec<i64>),
-    /// Unsigned integers.
+    /// Unsigned integers of any width.
     Unsigned(Vec<u64>),
-    /// Bools.
+    /// Booleans, one per element.
     Truth(Vec<bool>),
 }
 
-/// Does the same with elements of any type.
+/// Applies one expression to elements of any type.
 macro_rules! each {
     ($data:expr, $values:ident => $result:expr) => {
         match $data {
@@ -31,7 +31,7 @@ macro_rules! each {
 }
 pub(super) use each;
 
-/// Does the same with two operands of the same type, of any type.
+/// Applies one expression to two operands of the same type, of any type.
 macro_rules! each_pair {
     ($a:expr, $b:expr, ($x:ident, $y:ident) => $result:expr) => {
         match ($a, $b) {
@@ -46,7 +46,7 @@ macro_rules! each_pair {
 }
 pub(super) use each_pair;
 
-/// What has an order.
+/// Elements that have an order.
 pub(super) trait Value: Copy + PartialOrd + Default {
     fn is_nan(self) -> bool {
         false
@@ -60,18 +60,18 @@ pub(super) trait Value: Copy + PartialOrd + Default {
         if self <= other || self.is_nan() { self } else { other }
     }
 
-    /// Whether it takes the place of `best`, which came before, as the greatest.
+    /// Returns whether it displaces `best`, an earlier element, as the greatest.
     fn exceeds(self, best: Self) -> bool {
         !best.is_nan() && (self > best || self.is_nan())
     }
 
-    /// Whether it takes the place of `best`, which came before, as the least.
+    /// Returns whether it displaces `best`, an earlier element, as the least.
     fn falls_below(self, best: Self) -> bool {
         !best.is_nan() && (self < best || self.is_nan())
     }
 }
 
-/// What can be calculated with.
+/// Elements with arithmetic.
 pub(super) trait Number: Value {
     const ONE: Self;
 
@@ -88,7 +88,7 @@ pub(super) trait Number: Value {
     fn fma(self, factor: Self, summand: Self) -> Self;
 }
 
-/// What has fractions.
+/// Elements with real functions.
 pub(super) trait Real: Number {
     fn exp(self) -> Self;
     fn exp2(self) -> Self;
@@ -104,16 +104,16 @@ pub(super) trait Real: Number {
         Self::ONE.div(self.sqrt())
     }
 
-    /// From below 0 as exp(x) / (1 + exp(x)), where exp(-x) would overflow.
+    /// Computes exp(x) / (1 + exp(x)) below 0, since exp(-x) would overflow there.
     fn sigmoid(self) -> Self {
         let small = self.abs().neg().exp();
         let numerator = if self < Self::default() { small } else { Self::ONE };
-        // What is not a number comes through in the denominator.
+        // NaN propagates through the denominator.
         numerator.div(Self::ONE.add(small))
     }
 }
 
-/// What has bits.
+/// Elements with bitwise logic.
 pub(super) trait Bits: Value {
     fn not(self) -> Self;
     fn and(self, other: Self) -> Self;
@@ -121,7 +121,7 @@ pub(super) trait Bits: Value {
     fn xor(self, other: Self) -> Self;
 }
 
-/// Bits that can be shifted.
+/// Elements whose bits can be shifted.
 pub(super) trait Shift: Bits {
     fn shl(self, by: Self) -> Self;
     fn shr(self, by: Self) -> Self;

@@ -1,4 +1,4 @@
-//! What commands do to the tiles of a program.
+//! Effects of commands on the tiles of a program.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use crate::numeric::{self, Array, NumericError, TileType};
 use crate::tl::{Computation, Effect, Input, Mask, Operand, Tape};
 
 impl KernelProgram {
-    /// A tile as an operation sees it.
+    /// Returns an operand in the shape in which an operation views it.
     fn array(&self, input: &Input) -> Rc<Array> {
         let array = self.values.get(input.value);
         if *array.ty() == input.ty {
@@ -50,7 +50,7 @@ impl KernelProgram {
         Ok(())
     }
 
-    /// Notes which of several ports a message came from.
+    /// Records the port from which a message came.
     pub(super) fn choose(&mut self, command: CommandId, place: usize) -> Result<(), NumericError> {
         let tape = Rc::clone(&self.tape);
         let tape = tape.borrow();
@@ -102,14 +102,14 @@ impl KernelProgram {
         Ok(())
     }
 
-    /// Notes that all inputs of a command were used.
+    /// Counts a use of each input of a command.
     fn used(&mut self, tape: &Tape, command: CommandId) {
         for input in tape.order(command).effect.inputs() {
             self.values.used(input.value, tape);
         }
     }
 
-    /// What a store or a message moves.
+    /// Returns the bytes that a store or a message moves.
     pub(super) fn stored(&mut self, command: CommandId, store: u32) -> Vec<u8> {
         let tape = Rc::clone(&self.tape);
         let tape = tape.borrow();
@@ -137,7 +137,7 @@ impl KernelProgram {
     }
 }
 
-/// The elements of a tile from those that were loaded.
+/// Expands loaded elements to a tile; elements outside the mask get the mask's value.
 fn spread(
     ty: &TileType,
     mask: Option<&(Rc<Mask>, f64)>,
@@ -152,14 +152,14 @@ fn spread(
     Array::from_bytes(ty, &all)
 }
 
-/// The bytes of the elements that are stored.
+/// Returns the bytes of the elements that a mask selects.
 fn gather(bytes: &[u8], width: usize, mask: Option<&Mask>) -> Vec<u8> {
     let Some(mask) = mask else { return bytes.to_vec() };
     let elements = bytes.chunks_exact(width).zip(mask.touched());
     elements.filter(|(_, touched)| **touched).flat_map(|(bytes, _)| bytes).copied().collect()
 }
 
-/// How many loads and stores a command is.
+/// Returns the number of loads and stores of a command.
 fn accesses(work: &Work) -> [usize; 2] {
     match work {
         Work::Dma(dma) if dma.direction == Direction::Read => [1, 0],
@@ -172,7 +172,7 @@ fn accesses(work: &Work) -> [usize; 2] {
     }
 }
 
-/// The accesses of a store, in order.
+/// Returns the bytes of each access of a store, in order.
 fn stores(tape: &Tape, command: CommandId) -> Vec<u64> {
     match tape.work(command) {
         Work::Dma(dma) => vec![dma.bytes],
@@ -183,7 +183,7 @@ fn stores(tape: &Tape, command: CommandId) -> Vec<u64> {
     }
 }
 
-/// What one of the accesses of a store moves.
+/// Returns the bytes that one access of a store moves.
 fn part_of(tape: &Tape, command: CommandId, store: u32, bytes: Vec<u8>) -> Vec<u8> {
     let sizes = stores(tape, command);
     if sizes.len() == 1 {

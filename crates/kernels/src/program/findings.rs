@@ -1,4 +1,4 @@
-//! What is wrong with kernels that run to their ends.
+//! Defects of kernels that nevertheless ran to their ends.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -6,22 +6,22 @@ use std::rc::Rc;
 
 use cubeyard_device::request::PeRef;
 
-/// Something that is wrong with a kernel although it ran to its end.
+/// A defect of a kernel that ran to its end, such as a race.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The kernel.
+    /// Name of the kernel.
     pub kernel: String,
-    /// Where it ran.
+    /// The PE that ran it.
     pub pe: PeRef,
-    /// The file and line.
+    /// File name and line.
     pub place: String,
-    /// What.
+    /// Description of the defect.
     pub what: String,
 }
 
 impl Finding {
-    /// Whether another is of the same line of the same kernel and begins alike: many PEs do the same. What
-    /// meets the host is not like what meets a kernel.
+    /// Returns whether another finding has the same kernel and line, and the same kind: many PEs do the same.
+    /// Conflicts with the host and conflicts with a kernel are different kinds.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let begin = |what: &str| what.split(" bytes ").next().map(str::to_owned);
         let meets_host = |what: &str| what.contains(", which the host ");
@@ -37,5 +37,5 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Where findings are put.
+/// A shared list of findings.
 pub type Findings = Rc<RefCell<Vec<Finding>>>;

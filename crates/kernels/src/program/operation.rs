@@ -1,25 +1,25 @@
-//! What the operations of a PE's units were for, in the words of the kernel.
+//! Operations of a PE's units, described in terms of the kernel.
 
 use cubeyard_device::pe::{Dma, OpRecord, OpUnit, Part, Work};
 
 use super::Recording;
 use crate::tl::{Effect, Order, place};
 
-/// What an operation was for.
+/// The command, part and line to which an operation of a unit belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// The command: `load f16[64, 32]`.
+    /// The command, e.g. `load f16[64, 32]`.
     pub command: String,
-    /// Which part of it, where there are several: `A[0:32, 64:128]`.
+    /// The part of the command if it has several, e.g. `A[0:32, 64:128]`.
     pub part: Option<String>,
-    /// The line of the kernel: `softmax.rs:41`.
+    /// The line of the kernel, e.g. `softmax.rs:41`.
     pub place: String,
-    /// The access, if it is one.
+    /// The memory access, if the operation is one.
     pub dma: Option<Dma>,
 }
 
 impl Operation {
-    /// The command and the part.
+    /// Returns the command with its part.
     pub fn name(&self) -> String {
         match &self.part {
             Some(part) => format!("{}: {part}", self.command),
@@ -29,7 +29,7 @@ impl Operation {
 }
 
 impl Recording {
-    /// What an operation of its PE was for; none for a dispatch after the last command.
+    /// Describes an operation of the PE; `None` for a dispatch after the last command.
     pub fn operation(&self, record: &OpRecord) -> Option<Operation> {
         let tape = self.tape();
         if record.command as usize >= tape.commands() {
@@ -46,7 +46,7 @@ impl Recording {
     }
 }
 
-/// Which part of a command one is, if it has several.
+/// Names a part of a command that has several.
 fn part(order: &Order, work: &Work, part: Part) -> Option<String> {
     if let Effect::Composite(plan) = &order.effect {
         return Some(plan.part(part));
@@ -60,7 +60,7 @@ fn part(order: &Order, work: &Work, part: Part) -> Option<String> {
     }
 }
 
-/// The access that a part is, if it is one.
+/// Returns the access of a part, if it is one.
 fn dma(work: &Work, part: Part) -> Option<Dma> {
     match (work, part) {
         (Work::Dma(dma), Part::Load(_) | Part::Store(_)) => Some(*dma),

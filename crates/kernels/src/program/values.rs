@@ -1,11 +1,11 @@
-//! What the tiles of a program hold, until nobody uses them any more.
+//! Values of the tiles of a program, kept until their last use.
 
 use std::rc::Rc;
 
 use crate::numeric::Array;
 use crate::tl::{Effect, Order, Tape, ValueId};
 
-/// What tiles hold.
+/// Values of tiles, and the number of uses of each so far.
 #[derive(Debug, Default)]
 pub(super) struct Values {
     arrays: Vec<Option<Rc<Array>>>,
@@ -22,7 +22,7 @@ impl Values {
         self.arrays[place] = Some(Rc::new(array));
     }
 
-    /// The value of a load that has no elements, or that a mask leaves nothing of: no access will bring it.
+    /// Sets the value of a load without elements, or with an empty mask: no access will deliver it.
     pub(super) fn fill(&mut self, order: &Order) {
         let Effect::Load { value, ty, mask } = &order.effect else { return };
         let (count, other) = match mask {
@@ -40,7 +40,7 @@ impl Values {
         Rc::clone(array.expect("a value is made before it is used"))
     }
 
-    /// A value was used; it is forgotten if nobody uses it any more.
+    /// Counts a use of a value, and drops it after the last.
     pub(super) fn used(&mut self, value: ValueId, tape: &Tape) {
         let place = value as usize;
         self.used[place] += 1;

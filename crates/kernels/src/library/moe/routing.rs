@@ -1,39 +1,39 @@
-//! Which token goes to which expert, and which are dropped.
+//! Routing of tokens to experts under a capacity limit.
 
-/// A token that an expert takes.
+/// The assignment of a token to an expert.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
-    /// The token.
+    /// Index of the token, over all ranks.
     pub token: usize,
-    /// The expert.
+    /// Index of the expert, over all ranks.
     pub expert: usize,
-    /// Which of the expert's tokens it is.
+    /// Slot of the token in the expert's buffer.
     pub slot: usize,
-    /// How much of the expert's answer the token gets.
+    /// Weight of the expert's result in the token's sum.
     pub gate: f64,
 }
 
-/// Where tokens go. Ranks have tokens and experts in their order, each as many.
+/// The routing of all tokens. Tokens and experts are numbered by rank, and all ranks have equally many.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Routing {
-    /// How many ranks there are.
+    /// Number of ranks.
     pub ranks: usize,
-    /// How many tokens a rank has.
+    /// Number of tokens per rank.
     pub tokens: usize,
-    /// How many experts a rank has.
+    /// Number of experts per rank.
     pub experts: usize,
-    /// How many tokens an expert takes at most.
+    /// Maximum number of tokens per expert.
     pub capacity: usize,
-    /// What experts take.
+    /// Assignments within the experts' capacity.
     pub taken: Vec<Choice>,
-    /// How many choices were dropped.
+    /// Number of assignments that were dropped.
     pub dropped: usize,
 }
 
 impl Routing {
-    /// Of the experts that each token would go to, the best first, with their gates. All first choices come before
-    /// all second ones, each in the order of tokens. An expert that has all that it takes drops what comes later:
-    /// the token gets nothing from it, and its other gate stays as it is.
+    /// Routes tokens by their wanted experts with gates, best first. All first choices precede all second ones,
+    /// each in the order of tokens. A full expert drops later tokens: they get nothing from it, and their other
+    /// gates are unchanged.
     pub fn new(
         wanted: &[Vec<(usize, f64)>],
         [ranks, tokens, experts]: [usize; 3],
@@ -59,23 +59,23 @@ impl Routing {
         this
     }
 
-    /// The rank that has the token of a choice.
+    /// Returns the rank of a choice's token.
     pub fn home(&self, choice: &Choice) -> usize {
         choice.token / self.tokens
     }
 
-    /// The rank that has the expert of a choice.
+    /// Returns the rank of a choice's expert.
     pub fn host(&self, choice: &Choice) -> usize {
         choice.expert / self.experts
     }
 
-    /// What goes from the tokens of one rank to the experts of another, in an order that both know.
+    /// Returns the choices from tokens of one rank to experts of another, in an order that both ranks know.
     pub fn between(&self, home: usize, host: usize) -> impl Iterator<Item = &Choice> {
         let is = move |choice: &&Choice| self.home(choice) == home && self.host(choice) == host;
         self.taken.iter().filter(is)
     }
 
-    /// How many tokens an expert has.
+    /// Returns the number of tokens of an expert.
     pub fn load(&self, expert: usize) -> usize {
         self.taken.iter().filter(|choice| choice.expert == expert).count()
     }
@@ -90,7 +90,7 @@ mod tests {
         let wanted = [vec![(0, 0.9), (1, 0.1)], vec![(0, 0.8), (2, 0.2)], vec![(0, 1.0), (1, 0.0)]];
         let routing = Routing::new(&wanted, [3, 1, 1], 2);
         let taken: Vec<_> = routing.taken.iter().map(|it| (it.token, it.expert, it.slot)).collect();
-        // Token 2 finds expert 0 full; the second choices of all go elsewhere.
+        // Expert 0 is full when token 2 arrives; all second choices go to other experts.
         assert_eq!(taken, [(0, 0, 0), (1, 0, 1), (0, 1, 0), (1, 2, 0), (2, 1, 1)]);
         assert_eq!(routing.dropped, 1);
         assert_eq!([0, 1, 2].map(|expert| routing.load(expert)), [2, 2, 1]);

@@ -1,9 +1,9 @@
-//! Kinds of tiles whose elements stay as they are.
+//! Result types of operations that move elements without changing them.
 
 use super::condition;
 use crate::numeric::{Lengths, NumericError, TileType};
 
-/// How long a tile is along an axis.
+/// Returns the length of a tile along an axis.
 pub(super) fn axis_of(
     operation: &'static str,
     tile: &TileType,
@@ -13,7 +13,7 @@ pub(super) fn axis_of(
     tile.shape.get(axis).copied().ok_or_else(missing)
 }
 
-/// What both broadcast to, with elements as in `a`.
+/// Returns the common broadcast shape, with the element type of `a`.
 pub(super) fn broadcast(
     operation: &'static str,
     a: &TileType,
@@ -31,12 +31,12 @@ pub(super) fn broadcast(
     TileType::new(a.dtype, &lengths.collect::<Option<Lengths>>().ok_or_else(differ)?)
 }
 
-/// The length of a dimension counted from the last one on; those before the first have length 1.
+/// Returns the length of a dimension counted from the last; 1 beyond the first.
 fn from_the_last(tile: &TileType, axis: usize) -> u64 {
     tile.shape.iter().rev().nth(axis).copied().unwrap_or(1)
 }
 
-/// Of what [`broadcast_to`](crate::numeric::broadcast_to) gives.
+/// Returns the result type of [`broadcast_to`](crate::numeric::broadcast_to).
 pub fn broadcast_to(a: &TileType, shape: &[u64]) -> Result<TileType, NumericError> {
     let to = TileType::new(a.dtype, shape)?;
     match broadcast("broadcast", a, &to) {
@@ -45,7 +45,7 @@ pub fn broadcast_to(a: &TileType, shape: &[u64]) -> Result<TileType, NumericErro
     }
 }
 
-/// Of what [`reshape`](crate::numeric::reshape) gives.
+/// Returns the result type of [`reshape`](crate::numeric::reshape).
 pub fn reshape(a: &TileType, shape: &[u64]) -> Result<TileType, NumericError> {
     let to = TileType::new(a.dtype, shape)?;
     if to.elements() == a.elements() {
@@ -54,7 +54,7 @@ pub fn reshape(a: &TileType, shape: &[u64]) -> Result<TileType, NumericError> {
     Err(NumericError::Reshape { tile: a.clone(), shape: shape.to_vec() })
 }
 
-/// Of what [`transpose`](crate::numeric::transpose) gives.
+/// Returns the result type of [`transpose`](crate::numeric::transpose).
 pub fn transpose(a: &TileType) -> Result<TileType, NumericError> {
     let (mut tile, rank) = (a.clone().checked()?, a.shape.len());
     if rank < 2 {
@@ -64,7 +64,7 @@ pub fn transpose(a: &TileType) -> Result<TileType, NumericError> {
     Ok(tile)
 }
 
-/// Of what [`permute`](crate::numeric::permute) gives.
+/// Returns the result type of [`permute`](crate::numeric::permute).
 pub fn permute(a: &TileType, axes: &[usize]) -> Result<TileType, NumericError> {
     let tile = a.clone().checked()?;
     let mut sorted = axes.to_vec();
@@ -76,14 +76,14 @@ pub fn permute(a: &TileType, axes: &[usize]) -> Result<TileType, NumericError> {
     Ok(TileType { dtype: tile.dtype, shape })
 }
 
-/// Of what [`slice`](crate::numeric::slice) gives.
+/// Returns the result type of [`slice`](crate::numeric::slice).
 pub fn slice(a: &TileType, start: &[u64], shape: &[u64]) -> Result<TileType, NumericError> {
     let tile = a.clone().checked()?;
     within("slice", &tile, start, shape)?;
     Ok(TileType { dtype: tile.dtype, shape: shape.into() })
 }
 
-/// Of what [`paste`](crate::numeric::paste) gives.
+/// Returns the result type of [`paste`](crate::numeric::paste).
 pub fn paste(into: &TileType, start: &[u64], tile: &TileType) -> Result<TileType, NumericError> {
     super::same_dtype("paste", into, tile)?;
     let into = into.clone().checked()?;
@@ -91,7 +91,7 @@ pub fn paste(into: &TileType, start: &[u64], tile: &TileType) -> Result<TileType
     Ok(into)
 }
 
-/// Unless the box is not in the tile.
+/// Checks that a box is within the tile.
 fn within(
     operation: &'static str,
     tile: &TileType,
@@ -109,7 +109,7 @@ fn within(
     Err(NumericError::Box { operation, tile: tile.clone(), start, shape })
 }
 
-/// Of what [`merge`](crate::numeric::merge) gives.
+/// Returns the result type of [`merge`](crate::numeric::merge).
 pub fn merge(
     mask: &TileType,
     value: &TileType,

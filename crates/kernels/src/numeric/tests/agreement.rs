@@ -1,4 +1,4 @@
-//! Whatever is asked of tiles with numbers and of their kinds alone, the answers agree, errors included.
+//! Operations on arrays and on types alone agree, including their errors.
 
 use std::fmt::Debug;
 
@@ -8,7 +8,7 @@ use proptest::test_runner::TestRunner;
 
 use super::*;
 
-/// Kinds of tiles that often fit together and often do not.
+/// Types of tiles, of which many but not all are compatible.
 fn kinds() -> impl Strategy<Value = TileType> {
     let shape = vec(prop_oneof![Just(1_u64), 0..4_u64], 0..=4);
     let dtype = prop_oneof![Just(DType::F16), Just(DType::I8), Just(DType::Bool), dtypes()];
@@ -19,7 +19,7 @@ fn dtypes() -> impl Strategy<Value = DType> {
     proptest::sample::select(DType::ALL.to_vec())
 }
 
-/// A tile of any bytes.
+/// Returns a tile of pseudorandom bytes.
 fn filled(ty: &TileType, seed: u64) -> Array {
     let mut state = seed | 1;
     let bytes = (0..ty.nbytes()).map(|_| {
@@ -30,7 +30,8 @@ fn filled(ty: &TileType, seed: u64) -> Array {
     Array::from_bytes(ty, &bytes.collect::<Vec<_>>()).unwrap()
 }
 
-/// That both agree, and that the tile has as many bytes as its kind; whether there is a result.
+/// Asserts that both agree and that the tile has as many bytes as its type says; returns 1 if there is a
+/// result.
 fn agree(
     computed: Result<Array, NumericError>,
     inferred: Result<TileType, NumericError>,
