@@ -125,7 +125,7 @@ impl Channels {
     /// Takes the numbers of the ports.
     fn reserve(&mut self, channels: &[Channel]) -> Result<(), RuntimeError> {
         for &end in channels.iter().flat_map(|channel| &channel.ends) {
-            if !self.context.ports.borrow_mut().insert(end) {
+            if !self.context.ports.borrow_mut().insert((end.pe, end.port)) {
                 return Err(RuntimeError::PortTaken { pe: end.pe, port: end.port.0 });
             }
             self.ends.push(end);
@@ -192,7 +192,7 @@ impl Inner {
         }
         let mut ports = self.ports.borrow_mut();
         ends.iter().for_each(|end| {
-            ports.remove(end);
+            ports.remove(&(end.pe, end.port));
         });
         drop(ports);
         rings.iter().for_each(|ring| self.give_ring_back(ring));

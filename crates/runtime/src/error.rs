@@ -11,7 +11,7 @@ use crate::placement::PlacementError;
 use crate::shape::{Shape, ShapeError};
 
 /// Why something was not done. Whatever was taken on the way has been given back.
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, Error)]
 pub enum RuntimeError {
     /// The shape means nothing.
     #[error(transparent)]

@@ -7,12 +7,10 @@
 //! addresses, so that what a kernel is given is what its PE can use.
 
 mod operands;
-mod sip_memory;
 mod transfer;
 mod windows;
 
 pub use operands::{FlexArray, FlexOperand, FlexOperands};
-pub use sip_memory::{SipFunction, SipMemory};
 
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
@@ -24,6 +22,7 @@ use cubeyard_memory::flex::{FlexAllocator, FlexConfig, Program};
 
 use crate::context::{Context, Inner};
 use crate::error::RuntimeError;
+use crate::sip_memory::{SipFunction, SipMemory};
 use windows::Windows;
 
 /// A SIP whose memory is managed in regions.

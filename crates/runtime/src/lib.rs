@@ -78,16 +78,20 @@ mod context;
 mod error;
 mod flex;
 mod init;
-mod storage;
+mod launch;
+mod sip_memory;
 mod tensor;
 
 pub use channels::{Channel, Channels, End, RingConfig, SlotKind};
 pub use context::{
-    Addressing, Argument, BoundArgument, BoundTensor, Context, ContextConfig, Event, Launch,
-    LaunchHandle, LaunchReport, LeakReport, LocalPart, MemoryStats, PeSnapshot, PeUsage, Programs,
-    RegionsUsage, ShardSnapshot, Site, Stream,
+    Addressing, Context, ContextConfig, DeployedShard, LaunchReport, LeakReport, MemoryStats,
+    PeSnapshot, PeUsage, RegionsUsage, ShardSnapshot,
 };
 pub use error::RuntimeError;
-pub use flex::{FlexArray, FlexDevice, FlexOperand, FlexOperands, SipFunction, SipMemory};
-pub use storage::DeployedShard;
+pub use flex::{FlexArray, FlexDevice, FlexOperand, FlexOperands};
+pub use launch::{
+    Argument, BoundArgument, BoundTensor, Event, Launch, LaunchHandle, LocalPart, Programs, Site,
+    Stream,
+};
+pub use sip_memory::{SipFunction, SipMemory};
 pub use tensor::{DmaRead, Tensor, Values};

@@ -42,11 +42,11 @@ mod split;
 #[cfg(test)]
 mod tests;
 
-pub use error::{Level, NoSuchSplit, PlacementError};
+pub use error::{Level, PlacementError};
 pub use layout::{Layout, Shard};
 pub use mapping::MappingGroup;
 pub use names::holders;
-pub use split::Split;
+pub use split::{NoSuchSplit, Split};
 
 use cubeyard_memory::address::SipId;
 

@@ -13,13 +13,12 @@ use std::rc::Rc;
 use cubeyard_device::machine::Stage;
 use cubeyard_sim::Span;
 
-use crate::context::{Context, Inner};
+use crate::context::{Context, DeployedShard, Inner, Storage};
 use crate::dtype::{DType, Element};
 use crate::error::RuntimeError;
 use crate::init::Init;
 use crate::placement::{Layout, Placement, Shard};
 use crate::shape::Shape;
-use crate::storage::{DeployedShard, Storage};
 
 /// A tensor. Dropping the last one that has a storage gives its memory back.
 #[derive(Clone, Debug)]

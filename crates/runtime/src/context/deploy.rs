@@ -10,11 +10,11 @@ use cubeyard_memory::Bytes;
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_memory::virtual_space::{VirtualAllocator, VirtualSpec};
 
+use super::storage::{DeployedShard, Installed, Storage, Taken};
 use super::{Addressing, Inner};
 use crate::error::RuntimeError;
 use crate::init::Init;
 use crate::placement::{Layout, Shard};
-use crate::storage::{DeployedShard, Installed, Storage, Taken};
 
 impl Inner {
     /// Takes memory for a layout, maps it, and writes what it is to hold.

@@ -8,10 +8,10 @@ use cubeyard_memory::Bytes;
 use cubeyard_memory::address::SipId;
 use cubeyard_memory::device::DeviceMemory;
 
+use super::storage::{DeployedShard, Storage};
 use super::{Context, Inner};
 use crate::dtype::DType;
 use crate::shape::Shape;
-use crate::storage::{DeployedShard, Storage};
 
 /// The memory of a PE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,7 +201,7 @@ impl Inner {
     /// The SIPs that regions were taken of, in order.
     pub(super) fn regions_usage(&self) -> Vec<RegionsUsage> {
         let regions = self.regions.borrow();
-        let usage = |(&sip, memory): (&SipId, &std::sync::Weak<crate::flex::SipMemory>)| {
+        let usage = |(&sip, memory): (&SipId, &std::sync::Weak<crate::sip_memory::SipMemory>)| {
             let memory = memory.upgrade()?;
             let (regions, info) = (memory.regions(), memory.info());
             (regions > 0).then(|| RegionsUsage {

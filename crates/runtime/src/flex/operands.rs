@@ -14,7 +14,7 @@ use cubeyard_memory::flex::{
 use super::FlexDevice;
 use super::transfer::place;
 use super::windows::Windows;
-use crate::context::{Argument, BoundTensor, Inner};
+use crate::context::Inner;
 use crate::dtype::DType;
 use crate::error::RuntimeError;
 use crate::shape::Shape;
@@ -120,10 +120,10 @@ impl FlexDevice {
 }
 
 impl FlexOperands {
-    /// The operands as a kernel takes them, in order.
-    pub fn arguments(&self) -> Vec<Argument<'static>> {
+    /// Returns the operands, in order.
+    pub fn operands(&self) -> impl Iterator<Item = FlexOperand> {
         let operand = |index| FlexOperand { prepared: Rc::clone(&self.prepared), index };
-        (0..self.resolved().len()).map(|index| Argument::Operand(operand(index))).collect()
+        (0..self.resolved().len()).map(operand)
     }
 
     /// The operands as the segment table resolves them, in order.
@@ -160,9 +160,8 @@ impl FlexOperand {
         operand.flat..operand.flat + operand.size.get()
     }
 
-    /// The operand as every PE sees it.
-    pub(crate) fn bind(&self) -> BoundTensor {
-        let (shape, dtype) = self.prepared.arrays[self.index];
-        BoundTensor { dtype, shape, whole: Some(self.range().start), local: None }
+    /// Shape and element type of its array.
+    pub(crate) fn array(&self) -> (Shape, DType) {
+        self.prepared.arrays[self.index]
     }
 }

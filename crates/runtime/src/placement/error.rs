@@ -5,7 +5,6 @@ use std::fmt;
 use cubeyard_memory::address::SipId;
 use thiserror::Error;
 
-use super::Split;
 use crate::shape::ShapeError;
 
 /// A level at which a tensor is copied or split.
@@ -66,14 +65,4 @@ pub enum PlacementError {
     /// The tensor has too many bytes.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-}
-
-/// There is no way to split of that name. Choose one that is there.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("expected one of {}; found `{found}`; the nearest is `{nearest}`", Split::names().join(", "))]
-pub struct NoSuchSplit {
-    /// The name given, or the beginning of it.
-    pub found: String,
-    /// The most similar name.
-    pub nearest: &'static str,
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use cubeyard_device::input::nearest::nearest;
 
-use super::NoSuchSplit;
+use thiserror::Error;
 
 /// What a level does with the part of a tensor that it is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,6 +18,16 @@ pub enum Split {
     RowWise,
     /// Each has some of the columns.
     ColumnWise,
+}
+
+/// There is no way to split of that name. Choose one that is there.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("expected one of {}; found `{found}`; the nearest is `{nearest}`", Split::names().join(", "))]
+pub struct NoSuchSplit {
+    /// The name given, or the beginning of it.
+    pub found: String,
+    /// The most similar name.
+    pub nearest: &'static str,
 }
 
 impl Split {

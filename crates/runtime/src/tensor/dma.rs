@@ -8,8 +8,8 @@ use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::Span;
 
 use super::Tensor;
+use crate::context::Storage;
 use crate::error::RuntimeError;
-use crate::storage::Storage;
 
 /// What a PE's DMA has read.
 #[derive(Clone, Debug, PartialEq, Eq)]

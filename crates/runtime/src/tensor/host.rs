@@ -7,12 +7,12 @@ use cubeyard_device::request::{Request, Shard as RequestShard};
 use cubeyard_memory::address::PhysAddr;
 
 use super::{Tensor, Values};
+use crate::context::{DeployedShard, Storage};
 use crate::dtype::{DType, Element};
 use crate::error::RuntimeError;
 use crate::init::Init;
 use crate::placement::Shard;
 use crate::shape::Shape;
-use crate::storage::{DeployedShard, Storage};
 
 /// The bytes of a part that belong to a tensor, in every copy of the part.
 struct Piece<'a> {

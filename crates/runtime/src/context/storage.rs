@@ -12,7 +12,7 @@ use cubeyard_memory::address::{CubeId, PeId, PhysAddr, SipId};
 use cubeyard_memory::virtual_space::DeviceVa;
 use cubeyard_sim::Span;
 
-use crate::context::Inner;
+use super::Inner;
 use crate::placement::Layout;
 
 /// A shard where it is: `(sip, cube, pe, pa, nbytes, offset_bytes)` of ADR-0008.

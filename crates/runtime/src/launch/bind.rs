@@ -6,7 +6,8 @@ use std::rc::Rc;
 use cubeyard_device::request::PeRef;
 use cubeyard_device::topology::CoreSpec;
 
-use super::{Addressing, Argument, Inner};
+use super::Argument;
+use crate::context::{Addressing, Inner};
 use crate::dtype::DType;
 use crate::placement::Shard;
 use crate::shape::Shape;
@@ -70,7 +71,11 @@ impl Argument<'_> {
         match self {
             Self::Scalar(value) => BoundArgument::Scalar(*value),
             Self::Tensor(tensor) => BoundArgument::Tensor(bind(tensor, pe, addressing)),
-            Self::Operand(operand) => BoundArgument::Tensor(operand.bind()),
+            Self::Operand(operand) => {
+                let (shape, dtype) = operand.array();
+                let whole = Some(operand.range().start);
+                BoundArgument::Tensor(BoundTensor { dtype, shape, whole, local: None })
+            }
         }
     }
 }

@@ -1,0 +1,221 @@
+//! Requests of the host, and running the machine until they or launches are done.
+
+use cubeyard_device::machine::Machine;
+use cubeyard_device::message::{Buffer, RequestId};
+use cubeyard_device::request::{Completion, Outcome, Request};
+use cubeyard_sim::{Span, Stop, Time};
+
+use super::Inner;
+use crate::error::RuntimeError;
+
+impl Inner {
+    /// Makes requests at once, runs the machine until all are done, and says how long that took. The first
+    /// that failed is the error; all are forgotten.
+    pub(crate) fn perform(
+        &self,
+        requests: impl IntoIterator<Item = (Request, Option<Buffer>)>,
+    ) -> Result<Span, RuntimeError> {
+        self.perform_and(requests, |_, _| ()).map(|(span, ())| span)
+    }
+
+    /// As [`perform`](Self::perform), with a look at the machine before the requests are forgotten: at the one
+    /// that was done last, if there was any.
+    pub(crate) fn perform_and<T: Default>(
+        &self,
+        requests: impl IntoIterator<Item = (Request, Option<Buffer>)>,
+        look: impl FnOnce(&Machine, RequestId) -> T,
+    ) -> Result<(Span, T), RuntimeError> {
+        let mut machine = self.machine_mut()?;
+        let now = machine.now();
+        let requests = requests.into_iter();
+        let mut ids = Vec::with_capacity(requests.size_hint().0);
+        let mut refused = None;
+        for (request, buffer) in requests {
+            match machine.submit_with(now, 0, request, buffer.as_ref()) {
+                Ok(id) => ids.push(id),
+                Err(error) => {
+                    refused = Some(error);
+                    break;
+                }
+            }
+        }
+        drop(machine);
+        self.run_until_done(&ids)?;
+        let mut machine = self.machine.borrow_mut();
+        let (mut last, mut failed) = (None, Ok(()));
+        for completion in ids.iter().filter_map(|&id| machine.completion(id)) {
+            last = last.max(Some((completion.done, completion.request)));
+            failed = failed.and_then(|()| check(&completion));
+        }
+        let span = last.map_or(Span::ZERO, |(done, _)| done.since(now));
+        let seen = last.map(|(_, request)| look(&machine, request)).unwrap_or_default();
+        ids.into_iter().for_each(|id| machine.retire(id));
+        if self.in_flight.borrow().is_empty() {
+            machine.watch_mut().forget();
+        }
+        drop(machine);
+        if let Some(error) = refused {
+            return Err(error.into());
+        }
+        failed.map(|()| (span, seen))
+    }
+
+    /// Makes requests that read, at once: the bytes of each one after the other, in data mode, and how long
+    /// it took.
+    pub(crate) fn fetch(
+        &self,
+        requests: Vec<Request>,
+    ) -> Result<(Vec<Vec<u8>>, Span), RuntimeError> {
+        let zeros = |request: &Request| {
+            let bytes = request.bytes().filter(|_| self.data)?;
+            Some(Buffer::new(vec![0; usize::try_from(bytes).expect("it fits memory")].into()))
+        };
+        let requests: Vec<_> =
+            requests.into_iter().map(|request| (zeros(&request), request)).collect();
+        let buffers: Vec<Buffer> =
+            requests.iter().filter_map(|(buffer, _)| buffer.clone()).collect();
+        let requests = requests.into_iter().map(|(buffer, request)| (request, buffer));
+        let span = self.perform(requests)?;
+        Ok((buffers.iter().map(|buffer| buffer.take()).collect(), span))
+    }
+
+    /// Runs the machine until these are done; launches under way go on meanwhile.
+    fn run_until_done(&self, ids: &[RequestId]) -> Result<(), RuntimeError> {
+        let mut machine = self.machine.borrow_mut();
+        if self.in_flight.borrow().is_empty() {
+            let stop = machine.run();
+            return stopped(&machine, stop);
+        }
+        // A launch that has come to a stop is the business of whoever waits for it.
+        let mut open = ids.to_vec();
+        loop {
+            while open.pop_if(|id| machine.completion(*id).is_some()).is_some() {}
+            if open.is_empty() {
+                return Ok(());
+            }
+            let next = machine.engine().next_time().unwrap_or(Time::NEVER);
+            let stop = machine.run_until(next);
+            if stop != Stop::Deadline {
+                let is_done = ids.iter().all(|&id| machine.completion(id).is_some());
+                return if is_done { Ok(()) } else { stopped(&machine, stop) };
+            }
+        }
+    }
+
+    /// Runs the machine until nothing is left to happen, and takes in what came of launches.
+    pub(crate) fn run_and_settle(&self) -> Result<(), RuntimeError> {
+        self.run()?;
+        self.settle_all()
+    }
+
+    fn settle_all(&self) -> Result<(), RuntimeError> {
+        let settled = self.settle();
+        self.tidy()?;
+        settled
+    }
+
+    /// Runs the machine until nothing is left to happen. Launches that cannot go on are stopped, and are the
+    /// error.
+    fn run(&self) -> Result<(), RuntimeError> {
+        let mut machine = self.machine_mut()?;
+        let stop = machine.run();
+        let stopped = stopped(&machine, stop);
+        drop(machine);
+        stopped.or_else(|stalled| self.abandon(stalled))
+    }
+
+    /// Once no launch is under way, forgets what was kept for launches, and drops messages that nobody has
+    /// received.
+    pub(super) fn tidy(&self) -> Result<(), RuntimeError> {
+        if self.in_flight.borrow().is_empty() {
+            let mut machine = self.machine_mut()?;
+            machine.watch_mut().forget();
+            machine.clear_mail();
+        }
+        self.give_back_dropped();
+        Ok(())
+    }
+
+    /// Runs the machine until a launch is done or the limit has passed; then its programs are stopped.
+    pub(crate) fn run_for(&self, limit: Span, launch: RequestId) -> Result<(), RuntimeError> {
+        let mut machine = self.machine_mut()?;
+        let deadline = machine.now() + limit;
+        let stop = machine.run_until(deadline);
+        if stop != Stop::Deadline || machine.completion(launch).is_some() {
+            let stopped = stopped(&machine, stop);
+            drop(machine);
+            stopped.or_else(|stalled| self.abandon(stalled))?;
+            return self.settle_all();
+        }
+        let waiting = machine.stop_programs(launch);
+        drop(machine);
+        // Others may wait for what the launch would have sent. They are stopped, too, and told so themselves.
+        self.run().or_else(told_otherwise)?;
+        self.settle().or_else(told_otherwise)?;
+        self.tidy()?;
+        Err(RuntimeError::Deadline { limit, waiting: waiting.join("; ") })
+    }
+
+    /// Stops all launches that are under way after the machine has come to a stop, and those that came after
+    /// them and cannot go on either. All of them are told; the first stop is the error.
+    fn abandon(&self, stalled: RuntimeError) -> Result<(), RuntimeError> {
+        let RuntimeError::Stalled(first) = stalled else { return Err(stalled) };
+        let mut waiting = first.clone();
+        while self.stop_launches(&waiting)? {
+            let mut machine = self.machine_mut()?;
+            let stop = machine.run();
+            let ended = stopped(&machine, stop);
+            drop(machine);
+            self.settle().or_else(told_otherwise)?;
+            match ended {
+                Err(RuntimeError::Stalled(next)) => waiting = next,
+                _ => break,
+            }
+        }
+        self.tidy()?;
+        Err(RuntimeError::Stalled(first))
+    }
+
+    /// Stops the programs of all launches that are under way: whether there were any.
+    fn stop_launches(&self, waiting: &str) -> Result<bool, RuntimeError> {
+        let mut machine = self.machine_mut()?;
+        let mut in_flight = self.in_flight.borrow_mut();
+        let mut is_any = false;
+        for (&launch, flight) in in_flight.iter_mut() {
+            if !machine.stop_programs(launch).is_empty() {
+                flight.stalled = Some(waiting.to_owned());
+                is_any = true;
+            }
+        }
+        Ok(is_any)
+    }
+}
+
+/// What a completion says that failed.
+fn check(completion: &Completion) -> Result<(), RuntimeError> {
+    match &completion.outcome {
+        Outcome::Failed { origin, what } => {
+            Err(RuntimeError::Machine { origin: origin.clone(), what: what.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Passes over what whoever waits for a launch is told of it.
+fn told_otherwise(error: RuntimeError) -> Result<(), RuntimeError> {
+    match error {
+        RuntimeError::Machine { .. } | RuntimeError::Stalled(_) => Ok(()),
+        other => Err(other),
+    }
+}
+
+fn stopped(machine: &Machine, stop: Stop) -> Result<(), RuntimeError> {
+    match stop {
+        Stop::Deadlock(waiting) => {
+            let lines: Vec<_> = waiting.iter().map(|waiting| machine.describe(waiting)).collect();
+            Err(RuntimeError::Stalled(lines.join("; ")))
+        }
+        Stop::OutOfTime => Err(RuntimeError::OutOfTime),
+        Stop::Idle | Stop::Deadline => Ok(()),
+    }
+}

@@ -1,0 +1,273 @@
+//! Launches of kernels, streams of them, and events between streams.
+//!
+//! A kernel is launched with [its programs](Stream::launch_programs), one for each PE.
+
+mod bind;
+
+pub use bind::{BoundArgument, BoundTensor, LocalPart, Site};
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+
+use cubeyard_device::message::RequestId;
+use cubeyard_device::pe::Program;
+use cubeyard_device::request::{PeRef, Request};
+use cubeyard_memory::address::{CubeId, PeId, SipId};
+use cubeyard_sim::{SignalId, Span};
+
+use crate::context::{
+    Addressing, Context, DeployedShard, FlightOutcome, InFlight, Inner, LaunchReport,
+};
+use crate::error::RuntimeError;
+use crate::flex::{FlexOperand, FlexOperands};
+use crate::tensor::Tensor;
+
+/// An argument of a launch.
+#[derive(Clone, Debug)]
+pub enum Argument<'a> {
+    /// A tensor on the device; the kernel is given its base address.
+    Tensor(&'a Tensor),
+    /// A block of a region; the kernel is given its flat address.
+    Operand(FlexOperand),
+    /// A number.
+    Scalar(f64),
+}
+
+/// A launch of a kernel: with what, and where.
+#[derive(Clone, Debug)]
+pub struct Launch<'a> {
+    /// The kernel's arguments.
+    pub arguments: Vec<Argument<'a>>,
+    /// The SIP.
+    pub sip: SipId,
+    /// Its cubes that take part; all if none are named.
+    pub cubes: Vec<CubeId>,
+    /// The PEs of each cube that take part; all if none are named.
+    pub pes: Vec<PeId>,
+}
+
+/// Makes the program of each PE of a launch.
+pub type Programs<'a> =
+    &'a mut dyn FnMut(&Site, &[BoundArgument]) -> Result<Box<dyn Program>, RuntimeError>;
+
+/// PEs of a launch: each of `pes` in each of `cubes`.
+struct Targets {
+    sip: SipId,
+    cubes: Vec<CubeId>,
+    pes: Vec<PeId>,
+}
+
+/// Handle of a launch that is under way or done.
+#[derive(Clone, Debug)]
+pub struct LaunchHandle {
+    context: Rc<Inner>,
+    request: RequestId,
+    outcome: FlightOutcome,
+}
+
+/// Sequence of launches, each of which begins when the one before is done. Launches of different streams may overlap.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    context: Rc<Inner>,
+    /// Launches that the next one waits for.
+    after: Rc<RefCell<Vec<RequestId>>>,
+}
+
+/// A point in a stream that another stream can wait for.
+#[derive(Clone, Debug)]
+pub struct Event {
+    after: Vec<RequestId>,
+}
+
+impl Context {
+    /// Creates a stream of launches.
+    pub fn stream(&self) -> Stream {
+        Stream { context: Rc::clone(&self.inner), after: Rc::default() }
+    }
+}
+
+impl FlexOperands {
+    /// Returns the operands as arguments of a launch, in order.
+    pub fn arguments(&self) -> Vec<Argument<'static>> {
+        self.operands().map(Argument::Operand).collect()
+    }
+}
+
+impl Stream {
+    /// Launches a kernel after all earlier launches of this stream and all events waited for. Returns at once.
+    ///
+    /// `programs` is called for each PE with its site and its arguments; `name` is the kernel's name in reports.
+    pub fn launch_programs(
+        &self,
+        name: &str,
+        launch: &Launch<'_>,
+        programs: Programs<'_>,
+    ) -> Result<LaunchHandle, RuntimeError> {
+        let context = &self.context;
+        context.check_open()?;
+        let uses = context.uses(launch)?;
+        let targets = context.targets(launch);
+        let mut made = Vec::new();
+        for site in context.sites(&targets, context.live_for(launch)) {
+            let bind = |argument: &Argument<'_>| argument.bind(site.pe, context.addressing);
+            let bound: Vec<_> = launch.arguments.iter().map(bind).collect();
+            made.push((site.pe, programs(&site, &bound)?));
+        }
+        let handle = context.submit_launch(name, targets, &self.after.borrow(), uses)?;
+        let mut machine = context.machine_mut()?;
+        machine.give(handle.request, context.given(launch));
+        made.into_iter().for_each(|(pe, program)| machine.load(handle.request, pe, program));
+        self.after.replace(vec![handle.request]);
+        Ok(handle)
+    }
+
+    /// Returns the point after all that was launched here so far.
+    pub fn record(&self) -> Event {
+        Event { after: self.after.borrow().clone() }
+    }
+
+    /// Makes later launches of this stream wait for a point in another stream.
+    pub fn wait(&self, event: &Event) {
+        self.after.borrow_mut().extend(&event.after);
+    }
+}
+
+impl LaunchHandle {
+    /// Returns the id of the launch on the machine.
+    pub fn request(&self) -> RequestId {
+        self.request
+    }
+
+    /// Runs the machine until the launch is done.
+    pub fn wait(&self) -> Result<LaunchReport, RuntimeError> {
+        self.wait_by(|context| context.run_and_settle())
+    }
+
+    /// Runs the machine until the launch is done, or for at most `limit` of simulated time: then its programs are
+    /// stopped, and the error says who waited for what.
+    pub fn wait_within(&self, limit: Span) -> Result<LaunchReport, RuntimeError> {
+        self.wait_by(|context| context.run_for(limit, self.request))
+    }
+
+    fn wait_by(
+        &self,
+        run: impl FnOnce(&Inner) -> Result<(), RuntimeError>,
+    ) -> Result<LaunchReport, RuntimeError> {
+        let ran = if self.outcome.get().is_none() { run(&self.context) } else { Ok(()) };
+        self.context.machine.borrow().order(|races| races.waited(self.request));
+        ran?;
+        self.outcome.get().expect("the machine has run to its end").clone()
+    }
+}
+
+impl Inner {
+    /// The memory that a launch keeps until it is done.
+    fn uses(self: &Rc<Self>, launch: &Launch<'_>) -> Result<Vec<Rc<dyn Any>>, RuntimeError> {
+        let mut uses: Vec<Rc<dyn Any>> = Vec::new();
+        for argument in &launch.arguments {
+            match argument {
+                Argument::Tensor(tensor) => uses.push(tensor.storage_of(self)?),
+                Argument::Operand(operand) => uses.push(operand.uses(self, launch.sip)?),
+                Argument::Scalar(_) => {}
+            }
+        }
+        Ok(uses)
+    }
+
+    /// The addresses that programs of a launch may access, in order.
+    fn live_for(&self, launch: &Launch<'_>) -> Vec<Range<u64>> {
+        let mut live = self.live_ranges();
+        let tensors = live.len();
+        live.extend(launch.arguments.iter().filter_map(|argument| match argument {
+            Argument::Operand(operand) => Some(operand.range()),
+            Argument::Tensor(_) | Argument::Scalar(_) => None,
+        }));
+        if live.len() > tensors {
+            live.sort_by_key(|range| range.start);
+        }
+        live
+    }
+
+    /// The physical memory that the programs of a launch may access by addresses that are not mapped: that of its
+    /// blocks, and of its tensors where these have no other addresses.
+    fn given(&self, launch: &Launch<'_>) -> Vec<Range<u64>> {
+        let range = |shard: &DeployedShard| {
+            let from = shard.address.to_bits();
+            from..from + shard.nbytes
+        };
+        let mut given = Vec::new();
+        for argument in &launch.arguments {
+            match argument {
+                Argument::Tensor(tensor) if self.addressing == Addressing::Physical => {
+                    let shards = tensor.storage().map_or(&[][..], |storage| &storage.shards);
+                    given.extend(shards.iter().map(range));
+                }
+                Argument::Operand(operand) => given.push(operand.range()),
+                Argument::Tensor(_) | Argument::Scalar(_) => {}
+            }
+        }
+        given
+    }
+
+    /// Submits a launch that begins after others and keeps what it uses until it is done.
+    fn submit_launch(
+        self: &Rc<Self>,
+        kernel: &str,
+        Targets { sip, cubes, pes }: Targets,
+        after: &[RequestId],
+        uses: Vec<Rc<dyn Any>>,
+    ) -> Result<LaunchHandle, RuntimeError> {
+        self.step()?;
+        let mut machine = self.machine_mut()?;
+        let at = |&cube: &CubeId| pes.iter().map(move |&pe| PeRef { sip, cube, pe });
+        let all = cubes.iter().flat_map(at).collect();
+        let kernel = kernel.to_owned();
+        let body = Request::KernelLaunch { kernel, sip, cubes, pes, work: Span::ZERO };
+        // Launches that are done are not waited for, and may have been forgotten.
+        let open = self.in_flight.borrow();
+        let under_way = |id: &&RequestId| open.contains_key(id);
+        let signals: Vec<SignalId> =
+            after.iter().filter(under_way).map(|&id| machine.done_signal(id)).collect();
+        drop(open);
+        let request = machine.submit_after(signals, 0, body)?;
+        machine.order(|races| races.launched(request, after));
+        let outcome = FlightOutcome::default();
+        let flight =
+            InFlight { pes: all, outcome: Rc::clone(&outcome), stalled: None, _uses: uses };
+        self.in_flight.borrow_mut().insert(request, flight);
+        Ok(LaunchHandle { context: Rc::clone(self), request, outcome })
+    }
+
+    fn targets(&self, launch: &Launch<'_>) -> Targets {
+        let machine = self.machine.borrow();
+        let Launch { sip, mut cubes, mut pes, .. } = launch.clone();
+        if cubes.is_empty() {
+            cubes = machine.topology().cubes().collect();
+        }
+        if pes.is_empty() {
+            pes = machine.topology().pes().collect();
+        }
+        Targets { sip, cubes, pes }
+    }
+
+    fn sites(&self, targets: &Targets, live: Vec<Range<u64>>) -> Vec<Site> {
+        let Targets { sip, cubes, pes } = targets;
+        let core = Rc::new(self.machine.borrow().topology().spec().pe.core.clone());
+        let live = Rc::new(live);
+        let site = |(cube_index, &cube): (usize, &CubeId)| {
+            let (core, live) = (&core, &live);
+            pes.iter().enumerate().map(move |(pe_index, &pe)| Site {
+                pe: PeRef { sip: *sip, cube, pe },
+                index: [pe_index, cube_index],
+                count: [pes.len(), cubes.len()],
+                has_data: self.data,
+                group: 0,
+                core: Rc::clone(core),
+                live: Rc::clone(live),
+            })
+        };
+        cubes.iter().enumerate().flat_map(site).collect()
+    }
+}
