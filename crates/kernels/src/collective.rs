@@ -1,8 +1,8 @@
-//! Collectives: operations of many ranks on what each of them holds.
+//! Collective operations among many ranks.
 //!
-//! A rank is a SIP, a cube or a PE. It holds its part of a tensor on all its PEs; the PEs at the same position
-//! of every rank work together, so a collective runs as often at once as a rank has PEs, and uses all of
-//! their links. An [`Algorithm`] says which ranks are wired to each other, and what the PE of a rank runs.
+//! A rank is a SIP, a cube or a PE. It holds its part of a tensor on all its PEs. The PEs at the same position
+//! of every rank form a group, so a collective runs once per position, all at the same time, and uses the links
+//! of all PEs. An [`Algorithm`] defines the channels between ranks and the kernel that each PE runs.
 
 pub mod bound;
 mod direct;
@@ -35,46 +35,46 @@ use std::fmt;
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Port, Tile, Tl};
 
-/// A channel between two ranks: at each position of theirs.
+/// A channel between two ranks, at every position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wire {
     /// Rank and port of each end.
     pub ends: [(usize, Port); 2],
 }
 
-/// What a PE of a collective is told.
+/// Parameters of a collective's kernel.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// What is done.
+    /// The operation to perform.
     pub operation: Operation,
-    /// Among whom.
+    /// The ranks and their arrangement.
     pub world: World,
-    /// The most elements of a message.
+    /// Maximum number of elements per message.
     pub piece: u64,
 }
 
-/// A way to do collectives.
+/// An algorithm for collective operations.
 ///
-/// The kernel has as arguments the input, the output, the rank of the launch's first PE, and how many more
-/// ranks each cube and each PE of it is. The output may be in the input's memory.
+/// The kernel's arguments are the input, the output, the rank of the launch's first PE, and the rank increments
+/// per cube and per PE. The output may share memory with the input.
 pub trait Algorithm: fmt::Debug {
-    /// What it is called.
+    /// Returns the name used in files and reports.
     fn name(&self) -> &'static str;
 
-    /// Why it cannot do an operation in a world, if it cannot.
+    /// Returns the reason why it cannot perform an operation in a world, if so.
     fn refuses(&self, operation: Operation, world: &World) -> Option<String>;
 
-    /// The channels that it needs.
+    /// Returns the channels that it needs.
     fn wires(&self, world: &World) -> Vec<Wire>;
 
-    /// What each PE runs.
+    /// Returns the kernel that each PE runs.
     fn kernel(&self, job: &Job) -> Kernel;
 
-    /// What goes where, for a model of what it costs. None of an operation that it refuses.
+    /// Returns the messages of an operation for the cost model; `None` if it refuses the operation.
     fn schedule(&self, operation: Operation, world: &World) -> Option<Schedule>;
 }
 
-/// All algorithms.
+/// Returns all algorithms.
 pub fn algorithms() -> Vec<Box<dyn Algorithm>> {
     vec![
         Box::new(Direct),
@@ -86,7 +86,7 @@ pub fn algorithms() -> Vec<Box<dyn Algorithm>> {
     ]
 }
 
-/// A kernel of an algorithm, whose name says all that it depends on.
+/// Makes a kernel of an algorithm, named by all its parameters.
 fn kernel<F>(
     algorithm: &dyn Algorithm,
     job: &Job,
@@ -102,7 +102,7 @@ where
     Kernel::new(&name, move |tl, args| Box::pin(body(tl, args, job.clone())))
 }
 
-/// The rank that a PE belongs to: the first of its launch, and so many more for each cube and PE.
+/// Returns the rank of a PE: the first of its launch, plus the increments of its cube and PE.
 #[track_caller]
 fn rank_of(tl: &Tl, args: &Args) -> usize {
     let cubes = tl.program_id(1) * args.whole(3);
@@ -110,7 +110,7 @@ fn rank_of(tl: &Tl, args: &Args) -> usize {
     usize::try_from(args.whole(2) + cubes + pes).expect("fewer ranks than addresses")
 }
 
-/// Joins two tiles.
+/// Combines two tiles.
 #[track_caller]
 fn join(tl: &Tl, op: ReduceOp, a: &Tile, b: &Tile) -> Tile {
     match op {
@@ -124,7 +124,7 @@ fn join(tl: &Tl, op: ReduceOp, a: &Tile, b: &Tile) -> Tile {
     }
 }
 
-/// What a tile that joins all ranks becomes at the end.
+/// Finishes a tile that combines all ranks: divides an average by their number.
 #[track_caller]
 fn finish(tl: &Tl, op: ReduceOp, ranks: usize, tile: Tile) -> Tile {
     if op == ReduceOp::Avg { tl.div(&tile, ranks as f64) } else { tile }

@@ -2,8 +2,7 @@
 //!
 //! [`Distributed`] belongs to a context and has no backend until
 //! [`init_process_group`](Distributed::init_process_group) is called. Ranks are then written as workers, which
-//! read like a script for PyTorch: each runs on its own, and a collective is done when every rank has called
-//! it.
+//! read like a PyTorch script: each runs by itself, and a collective runs once every rank has called it.
 //!
 //! ```
 //! use cubeyard_kernels::collective::ReduceOp;
@@ -54,25 +53,25 @@ use crate::launch::Launcher;
 use team::Team;
 use worker::Hub;
 
-/// The only backend.
+/// Name of the only backend.
 const BACKEND: &str = "ahbm";
 
-/// What `torch.distributed` is to a script.
+/// The counterpart of the module `torch.distributed`.
 #[derive(Debug)]
 pub struct Distributed<'c> {
     context: &'c Context,
     launcher: Rc<Launcher<'c>>,
     backend: RefCell<Option<Backend>>,
     hub: Hub,
-    /// The rank whose worker is at work.
+    /// The rank whose worker is running.
     current: Cell<Option<usize>>,
-    /// How many process groups there were.
+    /// Number of process groups created so far.
     made: Cell<u32>,
-    /// What both ends of a transfer from rank to rank run.
+    /// The kernel of both ends of a point-to-point transfer.
     point: Kernel,
 }
 
-/// Process groups that are installed.
+/// The installed process groups.
 #[derive(Debug)]
 struct Backend {
     ccl: CclConfig,
@@ -81,27 +80,27 @@ struct Backend {
 }
 
 impl<'c> Distributed<'c> {
-    /// For a context, without a backend.
+    /// Makes an instance for a context, without a backend.
     pub fn new(context: &'c Context) -> Self {
         Self::with_launcher(context, Rc::new(Launcher::new(context)))
     }
 
-    /// As [`new`](Self::new), with collectives launched by a launcher that others use, too.
+    /// As [`new`](Self::new), with collectives launched by a shared launcher.
     pub fn with_launcher(context: &'c Context, launcher: Rc<Launcher<'c>>) -> Self {
         let (backend, hub) = (RefCell::default(), Hub::default());
         let (current, made, point) = (Cell::new(None), Cell::new(0), point::kernel());
         Self { context, launcher, backend, hub, current, made, point }
     }
 
-    /// Makes the group of all SIPs, a rank each, and wires it through the fabric. If anything goes wrong,
-    /// there is no group and nothing stays installed.
+    /// Creates the group of all SIPs, one rank each, and installs its channels through the fabric. On an error
+    /// nothing stays installed.
     pub fn init_process_group(&self, backend: &str) -> Result<(), DistError> {
         self.init_with(backend, &CclConfig::embedded())
     }
 
     /// As [`init_process_group`](Self::init_process_group), with the algorithms and rings of a `ccl.yaml`.
     ///
-    /// There are as many ranks as the forced algorithm says, else as the defaults say, else as there are SIPs.
+    /// The number of ranks is that of the forced algorithm, else that of the defaults, else the number of SIPs.
     /// Every algorithm that may be chosen for some operation and size is wired.
     pub fn init_with(&self, backend: &str, ccl: &CclConfig) -> Result<(), DistError> {
         if backend != BACKEND {
@@ -125,32 +124,32 @@ impl<'c> Distributed<'c> {
         Ok(())
     }
 
-    /// Takes all groups out again, through the fabric.
+    /// Removes all groups, through the fabric.
     pub fn destroy_process_group(&self) -> Result<(), DistError> {
         self.backend.take().map(drop).ok_or(DistError::NotInitialized)
     }
 
-    /// Whether there is a group.
+    /// Returns whether there is a group.
     pub fn is_initialized(&self) -> bool {
         self.backend.borrow().is_some()
     }
 
-    /// How many ranks there are.
+    /// Returns the number of ranks.
     pub fn get_world_size(&self) -> Result<usize, DistError> {
         self.with(|backend| Ok(backend.world.size()))
     }
 
-    /// The rank of the worker that asks; 0 outside of workers.
+    /// Returns the rank of the calling worker; 0 outside of workers.
     pub fn get_rank(&self) -> Result<usize, DistError> {
         self.with(|_| Ok(self.current.get().unwrap_or(0)))
     }
 
-    /// `ahbm`.
+    /// Returns the name of the backend, `ahbm`.
     pub fn get_backend(&self) -> Result<&'static str, DistError> {
         self.with(|_| Ok(BACKEND))
     }
 
-    /// Does an operation of all ranks from one place: an input and an output for each.
+    /// Performs an operation of all ranks, given an input and an output for each.
     pub fn run(
         &self,
         operation: Operation,
@@ -159,7 +158,7 @@ impl<'c> Distributed<'c> {
         self.begin(operation, tensors)?.wait()
     }
 
-    /// Begins an operation of all ranks; it is done when what is returned has been waited for.
+    /// Begins an operation of all ranks, to be completed by [`Pending::wait`].
     pub fn begin(
         &self,
         operation: Operation,
@@ -168,12 +167,12 @@ impl<'c> Distributed<'c> {
         self.begin_in(&self.world()?, operation, tensors)
     }
 
-    /// Waits until every rank's device has heard of every other.
+    /// Waits until every rank's device has heard from every other.
     pub fn barrier(&self) -> Result<CollectiveReport, DistError> {
         self.begin_barrier(&self.world()?)?.wait()
     }
 
-    /// Whether nobody's worker is at work: what is for all ranks is not for one of them to call.
+    /// Checks that no worker is running: calls for all ranks are not for one of them to make.
     fn check_outside(&self, call: &impl ToString) -> Result<(), DistError> {
         match self.current.get() {
             Some(rank) => Err(DistError::Inside { rank, call: call.to_string() }),
@@ -181,7 +180,7 @@ impl<'c> Distributed<'c> {
         }
     }
 
-    /// What was wrong with the kernels of collectives although they ran to their ends.
+    /// Returns the defects of collective kernels that nevertheless ran to their ends.
     pub fn findings(&self) -> Vec<crate::program::Finding> {
         self.launcher.findings()
     }

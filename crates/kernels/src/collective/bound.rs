@@ -1,15 +1,15 @@
-//! The quickest that a fabric lets any algorithm be: what must cross links, over what they take.
+//! Upper bound on the speed of a collective: bytes that must cross a cut, over the capacity of its links.
 //!
-//! An operation must bring so many bytes from some ranks to the others, however it is done, and they go in messages
-//! from a PE of one rank to the PE at the same position of another, each by the one route that there is
-//! (`routed.rs`). The links of these routes have a largest flow (`flow.rs`), in either direction. Each rank alone is
-//! such a set of ranks (injection), and so is each part of the grid on one side of a straight cut, and a block of the
-//! grid such as the cubes of a SIP (bisection). Where every PE of a rank holds as much, routes of several positions
-//! that must share links say more. For an all-reduce the sum over all ranks says more than each alone: every element is
-//! joined over n − 1 messages and handed out over n − 1, wherever they go.
+//! Whatever the algorithm, an operation moves a known number of bytes from some ranks to the others, in
+//! messages from a PE of one rank to the PE at the same position of another, each by its fixed route
+//! (`routed.rs`). The links of these routes have a maximum flow (`flow.rs`) in either direction. The sets
+//! considered are each rank alone (injection), the ranks on one side of each straight cut through the grid, and
+//! blocks of the grid such as the cubes of a SIP (bisection). If all PEs of a rank hold equally much, routes of
+//! several positions that share links give a tighter bound. For an all-reduce the sum over all ranks is tighter
+//! than each alone: every element is combined over n − 1 messages and distributed over n − 1, wherever they go.
 //!
-//! Where there are too many routes to look at, as among thousands of PEs, all links count as if messages could take
-//! any way: that is a bound as well, if not as close.
+//! If there are too many routes, as among thousands of PEs, all links are counted as if messages could take any
+//! route: still a bound, if a weaker one.
 
 mod flow;
 mod routed;
@@ -24,17 +24,17 @@ use super::{Operation, World};
 use flow::{Flow, flow};
 use routed::Routes;
 
-/// What binds.
+/// The kind of cut that limits a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoundKind {
-    /// What a rank can send and receive.
+    /// The links from or to a single rank.
     Injection,
-    /// What crosses the middle or another straight cut through the grid, or leaves a block of it.
+    /// The links across a straight cut through the grid, or around a block of it.
     Bisection,
 }
 
 impl BoundKind {
-    /// In a word.
+    /// Returns the name used in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Injection => "injection",
@@ -43,18 +43,18 @@ impl BoundKind {
     }
 }
 
-/// What a fabric allows.
+/// Upper bound on the bus bandwidth of a collective.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
-    /// What binds.
+    /// The kind of the limiting cut.
     pub kind: BoundKind,
-    /// The greatest bus bandwidth, in bytes a second.
+    /// Maximum bus bandwidth, in bytes per second.
     pub bus: f64,
-    /// What the links take that bind, in bytes a second.
+    /// Capacity of the limiting links, in bytes per second.
     pub capacity: f64,
-    /// Which ranks are on the one side of these links.
+    /// Description of the ranks on one side of these links.
     pub side: String,
-    /// These links, in words.
+    /// Description of these links.
     pub links: String,
 }
 
@@ -65,17 +65,17 @@ impl fmt::Display for Bound {
     }
 }
 
-/// How what a rank holds is spread over its PEs.
+/// Distribution of a rank's data over its PEs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
-    /// Every PE holds as much.
+    /// Every PE holds equally much.
     Even,
-    /// Some PEs may hold more than others, or nothing.
+    /// PEs may hold different amounts, or nothing.
     Any,
 }
 
-/// The bound on an operation among ranks, whose PEs' DMA engines are given by rank; none for one rank alone,
-/// which has nothing to send.
+/// Returns the bound on an operation among ranks, given by the DMA engines of their PEs; `None` for a single
+/// rank, which sends nothing.
 pub fn bound(
     topology: &Topology,
     members: &[Vec<NodeId>],
@@ -105,13 +105,12 @@ pub fn bound(
     bounds.into_iter().min_by(|left, right| left.bus.total_cmp(&right.bus))
 }
 
-/// Some ranks, and all others.
+/// Splits the ranks into `near` and all others.
 fn split(all: &[usize], near: &[usize]) -> [Vec<usize>; 2] {
     let far = all.iter().copied().filter(|rank| !near.contains(rank)).collect();
     [near.to_vec(), far]
 }
 
-/// Cuts between ranks.
 struct Cuts<'a> {
     topology: &'a Topology,
     members: &'a [Vec<NodeId>],
@@ -124,7 +123,7 @@ impl Cuts<'_> {
         self.members.len()
     }
 
-    /// What can pass from the one side to the other, and back.
+    /// Returns the maximum flow from the first side to the second, and back.
     fn flows(&self, [near, far]: &[Vec<usize>; 2], spread: Spread) -> [Flow; 2] {
         if let Some(routes) = &self.routes {
             return [[&near[..], far], [far, near]].map(|sides| match spread {
@@ -135,12 +134,12 @@ impl Cuts<'_> {
         let engines = |ranks: &[usize]| -> Vec<NodeId> {
             ranks.iter().flat_map(|&rank| self.members[rank].iter().copied()).collect()
         };
-        // Every wire takes as much in either direction.
+        // Links have equal bandwidth in both directions.
         let flow = flow(self.topology, &engines(near), &engines(far));
         [flow.clone(), flow]
     }
 
-    /// What all ranks together must send and receive, over what each of them can.
+    /// Bounds by the bytes that all ranks together send and receive, over the sum of their capacities.
     fn together(&self, alone: &[[Flow; 2]]) -> Vec<Bound> {
         let one = |way: usize| {
             let all: f64 = alone.iter().map(|flows| flows[way].rate as f64).sum();
@@ -152,7 +151,8 @@ impl Cuts<'_> {
         [0, 1].into_iter().filter_map(one).collect()
     }
 
-    /// What must pass between some ranks and the others in each direction, over what can.
+    /// Bounds by the bytes that must cross between `near` and the others in each direction, over the maximum
+    /// flow.
     fn found(
         &self,
         kind: BoundKind,
@@ -177,18 +177,18 @@ impl Cuts<'_> {
     }
 }
 
-/// What links carry in a second from some DMA engines to others, in bytes, if nothing else is under way.
+/// Returns the maximum flow from some DMA engines to others on an idle fabric, in bytes per second.
 pub fn capacity(topology: &Topology, from: &[NodeId], to: &[NodeId]) -> u64 {
     flow(topology, from, to).rate
 }
 
-/// The ranks on one side of each straight cut through a grid, in order; and one block for each of its faster
-/// dimensions together, as the PEs of a cube and the cubes of a SIP are: all are alike.
+/// Returns the ranks on one side of each straight cut through a grid, and one block per set of faster
+/// dimensions, such as the PEs of a cube or the cubes of a SIP; all such blocks are equivalent.
 fn halves(world: &World) -> Vec<Vec<usize>> {
     let mut below = 1;
     let mut halves = Vec::new();
     for &extent in &world.grid {
-        // Of the slowest dimension it is the first straight cut.
+        // A block of the slowest dimension is the first straight cut.
         if below > 1 && below * extent < world.ranks {
             halves.push((0..below).collect());
         }
@@ -201,8 +201,8 @@ fn halves(world: &World) -> Vec<Vec<usize>> {
     halves
 }
 
-/// What all ranks together must send, as a multiple of the size of the operation: see
-/// [`Operation::bus_factor`] for what that is.
+/// Returns the bytes that all ranks together must send, as a multiple of the operation's size as defined for
+/// [`Operation::bus_factor`].
 fn total(operation: Operation, ranks: usize) -> f64 {
     let others = ranks as f64 - 1.0;
     match operation {
@@ -212,20 +212,20 @@ fn total(operation: Operation, ranks: usize) -> f64 {
     }
 }
 
-/// What must go from some ranks to the others, as a multiple of the size.
+/// Returns the bytes that must leave the ranks `near`, as a multiple of the operation's size.
 fn leaving(operation: Operation, ranks: usize, near: &dyn Fn(usize) -> bool) -> f64 {
     let inside = (0..ranks).filter(|&rank| near(rank)).count();
     let (inside, outside) = (inside as f64, (ranks - inside) as f64);
     let all = ranks as f64;
     let only_if = |is_so: bool, share: f64| if is_so { share } else { 0.0 };
     match operation {
-        // What joins this side's inputs.
+        // The combined inputs of this side.
         Operation::AllReduce(_) => 1.0,
         Operation::Reduce(_, root) => only_if(!near(root), 1.0),
         Operation::Broadcast(root) => only_if(near(root), 1.0),
-        // The parts of the other side's ranks, joined.
+        // The combined parts of the other side's ranks.
         Operation::ReduceScatter(_) => outside / all,
-        // What this side's ranks hold.
+        // The inputs of this side's ranks.
         Operation::AllGather => inside / all,
         Operation::AllToAll => inside * outside / all,
         Operation::Gather(root) => only_if(!near(root), inside / all),
@@ -233,7 +233,7 @@ fn leaving(operation: Operation, ranks: usize, near: &dyn Fn(usize) -> bool) -> 
     }
 }
 
-/// Links in words: what they are between, if they are one, else how many and the first.
+/// Describes links: a single one by its ends, several by their number and the first.
 fn named(topology: &Topology, links: &[LinkId]) -> String {
     let Some(&first) = links.first() else {
         return "no link".to_owned();

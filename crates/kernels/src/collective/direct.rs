@@ -1,7 +1,7 @@
-//! Everybody with everybody: each rank has a channel to each other.
+//! All-to-all wiring: each rank has a channel to every other.
 //!
-//! It takes the fewest steps, so it is fast for short messages, and it does every operation. For long ones
-//! the ways cross.
+//! It takes the fewest steps, so it is fast for short messages, and it supports every operation. Long messages
+//! contend for links.
 
 mod stages;
 
@@ -14,7 +14,7 @@ use super::{
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Port, Tile, Tl};
 
-/// Each rank to each other.
+/// Messages directly between all pairs of ranks.
 #[derive(Clone, Copy, Debug)]
 pub struct Direct;
 
@@ -41,7 +41,7 @@ impl Algorithm for Direct {
     }
 }
 
-/// The port to a rank.
+/// Returns the port to a rank.
 pub(crate) fn to(rank: usize) -> Port {
     Port(u16::try_from(rank).expect("fewer than 2¹⁶ ranks"))
 }
@@ -62,7 +62,7 @@ async fn run(tl: Tl, args: Args, job: Job) {
     }
 }
 
-/// Which round, and of how many.
+/// Index of a round, and the number of rounds.
 type Round = (usize, usize);
 
 struct Member {
@@ -75,13 +75,13 @@ struct Member {
 }
 
 impl Member {
-    /// The other ranks, from the next on: so not all begin with the same.
+    /// Returns the other ranks, starting with the next, so that not all ranks send to the same one first.
     fn others(&self) -> impl Iterator<Item = usize> + use<> {
         let (rank, ranks) = (self.rank, self.ranks);
         (1..ranks).map(move |step| (rank + step) % ranks)
     }
 
-    /// The other ranks in the order in which they send to this one.
+    /// Returns the other ranks in the order in which they send to this one.
     fn senders(&self) -> impl Iterator<Item = usize> + use<> {
         let (rank, ranks) = (self.rank, self.ranks);
         (1..ranks).map(move |step| (rank + ranks - step) % ranks)
@@ -91,7 +91,7 @@ impl Member {
         self.input.part(rank, self.ranks)
     }
 
-    /// Where what a rank has goes in an output of all.
+    /// Returns the range of a rank's data in an output of all ranks.
     fn slot(&self, rank: usize) -> Range<u64> {
         let whole = self.input.elements;
         rank as u64 * whole..(rank as u64 + 1) * whole
@@ -101,10 +101,9 @@ impl Member {
         pieces(range, self.piece).collect()
     }
 
-    /// Sends parts to others and receives from them, a piece to each by turns.
+    /// Sends parts to other ranks and receives from them, alternating piece by piece.
     ///
-    /// `send` gives what goes to a rank, `receive` what comes from one, as ranges of the input and of
-    /// the output.
+    /// `send` returns the range of the input for a rank, `receive` the range that comes from one.
     fn exchange(
         &self,
         send: impl Fn(usize) -> Range<u64>,
@@ -124,19 +123,19 @@ impl Member {
         }
     }
 
-    /// The rounds of an operation in which a part is held.
+    /// Returns the rounds of an operation that holds a part in the TCM.
     fn rounds(&self) -> impl Iterator<Item = Round> + use<> {
         let longest = self.input.elements.div_ceil(self.ranks as u64);
         let rounds = self.input.rounds(&self.tl, longest, self.piece);
         (0..rounds).map(move |round| (round, rounds))
     }
 
-    /// What of a rank's part belongs to a round.
+    /// Returns the share of a rank's part in a round.
     fn part_in(&self, rank: usize, (round, rounds): Round) -> Range<u64> {
         in_round(&self.part(rank), round, rounds)
     }
 
-    /// What joins all ranks' inputs in this rank's part.
+    /// Returns this rank's part of the combined inputs, in one round.
     fn reduced(&self, op: ReduceOp, round: Round) -> Vec<(Range<u64>, Tile)> {
         let own = self.pieces(&self.part_in(self.rank, round)).into_iter();
         let own = own.map(|range| (range.clone(), self.input.load(&self.tl, &range)));
@@ -195,7 +194,7 @@ impl Member {
 
     fn all_to_all(&self) {
         let parts = |rank: usize| self.part(rank);
-        // Parts may differ by an element, so what comes lies where the parts of all before it end.
+        // Parts may differ by one element, so received parts are stored one after the other.
         let mine = self.part(self.rank);
         let length = mine.end - mine.start;
         self.keep(mine.clone(), self.rank as u64 * length..(self.rank as u64 + 1) * length);
@@ -272,7 +271,7 @@ impl Member {
         }
     }
 
-    /// Copies a range of the input to one of the output, as long.
+    /// Copies a range of the input to one of equal length in the output.
     fn keep(&self, from: Range<u64>, to: Range<u64>) {
         for (from, to) in self.pieces(&from).into_iter().zip(self.pieces(&to)) {
             let tile = self.input.load(&self.tl, &from);

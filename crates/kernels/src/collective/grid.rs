@@ -1,11 +1,10 @@
-//! A grid: around each of its dimensions in turn, with ever smaller parts.
+//! A grid: one ring per dimension in turn, on ever smaller parts.
 //!
-//! An all-reduce is a reduce-scatter along the first dimension, one of what is left along the second, and so
-//! on; then all-gathers in the reverse order. The fastest dimension is the first, so what goes between SIPs
-//! is as little as can be. Where the ends of a dimension are not joined, the ring is folded onto the line.
+//! An all-reduce is a reduce-scatter along the first dimension, then one of the remaining part along the
+//! second, and so on; then all-gathers in reverse order. The fastest dimension comes first, which minimises
+//! traffic between SIPs. If a dimension does not wrap around, its ring is folded onto the line.
 //!
-//! PEs of odd position begin with the second dimension where those of even position begin with the first,
-//! so the links of both are busy at once.
+//! PEs at odd positions swap the first two dimensions, so that the links of both are busy at the same time.
 
 mod stages;
 
@@ -19,7 +18,7 @@ use super::{Algorithm, Job, Operation, ReduceOp, Schedule, Wire, World, finish, 
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Port, Tile, Tl};
 
-/// Around each dimension in turn.
+/// A ring along each dimension in turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid;
 
@@ -49,7 +48,7 @@ impl Algorithm for Grid {
     }
 }
 
-/// The ports to the next rank of a dimension and to the one before.
+/// Returns the ports to the next and to the previous rank of a dimension.
 fn ports(dimension: usize) -> [Port; 2] {
     let first = u16::try_from(2 * dimension).expect("few dimensions");
     [Port(first), Port(first + 1)]
@@ -70,7 +69,7 @@ fn wires_along(world: &World, dimension: usize) -> Vec<Wire> {
     firsts.flat_map(of_line).collect()
 }
 
-/// The coordinates of a dimension in the order in which the ring goes through them.
+/// Returns the coordinates of a dimension in ring order.
 fn order(world: &World, dimension: usize) -> Vec<usize> {
     let count = world.grid[dimension];
     if world.wraps[dimension] { (0..count).collect() } else { folded(count) }
@@ -91,26 +90,26 @@ async fn run(tl: Tl, args: Args, job: Job) {
     }
 }
 
-/// The order of dimensions: as they are, or with neighbours swapped.
+/// Returns the order of dimensions: ascending, or with pairs swapped.
 fn dimensions(count: usize, swapped: bool) -> Vec<usize> {
     let swap = |dimension: usize| if (dimension ^ 1) < count { dimension ^ 1 } else { dimension };
     (0..count).map(|dimension| if swapped { swap(dimension) } else { dimension }).collect()
 }
 
-/// One rank of a grid.
+/// The state of one rank in the grid.
 struct Node {
     tl: Tl,
     rank: usize,
     world: World,
     piece: u64,
-    /// In the order in which parts are scattered along them.
+    /// Dimensions in the order of the reduce-scatters.
     dimensions: Vec<usize>,
     input: Flat,
     output: Flat,
 }
 
 impl Node {
-    /// This rank's line along a dimension, and the coordinate of each place on it.
+    /// Returns this rank's ring along a dimension, and the coordinate of each place on it.
     fn line(&self, dimension: usize) -> (Line<'_>, Vec<usize>) {
         let order = order(&self.world, dimension);
         let here = self.world.coordinate(self.rank, dimension);
@@ -120,8 +119,8 @@ impl Node {
         (Line { tl, next, last, place, count: order.len(), piece, like }, order)
     }
 
-    /// What this rank works on after the first `depth` dimensions, if it were at another coordinate of
-    /// the last of them: a part of a part of …
+    /// Returns the range that this rank holds after the first `depth` dimensions, if its coordinate in the last
+    /// of them were `last`.
     fn nested(&self, depth: usize, last: usize) -> Range<u64> {
         let mut range = 0..self.input.elements;
         for (place, &dimension) in self.dimensions[..depth].iter().enumerate() {
@@ -133,7 +132,8 @@ impl Node {
         range
     }
 
-    /// Sums are kept in the output between dimensions, so that what goes along the next is cut anew.
+    /// Performs an all-reduce. Partial sums are stored in the output between dimensions, so that each dimension
+    /// chooses its own pieces.
     fn all_reduce(&self, op: ReduceOp) {
         let depths = 1..=self.dimensions.len();
         for depth in depths.clone() {
@@ -157,15 +157,15 @@ impl Node {
         }
     }
 
-    /// How many ranks the first so many dimensions have together.
+    /// Returns the number of ranks in the first `depth` dimensions together.
     fn within(&self, depth: usize) -> u64 {
         let inner = self.dimensions[..depth].iter();
         inner.map(|&dimension| self.world.grid[dimension] as u64).product()
     }
 
-    /// In how many rounds so many elements are held.
+    /// Returns the number of rounds for holding so many elements.
     fn rounds(&self, held: u64) -> usize {
-        // Parts of parts are an element longer at most.
+        // Nested parts are at most one element longer.
         self.input.rounds(&self.tl, held + 1, self.piece)
     }
 
@@ -173,7 +173,7 @@ impl Node {
         finish(&self.tl, op, self.world.ranks, tile)
     }
 
-    /// All parts of a line into the output, where this place's is already.
+    /// Gathers all parts of a ring into the output, which already holds this place's part.
     fn spread(&self, line: &Line<'_>, longest: u64, parts: impl Fn(usize) -> Ranges) {
         let load = |range: &Range<u64>| self.output.load(&self.tl, range);
         let rounds = self.rounds(longest);
@@ -184,7 +184,8 @@ impl Node {
         }
     }
 
-    /// The ranks that are where this one is in some dimensions, and at a coordinate of one more.
+    /// Returns the ranks with this rank's coordinates in the dimensions `same`, and coordinate `at` in one
+    /// more.
     fn ranks_at(&self, same: &[usize], dimension: usize, at: usize) -> Vec<usize> {
         let world = &self.world;
         let here = |&dimension: &usize| world.coordinate(self.rank, dimension);
@@ -193,8 +194,8 @@ impl Node {
         (0..world.ranks).filter(|&rank| is_like(rank) && is_at(rank)).collect()
     }
 
-    /// The parts of the ranks at the places of a line lie apart, so messages are pieces of a part: the same
-    /// in each dimension, and what has been joined is held until then.
+    /// Performs a reduce-scatter. The parts of the ranks at one place of a ring are not contiguous, so each
+    /// message is a piece of one part, and partial sums stay in the TCM.
     fn reduce_scatter(&self, op: ReduceOp) {
         let rounds = self.rounds(self.input.elements.div_ceil(self.within(1)));
         (0..rounds).for_each(|round| self.reduce_scatter_round(op, round, rounds));
@@ -239,7 +240,7 @@ impl Node {
     }
 }
 
-/// Ranges in order, with those that touch as one.
+/// Merges adjacent ranges of a sorted sequence.
 fn merged(ranges: impl Iterator<Item = Range<u64>>) -> Ranges {
     let mut merged = Ranges::new();
     for range in ranges {

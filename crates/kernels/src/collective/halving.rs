@@ -1,8 +1,7 @@
-//! Halving and doubling: with ever nearer ranks half of what is left is exchanged, then twice as much with ever
-//! farther ones.
+//! Recursive halving and doubling: partners exchange halves of ever smaller parts, then ever larger parts.
 //!
-//! It takes twice the logarithm of the number of ranks in steps, and sends no more than a ring. Where the number
-//! is no power of two, the ranks beyond it hand what they have to one of the others, and get the result.
+//! It takes 2 log₂ n steps, and sends no more than a ring. If the number of ranks is not a power of two, each
+//! surplus rank passes its input to a partner and receives the result from it.
 
 mod stages;
 
@@ -56,20 +55,20 @@ impl Algorithm for HalvingDoubling {
     }
 }
 
-/// Between a rank beyond the power of two and the one that works for it.
+/// The port between a surplus rank and its partner.
 const FOLD: Port = Port(0);
 
-/// The port to the rank whose number differs in a bit.
+/// Returns the port to the rank whose number differs in one bit.
 fn to(bit: usize) -> Port {
     Port(u16::try_from(bit.trailing_zeros() + 1).expect("at most the bits of a number"))
 }
 
-/// The greatest power of two that there are ranks for.
+/// Returns the greatest power of two that is at most `ranks`.
 fn power(ranks: usize) -> usize {
     1 << ranks.ilog2()
 }
 
-/// The bits of numbers below a power of two, the lowest first.
+/// Returns the bits of numbers below a power of two, lowest first.
 fn bits(power: usize) -> impl DoubleEndedIterator<Item = usize> {
     (0..power.ilog2()).map(|place| 1 << place)
 }
@@ -86,12 +85,12 @@ async fn run(tl: Tl, args: Args, job: Job) {
     }
 }
 
-/// One rank.
+/// The state of one rank.
 struct Node {
     tl: Tl,
     rank: usize,
     ranks: usize,
-    /// How many ranks halve and double.
+    /// Number of ranks that take part in halving and doubling.
     power: usize,
     piece: u64,
     input: Flat,
@@ -104,7 +103,7 @@ impl Node {
         all.collect::<Vec<_>>().into_iter()
     }
 
-    /// The rank that works for this one, or that this one works for.
+    /// Returns the partner of a surplus rank, or the surplus rank of a partner.
     fn folded(&self) -> Option<usize> {
         let other = self.rank ^ self.power;
         (other < self.ranks).then_some(other)
@@ -125,14 +124,14 @@ impl Node {
         }
     }
 
-    /// The parts of the ranks that agree with one in the bits from one up.
+    /// Returns the combined part of the ranks that agree with `rank` in all bits from `bit` up.
     fn parts(&self, rank: usize, bit: usize) -> Range<u64> {
         let first = rank & !(bit - 1);
         let part = |rank| self.input.part(rank, self.power);
         part(first).start..part(first + bit - 1).end
     }
 
-    /// Sums are kept in the output between steps.
+    /// Performs an all-reduce. Partial sums are stored in the output between steps.
     fn all_reduce(&self, op: ReduceOp) {
         let whole = [self.input.part(0, 1)];
         if self.is_beyond() {
@@ -158,14 +157,14 @@ impl Node {
         }
     }
 
-    /// Joins a piece that comes with what is here.
+    /// Combines a received piece with the local one.
     fn join(&self, op: ReduceOp, from: &Flat, port: Port, range: &Range<u64>) {
         let own = from.load(&self.tl, range);
         let come = self.input.receive(&self.tl, port, range);
         self.output.store(&self.tl, range, &join(&self.tl, op, &own, &come));
     }
 
-    /// Gives the other half of what is left away, and joins this half.
+    /// Sends the other half of the current range, and combines this half.
     fn halve(&self, op: ReduceOp, from: &Flat, bit: usize) {
         let mine = self.pieces(&[self.parts(self.rank, bit)]);
         let others = self.pieces(&[self.parts(self.rank ^ bit, bit)]);
@@ -173,7 +172,7 @@ impl Node {
         by_turns(others, mine, send, |range| self.join(op, from, to(bit), &range));
     }
 
-    /// What is to be done with the part that is whole.
+    /// Finishes this rank's part once it combines all ranks.
     fn complete(&self, op: ReduceOp, from: &Flat) {
         if self.ranks > 1 && op != ReduceOp::Avg {
             return;
@@ -184,7 +183,7 @@ impl Node {
         }
     }
 
-    /// Exchanges all that both have.
+    /// Exchanges the ranges that both have.
     fn double(&self, bit: usize, mine: &[Range<u64>], others: &[Range<u64>]) {
         let send = |range: Range<u64>| self.tl.send(to(bit), &self.output.load(&self.tl, &range));
         by_turns(self.pieces(mine), self.pieces(others), send, |range| {
@@ -193,7 +192,8 @@ impl Node {
         });
     }
 
-    /// There is no memory for sums but the part's own, so they are held, in pieces of a part each.
+    /// Performs a reduce-scatter. The output has room only for the rank's own part, so partial sums stay in the
+    /// TCM, in pieces of a part each.
     fn reduce_scatter(&self, op: ReduceOp) {
         let rounds = self.input.rounds(&self.tl, self.input.elements.div_ceil(2), self.piece);
         (0..rounds).for_each(|round| self.reduce_scatter_round(op, round, rounds));
@@ -247,7 +247,7 @@ impl Node {
             self.take(FOLD, &[slot(other)]);
         }
         for bit in bits(self.power) {
-            // Those from a rank on, and those beyond the power of two that they work for.
+            // The slots of a run of ranks, and of the surplus ranks of which they are partners.
             let of = |rank: usize| {
                 let first = rank & !(bit - 1);
                 let run = |first: usize| first.min(self.ranks)..(first + bit).min(self.ranks);

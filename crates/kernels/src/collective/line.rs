@@ -1,4 +1,4 @@
-//! Ranks that pass parts around: a ring, or a line that is folded into one.
+//! A ring of PEs that pass parts around, possibly folded onto a line.
 
 use std::ops::Range;
 
@@ -8,45 +8,45 @@ use super::pieces::{Flat, by_turns, pieces};
 use super::{ReduceOp, join};
 use crate::tl::{Port, Tile, Tl};
 
-/// Ranges of a buffer: a few, most often.
+/// Ranges of a buffer, usually a few.
 pub(super) type Ranges = SmallVec<[Range<u64>; 2]>;
 
-/// Ranges of a buffer, and what is in each.
+/// Ranges of a buffer with their tiles.
 pub(super) type Held = SmallVec<[(Range<u64>, Tile); 2]>;
 
-/// What is passed on: where there is none, it starts here.
+/// Tiles to pass on; `None` where the tile originates here.
 type Passing = SmallVec<[Option<Tile>; 2]>;
 
-/// One of some PEs that are wired to each other, each to the next, the last to the first.
+/// One of several PEs wired in a ring: each to the next, the last to the first.
 pub(super) struct Line<'a> {
     pub(super) tl: &'a Tl,
-    /// The port to the next.
+    /// Port to the next PE.
     pub(super) next: Port,
-    /// The port to the one before.
+    /// Port to the previous PE.
     pub(super) last: Port,
-    /// Which of them this one is.
+    /// Place of this PE in the ring.
     pub(super) place: usize,
-    /// How many there are.
+    /// Number of PEs in the ring.
     pub(super) count: usize,
-    /// The most elements of a message.
+    /// Maximum number of elements per message.
     pub(super) piece: u64,
-    /// A buffer of the messages' type.
+    /// A buffer with the element type of the messages.
     pub(super) like: &'a Flat,
 }
 
 impl Line<'_> {
-    /// The place so many before this one.
+    /// Returns the place a number of places before this one.
     fn before(&self, places: usize) -> usize {
         (self.place + self.count - places % self.count) % self.count
     }
 
-    /// The pieces of some ranges, each a message.
+    /// Splits ranges into pieces, each a message.
     pub(super) fn pieces(&self, ranges: &[Range<u64>]) -> Ranges {
         ranges.iter().flat_map(|range| pieces(range, self.piece)).collect()
     }
 
-    /// Part by part around, each joined on its way with what `own` gives: the part of this place is whole
-    /// here at the end. `parts` gives the ranges of a place's part.
+    /// Performs a reduce-scatter: parts travel around the ring and are combined with `own` at each place, until
+    /// each arrives complete at its own place. `parts` returns the ranges of a place's part.
     pub(super) fn scatter(
         &self,
         op: ReduceOp,
@@ -57,7 +57,7 @@ impl Line<'_> {
         let mut passing = Passing::from_elem(None, pieces(1).len());
         let mut joined = Held::new();
         for step in 1..self.count {
-            // What starts here is loaded when it leaves: all at first would hold the rest up.
+            // A tile that originates here is loaded when it leaves; loading all at first would delay the rest.
             let leaving = pieces(step).into_iter().zip(passing);
             joined = Held::new();
             by_turns(
@@ -79,7 +79,8 @@ impl Line<'_> {
         joined
     }
 
-    /// Parts go around once, this place's first; `take` is given what comes.
+    /// Performs an all-gather: parts travel around the ring once, this place's first; `take` receives each part
+    /// that arrives.
     pub(super) fn gather(
         &self,
         parts: impl Fn(usize) -> Ranges,
@@ -106,8 +107,8 @@ impl Line<'_> {
     }
 }
 
-/// The order in which a ring visits a line of places, so that no hop is longer than two: up by every second,
-/// and back by the others.
+/// Returns an order of the places of a line that visits even places ascending and odd ones descending, so that
+/// no hop of the ring is longer than two.
 pub(super) fn folded(count: usize) -> Vec<usize> {
     let back = (0..count).rev().filter(|place| place % 2 == 1);
     (0..count).step_by(2).chain(back).collect()

@@ -1,12 +1,12 @@
-//! The published hierarchical all-reduce: to the middle of each SIP, between these, and back.
+//! LRAB, the published hierarchical all-reduce: to the middle of each SIP, between the SIPs, and back.
 //!
-//! Cubes are reduced along their rows toward the column in the middle, from both sides, and along that column
-//! toward its middle. The root cubes that have the sums of their SIPs exchange them: along each dimension
-//! of SIPs that is a ring, everybody's goes all the way around; along one that is not, to the end and back.
-//! Then they are broadcast the way they came.
+//! Cubes are reduced along their rows toward the middle column, from both sides, and along that column toward
+//! its middle. The root cubes, which then hold the sums of their SIPs, exchange them: in each dimension of SIPs
+//! that is a ring, all tiles travel all the way around; in others, to the end and back. Then the result is
+//! broadcast along the same paths.
 //!
-//! As published, one PE of each cube holds its tile, and the tile is one message: place tensors on one PE
-//! and take slots as long as the tile. What is longer than a slot goes in pieces.
+//! As published, one PE of each cube holds its tile, and the tile is one message: place tensors on one PE and
+//! use slots as long as the tile. Longer tiles are split into pieces.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ use super::{
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Port, Tile, Tl};
 
-/// The published all-reduce.
+/// The published hierarchical all-reduce.
 #[derive(Clone, Copy, Debug)]
 pub struct Lrab;
 
@@ -67,13 +67,13 @@ impl Algorithm for Lrab {
     }
 }
 
-/// Whether a rank takes part along a dimension: it is in the middle of all dimensions of cubes before.
+/// Returns whether a rank takes part along a dimension: it is in the middle of all earlier dimensions of cubes.
 fn is_at_work(world: &World, dimension: usize, rank: usize) -> bool {
     let before = 0..dimension.min(cube_dimensions(world));
     before.into_iter().all(|inner| world.coordinate(rank, inner) == middle(world, inner))
 }
 
-/// What goes along a dimension toward a coordinate, hop by hop, from both sides.
+/// Returns the stages of a reduction along a dimension toward a coordinate, hop by hop, from both sides.
 fn toward(world: &World, dimension: usize, root: usize) -> Vec<Stage> {
     let stride = world.stride(dimension);
     let at = |rank: usize| world.coordinate(rank, dimension);
@@ -91,23 +91,23 @@ fn toward(world: &World, dimension: usize, root: usize) -> Vec<Stage> {
     (1..=farthest).rev().map(stage).collect()
 }
 
-/// How many dimensions are of cubes: a world of SIPs has one or two in all.
+/// Returns the number of dimensions of cubes; a world of SIPs has only one or two dimensions in all.
 fn cube_dimensions(world: &World) -> usize {
     if world.grid.len() > 2 { 2 } else { 0 }
 }
 
-/// The coordinate toward which a dimension of cubes is reduced.
+/// Returns the coordinate toward which a dimension of cubes is reduced.
 fn middle(world: &World, dimension: usize) -> usize {
     world.grid[dimension] / 2
 }
 
-/// The ports up and down a dimension.
+/// Returns the ports up and down a dimension.
 fn ports(dimension: usize) -> [Port; 2] {
     let first = u16::try_from(2 * dimension).expect("few dimensions");
     [Port(first), Port(first + 1)]
 }
 
-/// Each rank to the next; from the last to the first, where a dimension of SIPs is a ring.
+/// Wires each rank to the next; also the last to the first in a ring of SIPs.
 fn wires_along(world: &World, dimension: usize) -> Vec<Wire> {
     let (count, stride) = (world.grid[dimension], world.stride(dimension));
     let [up, down] = ports(dimension);
@@ -137,7 +137,7 @@ async fn run(tl: Tl, args: Args, job: Job) {
     pieces(&(0..node.input.elements), job.piece).for_each(|range| node.all_reduce(&range));
 }
 
-/// One rank.
+/// The state of one rank.
 struct Node {
     tl: Tl,
     rank: usize,
@@ -163,7 +163,7 @@ impl Node {
     fn all_reduce(&self, range: &Range<u64>) {
         let mut tile = self.input.load(&self.tl, range);
         let cubes = cube_dimensions(&self.world);
-        // A cube that is not in the middle of a dimension has no part in what comes after it.
+        // A cube outside the middle of a dimension takes no part in later dimensions.
         let is_aside = |&dimension: &usize| self.at(dimension) != middle(&self.world, dimension);
         let aside = (0..cubes).find(is_aside);
         let mine = 0..aside.map_or(cubes, |dimension| dimension + 1);
@@ -192,7 +192,8 @@ impl Node {
         finish(&self.tl, self.op, self.world.ranks, tile)
     }
 
-    /// The ways to and away from a coordinate of a dimension: the first is not there at the coordinate.
+    /// Returns the port toward a coordinate, which is missing at the coordinate itself, and the ports away from
+    /// it.
     fn ways(&self, dimension: usize, root: usize) -> (Option<Port>, Vec<Port>) {
         let (at, end) = (self.at(dimension), self.world.grid[dimension] - 1);
         let [up, down] = ports(dimension);
@@ -227,7 +228,7 @@ impl Node {
         tile
     }
 
-    /// Everybody's tile goes all the way around.
+    /// Sends every tile all the way around a ring, and combines them.
     fn around(&self, dimension: usize, tile: Tile, range: &Range<u64>) -> Tile {
         let [up, down] = ports(dimension);
         let (mut sum, mut passing) = (tile.clone(), tile);

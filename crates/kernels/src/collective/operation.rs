@@ -1,4 +1,4 @@
-//! What ranks do together, and how their values are joined.
+//! Collective operations and reduction operators.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,43 +10,43 @@ use thiserror::Error;
 use super::pieces::part;
 use crate::numeric::{Binary, TileType, infer};
 
-/// How values of ranks are joined.
+/// Reduction operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReduceOp {
-    /// Their sum.
+    /// Sum of all values.
     Sum,
-    /// Their product.
+    /// Product of all values.
     Prod,
-    /// The least.
+    /// The least value.
     Min,
-    /// The greatest.
+    /// The greatest value.
     Max,
-    /// Their sum divided by the number of ranks; of floats only.
+    /// Sum divided by the number of ranks; of floats only.
     Avg,
-    /// Bits set in all; of integers and bools only.
+    /// Bitwise and; of integers and bools only.
     Band,
-    /// Bits set in any; of integers and bools only.
+    /// Bitwise or; of integers and bools only.
     Bor,
-    /// Bits set in an odd number; of integers and bools only.
+    /// Bitwise exclusive or; of integers and bools only.
     Bxor,
 }
 
-/// There is no such way to join values.
+/// The error of an unknown reduction operator.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("expected one of sum, prod, min, max, avg, band, bor, bxor; found `{found}`{}", .nearest.map_or_else(String::new, |nearest| format!("; the nearest is `{nearest}`")))]
 pub struct NoSuchReduceOp {
-    /// What was given.
+    /// The name given.
     pub found: String,
-    /// The most similar name.
+    /// The most similar known name.
     pub nearest: Option<&'static str>,
 }
 
 impl ReduceOp {
-    /// All of them.
+    /// All reduction operators.
     pub const ALL: [Self; 8] =
         [Self::Sum, Self::Prod, Self::Min, Self::Max, Self::Avg, Self::Band, Self::Bor, Self::Bxor];
 
-    /// As PyTorch calls it.
+    /// Returns the name used by PyTorch.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sum => "sum",
@@ -60,7 +60,7 @@ impl ReduceOp {
         }
     }
 
-    /// Whether it joins values of this type.
+    /// Returns whether it is defined for an element type.
     pub fn suits(self, dtype: DType) -> bool {
         let is_joined = TileType::new(dtype, &[1])
             .and_then(|tile| infer::binary(self.binary(), &tile, &tile))
@@ -68,7 +68,7 @@ impl ReduceOp {
         is_joined && (self != Self::Avg || dtype.is_float())
     }
 
-    /// What joins two values.
+    /// Returns the operation that combines two values.
     pub const fn binary(self) -> Binary {
         match self {
             Self::Sum | Self::Avg => Binary::Add,
@@ -94,29 +94,29 @@ impl FromStr for ReduceOp {
     }
 }
 
-/// What ranks do together. Sizes are those of the input: see each.
+/// A collective operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
-    /// Everybody gets what joins all inputs.
+    /// Every rank gets the combined inputs.
     AllReduce(ReduceOp),
-    /// One rank gets what joins all inputs; the others keep theirs.
+    /// The root gets the combined inputs; the other ranks keep theirs.
     Reduce(ReduceOp, usize),
-    /// Everybody gets one rank's input.
+    /// Every rank gets the root's input.
     Broadcast(usize),
-    /// Everybody gets all inputs, one after the other.
+    /// Every rank gets all inputs, one after the other.
     AllGather,
-    /// Rank `i` gets part `i` of what joins all inputs.
+    /// Rank `i` gets part `i` of the combined inputs.
     ReduceScatter(ReduceOp),
     /// Rank `i` gets part `i` of all inputs, one after the other.
     AllToAll,
-    /// One rank gets all inputs, one after the other.
+    /// The root gets all inputs, one after the other.
     Gather(usize),
-    /// Rank `i` gets part `i` of one rank's input.
+    /// Rank `i` gets part `i` of the root's input.
     Scatter(usize),
 }
 
 impl Operation {
-    /// All of them, with what they join by and the rank that has or gets all.
+    /// Returns all operations, with a reduction operator and a root.
     pub const fn all(op: ReduceOp, root: usize) -> [Self; 8] {
         [
             Self::AllReduce(op),
@@ -130,7 +130,7 @@ impl Operation {
         ]
     }
 
-    /// As PyTorch calls it.
+    /// Returns the name used by PyTorch.
     pub const fn name(self) -> &'static str {
         match self {
             Self::AllReduce(_) => "all_reduce",
@@ -144,7 +144,7 @@ impl Operation {
         }
     }
 
-    /// The rank that has or gets all, if there is one.
+    /// Returns the root, if the operation has one.
     pub const fn root(self) -> Option<usize> {
         match self {
             Self::Reduce(_, root)
@@ -155,7 +155,7 @@ impl Operation {
         }
     }
 
-    /// How many times as long as the input the output is, for so many ranks: as a fraction.
+    /// Returns the length of the output relative to the input, as a fraction.
     pub const fn growth(self, ranks: u64) -> (u64, u64) {
         match self {
             Self::AllGather | Self::Gather(_) => (ranks, 1),
@@ -164,8 +164,8 @@ impl Operation {
         }
     }
 
-    /// Elements of the output of one of so many ranks, for so many elements of its input. Where an input is cut for
-    /// ranks, parts differ by at most one element.
+    /// Returns the number of output elements of a rank whose input has `input` elements. Where the input is
+    /// divided among ranks, parts differ by at most one element.
     ///
     /// ```
     /// use cubeyard_kernels::collective::{Operation, ReduceOp};
@@ -185,12 +185,12 @@ impl Operation {
         }
     }
 
-    /// Whether an element of the output lies where that of the input does.
+    /// Returns whether output and input have the same layout.
     pub const fn keeps_layout(self) -> bool {
         matches!(self, Self::AllReduce(_) | Self::Reduce(..) | Self::Broadcast(_))
     }
 
-    /// What joins values, if anything does.
+    /// Returns the reduction operator, if the operation has one.
     pub const fn op(self) -> Option<ReduceOp> {
         match self {
             Self::AllReduce(op) | Self::Reduce(op, _) | Self::ReduceScatter(op) => Some(op),
@@ -198,7 +198,8 @@ impl Operation {
         }
     }
 
-    /// What algorithm bandwidth is multiplied by to be that of the busiest wire, as NCCL's tests do.
+    /// Returns the ratio of bus bandwidth (that of the busiest wire) to algorithm bandwidth, as nccl-tests
+    /// define it.
     pub fn bus_factor(self, ranks: usize) -> f64 {
         let ranks = ranks as f64;
         match self {

@@ -1,20 +1,21 @@
-//! How a buffer is cut for ranks, and a rank's part for messages.
+//! Division of a buffer into parts for ranks, and of a part into messages.
 
 use std::ops::Range;
 
 use crate::kernel::Args;
 use crate::tl::{Ref, Tile, Tl};
 
-/// A buffer as a row of elements.
+/// A buffer as a flat sequence of elements.
 #[derive(Clone, Debug)]
 pub(super) struct Flat {
-    /// None where this PE holds nothing: then nothing is loaded, stored or received.
+    /// The memory of the buffer; `None` if this PE holds nothing, and then nothing is loaded, stored or
+    /// received.
     reference: Option<Ref>,
     pub(super) elements: u64,
 }
 
 impl Flat {
-    /// The input and the output of a collective's kernel.
+    /// Returns input and output of a collective's kernel.
     #[track_caller]
     pub(super) fn buffers(args: &Args) -> [Self; 2] {
         [0, 1].map(|place| Self::new(args.tensor(place).local_if_any().as_ref()))
@@ -25,12 +26,12 @@ impl Flat {
         Self { reference: reference.map(|reference| reference.at(0, &[elements])), elements }
     }
 
-    /// What this PE holds, where there is something to do with it.
+    /// Returns the memory of a buffer that is not empty.
     fn reference(&self) -> &Ref {
         self.reference.as_ref().expect("no range of a buffer without elements")
     }
 
-    /// The elements of part `index` of `count`; parts differ by at most one element.
+    /// Returns the range of part `index` of `count`; parts differ by at most one element.
     pub(super) fn part(&self, index: usize, count: usize) -> Range<u64> {
         part(self.elements, index, count)
     }
@@ -50,8 +51,8 @@ impl Flat {
         tl.recv_async(port, &[range.end - range.start], self.reference().ty().dtype)
     }
 
-    /// In how many rounds a collective is done that holds so many elements at once in pieces, so that they and
-    /// what is under way beside them fit the TCM.
+    /// Returns the number of rounds in which a collective that holds so many elements at once fits in the TCM,
+    /// together with the pieces under way.
     pub(super) fn rounds(&self, tl: &Tl, held: u64, piece: u64) -> usize {
         let Some(reference) = &self.reference else { return 1 };
         let tile = (piece * reference.ty().dtype.size()).next_multiple_of(LINE);
@@ -59,7 +60,7 @@ impl Flat {
         usize::try_from(rounds).expect("fewer rounds than elements")
     }
 
-    /// Copies all of it into another buffer, from an element of that on.
+    /// Copies the whole buffer into another, from an offset on.
     pub(super) fn copy(&self, tl: &Tl, to: &Self, offset: u64, piece: u64) {
         for range in pieces(&(0..self.elements), piece) {
             let tile = self.load(tl, &range);
@@ -72,22 +73,22 @@ impl Flat {
     }
 }
 
-/// A tile takes whole lines of the TCM.
+/// Size of a line of the TCM in bytes; tiles occupy whole lines.
 const LINE: u64 = 64;
 
-/// What is held is there twice, as it comes and as it goes, and beside it is what is loaded and stored: so it
-/// may be a quarter of the TCM.
+/// Returns the number of rounds. Held tiles exist twice, incoming and outgoing, beside those being loaded and
+/// stored; so they may take a quarter of the TCM.
 fn rounds(held: u64, tcm: u64) -> u64 {
     held.div_ceil((tcm / 4).max(1)).max(1)
 }
 
-/// What of a range belongs to a round.
+/// Returns the share of a range in a round.
 pub(super) fn in_round(range: &Range<u64>, round: usize, rounds: usize) -> Range<u64> {
     let inner = part(range.end - range.start, round, rounds);
     range.start + inner.start..range.start + inner.end
 }
 
-/// Part `index` of `count` of so many elements; parts differ by at most one element.
+/// Returns the range of part `index` of `count`; parts differ by at most one element.
 pub(super) fn part(elements: u64, index: usize, count: usize) -> Range<u64> {
     let place = |index: usize| {
         let place = u128::from(elements) * index as u128 / count as u128;
@@ -96,7 +97,7 @@ pub(super) fn part(elements: u64, index: usize, count: usize) -> Range<u64> {
     place(index)..place(index + 1)
 }
 
-/// The pieces of a range that go into a message each; as many for every range of at most `longest`.
+/// Splits a range into pieces of at most `most` elements, each a message.
 pub(super) fn pieces(range: &Range<u64>, most: u64) -> impl Iterator<Item = Range<u64>> + use<> {
     let (start, end) = (range.start, range.end);
     let count = (end - start).div_ceil(most);
@@ -106,7 +107,8 @@ pub(super) fn pieces(range: &Range<u64>, most: u64) -> impl Iterator<Item = Rang
     })
 }
 
-/// Sends and receives by turns: ranks that all send first would stand still when the slots are full.
+/// Alternates between sending and receiving: if all ranks sent first, they would deadlock once the slots are
+/// full.
 pub(crate) fn by_turns<A, B>(
     mut leaving: impl Iterator<Item = A>,
     mut coming: impl Iterator<Item = B>,

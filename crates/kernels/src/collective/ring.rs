@@ -1,8 +1,8 @@
-//! A ring: everything goes around it piece by piece, each rank to the next.
+//! A ring: pieces travel around it, each rank sending to the next.
 //!
-//! An all-reduce is a reduce-scatter and an all-gather. In the first, part `i` starts at rank `i + 1` and
-//! is joined with what each rank on its way holds, until it is whole at rank `i`; in the second it goes around
-//! once more. Each rank sends 2 (n − 1) / n of its input, which no algorithm can do with less.
+//! An all-reduce is a reduce-scatter and an all-gather. In the first, part `i` starts at rank `i + 1` and is
+//! combined with the inputs on its way, until it is complete at rank `i`; in the second it travels around once
+//! more. Each rank sends 2 (n − 1) / n of its input, the minimum for any algorithm.
 
 use std::ops::Range;
 
@@ -17,12 +17,12 @@ use super::{
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Port, Tile, Tl};
 
-/// To the next rank.
+/// Port to the next rank.
 const NEXT: Port = Port::E;
-/// From the one before.
+/// Port to the previous rank.
 const LAST: Port = Port::W;
 
-/// Each rank to the next, chunked and pipelined.
+/// A ring, in pieces and pipelined.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring;
 
@@ -60,7 +60,7 @@ impl Algorithm for Ring {
             let pairs = (0..ranks).map(|rank| (rank, (rank + 1) % ranks));
             Schedule::in_turn(vec![Stage::repeated(times, pairs, 1.0 / ranks as f64)])
         };
-        // From the first to the last, piece after piece.
+        // From the first rank to the last, pipelined by pieces.
         let along = |first: usize| {
             let hops = (0..ranks - 1).map(|step| (first + step) % ranks);
             let stage = |rank: usize| Stage::of([(rank, (rank + 1) % ranks)], 1.0);
@@ -90,10 +90,10 @@ async fn run(tl: Tl, args: Args, job: Job) {
     }
 }
 
-/// Which round, and of how many.
+/// Index of a round, and the number of rounds.
 type Round = (usize, usize);
 
-/// One rank of a ring.
+/// The state of one rank in the ring.
 struct Around {
     tl: Tl,
     job: Job,
@@ -116,23 +116,23 @@ impl Around {
         Line { tl: &self.tl, next: NEXT, last: LAST, place, count, piece, like: &self.input }
     }
 
-    /// What of a rank's part belongs to a round.
+    /// Returns the share of a rank's part in a round.
     fn part(&self, rank: usize, (round, rounds): Round) -> Ranges {
         smallvec![in_round(&self.input.part(rank, self.ranks()), round, rounds)]
     }
 
-    /// The rounds of an operation in which a part is held.
+    /// Returns the rounds of an operation that holds a part in the TCM.
     fn rounds(&self, part: u64) -> impl Iterator<Item = Round> + use<> {
         let rounds = self.input.rounds(&self.tl, part, self.job.piece);
         (0..rounds).map(move |round| (round, rounds))
     }
 
-    /// The longest part.
+    /// Returns the length of the longest part, in elements.
     fn longest(&self) -> u64 {
         self.input.elements.div_ceil(self.ranks() as u64)
     }
 
-    /// This rank's part of what joins all inputs.
+    /// Returns this rank's part of the combined inputs, in one round.
     fn scatter(&self, op: ReduceOp, round: Round) -> Held {
         let load = |range: &Range<u64>| self.input.load(&self.tl, range);
         let end = |(range, tile)| (range, finish(&self.tl, op, self.ranks(), tile));
@@ -183,7 +183,7 @@ impl Around {
         }
     }
 
-    /// From the root to the one before it, piece after piece.
+    /// Broadcasts from the root to its predecessor, pipelined by pieces.
     fn broadcast(&self, root: usize) {
         let place = (self.rank + self.ranks() - root) % self.ranks();
         for range in self.pieces(&(0..self.input.elements)) {
@@ -198,7 +198,7 @@ impl Around {
         }
     }
 
-    /// From the one after the root to the root, joined on the way.
+    /// Reduces from the root's successor to the root, combining on the way.
     fn reduce(&self, op: ReduceOp, root: usize) {
         let place = (self.rank + self.ranks() - root - 1) % self.ranks();
         for range in self.pieces(&(0..self.input.elements)) {

@@ -1,59 +1,58 @@
-//! What an algorithm sends where and in which order, as a model of its cost needs it.
+//! Messages of an algorithm and their order, for the cost model.
 //!
-//! Amounts are shares of an operation's size, which is the larger of a rank's input and output.
+//! Amounts are fractions of an operation's size, which is the larger of a rank's input and output.
 
-/// What a rank sends to another.
+/// Data that one rank sends to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Flow {
-    /// Who sends.
+    /// The sending rank.
     pub from: usize,
-    /// Who receives.
+    /// The receiving rank.
     pub to: usize,
-    /// How much of the operation's size.
+    /// Fraction of the operation's size.
     pub share: f64,
 }
 
-/// Messages that are under way at once.
+/// Messages that are under way at the same time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stage {
-    /// How often it is done in turn. Each time what came the time before is passed on, so a message comes over all
-    /// its wires one after the other.
+    /// Number of repetitions. Each repetition passes on what arrived in the previous one, so a message crosses
+    /// all its wires in sequence.
     pub times: usize,
-    /// How many messages a PE loads or stores each time, at most.
+    /// Maximum number of messages that a PE loads or stores per repetition.
     pub messages: usize,
-    /// What goes each time.
+    /// Messages of one repetition.
     pub flows: Vec<Flow>,
 }
 
 /// The stages of an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
-    /// In order.
+    /// Stages in order.
     pub stages: Vec<Stage>,
-    /// Whether the next piece follows a piece at once, so that all stages are under way together once the first
-    /// piece is through.
+    /// Whether pieces are pipelined, so that all stages are under way together once the first piece has passed.
     pub pipelined: bool,
 }
 
 impl Schedule {
-    /// Each stage when the one before is done.
+    /// Makes a schedule in which each stage begins when the previous one is done.
     pub(super) fn in_turn(stages: Vec<Stage>) -> Self {
         Self { stages, pipelined: false }
     }
 
-    /// Stages that follow each other piece by piece.
+    /// Makes a schedule whose stages are pipelined by pieces.
     pub(super) fn pipelined(stages: Vec<Stage>) -> Self {
         Self { stages, pipelined: true }
     }
 }
 
 impl Stage {
-    /// Messages of as much each.
+    /// Makes a stage of messages of equal size.
     pub(super) fn of(pairs: impl IntoIterator<Item = (usize, usize)>, share: f64) -> Self {
         Self::repeated(1, pairs, share)
     }
 
-    /// Messages of as much each, so many times.
+    /// Makes a stage of messages of equal size, repeated a number of times.
     pub(super) fn repeated(
         times: usize,
         pairs: impl IntoIterator<Item = (usize, usize)>,
@@ -63,14 +62,14 @@ impl Stage {
         Self { times, messages: 1, flows }
     }
 
-    /// The same the other way.
+    /// Returns the stage with all messages reversed.
     pub(super) fn reversed(&self) -> Self {
         let turn = |flow: &Flow| Flow { from: flow.to, to: flow.from, share: flow.share };
         Self { flows: self.flows.iter().map(turn).collect(), ..*self }
     }
 }
 
-/// Stages, and then the same backwards.
+/// Appends the same stages reversed, in reverse order.
 pub(super) fn there_and_back(mut stages: Vec<Stage>) -> Vec<Stage> {
     let back: Vec<_> = stages.iter().rev().map(Stage::reversed).collect();
     stages.extend(back);

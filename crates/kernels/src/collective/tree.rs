@@ -1,12 +1,11 @@
-//! Two binary trees: each for half of the data, and who is a leaf of one is inside the other.
+//! Two binary trees, each for half of the data; the leaves of one are inner nodes of the other.
 //!
-//! Pieces go up one tree, joined on the way, and down again, one after the other: so a reduce or a broadcast
-//! of a long message takes hardly longer than to send it once, and a short one takes twice the logarithm of
-//! the number of ranks. In an all-reduce a rank sends and receives twice what it holds, n / (n − 1) of what
-//! a ring does.
+//! Pieces travel up one tree, combined on the way, and down again, pipelined: so a reduce or a broadcast of a
+//! long message takes hardly longer than sending it once, and a short one takes 2 log₂ n steps. In an
+//! all-reduce a rank sends and receives twice its input, n / (n − 1) times as much as in a ring.
 //!
-//! The trees are those of NCCL: in the first, ranks with an odd number are leaves; the second is its mirror
-//! image, or where the number of ranks is odd, the first moved by one.
+//! The trees are those of NCCL: in the first, odd ranks are leaves; the second is its mirror image, or the
+//! first shifted by one if the number of ranks is odd.
 
 mod stages;
 
@@ -55,14 +54,14 @@ impl Algorithm for Tree {
     }
 }
 
-/// The rank above one in the first tree, if there is one.
+/// Returns the parent of a rank in the first tree, if it has one.
 fn first_parent(rank: usize, ranks: usize) -> Option<usize> {
     let bit = rank & rank.wrapping_neg();
     let up = (rank ^ bit) | (bit << 1);
     (rank > 0).then_some(if up < ranks { up } else { rank ^ bit })
 }
 
-/// The rank above one in either tree, if there is one.
+/// Returns the parent of a rank in either tree, if it has one.
 fn parent(tree: usize, rank: usize, ranks: usize) -> Option<usize> {
     match (tree, ranks.is_multiple_of(2)) {
         (0, _) => first_parent(rank, ranks),
@@ -71,7 +70,7 @@ fn parent(tree: usize, rank: usize, ranks: usize) -> Option<usize> {
     }
 }
 
-/// A rank's ways up from it, itself first, to the root.
+/// Returns a rank and its ancestors up to the root.
 fn ancestors(tree: usize, rank: usize, ranks: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(rank), move |&rank| parent(tree, rank, ranks))
 }
@@ -80,7 +79,7 @@ fn children(tree: usize, rank: usize, ranks: usize) -> impl Iterator<Item = usiz
     (0..ranks).filter(move |&child| parent(tree, child, ranks) == Some(rank))
 }
 
-/// The ports of a tree: 0 leads up, the others to children.
+/// Returns a port of a tree: 0 leads to the parent, the others to children.
 fn port(tree: usize, place: usize) -> Port {
     Port(u16::try_from(8 * tree + place).expect("two trees of few branches"))
 }
@@ -109,15 +108,15 @@ async fn run(tl: Tl, args: Args, job: Job) {
     }
 }
 
-/// A rank's place in one of the trees, which any rank may be the root of.
+/// A rank's place in one of the trees, rooted at any rank.
 struct Branch {
-    /// The way to the root, if this is not it.
+    /// Port toward the root, unless this rank is the root.
     toward: Option<Port>,
-    /// The other ways.
+    /// Ports away from the root.
     away: Vec<Port>,
-    /// How many edges this rank is from the root.
+    /// Number of edges to the root.
     distance: usize,
-    /// How many the farthest is.
+    /// Number of edges from the root to the farthest rank.
     depth: usize,
     pieces: Vec<Range<u64>>,
 }
@@ -148,15 +147,15 @@ impl Branch {
         }
     }
 
-    /// The tick at which this rank sees the first piece on its way up, and on its way down.
+    /// Returns the ticks at which this rank handles the first piece on its way up and on its way down.
     ///
-    /// Each rank is a tick later than those it hears from. As all go by one clock, none waits for one that
-    /// waits for it, however few slots there are, and pieces go up while others come down.
+    /// Each rank is one tick behind those from which it receives. Since all ranks follow one clock, there is no
+    /// circular wait, however few slots there are, and pieces go up while others come down.
     fn begins(&self, operation: Operation) -> [Option<usize>; 2] {
         match operation {
             Operation::Reduce(..) => [Some(self.depth - self.distance), None],
             Operation::Broadcast(_) => [None, Some(self.distance)],
-            // What is whole at the root goes down from there at once.
+            // Complete pieces go down from the root at once.
             _ if self.toward.is_none() => [Some(self.depth), None],
             _ => [Some(self.depth - self.distance), Some(self.depth + self.distance)],
         }
@@ -168,7 +167,7 @@ impl Branch {
     }
 }
 
-/// The edges between two ranks of a tree.
+/// Returns the number of edges between two ranks of a tree.
 fn distance(tree: usize, a: usize, b: usize, ranks: usize) -> usize {
     let above: Vec<_> = ancestors(tree, b, ranks).collect();
     let meets = |rank| above.iter().position(|&other| other == rank);
@@ -177,7 +176,7 @@ fn distance(tree: usize, a: usize, b: usize, ranks: usize) -> usize {
     met.expect("the root of the tree is above both")
 }
 
-/// One rank.
+/// The state of one rank.
 struct Node {
     tl: Tl,
     input: Flat,
@@ -200,7 +199,8 @@ impl Node {
         }
     }
 
-    /// Joins what comes from afar with what is here, and passes it on; at the root it is whole.
+    /// Combines pieces from the ports away from the root with the local one and passes the result on; at the
+    /// root it is complete.
     fn up(&self, branch: &Branch, op: ReduceOp, range: &Range<u64>, operation: Operation) {
         let mut tile = self.input.load(&self.tl, range);
         for &port in &branch.away {

@@ -1,4 +1,4 @@
-//! `ccl.yaml`: which algorithm a process group uses when, and what its channels are like.
+//! `ccl.yaml`: the choice of algorithms of a process group, and the settings of its channels.
 //!
 //! ```
 //! use cubeyard_device::topology::Topology;
@@ -38,61 +38,61 @@ pub use cost::Cost;
 /// The embedded file, with the meaning of every key.
 pub const DEFAULT: &str = include_str!("ccl.yaml");
 
-/// What the embedded file is called in errors.
+/// Name of the embedded file in errors.
 const DEFAULT_NAME: &str = "the default ccl.yaml";
 
-/// Which algorithm a group uses when.
+/// The choice of algorithms, and their groups' settings.
 #[derive(Clone, Debug)]
 pub struct CclConfig {
-    /// The name of the one algorithm to use; without it, the quickest is chosen.
+    /// Name of the one algorithm to use; without it, the fastest by estimate is chosen.
     pub forced: Option<String>,
-    /// What groups are like, unless an algorithm says otherwise.
+    /// Settings of groups, unless an algorithm overrides them.
     pub defaults: GroupConfig,
-    /// The algorithms, in the order of the file.
+    /// Algorithms in the order of the file.
     pub algorithms: Vec<CclAlgorithm>,
 }
 
 /// An algorithm of the file.
 #[derive(Clone, Debug)]
 pub struct CclAlgorithm {
-    /// What the file calls it.
+    /// Its name in the file.
     pub name: String,
-    /// The name of the registered algorithm.
+    /// Name of the registered algorithm.
     pub module: &'static str,
     /// Whether it may be chosen.
     pub enabled: bool,
-    /// What groups that use it are like.
+    /// Settings of its groups.
     pub config: GroupConfig,
-    /// The sizes that it is chosen for.
+    /// Sizes for which it may be chosen, in bytes.
     pub bytes: RangeInclusive<u64>,
-    /// The numbers of ranks that it is chosen for.
+    /// Numbers of ranks for which it may be chosen.
     pub world: RangeInclusive<usize>,
-    /// How SIPs may lie to each other.
+    /// SIP topologies for which it may be chosen.
     pub sips: Vec<SipTopology>,
 }
 
-/// An algorithm, and what a group for it is like.
+/// A chosen algorithm with the settings of its group.
 #[derive(Debug)]
 pub struct Resolved {
-    /// What the file calls it.
+    /// Its name in the file.
     pub name: String,
-    /// The algorithm.
+    /// The registered algorithm.
     pub algorithm: Box<dyn Algorithm>,
-    /// The group's settings, with its world size if any was said.
+    /// The group's settings, with its world size if one was given.
     pub config: GroupConfig,
-    /// How long it would take, if that is known.
+    /// Estimated duration, if known.
     pub estimate: Option<Span>,
 }
 
 impl CclConfig {
-    /// What the embedded file says.
+    /// Returns the settings of the embedded file.
     pub fn embedded() -> Self {
         Self::read(DEFAULT_NAME, "").expect("the default ccl.yaml is tested")
     }
 
-    /// What `text` says, over the embedded file. Errors call it `name`.
+    /// Reads `text` as an overlay of the embedded file. Errors call it `name`.
     pub fn read(name: &str, text: &str) -> Result<Self, InputError> {
-        // What is wrong with a default is wrong because of the user's file.
+        // An invalid default is the result of the user's file.
         let default_name = format!("{name} over {DEFAULT_NAME}");
         let document = Document::overlaid(&default_name, DEFAULT, name, text)?;
         read::config(&document.root())
@@ -103,8 +103,8 @@ impl CclConfig {
         Self::read(name, input::text(name, bytes)?)
     }
 
-    /// The algorithm for an operation of this size, and what its group is like: the forced one, or of those
-    /// that can do it the one with the shortest estimate. Those without an estimate come last.
+    /// Returns the algorithm and group settings for an operation of this size: the forced one, or of those that
+    /// support it the one with the shortest estimate. Those without an estimate come last.
     pub fn resolve(
         &self,
         topology: &Topology,
@@ -132,7 +132,7 @@ impl CclConfig {
         best.ok_or_else(none)
     }
 
-    /// An algorithm of the file, by name.
+    /// Returns an algorithm of the file by its name.
     pub fn named(&self, name: &str) -> Result<&CclAlgorithm, DistError> {
         let names = || self.algorithms.iter().map(|algorithm| algorithm.name.as_str());
         let found = self.algorithms.iter().find(|algorithm| algorithm.name == name);
@@ -143,7 +143,7 @@ impl CclConfig {
         })
     }
 
-    /// Has all groups be of this many ranks, whatever the file says.
+    /// Sets the number of ranks of all groups, whatever the file says.
     pub fn set_world_size(&mut self, world_size: usize) {
         self.each(|config| config.world_size = Some(world_size));
     }
@@ -155,13 +155,13 @@ impl CclConfig {
     }
 }
 
-/// Why a file does not have an algorithm for a size, if so.
+/// Returns an explanation if a size is outside the file's range for an algorithm.
 pub(super) fn excludes_size(sizes: &RangeInclusive<u64>, bytes: u64) -> Option<String> {
     let excluded = || format!("the file has it for other sizes than {bytes} bytes");
     (!sizes.contains(&bytes)).then(excluded)
 }
 
-/// Whether a time is known to be less than another; what is not known is the longest.
+/// Compares estimates; an unknown one counts as the longest.
 pub(super) fn is_less(time: Option<Span>, than: Option<Span>) -> bool {
     let ps = |span: Option<Span>| span.map_or(u64::MAX, Span::ps);
     ps(time) < ps(than)
@@ -174,13 +174,13 @@ impl Resolved {
 }
 
 impl CclAlgorithm {
-    /// The registered algorithm.
+    /// Returns the registered algorithm.
     pub fn algorithm(&self) -> Box<dyn Algorithm> {
         let mut all = algorithms().into_iter();
         all.find(|algorithm| algorithm.name() == self.module).expect("checked when it was read")
     }
 
-    /// This one, if it can do an operation.
+    /// Resolves this algorithm, if it supports an operation.
     pub fn resolved(
         &self,
         topology: &Topology,
@@ -197,7 +197,7 @@ impl CclAlgorithm {
         Ok(Resolved { name: self.name.clone(), algorithm, config: self.config.clone(), estimate })
     }
 
-    /// This one, if it can do an operation and the file has it for such.
+    /// Resolves this algorithm, if it supports an operation and the file admits it.
     fn chosen(
         &self,
         topology: &Topology,
@@ -212,7 +212,7 @@ impl CclAlgorithm {
         }
     }
 
-    /// Why the file does not have it for so many ranks of a machine, if so.
+    /// Returns an explanation if the file does not admit the algorithm for these ranks and SIPs.
     pub(super) fn excludes(&self, topology: &Topology, ranks: usize) -> Option<String> {
         if !self.world.contains(&ranks) {
             return Some(format!("the file has it for other worlds than {ranks} ranks"));

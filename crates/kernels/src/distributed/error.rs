@@ -1,4 +1,4 @@
-//! What can go wrong with a process group.
+//! Errors of process groups.
 
 use cubeyard_device::request::PeRef;
 use cubeyard_runtime::RuntimeError;
@@ -7,267 +7,268 @@ use thiserror::Error;
 
 use crate::collective::NoSuchReduceOp;
 
-/// A process group could not do what was asked. Nothing stays installed or half done on the device but what
-/// each variant says.
+/// The error of a process group. Nothing stays installed or half done on the device, except as a variant
+/// states.
 #[derive(Debug, Error)]
 pub enum DistError {
-    /// There is one backend, and it is not this.
+    /// The backend is unknown; the only one is `ahbm`.
     #[error("Unsupported backend '{0}': expected 'ahbm'")]
     Backend(String),
-    /// `init_process_group` comes first.
+    /// There is no process group. Call `init_process_group` first.
     #[error(
         "Default process group has not been initialized, please make sure to call init_process_group."
     )]
     NotInitialized,
-    /// There is a group already. Destroy it first.
+    /// There already is a group. Destroy it first.
     #[error("trying to initialize the default process group twice!")]
     Twice,
-    /// More ranks than there are, or none.
+    /// A world of more ranks than the machine has, or of none.
     #[error("a world of {wanted} ranks: there are {available} {kind}{}", whole(*each))]
     World {
-        /// How many were wanted.
+        /// Number of ranks asked for.
         wanted: usize,
-        /// How many there are.
+        /// Number of ranks available.
         available: usize,
-        /// Of what.
+        /// Plural of the kind of rank.
         kind: &'static str,
-        /// How many of them a SIP has, of which a group has all or none.
+        /// Number of ranks per SIP; a group has all or none of a SIP's.
         each: usize,
     },
-    /// There is none of that name. Name others.
+    /// A SIP or cube that does not exist. Name others.
     #[error("{name}: there are {count} {kind}s")]
     Unknown {
-        /// What it would be.
+        /// Kind of the named part.
         kind: &'static str,
-        /// What was named.
+        /// The name given.
         name: String,
-        /// How many there are.
+        /// Number of parts of this kind.
         count: usize,
     },
-    /// A group has each once.
+    /// A SIP, cube or rank is named twice. Name each once.
     #[error("{kind} {name} is named twice")]
     Repeated {
-        /// What it is.
+        /// Kind of the named part.
         kind: &'static str,
-        /// What was named.
+        /// The name given.
         name: String,
     },
-    /// Cubes are ranks in ascending order, as a tensor's parts are.
+    /// Cubes are not in ascending order, as the parts of a tensor are.
     #[error("expected cubes in ascending order, found {0}")]
     Unsorted(String),
     /// A process group has SIPs as ranks. Use a [`Group`](super::Group) for others.
     #[error("a process group of {0}: its ranks are SIPs")]
     NotSips(&'static str),
-    /// A group of nobody.
+    /// A group without ranks.
     #[error("a group of no ranks")]
     NoRanks,
-    /// The group is not there any more.
+    /// The group has been destroyed.
     #[error("the group of ranks {0} has been destroyed")]
     NoGroup(String),
-    /// Only its members use a group.
+    /// A rank used a group of which it is not a member.
     #[error("rank {rank} is not in the group of ranks {members}")]
     NotMember {
-        /// Who tried.
+        /// Rank of the caller.
         rank: usize,
-        /// Who may.
+        /// Members of the group.
         members: String,
     },
-    /// Ranks make groups in the same order.
+    /// Ranks made their groups in different orders.
     #[error("rank {rank} makes a group of ranks {found}, where another made one of {expected}")]
     Groups {
-        /// Who differs.
+        /// The rank that differs.
         rank: usize,
-        /// Its group.
+        /// Members of its group.
         found: String,
-        /// The other one.
+        /// Members of the group that another rank made.
         expected: String,
     },
-    /// The numbers of groups are used up. Make a new context.
+    /// All group numbers are used. Make a new context.
     #[error("more groups than there are numbers for: 65535 were made")]
     Exhausted,
-    /// There is no such rank.
+    /// A rank that does not exist.
     #[error("rank {rank}: there are {world}")]
     Rank {
-        /// The rank.
+        /// The rank given.
         rank: usize,
-        /// How many there are.
+        /// Number of ranks.
         world: usize,
     },
-    /// There is no such algorithm.
+    /// An unknown algorithm.
     #[error("there is no algorithm `{name}`; there are {known}{}", nearest.as_ref().map_or_else(String::new, |nearest| format!("; the nearest is `{nearest}`")))]
     Algorithm {
         /// The name given.
         name: String,
-        /// Those that there are.
+        /// All known names.
         known: String,
-        /// The most similar.
+        /// The most similar known name.
         nearest: Option<String>,
     },
-    /// The algorithm does not do that.
+    /// The algorithm does not support the operation.
     #[error("{algorithm}: {why}")]
     Refused {
-        /// The algorithm.
+        /// Name of the algorithm.
         algorithm: &'static str,
-        /// Why not.
+        /// The reason of the refusal.
         why: String,
     },
-    /// As many tensors as ranks are needed.
+    /// The number of tensors is not that of the ranks.
     #[error("{operation} of {found} tensors: expected one for each of {expected} ranks")]
     Tensors {
-        /// What was asked.
+        /// Name of the operation.
         operation: &'static str,
-        /// How many there are.
+        /// Number of tensors given.
         found: usize,
-        /// How many ranks.
+        /// Number of ranks.
         expected: usize,
     },
-    /// The tensors of two ranks do not go together.
+    /// The tensors of two ranks differ in type or shape.
     #[error("{operation}: rank {rank} has {found}, expected {expected}")]
     Mismatch {
-        /// What was asked.
+        /// Name of the operation.
         operation: &'static str,
-        /// The rank.
+        /// The rank that differs.
         rank: usize,
-        /// What it has.
+        /// Type and shape of its tensor.
         found: String,
-        /// What would go with the first rank's.
+        /// Type and shape that match the first rank.
         expected: String,
     },
-    /// As many streams as SIPs are needed.
+    /// The number of streams is not that of the SIPs.
     #[error("{operation} on {found} streams: expected one for each of {expected} SIPs")]
     Streams {
-        /// What was asked.
+        /// Name of the operation.
         operation: &'static str,
-        /// How many there are.
+        /// Number of streams given.
         found: usize,
-        /// How many SIPs.
+        /// Number of SIPs.
         expected: usize,
     },
-    /// There is no such rank to send to or to receive from.
+    /// A rank to send to or to receive from that does not exist.
     #[error("{} rank {peer}: there are {ranks} ranks", toward(call))]
     Peer {
-        /// `send` or `recv`.
+        /// The call: `send` or `recv`.
         call: &'static str,
         /// The rank that was named.
         peer: usize,
-        /// How many there are.
+        /// Number of ranks.
         ranks: usize,
     },
-    /// A rank sends to another, not to itself.
+    /// A rank sends to itself, or receives from itself.
     #[error("{call} from rank {rank} to itself")]
     Itself {
-        /// `send` or `recv`.
+        /// The call: `send` or `recv`.
         call: &'static str,
-        /// The rank.
+        /// The calling rank.
         rank: usize,
     },
-    /// Values of this type cannot be joined so. Convert them, or choose another op.
+    /// The reduction operator is not defined for this element type. Convert the tensor, or choose another
+    /// operator.
     #[error("{operation} {op}: there is none of {dtype}")]
     NoneOf {
-        /// What was asked.
+        /// Name of the operation.
         operation: &'static str,
-        /// What joins values.
+        /// Name of the reduction operator.
         op: &'static str,
-        /// The type of the elements.
+        /// Type of the elements.
         dtype: DType,
     },
-    /// An output is of another type than its input.
+    /// The element types of an output and its input differ.
     #[error(
         "{operation}: the output of rank {rank} is of {found}, expected {expected} as its input"
     )]
     OutputType {
-        /// What was asked.
+        /// Name of the operation.
         operation: &'static str,
-        /// The rank.
+        /// Rank of the tensors.
         rank: usize,
-        /// The type of its output.
+        /// Element type of the output.
         found: DType,
-        /// That of its input.
+        /// Element type of the input.
         expected: DType,
     },
-    /// An output is too short or too long for what comes.
+    /// An output has the wrong number of elements for the result.
     #[error(
         "{operation}: the output of rank {rank} has {found} elements on {pe}, expected {expected} for an input of {input} among {ranks} ranks"
     )]
     Output {
-        /// What was asked.
+        /// Name of the operation.
         operation: &'static str,
-        /// The rank.
+        /// Rank of the output.
         rank: usize,
-        /// The PE.
+        /// The PE with the wrong number.
         pe: PeRef,
-        /// Elements of the output there.
+        /// Number of output elements on it.
         found: u64,
-        /// How many there must be.
+        /// Number of output elements required.
         expected: u64,
-        /// Elements of the input there.
+        /// Number of input elements on it.
         input: u64,
-        /// How many ranks there are.
+        /// Number of ranks.
         ranks: usize,
     },
-    /// An output is another part of the whole than the input on the same PE.
+    /// Output and input on the same PE are different parts of the whole.
     #[error(
         "{operation}: the output of rank {rank} is {found} on {pe}, expected {expected}, as its input"
     )]
     Turned {
-        /// What was asked.
+        /// Name of the operation.
         operation: &'static str,
-        /// The rank.
+        /// Rank of the tensors.
         rank: usize,
-        /// The PE.
+        /// The PE on which they differ.
         pe: PeRef,
-        /// What it holds of the output.
+        /// Its part of the output.
         found: String,
-        /// What it holds of the input.
+        /// Its part of the input.
         expected: String,
     },
-    /// Ranks hold different parts on PEs that work together. Give their tensors the same placement.
+    /// Ranks hold different parts on corresponding PEs. Give their tensors the same placement.
     #[error(
         "{operation}: rank {rank} holds {found} on {pe}, expected {expected}, as rank {other} on {as_pe}"
     )]
     Layout {
-        /// What was asked.
+        /// Name of the operation.
         operation: &'static str,
         /// The rank that differs.
         rank: usize,
-        /// Its PE.
+        /// PE of that rank.
         pe: PeRef,
-        /// What that holds.
+        /// The part on that PE.
         found: String,
-        /// What the other one's holds.
+        /// The part on the corresponding PE.
         expected: String,
-        /// The rank that it differs from.
+        /// The rank with which it is compared.
         other: usize,
-        /// The PE of that.
+        /// PE of the other rank.
         as_pe: PeRef,
     },
-    /// What is for all ranks was called by one of them. Use the worker's own call.
+    /// A worker made a call that is for all ranks. Use the worker's own method.
     #[error(
         "rank {rank} called {call} for all ranks from inside its worker: use the worker's own, which waits for the others"
     )]
     Inside {
-        /// The rank.
+        /// Rank of the worker.
         rank: usize,
-        /// What it called.
+        /// The call that it made.
         call: String,
     },
-    /// A tensor is not on a device, or not on its rank's.
+    /// A tensor is not on a device, or not on that of its rank.
     #[error("{operation}: the tensor of rank {rank} is {what}")]
     Place {
-        /// What was asked.
+        /// Name of the operation.
         operation: &'static str,
-        /// The rank.
+        /// Rank of the tensor.
         rank: usize,
-        /// What is wrong.
+        /// Description of the problem.
         what: String,
     },
-    /// Ranks called different things, or some called nothing.
+    /// Ranks made different calls, or some made none.
     #[error("ranks do not meet: {0}")]
     Apart(String),
-    /// There is no such operator.
+    /// An unknown reduction operator.
     #[error(transparent)]
     Op(#[from] NoSuchReduceOp),
-    /// Something went wrong on the machine.
+    /// An error of the runtime or the machine.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
 }

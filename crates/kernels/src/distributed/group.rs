@@ -21,20 +21,20 @@ use crate::collective::{Algorithm, Job, Operation, World};
 use crate::kernel::Kernel;
 use crate::launch::Launcher;
 
-/// What a rank is.
+/// The kind of unit that is a rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ranks {
-    /// A SIP, with all its PEs.
+    /// A SIP with all its PEs.
     #[default]
     Sip,
-    /// A cube, with all its PEs.
+    /// A cube with all its PEs.
     Cube,
-    /// A PE.
+    /// A single PE.
     Pe,
 }
 
 impl Ranks {
-    /// What ranks are, many of them.
+    /// Returns the plural of the unit, for messages.
     pub const fn kind(self) -> &'static str {
         match self {
             Self::Sip => "SIPs",
@@ -44,18 +44,18 @@ impl Ranks {
     }
 }
 
-/// What a group is like.
+/// Settings of a group.
 #[derive(Clone, Debug, Default)]
 pub struct GroupConfig {
-    /// What a rank is.
+    /// The kind of unit that is a rank.
     pub ranks: Ranks,
-    /// The SIPs of the group, in the order of ranks; all of them if none are named.
+    /// SIPs of the group in the order of ranks; if empty, all.
     pub sips: Vec<SipId>,
-    /// The cubes of each SIP that take part, in ascending order; all of them if none are named.
+    /// Cubes of each SIP that take part, in ascending order; if empty, all.
     pub cubes: Vec<CubeId>,
-    /// How many ranks there are; as many as there can be if nothing is said.
+    /// Number of ranks; by default as many as possible.
     pub world_size: Option<usize>,
-    /// What the rings of channels are like.
+    /// Settings of the channels' ring buffers.
     pub ring: RingConfig,
 }
 
@@ -67,12 +67,12 @@ pub struct Group {
     algorithm: Box<dyn Algorithm>,
     number: u16,
     channels: Channels,
-    /// Kernels of the operations so far, by operation and elements of a message: their recordings are used again.
+    /// Kernels by operation and elements per message, kept so that their recordings are reused.
     kernels: RefCell<BTreeMap<(Operation, u64), Kernel>>,
 }
 
 impl Group {
-    /// Wires ranks to each other, through the fabric: all, or none. Groups of one machine have different
+    /// Wires ranks to each other, through the fabric: all or none. Groups of one machine have different
     /// numbers.
     pub fn new(
         context: &Context,
@@ -87,58 +87,58 @@ impl Group {
         Ok(Self { config, places, algorithm, number, channels, kernels })
     }
 
-    /// How its ranks lie to each other.
+    /// Returns the arrangement of its ranks.
     pub fn world(&self) -> &World {
         self.places.world()
     }
 
-    /// Which PEs its ranks are.
+    /// Returns the PEs of its ranks.
     pub fn places(&self) -> &Places {
         &self.places
     }
 
-    /// How long it took to wire it, and what its rings take of memory.
+    /// Returns the time that installation took, and the bytes of memory of its rings.
     pub fn installation(&self) -> (Span, u64) {
         (self.channels.latency(), self.channels.bytes())
     }
 
-    /// Its SIPs, in the order of ranks.
+    /// Returns its SIPs in the order of ranks.
     pub fn sips(&self) -> &[SipId] {
         &self.places.sips
     }
 
-    /// Its number among the groups of the machine.
+    /// Returns its number among the groups of the machine.
     pub fn number(&self) -> u16 {
         self.number
     }
 
-    /// What its algorithm is called.
+    /// Returns the name of its algorithm.
     pub fn algorithm(&self) -> &'static str {
         self.algorithm.name()
     }
 
-    /// Why its algorithm does not do an operation, if it does not.
+    /// Returns the reason why its algorithm does not support an operation, if so.
     pub fn refuses(&self, operation: Operation) -> Option<String> {
         self.algorithm.refuses(operation, self.world())
     }
 
-    /// What an operation costs.
+    /// Returns the cost of an operation.
     pub(super) fn cost(&self, context: &Context, operation: Operation) -> Option<Cost> {
         let schedule = self.algorithm.schedule(operation, self.world())?;
         let slot = self.config.ring.slot_bytes;
         Some(context.machine(|m| Cost::of(m.topology(), &self.places, &schedule, slot)))
     }
 
-    /// The most elements of a message.
+    /// Returns the maximum number of elements per message.
     pub(super) fn piece(&self, dtype: DType) -> u64 {
         (self.config.ring.slot_bytes / dtype.size()).max(1)
     }
 
-    /// Does an operation: an input and an output for each SIP, which may be the same tensor but for `all_to_all`.
-    /// Where ranks are cubes or PEs, the parts that they hold are the ranks' tensors.
+    /// Performs an operation, given an input and an output for each SIP, which may be the same tensor except
+    /// for `all_to_all`. If ranks are cubes or PEs, the parts that they hold are the ranks' tensors.
     ///
-    /// Ranks hold the same part on the PEs at the same position; PEs may hold nothing. On each PE the output has
-    /// as many elements as [`Operation::output`] says. All of that is checked before anything moves.
+    /// All ranks hold the same part on PEs at the same position; PEs may hold nothing. On each PE the output
+    /// has as many elements as [`Operation::output`] returns. All of this is checked before anything moves.
     pub fn run(
         &self,
         launcher: &Launcher<'_>,
@@ -149,7 +149,7 @@ impl Group {
         self.begin(launcher, context, operation, tensors)?.wait()
     }
 
-    /// Begins an operation, as [`run`](Self::run) does; returns at once.
+    /// Begins an operation as [`run`](Self::run) does, and returns at once.
     pub fn begin(
         &self,
         launcher: &Launcher<'_>,
@@ -161,7 +161,8 @@ impl Group {
         self.begin_on(launcher, context, &streams, operation, tensors)
     }
 
-    /// Begins an operation as [`begin`](Self::begin) does, after what was launched on the stream of each SIP.
+    /// Begins an operation as [`begin`](Self::begin) does, after the earlier launches on the stream of each
+    /// SIP.
     pub fn begin_on(
         &self,
         launcher: &Launcher<'_>,
@@ -194,7 +195,7 @@ impl Group {
         Ok(Pending::new(self.algorithm.name(), begun, tensors[0].0.nbytes(), handles))
     }
 
-    /// The kernel of an operation, made when it is first asked for.
+    /// Returns the kernel of an operation, made on first use.
     fn kernel(&self, operation: Operation, piece: u64) -> Kernel {
         let mut kernels = self.kernels.borrow_mut();
         let job = || Job { operation, world: self.world().clone(), piece };

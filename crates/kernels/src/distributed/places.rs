@@ -1,4 +1,4 @@
-//! Which PEs the ranks of a group are, and how ranks lie to each other.
+//! The PEs of the ranks of a group, and the arrangement of ranks.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::group::{GroupConfig, Ranks};
 use crate::collective::{Wire, World};
 use crate::tl::Port;
 
-/// Which PEs ranks are.
+/// The PEs of the ranks of a group.
 #[derive(Clone, Debug)]
 pub struct Places {
     ranks: Ranks,
@@ -23,7 +23,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// The ranks that a group has on a machine, if it has as many.
+    /// Resolves the ranks of a group on a machine, or fails if it has too few.
     pub fn new(topology: &Topology, config: &GroupConfig) -> Result<Self, DistError> {
         let pes: Vec<_> = topology.pes().collect();
         let cubes = those("cube", &config.cubes, topology.cubes())?;
@@ -47,22 +47,22 @@ impl Places {
         Ok(Self { ranks: config.ranks, sips, cubes, pes, world })
     }
 
-    /// What a rank is.
+    /// Returns the kind of unit that is a rank.
     pub fn ranks(&self) -> Ranks {
         self.ranks
     }
 
-    /// The place of a rank's SIP among those of the group.
+    /// Returns the index of a rank's SIP among those of the group.
     pub(super) fn sip_of(&self, rank: usize) -> usize {
         rank * self.sips.len() / self.world.ranks
     }
 
-    /// How ranks lie to each other.
+    /// Returns the arrangement of ranks.
     pub fn world(&self) -> &World {
         &self.world
     }
 
-    /// How many PEs a rank has.
+    /// Returns the number of PEs per rank.
     pub fn positions(&self) -> usize {
         match self.ranks {
             Ranks::Sip => self.cubes.len() * self.pes.len(),
@@ -71,7 +71,7 @@ impl Places {
         }
     }
 
-    /// The PEs of a rank, by position.
+    /// Returns the PEs of a rank, by position.
     pub fn members(&self, rank: usize) -> Vec<PeRef> {
         let (cubes, pes) = (self.cubes.len(), self.pes.len());
         let of_cube = |sip: usize, cube: usize| {
@@ -88,13 +88,13 @@ impl Places {
         }
     }
 
-    /// The DMA engines of a rank's PEs, by position.
+    /// Returns the DMA engines of a rank's PEs, by position.
     pub fn engines(&self, topology: &Topology, rank: usize) -> Vec<NodeId> {
         let members = self.members(rank).into_iter();
         members.map(|PeRef { sip, cube, pe }| topology.pe_dma(sip, cube, pe)).collect()
     }
 
-    /// The first rank of a SIP's launch, and how many more each cube and each PE is.
+    /// Returns the first rank of a SIP's launch, and the rank increments per cube and per PE.
     pub(super) fn numbers(&self, sip: usize) -> [usize; 3] {
         let (cubes, pes) = (self.cubes.len(), self.pes.len());
         match self.ranks {
@@ -104,7 +104,7 @@ impl Places {
         }
     }
 
-    /// The channels of wires between ranks, at each position.
+    /// Returns the channels of wires between ranks, at each position.
     pub(super) fn channels(&self, wires: &[Wire], group: u16) -> Vec<Channel> {
         let mut channels = Vec::new();
         for wire in wires {
@@ -118,7 +118,7 @@ impl Places {
     }
 }
 
-/// What was named, each once and all there; all that there is if nothing was.
+/// Returns the named parts, checked to exist and to be distinct; all parts if none are named.
 fn those<T: Copy + Ord + fmt::Display>(
     kind: &'static str,
     named: &[T],
@@ -143,8 +143,8 @@ fn names<T: fmt::Display>(of: &[T]) -> String {
     of.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// How ranks lie to each other: PEs in cubes, cubes in the mesh of a SIP, SIPs as the topology says. Cubes
-/// and SIPs that are no rectangle, row by row, are a ring of their own.
+/// Returns the arrangement of ranks: PEs in cubes, cubes in the mesh of a SIP, SIPs by the topology. Cubes or
+/// SIPs that do not form a rectangle, row by row, are arranged in a ring.
 fn world(topology: &Topology, ranks: Ranks, sips: &[SipId], cubes: &[CubeId]) -> World {
     let spec = topology.spec();
     let mut dimensions = Vec::new();
@@ -175,7 +175,7 @@ fn world(topology: &Topology, ranks: Ranks, sips: &[SipId], cubes: &[CubeId]) ->
     World { ranks: grid.iter().product(), grid, wraps }
 }
 
-/// The sides of a rectangle that some places of a grid are, row by row; none if they are something else.
+/// Returns the sides of the rectangle that the places of a grid form, row by row; `None` if they do not.
 fn rectangle(places: &[usize], [width, height]: [usize; 2]) -> Option<[usize; 2]> {
     let first = *places.first()?;
     let last = *places.last()?;

@@ -1,4 +1,4 @@
-//! From one rank to another.
+//! Point-to-point transfers between ranks.
 
 use cubeyard_runtime::{Argument, Launch, Tensor};
 
@@ -8,7 +8,7 @@ use crate::kernel::{Args, Kernel};
 use crate::tl::{Port, Tl};
 
 impl Distributed<'_> {
-    /// Begins to move a tensor of one rank into one of another.
+    /// Begins a transfer of one rank's tensor into a tensor of another.
     pub fn begin_send(
         &self,
         source: (usize, &Tensor),
@@ -28,7 +28,7 @@ impl Distributed<'_> {
         self.start_send(group, source, target)
     }
 
-    /// As [`begin_send_in`](Self::begin_send_in), for workers that have met.
+    /// As [`begin_send_in`](Self::begin_send_in), for workers whose calls match.
     pub(super) fn start_send(
         &self,
         group: &ProcessGroup,
@@ -51,13 +51,13 @@ impl Distributed<'_> {
     }
 }
 
-/// What both ends of a transfer run.
+/// Returns the kernel of both ends of a transfer.
 pub(super) fn kernel() -> Kernel {
     Kernel::new("point to point", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }
 
-/// Arguments: the tensor, whether it is sent, the peer's rank, and the elements of a message. A PE that holds
-/// nothing has nothing to do; neither has the one that it would talk to.
+/// Runs one end. Arguments: the tensor, 1 for the sender, the peer's rank, and the elements per message. A PE
+/// that holds nothing does nothing, and neither does its counterpart.
 fn body(tl: &Tl, args: &Args) {
     let Some(local) = args.tensor(0).local_if_any() else { return };
     let (sends, piece) = (args.whole(1) == 1, args.whole(3));

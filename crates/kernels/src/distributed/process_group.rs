@@ -1,7 +1,7 @@
 //! Groups of some of the ranks: `torch.distributed.new_group`.
 //!
-//! Members are ranks of a group by their order in it. Groups are independent: each has its own channels and
-//! meets on its own, so several can be at work at once, also with members in common.
+//! The members of a group are numbered by their order in it. Groups are independent: each has its own channels
+//! and matches calls by itself, so several can be active at the same time, even with members in common.
 
 use std::fmt;
 use std::rc::Rc;
@@ -21,17 +21,17 @@ pub struct ProcessGroup {
 }
 
 impl ProcessGroup {
-    /// How many ranks it has.
+    /// Returns the number of its ranks.
     pub fn size(&self) -> usize {
         self.members.len()
     }
 
-    /// Its members, as ranks of the world; each has its place here as its rank in the group.
+    /// Returns its members as ranks of the world; the index of each is its rank in the group.
     pub fn members(&self) -> &[usize] {
         &self.members
     }
 
-    /// The rank in the group of a rank of the world, if that is a member.
+    /// Returns the rank in the group of a rank of the world, if that is a member.
     pub fn rank_of(&self, rank: usize) -> Option<usize> {
         self.members.iter().position(|&member| member == rank)
     }
@@ -41,7 +41,7 @@ impl ProcessGroup {
     }
 }
 
-/// The ranks of its members.
+/// Lists the ranks of its members.
 impl fmt::Display for ProcessGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&listed(&self.members))
@@ -53,14 +53,15 @@ pub(super) fn listed(ranks: &[usize]) -> String {
 }
 
 impl Distributed<'_> {
-    /// The group of all ranks.
+    /// Returns the group of all ranks.
     pub fn world(&self) -> Result<ProcessGroup, DistError> {
         self.with(|backend| Ok(backend.world.clone()))
     }
 
     /// Makes a group of some ranks of the world, in this order, and wires it: all of it or nothing.
     ///
-    /// Where the SIPs of its members are a rectangle of the SIPs' grid, row by row, they are a grid; else a ring.
+    /// If the SIPs of its members form a rectangle of the SIPs' grid, row by row, the group is arranged as a
+    /// grid, else as a ring.
     pub fn new_group(&self, ranks: &[usize]) -> Result<ProcessGroup, DistError> {
         let (ccl, sips) = self.with(|backend| {
             let sips = members(ranks, &backend.teams[&backend.world.id].sips)?;
@@ -73,7 +74,7 @@ impl Distributed<'_> {
         Ok(group)
     }
 
-    /// Takes a group out again, through the fabric. With the group of all ranks, all others go.
+    /// Removes a group, through the fabric. Removing the group of all ranks removes all others.
     pub fn destroy_group(&self, group: &ProcessGroup) -> Result<(), DistError> {
         if *group == self.world()? {
             return self.destroy_process_group();
@@ -84,12 +85,12 @@ impl Distributed<'_> {
         team.map(drop).ok_or_else(|| DistError::NoGroup(group.to_string()))
     }
 
-    /// The algorithms that a group is wired for, by name.
+    /// Returns the names of the algorithms for which a group is wired.
     pub fn algorithms(&self, group: &ProcessGroup) -> Result<Vec<&'static str>, DistError> {
         Ok(self.team(group)?.algorithms())
     }
 
-    /// Does an operation of a group's members, as [`run`](Self::run).
+    /// Performs an operation of a group's members, as [`run`](Self::run).
     pub fn run_in(
         &self,
         group: &ProcessGroup,
@@ -110,7 +111,7 @@ impl Distributed<'_> {
         self.start(group, operation, tensors)
     }
 
-    /// As [`begin_in`](Self::begin_in), for workers that have met.
+    /// As [`begin_in`](Self::begin_in), for workers whose calls match.
     pub(super) fn start(
         &self,
         group: &ProcessGroup,
@@ -120,18 +121,18 @@ impl Distributed<'_> {
         self.team(group)?.begin(&self.launcher, self.context, operation, tensors)
     }
 
-    /// Begins what ends when every member's device has heard of every other.
+    /// Begins a barrier, which ends when every member's device has heard from every other.
     pub fn begin_barrier(&self, group: &ProcessGroup) -> Result<Pending, DistError> {
         self.check_outside(&"barrier")?;
         self.start_barrier(group)
     }
 
-    /// As [`begin_barrier`](Self::begin_barrier), for workers that have met.
+    /// As [`begin_barrier`](Self::begin_barrier), for workers whose calls match.
     pub(super) fn start_barrier(&self, group: &ProcessGroup) -> Result<Pending, DistError> {
         self.team(group)?.barrier(&self.launcher, self.context)
     }
 
-    /// A group of some SIPs, which are these ranks of the world, and what it is wired by.
+    /// Makes a group of some ranks of the world and wires their SIPs.
     pub(super) fn wire(
         &self,
         ccl: &CclConfig,
@@ -154,7 +155,7 @@ impl Distributed<'_> {
     }
 }
 
-/// The SIPs of some ranks, each of which is there, and named once.
+/// Returns the SIPs of some ranks, checked to exist and to be distinct.
 fn members(ranks: &[usize], sips: &[SipId]) -> Result<Vec<SipId>, DistError> {
     if ranks.is_empty() {
         return Err(DistError::NoRanks);

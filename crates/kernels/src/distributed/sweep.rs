@@ -1,7 +1,7 @@
-//! Collectives measured over sizes and algorithms, as nccl-tests do, beside the bound of the fabric.
+//! Measurements of collectives over sizes and algorithms, as by nccl-tests, with the bound of the fabric.
 //!
-//! A size is the larger of a rank's input and output. Each row is a collective alone on a fresh machine: its
-//! time is that from when the first PE begins until the last is done.
+//! A size is the larger of a rank's input and output. Each row is a single collective on a fresh machine; its
+//! time is that from the start of the first PE to the end of the last.
 
 mod chart;
 mod measure;
@@ -25,106 +25,107 @@ use measure::{Shape, row};
 pub use chart::{page, svg};
 pub use sizes::{BadSizes, Sizes, bytes};
 
-/// An algorithm with more channels than this is measured only if it is asked for by name: it takes minutes.
+/// Limit on the channels of an algorithm; beyond it, the algorithm is measured only if named, because it takes
+/// minutes.
 const MOST_CHANNELS: usize = 20_000;
 
-/// What is measured.
+/// Parameters of a sweep.
 #[derive(Clone, Debug)]
 pub struct SweepConfig {
-    /// The machine.
+    /// The simulated machine.
     pub topology: Topology,
     /// Groups and their algorithms.
     pub ccl: CclConfig,
-    /// Which of the algorithms.
+    /// Selection of the algorithms.
     pub which: Which,
-    /// What ranks do.
+    /// The operation to measure.
     pub operation: Operation,
-    /// What tensors are of.
+    /// Element type of the tensors.
     pub dtype: DType,
-    /// How much.
+    /// Sizes to measure, in bytes.
     pub sizes: Vec<u64>,
-    /// Numbers are computed and checked for sizes up to this.
+    /// Largest size, in bytes, for which results are computed and checked.
     pub check_up_to: u64,
 }
 
-/// Which algorithms are measured.
+/// Selection of the algorithms to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// All that are enabled and can do the operation.
+    /// All that are enabled and support the operation.
     All,
     /// For each size the one that the file or the cost model chooses.
     Auto,
-    /// This one.
+    /// The algorithm of this name.
     Named(String),
 }
 
-/// What came of it.
+/// Results of a sweep.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// What was done.
+    /// The measured operation.
     pub operation: Operation,
-    /// On what.
+    /// Element type of the tensors.
     pub dtype: DType,
-    /// What a rank is.
+    /// The kind of unit that is a rank.
     pub ranks: Ranks,
-    /// How many ranks there were, how they lie, and how many PEs each has; of the first algorithm.
+    /// The ranks and their PEs, for the first algorithm.
     pub places: Places,
-    /// The bound of the fabric for these; none for one rank alone.
+    /// The bound of the fabric; `None` for a single rank.
     pub bound: Option<Bound>,
     /// A row for each size and algorithm.
     pub rows: Vec<Row>,
-    /// Algorithms that cannot do it, and why.
+    /// Algorithms that were left out, with the reason.
     pub refused: Refused,
 }
 
-/// Names of algorithms, with why they were left out.
+/// Names of algorithms that were left out, with the reason.
 pub type Refused = Vec<(String, String)>;
 
-/// A size by an algorithm.
+/// The measurement of one size and algorithm.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The size, rounded up to a whole number of elements for each PE.
+    /// Size in bytes, rounded up to a whole number of elements for each PE.
     pub bytes: u64,
-    /// Elements of that.
+    /// Size in elements.
     pub count: u64,
-    /// The algorithm.
+    /// Name of the algorithm.
     pub algorithm: String,
-    /// What it took, or why it was not possible.
+    /// Figures, or the reason why it could not be measured.
     pub figures: Result<Figures, String>,
 }
 
-/// What a collective took.
+/// Figures of one collective.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
-    /// From when the first PE began until the last was done.
+    /// Time from the start of the first PE to the end of the last.
     pub time: Span,
-    /// As the host sees it.
+    /// Time as the host sees it.
     pub host: Span,
-    /// Size by time, in bytes a second.
+    /// Algorithm bandwidth: size over time, in bytes per second.
     pub algorithm_bandwidth: f64,
-    /// That of the busiest wire, whatever the number of ranks, in bytes a second.
+    /// Bus bandwidth, that of the busiest wire independent of the number of ranks, in bytes per second.
     pub bus_bandwidth: f64,
-    /// How much of the bound that is; none for one rank alone.
+    /// Bus bandwidth as a fraction of the bound; `None` for a single rank.
     pub share: Option<f64>,
-    /// What the cost model takes it for.
+    /// Estimate of the cost model.
     pub estimate: Option<Span>,
-    /// How many numbers are wrong, if they were computed.
+    /// Number of wrong results, if they were computed.
     pub wrong: Option<u64>,
 }
 
-/// Sizes that one algorithm is the quickest for.
+/// A range of sizes for which one algorithm is the fastest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Winner {
-    /// The algorithm.
+    /// Name of the algorithm.
     pub algorithm: String,
-    /// The first size.
+    /// The first size, in bytes.
     pub from: u64,
-    /// The last.
+    /// The last size, in bytes.
     pub to: u64,
 }
 
 impl SweepConfig {
-    /// What the largest of its sizes holds in the memory of the host at least: sizes come one after the other.
+    /// Returns the minimum of host memory for the largest size; sizes are measured one after the other.
     pub fn needs(&self) -> Result<Needs, DistError> {
         let places = Places::new(&self.topology, &self.ccl.defaults)?;
         let size = self.sizes.iter().copied().max().unwrap_or(0);
@@ -133,7 +134,7 @@ impl SweepConfig {
         let slot = all.map(|config| config.ring.slot_bytes).max().unwrap_or(1).max(1);
         let pes = (places.world().ranks * places.positions()) as u64;
         let Shape { input, output, .. } = Shape::new(self, &places, size);
-        // Each piece of what a PE takes or gives is moved twice, into its TCM and out of it.
+        // Each piece of a PE's input or output is moved twice, into its TCM and out of it.
         let pieces = (input.min(output) * self.dtype.size()).div_ceil(slot);
         let held = checked.map_or(Needs::default(), |size| {
             let Shape { input, output, .. } = Shape::new(self, &places, size);
@@ -144,7 +145,7 @@ impl SweepConfig {
 }
 
 impl Sweep {
-    /// Measures.
+    /// Measures all sizes and algorithms.
     pub fn run(config: &SweepConfig) -> Result<Self, DistError> {
         let (lanes, refused) = lanes(config)?;
         let first = lanes.first().map_or(&config.ccl.defaults, |lane| &lane.config);
@@ -165,7 +166,7 @@ impl Sweep {
         Ok(Self { operation, dtype, ranks, places, bound, rows, refused })
     }
 
-    /// Which algorithm is the quickest for which sizes.
+    /// Returns the fastest algorithm for each range of sizes.
     pub fn winners(&self) -> Vec<Winner> {
         let mut winners: Vec<Winner> = Vec::new();
         for rows in self.rows.chunk_by(|left, right| left.bytes == right.bytes) {
@@ -180,19 +181,19 @@ impl Sweep {
         winners
     }
 
-    /// Whether every number that was checked is right.
+    /// Returns whether all checked results are right.
     pub fn is_right(&self) -> bool {
         let figures = self.rows.iter().filter_map(|row| row.figures.as_ref().ok());
         figures.filter_map(|figures| figures.wrong).all(|wrong| wrong == 0)
     }
 
-    /// Whether nothing could be measured.
+    /// Returns whether nothing could be measured.
     pub fn is_exhausted(&self) -> bool {
         self.rows.iter().all(|row| row.figures.is_err())
     }
 }
 
-/// The algorithms that are measured at every size, and those that cannot do it.
+/// Returns the algorithms that are measured at every size, and those left out.
 fn lanes(config: &SweepConfig) -> Result<(Vec<CclAlgorithm>, Refused), DistError> {
     let (mut lanes, mut refused) = (Vec::new(), Vec::new());
     let all = match &config.which {
@@ -218,7 +219,7 @@ fn lanes(config: &SweepConfig) -> Result<(Vec<CclAlgorithm>, Refused), DistError
     Ok((lanes, refused))
 }
 
-/// Why an algorithm is better not measured unless it is asked for by name.
+/// Returns the reason not to measure an algorithm that was not named: too many channels.
 fn crowded(config: &SweepConfig, lane: &Resolved) -> Result<Option<String>, DistError> {
     let places = Places::new(&config.topology, &lane.config)?;
     let channels = lane.algorithm.wires(places.world()).len() * places.positions();
@@ -241,6 +242,6 @@ fn chosen(
 fn bound_of(config: &SweepConfig, places: &Places) -> Option<Bound> {
     let (topology, world) = (&config.topology, places.world());
     let members: Vec<_> = (0..world.ranks).map(|rank| places.engines(topology, rank)).collect();
-    // A row of the sweep is as long on every PE.
+    // All PEs hold equally much in a sweep.
     bound(topology, &members, world, config.operation, Spread::Even)
 }

@@ -1,7 +1,7 @@
 //! The ranks of a process group, wired for every algorithm that may be chosen among them.
 //!
-//! All of that is installed when the group is made, all or nothing (ADR-0047 D3). To wire an algorithm when it is
-//! first chosen would add to the time of that call, and could fail for want of memory in the middle of a
+//! All channels are installed when the group is made, all or nothing (ADR-0047 D3). Wiring an algorithm when it
+//! is first chosen would add to the time of that call, and could fail for lack of memory in the middle of a
 //! program.
 
 use std::cell::RefCell;
@@ -20,22 +20,22 @@ use super::group::{Group, GroupConfig, Pending, Ranks, check_root};
 use crate::collective::{Direct, Operation, ReduceOp};
 use crate::launch::Launcher;
 
-/// Sizes for which it is tried which algorithms may be chosen: powers of two up to this.
+/// Binary logarithm of the largest size for which the choice of algorithms is explored.
 const LONGEST: u32 = 40;
 
-/// Some ranks, wired.
+/// The wired ranks of a process group.
 #[derive(Debug)]
 pub(super) struct Team {
     pub(super) sips: Vec<SipId>,
     lanes: Vec<Lane>,
-    /// For barriers, and from one rank to another.
+    /// Group for barriers and point-to-point transfers.
     pub(super) direct: Group,
     /// A number on each rank, for barriers.
     tokens: Vec<Tensor>,
     costs: RefCell<BTreeMap<(usize, Operation), Option<Cost>>>,
 }
 
-/// A way that operations may go.
+/// An algorithm's group, and the sizes for which it may be chosen.
 #[derive(Debug)]
 struct Lane {
     group: Group,
@@ -43,7 +43,7 @@ struct Lane {
 }
 
 impl Team {
-    /// Wires some SIPs. Each algorithm that is needed takes a number.
+    /// Wires some SIPs. Each algorithm that is needed takes a group number.
     pub(super) fn install(
         context: &Context,
         ccl: &CclConfig,
@@ -68,12 +68,12 @@ impl Team {
         Ok(Self { sips, lanes, direct, tokens, costs: RefCell::default() })
     }
 
-    /// The algorithms that are wired.
+    /// Returns the names of the wired algorithms.
     pub(super) fn algorithms(&self) -> Vec<&'static str> {
         self.lanes.iter().map(|lane| lane.group.algorithm()).collect()
     }
 
-    /// Begins an operation by the algorithm that is the quickest for its size, as far as that is known.
+    /// Begins an operation by the fastest algorithm for its size, as far as estimates are known.
     pub(super) fn begin(
         &self,
         launcher: &Launcher<'_>,
@@ -119,7 +119,7 @@ impl Team {
         cost
     }
 
-    /// Begins what waits until every member's device has heard of every other.
+    /// Begins a barrier, which ends when every member's device has heard from every other.
     pub(super) fn barrier(
         &self,
         launcher: &Launcher<'_>,
@@ -130,8 +130,8 @@ impl Team {
     }
 }
 
-/// The algorithms that may be chosen among some ranks, for any operation and size: the forced one, or those that
-/// are the quickest for some. The others are not wired, so they are not chosen.
+/// Returns the algorithms that may be chosen among some ranks, for any operation and size: the forced one, or
+/// those that are the fastest for some. The others are not wired, so they are not chosen.
 fn candidates<'a>(
     context: &Context,
     ccl: &'a CclConfig,
@@ -143,7 +143,7 @@ fn candidates<'a>(
     }
     let mut ours = ccl.clone();
     ours.each(|config| *config = of_these(config));
-    // An algorithm that is for a world of its own is not for this one.
+    // Algorithms with a world size of their own do not apply here.
     let is_ours = |own: &CclAlgorithm| own.config.world_size == ccl.defaults.world_size;
     let kept: Vec<_> = ccl.algorithms.iter().map(is_ours).collect();
     let mut kept = kept.into_iter();

@@ -1,4 +1,4 @@
-//! PEs that are wired to each other, for a kernel of one's own.
+//! PEs wired to each other for a custom kernel.
 
 use cubeyard_device::request::PeRef;
 use cubeyard_runtime::{Channel, Channels, Context, End, RingConfig};
@@ -8,8 +8,8 @@ use super::error::DistError;
 use crate::collective::Wire;
 use crate::launch::Launcher;
 
-/// PEs with channels between them. Kernels that are launched after [`use_on`](Self::use_on) have their ends as
-/// ports; dropping it takes the channels out again.
+/// PEs with channels between them. Kernels launched after [`use_on`](Self::use_on) see the ends as ports;
+/// dropping it removes the channels.
 ///
 /// ```
 /// use cubeyard_kernels::collective::Wire;
@@ -52,7 +52,7 @@ pub struct Wired {
 }
 
 impl Wired {
-    /// Wires PEs, through the fabric: all, or none. The ends of wires are places in `pes`.
+    /// Wires PEs through the fabric: all or none. The ends of wires are indices in `pes`.
     pub fn new(
         context: &Context,
         launcher: &Launcher<'_>,
@@ -74,12 +74,12 @@ impl Wired {
         Ok(Self { number, channels })
     }
 
-    /// Lets kernels that a launcher launches from now on use these channels.
+    /// Lets later kernels of a launcher use these channels.
     pub fn use_on(&self, launcher: &Launcher<'_>) {
         launcher.use_group(self.number);
     }
 
-    /// How long it took to wire them, and what their rings take of memory.
+    /// Returns the time that installation took, and the bytes of memory of its rings.
     pub fn installation(&self) -> (Span, u64) {
         (self.channels.latency(), self.channels.bytes())
     }

@@ -1,7 +1,7 @@
-//! Workers: what each rank does, written as if it were alone.
+//! Workers: the program of each rank, written as if it were alone.
 //!
-//! All workers run in one thread, by turns. One that calls a collective waits until every rank of its group has
-//! called it; then the collective runs on the machine, and they go on.
+//! All workers run in one thread, in turn. A worker that calls a collective waits until every rank of its group
+//! has called it; then the collective runs on the machine, and they continue.
 
 mod call;
 mod meeting;
@@ -23,49 +23,49 @@ use super::{DistError, Distributed, ProcessGroup};
 use crate::collective::{Operation, ReduceOp};
 use call::{Answer, Call, Posted};
 
-/// A rank at work, in the group of all ranks or another.
+/// The worker of a rank, in the group of all ranks or another.
 #[derive(Debug)]
 pub struct Worker<'a> {
     dist: &'a Distributed<'a>,
     group: ProcessGroup,
-    /// Its place in the group.
+    /// Its rank in the group.
     rank: usize,
     device: Rc<Cell<usize>>,
 }
 
 impl<'a> Worker<'a> {
-    /// The worker of a rank of the world.
+    /// Makes the worker of a rank of the world.
     fn new(dist: &'a Distributed<'a>, world: ProcessGroup, rank: usize) -> Self {
         Self { dist, group: world, rank, device: Rc::new(Cell::new(rank)) }
     }
 
-    /// Which rank of its group it is.
+    /// Returns its rank in the group.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// Which rank of the world it is.
+    /// Returns its rank in the world.
     pub fn global_rank(&self) -> usize {
         self.group.members()[self.rank]
     }
 
-    /// How many ranks its group has.
+    /// Returns the number of ranks of its group.
     pub fn world_size(&self) -> usize {
         self.group.size()
     }
 
-    /// The context of all ranks.
+    /// Returns the context of all ranks.
     pub fn context(&self) -> &'a Context {
         self.dist.context
     }
 
-    /// Makes a group of some ranks of the world. Every rank may do so, whether it is a member or not: the first
-    /// group that each makes is the same, and so is the second, and so on.
+    /// Makes a group of some ranks of the world. Every rank may do so, whether it is a member or not: the n-th
+    /// group that each rank makes is the same.
     pub fn new_group(&self, ranks: &[usize]) -> Result<ProcessGroup, DistError> {
         self.dist.same_group(self.global_rank(), ranks)
     }
 
-    /// The same rank as a member of a group. It is an error if it is none.
+    /// Returns this rank as a member of a group; fails if it is none.
     pub fn in_group(&self, group: &ProcessGroup) -> Result<Self, DistError> {
         self.dist.team(group)?;
         let rank = self.global_rank();
@@ -75,8 +75,8 @@ impl<'a> Worker<'a> {
         Ok(Self { dist: self.dist, rank: place.ok_or_else(not)?, group, device })
     }
 
-    /// Chooses the SIP that [`placement`](Self::placement) is on, as `torch.accelerator.set_device_index`. Without
-    /// it, that is the rank's own.
+    /// Selects the SIP of [`placement`](Self::placement), as `torch.accelerator.set_device_index`. The default
+    /// is the rank's own.
     pub fn set_device(&self, device: usize) -> Result<(), DistError> {
         let world = self.dist.get_world_size()?;
         if device >= world {
@@ -86,7 +86,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Row by row over all PEs of the device.
+    /// Returns a placement row by row over all PEs of the device.
     pub fn placement(&self) -> Placement {
         let world = self.dist.world().and_then(|world| self.dist.team(&world));
         let sip = world.map(|world| world.sips[self.device.get()]);
@@ -95,49 +95,49 @@ impl<'a> Worker<'a> {
         Placement { cube, pe, sips: vec![sip], ..Placement::default() }
     }
 
-    /// Every rank's tensor becomes what joins all of them.
+    /// Replaces every rank's tensor by the combination of all.
     #[track_caller]
     pub fn all_reduce(&self, tensor: &Tensor, op: ReduceOp) -> WorkHandle {
         self.collective(Operation::AllReduce(op), tensor, tensor)
     }
 
-    /// One rank's tensor becomes what joins all of them.
+    /// Replaces the root's tensor by the combination of all.
     #[track_caller]
     pub fn reduce(&self, tensor: &Tensor, root: usize, op: ReduceOp) -> WorkHandle {
         self.collective(Operation::Reduce(op, root), tensor, tensor)
     }
 
-    /// Every rank's tensor becomes that of one.
+    /// Replaces every rank's tensor by the root's.
     #[track_caller]
     pub fn broadcast(&self, tensor: &Tensor, root: usize) -> WorkHandle {
         self.collective(Operation::Broadcast(root), tensor, tensor)
     }
 
-    /// `output` becomes all ranks' inputs: in each PE, those of the same PE of each rank one after the other.
+    /// Sets `output` to all ranks' inputs: in each PE, those of the same PE of each rank one after the other.
     #[track_caller]
     pub fn all_gather(&self, output: &Tensor, input: &Tensor) -> WorkHandle {
         self.collective(Operation::AllGather, input, output)
     }
 
-    /// `output` becomes this rank's part of what joins all inputs, in each PE.
+    /// Sets `output` to this rank's part of the combined inputs, in each PE.
     #[track_caller]
     pub fn reduce_scatter(&self, output: &Tensor, input: &Tensor, op: ReduceOp) -> WorkHandle {
         self.collective(Operation::ReduceScatter(op), input, output)
     }
 
-    /// `output` becomes this rank's part of every input, in each PE.
+    /// Sets `output` to this rank's part of every input, in each PE.
     #[track_caller]
     pub fn all_to_all(&self, output: &Tensor, input: &Tensor) -> WorkHandle {
         self.collective(Operation::AllToAll, input, output)
     }
 
-    /// One rank's `output` becomes all inputs, in each PE.
+    /// Sets the root's `output` to all inputs, in each PE.
     #[track_caller]
     pub fn gather(&self, output: &Tensor, input: &Tensor, root: usize) -> WorkHandle {
         self.collective(Operation::Gather(root), input, output)
     }
 
-    /// `output` becomes this rank's part of one rank's input, in each PE.
+    /// Sets `output` to this rank's part of the root's input, in each PE.
     #[track_caller]
     pub fn scatter(&self, output: &Tensor, input: &Tensor, root: usize) -> WorkHandle {
         self.collective(Operation::Scatter(root), input, output)
@@ -155,13 +155,13 @@ impl<'a> Worker<'a> {
         self.with_peer("recv", from, Call::Receive(from, tensor.clone()))
     }
 
-    /// Waits for all ranks, in simulated time, too.
+    /// Waits for all ranks, also in simulated time.
     #[track_caller]
     pub fn barrier(&self) -> WorkHandle {
         self.post(Call::Barrier)
     }
 
-    /// A call that another rank answers, if there is one.
+    /// Posts a call that a peer must match; fails if the peer is invalid.
     #[track_caller]
     fn with_peer(&self, name: &'static str, peer: usize, call: Call) -> WorkHandle {
         if let Err(error) = check_peer(name, self.rank, peer, self.group.size()) {

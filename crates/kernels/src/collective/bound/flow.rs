@@ -1,28 +1,28 @@
-//! How much can pass from some nodes of a graph to others: the largest flow, and the links that bind it.
+//! Maximum flow between sets of nodes, and a minimum cut.
 //!
-//! Dinic's algorithm: flows are added along shortest ways until there is none. What the last search reaches is
-//! one side of a smallest cut.
+//! Dinic's algorithm: flow is added along shortest augmenting paths until there is none. The nodes that the
+//! last search reaches are one side of a minimum cut.
 
 use cubeyard_device::topology::{Link, LinkId, NodeId, Topology};
 
-/// What can pass, and where it is held up.
+/// A maximum flow with its minimum cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Flow {
-    /// Bytes a second.
+    /// Rate of the flow, in bytes per second.
     pub(super) rate: u64,
-    /// The links of a smallest cut: together they have just this rate.
+    /// The links of a minimum cut; their capacities add up to the rate.
     pub(super) cut: Vec<LinkId>,
 }
 
-/// Wider than any link, and no sum of a few thousand of these is beyond 64 bits.
+/// Capacity beyond any link; the sum of a few thousand of these fits in 64 bits.
 const ENDLESS: u64 = 1 << 50;
 
-/// The largest flow over the links of a machine from all of some nodes to all of others.
+/// Returns the maximum flow over all links of a machine between two sets of nodes.
 pub(super) fn flow(topology: &Topology, from: &[NodeId], to: &[NodeId]) -> Flow {
     flow_over(topology, from, to, &|_| true)
 }
 
-/// The largest flow over some links of a machine.
+/// Returns the maximum flow over the links that `is_open` admits.
 pub(super) fn flow_over(
     topology: &Topology,
     from: &[NodeId],
@@ -48,7 +48,7 @@ pub(super) fn flow_over(
 
 const UNREACHED: u32 = u32::MAX;
 
-/// An edge and what it can still take. Its opposite is the next one, or the one before.
+/// A directed edge with its residual capacity. Edges 2i and 2i + 1 are opposite.
 #[derive(Clone, Copy)]
 struct Edge {
     to: usize,
@@ -57,11 +57,11 @@ struct Edge {
 
 struct Graph {
     edges: Vec<Edge>,
-    /// The edges out of each node.
+    /// Edges out of each node.
     out: Vec<Vec<usize>>,
-    /// How far each node is from the source.
+    /// Distance of each node from the source.
     level: Vec<u32>,
-    /// The first edge of each node that may still lead on.
+    /// For each node, the position in `out` of the first edge that may still be useful.
     next: Vec<usize>,
 }
 
@@ -89,7 +89,7 @@ impl Graph {
         rate
     }
 
-    /// How far each node is over edges with room; whether the sink is reached.
+    /// Computes distances over edges with residual capacity; returns whether the sink is reached.
     fn search(&mut self, source: usize, sink: usize) -> bool {
         self.level.fill(UNREACHED);
         self.level[source] = 0;
@@ -108,7 +108,7 @@ impl Graph {
         self.level[sink] != UNREACHED
     }
 
-    /// Fills one way to the sink, each step of it one further from the source.
+    /// Augments one shortest path to the sink; returns the flow added.
     fn add(&mut self, source: usize, sink: usize) -> Option<u64> {
         let mut way: Vec<usize> = Vec::new();
         loop {
@@ -120,7 +120,7 @@ impl Graph {
                 way.push(edge);
                 continue;
             }
-            // A dead end: the edge that led here leads nowhere.
+            // A dead end: skip the edge that led here.
             let edge = way.pop()?;
             self.next[self.edges[edge ^ 1].to] += 1;
         }
@@ -132,7 +132,7 @@ impl Graph {
         Some(room)
     }
 
-    /// The next edge out of a node that leads one step further.
+    /// Returns the next edge out of a node that leads one step further from the source.
     fn onward(&mut self, node: usize) -> Option<usize> {
         while let Some(&edge) = self.out[node].get(self.next[node]) {
             let Edge { to, room } = self.edges[edge];

@@ -1,29 +1,29 @@
-//! What can pass between ranks over the links that their messages take.
+//! Maximum flow between ranks over the links that their messages use.
 //!
-//! A message goes from a PE of one rank to the PE at the same position of another, by the one route that there is.
-//! So whatever crosses from some ranks to others does so on one of these routes, and links that are on none of them
-//! carry nothing.
+//! A message travels from a PE of one rank to the PE at the same position of another, by a fixed route. So all
+//! data that crosses from some ranks to others does so on one of these routes, and links that are on none of
+//! them carry nothing.
 
 use cubeyard_device::topology::{LinkId, NodeId, Topology};
 
 use super::flow::{Flow, flow_over};
 
-/// More routes than this are not looked at: they take longer than the answer is worth.
+/// Limit on the number of routes; beyond it, the computation takes too long.
 const MOST_ROUTES: usize = 100_000;
 
-/// Of ranks with more PEs than this, the positions are not looked at one by one.
+/// Limit on the PEs per rank for which positions are considered one by one.
 const MOST_POSITIONS: usize = 16;
 
 /// The routes between ranks.
 pub(super) struct Routes<'a> {
     topology: &'a Topology,
     members: &'a [Vec<NodeId>],
-    /// By position, sender and receiver; empty from a rank to itself.
+    /// Links of each route, by position, sender and receiver; empty from a rank to itself.
     ways: Vec<Vec<LinkId>>,
 }
 
 impl<'a> Routes<'a> {
-    /// The routes between ranks whose PEs' DMA engines are given; none if they are too many.
+    /// Finds the routes between ranks, given by the DMA engines of their PEs; `None` if they are too many.
     pub(super) fn new(topology: &'a Topology, members: &'a [Vec<NodeId>]) -> Option<Self> {
         let (ranks, positions) = (members.len(), members.first()?.len());
         let count = ranks.checked_mul(ranks)?.checked_mul(positions)?;
@@ -45,7 +45,7 @@ impl<'a> Routes<'a> {
         0..self.members[0].len()
     }
 
-    /// The routes at a position from some ranks to others.
+    /// Returns the routes at a position from some ranks to others.
     fn ways<'s>(
         &'s self,
         position: usize,
@@ -56,7 +56,7 @@ impl<'a> Routes<'a> {
         pairs.map(move |(from, to)| &self.ways[(position * ranks + from) * ranks + to][..])
     }
 
-    /// What can pass from some ranks to others, of some positions.
+    /// Returns the maximum flow from some ranks to others at some positions.
     fn flow_of(&self, positions: std::ops::Range<usize>, sides: [&[usize]; 2]) -> Flow {
         let mut used = vec![false; self.topology.links().len()];
         for position in positions.clone() {
@@ -70,13 +70,13 @@ impl<'a> Routes<'a> {
         flow_over(self.topology, &from, &to, &|link| used[link.index()])
     }
 
-    /// What can pass from some ranks to others.
+    /// Returns the maximum flow from some ranks to others.
     pub(super) fn flow(&self, sides: [&[usize]; 2]) -> Flow {
         self.flow_of(self.positions(), sides)
     }
 
-    /// What can pass from some ranks to others, if every position has as much to send: the least that any set of
-    /// links says which some position cannot go around.
+    /// Returns the maximum flow from some ranks to others if every position sends equally much: the minimum
+    /// over the cuts of single positions.
     pub(super) fn even_flow(&self, sides: [&[usize]; 2]) -> Flow {
         let all = self.flow(sides);
         if self.positions().len() > MOST_POSITIONS {
@@ -87,8 +87,8 @@ impl<'a> Routes<'a> {
         held.min_by_key(|flow| flow.rate).expect("that of all positions")
     }
 
-    /// What passes a set of links at most while every position sends as much: each route of a position crosses it a
-    /// number of times at least.
+    /// Returns the flow that a set of links allows if every position sends equally much; the routes of a
+    /// position cross the set a minimum number of times.
     fn held_up(&self, cut: Vec<LinkId>, sides: [&[usize]; 2]) -> Option<Flow> {
         let mut is_cut = vec![false; self.topology.links().len()];
         cut.iter().for_each(|link| is_cut[link.index()] = true);

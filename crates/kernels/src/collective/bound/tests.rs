@@ -1,11 +1,11 @@
 #![expect(clippy::float_cmp, reason = "rates of whole links are exact")]
 
-//! Bounds that a person can work out with the topology file beside them.
+//! Bounds that can be worked out by hand from the topology file.
 
 use super::*;
 use crate::collective::ReduceOp;
 
-/// What a rank of a test is.
+/// The kind of rank in a test.
 #[derive(Clone, Copy, PartialEq)]
 enum Rank {
     Sip,
@@ -13,7 +13,7 @@ enum Rank {
     Pe,
 }
 
-/// The DMA engines of ranks.
+/// Returns the DMA engines of each rank.
 fn members(topology: &Topology, rank: Rank) -> Vec<Vec<NodeId>> {
     let mut members: Vec<Vec<NodeId>> = Vec::new();
     for sip in topology.sips() {
@@ -44,7 +44,7 @@ fn bound_of(text: &str, rank: Rank, grid: &[usize], operation: Operation) -> Opt
     bound(&topology, &members, &world, operation, Spread::Even)
 }
 
-/// Bus bandwidth in GB/s, and what binds.
+/// Returns bus bandwidth in GB/s and the kind of the limit.
 fn figures(text: &str, rank: Rank, grid: &[usize], operation: Operation) -> (f64, BoundKind) {
     let bound = bound_of(text, rank, grid, operation).unwrap();
     ((bound.bus / 1e6).round() / 1e3, bound.kind)
@@ -57,7 +57,7 @@ const SIX_SIPS: &str = include_str!("../../../../../topologies/six-sips-torus.ya
 #[test]
 fn sips_are_bound_by_their_way_to_the_switch() {
     use BoundKind::Injection;
-    // Four cubes at the IO chiplet with four connections of 128 GB/s each, but one endpoint of 512 GB/s.
+    // Four cubes have four connections of 128 GB/s each to the IO chiplet, which has one endpoint of 512 GB/s.
     for operation in Operation::all(ReduceOp::Sum, 1) {
         assert_eq!(figures("", Rank::Sip, &[2], operation), (512.0, Injection), "{operation}");
         assert_eq!(figures(SIX_SIPS, Rank::Sip, &[3, 2], operation).0, 512.0, "{operation}");
@@ -73,20 +73,20 @@ fn sips_are_bound_by_their_way_to_the_switch() {
 
 #[test]
 fn sips_are_bound_by_the_connections_of_their_io_chiplet_if_those_are_slower() {
-    // Of sixteen connections of 16 GB/s, routes take two of each of four cubes.
+    // Of sixteen connections of 16 GB/s, routes use two for each of four cubes.
     let text = "io: {connection_link: {bandwidth_gbs: 16}}\n";
     let bound = bound_of(text, Rank::Sip, &[2], ALL_REDUCE).unwrap();
     assert_eq!(bound.capacity / 1e9, 128.0);
     assert!(bound.links.starts_with("8 links such as "), "{}", bound.links);
 }
 
-/// Two connections of 128 GB/s lead each way, but routes to the east take the first: on the west side of a cube
-/// neither PE is beside the second.
+/// Two connections of 128 GB/s lead each way, but routes to the east use only the first: no PE on the west side
+/// of a cube is beside the second.
 #[test]
 fn two_cubes_are_bound_by_the_connection_that_routes_take() {
     assert_eq!(figures(TWO_CUBES, Rank::Cube, &[2, 1, 1], ALL_REDUCE).0, 128.0);
     assert_eq!(figures(TWO_CUBES, Rank::Cube, &[2, 1, 1], Operation::AllToAll).0, 128.0);
-    // Only to the west.
+    // A broadcast from rank 1 goes only to the west.
     assert_eq!(figures(TWO_CUBES, Rank::Cube, &[2, 1, 1], Operation::Broadcast(1)).0, 256.0);
 }
 
@@ -94,37 +94,37 @@ fn two_cubes_are_bound_by_the_connection_that_routes_take() {
 fn pes_are_bound_by_their_own_link_or_by_what_crosses_between_cubes() {
     use BoundKind::{Bisection, Injection};
     let grid = [2, 2, 1, 1];
-    // A whole input goes east over 128 GB/s, of which 2 · 3/4 count on the bus.
+    // A whole input goes east over 128 GB/s; the bus factor is 2 · 3/4.
     assert_eq!(figures(TWO_CUBES, Rank::Pe, &grid, ALL_REDUCE), (192.0, Bisection));
-    // Two ranks send half of their input each to the other cube: as much as one input. That is 3/4 of it on the bus.
+    // Two ranks each send half of their input to the other cube: one input in all. The bus factor is 3/4.
     assert_eq!(figures(TWO_CUBES, Rank::Pe, &grid, Operation::AllToAll), (96.0, Bisection));
-    // To a PE of the first cube nothing goes east, and its own link takes 256 GB/s.
+    // Nothing goes east to a PE of the first cube, and its own link carries 256 GB/s.
     let reduce = Operation::Reduce(ReduceOp::Sum, 1);
     assert_eq!(figures(TWO_CUBES, Rank::Pe, &grid, reduce), (256.0, Injection));
 }
 
-/// To the east seven of eight positions take connection 0, of 128 GB/s: 146.286 GB/s if all have as much to send. To
-/// the west they are six: 170.667 GB/s.
+/// To the east seven of eight positions use connection 0, of 128 GB/s: 146.286 GB/s if all send equally much.
+/// To the west six do: 170.667 GB/s.
 #[test]
 fn a_row_of_cubes_is_bound_by_the_connection_that_most_routes_take() {
     let row = "sips: {count: 1}\ncubes: {w: 4, h: 1}\n";
     let of = |operation| figures(row, Rank::Cube, &[4, 1, 1], operation).0;
-    // Half of two inputs each way, of which 3/4 count on the bus.
+    // Half of two inputs each way; the bus factor is 3/4.
     assert_eq!(of(Operation::AllToAll), 109.714);
-    // A whole input each way, of which 2 · 3/4 count.
+    // A whole input each way; the bus factor is 2 · 3/4.
     assert_eq!(of(ALL_REDUCE), 219.429);
-    // From the end of the row a whole input; from inside, too, since the end gets it all over one side.
+    // A whole input from the end of the row; also from inside, since the end receives all of it from one side.
     assert_eq!(of(Operation::Broadcast(0)), 146.286);
     assert_eq!(of(Operation::Broadcast(2)), 146.286);
-    // Root 1 gets half of the whole from the far side, to the west, and a quarter from the near one.
+    // Root 1 receives half of the whole from the far side, to the west, and a quarter from the near side.
     assert_eq!(of(Operation::Gather(1)), 256.0);
     assert_eq!(of(Operation::Scatter(0)), 146.286);
-    // The end gets 3/4 of the whole over its one side.
+    // The end receives 3/4 of the whole from its one side.
     assert_eq!(of(Operation::AllGather), 146.286);
     assert_eq!(of(Operation::ReduceScatter(ReduceOp::Sum)), 146.286);
 }
 
-/// Positions may hold different amounts, and then those beside a connection of their own may have most of it: two
+/// Positions may hold different amounts, so those beside another connection may hold most of the data: two
 /// connections lead to the east, and three to the west.
 #[test]
 fn what_is_not_evenly_spread_may_take_every_route() {
@@ -136,19 +136,19 @@ fn what_is_not_evenly_spread_may_take_every_route() {
     assert_eq!(of(Operation::Gather(1)), 1.5 * 384e9);
 }
 
-/// Sixteen cubes have 12 pairs of neighbours in each direction, with 2, 3, 2 and 3 connections that routes take: they
-/// receive 15,360 GB/s together, of 2 · 15 inputs. Of these 2 · 15/16 count on the bus.
+/// Sixteen cubes have 12 pairs of neighbours in each direction, with 2, 3, 2 and 3 connections that routes use:
+/// together they receive 15,360 GB/s, of 2 · 15 inputs. The bus factor is 2 · 15/16.
 #[test]
 fn the_cubes_of_a_sip_are_bound_by_what_they_receive_together() {
     let found = figures("sips: {count: 1}\n", Rank::Cube, &[4, 4, 1], ALL_REDUCE);
     assert_eq!(found, (960.0, BoundKind::Injection));
 }
 
-/// The cubes of a SIP are a block: no straight cut through a torus of SIPs leaves one SIP alone. A cube in the corner
-/// receives no more.
+/// The cubes of a SIP are a block: no straight cut through a torus of SIPs leaves one SIP alone. A cube in the
+/// corner does not receive more.
 #[test]
 fn cubes_are_bound_by_the_way_out_of_their_sip() {
-    // What joins 16 cubes leaves them once over 512 GB/s, of which 2 · 95/96 count on the bus.
+    // The combined input of 16 cubes leaves them once over 512 GB/s; the bus factor is 2 · 95/96.
     let torus = figures(SIX_SIPS, Rank::Cube, &[4, 4, 3, 2], ALL_REDUCE);
     assert_eq!(torus.0, 1013.333);
     assert_eq!(figures(SIX_SIPS, Rank::Cube, &[4, 4, 6], ALL_REDUCE), torus);

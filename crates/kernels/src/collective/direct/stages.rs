@@ -1,14 +1,14 @@
-//! What everybody sends to everybody.
+//! Messages of the direct algorithm, for the cost model.
 
 use crate::collective::{Operation, Schedule, Stage, World};
 
-/// What an operation sends.
+/// Returns the messages of an operation.
 pub(super) fn schedule(operation: Operation, world: &World) -> Schedule {
     let ranks = world.ranks;
     let others = move |rank: usize| (0..ranks).filter(move |&other| other != rank);
     let all = || (0..ranks).flat_map(move |rank| others(rank).map(move |other| (rank, other)));
     let part = 1.0 / ranks as f64;
-    // Nobody waits for one before sending to the next, so all messages of a phase are one stage.
+    // No message waits for another, so all messages of a phase are one stage.
     let messages = ranks - 1;
     let everybody = || Stage { messages, ..Stage::of(all(), part) };
     let from = |root: usize, share: f64| Stage::of(others(root).map(|rank| (root, rank)), share);

@@ -1,9 +1,9 @@
-//! What goes around each dimension of a grid.
+//! Messages of the grid algorithm, for the cost model.
 
 use super::{dimensions, wires_along};
 use crate::collective::{Flow, Operation, Schedule, Stage, World};
 
-/// What an operation sends, if it is done so.
+/// Returns the messages of an operation, if the algorithm supports it.
 pub(super) fn schedule(operation: Operation, world: &World) -> Option<Schedule> {
     let depths = 0..world.grid.len();
     let is_whole = matches!(operation, Operation::AllReduce(_));
@@ -17,9 +17,9 @@ pub(super) fn schedule(operation: Operation, world: &World) -> Option<Schedule> 
     }
 }
 
-/// What goes around at a depth: half of the positions go along one dimension and half along another. Ranks of
-/// one PE all go along the first, which this does not tell apart. What goes to a place is whole, or lies apart
-/// as the ranks do whose parts are behind it.
+/// Returns the messages at a depth: half of the positions use one dimension and half another. (Ranks of one PE
+/// all use the first; this is ignored.) The part for a place is contiguous if `is_whole`, else split like the
+/// ranks behind that place.
 fn stage(world: &World, depth: usize, is_whole: bool) -> Stage {
     let orders = [false, true].map(|swapped| dimensions(world.grid.len(), swapped));
     let times = world.grid[orders[0][depth]] - 1;

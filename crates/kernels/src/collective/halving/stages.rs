@@ -1,14 +1,14 @@
-//! What is exchanged in halves.
+//! Messages of halving and doubling, for the cost model.
 
 use super::{bits, power};
 use crate::collective::schedule::there_and_back;
 use crate::collective::{Operation, Schedule, Stage, World};
 
-/// What an operation sends, if it is done so.
+/// Returns the messages of an operation, if the algorithm supports it.
 pub(super) fn schedule(operation: Operation, world: &World) -> Option<Schedule> {
     let (ranks, power) = (world.ranks, power(world.ranks));
     let pairs = |bit: usize| (0..power).map(move |rank| (rank, rank ^ bit));
-    // Each stage loads what the one before it stored.
+    // Each stage loads what the previous one stored.
     let stage =
         |bit: usize| Stage { messages: 2, ..Stage::of(pairs(bit), bit as f64 / power as f64) };
     let fold = |share: f64| Stage::of((power..ranks).map(|rank| (rank, rank - power)), share);

@@ -1,4 +1,4 @@
-//! What goes up and down two trees.
+//! Messages of the tree algorithm, for the cost model.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::{ancestors, distance, parent};
 use crate::collective::schedule::there_and_back;
 use crate::collective::{Operation, Schedule, Stage, World};
 
-/// What an operation sends, if it is done so.
+/// Returns the messages of an operation, if the algorithm supports it.
 pub(super) fn schedule(operation: Operation, world: &World) -> Option<Schedule> {
     let stages = match operation {
         Operation::AllReduce(_) => there_and_back(upward(world.ranks, None)),
@@ -20,7 +20,7 @@ pub(super) fn schedule(operation: Operation, world: &World) -> Option<Schedule> 
     Some(Schedule::pipelined(stages))
 }
 
-/// What goes toward the roots of both trees, from those that are farthest first.
+/// Returns the stages toward the roots of both trees, the farthest ranks first.
 fn upward(ranks: usize, root: Option<usize>) -> Vec<Stage> {
     let edges = [0, 1].into_iter().flat_map(|tree| {
         let top = ancestors(tree, 0, ranks).last().expect("itself at least");

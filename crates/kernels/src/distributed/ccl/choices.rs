@@ -1,4 +1,4 @@
-//! Which algorithms may be chosen at all.
+//! The algorithms that may be chosen at all.
 
 use cubeyard_device::topology::Topology;
 use cubeyard_sim::Span;
@@ -9,8 +9,8 @@ use crate::distributed::error::DistError;
 use crate::distributed::places::Places;
 
 impl CclConfig {
-    /// The names of the algorithms that are chosen for some operation of a size up to two to this power, among so
-    /// many ranks. Where one rank has or gets all, that is the first: another one makes little difference.
+    /// Returns the names of the algorithms that are chosen for some operation of up to 2^`longest` bytes among
+    /// `ranks` ranks. The root is taken to be rank 0; another makes little difference.
     pub(in crate::distributed) fn choices(
         &self,
         topology: &Topology,
@@ -36,7 +36,7 @@ impl CclConfig {
 }
 
 impl CclAlgorithm {
-    /// What an operation costs by it, if it does it.
+    /// Returns the cost of an operation, if the algorithm supports it.
     pub(super) fn cost(
         &self,
         topology: &Topology,

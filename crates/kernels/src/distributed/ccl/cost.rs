@@ -1,9 +1,9 @@
-//! What an operation costs on a machine by an algorithm: α for each step, β for each byte.
+//! Cost model of an operation by an algorithm: α per step, β per byte.
 //!
-//! A stage of a [`Schedule`] takes the flight of its messages, and for each byte what its busiest link needs:
-//! all routes of all its messages are laid onto the links of the topology. Stages in turn add up. Where pieces
-//! follow each other, the first goes through all stages, and the others behind it take what the busiest link
-//! needs for all stages together.
+//! A stage of a [`Schedule`] takes the flight time of its messages, plus the time per byte of its busiest link:
+//! the routes of all its messages are laid onto the links of the topology. Stages in sequence add up. If pieces
+//! are pipelined, the first passes through all stages, and the others take the time of the link that is busiest
+//! over all stages together.
 
 use cubeyard_device::topology::{LinkId, Topology};
 use cubeyard_sim::Span;
@@ -11,35 +11,35 @@ use cubeyard_sim::Span;
 use crate::collective::{Flow, Schedule, Stage};
 use crate::distributed::places::Places;
 
-/// More flows than this of a stage say nothing new.
+/// Number of flows of a stage that are sampled.
 const MOST_FLOWS: usize = 512;
 
-/// What the first PEs do before anything leaves and the last after all has come: they load and store. This and
-/// the next two are fitted to short messages on the default machine.
+/// Time for the first PEs to load and the last to store, in nanoseconds. This and the next two constants are
+/// fitted to short messages on the default machine.
 const START_NS: f64 = 20.0;
 
-/// What the PEs at both ends do for a message beside its flight: they dispatch, write the slot, read it, and
-/// join it with what they hold.
+/// Time that the PEs at both ends spend on a message besides its flight: dispatch, writing and reading the
+/// slot, and combining.
 const ENDS_NS: f64 = 4.0;
 
-/// What a PE needs for each message more that it loads or stores in a stage.
+/// Time of a PE for each further message that it loads or stores in a stage.
 const MESSAGE_NS: f64 = 25.0;
 
-/// What an operation costs by an algorithm.
+/// Cost of an operation by an algorithm.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// Nanoseconds without any content.
+    /// Fixed time, in nanoseconds.
     pub alpha: f64,
-    /// Picoseconds for each byte of the operation's size.
+    /// Time per byte of the operation's size, in picoseconds.
     pub beta: f64,
-    /// Picoseconds for each byte of the first piece.
+    /// Time per byte of the first piece, in picoseconds.
     pub fill: f64,
-    /// How long the first piece is at most, in bytes of a rank.
+    /// Maximum length of the first piece, in bytes per rank.
     pub piece: f64,
 }
 
 impl Cost {
-    /// What a schedule costs, with messages of at most so many bytes.
+    /// Computes the cost of a schedule with messages of at most `slot_bytes` bytes.
     pub fn of(topology: &Topology, places: &Places, schedule: &Schedule, slot_bytes: u64) -> Self {
         let fabric = Fabric { topology, places };
         let piece = slot_bytes as f64 * places.positions() as f64;
@@ -57,7 +57,7 @@ impl Cost {
         cost
     }
 
-    /// How long it takes for so many bytes.
+    /// Returns the duration for a size in bytes.
     pub fn span(&self, bytes: u64) -> Option<Span> {
         let first = self.piece.min(bytes as f64);
         Span::from_ns(self.alpha + (self.beta * bytes as f64 + self.fill * first) / 1e3)
@@ -71,10 +71,10 @@ struct Fabric<'a> {
 }
 
 impl Fabric<'_> {
-    /// Nanoseconds, and picoseconds a byte.
+    /// Returns nanoseconds, and picoseconds per byte.
     fn stage(&self, stage: &Stage) -> (f64, f64) {
         let flights: Vec<f64> = sampled(&stage.flows).map(|flow| self.flight(flow)).collect();
-        // What is passed on again and again comes over all wires in turn.
+        // A message that is passed on repeatedly crosses all wires in turn, so the mean counts.
         let flight = match stage.times {
             1 => flights.iter().copied().fold(0.0, f64::max),
             _ => flights.iter().sum::<f64>() / flights.len().max(1) as f64,
@@ -85,7 +85,7 @@ impl Fabric<'_> {
         (stage.times as f64 * step, stage.times as f64 * self.busiest(&flows))
     }
 
-    /// The longest flight between the PEs of two ranks, in nanoseconds.
+    /// Returns the longest flight time between the PEs of two ranks, in nanoseconds.
     fn flight(&self, flow: &Flow) -> f64 {
         let spans = self.routes(flow).map(|route| self.topology.flight(&route));
         spans.max().unwrap_or(Span::ZERO).ns()
@@ -97,7 +97,7 @@ impl Fabric<'_> {
         from.zip(to).filter_map(|(from, to)| self.topology.route(from, to).ok())
     }
 
-    /// What the busiest link needs for a byte of the operation's size, in picoseconds.
+    /// Returns the time of the busiest link per byte of the operation's size, in picoseconds.
     fn busiest(&self, flows: &[&Flow]) -> f64 {
         let mut load = vec![0.0_f64; self.topology.links().len()];
         let each = 1.0 / self.places.positions() as f64;
@@ -114,7 +114,7 @@ impl Fabric<'_> {
     }
 }
 
-/// Every so many of a list are looked at. An odd number, for flows come in rows that are even more often.
+/// Returns the sampling interval of flows. It is odd, because flows often come in rows of even length.
 fn every(count: usize) -> usize {
     count.div_ceil(MOST_FLOWS).max(1) | 1
 }

@@ -1,4 +1,4 @@
-//! A tree as a configuration: which keys there are, and which values go together.
+//! Conversion of a parsed file to a configuration.
 
 use std::ops::RangeInclusive;
 
@@ -15,19 +15,19 @@ use crate::distributed::group::{GroupConfig, Ranks};
 
 type Result<T> = std::result::Result<T, InputError>;
 
-/// The most ranks that a group has: a port for each.
+/// Maximum number of ranks of a group: one port for each.
 const MOST_RANKS: u32 = 1 << 16;
-/// The most messages that a channel holds.
+/// Maximum number of messages that a channel holds.
 const MOST_SLOTS: u32 = 1 << 12;
-/// The longest message; no TCM has room for several of these.
+/// Maximum message length; no TCM has room for several of these.
 const LONGEST_SLOT: Bytes = Bytes::mib(8);
-/// The longest message that returns a credit.
+/// Maximum length of a message that returns a credit, in bytes.
 const LONGEST_CREDIT: u32 = 1 << 12;
 
 const RANKS: [(&str, Ranks); 3] = [("sip", Ranks::Sip), ("cube", Ranks::Cube), ("pe", Ranks::Pe)];
 const KINDS: [(&str, SlotKind); 3] =
     [("tcm", SlotKind::Tcm), ("sram", SlotKind::Sram), ("hbm", SlotKind::Hbm)];
-/// The keys of the defaults that an algorithm may have, too.
+/// Settings that may be given both as defaults and for an algorithm.
 #[derive(Clone, Debug)]
 struct Settings {
     config: GroupConfig,
@@ -36,7 +36,7 @@ struct Settings {
 }
 
 impl Settings {
-    /// The settings that a mapping changes.
+    /// Overrides the settings that a mapping contains.
     fn over(mut self, map: &mut Map<'_>) -> Result<Self> {
         let ring = &mut self.config.ring;
         set(&mut self.config.ranks, map.optional("ranks"), |field| field.choice(&RANKS))?;
@@ -69,17 +69,15 @@ fn set<T>(
     Ok(())
 }
 
-/// Whether it may be chosen.
 fn is_enabled(field: &Field<'_>) -> Result<bool> {
     field.flag()
 }
 
-/// A number of ranks.
 fn count(field: &Field<'_>) -> Result<usize> {
     field.whole(1, MOST_RANKS).map(|number| number as usize)
 }
 
-/// The bytes of a slot, which holds whole elements of every type.
+/// Reads the bytes of a slot, which must hold whole elements of every type.
 fn slot(field: &Field<'_>) -> Result<u64> {
     let bytes = field.bytes()?;
     let fits = bytes.is_aligned(Bytes::new(8)) && bytes <= LONGEST_SLOT;
@@ -87,14 +85,14 @@ fn slot(field: &Field<'_>) -> Result<u64> {
     fits.then(|| bytes.get()).ok_or_else(|| field.unexpected(expected()))
 }
 
-/// How often a receiver looks; one that looked all the time would never get further.
+/// Reads a receiver's polling interval; an interval of 0 would never advance time.
 fn poll(field: &Field<'_>) -> Result<Span> {
     let span = field.ns()?;
     let expected = "a number of nanoseconds above 0";
     (span > Span::ZERO).then_some(span).ok_or_else(|| field.unexpected(expected))
 }
 
-/// The configuration that a complete file describes.
+/// Reads a complete file.
 pub(super) fn config(root: &Field<'_>) -> Result<CclConfig> {
     let mut map = root.map()?;
     let (defaults, by_name) = (map.field("defaults"), map.field("algorithms"));
@@ -112,7 +110,7 @@ pub(super) fn config(root: &Field<'_>) -> Result<CclConfig> {
     Ok(CclConfig { forced, defaults: settings.config, algorithms })
 }
 
-/// The algorithm that is forced, if one is.
+/// Reads the forced algorithm, if there is one.
 fn choice(field: &Field<'_>, algorithms: &[CclAlgorithm]) -> Result<Option<String>> {
     let all = algorithms.iter().map(|algorithm| (&*algorithm.name, Some(&*algorithm.name)));
     let names: Vec<_> = [("auto", None)].into_iter().chain(all).collect();
@@ -136,7 +134,7 @@ fn algorithm(name: &str, field: &Field<'_>, settings: &Settings) -> Result<CclAl
     Ok(CclAlgorithm { name: name.to_owned(), module, enabled, config, bytes, world, sips })
 }
 
-/// The registered algorithm that is named, or else that of the same name as the entry.
+/// Returns the registered algorithm that is named, else that of the same name as the entry.
 fn registered(name: &str, entry: &Field<'_>, module: Option<&Field<'_>>) -> Result<&'static str> {
     let known: Vec<_> = algorithms().iter().map(|known| (known.name(), known.name())).collect();
     let same = known.iter().find(|(known, _)| *known == name);

@@ -1,8 +1,8 @@
-//! The door of a group: every call of every rank is checked here before anything moves.
+//! Checks of every call of every rank, before anything moves.
 //!
-//! A [`Seat`] is made nowhere else, and nothing is launched without one for each rank concerned. So a call that
-//! does not go together with those of other ranks is an error of the host, never a kernel that waits for a
-//! message that cannot come, or one that writes beyond its output.
+//! A [`Seat`] is made only here, and nothing is launched without one for each rank concerned. So a call that
+//! does not match those of other ranks is an error on the host, never a kernel that waits for a message that
+//! cannot come, or one that writes beyond its output.
 
 mod held;
 
@@ -15,11 +15,11 @@ use crate::distributed::error::DistError;
 use crate::distributed::places::Places;
 use held::Held;
 
-/// A rank's SIP, what it was given, and the PEs that hold some of it.
+/// An admitted rank: its SIP, its tensors, and the PEs that hold part of them.
 #[derive(Debug)]
 pub(in crate::distributed) struct Seat<'t> {
     pub(in crate::distributed) sip: SipId,
-    /// An input and an output, or what is sent or received.
+    /// Input and output, or the tensor that is sent or received.
     pub(in crate::distributed) tensors: Vec<&'t Tensor>,
     pub(in crate::distributed) cubes: Vec<CubeId>,
     pub(in crate::distributed) pes: Vec<PeId>,
@@ -29,11 +29,11 @@ pub(in crate::distributed) struct Seat<'t> {
 pub(in crate::distributed) struct Door<'a> {
     context: &'a Context,
     places: &'a Places,
-    /// What the call is named in errors.
+    /// Name of the call in errors.
     name: &'static str,
 }
 
-/// Whether the rank that has or gets all is there.
+/// Checks that the root is a rank of the world.
 pub(in crate::distributed) fn check_root(
     operation: Operation,
     world: &World,
@@ -44,7 +44,7 @@ pub(in crate::distributed) fn check_root(
     }
 }
 
-/// Admits a collective: an input and an output for each SIP.
+/// Admits a collective, given an input and an output for each SIP.
 pub(in crate::distributed) fn collective<'t>(
     context: &Context,
     places: &Places,
@@ -76,7 +76,7 @@ pub(in crate::distributed) fn collective<'t>(
     tensors.iter().enumerate().map(seat).collect()
 }
 
-/// Admits what goes from one rank to another: the seat of the sender, and that of the receiver.
+/// Admits a transfer between two ranks; returns the seats of the sender and the receiver.
 pub(in crate::distributed) fn transfer<'t>(
     context: &Context,
     places: &Places,
@@ -96,7 +96,7 @@ pub(in crate::distributed) fn transfer<'t>(
     Ok([sends.seat(from, vec![source])?, receives.seat(to, vec![target])?])
 }
 
-/// Whether there is a rank to send to or to receive from, and it is another.
+/// Checks that a peer is a rank, and another one.
 pub(in crate::distributed) fn check_peer(
     call: &'static str,
     rank: usize,
@@ -109,7 +109,7 @@ pub(in crate::distributed) fn check_peer(
     if peer == rank { Err(DistError::Itself { call, rank }) } else { Ok(()) }
 }
 
-/// Whether values of the tensors' type can be joined so.
+/// Checks that the reduction operator is defined for the tensor's type.
 fn check_op(operation: Operation, tensor: &Tensor) -> Result<(), DistError> {
     let dtype = tensor.dtype();
     match operation.op().filter(|op| !op.suits(dtype)) {
@@ -123,7 +123,7 @@ impl Door<'_> {
         DistError::Place { operation: self.name, rank, what: what.into() }
     }
 
-    /// Whether a tensor has the type and the shape of another.
+    /// Checks that two tensors have the same type and shape.
     fn check_alike(&self, rank: usize, tensor: &Tensor, other: &Tensor) -> Result<(), DistError> {
         if (tensor.dtype(), tensor.shape()) == (other.dtype(), other.shape()) {
             return Ok(());
@@ -133,7 +133,7 @@ impl Door<'_> {
         Err(DistError::Mismatch { operation: self.name, rank, found, expected })
     }
 
-    /// Whether a tensor is a rank's own: whole, of this context, on its SIP, and on the cubes of the group.
+    /// Checks that a tensor is a rank's own: whole, of this context, on its SIP, and on the cubes of the group.
     fn check_own(&self, rank: usize, tensor: &Tensor) -> Result<(), DistError> {
         if !tensor.is_deployed() {
             return Err(self.place(rank, "not deployed"));
@@ -152,7 +152,7 @@ impl Door<'_> {
         self.check_cubes(rank, tensor)
     }
 
-    /// Whether a tensor is on just the cubes of the group; a SIP has all its cubes.
+    /// Checks that a tensor is on exactly the cubes of the group; a rank that is a SIP may use fewer.
     fn check_cubes(&self, rank: usize, tensor: &Tensor) -> Result<(), DistError> {
         let ((found, _), expected) = (rectangle(tensor)?, &self.places.cubes);
         let is_less = self.places.ranks() == Ranks::Sip || found.is_empty();
@@ -166,7 +166,7 @@ impl Door<'_> {
         Err(self.place(rank, format!("on {found}, expected {expected}")))
     }
 
-    /// Whether an output is of its input's type, and is another tensor where it must be.
+    /// Checks that an output has its input's type, and is a different tensor if it must be.
     fn check_output(
         &self,
         rank: usize,
@@ -185,7 +185,7 @@ impl Door<'_> {
         Ok(())
     }
 
-    /// Whether a rank holds on each of its PEs what the first rank holds there.
+    /// Checks that a rank holds on each of its PEs the same part as the first rank.
     fn check_layout(&self, rank: usize, inputs: &[Held<'_>]) -> Result<(), DistError> {
         let of = |rank: usize| (rank, &inputs[self.places.sip_of(rank)]);
         self.check_same(of(rank), of(0))
@@ -214,8 +214,8 @@ impl Door<'_> {
         Ok(())
     }
 
-    /// Whether a rank's output has room for just what comes, on each of its PEs; and lies as the input, where it
-    /// is as long.
+    /// Checks that a rank's output has the required length on each of its PEs, and the layout of the input if
+    /// it has the same length.
     fn check_lengths(
         &self,
         rank: usize,
@@ -254,7 +254,7 @@ impl Door<'_> {
         Ok(())
     }
 
-    /// A rank's seat: all PEs of the group where nobody holds anything.
+    /// Makes a rank's seat, with all PEs of the group if none holds anything.
     fn seat<'t>(&self, rank: usize, tensors: Vec<&'t Tensor>) -> Result<Seat<'t>, DistError> {
         let sip = self.places.sips[rank];
         let (cubes, pes) = rectangle(tensors[0])?;
@@ -266,7 +266,7 @@ impl Door<'_> {
     }
 }
 
-/// The cubes and PEs that hold a tensor: the least rectangle of them, some of which may hold nothing.
+/// Returns the cubes and PEs of the smallest rectangle that holds a tensor; some may hold nothing.
 fn rectangle(tensor: &Tensor) -> Result<(Vec<CubeId>, Vec<PeId>), DistError> {
     let shards = tensor.shards()?;
     let mut cubes: Vec<_> = shards.iter().map(|shard| shard.at.cube).collect();
@@ -278,7 +278,7 @@ fn rectangle(tensor: &Tensor) -> Result<(Vec<CubeId>, Vec<PeId>), DistError> {
     Ok((cubes, pes))
 }
 
-/// Whether two tensors are in the same memory.
+/// Returns whether two tensors share memory.
 fn shares(a: &Tensor, b: &Tensor) -> Result<bool, DistError> {
     let first = |tensor: &Tensor| tensor.shards().map(|shards| shards.first().map(|s| s.address));
     let (a, b) = (first(a)?, first(b)?);

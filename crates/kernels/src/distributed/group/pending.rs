@@ -1,22 +1,22 @@
-//! A collective under way, and what it took.
+//! A collective under way, and its report.
 
 use cubeyard_runtime::{LaunchHandle, LaunchReport};
 use cubeyard_sim::{Span, Time};
 
 use crate::distributed::error::DistError;
 
-/// What a collective took.
+/// Measured times of a collective.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectiveReport {
-    /// The algorithm.
+    /// Name of the algorithm.
     pub algorithm: &'static str,
-    /// From when the first PE began until the last was done.
+    /// Time from the start of the first PE to the end of the last.
     pub kernel: Span,
-    /// From the host's launches until it had all completions.
+    /// Time from the host's launches until it has all completions.
     pub host: Span,
-    /// Bytes of each rank's input.
+    /// Size of each rank's input in bytes.
     pub bytes: u64,
-    /// The launches, one for each SIP.
+    /// Launches of the collective, one for each SIP.
     pub launches: Vec<LaunchReport>,
 }
 

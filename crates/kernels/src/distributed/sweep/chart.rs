@@ -1,4 +1,4 @@
-//! The picture of a sweep: bus bandwidth against size, a line for each algorithm, the bound above them.
+//! Chart of a sweep: bus bandwidth over size, a line for each algorithm, with the bound.
 
 use super::Sweep;
 use crate::report::axis::spread;
@@ -11,11 +11,11 @@ const LEFT: f64 = 90.0;
 const RIGHT: f64 = 780.0;
 const TOP: f64 = 56.0;
 const BOTTOM: f64 = 400.0;
-/// Colours that people who do not tell all of them apart can tell apart (Okabe and Ito).
+/// Colours that are distinct for colour-blind readers (Okabe and Ito).
 const COLOURS: [&str; 7] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4b5563"];
 
-/// One SVG picture that needs nothing else.
+/// Draws a self-contained SVG chart.
 pub fn svg(sweep: &Sweep) -> String {
     let body = Chart::new(sweep).map_or_else(String::new, |chart| chart.draw());
     let title = escape(&title(sweep));
@@ -28,7 +28,7 @@ pub fn svg(sweep: &Sweep) -> String {
     )
 }
 
-/// A page with the picture in it.
+/// Wraps the chart in an HTML page.
 pub fn page(sweep: &Sweep) -> String {
     let title = escape(&title(sweep));
     format!(
@@ -45,7 +45,7 @@ fn title(sweep: &Sweep) -> String {
     format!("{} of {}, {ranks} {kind}: bus bandwidth", sweep.operation, sweep.dtype)
 }
 
-/// A line: its name, and sizes with their bandwidths.
+/// A line: its name, and its points of size and bandwidth.
 type Line<'a> = (&'a str, Vec<(f64, f64)>);
 
 struct Chart<'a> {
@@ -56,7 +56,7 @@ struct Chart<'a> {
 }
 
 impl<'a> Chart<'a> {
-    /// None where nothing was measured.
+    /// Makes the chart; `None` if nothing was measured.
     fn new(sweep: &'a Sweep) -> Option<Self> {
         let mut lines: Vec<Line<'a>> = Vec::new();
         for row in &sweep.rows {
@@ -142,7 +142,7 @@ impl<'a> Chart<'a> {
         )
     }
 
-    /// Names at the right, each beside the end of its line.
+    /// Draws the names at the right, each beside the end of its line.
     fn labels(&self) -> String {
         let last = |(place, (name, points)): (usize, &Line<'_>)| {
             let end = points.last().map_or(0.0, |point| point.1);
@@ -168,7 +168,7 @@ fn colour(place: usize) -> &'static str {
     COLOURS[place % COLOURS.len()]
 }
 
-/// Round rates up to the largest, at most eight.
+/// Returns round rates up to the maximum, at most nine.
 fn ticks(most: f64) -> Vec<f64> {
     let power = 10_f64.powf((most / 8.0).log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
@@ -176,7 +176,7 @@ fn ticks(most: f64) -> Vec<f64> {
     (0..=8_u8).map(|place| f64::from(place) * step).take_while(|rate| *rate <= most).collect()
 }
 
-/// Powers of two between two sizes, at most nine.
+/// Returns powers of two between two sizes, at most nine.
 fn sizes((low, high): (f64, f64)) -> Vec<u64> {
     let inside = (0..=50_u32).map(|power| 1_u64 << power);
     let inside: Vec<_> = inside.filter(|size| (low..=high).contains(&(*size as f64))).collect();

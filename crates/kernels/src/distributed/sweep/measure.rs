@@ -1,4 +1,4 @@
-//! One row of a sweep: a collective alone on a fresh machine.
+//! One row of a sweep: a single collective on a fresh machine.
 
 use cubeyard_memory::address::SipId;
 use cubeyard_runtime::placement::{Placement, Split};
@@ -13,7 +13,7 @@ use crate::distributed::group::{CollectiveReport, Group};
 use crate::distributed::places::Places;
 use crate::launch::Launcher;
 
-/// Measures a size by an algorithm. Where simulated memory or time runs out, that is its result.
+/// Measures one size and algorithm. If simulated memory or time runs out, the row says so.
 pub(super) fn row(
     config: &SweepConfig,
     lane: Resolved,
@@ -46,11 +46,11 @@ pub(super) fn row(
     Ok(Row { bytes: shape.bytes, count, algorithm, figures })
 }
 
-/// What a size is for each PE.
+/// Elements per PE of a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) bytes: u64,
-    /// Elements of each PE's input and output.
+    /// Number of elements of each PE's input and output.
     pub(super) input: u64,
     pub(super) output: u64,
 }
@@ -70,7 +70,7 @@ impl Shape {
     }
 }
 
-/// Runs it on a machine of its own.
+/// Runs the collective on a machine of its own.
 fn measure(
     config: &SweepConfig,
     lane: Resolved,
@@ -112,7 +112,7 @@ fn empty(
     Ok(context.zeros(&[rows, elements], config.dtype)?)
 }
 
-/// A row for each PE of a SIP.
+/// Returns a placement with one row for each PE of a SIP.
 fn placement(sip: SipId) -> Placement {
     Placement { cube: Split::RowWise, pe: Split::RowWise, sips: vec![sip], ..Placement::default() }
 }

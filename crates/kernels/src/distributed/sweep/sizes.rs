@@ -1,43 +1,43 @@
-//! The sizes of a sweep: `256:64M`, `256:64M:4`, or one alone.
+//! The sizes of a sweep: `256:64M`, `256:64M:4`, or a single size.
 
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// More than this nobody reads.
+/// Maximum number of sizes.
 const MOST: usize = 64;
-/// The longest size; a SIP has not as much memory.
+/// Maximum size in bytes; more than the memory of a SIP.
 const LONGEST: u64 = 1 << 40;
 
-/// From one size to another, each so many times the one before.
+/// A geometric sequence of sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// The first.
+    /// First size, in bytes.
     pub from: u64,
-    /// None is larger.
+    /// Upper limit of the sizes, in bytes.
     pub to: u64,
-    /// How many times as large the next one is.
+    /// Factor between consecutive sizes.
     pub factor: u64,
 }
 
-/// These are no sizes. Correct them.
+/// The error of a malformed sequence of sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BadSizes {
-    /// It has another form.
+    /// The text is not of the form `FROM:TO` or `FROM:TO:FACTOR`.
     #[error("expected FROM:TO or FROM:TO:FACTOR, such as 256:64M or 1K:1M:4; found `{0}`")]
     Form(String),
-    /// A part is no size.
+    /// A part is not a valid size.
     #[error("expected a number of bytes from 1 to 1T, such as 256, 64K or 1M; found `{0}`")]
     Size(String),
-    /// A part is no factor.
+    /// The factor is not a whole number from 2 to 1024.
     #[error("expected a whole factor from 2 to 1024; found `{0}`")]
     Factor(String),
-    /// It goes down.
+    /// The last size is less than the first.
     #[error("expected a last size of at least the first, {from}; found {to}")]
     Backwards {
-        /// The first, in bytes.
+        /// The first size, in bytes.
         from: u64,
-        /// The last.
+        /// The last size, in bytes.
         to: u64,
     },
 }
@@ -61,7 +61,7 @@ impl FromStr for Sizes {
 }
 
 impl Sizes {
-    /// All of them, the least first.
+    /// Returns all sizes in ascending order.
     pub fn all(self) -> Vec<u64> {
         let next = |size: &u64| size.checked_mul(self.factor).filter(|size| *size <= self.to);
         std::iter::successors(Some(self.from), next).take(MOST).collect()
@@ -75,7 +75,7 @@ fn size(text: &str) -> Result<u64, BadSizes> {
 
 /// Reads a number of bytes with an optional binary unit: `256`, `64K`, `64 KiB` and `65536B` are all sizes.
 ///
-/// Returns nothing for text of another form, or for a number that 64 bits do not hold.
+/// Returns `None` for text of another form, or for a number beyond 64 bits.
 pub fn bytes(text: &str) -> Option<u64> {
     const UNITS: [(&str, u32); 4] = [("K", 10), ("M", 20), ("G", 30), ("T", 40)];
     let plain = text.strip_suffix("iB").unwrap_or(text).trim();

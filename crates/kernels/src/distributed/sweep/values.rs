@@ -1,4 +1,4 @@
-//! What ranks hold before a collective, and what they must hold after it, by plain loops.
+//! Inputs of a collective, and its expected results by plain loops.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::collective::{Operation, ReduceOp};
 use crate::distributed::error::DistError;
 use crate::distributed::places::Places;
 
-/// The numbers of a row.
+/// Inputs and results of a row.
 pub(super) struct Values<'a> {
     pub(super) config: &'a SweepConfig,
     pub(super) places: &'a Places,
@@ -20,7 +20,7 @@ pub(super) struct Values<'a> {
 }
 
 impl Values<'_> {
-    /// What a SIP holds, a row for each of its PEs.
+    /// Returns the input of a SIP, with a row for each of its PEs.
     pub(super) fn input(&self, context: &Context, sip: usize) -> Result<Tensor, DistError> {
         let rows = self.rows();
         let all = 0..self.length();
@@ -30,7 +30,7 @@ impl Values<'_> {
         Ok(tensor.to_dtype(self.config.dtype)?)
     }
 
-    /// How many numbers of the outputs, one a SIP, are not what they must be.
+    /// Returns the number of wrong elements in the outputs, one per SIP.
     pub(super) fn wrong(&self, outputs: &[&Tensor]) -> Result<u64, DistError> {
         let joined = self.joined();
         let (width, mut wrong) = (self.config.dtype.width(), 0);
@@ -52,13 +52,13 @@ impl Values<'_> {
         self.places.cubes.len() * self.places.pes.len()
     }
 
-    /// The rank that a PE of a SIP belongs to, and its position there.
+    /// Returns the rank of a PE of a SIP, and its position there.
     fn owner(&self, sip: usize, row: usize) -> (usize, usize) {
         let place = sip * self.rows() + row;
         (place / self.places.positions(), place % self.places.positions())
     }
 
-    /// What a PE holds at first, of some of its elements.
+    /// Returns a range of a PE's input.
     fn part(
         &self,
         (rank, position): (usize, usize),
@@ -68,12 +68,12 @@ impl Values<'_> {
         range.map(move |index| self.value(rank, (first + index) as u64))
     }
 
-    /// The elements of a PE's input.
+    /// Returns the number of elements of a PE's input.
     fn length(&self) -> usize {
         usize::try_from(self.shape.input).expect("it is in memory")
     }
 
-    /// Whole numbers that are small enough for every type, joined over hundreds of ranks.
+    /// Returns a whole number small enough that results over hundreds of ranks fit every type.
     fn value(&self, rank: usize, index: u64) -> f64 {
         let number = index * 7 + rank as u64 * 3 + index / 5;
         let number = match self.config.operation {
@@ -90,7 +90,8 @@ impl Values<'_> {
         number as f64
     }
 
-    /// What a PE must hold at last, with what joins all ranks at each position; none where that is not said.
+    /// Returns the expected output of a PE, given the combined inputs at each position; `None` where the
+    /// operation does not define it.
     fn expected<'a>(
         &self,
         (rank, position): (usize, usize),
@@ -116,8 +117,8 @@ impl Values<'_> {
         })
     }
 
-    /// What joins the parts of all ranks, at each position; nothing where an operation joins nothing. It is
-    /// worked out once: for each rank anew it would take longer than the simulation.
+    /// Returns the combined inputs of all ranks at each position; empty if the operation combines nothing.
+    /// Computed once, because repeating it for each rank would take longer than the simulation.
     fn joined(&self) -> Vec<Vec<f64>> {
         let (Operation::AllReduce(op) | Operation::Reduce(op, _) | Operation::ReduceScatter(op)) =
             self.config.operation
@@ -141,7 +142,7 @@ impl Values<'_> {
         (0..self.places.positions()).map(whole).collect()
     }
 
-    /// Whether a number is right, up to what a rounding for each rank may change.
+    /// Returns whether a number is right, up to one rounding per rank.
     fn is_close(&self, found: f64, expected: f64) -> bool {
         let ranks = self.places.world().ranks as f64;
         let allowed = ranks * rounding(self.config.dtype) * expected.abs().max(1.0);
@@ -163,7 +164,7 @@ fn join(op: ReduceOp, a: f64, b: f64) -> f64 {
     }
 }
 
-/// What a value may change by when it is rounded, relative to it.
+/// Returns the relative error of one rounding.
 fn rounding(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 2_f64.powi(-11),

@@ -1,4 +1,4 @@
-//! What a rank calls, and what it gets back.
+//! Calls of ranks and their outcomes.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -12,7 +12,7 @@ use cubeyard_runtime::Tensor;
 use crate::collective::Operation;
 use crate::distributed::{CollectiveReport, DistError};
 
-/// What a rank has called.
+/// A call of a rank.
 #[derive(Clone, Debug)]
 pub(super) enum Call {
     Collective(Operation, Tensor, Tensor),
@@ -22,7 +22,7 @@ pub(super) enum Call {
 }
 
 impl Call {
-    /// What ranks that meet must have in common.
+    /// Returns the text that matching calls have in common.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Collective(operation, ..) => operation.to_string(),
@@ -33,20 +33,20 @@ impl Call {
     }
 }
 
-/// The outcome of a call, once there is one. A failure is told to every rank of it, as text.
+/// The outcome of a call, once it is known. A failure is reported to every rank concerned, as text.
 pub(super) type Answer = Rc<RefCell<Option<Result<Option<CollectiveReport>, String>>>>;
 
-/// A call that waits for the others.
+/// A call that waits for those of other ranks.
 #[derive(Clone, Debug)]
 pub(super) struct Posted {
     pub(super) call: Call,
     pub(super) at: &'static Location<'static>,
     pub(super) answer: Answer,
-    /// How many calls came before it.
+    /// Number of calls before it.
     pub(super) order: usize,
 }
 
-/// A call that has been made and can be waited for.
+/// A call that was made and can be awaited.
 #[derive(Debug)]
 #[must_use = "a call is done when it has been awaited"]
 pub struct WorkHandle {
@@ -66,7 +66,7 @@ impl Future for WorkHandle {
 }
 
 impl WorkHandle {
-    /// What the collective took, and by which algorithm, if it is done.
+    /// Returns the report of a completed collective.
     pub fn report(&self) -> Option<CollectiveReport> {
         self.answer.borrow().as_ref()?.as_ref().ok()?.clone()
     }

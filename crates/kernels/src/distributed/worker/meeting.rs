@@ -1,4 +1,4 @@
-//! Where ranks meet: the calls that wait for those of others, group by group.
+//! Matching of the ranks' calls, group by group.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -8,27 +8,27 @@ use crate::distributed::process_group::listed;
 use crate::distributed::{DistError, Distributed, Pending, ProcessGroup};
 use crate::tl::place;
 
-/// The calls of a group's members that have not met.
+/// Unmatched calls of a group's members.
 #[derive(Debug)]
 struct Queues {
     group: ProcessGroup,
     calls: Vec<VecDeque<Posted>>,
 }
 
-/// Where ranks meet.
+/// Matches the calls of all ranks.
 #[derive(Debug, Default)]
 pub(in crate::distributed) struct Hub {
-    /// By the id of their group.
+    /// Queues by the id of their group.
     queues: RefCell<BTreeMap<u32, Queues>>,
     posted: Cell<usize>,
-    /// The first call that can meet nobody's.
+    /// The first call that can never match.
     refused: RefCell<Option<DistError>>,
-    /// The groups that workers have made, in order, and how many of them each rank has asked for.
+    /// Groups that workers have made, in order, and how many of them each rank has asked for.
     made: RefCell<Vec<ProcessGroup>>,
     asked: RefCell<Vec<usize>>,
 }
 
-/// Calls of members of a group that belong together.
+/// Matching calls of a group's members.
 pub(super) struct Meeting {
     pub(super) group: ProcessGroup,
     pub(super) calls: Vec<(usize, Posted)>,
@@ -52,22 +52,22 @@ impl Hub {
         queues.calls[rank].push_back(Posted { order, ..posted });
     }
 
-    /// Notes a call that can meet nobody's: it ends all workers.
+    /// Records a call that can never match: it ends all workers.
     pub(super) fn refuse(&self, error: DistError) {
         self.refused.borrow_mut().get_or_insert(error);
     }
 
-    /// Whether all calls so far can meet others.
+    /// Returns the error of a call that can never match, if there is one.
     pub(super) fn check(&self) -> Result<(), DistError> {
         self.refused.take().map_or(Ok(()), Err)
     }
 
-    /// Takes the next calls that belong together, if all ranks concerned have made them.
+    /// Takes the next matching calls, if all ranks concerned have made them.
     pub(super) fn next_meeting(&self) -> Option<Meeting> {
         self.queues.borrow_mut().values_mut().find_map(Queues::meet)
     }
 
-    /// The call that a rank of the world made first of those that have not met, in words.
+    /// Describes the earliest unmatched call of a rank of the world.
     pub(super) fn waits(&self, rank: usize, world: &ProcessGroup) -> Option<String> {
         let queues = self.queues.borrow();
         let of_group = |queues: &Queues| -> Option<(usize, String)> {
@@ -89,7 +89,7 @@ impl Queues {
         Some(Meeting { group: self.group.clone(), calls })
     }
 
-    /// A rank that sends, and the one that receives from it.
+    /// Returns a sender and its receiver, if their calls match.
     fn pair(&self) -> Option<Vec<usize>> {
         self.calls.iter().enumerate().find_map(|(rank, queue)| {
             let Call::Send(to, _) = queue.front()?.call else { return None };
@@ -98,7 +98,7 @@ impl Queues {
         })
     }
 
-    /// All ranks, if they have called the same.
+    /// Returns all ranks, if they have made the same call.
     fn all(&self) -> Option<Vec<usize>> {
         let first = &self.calls.first()?.front()?.call;
         let is_shared = matches!(first, Call::Collective(..) | Call::Barrier);
@@ -109,11 +109,11 @@ impl Queues {
     }
 }
 
-/// Calls that were carried out, and what came of it so far.
+/// Calls that have begun, and their pending results.
 type Begun = (Vec<(usize, Posted)>, Result<Pending, DistError>);
 
 impl Distributed<'_> {
-    /// Begins whatever all ranks concerned have called, then waits for all of it: whether there was any.
+    /// Begins all matching calls, then waits for them; returns whether there were any.
     pub(super) fn meet(&self) -> Result<bool, DistError> {
         let mut begun: Vec<Begun> = Vec::new();
         while let Some(meeting) = self.hub.next_meeting() {
@@ -156,7 +156,8 @@ impl Distributed<'_> {
         }
     }
 
-    /// The group that a rank makes: that which others have made at the same place in their order, or a new one.
+    /// Returns the group that a rank makes: the one that others have made at the same point of their sequence,
+    /// or a new one.
     pub(super) fn same_group(
         &self,
         rank: usize,

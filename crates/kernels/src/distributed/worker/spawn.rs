@@ -1,4 +1,4 @@
-//! Runs the workers of all ranks by turns.
+//! Execution of the workers of all ranks, in turn.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -55,7 +55,7 @@ impl<'c> Distributed<'c> {
         }
     }
 
-    /// What each rank is at when they do not meet.
+    /// Describes the state of each rank in a deadlock.
     fn who_waits(&self, tasks: &[Option<Task<'_>>], world: &ProcessGroup) -> String {
         let state =
             |(rank, task): (usize, &Option<Task<'_>>)| match (self.hub.waits(rank, world), task) {
@@ -66,7 +66,7 @@ impl<'c> Distributed<'c> {
         tasks.iter().enumerate().map(state).collect::<Vec<_>>().join("; ")
     }
 
-    /// Calls that no other rank has made, although all have returned.
+    /// Describes a call that no other rank has matched, although all have returned.
     fn leftover(&self, world: &ProcessGroup) -> Option<String> {
         let mut ranks = 0..world.size();
         let left = ranks.find_map(|rank| Some((rank, self.hub.waits(rank, world)?)));

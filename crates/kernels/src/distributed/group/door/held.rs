@@ -1,4 +1,4 @@
-//! What each PE holds of a tensor.
+//! Parts of a tensor by PE.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,20 +12,20 @@ use crate::distributed::error::DistError;
 use crate::distributed::group::Ranks;
 use crate::distributed::places::Places;
 
-/// What each PE holds of a tensor.
+/// Parts of a tensor by PE.
 pub(super) struct Held<'t> {
     shards: BTreeMap<PeRef, &'t Shard>,
-    /// Whether every rank has a tensor of its own, so that the same part is at the same place in each.
+    /// Whether every rank has a tensor of its own, so that parts of ranks must have the same place in it.
     is_each: bool,
 }
 
-/// A part of a tensor, as far as parts of ranks must agree.
+/// A part of a tensor, as far as the parts of ranks must agree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Region {
     Nothing,
-    /// These rows and columns of a rank's own tensor.
+    /// Rows and columns of a rank's own tensor.
     Own(Range<u64>, Range<u64>),
-    /// So many rows and columns of a tensor that several ranks share.
+    /// Number of rows and columns of a part of a tensor that several ranks share.
     Shared(u64, u64),
 }
 
