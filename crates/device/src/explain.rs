@@ -1,10 +1,10 @@
-//! Why a request took as long as it did: its critical path, from the end to the beginning.
+//! Critical path of a request, found from its end to its beginning.
 //!
-//! Whatever happened last happened then because something else had just happened: a flit was on a link
-//! because it had come, or because the flit before it was through; a burst moved because it had been asked
-//! for, or because its channel had become free. Following these causes backwards gives steps that join
-//! without a gap, so they add up to the latency to the picosecond. Where the cause is another request's
-//! traffic, the step is a wait, and says whose.
+//! Each event of a run follows directly from an earlier one: a flit enters a link because it has arrived, or
+//! because the flit before it has left; a burst starts because it was requested, or because its channel has
+//! become free. Following these causes backwards gives steps without gaps between them, which add up to the
+//! latency to the picosecond. If the cause is traffic of another request, the step is a wait and names that
+//! request.
 
 mod index;
 
@@ -18,37 +18,37 @@ use crate::message::{Access, Direction, RequestId};
 use crate::model::Burst;
 use index::Index;
 
-/// A part of the time that a request took.
+/// An interval of the critical path, with its cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// From when.
+    /// Beginning of the interval.
     pub start: Time,
-    /// Until when.
+    /// End of the interval.
     pub end: Time,
-    /// What the time went into.
+    /// Cause of the delay.
     pub cause: Cause,
 }
 
-/// What time goes into.
+/// Cause of a delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// A node looks at the transfer.
+    /// Overhead of a node.
     Overhead(NodeId),
-    /// Bytes go onto a link.
+    /// Serialisation of a flit onto a link.
     Serialisation(LinkId),
-    /// They are on the wire.
+    /// Propagation on a link.
     Wire(LinkId),
-    /// A memory moves bursts of this request.
+    /// Bursts of this request in a memory.
     Service(NodeId),
-    /// A link moves somebody else's flits; with finite buffers, also: no place behind it is free, or the
-    /// flit stands in a queue.
+    /// Wait for a link that carries flits of another request; with finite buffers also for a free place
+    /// behind the link, or in a queue before it, and then without a request.
     LinkWait(LinkId, Option<RequestId>),
-    /// A channel of a memory moves somebody else's bursts.
+    /// Wait for a channel of a memory that moves bursts of another request.
     ChannelWait(NodeId, RequestId),
 }
 
 impl Cause {
-    /// What it is and where, in words, and the request that was in the way.
+    /// Returns the name of the cause, its place, and the request that was waited for.
     pub fn describe<W: Watch>(
         &self,
         machine: &Machine<W>,
@@ -65,15 +65,15 @@ impl Cause {
     }
 }
 
-/// The critical path of a request to memory: steps from the request to its completion, without a gap.
+/// Returns the critical path of a request to memory: steps from the request to its completion, without gaps.
 ///
-/// None for launches, for requests that are not done, and where a component of your own answers. Reads the whole
-/// log; for many requests there is [`Explainer`].
+/// Returns `None` for launches, for requests that are not done, and where a custom component answers. Reads
+/// the whole log; use [`Explainer`] for many requests.
 pub fn explain(machine: &Machine<FlitLog>, request: RequestId) -> Option<Vec<Step>> {
     Explainer::new(machine).explain(request)
 }
 
-/// Explains the requests of a machine one after the other. The log is read once.
+/// Explains many requests of a machine while reading its log only once.
 pub struct Explainer<'m> {
     machine: &'m Machine<FlitLog>,
     index: Index,
@@ -86,7 +86,7 @@ impl fmt::Debug for Explainer<'_> {
 }
 
 impl<'m> Explainer<'m> {
-    /// Reads the log of a machine.
+    /// Reads and indexes the log of a machine.
     pub fn new(machine: &'m Machine<FlitLog>) -> Self {
         Self { machine, index: Index::new(machine) }
     }
@@ -115,7 +115,7 @@ impl<'m> Explainer<'m> {
     }
 }
 
-/// A flit, and when it asked or was delivered.
+/// A flit, and the time at which it requested a link or was delivered.
 #[derive(Clone, Copy)]
 struct Origin {
     at: Time,
@@ -125,7 +125,7 @@ struct Origin {
 struct Path<'m, 'i> {
     machine: &'m Machine<FlitLog>,
     index: &'i mut Index,
-    /// From the last to the first.
+    /// Steps of the path, the last one first.
     steps: Vec<Step>,
 }
 
@@ -136,8 +136,8 @@ impl Path<'_, '_> {
         }
     }
 
-    /// From the delivery of a flit (the last, if it is not said which) back to where it, or the one that
-    /// led to it, asked for the first link.
+    /// Follows a transfer back from the delivery of a flit (the last if `None`) to the request for the first
+    /// link. Returns the flit that made that request.
     fn transfer(&mut self, transfer: usize, flit: Option<u64>, delivered: Time) -> Origin {
         let hops = self.machine.log().transfers()[transfer].route.len();
         let last = |hop| self.index.last(transfer, hop);
@@ -161,7 +161,7 @@ impl Path<'_, '_> {
         self.machine.engine().observer().crossings()[place]
     }
 
-    /// A flit left the node behind a hop, or was delivered there, at `at`: which flit's arrival led to that?
+    /// Finds the flit whose arrival let another leave the node behind a hop, or be delivered there, at `at`.
     fn node(&mut self, transfer: usize, hop: usize, now: usize, at: Time, end: bool) -> usize {
         let node = self.machine.network().link(self.crossing(now).link).to;
         let stores =
@@ -177,7 +177,8 @@ impl Path<'_, '_> {
         cause
     }
 
-    /// A flit came over a link: back to when it, or the one of its transfer that it followed, asked.
+    /// Goes back over a link to the time at which the flit, or one of its transfer that it followed without a
+    /// gap, requested it.
     fn link(&mut self, now: &mut usize) -> Time {
         let link = self.crossing(*now).link;
         let Crossing { end, arrived, .. } = self.crossing(*now);
@@ -205,7 +206,7 @@ impl Path<'_, '_> {
         }
     }
 
-    /// Bursts ended at `asked.at`: back to when they were asked for.
+    /// Goes back from bursts that ended at `asked.at` to the time at which they were requested.
     fn memory(
         &mut self,
         access: &Access,
@@ -243,7 +244,7 @@ impl Path<'_, '_> {
     }
 }
 
-/// Joins steps of one cause that follow each other.
+/// Joins adjacent steps of the same cause.
 fn join(steps: Vec<Step>) -> Vec<Step> {
     let mut joined: Vec<Step> = Vec::new();
     for step in steps {
@@ -255,7 +256,7 @@ fn join(steps: Vec<Step>) -> Vec<Step> {
     joined
 }
 
-/// The time of the steps that `what` says, together.
+/// Returns the total time of the steps whose cause satisfies `what`.
 pub fn sum(steps: &[Step], what: impl Fn(Cause) -> bool) -> Span {
     steps.iter().filter(|step| what(step.cause)).map(|step| step.end - step.start).sum()
 }

@@ -1,39 +1,39 @@
-//! How long a request takes that has the machine for itself, as a closed form, with its parts.
+//! Closed form of the latency of a request on an otherwise idle machine, split into its parts.
 //!
-//! A flit `j` of a transfer leaves link `h` at the latest of three times: when it came and crossed by
-//! itself, when the first flit came and `j + 1` flits crossed after it without a gap, or, where data comes
-//! out of memory in rounds, when the first flit of the last round came and the others followed. What is
-//! between grows evenly, so no other flit can matter. This takes one step for each link, whatever the
-//! size, and shares nothing with the engine but the rules (`docs/machine-rules.md`). It knows nothing of
-//! what is optional there: finite buffers, and banks with their rows.
+//! Flit `j` of a transfer leaves link `h` at the latest of three times: when it arrived and crossed by
+//! itself; when the first flit arrived and `j + 1` flits crossed without a gap; or, if data comes out of
+//! memory in rounds, when the first flit of the last round arrived and the others followed. Times between
+//! these grow linearly, so no other flit can be the latest. The computation takes one step per link, whatever
+//! the size, and shares nothing with the engine but the rules (`docs/machine-rules.md`). It does not cover
+//! finite buffers, nor banks with rows.
 
 use cubeyard_sim::{Forwarding, LinkId, Network, Route, Span};
 
 use crate::message::{Access, Direction};
 use crate::model::ChannelsSpec;
 
-/// Where the time of a request goes, along its critical path.
+/// Latency of a request by cause, along its critical path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
-    /// Nodes that look at a transfer.
+    /// Overhead of nodes.
     pub overhead: Span,
-    /// Signals on wires.
+    /// Propagation on wires.
     pub wire: Span,
-    /// Bytes that go onto links.
+    /// Serialisation onto links.
     pub serialisation: Span,
-    /// Memory that moves bursts.
+    /// Bursts in memory.
     pub service: Span,
 }
 
 impl Parts {
-    /// All of it.
+    /// Returns the sum of all parts.
     pub fn total(&self) -> Span {
         self.overhead + self.wire + self.serialisation + self.service
     }
 }
 
-/// What an access takes that has the machine for itself, from the moment it is made by a part that charges
-/// `overhead`, to or from a memory of such channels.
+/// Returns the latency of an access on an otherwise idle machine, from the time at which it is made by a
+/// component with this `overhead`, to or from a memory with these channels.
 pub fn alone(network: &Network, memory: &ChannelsSpec, access: &Access, overhead: Span) -> Parts {
     let form = Form { network, memory, bytes: access.bytes };
     let start = Point::default().overhead(overhead.ps());
@@ -48,7 +48,7 @@ pub fn alone(network: &Network, memory: &ChannelsSpec, access: &Access, overhead
     done.0
 }
 
-/// An instant, as the parts of the time that led to it.
+/// A time, as the parts of the latency that led to it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Point(Parts);
 
@@ -77,18 +77,19 @@ impl Point {
         self
     }
 
-    /// The later of two; the first where they are equal.
+    /// Returns the later of two times, and `self` if they are equal.
     fn max(self, other: Self) -> Self {
         if other.at() > self.at() { other } else { self }
     }
 }
 
-/// When flits ask for their first link.
+/// Times at which flits request their first link.
 #[derive(Clone, Copy)]
 enum Asks {
-    /// All at once.
+    /// All flits at one time.
     At(Point),
-    /// As bursts end that were all asked for at once: each channel serves one in a round.
+    /// Each flit when its bursts end, all of which were requested at once; each channel serves one burst in a
+    /// round.
     Rounds { from: Point, burst: u64, channels: u64, per_flit: u64, bursts: u64 },
 }
 
@@ -103,7 +104,7 @@ impl Asks {
         }
     }
 
-    /// The first flit of the round that a flit is in.
+    /// Returns the first flit in the same round as a flit.
     fn first_of_round(self, flit: u64) -> u64 {
         match self {
             Self::At(_) => 0,
@@ -119,13 +120,13 @@ struct Form<'a> {
 }
 
 impl Form<'_> {
-    /// A transfer without payload.
+    /// Returns the arrival of a transfer without payload.
     fn command(&self, route: &Route, start: Point) -> Point {
         let empty = Form { bytes: 0, ..*self };
         empty.carry(route, Asks::At(start), 0)
     }
 
-    /// The data of a read that was asked for at `asked`.
+    /// Returns the arrival of the data of a read that reached its memory at `asked`.
     fn read(&self, back: &Route, asked: Point) -> Point {
         let asks = Asks::Rounds {
             from: asked,
@@ -137,7 +138,7 @@ impl Form<'_> {
         self.carry(back, asks, self.flits() - 1)
     }
 
-    /// The data of a write, until its last burst has ended.
+    /// Returns the end of the last burst of a write.
     fn write(&self, there: &Route, start: Point) -> Point {
         let (flits, per_round) = (self.flits(), self.per_round());
         let full = self.flit_service(self.flit_bursts());
@@ -174,17 +175,17 @@ impl Form<'_> {
         self.network.flit_bytes() / self.memory.burst_bytes
     }
 
-    /// How many flits the channels serve at once.
+    /// Returns the number of flits that the channels serve in one round.
     fn per_round(&self) -> u64 {
         (self.memory.channels / self.flit_bursts()).max(1)
     }
 
-    /// How long a flit of so many bursts holds its channels.
+    /// Returns the time for which a flit with this many bursts occupies its channels, in picoseconds.
     fn flit_service(&self, bursts: u64) -> u64 {
         self.memory.burst.ps().saturating_mul(bursts.div_ceil(self.memory.channels))
     }
 
-    /// When a flit is at the end of the route.
+    /// Returns the arrival of a flit at the end of the route.
     fn carry(&self, route: &Route, mut asks: Asks, flit: u64) -> Point {
         let mut rest: &[LinkId] = route;
         while let Some(leg) = self.leg(rest) {
@@ -201,7 +202,7 @@ impl Form<'_> {
         asks.of(flit)
     }
 
-    /// How many links lead up to the next node that stores, or to the end.
+    /// Returns the number of links up to the next store-and-forward node, or to the end.
     fn leg(&self, route: &[LinkId]) -> Option<usize> {
         let stores = |link: &LinkId| {
             let node = self.network.link(*link).to;
@@ -214,7 +215,7 @@ impl Form<'_> {
         self.network.nodes()[self.network.link(link).to.index()].overhead.ps()
     }
 
-    /// When a flit is at the end of a leg.
+    /// Returns the arrival of a flit at the end of a leg.
     fn cross(&self, leg: &[LinkId], asks: Asks, flit: u64, stored: bool) -> Point {
         let before = flit.saturating_sub(1);
         let round = asks.first_of_round(before);

@@ -1,4 +1,4 @@
-//! Files that people write: YAML whose every key and value knows its line, and typed values out of it.
+//! Reads YAML files whose keys and values know their lines, as typed values.
 //!
 //! ```
 //! use cubeyard_device::input::{Document, InputError};

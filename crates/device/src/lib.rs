@@ -1,8 +1,8 @@
-//! Is one accelerator system.
+//! Simulates one accelerator system.
 //!
-//! A [`Topology`](topology::Topology) says what there is and how it is wired; a [`Machine`](machine::Machine) of it
-//! runs in simulated time. It is given requests, and says when and why each was done. First one read on a
-//! machine that has nothing else to do:
+//! A [`Topology`](topology::Topology) has the components and the wires between them; a
+//! [`Machine`](machine::Machine) of it runs in simulated time. It accepts requests, and reports when each was done
+//! and how its time was spent. First one read on an idle machine:
 //!
 //! ```
 //! use cubeyard_device::explain::{Cause, explain, sum};
@@ -16,7 +16,7 @@
 //! let topology = Topology::embedded();
 //! let mut machine = Machine::new(topology.clone());
 //!
-//! // PE 1 reads 16 KiB of PE 0's slice of the HBM. A request is only noted; running it takes time.
+//! // PE 1 reads 16 KiB of PE 0's slice of the HBM. `submit` only queues a request; `run` simulates it.
 //! let (pe0, pe1) = (machine.pe("sip0.cube0.pe0")?, machine.pe("sip0.cube0.pe1")?);
 //! let address = machine.hbm_address(pe0, 0)?;
 //! let read = |from| Request::PeDma { from, direction: Direction::Read, address, bytes: 16 << 10 };
@@ -28,7 +28,7 @@
 //! assert_eq!(completion.outcome, Outcome::Moved { bytes: 16 << 10 });
 //! assert_eq!(completion.latency(), Span::from_ps(82_040));
 //!
-//! // A closed form says the same, because nothing was in the way.
+//! // The closed form gives the same, because the machine was idle.
 //! assert_eq!(machine.alone(request).unwrap().total(), completion.latency());
 //!
 //! // Now two readers at once, on a fresh machine that keeps every flit.
@@ -41,30 +41,31 @@
 //! let completion = machine.completion(second).unwrap();
 //! assert_eq!(completion.latency(), Span::from_ps(158_080));
 //!
-//! // Why? The steps of its critical path have no gap, so they add up to the picosecond.
+//! // The steps of its critical path have no gaps, so they add up to the picosecond.
 //! let steps = explain(&machine, second).unwrap();
 //! assert_eq!(sum(&steps, |_| true), completion.latency());
 //!
-//! // And 55.96 ns of them went into the other read, which had the memory's channels.
+//! // For 55.96 ns it waited for the other read, which used the memory's channels.
 //! let behind_the_first = |cause| matches!(cause, Cause::ChannelWait(_, other) if other == first);
 //! assert_eq!(sum(&steps, behind_the_first), Span::from_ps(55_960));
 //! # Ok::<(), cubeyard_device::request::RequestError>(())
 //! ```
 //!
-//! From here:
+//! Modules:
 //!
-//! - [`topology`]: the file, the nodes and links that come of it, routes, pictures;
-//! - [`machine`]: a machine, and the builder that puts a component of your own in the place of one of ours;
-//! - [`request`]: what may be asked, and what is told; [`message`]: what parts say to each other;
-//! - [`model`]: the parts, one file each; [`pe`]: how a PE runs a kernel; [`contents`]: what memory holds, in data mode;
-//! - [`log`], [`explain`], [`trace`]: what happened, why it took so long, and a picture of it for Perfetto;
-//! - [`race`], [`notice`]: what is found of programs that run to their ends;
-//! - [`formula`]: what a transfer alone takes, without simulating it;
-//! - [`probe`]: cases, invariants and patterns, as the command `cubeyard probe` runs them.
+//! - [`topology`]: topology files, the nodes, links and routes built from them, and pictures;
+//! - [`machine`]: the machine, and a builder that can replace its components by custom ones;
+//! - [`request`]: requests and their outcomes; [`message`]: messages between components;
+//! - [`model`]: the components, one file each; [`pe`]: execution of kernels on a PE; [`contents`]: contents of memory, in
+//!   data mode;
+//! - [`log`], [`explain`], [`trace`]: records of transfers, critical paths, and traces for Perfetto;
+//! - [`race`], [`notice`]: data races and other faults of programs;
+//! - [`formula`]: latency of a transfer on an idle machine, without simulation;
+//! - [`probe`]: measurements of the fabric, as the command `cubeyard probe` runs them;
+//! - [`validate`]: known figures compared with simulated ones.
 //!
-//! `docs/machine.md` follows one transfer by hand, `docs/machine-rules.md` has the rules of time.
-//! `examples/own_component.rs` is a memory controller of somebody else. Nothing here reads a file, a clock or the
-//! environment.
+//! `docs/machine.md` follows one transfer by hand; `docs/machine-rules.md` has the rules of time.
+//! `examples/own_component.rs` is a custom memory controller. The crate reads no file, clock or environment.
 
 mod access;
 pub mod contents;

@@ -1,4 +1,4 @@
-//! What happened: a record of each transfer, and of each flit where that is wanted.
+//! Records of transfers, and of the flits of transfers if they are kept.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -7,37 +7,37 @@ use cubeyard_sim::{Crossing, Observer, Route, Time, TransferId, Wait};
 
 use crate::message::{Message, RequestId};
 
-/// A transfer, from its beginning to its delivery.
+/// Record of a transfer.
 #[derive(Clone, Debug)]
 pub struct TransferRecord {
-    /// The request that it belongs to; a user's own component's may belong to none.
+    /// Request that the transfer belongs to; a custom component's transfer may have none.
     pub request: Option<RequestId>,
-    /// What it was.
+    /// Kind of the transfer.
     pub kind: TransferKind,
-    /// The way it took.
+    /// Links that the transfer takes.
     pub route: Route,
-    /// What it carried.
+    /// Payload, in bytes.
     pub bytes: u64,
-    /// When it began.
+    /// Time at which the transfer began.
     pub begun: Time,
-    /// When it was delivered, if it was.
+    /// Time of delivery; `None` while the transfer is in flight.
     pub delivered: Option<Time>,
-    /// The longest that a flit of it stood behind another transfer, and which.
+    /// Longest wait of a flit behind another transfer.
     pub wait: Option<Wait>,
 }
 
-/// What a transfer was.
+/// Kind of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TransferKind {
-    /// A read's command or a write's data, to a memory.
+    /// Command of a read or data of a write, on the way to a memory.
     Access,
-    /// A read's data or a write's acknowledgement, from a memory.
+    /// Data of a read or acknowledgement of a write, on the way from a memory.
     Answer,
     /// A message of a launch, or of mappings.
     Command,
-    /// From a PE to another, or the credit for it.
+    /// A message between PEs, or the credit for one.
     Message,
-    /// Something of a user's own component.
+    /// A message of a custom component.
     Custom,
 }
 
@@ -53,41 +53,42 @@ impl TransferKind {
     }
 }
 
-/// Keeps a log of a machine.
+/// An observer that keeps a log of a machine.
 pub trait Watch: Observer<Message> {
-    /// The log.
+    /// Returns the records of transfers.
     fn log(&self) -> &Log;
 
-    /// Every flit on every link, in the order in which links were given; none if they are not kept.
+    /// Returns every crossing of a link by a flit, in the order in which links were granted; empty if
+    /// crossings are not kept.
     fn crossings(&self) -> &[Crossing] {
         &[]
     }
 }
 
-/// One record for each transfer, or for each that no program of a PE has made.
+/// Records of all transfers, or of all but those of programs on PEs.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     transfers: Vec<TransferRecord>,
-    /// The number of the first that is kept.
+    /// Number of the first transfer that is kept.
     first: u64,
-    /// The numbers of those that are kept, if those of programs are not.
+    /// Numbers of the transfers that are kept, if those of programs are not.
     kept: Option<Vec<TransferId>>,
 }
 
 impl Log {
-    /// A log without the loads, stores and messages of programs, so that it does not grow with what they
-    /// move. Commands, from which [`Machine::stages`](crate::machine::Machine::stages) is told, and other requests are
-    /// kept.
+    /// Returns a log without the loads, stores and messages of programs, whose size does not grow with the
+    /// data they move. Other requests are kept, and so are commands, from which
+    /// [`Machine::stages`](crate::machine::Machine::stages) is computed.
     pub fn without_programs() -> Self {
         Self { kept: Some(Vec::new()), ..Self::default() }
     }
 
-    /// All transfers that are kept, in the order of their numbers.
+    /// Returns the transfers that are kept, in the order of their numbers.
     pub fn transfers(&self) -> &[TransferRecord] {
         &self.transfers
     }
 
-    /// One transfer.
+    /// Returns one transfer.
     ///
     /// # Panics
     /// If it is not kept.
@@ -95,7 +96,7 @@ impl Log {
         &self.transfers[self.index(transfer).expect("it is kept")]
     }
 
-    /// Forgets all transfers so far, which must have been delivered.
+    /// Removes all transfers so far, which must have been delivered.
     pub fn forget(&mut self) {
         self.first += self.transfers.len() as u64;
         self.transfers.clear();
@@ -111,13 +112,13 @@ impl Log {
         }
     }
 
-    /// The transfers that have begun at `time` or later, in the order of their numbers.
+    /// Returns the transfers that began at `time` or later, in the order of their numbers.
     pub fn since(&self, time: Time) -> &[TransferRecord] {
         &self.transfers[self.transfers.partition_point(|record| record.begun < time)..]
     }
 
-    /// The longest that a flit of each request stood behind another transfer, of the requests that had to wait.
-    /// Goes through the log once, for all of them.
+    /// Returns, for each request that had to wait, the longest wait of one of its flits behind another
+    /// transfer. Reads the log once.
     pub fn longest_waits(&self) -> BTreeMap<RequestId, Wait> {
         let mut waits: BTreeMap<RequestId, Wait> = BTreeMap::new();
         let waited = |record: &TransferRecord| record.request.zip(record.wait);
@@ -174,7 +175,7 @@ impl Watch for Log {
     }
 }
 
-/// A log with every flit on every link: what `explain` and traces are made of.
+/// A log that also keeps every crossing of a link by a flit, as explanations and traces need.
 #[derive(Clone, Debug, Default)]
 pub struct FlitLog {
     log: Log,

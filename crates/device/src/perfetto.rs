@@ -1,4 +1,4 @@
-//! Writes what happened on the machine as a trace that Perfetto opens (`.pftrace`).
+//! Writes traces in the format of Perfetto (`.pftrace`).
 //!
 //! ```
 //! use cubeyard_device::perfetto::{Event, Flow, TraceWriter};
@@ -19,23 +19,22 @@
 //! # A picosecond is shown as a nanosecond
 //!
 //! Perfetto counts whole nanoseconds, and no clock of a trace can be declared finer: its
-//! `ClockSnapshot.Clock.unit_multiplier_ns` is a whole number of at least one. Our time is whole
-//! picoseconds. So that nothing is lost, an instant's picoseconds are written where Perfetto has its
-//! nanoseconds: **what the viewer calls 1 ns is 1 ps, its 1 µs is 1 ns, its 1 ms is 1 µs**, and `ts`
-//! and `dur` of a query are picoseconds. [`ROOT_NAME`], the name of the track that all others are
-//! under, says so in every trace. Rounding to nanoseconds instead would put flits on top of
-//! each other: 256 bytes at 512 GB/s take half of one.
+//! `ClockSnapshot.Clock.unit_multiplier_ns` is a whole number of at least one. Simulated time is in whole
+//! picoseconds. So that nothing is lost, picoseconds are written where Perfetto expects nanoseconds:
+//! **1 ns in the viewer is 1 ps, 1 µs is 1 ns, 1 ms is 1 µs**, and `ts` and `dur` of a query are
+//! picoseconds. [`ROOT_NAME`], the name of the root track, states this in every trace. Rounding to
+//! nanoseconds instead would make flits overlap: 256 bytes at 512 GB/s take 0.5 ns.
 //!
-//! # What a reader relies on
+//! # Guarantees
 //!
-//! - Slices of one track either follow each other or lie inside one another, and come in the order of
-//!   their starts, the outer one first. Anything else is an error here, for the trace processor would
-//!   take one slice's end for another's. [`Lanes`] spreads operations that overlap.
-//! - Tracks keep the order in which they were made, and two of one name are two tracks.
-//! - Same calls, same bytes: ids are counted from one, there is no clock and no random number.
+//! - Slices of one track either follow each other or are nested, and come in the order of their starts,
+//!   the outer one first. Anything else is an error, because the trace processor would take the end of
+//!   one slice for that of another. [`Lanes`] spreads operations that overlap.
+//! - Tracks keep the order in which they were made, and two of the same name stay separate.
+//! - The same calls give the same bytes: ids are counted from one, without clock or random numbers.
 //!
-//! The messages and the numbers of their fields are those of Perfetto's `protos/perfetto/trace`, as
-//! the Python package `perfetto` 0.59.1 has them.
+//! Messages and field numbers are those of Perfetto's `protos/perfetto/trace`, as in version 0.59.1 of the
+//! Python package `perfetto`.
 
 use std::io::Write;
 
@@ -57,16 +56,16 @@ mod lanes;
 mod tests;
 mod wire;
 
-/// The name of the track that all others are under. It tells who looks at the trace how to read it.
+/// Name of the root track, above all others. It states the scale of time to a viewer of the trace.
 pub const ROOT_NAME: &str = "cubeyard (1 ns shown = 1 ps simulated)";
 
-/// Bytes that are gathered before they are written.
+/// Number of bytes that are buffered before they are written.
 const CHUNK: usize = 64 << 10;
 
-/// Writes a trace into `W`, packet by packet; what it holds does not grow with the number of events.
+/// Writes a trace into `W`, packet by packet; its memory does not grow with the number of events.
 ///
-/// Bytes are gathered and written in pieces, so `W` needs no buffer of its own. Only
-/// [`finish`](Self::finish) writes the last piece. After [`TraceError::Io`] the trace is of no use.
+/// Bytes are written in chunks, so `W` needs no buffer of its own. Only [`finish`](Self::finish) writes the
+/// last chunk. After [`TraceError::Io`] the trace is unusable.
 #[derive(Debug)]
 #[must_use = "a trace is complete only when it is finished"]
 pub struct TraceWriter<W> {
@@ -78,7 +77,7 @@ pub struct TraceWriter<W> {
     started: bool,
 }
 
-/// What the writer knows of a track; the track's uuid is its index plus one.
+/// State of a track; its uuid is its index plus one.
 #[derive(Debug, Default)]
 struct Track {
     /// Ends of the slices that were open at the last start, the innermost last.
@@ -88,7 +87,7 @@ struct Track {
 }
 
 impl<W: Write> TraceWriter<W> {
-    /// A trace that has only its root track.
+    /// Creates a trace with a root track only.
     pub fn new(out: W) -> Self {
         let mut this = Self {
             out,
@@ -102,14 +101,14 @@ impl<W: Write> TraceWriter<W> {
         this
     }
 
-    /// A new track below `parent`, after those that are there already.
+    /// Adds a track below `parent`, after its present children.
     pub fn track(&mut self, name: &str, parent: Option<TrackId>) -> Result<TrackId, TraceError> {
         let id = self.describe(name, Some(parent.unwrap_or(TrackId::ROOT)), None);
         self.write_full_chunk()?;
         Ok(id)
     }
 
-    /// A new track below `parent` that shows a number over time.
+    /// Adds a track below `parent` that shows a number over time.
     pub fn counter_track(
         &mut self,
         name: &str,
@@ -121,10 +120,10 @@ impl<W: Write> TraceWriter<W> {
         Ok(CounterId(id))
     }
 
-    /// Says that `event` lasted from `start` to `end`.
+    /// Adds a slice from `start` to `end`.
     ///
-    /// Slices of one track come in the order of their starts, and a slice that starts inside another
-    /// one ends inside it too; two that only touch do not overlap.
+    /// Slices of one track must be added in the order of their starts, and a slice that starts inside another
+    /// must end inside it; slices that only touch do not overlap.
     pub fn slice<'e>(
         &mut self,
         track: TrackId,
@@ -144,7 +143,7 @@ impl<W: Write> TraceWriter<W> {
         self.write_full_chunk()
     }
 
-    /// Says that `event` happened at one instant.
+    /// Adds an event without duration.
     pub fn instant<'e>(
         &mut self,
         track: TrackId,
@@ -156,7 +155,7 @@ impl<W: Write> TraceWriter<W> {
         self.write_full_chunk()
     }
 
-    /// Says what a number is from `at` on. Of two values for one instant the later call's holds.
+    /// Sets the value of a counter from `at` on. The last call for one instant wins.
     pub fn counter(
         &mut self,
         track: CounterId,
@@ -178,7 +177,7 @@ impl<W: Write> TraceWriter<W> {
         self.write_full_chunk()
     }
 
-    /// Writes what is left and hands back the sink.
+    /// Writes the rest of the buffer and returns the sink.
     pub fn finish(mut self) -> Result<W, TraceError> {
         self.out.write_all(self.buffer.bytes())?;
         self.out.flush()?;
@@ -213,7 +212,7 @@ impl<W: Write> TraceWriter<W> {
         id
     }
 
-    /// A packet with an event that has a name, and with the strings that are new with it.
+    /// Appends a packet with a named event, and the definitions of strings that occur for the first time.
     fn event(&mut self, track: TrackId, at: Time, kind: u64, event: &Event<'_>) {
         let Self { buffer, names, arg_names, .. } = self;
         buffer.message(field::trace::PACKET, |packet| {
@@ -236,7 +235,7 @@ impl<W: Write> TraceWriter<W> {
         });
     }
 
-    /// A packet that uses no interned string.
+    /// Appends a packet that uses no interned string.
     fn packet(&mut self, at: Time, fill: impl FnOnce(&mut Buffer)) {
         self.buffer.message(field::trace::PACKET, |packet| {
             packet.uint(field::packet::TIMESTAMP, at.ps());
@@ -260,7 +259,7 @@ impl Track {
         self.children - 1
     }
 
-    /// Takes a slice in, if it follows the last one or lies within those that are open.
+    /// Accepts a slice that follows the last one or lies within those that are open.
     fn open(&mut self, start: Time, end: Time) -> Result<(), TraceError> {
         if end < start {
             return Err(TraceError::EndsBeforeStart { start, end });
@@ -280,7 +279,7 @@ impl Track {
     }
 }
 
-/// Perfetto's timestamps are signed: half of our range, 106 days, can be written.
+/// Checks the range of Perfetto's signed timestamps, 2⁶³ picoseconds or 106 days.
 fn within_64_bits(at: Time) -> Result<(), TraceError> {
     i64::try_from(at.ps()).map(|_| ()).map_err(|_| TraceError::BeyondRange { at })
 }

@@ -1,8 +1,8 @@
-//! The latency and bandwidth of a machine's fabric, measured (ADR-0049).
+//! Measures latency and bandwidth of a machine's fabric (ADR-0049).
 //!
-//! A *case* is one transfer on a fresh machine: the host to and from cubes near and far, and a PE's DMA to
-//! memories near and far. Each is measured, held against the closed form, and swept over sizes. Some
-//! things must then hold of any sound machine, which [`invariants`] checks.
+//! A *case* is one transfer on a fresh machine: from the host to cubes near and far and back, and by a PE's
+//! DMA from memories near and far. Each is measured, compared with the closed form, and swept over sizes.
+//! [`invariants`] checks properties that hold on any sound machine.
 
 mod cases;
 mod invariants;
@@ -23,75 +23,75 @@ use crate::message::RequestId;
 use crate::request::RequestError;
 use crate::topology::Topology;
 
-/// The size at which cases are compared.
+/// Transfer size at which cases are compared, in bytes.
 pub const REFERENCE_BYTES: u64 = 32 << 10;
 
-/// The sizes of the sweep.
+/// Transfer sizes of the sweep, in bytes.
 pub const SWEEP_BYTES: [u64; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 
-/// A transfer that has been measured.
+/// Measurement of one transfer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
-    /// How many bytes.
+    /// Bytes that were moved.
     pub bytes: u64,
-    /// How long it took.
+    /// Time from the request to its completion.
     pub latency: Span,
-    /// What the closed form says of it alone, by parts.
+    /// Latency on an idle machine by the closed form, by parts.
     pub alone: Parts,
-    /// The slowest link or memory on its way.
+    /// Bandwidth of the slowest link or memory on the route.
     pub bottleneck: Bandwidth,
 }
 
 impl Measured {
-    /// How much longer it took than alone.
+    /// Returns the time by which the latency exceeds that on an idle machine.
     pub fn wait(&self) -> Span {
         self.latency.saturating_sub(self.alone.total())
     }
 
-    /// Bytes over the whole time, in 10⁹ bytes a second.
+    /// Returns the bytes over the latency, in 10⁹ bytes per second.
     pub fn gb_per_second(&self) -> f64 {
         self.bytes as f64 / self.latency.ns()
     }
 
-    /// The share of the bottleneck that was used.
+    /// Returns the achieved share of the bottleneck's bandwidth.
     pub fn utilisation(&self) -> f64 {
         self.gb_per_second() / self.bottleneck.gb_per_second()
     }
 }
 
-/// A case that has been measured.
+/// Measurements of one case.
 #[derive(Clone, Debug)]
 pub struct CaseReport {
-    /// The case.
+    /// Case that was measured.
     pub case: Case,
-    /// At the reference size.
+    /// Measurement at the reference size.
     pub reference: Measured,
-    /// At the sizes of the sweep.
+    /// Measurements at the sizes of the sweep.
     pub sweep: Vec<Measured>,
-    /// The way of its data, at the reference size.
+    /// Route of the data at the reference size.
     pub route: Vec<Hop>,
 }
 
-/// A link on the way of the data, and the node that it leads to.
+/// A link on the route of the data, and the node at its end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hop {
-    /// The node.
+    /// Name of the node.
     pub node: String,
-    /// How fast the link is.
+    /// Bandwidth of the link.
     pub bandwidth: Bandwidth,
-    /// How long a flit takes onto it.
+    /// Serialisation of one flit onto the link.
     pub serialisation: Span,
-    /// How long it is on the wire.
+    /// Propagation delay of the link.
     pub wire: Span,
-    /// What the node charges.
+    /// Latency that the node adds.
     pub overhead: Span,
-    /// When the first flit has passed the node, counted from where the data starts.
+    /// Time until the first flit has passed the node, counted from the start of the route.
     pub cumulative: Span,
-    /// Whether nothing on the way is slower than the link.
+    /// Whether no link on the route is slower.
     pub is_bottleneck: bool,
 }
 
-/// Measures a case.
+/// Measures a case on fresh machines.
 pub fn measure(topology: &Topology, case: &Case) -> Result<CaseReport, RequestError> {
     let at = |bytes| -> Result<(Measured, Machine, RequestId), RequestError> {
         let mut machine = Machine::new(topology.clone());
@@ -106,10 +106,10 @@ pub fn measure(topology: &Topology, case: &Case) -> Result<CaseReport, RequestEr
     Ok(CaseReport { case: case.clone(), reference, sweep: sweep?, route })
 }
 
-/// What there is to say of a request to memory that is done.
+/// Returns the measurement of a completed request to memory.
 ///
 /// # Panics
-/// If it is not, or if a component of a user's own answered it.
+/// If the request is not completed, or a custom component answered it.
 pub fn measured<W: Watch>(machine: &Machine<W>, request: RequestId, bytes: u64) -> Measured {
     let completion = machine.completion(request).expect("it has been run");
     let alone = machine.alone(request).expect("our own memory answered");
@@ -117,14 +117,14 @@ pub fn measured<W: Watch>(machine: &Machine<W>, request: RequestId, bytes: u64) 
     Measured { bytes, latency: completion.latency(), alone, bottleneck }
 }
 
-/// The slowest link or memory on the way.
+/// Returns the bandwidth of the slowest link or memory on the route.
 fn bottleneck<W: Watch>(machine: &Machine<W>, request: RequestId) -> Bandwidth {
     let access = machine.access(request).expect("a request to memory");
     let links = access.there.iter().map(|&link| machine.network().link(link).bandwidth);
     links.chain(machine.memory_bandwidth(request)).min().expect("a route has links")
 }
 
-/// The way of the data: of a read from the memory, of a write to it.
+/// Returns the route of the data: from the memory for a read, to it for a write.
 pub fn route<W: Watch>(machine: &Machine<W>, request: RequestId) -> Vec<Hop> {
     let access = machine.access(request).expect("a request to memory");
     let links = match access.direction {

@@ -1,8 +1,8 @@
-//! The machine as a graph: text to spec, spec to nodes, links and routes.
+//! Nodes, links and routes of a machine, built from a topology file.
 //!
-//! A topology file says what a machine has, and says only what differs from [`DEFAULT`]. Reading it gives
-//! a [`Topology`]: a node for each component, a directed link for each direction of a wire, both numbered,
-//! and the one route that traffic takes from one node to another. Nothing is simulated here.
+//! A topology file lists the values that differ from [`DEFAULT`]. Reading it gives a [`Topology`]: a node
+//! for each component, a directed link for each direction of a wire, both numbered, and the one route
+//! that traffic takes from one node to another. Nothing is simulated here.
 //!
 //! ```
 //! use cubeyard_device::topology::Topology;
@@ -66,28 +66,28 @@ use crate::input::{self, Document, InputError};
 /// The topology file of the default machine, with the meaning, unit and source of every value.
 pub const DEFAULT: &str = include_str!("topology/default.yaml");
 
-/// What the default file is called in errors.
+/// Name of the default file in errors.
 const DEFAULT_NAME: &str = "the default topology";
 
-/// A machine: its nodes, its links, and the way from one to another. See the [module](self).
+/// A machine as nodes, links and routes between them. See the [module](self).
 #[derive(Clone, Debug)]
 pub struct Topology {
     spec: Spec,
     layout: Layout,
     nodes: Vec<Node>,
     links: Vec<Link>,
-    /// Where in `links` those to each node begin; one more entry at the end.
+    /// Index in `links` of the first link to each node, and the number of links as a last entry.
     into: Vec<u32>,
     by_name: Vec<NodeId>,
 }
 
 impl Topology {
-    /// The default machine.
+    /// Returns the default machine.
     pub fn embedded() -> Self {
         Self::read(DEFAULT_NAME, "").expect("the default topology is tested")
     }
 
-    /// The machine that `text` describes, where it differs from the default. Errors call it `name`.
+    /// Reads a file whose `text` is laid over the default. Errors call the file `name`.
     pub fn read(name: &str, text: &str) -> Result<Self, InputError> {
         // What is wrong with a default is wrong because of the user's file.
         let default_name = format!("{name} over {DEFAULT_NAME}");
@@ -95,7 +95,7 @@ impl Topology {
         Ok(Self::new(read::spec(&document.root())?))
     }
 
-    /// As [`read`](Self::read), from bytes that may not be text.
+    /// Reads a file as [`read`](Self::read) does, from bytes that may not be UTF-8.
     pub fn read_bytes(name: &str, bytes: &[u8]) -> Result<Self, InputError> {
         Self::read(name, input::text(name, bytes)?)
     }
@@ -107,22 +107,22 @@ impl Topology {
         Self { spec, layout, nodes, links, into, by_name }
     }
 
-    /// What the file says, with the defaults filled in.
+    /// Returns the values of the file, with the defaults filled in.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// All nodes; a [`NodeId`] is an index into them.
+    /// Returns all nodes; a [`NodeId`] is an index into them.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// All links; a [`LinkId`] is an index into them. They are ordered by destination, then by source.
+    /// Returns all links, ordered by destination, then by source; a [`LinkId`] is an index into them.
     pub fn links(&self) -> &[Link] {
         &self.links
     }
 
-    /// One node.
+    /// Returns one node.
     ///
     /// # Panics
     ///
@@ -131,7 +131,7 @@ impl Topology {
         &self.nodes[node.index()]
     }
 
-    /// One link.
+    /// Returns one link.
     ///
     /// # Panics
     ///
@@ -140,27 +140,27 @@ impl Topology {
         &self.links[link.index()]
     }
 
-    /// The link from one node to another, if they are neighbours.
+    /// Returns the link from one node to another, if they are neighbours.
     pub fn link_between(&self, from: NodeId, to: NodeId) -> Option<LinkId> {
         build::between(&self.links, &self.into, from, to)
     }
 
-    /// The links to a node, by source.
+    /// Returns the links to a node, ordered by source.
     pub fn links_to(&self, node: NodeId) -> impl Iterator<Item = LinkId> + use<> {
         (self.into[node.index()]..self.into[node.index() + 1]).map(LinkId::numbered)
     }
 
-    /// All SIPs.
+    /// Returns the SIPs of the machine.
     pub fn sips(&self) -> impl Iterator<Item = SipId> + use<> {
         (0..self.spec.sips.count).filter_map(|sip| SipId::new(sip).ok())
     }
 
-    /// The cubes of a SIP, row by row.
+    /// Returns the cubes of a SIP, row by row.
     pub fn cubes(&self) -> impl Iterator<Item = CubeId> + use<> {
         (0..self.spec.cube_count()).filter_map(|cube| CubeId::new(cube).ok())
     }
 
-    /// The PEs of a cube.
+    /// Returns the PEs of a cube.
     pub fn pes(&self) -> impl Iterator<Item = PeId> + use<> {
         (0..self.spec.pe_count()).filter_map(|pe| PeId::new(pe).ok())
     }

@@ -1,8 +1,9 @@
-//! A run as a Perfetto trace: a track for each component that had something to do.
+//! Writes a run as a Perfetto trace, with a track for each component that carried traffic.
 //!
-//! Under `requests` there is a slice for each request. Under each SIP, and there under each cube and IO
-//! chiplet, a component has a slice for each transfer that passed it: from its first flit's arrival until the
-//! last has left. A memory also has a slice for the bursts of each request. Arrows follow a request.
+//! The track `requests` has a slice for each request. Components are grouped by SIP, and within it by cube
+//! and IO chiplet; each has a slice for every transfer that passed it, from the arrival of the first flit
+//! until the last has left. A memory also has a slice for the bursts of each request. Arrows connect the
+//! slices of a request.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -16,7 +17,7 @@ use crate::model::Part;
 use crate::perfetto::{Event, Flow, Lanes, TraceError, TraceWriter, TrackId};
 use crate::request::Request;
 
-/// Writes what happened on a machine.
+/// Writes the log of a machine as a trace.
 pub fn write<W: Write>(machine: &Machine<FlitLog>, out: W) -> Result<W, TraceError> {
     let mut trace = TraceWriter::new(out);
     requests(machine, &mut trace)?;
@@ -37,7 +38,7 @@ pub fn write<W: Write>(machine: &Machine<FlitLog>, out: W) -> Result<W, TraceErr
     trace.finish()
 }
 
-/// What a track of a component shows.
+/// Content of a component's track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Row {
     Transfers,
@@ -68,7 +69,7 @@ impl Slice {
     }
 }
 
-/// The track of the SIP, and below it of the cube or IO chiplet, that a component is in.
+/// Returns the track of a component's cube or IO chiplet, below that of its SIP.
 fn group<W: Write>(
     name: &str,
     groups: &mut BTreeMap<String, TrackId>,
@@ -121,7 +122,7 @@ const fn dma_name(direction: Direction) -> &'static str {
     }
 }
 
-/// All slices, by component.
+/// Returns all slices by component.
 fn slices(machine: &Machine<FlitLog>) -> BTreeMap<(NodeId, Row), Vec<Slice>> {
     let mut slices: BTreeMap<_, Vec<Slice>> = BTreeMap::new();
     for (transfer, visits) in visits(machine) {
@@ -148,7 +149,7 @@ fn slices(machine: &Machine<FlitLog>) -> BTreeMap<(NodeId, Row), Vec<Slice>> {
     slices
 }
 
-/// From when until when each transfer was at each node of its route, by the transfer's number.
+/// Returns the interval that each transfer spent at each node of its route, by the transfer's number.
 fn visits(machine: &Machine<FlitLog>) -> BTreeMap<u64, BTreeMap<NodeId, (Time, Time)>> {
     let mut visits: BTreeMap<u64, BTreeMap<NodeId, (Time, Time)>> = BTreeMap::new();
     for crossing in machine.engine().observer().crossings() {
@@ -171,7 +172,7 @@ fn visits(machine: &Machine<FlitLog>) -> BTreeMap<u64, BTreeMap<NodeId, (Time, T
     visits
 }
 
-/// The bursts of each request at a memory, as one slice each.
+/// Returns a slice for each request from its first to its last burst at a memory.
 fn bursts(machine: &Machine<FlitLog>, node: NodeId) -> Vec<Slice> {
     let Some(Part::Memory(memory)) = machine.engine().component(node) else { return Vec::new() };
     let mut requests: BTreeMap<RequestId, Slice> = BTreeMap::new();

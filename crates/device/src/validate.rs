@@ -1,10 +1,11 @@
-//! Every figure that we know from elsewhere, with ours beside it.
+//! Compares known figures with simulated ones.
 //!
-//! A [`Check`] says what is expected, who says so, and how strictly; running it measures ours on a fresh
-//! machine or engine and gives a [`Row`]. No expected figure comes from the code that is measured. Some are
-//! published, or textbook laws. The others are [our own arithmetic](Check::own): worked out by hand, or closed forms
-//! that share nothing with the engine but the rules (`docs/machine-rules.md`). They show that the engine does
-//! what the rules say, and nothing about hardware. `docs/validation.md` says what each family is, and what was left out.
+//! A [`Check`] has an expected figure, its source and its tolerance; running it measures ours on a fresh
+//! machine or engine and gives a [`Row`]. No expected figure comes from the code under test. Some are
+//! published figures or textbook laws. The others are [our own arithmetic](Check::own): worked out by hand,
+//! or closed forms that share nothing with the engine but the rules (`docs/machine-rules.md`). They show that
+//! the engine follows the rules, and nothing about hardware. `docs/validation.md` describes each family, and
+//! the figures that were left out.
 //!
 //! ```
 //! use cubeyard_device::topology::Topology;
@@ -34,10 +35,10 @@ use std::fmt;
 
 use crate::topology::Topology;
 
-/// Why a check of the default machine is left out for another.
+/// Reason for leaving out a check of the default machine on another one.
 const OTHER_MACHINE: &str = "the figure is for the default topology";
 
-/// A figure, and how to get ours.
+/// An expected figure, and the measurement to compare with it.
 pub struct Check<'t> {
     family: &'static str,
     name: String,
@@ -47,9 +48,9 @@ pub struct Check<'t> {
     reason: Option<&'static str>,
     /// Whether the expected figure is our own arithmetic.
     own: bool,
-    /// Whether it means something on the default machine only.
+    /// Whether the check applies to the default machine only.
     default_only: bool,
-    /// Why it is not to be run, if it is not.
+    /// Reason for which the check is left out.
     left_out: Option<&'static str>,
     measure: Box<dyn Fn() -> f64 + 't>,
 }
@@ -61,7 +62,7 @@ impl fmt::Debug for Check<'_> {
 }
 
 impl<'t> Check<'t> {
-    /// A check whose expected figure comes from `source`, and ours from `measure`.
+    /// Creates a check whose expected figure comes from `source`, and ours from `measure`.
     pub fn new(
         kind: Kind,
         name: impl Into<String>,
@@ -83,42 +84,42 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// Says why it is only indicative, or what else one must know to read it.
+    /// Adds the reason for which the check is only indicative, or another remark for its reader.
     #[must_use]
     pub fn because(self, reason: &'static str) -> Self {
         Self { reason: Some(reason), ..self }
     }
 
-    /// Says that the expected figure is our own arithmetic on our own rules: that ours agrees shows that the engine
-    /// does what they say.
+    /// Marks the expected figure as our own arithmetic on our own rules, so that agreement only shows that
+    /// the engine follows them.
     #[must_use]
     pub fn own(self) -> Self {
         Self { own: true, ..self }
     }
 
-    /// Says that it means something on the default machine only.
+    /// Marks the check as one of the default machine only.
     #[must_use]
     fn on_default(self) -> Self {
         Self { default_only: true, ..self }
     }
 
-    /// Says which family it belongs to; those of [`checks`] know theirs.
+    /// Sets the family of the check; [`checks`] sets it for its own.
     #[must_use]
     pub fn of_family(self, family: &'static str) -> Self {
         Self { family, ..self }
     }
 
-    /// What is measured.
+    /// Returns the name of the measured quantity.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The family that it belongs to.
+    /// Returns the family of the check.
     pub fn family(&self) -> &'static str {
         self.family
     }
 
-    /// Measures ours and compares, unless it is to be left out.
+    /// Measures and compares, unless the check is left out.
     pub fn run(&self) -> Row {
         if let Some(reason) = self.left_out {
             return self.row(None, Verdict::LeftOut, Some(reason));
@@ -152,45 +153,45 @@ impl<'t> Check<'t> {
     }
 }
 
-/// What came of a check.
+/// Outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Ours compares as it should.
+    /// The measurement is within the tolerance.
     Passed,
-    /// It does not.
+    /// The measurement is outside the tolerance.
     Failed,
-    /// It is indicative: nobody judges.
+    /// The check is indicative, so the measurement is shown and not judged.
     Shown,
-    /// It was not run.
+    /// The check does not apply to this machine and was not run.
     LeftOut,
 }
 
-/// A check that was run, or left out.
+/// Result of a check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The family of the check.
+    /// Family of the check.
     pub family: &'static str,
-    /// What was measured.
+    /// Name of the measured quantity.
     pub name: String,
-    /// How strictly ours is held to it.
+    /// Tolerance of the comparison.
     pub kind: Kind,
-    /// What was expected.
+    /// Expected figure.
     pub expected: Expected,
-    /// What was measured, unless the check was left out.
+    /// Measured figure; `None` if the check was left out.
     pub ours: Option<f64>,
-    /// What came of it.
+    /// Outcome of the check.
     pub verdict: Verdict,
-    /// Where the expected figure is from.
+    /// Source of the expected figure.
     pub source: &'static str,
-    /// Whether that is our own arithmetic on our own rules.
+    /// Whether the expected figure is our own arithmetic on our own rules.
     pub own: bool,
-    /// Why it is indicative or was left out, or what else one must know.
+    /// Reason for which the check is indicative or was left out, or another remark.
     pub reason: Option<&'static str>,
 }
 
 impl Row {
-    /// By how much ours is off, as a part of what was expected: more or less than it, or beyond the bound.
-    /// None if there is nothing to compare, or nothing was expected and something was found.
+    /// Returns the relative deviation from the expected figure, or from the bound if it is violated. `None`
+    /// if nothing was measured, or if the expected figure is zero and ours is not.
     pub fn deviation(&self) -> Option<f64> {
         let difference = self.ours? - self.expected.value;
         let off = match self.expected.relation {
@@ -205,7 +206,7 @@ impl Row {
     }
 }
 
-/// Makes the checks of a family.
+/// Constructor of the checks of a family.
 type Checks = for<'t> fn(&'t Topology) -> Vec<Check<'t>>;
 
 /// All families, in the order in which they are shown.
@@ -218,8 +219,8 @@ const FAMILIES: [(&str, Checks); 6] = [
     ("HBM", hbm::checks),
 ];
 
-/// All checks, for a machine of this topology. Those that are about the default machine are to be left out
-/// if this is another.
+/// Returns all checks for a machine of this topology. Those of the default machine are marked as left out on
+/// another one.
 pub fn checks(topology: &Topology) -> Vec<Check<'_>> {
     let is_other = topology.spec() != Topology::embedded().spec();
     let family = |(family, checks): (&'static str, Checks)| {
@@ -231,7 +232,7 @@ pub fn checks(topology: &Topology) -> Vec<Check<'_>> {
     FAMILIES.into_iter().flat_map(family).collect()
 }
 
-/// Runs all checks that mean something for this topology; the others are in their places, left out.
+/// Runs all checks; those that do not apply to this topology are in their places, left out.
 pub fn run(topology: &Topology) -> Vec<Row> {
     checks(topology).iter().map(Check::run).collect()
 }

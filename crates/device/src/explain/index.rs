@@ -1,4 +1,4 @@
-//! Finds flits and bursts in the log of a machine without searching it.
+//! Index of the flits and bursts in a machine's log.
 
 use std::collections::BTreeMap;
 
@@ -9,27 +9,27 @@ use crate::machine::Machine;
 use crate::message::RequestId;
 use crate::model::Burst;
 
-/// No place at all.
+/// Marks the absence of an index.
 const NONE: u32 = u32::MAX;
 
-/// The places of flits and bursts in the log, made once for all requests that are explained.
+/// Indices of flits and bursts in the log, built once for all requests that are explained.
 pub(super) struct Index {
-    /// The first transfer of each kind that a request has.
+    /// First transfer of each kind, by request.
     transfers: BTreeMap<(RequestId, TransferKind), usize>,
-    /// For each transfer: the number of its flits, and where its places begin.
+    /// For each transfer the number of its flits, and the start of its entries in `places`.
     first: Vec<(usize, usize)>,
-    /// The places of all crossings, by transfer, hop and flit.
+    /// Indices of all crossings, by transfer, hop and flit.
     places: Vec<u32>,
-    /// For each crossing the one before on the same link.
+    /// Previous crossing of the same link, for each crossing.
     before: Vec<u32>,
     bursts: BTreeMap<NodeId, BurstIndex>,
 }
 
-/// The bursts of one memory.
+/// Index of the bursts of one memory.
 #[derive(Default)]
 struct BurstIndex {
     of: BTreeMap<RequestId, Vec<u32>>,
-    /// For each burst the one before on the same channel.
+    /// Previous burst on the same channel, for each burst.
     before: Vec<u32>,
 }
 
@@ -66,22 +66,22 @@ impl Index {
         }
     }
 
-    /// The first transfer of a kind that a request has.
+    /// Returns the first transfer of a kind that belongs to a request.
     pub(super) fn transfer(&self, request: RequestId, kind: TransferKind) -> Option<usize> {
         self.transfers.get(&(request, kind)).copied()
     }
 
-    /// The crossing of the first flit of a transfer at a hop.
+    /// Returns the crossing of the first flit of a transfer at a hop.
     pub(super) fn first(&self, transfer: usize, hop: usize) -> usize {
         self.find(transfer, hop, 0)
     }
 
-    /// The crossing of the last flit of a transfer at a hop.
+    /// Returns the crossing of the last flit of a transfer at a hop.
     pub(super) fn last(&self, transfer: usize, hop: usize) -> usize {
         self.find(transfer, hop, self.first[transfer].0 as u64 - 1)
     }
 
-    /// The crossing of a flit of a transfer at a hop.
+    /// Returns the crossing of a flit of a transfer at a hop.
     ///
     /// # Panics
     /// If it has not crossed that link.
@@ -91,12 +91,12 @@ impl Index {
         place(self.places[first + hop * flits + flit]).expect("a transfer that is done has crossed")
     }
 
-    /// The crossing before this one on the same link.
+    /// Returns the previous crossing of the same link.
     pub(super) fn before(&self, crossing: usize) -> Option<usize> {
         place(self.before[crossing])
     }
 
-    /// The last burst of a request at a memory that a condition holds for.
+    /// Returns the last burst of a request at a memory that satisfies a condition.
     pub(super) fn last_burst(
         &mut self,
         (node, bursts): (NodeId, &[Burst]),
@@ -108,7 +108,7 @@ impl Index {
         places.into_iter().find(|&place| is_right(&bursts[place]))
     }
 
-    /// The burst before this one on the same channel of a memory that was looked at.
+    /// Returns the previous burst on the same channel of a memory that `last_burst` has indexed.
     pub(super) fn burst_before(&self, node: NodeId, burst: usize) -> Option<usize> {
         place(self.bursts[&node].before[burst])
     }

@@ -1,21 +1,21 @@
-//! A file laid over the defaults.
+//! Files laid over defaults.
 
 use super::InputError;
 use super::reader::Field;
 use super::yaml::{self, Tree};
 
-/// The longest file that is read; no default has a tenth of it.
+/// Largest file that is read, in bytes.
 pub(crate) const LONGEST: usize = 256 << 10;
 
-/// A file of defaults and what a user's file says instead.
+/// A file of defaults with a user's file laid over it.
 #[derive(Clone, Debug)]
 pub struct Document<'a> {
     tree: Tree<'a>,
 }
 
 impl<'a> Document<'a> {
-    /// `text` over `defaults`: mappings are merged, everything else is replaced. Errors call them `name` and
-    /// `defaults_name`.
+    /// Lays `text` over `defaults`: mappings are merged, other values are replaced. Errors call them `name`
+    /// and `defaults_name`.
     pub fn overlaid(
         defaults_name: &'a str,
         defaults: &'a str,
@@ -28,13 +28,13 @@ impl<'a> Document<'a> {
         Ok(Self { tree })
     }
 
-    /// All of it.
+    /// Returns the top-level value.
     pub fn root(&self) -> Field<'_> {
         Field::root(&self.tree)
     }
 }
 
-/// The text that the bytes of a file are, if there are not too many.
+/// Decodes the bytes of a file as UTF-8, up to 256 KiB.
 pub fn text<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str, InputError> {
     yaml::text(name, bytes, LONGEST)
 }

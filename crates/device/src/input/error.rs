@@ -1,20 +1,20 @@
-//! Why a text is not what it should be.
+//! Errors in input files.
 
-/// Why a text is not what it should be: where, and what is wrong there. All of these are final: correct the file.
+/// Error at a place in an input file. Correct the file.
 ///
-/// It prints as `file:line: key: problem`, without what does not apply.
+/// It prints as `file:line: key: problem`; an empty key is left out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {}{problem}", prefix(key))]
 pub struct InputError {
-    /// The name that the text was given, or that of the embedded default.
+    /// Name that was given to the text, or that of the embedded default.
     pub file: Box<str>,
-    /// Counted from 1.
+    /// Line, counted from 1.
     pub line: usize,
-    /// Counted from 1.
+    /// Column, counted from 1.
     pub column: usize,
-    /// As in `hbm.burst_bytes` or `pe.routers[3]`; empty where the problem is the whole file.
+    /// Key, as in `hbm.burst_bytes` or `pe.routers[3]`; empty if the problem is the whole file.
     pub key: Box<str>,
-    /// What is wrong.
+    /// Problem at this place.
     pub problem: InputProblem,
 }
 
@@ -22,91 +22,91 @@ fn prefix(key: &str) -> String {
     if key.is_empty() { String::new() } else { format!("{key}: ") }
 }
 
-/// What is wrong with a place in a file.
+/// Problem at a place in an input file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InputProblem {
-    /// A byte that is no part of a text.
+    /// A byte is not part of UTF-8 text.
     #[error("expected UTF-8, found byte {byte:#04x}")]
     NotUtf8 {
-        /// The byte.
+        /// Value of the byte.
         byte: u8,
     },
-    /// More text than any such file needs.
+    /// The text is longer than any such file needs.
     #[error("expected at most {limit} bytes, found more")]
     TooLong {
-        /// How long it may be.
+        /// Largest allowed size, in bytes.
         limit: usize,
     },
-    /// Lists in lists, further than any such file needs.
+    /// Mappings and lists are nested deeper than any such file needs.
     #[error("expected at most {limit} levels of mappings and lists, found one more")]
     TooDeep {
-        /// How many levels there may be.
+        /// Largest allowed number of levels.
         limit: usize,
     },
-    /// This is not YAML.
+    /// The text is not YAML.
     #[error("expected YAML: {message}")]
     Syntax {
-        /// What the YAML parser says.
+        /// Message of the YAML parser.
         message: String,
     },
-    /// YAML has it, these files do not.
+    /// The text uses a feature of YAML that these files do not have.
     #[error("expected plain YAML, found {found}")]
     Unsupported {
-        /// An anchor, an alias, a tag, a second document or a key that is no text.
+        /// An anchor, an alias, a tag, a second document, or a key that is not text.
         found: &'static str,
     },
-    /// Nothing reads this key.
+    /// The key is unknown.
     #[error(
         "expected a key that means something here, found `{found}`; the nearest is `{nearest}`"
     )]
     UnknownKey {
-        /// The key.
+        /// Key that was found.
         found: String,
-        /// The most similar one.
+        /// Most similar key.
         nearest: String,
     },
-    /// This key means something, but not together with another.
+    /// The key is known, but not used in this combination.
     #[error("expected no such key {when}, since nothing reads it")]
     UnusedKey {
-        /// When it is not read.
+        /// Condition under which the key is not used.
         when: &'static str,
     },
-    /// A key without which the rest means nothing.
+    /// A required key is missing.
     #[error("expected the key `{name}`, found none")]
     MissingKey {
-        /// The key.
+        /// Name of the key.
         name: &'static str,
     },
-    /// The key stands there twice.
+    /// The key occurs twice in one mapping.
     #[error("expected the key once, found it in line {first_line}, too")]
     DuplicateKey {
-        /// Where it stands first.
+        /// Line of the first occurrence.
         first_line: usize,
     },
-    /// A name that is none of those that can stand here.
+    /// The name is not one of those allowed here.
     #[error("expected one of {expected}, found {found}; the nearest is `{nearest}`")]
     UnknownName {
-        /// All names.
+        /// Allowed names, separated by commas.
         expected: Box<str>,
-        /// What stands there.
+        /// Name that was found.
         found: Box<str>,
-        /// The most similar one.
+        /// Most similar name.
         nearest: Box<str>,
     },
-    /// A node that the machine does not have.
+    /// The machine has no node of this name.
     #[error("expected a node of the machine, found {found}; the nearest is `{nearest}`")]
     UnknownNode {
-        /// What stands there.
+        /// Name that was found.
         found: String,
-        /// The most similar one.
+        /// Most similar name.
         nearest: String,
     },
-    /// A value of the wrong type or size, or one that does not go with the others.
+    /// The value has the wrong type or size, or contradicts another value.
     #[error("expected {expected}, found {found}")]
     Value {
-        /// What can stand here.
+        /// Description of the values allowed here.
         expected: String,
-        /// What stands there.
+        /// Value that was found.
         found: String,
     },
 }

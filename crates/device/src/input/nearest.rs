@@ -1,10 +1,9 @@
-//! The most similar of some names.
+//! Finds the most similar name, for error messages.
 
-/// No name is longer, so of what was found no more is looked at.
+/// Number of characters of the name found that are compared; no known name is longer.
 const LONGEST: usize = 80;
 
-/// The name that is fewest insertions, deletions and replacements away from `found`, capital letters or
-/// not; of several, the first.
+/// Returns the name with the smallest edit distance from `found`, ignoring ASCII case; the first of equals.
 pub fn nearest<'a>(found: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let found: Vec<char> =
         found.chars().take(LONGEST).map(|character| character.to_ascii_lowercase()).collect();

@@ -1,4 +1,4 @@
-//! Typed values out of a tree, with errors that say where and what was expected.
+//! Typed values of a tree, with errors that name the place and the expected value.
 
 use cubeyard_memory::Bytes;
 use cubeyard_sim::{Bandwidth, Span};
@@ -8,26 +8,26 @@ use super::yaml::{Entry, Mark, Tree, Value, join};
 use super::{InputError, InputProblem};
 use crate::topology::Position;
 
-/// A value under a key.
+/// A value with its key.
 #[derive(Debug)]
 pub struct Field<'a> {
     key: String,
     tree: &'a Tree<'a>,
 }
 
-/// A mapping, and which of its keys have a meaning.
+/// A mapping, with the keys that have been asked for.
 #[derive(Debug)]
 pub struct Map<'a> {
     key: String,
     mark: Mark<'a>,
     entries: &'a [Entry<'a>],
     known: Vec<&'static str>,
-    /// Whether its keys are names that the file chooses.
+    /// Whether the keys are names of the user's own, so that none is unknown.
     is_open: bool,
 }
 
 impl<'a> Map<'a> {
-    /// The value under a key that the default file has, and so every file.
+    /// Returns the value of a key that the default file has, and so every file.
     ///
     /// # Panics
     ///
@@ -36,28 +36,28 @@ impl<'a> Map<'a> {
         self.optional(name).unwrap_or_else(|| panic!("the default file has {}.{name}", self.key))
     }
 
-    /// The value under a key that may be left out.
+    /// Returns the value of an optional key.
     pub fn optional(&mut self, name: &'static str) -> Option<Field<'a>> {
         self.known.push(name);
         let entry = self.entries.iter().find(|entry| entry.key == name)?;
         Some(Field { key: join(&self.key, name), tree: &entry.tree })
     }
 
-    /// The value under a key that must be there.
+    /// Returns the value of a required key.
     pub fn required(&mut self, name: &'static str) -> Result<Field<'a>, InputError> {
         let missing = InputProblem::MissingKey { name };
         let error = self.mark.error(&self.key, missing);
         self.optional(name).ok_or(error)
     }
 
-    /// Refuses keys that are none of these, before one of them is missed: a key that is not there is often
-    /// there with a typo.
+    /// Rejects all keys but these. Called before required keys are read, so that a misspelt key is reported
+    /// rather than a missing one.
     pub fn only(&mut self, names: &[&'static str]) -> Result<(), InputError> {
         self.known.extend(names);
         self.finish()
     }
 
-    /// All keys with their values, in a mapping whose keys are names that the file chooses.
+    /// Returns all keys with their values, in a mapping whose keys are names of the user's own.
     pub fn each(&mut self) -> Vec<(&'a str, Field<'a>)> {
         self.is_open = true;
         let field = |entry: &'a Entry<'a>| {
@@ -67,7 +67,7 @@ impl<'a> Map<'a> {
         self.entries.iter().map(field).collect()
     }
 
-    /// Refuses keys that nobody asked for. Comes last, when all names are known.
+    /// Rejects keys that were not asked for. Called last, when all names are known.
     pub fn finish(&self) -> Result<(), InputError> {
         let is_known = |entry: &&Entry<'_>| self.is_open || self.known.contains(&&*entry.key);
         let Some(entry) = self.entries.iter().find(|entry| !is_known(entry)) else {
@@ -82,17 +82,17 @@ impl<'a> Map<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// A whole file.
+    /// Returns the top-level value of a tree.
     pub(crate) fn root(tree: &'a Tree<'a>) -> Self {
         Self { key: String::new(), tree }
     }
 
-    /// What is wrong with the value, with its place.
+    /// Returns an error at the place of this value.
     pub fn error(&self, problem: InputProblem) -> InputError {
         self.tree.mark.error(&self.key, problem)
     }
 
-    /// The value is not what it should be.
+    /// Returns an error that this value was found in place of the expected one.
     pub fn unexpected(&self, expected: impl Into<String>) -> InputError {
         let found = match &self.tree.value {
             Value::Map(_) => "a mapping".to_owned(),
@@ -104,7 +104,7 @@ impl<'a> Field<'a> {
         self.error(InputProblem::Value { expected: expected.into(), found })
     }
 
-    /// The value as a mapping.
+    /// Reads the value as a mapping.
     pub fn map(&self) -> Result<Map<'a>, InputError> {
         match &self.tree.value {
             Value::Map(entries) => {
@@ -115,7 +115,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The value as a list, of what the caller says.
+    /// Reads the value as a list; errors call its elements `of`.
     pub fn list(&self, of: &str) -> Result<Vec<Field<'a>>, InputError> {
         let Value::List(list) = &self.tree.value else {
             return Err(self.unexpected(format!("a list of {of}")));
@@ -124,7 +124,7 @@ impl<'a> Field<'a> {
         Ok(list.iter().enumerate().map(field).collect())
     }
 
-    /// What is written, unless that is quoted, a list or a mapping.
+    /// Returns the text of an unquoted scalar.
     fn plain(&self) -> Option<&'a str> {
         match &self.tree.value {
             Value::Scalar { text, is_quoted: false } => Some(text),
@@ -132,7 +132,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// One of several names.
+    /// Reads the value as one of several names.
     pub fn choice<T: Copy>(&self, names: &[(&str, T)]) -> Result<T, InputError> {
         let Value::Scalar { text, .. } = &self.tree.value else {
             return Err(self.unexpected(listed(names)));
@@ -145,7 +145,7 @@ impl<'a> Field<'a> {
         Err(self.error(InputProblem::UnknownName { expected, found, nearest: nearest.into() }))
     }
 
-    /// A name, of what the caller says.
+    /// Reads the value as text that is not empty; errors call it `of`.
     pub fn text(&self, of: &str) -> Result<&'a str, InputError> {
         match &self.tree.value {
             Value::Scalar { text, .. } if !text.is_empty() => Ok(text),
@@ -153,13 +153,14 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A whole number from 0 to 2⁶⁴ − 1, of what the caller says.
+    /// Reads the value as a whole number from 0 to 2⁶⁴ − 1, with an optional unit such as `KiB`; errors call
+    /// it `of`.
     pub fn count(&self, of: &str) -> Result<u64, InputError> {
         let number = self.plain().and_then(bytes).map(Bytes::get);
         number.ok_or_else(|| self.unexpected(format!("{of} from 0 up")))
     }
 
-    /// Whether something is so.
+    /// Reads the value as `true` or `false`.
     pub fn flag(&self) -> Result<bool, InputError> {
         match self.plain() {
             Some("true") => Ok(true),
@@ -168,7 +169,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A whole number from `low` to `high`.
+    /// Reads the value as a whole number from `low` to `high`.
     pub fn whole(&self, low: u32, high: u32) -> Result<u32, InputError> {
         let number = self.plain().and_then(digits).and_then(|number| u32::try_from(number).ok());
         number
@@ -176,26 +177,26 @@ impl<'a> Field<'a> {
             .ok_or_else(|| self.unexpected(format!("a whole number from {low} to {high}")))
     }
 
-    /// A number from 0 to `most`, of what the caller says.
+    /// Reads the value as a number from 0 to `most`; errors call its unit `of`.
     pub fn number(&self, of: &str, most: f64) -> Result<f64, InputError> {
         let number = self.plain().and_then(decimal).filter(|number| (0.0..=most).contains(number));
         number.ok_or_else(|| self.unexpected(format!("a number of {of} from 0 to {most}")))
     }
 
-    /// A span of at most a second.
+    /// Reads the value as nanoseconds, up to a second.
     pub fn ns(&self) -> Result<Span, InputError> {
         let ns = self.number("nanoseconds", 1e9)?;
         Ok(Span::from_ns(ns).expect("a second has few picoseconds"))
     }
 
-    /// A bandwidth at which a terabyte passes within simulated time.
+    /// Reads the value as a bandwidth from 0.001 to 10⁶ GB/s.
     pub fn gbs(&self) -> Result<Bandwidth, InputError> {
         let number = self.plain().and_then(decimal).filter(|gbs| (1e-3..=1e6).contains(gbs));
         let bandwidth = number.and_then(Bandwidth::from_gb_per_second);
         bandwidth.ok_or_else(|| self.unexpected("a number of GB/s from 0.001 to 1000000"))
     }
 
-    /// Bytes, of which there must be at least one.
+    /// Reads the value as a number of bytes greater than 0.
     pub fn bytes(&self) -> Result<Bytes, InputError> {
         let bytes = self.plain().and_then(bytes).filter(|bytes| !bytes.is_zero());
         bytes.ok_or_else(|| {
@@ -203,14 +204,14 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// Bytes that are a power of two.
+    /// Reads the value as a number of bytes that is a power of two.
     pub fn power_of_two_bytes(&self) -> Result<Bytes, InputError> {
         let bytes = self.bytes()?;
         let is_power = bytes.get().is_power_of_two();
         is_power.then_some(bytes).ok_or_else(|| self.unexpected("a power of two of bytes"))
     }
 
-    /// A router, as in `r0c1`.
+    /// Reads the value as the position of a router, as in `r0c1`.
     pub(crate) fn router(&self) -> Result<Position, InputError> {
         let position = match &self.tree.value {
             Value::Scalar { text, .. } => position(text),
@@ -224,7 +225,7 @@ fn listed<T>(names: &[(&str, T)]) -> String {
     names.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
-/// The beginning of what was found, on one line.
+/// Returns the first 40 characters, with control characters escaped.
 fn excerpt(text: &str) -> String {
     const LONGEST: usize = 40;
     let shown: String = text.chars().take(LONGEST).flat_map(char::escape_debug).collect();
@@ -235,7 +236,7 @@ fn digits(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// Numbers as YAML has them; Rust would read `inf` and `nan`, too.
+/// Parses a number as YAML writes it; Rust alone would also accept `inf` and `nan`.
 fn decimal(text: &str) -> Option<f64> {
     let is_number = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
     text.bytes().all(is_number).then(|| text.parse().ok())?

@@ -1,16 +1,16 @@
 //! YAML text as a tree in which every key and value knows its line.
 //!
-//! Only plain data is taken: one document of mappings, lists and scalars. Anchors, aliases, tags and
-//! merge keys are refused, so a short text cannot mean a long one.
+//! Only plain data is accepted: one document of mappings, lists and scalars. Anchors, aliases, tags and merge
+//! keys are rejected, so that the tree cannot be larger than the text.
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span};
 
 use super::{InputError, InputProblem};
 
-/// How deep mappings and lists may be nested; the default has three levels.
+/// Largest depth of nested mappings and lists; the default topology has three levels.
 pub(crate) const DEEPEST: usize = 16;
 
-/// A place in a named text.
+/// A line and column of a named text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark<'a> {
     pub(crate) file: &'a str,
@@ -27,7 +27,7 @@ pub(crate) struct Tree<'a> {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Value<'a> {
-    /// What is quoted is a text, whatever it looks like.
+    /// A scalar; a quoted one is text even if it looks like a number.
     Scalar {
         text: String,
         is_quoted: bool,
@@ -36,7 +36,7 @@ pub(crate) enum Value<'a> {
     Map(Vec<Entry<'a>>),
 }
 
-/// A key of a mapping, and what belongs to it.
+/// A key of a mapping with its value.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry<'a> {
     pub(crate) key: String,
@@ -51,7 +51,7 @@ impl Mark<'_> {
     }
 }
 
-/// The text that bytes are, if there are not too many.
+/// Decodes bytes as UTF-8, up to a length of `longest`.
 pub(crate) fn text<'a>(file: &str, bytes: &'a [u8], longest: usize) -> Result<&'a str, InputError> {
     check_length(file, bytes.len(), longest)?;
     std::str::from_utf8(bytes).map_err(|error| {
@@ -70,7 +70,7 @@ pub(crate) fn check_length(file: &str, bytes: usize, limit: usize) -> Result<(),
     if bytes <= limit { Ok(()) } else { Err(error()) }
 }
 
-/// The tree of a text. A text without content is an empty mapping.
+/// Parses a text. A text without content is an empty mapping.
 pub(crate) fn parse<'a>(file: &'a str, text: &'a str) -> Result<Tree<'a>, InputError> {
     let top = Mark { file, line: 1, column: 1 };
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -124,7 +124,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The value that begins with `event`.
+    /// Reads the value that begins with `event`.
     fn tree(
         &mut self,
         event: Event<'a>,
@@ -200,19 +200,19 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The dotted key of what is called `key` in the mapping at `path`.
+/// Returns the dotted path of `key` in the mapping at `path`.
 pub(crate) fn join(path: &str, key: &str) -> String {
     let key: String = key.chars().take(40).flat_map(char::escape_debug).collect();
     if path.is_empty() { key } else { format!("{path}.{key}") }
 }
 
 impl<'a> Tree<'a> {
-    /// Whether nothing was written.
+    /// Returns whether the value is empty.
     pub(crate) fn is_nothing(&self) -> bool {
         matches!(&self.value, Value::Scalar { text, is_quoted: false } if text.is_empty())
     }
 
-    /// Puts `other` on top: mappings are merged, everything else is replaced.
+    /// Lays `other` over this tree: mappings are merged, other values are replaced.
     pub(crate) fn overlay(&mut self, other: Tree<'a>) {
         match (&mut self.value, other.value) {
             (Value::Map(below), Value::Map(above)) => {

@@ -1,29 +1,29 @@
-//! Why an event was not written.
+//! Errors of the trace writer.
 
 use std::io;
 
 use cubeyard_sim::Time;
 
-/// Why an event was not written. All but [`Io`](Self::Io) leave the trace as it was.
+/// Error that kept an event from being written. All but [`Io`](Self::Io) leave the trace unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The sink failed. The trace is of no use any more.
+    /// The sink failed. The trace is unusable.
     #[error("the trace could not be written")]
     Io(#[from] io::Error),
-    /// A slice ends before it starts: leave it out, or find out where its times come from.
+    /// A slice ends before it starts: omit it, or correct its times.
     #[error("a slice ends at {end}, before it starts at {start}")]
     EndsBeforeStart {
-        /// When it starts.
+        /// Start of the slice.
         start: Time,
-        /// When it ends.
+        /// End of the slice.
         end: Time,
     },
-    /// A slice starts before the one written before it on the same track: sort them by their starts.
+    /// A slice starts before the previous one of its track: sort slices by start.
     #[error("a slice starts at {start}, before the last one of its track, which starts at {last}")]
     OutOfOrder {
-        /// When it starts.
+        /// Start of the slice.
         start: Time,
-        /// When the last one started.
+        /// Start of the previous slice.
         last: Time,
     },
     /// A slice starts within another one of its track and ends after it: put it on another track, as
@@ -32,17 +32,17 @@ pub enum TraceError {
         "a slice from {start} to {end} overlaps another one of its track, which ends at {outer}"
     )]
     Overlap {
-        /// When it starts.
+        /// Start of the slice.
         start: Time,
-        /// When it ends.
+        /// End of the slice.
         end: Time,
-        /// When the slice that it starts in ends.
+        /// End of the slice in which it starts.
         outer: Time,
     },
     /// An instant is more than 2⁶³ picoseconds (106 days) after the start, as [`Time::NEVER`] is.
     #[error("{at} is later than a trace can say")]
     BeyondRange {
-        /// The instant.
+        /// Time of the event.
         at: Time,
     },
 }

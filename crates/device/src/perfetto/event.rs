@@ -1,15 +1,15 @@
-//! What is said about tracks, slices, instants and counters.
+//! Tracks, events and counters of a trace, with their encoding.
 
 use super::field;
 use super::intern::Interner;
 use super::wire::Buffer;
 
-/// A track of one trace: a row of slices and instants.
+/// A track of a trace: a row of slices and instants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TrackId(u32);
 
 impl TrackId {
-    /// The track that all others are under.
+    /// The root track, above all others.
     pub const ROOT: Self = Self(0);
 
     pub(super) fn new(index: usize) -> Self {
@@ -20,7 +20,7 @@ impl TrackId {
         self.0 as usize
     }
 
-    /// Perfetto keeps zero for events that name no track.
+    /// Returns the track's uuid; Perfetto reserves zero for events without a track.
     pub(super) fn uuid(self) -> u64 {
         u64::from(self.0) + 1
     }
@@ -30,14 +30,14 @@ impl TrackId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CounterId(pub(super) TrackId);
 
-/// What a counter counts.
+/// Unit of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit<'n> {
-    /// Things.
+    /// Dimensionless count.
     Count,
-    /// Bytes.
+    /// Size in bytes.
     Bytes,
-    /// Something that Perfetto has no word for, such as `GB/s`.
+    /// A unit that Perfetto does not define, such as `GB/s`.
     Named(&'n str),
 }
 
@@ -51,10 +51,10 @@ impl Unit<'_> {
     }
 }
 
-/// What a counter shows.
+/// Value of a counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// A whole number. The trace processor turns it into a double: exact up to 2⁵³.
+    /// A whole number. The trace processor converts it to a double, exact up to 2⁵³.
     Int(i64),
     /// A number with a fraction.
     Float(f64),
@@ -72,18 +72,18 @@ impl From<f64> for Value {
     }
 }
 
-/// The value of an argument.
+/// Value of an argument of an event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arg<'t> {
-    /// A whole number.
+    /// A signed whole number.
     Int(i64),
-    /// A whole number that is never negative. The trace processor shows those from 2⁶³ up as negative.
+    /// An unsigned whole number. The trace processor shows 2⁶³ and above as negative.
     Uint(u64),
     /// A number with a fraction.
     Float(f64),
-    /// True or false.
+    /// A truth value.
     Bool(bool),
-    /// Text, written in full each time.
+    /// Text, which is not interned.
     Text(&'t str),
 }
 
@@ -117,8 +117,7 @@ impl<'t> From<&'t str> for Arg<'t> {
     }
 }
 
-/// Ties events to others: the viewer draws an arrow from each to the next one in time with the same
-/// number.
+/// Connects events: the viewer draws an arrow from each to the next one in time with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// The flow starts here or passes through.
@@ -127,7 +126,7 @@ pub enum Flow {
     End(u64),
 }
 
-/// What happened: a name, and details that are shown when the event is picked.
+/// An event: a name, and details that the viewer shows when the event is selected.
 ///
 /// A name alone can be given as `&str`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -138,19 +137,19 @@ pub struct Event<'e> {
 }
 
 impl<'e> Event<'e> {
-    /// An event without details. Every different name is kept until the trace is finished, so put what
-    /// differs each time into an argument.
+    /// Creates an event without details. Every distinct name is kept in memory until the trace is finished,
+    /// so values that vary belong in an argument.
     pub const fn new(name: &'e str) -> Self {
         Self { name, args: &[], flows: &[] }
     }
 
-    /// With these arguments in the place of those it had. Their names are kept as the event's is.
+    /// Replaces the arguments. Their names are kept in memory as the event's is.
     #[must_use]
     pub const fn args(self, args: &'e [(&'e str, Arg<'e>)]) -> Self {
         Self { args, ..self }
     }
 
-    /// With these flows in the place of those it had.
+    /// Replaces the flows.
     #[must_use]
     pub const fn flows(self, flows: &'e [Flow]) -> Self {
         Self { flows, ..self }

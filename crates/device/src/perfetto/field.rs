@@ -51,12 +51,12 @@ pub(super) mod annotation {
 pub(super) mod interned {
     pub(in super::super) const EVENT_NAMES: u32 = 2;
     pub(in super::super) const ANNOTATION_NAMES: u32 = 3;
-    /// Of a single name, whichever kind it is.
+    /// Fields of an interned name of either kind.
     pub(in super::super) const IID: u32 = 1;
     pub(in super::super) const NAME: u32 = 2;
 }
 
-/// The writer is one sequence of packets; zero is not allowed.
+/// Id of the only packet sequence; zero is not allowed.
 pub(super) const SEQUENCE: u64 = 1;
 pub(super) const INCREMENTAL_STATE_CLEARED: u64 = 1;
 pub(super) const NEEDS_INCREMENTAL_STATE: u64 = 2;
@@ -67,7 +67,7 @@ pub(super) const TYPE_INSTANT: u64 = 3;
 pub(super) const TYPE_COUNTER: u64 = 4;
 
 pub(super) const ORDERING_EXPLICIT: u64 = 3;
-/// Siblings of one name are kept apart; by default they would be shown as one track.
+/// Keeps tracks of the same name apart, which Perfetto would merge by default.
 pub(super) const MERGE_NONE: u64 = 2;
 
 pub(super) const UNIT_COUNT: u64 = 2;

@@ -1,11 +1,11 @@
-//! Strings that are written once and named by number from then on.
+//! Strings that are written once and referred to by number.
 
 use std::collections::BTreeMap;
 
 use super::field::interned;
 use super::wire::Buffer;
 
-/// Strings of one kind, numbered from one in the order in which they came.
+/// Strings of one kind, numbered from one in the order of their first use.
 #[derive(Debug, Default)]
 pub(super) struct Interner {
     iids: BTreeMap<Box<str>, u64>,
@@ -17,7 +17,7 @@ impl Interner {
         self.texts.len()
     }
 
-    /// The number of `text`, which is a new one if it has none yet.
+    /// Returns the number of `text`, a new one at its first use.
     pub(super) fn iid(&mut self, text: &str) -> u64 {
         if let Some(&iid) = self.iids.get(text) {
             return iid;

@@ -1,4 +1,4 @@
-//! Spreading operations that overlap over several tracks.
+//! Spreads overlapping operations over several tracks.
 
 use std::io::Write;
 
@@ -6,11 +6,11 @@ use cubeyard_sim::Time;
 
 use super::{TraceError, TraceWriter, TrackId};
 
-/// A track and, below it, as many more as are needed so that no two operations overlap.
+/// A track with as many further tracks below it as overlapping operations need.
 ///
-/// Each operation gets the first lane that is free, so the number of lanes is the largest number of
-/// operations at one time, and the same operations get the same lanes. The first lane is the track
-/// itself; the next are named after it: `DMA #2`, `DMA #3`.
+/// Each operation gets the first free lane, so the number of lanes is the largest number of concurrent
+/// operations, and the same operations always get the same lanes. The first lane is the track itself; the
+/// others are named after it: `DMA #2`, `DMA #3`.
 ///
 /// ```
 /// use cubeyard_device::perfetto::{Lanes, TraceWriter};
@@ -35,7 +35,7 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// A new track below `parent`, the first lane.
+    /// Adds a track below `parent` as the first lane.
     pub fn new<W: Write>(
         trace: &mut TraceWriter<W>,
         name: &str,
@@ -46,9 +46,9 @@ impl Lanes {
         Ok(Self { name: name.to_owned(), tracks, ends, last_start: Time::ZERO })
     }
 
-    /// The lane for an operation from `start` to `end`, which it holds from then on.
+    /// Returns the lane for an operation from `start` to `end`, and reserves it.
     ///
-    /// Operations come in the order of their starts. What is part of one goes onto the same lane.
+    /// Operations must come in the order of their starts. Parts of an operation belong on its lane.
     pub fn lane<W: Write>(
         &mut self,
         trace: &mut TraceWriter<W>,
@@ -70,7 +70,7 @@ impl Lanes {
         Ok(self.tracks[lane])
     }
 
-    /// The tracks of all lanes so far.
+    /// Returns the tracks of all lanes so far.
     pub fn tracks(&self) -> &[TrackId] {
         &self.tracks
     }

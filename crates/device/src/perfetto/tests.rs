@@ -8,7 +8,6 @@ fn ps(ps: u64) -> Time {
     Time::from_ps(ps)
 }
 
-/// Something of everything.
 fn sample() -> Vec<u8> {
     let mut trace = TraceWriter::new(Vec::new());
     let pe = trace.track("PE 0", None).unwrap();

@@ -1,10 +1,10 @@
-//! Protobuf's wire format, as much of it as a trace needs.
+//! The part of protobuf's wire format that a trace needs.
 
 const VARINT: u32 = 0;
 const FIXED64: u32 = 1;
 const LENGTH_DELIMITED: u32 = 2;
 
-/// Bytes of messages, to which fields are added at the end.
+/// An encoded message, to which fields are appended.
 #[derive(Debug, Default)]
 pub(super) struct Buffer(Vec<u8>);
 
@@ -23,7 +23,7 @@ impl Buffer {
         self.varint(value);
     }
 
-    /// A signed number in two's complement (`int32`, `int64`), so negative ones take ten bytes.
+    /// Appends a signed number in two's complement (`int32`, `int64`); negative ones take ten bytes.
     pub(super) fn int(&mut self, number: u32, value: i64) {
         self.uint(number, value.cast_unsigned());
     }
@@ -43,7 +43,7 @@ impl Buffer {
         self.0.extend_from_slice(value.as_bytes());
     }
 
-    /// A message within this one, with the fields that `fill` adds.
+    /// Appends a nested message with the fields that `fill` adds.
     #[inline]
     pub(super) fn message(&mut self, number: u32, fill: impl FnOnce(&mut Self)) {
         self.tag(number, LENGTH_DELIMITED);
@@ -53,8 +53,8 @@ impl Buffer {
         self.set_length(start);
     }
 
-    /// Puts the length of what was written since `start` into the one byte that was left before it.
-    /// Nearly all messages fit; a longer one is moved to make room for more bytes.
+    /// Stores the length of the bytes since `start` in the one byte reserved before them. Nearly all messages
+    /// fit; a longer one is moved to make room for more length bytes.
     #[inline]
     fn set_length(&mut self, start: usize) {
         let length = self.0.len() - start;
@@ -76,7 +76,7 @@ impl Buffer {
         self.varint(u64::from(number << 3 | kind));
     }
 
-    /// Seven bits at a time, the lowest first; the top bit says that more follow.
+    /// Appends seven bits at a time, the lowest first; the top bit marks that more follow.
     #[inline]
     fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {

@@ -1,4 +1,4 @@
-//! Which transfers are measured: from each start, to the nearest, to one between, and to the farthest.
+//! Cases to measure: from the host and a PE to near, middle and far memories.
 
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_sim::Span;
@@ -9,19 +9,19 @@ use crate::message::Direction;
 use crate::request::{PeRef, Request, RequestError, Shard};
 use crate::topology::{NodeId, Topology};
 
-/// What starts a transfer, and which way it goes.
+/// Initiator and direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Category {
     /// The host writes to the device.
     HostToDevice,
     /// The host reads from the device.
     DeviceToHost,
-    /// A PE's DMA reads.
+    /// The DMA engine of a PE reads.
     PeDma,
 }
 
 impl Category {
-    /// As in the names of cases.
+    /// Returns the name of the category, as in the names of cases.
     pub const fn name(self) -> &'static str {
         match self {
             Self::HostToDevice => "h2d",
@@ -34,13 +34,13 @@ impl Category {
 /// A transfer to be measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// As in `h2d-far`.
+    /// Name, as in `h2d-far`.
     pub name: String,
-    /// What starts it.
+    /// Initiator and direction.
     pub category: Category,
-    /// Whose DMA it is, for a PE's.
+    /// PE whose DMA engine reads; `None` for the host.
     pub from: Option<PeRef>,
-    /// Whose HBM it is.
+    /// PE whose HBM is accessed.
     pub to: PeRef,
 }
 
@@ -49,7 +49,7 @@ impl Case {
         Self { name: format!("{}-{place}", category.name()), category, from, to }
     }
 
-    /// The request for so many bytes.
+    /// Returns the request that moves so many bytes.
     pub fn request<W: Watch>(
         &self,
         machine: &Machine<W>,
@@ -64,13 +64,13 @@ impl Case {
         })
     }
 
-    /// Who starts it, in words.
+    /// Returns the name of the initiator: `host` or a PE.
     pub fn start(&self) -> String {
         self.from.map_or_else(|| "host".to_owned(), |from| from.to_string())
     }
 }
 
-/// The cases of a machine: what it does not have (a second cube, a second SIP) is left out.
+/// Returns the cases of a machine, without those that need a cube or SIP that it does not have.
 pub fn cases(topology: &Topology) -> Vec<Case> {
     let host: Vec<_> = spread(topology, |to| far_from_host(topology, to));
     let named = |category| {
@@ -85,7 +85,7 @@ pub fn cases(topology: &Topology) -> Vec<Case> {
     cases
 }
 
-/// The PE 0 of the first SIP, where all DMA cases start.
+/// Returns PE 0 of the first cube and SIP, from which all DMA cases start.
 fn origin() -> PeRef {
     let zero = "zero is a number of every kind";
     PeRef {
@@ -126,7 +126,7 @@ fn pe_cases(topology: &Topology) -> Vec<Case> {
     places.into_iter().filter_map(case).collect()
 }
 
-/// PE 0 of the nearest, the middle and the farthest cube, by what `far` says; each once.
+/// Returns PE 0 of the nearest, the middle and the farthest cube by the distance `far`, without repetition.
 fn spread(topology: &Topology, far: impl Fn(PeRef) -> Span) -> Vec<PeRef> {
     let mut cubes: Vec<_> = topology.cubes().map(|cube| PeRef { cube, ..origin() }).collect();
     cubes.sort_by_key(|&cube| far(cube));
@@ -145,7 +145,7 @@ fn distance(topology: &Topology, from: PeRef, to: PeRef) -> Span {
     weight(topology, from, topology.hbm(to.sip, to.cube, to.pe))
 }
 
-/// How long a command takes from one node to another: a measure of distance that needs no simulation.
+/// Returns the latency of a command between two nodes, a measure of distance that needs no simulation.
 fn weight(topology: &Topology, from: NodeId, to: NodeId) -> Span {
     topology.flight(&topology.route(from, to).expect("both are ends"))
 }

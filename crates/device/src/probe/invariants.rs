@@ -1,21 +1,21 @@
-//! What must hold of any sound machine.
+//! Properties of the measurements that hold on any sound machine.
 
 use super::{CaseReport, Category};
 use crate::topology::Topology;
 
-/// Something that must hold, and whether it does.
+/// Result of checking one property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invariant {
-    /// What must hold.
+    /// Property that must hold.
     pub claim: String,
-    /// The latencies that it was checked on, in words.
+    /// Latencies on which it was checked, as text.
     pub evidence: String,
-    /// Whether it does.
+    /// Whether the property holds.
     pub holds: bool,
 }
 
-/// Checks all of them on the reference sizes; those of which the machine has too few cases are left out,
-/// and the closed form where the machine has what it does not know: finite buffers, or rows of the HBM.
+/// Checks all properties at the reference size. Properties for which the machine has too few cases are
+/// omitted, and the closed form is where it does not apply: with finite buffers, or rows of the HBM.
 pub fn invariants(topology: &Topology, reports: &[CaseReport]) -> Vec<Invariant> {
     let of = |category| reports.iter().filter(move |report| report.case.category == category);
     let mut found = Vec::new();
@@ -49,7 +49,7 @@ fn monotone(claim: &str, reports: &[&CaseReport]) -> Invariant {
     Invariant { claim: claim.to_owned(), evidence: steps.join(" ≤ "), holds }
 }
 
-/// A read goes there and back, a posted write only there.
+/// Compares reads, which go there and back, with posted writes, which only go there.
 fn reads_after_writes(reports: &[CaseReport]) -> Option<Invariant> {
     let of = |category| reports.iter().filter(move |report| report.case.category == category);
     let pairs: Vec<_> = of(Category::HostToDevice)
@@ -73,7 +73,7 @@ fn best_below_worst(reports: &[CaseReport]) -> Option<Invariant> {
     Some(Invariant { claim, evidence: format!("{best} < {worst}"), holds })
 }
 
-/// Nothing is in the way of a case, so the closed form is exact.
+/// Compares the cases with the closed form, which is exact since each runs on an idle machine.
 fn formulas(reports: &[CaseReport]) -> Option<Invariant> {
     let all = || reports.iter().flat_map(|report| report.sweep.iter().chain([&report.reference]));
     let off = all().filter(|case| case.latency != case.alone.total()).count();

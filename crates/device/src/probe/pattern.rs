@@ -1,4 +1,4 @@
-//! A user's own traffic, from a file:
+//! Runs transfers that a file lists:
 //!
 //! ```yaml
 //! transfers:
@@ -6,8 +6,8 @@
 //!   - {op: write, from: host, to: sip0.cube3.pe2.hbm, bytes: 1 MiB, offset: 4 KiB}
 //! ```
 //!
-//! `from` is `host`, a PE or an `M_CPU`; `to` is the HBM of a PE or the SRAM of a cube. Without an offset, a
-//! transfer lies behind the one before it to the same memory, at the next burst; the first at offset 0.
+//! `from` is `host`, a PE or an `M_CPU`; `to` is the HBM of a PE or the SRAM of a cube. Without `offset`, a
+//! transfer begins at the next burst after the previous one to the same memory, and the first at 0.
 
 use std::collections::BTreeMap;
 
@@ -25,86 +25,86 @@ use crate::message::{Direction, RequestId};
 use crate::request::{PeRef, Request, Shard};
 use crate::topology::{Node, NodeId, NodeKind, Topology};
 
-/// The longest file that is read: some hundred thousand transfers.
+/// Largest file that is read, in bytes: some hundred thousand transfers.
 const LONGEST: usize = 32 << 20;
 
-/// The most flits on links and bursts that are kept for an explanation or a trace: 0.8 GB.
+/// Largest number of flit crossings and bursts that are kept for an explanation or a trace: 0.8 GB.
 const MOST_RECORDS: u64 = 8 << 20;
 
-/// Traffic to be run, checked against a topology.
+/// Transfers to run, checked against a topology.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     transfers: Vec<Planned>,
 }
 
-/// A transfer to be run.
+/// A transfer of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// As in the file.
+    /// Initiator, as written in the file.
     pub from: String,
-    /// As in the file.
+    /// Memory, as written in the file.
     pub to: String,
-    /// Read or write.
+    /// Direction of the transfer.
     pub direction: Direction,
-    /// How much.
+    /// Bytes to move.
     pub bytes: u64,
-    /// Where in the memory.
+    /// Offset in the memory, in bytes.
     pub offset: u64,
-    /// When.
+    /// Time at which the request is made.
     pub at: Time,
     request: Request,
 }
 
-/// What came of a pattern.
+/// Results of running a pattern.
 #[derive(Clone, Debug)]
 pub struct PatternReport {
-    /// From the first request to the last completion.
+    /// Time from the first request to the last completion.
     pub makespan: Span,
-    /// What came of each transfer.
+    /// Results of each transfer, in the order of the file.
     pub transfers: Vec<TransferReport>,
-    /// The links that were used, by how long, the longest first.
+    /// Busy times of the links that were used, the longest first.
     pub links: Vec<LinkUse>,
-    /// Of the engine: the same for the same input.
+    /// Hash of the engine's order of events, the same for the same input.
     pub order_hash: u64,
 }
 
-/// What came of a transfer.
+/// Results of one transfer.
 #[derive(Clone, Debug)]
 pub struct TransferReport {
-    /// The transfer.
+    /// Transfer as planned.
     pub planned: Planned,
-    /// Its number, for [`explain`](crate::explain::explain).
+    /// Request of the transfer, for [`explain`](crate::explain::explain).
     pub request: RequestId,
-    /// How long it took, and why.
+    /// Latency and bandwidth.
     pub measured: Measured,
-    /// The way of its data.
+    /// Route of the data.
     pub route: Vec<Hop>,
-    /// The longest that a flit of it stood behind another transfer.
+    /// Longest wait of a flit behind another transfer.
     pub held_up: Option<HeldUp>,
 }
 
-/// A wait behind another transfer.
+/// A wait for a link behind another transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldUp {
-    /// The link, as in `sip0.cube0.r0c0 → sip0.cube0.r0c1`.
+    /// Name of the link, as in `sip0.cube0.r0c0 → sip0.cube0.r0c1`.
     pub link: String,
-    /// The other transfer.
+    /// Request that was waited for.
     pub behind: Option<RequestId>,
-    /// How long.
+    /// Duration of the wait.
     pub span: Span,
 }
 
-/// How long a link was in use.
+/// Busy time of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkUse {
-    /// The link, as in `sip0.cube0.r0c0 → sip0.cube0.r0c1`.
+    /// Name of the link, as in `sip0.cube0.r0c0 → sip0.cube0.r0c1`.
     pub link: String,
-    /// How long.
+    /// Time for which the link carried flits.
     pub busy: Span,
 }
 
 impl Pattern {
-    /// Reads a pattern for a machine. Errors call the text `name`.
+    /// Reads a pattern for a machine. Errors call the file `name`.
     pub fn read(name: &str, bytes: &[u8], topology: &Topology) -> Result<Self, InputError> {
         let tree = yaml::parse(name, yaml::text(name, bytes, LONGEST)?)?;
         let mut root = Field::root(&tree).map()?;
@@ -116,14 +116,15 @@ impl Pattern {
         Ok(Self { transfers: transfers? })
     }
 
-    /// The transfers, in the order of the file.
+    /// Returns the transfers in the order of the file.
     pub fn transfers(&self) -> &[Planned] {
         &self.transfers
     }
 
-    /// Runs it on a machine of the topology that it was read for. With finite buffers, transfers can
-    /// block each other for good, and on a slow machine simulated time can run out. A machine
-    /// that keeps every flit takes a pattern of at most 8 Mi flits on links and bursts.
+    /// Runs the pattern on a machine of the topology that it was read for.
+    ///
+    /// Fails if transfers block each other for good, which finite buffers permit, or if simulated time runs
+    /// out. On a machine that keeps every flit, a pattern may have at most 8 Mi flit crossings and bursts.
     ///
     /// # Panics
     /// If the machine is of another topology.
@@ -174,7 +175,7 @@ fn report<W: Watch>(
     }
 }
 
-/// How many flits on links, and bursts, are kept of a request to memory where they are.
+/// Returns the number of flit crossings and bursts that a request to memory leaves in a flit log.
 fn records<W: Watch>(machine: &Machine<W>, request: RequestId) -> u64 {
     let access = machine.access(request).expect("a request to memory");
     let flits = machine.network().flits(access.bytes);
@@ -197,7 +198,7 @@ fn links<W: Watch>(machine: &mut Machine<W>) -> Vec<LinkUse> {
 
 struct Reader<'t> {
     topology: &'t Topology,
-    /// Where the transfer before ended in each memory, at the next burst.
+    /// End of the previous transfer in each memory, rounded up to a burst.
     next: BTreeMap<NodeId, u64>,
 }
 
@@ -230,7 +231,7 @@ impl Reader<'_> {
         Ok(Planned { from, to, direction, bytes, offset: start, at: Time::ZERO + at, request })
     }
 
-    /// The node of a name, or which comes nearest of those that can stand here.
+    /// Finds a node by name. An error suggests the nearest name with the right role.
     fn node(&self, field: &Field<'_>, role: Role) -> Result<NodeId, InputError> {
         let name = field.text("the name of a node")?;
         let node = self.topology.find(name).map_err(|error| {
@@ -311,7 +312,7 @@ impl Reader<'_> {
     }
 }
 
-/// What a node is to a transfer.
+/// Role of a node in a transfer.
 #[derive(Clone, Copy)]
 enum Role {
     Memory,

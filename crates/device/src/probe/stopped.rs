@@ -1,4 +1,4 @@
-//! Runs that came to no end.
+//! Errors of runs without a result.
 
 use cubeyard_sim::{Waiter, Waiting};
 use thiserror::Error;
@@ -6,26 +6,26 @@ use thiserror::Error;
 use crate::log::Watch;
 use crate::machine::Machine;
 
-/// A run of which no result can be given.
+/// Error of a run without a result.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RunError {
-    /// Nothing is left to happen, and requests are not done. Larger buffers, or none, help.
+    /// The machine is idle with requests pending. Enlarge or remove the buffers.
     #[error("the machine has come to a stop at {at_ns} ns:\n  {}", waiting.join("\n  "))]
     Stalled {
-        /// The time of the last event, in nanoseconds.
+        /// Time of the last event, in nanoseconds.
         at_ns: String,
-        /// Who waits for what, in words.
+        /// A line for each waiting component: its name, and the event it waits for.
         waiting: Vec<String>,
     },
-    /// The pattern is too large for every flit to be kept. Explain less of it at once.
+    /// The pattern is too large to keep every flit. Explain a smaller part of it.
     #[error("{records} flits on links and bursts are to be kept, and at most {most} can be")]
     TooManyRecords {
-        /// How many there would be.
+        /// Number of records that the pattern would need.
         records: u64,
-        /// How many there may be.
+        /// Largest number of records that can be kept.
         most: u64,
     },
-    /// Simulated time is over, and requests are not done. Less traffic, or a faster machine, helps.
+    /// Simulated time ran out with requests pending. Use less traffic or a faster machine.
     #[error(
         "simulated time has run out: the next event lies more than 2⁶¹ ps (26 days) after the start"
     )]

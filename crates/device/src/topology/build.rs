@@ -1,4 +1,4 @@
-//! A spec as nodes and links.
+//! Builds the nodes and links of a spec.
 
 use cubeyard_memory::address::{CubeId, IoChipletId, PeId, SipId};
 use cubeyard_sim::Span;
@@ -8,11 +8,11 @@ use super::{
     Direction, Link, LinkId, Node, NodeId, NodeKind, Place, Position, Spec, WireSpec, mesh,
 };
 
-/// Everything that a spec has, in the order of its layout.
+/// Nodes and links of a spec, numbered as in the layout.
 pub(super) struct Built {
     pub(super) nodes: Vec<Node>,
     pub(super) links: Vec<Link>,
-    /// Where in `links` those to each node begin; one more entry at the end.
+    /// Index in `links` of the first link to each node, and the number of links as a last entry.
     pub(super) into: Vec<u32>,
 }
 
@@ -127,7 +127,7 @@ impl Builder<'_> {
         }
     }
 
-    /// A node with a wire to the router of its place.
+    /// Adds a node with a wire to the router of its place.
     fn attach(
         &mut self,
         name: String,
@@ -181,7 +181,7 @@ impl Builder<'_> {
     }
 }
 
-/// The router that a connection of a side is at.
+/// Returns the router to which a connection on a side of a cube is wired.
 pub(super) fn connection_router(spec: &Spec, side: Direction, connection: u32) -> Position {
     let lane = connection as usize;
     match side {
@@ -196,7 +196,7 @@ pub(super) fn connection_router(spec: &Spec, side: Direction, connection: u32) -
     }
 }
 
-/// The port that the port of a side leads to: of the next cube, or of an IO chiplet.
+/// Returns the port across a side: of the next cube, or of an IO chiplet.
 fn opposite(spec: &Spec, layout: &Layout, sip: u32, cube: u32, side: Direction) -> Option<NodeId> {
     if let Some(beside) = layout::cube_beside(spec, cube, side) {
         return layout.port(sip, beside, side.opposite());
@@ -207,7 +207,8 @@ fn opposite(spec: &Spec, layout: &Layout, sip: u32, cube: u32, side: Direction) 
     Some(layout.io_port(sip, layout::number(io), port))
 }
 
-/// Both directions of each wire, by destination and source, and where each destination begins.
+/// Returns both directions of each wire, ordered by destination and source, and the index of the first link
+/// to each destination.
 fn link(spec: &Spec, nodes: usize, wires: &[(NodeId, NodeId, WireSpec)]) -> (Vec<Link>, Vec<u32>) {
     let mut links: Vec<Link> = Vec::with_capacity(2 * wires.len());
     for &(from, to, WireSpec { bandwidth, length_mm }) in wires {
@@ -233,7 +234,7 @@ fn link(spec: &Spec, nodes: usize, wires: &[(NodeId, NodeId, WireSpec)]) -> (Vec
     (links, into)
 }
 
-/// The link from one node to another.
+/// Finds the link from one node to another by binary search.
 pub(super) fn between(links: &[Link], into: &[u32], from: NodeId, to: NodeId) -> Option<LinkId> {
     let (start, end) = (into[to.index()], into[to.index() + 1]);
     let arriving = &links[start as usize..end as usize];
@@ -241,7 +242,7 @@ pub(super) fn between(links: &[Link], into: &[u32], from: NodeId, to: NodeId) ->
     Some(LinkId::numbered(start + layout::number(place)))
 }
 
-/// A number that was checked against what addresses can name.
+/// Unwraps an id whose number was checked when the file was read.
 fn known<T, E: std::fmt::Debug>(id: Result<T, E>) -> T {
     id.expect("checked when read: addresses can name it")
 }

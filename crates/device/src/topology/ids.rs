@@ -1,4 +1,4 @@
-//! What the parts of a resolved topology are called by programs.
+//! Nodes and links of a topology, with their kinds and places.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use cubeyard_memory::address::{CubeId, IoChipletId, PeId, SipId};
 use cubeyard_sim::{Bandwidth, Span};
 pub use cubeyard_sim::{LinkId, NodeId};
 
-/// What a node is.
+/// Kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NodeKind {
     /// The switch between the SIPs.
     Switch,
-    /// Where PCIe enters a SIP; it stores and forwards.
+    /// The PCIe endpoint of a SIP, which stores and forwards.
     PcieEndpoint,
     /// The network of an IO chiplet.
     IoNoc,
@@ -54,10 +54,10 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// All four, in the order of their numbers.
+    /// All directions, in the order of their discriminants.
     pub const ALL: [Self; 4] = [Self::North, Self::East, Self::South, Self::West];
 
-    /// The other way.
+    /// Returns the direction opposite to this one.
     #[must_use]
     pub const fn opposite(self) -> Self {
         match self {
@@ -68,7 +68,7 @@ impl Direction {
         }
     }
 
-    /// The letter that names have for it.
+    /// Returns the letter of the direction in names of nodes.
     pub const fn letter(self) -> char {
         match self {
             Self::North => 'n',
@@ -78,75 +78,75 @@ impl Direction {
         }
     }
 
-    /// Whether one goes along a row.
+    /// Returns whether the direction runs along a row.
     pub const fn is_horizontal(self) -> bool {
         matches!(self, Self::East | Self::West)
     }
 }
 
-/// A place in a grid: of routers in a cube, of cubes in a SIP.
+/// A position in a grid: of routers in a cube, or of cubes in a SIP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// Counted from the north.
+    /// Row, counted from the north.
     pub row: u32,
-    /// Counted from the west.
+    /// Column, counted from the west.
     pub column: u32,
 }
 
-/// As in `r0c1`.
+/// Formats a position as in `r0c1`.
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "r{}c{}", self.row, self.column)
     }
 }
 
-/// Where a node is, as far as each of these means something for it.
+/// Place of a node in the machine; fields that do not apply to its kind are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// Its SIP; the switch has none.
+    /// SIP of the node; the switch has none.
     pub sip: Option<SipId>,
-    /// Its IO chiplet.
+    /// IO chiplet of the node.
     pub io: Option<IoChipletId>,
-    /// Its cube.
+    /// Cube of the node.
     pub cube: Option<CubeId>,
-    /// Its PE. The controller of a slice of the HBM belongs to the slice's PE.
+    /// PE of the node. The controller of a slice of the HBM belongs to the slice's PE.
     pub pe: Option<PeId>,
-    /// The router that it is or is attached to.
+    /// Router that the node is, or is attached to.
     pub router: Option<Position>,
-    /// The side of the cube, for ports and connections of a cube.
+    /// Side of the cube, for the cube's ports and connections.
     pub side: Option<Direction>,
-    /// Which port of an IO chiplet, counted from the north or the west.
+    /// Number of the IO chiplet's port, counted from the north or the west.
     pub port: Option<u32>,
-    /// Which connection of a port.
+    /// Number of the connection of its port.
     pub connection: Option<u32>,
 }
 
-/// A component that traffic starts at, ends at or passes.
+/// A component at which traffic starts, ends or passes through.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its name, as in `sip0.cube3.pe2.pe_dma`; no two nodes have the same.
+    /// Unique name, as in `sip0.cube3.pe2.pe_dma`.
     pub name: String,
-    /// What it is.
+    /// Kind of component.
     pub kind: NodeKind,
-    /// What it charges each transfer.
+    /// Latency that the node adds to each transfer.
     pub overhead: Span,
-    /// Where it is.
+    /// Place of the node in the machine.
     pub place: Place,
 }
 
 /// One direction of a wire.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
-    /// Where it begins.
+    /// Node at which the link begins.
     pub from: NodeId,
-    /// Where it ends.
+    /// Node at which the link ends.
     pub to: NodeId,
-    /// The other direction of the same wire.
+    /// Link in the other direction of the same wire.
     pub reverse: LinkId,
-    /// How fast it takes bytes.
+    /// Bandwidth of this direction.
     pub bandwidth: Bandwidth,
-    /// How long a signal is on its way.
+    /// Propagation delay of the wire.
     pub propagation: Span,
-    /// The length of the wire, in millimetres.
+    /// Length of the wire, in millimetres.
     pub length_mm: f64,
 }

@@ -1,4 +1,4 @@
-//! How nodes are numbered: the switch, then SIP after SIP, all alike.
+//! Numbering of nodes: the switch, then the SIPs one after the other, all alike.
 //!
 //! A SIP has its IO chiplets, then its cubes. An IO chiplet has endpoint, network, processor, then its
 //! ports; a cube has its routers, `M_CPU`, SRAM, then HBM, DMA and processor of each PE, then its ports.
@@ -13,49 +13,48 @@ const PE_NODES: u32 = 3;
 
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
-    /// Nodes of a SIP.
+    /// Number of nodes of a SIP.
     sip: u32,
-    /// Where in a SIP each IO chiplet begins.
+    /// First node of each IO chiplet, relative to the SIP.
     io: Vec<u32>,
     cubes: Vec<CubeLayout>,
-    /// Which router of a cube is at each place of the grid.
+    /// Number of the router at each position of the grid.
     routers: Vec<Option<u32>>,
     router_columns: u32,
     router_rows: u32,
-    /// How many routers a cube has.
     router_count: u32,
     connections: u32,
 }
 
 #[derive(Clone, Debug)]
 struct CubeLayout {
-    /// Where in the SIP the cube begins.
+    /// First node of the cube, relative to the SIP.
     base: u32,
-    /// Where in the cube the port of each side is.
+    /// Port of each side, relative to the cube.
     ports: [Option<u32>; 4],
 }
 
-/// Where in the grid of a SIP a cube is.
+/// Returns the position of a cube in the grid of its SIP.
 pub(super) fn cube_position(spec: &Spec, cube: u32) -> Position {
     Position { row: cube / spec.cubes.w, column: cube % spec.cubes.w }
 }
 
-/// The cube at a position of a SIP, if it has one.
+/// Returns the cube at a position of the SIP's grid.
 pub(super) fn cube_at(spec: &Spec, at: Position) -> Option<u32> {
     (at.row < spec.cubes.h && at.column < spec.cubes.w).then(|| at.row * spec.cubes.w + at.column)
 }
 
-/// The cube beside another.
+/// Returns the cube next to another.
 pub(super) fn cube_beside(spec: &Spec, cube: u32, side: Direction) -> Option<u32> {
     cube_at(spec, mesh::step(cube_position(spec, cube), side)?)
 }
 
-/// How many ports an IO chiplet on a side has: one for each cube there.
+/// Returns the number of ports of an IO chiplet: one for each cube along its side.
 pub(super) fn io_ports(spec: &Spec, side: Direction) -> u32 {
     if side.is_horizontal() { spec.cubes.h } else { spec.cubes.w }
 }
 
-/// The cube that a port of an IO chiplet leads to.
+/// Returns the cube next to a port of an IO chiplet.
 pub(super) fn io_cube(spec: &Spec, side: Direction, port: u32) -> u32 {
     let (row, column) = match side {
         Direction::North => (0, port),
@@ -102,12 +101,12 @@ impl Layout {
         self.sip += nodes;
     }
 
-    /// Nodes of a port with its connections.
+    /// Returns the number of nodes of a port and its connections.
     fn port_nodes(&self) -> u32 {
         1 + self.connections
     }
 
-    /// How many nodes there are with this many SIPs.
+    /// Returns the number of nodes of a machine with this many SIPs.
     pub(super) fn count(&self, sips: u32) -> usize {
         (1 + sips * self.sip) as usize
     }
@@ -174,7 +173,7 @@ impl Layout {
     }
 }
 
-/// A connection of a port, of a cube or of an IO chiplet.
+/// Returns a connection of a port, of a cube or of an IO chiplet.
 pub(super) fn connection(port: NodeId, connection: u32) -> NodeId {
     NodeId::numbered(port.number() + 1 + connection)
 }
@@ -196,7 +195,7 @@ impl RoutersGrid {
     }
 }
 
-/// The number of something of which there are few.
+/// Converts an index to the `u32` of an id.
 pub(super) fn number(index: usize) -> u32 {
     u32::try_from(index).expect("the largest machine has far fewer nodes and links")
 }

@@ -1,26 +1,26 @@
-//! The routers of a cube: which there are, and the way from one to another.
+//! Routers of a cube, and routes between them.
 
 use super::{Direction, Position, RoutersSpec};
 
-/// Whether there is a router at a position.
+/// Returns whether there is a router at a position.
 pub(super) fn has(routers: &RoutersSpec, at: Position) -> bool {
     at.row < routers.rows
         && at.column < routers.columns
         && routers.removed.binary_search(&at).is_err()
 }
 
-/// The number of a position in the grid, removed routers counted.
+/// Returns the index of a position in the grid, removed routers included.
 fn number(routers: &RoutersSpec, at: Position) -> usize {
     (at.row * routers.columns + at.column) as usize
 }
 
-/// All routers, row by row.
+/// Returns all routers, row by row.
 pub(super) fn all(routers: &RoutersSpec) -> impl Iterator<Item = Position> + '_ {
     let columns = move |row| (0..routers.columns).map(move |column| Position { row, column });
     (0..routers.rows).flat_map(columns).filter(|&at| has(routers, at))
 }
 
-/// The position one step further, unless the grid ends there.
+/// Returns the position one step further; `None` beyond row or column 0.
 pub(super) fn step(at: Position, to: Direction) -> Option<Position> {
     let Position { row, column } = at;
     match to {
@@ -31,16 +31,16 @@ pub(super) fn step(at: Position, to: Direction) -> Option<Position> {
     }
 }
 
-/// The routers beside one, the lowest number first.
+/// Returns the neighbours of a router, in the order of their numbers.
 fn neighbours(routers: &RoutersSpec, at: Position) -> impl Iterator<Item = Position> + '_ {
     const BY_NUMBER: [Direction; 4] =
         [Direction::North, Direction::West, Direction::East, Direction::South];
     BY_NUMBER.into_iter().filter_map(move |to| step(at, to)).filter(|&next| has(routers, next))
 }
 
-/// The routers after `from` on the way to `to`, `to` included: along the row, then along the column; if
-/// that crosses a removed router, along the column first; if that does too, the shortest way, and of
-/// several the one that turns to the lower-numbered router first.
+/// Returns the routers after `from` on the route to `to`, `to` included: along the row, then along the
+/// column; if that crosses a removed router, along the column first; if that does too, a shortest path, with
+/// ties going to the lower-numbered router.
 pub(super) fn path(routers: &RoutersSpec, from: Position, to: Position) -> Vec<Position> {
     let row_first = corner(from, Position { row: from.row, column: to.column }, to);
     let column_first = corner(from, Position { row: to.row, column: from.column }, to);
@@ -85,7 +85,7 @@ fn shortest(routers: &RoutersSpec, from: Position, to: Position) -> Vec<Position
     path
 }
 
-/// How many steps each position is from `to`; `u32::MAX` where no way leads.
+/// Returns the distance of each position from `to`, in links; `u32::MAX` if `to` cannot be reached.
 fn distances(routers: &RoutersSpec, to: Position) -> Vec<u32> {
     let mut distances = vec![u32::MAX; (routers.rows * routers.columns) as usize];
     distances[number(routers, to)] = 0;
@@ -105,7 +105,7 @@ fn distances(routers: &RoutersSpec, to: Position) -> Vec<u32> {
     distances
 }
 
-/// A router that the first one does not reach; `Some(None)` if there is no router at all.
+/// Returns a router that the first one does not reach; `Some(None)` if there is no router at all.
 #[expect(clippy::option_option, reason = "private, with one caller that tells both apart")]
 pub(super) fn cut_off(routers: &RoutersSpec) -> Option<Option<Position>> {
     let Some(first) = all(routers).next() else {

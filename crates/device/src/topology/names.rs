@@ -1,19 +1,19 @@
-//! Nodes by name.
+//! Finds nodes by name.
 
 use super::{NodeId, NodeKind, Topology, layout};
 use crate::input::nearest;
 
-/// There is no node of that name. Choose one that is there.
+/// Error for a name that no node of the machine has. Use the nearest or another name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no node {name}; the nearest is {nearest}")]
 pub struct NoSuchNode {
-    /// The name given, or the beginning of it.
+    /// Name that was given, shortened to 80 characters.
     pub name: String,
-    /// The most similar name.
+    /// Most similar name of a node.
     pub nearest: String,
 }
 
-/// The numbers of nodes by their names.
+/// Returns the nodes ordered by name.
 pub(super) fn sorted(nodes: &[super::Node]) -> Vec<NodeId> {
     let mut ids: Vec<NodeId> = (0..layout::number(nodes.len())).map(NodeId::numbered).collect();
     ids.sort_unstable_by(|a, b| nodes[a.index()].name.cmp(&nodes[b.index()].name));
@@ -21,8 +21,8 @@ pub(super) fn sorted(nodes: &[super::Node]) -> Vec<NodeId> {
 }
 
 impl Topology {
-    /// The node of a name. A PE alone, as in `sip0.cube3.pe2`, is its DMA engine; `sip0.cube3.pe2.hbm`
-    /// is the controller of its slice.
+    /// Finds a node by name. The name of a PE, as in `sip0.cube3.pe2`, stands for its DMA engine, and
+    /// `sip0.cube3.pe2.hbm` for the controller of its slice of the HBM.
     pub fn find(&self, name: &str) -> Result<NodeId, NoSuchNode> {
         let short = || self.exact(&format!("{name}.pe_dma"));
         let hbm = || self.exact(&hbm_name(name)?);
@@ -46,7 +46,7 @@ impl Topology {
     }
 }
 
-/// The long form of `….pe2.hbm`.
+/// Returns the full name of a controller that is given as `….pe2.hbm`.
 fn hbm_name(name: &str) -> Option<String> {
     let (cube, pe) = name.strip_suffix(".hbm")?.rsplit_once('.')?;
     Some(format!("{cube}.hbm_ctrl.{pe}"))

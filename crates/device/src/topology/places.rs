@@ -1,82 +1,82 @@
-//! Nodes and neighbours by place.
+//! Finds nodes and neighbours by place.
 
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 
 use super::layout::{self, Layout};
 use super::{Direction, NodeId, Position, SipTopology, SipsSpec, Topology, mesh, route};
 
-/// Nodes by place. Each panics if this machine has no such SIP, cube or PE; those that
-/// [`sips`](Topology::sips), [`cubes`](Topology::cubes) and [`pes`](Topology::pes) list are there.
+/// Nodes by place. Each function panics if the machine has no such SIP, cube or PE; those that
+/// [`sips`](Topology::sips), [`cubes`](Topology::cubes) and [`pes`](Topology::pes) return exist.
 impl Topology {
-    /// The switch between the SIPs.
+    /// Returns the switch between the SIPs.
     pub fn switch(&self) -> NodeId {
         Layout::switch()
     }
 
-    /// The PCIe endpoint of a SIP; of its first IO chiplet if there are several.
+    /// Returns the PCIe endpoint of a SIP's first IO chiplet.
     pub fn endpoint(&self, sip: SipId) -> NodeId {
         self.layout.endpoint(self.known(sip), 0)
     }
 
-    /// The PCIe endpoints of a SIP, one for each IO chiplet.
+    /// Returns the PCIe endpoints of a SIP, one for each IO chiplet.
     pub fn endpoints(&self, sip: SipId) -> impl Iterator<Item = NodeId> + '_ {
         let sip = self.known(sip);
         (0..layout::number(self.spec.io.chiplets.len()))
             .map(move |io| self.layout.endpoint(sip, io))
     }
 
-    /// The PCIe endpoint by which traffic from outside the SIP reaches a cube.
+    /// Returns the PCIe endpoint through which traffic from outside the SIP reaches a cube.
     pub fn endpoint_of(&self, sip: SipId, cube: CubeId) -> NodeId {
         let io = route::nearest_io(&self.spec, self.known_cube(cube));
         self.layout.endpoint(self.known(sip), io)
     }
 
-    /// The processor of a SIP's first IO chiplet.
+    /// Returns the processor of a SIP's first IO chiplet.
     pub fn io_cpu(&self, sip: SipId) -> NodeId {
         self.layout.io_cpu(self.known(sip), 0)
     }
 
-    /// The network of a SIP's first IO chiplet.
+    /// Returns the network of a SIP's first IO chiplet.
     pub fn io_noc(&self, sip: SipId) -> NodeId {
         self.layout.io_noc(self.known(sip), 0)
     }
 
-    /// The router at a row and column of a cube, if there is one.
+    /// Returns the router at a row and column of a cube, if there is one.
     pub fn router(&self, sip: SipId, cube: CubeId, row: u32, column: u32) -> Option<NodeId> {
         self.layout.router(self.known(sip), self.known_cube(cube), Position { row, column })
     }
 
-    /// The management processor of a cube.
+    /// Returns the management processor of a cube.
     pub fn m_cpu(&self, sip: SipId, cube: CubeId) -> NodeId {
         self.layout.m_cpu(self.known(sip), self.known_cube(cube))
     }
 
-    /// The shared memory of a cube.
+    /// Returns the shared memory of a cube.
     pub fn sram(&self, sip: SipId, cube: CubeId) -> NodeId {
         self.layout.sram(self.known(sip), self.known_cube(cube))
     }
 
-    /// The controller of a PE's slice of the HBM.
+    /// Returns the controller of a PE's slice of the HBM.
     pub fn hbm(&self, sip: SipId, cube: CubeId, pe: PeId) -> NodeId {
         self.layout.hbm(self.known(sip), self.known_cube(cube), self.known_pe(pe))
     }
 
-    /// The DMA engine of a PE.
+    /// Returns the DMA engine of a PE.
     pub fn pe_dma(&self, sip: SipId, cube: CubeId, pe: PeId) -> NodeId {
         self.layout.pe_dma(self.known(sip), self.known_cube(cube), self.known_pe(pe))
     }
 
-    /// The processor of a PE.
+    /// Returns the processor of a PE.
     pub fn pe_cpu(&self, sip: SipId, cube: CubeId, pe: PeId) -> NodeId {
         self.layout.pe_cpu(self.known(sip), self.known_cube(cube), self.known_pe(pe))
     }
 
-    /// The port of a cube on a side, if there is a cube or an IO chiplet.
+    /// Returns the port on a side of a cube, if it faces another cube or an IO chiplet.
     pub fn port(&self, sip: SipId, cube: CubeId, side: Direction) -> Option<NodeId> {
         self.layout.port(self.known(sip), self.known_cube(cube), side)
     }
 
-    /// The SIP beside another. In a ring and in a torus, the ends are joined; no SIP is beside itself.
+    /// Returns the neighbour of a SIP. Rings and tori wrap around; no SIP is its own neighbour.
     pub fn sip_neighbour(&self, sip: SipId, side: Direction) -> Option<SipId> {
         let SipsSpec { topology, w, h, .. } = self.spec.sips;
         let number = self.known(sip);

@@ -1,4 +1,4 @@
-//! Bandwidth that a file gives to a part of the machine, and that no traffic can reach.
+//! Checks a topology for bandwidth that no traffic can reach.
 
 use cubeyard_sim::Bandwidth;
 use thiserror::Error;
@@ -6,7 +6,7 @@ use thiserror::Error;
 use super::summary::times;
 use super::{Spec, Topology};
 
-/// Bandwidth that cannot be reached, because all that uses it passes something slower. The machine can be
+/// Bandwidth that cannot be reached, because all traffic to it passes a slower part. The machine can still be
 /// simulated; its figures are those of the slower part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Unreachable {
@@ -15,13 +15,13 @@ pub enum Unreachable {
         "hbm.channel_bandwidth_gbs: {channels} channels of {channel} are {all}, and hbm.link carries {link}: no more can be reached"
     )]
     Channels {
-        /// Channels of a PE's HBM.
+        /// Number of channels of a PE's HBM.
         channels: u32,
-        /// Bandwidth of one of them.
+        /// Bandwidth of one channel.
         channel: Bandwidth,
-        /// Bandwidth of all of them.
+        /// Bandwidth of all channels together.
         all: Bandwidth,
-        /// Bandwidth of the link to them.
+        /// Bandwidth of the link to the controller.
         link: Bandwidth,
     },
     /// The HBM of a PE is faster than the link to the PE's DMA engine.
@@ -29,19 +29,19 @@ pub enum Unreachable {
         "hbm: {hbm} for each PE, and pe.link carries {link}: a PE alone reaches no more of its own HBM"
     )]
     OwnHbm {
-        /// Bandwidth of the HBM, up to its router.
+        /// Bandwidth of the HBM or of its link, whichever is slower.
         hbm: Bandwidth,
         /// Bandwidth of the link to the DMA engine.
         link: Bandwidth,
     },
-    /// The link of a SIP to the switch is faster than what leads to it.
+    /// The link between a SIP and the switch is faster than the link behind its endpoint.
     #[error(
         "pcie.link.bandwidth_gbs: {pcie}, and io.endpoint_link carries {link}: no more can be reached"
     )]
     Pcie {
         /// Bandwidth of the link to the switch.
         pcie: Bandwidth,
-        /// Bandwidth between the endpoint and its SIP.
+        /// Bandwidth between the endpoint and the IO chiplet's network.
         link: Bandwidth,
     },
 }

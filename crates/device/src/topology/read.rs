@@ -1,4 +1,4 @@
-//! A tree as a spec: which keys there are, and which values go together.
+//! Reads a spec from a document: its keys, their ranges, and the values that must agree.
 
 mod cube;
 mod optional;
@@ -11,12 +11,12 @@ use super::spec::{CubesSpec, IoSpec, PcieSpec, SipTopology, SipsSpec, Spec, Wire
 use crate::input::reader::{Field, Map};
 use crate::input::{InputError, InputProblem};
 
-/// The longest flit; far beyond what any link has.
+/// Largest flit that a file may give.
 const LONGEST_FLIT: Bytes = Bytes::mib(1);
 
 type Result<T> = std::result::Result<T, InputError>;
 
-/// The spec that a complete file describes.
+/// Reads a spec from a file with all defaults filled in.
 pub(super) fn spec(root: &Field<'_>) -> Result<Spec> {
     let mut map = root.map()?;
     let routers = cube::routers(&map.field("routers"))?;
@@ -74,7 +74,7 @@ fn sips(field: &Field<'_>) -> Result<SipsSpec> {
     Ok(SipsSpec { count, topology, w, h })
 }
 
-/// A grid that was given, if it has as many places as there are SIPs.
+/// Reads the grid of the SIPs, which must have as many places as there are SIPs.
 fn grid(count: u32, w: &Field<'_>, h: &Field<'_>) -> Result<(u32, u32)> {
     let (columns, rows) = (w.whole(1, SipId::COUNT)?, h.whole(1, SipId::COUNT)?);
     if columns * rows == count {

@@ -1,54 +1,54 @@
-//! Which node answers for a physical address.
+//! Maps physical addresses to nodes.
 
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::{Die, PhysAddr, SipId, Window};
 
 use super::{NodeId, Topology, layout};
 
-/// Why no node answers for an address. Final: this machine has nothing there.
+/// Error for an address at which the machine has nothing. Use another address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
-    /// The machine has fewer SIPs.
+    /// The address names a SIP that the machine does not have.
     #[error("{address} is outside the machine, which has {count} SIPs")]
     NoSip {
-        /// The address.
+        /// Address that was given.
         address: PhysAddr,
-        /// How many there are.
+        /// Number of SIPs of the machine.
         count: u32,
     },
-    /// The SIP has fewer cubes or IO chiplets.
+    /// The address names a cube or IO chiplet that its SIP does not have.
     #[error("{address} is outside its SIP, which has {count} {what}")]
     NoDie {
-        /// The address.
+        /// Address that was given.
         address: PhysAddr,
-        /// Cubes or IO chiplets.
+        /// Kind of die: `cubes` or `IO chiplets`.
         what: &'static str,
-        /// How many there are.
+        /// Number of such dies in the SIP.
         count: u32,
     },
-    /// The cube has fewer PEs.
+    /// The address names a PE that its cube does not have.
     #[error("{address} is outside its cube, which has {count} PEs")]
     NoPe {
-        /// The address.
+        /// Address that was given.
         address: PhysAddr,
-        /// How many there are.
+        /// Number of PEs of the cube.
         count: u32,
     },
-    /// The memory is shorter than its window.
+    /// The offset in the window is beyond the end of the memory.
     #[error("{address} is outside the {memory}, which is {} bytes long", capacity.get())]
     Beyond {
-        /// The address.
+        /// Address that was given.
         address: PhysAddr,
-        /// HBM, TCM or SRAM.
+        /// Name of the memory: `HBM`, `TCM` or `SRAM`.
         memory: &'static str,
-        /// How long it is.
+        /// Size of the memory.
         capacity: Bytes,
     },
 }
 
 impl Topology {
-    /// The node that answers for an address: the controller of the slice for HBM, the DMA engine for a
-    /// PE's TCM and the processor for its registers, else `M_CPU`, SRAM or the IO chiplet's processor.
+    /// Returns the node that serves an address: the controller of the slice for HBM, the DMA engine for a
+    /// PE's TCM, the processor for its registers, and otherwise `M_CPU`, SRAM or the IO chiplet's processor.
     pub fn resolve(&self, address: PhysAddr) -> Result<NodeId, ResolveError> {
         let (sip, spec) = (address.sip(), self.spec());
         self.check_sip(address, sip)?;

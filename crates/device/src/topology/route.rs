@@ -1,8 +1,8 @@
-//! The way from one node to another.
+//! Routes between nodes.
 //!
-//! Between cubes X then Y; between the routers of a cube as `mesh` says. A flow has one connection for
-//! its whole way: the one on the target's router, on the side where it enters the target's cube, else
-//! connection 0. What stays in a cube never leaves it.
+//! Flows go between cubes along the row, then along the column; within a cube as in `mesh`. A flow uses one
+//! connection number on its whole route: that of the connection wired to the target's router, on the side
+//! where the flow enters the target's cube, or else 0. Traffic within a cube does not leave it.
 
 mod walk;
 
@@ -14,20 +14,20 @@ use super::layout;
 use super::{Direction, LinkId, NodeId, NodeKind, Place, Position, Spec, Topology};
 use walk::Walk;
 
-/// Why there is no route.
+/// Error for nodes between which there is no route.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
-    /// Traffic only passes here. Choose what is attached to it.
+    /// The node only forwards traffic. Choose a node that is attached to it.
     #[error("{name} is a {kind:?}: traffic passes it, and neither starts nor ends there")]
     NotAnEnd {
-        /// The node's name.
+        /// Name of the node.
         name: String,
-        /// What it is.
+        /// Kind of the node.
         kind: NodeKind,
     },
 }
 
-/// Where a route starts or ends.
+/// Position of the start or the end of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Switch,
@@ -36,9 +36,9 @@ enum End {
 }
 
 impl Topology {
-    /// The links of the way from one node to another, in order; none if they are the same.
+    /// Returns the links from one node to another, in order; none if both are the same.
     ///
-    /// The way of an answer is the same backwards: each link's `reverse`, from the last to the first.
+    /// An answer takes the same route backwards: each link's `reverse`, from the last to the first.
     pub fn route(&self, from: NodeId, to: NodeId) -> Result<Vec<LinkId>, RouteError> {
         let (start, end) = (self.end(from)?, self.end(to)?);
         if from == to {
@@ -48,8 +48,8 @@ impl Topology {
         Ok(Walk::new(self, from, connection).go(start, end, to))
     }
 
-    /// How long a message without payload takes, if nothing is in its way: the wires, each at least a
-    /// picosecond, and the overhead of every node it comes to.
+    /// Returns the latency of a message without payload on an idle machine: the propagation of each link, at
+    /// least one picosecond, and the overhead of every node after the first.
     pub fn flight(&self, route: &[LinkId]) -> Span {
         let hop = |&link: &LinkId| {
             let link = self.link(link);
@@ -77,7 +77,7 @@ impl Topology {
         }
     }
 
-    /// Which connection of every port on its way a flow uses.
+    /// Returns the number of the connection that a flow uses at every port.
     fn connection(&self, from: NodeId, to: NodeId, start: End, end: End) -> u32 {
         let spec = self.spec();
         if spec.ucie.balance {
@@ -90,16 +90,16 @@ impl Topology {
     }
 }
 
-/// The numbers of source and target spread flows: `(cube + PE of the source + ⌊PE of the target / 2⌋)`
-/// modulo the connections of a port. Flows from all PEs to one, from one to all, and from each to its
-/// like in another cube are each spread evenly over four connections.
+/// Spreads flows over the connections of a port: `(cube + PE of the source + ⌊PE of the target / 2⌋)` modulo
+/// their number. Flows from all PEs to one, from one PE to all, and from each PE to the same PE of another
+/// cube are each spread evenly over four connections.
 fn balanced(spec: &Spec, from: Place, to: Place) -> u32 {
     let pe = |place: Place| place.pe.map_or(0, PeId::number);
     let cube = from.cube.map_or(0, CubeId::number);
     (cube + pe(from) + pe(to) / 2) % spec.connection_count()
 }
 
-/// The side on which a flow enters the target's cube, if it comes from outside.
+/// Returns the side on which a flow enters the target's cube, if it comes from outside.
 fn entry_side(spec: &Spec, start: End, end: End) -> Option<Direction> {
     let End::Cube { sip, cube, .. } = end else { return None };
     let (from, first) = match start {
@@ -110,26 +110,26 @@ fn entry_side(spec: &Spec, start: End, end: End) -> Option<Direction> {
     crossings(spec, from, cube).last().map(Direction::opposite).or(first)
 }
 
-/// The cube by which traffic from an IO chiplet to `cube` enters, and the side of that.
+/// Returns the first cube on the route from an IO chiplet to `cube`, and the side on which traffic enters it.
 fn entry(spec: &Spec, io: u32, cube: u32) -> (u32, Option<Direction>) {
     let side = spec.io.chiplets[io as usize];
     (layout::io_cube(spec, side, io_port(spec, side, cube)), Some(side))
 }
 
-/// The port of an IO chiplet that is in line with a cube.
+/// Returns the port of an IO chiplet in the row or column of a cube.
 fn io_port(spec: &Spec, side: Direction, cube: u32) -> u32 {
     let at = layout::cube_position(spec, cube);
     if side.is_horizontal() { at.row } else { at.column }
 }
 
-/// The IO chiplet with the fewest cubes between it and `cube`; of several, the first.
+/// Returns the IO chiplet with the fewest crossings to `cube`; the first of equals.
 pub(super) fn nearest_io(spec: &Spec, cube: u32) -> u32 {
     let crossed = |&io: &u32| crossings(spec, entry(spec, io, cube).0, cube).count();
     let all = 0..layout::number(spec.io.chiplets.len());
     all.min_by_key(crossed).expect("checked when read: there is an IO chiplet")
 }
 
-/// The steps from cube to cube: along the row, then along the column.
+/// Returns the directions of the steps from cube to cube: along the row, then along the column.
 fn crossings(spec: &Spec, from: u32, to: u32) -> impl Iterator<Item = Direction> + use<> {
     let (from, to) = (layout::cube_position(spec, from), layout::cube_position(spec, to));
     let along = |from: u32, to: u32, up: Direction, down: Direction| {

@@ -1,4 +1,4 @@
-//! The SIPs of a machine, said apart from its file: how many, how they lie to each other, in which grid.
+//! Number, topology and grid of the SIPs, given apart from the topology file.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -12,14 +12,14 @@ use super::{Spec, Topology};
 use crate::input::nearest;
 
 impl SipTopology {
-    /// All of them, by the names that files have for them.
+    /// All topologies, with their names in files.
     pub const NAMES: [(&'static str, Self); 3] = [
         ("ring_1d", Self::Ring1d),
         ("torus_2d", Self::Torus2d),
         ("mesh_2d_no_wrap", Self::Mesh2dNoWrap),
     ];
 
-    /// What files call it.
+    /// Returns the name in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ring1d => "ring_1d",
@@ -42,12 +42,12 @@ impl FromStr for SipTopology {
     }
 }
 
-/// Columns and rows of SIPs; `3x2` in words.
+/// A grid of SIPs; `3x2` has three columns and two rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SipGrid {
-    /// SIPs in a row.
+    /// Number of SIPs in a row.
     pub w: NonZeroU32,
-    /// SIPs in a column.
+    /// Number of SIPs in a column.
     pub h: NonZeroU32,
 }
 
@@ -69,60 +69,61 @@ impl fmt::Display for SipGrid {
 }
 
 impl SipGrid {
-    /// How many SIPs it holds; more than can be counted is as good as the most.
+    /// Returns the number of places, saturating at `u32::MAX`.
     const fn count(self) -> u32 {
         self.w.get().saturating_mul(self.h.get())
     }
 }
 
-/// What is said of SIPs. What is not said stays as the machine has it.
+/// Values that replace those of a machine's SIPs; `None` keeps the machine's value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SipsOverlay {
-    /// How many there are.
+    /// Number of SIPs.
     pub count: Option<u32>,
-    /// Who is whose neighbour.
+    /// Topology that the SIPs form.
     pub topology: Option<SipTopology>,
-    /// Their grid; without it, that of the machine if it still fits, else the one nearest to a square.
+    /// Grid of the SIPs. If `None`: the grid of the machine if the number is unchanged, else the one nearest
+    /// to a square.
     pub grid: Option<SipGrid>,
 }
 
-/// SIPs that no machine has. Say others.
+/// Error for SIPs that no machine can have. Give other values.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SipsError {
-    /// No such arrangement.
+    /// The name of the topology is unknown.
     #[error(
         "expected one of ring_1d, torus_2d, mesh_2d_no_wrap; found `{found}`; the nearest is `{nearest}`"
     )]
     Name {
-        /// What was given.
+        /// Name that was given.
         found: String,
         /// The most similar name.
         nearest: &'static str,
     },
-    /// No grid.
+    /// The text is not a grid.
     #[error("expected columns and rows, such as 3x2; found `{0}`")]
     Grid(String),
-    /// None, or more than addresses can name.
+    /// The number is zero, or greater than addresses can name.
     #[error("expected from 1 to {} SIPs; found {found}", SipId::COUNT)]
     Count {
-        /// How many were wanted.
+        /// Number that was given.
         found: u32,
     },
-    /// A ring has no rows and columns.
+    /// A grid was given for a ring.
     #[error("expected no grid for a ring of SIPs; found {0}")]
     RingGrid(SipGrid),
-    /// The grid has more places than there are SIPs, or fewer.
+    /// The number of places in the grid differs from the number of SIPs.
     #[error("expected a grid of {count} SIPs; found {grid}, which has {}", grid.count())]
     Places {
-        /// How many SIPs there are.
+        /// Number of SIPs.
         count: u32,
-        /// The grid.
+        /// Grid that was given.
         grid: SipGrid,
     },
 }
 
 impl Topology {
-    /// This machine with other SIPs; every SIP is like those that it had.
+    /// Returns this machine with other SIPs, all of them like the present ones.
     ///
     /// ```
     /// use cubeyard_device::topology::{SipTopology, SipsOverlay, Topology};
@@ -162,7 +163,7 @@ impl SipsOverlay {
     }
 }
 
-/// The grid of so many places that is nearest to a square, wider than high.
+/// Returns the grid with so many places that is nearest to a square, not higher than wide.
 fn near_square(count: u32) -> (u32, u32) {
     let sides = (1..=count.isqrt()).rev();
     let h = sides.into_iter().find(|side| count.is_multiple_of(*side)).unwrap_or(1);

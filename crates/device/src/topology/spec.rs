@@ -1,4 +1,4 @@
-//! What a topology file says, in types.
+//! Values of a topology file as types.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,15 @@ use cubeyard_sim::{Bandwidth, BufferSpec, Span};
 use super::{Direction, Position};
 use crate::model::RowsSpec;
 
-/// A machine as a topology file describes it. What the keys mean is written beside them in the default
-/// file, [`DEFAULT`](super::DEFAULT).
+/// A machine as a topology file describes it. The default file, [`DEFAULT`](super::DEFAULT), explains every
+/// key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
-    /// The largest piece in which links move a payload; a multiple of the HBM's burst.
+    /// Largest unit in which links move a payload; a multiple of the HBM's burst.
     pub flit: Bytes,
-    /// Nanoseconds for each millimetre of wire.
+    /// Propagation delay of wires, in nanoseconds per millimetre.
     pub ns_per_mm: f64,
-    /// The places for flits behind each link; without it there is room for all.
+    /// Flit buffers behind each link; `None` if they are unbounded.
     pub buffers: Option<BufferSpec>,
     /// The SIPs of the system.
     pub sips: SipsSpec,
@@ -36,106 +36,106 @@ pub struct Spec {
     pub ucie: UcieSpec,
     /// The IO chiplets of a SIP.
     pub io: IoSpec,
-    /// The way from the SIPs to the switch.
+    /// The PCIe links between the SIPs and the switch.
     pub pcie: PcieSpec,
-    /// What the switch charges each transfer.
+    /// Latency that the switch adds to each transfer.
     pub switch_overhead: Span,
 }
 
-/// A wire.
+/// A bidirectional wire between two nodes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WireSpec {
-    /// How fast each direction takes bytes.
+    /// Bandwidth of each direction.
     pub bandwidth: Bandwidth,
-    /// How long it is, in millimetres.
+    /// Length of the wire, in millimetres.
     pub length_mm: f64,
 }
 
-/// Who is whose neighbour among the SIPs.
+/// Topology that the SIPs form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SipTopology {
     /// A ring from west to east.
     Ring1d,
-    /// A grid whose ends are joined.
+    /// A grid that wraps around in both dimensions.
     Torus2d,
-    /// A grid whose ends are not joined.
+    /// A grid that does not wrap around.
     Mesh2dNoWrap,
 }
 
 /// The SIPs of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SipsSpec {
-    /// How many there are.
+    /// Number of SIPs.
     pub count: u32,
-    /// Who is whose neighbour.
+    /// Topology that the SIPs form.
     pub topology: SipTopology,
-    /// SIPs in a row; all of them in a ring.
+    /// Number of SIPs in a row; all of them in a ring.
     pub w: u32,
-    /// SIPs in a column; one in a ring.
+    /// Number of SIPs in a column; one in a ring.
     pub h: u32,
 }
 
-/// The cubes of a SIP.
+/// Grid of the cubes of a SIP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CubesSpec {
-    /// Cubes in a row.
+    /// Number of cubes in a row.
     pub w: u32,
-    /// Cubes in a column.
+    /// Number of cubes in a column.
     pub h: u32,
 }
 
 /// The routers of a cube.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoutersSpec {
-    /// Rows of the grid.
+    /// Number of rows of the grid.
     pub rows: u32,
-    /// Columns of the grid.
+    /// Number of columns of the grid.
     pub columns: u32,
-    /// Where there is no router, in order.
+    /// Positions without a router, sorted.
     pub removed: Vec<Position>,
-    /// What a router charges each transfer.
+    /// Latency that a router adds to each transfer.
     pub overhead: Span,
-    /// Between neighbours.
+    /// Wire between neighbouring routers.
     pub link: WireSpec,
 }
 
 /// The PEs of a cube.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PeSpec {
-    /// The router of each PE.
+    /// Position of each PE's router.
     pub routers: Vec<Position>,
-    /// The tightly coupled memory of a PE.
+    /// Size of a PE's tightly coupled memory.
     pub tcm: Bytes,
-    /// What the DMA engine charges each transfer.
+    /// Latency that the DMA engine adds to each transfer.
     pub dma_overhead: Span,
-    /// What the processor charges each transfer.
+    /// Latency that the processor adds to each transfer.
     pub cpu_overhead: Span,
-    /// How a PE's virtual addresses are translated.
+    /// MMU that translates the virtual addresses of a PE.
     pub mmu: MmuSpec,
-    /// How kernels run on it.
+    /// Processor, scheduler and engines that run kernels.
     pub core: CoreSpec,
-    /// From the router to either of them.
+    /// Wire from the router to the DMA engine, and another such to the processor.
     pub link: WireSpec,
 }
 
-/// What runs kernels in a PE: the processor that dispatches, the scheduler, and the engines.
+/// Parts of a PE that run kernels: the dispatching processor, the scheduler, and the engines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoreSpec {
-    /// What a `tl` call costs the processor.
+    /// Time that a `tl` call takes on the processor.
     pub dispatch: Span,
-    /// What the scheduler adds to a command before an engine may begin it.
+    /// Latency that the scheduler adds to a command before an engine may begin it.
     pub scheduler_overhead: Span,
-    /// How many commands may be under way at once.
+    /// Maximum number of commands in flight.
     pub window: u32,
-    /// How many reads the DMA engine has under way at once.
+    /// Maximum number of concurrent reads of the DMA engine.
     pub dma_read_engines: u32,
-    /// How many writes.
+    /// Maximum number of concurrent writes of the DMA engine.
     pub dma_write_engines: u32,
-    /// What of the TCM the tiles of a kernel may take.
+    /// Size of the part of the TCM that holds tiles of a kernel.
     pub scratch: Bytes,
-    /// How fast engines read the TCM.
+    /// Bandwidth at which engines read the TCM.
     pub tcm_read: Bandwidth,
-    /// How fast engines write it.
+    /// Bandwidth at which engines write the TCM.
     pub tcm_write: Bandwidth,
     /// The matrix engine.
     pub gemm: GemmSpec,
@@ -143,21 +143,21 @@ pub struct CoreSpec {
     pub math: MathSpec,
 }
 
-/// A matrix engine: it multiplies tiles of one shape, and smaller ones in the same time.
+/// A matrix engine. It multiplies tiles of one shape; smaller ones take the same time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GemmSpec {
-    /// Rows of the left tile.
+    /// Number of rows of the left tile.
     pub m: u32,
-    /// Columns of the left tile.
+    /// Number of columns of the left tile.
     pub k: u32,
-    /// Columns of the right tile.
+    /// Number of columns of the right tile.
     pub n: u32,
-    /// FLOP in a second, by the name of the type of the operands; a multiply and an add are two.
+    /// FLOP per second, by the type of the operands; a multiply and an add are two.
     pub rates: BTreeMap<String, u64>,
 }
 
 impl GemmSpec {
-    /// How long a tile of operands of this type takes; none if the type has no rate.
+    /// Returns the time that a tile takes with operands of this type; `None` if the type has no rate.
     pub fn tile(&self, dtype: &str) -> Option<Span> {
         let flop = 2 * u64::from(self.m) * u64::from(self.k) * u64::from(self.n);
         // A rate is to FLOP what a bandwidth is to bytes.
@@ -165,146 +165,147 @@ impl GemmSpec {
     }
 }
 
-/// A vector engine: elements in a second, by the class of the operation.
+/// A vector engine, with a rate in elements per second for each class of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MathSpec {
-    /// Elements that it takes from the TCM in one go; the next come while it works on these.
+    /// Elements that it reads from the TCM at once; the next are read while it works on these.
     pub strip: u32,
-    /// Adding, multiplying, comparing, choosing, casting, copying.
+    /// Rate of adding, multiplying, comparing, selecting, casting and copying.
     pub simple: Bandwidth,
-    /// Dividing, roots, exponentials and their like.
+    /// Rate of division, roots, exponentials and the like.
     pub special: Bandwidth,
-    /// Reductions and scans.
+    /// Rate of reductions and scans.
     pub reduce: Bandwidth,
 }
 
-/// How virtual addresses are translated.
+/// MMU of a PE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MmuSpec {
-    /// What virtual addresses are handed out in, and what an entry of the TLB covers; a power of two.
+    /// Page size: the unit in which virtual addresses are handed out, covered by one TLB entry; a power of
+    /// two.
     pub page: Bytes,
-    /// What each access pays for its translation.
+    /// Latency that each access pays for its translation.
     pub tlb_overhead: Span,
-    /// How many pages the TLB holds; none if every lookup is a hit.
+    /// Number of TLB entries; `None` if every lookup is a hit.
     pub tlb_entries: Option<u32>,
-    /// What each page costs that the TLB does not hold.
+    /// Additional latency for each page that misses the TLB.
     pub tlb_miss: Span,
-    /// Whether an address that is not mapped is an error; else it is taken as a physical one.
+    /// Whether an unmapped address is an error; otherwise it is taken as a physical address.
     pub strict: bool,
 }
 
 /// The HBM of a cube.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HbmSpec {
-    /// All the HBM of a cube.
+    /// Size of the HBM of a cube.
     pub capacity: Bytes,
-    /// What of it belongs to each PE.
+    /// Size of the slice of one PE.
     pub slice: Bytes,
-    /// The channels of a slice; a power of two.
+    /// Number of channels of a slice; a power of two.
     pub channels: u32,
-    /// How fast a channel is.
+    /// Bandwidth of one channel.
     pub channel_bandwidth: Bandwidth,
-    /// What a channel moves at once; a power of two.
+    /// Bytes that a channel moves in one burst; a power of two.
     pub burst: Bytes,
-    /// Between a read and a write on one channel.
+    /// Delay between a read and a write on one channel.
     pub turn_around: Span,
-    /// The banks of a channel; without them a burst costs the same wherever it lies.
+    /// Banks and rows of a channel; `None` if every burst costs the same.
     pub rows: Option<RowsSpec>,
-    /// What the controller charges each transfer.
+    /// Latency that the controller adds to each transfer.
     pub overhead: Span,
-    /// From the PE's router to the controller.
+    /// Wire from the PE's router to the controller.
     pub link: WireSpec,
 }
 
 /// The SRAM of a cube.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SramSpec {
-    /// Its router.
+    /// Position of the SRAM's router.
     pub router: Position,
-    /// All of it.
+    /// Size of the SRAM.
     pub capacity: Bytes,
-    /// What it charges each transfer.
+    /// Latency that the SRAM adds to each transfer.
     pub overhead: Span,
-    /// From its router.
+    /// Wire from the router.
     pub link: WireSpec,
 }
 
 /// The management processor of a cube.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MCpuSpec {
-    /// Its router.
+    /// Position of the processor's router.
     pub router: Position,
-    /// What it charges each transfer.
+    /// Latency that the processor adds to each transfer.
     pub overhead: Span,
-    /// From its router.
+    /// Wire from the router.
     pub link: WireSpec,
 }
 
-/// The ports between cubes.
+/// The UCIe ports of cubes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UcieSpec {
-    /// The row of the router that connection `i` of a west or east port is at.
+    /// Row of the router to which connection `i` of a west or east port is wired.
     pub connection_rows: Vec<u32>,
-    /// The column of the router that connection `i` of a north or south port is at.
+    /// Column of the router to which connection `i` of a north or south port is wired.
     pub connection_columns: Vec<u32>,
     /// Whether flows are spread over the connections of a side.
     pub balance: bool,
-    /// What a port charges each transfer.
+    /// Latency that a port adds to each transfer.
     pub port_overhead: Span,
-    /// What a connection charges each transfer.
+    /// Latency that a connection adds to each transfer.
     pub connection_overhead: Span,
-    /// From a router to a connection.
+    /// Wire from a router to a connection.
     pub router_link: WireSpec,
-    /// From a connection to its port.
+    /// Wire from a connection to its port.
     pub port_link: WireSpec,
-    /// From a port to the one opposite, IO chiplets included.
+    /// Wire from a port to the opposite one, of a cube or an IO chiplet.
     pub phy: WireSpec,
 }
 
 /// The IO chiplets of a SIP.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IoSpec {
-    /// The side of each.
+    /// Side of the SIP on which each chiplet lies.
     pub chiplets: Vec<Direction>,
-    /// What the network charges each transfer.
+    /// Latency that the network adds to each transfer.
     pub noc_overhead: Span,
-    /// What the processor charges each transfer.
+    /// Latency that the processor adds to each transfer.
     pub cpu_overhead: Span,
-    /// What a port charges each transfer.
+    /// Latency that a port adds to each transfer.
     pub port_overhead: Span,
-    /// What a connection charges each transfer.
+    /// Latency that a connection adds to each transfer.
     pub connection_overhead: Span,
-    /// From the network to a connection.
+    /// Wire from the network to a connection.
     pub connection_link: WireSpec,
-    /// From a connection to its port.
+    /// Wire from a connection to its port.
     pub port_link: WireSpec,
-    /// From the network to the processor.
+    /// Wire from the network to the processor.
     pub cpu_link: WireSpec,
-    /// From the network to the PCIe endpoint.
+    /// Wire from the network to the PCIe endpoint.
     pub endpoint_link: WireSpec,
 }
 
-/// The way from the SIPs to the switch.
+/// The PCIe links between the SIPs and the switch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PcieSpec {
-    /// What an endpoint charges each transfer, once it has all of it.
+    /// Latency that an endpoint adds to each transfer, after it has received all of it.
     pub endpoint_overhead: Span,
-    /// From an endpoint to the switch.
+    /// Wire from an endpoint to the switch.
     pub link: WireSpec,
 }
 
 impl Spec {
-    /// How many cubes a SIP has.
+    /// Returns the number of cubes of a SIP.
     pub fn cube_count(&self) -> u32 {
         self.cubes.w * self.cubes.h
     }
 
-    /// How many PEs a cube has.
+    /// Returns the number of PEs of a cube.
     pub fn pe_count(&self) -> u32 {
         u32::try_from(self.pe.routers.len()).expect("checked when read: addresses name at most 64")
     }
 
-    /// How many connections a port has.
+    /// Returns the number of connections of a port.
     pub fn connection_count(&self) -> u32 {
         u32::try_from(self.ucie.connection_rows.len())
             .expect("checked when read: one a row at most")

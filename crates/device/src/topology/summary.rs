@@ -1,52 +1,52 @@
-//! The figures of a machine: how much of what, and how fast.
+//! Counts, sizes and bandwidths of a machine.
 
 use cubeyard_memory::Bytes;
 use cubeyard_sim::Bandwidth;
 
 use super::{Position, RoutersSpec, Spec, Topology, WireSpec, layout, mesh};
 
-/// What a machine has, in numbers. Bandwidths are for one direction; both can be used at once.
+/// Counts, sizes and bandwidths of a machine. Bandwidths are for one direction; both can be used at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// SIPs of the system.
+    /// Number of SIPs in the system.
     pub sips: u32,
-    /// Cubes of a SIP.
+    /// Number of cubes in a SIP.
     pub cubes_per_sip: u32,
-    /// PEs of a cube.
+    /// Number of PEs in a cube.
     pub pes_per_cube: u32,
-    /// Routers of a cube.
+    /// Number of routers in a cube.
     pub routers_per_cube: u32,
-    /// Nodes of the graph.
+    /// Number of nodes in the graph.
     pub nodes: usize,
-    /// Directed links of the graph.
+    /// Number of directed links in the graph.
     pub links: usize,
-    /// The HBM of a PE.
+    /// Size of a PE's slice of the HBM.
     pub hbm_per_pe: Bytes,
-    /// The TCM of a PE.
+    /// Size of a PE's TCM.
     pub tcm_per_pe: Bytes,
-    /// The SRAM of a cube.
+    /// Size of a cube's SRAM.
     pub sram_per_cube: Bytes,
-    /// All channels of a PE's HBM.
+    /// Bandwidth of all channels of a PE's HBM together.
     pub hbm_bandwidth_per_pe: Bandwidth,
-    /// From a router to its neighbour.
+    /// Bandwidth between neighbouring routers.
     pub router_link: Bandwidth,
-    /// Between the halves of a cube, cut where it is narrowest of the two ways through the middle; none
-    /// where there is one router only.
+    /// Bandwidth between the halves of a cube, at the narrower of the two cuts through its middle; `None` if
+    /// it has one router only.
     pub cube_bisection: Option<Bandwidth>,
-    /// Through one side of a cube, over all connections.
+    /// Bandwidth through one side of a cube, over all connections.
     pub cube_side: Bandwidth,
-    /// Between the halves of a SIP, likewise; none where there is one cube only.
+    /// Bandwidth between the halves of a SIP, at the narrower cut; `None` if it has one cube only.
     pub sip_bisection: Option<Bandwidth>,
-    /// Between an IO chiplet and the cubes, over all ports of the first chiplet.
+    /// Bandwidth between the first IO chiplet and the cubes, over all its ports.
     pub io_to_cubes: Bandwidth,
-    /// Between a SIP and the switch, over all IO chiplets.
+    /// Bandwidth between a SIP and the switch, over all IO chiplets.
     pub pcie_per_sip: Bandwidth,
-    /// Between the halves of the system, through the switch; none where there is one SIP only.
+    /// Bandwidth between the halves of the system, through the switch; `None` if it has one SIP only.
     pub system_bisection: Option<Bandwidth>,
 }
 
 impl Topology {
-    /// The figures of this machine.
+    /// Returns the summary of this machine.
     pub fn summary(&self) -> Summary {
         let spec = self.spec();
         let side = self::side(spec, spec.ucie.router_link, spec.ucie.port_link);
@@ -81,25 +81,26 @@ impl Topology {
     }
 }
 
-/// Several of a kind together. Beyond 64 bits it is the most that 64 bits can say.
+/// Multiplies a bandwidth, saturating at 64 bits of bytes per second.
 pub(super) fn times(bandwidth: Bandwidth, count: usize) -> Bandwidth {
     let bytes = bandwidth.bytes_per_second().saturating_mul(count.max(1) as u64);
     Bandwidth::from_bytes_per_second(bytes).unwrap_or(bandwidth)
 }
 
-/// What passes one port: its connections together, unless the wire between the dies is slower.
+/// Returns the bandwidth of one port: its connections together, or the wire between the dies if that is
+/// slower.
 fn side(spec: &Spec, inner: WireSpec, outer: WireSpec) -> Bandwidth {
     let connection = inner.bandwidth.min(outer.bandwidth);
     times(connection, spec.connection_count() as usize).min(spec.ucie.phy.bandwidth)
 }
 
-/// Across the middle of a grid: as many links as the other way is long.
+/// Returns the number of links across the middle of a grid, at the narrower cut.
 fn grid_cut(w: u32, h: u32) -> Option<usize> {
     let ways = [(w > 1).then_some(h as usize), (h > 1).then_some(w as usize)];
     ways.into_iter().flatten().min()
 }
 
-/// Across the middle of a cube's routers, of which some are not there.
+/// Returns the number of links across the middle of a cube's routers, at the narrower cut.
 fn router_cut(routers: &RoutersSpec) -> Option<usize> {
     let pair = |a: Position, b: Position| mesh::has(routers, a) && mesh::has(routers, b);
     let across_columns = (routers.columns > 1).then(|| {

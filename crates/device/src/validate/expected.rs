@@ -1,22 +1,22 @@
-//! What is expected, and how strictly.
+//! Expected figures and their tolerances.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-/// How strictly ours is held to what is expected.
+/// Tolerance of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// No deviation is allowed.
     Exact,
     /// Within 2 %; the figure was used to choose the parameters of the default machine.
     Calibrated,
-    /// Within 2 %; the figure was used for nothing.
+    /// Within 2 %; the figure was not used to choose any parameter.
     Predicted,
-    /// Shown, and never a failure, for the reason that is given.
+    /// Never a failure, for the reason given with the check.
     Indicative,
 }
 
-/// How far calibrated and predicted figures may be off.
+/// Relative tolerance of calibrated and predicted figures.
 pub(super) const TOLERANCE: f64 = 0.02;
 
 impl fmt::Display for Kind {
@@ -30,50 +30,50 @@ impl fmt::Display for Kind {
     }
 }
 
-/// How ours is to compare.
+/// Relation between the measured and the expected figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// The same.
+    /// The measured figure equals the expected one.
     Equal,
-    /// Not more.
+    /// The measured figure is not greater.
     AtMost,
-    /// Not less.
+    /// The measured figure is not less.
     AtLeast,
 }
 
-/// A figure that is expected.
+/// A figure with its unit, and the relation that ours must have to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
-    /// How ours is to compare.
+    /// Relation that the measured figure must have to this one.
     pub relation: Relation,
-    /// The figure.
+    /// Value of the figure.
     pub value: f64,
-    /// Its unit; empty for a number of things.
+    /// Unit of the figure; empty for a count.
     pub unit: &'static str,
 }
 
 impl Expected {
-    /// Just this.
+    /// Expects this value.
     pub const fn equal(value: f64, unit: &'static str) -> Self {
         Self { relation: Relation::Equal, value, unit }
     }
 
-    /// So many nanoseconds.
+    /// Expects this many nanoseconds.
     pub const fn ns(value: f64) -> Self {
         Self::equal(value, "ns")
     }
 
-    /// This or less.
+    /// Expects this value or less.
     pub const fn at_most(value: f64, unit: &'static str) -> Self {
         Self { relation: Relation::AtMost, value, unit }
     }
 
-    /// This or more.
+    /// Expects this value or more.
     pub const fn at_least(value: f64, unit: &'static str) -> Self {
         Self { relation: Relation::AtLeast, value, unit }
     }
 
-    /// Whether ours compares as it should, with so much to spare.
+    /// Returns whether a measured figure has the relation, up to a relative tolerance.
     pub(super) fn admits(&self, ours: f64, tolerance: f64) -> bool {
         let slack = self.value.abs() * tolerance;
         match self.relation {

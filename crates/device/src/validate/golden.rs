@@ -1,11 +1,11 @@
 //! Golden values of ASTRA-sim's analytical network library, on networks of ours.
 //!
-//! Their links are in GiB/s. In the congestion-aware library a node stores a message and then forwards it,
-//! and the delay of each hop is cut to whole nanoseconds: 1 MiB at 50 GiB/s takes 19 531 ns of 19 531.25. Our
-//! links get the bandwidth that takes just so long, and a message is one flit. The congestion-unaware
-//! library charges the bytes once and the latency of each hop: one link with their bandwidth, then links
-//! too fast to matter; the sum is cut to whole nanoseconds, and so is ours. (The picosecond that a node of
-//! ours which stores takes at least is cut off, too.)
+//! Their links are in GiB/s. In the congestion-aware library a node stores and forwards messages, and the
+//! delay of each hop is truncated to whole nanoseconds: 1 MiB at 50 GiB/s takes 19 531 ns instead of 19
+//! 531.25. Our links get the bandwidth that takes exactly as long, and a message is one flit. The
+//! congestion-unaware library charges the bytes once and the latency of each hop: we use one link of their
+//! bandwidth, followed by links too fast to matter; their sum is truncated to whole nanoseconds, and so is
+//! ours. (That also removes the picosecond that our store-and-forward nodes take at least.)
 
 use cubeyard_sim::{Forwarding, NodeSpec, Span, Time};
 
@@ -18,14 +18,14 @@ const UNAWARE: &str = "astra-network-analytical, congestion-unaware";
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const NPUS: usize = 16;
-/// ASTRA-sim's regression: a ring of so many, and 1 MiB in four chunks, of which each sends an eighth at a time.
+/// ASTRA-sim's regression: a ring of 8 NPUs, and 1 MiB in four chunks, each sent in eighths.
 const SMALL: usize = 8;
 const CHUNKS: u64 = 4;
 const CHUNK: u64 = MIB / CHUNKS / SMALL as u64;
 const REGRESSION: &str = "astra-sim, regression, ring of 8";
 const ENDPOINTS: &str =
     "theirs includes endpoints and memories, which the network alone does not have";
-/// More than a link can be told from none with.
+/// Bandwidth of a link whose serialisation time is negligible, in bytes per second.
 const INSTANT: u64 = 1 << 62;
 
 pub(super) fn checks(_: &Topology) -> Vec<Check<'_>> {
@@ -79,7 +79,7 @@ pub(super) fn checks(_: &Topology) -> Vec<Check<'_>> {
     ]
 }
 
-/// Bytes a second at which a message takes what 50 GiB/s take, cut to whole nanoseconds.
+/// Returns the bandwidth at which a message takes its time at 50 GiB/s, truncated to whole nanoseconds.
 fn truncated(message: u64) -> u64 {
     let ns = u128::from(message) * 1_000_000_000 / u128::from(50 * GIB);
     let bandwidth = (u128::from(message) * 1_000_000_000).div_ceil(ns);
@@ -94,7 +94,7 @@ fn storing(nodes: usize, bandwidth: u64, ends: impl Iterator<Item = (usize, usiz
     storing_messages(MIB, nodes, bandwidth, ends)
 }
 
-/// Nodes that pass on whole messages of so many bytes.
+/// Builds a network of nodes that store and forward messages of this size.
 fn storing_messages(
     message: u64,
     nodes: usize,
@@ -125,7 +125,8 @@ fn one(wires: &Wires, way: &[usize]) -> Span {
     wires.carry(&[packet])[0].latency()
 }
 
-/// Each to each other, all at once, the shorter way around; up where both are as long.
+/// Sends a message from each node to each other, all at once, along the shorter direction; upwards if both
+/// are equal.
 fn all_gather(wires: &Wires) -> Span {
     let packet = |from: usize, to: usize| {
         let up = (to + NPUS - from) % NPUS;
@@ -144,7 +145,8 @@ fn all_gather(wires: &Wires) -> Span {
     last.unwrap_or_default() - Time::ZERO
 }
 
-/// Chunk after chunk twice around a ring but for two steps, each to the next when all have what they wait for.
+/// Sends chunk after chunk in `2 (n − 1)` steps around a ring; a step begins when all nodes have received the
+/// one before.
 fn all_reduce() -> Span {
     let next = |npu: usize| (npu + 1) % SMALL;
     let ends = (0..SMALL).map(|npu| (npu, next(npu)));
@@ -158,7 +160,7 @@ fn all_reduce() -> Span {
     now - Time::ZERO
 }
 
-/// 1 MiB over hops of so many nanoseconds, of which the first takes the bytes in.
+/// Sends 1 MiB over hops with these latencies in nanoseconds, the first of which takes the bandwidth.
 fn pipelined(bandwidth: u64, hops: &[u64]) -> Span {
     let wire = |(hop, &ns): (usize, &u64)| -> Wire {
         let bandwidth = if hop == 0 { bandwidth } else { INSTANT };

@@ -1,5 +1,5 @@
-//! What the channels of an HBM give, worked out by hand for the default machine: 8 channels a PE, a burst of
-//! 256 bytes in 8 ns on each.
+//! Bandwidth and latency of HBM channels, worked out by hand for the default machine: 8 channels per PE, each
+//! with bursts of 256 bytes in 8 ns.
 
 use cubeyard_sim::{Stop, Time};
 
@@ -21,7 +21,7 @@ pub(super) fn checks(topology: &Topology) -> Vec<Check<'_>> {
     checks.into_iter().flatten().map(Check::on_default).collect()
 }
 
-/// GB/s of one more MiB by each of so many PEs, from its own HBM or to it.
+/// Returns the marginal bandwidth of a second MiB by each of so many PEs from or to its own HBM, in GB/s.
 fn stream(topology: &Topology, pes: u32, direction: Direction) -> f64 {
     let ns = |mib: u64| {
         let one = |machine: &Machine, pe| {
@@ -84,8 +84,8 @@ fn latency(topology: &Topology) -> Vec<Check<'_>> {
     ]
 }
 
-/// A machine whose HBM has the banks, rows and refresh of Ramulator's preset: nRCD = nRP = nCL = 14 and nRFC = 160
-/// cycles of 1 ns, nREFI = 3900. The latency of a column is the controller's overhead.
+/// Returns a machine whose HBM has the banks, rows and refresh of Ramulator's preset: nRCD = nRP = nCL = 14
+/// and nRFC = 160 cycles of 1 ns, nREFI = 3900. The column latency is the controller's overhead.
 fn with_rows() -> Topology {
     let rows = "{banks: 16, row_bytes: 1 KiB, activate_ns: 14, precharge_ns: 14, \
                 refresh: {interval_ns: 3900, takes_ns: 160}}";
@@ -93,14 +93,14 @@ fn with_rows() -> Topology {
     Topology::read("rows", &text).expect("a topology of ours")
 }
 
-/// GB/s of one channel that is refreshed, over ten intervals.
+/// Returns the bandwidth of one refreshed channel over ten refresh intervals, in GB/s.
 fn refreshed() -> f64 {
     let (topology, few, many) = (with_rows(), 512, 512 + 10 * 464);
     let took = one_channel(&topology, many) - one_channel(&topology, few);
     ((many - few) * 256) as f64 / took
 }
 
-/// Nanoseconds of a read of a burst whose bank has another row open.
+/// Returns the latency of a burst whose bank has another row open, in nanoseconds.
 fn other_row() -> f64 {
     let mut machine = Machine::new(with_rows());
     let mut read = |row: u64| {
@@ -115,14 +115,14 @@ fn other_row() -> f64 {
     read(1)
 }
 
-/// Nanoseconds until so many reads are done that all want the same channel.
+/// Returns the time until so many reads of the same channel are done, in nanoseconds.
 fn one_channel(topology: &Topology, reads: u64) -> f64 {
     let read = |machine: &Machine, number| dma_at(machine, PE, PE, Read, number * 8 * 256, 256);
     makespan(topology, |machine| (0..reads).map(|number| read(machine, number)).collect()).ns()
 }
 
-/// Nanoseconds until so many bursts are done that want one channel, reads and writes in turn, one every
-/// 4 ns, on a machine whose channels take 5 ns to turn around.
+/// Returns the time until so many bursts of one channel are done, in nanoseconds: reads and writes in turn,
+/// one every 4 ns, with a turn-around of 5 ns.
 fn ping_pong(bursts: u64) -> f64 {
     let text = "hbm: {turn_around_ns: 5}\n";
     let topology = Topology::read("turn-around", text).expect("a topology of ours");

@@ -1,9 +1,9 @@
-//! What a transfer takes that has the machine for itself: the engine against closed forms.
+//! Latency of a transfer on an idle machine: the engine against closed forms.
 //!
 //! [`formula`](crate::formula) holds for every topology and size, so it is checked on the user's own. The
-//! form by hand is written a second time, from the rules, for whole flits and memory that keeps up; so it
-//! is checked on the default machine only. The simple form is the well-known one: it takes the pace of the
-//! slowest link to the end of the way.
+//! form by hand is a second derivation from the rules, for whole flits and memory that keeps up with the
+//! links; it is checked on the default machine only. The simple form is the well-known one, in which all
+//! flits keep the pace of the slowest link to the end of the route.
 
 mod by_hand;
 
@@ -22,12 +22,11 @@ const DESIGN: &str = "first flit + (flits - 1) x flit / bottleneck + burst";
 const CATCH_UP: &str = "too long where nodes come after the slowest link: they hold the first flit \
                         up, and the others catch up with it";
 
-/// A transfer: who asks, whose HBM, which way.
+/// A transfer between an initiator and a PE's HBM.
 #[derive(Clone, Debug)]
 struct Case {
-    /// What it is called.
     name: String,
-    /// The PE that asks; the host if none.
+    /// PE whose DMA engine moves the data; `None` for the host.
     from: Option<String>,
     to: String,
     direction: Direction,
@@ -51,7 +50,7 @@ pub(super) fn checks(topology: &Topology) -> Vec<Check<'_>> {
     own.chain([sweep(topology, cases.clone())]).chain(hand).collect()
 }
 
-/// From the first PE and the host to near and far, as far as the machine goes.
+/// Returns transfers of the first PE and of the host, to targets near and far.
 fn cases(topology: &Topology) -> Vec<Case> {
     let spec = topology.spec();
     let (sip, cube, pe) = (spec.sips.count - 1, spec.cube_count() - 1, spec.pe_count() - 1);
@@ -86,7 +85,8 @@ fn cases(topology: &Topology) -> Vec<Case> {
     from_pe.chain(host).collect()
 }
 
-/// What the formula says and what the engine takes, in picoseconds, for one transfer after the other.
+/// Returns the latency by the formula and by the engine of each transfer, one after the other, in
+/// picoseconds.
 fn ours(topology: &Topology, merge: bool, transfers: &[(&Case, u64)]) -> Vec<(u64, u64)> {
     let mut machine = MachineBuilder::new(topology.clone())
         .config(EngineConfig { merge, buffers: topology.spec().buffers })
@@ -105,7 +105,7 @@ fn ns(ps: u64) -> f64 {
     ps as f64 / 1e3
 }
 
-/// What the formula says of each, in picoseconds; nothing is simulated.
+/// Returns the latency of each case by the formula, in picoseconds; nothing is simulated.
 fn forms(topology: &Topology, cases: &[Case], bytes: u64) -> Vec<u64> {
     let mut machine = Machine::new(topology.clone());
     let form = |case: &Case| {
@@ -127,7 +127,7 @@ fn alone<'t>(topology: &'t Topology, case: &Case, bytes: u64, form: u64) -> Chec
     Check::new(Kind::Exact, name, expected, FORMULA, measure).own().because(reason)
 }
 
-/// Why the closed form is but a lower bound on this machine, if it is.
+/// Returns the reason for which the closed form is only a lower bound on this machine, if it is.
 fn beyond_form(topology: &Topology) -> Option<&'static str> {
     match (topology.spec().buffers, topology.spec().hbm.rows) {
         (None, None) => None,
@@ -136,11 +136,11 @@ fn beyond_form(topology: &Topology) -> Option<&'static str> {
     }
 }
 
-/// Sizes with one flit, short last flits, and many rounds of the channels.
+/// Sizes with one flit, with short last flits, and with many rounds of the channels.
 const SIZES: [u64; 8] = [1, 256, 257, 4 * KIB, 10_000, 64 * KIB, 256 * KIB, 1024 * KIB];
 
-/// Every case in every size, merged and flit by flit. Those of one direction follow each other on one
-/// machine, so that no channel ever turns around.
+/// Runs every case in every size, with trains and flit by flit. Cases of one direction share a machine, so
+/// that no channel ever turns around.
 fn sweep(topology: &Topology, cases: Vec<Case>) -> Check<'_> {
     let slice = topology.spec().hbm.slice.get();
     let all = cases.len() * SIZES.len() * 2;
@@ -167,7 +167,7 @@ fn sweep(topology: &Topology, cases: Vec<Case>) -> Check<'_> {
     reason.into_iter().fold(check.own(), Check::because)
 }
 
-/// The form by hand, and the simple one, which is right where the slowest link comes last.
+/// Checks the form by hand, and the simple form, which is exact if the slowest link comes last.
 fn by_hand<'t>(topology: &'t Topology, case: &Case, bytes: u64) -> Vec<Check<'t>> {
     let flits = bytes.div_ceil(topology.spec().flit.get());
     let way = by_hand::Way::new(topology, case.from.as_deref(), &case.to);

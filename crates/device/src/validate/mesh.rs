@@ -1,9 +1,10 @@
-//! Closed forms of meshes and tori, and what `BookSim2` gives for an 8×8.
+//! Closed forms of meshes and tori, and figures of `BookSim2` for an 8×8 network.
 //!
-//! A router takes 4 cycles, a link 1 (2 in the folded torus), going in and out 3 together. Alone, a packet of
-//! `f` flits over `H` links takes `4 (H + 1) + H · link + 3 + (f − 1)` cycles, whoever simulates it. Under load
-//! the models differ: `BookSim2` has routers with 8 buffers of 8 flits and an arbiter, ours has links that are
-//! given in the order of asking and room without limit. That difference is shown and not tuned away.
+//! A router takes 4 cycles, a link 1 (2 in the folded torus), injection and ejection 3 together. On an idle
+//! network a packet of `f` flits over `H` links takes `4 (H + 1) + H · link + 3 + (f − 1)` cycles in any
+//! simulator. Under load the models differ: `BookSim2` has routers with 8 buffers of 8 flits and an arbiter;
+//! ours reserves links in the order of requests, with unbounded buffers. That difference is shown and not
+//! tuned away.
 
 use cubeyard_sim::{NodeSpec, Span, Time};
 
@@ -16,24 +17,24 @@ const BOOKSIM: &str = "BookSim2, 8x8, uniform";
 const BUFFERS: &str = "BookSim2 has small buffers and arbiters, ours unlimited room and links \
                        that are reserved: never tuned to agree";
 
-/// Nodes in a row, and rows.
+/// Number of nodes in a row and in a column.
 const K: usize = 8;
 const NODES: usize = K * K;
-/// Picoseconds.
+/// Duration of a cycle, in picoseconds.
 const CYCLE: u64 = 1000;
 const FLIT: u64 = 64;
-/// Bytes a second: a flit in a cycle.
+/// Bandwidth of a link in bytes per second: one flit per cycle.
 const SPEED: u64 = 64_000_000_000;
-/// Cycles in which packets are made, and of which those are that are counted.
+/// Cycles in which packets are injected; those of the first `WARM` are not counted.
 const CYCLES: u64 = 5500;
 const WARM: u64 = 500;
 
-/// An 8×8 of routers, each with a terminal.
+/// An 8×8 network of routers, each with a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grid {
-    /// Ends are not joined.
+    /// A grid without wrap-around links.
     Mesh,
-    /// Ends are joined, and links twice as long for it.
+    /// A grid with wrap-around links, folded, so that links are twice as long.
     Torus,
 }
 
@@ -58,7 +59,7 @@ impl Grid {
         Wires::new(FLIT, nodes, ends.chain(both).collect())
     }
 
-    /// Along the row, then along the column, the shorter way around if there are two.
+    /// Returns the nodes of a route: along the row, then along the column, in the shorter direction.
     fn way(self, from: usize, to: usize) -> Vec<usize> {
         let step = |at: usize, to: usize| match (to + K - at) % K {
             _ if self == Self::Mesh && to > at => at + 1,
@@ -80,7 +81,7 @@ impl Grid {
         way
     }
 
-    /// Links between the routers of two terminals, by subtraction.
+    /// Returns the number of links between the routers of two terminals.
     fn distance(self, from: usize, to: usize) -> u64 {
         let along = |a: usize, b: usize| {
             let straight = a.abs_diff(b);
@@ -94,7 +95,8 @@ impl Grid {
         4 * (hops + 1) + link * hops + 3 + (flits - 1)
     }
 
-    /// Terminals that send to each other at random, `load` flits each in 100 000 cycles.
+    /// Returns packets from each terminal to random others, at a load of `load` flits per terminal in 100 000
+    /// cycles.
     pub(super) fn uniform(self, wires: &Wires, load: u64, flits: u64, cycles: u64) -> Vec<Packet> {
         let routes: Vec<_> = (0..NODES * NODES)
             .map(|pair| wires.route(&self.way(pair / NODES, pair % NODES)))
@@ -116,7 +118,7 @@ pub(super) fn checks(_: &Topology) -> Vec<Check<'_>> {
     [zero_load(), under_load(), capacity()].into_iter().flatten().collect()
 }
 
-/// Every pair by itself: how long each took, and how often a flit crossed a link.
+/// Sends a packet between every pair, one at a time. Returns the arrivals and the number of flit crossings.
 fn every_pair(grid: Grid, flits: u64) -> (Vec<Arrival>, u64) {
     let wires = grid.wires();
     let packet = |pair: usize| Packet {

@@ -1,11 +1,11 @@
-//! Figures that were published for the machine that we model.
+//! Figures that were published for the machine that is modelled.
 //!
-//! Which of them the parameters were chosen by follows from the comments beside these
-//! (`topology/default.yaml`), read strictly: the local reads gave the routers' overhead, the hot target a
-//! lower bound for the links between routers, another SIP and the host's write the PCIe endpoints and the
-//! switch. The places of the connections are fitted without a figure; the eight flows to the next cube count
-//! as theirs. No comment names the farthest cube. Which way the data went was not published; where it
-//! matters, one direction, the nearer, is held to the figure and the other shown.
+//! The comments in `topology/default.yaml` tell which of them were used to choose parameters: the local reads
+//! gave the routers' overhead, the hot target a lower bound for the links between routers, another SIP and
+//! the host's write the PCIe endpoints and the switch. The positions of the connections were fitted without a
+//! figure; the eight flows to the next cube count as theirs. No comment names the farthest cube. The
+//! direction of the data was not published; where it matters, the nearer direction is compared and the other
+//! only shown.
 
 use super::traffic::{KIB, dma, host, makespan};
 use super::{Check, Expected, Kind};
@@ -94,7 +94,7 @@ fn hot_target(topology: &Topology) -> Vec<Check<'_>> {
     cases.map(check).collect()
 }
 
-/// The flows of a cube's PEs to the corresponding slices of the next.
+/// Returns a transfer from each PE of a cube to the same PE's slice in the next cube.
 fn next_cube_flows(machine: &Machine, direction: Direction) -> Vec<Request> {
     let flow = |pe: u32| {
         let (from, to) = (format!("sip0.cube0.pe{pe}"), format!("sip0.cube1.pe{pe}"));

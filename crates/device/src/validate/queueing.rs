@@ -1,4 +1,4 @@
-//! Laws that hold for every queue: how long one waits, and that nothing is lost or doubled.
+//! Laws of queueing: waiting times, exclusive use of links, and conservation of flits.
 
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use crate::topology::Topology;
 
 const SCATTER: &str = "random arrivals, from a fixed seed: 400 000 packets scatter by about 1 %";
 const PACKETS: u32 = 400_000;
-/// What a packet takes the link, in picoseconds.
+/// Serialisation time of a packet, in picoseconds.
 const SERVICE: u64 = 1_000_000;
 
 pub(super) fn checks(_: &Topology) -> Vec<Check<'_>> {
@@ -30,7 +30,7 @@ pub(super) fn checks(_: &Topology) -> Vec<Check<'_>> {
     waits.into_iter().chain(laws()).collect()
 }
 
-/// How long packets stand before a link that is so busy, in units of what one takes.
+/// Returns the mean wait for a link of this utilisation, in units of the serialisation time.
 fn mean_wait(percent: u64) -> f64 {
     let bytes = 64;
     let speed = bytes * 1_000_000_000_000 / SERVICE;
@@ -48,7 +48,7 @@ fn mean_wait(percent: u64) -> f64 {
     waited as f64 / (u64::from(PACKETS) * SERVICE) as f64
 }
 
-/// Keeps what happens on the links.
+/// An observer that keeps all crossings of links.
 #[derive(Debug, Default)]
 struct Clerk {
     crossings: Vec<Crossing>,
@@ -62,7 +62,7 @@ impl Observer<(usize, Packet)> for Clerk {
     }
 }
 
-/// What was seen of a mesh with 0.3 flits a node and cycle, in packets of 4.
+/// A run of a mesh at 0.3 flits per node and cycle, in packets of 4 flits.
 struct Seen {
     wires: Wires,
     packets: Vec<Packet>,
@@ -107,7 +107,7 @@ fn overlaps(seen: &Seen) -> usize {
     crossings.iter().filter(overlap).count()
 }
 
-/// In less out at each node is what ends there less what begins there.
+/// Counts the nodes at which flits in less flits out differs from flits consumed less flits injected.
 fn leaks(seen: &Seen) -> usize {
     let mut balance: BTreeMap<usize, i64> = BTreeMap::new();
     let mut add = |node: usize, flits: i64| *balance.entry(node).or_default() += flits;
@@ -124,7 +124,7 @@ fn leaks(seen: &Seen) -> usize {
     balance.values().filter(|&&flits| flits != 0).count()
 }
 
-/// A link is busy for a cycle with each flit of each packet whose route it is on.
+/// Counts the links whose busy time differs from one cycle for each flit routed over them.
 fn idle(seen: &Seen) -> usize {
     let mut expected = vec![0; seen.busy.len()];
     let links = seen.packets.iter().flat_map(|packet| packet.route.iter());

@@ -1,4 +1,4 @@
-//! Requests to a fresh machine, and how long they take.
+//! Runs requests on a fresh machine and measures their latency.
 
 use cubeyard_sim::{Span, Stop};
 
@@ -7,15 +7,14 @@ use crate::message::{Direction, RequestId};
 use crate::request::{PeRef, Request, Shard};
 use crate::topology::Topology;
 
-/// A kibibyte.
 pub(super) const KIB: u64 = 1024;
 
-/// The PE of a name that the machine is known to have.
+/// Returns a PE by name, which the machine is known to have.
 pub(super) fn pe(machine: &Machine, name: &str) -> PeRef {
     machine.pe(name).expect("a check names PEs that its machine has")
 }
 
-/// A PE's DMA from or to the start of a PE's HBM.
+/// Returns a PE's DMA from or to the start of a PE's HBM.
 pub(super) fn dma(
     machine: &Machine,
     from: &str,
@@ -26,7 +25,7 @@ pub(super) fn dma(
     dma_at(machine, from, to, direction, 0, bytes)
 }
 
-/// A PE's DMA from or to some place of a PE's HBM.
+/// Returns a PE's DMA from or to an offset of a PE's HBM.
 pub(super) fn dma_at(
     machine: &Machine,
     from: &str,
@@ -39,7 +38,7 @@ pub(super) fn dma_at(
     Request::PeDma { from: pe(machine, from), direction, address, bytes }
 }
 
-/// The host's access to the start of a PE's HBM.
+/// Returns an access of the host to the start of a PE's HBM.
 pub(super) fn host(machine: &Machine, to: &str, direction: Direction, bytes: u64) -> Request {
     let at = pe(machine, to);
     let address = machine.hbm_address(at, 0).expect("a slice has a start");
@@ -50,7 +49,7 @@ pub(super) fn host(machine: &Machine, to: &str, direction: Direction, bytes: u64
     }
 }
 
-/// How long it takes until the last of these is done, all made at once on a fresh machine.
+/// Returns the largest latency of these requests, all made at once on a fresh machine.
 pub(super) fn makespan(
     topology: &Topology,
     requests: impl FnOnce(&Machine) -> Vec<Request>,

@@ -1,4 +1,4 @@
-//! Networks of plain nodes, for checks that have no machine: packets go in, and are seen coming out.
+//! Networks of plain nodes, for checks that need no machine.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use cubeyard_sim::{
     Network, NodeId, NodeSpec, Observer, Route, Send, Span, Stop, Time,
 };
 
-/// Something to be carried along a route.
+/// A packet to send along a route.
 #[derive(Clone, Debug)]
 pub(super) struct Packet {
     pub(super) at: Time,
@@ -16,7 +16,7 @@ pub(super) struct Packet {
     pub(super) bytes: u64,
 }
 
-/// A packet that has come: its place in the list, when it was made, when it came.
+/// Arrival of a packet: its index in the list, and the times of injection and arrival.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     pub(super) packet: usize,
@@ -30,7 +30,7 @@ impl Arrival {
     }
 }
 
-/// Sends what it is told to and keeps what it receives.
+/// A component that sends the packets it is called with and keeps those it receives.
 #[derive(Debug, Default)]
 pub(super) struct End {
     arrivals: Vec<Arrival>,
@@ -51,10 +51,10 @@ impl Component for End {
     }
 }
 
-/// A wire in one direction: from, to, bytes a second, propagation.
+/// A directed wire: source, destination, bandwidth in bytes per second, propagation delay.
 pub(super) type Wire = (usize, usize, u64, Span);
 
-/// A network of which routes are given by nodes.
+/// A network whose routes are given as lists of nodes.
 #[derive(Clone, Debug)]
 pub(super) struct Wires {
     network: Network,
@@ -77,7 +77,7 @@ impl Wires {
         Self { network, links }
     }
 
-    /// The route over these nodes, each beside the next.
+    /// Returns the route over these nodes, each a neighbour of the next.
     pub(super) fn route(&self, nodes: &[usize]) -> Route {
         nodes.windows(2).map(|pair| self.links[&(pair[0], pair[1])]).collect()
     }
@@ -86,12 +86,12 @@ impl Wires {
         &self.network
     }
 
-    /// Carries all packets and says when each came, in the order of the list.
+    /// Sends all packets and returns their arrivals in the order of the list.
     pub(super) fn carry(&self, packets: &[Packet]) -> Vec<Arrival> {
         self.carry_observed(packets, Blind).0
     }
 
-    /// As [`carry`](Self::carry), with somebody looking on, and with the number of crossings of links.
+    /// Sends packets as [`carry`](Self::carry) does, with an observer; also returns the engine.
     pub(super) fn carry_observed<O: Observer<(usize, Packet)>>(
         &self,
         packets: &[Packet],
@@ -113,7 +113,7 @@ impl Wires {
     }
 }
 
-/// Numbers that look random and are the same everywhere (`SplitMix64`).
+/// A deterministic random number generator (`SplitMix64`).
 #[derive(Clone, Debug)]
 pub(super) struct Dice(SplitMix64);
 
@@ -126,18 +126,18 @@ impl Dice {
         self.0.draw()
     }
 
-    /// A number below `bound`, which is so small that no number is seen to be more frequent.
+    /// Returns a number below `bound`, which is so small that the bias is negligible.
     pub(super) fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.next() % bound as u64).expect("below a usize")
     }
 
-    /// True in so many of a hundred thousand cases.
+    /// Returns `true` with a probability of `of_100_000` / 100 000.
     pub(super) fn hit(&mut self, of_100_000: u64) -> bool {
         self.next() % 100_000 < of_100_000
     }
 
-    /// A number of an exponential distribution, in units of its mean / 2³². By comparisons alone (von
-    /// Neumann 1951), because logarithms differ between machines.
+    /// Returns an exponentially distributed number, in units of its mean / 2³². It uses comparisons alone
+    /// (von Neumann 1951), because logarithms differ between machines.
     pub(super) fn exponential(&mut self) -> u64 {
         let mut whole = 0;
         loop {

@@ -1,4 +1,4 @@
-//! The keys of what is in a cube.
+//! Reads the keys of the parts of a cube.
 
 mod core;
 
@@ -11,9 +11,9 @@ use super::{Result, optional, wire};
 use crate::input::InputProblem;
 use crate::input::reader::Field;
 
-/// The most rows and columns of routers; far beyond what any cube has, and small enough to build.
+/// Largest number of rows and of columns of routers.
 const MOST_ROUTERS: u32 = 16;
-/// The most channels of a slice.
+/// Largest number of channels of a slice.
 const MOST_CHANNELS: u32 = 1024;
 
 pub(super) fn routers(field: &Field<'_>) -> Result<RoutersSpec> {
@@ -52,7 +52,7 @@ pub(super) fn routers(field: &Field<'_>) -> Result<RoutersSpec> {
     Ok(spec)
 }
 
-/// A router that is there.
+/// Reads the position of a router that exists.
 fn router(field: &Field<'_>, routers: &RoutersSpec) -> Result<Position> {
     let position = field.router()?;
     let is_there = mesh::has(routers, position);
@@ -65,7 +65,7 @@ fn router(field: &Field<'_>, routers: &RoutersSpec) -> Result<Position> {
     is_there.then_some(position).ok_or_else(expected)
 }
 
-/// The longest page: virtual addresses begin at a multiple of it.
+/// Largest page: virtual addresses begin at a multiple of it.
 const LONGEST_PAGE: Bytes = Bytes::gib(4);
 
 fn page(field: &Field<'_>) -> Result<Bytes> {
@@ -110,7 +110,7 @@ pub(super) fn pe(field: &Field<'_>, routers: &RoutersSpec) -> Result<PeSpec> {
     Ok(spec)
 }
 
-/// Bytes that fit into their window of the addresses.
+/// Reads a size that must fit into its window of the address space.
 fn at_most(field: &Field<'_>, limit: Bytes) -> Result<Bytes> {
     let bytes = field.bytes()?;
     let expected = || field.unexpected(format!("at most {limit}, as addresses have room for"));
@@ -209,7 +209,7 @@ pub(super) fn ucie(field: &Field<'_>, routers: &RoutersSpec) -> Result<UcieSpec>
     Ok(spec)
 }
 
-/// The rows or columns that connections are at: each once, and with a router at both ends.
+/// Reads the rows or columns of connections: each once, and with a router at both ends.
 fn lanes(
     field: &Field<'_>,
     last: u32,

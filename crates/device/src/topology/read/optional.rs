@@ -1,4 +1,4 @@
-//! What a machine can have and the default has not: finite buffers, and rows in the HBM.
+//! Reads the keys of features that the default machine does not have: finite buffers, and rows in the HBM.
 
 use std::num::NonZero;
 
@@ -10,12 +10,12 @@ use crate::input::InputProblem;
 use crate::input::reader::{Field, Map};
 use crate::model::{RefreshSpec, RowsSpec};
 
-/// The most places behind a link; as good as without end.
+/// Largest number of flits in a buffer.
 const MOST_PLACES: u32 = 1 << 20;
-/// The most banks of a channel.
+/// Largest number of banks of a channel.
 const MOST_BANKS: u32 = 1024;
 
-/// What a key says, if it is there and does not say `none`.
+/// Reads the value of a key, unless the key is absent or its value is `none`.
 pub(super) fn given<'a, T>(
     field: Option<Field<'a>>,
     read: impl FnOnce(&Field<'a>) -> Result<T>,
@@ -24,7 +24,7 @@ pub(super) fn given<'a, T>(
     field.filter(|field| !is_none(field)).map(|field| read(&field)).transpose()
 }
 
-/// The value under a key that the default file does not have, and that cannot be left out here.
+/// Returns the value of a key that the default file does not have and that is required here.
 fn need<'a>(map: &mut Map<'a>, within: &Field<'_>, name: &'static str) -> Result<Field<'a>> {
     let (expected, found) = (format!("the key `{name}` in it"), "none".to_owned());
     map.optional(name).ok_or_else(|| within.error(InputProblem::Value { expected, found }))
@@ -44,7 +44,7 @@ pub(super) fn buffers(field: &Field<'_>) -> Result<BufferSpec> {
     Ok(BufferSpec { flits, arbiter: arbiter.unwrap_or_default() })
 }
 
-/// The rows of an HBM whose channels are known.
+/// Reads the rows of an HBM whose channels are known.
 pub(super) fn rows(field: &Field<'_>, hbm: &HbmSpec) -> Result<RowsSpec> {
     let mut map = field.map()?;
     let row_field = need(&mut map, field, "row_bytes")?;

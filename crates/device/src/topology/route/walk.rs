@@ -1,11 +1,11 @@
-//! A route, step by step.
+//! Builds a route link by link.
 
 use super::super::build::connection_router;
 use super::super::layout::{self, Layout, connection};
 use super::super::{Direction, LinkId, NodeId, Position, Spec, Topology, mesh};
 use super::{End, crossings, entry, io_port, nearest_io};
 
-/// A route as far as it is known.
+/// A route under construction.
 pub(super) struct Walk<'a> {
     topology: &'a Topology,
     at: NodeId,
@@ -18,7 +18,7 @@ impl<'a> Walk<'a> {
         Self { topology, at: from, links: Vec::new(), connection }
     }
 
-    /// The links from where the walk began to `to`.
+    /// Returns the links from the start of the walk to `to`.
     pub(super) fn go(mut self, start: End, end: End, to: NodeId) -> Vec<LinkId> {
         let layout = self.layout();
         match (start, end) {
@@ -59,7 +59,7 @@ impl<'a> Walk<'a> {
         &self.topology.layout
     }
 
-    /// One link on. To where one is already, there is none.
+    /// Appends the link to a neighbour; none if the walk is already there.
     fn step(&mut self, to: NodeId) {
         if self.at != to {
             let link = self.topology.link_between(self.at, to);
@@ -68,7 +68,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// From a node of a cube to its router.
+    /// Goes from a node of a cube to its router.
     fn leave(&mut self, sip: u32, cube: u32, router: Position) -> Position {
         self.step_to_router(sip, cube, router);
         router
@@ -79,14 +79,14 @@ impl<'a> Walk<'a> {
         self.step(node.expect("checked when read: the router is there"));
     }
 
-    /// From one router of a cube to another.
+    /// Goes from one router of a cube to another.
     fn mesh(&mut self, sip: u32, cube: u32, from: Position, to: Position) {
         for router in mesh::path(&self.spec().routers, from, to) {
             self.step_to_router(sip, cube, router);
         }
     }
 
-    /// From a router of one cube to a router of another of the same SIP.
+    /// Goes from a router of one cube to a router of another in the same SIP.
     fn cross(&mut self, sip: u32, from: u32, to: u32, router: Position, target: Position) {
         let (mut cube, mut router) = (from, router);
         for side in crossings(self.spec(), from, to) {
@@ -98,7 +98,7 @@ impl<'a> Walk<'a> {
         self.mesh(sip, cube, router, target);
     }
 
-    /// From a router over the connection to the port of a side.
+    /// Goes from a router over the connection to the port of a side.
     fn reach_port(&mut self, sip: u32, cube: u32, router: Position, side: Direction) {
         let exit = connection_router(self.spec(), side, self.connection);
         self.mesh(sip, cube, router, exit);
@@ -107,7 +107,7 @@ impl<'a> Walk<'a> {
         self.step(port);
     }
 
-    /// From the port opposite over the connection to the router there.
+    /// Goes from the opposite port over this port and its connection to the router.
     fn leave_port(&mut self, sip: u32, cube: u32, side: Direction) -> Position {
         let port = self.port(sip, cube, side);
         self.step(port);
@@ -122,7 +122,7 @@ impl<'a> Walk<'a> {
         port.expect("there is a port towards every neighbour")
     }
 
-    /// From the network of an IO chiplet to the router of a target in a cube.
+    /// Goes from the network of an IO chiplet to the router of a target in a cube.
     fn enter(&mut self, io: u32, end: End) {
         let End::Cube { sip, cube, router: target } = end else { return };
         let side = self.spec().io.chiplets[io as usize];
@@ -134,7 +134,7 @@ impl<'a> Walk<'a> {
         self.cross(sip, first, cube, router, target);
     }
 
-    /// From a node of a cube to the network of an IO chiplet, in line with it.
+    /// Goes from a node of a cube to the network of an IO chiplet.
     fn exit(&mut self, io: u32, start: End) {
         let End::Cube { sip, cube, router } = start else { return };
         let side = self.spec().io.chiplets[io as usize];
@@ -149,7 +149,7 @@ impl<'a> Walk<'a> {
         self.step(self.layout().io_noc(sip, io));
     }
 
-    /// To the PCIe endpoint on the way to the switch.
+    /// Goes to the PCIe endpoint on the way to the switch.
     fn up(&mut self, start: End) {
         let (sip, io) = match start {
             End::Switch => return,
@@ -167,7 +167,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// From the switch to what the target is attached to.
+    /// Goes from the switch to the node before the target.
     fn down(&mut self, end: End, to: NodeId) {
         let (sip, io) = match end {
             End::Switch => return,

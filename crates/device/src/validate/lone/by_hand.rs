@@ -1,14 +1,14 @@
-//! The time of a lone transfer, worked out from its route as one would by hand.
+//! Latency of a transfer on an idle machine, derived from its route as one would by hand.
 //!
-//! The first flit pays every link and every node. The last of `n` is `(n − 1)` flit times of a link behind it
-//! when it leaves that link; a node that holds the first one up lets the last one catch up by as much. So at
-//! the end it is behind by the most that any link left over. This holds for whole flits, and where
-//! the channels of a memory keep up with every link, as on the default machine.
+//! The first flit takes the time of every link and every node. When the last of `n` flits leaves a link, it
+//! is `(n − 1)` flit times of that link behind the first; it then catches up by the overhead of each node
+//! that delays the first. At the end it is behind by the largest remainder over all links. This holds for
+//! whole flits, and if the channels of the memory keep up with every link, as on the default machine.
 
 use crate::message::Direction;
 use crate::topology::{LinkId, NodeId, NodeKind, Topology};
 
-/// A way to a memory and back.
+/// Route to a memory and back.
 pub(super) struct Way<'t> {
     topology: &'t Topology,
     start: NodeId,
@@ -18,7 +18,7 @@ pub(super) struct Way<'t> {
 }
 
 impl<'t> Way<'t> {
-    /// From a PE, or from the host's endpoint of the target's SIP, to a PE's HBM.
+    /// Creates the route from a PE, or from the host's endpoint of the target's SIP, to a PE's HBM.
     pub(super) fn new(topology: &'t Topology, from: Option<&str>, to: &str) -> Self {
         let find = |name: &str| topology.find(name).expect("a check names what is there");
         let memory = find(&format!("{to}.hbm"));
@@ -30,13 +30,13 @@ impl<'t> Way<'t> {
         Self { topology, start, there, back, posted: from.is_none() }
     }
 
-    /// Picoseconds from asking to the end, for so many whole flits.
+    /// Returns the latency in picoseconds, for so many whole flits.
     pub(super) fn latency(&self, direction: Direction, flits: u64) -> u64 {
         self.whole(direction, |route| self.data(route, |leg| self.behind(leg, route, flits)))
     }
 
-    /// The same with all but the first flit as late as the slowest link makes them; none for a way with nodes
-    /// that store, which that form does not know.
+    /// Returns the latency if all flits keep the pace of the slowest link; `None` for a route with
+    /// store-and-forward nodes, which that form does not cover.
     pub(super) fn latency_without_catching_up(
         &self,
         direction: Direction,
@@ -61,13 +61,15 @@ impl<'t> Way<'t> {
         start + there + burst + back
     }
 
-    /// Without payload: wires, a picosecond at least, and nodes.
+    /// Returns the time of a message without payload: propagation, at least a picosecond per link, and
+    /// overheads.
     fn command(&self, route: &[LinkId]) -> u64 {
         let wire = |link| self.topology.link(link).propagation.ps().max(1);
         route.iter().map(|&link| wire(link) + self.overhead(self.topology.link(link).to)).sum()
     }
 
-    /// With payload: the first flit, and what the last is behind at the end of each leg.
+    /// Returns the time of a message with payload: that of the first flit, and the lag of the last one at the
+    /// end of each leg.
     fn data(&self, route: &[LinkId], behind: impl Fn(&[LinkId]) -> u64) -> u64 {
         let legs = route.split_inclusive(|&link| self.stores(link));
         let first = |leg: &[LinkId]| -> u64 {
@@ -80,8 +82,9 @@ impl<'t> Way<'t> {
         legs.map(|leg| first(leg) + behind(leg)).sum()
     }
 
-    /// What the last flit is behind the first at the end of a leg. Nobody catches up at a node that stores,
-    /// which looks at the whole; but all do at the end of the route, even if it would store what passes.
+    /// Returns the lag of the last flit behind the first at the end of a leg. Flits do not catch up at a node
+    /// that stores the whole transfer; they do at the end of the route, even if that node stores what it
+    /// forwards.
     fn behind(&self, leg: &[LinkId], route: &[LinkId], flits: u64) -> u64 {
         let is_stored = leg.last() != route.last();
         let mut caught_up = 0;
@@ -95,8 +98,8 @@ impl<'t> Way<'t> {
         most
     }
 
-    /// Whether the data's last link is as slow as any, and nobody looks at the data after it: there the form
-    /// without catching up is right.
+    /// Returns whether the last link of the data is as slow as any and no node after it adds latency, so that
+    /// the form without catching up is exact.
     pub(super) fn ends_slowest(&self, direction: Direction) -> bool {
         let data = if direction == Direction::Read { &self.back } else { &self.there };
         let slowest = data.iter().map(|&link| self.flit(link)).max();
@@ -118,7 +121,7 @@ impl<'t> Way<'t> {
     }
 }
 
-/// Picoseconds, rounded up.
+/// Returns the serialisation time in picoseconds, rounded up.
 fn span(bytes: u64, bytes_per_second: u64) -> u64 {
     let ps = (u128::from(bytes) * 1_000_000_000_000).div_ceil(u128::from(bytes_per_second));
     u64::try_from(ps).expect("a flit takes less than a year")

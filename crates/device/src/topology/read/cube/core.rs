@@ -1,4 +1,4 @@
-//! The keys of what runs kernels in a PE.
+//! Reads the keys of the parts that run kernels in a PE.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use super::super::super::spec::{CoreSpec, GemmSpec, MathSpec};
 use super::super::{Result, optional};
 use crate::input::reader::Field;
 
-/// The types that can have a rate.
+/// Types that can have a rate.
 const DTYPES: [&str; 15] = [
     "f16", "bf16", "f32", "f64", "fp8_e4m3", "fp8_e5m2", "i8", "i16", "i32", "i64", "u8", "u16",
     "u32", "u64", "bool",
 ];
-/// The most commands under way; as good as without end.
+/// Largest number of commands in flight.
 const MOST_COMMANDS: u32 = 1 << 12;
-/// The most engines of a kind.
+/// Largest number of engines of a kind.
 const MOST_ENGINES: u32 = 64;
-/// The longest edge of a tile.
+/// Longest edge of a tile, in elements.
 const MOST_EDGE: u32 = 4096;
-/// The fastest that a rate may be, in its unit of 10⁹ or 10¹² a second.
+/// Highest rate, in its unit of 10⁹ or 10¹² per second.
 const MOST_RATE: f64 = 1e6;
 
 pub(super) fn core(field: &Field<'_>, tcm: &Field<'_>) -> Result<CoreSpec> {
@@ -65,7 +65,7 @@ fn gemm(field: &Field<'_>) -> Result<GemmSpec> {
     Ok(GemmSpec { m, k, n, rates })
 }
 
-/// The rates of the types that have one; `none` takes one away that the default has.
+/// Reads the rates of the types that have one; `none` removes a rate of the default.
 fn rates(field: &Field<'_>) -> Result<BTreeMap<String, u64>> {
     let mut map = field.map()?;
     let mut rates = BTreeMap::new();
@@ -90,7 +90,7 @@ fn math(field: &Field<'_>) -> Result<MathSpec> {
     Ok(spec)
 }
 
-/// So many times `unit` times 10⁹ a second.
+/// Reads a rate in units of `unit` × 10⁹ per second.
 fn rate(field: &Field<'_>, unit: f64) -> Result<Bandwidth> {
     let number = field.number("a rate", MOST_RATE)?;
     let rate = Bandwidth::from_gb_per_second(number * unit);
