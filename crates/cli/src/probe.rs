@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
-use cubeyard_device::explain::{Explainer, Step, explain};
+use cubeyard_device::explain::{Explainer, PathStep, explain};
 use cubeyard_device::log::FlitLog;
 use cubeyard_device::machine::{Machine, MachineBuilder};
 use cubeyard_device::message::RequestId;
@@ -67,7 +67,7 @@ struct Explained {
 
 /// A step in words.
 struct NamedStep {
-    step: Step,
+    step: PathStep,
     kind: &'static str,
     place: String,
     behind: Option<usize>,
@@ -172,8 +172,8 @@ fn steps_of(machine: &Machine<FlitLog>, report: &PatternReport) -> Vec<Explained
 }
 
 /// Steps with the names of the nodes and links they are at.
-fn named(machine: &Machine<FlitLog>, steps: &[Step]) -> Vec<NamedStep> {
-    let name = |step: &Step| {
+fn named(machine: &Machine<FlitLog>, steps: &[PathStep]) -> Vec<NamedStep> {
+    let name = |step: &PathStep| {
         let (kind, place, behind) = step.cause.describe(machine);
         NamedStep { step: *step, kind, place, behind: behind.map(RequestId::index) }
     };

@@ -20,7 +20,7 @@ use index::Index;
 
 /// An interval of the critical path, with its cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct PathStep {
     /// Beginning of the interval.
     pub start: Time,
     /// End of the interval.
@@ -69,7 +69,7 @@ impl Cause {
 ///
 /// Returns `None` for launches, for requests that are not done, and where a custom component answers. Reads
 /// the whole log; use [`Explainer`] for many requests.
-pub fn explain(machine: &Machine<FlitLog>, request: RequestId) -> Option<Vec<Step>> {
+pub fn explain(machine: &Machine<FlitLog>, request: RequestId) -> Option<Vec<PathStep>> {
     Explainer::new(machine).explain(request)
 }
 
@@ -92,7 +92,7 @@ impl<'m> Explainer<'m> {
     }
 
     /// Returns the critical path of a request, as [`explain`] does.
-    pub fn explain(&mut self, request: RequestId) -> Option<Vec<Step>> {
+    pub fn explain(&mut self, request: RequestId) -> Option<Vec<PathStep>> {
         let (machine, index) = (self.machine, &mut self.index);
         let access = machine.access(request)?;
         let completion = machine.completion(request)?;
@@ -126,13 +126,13 @@ struct Path<'m, 'i> {
     machine: &'m Machine<FlitLog>,
     index: &'i mut Index,
     /// Steps of the path, the last one first.
-    steps: Vec<Step>,
+    steps: Vec<PathStep>,
 }
 
 impl Path<'_, '_> {
     fn step(&mut self, start: Time, end: Time, cause: Cause) {
         if start < end {
-            self.steps.push(Step { start, end, cause });
+            self.steps.push(PathStep { start, end, cause });
         }
     }
 
@@ -245,8 +245,8 @@ impl Path<'_, '_> {
 }
 
 /// Joins adjacent steps of the same cause.
-fn join(steps: Vec<Step>) -> Vec<Step> {
-    let mut joined: Vec<Step> = Vec::new();
+fn join(steps: Vec<PathStep>) -> Vec<PathStep> {
+    let mut joined: Vec<PathStep> = Vec::new();
     for step in steps {
         match joined.last_mut() {
             Some(last) if last.cause == step.cause && last.end == step.start => last.end = step.end,
@@ -257,6 +257,6 @@ fn join(steps: Vec<Step>) -> Vec<Step> {
 }
 
 /// Returns the total time of the steps whose cause satisfies `what`.
-pub fn sum(steps: &[Step], what: impl Fn(Cause) -> bool) -> Span {
+pub fn sum(steps: &[PathStep], what: impl Fn(Cause) -> bool) -> Span {
     steps.iter().filter(|step| what(step.cause)).map(|step| step.end - step.start).sum()
 }

@@ -45,7 +45,7 @@ mod summary;
 mod tests;
 
 pub use draw::View;
-pub use ids::{Direction, Link, LinkId, Node, NodeId, NodeKind, Place, Position};
+pub use ids::{Link, LinkId, Node, NodeId, NodeKind, NodePlace, Position, Side};
 pub use names::NoSuchNode;
 pub use reach::Unreachable;
 pub use resolve::ResolveError;
@@ -143,11 +143,6 @@ impl Topology {
     /// Returns the link from one node to another, if they are neighbours.
     pub fn link_between(&self, from: NodeId, to: NodeId) -> Option<LinkId> {
         build::between(&self.links, &self.into, from, to)
-    }
-
-    /// Returns the links to a node, ordered by source.
-    pub fn links_to(&self, node: NodeId) -> impl Iterator<Item = LinkId> + use<> {
-        (self.into[node.index()]..self.into[node.index() + 1]).map(LinkId::numbered)
     }
 
     /// Returns the SIPs of the machine.

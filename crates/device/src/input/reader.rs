@@ -6,7 +6,6 @@ use cubeyard_sim::{Bandwidth, Span};
 use super::nearest::nearest;
 use super::yaml::{Entry, Mark, Tree, Value, join};
 use super::{InputError, InputProblem};
-use crate::topology::Position;
 
 /// A value with its key.
 #[derive(Debug)]
@@ -210,15 +209,6 @@ impl<'a> Field<'a> {
         let is_power = bytes.get().is_power_of_two();
         is_power.then_some(bytes).ok_or_else(|| self.unexpected("a power of two of bytes"))
     }
-
-    /// Reads the value as the position of a router, as in `r0c1`.
-    pub(crate) fn router(&self) -> Result<Position, InputError> {
-        let position = match &self.tree.value {
-            Value::Scalar { text, .. } => position(text),
-            _ => None,
-        };
-        position.ok_or_else(|| self.unexpected("a router such as r0c1"))
-    }
 }
 
 fn listed<T>(names: &[(&str, T)]) -> String {
@@ -249,10 +239,4 @@ fn bytes(text: &str) -> Option<Bytes> {
     let (count, shift) = unit.unwrap_or((text, 0));
     let count = digits(count)?;
     count.checked_mul(1 << shift).map(Bytes::new)
-}
-
-fn position(text: &str) -> Option<Position> {
-    let (row, column) = text.strip_prefix('r')?.split_once('c')?;
-    let number = |text: &str| digits(text).and_then(|number| u32::try_from(number).ok());
-    Some(Position { row: number(row)?, column: number(column)? })
 }

@@ -5,7 +5,7 @@ use cubeyard_sim::Span;
 
 use super::layout::{self, Layout};
 use super::{
-    Direction, Link, LinkId, Node, NodeId, NodeKind, Place, Position, Spec, WireSpec, mesh,
+    Link, LinkId, Node, NodeId, NodeKind, NodePlace, Position, Side, Spec, WireSpec, mesh,
 };
 
 /// Nodes and links of a spec, numbered as in the layout.
@@ -23,7 +23,7 @@ pub(super) fn build(spec: &Spec, layout: &Layout) -> Built {
         "fabric.switch0".to_owned(),
         NodeKind::Switch,
         spec.switch_overhead,
-        Place::default(),
+        NodePlace::default(),
     );
     for sip in 0..spec.sips.count {
         for io in 0..layout::number(spec.io.chiplets.len()) {
@@ -46,7 +46,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn push(&mut self, name: String, kind: NodeKind, overhead: Span, place: Place) -> NodeId {
+    fn push(&mut self, name: String, kind: NodeKind, overhead: Span, place: NodePlace) -> NodeId {
         let node = layout::number(self.nodes.len());
         self.nodes.push(Node { name, kind, overhead, place });
         NodeId::numbered(node)
@@ -59,10 +59,10 @@ impl Builder<'_> {
     fn io(&mut self, sip: u32, io: u32) {
         let spec = self.spec;
         let side = spec.io.chiplets[io as usize];
-        let place = Place {
+        let place = NodePlace {
             sip: Some(known(SipId::new(sip))),
             io: Some(known(IoChipletId::new(io))),
-            ..Place::default()
+            ..NodePlace::default()
         };
         let name = |part: &str| format!("sip{sip}.io{io}.{part}");
         let endpoint_overhead = spec.pcie.endpoint_overhead;
@@ -73,16 +73,16 @@ impl Builder<'_> {
         self.wire(noc, endpoint, spec.io.endpoint_link);
         self.wire(noc, cpu, spec.io.cpu_link);
         for port in 0..layout::io_ports(spec, side) {
-            let place = Place { port: Some(port), ..place };
+            let place = NodePlace { port: Some(port), ..place };
             self.io_port(noc, &name(&format!("io_ucie{port}")), place);
         }
     }
 
-    fn io_port(&mut self, noc: NodeId, name: &str, place: Place) {
+    fn io_port(&mut self, noc: NodeId, name: &str, place: NodePlace) {
         let io = &self.spec.io;
         let port = self.push(name.to_owned(), NodeKind::IoPort, io.port_overhead, place);
         for number in 0..self.spec.connection_count() {
-            let place = Place { connection: Some(number), ..place };
+            let place = NodePlace { connection: Some(number), ..place };
             let name = format!("{name}.conn{number}");
             let connection = self.push(name, NodeKind::IoConnection, io.connection_overhead, place);
             self.wire(noc, connection, io.connection_link);
@@ -91,34 +91,34 @@ impl Builder<'_> {
     }
 
     fn cube(&mut self, sip: u32, cube: u32) {
-        let place = Place {
+        let place = NodePlace {
             sip: Some(known(SipId::new(sip))),
             cube: Some(known(CubeId::new(cube))),
-            ..Place::default()
+            ..NodePlace::default()
         };
         let name = format!("sip{sip}.cube{cube}");
         self.routers(sip, cube, &name, place);
         let (m_cpu, sram) = (self.spec.m_cpu, self.spec.sram);
-        let at = Place { router: Some(m_cpu.router), ..place };
+        let at = NodePlace { router: Some(m_cpu.router), ..place };
         self.attach(format!("{name}.m_cpu"), NodeKind::MCpu, m_cpu.overhead, at, m_cpu.link);
-        let at = Place { router: Some(sram.router), ..place };
+        let at = NodePlace { router: Some(sram.router), ..place };
         self.attach(format!("{name}.sram"), NodeKind::Sram, sram.overhead, at, sram.link);
         for pe in 0..self.spec.pe_count() {
             self.pe(pe, &name, place);
         }
-        for side in Direction::ALL {
+        for side in Side::ALL {
             self.port(sip, cube, side, &name, place);
         }
     }
 
-    fn routers(&mut self, sip: u32, cube: u32, name: &str, place: Place) {
+    fn routers(&mut self, sip: u32, cube: u32, name: &str, place: NodePlace) {
         let (spec, layout) = (self.spec, self.layout);
         for at in mesh::all(&spec.routers) {
-            let place = Place { router: Some(at), ..place };
+            let place = NodePlace { router: Some(at), ..place };
             let overhead = spec.routers.overhead;
             let router = self.push(format!("{name}.{at}"), NodeKind::Router, overhead, place);
             // Towards lower numbers, so that each pair of neighbours is joined once.
-            for side in [Direction::North, Direction::West] {
+            for side in [Side::North, Side::West] {
                 let beside = mesh::step(at, side).and_then(|at| layout.router(sip, cube, at));
                 if let Some(beside) = beside {
                     self.wire(beside, router, spec.routers.link);
@@ -133,7 +133,7 @@ impl Builder<'_> {
         name: String,
         kind: NodeKind,
         overhead: Span,
-        place: Place,
+        place: NodePlace,
         wire: WireSpec,
     ) -> NodeId {
         let node = self.push(name, kind, overhead, place);
@@ -143,10 +143,10 @@ impl Builder<'_> {
         node
     }
 
-    fn pe(&mut self, pe: u32, name: &str, place: Place) {
+    fn pe(&mut self, pe: u32, name: &str, place: NodePlace) {
         let Spec { pe: spec, hbm, .. } = self.spec;
         let router = Some(spec.routers[pe as usize]);
-        let place = Place { pe: Some(known(PeId::new(pe))), router, ..place };
+        let place = NodePlace { pe: Some(known(PeId::new(pe))), router, ..place };
         self.attach(
             format!("{name}.hbm_ctrl.pe{pe}"),
             NodeKind::Hbm,
@@ -160,15 +160,15 @@ impl Builder<'_> {
         self.attach(cpu, NodeKind::PeCpu, spec.cpu_overhead, place, spec.link);
     }
 
-    fn port(&mut self, sip: u32, cube: u32, side: Direction, name: &str, place: Place) {
+    fn port(&mut self, sip: u32, cube: u32, side: Side, name: &str, place: NodePlace) {
         let ucie = &self.spec.ucie;
         let Some(opposite) = opposite(self.spec, self.layout, sip, cube, side) else { return };
         let name = format!("{name}.ucie_{}", side.letter());
-        let place = Place { side: Some(side), ..place };
+        let place = NodePlace { side: Some(side), ..place };
         let port = self.push(name.clone(), NodeKind::Port, ucie.port_overhead, place);
         for number in 0..self.spec.connection_count() {
             let router = Some(connection_router(self.spec, side, number));
-            let place = Place { connection: Some(number), router, ..place };
+            let place = NodePlace { connection: Some(number), router, ..place };
             let (name, overhead) = (format!("{name}.conn{number}"), ucie.connection_overhead);
             let connection =
                 self.attach(name, NodeKind::Connection, overhead, place, ucie.router_link);
@@ -182,22 +182,22 @@ impl Builder<'_> {
 }
 
 /// Returns the router to which a connection on a side of a cube is wired.
-pub(super) fn connection_router(spec: &Spec, side: Direction, connection: u32) -> Position {
+pub(super) fn connection_router(spec: &Spec, side: Side, connection: u32) -> Position {
     let lane = connection as usize;
     match side {
-        Direction::North => Position { row: 0, column: spec.ucie.connection_columns[lane] },
-        Direction::South => {
+        Side::North => Position { row: 0, column: spec.ucie.connection_columns[lane] },
+        Side::South => {
             Position { row: spec.routers.rows - 1, column: spec.ucie.connection_columns[lane] }
         }
-        Direction::West => Position { row: spec.ucie.connection_rows[lane], column: 0 },
-        Direction::East => {
+        Side::West => Position { row: spec.ucie.connection_rows[lane], column: 0 },
+        Side::East => {
             Position { row: spec.ucie.connection_rows[lane], column: spec.routers.columns - 1 }
         }
     }
 }
 
 /// Returns the port across a side: of the next cube, or of an IO chiplet.
-fn opposite(spec: &Spec, layout: &Layout, sip: u32, cube: u32, side: Direction) -> Option<NodeId> {
+fn opposite(spec: &Spec, layout: &Layout, sip: u32, cube: u32, side: Side) -> Option<NodeId> {
     if let Some(beside) = layout::cube_beside(spec, cube, side) {
         return layout.port(sip, beside, side.opposite());
     }

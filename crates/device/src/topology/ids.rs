@@ -42,7 +42,7 @@ pub enum NodeKind {
 /// A side of a cube or of a SIP, and the direction towards it. Rows are counted from the north, columns
 /// from the west.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Direction {
+pub enum Side {
     /// Towards lower rows.
     North,
     /// Towards higher columns.
@@ -53,7 +53,7 @@ pub enum Direction {
     West,
 }
 
-impl Direction {
+impl Side {
     /// All directions, in the order of their discriminants.
     pub const ALL: [Self; 4] = [Self::North, Self::East, Self::South, Self::West];
 
@@ -102,7 +102,7 @@ impl fmt::Display for Position {
 
 /// Place of a node in the machine; fields that do not apply to its kind are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct NodePlace {
     /// SIP of the node; the switch has none.
     pub sip: Option<SipId>,
     /// IO chiplet of the node.
@@ -114,7 +114,7 @@ pub struct Place {
     /// Router that the node is, or is attached to.
     pub router: Option<Position>,
     /// Side of the cube, for the cube's ports and connections.
-    pub side: Option<Direction>,
+    pub side: Option<Side>,
     /// Number of the IO chiplet's port, counted from the north or the west.
     pub port: Option<u32>,
     /// Number of the connection of its port.
@@ -131,7 +131,7 @@ pub struct Node {
     /// Latency that the node adds to each transfer.
     pub overhead: Span,
     /// Place of the node in the machine.
-    pub place: Place,
+    pub place: NodePlace,
 }
 
 /// One direction of a wire.

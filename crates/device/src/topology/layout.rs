@@ -4,7 +4,7 @@
 //! ports; a cube has its routers, `M_CPU`, SRAM, then HBM, DMA and processor of each PE, then its ports.
 //! After each port come its connections. So most numbers are a sum.
 
-use super::{Direction, NodeId, Position, Spec, mesh};
+use super::{NodeId, Position, Side, Spec, mesh};
 
 /// Nodes of an IO chiplet before its ports.
 const IO_FIXED: u32 = 3;
@@ -45,22 +45,22 @@ pub(super) fn cube_at(spec: &Spec, at: Position) -> Option<u32> {
 }
 
 /// Returns the cube next to another.
-pub(super) fn cube_beside(spec: &Spec, cube: u32, side: Direction) -> Option<u32> {
+pub(super) fn cube_beside(spec: &Spec, cube: u32, side: Side) -> Option<u32> {
     cube_at(spec, mesh::step(cube_position(spec, cube), side)?)
 }
 
 /// Returns the number of ports of an IO chiplet: one for each cube along its side.
-pub(super) fn io_ports(spec: &Spec, side: Direction) -> u32 {
+pub(super) fn io_ports(spec: &Spec, side: Side) -> u32 {
     if side.is_horizontal() { spec.cubes.h } else { spec.cubes.w }
 }
 
 /// Returns the cube next to a port of an IO chiplet.
-pub(super) fn io_cube(spec: &Spec, side: Direction, port: u32) -> u32 {
+pub(super) fn io_cube(spec: &Spec, side: Side, port: u32) -> u32 {
     let (row, column) = match side {
-        Direction::North => (0, port),
-        Direction::East => (port, spec.cubes.w - 1),
-        Direction::South => (spec.cubes.h - 1, port),
-        Direction::West => (port, 0),
+        Side::North => (0, port),
+        Side::East => (port, spec.cubes.w - 1),
+        Side::South => (spec.cubes.h - 1, port),
+        Side::West => (port, 0),
     };
     row * spec.cubes.w + column
 }
@@ -90,7 +90,7 @@ impl Layout {
 
     fn push_cube(&mut self, spec: &Spec, cube: u32) {
         let mut nodes = self.router_count + 2 + spec.pe_count() * PE_NODES;
-        let ports = Direction::ALL.map(|side| {
+        let ports = Side::ALL.map(|side| {
             let is_beside_io = spec.io.chiplets.contains(&side);
             let has_port = is_beside_io || cube_beside(spec, cube, side).is_some();
             let port = nodes;
@@ -167,7 +167,7 @@ impl Layout {
         NodeId::numbered(self.hbm(sip, cube, pe).number() + 2)
     }
 
-    pub(super) fn port(&self, sip: u32, cube: u32, side: Direction) -> Option<NodeId> {
+    pub(super) fn port(&self, sip: u32, cube: u32, side: Side) -> Option<NodeId> {
         let port = self.cubes[cube as usize].ports[side as usize]?;
         Some(NodeId::numbered(self.cube(sip, cube) + port))
     }

@@ -1,6 +1,6 @@
 //! Routers of a cube, and routes between them.
 
-use super::{Direction, Position, RoutersSpec};
+use super::{Position, RoutersSpec, Side};
 
 /// Returns whether there is a router at a position.
 pub(super) fn has(routers: &RoutersSpec, at: Position) -> bool {
@@ -21,20 +21,19 @@ pub(super) fn all(routers: &RoutersSpec) -> impl Iterator<Item = Position> + '_ 
 }
 
 /// Returns the position one step further; `None` beyond row or column 0.
-pub(super) fn step(at: Position, to: Direction) -> Option<Position> {
+pub(super) fn step(at: Position, to: Side) -> Option<Position> {
     let Position { row, column } = at;
     match to {
-        Direction::North => Some(Position { row: row.checked_sub(1)?, column }),
-        Direction::East => Some(Position { row, column: column + 1 }),
-        Direction::South => Some(Position { row: row + 1, column }),
-        Direction::West => Some(Position { row, column: column.checked_sub(1)? }),
+        Side::North => Some(Position { row: row.checked_sub(1)?, column }),
+        Side::East => Some(Position { row, column: column + 1 }),
+        Side::South => Some(Position { row: row + 1, column }),
+        Side::West => Some(Position { row, column: column.checked_sub(1)? }),
     }
 }
 
 /// Returns the neighbours of a router, in the order of their numbers.
 fn neighbours(routers: &RoutersSpec, at: Position) -> impl Iterator<Item = Position> + '_ {
-    const BY_NUMBER: [Direction; 4] =
-        [Direction::North, Direction::West, Direction::East, Direction::South];
+    const BY_NUMBER: [Side; 4] = [Side::North, Side::West, Side::East, Side::South];
     BY_NUMBER.into_iter().filter_map(move |to| step(at, to)).filter(|&next| has(routers, next))
 }
 

@@ -2,27 +2,14 @@
 
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 
-use super::layout::{self, Layout};
-use super::{Direction, NodeId, Position, SipTopology, SipsSpec, Topology, mesh, route};
+use super::{NodeId, Position, Side, SipTopology, SipsSpec, Topology, mesh, route};
 
 /// Nodes by place. Each function panics if the machine has no such SIP, cube or PE; those that
 /// [`sips`](Topology::sips), [`cubes`](Topology::cubes) and [`pes`](Topology::pes) return exist.
 impl Topology {
-    /// Returns the switch between the SIPs.
-    pub fn switch(&self) -> NodeId {
-        Layout::switch()
-    }
-
     /// Returns the PCIe endpoint of a SIP's first IO chiplet.
     pub fn endpoint(&self, sip: SipId) -> NodeId {
         self.layout.endpoint(self.known(sip), 0)
-    }
-
-    /// Returns the PCIe endpoints of a SIP, one for each IO chiplet.
-    pub fn endpoints(&self, sip: SipId) -> impl Iterator<Item = NodeId> + '_ {
-        let sip = self.known(sip);
-        (0..layout::number(self.spec.io.chiplets.len()))
-            .map(move |io| self.layout.endpoint(sip, io))
     }
 
     /// Returns the PCIe endpoint through which traffic from outside the SIP reaches a cube.
@@ -34,16 +21,6 @@ impl Topology {
     /// Returns the processor of a SIP's first IO chiplet.
     pub fn io_cpu(&self, sip: SipId) -> NodeId {
         self.layout.io_cpu(self.known(sip), 0)
-    }
-
-    /// Returns the network of a SIP's first IO chiplet.
-    pub fn io_noc(&self, sip: SipId) -> NodeId {
-        self.layout.io_noc(self.known(sip), 0)
-    }
-
-    /// Returns the router at a row and column of a cube, if there is one.
-    pub fn router(&self, sip: SipId, cube: CubeId, row: u32, column: u32) -> Option<NodeId> {
-        self.layout.router(self.known(sip), self.known_cube(cube), Position { row, column })
     }
 
     /// Returns the management processor of a cube.
@@ -71,22 +48,17 @@ impl Topology {
         self.layout.pe_cpu(self.known(sip), self.known_cube(cube), self.known_pe(pe))
     }
 
-    /// Returns the port on a side of a cube, if it faces another cube or an IO chiplet.
-    pub fn port(&self, sip: SipId, cube: CubeId, side: Direction) -> Option<NodeId> {
-        self.layout.port(self.known(sip), self.known_cube(cube), side)
-    }
-
     /// Returns the neighbour of a SIP. Rings and tori wrap around; no SIP is its own neighbour.
-    pub fn sip_neighbour(&self, sip: SipId, side: Direction) -> Option<SipId> {
+    pub fn sip_neighbour(&self, sip: SipId, side: Side) -> Option<SipId> {
         let SipsSpec { topology, w, h, .. } = self.spec.sips;
         let number = self.known(sip);
         let at = Position { row: number / w, column: number % w };
         let wraps = topology != SipTopology::Mesh2dNoWrap;
         let beside = match side {
-            Direction::North if at.row == 0 => wraps.then_some(Position { row: h - 1, ..at }),
-            Direction::West if at.column == 0 => wraps.then_some(Position { column: w - 1, ..at }),
-            Direction::South if at.row == h - 1 => wraps.then_some(Position { row: 0, ..at }),
-            Direction::East if at.column == w - 1 => wraps.then_some(Position { column: 0, ..at }),
+            Side::North if at.row == 0 => wraps.then_some(Position { row: h - 1, ..at }),
+            Side::West if at.column == 0 => wraps.then_some(Position { column: w - 1, ..at }),
+            Side::South if at.row == h - 1 => wraps.then_some(Position { row: 0, ..at }),
+            Side::East if at.column == w - 1 => wraps.then_some(Position { column: 0, ..at }),
             _ => mesh::step(at, side),
         };
         let beside = beside.filter(|&beside| beside != at)?;

@@ -6,7 +6,7 @@ mod optional;
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::{CubeId, SipId};
 
-use super::Direction;
+use super::Side;
 use super::spec::{CubesSpec, IoSpec, PcieSpec, SipTopology, SipsSpec, Spec, WireSpec};
 use crate::input::reader::{Field, Map};
 use crate::input::{InputError, InputProblem};
@@ -115,13 +115,9 @@ fn io(field: &Field<'_>) -> Result<IoSpec> {
     Ok(spec)
 }
 
-fn chiplets(field: &Field<'_>) -> Result<Vec<Direction>> {
-    const NAMES: [(&str, Direction); 4] = [
-        ("N", Direction::North),
-        ("E", Direction::East),
-        ("S", Direction::South),
-        ("W", Direction::West),
-    ];
+fn chiplets(field: &Field<'_>) -> Result<Vec<Side>> {
+    const NAMES: [(&str, Side); 4] =
+        [("N", Side::North), ("E", Side::East), ("S", Side::South), ("W", Side::West)];
     let mut sides = Vec::new();
     for field in field.list("sides N, E, S, W")? {
         let side = field.choice(&NAMES)?;

@@ -11,7 +11,7 @@ use cubeyard_sim::Span;
 
 use super::build::connection_router;
 use super::layout;
-use super::{Direction, LinkId, NodeId, NodeKind, Place, Position, Spec, Topology};
+use super::{LinkId, NodeId, NodeKind, NodePlace, Position, Side, Spec, Topology};
 use walk::Walk;
 
 /// Error for nodes between which there is no route.
@@ -60,7 +60,7 @@ impl Topology {
 
     fn end(&self, node: NodeId) -> Result<End, RouteError> {
         let found = self.node(node);
-        let Place { sip, io, cube, router, .. } = found.place;
+        let NodePlace { sip, io, cube, router, .. } = found.place;
         let is_passed = matches!(
             found.kind,
             NodeKind::IoPort | NodeKind::IoConnection | NodeKind::Port | NodeKind::Connection
@@ -93,31 +93,31 @@ impl Topology {
 /// Spreads flows over the connections of a port: `(cube + PE of the source + ⌊PE of the target / 2⌋)` modulo
 /// their number. Flows from all PEs to one, from one PE to all, and from each PE to the same PE of another
 /// cube are each spread evenly over four connections.
-fn balanced(spec: &Spec, from: Place, to: Place) -> u32 {
-    let pe = |place: Place| place.pe.map_or(0, PeId::number);
+fn balanced(spec: &Spec, from: NodePlace, to: NodePlace) -> u32 {
+    let pe = |place: NodePlace| place.pe.map_or(0, PeId::number);
     let cube = from.cube.map_or(0, CubeId::number);
     (cube + pe(from) + pe(to) / 2) % spec.connection_count()
 }
 
 /// Returns the side on which a flow enters the target's cube, if it comes from outside.
-fn entry_side(spec: &Spec, start: End, end: End) -> Option<Direction> {
+fn entry_side(spec: &Spec, start: End, end: End) -> Option<Side> {
     let End::Cube { sip, cube, .. } = end else { return None };
     let (from, first) = match start {
         End::Cube { sip: other, cube: from, .. } if other == sip => (from, None),
         End::Io { sip: other, io } if other == sip => entry(spec, io, cube),
         _ => entry(spec, nearest_io(spec, cube), cube),
     };
-    crossings(spec, from, cube).last().map(Direction::opposite).or(first)
+    crossings(spec, from, cube).last().map(Side::opposite).or(first)
 }
 
 /// Returns the first cube on the route from an IO chiplet to `cube`, and the side on which traffic enters it.
-fn entry(spec: &Spec, io: u32, cube: u32) -> (u32, Option<Direction>) {
+fn entry(spec: &Spec, io: u32, cube: u32) -> (u32, Option<Side>) {
     let side = spec.io.chiplets[io as usize];
     (layout::io_cube(spec, side, io_port(spec, side, cube)), Some(side))
 }
 
 /// Returns the port of an IO chiplet in the row or column of a cube.
-fn io_port(spec: &Spec, side: Direction, cube: u32) -> u32 {
+fn io_port(spec: &Spec, side: Side, cube: u32) -> u32 {
     let at = layout::cube_position(spec, cube);
     if side.is_horizontal() { at.row } else { at.column }
 }
@@ -130,16 +130,16 @@ pub(super) fn nearest_io(spec: &Spec, cube: u32) -> u32 {
 }
 
 /// Returns the directions of the steps from cube to cube: along the row, then along the column.
-fn crossings(spec: &Spec, from: u32, to: u32) -> impl Iterator<Item = Direction> + use<> {
+fn crossings(spec: &Spec, from: u32, to: u32) -> impl Iterator<Item = Side> + use<> {
     let (from, to) = (layout::cube_position(spec, from), layout::cube_position(spec, to));
-    let along = |from: u32, to: u32, up: Direction, down: Direction| {
+    let along = |from: u32, to: u32, up: Side, down: Side| {
         let direction = if from < to { up } else { down };
         std::iter::repeat_n(direction, from.abs_diff(to) as usize)
     };
-    along(from.column, to.column, Direction::East, Direction::West).chain(along(
+    along(from.column, to.column, Side::East, Side::West).chain(along(
         from.row,
         to.row,
-        Direction::South,
-        Direction::North,
+        Side::South,
+        Side::North,
     ))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cubeyard_memory::Bytes;
 use cubeyard_sim::{Bandwidth, BufferSpec, Span};
 
-use super::{Direction, Position};
+use super::{Position, Side};
 use crate::model::RowsSpec;
 
 /// A machine as a topology file describes it. The default file, [`DEFAULT`](super::DEFAULT), explains every
@@ -266,7 +266,7 @@ pub struct UcieSpec {
 #[derive(Clone, Debug, PartialEq)]
 pub struct IoSpec {
     /// Side of the SIP on which each chiplet lies.
-    pub chiplets: Vec<Direction>,
+    pub chiplets: Vec<Side>,
     /// Latency that the network adds to each transfer.
     pub noc_overhead: Span,
     /// Latency that the processor adds to each transfer.

@@ -1,7 +1,7 @@
 //! The routers of a cube and what is attached to them.
 
 use super::super::build::connection_router;
-use super::super::{Direction, Position, Spec, mesh};
+use super::super::{Position, Side, Spec, mesh};
 use super::canvas::{Anchor, Area, Canvas, EDGE, Paint, TOP};
 use super::{counted, wire};
 
@@ -37,7 +37,7 @@ pub(super) fn draw(spec: &Spec) -> String {
     for at in mesh::all(&spec.routers) {
         router(&mut canvas, spec, at, middle);
     }
-    for side in Direction::ALL {
+    for side in Side::ALL {
         port(&mut canvas, spec, side, (origin, end), middle);
     }
     let bottom = canvas.legend(EDGE, end.1 + FAR_REACH + PORT + 30.0, &legend(spec));
@@ -46,7 +46,7 @@ pub(super) fn draw(spec: &Spec) -> String {
 
 fn router(canvas: &mut Canvas, spec: &Spec, at: Position, middle: impl Fn(Position) -> (f64, f64)) {
     let (x, y) = middle(at);
-    for side in [Direction::East, Direction::South] {
+    for side in [Side::East, Side::South] {
         let beside = mesh::step(at, side).filter(|&beside| mesh::has(&spec.routers, beside));
         if let Some(beside) = beside {
             canvas.wire(Paint::Router, &[(x, y), middle(beside)]);
@@ -86,7 +86,7 @@ fn attached(spec: &Spec, at: Position) -> Vec<(Paint, String)> {
 fn port(
     canvas: &mut Canvas,
     spec: &Spec,
-    side: Direction,
+    side: Side,
     (start, end): ((f64, f64), (f64, f64)),
     middle: impl Fn(Position) -> (f64, f64),
 ) {
@@ -96,19 +96,19 @@ fn port(
     let down =
         Area { x: 0.0, y: start.1 - half_router, width: PORT, height: end.1 - start.1 + ROUTER.0 };
     let area = match side {
-        Direction::North => Area { y: start.1 - REACH - PORT, ..across },
-        Direction::South => Area { y: end.1 + FAR_REACH, ..across },
-        Direction::West => Area { x: start.0 - REACH - PORT, ..down },
-        Direction::East => Area { x: end.0 + FAR_REACH, ..down },
+        Side::North => Area { y: start.1 - REACH - PORT, ..across },
+        Side::South => Area { y: end.1 + FAR_REACH, ..across },
+        Side::West => Area { x: start.0 - REACH - PORT, ..down },
+        Side::East => Area { x: end.0 + FAR_REACH, ..down },
     };
     for connection in 0..spec.connection_count() {
         let (x, y) = middle(connection_router(spec, side, connection));
         // Halfway, where nothing of a router is.
         let (at, to) = match side {
-            Direction::North => ((x, y - 50.0), (x, area.bottom() - deep)),
-            Direction::South => ((x, area.y - 20.0), (x, area.y + deep)),
-            Direction::West => ((x - 60.0, y), (area.right() - deep, y)),
-            Direction::East => ((area.x - 34.0, y), (area.x + deep, y)),
+            Side::North => ((x, y - 50.0), (x, area.bottom() - deep)),
+            Side::South => ((x, area.y - 20.0), (x, area.y + deep)),
+            Side::West => ((x - 60.0, y), (area.right() - deep, y)),
+            Side::East => ((area.x - 34.0, y), (area.x + deep, y)),
         };
         canvas.wire(Paint::Port, &[(x, y), to]);
         canvas.chip(

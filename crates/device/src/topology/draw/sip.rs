@@ -1,6 +1,6 @@
 //! The cubes and IO chiplets of a SIP.
 
-use super::super::{Direction, Spec, layout};
+use super::super::{Side, Spec, layout};
 use super::canvas::{Anchor, Area, Canvas, EDGE, Paint, TOP};
 use super::{counted, wire};
 
@@ -18,7 +18,7 @@ pub(super) fn draw(spec: &Spec) -> String {
     let mut canvas = Canvas::new(&title, remark);
     let has =
         |side| f64::from(u8::from(spec.io.chiplets.contains(&side))) * (CHIPLET + PITCH - CUBE);
-    let origin = (EDGE + has(Direction::West), TOP + has(Direction::North));
+    let origin = (EDGE + has(Side::West), TOP + has(Side::North));
     for cube in 0..cubes {
         self::cube(&mut canvas, spec, origin, cube);
     }
@@ -26,8 +26,8 @@ pub(super) fn draw(spec: &Spec) -> String {
         chiplet(&mut canvas, spec, origin, io, side);
     }
     let (w, h) = (f64::from(spec.cubes.w), f64::from(spec.cubes.h));
-    let right = origin.0 + (w - 1.0) * PITCH + CUBE + has(Direction::East);
-    let bottom = origin.1 + (h - 1.0) * PITCH + CUBE + has(Direction::South);
+    let right = origin.0 + (w - 1.0) * PITCH + CUBE + has(Side::East);
+    let bottom = origin.1 + (h - 1.0) * PITCH + CUBE + has(Side::South);
     let bottom = canvas.legend(EDGE, bottom + 34.0, &legend(spec));
     canvas.finish((right + EDGE).max(760.0), bottom + EDGE)
 }
@@ -79,13 +79,13 @@ fn middle(spec: &Spec, origin: (f64, f64), cube: u32) -> (f64, f64) {
 }
 
 /// The middle of the port on a side of a box with this middle.
-fn port((x, y): (f64, f64), half: f64, side: Direction) -> (f64, f64) {
+fn port((x, y): (f64, f64), half: f64, side: Side) -> (f64, f64) {
     let reach = half + PORT / 2.0 - 8.0;
     match side {
-        Direction::North => (x, y - reach),
-        Direction::East => (x + reach, y),
-        Direction::South => (x, y + reach),
-        Direction::West => (x - reach, y),
+        Side::North => (x, y - reach),
+        Side::East => (x + reach, y),
+        Side::South => (x, y + reach),
+        Side::West => (x - reach, y),
     }
 }
 
@@ -93,13 +93,13 @@ fn cube(canvas: &mut Canvas, spec: &Spec, origin: (f64, f64), cube: u32) {
     let (x, y) = middle(spec, origin, cube);
     let lines = [counted(spec.pe_count(), "PE"), format!("{} HBM", spec.hbm.capacity)];
     canvas.labelled(Paint::Frame, Area::centred(x, y, CUBE, CUBE), &format!("cube {cube}"), &lines);
-    for side in Direction::ALL {
+    for side in Side::ALL {
         let beside = layout::cube_beside(spec, cube, side);
         if beside.is_none() && !spec.io.chiplets.contains(&side) {
             continue;
         }
         let at = port((x, y), CUBE / 2.0, side);
-        if let (Some(beside), Direction::East | Direction::South) = (beside, side) {
+        if let (Some(beside), Side::East | Side::South) = (beside, side) {
             let other = port(middle(spec, origin, beside), CUBE / 2.0, side.opposite());
             canvas.wire(Paint::Port, &[at, other]);
         }
@@ -111,17 +111,17 @@ fn port_box(canvas: &mut Canvas, (x, y): (f64, f64), name: &str) {
     canvas.chip(Paint::Port, Area::centred(x, y, PORT, PORT), name);
 }
 
-fn chiplet(canvas: &mut Canvas, spec: &Spec, origin: (f64, f64), io: usize, side: Direction) {
+fn chiplet(canvas: &mut Canvas, spec: &Spec, origin: (f64, f64), io: usize, side: Side) {
     let ports = layout::io_ports(spec, side);
     let first = middle(spec, origin, layout::io_cube(spec, side, 0));
     let last = middle(spec, origin, layout::io_cube(spec, side, ports - 1));
     // The chiplet is as long as the row or column of cubes, and as far away as they are from each other.
     let distance = CUBE / 2.0 + (PITCH - CUBE) + CHIPLET / 2.0;
     let (dx, dy) = match side {
-        Direction::North => (0.0, -distance),
-        Direction::East => (distance, 0.0),
-        Direction::South => (0.0, distance),
-        Direction::West => (-distance, 0.0),
+        Side::North => (0.0, -distance),
+        Side::East => (distance, 0.0),
+        Side::South => (0.0, distance),
+        Side::West => (-distance, 0.0),
     };
     let (x, y) = (f64::midpoint(first.0, last.0) + dx, f64::midpoint(first.1, last.1) + dy);
     let (across, along) = (last.0 - first.0 + CHIPLET, last.1 - first.1 + CHIPLET);
@@ -136,14 +136,14 @@ fn chiplet(canvas: &mut Canvas, spec: &Spec, origin: (f64, f64), io: usize, side
 }
 
 /// What is on an IO chiplet, beside each other where it is wide enough.
-fn parts(canvas: &mut Canvas, (x, y): (f64, f64), side: Direction, name: &str, is_wide: bool) {
+fn parts(canvas: &mut Canvas, (x, y): (f64, f64), side: Side, name: &str, is_wide: bool) {
     let parts = [(Paint::Router, "io_noc"), (Paint::Processor, "io_cpu"), (Paint::Pcie, "pcie_ep")];
     // Away from the ports, which are on the side of the cubes.
     let (x, y) = match side {
-        Direction::West => (x - 6.0, y),
-        Direction::East => (x + 6.0, y),
-        Direction::North => (x, y - 6.0),
-        Direction::South => (x, y + 6.0),
+        Side::West => (x - 6.0, y),
+        Side::East => (x + 6.0, y),
+        Side::North => (x, y - 6.0),
+        Side::South => (x, y + 6.0),
     };
     let name_y = if is_wide { y - 14.0 } else { y - 36.0 };
     canvas.name(x, name_y, Anchor::Middle, name);

@@ -3,7 +3,7 @@
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::SipId;
 
-use super::super::{Direction, SipTopology, Topology};
+use super::super::{Side, SipTopology, Topology};
 use super::canvas::{Area, Canvas, EDGE, Paint, TOP};
 use super::{counted, wire};
 
@@ -65,7 +65,7 @@ fn figures(topology: &Topology, sip: SipId) -> Vec<String> {
     let (cubes, pes) = (spec.cube_count(), spec.cube_count() * spec.pe_count());
     let hbm = Bytes::new(spec.hbm.capacity.get() * u64::from(cubes));
     let io = super::super::layout::number(spec.io.chiplets.len());
-    let beside: Vec<_> = Direction::ALL
+    let beside: Vec<_> = Side::ALL
         .into_iter()
         .filter_map(|side| {
             let letter = side.letter().to_ascii_uppercase();

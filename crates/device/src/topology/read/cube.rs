@@ -23,7 +23,7 @@ pub(super) fn routers(field: &Field<'_>) -> Result<RoutersSpec> {
     let removed_field = map.field("removed");
     let mut removed = Vec::new();
     for field in removed_field.list("routers")? {
-        let position = field.router()?;
+        let position = position(&field)?;
         if position.row >= rows || position.column >= columns {
             return Err(field.unexpected(format!(
                 "a router of the grid, r0c0 to r{}c{}",
@@ -52,9 +52,22 @@ pub(super) fn routers(field: &Field<'_>) -> Result<RoutersSpec> {
     Ok(spec)
 }
 
+/// Reads a position, as in `r0c1`.
+fn position(field: &Field<'_>) -> Result<Position> {
+    const EXPECTED: &str = "a router such as r0c1";
+    let number = |text: &str| {
+        text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+    };
+    let parse = |text: &str| {
+        let (row, column) = text.strip_prefix('r')?.split_once('c')?;
+        Some(Position { row: number(row)?, column: number(column)? })
+    };
+    parse(field.text(EXPECTED)?).ok_or_else(|| field.unexpected(EXPECTED))
+}
+
 /// Reads the position of a router that exists.
 fn router(field: &Field<'_>, routers: &RoutersSpec) -> Result<Position> {
-    let position = field.router()?;
+    let position = position(field)?;
     let is_there = mesh::has(routers, position);
     let expected = || {
         field.unexpected(format!(

@@ -2,7 +2,7 @@
 
 use super::super::build::connection_router;
 use super::super::layout::{self, Layout, connection};
-use super::super::{Direction, LinkId, NodeId, Position, Spec, Topology, mesh};
+use super::super::{LinkId, NodeId, Position, Side, Spec, Topology, mesh};
 use super::{End, crossings, entry, io_port, nearest_io};
 
 /// A route under construction.
@@ -99,7 +99,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Goes from a router over the connection to the port of a side.
-    fn reach_port(&mut self, sip: u32, cube: u32, router: Position, side: Direction) {
+    fn reach_port(&mut self, sip: u32, cube: u32, router: Position, side: Side) {
         let exit = connection_router(self.spec(), side, self.connection);
         self.mesh(sip, cube, router, exit);
         let port = self.port(sip, cube, side);
@@ -108,7 +108,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Goes from the opposite port over this port and its connection to the router.
-    fn leave_port(&mut self, sip: u32, cube: u32, side: Direction) -> Position {
+    fn leave_port(&mut self, sip: u32, cube: u32, side: Side) -> Position {
         let port = self.port(sip, cube, side);
         self.step(port);
         self.step(connection(port, self.connection));
@@ -117,7 +117,7 @@ impl<'a> Walk<'a> {
         router
     }
 
-    fn port(&self, sip: u32, cube: u32, side: Direction) -> NodeId {
+    fn port(&self, sip: u32, cube: u32, side: Side) -> NodeId {
         let port = self.layout().port(sip, cube, side);
         port.expect("there is a port towards every neighbour")
     }

@@ -6,7 +6,7 @@ use cubeyard_sim::Span;
 use expect_test::expect;
 
 use super::Topology;
-use crate::topology::{Direction, NodeKind, ResolveError};
+use crate::topology::{NodeKind, Position, ResolveError, Side};
 
 fn count(topology: &Topology, kind: NodeKind) -> usize {
     topology.nodes().iter().filter(|node| node.kind == kind).count()
@@ -80,14 +80,17 @@ fn accessors_and_names_agree() {
     let find = |name: String| topology.find(&name).unwrap();
     for sip in topology.sips() {
         assert_eq!(topology.endpoint(sip), find(format!("{sip}.io0.pcie_ep")));
-        assert_eq!(topology.io_noc(sip), find(format!("{sip}.io0.io_noc")));
         assert_eq!(topology.io_cpu(sip), find(format!("{sip}.io0.io_cpu")));
         for cube in topology.cubes() {
+            let router = |row, column| {
+                let at = Position { row, column };
+                topology.layout.router(sip.number(), cube.number(), at)
+            };
             assert_eq!(topology.m_cpu(sip, cube), find(format!("{sip}.{cube}.m_cpu")));
             assert_eq!(topology.sram(sip, cube), find(format!("{sip}.{cube}.sram")));
-            assert_eq!(topology.router(sip, cube, 4, 5), Some(find(format!("{sip}.{cube}.r4c5"))));
-            assert_eq!(topology.router(sip, cube, 2, 3), None);
-            assert_eq!(topology.router(sip, cube, 6, 0), None);
+            assert_eq!(router(4, 5), Some(find(format!("{sip}.{cube}.r4c5"))));
+            assert_eq!(router(2, 3), None);
+            assert_eq!(router(6, 0), None);
             for pe in topology.pes() {
                 let (dma, cpu) = (topology.pe_dma(sip, cube, pe), topology.pe_cpu(sip, cube, pe));
                 assert_eq!(dma, find(format!("{sip}.{cube}.{pe}")));
@@ -97,10 +100,9 @@ fn accessors_and_names_agree() {
             }
         }
     }
-    let west = topology.port(SipId::new(1).unwrap(), CubeId::new(4).unwrap(), Direction::West);
+    let west = topology.layout.port(1, 4, Side::West);
     assert_eq!(west, topology.find("sip1.cube4.ucie_w").ok());
-    let none = topology.port(SipId::new(1).unwrap(), CubeId::new(3).unwrap(), Direction::East);
-    assert_eq!(none, None);
+    assert_eq!(topology.layout.port(1, 3, Side::East), None);
 }
 
 #[test]
@@ -110,12 +112,12 @@ fn a_cube_is_reached_by_the_nearest_endpoint() {
     let names = |nodes: Vec<_>| -> Vec<_> {
         nodes.into_iter().map(|node| topology.node(node).name.as_str()).collect()
     };
-    assert_eq!(names(topology.endpoints(sip).collect()), ["sip1.io0.pcie_ep", "sip1.io1.pcie_ep"]);
     let of_row = topology.cubes().skip(4).take(4).map(|cube| topology.endpoint_of(sip, cube));
     let [east, west] = ["sip1.io0.pcie_ep", "sip1.io1.pcie_ep"];
     assert_eq!(names(of_row.collect()), [west, west, east, east]);
+    let switch = topology.find("fabric.switch0").unwrap();
     for cube in topology.cubes() {
-        let route = topology.route(topology.switch(), topology.m_cpu(sip, cube)).unwrap();
+        let route = topology.route(switch, topology.m_cpu(sip, cube)).unwrap();
         assert_eq!(topology.link(route[0]).to, topology.endpoint_of(sip, cube));
     }
 }
@@ -169,7 +171,7 @@ fn addresses_lead_to_the_nodes_that_hold_them() {
 fn neighbours(text: &str, sip: u32) -> [Option<u32>; 4] {
     let topology = Topology::read("sips", text).unwrap();
     let sip = SipId::new(sip).unwrap();
-    Direction::ALL.map(|side| topology.sip_neighbour(sip, side).map(SipId::number))
+    Side::ALL.map(|side| topology.sip_neighbour(sip, side).map(SipId::number))
 }
 
 #[test]

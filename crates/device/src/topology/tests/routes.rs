@@ -4,7 +4,7 @@ use cubeyard_memory::address::CubeId;
 use expect_test::{Expect, expect};
 
 use super::Topology;
-use crate::topology::{LinkId, NodeId, NodeKind, RouteError};
+use crate::topology::{LinkId, NodeId, NodeKind, Position, RouteError};
 
 fn names(topology: &Topology, from: &str, to: &str) -> String {
     let (from, to) = (topology.find(from).unwrap(), topology.find(to).unwrap());
@@ -263,7 +263,8 @@ fn distances(topology: &Topology, from: NodeId) -> Vec<Option<usize>> {
     let mut next = 0;
     while let Some(&at) = reached.get(next) {
         next += 1;
-        let beside = topology.links_to(at).map(|link| topology.link(link).from);
+        let links_to = topology.links().iter().filter(|link| link.to == at);
+        let beside = links_to.map(|link| link.from);
         for node in beside.filter(|&node| topology.node(node).kind == NodeKind::Router) {
             if distances[node.index()].is_none() {
                 distances[node.index()] = distances[at.index()].map(|distance| distance + 1);
@@ -285,7 +286,8 @@ fn between_the_routers_of_a_cube_no_way_is_shorter() {
         let routers: Vec<_> = (0..36)
             .filter_map(|at| {
                 let (sip, cube) = (topology.sips().next()?, topology.cubes().next()?);
-                topology.router(sip, cube, at / 6, at % 6)
+                let at = Position { row: at / 6, column: at % 6 };
+                topology.layout.router(sip.number(), cube.number(), at)
             })
             .collect();
         for &from in &routers {
