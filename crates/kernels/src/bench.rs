@@ -1,9 +1,8 @@
-//! Benches: kernels with inputs, a check of their numbers, and the bounds that they are held to.
+//! Benches: kernels with inputs, a check of their results, and bounds on their time.
 //!
-//! A bench is a file and a line in [`catalogue`]. It says what it can be asked ([`Parameter`]s), makes its
-//! tensors on the [`Lab`], launches kernels of the [`library`](crate::library), and compares what they leave
-//! with a reference of its own. What it took, and what limits it, is worked out for all of them by
-//! [`run`](fn@run).
+//! A bench is a file and a line in [`catalogue`]. It declares its [`Parameter`]s, makes its tensors on the
+//! [`Lab`], launches kernels of the [`library`](crate::library), and compares the results with a reference of
+//! its own. Times, bounds and limits are computed for all benches by [`run`](fn@run).
 
 mod attention;
 mod block_sparse;
@@ -49,44 +48,44 @@ use crate::report::Check;
 
 /// Kernels with inputs and a check.
 pub trait Bench {
-    /// What it is called on the command line.
+    /// Returns the name used on the command line.
     fn name(&self) -> &'static str;
 
-    /// What it computes, in a line.
+    /// Describes the computation in one line.
     fn summary(&self) -> &'static str;
 
-    /// What it can be asked.
+    /// Returns the parameters with their ranges and defaults.
     fn parameters(&self) -> Vec<Parameter>;
 
-    /// Whether its kernels look at what they load, so that it runs live and needs data.
+    /// Returns whether its kernels read loaded values, so that it runs live and needs data mode.
     fn needs_data(&self) -> bool {
         false
     }
 
-    /// Whether it is about several SIPs, so that it uses all of them where none are named.
+    /// Returns whether it uses all SIPs by default, rather than the first.
     fn spans_sips(&self) -> bool {
         false
     }
 
-    /// What it holds in the memory of the host at least, on so many SIPs of a machine.
+    /// Returns the minimum host memory of a run on `sips` SIPs of a machine.
     fn needs(&self, values: &Values, topology: &Topology, sips: u64) -> Needs;
 
-    /// Runs it.
+    /// Runs the bench.
     fn run(&self, lab: &Lab, values: &Values) -> Result<Outcome, BenchError>;
 }
 
-/// What a bench has to say of itself when its kernels have run.
+/// Results of a bench's kernels.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// What had to be done, whatever the way: what the bounds are made of.
+    /// The work that any implementation must do, from which bounds are computed.
     pub work: Work,
-    /// How the numbers compare with the reference; none without data.
+    /// Comparison with the reference; `None` without data.
     pub check: Option<Check>,
-    /// What else a reader should know.
+    /// Remarks for the reader of the report.
     pub notes: Vec<String>,
 }
 
-/// All benches, in the order of their names.
+/// Returns all benches, sorted by name.
 pub fn catalogue() -> Vec<Box<dyn Bench>> {
     vec![
         Box::new(block_sparse::BlockSparse),
@@ -107,19 +106,19 @@ pub fn catalogue() -> Vec<Box<dyn Bench>> {
     ]
 }
 
-/// A good first example: the first of these that there is.
+/// Names of benches to suggest as a first example; the first that exists is used.
 const FIRST: [&str; 2] = ["gemm", "vector-add"];
 
-/// The bench to begin with.
+/// Returns the bench to suggest as a first example.
 ///
 /// # Panics
-/// If there is none, which a test sees to.
+/// If none exists, which a test rules out.
 pub fn first() -> Box<dyn Bench> {
     let found = FIRST.iter().find_map(|name| find(name).ok());
     found.expect("there is a first example")
 }
 
-/// The bench of a name, or the most similar name.
+/// Returns the bench of a name; the error suggests the most similar name.
 pub fn find(name: &str) -> Result<Box<dyn Bench>, BenchError> {
     let mut all = catalogue();
     let names: Vec<_> = all.iter().map(|bench| bench.name()).collect();

@@ -1,7 +1,7 @@
-//! What a run of a bench took and why: plain data, and a page that shows it.
+//! Results of a bench run as plain data, and an HTML page that shows them.
 //!
-//! [`RunReport`] is filled by whoever ran the bench. [`page`] draws it as one HTML page that needs
-//! nothing else: no script, font or style sheet from elsewhere.
+//! [`RunReport`] is filled by the code that ran the bench. [`page`] draws it as one self-contained HTML page,
+//! without external scripts, fonts or style sheets.
 //!
 //! ```
 //! use cubeyard_kernels::report::{Bound, RunReport, page};
@@ -37,51 +37,50 @@ use cubeyard_sim::Span;
 
 pub use self::page::page;
 
-/// A run of a bench: what was asked, what it took, and where the time went.
+/// Results of a bench run: its parameters, its times, and the critical path.
 ///
-/// Every instant is a span since the start instant of the kernel.
+/// Every instant is a span since the start of the kernel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunReport {
-    /// The name of the bench.
+    /// Name of the bench.
     pub bench: String,
-    /// What it computes, in a sentence.
+    /// The computation in one sentence.
     pub summary: String,
-    /// What it was asked to do: names and values, in the order to show them.
+    /// Names and values of its parameters, in the order to show them.
     pub parameters: Vec<(String, String)>,
-    /// The machine in words: `2 SIPs × 16 cubes × 8 PEs`.
+    /// The machine in words, e.g. `2 SIPs × 16 cubes × 8 PEs`.
     pub machine: String,
-    /// How many PEs took part.
+    /// Number of PEs that took part.
     pub pes: usize,
-    /// From the start instant to the end of the last PE.
+    /// Time from the start of the first PE to the end of the last.
     pub kernel: Span,
-    /// From the host's first launch to the last completion.
+    /// Time from the host's first launch to the last completion.
     pub host: Span,
     /// Bytes moved by the DMA engines of all PEs.
     pub traffic: Traffic,
     /// Floating-point operations of all PEs.
     pub flop: u64,
-    /// The least time each resource alone allows.
+    /// The minimum time that each resource alone allows.
     pub bounds: Vec<Bound>,
-    /// FLOP/s of all PEs that took part, at most; 0 if the bench has no use for them.
+    /// Peak FLOP/s of all PEs that took part; 0 if the bench does not compute.
     pub peak_rate: f64,
-    /// Bytes/s that the memories of these PEs give, at most.
+    /// Peak memory bandwidth of these PEs, in bytes per second.
     pub peak_bandwidth: f64,
-    /// What limits it, as it would follow "limited by": `DMA of B tiles`.
+    /// The limiting factor, as it follows "limited by", e.g. `DMA of B tiles`.
     pub limited_by: String,
-    /// How busy each kind of unit was.
+    /// Utilisation of each kind of unit.
     pub units: Vec<UnitUse>,
-    /// What units of a few PEs did when.
+    /// Timelines of the units of a few PEs.
     pub lanes: Vec<Lane>,
-    /// The chain of steps that decided how long it took: without a gap, from the start to the end of
-    /// the kernel.
+    /// The critical path: a gapless chain of steps from the start to the end of the kernel.
     pub critical: Vec<Step>,
-    /// What kind of work the critical path consists of.
+    /// Time of each kind of work on the critical path.
     pub breakdown: Vec<(SliceKind, Span)>,
-    /// How the results compare with a reference, where they were computed.
+    /// Comparison of the results with a reference, if they were computed.
     pub check: Option<Check>,
-    /// Launches that ran at once, one such set after the other, and how long each took.
+    /// Phases (launches that overlap in time) in order, each with its duration.
     pub launches: Vec<(String, Span)>,
-    /// What else a reader should know.
+    /// Remarks for the reader.
     pub notes: Vec<String>,
 }
 
@@ -94,118 +93,118 @@ pub struct Traffic {
     pub written: u64,
 }
 
-/// The least time that one resource allows, whatever the order of the work.
+/// The minimum time that one resource allows, whatever the order of the work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bound {
-    /// Which resource: `HBM of a PE`, `GEMM f16`, `UCIe connection`.
+    /// Name of the resource, e.g. `HBM of a PE`, `GEMM f16`, `UCIe connection`.
     pub resource: String,
-    /// How long it needs if it never waits for anything else.
+    /// Time that it needs if it never waits.
     pub span: Span,
 }
 
-/// How busy units of one kind were, as shares of the kernel time.
+/// Utilisation of units of one kind, as fractions of the kernel time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UnitUse {
-    /// Which kind: `PE_CPU`, `DMA read`, `GEMM`, `HBM`.
+    /// Kind of unit, e.g. `PE_CPU`, `DMA read`, `GEMM`, `HBM`.
     pub unit: String,
-    /// The mean over the PEs that took part.
+    /// Mean over the PEs that took part.
     pub mean: f64,
-    /// That of the busiest one.
+    /// Utilisation of the busiest unit.
     pub max: f64,
-    /// The name of the busiest one.
+    /// PE of the busiest unit.
     pub busiest: String,
 }
 
-/// What one unit did when.
+/// The timeline of one unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lane {
-    /// The place, a space and the unit: `sip0.cube0.pe0 DMA read`. Neighbours of one place are drawn
+    /// PE and unit, separated by a space, e.g. `sip0.cube0.pe0 DMA read`. Adjacent lanes of one PE are drawn
     /// together.
     pub name: String,
-    /// What it did, best in the order of time.
+    /// Slices of work, preferably in order of time.
     pub slices: Vec<Slice>,
 }
 
 /// One piece of work of a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// When it began.
+    /// Start of the slice.
     pub start: Span,
-    /// When it was done.
+    /// End of the slice.
     pub end: Span,
-    /// How long the unit worked in that time.
+    /// Time that the unit worked within the slice.
     pub busy: Span,
-    /// What kind of work it was.
+    /// Kind of the work.
     pub kind: SliceKind,
-    /// What it was, for people.
+    /// Description for the reader.
     pub name: String,
 }
 
 /// One step of the critical path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// When it began.
+    /// Start of the step.
     pub start: Span,
-    /// When it was done: where the next one begins.
+    /// End of the step, at which the next one begins.
     pub end: Span,
-    /// What was done: `DMA read of B (k 3, n 0)`.
+    /// Description of the work, e.g. `DMA read of B (k 3, n 0)`.
     pub what: String,
-    /// What kind of work that was.
+    /// Kind of the work.
     pub kind: SliceKind,
-    /// The line of the kernel that asked for it: `softmax.rs:41`.
+    /// The line of the kernel that issued it, e.g. `softmax.rs:41`.
     pub place: String,
-    /// Why it could not be done earlier.
+    /// The reason why it did not begin earlier.
     pub why: String,
-    /// Where the time of an access went, where that is known.
+    /// Composition of the time of an access, if known.
     pub access: Option<AccessTime>,
 }
 
-/// Where the time of a DMA access went.
+/// Composition of the time of a DMA access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccessTime {
-    /// Nodes that looked at it on its way, and the wires between them.
+    /// Overhead of the nodes on its way, and propagation on the wires.
     pub overhead: Span,
-    /// Its bytes went onto links.
+    /// Serialisation of its bytes onto links.
     pub serialisation: Span,
-    /// The memory moved its bursts.
+    /// Service of its bursts by the memory.
     pub service: Span,
-    /// More bursts, because its rows do not follow each other.
+    /// Extra bursts, because its rows are not contiguous.
     pub rows: Span,
-    /// What it took beyond all that, which it takes alone: it was behind other traffic.
+    /// The remainder, beyond its time on an idle machine: waiting behind other traffic.
     pub waiting: Span,
 }
 
-/// A kind of work, which has its name and colour.
+/// A kind of work, with a name and a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SliceKind {
-    /// The processor of a PE executes the kernel's own instructions.
+    /// A PE's processor executes the kernel's own instructions.
     Cpu,
     /// A DMA engine reads into the TCM.
     DmaRead,
     /// A DMA engine writes from the TCM.
     DmaWrite,
-    /// Operands come from the TCM to an engine.
+    /// Operands move from the TCM to an engine.
     Fetch,
     /// The GEMM engine multiplies.
     Gemm,
     /// The vector engine computes.
     Math,
-    /// Results go from an engine to the TCM.
+    /// Results move from an engine to the TCM.
     Store,
-    /// A message goes from one PE to another.
+    /// A message travels from one PE to another.
     Message,
-    /// Nothing is done until something else is.
+    /// Nothing is done until something else ends.
     Wait,
 }
 
-/// How the results compare with a reference.
+/// Comparison of the results with a reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Check {
-    /// How many elements were compared.
+    /// Number of elements compared.
     pub elements: u64,
-    /// The largest error of any.
+    /// Greatest error of any element.
     pub worst: f64,
-    /// The largest error that passes.
+    /// Greatest error that passes.
     pub tolerance: f64,
 }
 

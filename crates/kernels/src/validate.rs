@@ -1,8 +1,8 @@
-//! Closed forms of collectives, with what the simulation takes beside each.
+//! Closed forms of collectives, compared with the simulation.
 //!
-//! The forms are written from the rules (`docs/machine-rules.md`) and the routes of a topology: α and β of a
-//! message ([`cost`]), and how many of them follow each other ([`form`]). They share nothing with the
-//! engine, and nothing of them is fitted to it.
+//! The forms are derived from the rules (`docs/machine-rules.md`) and the routes of a topology: α and β of a
+//! message ([`cost`]), and the number of sequential messages ([`form`]). They share no code with the engine,
+//! and nothing is fitted to it.
 //!
 //! ```
 //! use cubeyard_kernels::validate;
@@ -31,21 +31,21 @@ use form::{Part, total};
 
 const KIB: u64 = 1 << 10;
 
-/// The lengths of the published all-reduces, each the tile of a cube.
+/// Tile sizes per cube of the published all-reduces, in bytes.
 pub const PUBLISHED: [u64; 4] = [256, 2 * KIB, 16 * KIB, 64 * KIB];
 
 const RULES: &str = "closed form: load, steps, store";
 const HOPS: &str = "α-β of the rules, steps that follow each other";
 
-/// What an all-reduce took, of ranks with one PE.
+/// Measures an all-reduce of ranks with one PE.
 type Measured = fn(&Topology, u64) -> Result<Span, DistError>;
 
-/// All closed forms of collectives, each with ours beside it; then what was published for other models.
+/// Returns all closed forms of collectives with our figures, then the published figures of other models.
 pub fn checks() -> Vec<Check<'static>> {
     let all = PUBLISHED.map(lrab_check).into_iter().chain([256, 64 * KIB].map(direct_check));
     let rings = [2, 3, 4, 6, 8].into_iter();
     let rings = rings.flat_map(|ranks| [2 * KIB, 16 * KIB].map(|part| ring_check(ranks, part)));
-    // Both children of a rank send to it at once, which only short messages hardly notice.
+    // Both children of a rank send to it at the same time, which has little effect only for short messages.
     let trees = [(2, 64 * KIB), (3, 64 * KIB), (4, 128), (6, 128), (8, 128)];
     let trees = trees.map(|(ranks, bytes)| tree_check(ranks, bytes));
     let forms = all.chain(rings).chain(trees).map(|check| check.own().of_family("collectives"));
@@ -53,7 +53,7 @@ pub fn checks() -> Vec<Check<'static>> {
     forms.chain(others.map(|check| check.of_family("published, of other models"))).collect()
 }
 
-/// The published times of the all-reduce, in nanoseconds: for each memory of the slots, a column for each of
+/// Published times of the all-reduce in nanoseconds: for each memory of the slots, one for each size of
 /// [`PUBLISHED`].
 pub const PUBLISHED_NS: [(SlotKind, &str, [f64; 4]); 3] = [
     (SlotKind::Tcm, "tcm", [1678.04, 1957.04, 4225.04, 12_001.04]),
@@ -61,7 +61,7 @@ pub const PUBLISHED_NS: [(SlotKind, &str, [f64; 4]); 3] = [
     (SlotKind::Hbm, "hbm", [2002.04, 3541.04, 15_889.04, 58_225.04]),
 ];
 
-/// The published all-reduces, with ours beside them.
+/// Returns the published all-reduces, compared with ours.
 fn published_lrab() -> impl Iterator<Item = Check<'static>> {
     let cases = PUBLISHED_NS.into_iter().flat_map(|(kind, memory, times)| {
         PUBLISHED.into_iter().zip(times).map(move |(bytes, ns)| (kind, memory, bytes, ns))
@@ -74,14 +74,14 @@ fn published_lrab() -> impl Iterator<Item = Check<'static>> {
     })
 }
 
-/// The published product, with ours beside it.
+/// Returns the published matrix product, compared with ours.
 fn published_gemm() -> Check<'static> {
     let name = "GEMM of 32x3072x32 in f16 on one PE, A loaded before";
     Check::new(Kind::Indicative, name, Expected::ns(1765.0), "published, GEMM", || gemm().ns())
         .because("the models differ; docs/gemm-published.md takes the difference apart")
 }
 
-/// What the published product takes of ours.
+/// Measures our time for the published matrix product.
 fn gemm() -> Span {
     let set = ["m=32", "k=3072", "n=32", "staging=load-ref"].map(str::to_owned).to_vec();
     let topology = Topology::embedded();
@@ -147,15 +147,15 @@ fn length(bytes: u64) -> String {
     if bytes.is_multiple_of(KIB) { format!("{} KiB", bytes / KIB) } else { format!("{bytes} B") }
 }
 
-/// The machine of the published all-reduces: the default one as six SIPs in a torus. Only PE 0 of a cube takes
-/// part, so no other is there.
+/// Returns the machine of the published all-reduces: the default one as six SIPs in a torus. Cubes have only PE
+/// 0, since no other takes part.
 pub fn published() -> Topology {
     let sips = "sips: {count: 6, topology: torus_2d, w: 3, h: 2}\n";
     machine(&format!("{sips}pe: {{routers: [r0c0]}}\nhbm: {{bytes_per_cube: 6 GiB}}\n"))
 }
 
-/// SIPs of one PE: whatever goes from one to another leaves its SIP, passes the switch and enters the other, so
-/// every step is as long, and in a ring no two messages share a wire.
+/// Returns a machine with SIPs of one PE: every message leaves its SIP, passes the switch and enters another,
+/// so all steps take equally long, and in a ring no two messages share a wire.
 fn line(sips: u64) -> Topology {
     let cube = "cubes: {w: 1, h: 1}\npe: {routers: [r0c0]}\nhbm: {bytes_per_cube: 64 MiB}\n";
     machine(&format!("sips: {{count: {sips}}}\n{cube}"))
@@ -165,7 +165,7 @@ fn machine(text: &str) -> Topology {
     Topology::read("a machine of a check", text).expect("it is tested")
 }
 
-/// What an all-reduce takes whose every message is as long as it can be.
+/// Measures an all-reduce in which every message is as long as possible.
 fn alone(
     topology: &Topology,
     algorithm: Box<dyn Algorithm>,
@@ -175,13 +175,13 @@ fn alone(
     time(topology, algorithm, Ranks::Sip, ring, bytes)
 }
 
-/// What the published all-reduce takes of ours, with slots in this memory.
+/// Measures our time for the published all-reduce, with slots in a given memory.
 pub fn lrab(bytes: u64, kind: SlotKind) -> Result<Span, DistError> {
     let ring = RingConfig { kind, slot_bytes: bytes, ..RingConfig::default() };
     time(&published(), Box::new(Lrab), Ranks::Cube, ring, bytes)
 }
 
-/// What an all-reduce of so many bytes of `f16` takes, on a machine whose cubes have one PE.
+/// Measures an all-reduce of `bytes` bytes of `f16`, on a machine whose cubes have one PE.
 fn time(
     topology: &Topology,
     algorithm: Box<dyn Algorithm>,
@@ -201,7 +201,7 @@ fn time(
     Ok(group.run(&Launcher::new(&context), &context, operation, &pairs)?.kernel)
 }
 
-/// A row for each cube of a SIP.
+/// Makes a tensor with a row for each cube of a SIP.
 fn tensor(context: &Context, sip: SipId, rows: u64, bytes: u64) -> Result<Tensor, DistError> {
     let sips = vec![sip];
     let place = Placement { cube: Split::RowWise, sips, ..Placement::default() };

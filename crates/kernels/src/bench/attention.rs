@@ -1,17 +1,17 @@
-//! Attention as it is defined, to compare with, and how its keys are stored.
+//! Reference implementation of attention, and the layout of its keys.
 
 use super::inputs::{size, transposed};
 
-/// Weights are rounded to f16, with an error of 2⁻¹¹ of each; so is the result. Scores, sums and powers in
-/// f32 add far less, and values are at most 1, so 2⁻¹⁰ and a little more.
+/// Tolerance of attention in f16: weights and result are each rounded with an error of 2⁻¹¹. Scores, sums and
+/// powers in f32 add far less, and values are at most 1, so 2⁻¹⁰ plus a margin.
 pub(super) const F16_ATTENTION: f64 = 1.25 / 1024.0;
 
-/// Commands of a block of K and V in all kernels of attention: two loads, two products, and twelve operations
+/// Commands per block of K and V in all attention kernels: two loads, two products, and twelve operations
 /// between them.
 pub(super) const COMMANDS_OF_BLOCK: u64 = 16;
 
-/// For each query the sum of values, weighted by the softmax of its products with the keys; `seen` says how
-/// many of the first keys each query has.
+/// Returns for each query the sum of values weighted by the softmax of its scores; `seen` returns the number of
+/// leading keys that a query sees.
 pub(super) fn attention(
     queries: &[f64],
     keys: &[f64],
@@ -39,7 +39,7 @@ fn one(query: &[f64], keys: &[f64], values: &[f64], seen: usize) -> Vec<f64> {
     sum
 }
 
-/// Keys as kernels want them: block after block, each with a column for each token.
+/// Stores keys as kernels expect them: block by block, each with a column per token.
 pub(super) fn stored_keys(keys: &[f64], tokens: u64, features: u64, block: u64) -> Vec<f64> {
     let (tokens, features, block) = (size(tokens), size(features), size(block));
     let sequences = keys.chunks_exact(tokens * features);

@@ -1,4 +1,4 @@
-//! A matrix of which only some blocks are there, times a dense one.
+//! A block-sparse matrix times a dense one.
 
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::Argument;
@@ -11,18 +11,18 @@ use crate::library::block_sparse;
 
 pub(super) struct BlockSparse;
 
-/// What was asked.
+/// Parameters of a run.
 struct Asked {
-    /// Rows and columns of blocks.
+    /// Number of block rows and block columns.
     rows: u64,
     columns: u64,
-    /// Rows and columns of a block.
+    /// Edge length of a block.
     block: u64,
     /// Columns of the dense matrix.
     n: u64,
     cubes: u64,
     pes: u64,
-    /// Blocks of a hundred that are there.
+    /// Percentage of blocks that are present.
     density: u64,
 }
 
@@ -55,7 +55,7 @@ impl Bench for BlockSparse {
         let [m, k, n, block, density] =
             ["m", "k", "n", "block", "density"].map(|name| values.whole(name));
         let (rows, columns) = (m.div_ceil(block), k.div_ceil(block));
-        // A block that is there is loaded and multiplied; a row of them is stored.
+        // A present block is loaded and multiplied; a row of blocks is stored.
         let there = rows * columns * density / 100;
         let matrices = [[m, k], [k, n], [m, n]].map(Needs::elements).into_iter().sum::<Needs>();
         matrices + Needs::commands([2, rows + there])
@@ -95,13 +95,13 @@ impl Asked {
         at_least("m / block", rows, cubes * pes, "one for each PE; or set cubes or pes")?;
         let what =
             format!("all of the dense matrix with k={k} and n={n}, two blocks and their sums");
-        // Two sums in f32, and one in f16 on its way out.
+        // Two sums in f32, and one in f16 that is being stored.
         let bytes = 2 * (k * n + 2 * block * block) + 10 * block * n;
         fits_tcm(lab, bytes, &what, "a smaller k, n or block")?;
         Ok(Self { rows, columns, block, n, cubes, pes, density })
     }
 
-    /// Whether each block is there, by numbers from -1 to 1.
+    /// Returns for each block whether it is present, given numbers from -1 to 1.
     fn there(&self, numbers: &[f64]) -> Vec<f64> {
         let least = 1.0 - self.density as f64 / 50.0;
         numbers.iter().map(|&number| if number >= least { 1.0 } else { 0.0 }).collect()
@@ -123,8 +123,8 @@ impl Asked {
         all
     }
 
-    /// Blocks that are there are read and multiplied; of the dense matrix each PE reads what its blocks meet,
-    /// which is at least what a column of blocks meets.
+    /// Returns the work: present blocks are read and multiplied; each PE reads the rows of the dense matrix
+    /// that its blocks use, at least those of one column of blocks.
     fn work(&self, blocks: u64) -> Work {
         let Self { rows, columns, block, n, .. } = *self;
         let dense = if blocks == 0 { 0 } else { block * n };

@@ -1,4 +1,4 @@
-//! How fast PEs copy memory: their own, their neighbours', and that of one of them.
+//! Copy bandwidth of PEs: from their own memory, their neighbours', or that of a single PE.
 
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::Argument;
@@ -68,7 +68,7 @@ fn pattern(values: &Values) -> Result<CopyFrom, BenchError> {
     }
 }
 
-/// What the rows should be, of which each PE has one.
+/// Returns the expected rows, one per PE.
 fn copied(from: CopyFrom, numbers: &[f64], all: u64, pes: u64) -> Vec<f64> {
     let [all, pes] = [all, pes].map(|count| usize::try_from(count).expect("a machine has fewer"));
     let length = numbers.len() / all;
@@ -80,8 +80,8 @@ fn copied(from: CopyFrom, numbers: &[f64], all: u64, pes: u64) -> Vec<f64> {
     (0..all).flat_map(|pe| &numbers[row(pe) * length..][..length]).copied().collect()
 }
 
-/// Every byte is read and written. If all read from one PE, its memory gives each of them a copy and takes
-/// its own; the others have less to do.
+/// Returns the work: every byte is read and written. If all PEs read from one, its memory serves all of them
+/// and takes its own copy; the others do less.
 fn work(from: CopyFrom, bytes: u64, all: u64) -> Work {
     match from {
         CopyFrom::First => Work { bytes: (all + 1) * bytes, memories: Some(1), ..Work::default() },

@@ -1,4 +1,4 @@
-//! Data-parallel training's step between SIPs: every rank has gradients of its own, and gets their mean.
+//! The gradient step of data-parallel training: every rank (SIP) has gradients, and gets their mean.
 
 use std::cell::RefCell;
 
@@ -16,7 +16,7 @@ use crate::report::Check;
 
 pub(super) struct Ddp;
 
-/// What was asked.
+/// Parameters and inputs of a run.
 struct Asked<'l> {
     lab: &'l Lab<'l>,
     elements: u64,
@@ -47,7 +47,7 @@ impl Bench for Ddp {
     }
 
     fn needs(&self, values: &Values, _: &Topology, sips: u64) -> Needs {
-        // Messages are as many as the slots of its rings say; they are long, and so few.
+        // Messages fill the slots of the rings; they are long, and therefore few.
         Needs::elements([sips, values.whole("elements")])
     }
 
@@ -77,7 +77,7 @@ impl<'l> Asked<'l> {
         Ok(Self { lab, elements, dtype, gradients })
     }
 
-    /// What a rank does; its tensor goes to `means` when it has the mean of all.
+    /// Runs one rank; its tensor is added to `means` once it holds the mean.
     async fn step(
         &self,
         worker: Worker<'_>,
@@ -92,7 +92,7 @@ impl<'l> Asked<'l> {
         worker.barrier().await
     }
 
-    /// Sums of so many numbers up to 1 are rounded once for each, and divided by as many.
+    /// Checks the means. A sum of n numbers up to 1 is rounded n times, and then divided by n.
     fn check(&self, means: &[Tensor]) -> Result<Option<Check>, BenchError> {
         let tolerance = self.gradients.len() as f64 * rounding(self.dtype);
         let mut check = None;
@@ -110,7 +110,7 @@ impl<'l> Asked<'l> {
         sums.iter().map(|sum| sum / self.gradients.len() as f64).collect()
     }
 
-    /// Each element is read and written once on each rank, and added as often as there are others.
+    /// Returns the work: each element is read and written once on each rank, and added once per other rank.
     fn work(&self, places: &Places) -> Work {
         let (ranks, bytes) = (self.gradients.len() as u64, self.elements * self.dtype.size());
         let operation = Operation::AllReduce(ReduceOp::Avg);

@@ -1,4 +1,4 @@
-//! Attention of whole sequences, heads spread over PEs.
+//! Attention over whole sequences, with heads spread over PEs.
 
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::Argument;
@@ -12,13 +12,13 @@ use crate::library::flash_attention;
 
 pub(super) struct FlashAttention;
 
-/// What was asked.
+/// Parameters of a run.
 struct Asked {
     heads: u64,
     tokens: u64,
     /// Features of a head.
     features: u64,
-    /// Tokens of a block of Q, and of K and V.
+    /// Tokens per block of Q, and of K and V.
     blocks: [u64; 2],
     causal: bool,
     cubes: u64,
@@ -58,7 +58,7 @@ impl Bench for FlashAttention {
         let [heads, tokens, features, block_q, block_k] =
             ["heads", "sequence", "head_dim", "block_q", "block_k"].map(|name| values.whole(name));
         let (of_q, of_k) = (tokens.div_ceil(block_q), tokens.div_ceil(block_k));
-        // Where tokens see only those before them, half of all pairs of blocks.
+        // With causal masking, half of all pairs of blocks.
         let seen = if values.choice("causal") == "yes" { (of_k / 2).max(1) } else { of_k };
         Needs::elements([4, heads, tokens, features])
             + Needs::commands([COMMANDS_OF_BLOCK, heads, of_q, seen])
@@ -103,8 +103,8 @@ impl Asked {
         heads.flat_map(|((q, k), v)| attention(q, k, v, self.features, seen)).collect()
     }
 
-    /// Each score is a product of features, taken to a power, and times a value; Q, K, V and the output are
-    /// moved once.
+    /// Returns the work: each score is a product over features, an exponential, and a factor of a value; Q, K,
+    /// V and the output are moved once.
     fn work(&self) -> Work {
         let Self { heads, tokens, features, .. } = *self;
         let scores = heads * if self.causal { tokens * (tokens + 1) / 2 } else { tokens * tokens };

@@ -1,4 +1,4 @@
-//! A matrix product on one PE, with its operands staged in different ways.
+//! A matrix product on one PE, with different staging of the operands.
 
 use cubeyard_device::topology::Spec;
 use cubeyard_device::topology::Topology;
@@ -63,13 +63,13 @@ impl Bench for Gemm {
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
         let case = Case::of(lab, values)?;
         let [m, k, n] = case.shape;
-        // None is below 0, so that nothing cancels and a product is off by no more than its sum.
+        // Inputs are not negative, so that nothing cancels and the error is bounded by the sum.
         let most = if case.dtype.is_float() { 1.0 } else { 3.0 };
         let left = spread(lab, m * k, case.dtype, 1, [0.0, most])?;
         let right = spread(lab, k * n, case.dtype, 2, [0.0, most])?;
         let product = case.launch(lab, left.as_deref(), right.as_deref())?;
         let expected = left.zip(right).map(|(left, right)| case.expected(&left, &right));
-        // Products are exact in what they are summed in; the sum is rounded at each term.
+        // Products are exact in the accumulator's type; the sum is rounded at each term.
         let tolerance = if case.dtype.is_float() { sum_rounding(k) } else { 0.0 };
         let check = compare(lab, &product, tolerance, expected.as_deref())?;
         let bytes = (m * k + k * n) * case.dtype.size() + m * n * case.output.size();
@@ -78,13 +78,13 @@ impl Bench for Gemm {
     }
 }
 
-/// What is multiplied, and how.
+/// Parameters of a run.
 struct Case {
     shape: [u64; 3],
     block: [u64; 3],
     dtype: DType,
     output: DType,
-    /// None if in blocks.
+    /// Staging of the operands; `None` if in blocks.
     staging: Option<Staging>,
     layout: OperandLayout,
     machine: Spec,
@@ -127,7 +127,7 @@ impl Case {
         Err(BenchError::Unfit(what.to_owned()))
     }
 
-    /// Multiplies: the product.
+    /// Runs the kernel and returns the product.
     fn launch(
         &self,
         lab: &Lab<'_>,
@@ -158,13 +158,13 @@ impl Case {
         [gemm.m, gemm.k, gemm.n].map(u64::from)
     }
 
-    /// Whether A and B are loaded tile by tile.
+    /// Returns whether A and B are loaded tile by tile.
     fn by_tile(&self) -> (bool, bool) {
         let is_b = matches!(self.staging, Some(Staging::RefRef | Staging::LoadRef));
         (self.staging == Some(Staging::RefRef), is_b)
     }
 
-    /// A matrix in memory, in tiles if it is moved so and the layout is that.
+    /// Makes a matrix in memory; in tiles if it is moved by tiles and the layout is tiled.
     fn matrix(
         &self,
         lab: &Lab<'_>,
@@ -181,7 +181,7 @@ impl Case {
         tensor(lab, &[length(0) * length(1)], dtype, packed.as_deref(), &over)
     }
 
-    /// What the product should be, where it should be.
+    /// Returns the expected product in its memory layout.
     fn expected(&self, left: &[f64], right: &[f64]) -> Vec<f64> {
         let ([m, _, n], [tile_m, _, tile_n]) = (self.shape, self.tile());
         let product = reference(left, right, self.shape);
@@ -196,7 +196,7 @@ impl Case {
         if by_rows && self.by_tile().1 { vec![self.channels_note()] } else { Vec::new() }
     }
 
-    /// On how many channels of the memory the rows of a tile of B begin.
+    /// Says how many channels of the memory the rows of a tile of B use.
     fn channels_note(&self) -> String {
         let ([_, k, n], [_, tile_k, tile_n]) = (self.shape, self.tile());
         let (burst, channels) =
@@ -218,7 +218,7 @@ impl Case {
     }
 }
 
-/// Row by row, in f64.
+/// Computes the product row by row, in f64.
 fn reference(left: &[f64], right: &[f64], [m, k, n]: [u64; 3]) -> Vec<f64> {
     let [m, k, n] = [m, k, n].map(|length| usize::try_from(length).expect("it fits memory"));
     let mut product = vec![0.0; m * n];

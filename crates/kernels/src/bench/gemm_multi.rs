@@ -1,4 +1,4 @@
-//! A matrix product over many PEs, in three ways to split it.
+//! A matrix product over many PEs, split in three ways.
 
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::Argument;
@@ -14,7 +14,7 @@ use crate::library::gemm_multi;
 
 pub(super) struct GemmMulti;
 
-/// What was asked.
+/// Parameters of a run.
 #[derive(Clone, Copy)]
 struct Asked {
     m: u64,
@@ -22,9 +22,9 @@ struct Asked {
     n: u64,
     cubes: u64,
     pes: u64,
-    /// Of A, B and C over cubes, and over the PEs of a cube.
+    /// Splits of A, B and C over cubes, and over the PEs of a cube.
     splits: [[Split; 2]; 3],
-    /// How many PEs hold the same of A, and of B.
+    /// Replication factors of A and B over the PEs.
     copies: [u64; 2],
 }
 
@@ -107,7 +107,7 @@ impl Asked {
         Self { m, k, n, cubes, pes, splits, copies }
     }
 
-    /// How many parts its rows and columns make.
+    /// Returns the number of row parts and of column parts.
     fn parts(&self) -> (u64, u64) {
         let all = self.cubes * self.pes;
         (all / self.copies[0], all / self.copies[1])
@@ -120,12 +120,12 @@ impl Asked {
         // While rows are in use, the next are loaded.
         let held = self.m.div_ceil(rows).min(2 * resident);
         let what = format!("{held} rows of A and two panels of B with k={}", self.k);
-        // Two output tiles are on their way out.
+        // Two output tiles are being stored.
         let bytes = 2 * (held * self.k + 2 * width * (self.k + width));
         fits_tcm(lab, bytes, &what, "fewer resident rows, or a smaller k")
     }
 
-    /// Each PE reads its parts of A and B at least once, and writes its part of C.
+    /// Returns the work: each PE reads its parts of A and B at least once, and writes its part of C.
     fn work(&self) -> Work {
         let Self { m, k, n, copies: [a, b], .. } = *self;
         let bytes = 2 * (a * m * k + b * k * n + m * n);
@@ -133,7 +133,7 @@ impl Asked {
     }
 }
 
-/// Where each element of a matrix comes from, if each PE's part of it is stored panel by panel; nothing
+/// Returns the source index of each element of a matrix whose parts are stored panel by panel in each PE; empty
 /// without data.
 fn stored(
     lab: &Lab<'_>,

@@ -1,4 +1,4 @@
-//! Attention of one new token of each sequence, the cache of keys and values spread by head.
+//! Attention of one new token per sequence, with the KV cache spread by head.
 
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::Argument;
@@ -12,11 +12,11 @@ use crate::library::gqa_decode;
 
 pub(super) struct GqaDecode;
 
-/// What was asked.
+/// Parameters of a run.
 struct Asked {
-    /// Sequences times heads of K and V.
+    /// Number of sequences times heads of K and V.
     rows: u64,
-    /// Heads of Q that share one of K and V.
+    /// Heads of Q that share one head of K and V.
     group: u64,
     features: u64,
     context: u64,
@@ -97,7 +97,8 @@ impl Asked {
         rows.flat_map(|((q, k), v)| attention(q, k, v, self.features, seen)).collect()
     }
 
-    /// Each score is a product of features, taken to a power, and times a value; the cache is read once.
+    /// Returns the work: each score is a product over features, an exponential, and a factor of a value; the
+    /// cache is read once.
     fn work(&self) -> Work {
         let Self { rows, group, features, context } = *self;
         let scores = rows * group * context;

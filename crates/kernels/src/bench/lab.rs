@@ -1,4 +1,4 @@
-//! What a bench runs on.
+//! The environment in which a bench runs.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,35 +16,35 @@ use crate::kernel::Kernel;
 use crate::launch::Launcher;
 use crate::report::{Bound, Check};
 
-/// What had to be done, whatever the way.
+/// The work that any implementation must do.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Work {
-    /// Floating-point operations, and the type that they are counted for at the matrix engine; a bench
-    /// without matrix products has none.
+    /// Floating-point operations of matrix products, with the element type that determines the engine's rate;
+    /// `None` without products.
     pub gemm: Option<(DType, u64)>,
-    /// Elements that the vector engine must take, each at its simple rate.
+    /// Elements that the vector engine must process, in units of its simple rate.
     pub elements: u64,
-    /// Bytes that the vector engine must fetch from the TCMs, and store to them; what matrix products fetch follows
-    /// from their operations. Nothing of an operation that can follow another without the TCM between.
+    /// Bytes that the vector engine must fetch from the TCMs, and store to them. The fetches of matrix products
+    /// follow from their operations. Operations that can be chained without the TCM count nothing.
     pub tcm: [u64; 2],
-    /// Bytes that must leave or enter memory: each input once, each output once, of all PEs together.
+    /// Bytes that must leave or enter memory: each input once, each output once, over all PEs.
     pub bytes: u64,
-    /// Over how many PEs' memories these are spread evenly; all PEs of the launch if nothing is said.
+    /// Number of PE memories over which these bytes are spread evenly; by default all PEs of the launch.
     pub memories: Option<u64>,
-    /// The least time that links allow for the messages that it takes.
+    /// Minimum times that the links allow for the required messages.
     pub links: Vec<Bound>,
 }
 
-/// A context, and what has been launched on it.
+/// A context, and the launches on it.
 ///
-/// Every launch by [`launcher`](Self::launcher) counts, whoever makes it: [`launch`](Self::launch), a
-/// [`Group`](crate::distributed::Group), or the process group that [`distributed`](Self::distributed) gives. The
-/// time of a bench is from the first start to the last end, with what the host takes between launches.
+/// Every launch by [`launcher`](Self::launcher) counts: by [`launch`](Self::launch), by a
+/// [`Group`](crate::distributed::Group), or by the process group of [`distributed`](Self::distributed). The
+/// time of a bench is from the first start to the last end, including the host's time between launches.
 #[derive(Debug)]
 pub struct Lab<'c> {
-    /// The context.
+    /// The context of the run.
     pub context: &'c Context,
-    /// What launches kernels.
+    /// The launcher of all kernels.
     pub launcher: Rc<Launcher<'c>>,
     /// Whether memory holds data.
     pub has_data: bool,
@@ -54,13 +54,13 @@ pub struct Lab<'c> {
 }
 
 impl<'c> Lab<'c> {
-    /// A process group to be, whose collectives count as launches of the bench.
+    /// Returns a process group, not yet initialised, whose collectives count as launches of the bench.
     pub fn distributed(&self) -> Distributed<'c> {
         Distributed::with_launcher(self.context, Rc::clone(&self.launcher))
     }
 
-    /// Waits for all that has been launched, and takes note of what it took. What led to its end is known best
-    /// while its tensors are still mapped; so a bench whose launches are not by [`launch`](Self::launch) and
+    /// Waits for all launches and records their times. The critical path must be computed while the tensors are
+    /// still mapped; so a bench that launches other than by [`launch`](Self::launch) and
     /// [`launch_each`](Self::launch_each) calls this before it drops them.
     pub fn settle(&self) -> Result<(), RuntimeError> {
         let launched = self.launcher.take_launched().into_iter();
@@ -70,17 +70,17 @@ impl<'c> Lab<'c> {
         Ok(())
     }
 
-    /// The cubes of a SIP, the first so many of them.
+    /// Returns the first `count` cubes of a SIP.
     pub fn cubes(&self, count: u64) -> Vec<CubeId> {
         self.context.machine(|machine| machine.topology().cubes().take(size(count)).collect())
     }
 
-    /// The PEs of a cube, the first so many of them.
+    /// Returns the first `count` PEs of a cube.
     pub fn pes(&self, count: u64) -> Vec<PeId> {
         self.context.machine(|machine| machine.topology().pes().take(size(count)).collect())
     }
 
-    /// How many cubes a SIP has, and PEs a cube.
+    /// Returns the number of cubes per SIP, and of PEs per cube.
     pub fn counts(&self) -> (u64, u64) {
         self.context.machine(|machine| {
             let topology = machine.topology();
@@ -88,12 +88,12 @@ impl<'c> Lab<'c> {
         })
     }
 
-    /// Over the first so many cubes of the first SIP, and PEs of each.
+    /// Returns a placement over the first cubes of the first SIP, and the first PEs of each.
     pub fn placement(&self, cube: Split, pe: Split, cubes: u64, pes: u64) -> Placement {
         self.placement_on(self.sips[0], cube, pe, cubes, pes)
     }
 
-    /// Over the first so many cubes of a SIP, and PEs of each.
+    /// Returns a placement over the first cubes of a SIP, and the first PEs of each.
     pub fn placement_on(
         &self,
         sip: SipId,
@@ -117,7 +117,8 @@ impl<'c> Lab<'c> {
         self.launch_each(kernel, vec![(self.sips[0], arguments)], cubes, pes)
     }
 
-    /// Launches a kernel on several SIPs at once, each with arguments of its own, and waits for all of them.
+    /// Launches a kernel on several SIPs at the same time, each with its own arguments, and waits for all of
+    /// them.
     pub fn launch_each(
         &self,
         kernel: &Kernel,
@@ -134,7 +135,7 @@ impl<'c> Lab<'c> {
         self.settle()
     }
 
-    /// The elements of a tensor as numbers, in data mode.
+    /// Returns the elements of a tensor as numbers, in data mode.
     pub fn values(&self, tensor: &Tensor) -> Result<Option<Vec<f64>>, RuntimeError> {
         if !self.has_data {
             return Ok(None);
@@ -144,8 +145,8 @@ impl<'c> Lab<'c> {
         Ok(Some(bytes.chunks_exact(width).map(|bytes| tensor.dtype().decode(bytes)).collect()))
     }
 
-    /// Compares the elements of a tensor with those that they should be, in data mode: the greatest
-    /// difference, relative to the greatest of what they should be or to 1.
+    /// Compares the elements of a tensor with the expected ones, in data mode: the greatest difference,
+    /// relative to the greatest expected element or to 1.
     pub fn check(
         &self,
         tensor: &Tensor,

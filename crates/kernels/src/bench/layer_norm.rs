@@ -41,7 +41,7 @@ impl Bench for LayerNorm {
         let over = lab.placement(Split::RowWise, Split::RowWise, cubes, pes);
         let copies = lab.placement(Split::Replicate, Split::Replicate, cubes, pes);
         let numbers = [
-            // A mean that is not 0, so that it matters.
+            // A mean other than 0, so that it matters.
             spread(lab, rows * columns, dtype, 1, [-1.0, 2.0])?,
             spread(lab, columns, dtype, 2, [0.5, 1.5])?,
             spread(lab, columns, dtype, 3, [-1.0, 1.0])?,
@@ -65,9 +65,9 @@ impl Bench for LayerNorm {
     }
 }
 
-/// Each element is summed twice, as it is and squared, and takes part in three operations at least: the
-/// square, the product with the deviation and mean, and that with gamma and beta. For both sums and the last product
-/// it comes from the TCM in f32, into which narrower types are brought first.
+/// Returns the work: each element is summed twice, plain and squared, and takes part in at least three
+/// operations: the square, the product with deviation and mean, and that with gamma and beta. For both sums and
+/// the last product it comes from the TCM in f32, to which narrower types are cast first.
 fn work(lab: &Lab<'_>, rows: u64, columns: u64, dtype: DType) -> Work {
     let math = lab.context.machine(|machine| machine.topology().spec().pe.core.math);
     let sum = math.simple.bytes_per_second() / math.reduce.bytes_per_second().max(1);
@@ -78,7 +78,7 @@ fn work(lab: &Lab<'_>, rows: u64, columns: u64, dtype: DType) -> Work {
     Work { elements, tcm, bytes: 2 * rows * columns * narrow, ..Work::default() }
 }
 
-/// Why the bound of the vector engine is not reached.
+/// Explains why the bound of the vector engine is not reached.
 fn note(lab: &Lab<'_>) -> String {
     let core = core(lab);
     let giga = |rate: Bandwidth| rate.bytes_per_second() / 1_000_000_000;
@@ -90,7 +90,7 @@ fn note(lab: &Lab<'_>) -> String {
     )
 }
 
-/// As the textbook has it, in f64.
+/// Computes layer norm by its definition, in f64.
 fn reference(x: &[f64], gamma: &[f64], beta: &[f64]) -> Vec<f64> {
     let count = gamma.len() as f64;
     let row = |row: &[f64]| {

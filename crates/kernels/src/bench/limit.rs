@@ -1,4 +1,4 @@
-//! What limits a run, in words that follow "limited by".
+//! The limiting factor of a run, as text that follows "limited by".
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use cubeyard_sim::Span;
 use super::path::Leg;
 use crate::report::{RunReport, SliceKind, Step};
 
-/// From this part of the kernel time on, a bound is what limits a run.
+/// Fraction of the kernel time from which on a bound counts as the limit.
 const REACHED: f64 = 0.9;
 
-/// The command of time between launches, which is the host's.
+/// Command name for the host's time between launches.
 pub(super) const HOST: &str = "the host";
 
-/// A resource that is as good as always in use, or the longest part of the critical path, or else the unit
-/// that is busy longest.
+/// Names a resource that is almost always in use, else the longest part of the critical path, else the busiest
+/// unit.
 pub(super) fn limit(report: &RunReport, legs: &[Leg]) -> String {
     let reached = report.bound().filter(|_| report.share() >= REACHED);
     match (reached, longest(legs), report.busiest_unit()) {
@@ -29,11 +29,11 @@ pub(super) fn limit(report: &RunReport, legs: &[Leg]) -> String {
     }
 }
 
-/// What took most of the path: all steps of one kind for one command at one line.
+/// Names what took most of the path: all steps of one kind for one command at one line.
 fn longest(legs: &[Leg]) -> Option<String> {
     let mut parts: BTreeMap<_, (Span, Span)> = BTreeMap::new();
     for Leg { step, command, .. } in legs {
-        // Dispatch is what it is, whatever is dispatched.
+        // Dispatch counts as one part, whatever is dispatched.
         let key = match step.kind {
             SliceKind::Cpu => (step.kind, "", ""),
             kind => (kind, command.as_str(), step.place.as_str()),
@@ -75,7 +75,7 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// What kinds of work steps consist of, in the order of legends.
+/// Returns the time of each kind of work in some steps, in the order of legends.
 pub(super) fn breakdown(steps: &[Step]) -> Vec<(SliceKind, Span)> {
     let of = |kind| {
         let same = steps.iter().filter(|step| step.kind == kind);

@@ -1,4 +1,4 @@
-//! The least time that links allow for collectives, and for messages among PEs.
+//! Minimum times that the links allow for collectives and for messages among PEs.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ use crate::collective::{Operation, World};
 use crate::distributed::Places;
 use crate::report::Bound;
 
-/// Of an operation among the ranks of a group, on so many bytes: the larger of a rank's input and output.
+/// Returns the bound of an operation among the ranks of a group; `bytes` is the larger of a rank's input and
+/// output.
 pub(super) fn links(
     lab: &Lab<'_>,
     places: &Places,
@@ -25,7 +26,7 @@ pub(super) fn links(
     links_among(lab, &members, world, operation, bytes)
 }
 
-/// Of an operation among ranks whose PEs' DMA engines are these.
+/// Returns the bound of an operation among ranks, given by the DMA engines of their PEs.
 pub(super) fn links_among(
     lab: &Lab<'_>,
     members: &[Vec<NodeId>],
@@ -47,7 +48,8 @@ pub(super) fn links_among(
     found.into_iter().collect()
 }
 
-/// Of messages among PEs, where `bytes` go from one to another: the longest that a PE, or a SIP, is at what leaves it.
+/// Returns the bound of messages among PEs, where `bytes` go from one to another: the longest time that the
+/// data leaving a PE, or a SIP, takes.
 pub(super) fn links_between(
     lab: &Lab<'_>,
     pes: &[PeRef],
@@ -67,7 +69,7 @@ pub(super) fn links_between(
     span.map(|span| Bound { resource: "links of messages".to_owned(), span }).into_iter().collect()
 }
 
-/// What so many bytes take from some PEs to others; none if there are no others.
+/// Returns the minimum time of so many bytes from some PEs to others; `None` if either side is empty.
 fn least(lab: &Lab<'_>, sides: [Vec<PeRef>; 2], bytes: u64) -> Option<Span> {
     if sides.iter().any(Vec::is_empty) {
         return None;

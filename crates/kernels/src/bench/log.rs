@@ -1,4 +1,4 @@
-//! Everything that the PEs did in a run, operation by operation.
+//! All operations of the PEs in a run.
 
 mod lanes;
 mod trace;
@@ -15,18 +15,18 @@ use super::phase::{Phase, legs};
 use crate::launch::Ran;
 use crate::program::Operation;
 
-/// What the PEs did in a run, for timelines and traces.
+/// All operations of the PEs in a run, for timelines and traces.
 #[derive(Debug)]
 pub struct RunLog {
     ops: OpLog,
     ran: Ran,
     phases: Vec<Phase>,
-    /// The PEs by their processors.
+    /// PEs by their processors.
     pes: BTreeMap<NodeId, PeRef>,
 }
 
 impl RunLog {
-    /// Takes what was kept.
+    /// Takes the recorded operations.
     pub(super) fn take(lab: &Lab<'_>) -> Self {
         let (ops, ran) = (lab.context.take_ops(), lab.launcher.take_ran());
         let mut this = Self { ops, ran, phases: lab.phases.take(), pes: BTreeMap::new() };
@@ -37,23 +37,23 @@ impl RunLog {
         this
     }
 
-    /// What each PE did, launch by launch.
+    /// Returns the report of each PE, launch by launch.
     fn cores(&self) -> impl DoubleEndedIterator<Item = &(PeRef, CoreReport)> {
         let launches = self.phases.iter().flat_map(|phase| &phase.launches);
         launches.flat_map(|(_, launch)| &launch.cores)
     }
 
-    /// All operations, in the order in which they became known.
+    /// Returns all operations in the order in which they were recorded.
     pub fn ops(&self) -> &OpLog {
         &self.ops
     }
 
-    /// What an operation was for; none for a dispatch after the last command.
+    /// Describes an operation in terms of its kernel; `None` for a dispatch after the last command.
     pub fn operation(&self, record: &OpRecord) -> Option<Operation> {
         self.ran.get(&(record.request, *self.pes.get(&record.pe)?))?.operation(record)
     }
 
-    /// The steps that led to the end of the run.
+    /// Returns the critical path of the run.
     pub(super) fn legs(&self) -> Vec<Leg> {
         legs(&self.phases)
     }

@@ -1,4 +1,4 @@
-//! Layers of weights as they are defined, to compare with, and how far a result may be off.
+//! Reference implementation of two-layer networks, and the tolerance of their results.
 
 use cubeyard_runtime::dtype::DType;
 
@@ -7,22 +7,23 @@ use super::inputs::{numbers, product};
 use super::numbers::rounding;
 use crate::library::Activation;
 
-/// Numbers that become smaller the more of them are added up, so that sums of `features` are about 1, where
-/// activations bend; by a power of 2, so that f16 still has them exactly.
+/// Returns weights scaled so that sums over `features` are about 1, where activations are nonlinear; scaled by
+/// a power of 2, so that f16 represents them exactly.
 pub(super) fn weights(lab: &Lab<'_>, count: u64, features: u64, seed: u64) -> Vec<f64> {
     let shrink = 0.5_f64.powi((features.max(1).ilog2() / 2).cast_signed());
     numbers(lab, count, seed).into_iter().map(|weight| weight * shrink).collect()
 }
 
-/// What two layers make of their input.
+/// The reference result of two layers.
 pub(super) struct Layers {
     pub(super) outputs: Vec<f64>,
-    /// The greatest sum of the sizes of what is added up to an output.
+    /// Greatest sum of absolute values that are added to an output.
     pub(super) largest: f64,
 }
 
 impl Layers {
-    /// `down f(up x)`, all matrices row by row: x has `features` rows and n columns, and `hidden` is the rows of `up`.
+    /// Computes `down f(up x)`; all matrices are row-major, x has `features` rows and n columns, and `up` has
+    /// `hidden` rows.
     pub(super) fn new(
         activation: Activation,
         [up, down, x]: [&[f64]; 3],
@@ -37,8 +38,8 @@ impl Layers {
     }
 }
 
-/// What may be off relative to the greatest of some results, or to 1, if everything that is added up to them is
-/// rounded to f16 so often.
+/// Returns the tolerance relative to the greatest result, or to 1, if all summands are rounded to f16
+/// `roundings` times.
 pub(super) fn tolerance(roundings: f64, largest: f64, results: &[f64]) -> f64 {
     let scale = results.iter().fold(1.0_f64, |most, value| most.max(value.abs()));
     roundings * rounding(DType::F16) * largest / scale

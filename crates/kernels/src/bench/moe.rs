@@ -1,4 +1,4 @@
-//! A mixture of experts over PEs of several SIPs.
+//! A mixture of experts over the PEs of several SIPs.
 
 mod router;
 
@@ -21,7 +21,7 @@ use crate::report::Check;
 
 pub(super) struct Moe;
 
-/// What was asked.
+/// Parameters of a run.
 struct Asked<'l> {
     lab: &'l Lab<'l>,
     features: u64,
@@ -31,7 +31,7 @@ struct Asked<'l> {
     routing: Rc<Routing>,
 }
 
-/// Tokens and experts, one after the other; an expert's matrices have a row for each input.
+/// Tokens and experts in order; an expert's matrices have a row per input.
 struct Inputs {
     x: Vec<f64>,
     up: Vec<f64>,
@@ -78,7 +78,7 @@ impl Bench for Moe {
     fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
         let [tokens, features, hidden, experts] =
             ["tokens", "features", "hidden", "experts"].map(|name| values.whole(name));
-        // The sum of each token begins as 0, is rounded and stored, whoever drops it.
+        // The sum of each token is initialised, rounded and stored, even if it is dropped.
         Needs::elements([2, tokens, features])
             + Needs::elements([2, experts, features, hidden])
             + Needs::commands([3, tokens])
@@ -120,7 +120,7 @@ impl<'l> Asked<'l> {
         let wanted = router::wanted(tokens, experts, top, values.whole("skew"));
         let counts = [ranks, tokens / ranks, experts / ranks].map(size);
         let routing = Rc::new(Routing::new(&wanted, counts, size(capacity)));
-        // An expert with its tokens, and the sums of the PE's own.
+        // An expert with its tokens, and the sums of the PE's own tokens.
         let of_expert = 4 * features * hidden + capacity * (8 * features + 12 * hidden);
         let what = format!("an expert of {features} × {hidden} and {capacity} tokens");
         let bytes = of_expert + 8 * features * (tokens / ranks);
@@ -128,12 +128,12 @@ impl<'l> Asked<'l> {
         Ok(Self { lab, features, hidden, cubes, pes, routing })
     }
 
-    /// PEs of a SIP.
+    /// Returns the number of PEs per SIP.
     fn of_sip(&self) -> u64 {
         self.cubes * self.pes
     }
 
-    /// All tokens, and all experts.
+    /// Returns the number of tokens and of experts, over all ranks.
     fn counts(&self) -> [u64; 2] {
         let Routing { ranks, tokens, experts, .. } = *self.routing;
         [tokens, experts].map(|each| (ranks * each) as u64)
@@ -149,7 +149,8 @@ impl<'l> Asked<'l> {
         }
     }
 
-    /// What a SIP holds: tokens, outputs, the two layers of its experts, and room for their tokens.
+    /// Places the tensors of a SIP: tokens, outputs, the two layers of its experts, and a buffer for their
+    /// tokens.
     fn place(&self, inputs: &Inputs, sip: usize) -> Result<[Tensor; 5], RuntimeError> {
         let (lab, ranks, routing) = (self.lab, self.of_sip(), &self.routing);
         let rows =
@@ -171,7 +172,7 @@ impl<'l> Asked<'l> {
         ])
     }
 
-    /// The PEs, in the order of ranks.
+    /// Returns the PEs in the order of ranks.
     fn members(&self, tensors: &[[Tensor; 5]]) -> Result<Vec<PeRef>, RuntimeError> {
         let mut pes = Vec::with_capacity(self.routing.ranks);
         for of_sip in tensors {
@@ -180,7 +181,7 @@ impl<'l> Asked<'l> {
         Ok(pes)
     }
 
-    /// What is between the layers, an answer and the output are rounded to f16.
+    /// Checks the outputs. Hidden values, an expert's result and the output are each rounded to f16.
     fn check(&self, inputs: &Inputs, tensors: &[[Tensor; 5]]) -> Result<Option<Check>, BenchError> {
         if !self.lab.has_data {
             return Ok(None);
@@ -195,7 +196,7 @@ impl<'l> Asked<'l> {
         Ok(check)
     }
 
-    /// What tokens get, choice by choice, and the greatest sum of sizes in any answer.
+    /// Returns the expected outputs, and the greatest sum of absolute values in any expert's result.
     fn expected(&self, inputs: &Inputs) -> (Vec<f64>, f64) {
         let [features, hidden] = [self.features, self.hidden].map(size);
         let mut expected = vec![0.0; inputs.x.len()];
@@ -222,12 +223,13 @@ impl<'l> Asked<'l> {
         (expected, largest)
     }
 
-    /// Experts that have tokens are read once; tokens leave and come back as often as they have experts elsewhere.
+    /// Returns the work: experts with tokens are read once; tokens travel to each of their experts on other
+    /// ranks and back.
     fn work(&self, pes: &[PeRef]) -> Work {
         let ([tokens, experts], Self { features, hidden, routing, .. }) = (self.counts(), self);
         let taken = routing.taken.len() as u64;
         let used = (0..size(experts)).filter(|&expert| routing.load(expert) > 0).count() as u64;
-        // There and back.
+        // To the expert and back.
         let moved = |from: usize, to: usize| {
             let count = routing.between(from, to).count() + routing.between(to, from).count();
             2 * features * count as u64

@@ -1,4 +1,4 @@
-//! Numbers for benches: inputs that are the same every time, and how far results may be off.
+//! Reproducible inputs of benches, and tolerances of their results.
 
 use cubeyard_memory::trace::synthetic::SplitMix64;
 use cubeyard_runtime::dtype::DType;
@@ -8,7 +8,7 @@ use cubeyard_runtime::{RuntimeError, Tensor};
 use super::Lab;
 use crate::report::Check;
 
-/// What rounding to nearest makes of a number at most, relative to it; 0 for integers, which are exact.
+/// Returns the maximum relative error of rounding to nearest; 0 for integers, which are exact.
 pub(super) fn rounding(dtype: DType) -> f64 {
     let bits = match dtype {
         DType::Fp8E5m2 => 3,
@@ -22,12 +22,13 @@ pub(super) fn rounding(dtype: DType) -> f64 {
     0.5_f64.powi(bits)
 }
 
-/// What a sum of so many terms in `f32` is off at most, in any order, relative to the sum of their sizes.
+/// Returns the maximum error of a sum of so many terms in `f32`, in any order, relative to the sum of their
+/// absolute values.
 pub(super) fn sum_rounding(terms: u64) -> f64 {
     terms as f64 * rounding(DType::F32)
 }
 
-/// Numbers evenly spread over a range, as elements of a type have them; none if memory holds no data.
+/// Returns numbers spread uniformly over a range, rounded to an element type; `None` without data.
 pub(super) fn spread(
     lab: &Lab<'_>,
     count: u64,
@@ -49,7 +50,7 @@ fn rounded(value: f64, dtype: DType) -> Result<f64, RuntimeError> {
     Ok(dtype.decode(&bytes))
 }
 
-/// A tensor of these numbers; it holds whatever is there if there are none.
+/// Makes a tensor of these numbers, or an uninitialised one if there are none.
 pub(super) fn tensor(
     lab: &Lab<'_>,
     dimensions: &[u64],
@@ -64,8 +65,8 @@ pub(super) fn tensor(
     tensor.to(over)
 }
 
-/// Compares the elements of a tensor with those that they should be, in data mode: the greatest difference,
-/// relative to the greatest of what they should be.
+/// Compares the elements of a tensor with the expected ones, in data mode: the greatest difference, relative to
+/// the greatest expected element.
 pub(super) fn compare(
     lab: &Lab<'_>,
     tensor: &Tensor,
@@ -76,7 +77,7 @@ pub(super) fn compare(
     Ok(Some(difference(&found, expected, f64::MIN_POSITIVE, tolerance)))
 }
 
-/// Both checks as one: of all elements, the worst.
+/// Combines two checks: all elements, and the worst error.
 pub(super) fn worse(one: Option<Check>, other: Option<Check>) -> Option<Check> {
     match (one, other) {
         (Some(one), Some(other)) => Some(Check {
@@ -88,12 +89,12 @@ pub(super) fn worse(one: Option<Check>, other: Option<Check>) -> Option<Check> {
     }
 }
 
-/// The greatest difference between numbers and what they should be, relative to the greatest of the latter, or
-/// to `least` if all are smaller.
+/// Returns the greatest difference from the expected numbers, relative to the greatest of these, or to `least`
+/// if all are smaller.
 pub(super) fn difference(found: &[f64], expected: &[f64], least: f64, tolerance: f64) -> Check {
     assert_eq!(found.len(), expected.len(), "a reference has as many elements as its result");
     let scale = expected.iter().fold(least, |scale, value| scale.max(value.abs()));
-    // What is no number is infinitely wrong.
+    // NaN counts as an infinite error.
     let error = |found: f64, expected: f64| match (found - expected).abs() / scale {
         error if error.is_nan() => f64::INFINITY,
         error => error,

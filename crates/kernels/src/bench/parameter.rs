@@ -1,4 +1,4 @@
-//! What a bench can be asked.
+//! Parameters of benches.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,69 +7,69 @@ use cubeyard_device::input::nearest;
 use cubeyard_runtime::dtype::DType;
 use thiserror::Error;
 
-/// Something a bench can be asked.
+/// A parameter of a bench.
 #[derive(Clone, Debug)]
 pub struct Parameter {
-    /// What it is called.
+    /// Name of the parameter.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// Description in one line.
     pub help: &'static str,
-    /// What it can be.
+    /// The values that it admits.
     pub kind: Kind,
-    /// What it is if nothing is said.
+    /// Default value of the parameter.
     pub default: Value,
 }
 
-/// What a parameter can be.
+/// The values that a parameter admits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A whole number from one to another.
+    /// A whole number in an inclusive range.
     Whole(u64, u64),
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// The type of elements, one of these.
+    /// One of these element types.
     Type(&'static [DType]),
 }
 
-/// What a parameter is.
+/// A value of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
     /// A whole number.
     Whole(u64),
-    /// A word.
+    /// One of the admitted words.
     Choice(&'static str),
-    /// A type of elements.
+    /// An element type.
     Type(DType),
 }
 
-/// A parameter cannot be that. Choose another value, or another parameter.
+/// The error of an invalid parameter. Choose another value, or another parameter.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ParameterError {
     /// The bench has no such parameter.
     #[error("{bench} has no parameter `{name}`; it has {known}{}", hint(.nearest.as_deref()))]
     NoSuchParameter {
-        /// The bench.
+        /// Name of the bench.
         bench: &'static str,
         /// The name given.
         name: String,
-        /// Its parameters.
+        /// Names of its parameters.
         known: String,
-        /// The most similar one.
+        /// The most similar name.
         nearest: Option<String>,
     },
-    /// The value is not one that the parameter can have.
+    /// The parameter does not admit this value.
     #[error("{bench}: {name}={found}: expected {expected}")]
     Value {
-        /// The bench.
+        /// Name of the bench.
         bench: &'static str,
-        /// The parameter.
+        /// Name of the parameter.
         name: &'static str,
-        /// What it can be.
+        /// The values that it admits, in words.
         expected: String,
-        /// What was given.
+        /// The value given.
         found: String,
     },
-    /// No `=` in it.
+    /// The text has no `=`.
     #[error("`{0}`: expected name=value")]
     Form(String),
 }
@@ -83,7 +83,7 @@ fn hint(nearest: Option<&str>) -> String {
 pub struct Values(BTreeMap<&'static str, Value>);
 
 impl Parameter {
-    /// A whole number.
+    /// Makes a parameter that is a whole number.
     pub fn whole(
         name: &'static str,
         default: u64,
@@ -93,12 +93,12 @@ impl Parameter {
         Self { name, help, kind: Kind::Whole(least, most), default: Value::Whole(default) }
     }
 
-    /// One of some words, the first if nothing is said.
+    /// Makes a parameter that is one of some words; the first is the default.
     pub fn choice(name: &'static str, words: &'static [&'static str], help: &'static str) -> Self {
         Self { name, help, kind: Kind::Choice(words), default: Value::Choice(words[0]) }
     }
 
-    /// A type of elements, the first if nothing is said.
+    /// Makes a parameter that is an element type; the first is the default.
     pub fn dtype(name: &'static str, types: &'static [DType], help: &'static str) -> Self {
         Self { name, help, kind: Kind::Type(types), default: Value::Type(types[0]) }
     }
@@ -122,7 +122,7 @@ impl Kind {
     }
 }
 
-/// What it can be, in words.
+/// Describes the admitted values in words.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -147,7 +147,7 @@ impl fmt::Display for Value {
 }
 
 impl Values {
-    /// The values of a bench: what was said as `name=value`, else the defaults.
+    /// Resolves the values of a bench: those given as `name=value`, else the defaults.
     pub fn new(
         bench: &'static str,
         parameters: &[Parameter],
@@ -171,10 +171,10 @@ impl Values {
         Ok(Self(values))
     }
 
-    /// A whole number.
+    /// Returns the value of a whole-number parameter.
     ///
     /// # Panics
-    /// If the bench has no such parameter, as the other functions.
+    /// If the bench has no such parameter; the same holds for the functions below.
     pub fn whole(&self, name: &str) -> u64 {
         match self.0[name] {
             Value::Whole(number) => number,
@@ -182,7 +182,7 @@ impl Values {
         }
     }
 
-    /// A word.
+    /// Returns the word of a choice parameter.
     pub fn choice(&self, name: &str) -> &'static str {
         match self.0[name] {
             Value::Choice(word) => word,
@@ -190,7 +190,7 @@ impl Values {
         }
     }
 
-    /// A type of elements.
+    /// Returns the value of an element-type parameter.
     pub fn dtype(&self, name: &str) -> DType {
         match self.0[name] {
             Value::Type(dtype) => dtype,
@@ -198,7 +198,7 @@ impl Values {
         }
     }
 
-    /// All of them as text, in the order of the parameters.
+    /// Returns all values as text, in the order of the parameters.
     pub fn shown(&self, parameters: &[Parameter]) -> Vec<(String, String)> {
         let shown =
             |parameter: &Parameter| (parameter.name.to_owned(), self.0[parameter.name].to_string());

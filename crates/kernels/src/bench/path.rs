@@ -1,8 +1,8 @@
-//! The critical path of launches that ran at once: what led to the end of the PE that was done last, without a
-//! gap.
+//! The critical path of launches that ran at the same time: the gapless chain of causes that led to the end of
+//! the last PE.
 //!
-//! Where that PE waited for a message, the path goes on at the PE that sent it, and where that had no slot free
-//! for it, at the PE that received one. Time counts from the first start, whoever is on the path.
+//! Where that PE waited for a message, the path continues at the sender, and where the sender waited for a
+//! slot, at the receiver that freed one. Time counts from the first start, whichever PE is on the path.
 
 use cubeyard_device::machine::{Machine, Rehearsal};
 use cubeyard_device::message::RequestId;
@@ -16,19 +16,19 @@ use crate::launch::Launcher;
 use crate::program::Operation;
 use crate::report::{AccessTime, SliceKind, Step};
 
-/// A step of the path, with what it is counted under.
+/// A step of the path, with its command.
 #[derive(Clone, Debug)]
 pub(super) struct Leg {
-    /// As it is reported; its instants count from the start of the phase.
+    /// The step as reported; its times count from the start of the phase.
     pub(super) step: Step,
-    /// The command that it belongs to: `load f16[64, 32]`.
+    /// The command to which it belongs, e.g. `load f16[64, 32]`.
     pub(super) command: String,
-    /// The operation, if one was under way.
+    /// Index of the operation, if one was under way.
     pub(super) record: Option<u32>,
 }
 
-/// The path of launches that have just been done, while their tensors are still mapped; `started` is when the
-/// first of them was.
+/// Returns the path of launches that have just ended, while their tensors are still mapped; `started` is the
+/// start of the first.
 pub(super) fn path(lab: &Lab<'_>, launches: &[(String, LaunchReport)], started: Time) -> Vec<Leg> {
     let Some((request, pe, core)) = last(launches) else { return Vec::new() };
     lab.context.machine(|machine| {
@@ -39,7 +39,7 @@ pub(super) fn path(lab: &Lab<'_>, launches: &[(String, LaunchReport)], started: 
         let mut walk =
             Walk { machine, log: &log, launcher: &lab.launcher, node, started, rehearsal: None };
         let stretches = log.path(last, core.ended);
-        // What was done in launches before these is not of their time.
+        // Earlier launches are not part of this time.
         let stretches = stretches.take_while(|stretch| stretch.end > started);
         let mut legs: Vec<_> = stretches.map(|stretch| walk.leg(stretch)).collect();
         legs.extend(before(legs.last()));
@@ -48,7 +48,7 @@ pub(super) fn path(lab: &Lab<'_>, launches: &[(String, LaunchReport)], started: 
     })
 }
 
-/// The PE that was done last, and its launch; the first of equals.
+/// Returns the PE that ended last, with its launch; the first of equals.
 fn last(launches: &[(String, LaunchReport)]) -> Option<(RequestId, PeRef, CoreReport)> {
     let cores = launches
         .iter()
@@ -57,15 +57,15 @@ fn last(launches: &[(String, LaunchReport)]) -> Option<(RequestId, PeRef, CoreRe
     cores.into_iter().rev().max_by_key(|(_, _, core)| core.ended)
 }
 
-/// What is needed to name the stretches of a path.
+/// Context for naming the stretches of a path.
 struct Walk<'a> {
     machine: &'a Machine,
     log: &'a OpLog,
     launcher: &'a Launcher<'a>,
-    /// The `PE_CPU` of the PE that was done last.
+    /// The `PE_CPU` of the PE that ended last.
     node: NodeId,
     started: Time,
-    /// Where accesses are tried out, once that is needed.
+    /// A machine for measuring single accesses, made when first needed.
     rehearsal: Option<Rehearsal>,
 }
 
@@ -93,12 +93,12 @@ impl Walk<'_> {
         self.machine.pe_of(record.pe).expect("records are of PEs")
     }
 
-    /// What an operation was for, in the words of what its own PE ran.
+    /// Describes an operation in terms of the kernel of its PE.
     fn operation(&self, record: &OpRecord) -> Option<Operation> {
         self.launcher.ran(record.request, self.pe(record))?.operation(record)
     }
 
-    /// The kind of a stretch, and what was done; with the PE, if it is not the one that was done last.
+    /// Returns the kind and description of a stretch; names the PE if it is not the one that ended last.
     fn named(
         &self,
         stretch: &Stretch,
@@ -119,7 +119,7 @@ impl Walk<'_> {
         (kind, what + &other.unwrap_or_default())
     }
 
-    /// Where the time of an access went: what it would take alone, and the rest.
+    /// Splits the time of an access: its duration on an idle machine, and the rest.
     fn access(
         &mut self,
         record: &OpRecord,
@@ -141,7 +141,7 @@ impl Walk<'_> {
         })
     }
 
-    /// What an access of rows takes alone, tried out.
+    /// Measures the duration of a strided access on an idle machine.
     fn rehearsed(&mut self, pe: PeRef, dma: &Dma) -> Option<Span> {
         let extent = dma.rows.map_or(dma.bytes, |rows| rows.extent(dma.bytes));
         let address = self.machine.physical(pe, dma.address, extent)?.to_bits();
@@ -167,7 +167,7 @@ impl Walk<'_> {
             Cause::Dispatch if record.unit == OpUnit::Cpu => "one call after the other".to_owned(),
             Cause::Dispatch => "it was dispatched then".to_owned(),
             Cause::Unit => format!("{} was busy: {its}", record.unit.name()),
-            // A load uses no tile: it waits for its place.
+            // A load has no operands: it waits for its memory in the TCM.
             Cause::After if record.unit == OpUnit::Load => {
                 format!("its place in the TCM was free after {its}")
             }
@@ -182,7 +182,7 @@ impl Walk<'_> {
     }
 }
 
-/// The time before the first leg, if that is of a PE that started later than the first.
+/// Returns the time before the first leg, if its PE started later than the first.
 fn before(first: Option<&Leg>) -> Option<Leg> {
     let end = first.map(|leg| leg.step.start).filter(|start| *start > Span::ZERO)?;
     let step = Step {
@@ -197,12 +197,12 @@ fn before(first: Option<&Leg>) -> Option<Leg> {
     Some(Leg { step, command: String::new(), record: None })
 }
 
-/// What another PE sends that an operation of a unit waits for.
+/// Names what an operation of a unit waits for from another PE.
 fn carried(unit: OpUnit) -> &'static str {
     if unit == OpUnit::Send { "the credit for a slot" } else { "the message" }
 }
 
-/// What a unit does with an operation.
+/// Describes the part of a unit in an operation.
 pub(super) fn what(unit: OpUnit, name: &str) -> String {
     let text = match unit {
         OpUnit::Cpu => format!("dispatch of {name}"),
@@ -218,7 +218,7 @@ pub(super) fn what(unit: OpUnit, name: &str) -> String {
     text.trim_end_matches(" of ").to_owned()
 }
 
-/// The kind of work that a unit does.
+/// Returns the kind of work that a unit does.
 pub(super) fn kind(unit: OpUnit) -> SliceKind {
     match unit {
         OpUnit::Cpu => SliceKind::Cpu,

@@ -1,4 +1,4 @@
-//! What the units of a PE can do at most, and so how long work takes at least.
+//! Peak rates of the units of a PE, and the minimum times that follow.
 
 use cubeyard_device::topology::{CoreSpec, Topology};
 use cubeyard_runtime::dtype::DType;
@@ -7,7 +7,7 @@ use cubeyard_sim::{Bandwidth, Span};
 use super::Work;
 use crate::report::Bound;
 
-/// FLOP/s of one PE, of the unit that the work is counted for; 0 if it computes nothing.
+/// Returns the peak FLOP/s of one PE for the unit that does the work; 0 if it computes nothing.
 pub(super) fn peak_rate(work: &Work, topology: &Topology) -> f64 {
     let core = &topology.spec().pe.core;
     let rate = match work.gemm {
@@ -18,14 +18,14 @@ pub(super) fn peak_rate(work: &Work, topology: &Topology) -> f64 {
     rate as f64
 }
 
-/// Bytes in a second of the HBM of one PE.
+/// Returns the HBM bandwidth of one PE, in bytes per second.
 pub(crate) fn hbm(topology: &Topology) -> f64 {
     let hbm = &topology.spec().hbm;
     let channels = f64::from(hbm.channels) * hbm.channel_bandwidth.bytes_per_second() as f64;
     channels.min(hbm.link.bandwidth.bytes_per_second() as f64)
 }
 
-/// The least time that each resource allows for what had to be done.
+/// Returns the minimum time that each resource allows for the work.
 pub(super) fn bounds(work: &Work, topology: &Topology, pes: u64) -> Vec<Bound> {
     let pes = pes.max(1);
     let mut bounds = engines(work, &topology.spec().pe.core, pes);
@@ -38,8 +38,8 @@ pub(super) fn bounds(work: &Work, topology: &Topology, pes: u64) -> Vec<Bound> {
     bounds
 }
 
-/// What the compute engines of so many PEs allow. Matrix products and vector operations go through one engine, so
-/// it needs the time of both; all that it works on it fetches from its TCM.
+/// Returns the bounds of the compute engines of `pes` PEs. Matrix products and vector operations share one
+/// engine, so their times add up; it fetches all operands from its TCM.
 fn engines(work: &Work, core: &CoreSpec, pes: u64) -> Vec<Bound> {
     let product = work.gemm.and_then(|(dtype, flop)| {
         let rate = Bandwidth::from_bytes_per_second(*core.gemm.rates.get(dtype.name())?)?;
@@ -47,7 +47,7 @@ fn engines(work: &Work, core: &CoreSpec, pes: u64) -> Vec<Bound> {
     });
     let product = product.filter(|(_, span)| *span > Span::ZERO);
     let vector = Some(core.math.simple.span(work.elements)).filter(|span| *span > Span::ZERO);
-    // The mean of all PEs: one of them works as long at least.
+    // The mean over all PEs: at least one of them takes as long.
     let each = |span: Span| Span::from_ps(span.ps() / pes);
     let mut bounds = Vec::new();
     if let Some((name, span)) = &product {
@@ -63,15 +63,15 @@ fn engines(work: &Work, core: &CoreSpec, pes: u64) -> Vec<Bound> {
     bounds
 }
 
-/// Bytes that matrix products of so many operations fetch at least: a tile takes `m × k` and `k × n` elements for
-/// `2 m k n` operations, and tiles that are not full take more for each.
+/// Returns the minimum bytes that matrix products fetch: a full tile takes `m × k` and `k × n` elements for 2 m
+/// k n operations, and partial tiles take more per operation.
 fn fetched(core: &CoreSpec, dtype: DType, flop: u64) -> u64 {
     let [m, n] = [core.gemm.m, core.gemm.n].map(u128::from);
     let bytes = u128::from(flop) * (m + n) * u128::from(dtype.size()) / (2 * m * n).max(1);
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// A bound, unless it is none.
+/// Makes a bound, unless its time is zero.
 fn named(resource: &str, span: Option<Span>) -> Option<Bound> {
     let span = span.filter(|span| *span > Span::ZERO)?;
     Some(Bound { resource: resource.to_owned(), span })
@@ -81,7 +81,7 @@ fn named(resource: &str, span: Option<Span>) -> Option<Bound> {
 mod tests {
     use super::*;
 
-    /// Tiles of 16 × 16 × 16 at 8 TFLOP/s, 256 G elements a second, 512 GB/s of TCM, on two PEs.
+    /// Tiles of 16 × 16 × 16 at 8 TFLOP/s, 256 G elements per second, 512 GB/s of TCM, on two PEs.
     fn found(work: &Work) -> Vec<(String, f64)> {
         let text = "pe: {core: {gemm: {tile: [16, 16, 16], tflops: {f16: 8}}, math: {simple_geps: 256}, \
                     tcm_read_gbs: 512, tcm_write_gbs: 512}}\n";
@@ -90,7 +90,7 @@ mod tests {
         bounds.map(|bound| (bound.resource, bound.span.ns())).collect()
     }
 
-    /// The products and the vector operations of a kernel were each held to the whole time of the one engine.
+    /// Regression: products and vector operations were each bounded by the whole time of the shared engine.
     #[test]
     fn matrix_and_vector_work_share_an_engine() {
         let work =
@@ -100,7 +100,7 @@ mod tests {
             ("GEMM f16", 1000.0),
             ("MATH", 1000.0),
             ("GEMM f16 and MATH", 2000.0),
-            // Two bytes for each sixteen operations.
+            // Two bytes for every sixteen operations.
             ("TCM reads", 1953.125),
         ];
         assert_eq!(found, expected.map(|(name, ns)| (name.to_owned(), ns)));

@@ -1,4 +1,4 @@
-//! A run as phases: launches that ran at once, one such set after the other.
+//! Phases of a run: sets of launches that overlap in time, one after the other.
 
 use cubeyard_runtime::LaunchReport;
 use cubeyard_sim::{Span, Time};
@@ -8,17 +8,17 @@ use super::limit::HOST;
 use super::path::{Leg, path};
 use crate::report::{SliceKind, Step};
 
-/// Launches whose times overlap: a kernel on several SIPs, or several kernels.
+/// Launches that overlap in time: a kernel on several SIPs, or several kernels.
 #[derive(Debug)]
 pub(super) struct Phase {
-    /// Each with its kernel's name, in the order of their starts.
+    /// Launches with their kernels' names, in the order of their starts.
     pub(super) launches: Vec<(String, LaunchReport)>,
-    /// What led to its end, from its start on, where operations are kept.
+    /// The critical path from start to end, if operations are recorded.
     pub(super) legs: Vec<Leg>,
 }
 
 impl Phase {
-    /// The phases of launches that are all done, while their tensors are still mapped.
+    /// Groups completed launches into phases, while their tensors are still mapped.
     pub(super) fn of(lab: &Lab<'_>, mut launches: Vec<(String, LaunchReport)>) -> Vec<Self> {
         launches.sort_by_key(|(_, launch)| launch.started);
         let mut phases: Vec<Self> = Vec::new();
@@ -34,24 +34,24 @@ impl Phase {
         phases
     }
 
-    /// When its first launch started.
+    /// Returns the start of its first launch.
     pub(super) fn started(&self) -> Time {
-        // Launches are in this order, and there is one at least.
+        // Launches are sorted by start, and there is at least one.
         self.launches[0].1.started
     }
 
-    /// When its last PE was done.
+    /// Returns the end of its last PE.
     pub(super) fn ended(&self) -> Time {
         let ends = self.launches.iter().map(|(_, launch)| launch.started + launch.max());
         ends.max().unwrap_or(Time::ZERO)
     }
 
-    /// From the one to the other.
+    /// Returns the time from start to end.
     pub(super) fn span(&self) -> Span {
         self.ended() - self.started()
     }
 
-    /// The kernels of its launches, and how many there are if there are several.
+    /// Returns the kernels of its launches, and their number if there are several.
     pub(super) fn name(&self) -> String {
         let mut names: Vec<&str> = self.launches.iter().map(|(name, _)| name.as_str()).collect();
         names.dedup();
@@ -62,13 +62,13 @@ impl Phase {
     }
 }
 
-/// From the first start to the last end.
+/// Returns the time from the first start to the last end.
 pub(super) fn whole(phases: &[Phase]) -> Span {
     let ends = phases.first().zip(phases.last());
     ends.map_or(Span::ZERO, |(first, last)| last.ended() - first.started())
 }
 
-/// From the host's first launch to its last completion.
+/// Returns the time from the host's first launch to its last completion.
 pub(super) fn host(phases: &[Phase]) -> Span {
     let launches = || phases.iter().flat_map(|phase| &phase.launches);
     let made = launches().map(|(_, launch)| launch.made).min();
@@ -76,7 +76,7 @@ pub(super) fn host(phases: &[Phase]) -> Span {
     made.zip(done).map_or(Span::ZERO, |(made, done)| done - made)
 }
 
-/// The steps that led to the end of the run: those of each phase, and the host between them. None if a phase has
+/// Returns the critical path of the run: those of all phases, and the host between them. Empty if a phase has
 /// none, since a path has no gaps.
 pub(super) fn legs(phases: &[Phase]) -> Vec<Leg> {
     if phases.iter().any(|phase| phase.legs.is_empty()) {
@@ -100,7 +100,7 @@ fn shifted(leg: &Leg, offset: Span) -> Leg {
     Leg { step, ..leg.clone() }
 }
 
-/// The time between two phases.
+/// Returns the leg of the host's time between two phases.
 fn between(start: Span, end: Span) -> Leg {
     let step = Step {
         start,

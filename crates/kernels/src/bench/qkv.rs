@@ -1,4 +1,4 @@
-//! The projections of tokens to queries, keys and values, in the shapes of known models.
+//! Projection of tokens to queries, keys and values, in the shapes of known models.
 
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
@@ -15,18 +15,18 @@ use crate::report::Check;
 
 pub(super) struct Qkv;
 
-/// What was asked.
+/// Parameters of a run.
 struct Asked {
     tokens: u64,
     /// Features of a token.
     d: u64,
-    /// Heads of Q, K and V.
+    /// Number of heads of Q, K and V.
     heads: [u64; 3],
     /// Features of a head.
     features: u64,
     cubes: u64,
     pes: u64,
-    /// Whether cubes split tokens, not heads.
+    /// Whether cubes split tokens rather than heads.
     across_tokens: bool,
     /// Tokens in the TCM at once.
     resident: u64,
@@ -128,12 +128,12 @@ impl Asked {
         fits_tcm(lab, bytes, &what, "fewer resident tokens")
     }
 
-    /// Weights of a head.
+    /// Returns the number of weights per head.
     fn head(&self) -> u64 {
         self.d * self.features
     }
 
-    /// The tokens, and the weights with a row for each head.
+    /// Places the tokens, and the weights with a row per head.
     fn inputs(
         &self,
         lab: &Lab<'_>,
@@ -155,7 +155,7 @@ impl Asked {
         Ok(inputs)
     }
 
-    /// Q, K and V, with a row for each head; so if cubes split tokens, they split its columns.
+    /// Makes Q, K and V, with a row per head; if cubes split tokens, they split the columns.
     fn outs(&self, lab: &Lab<'_>) -> Result<Vec<Tensor>, RuntimeError> {
         let cube = if self.across_tokens { Split::ColumnWise } else { Split::RowWise };
         let over = lab.placement(cube, Split::RowWise, self.cubes, self.pes);
@@ -164,7 +164,7 @@ impl Asked {
         self.heads.into_iter().map(out).collect()
     }
 
-    /// The weights of each head panel by panel.
+    /// Returns the weights of each head, panel by panel.
     fn stored(&self, weights: &[f64]) -> Vec<f64> {
         if weights.is_empty() {
             return Vec::new();
@@ -174,17 +174,17 @@ impl Asked {
         heads.flat_map(|head| ordered(head, &order)).collect()
     }
 
-    /// The tokens times the weights of each head.
+    /// Returns the product of the tokens and the weights of each head.
     fn expected(&self, x: &[f64], weights: &[f64]) -> Vec<f64> {
         let heads = weights.chunks_exact(size(self.head()));
         heads.flat_map(|head| product(x, head, self.d, self.features)).collect()
     }
 
-    /// Each PE reads its tokens and weights at least once, and writes what it makes of them.
+    /// Returns the work: each PE reads its tokens and weights at least once, and writes its results.
     fn work(&self) -> Work {
         let columns = self.heads.iter().sum::<u64>() * self.features;
         let (tokens, weights) = (self.tokens * self.d, self.d * columns);
-        // Those without a head do nothing.
+        // PEs without a head do nothing.
         let copies = if self.across_tokens {
             [self.pes.min(self.heads[0]), self.cubes]
         } else {
@@ -195,7 +195,7 @@ impl Asked {
     }
 }
 
-/// Features of a token, and heads of Q, K and V, of the model that was asked for.
+/// Returns the features of a token, and the number of heads of Q, K and V, of a model.
 fn shape(values: &Values) -> (u64, [u64; 3]) {
     match values.choice("model") {
         "llama-8b" => (4096, [32, 8, 8]),

@@ -1,4 +1,4 @@
-//! What benches share that do the same to every row of a matrix.
+//! Shared parts of benches that process each row of a matrix.
 
 use cubeyard_runtime::dtype::DType;
 
@@ -6,7 +6,7 @@ use super::{BenchError, Parameter};
 
 const TYPES: &[DType] = &[DType::F16, DType::Bf16, DType::F32];
 
-/// What they can be asked, with so many rows of a load if nothing is said.
+/// Returns their parameters, with a default number of rows per load.
 pub(super) fn parameters(tile: u64) -> Vec<Parameter> {
     vec![
         Parameter::whole("rows", 512, (1, 1 << 30), "of the matrix"),
@@ -18,7 +18,7 @@ pub(super) fn parameters(tile: u64) -> Vec<Parameter> {
     ]
 }
 
-/// Every PE must have a row.
+/// Checks that every PE has a row.
 pub(super) fn at_least(bench: &str, rows: u64, pes: u64) -> Result<(), BenchError> {
     if rows >= pes {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Runs a bench, and works out what it took and what limits it.
+//! Running of a bench, and the report of its time and limits.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -21,42 +21,42 @@ use crate::launch::{Launcher, Mode};
 use crate::program::Finding;
 use crate::report::{RunReport, Traffic, UnitUse};
 
-/// How a bench is run.
+/// Settings of a run.
 #[derive(Clone, Debug)]
 pub struct RunConfig {
-    /// The machine.
+    /// The simulated machine.
     pub topology: Topology,
-    /// What was said of its parameters, as `name=value`.
+    /// Parameters that were set, as `name=value`.
     pub set: Vec<String>,
-    /// Whether numbers are computed and checked.
+    /// Whether results are computed and checked.
     pub data: bool,
-    /// Whether kernels are recorded, or run live.
+    /// Whether kernels are recorded or run live.
     pub mode: Mode,
-    /// The SIPs to use; if none are named, all for benches of several SIPs, and the first for others.
+    /// The SIPs to use; if empty, all for benches over several SIPs, and the first for others.
     pub sips: Vec<SipId>,
-    /// Whether every operation is kept, for the timeline and the critical path.
+    /// Whether every operation is recorded, for the timeline and the critical path.
     pub ops: bool,
 }
 
-/// A bench that has run.
+/// Results of a run.
 #[derive(Debug)]
 pub struct Run {
-    /// What it took and why.
+    /// Times, bounds and critical path.
     pub report: RunReport,
-    /// What was wrong with its kernels although they ran to their ends.
+    /// Defects of its kernels that nevertheless ran to their ends.
     pub findings: Vec<Finding>,
-    /// Every operation, if they were kept.
+    /// Every operation, if they were recorded.
     pub log: Option<RunLog>,
 }
 
 impl Run {
-    /// Whether nothing was found and no number is wrong.
+    /// Returns whether there are no findings and no wrong results.
     pub fn is_well(&self) -> bool {
         self.findings.is_empty() && self.report.check.is_none_or(|check| check.passed())
     }
 }
 
-/// A bench could not run to its end.
+/// The error of a bench that could not run to its end.
 #[derive(Debug, Error)]
 pub enum BenchError {
     /// There is no such bench.
@@ -64,38 +64,38 @@ pub enum BenchError {
     NoSuchBench {
         /// The name given.
         name: String,
-        /// The most similar one.
+        /// The most similar name.
         nearest: Option<String>,
     },
-    /// A parameter cannot be that.
+    /// A parameter is invalid.
     #[error(transparent)]
     Parameter(#[from] ParameterError),
-    /// Its parameters do not go together, in words.
+    /// The parameters do not fit together or the machine; the text says why.
     #[error("{0}")]
     Unfit(String),
-    /// It looks at what it loads.
+    /// The bench reads loaded values, so it needs data mode.
     #[error("{0} branches on what it loads: it needs --data")]
     NeedsData(&'static str),
-    /// It takes more of the host's memory than it may. Ask for less, or allow more.
+    /// The run needs more host memory than allowed. Choose smaller parameters, or raise the limit.
     #[error("it needs at least {bytes} of the host's memory, for {}; the limit is {limit}", needs.shown())]
     TooLarge {
-        /// Bytes that it takes at least.
+        /// Lower bound on the memory it needs.
         bytes: Bytes,
-        /// The most that it may take.
+        /// The allowed memory.
         limit: Bytes,
-        /// What takes them.
+        /// The objects that take the memory.
         needs: Needs,
     },
-    /// Something went wrong on the way.
+    /// An error of the runtime or the machine.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
-    /// Something went wrong with a process group.
+    /// An error of a process group.
     #[error(transparent)]
     Distributed(#[from] DistError),
 }
 
 impl BenchError {
-    /// Whether memory or time has run out, rather than that it was asked for what cannot be.
+    /// Returns whether memory or time has run out, as opposed to an invalid request.
     pub fn is_exhausted(&self) -> bool {
         match self {
             Self::TooLarge { .. } => true,
@@ -135,7 +135,7 @@ pub fn run(bench: &dyn Bench, config: &RunConfig) -> Result<Run, BenchError> {
     Ok(Run { report, findings, log })
 }
 
-/// Adds what led to the end of the run, as far as operations were kept, and what limits it.
+/// Adds the critical path, if operations were recorded, and the limiting factor.
 fn explain(report: &mut RunReport, log: Option<&RunLog>) {
     let legs = log.map(RunLog::legs).unwrap_or_default();
     report.limited_by = limit(report, &legs);
@@ -144,7 +144,7 @@ fn explain(report: &mut RunReport, log: Option<&RunLog>) {
     report.lanes = log.map(RunLog::lanes).unwrap_or_default();
 }
 
-/// The SIPs that were named, or those that a bench is for.
+/// Returns the SIPs that were named, or the default of the bench.
 pub(super) fn sips(bench: &dyn Bench, config: &RunConfig) -> Vec<SipId> {
     let count = if bench.spans_sips() { usize::MAX } else { 1 };
     if config.sips.is_empty() {
@@ -184,7 +184,7 @@ fn report(lab: &Lab<'_>, outcome: &Outcome, topology: &Topology) -> RunReport {
     }
 }
 
-/// Which of the SIPs that it was given had nothing to do.
+/// Says which of its SIPs were idle.
 fn idle(lab: &Lab<'_>, phases: &[Phase]) -> Vec<String> {
     let launches = || phases.iter().flat_map(|phase| &phase.launches);
     let ran = |sip: &SipId| launches().any(|(_, it)| it.pes.iter().any(|(pe, _)| pe.sip == *sip));
@@ -192,14 +192,14 @@ fn idle(lab: &Lab<'_>, phases: &[Phase]) -> Vec<String> {
     idle.map(|sip| format!("{sip} has nothing to do in this bench")).collect()
 }
 
-/// As in `2 SIPs × 16 cubes × 8 PEs`.
+/// Formats e.g. `2 SIPs × 16 cubes × 8 PEs`.
 fn machine(topology: &Topology) -> String {
     let (sips, cubes, pes) =
         (topology.sips().count(), topology.cubes().count(), topology.pes().count());
     format!("{sips} SIPs × {cubes} cubes × {pes} PEs")
 }
 
-/// How busy the units of the PEs were.
+/// Returns the utilisation of the units of the PEs.
 fn units(phases: &[Phase], kernel: Span) -> Vec<UnitUse> {
     let share = |busy: Span| {
         if kernel == Span::ZERO { 0.0 } else { busy.ps() as f64 / kernel.ps() as f64 }

@@ -1,4 +1,4 @@
-//! Attention of one new token of each sequence, the cache of keys and values spread by token.
+//! Attention of one new token per sequence, with the KV cache spread by token.
 
 use std::ops::Range;
 
@@ -19,11 +19,11 @@ use crate::library::{sequence_attention, sequence_attention_wires};
 
 pub(super) struct SequenceAttention;
 
-/// What was asked.
+/// Parameters of a run.
 struct Asked {
-    /// Sequences times heads of K and V.
+    /// Number of sequences times heads of K and V.
     rows: u64,
-    /// Heads of Q that share one of K and V.
+    /// Heads of Q that share one head of K and V.
     group: u64,
     features: u64,
     context: u64,
@@ -104,7 +104,7 @@ impl Asked {
         at_least("context", context, cubes * pes, "one for each PE; or set cubes or pes")?;
         let (rows, group) = (batch * kv, q / kv);
         let block = block.min(context.div_ceil(cubes * pes));
-        // Sums of all rows, those that come, and two blocks of K and V with their scores.
+        // Sums of all rows, incoming ones, and two blocks of K and V with their scores.
         let sums = 4 * group * (features + 2);
         let bytes = (rows + 4) * sums + 8 * block * features + 24 * group * block;
         let what = format!("the sums of {rows} rows and two blocks of K and V");
@@ -112,7 +112,7 @@ impl Asked {
         Ok(Self { rows, group, features, context, block, cubes, pes })
     }
 
-    /// Which PE has which tokens.
+    /// Returns the tokens of each PE.
     fn parts(&self, lab: &Lab<'_>, over: &Placement) -> Result<Parts, RuntimeError> {
         let layout = lab.context.machine(|machine| {
             let shape = Shape::new(&[self.context, 1]).map_err(PlacementError::from)?;
@@ -122,7 +122,7 @@ impl Asked {
         Ok(layout?.shards().iter().map(|shard| (shard.at, part(&shard.rows))).collect())
     }
 
-    /// A cache of rows of tokens as PEs hold it: part by part, in each row by row, and keys as kernels want them.
+    /// Arranges a cache as PEs hold it: part by part, each row by row, with keys in the kernels' layout.
     fn stored(&self, cache: &[f64], parts: &Parts, are_keys: bool) -> Vec<f64> {
         let features = size(self.features);
         let mut stored = Vec::with_capacity(cache.len());
@@ -140,7 +140,7 @@ impl Asked {
         stored
     }
 
-    /// Wires the PEs; a slot takes the sums of the values of a row, and a ring two rows.
+    /// Wires the PEs; a slot holds the value sums of a row, and a ring two rows.
     fn wire(&self, lab: &Lab<'_>, parts: &Parts) -> Result<Wired, BenchError> {
         let pes: Vec<_> = parts.iter().map(|(pe, _)| *pe).collect();
         let slot_bytes = 4 * self.group * self.features;
@@ -149,7 +149,7 @@ impl Asked {
         Ok(Wired::new(lab.context, &lab.launcher, &pes, &wires, &ring)?)
     }
 
-    /// Row `i` is with PE `i` modulo their number.
+    /// Returns the expected output; row `i` is on PE `i` modulo the number of PEs.
     fn expected(&self, q: &[f64], k: &[f64], v: &[f64]) -> Vec<f64> {
         let [token, cache] = [self.group, self.context].map(|count| size(count * self.features));
         let (pes, rows) = (size(self.cubes * self.pes), size(self.rows));
@@ -163,7 +163,8 @@ impl Asked {
         expected
     }
 
-    /// As for one PE; and all but one PE hand on what they have of a row, which other PEs get in turn.
+    /// Returns the work: that of one PE, plus the messages by which all but one PE pass on their part of each
+    /// row; the receiving PEs alternate.
     fn work(&self, lab: &Lab<'_>, parts: &Parts) -> Work {
         let Self { rows, group, features, context, .. } = *self;
         let (scores, ranks) = (rows * group * context, parts.len() as u64);
@@ -171,7 +172,7 @@ impl Asked {
             vec![lab.context.machine(|machine| machine.topology().pe_dma(pe.sip, pe.cube, pe.pe))]
         };
         let members: Vec<_> = parts.iter().map(|(pe, _)| engine(pe)).collect();
-        // Only where every PE gets as many rows is it a reduce-scatter.
+        // Only if all PEs receive equally many rows is it a reduce-scatter.
         let shared = 4 * (rows / ranks * ranks) * group * (features + 2);
         let (world, operation) =
             (World::ring(parts.len()), Operation::ReduceScatter(ReduceOp::Sum));

@@ -37,7 +37,7 @@ impl Bench for Softmax {
             (values.whole("cubes"), values.whole("pes"), values.dtype("dtype"));
         at_least(self.name(), rows, cubes * pes)?;
         let over = lab.placement(Split::RowWise, Split::RowWise, cubes, pes);
-        // From nearly 0 to several thousands, to the power of e.
+        // Exponentials from nearly 0 to several thousands.
         let numbers = spread(lab, rows * columns, dtype, 1, [-8.0, 8.0])?;
         let x = tensor(lab, &[rows, columns], dtype, numbers.as_deref(), &over)?;
         let y = lab.context.empty(&[rows, columns], dtype)?.to(&over)?;
@@ -52,8 +52,8 @@ impl Bench for Softmax {
     }
 }
 
-/// The vector engine takes each element twice, at its rate for exponentials: once for the greatest and the
-/// sum, once for the quotient. With operations of their own these would take longer.
+/// Returns the work: the vector engine processes each element twice at its rate for exponentials: once for
+/// maximum and sum, once for the quotient. Separate operations would take longer.
 fn work(lab: &Lab<'_>, elements: u64, dtype: DType) -> Work {
     let math = lab.context.machine(|machine| machine.topology().spec().pe.core.math);
     let simple = math.simple.bytes_per_second() / math.special.bytes_per_second().max(1);
@@ -62,7 +62,7 @@ fn work(lab: &Lab<'_>, elements: u64, dtype: DType) -> Work {
     Work { elements: 2 * elements * simple, tcm, bytes, ..Work::default() }
 }
 
-/// As the textbook has it, in f64, where these numbers need no care.
+/// Computes softmax by its definition, in f64, where these numbers cannot overflow.
 fn reference(numbers: &[f64], columns: u64) -> Vec<f64> {
     let columns = usize::try_from(columns).expect("it fits memory");
     let row = |row: &[f64]| {

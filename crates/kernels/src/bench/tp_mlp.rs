@@ -1,4 +1,4 @@
-//! A tensor-parallel MLP: each rank has some of the hidden features, and one all-reduce adds up what they give.
+//! A tensor-parallel MLP: each rank has some of the hidden features, and one all-reduce sums their results.
 
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
@@ -17,13 +17,13 @@ use crate::report::Check;
 
 pub(super) struct TpMlp;
 
-/// What the ranks are joined by.
+/// The collective that combines the ranks' results.
 const JOIN: Operation = Operation::AllReduce(ReduceOp::Sum);
 
 /// Rows of weights in the TCM at once: those of a tile of the matrix engine.
 const BLOCK: u64 = 32;
 
-/// What was asked.
+/// Parameters of a run.
 struct Asked<'l> {
     lab: &'l Lab<'l>,
     tokens: u64,
@@ -32,12 +32,12 @@ struct Asked<'l> {
     activation: Activation,
     ranks: Ranks,
     algorithm: &'static str,
-    /// Of a SIP, and of a cube.
+    /// Cubes per SIP, and PEs per cube.
     cubes: u64,
     pes: u64,
 }
 
-/// The numbers that it begins with: x with a column for each token, and weights with a row for each output.
+/// Inputs: x with a column per token, and weights with a row per output.
 struct Inputs {
     x: Vec<f64>,
     up: Vec<f64>,
@@ -130,7 +130,7 @@ impl<'l> Asked<'l> {
         self.all_pes() / self.rank_count()
     }
 
-    /// Hidden features of a SIP.
+    /// Returns the number of hidden features per SIP.
     fn of_sip(&self) -> u64 {
         self.hidden / self.lab.sips.len() as u64
     }
@@ -153,7 +153,7 @@ impl<'l> Asked<'l> {
         }
     }
 
-    /// What a SIP holds: x and the weights up, the hidden features, the weights down, and the sums.
+    /// Places the tensors of a SIP: x, the weights up, the hidden features, the weights down, and the sums.
     fn place(&self, inputs: &Inputs, sip: usize) -> Result<[Tensor; 5], RuntimeError> {
         let (lab, of_sip) = (self.lab, self.of_sip());
         let over = |cube, pe| -> Placement {
@@ -178,7 +178,7 @@ impl<'l> Asked<'l> {
         ])
     }
 
-    /// Runs a layer on all SIPs: which of a SIP's tensors are its weights, input and output.
+    /// Runs a layer on all SIPs; `which` selects weights, input and output among a SIP's tensors.
     fn launch(
         &self,
         activation: Activation,
@@ -194,8 +194,8 @@ impl<'l> Asked<'l> {
         self.lab.launch_each(&linear(activation), launches.collect(), self.cubes, self.pes)
     }
 
-    /// Hidden features are rounded to f16 when they are stored, which each output can see in all of them; sums are
-    /// f32.
+    /// Checks the outputs. Hidden features are rounded to f16 when they are stored, which affects every summand
+    /// of an output; sums are f32.
     fn check(&self, inputs: &Inputs, layers: &[[Tensor; 5]]) -> Result<Option<Check>, BenchError> {
         if !self.lab.has_data {
             return Ok(None);
@@ -213,7 +213,8 @@ impl<'l> Asked<'l> {
         Ok(check)
     }
 
-    /// Weights are read once, x once on each PE, hidden features written once and sums once on each rank.
+    /// Returns the work: weights are read once, x once on each PE, hidden features are written once, and sums
+    /// once on each rank.
     fn work(&self, group: &Group) -> Work {
         let Self { tokens, features, hidden, .. } = *self;
         let (ranks, sums) = (self.rank_count(), 4 * tokens * features);

@@ -1,4 +1,4 @@
-//! A layer of a transformer, tensor-parallel over cubes and SIPs.
+//! A transformer layer, tensor-parallel over cubes and SIPs.
 
 mod layout;
 mod reference;
@@ -13,8 +13,8 @@ use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use crate::model::{Cut, Driver, ModelError, ModelSpec, Part, Phase, Tensors, Work as Tokens};
 use layout::Numbers;
 
-/// Q, K and V, attention, and what is inside the feed-forward part are rounded to f16, and so is each of the
-/// sums that 32 cubes add up in nine steps, twice: about 16 roundings of 2⁻¹¹ on the way of any number.
+/// Tolerance in f16: Q, K and V, attention, and the inside of the feed-forward part are rounded, and so is each
+/// of the sums that 32 cubes add up in nine steps, twice: about 16 roundings of 2⁻¹¹ on the path of any number.
 const F16_LAYER: f64 = 16.0 / 2048.0;
 
 pub(super) struct TransformerLayer;
@@ -93,7 +93,7 @@ fn cut(lab: &Lab<'_>, values: &Values) -> Result<Cut, BenchError> {
         let (cubes, pes) = (topology.cubes().count(), topology.pes().count());
         (lab.sips.len() as u64, (lab.sips.len() * cubes * pes) as u64)
     });
-    // Neither embedding nor head is run: there is a word for each PE.
+    // Neither embedding nor head is run: one word per PE is enough.
     let (name, layers, vocab) = ("a layer".to_owned(), 1, all);
     let spec = ModelSpec { name, layers, hidden, ffn, heads, kv_heads, head_dim, vocab };
     let work = Tokens { phase, batch, context, chunk, dtype: DType::F16 };

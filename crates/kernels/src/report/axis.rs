@@ -1,14 +1,14 @@
-//! Where the ticks of axes are and what is written at them, and labels that keep apart.
+//! Ticks of axes with their labels, and labels that do not overlap.
 
 use cubeyard_sim::Span;
 
 use cubeyard_units::text::{TimeUnit, quantity};
 
-/// An axis of time from the start to `end`.
+/// A time axis from 0 to `end`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TimeAxis {
     pub(super) unit: TimeUnit,
-    /// Picoseconds, with what to write there.
+    /// Ticks in picoseconds, with their labels.
     pub(super) ticks: Vec<(f64, String)>,
     end: f64,
 }
@@ -27,22 +27,22 @@ impl TimeAxis {
         Self { unit, ticks, end }
     }
 
-    /// Where an instant is on an axis of this length.
+    /// Returns the position of an instant on an axis of this length.
     pub(super) fn position(&self, ps: f64, length: f64) -> f64 {
         (ps / self.end).clamp(0.0, 1.0) * length
     }
 }
 
-/// The smallest of 1, 2, 5, 10, 20, 50, … (and 0.5, 0.2, …) that is not below `least`.
+/// Returns the smallest of …, 0.2, 0.5, 1, 2, 5, 10, 20, … that is at least `least`.
 fn nice_step(least: f64) -> f64 {
     let power = 10_f64.powf(least.log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
     steps.into_iter().find(|step| *step >= least).unwrap_or(10.0 * power)
 }
 
-/// How many decimals multiples of this step have.
+/// Returns the number of decimals of multiples of this step.
 fn decimals(step: f64) -> usize {
-    // A power of ten may come out a little below itself.
+    // A power of ten may be computed as slightly less.
     let digits = (-(step * (1.0 + 1e-9)).log10().floor()).clamp(0.0, 9.0);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 9")]
     let decimals = digits as usize;
@@ -54,21 +54,21 @@ fn decimals(step: f64) -> usize {
 pub(super) struct LogAxis {
     low: f64,
     high: f64,
-    /// Where its lowest value stands in the picture, and where its highest.
+    /// Coordinates of its lowest and highest value.
     from: f64,
     to: f64,
 }
 
 impl LogAxis {
-    /// From the decade below the least of `values` to the one above the largest. All must be above
-    /// zero and finite.
+    /// Spans from the decade below the least of `values` to the one above the greatest. All must be positive
+    /// and finite.
     pub(super) fn around(values: &[f64], from: f64, to: f64) -> Self {
         let logs = || values.iter().map(|value| value.log10());
         let (low, high) = (logs().fold(f64::MAX, f64::min), logs().fold(f64::MIN, f64::max));
         Self { low: (low - 0.3).floor(), high: (high + 0.3).ceil(), from, to }
     }
 
-    /// Where a value is, or the end of the axis that is nearest to it.
+    /// Returns the position of a value, clamped to the axis.
     pub(super) fn position(&self, value: f64) -> f64 {
         self.place(value.log10())
     }
@@ -78,12 +78,12 @@ impl LogAxis {
         self.from + share * (self.to - self.from)
     }
 
-    /// The logarithm of its least value.
+    /// Returns the logarithm of its lowest value.
     pub(super) fn low(&self) -> f64 {
         self.low
     }
 
-    /// Places and exponents of at most nine decades.
+    /// Returns positions and exponents of at most nine decades.
     pub(super) fn decades(&self) -> Vec<(f64, i32)> {
         #[expect(clippy::cast_possible_truncation, reason = "exponents of a double")]
         let (low, high) = (self.low as i32, self.high as i32);
@@ -92,7 +92,7 @@ impl LogAxis {
     }
 }
 
-/// A power of ten as a plain number while it is short: `0.01`, `100`, `10⁴`.
+/// Formats a power of ten as a plain number while it is short: `0.01`, `100`, `10⁴`.
 pub(super) fn power_of_ten(exponent: i32) -> String {
     match exponent {
         -3..0 => format!("{:.*}", exponent.unsigned_abs() as usize, 10_f64.powi(exponent)),
@@ -101,7 +101,7 @@ pub(super) fn power_of_ten(exponent: i32) -> String {
     }
 }
 
-/// A power of ten with a prefix while there is one: `10 G`, `10²⁵`.
+/// Formats a power of ten with a unit prefix if there is one: `10 G`, `10²⁵`.
 pub(super) fn prefixed_power_of_ten(exponent: i32) -> String {
     match exponent {
         0..=20 => quantity(10_f64.powi(exponent), "").trim_end().to_owned(),
@@ -114,7 +114,7 @@ fn superscript(character: char) -> char {
     character.to_digit(10).map_or('⁻', |digit| DIGITS[digit as usize])
 }
 
-/// Heights moved down, and up again from the bottom, until any two are `gap` from each other.
+/// Moves heights down, and then up again from the bottom, until any two are at least `gap` apart.
 pub(crate) fn spread(heights: &[f64], gap: f64, bottom: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..heights.len()).collect();
     order.sort_by(|&left, &right| heights[left].total_cmp(&heights[right]));

@@ -1,10 +1,10 @@
-//! The least time that each resource allows, as bars of the kernel time.
+//! Bounds of the resources, as bars relative to the kernel time.
 
 use super::markup::{bar, cell, number, table};
 use super::{Bound, RunReport};
 use cubeyard_units::text::{TimeUnit, percent_column};
 
-/// A table of bounds with bars, longest first, or nothing if there are none.
+/// Draws a table of bounds with bars, longest first; empty if there are none.
 pub(super) fn bounds(report: &RunReport) -> String {
     if report.bounds.is_empty() {
         return String::new();

@@ -1,4 +1,4 @@
-//! What the critical path consists of: one stacked bar, and its longest steps.
+//! Composition of the critical path: one stacked bar, and its longest steps.
 
 use cubeyard_sim::Span;
 
@@ -6,19 +6,19 @@ use super::markup::{WIDTH, cell, class, legend, number, picture, swatch, table};
 use super::{RunReport, SliceKind, Step};
 use cubeyard_units::text::{TimeUnit, count, percent, percent_column, span};
 
-/// How many steps the table has.
+/// Number of steps in the table.
 const STEPS: usize = 12;
 const HEIGHT: f64 = 40.0;
-/// A part narrower than this has no words in it.
+/// Minimum width of a part that has a label.
 const ROOM: f64 = 64.0;
 
-/// The bar with its legend and the table, or nothing if the path is unknown.
+/// Draws the bar with its legend and the table; empty if the path is unknown.
 pub(super) fn breakdown(report: &RunReport) -> String {
     let parts = parts(report);
     bar(&parts) + &steps(report)
 }
 
-/// The kinds that took any time, each once, longest first, with their shares of the whole.
+/// Returns the kinds that took any time, each once, longest first, with their fractions of the whole.
 fn parts(report: &RunReport) -> Vec<(SliceKind, Span, f64)> {
     let of = |kind| {
         let same = report.breakdown.iter().filter(|(other, _)| *other == kind);
@@ -63,7 +63,7 @@ fn part(kind: SliceKind, took: Span, share: f64, x: f64, width: f64) -> String {
     )
 }
 
-/// The longest steps, in the order of time.
+/// Draws the longest steps, in order of time.
 fn steps(report: &RunReport) -> String {
     let mut longest = report.longest_steps(STEPS);
     if longest.is_empty() {

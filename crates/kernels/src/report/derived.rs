@@ -1,4 +1,4 @@
-//! Figures that follow from those of a report.
+//! Figures derived from those of a report.
 
 use std::fmt;
 
@@ -8,51 +8,53 @@ use super::{AccessTime, Bound, Check, RunReport, SliceKind, Step, Traffic, UnitU
 use cubeyard_units::text::{percent, span};
 
 impl RunReport {
-    /// The resource that needs the longest, of which the kernel can be no faster.
+    /// Returns the tightest bound: the resource with the greatest minimum time.
     pub fn bound(&self) -> Option<&Bound> {
         // The first of equals: `max_by_key` would take the last.
         self.bounds.iter().rev().max_by_key(|bound| bound.span)
     }
 
-    /// The bound's part of the kernel time: 1 is as fast as it can be. 0 where nothing is known.
+    /// Returns the tightest bound as a fraction of the kernel time: 1 is as fast as possible, 0 if no bound is
+    /// known.
     pub fn share(&self) -> f64 {
         self.bound().and_then(|bound| self.of_kernel(bound.span)).unwrap_or(0.0)
     }
 
-    /// What part of the kernel time this is, unless the kernel took no time.
+    /// Returns a span as a fraction of the kernel time, unless that is zero.
     pub fn of_kernel(&self, span: Span) -> Option<f64> {
         (self.kernel != Span::ZERO).then(|| span.ps() as f64 / self.kernel.ps() as f64)
     }
 
-    /// Bytes/s moved by DMA over the kernel time.
+    /// Returns the bytes per second moved by DMA over the kernel time.
     pub fn achieved_bandwidth(&self) -> f64 {
         self.per_second(self.traffic.total() as f64)
     }
 
-    /// FLOP/s over the kernel time.
+    /// Returns the FLOP/s over the kernel time.
     pub fn achieved_rate(&self) -> f64 {
         self.per_second(self.flop as f64)
     }
 
-    /// FLOP for each byte moved by DMA, unless none was moved.
+    /// Returns the FLOP per byte moved by DMA, unless none was moved.
     pub fn intensity(&self) -> Option<f64> {
         let bytes = self.traffic.total();
         (bytes > 0).then(|| self.flop as f64 / bytes as f64)
     }
 
-    /// FLOP/byte from which on the engines and not the memories are the limit, where both are known.
+    /// Returns the FLOP per byte above which engines rather than memories are the limit, if both peaks are
+    /// known.
     pub fn ridge(&self) -> Option<f64> {
         let ridge = self.peak_rate / self.peak_bandwidth;
         (ridge.is_finite() && ridge > 0.0).then_some(ridge)
     }
 
-    /// The unit that is busy the longest on average.
+    /// Returns the unit with the greatest mean utilisation.
     pub fn busiest_unit(&self) -> Option<&UnitUse> {
         let known = self.units.iter().rev().filter(|unit| unit.mean.is_finite());
         known.max_by(|left, right| left.mean.total_cmp(&right.mean))
     }
 
-    /// The steps of the critical path that took longest, longest first, at most `count`.
+    /// Returns at most `count` steps of the critical path, longest first.
     pub fn longest_steps(&self, count: usize) -> Vec<&Step> {
         let mut steps: Vec<_> = self.critical.iter().collect();
         steps.sort_by_key(|step| std::cmp::Reverse(step.span()));
@@ -60,7 +62,7 @@ impl RunReport {
         steps
     }
 
-    /// What limits it, in plain words.
+    /// Describes the limiting factor in plain words.
     pub fn verdict(&self) -> String {
         let limit =
             (!self.limited_by.is_empty()).then(|| format!("Limited by {}.", self.limited_by));
@@ -88,14 +90,14 @@ impl RunReport {
 }
 
 impl Traffic {
-    /// Bytes moved in either direction.
+    /// Returns the bytes moved in both directions.
     pub fn total(self) -> u64 {
         self.read.saturating_add(self.written)
     }
 }
 
 impl Step {
-    /// Why it was not done earlier, and where the time of an access went.
+    /// Returns the reason for its start time, and the composition of an access.
     pub fn remark(&self) -> String {
         match &self.access {
             Some(access) => format!("{}; {access}", self.why),
@@ -103,13 +105,13 @@ impl Step {
         }
     }
 
-    /// How long it took.
+    /// Returns its duration.
     pub fn span(&self) -> Span {
         self.end.saturating_sub(self.start)
     }
 }
 
-/// As in `4 ns overhead, 129 ns serialisation, 8 ns memory, 12 ns behind others`.
+/// Formats e.g. `4 ns overhead, 129 ns serialisation, 8 ns memory, 12 ns behind others`.
 impl fmt::Display for AccessTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [overhead, serialisation, service] =
@@ -126,7 +128,7 @@ impl fmt::Display for AccessTime {
 }
 
 impl Check {
-    /// Whether no error was larger than it may be.
+    /// Returns whether no error exceeds the tolerance.
     pub fn passed(&self) -> bool {
         self.worst <= self.tolerance
     }
@@ -146,7 +148,7 @@ impl SliceKind {
         Self::Wait,
     ];
 
-    /// Its name, for people.
+    /// Returns its name for display.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cpu => "PE_CPU",

@@ -1,19 +1,19 @@
-//! Text made fit for a page, and the parts that all pictures share.
+//! Escaping of text, and the elements that all pictures share.
 
 pub(crate) use cubeyard_memory::replay::chart::xml::escape;
 pub(super) use cubeyard_memory::replay::chart::xml::shorten;
 
 use super::SliceKind;
 
-/// How wide a picture is, in its own units.
+/// Width of a picture in its own units.
 pub(super) const WIDTH: f64 = 1080.0;
 
-/// [`escape`]d, and with percentages that stay in one line.
+/// Escapes text as [`escape`] does, with non-breaking percentages.
 pub(super) fn joined(text: &str) -> String {
     escape(text).replace(" %", "\u{a0}%")
 }
 
-/// A picture with a title for those who cannot see it.
+/// Wraps a picture in SVG with an accessible title.
 pub(super) fn picture(class: &str, title: &str, height: f64, body: &str) -> String {
     format!(
         "<svg class=\"{class}\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
@@ -21,7 +21,7 @@ pub(super) fn picture(class: &str, title: &str, height: f64, body: &str) -> Stri
     )
 }
 
-/// A section of the page; nothing where there is nothing to show.
+/// Wraps a section of the page; empty if the body is.
 pub(super) fn section(title: &str, body: &str) -> String {
     if body.is_empty() {
         return String::new();
@@ -29,7 +29,7 @@ pub(super) fn section(title: &str, body: &str) -> String {
     format!("<section>\n<h2>{title}</h2>\n{body}</section>\n")
 }
 
-/// A table whose head and rows are cells already made by [`cell`] and [`head`].
+/// Makes a table whose head and rows are ready-made cells.
 pub(super) fn table(class: &str, head: &str, rows: &str) -> String {
     format!(
         "<div class=\"wide\"><table class=\"{class}\">\n<thead><tr>{head}</tr></thead>\n\
@@ -37,17 +37,17 @@ pub(super) fn table(class: &str, head: &str, rows: &str) -> String {
     )
 }
 
-/// A cell of text.
+/// Makes a cell of text.
 pub(super) fn cell(text: &str) -> String {
     format!("<td>{}</td>", escape(text))
 }
 
-/// A cell of a number, which stands at the right.
+/// Makes a right-aligned cell of a number.
 pub(super) fn number(text: &str) -> String {
     format!("<td class=\"n\">{}</td>", escape(text))
 }
 
-/// A bar from 0 to 1 for a cell: a pale one behind, and a full one before it.
+/// Makes a cell with a bar from 0 to 1: a pale one behind a solid one.
 pub(super) fn bar(kind: &str, behind: f64, before: f64) -> String {
     let width = |share: f64| if share > 0.0 { share.min(1.0) * 100.0 } else { 0.0 };
     format!(
@@ -60,7 +60,7 @@ pub(super) fn bar(kind: &str, behind: f64, before: f64) -> String {
     )
 }
 
-/// The class that has the colour of this kind.
+/// Returns the CSS class with the colour of a kind.
 pub(super) fn class(kind: SliceKind) -> &'static str {
     match kind {
         SliceKind::Cpu => "k-cpu",
@@ -75,7 +75,7 @@ pub(super) fn class(kind: SliceKind) -> &'static str {
     }
 }
 
-/// A small square of the colour of this kind.
+/// Draws a small square in the colour of a kind.
 pub(super) fn swatch(kind: SliceKind) -> String {
     format!(
         "<svg class=\"swatch\" viewBox=\"0 0 12 12\" aria-hidden=\"true\">\
@@ -84,7 +84,7 @@ pub(super) fn swatch(kind: SliceKind) -> String {
     )
 }
 
-/// The colours of kinds, with their names and perhaps figures.
+/// Draws a legend of kinds with their names and figures.
 pub(super) fn legend(rows: &[(SliceKind, String)]) -> String {
     let item = |(kind, figures): &(SliceKind, String)| {
         let figures = escape(figures);

@@ -1,42 +1,42 @@
-//! Slices made into blocks that can be seen: short neighbours are merged, and none covers another.
+//! Merging of slices into visible blocks: short neighbours are merged, and no block covers another.
 
 use super::{Slice, SliceKind};
 
-/// One or more slices of a lane, as they are drawn.
+/// One or more slices of a lane, as drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Block<'a> {
-    /// The part of the lane that is covered, in picoseconds.
+    /// Covered range of the lane, in picoseconds.
     pub(super) start: u64,
     pub(super) end: u64,
-    /// How long units worked in it.
+    /// Time that units worked in it, in picoseconds.
     pub(super) busy: u64,
-    /// How many slices it stands for.
+    /// Number of slices that it stands for.
     pub(super) count: usize,
-    /// The kind that took the longest part of it.
+    /// The kind that took most of its time.
     pub(super) kind: SliceKind,
-    /// The first of them.
+    /// The first of its slices.
     pub(super) first: &'a Slice,
 }
 
 impl Block<'_> {
-    /// The part of it that units worked, from 0 to 1, if it is drawn at least so long.
+    /// Returns the busy fraction of the block from 0 to 1, if it is drawn at least `least` picoseconds long.
     pub(super) fn density(&self, least: f64) -> f64 {
         let length = ((self.end - self.start) as f64).max(least);
         if length > 0.0 { self.busy as f64 / length } else { 1.0 }
     }
 }
 
-/// The slices in the order of time.
+/// Returns the slices in order of time.
 pub(super) fn sorted(slices: &[Slice]) -> Vec<&Slice> {
     let mut slices: Vec<_> = slices.iter().collect();
     slices.sort_by_key(|slice| slice.start);
     slices
 }
 
-/// Blocks of all lanes, at most about `most` of them: as fine as that allows, but with slices that are shorter than
-/// `least` together, because they would be narrower than what can be drawn.
+/// Merges the slices of all lanes into at most about `most` blocks: as fine as that allows, but slices shorter
+/// than `least` are always merged, because they would be too narrow to draw.
 ///
-/// Where there are no more slices than that, each that is not too short is a block of its own.
+/// If there are no more slices than that, each that is not too short is a block of its own.
 pub(super) fn fit<'a>(
     lanes: &[&[&'a Slice]],
     end: u64,
@@ -58,17 +58,17 @@ pub(super) fn fit<'a>(
     found
 }
 
-/// A cell that is rather too short: lanes with many slices get half of what one block in each cell
-/// would need.
+/// Returns a first estimate of the cell length, on the short side: half of what one block per cell would need
+/// in the crowded lanes.
 fn first_cell(lanes: &[&[&Slice]], end: u64, most: usize) -> u64 {
     let fair = most / lanes.len().max(1);
     let crowded = lanes.iter().filter(|lane| lane.len() > fair).count();
     (end / 2 / (most / crowded.max(1)).max(1) as u64).max(1)
 }
 
-/// The blocks of one lane, whose slices are in the order of time. A slice shorter than `cell` joins
-/// those before it as long as they stay within a cell. What an earlier slice covers is not covered
-/// again, so there are at most about three blocks in a cell.
+/// Merges one lane, whose slices are in order of time. A slice shorter than `cell` joins its predecessors as
+/// long as they stay within a cell. Time that an earlier slice covers is not covered again, so there are at
+/// most about three blocks per cell.
 fn merge<'a>(slices: &[&'a Slice], cell: u64) -> Vec<Block<'a>> {
     let mut merging = Merging { cell, blocks: Vec::new(), open: None, reached: 0 };
     slices.iter().for_each(|slice| merging.add(slice));
@@ -79,9 +79,9 @@ fn merge<'a>(slices: &[&'a Slice], cell: u64) -> Vec<Block<'a>> {
 struct Merging<'a> {
     cell: u64,
     blocks: Vec<Block<'a>>,
-    /// The block that is still growing, with the time of each kind in it.
+    /// The growing block, with the time of each kind in it.
     open: Option<(Block<'a>, [u64; SliceKind::ALL.len()])>,
-    /// Up to where the lane is covered.
+    /// End of the covered range.
     reached: u64,
 }
 
@@ -103,7 +103,7 @@ impl<'a> Merging<'a> {
         }
     }
 
-    /// Another slice that is behind what was there before.
+    /// Counts a slice that is hidden behind earlier ones.
     fn count_hidden(&mut self) {
         let open = self.open.as_mut().map(|(block, _)| block);
         if let Some(block) = open.or(self.blocks.last_mut()) {

@@ -1,4 +1,4 @@
-//! The page: what was run, its key figures, what limits it, and the pictures.
+//! The page: parameters, key figures, the limiting factor, and the pictures.
 
 use cubeyard_sim::Span;
 
@@ -12,11 +12,10 @@ use super::{Check, RunReport};
 use cubeyard_units::text::{TimeUnit, bytes, count, percent, quantity, significant, span};
 
 const STYLE: &str = include_str!("page.css");
-/// Moves and enlarges the timeline. It has no `<` and no `&`, so that the page is XML as well.
+/// Script that pans and zooms the timeline. It contains no `<` and no `&`, so that the page is also XML.
 const SCRIPT: &str = include_str!("page.js");
 
-/// A page that needs nothing else, readable in light and dark surroundings, on paper and without
-/// its script.
+/// Draws a self-contained page, readable in light and dark mode, in print and without its script.
 pub fn page(report: &RunReport) -> String {
     let name = escape(&report.bench);
     format!(
@@ -59,7 +58,7 @@ fn head(report: &RunReport) -> String {
     )
 }
 
-/// The text between the two others, or nothing if it is empty.
+/// Wraps a text between two others; empty if the text is.
 fn wrapped(before: &str, text: &str, after: &str) -> String {
     if text.is_empty() { String::new() } else { format!("{before}{text}{after}") }
 }

@@ -1,4 +1,4 @@
-//! The roofline: the rate that the machine allows at each intensity, and where this run is below it.
+//! The roofline: the rate that the machine allows at each intensity, and the rate of this run.
 
 use super::axis::{LogAxis, power_of_ten, prefixed_power_of_ten, spread};
 use super::markup::{joined, picture, shorten};
@@ -11,11 +11,11 @@ const TOP: f64 = 30.0;
 const BOTTOM: f64 = 350.0;
 const HEIGHT: f64 = 400.0;
 const LABEL_GAP: f64 = 19.0;
-/// No more bounds than this are drawn: the tightest.
+/// Maximum number of bounds drawn: the tightest.
 const MOST_BOUNDS: usize = 8;
 const RATE: &str = "FLOP/s";
 
-/// The roofline with a sentence on it, or nothing if there is no arithmetic, traffic or peak.
+/// Draws the roofline with a sentence; empty if there is no arithmetic, traffic or peak.
 pub(super) fn roofline(report: &RunReport) -> String {
     let Some(roofline) = Roofline::new(report) else {
         return String::new();
@@ -33,7 +33,7 @@ struct Roofline<'a> {
     ridge: f64,
     peak: f64,
     bandwidth: f64,
-    /// The rates that resources allow at this intensity, with their names, lowest first.
+    /// Rates that the resources allow at this intensity, with their names, lowest first.
     bounds: Vec<(f64, &'a str)>,
 }
 
@@ -42,7 +42,7 @@ impl<'a> Roofline<'a> {
         let (peak, bandwidth) = (report.peak_rate, report.peak_bandwidth);
         let (intensity, ridge, rate) =
             (report.intensity()?, report.ridge()?, report.achieved_rate());
-        // Far from the ends of what a double holds, so that neighbours of these can be drawn too.
+        // Far from the limits of a double, so that neighbouring values can be drawn too.
         let drawable = |value: f64| (1e-100..1e100).contains(&value);
         if ![peak, bandwidth, intensity, ridge, rate].into_iter().all(drawable) {
             return None;
@@ -67,7 +67,7 @@ impl<'a> Roofline<'a> {
         )
     }
 
-    /// Up the slope of the memories to the ridge, then along the peak of the engines.
+    /// Draws the slope of the memories up to the ridge, then the peak of the engines.
     fn roof(&self) -> String {
         let (x, y) = self.foot();
         let (ridge, peak) = (self.x.position(self.ridge), self.y.position(self.peak));
@@ -79,7 +79,7 @@ impl<'a> Roofline<'a> {
         )
     }
 
-    /// Where the slope comes into the picture.
+    /// Returns the point at which the slope enters the picture.
     fn foot(&self) -> (f64, f64) {
         let lowest = self.y.low() - self.bandwidth.log10();
         let log = lowest.max(self.x.low());
@@ -87,7 +87,7 @@ impl<'a> Roofline<'a> {
         (self.x.position(intensity), self.y.position(self.bandwidth * intensity))
     }
 
-    /// The bandwidth, along the slope, away from the run's own mark.
+    /// Draws the bandwidth along the slope, away from the run's own mark.
     fn slope_name(&self, (x0, y0): (f64, f64), (x1, y1): (f64, f64)) -> String {
         let length = (x1 - x0).hypot(y1 - y0);
         if length < 170.0 {
@@ -104,7 +104,7 @@ impl<'a> Roofline<'a> {
         )
     }
 
-    /// The run, and the marks of the bounds above it.
+    /// Draws the run, and the marks of the bounds above it.
     fn point(&self) -> String {
         let (x, y) = (self.x.position(self.intensity), self.y.position(self.rate));
         let ticks = self.bounds.iter().map(|(rate, _)| {
@@ -119,7 +119,7 @@ impl<'a> Roofline<'a> {
         )
     }
 
-    /// Rates and names at the right, each joined to its mark.
+    /// Draws rates and names at the right, each connected to its mark.
     fn labels(&self) -> String {
         let x = self.x.position(self.intensity);
         let peak =
@@ -147,17 +147,17 @@ impl<'a> Roofline<'a> {
     }
 }
 
-/// What stands at the right.
+/// A label at the right.
 struct Label<'a> {
     rate: f64,
     name: &'a str,
-    /// Where its mark ends.
+    /// End of its mark.
     from: f64,
     class: &'a str,
 }
 
 impl Label<'_> {
-    /// With a line from its mark at the height `y` to its words at the height `to`.
+    /// Draws a line from its mark at height `y` to its text at height `to`.
     fn drawn(&self, y: f64, to: f64) -> String {
         let Self { rate, name, from, class } = self;
         let (rate, name, baseline) = (quantity(*rate, RATE), shorten(name, 22), to + 4.5);
@@ -188,8 +188,8 @@ fn rate_tick((y, power): (f64, i32)) -> String {
     )
 }
 
-/// The rates at which the bounds alone would let this run go, tightest first. What is far above the
-/// peak says nothing.
+/// Returns the rates that the bounds alone would allow this run, tightest first, without those far above the
+/// peak.
 fn rates(report: &RunReport) -> Vec<(f64, &str)> {
     let rate = |bound: &Bound| report.flop as f64 / (bound.span.ps() as f64 / 1e12);
     let rates = report.bounds.iter().map(|bound| (rate(bound), bound.resource.as_str()));

@@ -1,4 +1,4 @@
-//! Pages of any report are well-formed, small enough and made of numbers.
+//! Pages of any report are well-formed, limited in size, and have valid coordinates.
 
 mod pages;
 mod random;
@@ -6,7 +6,7 @@ mod sample;
 
 use roxmltree::{Document, Node, ParsingOptions};
 
-/// The attributes that hold numbers and letters of paths and transforms.
+/// Attributes that hold numbers, paths and transforms.
 const DRAWN: [&str; 15] = [
     "x",
     "y",
@@ -25,7 +25,7 @@ const DRAWN: [&str; 15] = [
     "data-end",
 ];
 
-/// Reads a page with a strict parser and checks that all it draws has a place.
+/// Parses a page strictly and checks that all its coordinates are valid.
 fn checked(page: &str, check: impl FnOnce(&Document<'_>)) {
     let options = ParsingOptions { allow_dtd: true, nodes_limit: u32::MAX };
     let document = Document::parse_with_options(page, options).expect("XML");
@@ -39,7 +39,7 @@ fn checked(page: &str, check: impl FnOnce(&Document<'_>)) {
     check(&document);
 }
 
-/// How many numbers an attribute has, each of which must be finite and near the picture.
+/// Returns the number of numbers in an attribute, each of which must be finite and near the picture.
 fn numbers(value: &str, node: Node<'_, '_>) -> usize {
     let value = value.replace("translate", " ").replace("rotate", " ");
     let words = value.split(|c: char| c.is_ascii_whitespace() || "MLHVZh()".contains(c));

@@ -1,4 +1,4 @@
-//! The timeline: what units of a few PEs did when, and the critical path above them.
+//! The timeline: the work of the units of a few PEs, with the critical path above them.
 
 use std::fmt::Write as _;
 
@@ -13,21 +13,21 @@ use cubeyard_units::text::{count, percent, span};
 const LEFT: f64 = 150.0;
 const PLOT: f64 = WIDTH - LEFT - 20.0;
 const TOP: f64 = 26.0;
-/// From one lane to the next, and the height of its blocks.
+/// Distance between lanes, and the height of their blocks.
 const ROW: f64 = 18.0;
 const BLOCK: f64 = 13.0;
-/// From the name of a PE to its first lane.
+/// Distance from the name of a PE to its first lane.
 const HEADING: f64 = 24.0;
-/// The narrowest block: a pixel.
+/// Minimum width of a block: a pixel.
 const NARROWEST: f64 = 1.0;
-/// The lowest block, so that it can be seen.
+/// Minimum height of a block, so that it is visible.
 const LOWEST: f64 = 1.0;
-/// No more than this many blocks are drawn, so that a page stays below 2 MB.
+/// Maximum number of blocks, so that a page stays below 2 MB.
 const MOST_BLOCKS: usize = 10_000;
-/// No more lanes than this are drawn.
+/// Maximum number of lanes drawn.
 const MOST_LANES: usize = 256;
 
-/// A lane as it is drawn: the unit below the name of its PE.
+/// A lane as drawn: the unit below the name of its PE.
 struct Row<'a> {
     group: &'a str,
     unit: &'a str,
@@ -41,7 +41,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The timeline with its legend, or nothing if nobody did anything.
+/// Draws the timeline with its legend; empty if there are no slices.
 pub(super) fn timeline(report: &RunReport) -> String {
     let critical: Vec<_> = report.critical.iter().map(slice).collect();
     let path = Row { group: "", unit: "critical path", slices: sorted(&critical) };
@@ -60,7 +60,7 @@ pub(super) fn timeline(report: &RunReport) -> String {
     format!("{}<div class=\"wide\">{picture}</div>\n{remark}{}", legend(&used), left_out(report))
 }
 
-/// A step as it is drawn in the lane of the critical path.
+/// Converts a step to a slice in the lane of the critical path.
 fn slice(step: &Step) -> Slice {
     let Step { start, end, kind, .. } = *step;
     Slice { start, end, busy: step.span(), kind, name: step.what.clone() }
@@ -94,7 +94,7 @@ fn drawn(rows: &[Row<'_>], end: Span, kernel: Span) -> String {
     picture("timeline", "What each unit did when", bottom + 8.0, &body)
 }
 
-/// Lines at round times, with their names above.
+/// Draws lines at round times, with labels above.
 fn ticks(axis: &TimeAxis, bottom: f64) -> String {
     let mut text = format!(
         "<text class=\"soft end\" x=\"{}\" y=\"{}\">time in {}</text>\n<g class=\"ticks\">",
@@ -116,7 +116,7 @@ fn ticks(axis: &TimeAxis, bottom: f64) -> String {
     text + "</g>\n"
 }
 
-/// The names of lanes below those of their PEs, where the lanes begin, and where all ends.
+/// Draws the names of lanes below those of their PEs; returns also the top of each lane, and the bottom.
 fn names(rows: &[Row<'_>]) -> (String, Vec<f64>, f64) {
     let (mut text, mut places, mut y, mut place) = (String::new(), Vec::new(), TOP, "");
     for &Row { group, unit, .. } in rows {
@@ -144,7 +144,7 @@ fn names(rows: &[Row<'_>]) -> (String, Vec<f64>, f64) {
     (text, places, y)
 }
 
-/// The time that a pixel stands for, in picoseconds.
+/// Returns the time that a pixel stands for, in picoseconds.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some hundred pixels")]
 fn pixel(end: Span) -> u64 {
     end.ps() / (PLOT * NARROWEST) as u64
@@ -170,8 +170,8 @@ fn lane(y: f64, blocks: &[Block<'_>], axis: &TimeAxis) -> String {
     text + "</g>\n"
 }
 
-/// Where a block begins below the top of its lane, and how high it is: as much of the lane as it is busy of the
-/// time that it is drawn over. So what is drawn is in all as much as the lane is busy.
+/// Returns offset and height of a block: the fraction of the lane's height that the unit is busy. So the area
+/// drawn is proportional to the lane's busy time.
 fn height(block: &Block<'_>, axis: &TimeAxis) -> (String, String) {
     let per_pixel = 1.0 / axis.position(1.0, PLOT);
     let height = (block.density(NARROWEST * per_pixel) * BLOCK).max(LOWEST);
@@ -197,7 +197,7 @@ fn title(block: &Block<'_>) -> String {
     format!("{number} slices, mostly {kind}: {from} to {to}, busy {}", percent(block.density(0.0)))
 }
 
-/// The beginning of a name that is longer than a line.
+/// Shortens a name that is longer than a line.
 fn cut(name: &str) -> String {
     if name.chars().count() <= 60 {
         name.to_owned()
@@ -206,7 +206,7 @@ fn cut(name: &str) -> String {
     }
 }
 
-/// A line where the kernel ends, if something goes on after it.
+/// Draws a line at the end of the kernel, if something continues after it.
 fn kernel_end(axis: &TimeAxis, kernel: Span, end: Span, height: f64) -> String {
     if kernel >= end || kernel == Span::ZERO {
         return String::new();

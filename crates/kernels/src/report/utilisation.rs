@@ -1,10 +1,10 @@
-//! How busy units were, as bars: the mean of all PEs before the busiest one.
+//! Utilisation of units as bars: the mean over all PEs in front of the busiest one.
 
 use super::markup::{bar, cell, number, table};
 use super::{RunReport, UnitUse};
 use cubeyard_units::text::percent_column;
 
-/// A table of units with bars, or nothing if there are none.
+/// Draws a table of units with bars; empty if there are none.
 pub(super) fn utilisation(report: &RunReport) -> String {
     if report.units.is_empty() {
         return String::new();

@@ -1,12 +1,12 @@
-//! What the parts of a collective's step cost on a machine that does nothing else.
+//! Durations of the parts of a collective's step on an otherwise idle machine.
 //!
-//! Messages are one flit, or whole flits; a memory has as many channels as its link needs to be kept busy.
+//! Messages are one flit, or whole flits; a memory has enough channels to keep its link busy.
 
 use cubeyard_device::request::PeRef;
 use cubeyard_device::topology::{LinkId, NodeKind, Topology};
 use cubeyard_sim::{Bandwidth, Span};
 
-/// What messages, tiles and their additions cost.
+/// Durations of messages, loads, stores and additions of tiles.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost<'t> {
     topology: &'t Topology,
@@ -14,18 +14,18 @@ pub struct Cost<'t> {
 }
 
 impl<'t> Cost<'t> {
-    /// For messages and tiles of so many bytes of `f16`.
+    /// Makes the model for messages and tiles of `bytes` bytes of `f16`.
     pub fn new(topology: &'t Topology, bytes: u64) -> Self {
         Self { topology, bytes }
     }
 
-    /// What the first command of a kernel waits for its processor and its scheduler.
+    /// Returns the time until a kernel's first command begins: dispatch and scheduler.
     pub fn start(&self) -> Span {
         let core = &self.topology.spec().pe.core;
         core.dispatch + core.scheduler_overhead
     }
 
-    /// A message, from when it is sent until it has come: before it is written to its slot.
+    /// Returns the time of a message from the send until it arrives, before it is written to its slot.
     pub fn message(&self, from: PeRef, to: PeRef) -> Span {
         let [from, to] =
             [from, to].map(|PeRef { sip, cube, pe }| self.topology.pe_dma(sip, cube, pe));
@@ -33,13 +33,13 @@ impl<'t> Cost<'t> {
         self.topology.node(from).overhead + self.carry(&route)
     }
 
-    /// A message, from the TCM to its slot or out of it.
+    /// Returns the times of writing a message to its slot, and of reading it.
     pub fn slots(&self) -> [Span; 2] {
         let core = &self.topology.spec().pe.core;
         [core.tcm_write.span(self.bytes), core.tcm_read.span(self.bytes)]
     }
 
-    /// The sum of two tiles: strips that are fetched, added and put back, while the next are fetched.
+    /// Returns the time of adding two tiles: strips are fetched, added and stored in a pipeline.
     pub fn addition(&self) -> Span {
         let core = &self.topology.spec().pe.core;
         let elements = self.bytes / 2;
@@ -50,25 +50,25 @@ impl<'t> Cost<'t> {
         fetch + work + store + fetch.max(work).max(store) * (strips - 1)
     }
 
-    /// A tile from the PE's own memory.
+    /// Returns the time of loading a tile from the PE's own memory.
     pub fn load(&self, pe: PeRef) -> Span {
         let (there, back) = self.memory(pe);
         self.topology.flight(&there) + self.burst() + self.carry(&back)
     }
 
-    /// A tile to it, until the PE knows that it is there.
+    /// Returns the time of storing a tile there, until the PE has the acknowledgement.
     pub fn store(&self, pe: PeRef) -> Span {
         let (there, back) = self.memory(pe);
         self.carry(&there) + self.burst() + self.topology.flight(&back)
     }
 
-    /// What a tile takes the wire out of a PE: what is sent while it is stored waits for that.
+    /// Returns the time that a tile occupies the PE's outgoing link; messages sent during a store wait for it.
     pub fn wire(&self) -> Span {
         let wire = self.topology.spec().pe.link.bandwidth;
         wire.span(self.flit()) * self.flits()
     }
 
-    /// What a credit takes that wire.
+    /// Returns the time that a credit occupies that link.
     pub fn credit(&self, bytes: u64) -> Span {
         self.topology.spec().pe.link.bandwidth.span(bytes)
     }
@@ -93,14 +93,14 @@ impl<'t> Cost<'t> {
         self.bytes.div_ceil(self.topology.spec().flit.get()).max(1)
     }
 
-    /// A transfer over a route, leg by leg: a leg ends at a node that stores what comes before it goes on.
+    /// Returns the time of a transfer over a route, leg by leg; a leg ends at a store-and-forward node.
     fn carry(&self, route: &[LinkId]) -> Span {
         let stores = |link: &LinkId| self.node(*link).kind == NodeKind::PcieEndpoint;
         route.split_inclusive(stores).map(|leg| self.cross(leg)).sum()
     }
 
-    /// The first flit pays every link and node. The last leaves a link when it has come and crossed by itself, or
-    /// when all have crossed behind the first.
+    /// Returns the time of one leg. The first flit pays every link and node. The last leaves a link after it
+    /// has arrived and crossed by itself, or after all flits have crossed behind the first.
     fn cross(&self, leg: &[LinkId]) -> Span {
         let (mut first, mut last) = (Span::ZERO, Span::ZERO);
         for &link in leg {
@@ -108,7 +108,7 @@ impl<'t> Cost<'t> {
             let flit = wire.bandwidth.span(self.flit());
             last = last.max(first + flit * (self.flits() - 1)) + flit + wire.propagation;
             first = first + flit + wire.propagation;
-            // A node that stores looks at the whole when it is there.
+            // A store-and-forward node processes the transfer once it is complete.
             match self.node(link) {
                 node if node.kind == NodeKind::PcieEndpoint => last += node.overhead,
                 node => first += node.overhead,

@@ -1,4 +1,4 @@
-//! Which steps of an all-reduce follow each other, alone on a machine whose cubes have one PE.
+//! Sequential steps of an all-reduce, alone on a machine whose cubes have one PE.
 
 use cubeyard_device::request::PeRef;
 use cubeyard_device::topology::{CubesSpec, SipTopology, SipsSpec, Topology};
@@ -7,17 +7,17 @@ use cubeyard_sim::Span;
 
 use super::cost::Cost;
 
-/// What a credit has, in bytes: the default of the runtime.
+/// Size of a credit in bytes, the runtime's default.
 const CREDIT: u64 = 16;
 
-/// A part of the time, and how many times it comes.
+/// A part of the total time, repeated a number of times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// What it is.
+    /// Description of the part.
     pub what: &'static str,
-    /// How many of them follow each other.
+    /// Number of sequential repetitions.
     pub times: u64,
-    /// All of them.
+    /// Duration of all repetitions together.
     pub takes: Span,
 }
 
@@ -27,12 +27,12 @@ impl Part {
     }
 }
 
-/// All parts.
+/// Returns the total duration of all parts.
 pub fn total(parts: &[Part]) -> Span {
     parts.iter().map(|part| part.takes).sum()
 }
 
-/// PE 0 of a cube of a SIP.
+/// Returns PE 0 of a cube of a SIP.
 fn pe(sip: u64, cube: u64) -> PeRef {
     let small = |number: u64| u32::try_from(number).expect("few SIPs and cubes");
     let sip = SipId::new(small(sip)).expect("a SIP of the machine");
@@ -40,8 +40,8 @@ fn pe(sip: u64, cube: u64) -> PeRef {
     PeRef { sip, cube, pe: PeId::new(0).expect("the first PE") }
 }
 
-/// The parts that every form has, for so many messages and additions one after the other, of which some
-/// messages wait for a store and some for a credit.
+/// Returns the parts of every form, for a number of sequential messages and additions, of which some messages
+/// wait for a store and some for a credit.
 fn parts(cost: &Cost<'_>, counts: Counts, messages: Vec<Part>) -> Vec<Part> {
     let [write, read] = cost.slots();
     let first = pe(0, 0);
@@ -62,7 +62,7 @@ fn parts(cost: &Cost<'_>, counts: Counts, messages: Vec<Part>) -> Vec<Part> {
     parts
 }
 
-/// What follows each other beside messages.
+/// Numbers of sequential events besides messages.
 #[derive(Clone, Copy)]
 struct Counts {
     additions: u64,
@@ -70,8 +70,9 @@ struct Counts {
     behind_credits: u64,
 }
 
-/// The published all-reduce of tiles of so many bytes. Rows and columns have one cube, or an even number: then the
-/// sum from the nearer side is there before the other. SIPs are rings along each dimension.
+/// Returns the parts of the published all-reduce of tiles of `bytes` bytes. The numbers of cubes per row and
+/// column must be 1 or even: then the sum from the nearer side arrives first. SIPs must form rings in each
+/// dimension.
 pub fn lrab(topology: &Topology, bytes: u64) -> Vec<Part> {
     let (cost, SipsSpec { topology: sips, w, h, .. }) =
         (Cost::new(topology, bytes), topology.spec().sips);
@@ -93,7 +94,8 @@ pub fn lrab(topology: &Topology, bytes: u64) -> Vec<Part> {
         Part::of("messages between SIPs", around, sips),
     ];
     let counts = Counts {
-        // At each hop; where two sides meet, one more; around a ring all but the last while the next comes.
+        // One per hop; one more where two sides meet; around a ring, all but the last overlap with the next
+        // message.
         additions: cubes + meetings + rings.len() as u64,
         behind_stores: cubes,
         behind_credits: cubes + rings.iter().map(|side| side - 2).sum::<u64>(),
@@ -101,8 +103,8 @@ pub fn lrab(topology: &Topology, bytes: u64) -> Vec<Part> {
     parts(&cost, counts, messages)
 }
 
-/// The hops from the corner along its row to the middle column, and along that to the middle; the cube there; and
-/// how often sums of two sides meet.
+/// Returns the hops from the corner along its row to the middle column, and along that to the middle; the cube
+/// there; and the number of places where sums from two sides meet.
 fn to_the_middle(CubesSpec { w, h }: CubesSpec) -> (Vec<(u64, u64)>, u64, u64) {
     assert!([w, h].iter().all(|&side| side == 1 || side % 2 == 0), "{w} x {h} cubes");
     let (w, h) = (u64::from(w), u64::from(h));
@@ -113,7 +115,8 @@ fn to_the_middle(CubesSpec { w, h }: CubesSpec) -> (Vec<(u64, u64)>, u64, u64) {
     (along.chain(down).collect(), column + row * w, meetings)
 }
 
-/// A ring of SIPs of one PE: parts go around once to be added, and once more to be stored.
+/// Returns the parts of a ring of SIPs of one PE: parts travel around once to be added, and once more to be
+/// stored.
 pub fn ring(topology: &Topology, bytes: u64) -> Vec<Part> {
     let ranks = u64::from(topology.spec().sips.count);
     let steps = ranks - 1;
@@ -121,7 +124,8 @@ pub fn ring(topology: &Topology, bytes: u64) -> Vec<Part> {
     between(topology, bytes / ranks, 2 * steps, counts)
 }
 
-/// Everybody to everybody, for two SIPs of one PE: a ring whose ranks load what they keep before what they send.
+/// Returns the parts of the direct algorithm for two SIPs of one PE: a ring whose ranks load the part that they
+/// keep before the one that they send.
 pub fn direct(topology: &Topology, bytes: u64) -> Vec<Part> {
     assert_eq!(topology.spec().sips.count, 2, "with more, messages share the wires of a rank");
     let mut parts = ring(topology, bytes);
@@ -130,9 +134,9 @@ pub fn direct(topology: &Topology, bytes: u64) -> Vec<Part> {
     parts
 }
 
-/// Two trees of SIPs of one PE, each with half of the bytes, up and down the deeper.
+/// Returns the parts of two trees of SIPs of one PE, each with half of the bytes, up and down the deeper tree.
 pub fn tree(topology: &Topology, bytes: u64) -> Vec<Part> {
-    // Each step up doubles the lowest bit of a rank, until nothing is left of it.
+    // Each step up doubles the lowest bit of a rank, until none is left.
     let depth = u64::from((topology.spec().sips.count - 1).ilog2()) + 1;
     let counts = Counts { additions: depth, behind_stores: depth, behind_credits: depth };
     between(topology, bytes / 2, 2 * depth, counts)

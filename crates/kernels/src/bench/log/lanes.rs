@@ -1,4 +1,4 @@
-//! What the units of a few PEs did when.
+//! Timelines of the units of a few PEs.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use super::super::path::{kind, what};
 use super::RunLog;
 use crate::report::{Lane, Slice};
 
-/// How many PEs are shown.
+/// Maximum number of PEs shown.
 const PES: usize = 8;
 
 impl RunLog {
-    /// The lanes of the PE that ended last, the first one, and some between.
+    /// Returns the lanes of the PE that ended last, of the first, and of some between.
     pub(in super::super) fn lanes(&self) -> Vec<Lane> {
         let shown = self.shown();
         let mut slices: BTreeMap<(PeRef, OpUnit), Vec<Slice>> = BTreeMap::new();
@@ -31,7 +31,7 @@ impl RunLog {
         slices.into_iter().map(lane).collect()
     }
 
-    /// The PEs to show.
+    /// Returns the PEs to show.
     fn shown(&self) -> Vec<PeRef> {
         let mut all: Vec<PeRef> = self.pes.values().copied().collect();
         all.sort_unstable();

@@ -1,7 +1,7 @@
-//! A run as a Perfetto trace: a track for each unit of each PE, and the host's launches above them.
+//! A run as a Perfetto trace: a track for each unit of each PE, with the host's launches above them.
 //!
 //! A slice of a unit has the command's name, and as arguments the part, the line of the kernel, the bytes and
-//! the command's number. Arrows follow the critical path of each phase, from the host's launches on.
+//! the command's number. Arrows follow the critical path of each phase, starting at the host's launches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -14,7 +14,7 @@ use super::super::path::what;
 use super::RunLog;
 
 impl RunLog {
-    /// Writes what happened, for Perfetto.
+    /// Writes the trace for Perfetto.
     pub fn write_trace<W: Write>(&self, out: W) -> Result<W, TraceError> {
         let mut trace = TraceWriter::new(out);
         self.write_launches(&mut trace)?;
@@ -39,7 +39,7 @@ impl RunLog {
         &self.ops.records()[index as usize]
     }
 
-    /// The operations of each unit.
+    /// Returns the operations of each unit.
     fn by_unit(&self) -> BTreeMap<(PeRef, OpUnit), Vec<u32>> {
         let mut units: BTreeMap<_, Vec<u32>> = BTreeMap::new();
         for (index, record) in (0..).zip(self.ops.records()) {
@@ -50,7 +50,7 @@ impl RunLog {
         units
     }
 
-    /// The operations of critical paths, and the phase of each, counted from 1.
+    /// Returns the operations of critical paths with their phase, counted from 1.
     fn critical(&self) -> BTreeMap<u32, u64> {
         let phases = (1..).zip(&self.phases);
         let records = phases.flat_map(|(number, phase)| {
@@ -100,7 +100,7 @@ impl RunLog {
     }
 }
 
-/// The track of a PE, below those of its SIP and cube.
+/// Returns the track of a PE, below those of its SIP and cube.
 fn group<W: Write>(
     name: &str,
     groups: &mut BTreeMap<String, TrackId>,

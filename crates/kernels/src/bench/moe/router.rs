@@ -1,11 +1,11 @@
-//! Which experts tokens would like to have.
+//! A synthetic router: the experts that tokens prefer.
 
 use cubeyard_memory::trace::synthetic::SplitMix64;
 
 use crate::bench::inputs::size;
 
-/// The experts that each token wants, the best first, with gates whose sum is 1. Scores are drawn evenly; the first
-/// experts have more by up to `skew` hundredths.
+/// Returns the preferred experts of each token, best first, with gates that sum to 1. Scores are drawn
+/// uniformly; the score of expert e of n is reduced by `skew` % · e / n, which favours the first experts.
 pub(super) fn wanted(tokens: u64, experts: u64, top: u64, skew: u64) -> Vec<Vec<(usize, f64)>> {
     let score = |token: u64, expert: u64| {
         let drawn = SplitMix64::at(4, token * experts + expert).draw() as f64 / u64::MAX as f64;
@@ -26,7 +26,7 @@ pub(super) fn wanted(tokens: u64, experts: u64, top: u64, skew: u64) -> Vec<Vec<
 mod tests {
     use super::*;
 
-    /// How many tokens have an expert of the first half first.
+    /// Returns the number of tokens whose first choice is in the first half of the experts.
     fn first_half(skew: u64) -> usize {
         let wanted = wanted(1000, 8, 2, skew);
         wanted.iter().filter(|experts| experts[0].0 < 4).count()

@@ -1,10 +1,10 @@
-//! The numbers of a layer as matrices, and as the PEs have them.
+//! The numbers of a layer as matrices, and in the layout of the PEs.
 
 use crate::bench::Lab;
 use crate::bench::inputs::{numbers, panel_order, queries, size};
 use crate::model::{Cut, Held};
 
-/// A matrix, row by row.
+/// A row-major matrix.
 #[derive(Clone, Debug)]
 pub(super) struct Matrix {
     pub(super) columns: usize,
@@ -21,14 +21,14 @@ impl Matrix {
     }
 }
 
-/// What a layer begins with.
+/// Inputs of a layer.
 pub(super) struct Numbers {
     pub(super) cut: Cut,
-    /// Where the step begins in its sequences.
+    /// Position of the step in its sequences.
     pub(super) position: u64,
-    /// A row for each token of the step.
+    /// A row per token of the step.
     pub(super) tokens: Matrix,
-    /// Q of all heads, then K, then V.
+    /// Weights of Q of all heads, then of K, then of V.
     pub(super) qkv: Matrix,
     pub(super) output: Matrix,
     pub(super) gate: Matrix,
@@ -47,7 +47,7 @@ impl Numbers {
             columns: size(columns),
             values: numbers(lab, rows * columns, seed),
         };
-        // So small that products stay about as large as what is multiplied; a power of 2 keeps bits.
+        // Scaled so that products stay about as large as their inputs; a power of 2 preserves the bits.
         let weights = |rows: u64, columns: u64, seed| {
             let mut matrix = plain(rows, columns, seed);
             let scale = 0.5_f64.powf((rows as f64).log2() / 2.0).log2().round().exp2();
@@ -67,18 +67,18 @@ impl Numbers {
             keys: plain(cache, spec.head_dim, 7),
             values: plain(cache, spec.head_dim, 8),
         };
-        // Scores that differ by enough that the order of things matters.
+        // Scores differ enough that errors of order show.
         this.keys.values = queries(lab, this.keys.values.len() as u64, 7);
         this
     }
 
-    /// The row of a token in the cache of a head.
+    /// Returns the row of a token in the cache of a head.
     pub(super) fn cached(&self, head: u64, sequence: u64, token: u64) -> usize {
         let work = &self.cut.work;
         size((head * work.batch + sequence) * work.context + token)
     }
 
-    /// What a SIP has of a tensor, in the order of its memory.
+    /// Returns a SIP's part of a tensor, in the order of its memory.
     pub(super) fn held(&self, held: Held, sip: u64) -> Vec<f64> {
         match held {
             Held::Tokens => self.shared(&self.tokens),
@@ -108,7 +108,7 @@ impl Numbers {
         pes.flat_map(|(cube, pe)| of(cube, pe)).collect()
     }
 
-    /// Rows of tokens as the PEs of a cube have them: the first features of all, then the next.
+    /// Arranges rows of tokens as the PEs of a cube hold them: the first features of all tokens, then the next.
     pub(super) fn shared(&self, tokens: &Matrix) -> Vec<f64> {
         let slice = size(self.cut.slice());
         let rows = || tokens.values.chunks_exact(tokens.columns);
@@ -116,7 +116,7 @@ impl Numbers {
         (0..size(self.cut.pes)).flat_map(of).copied().collect()
     }
 
-    /// Cosines, then sines, of each position of the step.
+    /// Returns the cosines, then the sines, for each position of the step.
     fn angles(&self) -> Vec<f64> {
         let positions = || (0..self.cut.each).map(|token| self.position + token);
         let half = self.cut.spec.head_dim / 2;
@@ -129,8 +129,8 @@ impl Numbers {
         position as f64 * 500_000_f64.powf(-part)
     }
 
-    /// The columns of Q, K and V of a PE: those of its group's heads one after the other, dealt to the PEs at
-    /// the first position of each cube first.
+    /// Returns the columns of Q, K and V of a PE: those of its group's heads in order, distributed to the first
+    /// PE of each cube first.
     fn columns_of_group(&self, cube: u64, pe: u64) -> Vec<f64> {
         let (cut, spec) = (&self.cut, &self.cut.spec);
         let (head, unit) = (cube / cut.group_cubes, pe * cut.group_cubes + cube % cut.group_cubes);
@@ -160,7 +160,7 @@ impl Numbers {
         (0..cut.spec.hidden).flat_map(row).collect()
     }
 
-    /// Some rows of a matrix, of them the columns of a PE, panel by panel.
+    /// Returns some rows of a matrix, restricted to the columns of a PE, panel by panel.
     fn panels(&self, matrix: &Matrix, first: u64, rows: u64, pe: u64) -> Vec<f64> {
         let slice = self.cut.slice();
         let order = panel_order(rows, slice, self.cut.panel(rows)).into_iter();
@@ -168,7 +168,7 @@ impl Numbers {
         order.map(place).map(|(row, column)| matrix.at(first + row, pe * slice + column)).collect()
     }
 
-    /// The cache of a PE, with numbers that are never right where the step's own tokens come.
+    /// Returns the cache of a PE, with wrong numbers in place of the step's own tokens.
     fn cache(&self, cache: &Matrix, cube: u64, pe: u64) -> Vec<f64> {
         let (cut, work) = (&self.cut, &self.cut.work);
         let (head, unit) = (cube / cut.group_cubes, pe * cut.group_cubes + cube % cut.group_cubes);

@@ -1,11 +1,11 @@
-//! A layer as it is defined, in `f64`.
+//! Reference implementation of a layer, in `f64`.
 
 use super::layout::{Matrix, Numbers};
 use crate::bench::attention::attention;
 use crate::bench::inputs::{product, size};
 use crate::library::EPSILON;
 
-/// The tokens of a step behind a layer.
+/// Returns the tokens of a step after the layer.
 pub(super) fn layer(numbers: &Numbers) -> Matrix {
     let tokens = &numbers.tokens;
     let attended = attend(numbers, &times(&normal(tokens), &numbers.qkv));
@@ -37,7 +37,7 @@ fn plus(a: &Matrix, b: &Matrix) -> Matrix {
     Matrix { columns: a.columns, values }
 }
 
-/// The attention of each token, all heads in a row.
+/// Returns the attention of each token, with all heads in a row.
 fn attend(numbers: &Numbers, qkv: &Matrix) -> Matrix {
     let (cut, spec) = (&numbers.cut, &numbers.cut.spec);
     let columns = size(spec.heads * spec.head_dim);
@@ -77,7 +77,7 @@ fn of_head(numbers: &Numbers, qkv: &Matrix, sequence: u64, head: u64, attended: 
     }
 }
 
-/// Pairs of features, one in each half, turned by the angle of their position.
+/// Rotates pairs of features, one from each half, by the angle of their position.
 fn turned(numbers: &Numbers, position: u64, features: &[f64]) -> Vec<f64> {
     let half = features.len() / 2;
     let angle = |pair: usize| numbers.angle(position, pair as u64);

@@ -1,11 +1,11 @@
-//! Where roofs, points and marks are.
+//! Positions of roofs, points and marks.
 
 use cubeyard_sim::Span;
 
 use super::*;
 use crate::report::Traffic;
 
-/// 1000 FLOP and 100 bytes in 1 ns: 1 TFLOP/s at 10 FLOP/B; the ridge is at 100.
+/// Returns a report of 1000 FLOP and 100 bytes in 1 ns: 1 TFLOP/s at 10 FLOP/B; the ridge is at 100.
 fn report() -> RunReport {
     let bound =
         |resource: &str, ps| Bound { resource: resource.to_owned(), span: Span::from_ps(ps) };

@@ -1,4 +1,4 @@
-//! Pages of reports that are easy to read, and of some that are hard to draw.
+//! Pages of plain reports, and of some that are hard to draw.
 
 use expect_test::{expect, expect_file};
 use roxmltree::{Document, Node};
@@ -7,7 +7,7 @@ use super::checked;
 use super::sample::{lane, ns, small};
 use crate::report::{Check, RunReport, page};
 
-/// The elements of the body below each other, each with its class and, where it is short, its text.
+/// Lists the elements of the body, each with its class and, if it is short, its text.
 fn outline(document: &Document<'_>) -> String {
     let body = document.descendants().find(|node| node.has_tag_name("body")).expect("a body");
     let mut text = String::new();
@@ -29,7 +29,7 @@ fn describe(node: Node<'_, '_>, depth: usize, text: &mut String) {
     }
 }
 
-/// All text in a node, with single spaces.
+/// Returns all text in a node, with single spaces.
 fn words(node: Node<'_, '_>) -> String {
     let texts = node.descendants().filter(Node::is_text).filter_map(|node| node.text());
     let words: Vec<_> = texts.flat_map(str::split_whitespace).collect();

@@ -1,4 +1,4 @@
-//! Any report at all gives a page that can be read and drawn.
+//! Any report gives a page that can be parsed and drawn.
 
 use cubeyard_sim::Span;
 use proptest::collection::vec;
@@ -85,7 +85,7 @@ fn check() -> impl Strategy<Value = Check> {
 }
 
 prop_compose! {
-    /// What is measured: without words and lists.
+    /// Generates the figures, without texts and lists.
     fn measured()(
         pes in any::<usize>(), kernel in span(), host in span(), read in amount(),
         written in amount(), flop in amount(), peak_rate in real(), peak_bandwidth in real(),

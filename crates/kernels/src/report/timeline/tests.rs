@@ -1,4 +1,4 @@
-//! Where lanes and blocks are.
+//! Positions of lanes and blocks.
 
 use super::*;
 
@@ -55,7 +55,7 @@ fn merged_blocks_are_as_high_as_they_are_busy() {
     assert_eq!(height(&apart[0][0], &axis), (String::new(), "13".to_owned()));
 }
 
-/// The area of all blocks, as a part of their lane.
+/// Returns the area of all blocks, as a fraction of their lane.
 fn ink(text: &str) -> f64 {
     let number = |block: &str, name: &str| -> f64 {
         let rest = block.split(&format!(" {name}=\"")).nth(1).unwrap();
@@ -66,7 +66,7 @@ fn ink(text: &str) -> f64 {
     areas.sum::<f64>() / (PLOT * BLOCK)
 }
 
-/// A stage of the engine that waits between strips for a slower one was drawn as if it worked all the time.
+/// Regression: a stage of the engine that waits between strips for a slower one was drawn as always busy.
 #[test]
 fn a_slice_is_as_high_as_its_unit_is_busy() {
     let slices = [Slice { busy: Span::from_ps(50), ..slice(0, 1000) }];
@@ -77,7 +77,8 @@ fn a_slice_is_as_high_as_its_unit_is_busy() {
     assert!(plot.contains("dot: 0 ns to 1 ns, 1 ns, busy 5 %"), "{plot}");
 }
 
-/// Thousands of short slices were each drawn as wide as can be seen, and so all of the lane: it looked always busy.
+/// Regression: thousands of short slices were each drawn at the minimum width, so that the lane looked always
+/// busy.
 #[test]
 fn a_lane_that_is_seldom_busy_is_not_drawn_solid() {
     for (count, busy) in [(200_u64, 5), (4000, 5), (4000, 50), (30_000, 5), (30_000, 90)] {
