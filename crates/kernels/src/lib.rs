@@ -1,6 +1,6 @@
 //! The `tl` kernel language, a library of kernels for the PEs, and benches of them.
 //!
-//! | module | what is there |
+//! | module | contents |
 //! |---|---|
 //! | [`tl`] | the language in which kernels are written |
 //! | [`kernel`] | kernels and their arguments |

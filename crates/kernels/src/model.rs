@@ -1,14 +1,14 @@
-//! What a step of a language model takes on a machine: its layers, composed from kernels and collectives.
+//! Time of one step of a language model on a machine: its layers, composed of kernels and collectives.
 //!
-//! A [`ModelSpec`] says what the model is, a [`Cut`] who holds and computes what of it. [`measure`](fn@measure)
-//! allocates all of it on a machine, runs one step in one timeline with one of its layers, which are all alike, and
-//! says what the step takes, part by part.
+//! A [`ModelSpec`] describes the model, a [`Cut`] its distribution over the machine. [`measure`](fn@measure)
+//! allocates the whole model on a machine, runs one step in a single timeline with one of its identical layers,
+//! and reports the time of the step, part by part.
 //!
-//! | module | what is there |
+//! | module | contents |
 //! |---|---|
-//! | [`spec`] | models, by name |
-//! | [`cut`] | how a model and its tokens are cut over SIPs, cubes and PEs |
-//! | [`report`] | what a step takes, and what it must take |
+//! | [`spec`] | models by name |
+//! | [`cut`] | distribution of a model and its tokens over SIPs, cubes and PEs |
+//! | [`report`] | times of a step, and lower bounds on them |
 
 mod bound;
 pub mod cut;

@@ -10,7 +10,7 @@ use thiserror::Error;
 use super::pieces::part;
 use crate::numeric::{Binary, TileType, infer};
 
-/// Reduction operator.
+/// Operator that combines the values of all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReduceOp {
     /// Sum of all values.

@@ -8,7 +8,7 @@ use crate::tl::{Tile, Tl};
 /// Activation function of a linear layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
-    /// No activation.
+    /// The sums unchanged.
     Identity,
     /// The sigmoid linear unit x · sigmoid(x).
     Silu,

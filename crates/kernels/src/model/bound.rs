@@ -1,4 +1,4 @@
-//! What a part must read and compute, whatever the way, and what that takes at least.
+//! Data and operations that a part requires in any implementation, and the minimum times that follow.
 
 use cubeyard_device::topology::Topology;
 use cubeyard_sim::Span;
@@ -7,21 +7,21 @@ use super::cut::{Cut, Phase};
 use super::driver::Part;
 use crate::bench::hbm;
 
-/// What a part must do.
+/// Data and operations that a part requires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
-    /// Bytes of weights, cache and table that must be read, of all PEs together.
+    /// Bytes of weights, cache and table that must be read, over all PEs.
     pub bytes: u64,
     /// Floating-point operations of matrix products.
     pub flop: u64,
 }
 
-/// What all PEs together have of a resource each second.
+/// Combined peak rates of all PEs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rates {
-    /// Bytes of memory.
+    /// Memory bandwidth, in bytes per second.
     pub(super) memory: f64,
-    /// Floating-point operations of the matrix engines; 0 if they have no rate for the type.
+    /// FLOP/s of the matrix engines; 0 if they have no rate for the type.
     pub(super) gemm: f64,
 }
 
@@ -33,7 +33,7 @@ impl Rates {
         Self { memory: all * hbm(topology), gemm: all * gemm as f64 }
     }
 
-    /// The least time that memory allows, and that the matrix engines allow.
+    /// Returns the minimum times that memory and the matrix engines allow.
     pub(super) fn least(&self, demand: Demand) -> [Span; 2] {
         let span = |amount: u64, rate: f64| match amount {
             0 => Span::ZERO,
@@ -44,7 +44,7 @@ impl Rates {
 }
 
 impl Cut {
-    /// What a part must do, in a step that begins at a position.
+    /// Returns the demand of a part in a step that begins at a position.
     pub fn demand(&self, part: Part, position: u64) -> Demand {
         demand(self, part, position)
     }
@@ -68,7 +68,8 @@ fn demand(cut: &Cut, part: Part, position: u64) -> Demand {
     }
 }
 
-/// Each token reads the keys and values of those before it and its own; together, each once.
+/// Returns the demand of attention: each token uses the keys and values of its predecessors and its own, but
+/// each is read only once.
 fn attention(cut: &Cut, position: u64) -> Demand {
     let (spec, sequences) = (&cut.spec, cut.sequences);
     let (seen, pairs) = match cut.work.phase {

@@ -1,17 +1,17 @@
-//! How a model and the tokens of a step are cut over SIPs, cubes and PEs.
+//! Distribution of a model and the tokens of a step over SIPs, cubes and PEs.
 //!
 //! Every weight is held once, and each PE reads only its own. A head of K and V belongs to some neighbouring
-//! cubes, its *group*. What comes into a product is shared by the PEs of a cube, each of which holds a part:
+//! cubes, its *group*. The input of a product is shared by the PEs of a cube, each of which holds a part:
 //!
-//! | product | cubes have | PEs of a cube have | comes out |
+//! | product | split over cubes | split over the PEs of a cube | result |
 //! |---|---|---|---|
-//! | Q, K and V | columns of a head of K | columns of these | a part for each PE, passed on within the group |
-//! | output | rows: some heads of the group | columns | a sum for each cube, added up by an all-reduce |
-//! | gate and up | columns | columns of these | a part for each PE |
-//! | down | rows: the cube's columns of up | columns | a sum for each cube, added up by an all-reduce |
-//! | head | columns | columns of these | a part for each PE |
+//! | Q, K and V | columns of a head of K | columns of these | a part per PE, passed on within the group |
+//! | output | rows: some heads of the group | columns | a sum per cube, added up by an all-reduce |
+//! | gate and up | columns | columns of these | a part per PE |
+//! | down | rows: the cube's columns of up | columns | a sum per cube, added up by an all-reduce |
+//! | head | columns | columns of these | a part per PE |
 //!
-//! The PEs of a group share the cache of their head: each has some sequences, or, where there are fewer
+//! The PEs of a group share the cache of their head: each holds some sequences, or, if there are fewer
 //! sequences than PEs, a part of one.
 
 use cubeyard_device::topology::Topology;
@@ -20,64 +20,64 @@ use cubeyard_runtime::dtype::DType;
 use super::error::ModelError;
 use super::spec::ModelSpec;
 
-/// What a step does.
+/// The phase of inference to which a step belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Reads prompts: many tokens of each sequence at once.
+    /// Processing of prompts: many tokens of each sequence at once.
     Prefill,
-    /// Goes on: one new token of each sequence.
+    /// Generation: one new token of each sequence.
     Decode,
 }
 
-/// How much there is to do.
+/// The workload of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// What is done.
+    /// Phase of inference.
     pub phase: Phase,
-    /// Sequences.
+    /// Number of sequences.
     pub batch: u64,
-    /// Tokens of each: in decode, with the new one.
+    /// Tokens per sequence; in decode, including the new one.
     pub context: u64,
-    /// Tokens that a step of prefill has at most, of all sequences together, or one of each if that is more.
+    /// Maximum number of tokens in a step of prefill, over all sequences; at least one of each.
     pub chunk: u64,
-    /// What weights, cache and activations are of.
+    /// Element type of weights, cache and activations.
     pub dtype: DType,
 }
 
-/// A model on a machine.
+/// The distribution of a model over a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// The model.
+    /// The distributed model.
     pub spec: ModelSpec,
-    /// What is done.
+    /// Workload of the model.
     pub work: Work,
-    /// SIPs, cubes of each, PEs of each cube.
+    /// Number of SIPs.
     pub sips: u64,
-    /// Cubes of a SIP.
+    /// Number of cubes per SIP.
     pub cubes: u64,
-    /// PEs of a cube.
+    /// Number of PEs per cube.
     pub pes: u64,
-    /// Cubes that share a head of K and V.
+    /// Number of cubes that share a head of K and V.
     pub group_cubes: u64,
-    /// Sequences of a step.
+    /// Number of sequences per step.
     pub sequences: u64,
-    /// New tokens of each sequence in a step.
+    /// New tokens of each sequence per step.
     pub each: u64,
-    /// PEs of a group that share a sequence.
+    /// Number of PEs of a group that share a sequence.
     pub parts: u64,
-    /// Sequences whose cache a PE has, or has a part of.
+    /// Number of sequences of which a PE holds the cache, or a part of it.
     pub held: u64,
-    /// Tokens of a sequence that a PE has room for.
+    /// Tokens of a sequence for which a PE has room.
     pub room: u64,
 }
 
-/// Rows of activations that are in the TCM at once.
+/// Maximum rows of activations in the TCM at once.
 const ROWS: u64 = 128;
-/// Bytes of weights that a load brings, about.
+/// Approximate bytes of weights per load.
 const LOAD: u64 = 128 << 10;
 
 impl Cut {
-    /// Cuts a model over the first so many SIPs of a machine.
+    /// Distributes a model over the first `sips` SIPs of a machine.
     pub fn new(
         spec: &ModelSpec,
         work: Work,
@@ -125,7 +125,7 @@ impl Cut {
         even("vocab", spec.vocab, self.all(), "some for each PE")
     }
 
-    /// Deals sequences and tokens to the PEs of a group.
+    /// Distributes sequences and tokens over the PEs of a group.
     fn deal(&mut self) {
         let (Work { phase, batch, context, chunk, .. }, units) = (self.work, self.units());
         self.parts = (units / batch).clamp(1, context);
@@ -136,29 +136,30 @@ impl Cut {
             Phase::Prefill => {
                 self.sequences = batch.min(units);
                 let most = (chunk / self.sequences / self.parts).max(1) * self.parts;
-                // Steps of one length, a multiple of the parts.
+                // Steps of equal length, a multiple of the parts.
                 let steps = context.div_ceil(most);
                 self.each = context.div_ceil(steps).next_multiple_of(self.parts);
             }
         }
     }
 
-    /// PEs.
+    /// Returns the total number of PEs.
     pub fn all(&self) -> u64 {
         self.sips * self.cubes * self.pes
     }
 
-    /// PEs that share a head of K and V.
+    /// Returns the number of PEs that share a head of K and V.
     pub fn units(&self) -> u64 {
         self.group_cubes * self.pes
     }
 
-    /// Tokens of a step.
+    /// Returns the number of tokens per step.
     pub fn tokens(&self) -> u64 {
         self.sequences * self.each
     }
 
-    /// Rows of the output of attention that a PE computes: sequences, or tokens of one, or a part of one.
+    /// Returns the rows of the attention output that a PE computes: sequences, or tokens of one, or a part of
+    /// one.
     pub fn unit_rows(&self) -> u64 {
         match self.work.phase {
             Phase::Decode => self.held,
@@ -166,51 +167,51 @@ impl Cut {
         }
     }
 
-    /// Whether what PEs have of a sequence must be joined to be its attention.
+    /// Returns whether the attention of a sequence is combined from the results of several PEs.
     pub fn is_joined(&self) -> bool {
         self.work.phase == Phase::Decode && self.parts > 1
     }
 
-    /// Features that a PE has of each token.
+    /// Returns the features of each token that a PE holds.
     pub fn slice(&self) -> u64 {
         self.spec.hidden / self.pes
     }
 
-    /// Columns of Q, K and V of a PE.
+    /// Returns the columns of Q, K and V of a PE.
     pub fn qkv(&self) -> u64 {
         (self.spec.group() + 2) * self.spec.head_dim / self.units()
     }
 
-    /// Features of attention's output that a cube multiplies.
+    /// Returns the features of the attention output that a cube multiplies.
     pub fn attended(&self) -> u64 {
         self.spec.group() / self.group_cubes * self.spec.head_dim
     }
 
-    /// Features of the feed-forward part of a PE.
+    /// Returns the features of the feed-forward part of a PE.
     pub fn inner(&self) -> u64 {
         self.spec.ffn / self.all()
     }
 
-    /// Tokens of the vocabulary of a PE.
+    /// Returns the words of the vocabulary of a PE.
     pub fn words(&self) -> u64 {
         self.spec.vocab / self.all()
     }
 
-    /// Rows of activations in the TCM at once: fewer where they are long.
+    /// Returns the rows of activations in the TCM at once; fewer if they are long.
     pub fn rows(&self) -> u64 {
         let fit = (2 << 20) / (self.spec.hidden * self.work.dtype.size()).max(1);
         self.tokens().min(fit.clamp(1, ROWS))
     }
 
-    /// Columns of a panel of weights that has so many rows. With many tokens it is wide, since what comes out
-    /// is stored row by row, and short rows fall on few channels of the memory.
+    /// Returns the columns of a panel of weights with this number of rows. With many tokens panels are wide,
+    /// since results are stored row by row, and short rows use few channels of the memory.
     pub fn panel(&self, rows: u64) -> u64 {
         let columns = LOAD / (rows * self.work.dtype.size()).max(1);
         let least = if self.tokens() > 8 { 256 } else { 32 };
         (columns / 32 * 32).max(least).min(self.slice())
     }
 
-    /// The steps of all sequences: sequences at once, times positions.
+    /// Returns the number of steps of all sequences: batches of sequences times positions.
     pub fn steps(&self) -> u64 {
         match self.work.phase {
             Phase::Decode => 1,
@@ -218,7 +219,7 @@ impl Cut {
         }
     }
 
-    /// At how many positions of their sequences steps begin.
+    /// Returns the number of positions at which steps begin in their sequences.
     pub fn positions(&self) -> u64 {
         match self.work.phase {
             Phase::Decode => 1,
@@ -226,7 +227,7 @@ impl Cut {
         }
     }
 
-    /// What a kernel of this is told apart by.
+    /// Returns a label that distinguishes the kernels of this distribution.
     pub fn label(&self) -> String {
         let Work { batch, context, dtype, .. } = self.work;
         let tokens = self.tokens();

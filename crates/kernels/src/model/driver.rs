@@ -1,4 +1,4 @@
-//! Launches the parts of a step, one after the other on each SIP.
+//! Launches of the parts of a step, in order on each SIP.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,30 +21,30 @@ use crate::launch::Launcher;
 /// A part of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
-    /// The features of each token.
+    /// Lookup of the features of each token.
     Embedding,
-    /// The sums of squares of a norm.
+    /// Sums of squares of a norm.
     Norm,
-    /// The projections to Q, K and V.
+    /// Projection to Q, K and V.
     Qkv,
-    /// K and V into the cache; in decode it is done by attention.
+    /// Storing of K and V in the cache; in decode this is done by attention.
     Append,
     /// Attention, with rotary positions.
     Attention,
-    /// The projection of attention.
+    /// Projection of the attention output.
     Output,
-    /// The sum of what cubes have.
+    /// Sum over the cubes' partial results.
     AllReduce,
-    /// Gate and up, and what joins them.
+    /// Gate and up projections, and their product.
     GateUp,
-    /// The way back.
+    /// Down projection of the feed-forward part.
     Down,
-    /// The logits.
+    /// Computation of the logits.
     Head,
 }
 
 impl Part {
-    /// What reports call it.
+    /// Returns the name used in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Embedding => "embedding",
@@ -60,7 +60,7 @@ impl Part {
         }
     }
 
-    /// The parts of a layer, in order.
+    /// Returns the parts of a layer, in order.
     pub fn layer(phase: Phase) -> Vec<Self> {
         let mut parts = vec![Self::Norm, Self::Qkv, Self::Append, Self::Attention, Self::Output];
         parts.extend([Self::AllReduce, Self::Norm, Self::GateUp, Self::Down, Self::AllReduce]);
@@ -69,12 +69,12 @@ impl Part {
     }
 }
 
-/// A part that ran.
+/// A part that has run.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// The part.
+    /// The part of the step.
     pub part: Part,
-    /// What came of each launch, by SIP.
+    /// Report of each launch, by SIP.
     pub launches: Vec<LaunchReport>,
 }
 
@@ -83,7 +83,7 @@ enum Begun {
     Collective(Pending),
 }
 
-/// What runs the parts of a step.
+/// Launches the parts of a step.
 pub struct Driver<'a> {
     context: &'a Context,
     launcher: &'a Launcher<'a>,
@@ -91,16 +91,16 @@ pub struct Driver<'a> {
     tensors: &'a Tensors,
     streams: Vec<Stream>,
     group: Group,
-    /// Between the cubes that share a head, and the number of their ports.
+    /// Channels between the cubes that share a head, and the group number of their ports.
     _channels: Channels,
     ports: u16,
     begun: Vec<(Part, Begun)>,
-    /// Kernels of the parts so far: their recordings are used again.
+    /// Kernels of the parts so far, kept so that their recordings are reused.
     kernels: RefCell<BTreeMap<Part, Kernel>>,
 }
 
 impl<'a> Driver<'a> {
-    /// Wires cubes to each other.
+    /// Wires the cubes to each other.
     pub fn new(
         context: &'a Context,
         launcher: &'a Launcher<'a>,
@@ -129,8 +129,8 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// Launches a part on every SIP, after what was launched there before. `layer` is whose weights it uses, and
-    /// `position` where the step begins in its sequences.
+    /// Launches a part on every SIP, after the earlier launches there. `layer` selects the weights, and
+    /// `position` is the start of the step in its sequences.
     pub fn order(&mut self, part: Part, layer: u64, position: u64) -> Result<(), ModelError> {
         let begun = if part == Part::AllReduce {
             let tensors = self.tensors.sips.iter().map(|sip| (&sip.buffers.partial, &sip.tokens));
@@ -192,7 +192,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Waits for all that was ordered.
+    /// Waits for all launches.
     pub fn finish(&mut self) -> Result<Vec<Ran>, ModelError> {
         let mut all = Vec::new();
         for (part, begun) in self.begun.drain(..) {
@@ -208,7 +208,7 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// What the kernel of a part is given on a SIP.
+/// Returns the arguments of a part's kernel on a SIP.
 fn arguments(
     part: Part,
     sip: &SipTensors,

@@ -1,11 +1,11 @@
-//! What can go wrong with a model.
+//! Errors of models.
 
 use cubeyard_runtime::RuntimeError;
 use thiserror::Error;
 
 use crate::distributed::DistError;
 
-/// A step could not be measured.
+/// The error of a step that could not be measured.
 #[derive(Debug, Error)]
 pub enum ModelError {
     /// There is no such model. Name another.
@@ -13,46 +13,46 @@ pub enum ModelError {
     NoSuchModel {
         /// The name given.
         name: String,
-        /// Those that there are.
+        /// All known names.
         known: String,
-        /// The most similar.
+        /// The most similar known name.
         nearest: String,
     },
-    /// The model does not divide over the machine. Use another machine, or another model.
+    /// The model does not divide evenly over the machine. Use another machine, or another model.
     #[error("{what}={value}: expected a multiple of {of}, {why}")]
     Uneven {
-        /// What does not divide.
+        /// The quantity that does not divide.
         what: &'static str,
-        /// How much there is of it.
+        /// Value of the quantity.
         value: u64,
-        /// What it is divided by.
+        /// The required divisor.
         of: u64,
-        /// Who would have a part.
+        /// The reason for the divisor.
         why: &'static str,
     },
-    /// There must be at least one of it.
+    /// A quantity is 0, but must be at least 1.
     #[error("{0}=0: expected at least 1")]
     Nothing(&'static str),
-    /// It does not fit: `what` was to be allocated. Use a larger machine, a smaller batch or a shorter context.
+    /// The model does not fit in memory. Use a larger machine, a smaller batch or a shorter context.
     #[error("{what} of {model} do not fit: {source}")]
     DoesNotFit {
-        /// The model.
+        /// Name of the model.
         model: String,
-        /// What was to be allocated.
+        /// The tensors that were to be allocated.
         what: &'static str,
         /// The allocator's report.
         source: Box<RuntimeError>,
     },
-    /// Something went wrong on the way.
+    /// An error of the runtime or the machine.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
-    /// Something went wrong in a collective.
+    /// An error of a collective.
     #[error(transparent)]
     Group(#[from] DistError),
 }
 
 impl ModelError {
-    /// Whether simulated memory or time has run out, rather than that it was asked for what cannot be.
+    /// Returns whether simulated memory or time has run out, as opposed to an invalid request.
     pub fn is_exhausted(&self) -> bool {
         match self {
             Self::DoesNotFit { .. } => true,

@@ -1,4 +1,4 @@
-//! What PEs run for the parts of a layer, one to a file.
+//! Kernels of the parts of a layer, one per file.
 
 mod append;
 mod columns;
@@ -24,46 +24,46 @@ use super::cut::Cut;
 use crate::kernel::{Args, Kernel};
 use crate::tl::{Port, Tile, Tl};
 
-/// A PE at work on a part of a layer.
+/// A PE that runs a part of a layer.
 pub(super) struct Here {
     tl: Tl,
     args: Args,
     cut: Rc<Cut>,
-    /// Which of its cube's PEs it is.
+    /// Index of the PE in its cube.
     pe: u64,
-    /// Which of its SIP's groups its cube belongs to, and which of the group's cubes that is.
+    /// Index of the cube's group in its SIP, and index of the cube in the group.
     group: u64,
     cube: u64,
 }
 
 impl Here {
-    /// Its number in the group: position by position, of each the cubes. What PEs of one cube have of a
-    /// group's output then follows each other in the order of these.
+    /// Returns its number in the group: PEs at the first position of each cube come first. So the PEs of one
+    /// cube hold contiguous parts of the group's output.
     fn unit(&self) -> u64 {
         self.pe * self.cut.group_cubes + self.cube
     }
 
-    /// The other cubes of the group, with the port to the PE at this position of each.
+    /// Returns the other cubes of the group, with the port to the PE at this position of each.
     fn others(&self) -> impl Iterator<Item = (u64, Port)> + use<> {
         let here = self.cube;
         let port = |cube: u64| (cube, Port(u16::try_from(cube).expect("few cubes")));
         (0..self.cut.group_cubes).filter(move |cube| *cube != here).map(port)
     }
 
-    /// The ranges of so many rows that are in the TCM at once.
+    /// Splits rows into ranges that are in the TCM at once.
     fn row_blocks(&self, rows: u64) -> impl Iterator<Item = std::ops::Range<u64>> + use<> {
         let most = self.cut.rows();
         (0..rows.div_ceil(most)).map(move |block| block * most..((block + 1) * most).min(rows))
     }
 
-    /// A tile in the type of activations.
+    /// Casts a tile to the type of activations.
     #[track_caller]
     fn narrow(&self, tile: &Tile) -> Tile {
         self.tl.cast(tile, self.cut.work.dtype)
     }
 }
 
-/// A kernel of a cut, whose name says all that it depends on.
+/// Makes a kernel of a distribution, named by all its parameters.
 fn kernel(part: &str, cut: &Rc<Cut>, body: impl Fn(&Here) + 'static) -> Kernel {
     let name = format!("{part} of {}", cut.label());
     let (cut, body) = (Rc::clone(cut), Rc::new(body));

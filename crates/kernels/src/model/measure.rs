@@ -1,4 +1,4 @@
-//! Measures a model: all of it is allocated, and one of its layers, which are all alike, is run.
+//! Measurement of a model: all of it is allocated, and one of its identical layers is run.
 
 use std::rc::Rc;
 
@@ -18,39 +18,39 @@ use super::timeline::{Timeline, per_layer, positions, sum_between};
 use crate::bench::Needs;
 use crate::launch::Launcher;
 
-/// Attention of prefill is run at most at so many positions if nothing is said.
+/// Default maximum number of positions at which attention of prefill is run.
 const POSITIONS: u64 = 9;
 
-/// What is measured.
+/// Parameters of a measurement.
 #[derive(Clone, Debug)]
 pub struct MeasureConfig {
-    /// The model.
+    /// The measured model.
     pub spec: ModelSpec,
-    /// What is done.
+    /// Workload of the model.
     pub work: Work,
-    /// The machine.
+    /// The simulated machine.
     pub topology: Topology,
-    /// How many layers are run, of all that there are; they are all alike, so one will do.
+    /// Number of layers to run; since all are identical, one suffices.
     pub layers: u64,
-    /// At how many positions of prefill attention is run at most; 9 if nothing is said. Between them it is
-    /// taken to grow evenly.
+    /// Maximum number of positions at which attention of prefill is run (default 9). Between them its time is
+    /// interpolated linearly.
     pub positions: Option<u64>,
 }
 
 impl MeasureConfig {
-    /// What measuring holds in the memory of the host at least.
+    /// Returns the minimum host memory of the measurement.
     pub fn needs(&self) -> Result<Needs, ModelError> {
         let sips = self.topology.sips().count() as u64;
         let cut = Cut::new(&self.spec, self.work, &self.topology, sips)?;
         let positions = cut.positions().min(self.positions.unwrap_or(POSITIONS));
         let layers = self.layers.clamp(1, cut.spec.layers);
         let launches = Part::layer(cut.work.phase).len() as u64 * layers + positions;
-        // A PE that takes part loads something and stores something.
+        // Each PE that takes part loads and stores at least once.
         Ok(Needs::commands([2, launches, cut.all()]))
     }
 }
 
-/// Measures a model on a machine of its own. `progress` is told how many of how many runs are done.
+/// Measures a model on a machine of its own. `progress` is called with the number of runs done and in all.
 pub fn measure(
     config: &MeasureConfig,
     progress: &mut dyn FnMut(usize, usize),
@@ -95,11 +95,11 @@ fn attention_at(driver: &mut Driver<'_>, position: u64) -> Result<Span, ModelErr
     Ok(ran[0].launches[0].max())
 }
 
-/// What was run, to be added up.
+/// Measured times, to be summed up.
 struct Measured<'a> {
     cut: &'a Cut,
     timeline: Timeline,
-    /// At each position that was run.
+    /// Time of attention at each position that was run.
     attention: Vec<(u64, Span)>,
     rates: Rates,
 }
@@ -126,8 +126,8 @@ impl Measured<'_> {
         })
     }
 
-    /// How often all sequences are gone through, some at a time: behind the last layer of the last step of
-    /// each there is a head.
+    /// Returns the number of passes over all positions, each with a subset of the sequences; each pass ends
+    /// with a head.
     fn rounds(&self) -> u64 {
         self.cut.steps() / self.cut.positions()
     }
@@ -159,7 +159,7 @@ impl Measured<'_> {
         PartReport { part, count, total, demand, least: self.rates.least(demand) }
     }
 
-    /// What all runs of a part must do. Only attention depends on where a step begins.
+    /// Returns the demand of all runs of a part. Only attention depends on the position of a step.
     fn demand(&self, part: Part, count: u64) -> Demand {
         let (cut, positions) = (self.cut, self.cut.positions());
         if part != Part::Attention {
@@ -174,12 +174,12 @@ impl Measured<'_> {
         Demand { bytes: bytes.saturating_mul(each), flop: flop.saturating_mul(each) }
     }
 
-    /// Attention at all positions, in all layers.
+    /// Returns the time of attention at all positions, in all layers.
     fn attention(&self) -> Span {
         times(sum_between(&self.attention), self.cut.spec.layers * self.rounds())
     }
 
-    /// Each step as the first, but for its attention.
+    /// Returns the total time: all steps are like the first, except for attention.
     fn total(&self) -> Span {
         let (timeline, layers) = (&self.timeline, self.cut.spec.layers * self.cut.steps());
         let without = timeline.layer() - timeline.in_layer(Part::Attention);

@@ -1,4 +1,4 @@
-//! What a step takes, and what it must take.
+//! Times of a step, and lower bounds on them.
 
 use cubeyard_sim::Span;
 
@@ -7,19 +7,19 @@ use super::driver::Part;
 
 pub use super::bound::Demand;
 
-/// What something takes of a PE.
+/// Memory use per PE, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Use {
-    /// Of the PE that has most.
+    /// Use of the PE that uses most.
     pub most: u64,
-    /// On average.
+    /// Mean use over all PEs.
     pub mean: u64,
-    /// Of all together.
+    /// Use of all PEs together.
     pub all: u64,
 }
 
 impl Use {
-    /// Of the bytes of each PE.
+    /// Summarises the bytes of each PE.
     pub(super) fn of(bytes: impl ExactSizeIterator<Item = u64>) -> Self {
         let count = bytes.len() as u64;
         let (most, all) = bytes.fold((0, 0), |(most, all), used| (used.max(most), all + used));
@@ -27,77 +27,77 @@ impl Use {
     }
 }
 
-/// What a model takes of the memory of each PE, as the allocator has it.
+/// Memory use of a model per PE, as the allocator reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Weights.
+    /// Weights of all layers, table and head.
     pub weights: Use,
     /// Caches of K and V.
     pub cache: Use,
-    /// What parts leave for each other.
+    /// Buffers between the parts of a layer.
     pub activations: Use,
-    /// All of it.
+    /// Use of everything together.
     pub total: Use,
-    /// What a PE has.
+    /// Capacity of a PE, in bytes.
     pub capacity: u64,
 }
 
-/// What a part takes.
+/// Times of one part of the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartReport {
-    /// The part.
+    /// The part of the step.
     pub part: Part,
-    /// How often it is run.
+    /// Number of runs of the part.
     pub count: u64,
-    /// From the start until the last PE's end, as the first SIP sees it, all of them together.
+    /// Total time of all runs, each from its start to the end of the last PE, as seen by the first SIP.
     pub total: Span,
-    /// What all of them together must do.
+    /// Demand of all runs together.
     pub demand: Demand,
-    /// What memory allows for that, and what the matrix engines allow.
+    /// Minimum total times that memory and the matrix engines allow.
     pub least: [Span; 2],
 }
 
 impl PartReport {
-    /// What it takes each time, on average.
+    /// Returns the mean time per run.
     pub fn each(&self) -> Span {
         Span::from_ps(self.total.ps() / self.count.max(1))
     }
 
-    /// The least that it can take.
+    /// Returns the minimum total time.
     pub fn bound(&self) -> Span {
         self.least[0].max(self.least[1])
     }
 
-    /// How much of its time the bound is; none if it has none.
+    /// Returns the bound as a fraction of the time; `None` if there is no bound.
     pub fn share(&self) -> Option<f64> {
         let bound = self.bound().ps();
         (bound > 0).then(|| bound as f64 / self.total.ps().max(1) as f64)
     }
 }
 
-/// What a model takes.
+/// Times and memory of a measured model.
 #[derive(Clone, Debug)]
 pub struct ModelReport {
-    /// How it is cut.
+    /// Distribution of the model over the machine.
     pub cut: Cut,
-    /// In the order in which they are first run.
+    /// Parts in the order of their first run.
     pub parts: Vec<PartReport>,
-    /// Launches, and what passes between one part's end and the next one's beginning, all together.
+    /// Number of launches.
     pub launches: u64,
-    /// What passes between one part's end and the next one's beginning, all together.
+    /// Total time between the end of a part and the start of the next.
     pub launching: Span,
-    /// From the first part's beginning until the last one's end.
+    /// Time from the start of the first part to the end of the last.
     pub total: Span,
-    /// What memory allows for all weights and caches that are read.
+    /// Minimum time that memory allows for reading all weights and caches.
     pub bandwidth_bound: Span,
-    /// What it takes of memory.
+    /// Memory use of the model.
     pub memory: Memory,
-    /// At how many positions attention was simulated, of how many there are.
+    /// Number of positions at which attention was simulated, and of all positions.
     pub positions: (u64, u64),
 }
 
 impl ModelReport {
-    /// Tokens that were read or made.
+    /// Returns the number of tokens processed or generated.
     pub fn tokens(&self) -> u64 {
         match self.cut.work.phase {
             super::Phase::Prefill => self.cut.work.batch * self.cut.work.context,
@@ -105,22 +105,22 @@ impl ModelReport {
         }
     }
 
-    /// Tokens in a second.
+    /// Returns the tokens per second.
     pub fn rate(&self) -> f64 {
         self.tokens() as f64 / (self.total.ps().max(1) as f64 / 1e12)
     }
 
-    /// The least that all parts can take, one after the other.
+    /// Returns the minimum time of all parts, one after the other.
     pub fn bound(&self) -> Span {
         self.parts.iter().map(PartReport::bound).sum()
     }
 
-    /// How much of the time the bound of memory is.
+    /// Returns the bound of memory as a fraction of the time.
     pub fn bandwidth_share(&self) -> f64 {
         self.bandwidth_bound.ps() as f64 / self.total.ps().max(1) as f64
     }
 
-    /// How much of the time the bound of all parts is.
+    /// Returns the bound of all parts as a fraction of the time.
     pub fn share(&self) -> f64 {
         self.bound().ps() as f64 / self.total.ps().max(1) as f64
     }

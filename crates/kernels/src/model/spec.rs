@@ -1,44 +1,44 @@
-//! Models, by name.
+//! Models by name.
 
 use cubeyard_device::input::{Document, InputError, nearest, text};
 
 use super::error::ModelError;
 
-/// What a model of the Llama family is like.
+/// Dimensions of a model of the Llama family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelSpec {
-    /// What it is called.
+    /// Name of the model.
     pub name: String,
-    /// Layers, all alike.
+    /// Number of layers, all of equal shape.
     pub layers: u64,
     /// Features of a token between layers.
     pub hidden: u64,
     /// Features of a token inside the feed-forward part.
     pub ffn: u64,
-    /// Heads of Q.
+    /// Number of heads of Q.
     pub heads: u64,
-    /// Heads of K and V.
+    /// Number of heads of K and V.
     pub kv_heads: u64,
     /// Features of a head.
     pub head_dim: u64,
-    /// Tokens that there are.
+    /// Number of words in the vocabulary.
     pub vocab: u64,
 }
 
-/// The models that are known: layers, hidden, ffn, heads, heads of K and V, features of a head, vocabulary.
+/// Known models: layers, hidden, ffn, heads, heads of K and V, features of a head, vocabulary.
 const KNOWN: [(&str, [u64; 7]); 2] = [
     ("llama-8b", [32, 4096, 14336, 32, 8, 128, 128_256]),
     ("llama-70b", [80, 8192, 28672, 64, 8, 128, 128_256]),
 ];
 
-/// What a file is laid over.
+/// Defaults of keys that a file omits.
 const DEFAULT: &str = "{name: llama-8b, layers: 32, hidden: 4096, ffn: 14336, heads: 32, kv_heads: 8, \
                        head_dim: 128, vocab: 128256}";
-/// More than any model has of anything.
+/// Upper limit of all numbers in a file.
 const MOST: u32 = 1 << 20;
 
 impl ModelSpec {
-    /// The model of a name; else the error has the nearest, and all.
+    /// Returns the model of a name; the error lists all names and the nearest.
     ///
     /// ```
     /// use cubeyard_kernels::model::ModelSpec;
@@ -63,12 +63,12 @@ impl ModelSpec {
         Ok(Self { name, layers, hidden, ffn, heads, kv_heads, head_dim, vocab })
     }
 
-    /// The names of all that are known.
+    /// Returns the names of all known models.
     pub fn names() -> impl Iterator<Item = &'static str> {
         KNOWN.into_iter().map(|(name, _)| name)
     }
 
-    /// A model of a file's own: what it leaves out is as in `llama-8b`.
+    /// Reads a model from a file; keys that it omits are as in `llama-8b`.
     ///
     /// ```
     /// use cubeyard_kernels::model::ModelSpec;
@@ -96,19 +96,20 @@ impl ModelSpec {
         Ok(Self { name, ..spec })
     }
 
-    /// The weights of a layer: Q, K, V and output, gate, up and down, and two norms.
+    /// Returns the weights of a layer: Q, K, V and output, gate, up and down, and two norms.
     pub fn layer_parameters(&self) -> u64 {
         let Self { hidden, ffn, heads, kv_heads, head_dim, .. } = *self;
         let attention = hidden * head_dim * (2 * heads + 2 * kv_heads);
         attention + 3 * hidden * ffn + 2 * hidden
     }
 
-    /// All weights: layers, the embedding, the last norm, and the head, which is not the embedding.
+    /// Returns all weights: layers, the embedding, the last norm, and the head, which is separate from the
+    /// embedding.
     pub fn parameters(&self) -> u64 {
         self.layers * self.layer_parameters() + 2 * self.vocab * self.hidden + self.hidden
     }
 
-    /// Heads of Q that share one of K and V.
+    /// Returns the number of heads of Q that share one head of K and V.
     pub fn group(&self) -> u64 {
         self.heads / self.kv_heads.max(1)
     }

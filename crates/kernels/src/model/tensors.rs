@@ -9,40 +9,40 @@ use super::cut::Cut;
 use super::error::ModelError;
 use super::report::{Memory, Use};
 
-/// A tensor of a model. Weights and caches have all layers, PE after PE, of each its layers.
+/// A tensor of a model. Weights and caches contain all layers: PE by PE, the layers of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// What a layer begins with: in each cube the same, its PEs one after the other.
+    /// Input of a layer: the same in each cube, divided among its PEs.
     Tokens,
-    /// The weights of Q, K and V: columns in the order of PEs of a [group](crate::model::cut).
+    /// Weights of Q, K and V, with columns in the order of the PEs of a [group](crate::model::cut).
     Qkv,
-    /// The weights of attention's output, by panels.
+    /// Weights of the attention output, by panels.
     Output,
-    /// The weights of gate, then those of up.
+    /// Weights of gate, then those of up.
     GateUp,
-    /// The weights of the way back, by panels.
+    /// Weights of the down projection, by panels.
     Down,
-    /// The weights of the head.
+    /// Weights of the head.
     Head,
-    /// The features of each token.
+    /// Embedding table: the features of each word.
     Table,
-    /// Keys of tokens before.
+    /// Keys of earlier tokens.
     Keys,
-    /// Values of tokens before.
+    /// Values of earlier tokens.
     Values,
     /// Cosines, then sines, of the positions of a step, in `f32`.
     Angles,
 }
 
-/// What tensors hold at first, by SIP: row by row. Without it nothing is written.
+/// Returns the initial contents of a tensor on a SIP, row by row. Without it nothing is written.
 pub type Contents<'a> = &'a dyn Fn(Held, u64) -> Vec<f64>;
 
 /// The tensors of a SIP.
 #[derive(Debug)]
 pub struct SipTensors {
-    /// The SIP.
+    /// The SIP that holds them.
     pub sip: SipId,
-    /// The tokens between layers.
+    /// Tokens between layers.
     pub tokens: Tensor,
     pub(super) weights: Weights,
     pub(super) keys: Tensor,
@@ -60,7 +60,7 @@ pub(super) struct Weights {
     pub(super) table: Tensor,
 }
 
-/// What parts of a layer leave for the next.
+/// Buffers between the parts of a layer.
 #[derive(Debug)]
 pub(super) struct Buffers {
     pub(super) sums: Tensor,
@@ -73,12 +73,12 @@ pub(super) struct Buffers {
     pub(super) logits: Tensor,
 }
 
-/// The tensors of all SIPs, and what they take.
+/// The tensors of all SIPs, and their memory use.
 #[derive(Debug)]
 pub struct Tensors {
-    /// Of each SIP.
+    /// Tensors of each SIP.
     pub sips: Vec<SipTensors>,
-    /// What they take of each PE.
+    /// Memory use per PE.
     pub memory: Memory,
 }
 
@@ -91,7 +91,7 @@ struct Maker<'a> {
 }
 
 impl Tensors {
-    /// Allocates all that a model needs on these SIPs.
+    /// Allocates all tensors of a model on these SIPs.
     pub fn new(
         context: &Context,
         cut: &Cut,
@@ -119,11 +119,11 @@ impl Tensors {
     }
 }
 
-/// Notes what allocations take.
+/// Records the memory use of allocations.
 struct Meter<'a> {
     context: &'a Context,
     cut: &'a Cut,
-    /// By PE, after each.
+    /// Bytes in use by PE, after each kind of allocation.
     used: Vec<Vec<u64>>,
 }
 
@@ -146,7 +146,7 @@ impl Meter<'_> {
         })
     }
 
-    /// What each kind takes of a PE.
+    /// Returns the memory use of each kind.
     fn memory(&self) -> Memory {
         let none = vec![0; self.used.last().map_or(0, Vec::len)];
         let befores = std::iter::once(&none).chain(&self.used);
@@ -169,13 +169,13 @@ impl Meter<'_> {
 }
 
 impl Maker<'_> {
-    /// A tensor of which each PE of the SIP has so many rows.
+    /// Makes a tensor of which each PE of the SIP holds `rows` rows.
     fn sharded(&self, rows: u64, columns: u64, held: Option<Held>) -> Result<Tensor, RuntimeError> {
         let all = self.cut.cubes * self.cut.pes * rows;
         self.place([all, columns], self.cut.work.dtype, [Split::RowWise; 2], held)
     }
 
-    /// A tensor that each cube has, and of which each PE has so many rows.
+    /// Makes a tensor that each cube holds, and of which each PE holds `rows` rows.
     fn shared(
         &self,
         rows: u64,

@@ -1,21 +1,21 @@
-//! A step as the first SIP sees it: what ran when, and what passed between.
+//! The timeline of a step as seen by the first SIP.
 
 use cubeyard_sim::{Span, Time};
 
 use super::cut::Phase;
 use super::driver::{Part, Ran};
 
-/// A step with some of its layers, which are all alike. SIPs wait for each other in every all-reduce, so one
-/// of them sees the time of all.
+/// A step with some of its identical layers. SIPs wait for each other in every all-reduce, so the time of one
+/// is that of all.
 #[derive(Clone, Debug)]
 pub(super) struct Timeline {
-    /// Each part, when it began and when it ended.
+    /// Parts with their start and end.
     ran: Vec<(Part, Time, Time)>,
     layers: u64,
 }
 
 impl Timeline {
-    /// Of an embedding, so many layers, a norm and a head.
+    /// Makes the timeline of an embedding, `layers` layers, a norm and a head.
     pub(super) fn new(ran: &[Ran], layers: u64) -> Self {
         let of_first = |ran: &Ran| {
             let launch = &ran.launches[0];
@@ -24,34 +24,34 @@ impl Timeline {
         Self { ran: ran.iter().map(of_first).collect(), layers }
     }
 
-    /// The last norm, which is followed by the head alone.
+    /// Returns the index of the last norm, which is followed only by the head.
     fn last_norm(&self) -> usize {
         self.ran.len() - 2
     }
 
-    /// What comes before the layers, until these begin.
+    /// Returns the time from the start until the layers begin.
     pub(super) fn before(&self) -> Span {
         self.ran[1].1 - self.ran[0].1
     }
 
-    /// A layer, until what follows begins.
+    /// Returns the time of a layer, until the next part begins.
     pub(super) fn layer(&self) -> Span {
         let all = self.ran[self.last_norm()].1 - self.ran[1].1;
         Span::from_ps(all.ps() / self.layers)
     }
 
-    /// What comes behind the layers.
+    /// Returns the time after the layers.
     pub(super) fn behind(&self) -> Span {
         self.ran[self.ran.len() - 1].2 - self.ran[self.last_norm()].1
     }
 
-    /// What the parts of a kind take in a layer, together.
+    /// Returns the total time of a kind of part per layer.
     pub(super) fn in_layer(&self, part: Part) -> Span {
         let of_layers = &self.ran[1..self.last_norm()];
         Span::from_ps(sum(of_layers, part).ps() / self.layers)
     }
 
-    /// What the parts of a kind take outside of layers, together.
+    /// Returns the total time of a kind of part outside of layers.
     pub(super) fn outside(&self, part: Part) -> Span {
         sum(&self.ran[..1], part) + sum(&self.ran[self.last_norm()..], part)
     }
@@ -61,25 +61,25 @@ fn sum(ran: &[(Part, Time, Time)], part: Part) -> Span {
     ran.iter().filter(|(kind, ..)| *kind == part).map(|&(_, began, ended)| ended - began).sum()
 }
 
-/// How often a kind of part is run in a layer.
+/// Returns the number of runs of a kind of part per layer.
 pub(super) fn per_layer(part: Part, phase: Phase) -> u64 {
     Part::layer(phase).into_iter().filter(|kind| *kind == part).count() as u64
 }
 
-/// Some of so many positions, evenly spread, with the first and the last.
+/// Returns at most `most` of `all` positions, evenly spread, including the first and the last.
 pub(super) fn positions(all: u64, most: u64) -> Vec<u64> {
     let count = all.min(most.max(2));
     (0..count).map(|index| index * (all - 1) / (count - 1).max(1)).collect()
 }
 
-/// The sum over all positions of what is known at some, and taken to grow evenly between them.
+/// Sums over all positions, interpolating linearly between known ones.
 pub(super) fn sum_between(known: &[(u64, Span)]) -> Span {
     let first = known.first().map_or(0, |(_, span)| i128::from(span.ps()));
     let between = known.windows(2).map(|pair| {
         let [(from, low), (to, high)] =
             [pair[0], pair[1]].map(|(at, span)| (i128::from(at), i128::from(span.ps())));
         let steps = to - from;
-        // low + (high - low) i / steps, for i from 1 to all steps.
+        // Sum of low + (high - low) i / steps for i from 1 to steps.
         steps * low + (high - low) * (steps + 1) / 2
     });
     Span::from_ps(u64::try_from(first + between.sum::<i128>()).expect("times are positive"))

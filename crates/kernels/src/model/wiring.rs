@@ -7,7 +7,7 @@ use cubeyard_runtime::{Channel, Context, End, RingConfig};
 use super::cut::{Cut, Phase};
 use crate::tl::Port;
 
-/// Channels between the PEs at one position of the cubes that share a head.
+/// Returns channels between the PEs at equal positions of the cubes that share a head.
 pub(super) fn channels(context: &Context, cut: &Cut, sips: &[SipId], ports: u16) -> Vec<Channel> {
     let (cubes, pes): (Vec<_>, Vec<_>) = context.machine(|machine| {
         (machine.topology().cubes().collect(), machine.topology().pes().collect())
@@ -27,7 +27,7 @@ pub(super) fn channels(context: &Context, cut: &Cut, sips: &[SipId], ports: u16)
     channels
 }
 
-/// Slots that each hold the longest message.
+/// Returns ring settings whose slots hold the longest message.
 pub(super) fn ring(cut: &Cut) -> RingConfig {
     let element = cut.work.dtype.size();
     let projected = cut.rows() * cut.qkv() * element;

@@ -1,4 +1,4 @@
-//! Elementwise operations.
+//! Elementwise operations on arrays.
 
 use super::shape::spread;
 use super::value::{Bits, Data, Number, Real, Shift, Value, each_pair};

@@ -138,7 +138,7 @@ pub struct Tape {
     pub(super) held: Vec<bool>,
     /// Greatest number of bytes of the TCM in use at once.
     pub(super) peak: u64,
-    /// Floating-point operations.
+    /// Number of floating-point operations.
     flop: u64,
 }
 

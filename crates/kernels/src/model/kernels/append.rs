@@ -1,4 +1,4 @@
-//! K and V of the tokens of a step into the cache.
+//! Appending of K and V of the tokens of a step to the cache.
 
 use std::rc::Rc;
 
@@ -7,8 +7,8 @@ use crate::kernel::Kernel;
 use crate::model::cut::Cut;
 use crate::tl::{Ref, Tile};
 
-/// Turns K of each PE's tokens, and keeps K and V where they belong. Arguments: Q, K and V of the step; the
-/// caches of K and V; cosines and sines; two that are not used; the layer, and where the step begins in its
+/// Rotates K of each PE's tokens, and stores K and V in the cache. Arguments: Q, K and V of the step; the
+/// caches of K and V; cosines and sines; two that are not used; the layer, and the position of the step in its
 /// sequences.
 pub(in crate::model) fn append(cut: &Rc<Cut>) -> Kernel {
     kernel("append", cut, |here| {
@@ -26,13 +26,14 @@ pub(in crate::model) fn append(cut: &Rc<Cut>) -> Kernel {
 }
 
 impl Here {
-    /// The sequence that this PE works on in prefill, and which share of its tokens; none if there are fewer.
+    /// Returns the sequence of this PE in prefill, and its share of the tokens; `None` if there are fewer
+    /// sequences.
     pub(super) fn share(&self) -> Option<(u64, u64)> {
         let (unit, parts) = (self.unit(), self.cut.parts);
         (unit / parts < self.cut.sequences).then_some((unit / parts, unit % parts))
     }
 
-    /// Where a token of a sequence is in the cache of a layer, and how many more are behind it there.
+    /// Returns the row of a token in the cache of a layer, and the number of rows left from there.
     pub(super) fn place(&self, sequence: u64, token: u64) -> (u64, u64) {
         let cut = &self.cut;
         let (part, rest) = (token / cut.room, token % cut.room);
@@ -43,7 +44,7 @@ impl Here {
         (row + rest, cut.room - rest)
     }
 
-    /// Stores rows of tokens, some of which may be beyond the end.
+    /// Stores rows of tokens, ignoring those beyond the end of the context.
     fn keep(&self, cache: &Ref, sequence: u64, first: u64, tile: &Tile) {
         let (tl, size) = (&self.tl, self.cut.spec.head_dim);
         let begin = self.args.whole(7) + first;

@@ -1,4 +1,4 @@
-//! Products whose weights are split by columns: each PE multiplies all of the tokens with its columns.
+//! Products with weights split by columns: each PE multiplies all tokens by its columns.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,14 +10,14 @@ use crate::library::EPSILON;
 use crate::model::cut::Cut;
 use crate::tl::{Ref, Tile};
 
-/// Tokens of which parts of rows are loaded as quickly as whole ones.
+/// Maximum number of tokens for which parts of rows load as fast as whole ones.
 const FEW: u64 = 8;
-/// Bytes of weights that a load brings at most: the TCM has room for several.
+/// Maximum bytes of weights per load; the TCM has room for several.
 const LONGEST: u64 = 1 << 20;
 
-/// Q, K and V of all tokens. Each PE passes its columns on to the PEs at its position in the cubes of its
-/// group, so that each cube has all of its group. Arguments: the tokens, their sums of squares, the weights, the
-/// output with the rows of each cube after each other, and the layer.
+/// Computes Q, K and V of all tokens. Each PE passes its columns on to the PEs at its position in the cubes of
+/// its group, so that each cube has those of the whole group. Arguments: the tokens, their sums of squares, the
+/// weights, the output with the rows of one cube after the other, and the layer.
 pub(in crate::model) fn qkv(cut: &Rc<Cut>) -> Kernel {
     kernel("qkv", cut, |here| {
         let (cut, out) = (&here.cut, here.args.tensor(3).local());
@@ -39,7 +39,7 @@ pub(in crate::model) fn qkv(cut: &Rc<Cut>) -> Kernel {
     })
 }
 
-/// Up, times gate with its sigmoid. The columns of a PE's weights are those of gate, then those of up.
+/// Computes up · gate · sigmoid(gate). The columns of a PE's weights are those of gate, then those of up.
 /// Arguments: as [`qkv`], with an output for this PE alone.
 pub(in crate::model) fn gate_up(cut: &Rc<Cut>) -> Kernel {
     kernel("gate and up", cut, |here| {
@@ -53,7 +53,7 @@ pub(in crate::model) fn gate_up(cut: &Rc<Cut>) -> Kernel {
     })
 }
 
-/// The logits of the last token of each sequence. Arguments: as [`gate_up`].
+/// Computes the logits of the last token of each sequence. Arguments: as [`gate_up`].
 pub(in crate::model) fn head(cut: &Rc<Cut>) -> Kernel {
     kernel("head", cut, |here| {
         let (cut, out) = (&here.cut, here.args.tensor(3).local());
@@ -65,16 +65,17 @@ pub(in crate::model) fn head(cut: &Rc<Cut>) -> Kernel {
 }
 
 impl Here {
-    /// Multiplies the last of every `step` tokens with this PE's columns, `count` tokens in all, and hands out
-    /// the normal product of some rows after others.
+    /// Multiplies the last of every `step` tokens by this PE's columns, `count` tokens in all, and passes the
+    /// normalised product to `take`, block of rows by block of rows.
     fn columns(&self, count: u64, step: u64, width: u64, take: impl Fn(&Range<u64>, &Tile)) {
         let weights = self.args.tensor(2).local();
         let first = self.args.whole(4) * self.cut.spec.hidden;
         for rows in self.row_blocks(count) {
             let mut sum: Option<Tile> = None;
             let depths = self.depths(width);
-            // Before all weights: a short read waits behind the long ones of the PE that has it. With more
-            // blocks than one by turns, so that the products of one go on while the next is loaded.
+            // Tokens are loaded before all weights: a short read waits behind the long ones of the PE that
+            // holds it. With several blocks of rows they alternate, so that one is multiplied while the next is
+            // loaded.
             let load = |(part, depth): &(u64, Range<u64>)| {
                 self.tl.load(&self.part(*part, &rows, step, depth))
             };
@@ -97,10 +98,10 @@ impl Here {
         }
     }
 
-    /// The features that are multiplied one after the other: of which PE, and which of its own. Each begins
-    /// with its own, so that they do not all ask one PE. Where there are few tokens, weights are cut finer, and the
-    /// first of them most, since nothing is multiplied while they are loaded. With many, a part of each row is on
-    /// some channels of the memory only.
+    /// Returns the order in which features are multiplied: the PE that holds them, and the range of its own.
+    /// Each PE begins with its own, so that they do not all read from one. With few tokens, weights are split
+    /// finer, and the first of them most, since nothing is multiplied while they load. With many, parts of rows
+    /// would use only some channels of the memory.
     fn depths(&self, width: u64) -> Vec<(u64, Range<u64>)> {
         let (pes, slice, [_, tile, _]) = (self.cut.pes, self.cut.slice(), self.tl.gemm_tile());
         let long = (slice * width * self.cut.work.dtype.size()).div_ceil(LONGEST);
@@ -121,7 +122,7 @@ impl Here {
         depths
     }
 
-    /// Some of the features that a PE of this cube has, of some tokens.
+    /// References some features of some tokens that a PE of this cube holds.
     fn part(&self, pe: u64, rows: &Range<u64>, step: u64, depth: &Range<u64>) -> Ref {
         let (x, slice) = (self.args.tensor(0).whole(), self.cut.slice());
         let first = pe * self.cut.tokens() + rows.start * step + step - 1;
@@ -129,7 +130,7 @@ impl Here {
         x.at(first * slice + depth.start, &shape).strided(&[step * slice, 1])
     }
 
-    /// What the norm multiplies each row with.
+    /// Returns the norm's factor for each row.
     fn scale(&self, rows: &Range<u64>, step: u64) -> Tile {
         let (tl, count, tokens) = (&self.tl, rows.end - rows.start, self.cut.tokens());
         let sums = self.args.tensor(1).whole();

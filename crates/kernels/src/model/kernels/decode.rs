@@ -1,4 +1,4 @@
-//! Attention of one new token of each sequence, over a cache that the PEs of a group share.
+//! Attention of one new token of each sequence over a cache that the PEs of a group share.
 
 use std::rc::Rc;
 
@@ -8,12 +8,12 @@ use crate::library::SoftmaxSum;
 use crate::model::cut::Cut;
 use crate::tl::Tile;
 
-/// Tokens of a block of K and V.
+/// Tokens per block of K and V.
 const BLOCK: u64 = 512;
 
-/// Turns Q and K of new tokens, keeps K and V, and computes the attention of each PE's sequences, or of its
-/// part of one. Each cube then gets its heads of all. Arguments: Q, K and V of the step; the caches of K and V;
-/// cosines and sines; the output, and the logarithms of its weights; and the layer.
+/// Rotates Q and K of new tokens, stores K and V, and computes the attention of each PE's sequences, or of its
+/// part of one. Each cube then receives its heads of all. Arguments: Q, K and V of the step; the caches of K
+/// and V; cosines and sines; the output, and the logarithms of its weights; and the layer.
 pub(in crate::model) fn decode(cut: &Rc<Cut>) -> Kernel {
     kernel("attention", cut, |here| {
         for turn in 0..here.cut.held {
@@ -29,14 +29,14 @@ pub(in crate::model) fn decode(cut: &Rc<Cut>) -> Kernel {
 }
 
 impl Here {
-    /// The sequence that a unit works on, and which part of it; none if there are fewer.
+    /// Returns the sequence of a unit, and its part of it; `None` if there are fewer sequences.
     fn sequence(&self, unit: u64, turn: u64) -> Option<(u64, u64)> {
         let Cut { parts, held, work, .. } = *self.cut;
         let at = if parts > 1 { (unit / parts, unit % parts) } else { (unit * held + turn, 0) };
         (at.0 < work.batch).then_some(at)
     }
 
-    /// The attention of a part of a sequence: a row of heads, and of the logarithms of their weights.
+    /// Computes the attention of a part of a sequence: a row of heads, and the logarithms of their weights.
     fn attend(&self, (sequence, part): (u64, u64), turn: u64) -> (Tile, Tile) {
         let (tl, cut) = (&self.tl, &self.cut);
         let (group, size) = (cut.spec.group(), cut.spec.head_dim);
@@ -59,7 +59,7 @@ impl Here {
             let shape = [BLOCK.min(tokens - start), size];
             let [key, value] =
                 cache.each_ref().map(|all| tl.load(&all.at((row + start) * size, &shape)));
-            // Few rows of scores are turned around rather than the keys.
+            // The few rows of scores are transposed rather than the keys.
             sum.add(tl, &tl.trans(&tl.dot(&key, &query)), &value);
         }
         let values = tl.reshape(&sum.result(tl, cut.work.dtype), &[1, group, size]);

@@ -1,4 +1,4 @@
-//! The features of tokens, from the table of all.
+//! Lookup of the features of tokens in the embedding table.
 
 use std::rc::Rc;
 
@@ -9,9 +9,8 @@ use crate::model::cut::Cut;
 /// Spreads tokens over the table; odd, so that it has no common divisor with most sizes.
 const STRIDE: u64 = 2_654_435_761;
 
-/// Loads what a PE has of each token from the table, wherever that is. Which tokens these are is of no
-/// consequence for the time but for where they are, so they are spread over the table. Arguments: the table, and
-/// the tokens.
+/// Loads a PE's features of each token from the table, wherever they are. Only their location matters for the
+/// time, so tokens are spread over the table. Arguments: the table, and the tokens.
 pub(in crate::model) fn embed(cut: &Rc<Cut>) -> Kernel {
     kernel("embedding", cut, |here| {
         let (tl, slice) = (&here.tl, here.cut.slice());

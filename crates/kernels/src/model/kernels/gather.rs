@@ -1,11 +1,11 @@
-//! What the PEs of a group have computed of some tokens, and who gets what of their attention.
+//! Collection of the group's projections of some tokens, and distribution of the attention output.
 
 use super::Here;
 use crate::tl::{Ref, Tile};
 
 impl Here {
-    /// Q, K and V of some tokens of the step: a tile of tokens, heads and features, in which the heads of K and
-    /// of V come behind those of Q. It is in argument 0, in parts, all of them in this cube.
+    /// Loads Q, K and V of some tokens of the step as a tile of tokens, heads and features, in which the heads
+    /// of K and of V follow those of Q. They are in argument 0, in parts, all of them in this cube.
     #[track_caller]
     pub(super) fn projected(&self, first: u64, count: u64) -> Tile {
         let (tl, cut) = (&self.tl, &self.cut);
@@ -16,15 +16,15 @@ impl Here {
         tl.reshape(&parts, &[count, cut.spec.group() + 2, cut.spec.head_dim])
     }
 
-    /// Some of the heads of what [`projected`](Self::projected) gives.
+    /// Returns some of the heads of a tile of [`projected`](Self::projected).
     #[track_caller]
     pub(super) fn heads(&self, tile: &Tile, first: u64, count: u64) -> Tile {
         let shape = [tile.dim(0), count, tile.dim(2)];
         self.tl.slice(tile, &[0, first, 0], &shape)
     }
 
-    /// Gives each cube of the group its heads of a tile of rows, heads and features, and takes those of this
-    /// cube from the other cubes' PEs at this position. `has` says of how many rows a unit has something.
+    /// Sends each cube of the group its heads of a tile of rows, heads and features, and receives those of this
+    /// cube from the other cubes' PEs at this position. `has` returns the number of rows that a unit has.
     #[track_caller]
     pub(super) fn deal(
         &self,

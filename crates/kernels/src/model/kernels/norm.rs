@@ -1,4 +1,4 @@
-//! The sums of squares that a norm divides by.
+//! Sums of squares for a norm.
 
 use std::rc::Rc;
 
@@ -8,10 +8,10 @@ use super::{Here, kernel};
 use crate::kernel::Kernel;
 use crate::model::cut::Cut;
 
-/// The sum of squares of what a PE has of each token. Arguments: the tokens, and the sums.
+/// Computes the sum of squares of a PE's features of each token. Arguments: the tokens, and the sums.
 ///
-/// The norm itself is applied behind the product that comes next, to less: (x W) r is (x r) W, and its
-/// weights are in W.
+/// The norm itself is applied after the following product, which is cheaper: (x W) r is (x r) W. Its weights
+/// are included in W.
 pub(in crate::model) fn norm(cut: &Rc<Cut>) -> Kernel {
     kernel("norm", cut, body)
 }

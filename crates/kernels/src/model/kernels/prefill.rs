@@ -1,4 +1,4 @@
-//! Attention of many new tokens of each sequence, over a cache that the PEs of a group share.
+//! Attention of many new tokens of each sequence over a cache that the PEs of a group share.
 
 use std::rc::Rc;
 
@@ -10,12 +10,12 @@ use crate::library::{NEVER, SoftmaxSum};
 use crate::model::cut::Cut;
 use crate::tl::Tile;
 
-/// Tokens of a block of K and V.
+/// Tokens per block of K and V.
 const BLOCK: u64 = 256;
 
-/// Computes the attention of each PE's tokens over all of their sequence until then, wherever it is kept.
-/// Each cube then gets its heads of all. Arguments: Q, K and V of the step; the caches of K and V; cosines and
-/// sines; the output; one that is not used; the layer, and where the step begins in its sequences.
+/// Computes the attention of each PE's tokens over their sequence up to them, wherever it is stored. Each cube
+/// then receives its heads of all. Arguments: Q, K and V of the step; the caches of K and V; cosines and sines;
+/// the output; one that is not used; the layer, and the position of the step in its sequences.
 pub(in crate::model) fn prefill(cut: &Rc<Cut>) -> Kernel {
     kernel("prefill attention", cut, |here| {
         let attended = here.share().map(|(sequence, part)| here.look_back(sequence, part));
@@ -26,7 +26,7 @@ pub(in crate::model) fn prefill(cut: &Rc<Cut>) -> Kernel {
 }
 
 impl Here {
-    /// The attention of a share of a sequence's new tokens.
+    /// Computes the attention of a share of a sequence's new tokens.
     fn look_back(&self, sequence: u64, part: u64) -> Tile {
         let (tl, cut) = (&self.tl, &self.cut);
         let (group, size, count) = (cut.spec.group(), cut.spec.head_dim, cut.unit_rows());
@@ -50,8 +50,8 @@ impl Here {
         tl.reshape(&sum.result(tl, cut.work.dtype), &[count, group, size])
     }
 
-    /// The first token and the number of tokens of each block of a sequence, none of which is in two places.
-    /// PEs begin at different ones, so that they do not all ask one PE.
+    /// Returns the first token and the length of each block of a sequence; each block is in one PE's memory.
+    /// PEs begin at different blocks, so that they do not all read from one PE.
     fn blocks(&self, sequence: u64, tokens: u64) -> Vec<(u64, u64)> {
         let mut blocks = Vec::new();
         let mut token = 0;
@@ -65,7 +65,7 @@ impl Here {
         blocks
     }
 
-    /// Scores without those of tokens that come later; a row is a head of a token.
+    /// Masks the scores of later tokens; a row is a head of a token.
     fn hide(&self, scores: Tile, query: u64, key: u64) -> Tile {
         let (tl, group) = (&self.tl, self.cut.spec.group());
         let [rows, columns] = [scores.dim(0), scores.dim(1)];

@@ -1,4 +1,4 @@
-//! Products whose weights are split by rows over cubes: each cube has a sum, and all add them up afterwards.
+//! Products with weights split by rows over cubes: each cube has a partial sum, and an all-reduce adds them up.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -8,10 +8,9 @@ use crate::kernel::Kernel;
 use crate::model::cut::Cut;
 use crate::tl::{Ref, Tile};
 
-/// The output of attention. Where several PEs have had a part of a sequence, their outputs are joined first,
-/// each with the weight of its part. Arguments: the parts of attention and their weights, the weights of the
-/// product by panels, the tokens before, the output, the layer, and 1 if the cube of this number and SIP adds the
-/// tokens before.
+/// Projects the attention output. If several PEs had parts of a sequence, their outputs are combined first,
+/// weighted by part. Arguments: the parts of attention and their weights, the weights of the product by panels,
+/// the residual tokens, the output, the layer, and 1 if this SIP's first cube adds the residual.
 pub(in crate::model) fn output(cut: &Rc<Cut>) -> Kernel {
     kernel("output", cut, |here| {
         here.rows(here.cut.attended(), |rows| {
@@ -20,7 +19,7 @@ pub(in crate::model) fn output(cut: &Rc<Cut>) -> Kernel {
     })
 }
 
-/// The way back from the inner features. Arguments: these, nothing that is used, and as [`output`].
+/// Applies the down projection. Arguments: the inner features, one that is not used, and then as [`output`].
 pub(in crate::model) fn down(cut: &Rc<Cut>) -> Kernel {
     kernel("down", cut, |here| {
         here.rows(here.cut.inner() * here.cut.pes, |rows| here.inner(rows));
@@ -28,12 +27,13 @@ pub(in crate::model) fn down(cut: &Rc<Cut>) -> Kernel {
 }
 
 impl Here {
-    /// Multiplies some rows after others of what `left` gives, which have `depth` features, and stores the sums.
+    /// Multiplies the rows that `left` returns, which have `depth` features, block by block, and stores the
+    /// sums.
     fn rows(&self, depth: u64, left: impl Fn(&Range<u64>) -> Tile) {
         let (tl, cut) = (&self.tl, &self.cut);
         let [weights, before, out] = [2, 3, 4].map(|position| self.args.tensor(position).local());
         let (first, width) = (self.args.whole(5) * depth * cut.slice(), cut.panel(depth));
-        // One cube adds what was there before, and then all have it.
+        // One cube adds the residual; the all-reduce passes it on to all.
         let adds = self.args.whole(6) == 1 && tl.program_id(1) == 0;
         for rows in self.row_blocks(cut.tokens()) {
             let (left, count) = (left(&rows), rows.end - rows.start);
@@ -50,13 +50,14 @@ impl Here {
         }
     }
 
-    /// Attention of some tokens, of the heads that this cube multiplies: it lies in the order of tokens.
+    /// Loads the attention of some tokens, of the heads that this cube multiplies; it is stored in the order of
+    /// tokens.
     fn attended(&self, rows: &Range<u64>) -> Tile {
         let (all, width) = (self.args.tensor(0).whole(), self.cut.attended());
         self.tl.load(&all.at(rows.start * width, &[rows.end - rows.start, width]))
     }
 
-    /// Attention of some sequences, each joined from its parts.
+    /// Loads the attention of some sequences, each combined from its parts.
     fn joined(&self, rows: &Range<u64>) -> Tile {
         let (tl, parts, count) = (&self.tl, self.cut.parts, rows.end - rows.start);
         let (size, width) = (self.cut.spec.head_dim, self.cut.attended());
@@ -69,7 +70,7 @@ impl Here {
         tl.reshape(&self.narrow(&tl.sum(&weighted, 1)), &[count, width])
     }
 
-    /// The inner features of some tokens that the PEs of this cube have.
+    /// Loads the inner features of some tokens from the PEs of this cube.
     fn inner(&self, rows: &Range<u64>) -> Tile {
         let (tl, width, pes) = (&self.tl, self.cut.inner(), self.cut.pes);
         let (all, count) = (self.args.tensor(0).whole(), rows.end - rows.start);

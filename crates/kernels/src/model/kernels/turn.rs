@@ -1,4 +1,4 @@
-//! Rotary positions.
+//! Rotary position embedding.
 
 use cubeyard_runtime::dtype::DType;
 
@@ -6,7 +6,7 @@ use super::Here;
 use crate::tl::Tile;
 
 impl Here {
-    /// The cosines and sines of some of the step's positions, as rows; argument `position` has all.
+    /// Loads the cosines and sines of some of the step's positions, as rows; they are argument `position`.
     #[track_caller]
     pub(super) fn angles(&self, position: usize, first: u64, count: u64) -> [Tile; 2] {
         let (table, half) = (self.args.tensor(position).local(), self.cut.spec.head_dim / 2);
@@ -14,8 +14,8 @@ impl Here {
         [0, all].map(|start| self.tl.load(&table.block(&[start + first, 0], &[count, half])))
     }
 
-    /// Turns pairs of features, of which the first half has the one and the second half the other, by the
-    /// angles of their tokens: a tile of tokens, heads and features.
+    /// Rotates pairs of features, one from each half, by the angles of their tokens: a tile of tokens, heads
+    /// and features.
     #[track_caller]
     pub(super) fn turned(&self, tile: &Tile, [cosines, sines]: &[Tile; 2]) -> Tile {
         let (tl, half) = (&self.tl, self.cut.spec.head_dim / 2);
