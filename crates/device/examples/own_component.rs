@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::io::Write;
 
 use cubeyard_device::machine::{Machine, MachineBuilder};
-use cubeyard_device::message::{Access, Direction, Message};
+use cubeyard_device::message::{Access, Direction, Message, RequesterMessage};
 use cubeyard_device::request::{Request, RequestError};
 use cubeyard_device::topology::Topology;
 use cubeyard_sim::{Asks, Component, Context, Delivery, Send, Span, Stop, Time};
@@ -55,7 +55,7 @@ impl Component for OnePort {
     /// from there on the fabric does the rest. A write of the host is posted: nobody is to be told over
     /// the fabric, so an alarm is set instead.
     fn receive(&mut self, delivery: Delivery<Message>, context: &mut Context<Message>) {
-        let Message::Access(access) = delivery.message else {
+        let Message::Memory(access) = delivery.message else {
             unreachable!("a memory is sent accesses")
         };
         let done = self.serve(context.now());
@@ -65,7 +65,7 @@ impl Component for OnePort {
                 route,
                 bytes,
                 asks: Asks::At(done),
-                message: Message::Answer(access),
+                message: RequesterMessage::Answer(access).into(),
             });
         } else {
             self.posted.push_back(*access);

@@ -7,7 +7,9 @@
 use std::io::{BufRead, Write};
 use std::num::NonZero;
 
-use cubeyard_device::message::{Access, AccessId, Direction, Done, Message, RequestId};
+use cubeyard_device::message::{
+    Access, AccessId, Direction, Done, Message, RequestId, RequesterMessage,
+};
 use cubeyard_device::model::{ChannelsSpec, Memory, Part, Requester};
 use cubeyard_sim::{
     Arbiter, Bandwidth, Blind, BufferSpec, Component, Context, Delivery, Engine, EngineConfig,
@@ -99,18 +101,21 @@ impl Component for MemoryThatAsks {
     }
 
     fn flit(&mut self, flit: Flit, message: &Message) {
-        self.memory.flit(flit, message);
+        if let Message::Memory(access) = message {
+            self.memory.flit(flit, access);
+        }
     }
 
     fn call(&mut self, message: Message, context: &mut Context<Message>) {
-        self.requester.call(message, context);
+        match message {
+            Message::Requester(message) => self.requester.handle(message, context),
+            Message::Memory(access) => self.memory.handle(access, context),
+            other => unreachable!("neither for a memory nor for a requester: {other:?}"),
+        }
     }
 
     fn receive(&mut self, delivery: Delivery<Message>, context: &mut Context<Message>) {
-        match delivery.message {
-            Message::Answer(_) => self.requester.receive(delivery, context),
-            _ => self.memory.receive(delivery, context),
-        }
+        self.call(delivery.message, context);
     }
 
     fn wake(&mut self, token: u64, context: &mut Context<Message>) {
@@ -215,7 +220,8 @@ impl Scenario {
             done: Done::Signal(done),
         };
         let start = NodeId::new(self.links[request.route[0]].from);
-        engine.call_at(Time::from_ps(request.at_ps), start, Message::Issue(Box::new(access)));
+        let message = RequesterMessage::Issue(Box::new(access)).into();
+        engine.call_at(Time::from_ps(request.at_ps), start, message);
         done
     }
 }

@@ -70,6 +70,7 @@
 mod access;
 pub mod contents;
 pub mod explain;
+mod failure;
 pub mod formula;
 mod ids;
 pub mod input;
@@ -87,8 +88,6 @@ pub mod topology;
 pub mod trace;
 pub mod validate;
 mod wiring;
-
-pub use wiring::Wiring;
 
 /// The examples of the page about this crate, as tests.
 #[cfg(doctest)]

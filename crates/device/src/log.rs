@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use cubeyard_sim::{Crossing, Observer, Route, Time, TransferId, Wait};
 
-use crate::message::{Message, RequestId};
+use crate::message::{Message, PeDmaMessage, RequestId, RequesterMessage};
 
 /// Record of a transfer.
 #[derive(Clone, Debug)]
@@ -44,9 +44,9 @@ pub enum TransferKind {
 impl TransferKind {
     fn of(message: &Message) -> Self {
         match message {
-            Message::Issue(_) | Message::Access(_) => Self::Access,
-            Message::Answer(_) => Self::Answer,
-            Message::Packet(_) | Message::Credit(_) => Self::Message,
+            Message::Memory(_) | Message::Requester(RequesterMessage::Issue(_)) => Self::Access,
+            Message::Requester(RequesterMessage::Answer(_)) => Self::Answer,
+            Message::PeDma(PeDmaMessage::Packet(_) | PeDmaMessage::Credit(_)) => Self::Message,
             Message::Custom(_) => Self::Custom,
             _ => Self::Command,
         }

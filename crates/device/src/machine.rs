@@ -12,7 +12,7 @@ pub use rehearsal::Rehearsal;
 use std::cell::Ref;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::{PhysAddr, SipId};
@@ -22,11 +22,12 @@ use cubeyard_sim::{
     Time, Waiter, Waiting,
 };
 
+use crate::failure::Failure;
 use crate::formula::{self, Parts};
 use crate::log::{FlitLog, Log, Watch};
 use crate::message::{
-    Access, Body, Buffer, Command, Direction, Done, Failure, Message, RequestId, Slice,
-    VirtualAccess,
+    Access, Buffer, CommandBody, Direction, Done, HostCommand, Message, PeCpuMessage, PeDmaMessage,
+    RequestId, RequesterMessage, Slice, VirtualAccess,
 };
 use crate::model::{Memory, Mmu, Part};
 use crate::pe::{CoreReport, OpLog, Program};
@@ -62,7 +63,7 @@ pub struct Machine<W = Log> {
     made: usize,
     envelopes: BTreeMap<RequestId, Envelope>,
     done: BTreeMap<RequestId, SignalId>,
-    commands: BTreeMap<RequestId, Rc<Command>>,
+    commands: BTreeMap<RequestId, Rc<HostCommand>>,
     last_mapping: Option<LastMapping>,
     accesses: BTreeMap<RequestId, Access>,
     /// What regions of each SIP stand for, as its firmware knows.
@@ -353,12 +354,12 @@ impl<W: Watch> Machine<W> {
     pub fn stop_programs(&mut self, launch: RequestId) -> Vec<String> {
         let Some(command) = self.commands.get(&launch).cloned() else { return Vec::new() };
         let mut waiting = Vec::new();
-        for pe in command.cubes.iter().flat_map(|cube| &cube.pes) {
+        for pe in command.pes() {
             if let Some(Part::PeCpu(cpu)) = self.engine.component_mut(pe.node)
-                && let Some(what) = cpu.stop(launch)
+                && let Some(what) = cpu.core_mut().stop(launch)
             {
                 waiting.push(format!("{} waits for {what}", self.topology().node(pe.node).name));
-                self.engine.call(pe.node, Message::Stopped);
+                self.engine.call(pe.node, PeCpuMessage::Stopped.into());
             }
         }
         waiting
@@ -404,9 +405,10 @@ impl<W: Watch> Machine<W> {
     /// Forgets a request that is done, and all that was kept of it. Its number is not used again.
     pub fn retire(&mut self, request: RequestId) {
         let tasks = self.engine.tasks();
-        if let Some(command) = self.commands.remove(&request) {
-            let pes = command.cubes.iter().flat_map(|cube| &cube.pes);
-            pes.filter_map(|pe| pe.armed).for_each(|armed| tasks.release(armed));
+        if let Some(command) = self.commands.remove(&request)
+            && let CommandBody::Launch(launch) = &command.body
+        {
+            launch.armed.iter().for_each(|&armed| tasks.release(armed));
         }
         if let Some(done) = self.done.remove(&request) {
             tasks.release(done);
@@ -550,17 +552,13 @@ impl<W: Watch> Machine<W> {
                 return self.launch(request, kernel, targets(sip, cubes, pes), work);
             }
             Request::MmuMap { sip, ref cubes, ref pes, ref mappings } => {
-                let body = Body::Map(Arc::clone(mappings));
-                return self.mapping(request, targets(sip, cubes, pes), body);
-            }
-            Request::Connect { sip, ref cubes, ref pes, ref ports, remove } => {
-                let (list, both) = (Arc::clone(ports), [Body::Connect, Body::Disconnect]);
-                let body = both[usize::from(remove)](list);
-                return self.ports(request, targets(sip, cubes, pes), ports, body);
+                return self.mapping(request, targets(sip, cubes, pes), mappings, false);
             }
             Request::MmuUnmap { sip, ref cubes, ref pes, ref mappings } => {
-                let body = Body::Unmap(Arc::clone(mappings));
-                return self.mapping(request, targets(sip, cubes, pes), body);
+                return self.mapping(request, targets(sip, cubes, pes), mappings, true);
+            }
+            Request::Connect { sip, ref cubes, ref pes, ref ports, remove } => {
+                return self.ports(request, targets(sip, cubes, pes), ports, remove);
             }
         };
         let memory = self.wiring.memory(address, bytes)?;
@@ -581,7 +579,7 @@ impl<W: Watch> Machine<W> {
             done: Done::Signal(done),
         };
         self.accesses.insert(request, access.clone());
-        Ok((address.sip(), start, Message::Issue(Box::new(access))))
+        Ok((address.sip(), start, RequesterMessage::Issue(Box::new(access)).into()))
     }
 
     fn virtual_access(
@@ -600,7 +598,7 @@ impl<W: Watch> Machine<W> {
         let node = self.topology().pe_dma(from.sip, from.cube, from.pe);
         let (data, done) = (buffer.map(Slice::whole), Done::Signal(self.signal(request)));
         let access = VirtualAccess { request, direction, address, bytes, rows: None, data, done };
-        Ok((from.sip, node, Message::IssueVirtual(Box::new(access))))
+        Ok((from.sip, node, PeDmaMessage::Access(Box::new(access)).into()))
     }
 
     /// The signal of a request that is being taken in.

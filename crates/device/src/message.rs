@@ -1,11 +1,16 @@
-//! What the parts of a machine say to each other.
+//! Messages between the parts of a machine, one type for each kind of receiver.
+
+mod command;
+
+pub use command::{
+    CommandBody, CommandCube, CommandPe, CommandTarget, HostCommand, Launch, MappingChange,
+    PortChange,
+};
 
 use std::any::Any;
-use std::cell::OnceCell;
 use std::rc::Rc;
-use std::sync::Arc;
 
-use cubeyard_sim::{Context, NodeId, Route, SignalId, Span, Time};
+use cubeyard_sim::{Context, NodeId, Time};
 
 pub use crate::access::{
     Access, Buffer, Direction, Done, Mapping, Rows, Slice, Unwritten, VirtualAccess,
@@ -13,259 +18,237 @@ pub use crate::access::{
 pub use crate::ids::{AccessId, RequestId};
 
 use crate::ids::{Format, PortId};
-use crate::pe::{PortSpec, SlotMemory};
+use crate::pe::SlotMemory;
 
-impl Done {
-    /// Tells, and whether all went well.
-    pub fn tell(self, well: bool, context: &mut Context<Message>) {
-        match self {
-            Self::Signal(signal) => context.raise(signal),
-            Self::Core(node, token) => context.call(node, Message::DmaDone(token, well)),
-            Self::Port { node, port, bytes, format, slot, record } => {
-                let arrival = Arrival { port, bytes, format, slot, data: None, record };
-                context.call(node, Message::Arrived(arrival));
-            }
-        }
-    }
+/// Content of a transfer or of a call, by its receiver. It is moved about a dozen times on its way, so long
+/// contents are boxed.
+#[derive(Debug)]
+pub enum Message {
+    /// To a memory: read, or store the data that comes with this.
+    Memory(Box<Access>),
+    /// To a part that makes accesses: the PCIe endpoint, an `M_CPU` or a PE's DMA.
+    Requester(RequesterMessage),
+    /// To the PCIe endpoint, behind which the host is.
+    Host(HostMessage),
+    /// To an `IO_CPU`.
+    IoCpu(IoCpuMessage),
+    /// To an `M_CPU`.
+    MCpu(MCpuMessage),
+    /// To a PE's DMA engine.
+    PeDma(PeDmaMessage),
+    /// To a `PE_CPU`.
+    PeCpu(PeCpuMessage),
+    /// To a component of the user's own.
+    Custom(Box<dyn Any>),
+}
+
+const _: () = assert!(size_of::<Message>() <= 48, "a message is moved often: keep it short");
+
+/// Message to a part that makes accesses.
+#[derive(Debug)]
+pub enum RequesterMessage {
+    /// Make this access.
+    Issue(Box<Access>),
+    /// From a memory: the data of a read, or the acknowledgement of a write.
+    Answer(Box<Access>),
+}
+
+/// Message to the PCIe endpoint about a command.
+#[derive(Debug)]
+pub enum HostMessage {
+    /// Send this command to `IO_CPU`.
+    Command(Rc<HostCommand>),
+    /// All PEs have done the command.
+    Done(Rc<HostCommand>),
+}
+
+/// Message to an `IO_CPU`.
+#[derive(Debug)]
+pub enum IoCpuMessage {
+    /// Hand the command to its cubes.
+    Command(Rc<HostCommand>),
+    /// A cube has done the command.
+    CubeDone(Rc<HostCommand>),
+}
+
+/// Message to an `M_CPU`.
+#[derive(Debug)]
+pub enum MCpuMessage {
+    /// Hand the command to the PEs of the cube of this index in it.
+    Command(Rc<HostCommand>, u32),
+    /// A PE of the cube has done the command.
+    PeDone(CommandTarget),
+}
+
+/// Message to a PE's DMA engine.
+#[derive(Debug)]
+pub enum PeDmaMessage {
+    /// Make this access, whose address is virtual.
+    Access(Box<VirtualAccess>),
+    /// Read this physical address; the MMU is not asked.
+    ReadSlot(Box<VirtualAccess>),
+    /// Send this to another PE.
+    SendPacket(Box<Packet>),
+    /// A message has come from another PE.
+    Packet(Box<Packet>),
+    /// Return a credit to the sender of a message.
+    SendCredit {
+        /// Credit to return.
+        credit: Credit,
+        /// Payload of its message, in bytes.
+        bytes: u64,
+        /// Time of departure.
+        at: Time,
+    },
+    /// A credit has come back from a receiver.
+    Credit(Credit),
+    /// Change the mappings of the MMU.
+    Mappings(CommandTarget, Rc<MappingChange>),
+}
+
+/// Message to a `PE_CPU`.
+#[derive(Debug)]
+pub enum PeCpuMessage {
+    /// Wait for the start of this launch.
+    Launch(CommandTarget, Rc<Launch>),
+    /// Install ports, or remove them.
+    Ports(CommandTarget, Rc<PortChange>),
+    /// All PEs of the launch have their commands; start at this instant.
+    Start(RequestId, Time),
+    /// The access of this number is done; whether it succeeded.
+    DmaDone(u64, bool),
+    /// A message is in a slot.
+    Arrived(Arrival),
+    /// A port has one more credit, freed by the operation of this record.
+    Credit(PortId, Option<u32>),
+    /// The program was stopped from outside.
+    Stopped,
 }
 
 /// A message from a PE to another.
 #[derive(Clone, Debug)]
 pub struct Packet {
-    /// The launch that it belongs to.
+    /// Launch that it belongs to.
     pub request: RequestId,
-    /// The DMA engine of the receiver.
+    /// DMA engine of the receiver.
     pub to: NodeId,
-    /// Where its slots are.
+    /// Memory that holds the receiver's slots.
     pub memory: SlotMemory,
-    /// How long they are.
+    /// Length of a slot, in bytes.
     pub slot_bytes: u64,
-    /// What comes there.
+    /// Message as it reaches the port.
     pub arrival: Arrival,
 }
 
 /// A message that comes to a port.
 #[derive(Clone, Debug)]
 pub struct Arrival {
-    /// The port.
+    /// Port of the receiver.
     pub port: PortId,
-    /// How long it is.
+    /// Length of the message, in bytes.
     pub bytes: u64,
     /// Format of its elements.
     pub format: Format,
-    /// The slot that it goes into.
+    /// Slot that it goes into.
     pub slot: u32,
-    /// What it says, in data mode; none if that is in the slot's memory.
+    /// Content in data mode; none if it is in the slot's memory.
     pub data: Option<Box<[u8]>>,
-    /// The record of its sending, if that is kept.
+    /// Record of the send operation, if records are kept.
     pub record: Option<u32>,
 }
 
 /// A credit on its way back to a sender.
 #[derive(Clone, Copy, Debug)]
 pub struct Credit {
-    /// The launch that it belongs to.
+    /// Launch that it belongs to.
     pub request: RequestId,
-    /// The DMA engine of the sender.
+    /// DMA engine of the sender.
     pub to: NodeId,
-    /// The port there.
+    /// Port of the sender.
     pub port: PortId,
-    /// What the message carries.
-    pub bytes: u64,
-    /// When it leaves.
-    pub at: Time,
-    /// The record of the receiving that freed the slot, if that is kept.
+    /// Record of the receive operation that freed the slot, if records are kept.
     pub record: Option<u32>,
 }
 
-/// A command that `IO_CPU` hands to cubes and each `M_CPU` to PEs, and whose completions they gather.
-#[derive(Debug)]
-pub struct Command {
-    /// The request that it belongs to.
-    pub request: RequestId,
-    /// What the PEs are to do.
-    pub body: Body,
-    /// From the PCIe endpoint to `IO_CPU`.
-    pub to_io_cpu: Route,
-    /// And back.
-    pub from_io_cpu: Route,
-    /// The cubes that take part.
-    pub cubes: Rc<[CommandCube]>,
-    /// Raised when the host has the completion.
-    pub done: SignalId,
-}
-
-/// What PEs are to do.
-#[derive(Debug)]
-pub enum Body {
-    /// Run a kernel.
-    Launch(Launch),
-    /// Take mappings into the MMU.
-    Map(Arc<[Mapping]>),
-    /// Take mappings out of the MMU.
-    Unmap(Arc<[Mapping]>),
-    /// Install ports: of each PE its own, as many lists as PEs in the order of the command's.
-    Connect(Arc<[Vec<PortSpec>]>),
-    /// Take ports out.
-    Disconnect(Arc<[Vec<PortSpec>]>),
-}
-
-/// A launch of a kernel.
-#[derive(Debug)]
-pub struct Launch {
-    /// The kernel's name.
-    pub kernel: String,
-    /// How long `IO_CPU` must look ahead so that every PE has its command when they start.
-    pub lead: Span,
-    /// When they are to start, once `IO_CPU` has said it.
-    pub start: OnceCell<Time>,
-    /// When they did start: then, or when the last had its command.
-    pub started: OnceCell<Time>,
-    /// How long each PE works.
-    pub work: Span,
-}
-
-impl Command {
-    /// What a message of it carries.
-    pub fn bytes(&self) -> u64 {
-        match &self.body {
-            Body::Launch(_) => 0,
-            Body::Map(mappings) | Body::Unmap(mappings) => mappings.len() as u64 * Mapping::BYTES,
-            Body::Connect(ports) | Body::Disconnect(ports) => {
-                let most = ports.iter().map(Vec::len).max().unwrap_or_default();
-                most as u64 * PortSpec::BYTES
+impl Done {
+    /// Reports the end of the access, and whether it succeeded.
+    pub fn tell(self, well: bool, context: &mut Context<Message>) {
+        match self {
+            Self::Signal(signal) => context.raise(signal),
+            Self::Core(node, token) => {
+                context.call(node, PeCpuMessage::DmaDone(token, well).into());
+            }
+            Self::Port { node, port, bytes, format, slot, record } => {
+                let arrival = Arrival { port, bytes, format, slot, data: None, record };
+                context.call(node, PeCpuMessage::Arrived(arrival).into());
             }
         }
     }
-
-    /// The launch, if it is one.
-    pub fn launch(&self) -> Option<&Launch> {
-        match &self.body {
-            Body::Launch(launch) => Some(launch),
-            _ => None,
-        }
-    }
 }
-
-/// What went wrong, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// The part that found it.
-    pub origin: NodeId,
-    /// What.
-    pub what: String,
-}
-
-/// A cube that takes part in a command.
-#[derive(Debug)]
-pub struct CommandCube {
-    /// From `IO_CPU` to the cube's `M_CPU`.
-    pub to: Route,
-    /// And back.
-    pub back: Route,
-    /// The PEs that take part.
-    pub pes: Vec<CommandPe>,
-}
-
-/// A PE that takes part in a command.
-#[derive(Debug)]
-pub struct CommandPe {
-    /// Its `PE_CPU` for a launch, its DMA engine with the MMU for mappings.
-    pub node: NodeId,
-    /// From `M_CPU` to it.
-    pub to: Route,
-    /// And back.
-    pub back: Route,
-    /// Raised when it has a launch's command and waits for the start.
-    pub armed: Option<SignalId>,
-}
-
-/// What a transfer means, or a call. It is moved a dozen times from who sends it to who takes it, so what is
-/// long is in a box.
-#[derive(Debug)]
-pub enum Message {
-    /// To who makes requests: make this one.
-    Issue(Box<Access>),
-    /// To a memory: read, or take what comes with this.
-    Access(Box<Access>),
-    /// From a memory: the data, or that it is written.
-    Answer(Box<Access>),
-    /// To a PE's DMA: make this access, whose address is virtual.
-    IssueVirtual(Box<VirtualAccess>),
-    /// To the host's endpoint: send this command.
-    Command(Rc<Command>),
-    /// To `IO_CPU`: hand this on.
-    CommandSip(Rc<Command>),
-    /// To an `M_CPU`: hand this to the PEs of this cube of the command.
-    CommandCube(Rc<Command>, usize),
-    /// To a part of a PE: do this, as this PE of this cube of the command.
-    CommandPe(Rc<Command>, usize, usize),
-    /// To a `PE_CPU`: all of the launch are here; start at this instant.
-    Start(RequestId, Time),
-    /// To a `PE_CPU`: the access that it knows by this number is done, and whether all went well.
-    DmaDone(u64, bool),
-    /// To a PE's DMA: send this to another PE.
-    SendPacket(Box<Packet>),
-    /// To another PE's DMA: a message.
-    Packet(Box<Packet>),
-    /// To a `PE_CPU`: a message is there.
-    Arrived(Arrival),
-    /// To a PE's DMA: give this credit back.
-    SendCredit(Credit),
-    /// To another PE's DMA: a credit.
-    Credit(Credit),
-    /// To a `PE_CPU`: a port has a credit more.
-    CreditBack(PortId, Option<u32>),
-    /// To a PE's DMA: read this physical address, whatever the MMU says.
-    ReadSlot(Box<VirtualAccess>),
-    /// To a `PE_CPU`: its program was stopped; see whether it is over.
-    Stopped,
-    /// Back to an `M_CPU`: a PE is done.
-    PeDone(Rc<Command>, usize),
-    /// Back to `IO_CPU`: a cube is done.
-    CubeDone(Rc<Command>),
-    /// Back to the host: all is done.
-    CommandDone(Rc<Command>),
-    /// Something between components that are not ours.
-    Custom(Box<dyn Any>),
-}
-
-const _: () = assert!(size_of::<Message>() <= 48, "a message is moved often: keep it short");
 
 impl Message {
-    /// The request that this is about.
+    /// Returns the request that the message belongs to.
     pub fn request(&self) -> Option<RequestId> {
         match self {
-            Self::Issue(access) | Self::Access(access) | Self::Answer(access) => {
+            Self::Memory(access)
+            | Self::Requester(RequesterMessage::Issue(access) | RequesterMessage::Answer(access)) => {
                 Some(access.request)
             }
-            Self::IssueVirtual(access) | Self::ReadSlot(access) => Some(access.request),
-            Self::SendPacket(packet) | Self::Packet(packet) => Some(packet.request),
-            Self::SendCredit(credit) | Self::Credit(credit) => Some(credit.request),
-            Self::Command(command)
-            | Self::CommandSip(command)
-            | Self::CommandCube(command, _)
-            | Self::CommandPe(command, ..)
-            | Self::PeDone(command, _)
-            | Self::CubeDone(command)
-            | Self::CommandDone(command) => Some(command.request),
-            Self::Start(request, _) => Some(*request),
-            Self::DmaDone(..)
-            | Self::Arrived(_)
-            | Self::CreditBack(..)
-            | Self::Stopped
-            | Self::Custom(_) => None,
+            Self::Host(HostMessage::Command(command) | HostMessage::Done(command))
+            | Self::IoCpu(IoCpuMessage::Command(command) | IoCpuMessage::CubeDone(command))
+            | Self::MCpu(MCpuMessage::Command(command, _)) => Some(command.request),
+            Self::MCpu(MCpuMessage::PeDone(target)) => Some(target.command.request),
+            Self::PeDma(message) => Some(message.request()),
+            Self::PeCpu(PeCpuMessage::Launch(target, _) | PeCpuMessage::Ports(target, _)) => {
+                Some(target.command.request)
+            }
+            Self::PeCpu(PeCpuMessage::Start(request, _)) => Some(*request),
+            Self::PeCpu(_) | Self::Custom(_) => None,
         }
     }
 
-    /// Whether a program of a PE has made it, and not a request.
+    /// Returns whether a program of a PE caused it, and not a request.
     pub(crate) fn is_of_program(&self) -> bool {
         match self {
-            Self::Issue(access) | Self::Access(access) | Self::Answer(access) => {
+            Self::Memory(access)
+            | Self::Requester(RequesterMessage::Issue(access) | RequesterMessage::Answer(access)) => {
                 !matches!(access.done, Done::Signal(_))
             }
-            Self::Packet(_) | Self::Credit(_) => true,
+            Self::PeDma(message) => {
+                matches!(message, PeDmaMessage::Packet(_) | PeDmaMessage::Credit(_))
+            }
             _ => false,
         }
     }
+}
+
+impl PeDmaMessage {
+    fn request(&self) -> RequestId {
+        match self {
+            Self::Access(access) | Self::ReadSlot(access) => access.request,
+            Self::SendPacket(packet) | Self::Packet(packet) => packet.request,
+            Self::SendCredit { credit, .. } | Self::Credit(credit) => credit.request,
+            Self::Mappings(target, _) => target.command.request,
+        }
+    }
+}
+
+/// Wraps the message of each kind of receiver.
+macro_rules! receivers {
+    ($($receiver:ident: $message:ty),* $(,)?) => {$(
+        impl From<$message> for Message {
+            fn from(message: $message) -> Self {
+                Self::$receiver(message)
+            }
+        }
+    )*};
+}
+
+receivers! {
+    Requester: RequesterMessage,
+    Host: HostMessage,
+    IoCpu: IoCpuMessage,
+    MCpu: MCpuMessage,
+    PeDma: PeDmaMessage,
+    PeCpu: PeCpuMessage,
 }

@@ -8,12 +8,12 @@ mod pe_cpu;
 mod pe_dma;
 mod requester;
 
-pub use io_cpu::IoCpu;
-pub use m_cpu::MCpu;
+pub(crate) use io_cpu::IoCpu;
+pub(crate) use m_cpu::MCpu;
 pub use memory::{Burst, Channels, ChannelsSpec, Memory, RefreshSpec, RowsSpec};
 pub use mmu::{Fault, Mmu, MmuCounts, Piece, Translation};
-pub use pe_cpu::PeCpu;
-pub use pe_dma::PeDma;
+pub(crate) use pe_cpu::PeCpu;
+pub(crate) use pe_dma::PeDma;
 pub use requester::Requester;
 
 use std::fmt;
@@ -22,12 +22,12 @@ use cubeyard_sim::{Component, Context, Delivery, Flit};
 
 use crate::message::Message;
 
-/// A part at a node. The frequent ones are told apart by an enum, which is faster than a call through
-/// a pointer; a user's own goes into [`Part::Custom`].
+/// A part at a node. Frequent parts are variants, which is faster than a call through a pointer; a user's
+/// own goes into [`Part::Custom`].
 pub enum Part {
     /// An HBM controller or an SRAM.
     Memory(Memory),
-    /// Who makes requests: the host behind a PCIe endpoint.
+    /// The PCIe endpoint, which makes the accesses of the host.
     Requester(Requester),
     /// A PE's DMA engine with its MMU.
     PeDma(PeDma),
@@ -37,8 +37,31 @@ pub enum Part {
     MCpu(MCpu),
     /// The processor of a PE.
     PeCpu(PeCpu),
-    /// A component of somebody else.
+    /// A component of the user's own.
     Custom(Box<dyn Component<Message = Message>>),
+}
+
+impl Part {
+    /// Hands a message to the part, whose own type it is; whether it was sent or called makes no difference.
+    fn handle(&mut self, message: Message, context: &mut Context<Message>) {
+        match (self, message) {
+            (Self::Memory(part), Message::Memory(access)) => part.handle(access, context),
+            (Self::Requester(part), Message::Requester(message)) => part.handle(message, context),
+            (Self::Requester(part), Message::Host(message)) => {
+                part.handle_command(message, context);
+            }
+            (Self::PeDma(part), Message::PeDma(message)) => part.handle(message, context),
+            (Self::PeDma(part), Message::Requester(message)) => {
+                part.handle_access(message, context);
+            }
+            (Self::IoCpu(part), Message::IoCpu(message)) => part.handle(message, context),
+            (Self::MCpu(part), Message::MCpu(message)) => part.handle(message, context),
+            (Self::MCpu(part), Message::Requester(message)) => part.dma.handle(message, context),
+            (Self::PeCpu(part), Message::PeCpu(message)) => part.handle(message, context),
+            (Self::Custom(part), message) => part.call(message, context),
+            (part, message) => panic!("{part:?} is not the receiver of {message:?}"),
+        }
+    }
 }
 
 impl fmt::Debug for Part {
@@ -55,45 +78,55 @@ impl fmt::Debug for Part {
     }
 }
 
-/// Calls the same method of whichever part it is.
-macro_rules! dispatch {
-    ($self:expr, $part:ident => $call:expr) => {
-        match $self {
-            Part::Memory($part) => $call,
-            Part::Requester($part) => $call,
-            Part::PeDma($part) => $call,
-            Part::IoCpu($part) => $call,
-            Part::MCpu($part) => $call,
-            Part::PeCpu($part) => $call,
-            Part::Custom($part) => $call,
-        }
-    };
-}
-
 impl Component for Part {
     type Message = Message;
 
     fn receive(&mut self, delivery: Delivery<Message>, context: &mut Context<Message>) {
-        dispatch!(self, part => part.receive(delivery, context));
+        match self {
+            Self::Custom(part) => part.receive(delivery, context),
+            part => part.handle(delivery.message, context),
+        }
     }
 
     fn wants_flits(&self) -> bool {
-        dispatch!(self, part => part.wants_flits())
+        match self {
+            Self::Memory(_) => true,
+            Self::Custom(part) => part.wants_flits(),
+            _ => false,
+        }
     }
 
     fn flit(&mut self, flit: Flit, message: &Message) {
-        dispatch!(self, part => part.flit(flit, message));
+        match (self, message) {
+            (Self::Memory(part), Message::Memory(access)) => part.flit(flit, access),
+            (Self::Custom(part), message) => part.flit(flit, message),
+            _ => {}
+        }
     }
 
     fn wake(&mut self, token: u64, context: &mut Context<Message>) {
-        dispatch!(self, part => part.wake(token, context));
+        match self {
+            Self::Memory(part) => part.wake(token, context),
+            Self::PeCpu(part) => part.wake(token, context),
+            Self::Custom(part) => part.wake(token, context),
+            // The others set no alarms.
+            _ => {}
+        }
     }
 
     fn call(&mut self, message: Message, context: &mut Context<Message>) {
-        dispatch!(self, part => part.call(message, context));
+        self.handle(message, context);
     }
 
     fn waits_for(&self) -> Option<String> {
-        dispatch!(self, part => part.waits_for())
+        match self {
+            Self::Memory(_) => None,
+            Self::Requester(part) => part.waits_for(),
+            Self::PeDma(part) => part.waits_for(),
+            Self::IoCpu(part) => part.waits_for(),
+            Self::MCpu(part) => part.waits_for(),
+            Self::PeCpu(part) => part.waits_for(),
+            Self::Custom(part) => part.waits_for(),
+        }
     }
 }

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::{LinkId, NodeId, Route};
 
-use crate::message::{AccessId, Failure, RequestId};
+use crate::failure::Failure;
+use crate::message::{AccessId, RequestId};
 use crate::notice::Notices;
 use crate::pe::{CoreReport, OpLog};
 use crate::race::Races;
@@ -18,7 +19,7 @@ const MOST_BYTES: u64 = 1 << 40;
 
 /// The topology, with the ways that were asked for, and what went wrong on the machine.
 #[derive(Debug)]
-pub struct Wiring {
+pub(crate) struct Wiring {
     topology: Topology,
     /// Of each node the ways that were asked for, by where they lead.
     routes: RefCell<Vec<Vec<Ways>>>,
@@ -42,7 +43,7 @@ struct Ways {
 
 impl Wiring {
     /// The wiring of a machine.
-    pub fn new(topology: Topology) -> Self {
+    pub(crate) fn new(topology: Topology) -> Self {
         let routes = topology.nodes().iter().map(|_| Vec::new()).collect();
         let (routes, failures) = (RefCell::new(routes), RefCell::default());
         let (ops, reports) = (RefCell::default(), RefCell::default());
@@ -70,47 +71,47 @@ impl Wiring {
     }
 
     /// What PEs did.
-    pub fn ops(&self) -> Ref<'_, OpLog> {
+    pub(crate) fn ops(&self) -> Ref<'_, OpLog> {
         self.ops.borrow()
     }
 
     /// What PEs did, to be added to.
-    pub fn ops_mut(&self) -> RefMut<'_, OpLog> {
+    pub(crate) fn ops_mut(&self) -> RefMut<'_, OpLog> {
         self.ops.borrow_mut()
     }
 
     /// Looks for races from now on.
-    pub fn watch_races(&self) {
+    pub(crate) fn watch_races(&self) {
         self.races.borrow_mut().get_or_insert_default();
     }
 
     /// What is known of the accesses of programs, if races are looked for.
-    pub fn races<T>(&self, act: impl FnOnce(&mut Races) -> T) -> Option<T> {
+    pub(crate) fn races<T>(&self, act: impl FnOnce(&mut Races) -> T) -> Option<T> {
         self.races.borrow_mut().as_mut().map(act)
     }
 
     /// Notes what came of a program on a PE.
-    pub fn ran(&self, request: RequestId, pe: NodeId, report: CoreReport) {
+    pub(crate) fn ran(&self, request: RequestId, pe: NodeId, report: CoreReport) {
         self.reports.borrow_mut().insert((request, pe), report);
     }
 
     /// What came of a program on a PE.
-    pub fn report(&self, request: RequestId, pe: NodeId) -> Option<CoreReport> {
+    pub(crate) fn report(&self, request: RequestId, pe: NodeId) -> Option<CoreReport> {
         self.reports.borrow().get(&(request, pe)).copied()
     }
 
     /// A number for one more access.
-    pub fn number(&self) -> AccessId {
+    pub(crate) fn number(&self) -> AccessId {
         AccessId::new(self.accesses.replace(self.accesses.get() + 1))
     }
 
     /// What the machine was made from.
-    pub fn topology(&self) -> &Topology {
+    pub(crate) fn topology(&self) -> &Topology {
         &self.topology
     }
 
     /// The processor of the PE whose DMA engine is at a node.
-    pub fn cpu_of(&self, dma: NodeId) -> NodeId {
+    pub(crate) fn cpu_of(&self, dma: NodeId) -> NodeId {
         let place = self.topology.node(dma).place;
         match (place.sip, place.cube, place.pe) {
             (Some(sip), Some(cube), Some(pe)) => self.topology.pe_cpu(sip, cube, pe),
@@ -119,12 +120,12 @@ impl Wiring {
     }
 
     /// The way there, worked out once.
-    pub fn route(&self, from: NodeId, to: NodeId) -> Result<Route, RequestError> {
+    pub(crate) fn route(&self, from: NodeId, to: NodeId) -> Result<Route, RequestError> {
         self.ways(from, to, |ways| Route::clone(&ways.there))
     }
 
     /// The ways there and back, worked out once.
-    pub fn routes(&self, from: NodeId, to: NodeId) -> Result<(Route, Route), RequestError> {
+    pub(crate) fn routes(&self, from: NodeId, to: NodeId) -> Result<(Route, Route), RequestError> {
         self.ways(from, to, |ways| (Route::clone(&ways.there), Route::clone(&ways.back)))
     }
 
@@ -149,7 +150,7 @@ impl Wiring {
     }
 
     /// The memory that holds a whole range.
-    pub fn memory(&self, address: PhysAddr, bytes: u64) -> Result<NodeId, RequestError> {
+    pub(crate) fn memory(&self, address: PhysAddr, bytes: u64) -> Result<NodeId, RequestError> {
         if bytes == 0 || bytes > MOST_BYTES {
             return Err(RequestError::Size { bytes });
         }
@@ -171,7 +172,7 @@ impl Wiring {
     }
 
     /// Notes what went wrong with a request.
-    pub fn fail(&self, request: RequestId, failure: Failure) {
+    pub(crate) fn fail(&self, request: RequestId, failure: Failure) {
         self.failures.borrow_mut().entry(request).or_insert(failure);
     }
 
@@ -188,14 +189,14 @@ impl Wiring {
     }
 
     /// Forgets what went wrong with a request, and what it was given.
-    pub fn forget(&self, request: RequestId) {
+    pub(crate) fn forget(&self, request: RequestId) {
         self.notices.borrow_mut().forget(request);
         self.failures.borrow_mut().remove(&request);
         self.reports.borrow_mut().retain(|&(of, _), _| of != request);
     }
 
     /// What went wrong with a request.
-    pub fn failure(&self, request: RequestId) -> Option<Failure> {
+    pub(crate) fn failure(&self, request: RequestId) -> Option<Failure> {
         self.failures.borrow().get(&request).cloned()
     }
 }

@@ -2,16 +2,20 @@
 
 use std::cell::OnceCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use cubeyard_memory::address::{CubeId, PeId, SipId};
-use cubeyard_sim::Span;
+use cubeyard_sim::{NodeId, SignalId, Span};
 
 use super::{Machine, Start};
 use crate::log::Watch;
-use crate::message::{Body, Command, CommandCube, CommandPe, Launch, Message, RequestId};
+use crate::message::{
+    CommandBody, CommandCube, CommandPe, HostCommand, HostMessage, Launch, Mapping, MappingChange,
+    PeCpuMessage, PortChange, RequestId,
+};
 use crate::pe::{PortSpec, SlotMemory};
 use crate::request::{Outcome, PeRef, RequestError};
-use crate::topology::NodeKind;
+use crate::topology::{NodeKind, Topology};
 
 /// A part of the way of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,18 +81,10 @@ pub(super) struct LastMapping {
     ways: Rc<[CommandCube]>,
 }
 
-/// What of a PE a command is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Receiver {
-    /// The processor, which waits for a start.
-    Launch,
-    /// The MMU.
-    Mapping,
-    /// The processor, for its ports.
-    Ports,
-}
+/// Part of a PE that a command goes to.
+type Receiver = fn(&Topology, SipId, CubeId, PeId) -> NodeId;
 
-/// The PEs that a command goes to.
+/// PEs that a command goes to.
 #[derive(Clone, Copy)]
 pub(super) struct Targets<'a> {
     pub(super) sip: SipId,
@@ -97,7 +93,7 @@ pub(super) struct Targets<'a> {
 }
 
 impl<W: Watch> Machine<W> {
-    /// The launch of a kernel, with a task that starts its PEs.
+    /// Makes the launch of a kernel, with a task that starts its PEs.
     pub(super) fn launch(
         &mut self,
         request: RequestId,
@@ -105,36 +101,41 @@ impl<W: Watch> Machine<W> {
         targets: Targets<'_>,
         work: Span,
     ) -> Result<Start, RequestError> {
-        let cubes: Rc<[CommandCube]> = self.command_cubes(targets, Receiver::Launch)?.into();
+        let cubes = self.command_cubes(targets, Topology::pe_cpu)?;
         let lead = cubes.iter().map(|cube| self.lead(cube)).max().unwrap_or_default();
         let (kernel, start, started) = (kernel.to_owned(), OnceCell::new(), OnceCell::new());
-        let body = Body::Launch(Launch { kernel, lead, start, started, work });
+        let armed = self.armed(targets);
+        let launch = Rc::new(Launch { kernel, lead, start, started, work, armed });
+        let body = CommandBody::Launch(Rc::clone(&launch));
         let command = self.command(request, targets.sip, cubes, body)?;
-        self.start_together(&command);
+        self.start_together(&command, launch);
         Ok(self.start(targets.sip, command))
     }
 
-    /// A command about mappings.
+    /// Makes a command that adds mappings, or removes them.
     pub(super) fn mapping(
         &mut self,
         request: RequestId,
         targets: Targets<'_>,
-        body: Body,
+        mappings: &Arc<[Mapping]>,
+        remove: bool,
     ) -> Result<Start, RequestError> {
         let cubes = self.mapping_cubes(targets)?;
+        let change = MappingChange { mappings: Arc::clone(mappings), remove };
+        let body = CommandBody::Mappings(Rc::new(change));
         let command = self.command(request, targets.sip, cubes, body)?;
         Ok(self.start(targets.sip, command))
     }
 
-    /// A command about ports.
+    /// Makes a command that installs ports, or removes them.
     pub(super) fn ports(
         &mut self,
         request: RequestId,
         targets: Targets<'_>,
-        ports: &[Vec<PortSpec>],
-        body: Body,
+        ports: &Arc<[Vec<PortSpec>]>,
+        remove: bool,
     ) -> Result<Start, RequestError> {
-        let cubes: Rc<[CommandCube]> = self.command_cubes(targets, Receiver::Ports)?.into();
+        let cubes = self.command_cubes(targets, Topology::pe_cpu)?;
         if ports.len() != targets.cubes.len() * targets.pes.len() {
             return Err(RequestError::Targets { what: "a list of ports for each PE" });
         }
@@ -146,13 +147,14 @@ impl<W: Watch> Machine<W> {
                 }
             }
         }
+        let body = CommandBody::Ports(Rc::new(PortChange { ports: Arc::clone(ports), remove }));
         let command = self.command(request, targets.sip, cubes, body)?;
         Ok(self.start(targets.sip, command))
     }
 
     /// A command starts at the host's endpoint.
-    fn start(&self, sip: SipId, command: Rc<Command>) -> Start {
-        (sip, self.topology().endpoint(sip), Message::Command(command))
+    fn start(&self, sip: SipId, command: Rc<HostCommand>) -> Start {
+        (sip, self.topology().endpoint(sip), HostMessage::Command(command).into())
     }
 
     fn command(
@@ -160,12 +162,12 @@ impl<W: Watch> Machine<W> {
         request: RequestId,
         sip: SipId,
         cubes: Rc<[CommandCube]>,
-        body: Body,
-    ) -> Result<Rc<Command>, RequestError> {
+        body: CommandBody,
+    ) -> Result<Rc<HostCommand>, RequestError> {
         let (endpoint, io_cpu) = (self.topology().endpoint(sip), self.topology().io_cpu(sip));
         let (to_io_cpu, from_io_cpu) = self.wiring.routes(endpoint, io_cpu)?;
         let done = self.signal(request);
-        let command = Command { request, body, to_io_cpu, from_io_cpu, cubes, done };
+        let command = HostCommand { request, body, to_io_cpu, from_io_cpu, cubes, done };
         let command = Rc::new(command);
         self.commands.insert(request, Rc::clone(&command));
         Ok(command)
@@ -180,21 +182,20 @@ impl<W: Watch> Machine<W> {
         {
             return Ok(Rc::clone(&last.ways));
         }
-        let ways: Rc<[CommandCube]> = self.command_cubes(targets, Receiver::Mapping)?.into();
+        let ways = self.command_cubes(targets, Topology::pe_dma)?;
         let (cubes, pes) = (cubes.to_vec(), pes.to_vec());
         self.last_mapping = Some(LastMapping { sip, cubes, pes, ways: Rc::clone(&ways) });
         Ok(ways)
     }
 
     fn command_cubes(
-        &mut self,
+        &self,
         targets: Targets<'_>,
-        to: Receiver,
-    ) -> Result<Vec<CommandCube>, RequestError> {
+        receiver: Receiver,
+    ) -> Result<Rc<[CommandCube]>, RequestError> {
         self.check_targets(targets)?;
         let Targets { sip, cubes, pes } = targets;
-        let cube = |&cube: &CubeId| self.command_cube(sip, cube, pes, to);
-        cubes.iter().map(cube).collect()
+        cubes.iter().map(|&cube| self.command_cube(sip, cube, pes, receiver)).collect()
     }
 
     fn command_cube(
@@ -208,16 +209,19 @@ impl<W: Watch> Machine<W> {
         let m_cpu = topology.m_cpu(sip, cube);
         let (to, back) = self.wiring.routes(topology.io_cpu(sip), m_cpu)?;
         let pe = |&pe: &PeId| -> Result<CommandPe, RequestError> {
-            let node = match receiver {
-                Receiver::Launch | Receiver::Ports => topology.pe_cpu(sip, cube, pe),
-                Receiver::Mapping => topology.pe_dma(sip, cube, pe),
-            };
+            let node = receiver(topology, sip, cube, pe);
             let (to, back) = self.wiring.routes(m_cpu, node)?;
-            let armed = || self.engine.tasks().signal(format!("{sip}.{cube}.{pe}"), None);
-            Ok(CommandPe { node, to, back, armed: (receiver == Receiver::Launch).then(armed) })
+            Ok(CommandPe { node, to, back })
         };
         let pes: Result<Vec<_>, _> = pes.iter().map(pe).collect();
         Ok(CommandCube { to, back, pes: pes? })
+    }
+
+    /// Creates a signal for each PE of a launch.
+    fn armed(&self, Targets { sip, cubes, pes }: Targets<'_>) -> Vec<SignalId> {
+        let names =
+            cubes.iter().flat_map(|cube| pes.iter().map(move |pe| format!("{sip}.{cube}.{pe}")));
+        names.map(|name| self.engine.tasks().signal(name, None)).collect()
     }
 
     /// How long the slowest message of a cube takes from `IO_CPU`, if nothing is in its way.
@@ -229,19 +233,17 @@ impl<W: Watch> Machine<W> {
 
     /// Starts all PEs of a launch at one instant: when `IO_CPU` said, or when the last has its command
     /// if traffic held that up for longer.
-    fn start_together(&mut self, command: &Rc<Command>) {
+    fn start_together(&mut self, command: &Rc<HostCommand>, launch: Rc<Launch>) {
         let command = Rc::clone(command);
-        let launch = command.launch().expect("only launches are started");
         let name = format!("launch {} of {}", command.request, launch.kernel);
         self.engine.spawn(name, |tasks| async move {
-            for pe in command.cubes.iter().flat_map(|cube| &cube.pes) {
-                tasks.wait(pe.armed.expect("a launch waits for its PEs")).await;
+            for &armed in &launch.armed {
+                tasks.wait(armed).await;
             }
-            let launch = command.launch().expect("only launches are started");
             let said = *launch.start.get().expect("said before a command left");
             let start = *launch.started.get_or_init(|| said.max(tasks.now()));
-            for pe in command.cubes.iter().flat_map(|cube| &cube.pes) {
-                tasks.call(pe.node, Message::Start(command.request, start));
+            for pe in command.pes() {
+                tasks.call(pe.node, PeCpuMessage::Start(command.request, start).into());
             }
         });
     }
@@ -250,15 +252,13 @@ impl<W: Watch> Machine<W> {
     pub(super) fn outcome(&self, request: RequestId) -> Outcome {
         let command = &self.commands[&request];
         match &command.body {
-            Body::Map(mappings) | Body::Unmap(mappings) => {
-                Outcome::Mapped { mappings: mappings.len() }
+            CommandBody::Mappings(change) => Outcome::Mapped { mappings: change.mappings.len() },
+            CommandBody::Ports(change) => {
+                Outcome::Connected { ports: change.ports.iter().map(Vec::len).sum() }
             }
-            Body::Connect(ports) | Body::Disconnect(ports) => {
-                Outcome::Connected { ports: ports.iter().map(Vec::len).sum() }
-            }
-            Body::Launch(launch) => Outcome::Ran {
+            CommandBody::Launch(launch) => Outcome::Ran {
                 started: *launch.started.get().expect("a launch that is done was started"),
-                pes: command.cubes.iter().map(|cube| cube.pes.len()).sum(),
+                pes: command.pes().count(),
             },
         }
     }
@@ -281,7 +281,8 @@ impl<W: Watch> Machine<W> {
         let mut before = made;
         Some(Stage::ALL.map(|stage| {
             let since = std::mem::replace(&mut before, last[stage as usize]);
-            let waits = stage == Stage::FromPes && command.launch().is_some();
+            let is_launch = matches!(command.body, CommandBody::Launch(_));
+            let waits = stage == Stage::FromPes && is_launch;
             (stage, if waits { Span::ZERO } else { before.since(since) })
         }))
     }

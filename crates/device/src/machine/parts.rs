@@ -5,10 +5,10 @@ use std::rc::Rc;
 
 use cubeyard_sim::{Forwarding, LinkSpec, Network, NodeId, NodeSpec};
 
-use crate::Wiring;
 use crate::model::{ChannelsSpec, IoCpu, MCpu, Memory, Mmu, Part, PeCpu, PeDma, Requester};
 use crate::pe::Core;
 use crate::topology::{Link, Node, NodeKind, Topology};
+use crate::wiring::Wiring;
 
 pub(super) fn network(topology: &Topology) -> Network {
     let node = |node: &Node| NodeSpec {

@@ -3,65 +3,76 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use cubeyard_sim::{Asks, Component, Context, Delivery, Route, Send};
+use cubeyard_sim::{Asks, Context, Route, Send};
 
-use crate::message::{Body, Message, RequestId};
+use crate::message::{CommandBody, HostMessage, IoCpuMessage, MCpuMessage, Message, RequestId};
 
-/// `IO_CPU`. What it charges a message is its node's overhead.
+/// `IO_CPU`. It charges each message the overhead of its node.
 #[derive(Clone, Debug, Default)]
 pub struct IoCpu {
-    /// How many cubes of each command are not done.
-    open: BTreeMap<RequestId, usize>,
+    cubes: Open,
 }
 
-impl Component for IoCpu {
-    type Message = Message;
-
-    fn receive(&mut self, delivery: Delivery<Message>, context: &mut Context<Message>) {
-        match delivery.message {
-            Message::CommandSip(command) => {
-                self.open.insert(command.request, command.cubes.len());
-                if let Body::Launch(launch) = &command.body {
+impl IoCpu {
+    pub(super) fn handle(&mut self, message: IoCpuMessage, context: &mut Context<Message>) {
+        match message {
+            IoCpuMessage::Command(command) => {
+                self.cubes.begin(command.request, command.cubes.len());
+                if let CommandBody::Launch(launch) = &command.body {
                     launch.start.get_or_init(|| context.now() + launch.lead);
                 }
-                for (number, cube) in command.cubes.iter().enumerate() {
-                    let message = Message::CommandCube(Rc::clone(&command), number);
+                for (number, cube) in (0..).zip(command.cubes.iter()) {
+                    let message = MCpuMessage::Command(Rc::clone(&command), number);
                     send(context, cube.to.clone(), command.bytes(), message);
                 }
             }
-            Message::CubeDone(command) => {
-                if done(&mut self.open, command.request) {
+            IoCpuMessage::CubeDone(command) => {
+                if self.cubes.finish(command.request) {
                     let route = command.from_io_cpu.clone();
-                    send(context, route, 0, Message::CommandDone(command));
+                    send(context, route, 0, HostMessage::Done(command));
                 }
             }
-            other => unreachable!("IO_CPU is sent commands: {other:?}"),
         }
     }
 
-    fn waits_for(&self) -> Option<String> {
-        waits(&self.open, "cubes")
+    pub(super) fn waits_for(&self) -> Option<String> {
+        self.cubes.waits_for("cubes")
+    }
+}
+
+/// Number of parts of each command that are not done.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Open(BTreeMap<RequestId, usize>);
+
+impl Open {
+    pub(super) fn begin(&mut self, command: RequestId, parts: usize) {
+        self.0.insert(command, parts);
+    }
+
+    /// Notes that one more part is done, and returns whether it was the last.
+    pub(super) fn finish(&mut self, command: RequestId) -> bool {
+        let left = self.0.get_mut(&command).expect("only parts of a command under way are done");
+        *left -= 1;
+        let last = *left == 0;
+        if last {
+            self.0.remove(&command);
+        }
+        last
+    }
+
+    pub(super) fn waits_for(&self, what: &str) -> Option<String> {
+        let (command, left) = self.0.first_key_value()?;
+        Some(format!("{left} {what} of request {command}"))
     }
 }
 
 /// Sends a message now.
-pub(super) fn send(context: &mut Context<Message>, route: Route, bytes: u64, message: Message) {
+pub(super) fn send(
+    context: &mut Context<Message>,
+    route: Route,
+    bytes: u64,
+    message: impl Into<Message>,
+) {
     let asks = Asks::At(context.now());
-    context.send(Send { route, bytes, asks, message });
-}
-
-/// One more part of a command is done: whether it was the last.
-pub(super) fn done(open: &mut BTreeMap<RequestId, usize>, command: RequestId) -> bool {
-    let left = open.get_mut(&command).expect("only parts of a command under way are done");
-    *left -= 1;
-    let last = *left == 0;
-    if last {
-        open.remove(&command);
-    }
-    last
-}
-
-pub(super) fn waits(open: &BTreeMap<RequestId, usize>, what: &str) -> Option<String> {
-    let (command, left) = open.first_key_value()?;
-    Some(format!("{left} {what} of request {command}"))
+    context.send(Send { route, bytes, asks, message: message.into() });
 }

@@ -1,59 +1,48 @@
 //! The management processor of a cube: hands commands to PEs, gathers their completions, and has a DMA
-//! of its own.
+//! engine of its own.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use cubeyard_sim::{Component, Context, Delivery, Span};
+use cubeyard_sim::{Context, Span};
 
 use super::Requester;
-use super::io_cpu::{done, send, waits};
-use crate::message::{Message, RequestId};
+use super::io_cpu::{Open, send};
+use crate::message::{CommandTarget, IoCpuMessage, MCpuMessage, Message};
 
-/// `M_CPU`. What it charges a message is its node's overhead.
+/// `M_CPU`. It charges each message the overhead of its node.
 #[derive(Clone, Debug)]
 pub struct MCpu {
-    /// How many PEs of each command are not done.
-    open: BTreeMap<RequestId, usize>,
-    dma: Requester,
+    pes: Open,
+    pub(super) dma: Requester,
 }
 
 impl MCpu {
-    /// A processor at a node with this overhead.
-    pub fn new(overhead: Span) -> Self {
-        Self { open: BTreeMap::new(), dma: Requester::new(overhead) }
-    }
-}
-
-impl Component for MCpu {
-    type Message = Message;
-
-    fn call(&mut self, message: Message, context: &mut Context<Message>) {
-        self.dma.call(message, context);
+    pub(crate) fn new(overhead: Span) -> Self {
+        Self { pes: Open::default(), dma: Requester::new(overhead) }
     }
 
-    fn receive(&mut self, delivery: Delivery<Message>, context: &mut Context<Message>) {
-        match delivery.message {
-            Message::CommandCube(command, cube) => {
-                let pes = &command.cubes[cube].pes;
-                self.open.insert(command.request, pes.len());
-                for (number, pe) in pes.iter().enumerate() {
-                    let message = Message::CommandPe(Rc::clone(&command), cube, number);
-                    send(context, pe.to.clone(), command.bytes(), message);
+    pub(super) fn handle(&mut self, message: MCpuMessage, context: &mut Context<Message>) {
+        match message {
+            MCpuMessage::Command(command, cube) => {
+                let pes = &command.cubes[cube as usize].pes;
+                self.pes.begin(command.request, pes.len());
+                for (number, pe) in (0..).zip(pes) {
+                    let command = Rc::clone(&command);
+                    let (route, bytes) = (pe.to.clone(), command.bytes());
+                    let target = CommandTarget { command, cube, pe: number };
+                    send(context, route, bytes, target.message());
                 }
             }
-            Message::PeDone(command, cube) => {
-                if done(&mut self.open, command.request) {
-                    let route = command.cubes[cube].back.clone();
-                    send(context, route, 0, Message::CubeDone(command));
+            MCpuMessage::PeDone(CommandTarget { command, cube, .. }) => {
+                if self.pes.finish(command.request) {
+                    let route = command.cubes[cube as usize].back.clone();
+                    send(context, route, 0, IoCpuMessage::CubeDone(command));
                 }
             }
-            Message::Answer(_) => self.dma.receive(delivery, context),
-            other => unreachable!("M_CPU is sent commands and answers: {other:?}"),
         }
     }
 
-    fn waits_for(&self) -> Option<String> {
-        waits(&self.open, "PEs").or_else(|| self.dma.waits_for())
+    pub(super) fn waits_for(&self) -> Option<String> {
+        self.pes.waits_for("PEs").or_else(|| self.dma.waits_for())
     }
 }

@@ -11,10 +11,10 @@ pub use spec::{ChannelsSpec, RefreshSpec, RowsSpec};
 
 use std::collections::BTreeMap;
 
-use cubeyard_sim::{Asks, Component, Context, Delivery, Flit, Send, Time};
+use cubeyard_sim::{Asks, Context, Flit, Route, Send, Time};
 
 use crate::contents::Contents;
-use crate::message::{Access, AccessId, Direction, Done, Message, Rows, Slice};
+use crate::message::{Access, AccessId, Direction, Done, Message, RequesterMessage, Rows, Slice};
 
 /// A memory at a node.
 #[derive(Clone, Debug)]
@@ -100,8 +100,8 @@ impl Memory {
         }
         self.end_at(ends.last().copied().unwrap_or_default(), &access, None, context);
         let route = access.back.clone().expect("a read is answered");
-        let (bytes, asks) = (access.bytes, Asks::Each(ends));
-        context.send(Send { route, bytes, asks, message: Message::Answer(access) });
+        let bytes = access.bytes;
+        answer(access, route, bytes, Asks::Each(ends), context);
     }
 
     /// All flits of a write are here: it is acknowledged, or done, when its last burst has ended.
@@ -111,8 +111,7 @@ impl Memory {
         let posted = access.back.is_none().then_some(access.done);
         self.end_at(end, &access, posted, context);
         if let Some(route) = access.back.clone() {
-            let asks = Asks::At(end);
-            context.send(Send { route, bytes: 0, asks, message: Message::Answer(access) });
+            answer(access, route, 0, Asks::At(end), context);
         }
     }
 
@@ -134,6 +133,18 @@ impl Memory {
         context.wake_after(end - context.now(), self.alarms);
         self.alarms += 1;
     }
+}
+
+/// Sends the data of a read, or the acknowledgement of a write.
+fn answer(
+    access: Box<Access>,
+    route: Route,
+    bytes: u64,
+    asks: Asks,
+    context: &mut Context<Message>,
+) {
+    let message = RequesterMessage::Answer(access).into();
+    context.send(Send { route, bytes, asks, message });
 }
 
 /// Moves the data of an access that has ended.
@@ -158,16 +169,10 @@ fn move_data(contents: &mut Contents, ending: &Ending) {
     }
 }
 
-impl Component for Memory {
-    type Message = Message;
-
-    fn wants_flits(&self) -> bool {
-        true
-    }
-
+impl Memory {
+    /// Takes one flit of a write.
     #[inline]
-    fn flit(&mut self, flit: Flit, message: &Message) {
-        let Message::Access(access) = message else { return };
+    pub fn flit(&mut self, flit: Flit, access: &Access) {
         if access.direction == Direction::Write {
             let end = self.take_bursts(access, flit.index, flit.bytes, flit.at);
             match self.writes.iter_mut().find(|(write, _)| *write == access.id) {
@@ -177,17 +182,16 @@ impl Component for Memory {
         }
     }
 
-    fn receive(&mut self, delivery: Delivery<Message>, context: &mut Context<Message>) {
-        let Message::Access(access) = delivery.message else {
-            unreachable!("a memory is sent accesses")
-        };
+    /// Serves an access that has come to its last flit.
+    pub fn handle(&mut self, access: Box<Access>, context: &mut Context<Message>) {
         match access.direction {
             Direction::Read => self.read(access, context),
             Direction::Write => self.written(access, context),
         }
     }
 
-    fn wake(&mut self, token: u64, context: &mut Context<Message>) {
+    /// Finishes the access whose alarm has come.
+    pub fn wake(&mut self, token: u64, context: &mut Context<Message>) {
         let ending = self.ending.remove(&token).expect("an alarm for each access");
         if let Some(contents) = &mut self.contents {
             move_data(contents, &ending);

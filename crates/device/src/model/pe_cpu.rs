@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use cubeyard_sim::{Component, Context, Delivery};
+use cubeyard_sim::Context;
 
 use super::io_cpu::send;
-use crate::message::{Command, Message, RequestId};
+use crate::message::{CommandTarget, Launch, MCpuMessage, Message, PeCpuMessage, RequestId};
 use crate::pe::{ALARM, Core, Program};
 
 /// `PE_CPU`. What it charges a message is its node's overhead.
@@ -27,36 +27,27 @@ pub struct PeCpu {
 
 #[derive(Clone, Debug)]
 struct Waiting {
-    command: Rc<Command>,
-    cube: usize,
-    pe: usize,
+    target: CommandTarget,
+    launch: Rc<Launch>,
     /// Whether its program has been started.
     started: bool,
 }
 
 impl PeCpu {
-    /// A processor with its core.
-    pub fn new(core: Core) -> Self {
+    pub(crate) fn new(core: Core) -> Self {
         let (launches, programs) = (BTreeMap::new(), BTreeMap::new());
         Self { launches, programs, queue: VecDeque::new(), core }
     }
 
-    /// Gives it what a launch runs.
-    pub fn load(&mut self, launch: RequestId, program: Box<dyn Program>) {
+    /// Takes the program of a launch.
+    pub(crate) fn load(&mut self, launch: RequestId, program: Box<dyn Program>) {
         self.programs.insert(launch, program);
     }
 
-    /// Stops the program of a launch: what it waited for, if it was under way.
-    pub fn stop(&mut self, launch: RequestId) -> Option<String> {
-        self.core.stop(launch)
-    }
-
-    /// Its core.
     pub(crate) fn core(&self) -> &Core {
         &self.core
     }
 
-    /// Its core, to be changed between events.
     pub(crate) fn core_mut(&mut self) -> &mut Core {
         &mut self.core
     }
@@ -78,12 +69,10 @@ impl PeCpu {
         }
     }
 
-    /// A launch is over here.
+    /// Reports the end of a launch on this PE.
     fn done(&mut self, request: RequestId, context: &mut Context<Message>) {
-        let Waiting { command, cube, pe, .. } =
-            self.launches.remove(&request).expect("it was started once");
-        let route = command.cubes[cube].pes[pe].back.clone();
-        send(context, route, 0, Message::PeDone(command, cube));
+        let waiting = self.launches.remove(&request).expect("it was started once");
+        report(waiting.target, context);
         self.next(context);
     }
 
@@ -97,61 +86,56 @@ impl PeCpu {
         self.queue.push_back(request);
         self.next(context);
     }
-}
 
-impl Component for PeCpu {
-    type Message = Message;
-
-    fn receive(&mut self, delivery: Delivery<Message>, context: &mut Context<Message>) {
-        let Message::CommandPe(command, cube, pe) = delivery.message else {
-            unreachable!("PE_CPU is sent launches")
-        };
-        if command.launch().is_none() {
-            self.core.connect(&command, cube, pe, context.node());
-            let route = command.cubes[cube].pes[pe].back.clone();
-            return send(context, route, 0, Message::PeDone(command, cube));
-        }
-        context.raise(command.cubes[cube].pes[pe].armed.expect("a launch waits for its PEs"));
-        self.launches.insert(command.request, Waiting { command, cube, pe, started: false });
-    }
-
-    fn call(&mut self, message: Message, context: &mut Context<Message>) {
+    pub(super) fn handle(&mut self, message: PeCpuMessage, context: &mut Context<Message>) {
         match message {
-            Message::Start(request, start) => {
-                let launch = self.launches[&request].command.launch();
-                let work = launch.expect("only launches are started").work;
+            PeCpuMessage::Launch(target, launch) => {
+                context.raise(launch.armed[target.index()]);
+                let waiting = Waiting { target, launch, started: false };
+                self.launches.insert(waiting.target.command.request, waiting);
+            }
+            PeCpuMessage::Ports(target, change) => {
+                self.core.connect(&target, &change, context.node());
+                report(target, context);
+            }
+            PeCpuMessage::Start(request, start) => {
+                let work = self.launches[&request].launch.work;
                 context.wake_after((start - context.now()) + work, request.index() as u64);
             }
-            Message::DmaDone(token, well) => {
+            PeCpuMessage::DmaDone(token, well) => {
                 if let Some(over) = self.core.dma_done(token, well, context) {
                     self.done(over, context);
                 }
             }
-            Message::Arrived(arrival) => {
+            PeCpuMessage::Arrived(arrival) => {
                 if self.core.arrived(arrival, context) {
                     self.core_wakes(context);
                 }
             }
-            Message::CreditBack(port, record) => {
+            PeCpuMessage::Credit(port, record) => {
                 if self.core.credit(port, record) {
                     self.core_wakes(context);
                 }
             }
-            Message::Stopped => self.core_wakes(context),
-            other => unreachable!("PE_CPU is told to start, and of its accesses: {other:?}"),
+            PeCpuMessage::Stopped => self.core_wakes(context),
         }
     }
 
-    fn wake(&mut self, token: u64, context: &mut Context<Message>) {
+    pub(super) fn wake(&mut self, token: u64, context: &mut Context<Message>) {
         if token == ALARM {
             return self.core_wakes(context);
         }
         self.due(RequestId::new(usize::try_from(token).expect("set from a request")), context);
     }
 
-    fn waits_for(&self) -> Option<String> {
+    pub(super) fn waits_for(&self) -> Option<String> {
         let (launch, waiting) = self.launches.first_key_value()?;
         let core = self.core.waits_for().filter(|_| waiting.started);
         Some(core.unwrap_or_else(|| format!("the start of launch {launch}")))
     }
+}
+
+/// Tells `M_CPU` that a command is done on this PE.
+fn report(target: CommandTarget, context: &mut Context<Message>) {
+    send(context, target.at().back.clone(), 0, MCpuMessage::PeDone(target));
 }

@@ -10,13 +10,14 @@ mod lately;
 use std::rc::Rc;
 
 use cubeyard_memory::address::PhysAddr;
-use cubeyard_sim::{Asks, Component, Context, Delivery, NodeId, Route, Send, Span};
+use cubeyard_sim::{Asks, Context, NodeId, Route, Send, Span, Time};
 
 use super::io_cpu::send;
 use super::{Mmu, Requester};
+use crate::failure::Failure;
 use crate::message::{
-    Access, Arrival, Body, Buffer, Command, Credit, Direction, Done, Failure, Message, Packet,
-    Slice,
+    Access, Arrival, Buffer, CommandTarget, Credit, Direction, Done, MCpuMessage, MappingChange,
+    Message, Packet, PeCpuMessage, PeDmaMessage, RequesterMessage, Slice,
 };
 use crate::pe::SlotMemory;
 use crate::request::RequestError;
@@ -42,15 +43,13 @@ pub struct PeDma {
 }
 
 impl PeDma {
-    /// An engine at a node with this overhead.
-    pub fn new(overhead: Span, cpu: NodeId, mmu: Mmu, wiring: Rc<Wiring>) -> Self {
+    pub(crate) fn new(overhead: Span, cpu: NodeId, mmu: Mmu, wiring: Rc<Wiring>) -> Self {
         let (requester, mmu) = (Requester::new(overhead), Box::new(mmu));
         let (pieces, known, ways) = (Vec::new(), Lately::default(), Lately::default());
         Self { requester, cpu, mmu, wiring, pieces, known, ways }
     }
 
-    /// Its MMU.
-    pub fn mmu(&self) -> &Mmu {
+    pub(crate) fn mmu(&self) -> &Mmu {
         &self.mmu
     }
 
@@ -83,7 +82,7 @@ impl PeDma {
         context: &mut Context<Message>,
     ) -> Result<(), RequestError> {
         let route = self.way(context.node(), packet.to)?;
-        let (bytes, message) = (packet.arrival.bytes, Message::Packet(packet));
+        let (bytes, message) = (packet.arrival.bytes, PeDmaMessage::Packet(packet).into());
         context.send(Send { route, bytes, asks: self.requester.asks(context), message });
         Ok(())
     }
@@ -126,59 +125,60 @@ impl PeDma {
         Ok(way)
     }
 
-    fn give_back(&mut self, credit: Credit, context: &mut Context<Message>) {
+    fn give_back(&mut self, credit: Credit, bytes: u64, at: Time, context: &mut Context<Message>) {
         let route = self.way(context.node(), credit.to);
         let route = route.expect("ports were checked when they were installed");
-        let (bytes, asks) = (credit.bytes, Asks::At(credit.at));
-        context.send(Send { route, bytes, asks, message: Message::Credit(credit) });
+        let message = PeDmaMessage::Credit(credit).into();
+        context.send(Send { route, bytes, asks: Asks::At(at), message });
     }
 
-    fn command(&mut self, command: &Command, context: &Context<Message>) {
+    fn change(
+        &mut self,
+        target: CommandTarget,
+        change: &MappingChange,
+        context: &mut Context<Message>,
+    ) {
         self.known.clear();
-        let done = match &command.body {
-            Body::Map(mappings) => self.mmu.map(mappings),
-            Body::Unmap(mappings) => self.mmu.unmap(mappings),
-            Body::Launch(_) | Body::Connect(_) | Body::Disconnect(_) => {
-                unreachable!("launches and ports go to PE_CPU")
-            }
-        };
+        let mappings = &change.mappings;
+        let done = if change.remove { self.mmu.unmap(mappings) } else { self.mmu.map(mappings) };
         if let Err(error) = done {
             let failure = Failure { origin: context.node(), what: error.to_string() };
-            self.wiring.fail(command.request, failure);
+            self.wiring.fail(target.command.request, failure);
         }
+        send(context, target.at().back.clone(), 0, MCpuMessage::PeDone(target));
     }
-}
 
-impl Component for PeDma {
-    type Message = Message;
-
-    fn call(&mut self, message: Message, context: &mut Context<Message>) {
+    pub(super) fn handle(&mut self, message: PeDmaMessage, context: &mut Context<Message>) {
         match message {
-            Message::IssueVirtual(access) => self.access(&access, context),
-            Message::ReadSlot(access) => self.read_slot(&access, context),
-            Message::SendPacket(packet) => self.send(packet, context),
-            Message::SendCredit(credit) => self.give_back(credit, context),
-            other => self.requester.call(other, context),
+            PeDmaMessage::Access(access) => self.access(&access, context),
+            PeDmaMessage::ReadSlot(access) => self.read_slot(&access, context),
+            PeDmaMessage::SendPacket(packet) => self.send(packet, context),
+            PeDmaMessage::Packet(packet) => {
+                context.call(self.cpu, PeCpuMessage::Arrived(packet.arrival).into());
+            }
+            PeDmaMessage::SendCredit { credit, bytes, at } => {
+                self.give_back(credit, bytes, at, context);
+            }
+            PeDmaMessage::Credit(credit) => {
+                let message = PeCpuMessage::Credit(credit.port, credit.record);
+                context.call(self.cpu, message.into());
+            }
+            PeDmaMessage::Mappings(target, change) => self.change(target, &change, context),
         }
     }
 
-    fn receive(&mut self, delivery: Delivery<Message>, context: &mut Context<Message>) {
-        match delivery.message {
-            Message::Packet(packet) => context.call(self.cpu, Message::Arrived(packet.arrival)),
-            Message::Credit(credit) => {
-                context.call(self.cpu, Message::CreditBack(credit.port, credit.record));
-            }
-            Message::CommandPe(command, cube, pe) => {
-                self.command(&command, context);
-                let route = command.cubes[cube].pes[pe].back.clone();
-                send(context, route, 0, Message::PeDone(command, cube));
-            }
-            Message::Answer(access) => self.answered(access.done, context),
-            other => unreachable!("PE_DMA is sent answers and mappings: {other:?}"),
+    pub(super) fn handle_access(
+        &mut self,
+        message: RequesterMessage,
+        context: &mut Context<Message>,
+    ) {
+        match message {
+            RequesterMessage::Issue(access) => self.requester.access(access, Span::ZERO, context),
+            RequesterMessage::Answer(access) => self.answered(access.done, context),
         }
     }
 
-    fn waits_for(&self) -> Option<String> {
+    pub(super) fn waits_for(&self) -> Option<String> {
         self.requester.waits_for()
     }
 }

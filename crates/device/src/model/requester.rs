@@ -1,10 +1,10 @@
-//! Who makes requests: a PE's DMA, or the host behind a PCIe endpoint.
+//! The part that makes accesses for the host, an `M_CPU` or a PE.
 
-use cubeyard_sim::{Asks, Component, Context, Delivery, Send, Span};
+use cubeyard_sim::{Asks, Context, Send, Span};
 
-use crate::message::{Access, Direction, Message};
+use crate::message::{Access, Direction, HostMessage, IoCpuMessage, Message, RequesterMessage};
 
-/// A part that sends requests out and waits for their answers.
+/// A part that sends accesses out and waits for their answers.
 #[derive(Clone, Copy, Debug)]
 pub struct Requester {
     overhead: Span,
@@ -12,17 +12,44 @@ pub struct Requester {
 }
 
 impl Requester {
-    /// A requester at a node with this overhead, which every request pays before it leaves.
+    /// Creates a requester at a node with this overhead, which every access pays before it leaves.
     pub fn new(overhead: Span) -> Self {
         Self { overhead, open: 0 }
     }
 
-    /// When what is made now leaves.
+    /// Handles a message about an access.
+    pub fn handle(&mut self, message: RequesterMessage, context: &mut Context<Message>) {
+        match message {
+            RequesterMessage::Issue(access) => self.access(access, Span::ZERO, context),
+            RequesterMessage::Answer(access) => {
+                self.answered();
+                access.done.tell(true, context);
+            }
+        }
+    }
+
+    /// Handles a message about a command of the host.
+    pub(super) fn handle_command(&mut self, message: HostMessage, context: &mut Context<Message>) {
+        match message {
+            HostMessage::Command(command) => {
+                self.open += 1;
+                let (route, bytes) = (command.to_io_cpu.clone(), command.bytes());
+                let message = IoCpuMessage::Command(command).into();
+                context.send(Send { route, bytes, asks: self.asks(context), message });
+            }
+            HostMessage::Done(command) => {
+                self.answered();
+                context.raise(command.done);
+            }
+        }
+    }
+
+    /// Returns the departure time of a message that is made now.
     pub(super) fn asks(&self, context: &Context<Message>) -> Asks {
         Asks::At(context.now() + self.overhead)
     }
 
-    /// Sends an access out, `after` what it must wait for besides the overhead.
+    /// Sends an access out, later by `after` than the overhead demands.
     pub(super) fn access(
         &mut self,
         access: Box<Access>,
@@ -36,42 +63,14 @@ impl Requester {
         self.open += u32::from(access.back.is_some());
         let asks = Asks::At(context.now() + self.overhead + after);
         let route = access.there.clone();
-        context.send(Send { route, bytes, asks, message: Message::Access(access) });
+        context.send(Send { route, bytes, asks, message: Message::Memory(access) });
     }
 
-    /// An answer has come.
     pub(super) fn answered(&mut self) {
         self.open -= 1;
     }
-}
 
-impl Component for Requester {
-    type Message = Message;
-
-    fn call(&mut self, message: Message, context: &mut Context<Message>) {
-        match message {
-            Message::Issue(access) => self.access(access, Span::ZERO, context),
-            Message::Command(command) => {
-                self.open += 1;
-                let (route, bytes) = (command.to_io_cpu.clone(), command.bytes());
-                let asks = Asks::At(context.now() + self.overhead);
-                let message = Message::CommandSip(command);
-                context.send(Send { route, bytes, asks, message });
-            }
-            other => unreachable!("a requester is told to make requests: {other:?}"),
-        }
-    }
-
-    fn receive(&mut self, delivery: Delivery<Message>, context: &mut Context<Message>) {
-        self.answered();
-        match delivery.message {
-            Message::Answer(access) => access.done.tell(true, context),
-            Message::CommandDone(command) => context.raise(command.done),
-            other => unreachable!("a requester is sent answers: {other:?}"),
-        }
-    }
-
-    fn waits_for(&self) -> Option<String> {
+    pub(super) fn waits_for(&self) -> Option<String> {
         (self.open > 0).then(|| format!("the answers to {} requests", self.open))
     }
 }

@@ -27,7 +27,7 @@ use run::{Run, State};
 
 /// What runs programs in a PE, one at a time.
 #[derive(Debug)]
-pub struct Core {
+pub(crate) struct Core {
     /// The PE's DMA engines and its MMU.
     dma: NodeId,
     wiring: Rc<Wiring>,
@@ -37,12 +37,12 @@ pub struct Core {
 
 impl Core {
     /// A core whose DMA engine is at a node.
-    pub fn new(dma: NodeId, wiring: Rc<Wiring>) -> Self {
+    pub(crate) fn new(dma: NodeId, wiring: Rc<Wiring>) -> Self {
         Self { dma, wiring, ports: Ports::default(), run: None }
     }
 
     /// Whether a program is under way.
-    pub fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.run.is_some()
     }
 
@@ -50,7 +50,7 @@ impl Core {
     ///
     /// # Panics
     /// If one is under way.
-    pub fn start(
+    pub(crate) fn start(
         &mut self,
         request: RequestId,
         program: Box<dyn Program>,
@@ -66,13 +66,13 @@ impl Core {
     }
 
     /// An alarm has come: the program that has ended now, if it has.
-    pub fn wake(&mut self, context: &mut Context<Message>) -> Option<RequestId> {
+    pub(crate) fn wake(&mut self, context: &mut Context<Message>) -> Option<RequestId> {
         self.advance(context);
         self.ended(context)
     }
 
     /// An access of the program is done.
-    pub fn dma_done(
+    pub(crate) fn dma_done(
         &mut self,
         token: u64,
         well: bool,
@@ -89,7 +89,7 @@ impl Core {
     }
 
     /// Stops the program of a launch where it is: what it waited for, if it is the one under way.
-    pub fn stop(&mut self, launch: RequestId) -> Option<String> {
+    pub(crate) fn stop(&mut self, launch: RequestId) -> Option<String> {
         let waits = self.waits_for();
         let run = self.run.as_mut().filter(|run| run.request == launch)?;
         run.fail("it was stopped".to_owned(), &self.wiring);
@@ -97,7 +97,7 @@ impl Core {
     }
 
     /// What the program waits for.
-    pub fn waits_for(&self) -> Option<String> {
+    pub(crate) fn waits_for(&self) -> Option<String> {
         let run = self.run.as_ref()?;
         let what = match run.state {
             State::Waiting(id) => self.describe(run, id),

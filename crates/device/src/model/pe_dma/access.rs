@@ -4,7 +4,8 @@ use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::{Context, NodeId, Route, Span};
 
 use super::PeDma;
-use crate::message::{Access, Done, Failure, Mapping, Message, Rows, Slice, VirtualAccess};
+use crate::failure::Failure;
+use crate::message::{Access, Done, Mapping, Message, Rows, Slice, VirtualAccess};
 use crate::model::mmu::Piece;
 use crate::pe::{Dma, command_of};
 use crate::race::Agent;

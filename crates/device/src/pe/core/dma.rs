@@ -8,7 +8,7 @@ use cubeyard_sim::{Context, NodeId, Time};
 use super::latest::Latest;
 use super::progress::Mark;
 use super::{COMPUTE, LOAD, Run, STORE, State};
-use crate::message::{Buffer, Done, Message, Slice, Unwritten, VirtualAccess};
+use crate::message::{Buffer, Done, Message, PeDmaMessage, Slice, Unwritten, VirtualAccess};
 use crate::pe::brief::What;
 use crate::pe::{Cause, CommandId, Dma, OpRecord, OpUnit, Part, Work};
 use crate::wiring::Wiring;
@@ -154,7 +154,7 @@ impl Run {
         let bytes = dma.bytes;
         let flight = Flight { command, index, bytes, from, start: now, buffer, unwritten };
         self.dma[unit].under_way.push(flight);
-        context.call(node, Message::IssueVirtual(Box::new(access)));
+        context.call(node, PeDmaMessage::Access(Box::new(access)).into());
     }
 
     pub(super) fn dma_done(&mut self, wanted: u64, well: bool, now: Time, wiring: &Wiring) {

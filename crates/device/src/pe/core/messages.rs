@@ -8,11 +8,12 @@ use cubeyard_sim::{Context, NodeId, Time};
 
 use super::latest::Latest;
 use super::{ANY, Core, RECEIVE, Run, SEND, State};
-use crate::message::{Arrival, Body, Command, Failure, Message, RequestId};
+use crate::failure::Failure;
+use crate::message::{Arrival, CommandTarget, Message, PortChange, RequestId};
 use crate::pe::brief::What;
 use crate::pe::ipcq::{Arrived, Port, Ports};
 use crate::pe::{
-    self, Cause, CommandId, OpRecord, OpUnit, Part, PortId, PortSpec, SlotMemory, Work,
+    self, Cause, CommandId, OpRecord, OpUnit, Part, PortError, PortId, PortSpec, SlotMemory, Work,
 };
 use crate::wiring::Wiring;
 use receive::Reading;
@@ -43,29 +44,26 @@ impl Messages {
 }
 
 impl Core {
-    /// Installs the ports of a command, or takes them out.
-    pub fn connect(&mut self, command: &Command, cube: usize, pe: usize, node: NodeId) {
-        let place = cube * command.cubes[0].pes.len() + pe;
-        let result = match &command.body {
-            Body::Connect(ports) => {
-                let dma = |pe: crate::request::PeRef| {
-                    self.wiring.topology().pe_dma(pe.sip, pe.cube, pe.pe)
-                };
-                self.wiring.races(|races| {
-                    ports[place].iter().for_each(|spec| races.installed((self.dma, spec.port)));
-                });
-                self.ports.install(&ports[place], dma)
-            }
-            Body::Disconnect(ports) => self.ports.remove(&ports[place]),
-            _ => unreachable!("only ports are connected"),
-        };
+    /// Installs the ports of a command, or removes them.
+    pub(crate) fn connect(&mut self, target: &CommandTarget, change: &PortChange, node: NodeId) {
+        let ports = &change.ports[target.index()];
+        let result = if change.remove { self.ports.remove(ports) } else { self.install(ports) };
         if let Err(error) = result {
-            self.wiring.fail(command.request, Failure { origin: node, what: error.to_string() });
+            let failure = Failure { origin: node, what: error.to_string() };
+            self.wiring.fail(target.command.request, failure);
         }
     }
 
+    fn install(&mut self, ports: &[PortSpec]) -> Result<(), PortError> {
+        let topology = self.wiring.topology();
+        self.wiring.races(|races| {
+            ports.iter().for_each(|spec| races.installed((self.dma, spec.port)));
+        });
+        self.ports.install(ports, |pe| topology.pe_dma(pe.sip, pe.cube, pe.pe))
+    }
+
     /// A message has come into a slot: whether the program may have waited for it.
-    pub fn arrived(&mut self, arrival: Arrival, context: &Context<Message>) -> bool {
+    pub(crate) fn arrived(&mut self, arrival: Arrival, context: &Context<Message>) -> bool {
         let port = self.ports.get_mut(arrival.port).expect("messages are sent to ports that are");
         let Arrival { bytes, format, slot, data, record, .. } = arrival;
         // What comes into the TCM must be written there; a memory has done so.
@@ -88,7 +86,7 @@ impl Core {
     }
 
     /// A slot at the other end of a port is free again: whether the program may have waited for it.
-    pub fn credit(&mut self, port: PortId, record: Option<u32>) -> bool {
+    pub(crate) fn credit(&mut self, port: PortId, record: Option<u32>) -> bool {
         let Some(port) = self.ports.get_mut(port) else { return false };
         port.credits += 1;
         port.credited = record;

@@ -6,7 +6,9 @@ use std::rc::Rc;
 use cubeyard_sim::{Context, NodeId, Span, Time};
 
 use super::{Latest, RECEIVE, Run, SLOT_BIT, State};
-use crate::message::{Buffer, Credit, Direction, Done, Message, Slice, VirtualAccess};
+use crate::message::{
+    Buffer, Credit, Direction, Done, Message, PeDmaMessage, Slice, VirtualAccess,
+};
 use crate::pe::ipcq::{Port, Ports};
 use crate::pe::{Cause, CommandId, OpUnit, PortId, SlotMemory, Waiting};
 use crate::wiring::Wiring;
@@ -140,7 +142,7 @@ impl Run {
         let start = Latest { time: context.now(), ..start };
         self.messages.reading.push(Reading { id, port: port.spec.port, start, buffer });
         self.report.moved[0] += bytes;
-        context.call(dma, Message::ReadSlot(Box::new(access)));
+        context.call(dma, PeDmaMessage::ReadSlot(Box::new(access)).into());
     }
 
     /// A slot in memory has been read.
@@ -173,15 +175,10 @@ impl Run {
         dma: NodeId,
         context: &mut Context<Message>,
     ) {
-        let credit = Credit {
-            request: self.request,
-            to: port.peer,
-            port: port.spec.peer_port,
-            bytes: port.spec.credit_bytes,
-            at,
-            record,
-        };
-        context.call(dma, Message::SendCredit(credit));
+        let (to, port_there) = (port.peer, port.spec.peer_port);
+        let credit = Credit { request: self.request, to, port: port_there, record };
+        let bytes = port.spec.credit_bytes;
+        context.call(dma, PeDmaMessage::SendCredit { credit, bytes, at }.into());
     }
 }
 

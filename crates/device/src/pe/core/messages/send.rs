@@ -3,7 +3,7 @@
 use cubeyard_sim::{Context, NodeId};
 
 use super::{Latest, Run, SEND};
-use crate::message::{Arrival, Message, Packet};
+use crate::message::{Arrival, Message, Packet, PeDmaMessage};
 use crate::pe::ipcq::{Port, Ports};
 use crate::pe::{self, Cause, CommandId, OpUnit};
 use crate::wiring::Wiring;
@@ -81,7 +81,7 @@ impl Run {
             slot_bytes: port.spec.slot_bytes,
             arrival,
         };
-        context.call(dma, Message::SendPacket(Box::new(packet)));
+        context.call(dma, PeDmaMessage::SendPacket(Box::new(packet)).into());
         self.messages.sent = end;
         self.report.moved[1] += bytes;
         self.messages.last_sent = record;
