@@ -1,23 +1,28 @@
 //! Compaction: moving blocks so that free memory comes together.
 //!
 //! The allocator only plans. It takes room for every block that is to move, the owner of the data
-//! copies it, and [`Compaction::commit`] makes the handles point to the new places. A plan that is
-//! dropped instead gives the room back; nothing has happened then.
+//! copies it, and [`Compaction::commit`] makes the handles name the new places. A plan that is
+//! dropped instead gives the room back and changes nothing.
 
-use super::slot::Slot;
+use super::history::Action;
+use super::region::Moving;
+use super::slots::{Slot, SlotBlock, SlotState};
+use super::tag::Tag;
 use super::{FlexAllocator, VirtualAddress};
 use crate::Bytes;
 use crate::index::{Block, BlockKey};
+use crate::stats::Places;
 use crate::sync::Arc;
 
-/// One block that is to be copied.
+/// One block that is to be copied. The two places do not overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Move {
-    /// Where it is.
+    /// Present address of the block.
     pub from: VirtualAddress,
-    /// Where it goes; the two do not overlap.
+    /// New address of the block.
     pub to: VirtualAddress,
-    /// How many bytes.
+    /// Number of bytes to copy.
     pub size: Bytes,
 }
 
@@ -31,8 +36,8 @@ pub struct Compaction {
 #[derive(Debug)]
 struct Planned {
     shown: Move,
-    from: (Arc<Slot>, BlockKey),
-    to: (Arc<Slot>, BlockKey),
+    from: SlotBlock,
+    to: SlotBlock,
 }
 
 impl FlexAllocator {
@@ -40,7 +45,7 @@ impl FlexAllocator {
     /// regions that can be emptied into others are, the least filled first; in the rest, blocks go
     /// from the high end into free ranges below.
     pub fn compact(&self) -> Compaction {
-        self.shared.tick();
+        self.shared.journal.tick();
         let mut plan = Compaction { planned: Vec::new() };
         let mut slots: Vec<_> = self.slots.iter().filter(|slot| !slot.is_vacant()).collect();
         let filled =
@@ -63,19 +68,20 @@ impl FlexAllocator {
 }
 
 impl Compaction {
-    /// What is to be copied, in an order in which it can be.
+    /// Returns the blocks to copy, in an order in which no copy overwrites a block that is yet to be
+    /// copied.
     pub fn moves(&self) -> impl Iterator<Item = Move> + '_ {
         self.planned.iter().map(|planned| planned.shown)
     }
 
-    /// Whether there is nothing to do.
+    /// Returns whether no block is to move.
     pub fn is_empty(&self) -> bool {
         self.planned.is_empty()
     }
 
-    /// Makes handles point to the new places and frees the old ones; the data has been copied. A
-    /// block that was freed or pinned meanwhile stays as it is, and its new room is given back.
-    /// Says how many blocks have moved.
+    /// Makes handles name the new places and frees the old ones, once the data has been copied. A
+    /// block that was freed or pinned meanwhile stays in its place, and its new room is given back.
+    /// Returns how many blocks have moved.
     pub fn commit(mut self) -> usize {
         let planned = std::mem::take(&mut self.planned);
         planned.into_iter().filter(Planned::commit).count()
@@ -128,31 +134,104 @@ impl Planned {
         below: Option<Bytes>,
     ) -> Option<Self> {
         let room = to.reserve_room(block, alignment, below)?;
-        let to = (Arc::clone(to), room.key);
         // The block may be gone by now, and its region with it.
-        let Some((from_address, to_address)) =
-            from.address(block.offset).zip(to.0.address(room.offset))
-        else {
-            to.0.give_room_back(to.1);
+        let addresses = from.address(block.offset).zip(to.address(room.offset));
+        let Some((from_address, to_address)) = addresses else {
+            to.give_room_back(room.key);
             return None;
         };
         let shown = Move { from: from_address, to: to_address, size: block.requested };
-        Some(Self { shown, from: (Arc::clone(from), block.key), to })
+        Some(Self { shown, from: (Arc::clone(from), block.key), to: (Arc::clone(to), room.key) })
     }
 
     fn commit(&self) -> bool {
-        let moved = self.from.0.relocate(self.from.1, &self.to.0, self.to.1);
+        let moved = self.from.0.relocate(self.from.1, &self.to);
         if !moved {
-            self.give_room_back();
+            self.to.0.give_room_back(self.to.1);
         }
         moved
     }
 
     fn abandon(self) {
-        self.give_room_back();
+        self.to.0.give_room_back(self.to.1);
+    }
+}
+
+impl Slot {
+    pub(super) fn movable(self: &Arc<Self>) -> Vec<(Block, Bytes)> {
+        self.enter().region.movable_blocks()
     }
 
-    fn give_room_back(&self) {
-        self.to.0.give_room_back(self.to.1);
+    fn address(self: &Arc<Self>, offset: Bytes) -> Option<VirtualAddress> {
+        self.enter().region.get().map(|region| region.address(offset))
+    }
+
+    fn reserve_room(
+        self: &Arc<Self>,
+        block: &Block,
+        alignment: Bytes,
+        limit: Option<Bytes>,
+    ) -> Option<Block> {
+        let mut state = self.enter();
+        let room = state.region.reserve_room(block, alignment, limit)?;
+        self.record_placed(&state.region, &room);
+        self.leave(state);
+        Some(room)
+    }
+
+    /// Frees room that no block was moved into.
+    fn give_room_back(self: &Arc<Self>, room: BlockKey) {
+        self.shared.journal.tick();
+        let mut state = self.enter();
+        let block = state.region.room(room);
+        let stream = Tag::from_bits(block.tag).stream();
+        self.record(Action::FreeRequested, state.region.region(), &block, stream);
+        self.give_back(&mut state.region, room);
+        self.leave_freed(state);
+    }
+
+    /// Moves a block into the room that was taken for it, and returns whether it could still be moved.
+    /// Its handle finds it in the new place from the moment in which it leaves the old one.
+    fn relocate(self: &Arc<Self>, key: BlockKey, to: &SlotBlock) -> bool {
+        self.shared.journal.tick();
+        if self.number == to.0.number {
+            let mut state = self.enter();
+            let moving = self.move_out(&mut state, key, to);
+            let done = moving.map(|moving| state.region.move_in(to.1, moving)).is_some();
+            self.leave_freed(state);
+            return done;
+        }
+        let (low, high) = if self.number < to.0.number { (self, &to.0) } else { (&to.0, self) };
+        let (mut low, mut high) = (low.enter(), high.enter());
+        let (from_state, to_state) =
+            if self.number < to.0.number { (&mut low, &mut high) } else { (&mut high, &mut low) };
+        let moving = self.move_out(from_state, key, to);
+        let done = moving.map(|moving| to_state.region.move_in(to.1, moving)).is_some();
+        self.publish(&from_state.region);
+        let above = low.region.counts.is_above() || high.region.counts.is_above();
+        drop((low, high));
+        if above {
+            self.shared.settle(Places::ALL);
+        }
+        self.shared.after_free(true);
+        done
+    }
+
+    /// Frees the block here that moves `to` its new place, if it may be moved.
+    fn move_out(
+        self: &Arc<Self>,
+        state: &mut SlotState,
+        key: BlockKey,
+        to: &SlotBlock,
+    ) -> Option<Moving> {
+        state.region.movable(key)?;
+        let (from, place) = ((self.number, key), (to.0.number, to.1));
+        let forward = || self.shared.moves.insert(from, place, to.clone());
+        if !self.mailbox().unless_arrived(key, forward) {
+            return None;
+        }
+        let (freed, moving) = state.region.move_out(key);
+        self.free_when_passed(&mut state.region, freed);
+        Some(moving)
     }
 }

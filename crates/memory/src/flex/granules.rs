@@ -29,12 +29,21 @@ impl Granules {
         Bytes::new(self.committed << self.shift)
     }
 
+    /// Returns whether all granules under `offset .. offset + size` are committed.
+    pub(crate) fn is_backed(&self, offset: Bytes, size: Bytes) -> bool {
+        let granules = self.under(offset, size);
+        self.next(granules.clone(), false) == granules.end
+    }
+
     /// The parts of the granules under `offset .. offset + size` that are not committed, as offsets
     /// and sizes in bytes.
     pub(crate) fn missing(&self, offset: Bytes, size: Bytes) -> Vec<(Bytes, Bytes)> {
-        let first = offset.get() >> self.shift;
+        self.runs(self.under(offset, size), false)
+    }
+
+    fn under(&self, offset: Bytes, size: Bytes) -> Range<u64> {
         let last = (offset.get() + size.get() - 1) >> self.shift;
-        self.runs(first..last + 1, false)
+        offset.get() >> self.shift..last + 1
     }
 
     /// The granules that lie wholly in a free range and are committed.

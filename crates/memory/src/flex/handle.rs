@@ -2,11 +2,10 @@
 
 use std::fmt;
 
-use super::mail;
-use super::slot::Slot;
+use super::error::FreeError;
+use super::slots::{self, Slot, SlotBlock};
 use super::tag::Tag;
-use super::token::AllocationToken;
-use super::{FlexAllocator, FreeError, VirtualAddress};
+use super::{FlexAllocator, VirtualAddress};
 use crate::Bytes;
 use crate::index::{Block, BlockKey};
 use crate::policy::Kind;
@@ -24,7 +23,7 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    pub(super) fn new(slot: Arc<Slot>, key: BlockKey) -> Self {
+    pub(super) fn new((slot, key): SlotBlock) -> Self {
         Self { slot: Some(slot), key }
     }
 
@@ -49,74 +48,39 @@ impl Allocation {
     }
 
     /// Notes that `stream` uses the block too: once freed, it is used again only when that stream
-    /// has passed the point that it is at then.
+    /// has passed everything that it was given until then.
     pub fn record_stream(&self, stream: u32) {
-        self.at_place(|slot, key| slot.record_stream(key, |_| true, stream));
+        self.follow(|slot, key| slot.with(|region| region.record_stream(key, |_| true, stream)));
     }
 
-    /// Keeps the block where it is, and live even if this is dropped, for as long as the pin lives.
+    /// Keeps the block in its place, and live even if this is dropped, for as long as the pin lives.
     pub fn pin(&self) -> Pin {
-        self.at_place(|slot, key| {
-            slot.pin(key, |_| true)?;
-            Ok(Pin::of_pinned(Arc::clone(slot), key))
-        })
+        self.follow(|slot, key| Pin::new(slot, key, |_| true))
     }
 
     /// Gives up ownership without freeing: the block is then freed by its address
     /// ([`FlexAllocator::deallocate`](super::FlexAllocator::deallocate)). An address cannot follow a
-    /// block, so compaction leaves this one where it is.
+    /// block, so compaction leaves this one in its place.
     pub fn leak(mut self) -> VirtualAddress {
-        let address = self.at_place(Slot::leak);
+        let address = self.follow(|slot, key| slot.with(|region| region.leak(key)));
         self.slot = None;
         address
     }
 
-    /// Gives up ownership without freeing: the block is then freed by this token
-    /// ([`FlexAllocator::free_token`](super::FlexAllocator::free_token)), or owned again
-    /// ([`FlexAllocator::adopt`](super::FlexAllocator::adopt)).
-    pub fn into_token(mut self) -> AllocationToken {
-        self.at_place(|slot, key| slot.set_leaked(key, true));
-        // The place as the handle knows it: where the block has moved since is known elsewhere.
-        let slot = self.slot();
-        let token = AllocationToken { allocator: slot.shared.id, slot: slot.number, key: self.key };
-        self.slot = None;
-        token
-    }
-
-    fn slot(&self) -> &Arc<Slot> {
-        self.slot.as_ref().expect("only a handle that is being consumed has none")
+    /// Gives up ownership without freeing, and returns the slot and key that the handle names. (If
+    /// compaction has moved the block, its present place is in the table of moved blocks.)
+    pub(super) fn release(mut self) -> SlotBlock {
+        self.follow(|slot, key| slot.with(|region| region.set_leaked(key, true)));
+        (self.slot.take().expect("a handle has a slot until it is consumed"), self.key)
     }
 
     fn find(&self) -> (VirtualAddress, Block) {
-        self.at_place(|slot, key| slot.find(key).ok_or(FreeError::Stale))
+        self.follow(Slot::find)
     }
 
-    /// Does something with the block where it is now.
-    fn at_place<T>(&self, act: impl FnMut(&Arc<Slot>, BlockKey) -> Result<T, FreeError>) -> T {
-        at_place(self.slot(), self.key, act).expect("a handle's block is live")
-    }
-}
-
-/// Does something with the block of a handle where it is now: if compaction moves it meanwhile, once
-/// more where it went.
-pub(super) fn at_place<T>(
-    slot: &Arc<Slot>,
-    key: BlockKey,
-    mut act: impl FnMut(&Arc<Slot>, BlockKey) -> Result<T, FreeError>,
-) -> Result<T, FreeError> {
-    let mut moved = slot.shared.follow(slot, key);
-    loop {
-        let (at, at_key) = moved.as_ref().map_or((slot, key), |(slot, key)| (slot, *key));
-        let outcome = act(at, at_key);
-        if outcome.is_ok() {
-            return outcome;
-        }
-        let now = slot.shared.follow(slot, key);
-        let number = |place: &(Arc<Slot>, BlockKey)| (place.0.number, place.1);
-        if now.as_ref().map(number) == moved.as_ref().map(number) {
-            return outcome;
-        }
-        moved = now;
+    fn follow<T>(&self, act: impl FnMut(&Arc<Slot>, BlockKey) -> Result<T, FreeError>) -> T {
+        let slot = self.slot.as_ref().expect("a handle has a slot until it is consumed");
+        slots::follow(slot, self.key, act).expect("a handle's block is live")
     }
 }
 
@@ -124,25 +88,8 @@ impl Drop for Allocation {
     fn drop(&mut self) {
         let Some(slot) = self.slot.take() else { return };
         match slot.foreign_home() {
-            Some(home) => mail::post(slot, self.key, home),
-            None => free_now(slot, self.key),
-        }
-    }
-}
-
-/// Frees the block of a handle, wherever compaction has moved it.
-pub(super) fn free_now(slot: Arc<Slot>, key: BlockKey) {
-    let (mut slot, mut key) = (slot, key);
-    loop {
-        if let Some(next) = slot.shared.forget(&slot, key) {
-            (slot, key) = next;
-        } else {
-            match slot.free(key) {
-                Ok(()) => return,
-                // Compaction was faster; it has said where the block is.
-                Err(_) if slot.shared.has_moved(&slot, key) => {}
-                Err(error) => panic!("a handle's block is live: {error}"),
-            }
+            Some(home) => slots::post((slot, self.key), home),
+            None => slots::free_now((slot, self.key)),
         }
     }
 }
@@ -164,18 +111,22 @@ pub struct Pin {
 }
 
 impl Pin {
-    /// A pin on a block that was pinned for it.
-    pub(super) fn of_pinned(slot: Arc<Slot>, key: BlockKey) -> Self {
+    pub(super) fn new(
+        slot: &Arc<Slot>,
+        key: BlockKey,
+        usable: fn(Tag) -> bool,
+    ) -> Result<Self, FreeError> {
+        slot.with(|region| region.pin(key, usable))?;
         let (address, block) = slot.find(key).expect("a pinned block is live");
-        Self { slot, key, address, size: block.size }
+        Ok(Self { slot: Arc::clone(slot), key, address, size: block.size })
     }
 
-    /// Where the block is for as long as this lives.
+    /// Returns the address of the block, which stays the same for as long as this lives.
     pub fn address(&self) -> VirtualAddress {
         self.address
     }
 
-    /// How long it is.
+    /// Returns the length of the block.
     pub fn size(&self) -> Bytes {
         self.size
     }

@@ -3,32 +3,34 @@
 use std::collections::VecDeque;
 
 use crate::Bytes;
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 
-/// What happened, in PyTorch's words.
+/// Kind of an event, in PyTorch's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Action {
-    /// A block was handed out.
+    /// A block was allocated.
     Alloc,
-    /// Its owner let it go.
+    /// A block was freed by its owner.
     FreeRequested,
-    /// It is free.
+    /// A freed block can be allocated again, because its streams have passed.
     FreeCompleted,
-    /// A region was acquired. (A reserved one is nothing but the memory that is mapped into it.)
+    /// A region was acquired. (A reserved region counts only as the memory that is mapped into it.)
     SegmentAlloc,
-    /// It was given back.
+    /// A region was released.
     SegmentFree,
     /// Memory was committed to a part of a region.
     SegmentMap,
-    /// It was taken away again.
+    /// Memory was decommitted from a part of a region.
     SegmentUnmap,
-    /// A request failed for good; the address stands for what the device had left.
+    /// A request failed; the address of the entry is the device's free memory in bytes.
     OutOfMemory,
     /// A snapshot was taken.
     Snapshot,
 }
 
 impl Action {
-    /// The word for it in snapshots.
+    /// Returns the name of the action in snapshots.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Alloc => "alloc",
@@ -44,44 +46,68 @@ impl Action {
     }
 }
 
-/// One event.
+/// One event of an allocator's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HistoryEntry {
-    /// What happened.
+    /// Kind of the event.
     pub action: Action,
-    /// Where, in the address space of snapshots.
+    /// Address in the flat address space of snapshots.
     pub address: u64,
-    /// How many bytes it was about.
+    /// Number of bytes concerned.
     pub size: Bytes,
-    /// On which stream.
+    /// Stream of the block; 0 for events about regions.
     pub stream: u32,
-    /// When, in microseconds of the clock that the allocator was given; without one, the number of
-    /// the event.
+    /// Time in microseconds of the allocator's clock; without a clock, the number of the event.
     pub time_us: u64,
 }
 
-/// A ring of the last events.
-#[derive(Debug)]
-pub(crate) struct History {
-    entries: VecDeque<HistoryEntry>,
-    limit: usize,
-    pub(crate) recorded: u64,
+/// A clock, in microseconds.
+pub(crate) type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// The history that an allocator keeps, if it keeps any, and the clock that dates its entries.
+pub(crate) struct Journal {
+    ring: Option<Mutex<Ring>>,
+    clock: Option<Clock>,
+    /// The clock's latest reading.
+    now_us: AtomicU64,
 }
 
-impl History {
-    pub(crate) fn new(limit: usize) -> Self {
-        Self { entries: VecDeque::new(), limit, recorded: 0 }
+struct Ring {
+    entries: VecDeque<HistoryEntry>,
+    limit: usize,
+    recorded: u64,
+}
+
+impl Journal {
+    /// Creates a history of the last `limit` events; of none where that is 0.
+    pub(crate) fn new(limit: usize, clock: Option<Clock>) -> Self {
+        let ring = || Mutex::new(Ring { entries: VecDeque::new(), limit, recorded: 0 });
+        Self { ring: (limit > 0).then(ring), clock, now_us: AtomicU64::new(0) }
     }
 
-    pub(crate) fn push(&mut self, entry: HistoryEntry) {
-        if self.entries.len() == self.limit {
-            self.entries.pop_front();
+    /// Reads the clock. Called with no lock held, since the clock is the user's code.
+    pub(crate) fn tick(&self) {
+        if let (Some(clock), Some(_)) = (&self.clock, &self.ring) {
+            self.now_us.fetch_max(clock(), Ordering::Relaxed);
         }
-        self.entries.push_back(entry);
-        self.recorded += 1;
+    }
+
+    /// Adds an entry with the clock's latest reading.
+    pub(crate) fn record(&self, action: Action, address: u64, size: Bytes, stream: u32) {
+        let Some(ring) = &self.ring else { return };
+        let mut ring = lock(ring);
+        let now_us = || self.now_us.load(Ordering::Relaxed);
+        let time_us = self.clock.as_ref().map_or(ring.recorded, |_| now_us());
+        if ring.entries.len() == ring.limit {
+            ring.entries.pop_front();
+        }
+        ring.entries.push_back(HistoryEntry { action, address, size, stream, time_us });
+        ring.recorded += 1;
     }
 
     pub(crate) fn entries(&self) -> Vec<HistoryEntry> {
-        self.entries.iter().copied().collect()
+        let ring = self.ring.as_ref();
+        ring.map(|ring| lock(ring).entries.iter().copied().collect()).unwrap_or_default()
     }
 }

@@ -14,7 +14,7 @@ pub use tiles::Tiles;
 use super::error::{AllocateError, FreeError};
 use super::handle::{Allocation, Pin};
 use super::segments::{SegmentId, SegmentTable};
-use super::shared::Shared;
+use super::slots::Shared;
 use super::token::AllocationToken;
 use super::{FlexAllocator, VirtualAddress};
 use crate::Bytes;

@@ -1,19 +1,115 @@
-//! What is done for a request that found no room, and the report where nothing helped.
+//! The ladder of steps for a request that found no room, and the report where none helped.
+
+use std::ops::ControlFlow::{self, Break, Continue};
 
 use tracing::debug;
 
+use super::acquire::Acquired;
 use super::config::Release;
 use super::error::{AllocateError, OutOfMemory, RegionLimit, Shortage};
 use super::history::Action;
-use super::slot::{LOG, Slot};
-use super::{Acquired, Allocation, FlexAllocator};
+use super::slots::{LOG, Slot};
+use super::{Allocation, FlexAllocator};
 use crate::Bytes;
 use crate::policy::Request;
 use crate::stats::{Places, Pool, Quantity};
-use crate::sync::Arc;
+
+/// A placed request, the end without one, or the next step.
+type Outcome = ControlFlow<Option<Allocation>>;
+
+fn placed(found: Option<Allocation>) -> Outcome {
+    if found.is_some() { Break(found) } else { Continue(()) }
+}
+
+/// A request that found no room, on its way up the [`LADDER`](Self::LADDER).
+struct Climb<'a> {
+    allocator: &'a FlexAllocator,
+    request: &'a Request,
+    /// [`Shared::changes`](super::slots::Shared::changes) when regions were last asked for.
+    seen: u64,
+}
+
+impl Climb<'_> {
+    /// The steps in order. Each places the request, ends the climb, or leaves it to the next step.
+    const LADDER: [fn(&mut Self) -> Outcome; 9] = [
+        Self::acquire_region,
+        Self::count_retry,
+        Self::wait_for_streams,
+        Self::search_everywhere,
+        Self::exchange_idle_memory,
+        Self::call_back,
+        Self::wait_for_streams,
+        Self::search_everywhere,
+        Self::exchange_idle_memory,
+    ];
+
+    /// Searches all regions and acquires another one, again for as long as other threads change them.
+    fn acquire_region(&mut self) -> Outcome {
+        let Self { allocator, request, .. } = *self;
+        self.seen = allocator.shared.changes();
+        loop {
+            let seen = allocator.shared.changes();
+            placed(allocator.search(request))?;
+            let turn = allocator.shared.take_turn();
+            match allocator.acquire(turn.as_ref(), Some(request), None, Some(seen)) {
+                Acquired::Placed(allocation) => return Break(Some(allocation)),
+                Acquired::Changed | Acquired::Region => {}
+                Acquired::Refused => return Continue(()),
+            }
+        }
+    }
+
+    fn count_retry(&mut self) -> Outcome {
+        self.allocator.shared.count(|counters| counters.alloc_retries += 1);
+        Continue(())
+    }
+
+    fn wait_for_streams(&mut self) -> Outcome {
+        self.allocator.shared.synchronize();
+        Continue(())
+    }
+
+    /// Searches again, also in memory that the strategy would not choose.
+    fn search_everywhere(&mut self) -> Outcome {
+        let Self { allocator, request, .. } = *self;
+        placed(allocator.search(request))?;
+        placed(allocator.search_in_order(request, Slot::try_backed))
+    }
+
+    /// Gives idle memory back to the device (granules only, where regions are never released), if a
+    /// region can be acquired, or memory committed, for the request then.
+    fn exchange_idle_memory(&mut self) -> Outcome {
+        let Self { allocator, request, seen } = *self;
+        let shared = &allocator.shared;
+        if allocator.rounded(request) > allocator.longest_block() {
+            return Continue(());
+        }
+        let Some(turn) = shared.take_turn() else { return Continue(()) };
+        placed(allocator.search_at_once(request))?;
+        shared.give_back(&allocator.slots, allocator.config().release != Release::Never, true);
+        if shared.changes() == seen {
+            return Continue(());
+        }
+        loop {
+            placed(allocator.search_in_order(request, Slot::try_allocate))?;
+            match allocator.acquire(Some(&turn), Some(request), None, None) {
+                Acquired::Placed(allocation) => return Break(Some(allocation)),
+                Acquired::Changed | Acquired::Region => {}
+                Acquired::Refused => return Continue(()),
+            }
+        }
+    }
+
+    /// Calls the callbacks; where there are none, no further step can help.
+    fn call_back(&mut self) -> Outcome {
+        let Self { allocator, request, .. } = *self;
+        self.seen = allocator.shared.changes();
+        let called = allocator.shared.callbacks.call(|| allocator.shortage(request));
+        if called { Continue(()) } else { Break(None) }
+    }
+}
 
 impl FlexAllocator {
-    /// Everything that can be done for a request that found no room.
     #[cold]
     pub(super) fn allocate_under_pressure(
         &self,
@@ -22,116 +118,43 @@ impl FlexAllocator {
         if self.is_calling_out() {
             return Err(AllocateError::Reentrant);
         }
-        let seen = self.shared.changes();
-        if let Some(allocation) = self.search_or_acquire(request) {
-            return Ok(allocation);
+        let mut climb = Climb { allocator: self, request, seen: 0 };
+        match Climb::LADDER.iter().try_for_each(|step| step(&mut climb)) {
+            Break(Some(allocation)) => Ok(allocation),
+            Break(None) | Continue(()) => Err(self.out_of_memory(request)),
         }
-        self.shared.count(|counters| counters.alloc_retries += 1);
-        self.shared.synchronize();
-        if let Some(allocation) = self.make_room(request, seen) {
-            return Ok(allocation);
-        }
-        let seen = self.shared.changes();
-        if self.shared.call_back(|| self.shortage(request)) {
-            self.shared.synchronize();
-            if let Some(allocation) = self.make_room(request, seen) {
-                return Ok(allocation);
-            }
-        }
-        Err(self.out_of_memory(request))
     }
 
     fn out_of_memory(&self, request: &Request) -> AllocateError {
         self.shared.count(|counters| counters.ooms += 1);
         let report = self.shortage(request);
-        self.shared.tick();
-        self.shared.record(
-            Action::OutOfMemory,
-            report.device_free.get(),
-            request.size,
-            request.stream,
-        );
-        debug!(target: LOG, requested = request.size.get(), "out of memory");
+        let (free, Request { size, stream, .. }) = (report.device_free.get(), *request);
+        self.shared.journal.tick();
+        self.shared.journal.record(Action::OutOfMemory, free, size, stream);
+        debug!(target: LOG, requested = size.get(), "out of memory");
         AllocateError::OutOfMemory(Box::new(report))
     }
 
-    /// Searches all regions and acquires another one if there is no room, for as long as other
-    /// threads come in between.
-    fn search_or_acquire(&self, request: &Request) -> Option<Allocation> {
-        loop {
-            let seen = self.shared.changes();
-            if let Some(allocation) = self.search(request) {
-                return Some(allocation);
-            }
-            match self.acquire(Some(request), None, Some(seen)) {
-                Acquired::Placed(allocation) => return Some(allocation),
-                Acquired::Changed | Acquired::Region => {}
-                Acquired::Refused => return None,
-            }
-        }
-    }
-
-    /// Searches again, also in memory that the strategy would not choose; then gives back what is
-    /// wholly free, granules only where regions are never given back, if a region can be acquired, or
-    /// memory committed, for the request then. `seen` is what had changed when regions were last asked for.
-    fn make_room(&self, request: &Request, seen: u64) -> Option<Allocation> {
-        let found = self.search(request).or_else(|| self.search_by(request, try_backed));
-        if found.is_some() || self.rounded(request) > self.longest_block() {
-            return found;
-        }
-        let turn = self.shared.turn.take()?;
-        let found = self.make_room_in_turn(request, seen);
-        drop(turn);
-        self.shared.after_turn();
-        found
-    }
-
-    fn make_room_in_turn(&self, request: &Request, seen: u64) -> Option<Allocation> {
-        if let Some(allocation) = self.search_at_once(request) {
-            return Some(allocation);
-        }
-        match self.config().release {
-            Release::Never => self.shared.give_granules_back(&self.slots),
-            Release::WhenIdle(_) => drop(self.shared.give_back(&self.slots, true)),
-        }
-        if self.shared.changes() == seen {
-            return None;
-        }
-        loop {
-            if let Some(allocation) = self.search_by(request, Slot::try_allocate) {
-                return Some(allocation);
-            }
-            match self.acquire_in_turn(Some(request), None, None) {
-                Acquired::Placed(allocation) => return Some(allocation),
-                Acquired::Changed | Acquired::Region => {}
-                Acquired::Refused => return None,
-            }
-        }
-    }
-
-    /// Searches with all regions locked. Looking at one after the other can miss room that is there
-    /// all the time, when another thread frees a block in a region that was looked at and allocates
-    /// one in a region that was not.
+    /// Searches committed memory with all regions locked. A search of one region after the other can
+    /// miss room that is there all the time, when another thread frees a block in a region that was
+    /// searched and allocates one in a region that was not.
     fn search_at_once(&self, request: &Request) -> Option<Allocation> {
         let mut states: Vec<_> = self.slots.iter().map(Slot::enter).collect();
-        let mut views: Vec<_> =
-            self.slots.iter().filter_map(|slot| slot.view(request.kind)).collect();
-        views.sort_by_key(|view| self.slots[view.slot].since());
-        let count = (self.config().region.order)(&mut views, request.size);
-        let found = views[..count].iter().find_map(|view| {
-            let slot = &self.slots[view.slot];
-            let block = slot.place_backed(&mut states[view.slot], request)?;
-            Some(Allocation::new(Arc::clone(slot), block.key))
+        let found = self.ordered(request, |slot| {
+            let region = &mut states[slot.number].region;
+            let placed = slot.place_backed(region, request);
+            slot.publish(region);
+            placed
         });
-        let above = states.iter().any(|state| state.counts.is_above());
+        let above = states.iter().any(|state| state.region.counts.is_above());
         drop(states);
         if above {
             self.shared.settle(Places::ALL);
         }
-        found
+        found.map(Allocation::new)
     }
 
-    /// Says why there is no room for a request.
+    /// Reports why there is no room for a request.
     fn shortage(&self, request: &Request) -> OutOfMemory {
         let rounded = self.rounded(request);
         let regions = self.reports(|slot| slot.view(request.kind).is_some());
@@ -166,21 +189,17 @@ impl FlexAllocator {
         }
     }
 
-    /// What keeps it from acquiring a region. A full table of the device's, which others may use too,
-    /// stands in the way whatever else does.
+    /// Returns what keeps it from acquiring a region. A full table of the device, which others may use
+    /// too, comes before every other limit.
     fn region_limit(&self) -> RegionLimit {
         let full = self.shared.device.table().filter(|table| table.free == 0);
         full.map_or_else(|| self.limit(), |table| RegionLimit::Table(table.entries))
     }
 
-    /// Freed bytes that wait for a stream.
+    /// Returns how many freed bytes wait for a stream.
     fn pending_bytes(&self) -> Bytes {
         let stats = self.stats();
         let active = stats.get(Quantity::ActiveBytes, Pool::All).current;
         Bytes::new(active) - stats.allocated()
     }
-}
-
-fn try_backed(slot: &Arc<Slot>, request: &Request) -> Option<Allocation> {
-    slot.try_backed(request).map(|block| Allocation::new(Arc::clone(slot), block.key))
 }

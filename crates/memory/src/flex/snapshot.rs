@@ -6,7 +6,8 @@ use std::io::{self, Write};
 
 use super::FlexAllocator;
 use super::history::{Action, HistoryEntry};
-use super::slot::{Region, Slot};
+use super::region::Region;
+use super::slots::Slot;
 use super::tag::Tag;
 use crate::Bytes;
 use crate::index::Part;
@@ -78,18 +79,18 @@ impl FlexAllocator {
     /// A snapshot of this moment. All regions are locked while it is taken, so that its events lead
     /// to its blocks: the viewer undoes the events one by one, and fails where they do not.
     pub fn snapshot(&self) -> Snapshot {
-        self.shared.tick();
+        self.shared.journal.tick();
         self.shared.collect_posts();
         let mut states: Vec<_> = self.slots.iter().map(Slot::enter).collect();
-        for region in states.iter_mut().filter_map(|state| state.region.as_mut()) {
+        for region in states.iter_mut().filter_map(|state| state.region.get_mut()) {
             region.index.join_quick();
         }
-        let regions = states.iter().filter_map(|state| state.region.as_ref());
+        let regions = states.iter().filter_map(|state| state.region.get());
         let mut segments: Vec<_> = regions.flat_map(segments_of).collect();
-        let history = self.shared.history();
+        let history = self.shared.journal.entries();
         drop(states);
         segments.sort_by_key(|segment| segment.address);
-        self.shared.record(Action::Snapshot, 0, Bytes::ZERO, 0);
+        self.shared.journal.record(Action::Snapshot, 0, Bytes::ZERO, 0);
         Snapshot { segments, history, settings: self.settings() }
     }
 

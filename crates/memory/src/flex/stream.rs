@@ -3,73 +3,206 @@
 //! While the allocator has seen one stream, work and allocations are in one order and a freed block
 //! can be used at once. A block that another stream uses too
 //! ([`record_stream`](super::Allocation::record_stream)), and every block once there are several
-//! streams, is freed in two phases: its owner lets it go (`free_requested`), an event is recorded on
+//! streams, is freed in two phases: its owner frees it (`free_requested`), an event is recorded on
 //! each stream that may touch it, and when these have passed the block is free (`free_completed`).
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::slot::Slot;
-use crate::index::BlockKey;
-use crate::sync::Arc;
+use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Turn, lock};
 
-/// Names a point in a stream's work. The numbers are the device's own.
+/// A point in a stream's work. The numbers are the device's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventId(pub u64);
 
-/// What a device must tell an allocator about its streams. It is called with no lock held.
+/// Events on the streams of a device. The allocator holds no lock while it calls these.
 pub trait StreamEvents: Send + Sync {
-    /// Marks the point that `stream` has reached: everything given to it so far.
+    /// Records an event after everything that was given to `stream` so far.
     fn record(&self, stream: u32) -> EventId;
 
-    /// Whether a stream has passed a point. Points of one stream are passed in order.
+    /// Returns whether the stream has passed the event. Events of one stream are passed in order.
     fn is_complete(&self, event: EventId) -> bool;
 
-    /// Waits until it has.
+    /// Waits until the stream has passed the event.
     fn wait(&self, event: EventId);
 }
 
-/// A block that waits for streams.
-#[derive(Debug)]
-pub(crate) struct Waiting {
-    pub(crate) slot: Arc<Slot>,
-    pub(crate) key: BlockKey,
-    pub(crate) streams: Vec<u32>,
+/// The streams of an allocator, and the freed blocks (`T`) that wait for them.
+pub(crate) struct Streams<T> {
+    /// Without events all work is in one order, and nothing waits.
+    events: Option<Arc<dyn StreamEvents>>,
+    pending: Mutex<Pending<T>>,
+    len: AtomicUsize,
+    /// Held while events are recorded and waited for.
+    turn: Turn,
+    /// The first stream that was seen, plus one.
+    first: AtomicU64,
+    /// A second stream was seen: from now on blocks wait for their streams.
+    several: AtomicBool,
+    /// The first stream has passed everything that was freed before there was a second.
+    settled: AtomicBool,
+    second: Turn,
 }
 
-/// All blocks that wait, by stream and in order.
-#[derive(Debug, Default)]
-pub(crate) struct Pending {
+impl<T> Streams<T> {
+    pub(crate) fn new(events: Option<Arc<dyn StreamEvents>>) -> Self {
+        Self {
+            events,
+            pending: Mutex::new(Pending::new()),
+            len: AtomicUsize::new(0),
+            turn: Turn::default(),
+            first: AtomicU64::new(0),
+            several: AtomicBool::new(false),
+            settled: AtomicBool::new(false),
+            second: Turn::default(),
+        }
+    }
+
+    /// Returns how many blocks wait.
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::Acquire)
+    }
+
+    /// Returns whether this thread is inside a function of the events.
+    pub(crate) fn is_calling(&self) -> bool {
+        self.turn.is_mine() || self.second.is_mine()
+    }
+
+    /// Notes the stream of a request. When a second stream appears, the first may still touch blocks
+    /// that were freed before, so it is waited for, once. Returns how often that was now, or nothing
+    /// where the events themselves make the request while they are waited for on this thread.
+    pub(crate) fn see(&self, stream: u32) -> Option<u64> {
+        let Some(events) = &self.events else { return Some(0) };
+        let number = u64::from(stream) + 1;
+        let first = match self.first.load(Ordering::Relaxed) {
+            0 => self.first.compare_exchange(0, number, Ordering::AcqRel, Ordering::Acquire),
+            first => Err(first),
+        };
+        let Err(first) = first else { return Some(0) };
+        if first == number || self.settled.load(Ordering::Acquire) {
+            return Some(0);
+        }
+        // A request that comes while the first stream is waited for waits too.
+        let _turn = self.second.take()?;
+        if self.settled.load(Ordering::Acquire) {
+            return Some(0);
+        }
+        // Before the event, so that a block which is freed after it waits for its stream.
+        self.several.store(true, Ordering::SeqCst);
+        let first = u32::try_from(first - 1).expect("it was a stream plus one");
+        events.wait(events.record(first));
+        self.settled.store(true, Ordering::Release);
+        Some(1)
+    }
+
+    /// Returns the streams that must pass before a block of stream `own` that `others` use too is
+    /// free, or nothing where it is free at once.
+    pub(crate) fn to_wait_for(&self, own: u32, others: Vec<u32>) -> Option<Vec<u32>> {
+        self.events.as_ref()?;
+        let several = self.several.load(Ordering::SeqCst);
+        (several || !others.is_empty()).then(|| {
+            let mut streams = others;
+            streams.push(own);
+            streams
+        })
+    }
+
+    /// Adds a block that waits for `streams`.
+    pub(crate) fn wait_for(&self, block: T, streams: Vec<u32>) {
+        // First, so that the thread that takes it off the list finds it counted.
+        self.len.fetch_add(1, Ordering::Release);
+        lock(&self.pending).requested.push((block, streams));
+    }
+
+    /// Records events for the blocks that were added, and passes those whose streams have passed to
+    /// `free`, unless another thread does so already.
+    pub(crate) fn poll(&self, free: impl FnMut(T)) {
+        if self.len() > 0
+            && let Some(events) = &self.events
+            && let Some(_turn) = self.turn.try_take()
+        {
+            self.record_events(events.as_ref());
+            self.free_passed(events.as_ref(), free);
+        }
+    }
+
+    /// Waits for all streams that a block waits for, and passes the blocks to `free`. Returns whether
+    /// it waited: events that call back while they are waited for do not wait for themselves.
+    pub(crate) fn synchronize(&self, free: impl FnMut(T)) -> bool {
+        let Some(events) = self.events.as_ref().filter(|_| self.len() > 0) else { return false };
+        let Some(_turn) = self.turn.take() else { return false };
+        if self.len() == 0 {
+            return false;
+        }
+        self.record_events(events.as_ref());
+        let last = lock(&self.pending).backs();
+        last.into_iter().for_each(|event| events.wait(event));
+        self.free_passed(events.as_ref(), free);
+        true
+    }
+
+    fn record_events(&self, events: &dyn StreamEvents) {
+        let requested = std::mem::take(&mut lock(&self.pending).requested);
+        for (block, streams) in requested {
+            let points =
+                streams.into_iter().map(|stream| (stream, events.record(stream))).collect();
+            lock(&self.pending).enter(block, points);
+        }
+    }
+
+    fn free_passed(&self, events: &dyn StreamEvents, mut free: impl FnMut(T)) {
+        loop {
+            let mut fronts = lock(&self.pending).fronts();
+            fronts.retain(|&(_, event)| events.is_complete(event));
+            if fronts.is_empty() {
+                return;
+            }
+            for (stream, event) in fronts {
+                let done = lock(&self.pending).passed(stream, event);
+                if let Some(block) = done {
+                    free(block);
+                    self.len.fetch_sub(1, Ordering::Release);
+                }
+            }
+        }
+    }
+}
+
+/// Blocks that wait, by stream and in order.
+struct Pending<T> {
     /// Blocks whose events are not recorded yet; that is done with no lock held.
-    pub(crate) requested: Vec<Waiting>,
+    requested: Vec<(T, Vec<u32>)>,
     queues: BTreeMap<u32, VecDeque<(EventId, u64)>>,
-    /// How many events each block still waits for.
-    tickets: BTreeMap<u64, (Waiting, usize)>,
+    /// Blocks with the number of events that they still wait for.
+    tickets: BTreeMap<u64, (T, usize)>,
     next: u64,
 }
 
-impl Pending {
-    /// Enters a block whose events are recorded.
-    pub(crate) fn enter(&mut self, waiting: Waiting, events: Vec<(u32, EventId)>) {
+impl<T> Pending<T> {
+    fn new() -> Self {
+        Self { requested: Vec::new(), queues: BTreeMap::new(), tickets: BTreeMap::new(), next: 0 }
+    }
+
+    fn enter(&mut self, block: T, events: Vec<(u32, EventId)>) {
         let ticket = self.next;
         self.next += 1;
-        self.tickets.insert(ticket, (waiting, events.len()));
+        self.tickets.insert(ticket, (block, events.len()));
         for (stream, event) in events {
             self.queues.entry(stream).or_default().push_back((event, ticket));
         }
     }
 
-    /// The first event that each stream has not been seen to pass.
-    pub(crate) fn fronts(&self) -> Vec<(u32, EventId)> {
+    /// Returns the first event that each stream has not been seen to pass.
+    fn fronts(&self) -> Vec<(u32, EventId)> {
         self.queues.iter().filter_map(|(&stream, queue)| Some((stream, queue.front()?.0))).collect()
     }
 
-    /// The last event of each stream.
-    pub(crate) fn backs(&self) -> Vec<EventId> {
+    /// Returns the last event of each stream.
+    fn backs(&self) -> Vec<EventId> {
         self.queues.values().filter_map(|queue| queue.back()).map(|&(event, _)| event).collect()
     }
 
     /// Notes that `stream` has passed `event`, and returns the block that waited for nothing else.
-    pub(crate) fn passed(&mut self, stream: u32, event: EventId) -> Option<Waiting> {
+    fn passed(&mut self, stream: u32, event: EventId) -> Option<T> {
         let queue = self.queues.get_mut(&stream)?;
         let &(_, ticket) = queue.front().filter(|(front, _)| *front == event)?;
         queue.pop_front();
@@ -78,6 +211,6 @@ impl Pending {
         if *left > 0 {
             return None;
         }
-        self.tickets.remove(&ticket).map(|(waiting, _)| waiting)
+        self.tickets.remove(&ticket).map(|(block, _)| block)
     }
 }

@@ -5,12 +5,13 @@
 //! its place was used again.
 
 use super::config::MAX_REGIONS;
-use super::handle::{self, Allocation, Pin};
-use super::slot::Slot;
+use super::error::FreeError;
+use super::handle::{Allocation, Pin};
+use super::slots::{self, Slot};
 use super::tag::Tag;
-use super::{FlexAllocator, FreeError, VirtualAddress};
+use super::{FlexAllocator, VirtualAddress};
 use crate::Bytes;
-use crate::index::{Block, BlockKey};
+use crate::index::BlockKey;
 use crate::policy::Kind;
 use crate::sync::Arc;
 
@@ -58,6 +59,15 @@ impl AllocationToken {
 const SLOT_BITS: u32 = 8;
 const _: () = assert!(MAX_REGIONS <= 1 << SLOT_BITS, "every slot has a number");
 
+impl Allocation {
+    /// Gives up ownership without freeing: the block is then freed by this token
+    /// ([`FlexAllocator::free_token`]), or owned again ([`FlexAllocator::adopt`]).
+    pub fn into_token(self) -> AllocationToken {
+        let (slot, key) = self.release();
+        AllocationToken { allocator: slot.shared.id, slot: slot.number, key }
+    }
+}
+
 impl FlexAllocator {
     /// Frees the block of a token. A stale token, and one of another allocator, is refused.
     pub fn free_token(&self, token: AllocationToken) -> Result<(), FreeError> {
@@ -66,30 +76,28 @@ impl FlexAllocator {
 
     /// Makes a token's block owned again.
     pub fn adopt(&self, token: AllocationToken) -> Result<Allocation, FreeError> {
-        self.at_place(token, |slot, key| slot.set_leaked(key, false))?;
-        Ok(Allocation::new(Arc::clone(&self.slots[token.slot]), token.key))
+        self.follow(token, |slot, key| slot.with(|region| region.set_leaked(key, false)))?;
+        Ok(Allocation::new((Arc::clone(&self.slots[token.slot]), token.key)))
     }
 
-    /// The address of a token's block.
+    /// Returns the address of a token's block.
     pub fn address_of(&self, token: AllocationToken) -> Result<VirtualAddress, FreeError> {
         self.block_of(token).map(|block| block.address)
     }
 
-    /// The block of a token.
+    /// Returns the block of a token.
     pub fn block_of(&self, token: AllocationToken) -> Result<TokenBlock, FreeError> {
-        let leaked = |(_, block): &(VirtualAddress, Block)| Tag::from_bits(block.tag).is_leaked();
-        let find = |slot: &Arc<Slot>, key| slot.find(key).filter(leaked).ok_or(FreeError::Stale);
-        let (address, block) = self.at_place(token, find)?;
+        let (address, block) = self.follow(token, |slot, key| {
+            let found = slot.find(key)?;
+            if Tag::from_bits(found.1.tag).is_leaked() { Ok(found) } else { Err(FreeError::Stale) }
+        })?;
         let kind = Tag::from_bits(block.tag).kind();
         Ok(TokenBlock { address, size: block.size, requested: block.requested, kind })
     }
 
     /// Pins the block of a token, as [`Allocation::pin`] does.
     pub fn pin_token(&self, token: AllocationToken) -> Result<Pin, FreeError> {
-        self.at_place(token, |slot, key| {
-            slot.pin(key, Tag::is_leaked)?;
-            Ok(Pin::of_pinned(Arc::clone(slot), key))
-        })
+        self.follow(token, |slot, key| Pin::new(slot, key, Tag::is_leaked))
     }
 
     /// Notes a further stream, as [`Allocation::record_stream`] does.
@@ -98,11 +106,12 @@ impl FlexAllocator {
         token: AllocationToken,
         stream: u32,
     ) -> Result<(), FreeError> {
-        self.at_place(token, |slot, key| slot.record_stream(key, Tag::is_leaked, stream))
+        self.follow(token, |slot, key| {
+            slot.with(|region| region.record_stream(key, Tag::is_leaked, stream))
+        })
     }
 
-    /// Does something with a token's block where it is now.
-    fn at_place<T>(
+    fn follow<T>(
         &self,
         token: AllocationToken,
         act: impl FnMut(&Arc<Slot>, BlockKey) -> Result<T, FreeError>,
@@ -111,7 +120,7 @@ impl FlexAllocator {
             return Err(FreeError::Foreign);
         }
         let slot = self.slots.get(token.slot).ok_or(FreeError::Stale)?;
-        handle::at_place(slot, token.key, act)
+        slots::follow(slot, token.key, act)
     }
 }
 

@@ -9,8 +9,7 @@
 
 use std::cell::RefCell;
 
-use super::handle;
-use super::slot::Slot;
+use super::{Slot, SlotBlock, block, slot_key};
 use crate::index::BlockKey;
 use crate::sync::{Apart, Arc, AtomicBool, Mutex, Ordering, lock};
 
@@ -18,18 +17,14 @@ use crate::sync::{Apart, Arc, AtomicBool, Mutex, Ordering, lock};
 /// that what waits there does not matter.
 const OUTBOX: usize = 64;
 
-/// A block on its way to its slot. It holds the slot as its handle did; whoever empties the inbox
-/// lets go of that, so that no other thread touches the count.
-pub(crate) type Post = (Arc<Slot>, BlockKey);
-
 /// The boxes of all slots of an allocator.
 pub(crate) type Mail = Arc<[Mailbox]>;
 
 /// What leaves a slot's thread, and what arrives for the slot.
 #[derive(Default)]
 pub(crate) struct Mailbox {
-    outbox: Apart<Mutex<Vec<Post>>>,
-    inbox: Apart<Mutex<Vec<Post>>>,
+    outbox: Apart<Mutex<Vec<SlotBlock>>>,
+    inbox: Apart<Mutex<Vec<SlotBlock>>>,
     /// Whether the inbox holds anything. Apart from it, since whoever enters the slot looks here.
     arrived: Apart<AtomicBool>,
 }
@@ -42,7 +37,7 @@ impl Mailbox {
     }
 
     /// Takes what has arrived, in exchange for an empty box.
-    pub(crate) fn take(&self, empty: Vec<Post>) -> Vec<Post> {
+    pub(crate) fn take(&self, empty: Vec<SlotBlock>) -> Vec<SlotBlock> {
         let mut inbox = lock(&self.inbox);
         self.arrived.store(false, Ordering::Release);
         std::mem::replace(&mut *inbox, empty)
@@ -67,23 +62,23 @@ thread_local! {
 }
 
 /// Collects a block of another thread's slot, which this thread, whose own slot is `home`, frees.
-pub(crate) fn post(slot: Arc<Slot>, key: BlockKey, home: usize) {
-    let mut post = Some((slot, key));
+pub(crate) fn post(block: SlotBlock, home: usize) {
+    let mut post = Some(block);
     let held = MAIL.try_with(|held| {
         let held = held.try_borrow().ok()?;
         let mail = held.as_ref()?;
-        let (slot, key) = post.take_if(|(slot, _)| Arc::ptr_eq(mail, &slot.shared.mail))?;
-        Some(post_in(mail, slot, key, home))
+        let post = post.take_if(|(slot, _)| Arc::ptr_eq(mail, &slot.shared.mail))?;
+        Some(post_in(mail, post, home))
     });
     let mut left = held.ok().flatten().unwrap_or_default();
-    if let Some((slot, key)) = post {
-        let mail = Arc::clone(&slot.shared.mail);
-        left = post_in(&mail, slot, key, home);
-        // Unless the thread is ending or, under the model checker, others share what is its own.
+    if let Some(post) = post {
+        let mail = Arc::clone(&post.0.shared.mail);
+        left = post_in(&mail, post, home);
+        // Fails while the thread ends, and under the model checker, whose threads share it.
         let _ = MAIL.try_with(|held| held.try_borrow_mut().map(|mut held| held.replace(mail)));
     }
     if !left.is_empty() {
-        free_now(left);
+        free_all(left);
     }
 }
 
@@ -96,7 +91,7 @@ pub(crate) fn collect(mail: &[Mailbox]) -> Vec<Arc<Slot>> {
         slots.extend(posts.iter().map(|(slot, _)| Arc::clone(slot)));
         let left = deliver(mail, &mut posts);
         drop(posts);
-        free_now(left);
+        free_all(left);
     }
     slots
 }
@@ -104,10 +99,10 @@ pub(crate) fn collect(mail: &[Mailbox]) -> Vec<Arc<Slot>> {
 /// Puts a block into an outbox, and passes on what is there when that is enough. Returns what is to
 /// be freed at once.
 #[inline]
-fn post_in(mail: &[Mailbox], slot: Arc<Slot>, key: BlockKey, home: usize) -> Vec<Post> {
+fn post_in(mail: &[Mailbox], post: SlotBlock, home: usize) -> Vec<SlotBlock> {
     let mut outbox = lock(&mail[home].outbox);
-    let closed = slot.shared.is_closed();
-    outbox.push((slot, key));
+    let closed = post.0.shared.is_closed();
+    outbox.push(post);
     if closed {
         // The allocator has just gone, and nobody would look into an inbox again.
         return std::mem::take(&mut *outbox);
@@ -117,20 +112,20 @@ fn post_in(mail: &[Mailbox], slot: Arc<Slot>, key: BlockKey, home: usize) -> Vec
 
 /// Puts blocks into the inboxes of their slots. Returns what compaction has moved meanwhile. (An
 /// inbox is locked under an outbox, and only what was moved is under an inbox.)
-fn deliver(mail: &[Mailbox], posts: &mut Vec<Post>) -> Vec<Post> {
+fn deliver(mail: &[Mailbox], posts: &mut Vec<SlotBlock>) -> Vec<SlotBlock> {
     let mut moved = Vec::new();
     // Mostly all of them belong to one slot, which takes them all.
     while let Some((slot, _)) = posts.last() {
         let number = slot.number;
         let Mailbox { inbox, arrived, .. } = &mail[number];
         let mut inbox = lock(inbox);
-        if posts.iter().all(|(slot, _)| slot.number == number) && !slot.shared.any_moved() {
+        if posts.iter().all(|(slot, _)| slot.number == number) && slot.shared.moves.is_empty() {
             inbox.append(posts);
         } else {
-            for (slot, key) in posts.extract_if(.., |(slot, _)| slot.number == number) {
-                let target =
-                    if slot.shared.has_moved(&slot, key) { &mut moved } else { &mut *inbox };
-                target.push((slot, key));
+            for post in posts.extract_if(.., |(slot, _)| slot.number == number) {
+                let has_moved = post.0.shared.moves.contains(slot_key(&post));
+                let target = if has_moved { &mut moved } else { &mut *inbox };
+                target.push(post);
             }
         }
         arrived.store(!inbox.is_empty(), Ordering::Release);
@@ -138,6 +133,6 @@ fn deliver(mail: &[Mailbox], posts: &mut Vec<Post>) -> Vec<Post> {
     moved
 }
 
-fn free_now(posts: Vec<Post>) {
-    posts.into_iter().for_each(|(slot, key)| handle::free_now(slot, key));
+fn free_all(posts: Vec<SlotBlock>) {
+    posts.into_iter().for_each(block::free_now);
 }

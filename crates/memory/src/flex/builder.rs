@@ -1,0 +1,112 @@
+//! Building an allocator that is configured.
+
+use super::acquire::Acquired;
+use super::config::{Acquire, FlexConfig, Growth, MAX_REGIONS, MIN_ALIGNMENT};
+use super::history::Clock;
+use super::slots::{Shared, Slots};
+use super::{FlexAllocator, StreamEvents};
+use crate::Bytes;
+use crate::device::DeviceMemory;
+use crate::sync::Arc;
+
+/// Builds a [`FlexAllocator`]; see [`FlexAllocator::builder`].
+#[must_use = "a builder makes nothing until `build` is called"]
+pub struct Builder {
+    device: Arc<dyn DeviceMemory>,
+    config: FlexConfig,
+    events: Option<Arc<dyn StreamEvents>>,
+    clock: Option<Clock>,
+}
+
+/// A configuration that no allocator can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// Growable regions need a device that can commit memory in granules. Use `growth:fixed`.
+    #[error("`growth` asks for growable regions, but the device cannot commit memory in granules")]
+    NotGrowable,
+    /// `max_regions` is not from 1 to [`MAX_REGIONS`]. Correct it.
+    #[error("`max_regions` is {0}, but must be from 1 to {MAX_REGIONS}")]
+    MaxRegions(usize),
+    /// `alignment` is no power of two, or less than the device expects. Correct it.
+    #[error(
+        "`alignment` is {}, but must be a power of two from {} on", .0.get(), MIN_ALIGNMENT.get()
+    )]
+    Alignment(Bytes),
+    /// `fallback_sizes` is empty, or one of them is zero. Correct them.
+    #[error("`fallback_sizes` must be at least one size, and none of them zero")]
+    NoSize,
+    /// The alignment does not divide the device's granule. Use a smaller one.
+    #[error("`alignment` {alignment} does not divide the device's granule {granule}")]
+    AlignmentAboveGranule {
+        /// Alignment of the allocator.
+        alignment: Bytes,
+        /// Granule of the device.
+        granule: Bytes,
+    },
+}
+
+impl Builder {
+    pub(super) fn new(device: Arc<dyn DeviceMemory>) -> Self {
+        Self { device, config: FlexConfig::default(), events: None, clock: None }
+    }
+
+    /// Sets the configuration.
+    pub fn config(mut self, config: FlexConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Sets the streams of the device; without any, all frees are immediate.
+    pub fn events(mut self, events: Arc<dyn StreamEvents>) -> Self {
+        self.events = Some(events);
+        self
+    }
+
+    /// Sets the clock of the history, in microseconds; without one, events are numbered.
+    pub fn clock(mut self, clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        self.clock = Some(Arc::new(clock));
+        self
+    }
+
+    /// Builds the allocator and acquires the eager regions, as many of them as the device has.
+    pub fn build(self) -> Result<FlexAllocator, BuildError> {
+        let Self { device, config, events, clock } = self;
+        check(&config, device.granule())?;
+        let acquire = config.acquire;
+        let shared = Arc::new(Shared::new(config, device, events, clock));
+        let slots = Slots::new(&shared);
+        let allocator = FlexAllocator { shared, slots };
+        if let Acquire::Eager(count) = acquire {
+            let turn = allocator.shared.take_turn();
+            let acquired = |_: &usize| allocator.acquire(turn.as_ref(), None, None, None);
+            (0..count).take_while(|n| matches!(acquired(n), Acquired::Region)).for_each(drop);
+        }
+        Ok(allocator)
+    }
+}
+
+/// Checks the values, which the text form of a configuration is checked for when it is parsed.
+fn check(config: &FlexConfig, granule: Option<Bytes>) -> Result<(), BuildError> {
+    let alignment = config.alignment;
+    if !(1..=MAX_REGIONS).contains(&config.max_regions) {
+        return Err(BuildError::MaxRegions(config.max_regions));
+    }
+    if !alignment.get().is_power_of_two() || alignment < MIN_ALIGNMENT {
+        return Err(BuildError::Alignment(alignment));
+    }
+    let none = config.fallback_sizes.is_empty();
+    if none || config.fallback_sizes.iter().any(|size| size.is_zero()) {
+        return Err(BuildError::NoSize);
+    }
+    if config.growth == Growth::Fixed {
+        return Ok(());
+    }
+    match granule {
+        None => Err(BuildError::NotGrowable),
+        Some(granule) if alignment > granule => {
+            Err(BuildError::AlignmentAboveGranule { alignment, granule })
+        }
+        Some(_) => Ok(()),
+    }
+}

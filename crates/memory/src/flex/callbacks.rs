@@ -1,0 +1,49 @@
+//! Callbacks for requests that found no room.
+
+use super::error::OutOfMemory;
+use crate::sync::{Arc, Mutex, lock, thread_number};
+
+type Callback = Arc<dyn Fn(&OutOfMemory) + Send + Sync>;
+
+/// Functions that are called when memory runs out, and may free some.
+#[derive(Default)]
+pub(crate) struct Callbacks {
+    functions: Mutex<Vec<Callback>>,
+    /// Numbers of the threads that are calling them.
+    calling: Mutex<Vec<usize>>,
+}
+
+/// Marks a thread as calling until this is dropped, also by a panic of a callback.
+struct Calling<'a>(&'a Callbacks, usize);
+
+impl Drop for Calling<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.calling).retain(|&thread| thread != self.1);
+    }
+}
+
+impl Callbacks {
+    pub(crate) fn push(&self, callback: impl Fn(&OutOfMemory) + Send + Sync + 'static) {
+        lock(&self.functions).push(Arc::new(callback));
+    }
+
+    /// Returns whether this thread is inside a callback.
+    pub(crate) fn is_calling(&self) -> bool {
+        lock(&self.calling).contains(&thread_number())
+    }
+
+    /// Calls the callbacks with a report, and returns whether there were any. A request that a
+    /// callback makes calls none, since that would recur without end.
+    pub(crate) fn call(&self, report: impl FnOnce() -> OutOfMemory) -> bool {
+        let functions = lock(&self.functions).clone();
+        if functions.is_empty() || self.is_calling() {
+            return false;
+        }
+        let report = report();
+        let me = thread_number();
+        lock(&self.calling).push(me);
+        let _end = Calling(self, me);
+        functions.iter().for_each(|callback| callback(&report));
+        true
+    }
+}

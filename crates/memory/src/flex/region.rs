@@ -1,0 +1,418 @@
+//! State of one region: its blocks, its committed granules and its counts. It has no lock, calls no
+//! device and keeps no history; a [slot](super::slots) adds these.
+
+mod growth;
+mod room;
+
+use std::collections::BTreeMap;
+
+use super::VirtualAddress;
+use super::config::{FlexConfig, Growth};
+use super::error::{FreeError, RegionReport};
+use super::granules::Granules;
+use super::tag::{FAR_STREAM, Tag};
+use crate::Bytes;
+use crate::device::RegionHandle;
+use crate::index::{Block, BlockKey, FreeIndex, Part};
+use crate::policy::{BlockStrategy, Request};
+use crate::stats::{Counts, Pool, Quantity};
+pub(crate) use growth::CommitPlan;
+pub(crate) use room::Moving;
+
+/// A region of the device with its blocks.
+#[derive(Debug)]
+pub(crate) struct Region {
+    pub(crate) handle: RegionHandle,
+    pub(crate) index: FreeIndex,
+    strategy: Box<dyn BlockStrategy>,
+    /// Granules with memory; only a growable region lacks any.
+    granules: Option<Granules>,
+    /// Start in the flat address space of snapshots and the segment table.
+    pub(crate) base: u64,
+}
+
+impl Region {
+    pub(crate) fn new(
+        handle: RegionHandle,
+        base: u64,
+        config: &FlexConfig,
+        granule: Bytes,
+        serial: u32,
+    ) -> Self {
+        let granules = (config.growth != Growth::Fixed).then(|| Granules::new(granule));
+        let index = FreeIndex::with_serial(handle.size, config.alignment, serial);
+        Self { handle, index, strategy: (config.block.make)(), granules, base }
+    }
+
+    /// Returns the memory that the device has given for it.
+    pub(crate) fn reserved(&self) -> Bytes {
+        self.granules.as_ref().map_or(self.handle.size, Granules::committed)
+    }
+
+    pub(crate) fn is_growable(&self) -> bool {
+        self.granules.is_some()
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.index.live_blocks() == 0
+    }
+
+    /// Returns the parts that have memory, as offsets and sizes.
+    pub(crate) fn backed(&self) -> Vec<(Bytes, Bytes)> {
+        match &self.granules {
+            None => vec![(Bytes::ZERO, self.handle.size)],
+            Some(granules) => granules.backed(),
+        }
+    }
+
+    pub(crate) fn address(&self, offset: Bytes) -> VirtualAddress {
+        VirtualAddress { region_id: self.handle.id, offset }
+    }
+
+    fn is_backed(&self, block: &Block) -> bool {
+        self.granules.as_ref().is_none_or(|granules| granules.is_backed(block.offset, block.size))
+    }
+
+    /// Returns the longest free range that has memory.
+    fn largest(&self) -> Bytes {
+        let Some(granules) = &self.granules else { return self.index.largest() };
+        let parts = self.index.parts().into_iter().flat_map(|part| match part {
+            Part::Free(hole) => granules.backed_in(hole),
+            Part::Live(_) => Vec::new(),
+        });
+        parts.map(|(_, size)| size).max().unwrap_or(Bytes::ZERO)
+    }
+}
+
+/// A block that was placed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PlacedBlock {
+    /// It has memory.
+    Backed(Block),
+    /// Memory must be committed for it.
+    Unbacked(Block),
+}
+
+/// A block that its owner has freed, as it was.
+#[derive(Debug)]
+pub(crate) struct FreedBlock {
+    pub(crate) block: Block,
+    pub(crate) stream: u32,
+    /// Streams that use it beside its own.
+    pub(crate) others: Vec<u32>,
+}
+
+/// What is remembered of the few blocks that need more than a tag.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Note {
+    pins: usize,
+    /// Its owner freed it while it was pinned; the last pin completes that.
+    orphan: bool,
+    /// Streams that use it beside its own.
+    streams: Vec<u32>,
+    /// Its own stream, where the tag has no room for it.
+    own_stream: Option<u32>,
+    /// The alignment that was asked for, where it is above the granule.
+    alignment: Option<Bytes>,
+}
+
+impl Note {
+    /// Returns the note of a new block, if it needs one, and its tag.
+    fn of(request: &Request, granule: Bytes) -> (Option<Self>, Tag) {
+        let own_stream = (request.stream >= FAR_STREAM).then_some(request.stream);
+        let alignment = (request.alignment > granule).then_some(request.alignment);
+        let tag = Tag::new(request.kind, request.stream);
+        if own_stream.is_none() && alignment.is_none() {
+            return (None, tag);
+        }
+        (Some(Self { own_stream, alignment, ..Self::default() }), tag.noted())
+    }
+}
+
+/// State of the region in a slot, with the counts of all regions that were in it.
+#[derive(Debug)]
+pub(crate) struct RegionState {
+    region: Option<Region>,
+    pub(crate) counts: Counts,
+    notes: BTreeMap<BlockKey, Note>,
+    /// Whether a region is or was here.
+    pub(crate) used: bool,
+    /// Serial number of the last block of earlier regions, so that no key is valid in two of them.
+    serial: u32,
+}
+
+impl RegionState {
+    pub(crate) fn vacant() -> Self {
+        let (counts, notes) = (Counts::new(), BTreeMap::new());
+        Self { region: None, counts, notes, used: false, serial: 0 }
+    }
+
+    pub(crate) fn get(&self) -> Option<&Region> {
+        self.region.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self) -> Option<&mut Region> {
+        self.region.as_mut()
+    }
+
+    /// Returns the region of a live block.
+    pub(crate) fn region(&self) -> &Region {
+        self.region.as_ref().expect("a region with a live block stays")
+    }
+
+    fn region_mut(&mut self) -> &mut Region {
+        self.region.as_mut().expect("a region with a live block stays")
+    }
+
+    /// Returns whether there is a region, and nothing in it is live.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.region.as_ref().is_some_and(Region::is_idle)
+    }
+
+    /// Puts a new region in place of none.
+    pub(crate) fn settle(
+        &mut self,
+        handle: RegionHandle,
+        base: u64,
+        config: &FlexConfig,
+        granule: Bytes,
+    ) -> &Region {
+        self.used = true;
+        self.counts.hold();
+        let region = Region::new(handle, base, config, granule, self.serial);
+        self.counts.add(Quantity::Segment, Pool::Large, 1);
+        self.counts.add(Quantity::ReservedBytes, Pool::Large, region.reserved().get());
+        self.region.insert(region)
+    }
+
+    /// Takes the region out if nothing in it is live.
+    pub(crate) fn take_idle_region(&mut self) -> Option<Region> {
+        let region = self.region.take_if(|region| region.is_idle())?;
+        self.serial = region.index.serial();
+        self.counts.take(Quantity::Segment, Pool::Large, 1);
+        self.counts.take(Quantity::ReservedBytes, Pool::Large, region.reserved().get());
+        Some(region)
+    }
+
+    /// Takes the region out, whatever is live in it.
+    pub(crate) fn take_region(&mut self) -> Option<Region> {
+        self.region.take()
+    }
+
+    /// Places a request, or changes nothing where there is no room.
+    #[inline]
+    pub(crate) fn place(&mut self, request: &Request) -> Option<PlacedBlock> {
+        let region = self.region.as_mut()?;
+        let (note, tag) = Note::of(request, region.index.granule());
+        let block = region.strategy.place(&mut region.index, request, tag.bits())?;
+        let backed = region.is_backed(&block);
+        if let Some(note) = note {
+            self.notes.insert(block.key, note);
+        }
+        if !backed {
+            self.set_tag(block.key, tag.coming(true));
+            return Some(PlacedBlock::Unbacked(block));
+        }
+        self.count_placed(&block);
+        Some(PlacedBlock::Backed(block))
+    }
+
+    /// Returns a live block that has an owner, and its tag.
+    pub(crate) fn owned(&self, key: BlockKey) -> Result<(Block, Tag), FreeError> {
+        let region = self.region.as_ref().ok_or(FreeError::Stale)?;
+        let block = region.index.get(key).ok_or(FreeError::Stale)?;
+        let tag = Tag::from_bits(block.tag);
+        if tag.is_owned() { Ok((block, tag)) } else { Err(FreeError::Stale) }
+    }
+
+    /// Returns the key of the leaked block at an address and makes it owned, to be freed.
+    pub(crate) fn reclaim_at(&mut self, address: VirtualAddress) -> Result<BlockKey, FreeError> {
+        let region = self.region.as_mut().filter(|region| region.handle.id == address.region_id);
+        let region = region.ok_or(FreeError::UnknownRegion { address })?;
+        let block = region.index.block_at(address.offset);
+        let owned = |block: &Block| Tag::from_bits(block.tag).is_owned();
+        let block = block.filter(owned).ok_or(FreeError::NotLive { address })?;
+        self.set_leaked(block.key, false)?;
+        Ok(block.key)
+    }
+
+    /// Frees a block for its owner, which leaves its range in use until [`give_back`](Self::give_back).
+    /// A pinned block stays until its last pin is gone, and nothing is returned.
+    #[inline]
+    pub(crate) fn let_go(&mut self, key: BlockKey) -> Result<Option<FreedBlock>, FreeError> {
+        let (block, tag) = self.owned(key)?;
+        if let Some(note) = tag.is_noted().then(|| self.notes.get_mut(&key)).flatten()
+            && note.pins > 0
+        {
+            note.orphan = true;
+            return Ok(None);
+        }
+        let stream = self.stream(key, tag);
+        let note = tag.is_noted().then(|| self.notes.remove(&key)).flatten();
+        let pool = Pool::of(block.size);
+        self.counts.take(Quantity::Allocation, pool, 1);
+        self.counts.take(Quantity::AllocatedBytes, pool, block.size.get());
+        let others = note.map(|note| note.streams).unwrap_or_default();
+        Ok(Some(FreedBlock { block, stream, others }))
+    }
+
+    /// Marks a freed block as waiting for its streams.
+    pub(crate) fn set_pending(&mut self, block: &Block) {
+        self.set_tag(block.key, Tag::from_bits(block.tag).without_note().pending());
+    }
+
+    /// Returns the range of a freed block to the region.
+    #[inline]
+    pub(crate) fn give_back(&mut self, key: BlockKey) -> Block {
+        let region = self.region_mut();
+        let block = region.strategy.free(&mut region.index, key);
+        let block = block.expect("a block is given back once");
+        let pool = Pool::of(block.size);
+        self.counts.take(Quantity::Active, pool, 1);
+        self.counts.take(Quantity::ActiveBytes, pool, block.size.get());
+        self.counts.take(Quantity::RequestedBytes, pool, block.requested.get());
+        self.count_splits();
+        block
+    }
+
+    /// Sets whether a live block may be freed by its address or token, and not by a handle. A block
+    /// that is so already is refused.
+    pub(crate) fn set_leaked(&mut self, key: BlockKey, leaked: bool) -> Result<(), FreeError> {
+        let (_, tag) = self.owned(key)?;
+        if tag.is_leaked() == leaked {
+            return Err(FreeError::Owned);
+        }
+        self.set_tag(key, tag.leaked(leaked));
+        Ok(())
+    }
+
+    /// Takes the handle from a block, whose address is returned. Nothing moves the block any more.
+    pub(crate) fn leak(&mut self, key: BlockKey) -> Result<VirtualAddress, FreeError> {
+        let (block, tag) = self.owned(key)?;
+        if tag.is_leaked() {
+            return Err(FreeError::Owned);
+        }
+        self.set_tag(key, tag.leaked(true).fixed());
+        Ok(self.region().address(block.offset))
+    }
+
+    /// Keeps a block in place until it is unpinned as often.
+    pub(crate) fn pin(&mut self, key: BlockKey, usable: fn(Tag) -> bool) -> Result<(), FreeError> {
+        self.change_note(key, usable, |note, _| note.pins += 1)
+    }
+
+    /// Removes a pin, and returns whether that was the last one of a block that its owner has freed.
+    pub(crate) fn unpin(&mut self, key: BlockKey) -> bool {
+        let unpinned = self.change_note(
+            key,
+            |_| true,
+            |note, _| {
+                note.pins -= 1;
+                note.pins == 0 && note.orphan
+            },
+        );
+        unpinned.expect("a pinned block is live")
+    }
+
+    /// Notes that another stream uses a block.
+    pub(crate) fn record_stream(
+        &mut self,
+        key: BlockKey,
+        usable: fn(Tag) -> bool,
+        stream: u32,
+    ) -> Result<(), FreeError> {
+        self.change_note(key, usable, |note, tag| {
+            let own = note.own_stream.unwrap_or(tag.stream());
+            if own != stream && !note.streams.contains(&stream) {
+                note.streams.push(stream);
+            }
+        })
+    }
+
+    /// Changes the note of a live block, which is refused where the tag is not `usable`.
+    fn change_note<T>(
+        &mut self,
+        key: BlockKey,
+        usable: fn(Tag) -> bool,
+        change: impl FnOnce(&mut Note, Tag) -> T,
+    ) -> Result<T, FreeError> {
+        let (_, tag) = self.owned(key)?;
+        if !usable(tag) {
+            return Err(FreeError::Stale);
+        }
+        let note = self.notes.entry(key).or_default();
+        let answer = change(note, tag);
+        let plain = *note == Note::default();
+        if plain {
+            self.notes.remove(&key);
+        }
+        self.set_tag(key, if plain { tag.without_note() } else { tag.noted() });
+        Ok(answer)
+    }
+
+    /// Returns the figures of the region.
+    pub(crate) fn report(&mut self) -> Option<RegionReport> {
+        self.region.as_mut()?.index.join_quick();
+        self.count_splits();
+        let active = Bytes::new(self.counts.current(Quantity::ActiveBytes));
+        let region = self.region.as_ref()?;
+        let size = region.reserved();
+        Some(RegionReport {
+            id: region.handle.id,
+            size,
+            free: size.saturating_sub(active),
+            largest: region.largest(),
+            blocks: region.index.live_blocks(),
+        })
+    }
+
+    /// Returns the stream of a live block.
+    pub(crate) fn stream(&self, key: BlockKey, tag: Tag) -> u32 {
+        let note = tag.is_noted().then(|| self.notes.get(&key)).flatten();
+        note.and_then(|note| note.own_stream).unwrap_or(tag.stream())
+    }
+
+    fn set_tag(&mut self, key: BlockKey, tag: Tag) {
+        self.region_mut().index.set_tag(key, tag.bits()).expect("the block is live");
+    }
+
+    fn count_placed(&mut self, block: &Block) {
+        self.count_owner(block);
+        self.count_use(block);
+    }
+
+    fn count_owner(&mut self, block: &Block) {
+        let pool = Pool::of(block.size);
+        self.counts.add(Quantity::Allocation, pool, 1);
+        self.counts.add(Quantity::AllocatedBytes, pool, block.size.get());
+    }
+
+    /// Counts a block that was placed, whether it has an owner or not.
+    fn count_use(&mut self, block: &Block) {
+        let pool = Pool::of(block.size);
+        self.counts.add(Quantity::Active, pool, 1);
+        self.counts.add(Quantity::ActiveBytes, pool, block.size.get());
+        self.counts.add(Quantity::RequestedBytes, pool, block.requested.get());
+        self.count_splits();
+    }
+
+    fn count_memory(&mut self) {
+        let reserved = self.region.as_ref().map_or(0, |region| region.reserved().get());
+        self.counts.set(Quantity::ReservedBytes, Pool::Large, reserved);
+        self.count_splits();
+    }
+
+    fn count_splits(&mut self) {
+        let Some(region) = &mut self.region else { return };
+        // What was freed last would be looked up now to be counted, and once more to be joined.
+        region.index.join_waiting();
+        let active = self.counts.current(Quantity::ActiveBytes);
+        let (count, bytes) = if region.is_idle() {
+            (0, 0)
+        } else {
+            (region.index.holes() as u64, region.reserved().get().saturating_sub(active))
+        };
+        self.counts.set(Quantity::InactiveSplit, Pool::Large, count);
+        self.counts.set(Quantity::InactiveSplitBytes, Pool::Large, bytes);
+    }
+}

@@ -1,0 +1,123 @@
+//! Memory of a growable region, which is committed and decommitted in granules.
+
+use super::{Note, PlacedBlock, Region, RegionState};
+use crate::Bytes;
+use crate::device::RegionHandle;
+use crate::flex::tag::Tag;
+use crate::index::{Block, Part};
+use crate::policy::Request;
+
+/// The calls to the device that give a block its memory. Parts are offsets and sizes.
+#[derive(Debug)]
+pub(crate) struct CommitPlan {
+    pub(crate) handle: RegionHandle,
+    /// Parts to be committed.
+    pub(crate) missing: Vec<(Bytes, Bytes)>,
+    /// Parts to be decommitted before; they already count as such.
+    pub(crate) idle: Vec<(Bytes, Bytes)>,
+}
+
+impl RegionState {
+    /// Places a request where the region has memory already, whatever the strategy prefers. Takes
+    /// O(n) time in the number of blocks of a growable region.
+    pub(crate) fn place_backed(&mut self, request: &Request) -> Option<Block> {
+        let region = self.region.as_mut()?;
+        region.index.join_quick();
+        if region.granules.is_none() {
+            return match self.place(request)? {
+                PlacedBlock::Backed(block) | PlacedBlock::Unbacked(block) => Some(block),
+            };
+        }
+        let offset = region.backed_place(request)?;
+        let (note, tag) = Note::of(request, region.index.granule());
+        let block = region.index.allocate_at(offset, request.size, tag.bits())?;
+        if let Some(note) = note {
+            self.notes.insert(block.key, note);
+        }
+        self.count_placed(&block);
+        Some(block)
+    }
+
+    /// Plans the commit for a block. With `recycle`, granules that are idle elsewhere are decommitted
+    /// for it, and count as such at once: no other request may rely on them.
+    pub(crate) fn plan_commit(&mut self, block: &Block, recycle: bool) -> CommitPlan {
+        let region = self.region_mut();
+        let granules = region.granules.as_ref().expect("only growable regions commit");
+        let missing = granules.missing(block.offset, block.size);
+        let wanted: Bytes = missing.iter().map(|&(_, size)| size).sum();
+        let idle = if recycle { region.take_idle(wanted) } else { Vec::new() };
+        let handle = region.handle.duplicate();
+        self.count_memory();
+        CommitPlan { handle, missing, idle }
+    }
+
+    /// Completes a block for which `committed` was committed; where memory is still missing, the block
+    /// is removed and nothing is returned.
+    pub(crate) fn finish_commit(
+        &mut self,
+        block: Block,
+        committed: &[(Bytes, Bytes)],
+    ) -> Option<Block> {
+        let region = self.region_mut();
+        let granules = region.granules.as_mut().expect("only growable regions commit");
+        committed.iter().for_each(|&(offset, size)| granules.mark(offset, size, true));
+        if region.is_backed(&block) {
+            self.set_tag(block.key, Tag::from_bits(block.tag));
+            self.count_memory();
+            self.count_placed(&block);
+            return Some(block);
+        }
+        let freed = region.strategy.free(&mut region.index, block.key);
+        freed.expect("the block was placed just now");
+        self.notes.remove(&block.key);
+        self.count_memory();
+        None
+    }
+
+    /// Takes all idle granules of a growable region, for the caller to decommit.
+    pub(crate) fn shrink(&mut self) -> Option<(RegionHandle, Vec<(Bytes, Bytes)>)> {
+        let region = self.region.as_mut().filter(|region| region.is_growable())?;
+        let idle = region.take_idle(Bytes::MAX);
+        let handle = region.handle.duplicate();
+        self.count_memory();
+        Some((handle, idle))
+    }
+}
+
+impl Region {
+    /// Returns the lowest offset at which a request fits into committed memory.
+    fn backed_place(&self, request: &Request) -> Option<Bytes> {
+        let granules = self.granules.as_ref()?;
+        let size = request.size.align_up(self.index.granule())?;
+        let fits = |(start, length): (Bytes, Bytes)| {
+            let at = start.align_up(request.alignment.max(self.index.granule()))?;
+            (at.checked_add(size)? <= start + length).then_some(at)
+        };
+        self.index.parts().into_iter().find_map(|part| match part {
+            Part::Free(hole) => granules.backed_in(hole).into_iter().find_map(fits),
+            Part::Live(_) => None,
+        })
+    }
+
+    /// Marks committed granules that lie wholly in free ranges as not committed, from the highest
+    /// down, until there are `wanted` bytes of them, and returns them.
+    fn take_idle(&mut self, wanted: Bytes) -> Vec<(Bytes, Bytes)> {
+        self.index.join_quick();
+        let Some(granules) = &mut self.granules else { return Vec::new() };
+        let mut taken = Vec::new();
+        let (mut left, mut limit) = (wanted, self.handle.size);
+        while let Some(hole) = self.index.hole_below(limit, granules.size()) {
+            for (offset, size) in granules.idle(hole).into_iter().rev() {
+                let size = size.min(left);
+                if size.is_zero() {
+                    return taken;
+                }
+                granules.mark(offset, size, false);
+                taken.push((offset, size));
+                left = left.saturating_sub(size);
+            }
+            limit = hole.offset;
+        }
+        taken
+    }
+}

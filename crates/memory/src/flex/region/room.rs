@@ -1,0 +1,83 @@
+//! Room that compaction takes for blocks, and the blocks that move into it.
+
+use super::{FreedBlock, Note, RegionState};
+use crate::Bytes;
+use crate::flex::tag::Tag;
+use crate::index::{Block, BlockKey, Fit, Part};
+
+/// What a block keeps when it moves to another place.
+#[derive(Debug)]
+pub(crate) struct Moving {
+    tag: Tag,
+    note: Option<Note>,
+}
+
+impl RegionState {
+    /// Takes room for a block that is to move here, at the lowest place that holds it, below `limit`
+    /// if there is one. Nobody owns the room until the block has moved into it.
+    pub(crate) fn reserve_room(
+        &mut self,
+        block: &Block,
+        alignment: Bytes,
+        limit: Option<Bytes>,
+    ) -> Option<Block> {
+        let region = self.region.as_mut()?;
+        let tag = Tag::from_bits(block.tag).without_note().coming(true);
+        let (size, tag) = (block.requested, tag.bits());
+        let room = region.index.allocate_aligned(Fit::First, size, alignment, tag)?;
+        if !region.is_backed(&room) || limit.is_some_and(|limit| room.offset >= limit) {
+            region.index.free(room.key).expect("it was taken just now");
+            return None;
+        }
+        self.count_use(&room);
+        Some(room)
+    }
+
+    /// Returns the room that was reserved under a key.
+    pub(crate) fn room(&self, key: BlockKey) -> Block {
+        self.region().index.get(key).expect("the room belongs to the plan")
+    }
+
+    /// Returns the blocks that may be moved, with their alignments.
+    pub(crate) fn movable_blocks(&self) -> Vec<(Block, Bytes)> {
+        let parts = self.get().map(|region| region.index.parts()).unwrap_or_default();
+        let live = parts.into_iter().filter_map(|part| match part {
+            Part::Live(block) => Some(block),
+            Part::Free(_) => None,
+        });
+        live.filter_map(|block| Some((block, self.movable(block.key)?))).collect()
+    }
+
+    /// Returns the alignment of a block if it may be moved.
+    pub(crate) fn movable(&self, key: BlockKey) -> Option<Bytes> {
+        let (_, tag) = self.owned(key).ok()?;
+        if tag.is_fixed() {
+            return None;
+        }
+        let note = tag.is_noted().then(|| self.notes.get(&key)).flatten();
+        let free = note.is_none_or(|note| note.pins == 0 && note.streams.is_empty());
+        let alignment = note.and_then(|note| note.alignment).unwrap_or(Bytes::new(1));
+        free.then_some(alignment)
+    }
+
+    /// Frees a movable block that moves elsewhere, and returns what it keeps.
+    pub(crate) fn move_out(&mut self, key: BlockKey) -> (FreedBlock, Moving) {
+        let (_, tag) = self.owned(key).expect("a movable block is live");
+        let stream = self.stream(key, tag);
+        let note = self.notes.remove(&key);
+        self.set_tag(key, tag.without_note());
+        let freed = self.let_go(key).expect("a movable block is live");
+        let freed = freed.expect("a movable block is not pinned");
+        (FreedBlock { stream, ..freed }, Moving { tag, note })
+    }
+
+    /// Makes reserved room the block that has moved into it.
+    pub(crate) fn move_in(&mut self, room: BlockKey, Moving { tag, note }: Moving) {
+        let block = self.room(room);
+        self.set_tag(room, tag);
+        if let Some(note) = note {
+            self.notes.insert(room, note);
+        }
+        self.count_owner(&block);
+    }
+}

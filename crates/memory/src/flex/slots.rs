@@ -1,0 +1,544 @@
+//! The slots of an allocator, and what they share.
+//!
+//! A slot is the place of one region: a lock around a [`RegionState`], a turn for calls to the device
+//! about it, and a [mailbox](mail). An allocator has a fixed number of slots; a region stays in one
+//! until it is released. A handle holds the slot of its block, so a block can be freed from any thread
+//! with no more than the slot's own lock, and a region outlives the allocator if its blocks do.
+//!
+//! Locks are taken in one order: the peaks, then slots by their number, then one of the others,
+//! which are held for a few instructions and under which nothing else is locked (but for a slot's
+//! inbox, under which the table of moved blocks may be). No lock is held while the device, the
+//! streams, the clock or a callback is called; only turns are, the allocator's before a slot's.
+
+mod block;
+mod commit;
+mod mail;
+mod release;
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::OnceLock;
+
+use tracing::{Level, debug, enabled};
+
+use super::callbacks::Callbacks;
+use super::config::{FlexConfig, MAX_REGIONS, Release};
+use super::error::{FreeError, RegionReport};
+use super::history::{Action, Clock, Journal};
+use super::moves::{Moves, SlotKey};
+use super::region::{FreedBlock, PlacedBlock, Region, RegionState};
+use super::segments::Segments;
+use super::stream::{StreamEvents, Streams};
+use super::tag::Tag;
+use crate::Bytes;
+use crate::device::{DeviceMemory, RegionHandle};
+use crate::index::{Block, BlockKey, Hole};
+use crate::policy::{Kind, RegionView, Request};
+use crate::stats::{self, Counters, Counts, Peaks, Places, Slack, Stats};
+use crate::sync::{
+    Apart, Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Turn, Weak, lock,
+    thread_number,
+};
+pub(crate) use block::{follow, free_now};
+pub(crate) use mail::post;
+use mail::{Mail, Mailbox};
+pub(crate) use release::RegionTurn;
+
+/// Value of [`Slot::free`] while no region is in the slot.
+const VACANT: u64 = u64::MAX;
+/// References to itself that a slot keeps at most.
+const SPARE: usize = 256;
+/// Target of the log events.
+pub(crate) const LOG: &str = "cubeyard::alloc";
+
+/// A block, named by its slot and its key.
+pub(crate) type SlotBlock = (Arc<Slot>, BlockKey);
+
+fn slot_key((slot, key): &SlotBlock) -> SlotKey {
+    (slot.number, *key)
+}
+
+/// State that the slots of one allocator share.
+pub(crate) struct Shared {
+    /// Number of the allocator, unique in the process.
+    pub(crate) id: u64,
+    pub(crate) config: FlexConfig,
+    pub(crate) device: Arc<dyn DeviceMemory>,
+    /// Memory of the device in all.
+    pub(crate) total: Bytes,
+    /// Granule of growable regions.
+    pub(crate) granule: Bytes,
+    /// The slots, while the allocator exists; set once.
+    slots: OnceLock<Weak<Slots>>,
+    mail: Mail,
+    pub(crate) regions: Mutex<Regions>,
+    /// Held while regions are acquired and released.
+    turn: Turn,
+    /// Incremented in turn with every region that is acquired or released, and all memory given back.
+    changes: AtomicU64,
+    /// Requests to release idle memory, or to trim, that came while another thread had the turn.
+    release_wanted: AtomicBool,
+    trim_wanted: AtomicBool,
+    /// The allocator is gone; only the owners of its last blocks still poll the streams.
+    closed: AtomicBool,
+    pub(crate) journal: Journal,
+    peaks: Apart<Mutex<Peaks>>,
+    slack: Slack,
+    counters: Mutex<Counters>,
+    pub(crate) streams: Streams<SlotBlock>,
+    pub(crate) callbacks: Callbacks,
+    pub(crate) moves: Moves<SlotBlock>,
+}
+
+/// State of the regions as a whole.
+#[derive(Debug)]
+pub(crate) struct Regions {
+    /// The device has refused all sizes, so no region is acquired any more.
+    pub(crate) refused: bool,
+    pub(crate) segments: Segments,
+    /// Number of regions acquired so far, which orders them by age.
+    pub(crate) acquired: u64,
+}
+
+/// Number of the next allocator. It synchronizes nothing, so no model checker need know it.
+static NEXT_ID: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(
+        config: FlexConfig,
+        device: Arc<dyn DeviceMemory>,
+        events: Option<Arc<dyn StreamEvents>>,
+        clock: Option<Clock>,
+    ) -> Self {
+        let entries = device.table().map_or(MAX_REGIONS, |table| table.entries.min(MAX_REGIONS));
+        let segments = Segments::new(entries);
+        Self {
+            id: NEXT_ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+            total: device.info().total,
+            granule: device.granule().unwrap_or(Bytes::mib(2)),
+            slots: OnceLock::new(),
+            mail: (0..config.max_regions).map(|_| Mailbox::default()).collect(),
+            regions: Mutex::new(Regions { refused: false, segments, acquired: 0 }),
+            turn: Turn::default(),
+            changes: AtomicU64::new(0),
+            release_wanted: AtomicBool::new(false),
+            trim_wanted: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            journal: Journal::new(config.history, clock),
+            peaks: Apart::default(),
+            slack: Slack::new(),
+            counters: Mutex::default(),
+            streams: Streams::new(events),
+            callbacks: Callbacks::default(),
+            moves: Moves::new(),
+            config,
+            device,
+        }
+    }
+
+    /// Returns all slots, while the allocator exists.
+    fn slots(&self) -> Vec<Arc<Slot>> {
+        let slots = self.slots.get().and_then(Weak::upgrade);
+        slots.map(|slots| slots.to_vec()).unwrap_or_default()
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Returns whether this thread is inside a function of the device or the streams, which must not
+    /// be called again then.
+    pub(crate) fn is_calling(&self) -> bool {
+        self.turn.is_mine() || self.streams.is_calling()
+    }
+
+    /// Returns a number that changes with the regions and their memory.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Notes a change of the regions. Not for a region that came and went for nothing: a thread that
+    /// looks for changes would make one by looking.
+    pub(crate) fn note_change(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    pub(crate) fn count(&self, change: impl FnOnce(&mut Counters)) {
+        change(&mut lock(&self.counters));
+    }
+
+    /// Looks into possible new peaks of some sums over all regions. With the allocator gone, nobody
+    /// asks for them.
+    pub(crate) fn settle(&self, places: Places) {
+        if let Some(slots) = self.slots.get().and_then(Weak::upgrade) {
+            self.with_all_counts(&slots, |counts, peaks| {
+                stats::settle(counts, peaks, &self.slack, places);
+            });
+        }
+    }
+
+    pub(crate) fn stats(&self, slots: &[Arc<Slot>]) -> Stats {
+        self.collect_posts();
+        let counters = *lock(&self.counters);
+        self.with_all_counts(slots, |counts, peaks| {
+            stats::settle(counts, peaks, &self.slack, Places::ALL);
+            Stats::collect(counts, peaks, counters)
+        })
+    }
+
+    pub(crate) fn reset_peaks(&self, slots: &[Arc<Slot>]) {
+        self.collect_posts();
+        self.with_all_counts(slots, |counts, peaks| {
+            counts.iter_mut().for_each(|counts| counts.reset_peaks());
+            peaks.reset(counts);
+            stats::settle(counts, peaks, &self.slack, Places::ALL);
+        });
+    }
+
+    pub(crate) fn reset_accumulated(&self, slots: &[Arc<Slot>]) {
+        self.collect_posts();
+        *lock(&self.counters) = Counters::default();
+        self.with_all_counts(slots, |counts, _| {
+            counts.iter_mut().for_each(|counts| counts.reset_accumulated());
+        });
+    }
+
+    /// Calls `run` with the counts of all slots locked, so that they are of one moment.
+    fn with_all_counts<T>(
+        &self,
+        slots: &[Arc<Slot>],
+        run: impl FnOnce(&mut [&mut Counts], &mut Peaks) -> T,
+    ) -> T {
+        let mut peaks = lock(&self.peaks);
+        let mut states: Vec<_> = slots.iter().map(Slot::enter).collect();
+        let regions = states.iter_mut().map(|state| &mut state.region);
+        // Slots that never held a region have nothing to add, and need no share of the ceilings.
+        let mut counts: Vec<_> =
+            regions.filter(|region| region.used).map(|region| &mut region.counts).collect();
+        run(&mut counts, &mut peaks)
+    }
+
+    /// Frees what all threads have collected for the slots of others.
+    pub(crate) fn collect_posts(&self) {
+        if !self.config.region.thread_home {
+            return;
+        }
+        let slots = mail::collect(&self.mail);
+        slots
+            .iter()
+            .filter(|slot| slot.mailbox().has_arrived())
+            .for_each(|slot| drop(slot.enter()));
+    }
+
+    /// Frees the blocks whose streams have passed, unless another thread does so already.
+    pub(crate) fn poll(&self) {
+        let mut idle = false;
+        self.streams.poll(|block| idle |= self.complete(block));
+        self.release_idle(idle);
+    }
+
+    /// Waits for all streams that a block waits for, and frees the blocks.
+    pub(crate) fn synchronize(&self) {
+        self.collect_posts();
+        // All of them, with mail or without: another thread may be about to free what it has found.
+        self.slots().iter().for_each(|slot| drop(slot.enter()));
+        let mut idle = false;
+        if self.streams.synchronize(|block| idle |= self.complete(block)) {
+            self.count(|counters| counters.sync_all_streams += 1);
+        }
+        self.release_idle(idle);
+    }
+
+    /// Frees a block whose streams have passed, and returns whether its region is idle then.
+    fn complete(&self, (slot, key): SlotBlock) -> bool {
+        self.journal.tick();
+        let mut state = slot.enter();
+        slot.give_back(&mut state.region, key);
+        let idle = state.region.is_idle();
+        slot.leave(state);
+        idle
+    }
+}
+
+/// The slots of an allocator, by their numbers.
+#[derive(Debug)]
+pub(crate) struct Slots(Box<[Arc<Slot>]>);
+
+impl Slots {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Arc<Self> {
+        let numbers = 0..shared.config.max_regions;
+        let slots = numbers.map(|number| Arc::new(Slot::new(number, Arc::clone(shared))));
+        let slots = Arc::new(Self(slots.collect()));
+        shared.slots.set(Arc::downgrade(&slots)).expect("the slots are set once");
+        slots
+    }
+}
+
+impl Deref for Slots {
+    type Target = [Arc<Slot>];
+    fn deref(&self) -> &[Arc<Slot>] {
+        &self.0
+    }
+}
+
+/// Runs when the last handle to the allocator is gone; blocks may still be there.
+impl Drop for Slots {
+    fn drop(&mut self) {
+        let shared = self.0.first().map(|slot| Arc::clone(&slot.shared));
+        shared.expect("an allocator has a slot").close(&self.0);
+    }
+}
+
+/// State that a slot's lock guards.
+#[derive(Debug)]
+pub(crate) struct SlotState {
+    pub(crate) region: RegionState,
+    /// An inbox that was emptied, to be exchanged for the next full one.
+    emptied: Vec<SlotBlock>,
+    /// References to this slot that came with its mail. New blocks take them, so that none has to be
+    /// counted in or out. None are kept once the allocator is gone: the slot would never go.
+    spare: Vec<Arc<Slot>>,
+}
+
+/// The place of one region. Fields that every thread reads that frees a block of it are on other
+/// cache lines than those that its own thread writes with every call.
+pub(crate) struct Slot {
+    pub(crate) number: usize,
+    pub(crate) shared: Arc<Shared>,
+    /// Number of the region among all that were acquired.
+    since: AtomicU64,
+    /// Number of the only kind of block that the region takes, or `usize::MAX`.
+    kind: AtomicUsize,
+    /// Held while memory of the region is committed and decommitted.
+    turn: Turn,
+    state: Apart<Mutex<SlotState>>,
+    /// Free bytes of the region as of the last change, to be read without the lock.
+    free: Apart<AtomicU64>,
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slot").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl Slot {
+    fn new(number: usize, shared: Arc<Shared>) -> Self {
+        let region = RegionState::vacant();
+        Self {
+            number,
+            shared,
+            since: AtomicU64::new(0),
+            kind: AtomicUsize::new(usize::MAX),
+            turn: Turn::default(),
+            state: Apart(Mutex::new(SlotState { region, emptied: Vec::new(), spare: Vec::new() })),
+            free: Apart(AtomicU64::new(VACANT)),
+        }
+    }
+
+    pub(crate) fn is_vacant(&self) -> bool {
+        self.free.load(Ordering::Relaxed) == VACANT
+    }
+
+    /// Returns a number that orders regions by age.
+    pub(crate) fn since(&self) -> u64 {
+        self.since.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether this thread is inside a call to the device about the region.
+    pub(crate) fn is_calling(&self) -> bool {
+        self.turn.is_mine()
+    }
+
+    /// Returns whether two regions take the same kinds of blocks.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.kind.load(Ordering::Relaxed) == other.kind.load(Ordering::Relaxed)
+    }
+
+    /// Returns what a region strategy may know, if a block of this kind may be put here.
+    pub(crate) fn view(&self, kind: Kind) -> Option<RegionView> {
+        let free = self.free.load(Ordering::Relaxed);
+        let own = self.shared.config.own_regions.contains(&kind);
+        let wanted = if own { kind as usize } else { usize::MAX };
+        let fits = free != VACANT && self.kind.load(Ordering::Relaxed) == wanted;
+        fits.then_some(RegionView { slot: self.number, free: Bytes::new(free) })
+    }
+
+    /// Returns this thread's own slot if this is another thread's, to which a freed block is mailed.
+    /// Not where idle regions are released at once, since they must be seen to be idle at once.
+    pub(crate) fn foreign_home(&self) -> Option<usize> {
+        let config = &self.shared.config;
+        if !config.region.thread_home || config.release != Release::Never {
+            return None;
+        }
+        let home = thread_number() % config.max_regions;
+        (home != self.number && !self.shared.is_closed()).then_some(home)
+    }
+
+    pub(crate) fn mailbox(&self) -> &Mailbox {
+        &self.shared.mail[self.number]
+    }
+
+    /// Locks the slot and frees the blocks in its inbox.
+    pub(crate) fn enter(self: &Arc<Self>) -> MutexGuard<'_, SlotState> {
+        let mut state = lock(&self.state);
+        if self.mailbox().has_arrived() {
+            self.take_mail(&mut state);
+        }
+        state
+    }
+
+    fn take_mail(self: &Arc<Self>, state: &mut SlotState) {
+        let mut posts = self.mailbox().take(std::mem::take(&mut state.emptied));
+        let room = if self.shared.is_closed() { 0 } else { SPARE };
+        for (slot, key) in posts.drain(..) {
+            if state.spare.len() < room {
+                state.spare.push(slot);
+            }
+            // The key came from a handle, and nothing moves a block whose key is in the inbox.
+            self.let_go(&mut state.region, key).expect("a block in the inbox is live");
+        }
+        state.emptied = posts;
+        self.publish(&state.region);
+    }
+
+    /// Stores the free bytes of a locked region for readers without the lock.
+    pub(crate) fn publish(&self, state: &RegionState) {
+        let free = state.get().map_or(VACANT, |region| region.index.free_bytes().get());
+        self.free.store(free, Ordering::Relaxed);
+    }
+
+    /// Unlocks the slot after a change, and looks into what may be a new peak.
+    pub(crate) fn leave(&self, mut state: MutexGuard<'_, SlotState>) {
+        self.publish(&state.region);
+        if !state.region.counts.is_above() {
+            return;
+        }
+        let lacking = state.region.counts.raise_ceilings(&self.shared.slack);
+        drop(state);
+        if !lacking.is_empty() {
+            self.shared.settle(lacking);
+        }
+    }
+
+    /// Unlocks the slot after a free, which may have left the region idle.
+    pub(crate) fn leave_freed(&self, state: MutexGuard<'_, SlotState>) {
+        let idle = state.region.is_idle();
+        self.leave(state);
+        self.shared.after_free(idle);
+    }
+
+    /// Puts a region into the vacant slot, and a request into the region before another thread can.
+    pub(crate) fn settle_in(
+        self: &Arc<Self>,
+        handle: RegionHandle,
+        kind: Option<Kind>,
+        (base, since): (u64, u64),
+        request: Option<&Request>,
+    ) -> Option<PlacedBlock> {
+        let Shared { config, granule, .. } = &*self.shared;
+        let mut state = lock(&self.state);
+        let region = state.region.settle(handle, base, config, *granule);
+        if !region.is_growable() {
+            self.shared.journal.record(Action::SegmentAlloc, base, region.reserved(), 0);
+        }
+        self.kind.store(kind.map_or(usize::MAX, |kind| kind as usize), Ordering::Relaxed);
+        self.since.store(since, Ordering::Relaxed);
+        let placed = request.and_then(|request| self.place(&mut state.region, request));
+        self.publish(&state.region);
+        placed
+    }
+
+    /// Frees a block for its owner: at once, when its pins are gone, or when its streams have passed.
+    fn let_go(self: &Arc<Self>, state: &mut RegionState, key: BlockKey) -> Result<(), FreeError> {
+        if let Some(freed) = state.let_go(key)? {
+            self.free_when_passed(state, freed);
+        }
+        Ok(())
+    }
+
+    /// Frees the range of a freed block, now or when its streams have passed.
+    pub(crate) fn free_when_passed(self: &Arc<Self>, state: &mut RegionState, freed: FreedBlock) {
+        let key = freed.block.key;
+        self.record(Action::FreeRequested, state.region(), &freed.block, freed.stream);
+        let streams = &self.shared.streams;
+        match streams.to_wait_for(freed.stream, freed.others) {
+            Some(waited) => {
+                state.set_pending(&freed.block);
+                streams.wait_for((Arc::clone(self), key), waited);
+            }
+            None => self.give_back(state, key),
+        }
+    }
+
+    /// Frees the range of a block.
+    pub(crate) fn give_back(&self, state: &mut RegionState, key: BlockKey) {
+        let block = state.give_back(key);
+        let stream = Tag::from_bits(block.tag).stream();
+        self.record(Action::FreeCompleted, state.region(), &block, stream);
+        if enabled!(target: LOG, Level::DEBUG)
+            && let Some(region) = state.get_mut()
+        {
+            log_free(region, &block);
+        }
+    }
+
+    /// Records and logs a block that was placed.
+    pub(crate) fn record_placed(&self, state: &RegionState, block: &Block) {
+        let tag = Tag::from_bits(block.tag);
+        let region = state.region();
+        self.record(Action::Alloc, region, block, state.stream(block.key, tag));
+        debug!(
+            target: LOG,
+            region = %region.handle.id, offset = block.offset.get(), size = block.size.get(),
+            requested = block.requested.get(), kind = tag.kind().name(), region_free = region.index.free_bytes().get(),
+            "block assigned"
+        );
+    }
+
+    pub(crate) fn record(&self, action: Action, region: &Region, block: &Block, stream: u32) {
+        let address = region.base + block.offset.get();
+        self.shared.journal.record(action, address, block.requested, stream);
+    }
+
+    /// Returns the memory of the region if nothing in it is live.
+    pub(crate) fn idle_bytes(self: &Arc<Self>) -> Option<Bytes> {
+        self.enter().region.get().filter(|region| region.is_idle()).map(Region::reserved)
+    }
+
+    pub(crate) fn report(self: &Arc<Self>) -> Option<RegionReport> {
+        self.enter().region.report()
+    }
+}
+
+/// Releases the region when its last block and the allocator are gone.
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let state = self.state.0.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(region) = state.region.take_region() {
+            // None where the device itself freed the last block, in a call of this thread's.
+            let _turn = self.shared.turn.take();
+            self.shared.device.release(region.handle);
+        }
+    }
+}
+
+fn log_free(region: &mut Region, block: &Block) {
+    // A block on a quick list is not joined yet.
+    let alone = Hole { offset: block.offset, size: block.size };
+    let hole = region.index.hole_at(block.offset).unwrap_or(alone);
+    debug!(
+        target: LOG,
+        region = %region.handle.id, offset = block.offset.get(), size = block.size.get(),
+        joined_below = (block.offset - hole.offset).get(),
+        joined_above = (hole.offset + hole.size - block.offset - block.size).get(),
+        region_free = region.index.free_bytes().get(),
+        "block freed"
+    );
+}

@@ -1,0 +1,96 @@
+//! Operations on one live block, by its slot and key.
+
+use super::{Slot, SlotBlock, slot_key};
+use crate::flex::VirtualAddress;
+use crate::flex::error::FreeError;
+use crate::flex::region::RegionState;
+use crate::index::{Block, BlockKey};
+use crate::sync::Arc;
+
+impl Slot {
+    /// Frees a block for its owner.
+    pub(crate) fn free(self: &Arc<Self>, key: BlockKey) -> Result<(), FreeError> {
+        self.shared.journal.tick();
+        let mut state = self.enter();
+        let outcome = self.let_go(&mut state.region, key);
+        self.leave_freed(state);
+        outcome
+    }
+
+    /// Frees the leaked block that starts at `address`.
+    pub(crate) fn free_at(self: &Arc<Self>, address: VirtualAddress) -> Result<(), FreeError> {
+        self.shared.journal.tick();
+        let mut state = self.enter();
+        let outcome = state.region.reclaim_at(address).and_then(|key| {
+            drop(self.shared.moves.remove_at((self.number, key)));
+            self.let_go(&mut state.region, key)
+        });
+        self.leave_freed(state);
+        outcome
+    }
+
+    /// Calls `act` on the region with the slot locked.
+    pub(crate) fn with<T>(self: &Arc<Self>, act: impl FnOnce(&mut RegionState) -> T) -> T {
+        act(&mut self.enter().region)
+    }
+
+    /// Returns the address of a live block, and the block.
+    pub(crate) fn find(
+        self: &Arc<Self>,
+        key: BlockKey,
+    ) -> Result<(VirtualAddress, Block), FreeError> {
+        let state = self.enter();
+        let (block, _) = state.region.owned(key)?;
+        Ok((state.region.region().address(block.offset), block))
+    }
+
+    /// Removes a pin; the last one frees a block that its owner has freed before.
+    pub(crate) fn unpin(self: &Arc<Self>, key: BlockKey) {
+        let orphan = self.with(|region| region.unpin(key));
+        if orphan {
+            self.free(key).expect("an orphan is live until its last pin");
+        }
+    }
+}
+
+/// Calls `act` on the block of a handle at its present place; if compaction moves the block meanwhile,
+/// once more at its new place.
+pub(crate) fn follow<T>(
+    slot: &Arc<Slot>,
+    key: BlockKey,
+    mut act: impl FnMut(&Arc<Slot>, BlockKey) -> Result<T, FreeError>,
+) -> Result<T, FreeError> {
+    let handle = (slot.number, key);
+    let moves = &slot.shared.moves;
+    let mut moved = moves.get(handle);
+    loop {
+        let (at, at_key) = moved.as_ref().map_or((slot, key), |(slot, key)| (slot, *key));
+        let outcome = act(at, at_key);
+        if outcome.is_ok() {
+            return outcome;
+        }
+        let now = moves.get(handle);
+        if now.as_ref().map(slot_key) == moved.as_ref().map(slot_key) {
+            return outcome;
+        }
+        moved = now;
+    }
+}
+
+/// Frees the block of a handle at its present place.
+pub(crate) fn free_now(block: SlotBlock) {
+    let mut block = block;
+    loop {
+        let moves = &block.0.shared.moves;
+        if let Some(next) = moves.remove(slot_key(&block), slot_key) {
+            block = next;
+        } else {
+            match block.0.free(block.1) {
+                Ok(()) => return,
+                // Compaction was faster; the table of moved blocks has the new place.
+                Err(_) if moves.contains(slot_key(&block)) => {}
+                Err(error) => panic!("a handle's block is live: {error}"),
+            }
+        }
+    }
+}

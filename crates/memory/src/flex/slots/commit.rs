@@ -1,0 +1,125 @@
+//! Placing blocks, and committing the memory that they lack.
+
+use super::{Shared, Slot, SlotBlock};
+use crate::Bytes;
+use crate::flex::config::Growth;
+use crate::flex::history::Action;
+use crate::flex::region::{CommitPlan, PlacedBlock, Region, RegionState};
+use crate::index::Block;
+use crate::policy::Request;
+use crate::sync::Arc;
+
+impl Slot {
+    /// Places a request here, or changes nothing where there is no room, or no memory for it.
+    pub(crate) fn try_allocate(self: &Arc<Self>, request: &Request) -> Option<SlotBlock> {
+        let mut state = self.enter();
+        let placed = self.place(&mut state.region, request)?;
+        let spare = state.spare.pop();
+        self.leave(state);
+        let block = self.complete_place(placed)?;
+        Some((spare.unwrap_or_else(|| Arc::clone(self)), block.key))
+    }
+
+    /// Places a request where the region has memory already: the last resort when the device has none.
+    pub(crate) fn try_backed(self: &Arc<Self>, request: &Request) -> Option<SlotBlock> {
+        let mut state = self.enter();
+        let placed = self.place_backed(&mut state.region, request)?;
+        self.leave(state);
+        Some(placed)
+    }
+
+    /// Places a request as [`try_backed`](Self::try_backed) does, in a slot that is locked.
+    pub(crate) fn place_backed(
+        self: &Arc<Self>,
+        state: &mut RegionState,
+        request: &Request,
+    ) -> Option<SlotBlock> {
+        let block = state.place_backed(request)?;
+        self.record_placed(state, &block);
+        Some((Arc::clone(self), block.key))
+    }
+
+    /// Places a request in a slot that is locked.
+    pub(super) fn place(&self, state: &mut RegionState, request: &Request) -> Option<PlacedBlock> {
+        // More than the device has could never be committed, and would have very many granules.
+        if request.size > self.shared.total && state.get().is_some_and(Region::is_growable) {
+            return None;
+        }
+        let placed = state.place(request)?;
+        if let PlacedBlock::Backed(block) = &placed {
+            self.record_placed(state, block);
+        }
+        Some(placed)
+    }
+
+    /// Commits the memory that a placed block lacks; without memory the block is removed.
+    pub(crate) fn complete_place(self: &Arc<Self>, placed: PlacedBlock) -> Option<Block> {
+        match placed {
+            PlacedBlock::Backed(block) => Some(block),
+            PlacedBlock::Unbacked(block) => self.commit(block),
+        }
+    }
+
+    fn commit(self: &Arc<Self>, block: Block) -> Option<Block> {
+        let Some(turn) = self.turn.take() else {
+            // This thread commits to the region already: the device is not called twice at a time.
+            return self.finish_commit(block, &[]);
+        };
+        let plan = self.plan_commit(&block);
+        let done = self.shared.call_commit(&plan);
+        self.shared.journal.tick();
+        let outcome = self.finish_commit(block, if done { &plan.missing } else { &[] });
+        drop(turn);
+        outcome
+    }
+
+    fn plan_commit(self: &Arc<Self>, block: &Block) -> CommitPlan {
+        let recycle = matches!(self.shared.config.growth, Growth::Recycle(_));
+        let mut state = self.enter();
+        let plan = state.region.plan_commit(block, recycle);
+        self.record_parts(Action::SegmentUnmap, state.region.region(), &plan.idle);
+        plan
+    }
+
+    fn finish_commit(
+        self: &Arc<Self>,
+        block: Block,
+        committed: &[(Bytes, Bytes)],
+    ) -> Option<Block> {
+        let mut state = self.enter();
+        self.record_parts(Action::SegmentMap, state.region.region(), committed);
+        let outcome = state.region.finish_commit(block, committed);
+        if let Some(block) = &outcome {
+            self.record_placed(&state.region, block);
+        }
+        self.leave(state);
+        outcome
+    }
+
+    /// Records parts of a region that memory was committed to or decommitted from.
+    pub(super) fn record_parts(&self, action: Action, region: &Region, parts: &[(Bytes, Bytes)]) {
+        for &(offset, size) in parts {
+            self.shared.journal.record(action, region.base + offset.get(), size, 0);
+        }
+    }
+}
+
+impl Shared {
+    /// Calls the device as planned, and returns whether it had the memory.
+    fn call_commit(&self, CommitPlan { handle, missing, idle }: &CommitPlan) -> bool {
+        let decommit =
+            |&(offset, size): &(Bytes, Bytes)| self.device.decommit(handle, offset, size);
+        idle.iter().for_each(decommit);
+        let commit = |&&(offset, size): &&(Bytes, Bytes)| self.device.commit(handle, offset, size);
+        let done = missing.iter().take_while(commit).count();
+        let failed = done < missing.len();
+        if failed {
+            missing[..done].iter().for_each(decommit);
+        }
+        self.count(|counters| {
+            counters.device_allocs += done as u64;
+            counters.device_frees += idle.len() as u64 + if failed { done as u64 } else { 0 };
+        });
+        !failed
+    }
+}

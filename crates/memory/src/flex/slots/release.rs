@@ -1,0 +1,153 @@
+//! Giving memory back to the device: idle regions, and idle granules of growable ones.
+
+use super::{Shared, Slot, SlotState};
+use crate::Bytes;
+use crate::flex::config::Release;
+use crate::flex::history::Action;
+use crate::flex::region::Region;
+use crate::sync::{Arc, MutexGuard, Ordering, TurnGuard, lock};
+
+/// The right to acquire and release regions. Its end does what others have put off until then.
+pub(crate) struct RegionTurn<'a> {
+    shared: &'a Shared,
+    turn: Option<TurnGuard<'a>>,
+}
+
+impl Drop for RegionTurn<'_> {
+    fn drop(&mut self) {
+        self.turn = None;
+        if !std::thread::panicking() {
+            self.shared.after_turn();
+        }
+    }
+}
+
+impl Shared {
+    /// Waits for the turn. Refuses a thread that has it, which is inside a call to the device.
+    pub(crate) fn take_turn(&self) -> Option<RegionTurn<'_>> {
+        let turn = Some(self.turn.take()?);
+        Some(RegionTurn { shared: self, turn })
+    }
+
+    /// Polls the streams and releases idle memory after a free, with no lock held.
+    pub(crate) fn after_free(&self, idle: bool) {
+        if self.streams.len() > 0 {
+            if self.is_closed() {
+                self.synchronize();
+            } else {
+                self.poll();
+            }
+        }
+        self.release_idle(idle);
+    }
+
+    /// Releases idle memory if the configuration says so, now or at the end of another thread's turn:
+    /// a device that frees a block while it is called must not wait for itself.
+    pub(super) fn release_idle(&self, idle: bool) {
+        if idle && self.config.release != Release::Never {
+            self.release_wanted.store(true, Ordering::SeqCst);
+            self.after_turn();
+        }
+    }
+
+    fn after_turn(&self) {
+        while self.release_wanted.load(Ordering::SeqCst) || self.trim_wanted.load(Ordering::SeqCst)
+        {
+            let slots = self.slots();
+            let Some(_turn) = self.turn.try_take() else { return };
+            let trim = self.trim_wanted.swap(false, Ordering::SeqCst);
+            self.release_wanted.store(false, Ordering::SeqCst);
+            if trim || self.is_idle_above_limit(&slots) {
+                self.give_back(&slots, true, false);
+            }
+        }
+    }
+
+    fn is_idle_above_limit(&self, slots: &[Arc<Slot>]) -> bool {
+        let Release::WhenIdle(limit) = self.config.release else { return false };
+        slots.iter().filter_map(Slot::idle_bytes).sum::<Bytes>() > limit
+    }
+
+    /// Releases idle regions and decommits idle granules, and returns how many bytes that was. In a
+    /// call of the device, that happens when it has returned, and zero is returned.
+    pub(crate) fn trim(&self) -> Bytes {
+        self.collect_posts();
+        let slots = self.slots();
+        let Some(_turn) = self.take_turn() else {
+            self.trim_wanted.store(true, Ordering::SeqCst);
+            return Bytes::ZERO;
+        };
+        self.give_back(&slots, true, true)
+    }
+
+    /// Decommits idle granules, and with `regions` releases idle regions; needs the turn. With `wait`,
+    /// it waits for threads that commit to a region.
+    pub(crate) fn give_back(&self, slots: &[Arc<Slot>], regions: bool, wait: bool) -> Bytes {
+        self.journal.tick();
+        let mut given = Bytes::ZERO;
+        for slot in slots {
+            let region = if regions { self.release(slot) } else { None };
+            let bytes = region.unwrap_or_else(|| slot.shrink(wait));
+            if region.is_some() || !bytes.is_zero() {
+                self.note_change();
+            }
+            given += bytes;
+        }
+        given
+    }
+
+    /// Releases a slot's region if it is idle, and returns how much memory it had; needs the turn.
+    pub(crate) fn release(&self, slot: &Arc<Slot>) -> Option<Bytes> {
+        let region = slot.take_idle_region()?;
+        let bytes = region.reserved();
+        lock(&self.regions).segments.retire(region.handle.id);
+        self.device.release(region.handle);
+        self.count(|counters| counters.device_frees += 1);
+        lock(&self.regions).refused = false;
+        Some(bytes)
+    }
+
+    /// Ends an allocator, whose blocks may stay. Nobody can free leaked ones any more, and only the
+    /// owners of the others will poll the streams.
+    pub(super) fn close(&self, slots: &[Arc<Slot>]) {
+        self.closed.store(true, Ordering::Release);
+        self.collect_posts();
+        // What is in an inbox holds its slot, as spare references do; entering the slot empties it.
+        slots.iter().for_each(|slot| slot.enter().spare.clear());
+        self.synchronize();
+        for (slot, key) in self.moves.all() {
+            if slot.with(|region| region.owned(key).is_ok_and(|(_, tag)| tag.is_leaked())) {
+                drop(self.moves.remove_at((slot.number, key)));
+            }
+        }
+    }
+}
+
+impl Slot {
+    fn take_idle_region(self: &Arc<Self>) -> Option<Region> {
+        let mut state = self.enter();
+        let region = state.region.take_idle_region()?;
+        self.publish(&state.region);
+        if region.is_growable() {
+            self.record_parts(Action::SegmentUnmap, &region, &region.backed());
+        } else {
+            self.shared.journal.record(Action::SegmentFree, region.base, region.reserved(), 0);
+        }
+        Some(region)
+    }
+
+    /// Decommits idle granules, and returns how many bytes they were. Without `wait` nothing happens
+    /// while a thread commits: that may be this very thread, in a device that frees blocks.
+    fn shrink(self: &Arc<Self>, wait: bool) -> Bytes {
+        let turn = if wait { self.turn.take() } else { self.turn.try_take() };
+        let Some(turn) = turn else { return Bytes::ZERO };
+        let mut state: MutexGuard<'_, SlotState> = self.enter();
+        let Some((handle, idle)) = state.region.shrink() else { return Bytes::ZERO };
+        self.record_parts(Action::SegmentUnmap, state.region.region(), &idle);
+        self.leave(state);
+        idle.iter().for_each(|&(offset, size)| self.shared.device.decommit(&handle, offset, size));
+        self.shared.count(|counters| counters.device_frees += idle.len() as u64);
+        drop(turn);
+        idle.iter().map(|&(_, size)| size).sum()
+    }
+}
