@@ -142,7 +142,7 @@ impl LaunchHandle {
 
     /// Runs the machine until the launch is done.
     pub fn wait(&self) -> Result<LaunchReport, RuntimeError> {
-        self.wait_by(|context| context.run_and_settle())
+        self.wait_by(Inner::run_and_settle)
     }
 
     /// Runs the machine until the launch is done, or for at most `limit` of simulated time: then its programs are

@@ -81,6 +81,7 @@ mod init;
 mod launch;
 mod sip_memory;
 mod tensor;
+mod thread;
 
 pub use channels::{Channel, Channels, End, RingConfig, SlotKind};
 pub use context::{
@@ -95,3 +96,4 @@ pub use launch::{
 };
 pub use sip_memory::{SipFunction, SipMemory};
 pub use tensor::{DmaRead, Tensor, Values};
+pub use thread::{ContextThread, ContextThreadError};

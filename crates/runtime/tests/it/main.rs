@@ -10,3 +10,4 @@ mod launch;
 mod owners;
 mod programs;
 mod tensors;
+mod thread;
