@@ -3,7 +3,7 @@
 #![no_main]
 
 use cubeyard_memory::Bytes;
-use cubeyard_memory::trace::rmm;
+use cubeyard_replay::trace::rmm;
 use libfuzzer_sys::fuzz_target;
 
 /// Memory for reading any input.

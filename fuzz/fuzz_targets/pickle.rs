@@ -3,8 +3,8 @@
 #![no_main]
 
 use cubeyard_memory::Bytes;
-use cubeyard_memory::pickle::{self, Limits};
-use cubeyard_memory::trace::{rmm, snapshot};
+use cubeyard_pickle::{self as pickle, Limits};
+use cubeyard_replay::trace::{rmm, snapshot};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -4,8 +4,8 @@
 #![no_main]
 
 use cubeyard_memory::Bytes;
-use cubeyard_memory::trace::read;
-use cubeyard_memory::trace::script::Script;
+use cubeyard_replay::trace::read;
+use cubeyard_replay::trace::script::Script;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 use cubeyard_memory::Bytes;
-use cubeyard_memory::trace::{self, Form, ReadError, Trace};
+use cubeyard_replay::trace::{self, Form, ReadError, Trace};
 use flate2::bufread::MultiGzDecoder;
 
 /// How many bytes are read before the form of a file is told from them.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use cubeyard_memory::Bytes;
-use cubeyard_memory::replay::{self, POLICIES, ReplayPolicy, Report};
+use cubeyard_replay::{POLICIES, ReplayPolicy, Report};
 
 use crate::input::{self, Input, MemoryExceeded, Names};
 use crate::memory;
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Replay under this policy only; may be given several times
-    #[arg(long = "policy", value_name = "NAME", value_parser = replay::policy)]
+    #[arg(long = "policy", value_name = "NAME", value_parser = cubeyard_replay::policy)]
     policies: Vec<&'static ReplayPolicy>,
     /// How to print the figures
     #[arg(long, value_enum, default_value_t)]
@@ -91,7 +91,7 @@ fn held(inputs: &[Input]) -> Bytes {
 /// Refuses traces whose replay would take more than `limit` with all that was read.
 fn check_memory(inputs: &[Input], limit: Bytes) -> Result<()> {
     let left = limit.saturating_sub(held(inputs));
-    match inputs.iter().find(|input| replay::memory_needed(&input.trace) > left) {
+    match inputs.iter().find(|input| cubeyard_replay::memory_needed(&input.trace) > left) {
         Some(Input { trace, .. }) => {
             Err(MemoryExceeded::new(format!("replaying {}", trace.name), limit).into())
         }

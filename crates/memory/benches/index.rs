@@ -16,7 +16,6 @@ use std::time::Instant;
 
 use cubeyard_memory::Bytes;
 use cubeyard_memory::index::{BlockKey, Fit, FreeIndex};
-use cubeyard_memory::trace::synthetic::SplitMix64;
 
 const GRANULE: u64 = 128;
 const CHUNK: usize = 2048;
@@ -181,12 +180,12 @@ struct Workload {
 
 /// `live` blocks of 256 B to 16 MiB, replaced at random.
 fn churn(live: usize) -> Workload {
-    let mut random = SplitMix64::new(live as u64);
-    let size = |random: &mut SplitMix64| (256 + random.draw() % (16 << 20)).div_ceil(GRANULE);
+    let mut random = fastrand::Rng::with_seed(live as u64);
+    let size = |random: &mut fastrand::Rng| (256 + random.u64(..16 << 20)).div_ceil(GRANULE);
     let mut steps: Vec<_> = (0..live).map(|slot| (slot, Some(size(&mut random)))).collect();
     let warm = live + 2 * live.max(50_000);
     while steps.len() < warm + 200_000 {
-        let slot = usize::try_from(random.draw() % live as u64).expect("below `live`");
+        let slot = random.usize(..live);
         steps.push((slot, None));
         steps.push((slot, Some(size(&mut random))));
     }

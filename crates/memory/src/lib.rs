@@ -65,10 +65,9 @@
 //! From here:
 //!
 //! - [`flex`]: regions, streams, launches, compaction, snapshots for PyTorch's memory viewer;
-//! - [`policy`]: the strategies, one file each, and the offline [`policy::planner`];
+//! - [`policy`]: the strategies, one file each;
 //! - [`index`]: the free-space index below all of them, which can be used alone;
 //! - [`pe`] and [`virtual_space`]: the memories of a PE and a cube, and the virtual range of a context;
-//! - [`trace`] and [`replay`]: recorded allocations, and what each policy would have needed for them;
 //! - [`conformance`]: the suite that every allocator here passes, for yours too.
 //!
 //! Nothing here reads the clock, a file or the environment; the same calls give the same answers.
@@ -82,34 +81,26 @@
 )]
 
 pub mod address;
-mod budget;
 pub mod conformance;
 pub mod device;
-mod excerpt;
 pub mod flex;
 pub mod free_list;
 pub mod index;
 pub mod page_table;
 pub mod pe;
-pub mod pickle;
 pub mod policy;
-pub mod replay;
 pub mod stats;
 mod sync;
-pub mod trace;
 pub mod virtual_space;
 
 pub use address::PhysAddr;
-pub use budget::MemoryLimit;
 pub use cubeyard_units::Bytes;
 pub use flex::{Allocation, FlexAllocator, FlexConfig, VirtualAddress};
 pub use free_list::{Checking, FreeList};
 pub use pe::{CubeSram, PeMemory};
 pub use virtual_space::{DeviceVa, VirtualAllocator};
 
-/// The examples of the pages about this crate, as tests.
+/// The examples of the page about this crate, as tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/memory.md")]
-#[doc = include_str!("../../../docs/replay.md")]
 struct Pages;

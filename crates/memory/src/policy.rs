@@ -9,7 +9,6 @@ mod fill_first;
 mod first_fit;
 mod lifetime;
 mod load_balancing;
-pub mod planner;
 mod quick_fit;
 mod thread_home;
 

@@ -2,8 +2,6 @@
 
 use std::rc::Rc;
 
-use cubeyard_memory::trace::synthetic::SplitMix64;
-
 use crate::dtype::{DType, OutOfRange};
 
 /// What a tensor is to hold. The bytes are made when they are needed, part by part.
@@ -92,13 +90,35 @@ impl Init {
         match self {
             Self::Full(value) => *value,
             Self::Arange { start, step } => start + step * element as f64,
-            Self::Rand { seed } => random(*seed, element),
+            Self::Rand { seed } => uniform(*seed, element),
             Self::Empty | Self::Absent | Self::Data(_) => unreachable!("it has no formula"),
         }
     }
 }
 
-/// A number from 0 up to 1 for each seed and element: draw `element` of the seed's generator.
-fn random(seed: u64, element: u64) -> f64 {
-    SplitMix64::at(seed, element).draw() as f64 / u64::MAX as f64
+/// Returns a number from 0 to 1 for each seed and element.
+pub fn uniform(seed: u64, element: u64) -> f64 {
+    random_bits(seed, element) as f64 / u64::MAX as f64
+}
+
+/// Returns 64 random bits for each seed and element: output `element` of Sebastiano Vigna's SplitMix64, which can be
+/// computed for any position, so that contents do not depend on the order in which they are made.
+pub fn random_bits(seed: u64, element: u64) -> u64 {
+    const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut mixed = seed.wrapping_add(element.wrapping_add(1).wrapping_mul(STEP));
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_bits_are_the_published_sequence() {
+        // The first outputs for seed 1234567, as listed for the reference implementation.
+        assert_eq!(random_bits(1_234_567, 0), 6_457_827_717_110_365_317);
+        assert_eq!(random_bits(1_234_567, 1), 3_203_168_211_198_807_973);
+    }
 }

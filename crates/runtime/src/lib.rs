@@ -90,6 +90,7 @@ pub use context::{
 };
 pub use error::RuntimeError;
 pub use flex::{FlexArray, FlexDevice, FlexOperand, FlexOperands};
+pub use init::{random_bits, uniform};
 pub use launch::{
     Argument, BoundArgument, BoundTensor, Event, Launch, LaunchHandle, LocalPart, Programs, Site,
     Stream,

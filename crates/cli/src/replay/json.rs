@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use cubeyard_memory::Bytes;
-use cubeyard_memory::replay::{Report, Row};
+use cubeyard_replay::{Report, Row};
 use serde::Serialize;
 
 use crate::input::Input;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::Result;
-use cubeyard_memory::replay::{Report, chart};
+use cubeyard_replay::{Report, chart};
 
 use crate::output;
 

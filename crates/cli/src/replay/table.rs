@@ -1,6 +1,6 @@
 //! Reports for people.
 
-use cubeyard_memory::replay::{COLUMNS, Report, Row, advice};
+use cubeyard_replay::{COLUMNS, Report, Row, advice};
 
 use crate::grid::{BOLD, DIM, GREEN, RED, paint};
 

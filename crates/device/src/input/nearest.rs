@@ -17,5 +17,6 @@ mod tests {
     fn the_first_of_equals_is_taken() {
         assert_eq!(nearest("b", ["a", "c"].into_iter()), Some("a"));
         assert_eq!(nearest("b", [].into_iter()), None);
+        assert_eq!(nearest("SITTING", ["flaw", "kitten"].into_iter()), Some("kitten"));
     }
 }

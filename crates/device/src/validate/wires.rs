@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use cubeyard_memory::trace::synthetic::SplitMix64;
 use cubeyard_sim::{
     Asks, Bandwidth, Blind, Component, Context, Delivery, Engine, EngineConfig, LinkId, LinkSpec,
     Network, NodeId, NodeSpec, Observer, Route, Send, Span, Stop, Time,
@@ -115,15 +114,19 @@ impl Wires {
 
 /// A deterministic random number generator (`SplitMix64`).
 #[derive(Clone, Debug)]
-pub(super) struct Dice(SplitMix64);
+pub(super) struct Dice(u64);
 
 impl Dice {
     pub(super) fn new(seed: u64) -> Self {
-        Self(SplitMix64::new(seed))
+        Self(seed)
     }
 
     pub(super) fn next(&mut self) -> u64 {
-        self.0.draw()
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
     }
 
     /// Returns a number below `bound`, which is so small that the bias is negligible.

@@ -1,9 +1,9 @@
 //! Inputs of benches, and plain reference products.
 
 use cubeyard_device::topology::CoreSpec;
-use cubeyard_memory::trace::synthetic::SplitMix64;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Placement;
+use cubeyard_runtime::random_bits;
 use cubeyard_runtime::{RuntimeError, Tensor};
 
 use super::numbers::tensor;
@@ -17,7 +17,7 @@ pub(super) const F16_SUMS: f64 = 1.0 / 1024.0;
 pub(super) fn numbers(lab: &Lab<'_>, count: u64, seed: u64) -> Vec<f64> {
     let count = if lab.has_data { count } else { 0 };
     // Eleven bits: the precision of f16 for numbers up to 1.
-    let at = |index| SplitMix64::at(seed, index).draw() >> 53;
+    let at = |index| random_bits(seed, index) >> 53;
     (0..count).map(|index| at(index) as f64 / 1024.0 - 1.0).collect()
 }
 

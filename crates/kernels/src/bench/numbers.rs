@@ -1,8 +1,8 @@
 //! Reproducible inputs of benches, and tolerances of their results.
 
-use cubeyard_memory::trace::synthetic::SplitMix64;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Placement;
+use cubeyard_runtime::uniform;
 use cubeyard_runtime::{RuntimeError, Tensor};
 
 use super::Lab;
@@ -39,7 +39,7 @@ pub(super) fn spread(
     if !lab.has_data {
         return Ok(None);
     }
-    let at = |index| SplitMix64::at(seed, index).draw() as f64 / u64::MAX as f64;
+    let at = |index| uniform(seed, index);
     let values = (0..count).map(|index| rounded(least + (most - least) * at(index), dtype));
     values.collect::<Result<_, _>>().map(Some)
 }

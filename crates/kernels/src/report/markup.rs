@@ -1,7 +1,7 @@
 //! Escaping of text, and the elements that all pictures share.
 
-pub(crate) use cubeyard_memory::replay::chart::xml::escape;
-pub(super) use cubeyard_memory::replay::chart::xml::shorten;
+pub(crate) use cubeyard_draw::xml::escape;
+pub(super) use cubeyard_draw::xml::shorten;
 
 use super::SliceKind;
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use crate::Bytes;
-use crate::trace::synthetic::SplitMix64;
 
 /// An allocator, as the suite sees it. Blocks have the numbers that the suite gives them.
 pub trait Subject {
@@ -175,23 +174,21 @@ impl<'a, S: Subject> Run<'a, S> {
 }
 
 fn random_history<S: Subject>(subject: S, seed: u64, report: &mut Report) -> Vec<Option<Placed>> {
-    let mut random = SplitMix64::new(seed);
+    let mut random = fastrand::Rng::with_seed(seed);
     let mut run = Run::new(subject, report);
     let mut places = Vec::new();
     let longest = run.subject.longest().get();
     for step in 0..400 {
-        if !run.live.is_empty() && (random.draw() % 5) < 2 {
-            let place = random.draw() % run.live.len() as u64;
-            let place = usize::try_from(place).expect("there are not that many blocks");
+        if !run.live.is_empty() && random.u64(..5) < 2 {
+            let place = random.usize(..run.live.len());
             let number = *run.live.keys().nth(place).expect("the place is one of them");
             run.free(number);
         } else {
             // Mostly small, in every octave; now and then nearly everything.
-            let limit = if random.draw().is_multiple_of(6) { longest } else { longest / 8 };
-            let size =
-                1 + random.draw() % (limit >> (random.draw() % 12).min(limit.ilog2().into()));
-            let above =
-                if run.subject.aligns() { (random.draw() % 8).saturating_sub(4) } else { 0 };
+            let limit = if random.u64(..6) == 0 { longest } else { longest / 8 };
+            let octave = random.u32(..12).min(limit.ilog2());
+            let size = 1 + random.u64(..limit >> octave);
+            let above = if run.subject.aligns() { random.u64(..8).saturating_sub(4) } else { 0 };
             let alignment = Bytes::new(run.subject.granule().get() << above);
             places.push(run.allocate(Bytes::new(size), alignment));
         }

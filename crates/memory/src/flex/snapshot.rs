@@ -11,8 +11,8 @@ use super::slots::Slot;
 use super::tag::Tag;
 use crate::Bytes;
 use crate::index::Part;
-use crate::pickle::{self, DictWriter, Slot as Place};
 use crate::stats::Pool;
+use cubeyard_pickle::{self as pickle, DictWriter, Slot as Place};
 
 /// What one allocator looks like at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,6 @@
 use cubeyard_memory::Bytes;
 use cubeyard_memory::conformance::Naive;
 use cubeyard_memory::index::{Block, Fit, FreeIndex, Part};
-use cubeyard_memory::trace::synthetic::SplitMix64;
 use proptest::prelude::*;
 
 #[derive(Clone, Copy, Debug)]
@@ -159,7 +158,7 @@ proptest! {
 #[test]
 fn long_histories_with_thousands_of_holes_give_the_naive_answers() {
     for (seed, fit) in [(1, Fit::First), (2, Fit::Best), (3, Fit::Last)] {
-        let mut random = SplitMix64::new(seed);
+        let mut random = fastrand::Rng::with_seed(seed);
         let mut pair = Pair::new(1 << 24);
         if fit == Fit::Best {
             pair.run(Step::PrepareBestFit);
@@ -167,11 +166,11 @@ fn long_histories_with_thousands_of_holes_give_the_naive_answers() {
         for round in 0..30_000 {
             // Grow to 6,000 blocks, then replace, then drain: the tree gains and loses two levels.
             let wanted = if round < 24_000 { 6_000 } else { 0 };
-            let free = pair.live.len() > wanted || random.draw().is_multiple_of(4);
+            let free = pair.live.len() > wanted || random.u64(..4) == 0;
             let step = if free {
-                Step::Free(random.draw() as usize)
+                Step::Free(random.usize(..))
             } else {
-                Step::Allocate(fit, 1 + random.draw() % 4000)
+                Step::Allocate(fit, 1 + random.u64(..4000))
             };
             pair.run(step);
             if round % 1_000 == 0 {
@@ -211,15 +210,15 @@ fn requests_near_the_end_of_64_bits_are_refused() {
 #[test]
 fn metadata_stays_below_64_bytes_a_live_block() {
     for fit in [Fit::First, Fit::Best] {
-        let mut random = SplitMix64::new(9);
+        let mut random = fastrand::Rng::with_seed(9);
         let mut index = FreeIndex::new(Bytes::gib(4096), Bytes::new(128));
         let mut live: Vec<Block> = Vec::new();
         for _ in 0..400_000 {
             if live.len() == 100_000 {
-                let pick = random.draw() as usize % live.len();
+                let pick = random.usize(..live.len());
                 index.free(live.swap_remove(pick).key).unwrap();
             }
-            live.extend(index.allocate(fit, Bytes::new(256 + random.draw() % (16 << 20)), 0));
+            live.extend(index.allocate(fit, Bytes::new(256 + random.u64(..16 << 20)), 0));
         }
         let each = index.footprint() / live.len();
         assert!(each <= 64, "{fit:?}: {each} bytes for each of {} blocks", live.len());

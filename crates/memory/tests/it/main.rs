@@ -8,13 +8,9 @@
               writes hashes around every snapshot"
 )]
 
-mod advice;
-mod cases;
 mod conformance;
 mod examples;
 mod flex;
 mod index;
 mod pe_memory;
-mod pytorch_models;
-mod readers;
 mod rfc;

@@ -1,6 +1,6 @@
 //! A synthetic router: the experts that tokens prefer.
 
-use cubeyard_memory::trace::synthetic::SplitMix64;
+use cubeyard_runtime::uniform;
 
 use crate::bench::inputs::size;
 
@@ -8,7 +8,7 @@ use crate::bench::inputs::size;
 /// uniformly; the score of expert e of n is reduced by `skew` % · e / n, which favours the first experts.
 pub(super) fn wanted(tokens: u64, experts: u64, top: u64, skew: u64) -> Vec<Vec<(usize, f64)>> {
     let score = |token: u64, expert: u64| {
-        let drawn = SplitMix64::at(4, token * experts + expert).draw() as f64 / u64::MAX as f64;
+        let drawn = uniform(4, token * experts + expert);
         drawn - skew as f64 / 100.0 * expert as f64 / experts as f64
     };
     let of_token = |token| {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::device::{Card, CardSpec};
-use crate::pickle::{Document, Limits, Value};
+use cubeyard_pickle::{Document, Limits, Value};
 
 /// An allocator with every kind of event behind it, on a virtual function.
 fn busy(config: &str) -> FlexAllocator {
@@ -129,7 +129,7 @@ fn the_pickle_is_of_protocol_4_and_its_numbers_are_exact_as_doubles() {
     for config in CONFIGS {
         let bytes = written(&busy(config).snapshot(), 0);
         assert_eq!(bytes[..2], [0x80, 4]);
-        let document = crate::pickle::read(&bytes, &Limits::default()).unwrap();
+        let document = cubeyard_pickle::read(&bytes, &Limits::default()).unwrap();
         let mut integers = 0;
         check_exact(&document, document.root(), &mut integers);
         assert!(integers > 50, "{integers} were looked at");
@@ -156,7 +156,7 @@ fn check_exact(document: &Document<'_>, value: Value, seen: &mut usize) {
 #[test]
 fn the_trace_of_a_device_stands_at_its_number() {
     let bytes = written(&busy(CONFIGS[0]).snapshot(), 2);
-    let document = crate::pickle::read(&bytes, &Limits::default()).unwrap();
+    let document = cubeyard_pickle::read(&bytes, &Limits::default()).unwrap();
     let Value::Dict(root) = document.root() else { panic!("a snapshot is a dictionary") };
     let Some(Value::List(traces)) = document.get(root, "device_traces") else {
         panic!("it has traces")

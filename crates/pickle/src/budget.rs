@@ -1,0 +1,123 @@
+//! `Budget`: the memory that a reader may take, counted before it is taken.
+
+use thiserror::Error;
+
+use cubeyard_units::Bytes;
+
+/// What the heap adds to an allocation, and to each entry of a map.
+const OVERHEAD: usize = 16;
+
+/// Reading takes more memory than the caller allows. Allow more, or read less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("reading this takes more than {limit} of memory, which is the limit")]
+pub struct MemoryLimit {
+    /// The limit that the caller set.
+    pub limit: Bytes,
+}
+
+/// Memory that is left to a reader.
+///
+/// Whoever reads untrusted input charges each table before it grows, so that no input can take more
+/// than the limit, whatever it says about itself.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    limit: Bytes,
+    left: u64,
+}
+
+impl Budget {
+    /// A budget of `limit`, of which `held` is taken already.
+    pub fn new(limit: Bytes, held: usize) -> Result<Self, MemoryLimit> {
+        let mut budget = Self { limit, left: limit.get() };
+        budget.charge(held)?;
+        Ok(budget)
+    }
+
+    /// What is left.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// A budget for one stage of the work: what is left here, and at most `most`.
+    pub fn stage(&self, most: u64) -> Self {
+        Self { limit: self.limit, left: self.left.min(most) }
+    }
+
+    /// Takes `bytes` off the budget.
+    pub fn charge(&mut self, bytes: usize) -> Result<(), MemoryLimit> {
+        let left = self.left.checked_sub(bytes as u64);
+        self.left = left.ok_or(MemoryLimit { limit: self.limit })?;
+        Ok(())
+    }
+
+    /// Gives back what was charged before.
+    pub fn release(&mut self, bytes: usize) {
+        self.left += bytes as u64;
+    }
+
+    /// Makes room for `more` items. Tables grow by doubling, and while one moves both are there.
+    pub fn reserve<T>(&mut self, table: &mut Vec<T>, more: usize) -> Result<(), MemoryLimit> {
+        let (held, needed) = (table.capacity(), table.len().saturating_add(more));
+        if needed <= held {
+            return Ok(());
+        }
+        let capacity = needed.max(held.saturating_mul(2)).max(4);
+        self.charge(capacity.saturating_mul(size_of::<T>()).saturating_add(OVERHEAD))?;
+        table.reserve_exact(capacity - table.len());
+        if held > 0 {
+            self.release(held * size_of::<T>() + OVERHEAD);
+        }
+        Ok(())
+    }
+
+    /// Appends an item to a table.
+    #[inline]
+    pub fn push<T>(&mut self, table: &mut Vec<T>, item: T) -> Result<(), MemoryLimit> {
+        if table.len() == table.capacity() {
+            self.reserve(table, 1)?;
+        }
+        table.push(item);
+        Ok(())
+    }
+
+    /// Charges a table of `count` items of this type, which is made at once.
+    pub fn charge_table<T>(&mut self, count: usize) -> Result<(), MemoryLimit> {
+        self.charge(count.saturating_mul(size_of::<T>()).saturating_add(OVERHEAD))
+    }
+}
+
+/// Memory that an entry of a `BTreeMap` takes at most: its nodes are at least half full.
+pub const fn map_entry<K, V>() -> usize {
+    2 * (size_of::<K>() + size_of::<V>()) + OVERHEAD
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_charged_before_it_grows_and_while_it_moves() {
+        let mut budget = Budget::new(Bytes::new(100), 4).unwrap();
+        let mut table: Vec<u64> = Vec::new();
+        (0..4).for_each(|item| budget.push(&mut table, item).unwrap());
+        assert_eq!(budget.left(), 100 - 4 - (4 * 8 + 16));
+        // Eight items would fit, but not beside the four that move.
+        assert_eq!(budget.push(&mut table, 4), Err(MemoryLimit { limit: Bytes::new(100) }));
+        assert_eq!((table.len(), budget.left()), (4, 48));
+        let mut budget = Budget::new(Bytes::new(200), 4).unwrap();
+        let mut table: Vec<u64> = Vec::new();
+        (0..5).for_each(|item| budget.push(&mut table, item).unwrap());
+        assert_eq!((table.capacity(), budget.left()), (8, 200 - 4 - (8 * 8 + 16)));
+    }
+
+    #[test]
+    fn the_limit_can_be_used_up_exactly_and_no_count_overflows() {
+        let mut budget = Budget::new(Bytes::new(80), 0).unwrap();
+        budget.charge(80).unwrap();
+        assert!(budget.charge(1).is_err());
+        budget.release(80);
+        assert!(budget.charge_table::<u64>(usize::MAX).is_err());
+        assert!(budget.reserve(&mut vec![0_u64], usize::MAX).is_err());
+        assert!(Budget::new(Bytes::new(80), 81).is_err());
+    }
+}

@@ -1,0 +1,315 @@
+//! A sentence on what to make of reports, computed from their rows, and one on each that it cannot use.
+
+use super::policy::{EXPANDABLE, PYTORCH};
+use super::{Kind, ReplayPolicy, Report, Row, refused};
+use crate::trace::RecordedBy;
+use cubeyard_units::Bytes;
+
+/// Savings below this share are not worth a word.
+const NOTICEABLE: f64 = 0.001;
+/// Expandable segments that come this near to the best are recommended beside it.
+const NEAR: f64 = 0.01;
+
+/// One sentence that says which policy to use, and is true of `reports`. More lines say on which of them there
+/// is a [`Doubt`](super::Doubt), so that they do not count, and who would have served a request that failed.
+///
+/// Policies are compared with what PyTorch reserved: as recorded, or else as its model says.
+pub fn advice(reports: &[Report]) -> String {
+    let telling: Vec<_> = reports.iter().filter(|report| !is_idle(report)).collect();
+    let sound: Vec<_> = telling.iter().copied().filter(|report| report.doubt().is_none()).collect();
+    let mut lines = Vec::new();
+    match sound[..] {
+        [] if telling.is_empty() => {
+            lines.push("Nothing was allocated, so there is nothing to save.".to_owned());
+        }
+        [] => {}
+        [report] => lines.push(on_one(report)),
+        _ => lines.push(on_several(&sound)),
+    }
+    let doubts = telling.iter().filter_map(|report| Some((report, report.doubt()?)));
+    lines
+        .extend(doubts.map(|(report, doubt)| format!("No advice on `{}`: {doubt}.", report.trace)));
+    lines.extend(telling.iter().filter_map(|report| on_refusal(report)));
+    lines.join("\n")
+}
+
+/// On the first request that failed when a trace was recorded.
+fn on_refusal(report: &Report) -> Option<String> {
+    let refusals = &report.recording.as_ref()?.out_of_memory;
+    let fits = |row: &&Row| row.fits == Some(true);
+    let fitting: Vec<_> = report.rows.iter().filter(fits).map(|row| row.policy.name).collect();
+    if report.rows.iter().any(|row| row.fits.is_none()) && refusals.first()?.capacity.is_some() {
+        // What came before it is not known.
+        return None;
+    }
+    Some(refused::sentence(&report.trace, refusals.first()?, refusals.len(), &fitting))
+}
+
+fn is_idle(report: &Report) -> bool {
+    let idle = |row: &Row| row.outcome.failed.is_none() && row.outcome.peak_live.is_zero();
+    report.rows.iter().all(idle)
+}
+
+fn on_one(report: &Report) -> String {
+    let Some(served) = report.best() else {
+        return format!("No policy could serve `{}`: {WHY}.", report.trace);
+    };
+    let Some(best) = best_choice(report) else { return only_today(report, served) };
+    match baseline(report) {
+        None => against_live(report, best),
+        Some(baseline) => against_pytorch(report, best, &baseline),
+    }
+}
+
+const WHY: &str = "compare the sizes in the trace with what the failed rows say";
+
+/// What the allocator reserved that others are compared with.
+struct Baseline {
+    reserved: Bytes,
+    recorded: bool,
+}
+
+fn baseline(report: &Report) -> Option<Baseline> {
+    let modelled = || report.served(PYTORCH).map(|row| row.outcome.peak_reserved);
+    let recorded = report.recorded_reserved();
+    let reserved = recorded.or_else(modelled).filter(|it| !it.is_zero())?;
+    Some(Baseline { reserved, recorded: recorded.is_some() })
+}
+
+/// Whose figure the baseline is, with the setting that it had.
+fn holder(report: &Report) -> &'static str {
+    match &report.recording {
+        Some(recording) if recording.by == RecordedBy::Cubeyard => "Cubeyard",
+        Some(recording) if recording.expandable => "PyTorch, with `expandable_segments:True`,",
+        _ => "PyTorch",
+    }
+}
+
+/// Whether PyTorch's setting can still be changed: it was recorded without, or not at all.
+fn can_expand(report: &Report) -> bool {
+    let settled = |by, expandable| by == RecordedBy::Cubeyard || expandable;
+    !report.recording.as_ref().is_some_and(|it| settled(it.by, it.expandable))
+}
+
+/// What somebody could change to: anything but PyTorch's defaults, and a plan only for want of
+/// anything else.
+fn best_choice(report: &Report) -> Option<&Row> {
+    let rows = report.rows.iter();
+    let served = rows.filter(|row| row.outcome.failed.is_none() && is_choice(report, row));
+    served.min_by_key(|row| (row.policy.kind == Kind::Planned, row.outcome.peak_reserved))
+}
+
+fn is_choice(report: &Report, row: &Row) -> bool {
+    row.policy.kind != Kind::PyTorch || row.policy.name == EXPANDABLE && can_expand(report)
+}
+
+fn only_today(report: &Report, row: &Row) -> String {
+    let (name, reserved, live) =
+        (row.policy.name, row.outcome.peak_reserved, row.outcome.peak_live);
+    match report.rows.len() {
+        1 => format!(
+            "`{name}` needs {reserved} for at most {live} live: replay other policies beside it to \
+             see what they would save."
+        ),
+        _ => {
+            format!("Only `{name}` could serve the trace, with {reserved} for at most {live} live.")
+        }
+    }
+}
+
+fn against_live(report: &Report, best: &Row) -> String {
+    let (name, reserved) = (best.policy.name, best.outcome.peak_reserved);
+    let above = percent(best.outcome.waste().unwrap_or(1.0) - 1.0);
+    let least = match report.rows.len() {
+        1 => String::new(),
+        _ => format!(", the least here{}", unplanned(&[report], best.policy.kind)),
+    };
+    let pytorch = pytorch_clause(&[report]);
+    format!("`{name}` needs {reserved}{least}, {above} above the peak of live bytes{pytorch}.")
+}
+
+/// How to get to know PyTorch's figure, which is missing.
+fn pytorch_clause(reports: &[&Report]) -> String {
+    let mut rows = reports.iter().flat_map(|report| &report.rows);
+    if rows.any(|row| row.policy.name == PYTORCH) {
+        return format!(", where `{PYTORCH}` failed");
+    }
+    format!(": replay `{PYTORCH}` beside it to see what PyTorch would reserve")
+}
+
+/// What keeps a superlative true where a plan, which is no choice, may need still less.
+fn unplanned(reports: &[&Report], best: Kind) -> &'static str {
+    let mut rows = reports.iter().flat_map(|report| &report.rows);
+    let plan = rows.any(|row| row.policy.kind == Kind::Planned);
+    if plan && best != Kind::Planned { " without a plan" } else { "" }
+}
+
+fn against_pytorch(report: &Report, best: &Row, baseline: &Baseline) -> String {
+    let (name, needed, reserved) =
+        (best.policy.name, best.outcome.peak_reserved, baseline.reserved);
+    let saved = 1.0 - ratio(needed, reserved);
+    let (needs, holds) =
+        if baseline.recorded { ("would have needed", "reserved") } else { ("needs", "reserves") };
+    let unplanned = unplanned(&[report], best.policy.kind);
+    let by = holder(report);
+    if saved < NOTICEABLE {
+        return format!(
+            "No policy here needs noticeably less{unplanned} than the {reserved} that {by} \
+             {holds}: keep its allocator as it is."
+        );
+    }
+    let saved = percent(saved);
+    if name == EXPANDABLE {
+        return format!(
+            "PyTorch with `expandable_segments:True` {needs} {needed} where it {holds} {reserved} \
+             without: {saved} less, and no other policy here needs less{unplanned}."
+        );
+    }
+    let expandable = report.served(EXPANDABLE).filter(|row| is_choice(report, row));
+    let expandable = expandable.map(|row| row.outcome.peak_reserved);
+    let alone = expandable.map_or_else(String::new, |expandable| {
+        expandable_clause(ratio(expandable, needed), ratio(expandable, reserved))
+    });
+    let again =
+        if best.policy.kind == Kind::Planned { ", if the same trace comes again" } else { "" };
+    format!("`{name}` {needs} {needed} where {by} {holds} {reserved}: {saved} less{again}{alone}.")
+}
+
+/// What changing one setting of PyTorch would do, given what that needs in relation to the best
+/// policy and to PyTorch's default.
+fn expandable_clause(to_best: f64, to_baseline: f64) -> String {
+    let saved = 1.0 - to_baseline;
+    let effect = if to_best <= 1.0 + NEAR && saved >= NOTICEABLE {
+        "comes within 1 % of that".to_owned()
+    } else if saved >= NOTICEABLE {
+        format!("saves {}", percent(saved))
+    } else {
+        "saves nothing".to_owned()
+    };
+    format!("; PyTorch's own `expandable_segments:True` {effect}")
+}
+
+fn on_several(reports: &[&Report]) -> String {
+    let count = reports.len();
+    let rows = || reports.iter().flat_map(|report| &report.rows);
+    if rows().all(|row| row.outcome.failed.is_some()) {
+        return format!("No policy could serve any of these {count} traces: {WHY}.");
+    }
+    if !reports.iter().any(|report| report.rows.iter().any(|row| is_choice(report, row))) {
+        return format!(
+            "These {count} traces were replayed as PyTorch would serve them: replay other policies \
+             beside it to see what they would save."
+        );
+    }
+    let baselines: Option<Vec<_>> = reports.iter().map(|report| baseline(report)).collect();
+    let basis: Vec<Bytes> = match &baselines {
+        Some(baselines) => baselines.iter().map(|baseline| baseline.reserved).collect(),
+        None => reports.iter().map(|report| peak_live(report)).collect(),
+    };
+    let Some(best) = best_of_all(reports, &basis) else {
+        return format!(
+            "No alternative to PyTorch's default could serve all of these {count} traces."
+        );
+    };
+    match baselines {
+        None => format!(
+            "Over these {count} traces `{}` needs the least{}, on average {} above the peak of live \
+             bytes{}.",
+            best.policy.name,
+            unplanned(reports, best.policy.kind),
+            percent(best.mean() - 1.0),
+            pytorch_clause(reports)
+        ),
+        Some(_) => over_several(reports, &basis, &best),
+    }
+}
+
+/// What a policy needs on each trace, in relation to something else.
+struct Ratios {
+    policy: ReplayPolicy,
+    ratios: Vec<f64>,
+}
+
+impl Ratios {
+    fn of(name: &str, reports: &[&Report], basis: &[Bytes]) -> Option<Self> {
+        let rows: Vec<_> =
+            reports.iter().map(|report| report.served(name)).collect::<Option<_>>()?;
+        let policy = rows.first()?.policy;
+        let needed = rows.iter().map(|row| row.outcome.peak_reserved);
+        let ratios = needed.zip(basis).map(|(needed, &basis)| ratio(needed, basis)).collect();
+        Some(Self { policy, ratios })
+    }
+
+    fn is_planned(&self) -> bool {
+        self.policy.kind == Kind::Planned
+    }
+
+    /// The geometric mean.
+    fn mean(&self) -> f64 {
+        (self.ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / self.ratios.len() as f64).exp()
+    }
+}
+
+/// The choice that needs the least over all traces, of those that could serve each.
+fn best_of_all(reports: &[&Report], basis: &[Bytes]) -> Option<Ratios> {
+    let for_all = |row: &&Row| reports.iter().all(|report| is_choice(report, row));
+    let choices = reports.first()?.rows.iter().filter(for_all);
+    let served = choices.filter_map(|row| Ratios::of(row.policy.name, reports, basis));
+    served.min_by(|left, right| {
+        left.is_planned().cmp(&right.is_planned()).then(left.mean().total_cmp(&right.mean()))
+    })
+}
+
+fn over_several(reports: &[&Report], basis: &[Bytes], best: &Ratios) -> String {
+    let (count, mean) = (reports.len(), best.mean());
+    let recorded_as_default = reports.iter().all(|report| can_expand(report));
+    let by = if recorded_as_default { "PyTorch" } else { "what was reserved" };
+    if 1.0 - mean < NOTICEABLE {
+        return format!(
+            "Over these {count} traces no policy here needs noticeably less{} than {by} on \
+             average: keep its allocator as it is.",
+            unplanned(reports, best.policy.kind)
+        );
+    }
+    let least = change(best.ratios.iter().copied().fold(f64::INFINITY, f64::min));
+    let most = change(best.ratios.iter().copied().fold(0.0, f64::max));
+    let name = best.policy.name;
+    let shown = if name == EXPANDABLE { "expandable_segments:True" } else { name };
+    let expandable = Ratios::of(EXPANDABLE, reports, basis).filter(|it| it.policy.name != name);
+    let expandable = expandable.filter(|_| reports.iter().all(|report| can_expand(report)));
+    let alone = expandable.map_or_else(String::new, |expandable| {
+        expandable_clause(expandable.mean() / mean, expandable.mean())
+    });
+    let again = if best.is_planned() { ", if the same traces come again" } else { "" };
+    format!(
+        "Over these {count} traces `{shown}` needs {} than {by} on average (from {most} to \
+         {least}){again}{alone}.",
+        change(mean)
+    )
+}
+
+fn peak_live(report: &Report) -> Bytes {
+    let peaks = report.rows.iter().map(|row| row.outcome.peak_live);
+    peaks.max().unwrap_or_default().max(Bytes::new(1))
+}
+
+fn ratio(part: Bytes, whole: Bytes) -> f64 {
+    part.get() as f64 / whole.get() as f64
+}
+
+fn change(ratio: f64) -> String {
+    match percent((ratio - 1.0).abs()) {
+        none if none == "0.0 %" => "nothing".to_owned(),
+        share if ratio < 1.0 => format!("{share} less"),
+        share => format!("{share} more"),
+    }
+}
+
+/// A share in percent: with a decimal below ten.
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent >= 9.95 { format!("{percent:.0} %") } else { format!("{percent:.1} %") }
+}
+
+#[cfg(test)]
+mod tests;

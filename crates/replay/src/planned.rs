@@ -1,0 +1,39 @@
+//! The offline planner as a target: every block at the offset that was computed ahead.
+
+use super::Target;
+use crate::planner::{Plan, TooLarge, plan};
+use crate::trace::{Allocate, Trace};
+use cubeyard_units::Bytes;
+
+/// The granule of the memory that the plan is for.
+const GRANULE: Bytes = Bytes::mib(2);
+
+/// A plan that is followed: memory is committed up to the highest byte in use so far.
+#[derive(Debug)]
+pub(super) struct Planned {
+    plan: Result<Plan, TooLarge>,
+    committed: Bytes,
+}
+
+impl Planned {
+    pub(super) fn new(trace: &Trace) -> Self {
+        let plan = plan(trace, GRANULE);
+        Self { plan, committed: Bytes::ZERO }
+    }
+}
+
+impl Target for Planned {
+    fn allocate(&mut self, request: &Allocate) -> Result<u64, String> {
+        let plan = self.plan.as_ref().map_err(ToString::to_string)?;
+        let end = plan.offsets[request.id.index()] + request.size;
+        let end = end.align_up(GRANULE).expect("a plan ends far below 64 bits");
+        self.committed = self.committed.max(end);
+        Ok(u64::from(request.id.0))
+    }
+
+    fn free(&mut self, _token: u64) {}
+
+    fn reserved(&self) -> Bytes {
+        self.committed
+    }
+}

@@ -1,0 +1,174 @@
+//! `Device`: the driver under the allocator, with its memory and its addresses.
+
+use std::collections::BTreeMap;
+
+use super::round_up;
+use cubeyard_units::Bytes;
+
+/// New address ranges come in multiples of this, as seen in PyTorch's own snapshots.
+const REGION: Bytes = Bytes::mib(32);
+
+/// Where addresses begin, counting down: far above any sum of sizes that a trace could hold.
+const TOP: Bytes = Bytes::new(1 << 62);
+
+/// What the allocator asks for memory.
+#[derive(Debug)]
+pub(super) struct Device {
+    capacity: Option<Bytes>,
+    reserved: Bytes,
+    segments: usize,
+    addresses: Addresses,
+}
+
+impl Device {
+    pub(super) fn new(capacity: Option<Bytes>) -> Self {
+        Self { capacity, reserved: Bytes::ZERO, segments: 0, addresses: Addresses::new() }
+    }
+
+    pub(super) fn capacity(&self) -> Option<Bytes> {
+        self.capacity
+    }
+
+    pub(super) fn reserved(&self) -> Bytes {
+        self.reserved
+    }
+
+    pub(super) fn segments(&self) -> usize {
+        self.segments
+    }
+
+    /// Gives memory with addresses of its own, or nothing where either has run out.
+    pub(super) fn allocate_segment(&mut self, size: Bytes) -> Option<Bytes> {
+        let reserved = self.reserved_with(size)?;
+        let address = self.addresses.take(size)?;
+        self.reserved = reserved;
+        self.segments += 1;
+        Some(address)
+    }
+
+    pub(super) fn free_segment(&mut self, address: Bytes, size: Bytes) {
+        self.addresses.give_back(address, size);
+        self.reserved -= size;
+        self.segments -= 1;
+    }
+
+    /// Gives addresses with no memory behind them.
+    pub(super) fn reserve_addresses(&mut self, size: Bytes) -> Option<Bytes> {
+        self.addresses.take(size)
+    }
+
+    pub(super) fn release_addresses(&mut self, address: Bytes, size: Bytes) {
+        self.addresses.give_back(address, size);
+    }
+
+    /// Puts memory behind `size` bytes of reserved addresses, all of them or none.
+    pub(super) fn map(&mut self, size: Bytes) -> Option<()> {
+        self.reserved = self.reserved_with(size)?;
+        Some(())
+    }
+
+    pub(super) fn unmap(&mut self, size: Bytes) {
+        self.reserved -= size;
+    }
+
+    fn reserved_with(&self, more: Bytes) -> Option<Bytes> {
+        let sum = self.reserved.checked_add(more)?;
+        (sum <= self.capacity.unwrap_or(Bytes::MAX)).then_some(sum)
+    }
+}
+
+/// The driver's address space.
+///
+/// Among free blocks of one size PyTorch takes the one at the lowest address, so the order in which
+/// the driver hands out addresses changes what is reserved, by up to 3 % on our traces. The driver's
+/// order is not documented. Here it is the lowest hole that is large enough, else a new region below
+/// all others: of five orders tried (upwards, downwards, and the lowest, highest or tightest hole)
+/// the only one with PyTorch's figures on all recorded traces. It is also the nearest to two real
+/// snapshots, where it puts 96 and 97 % of all pairs of segments in the recorded order; nearly all
+/// others have a segment of the start of the process, when the addresses still had other holes.
+/// Where holes open because segments were freed, it is a guess.
+#[derive(Debug)]
+struct Addresses {
+    lowest: Bytes,
+    /// Unused ranges at or above `lowest`: where each starts, and its size.
+    holes: BTreeMap<Bytes, Bytes>,
+}
+
+impl Addresses {
+    fn new() -> Self {
+        Self { lowest: TOP, holes: BTreeMap::new() }
+    }
+
+    fn take(&mut self, size: Bytes) -> Option<Bytes> {
+        let fits = |(_, hole): &(&Bytes, &Bytes)| **hole >= size;
+        let (start, hole) = match self.holes.iter().find(fits) {
+            Some((&start, &hole)) => (start, hole),
+            None => self.extend(size)?,
+        };
+        self.holes.remove(&start);
+        if hole > size {
+            self.holes.insert(start + size, hole - size);
+        }
+        Some(start)
+    }
+
+    fn extend(&mut self, size: Bytes) -> Option<(Bytes, Bytes)> {
+        let region = round_up(size, REGION)?;
+        self.lowest = Bytes::new(self.lowest.get().checked_sub(region.get())?);
+        Some((self.lowest, region))
+    }
+
+    fn give_back(&mut self, mut start: Bytes, mut size: Bytes) {
+        if let Some(after) = self.holes.remove(&(start + size)) {
+            size += after;
+        }
+        if let Some((&before, &hole)) = self.holes.range(..start).next_back()
+            && before + hole == start
+        {
+            start = before;
+            size += hole;
+        }
+        self.holes.insert(start, size);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_goes_below_the_last_region_and_fills_its_rest() {
+        let mut addresses = Addresses::new();
+        let first = addresses.take(Bytes::mib(20)).unwrap();
+        assert_eq!(first, TOP - Bytes::mib(32));
+        assert_eq!(addresses.take(Bytes::mib(12)), Some(first + Bytes::mib(20)));
+        assert_eq!(addresses.take(Bytes::mib(2)), Some(first - Bytes::mib(32)));
+    }
+
+    #[test]
+    fn the_lowest_of_several_holes_is_filled_first() {
+        let mut addresses = Addresses::new();
+        let upper = addresses.take(Bytes::mib(20)).unwrap();
+        let lower = addresses.take(Bytes::mib(20)).unwrap();
+        assert!(lower < upper);
+        assert_eq!(addresses.take(Bytes::mib(2)), Some(lower + Bytes::mib(20)));
+    }
+
+    #[test]
+    fn returned_addresses_join_into_one_hole() {
+        let mut addresses = Addresses::new();
+        let start = addresses.take(Bytes::mib(20)).unwrap();
+        addresses.take(Bytes::mib(2)).unwrap();
+        addresses.give_back(start, Bytes::mib(20));
+        addresses.give_back(start + Bytes::mib(20), Bytes::mib(2));
+        assert_eq!(addresses.take(Bytes::mib(32)), Some(start));
+    }
+
+    #[test]
+    fn a_full_device_gives_neither_memory_nor_addresses() {
+        let mut device = Device::new(Some(Bytes::mib(4)));
+        assert_eq!(device.allocate_segment(Bytes::mib(5)), None);
+        assert!(device.allocate_segment(Bytes::mib(4)).is_some());
+        assert_eq!((device.reserved(), device.segments()), (Bytes::mib(4), 1));
+    }
+}

@@ -1,0 +1,70 @@
+//! `Native`: the default way to grow, by one segment from the driver after another.
+
+use super::blocks::{BlockId, Blocks, State};
+use super::device::Device;
+use super::{Growth, LARGE_BUFFER, MIN_BLOCK, Pool, SMALL_BUFFER, SMALL_REQUEST, round_up};
+use cubeyard_units::Bytes;
+
+/// Requests from here on get a segment of their own.
+const OWN_SEGMENT: Bytes = Bytes::mib(10);
+
+/// Segments of fixed places and sizes, returned to the driver only when they are wholly free.
+#[derive(Debug)]
+pub(super) struct Native;
+
+impl Growth for Native {
+    fn best_fit(&self, blocks: &Blocks, pool: Pool, size: Bytes) -> Option<BlockId> {
+        blocks.free_from(pool, size).next()
+    }
+
+    /// A large block keeps a rest of up to 1 MiB: it could only serve requests of the small pool,
+    /// which never look here.
+    fn splits(&self, pool: Pool, rest: Bytes) -> bool {
+        if pool.large { rest > SMALL_REQUEST } else { rest >= MIN_BLOCK }
+    }
+
+    fn grow(
+        &self,
+        blocks: &mut Blocks,
+        device: &mut Device,
+        pool: Pool,
+        size: Bytes,
+    ) -> Option<BlockId> {
+        let segment = segment_size(pool, size)?;
+        let address = device.allocate_segment(segment)?;
+        Some(blocks.add_segment(pool, address, segment, State::Free))
+    }
+
+    fn release_cached(&self, blocks: &mut Blocks, device: &mut Device) {
+        let whole: Vec<_> = blocks.all_free().filter(|&id| blocks[id].is_whole_segment()).collect();
+        for id in whole {
+            device.free_segment(blocks[id].address, blocks[id].size);
+            blocks.take(id);
+            blocks.remove_segment(id);
+        }
+    }
+}
+
+/// What to ask the driver for when no block of the pool can hold `size`.
+fn segment_size(pool: Pool, size: Bytes) -> Option<Bytes> {
+    match pool.large {
+        false => Some(SMALL_BUFFER),
+        true if size < OWN_SEGMENT => Some(LARGE_BUFFER),
+        true => round_up(size, Bytes::mib(2)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_is_2_or_20_mib_or_the_size_rounded_to_2_mib() {
+        let (small, large) = (Pool { stream: 0, large: false }, Pool { stream: 0, large: true });
+        assert_eq!(segment_size(small, Bytes::mib(1)), Some(Bytes::mib(2)));
+        assert_eq!(segment_size(large, Bytes::mib(10) - MIN_BLOCK), Some(Bytes::mib(20)));
+        assert_eq!(segment_size(large, Bytes::mib(10)), Some(Bytes::mib(10)));
+        assert_eq!(segment_size(large, Bytes::mib(10) + MIN_BLOCK), Some(Bytes::mib(12)));
+        assert_eq!(segment_size(large, Bytes::MAX), None);
+    }
+}

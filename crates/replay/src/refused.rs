@@ -1,0 +1,56 @@
+//! Whether a policy would have served a request that failed when the trace was recorded.
+
+use super::policy::{EXPANDABLE, PYTORCH};
+use super::pytorch::PyTorch;
+use super::{ReplayPolicy, Target, run};
+use crate::trace::{Allocate, Event, HistoryExtent, OutOfMemory, Trace, TraceId};
+use cubeyard_units::Bytes;
+
+/// Whether `policy` serves the first request of `trace` that failed, with all that came before it, from what
+/// the recorded allocator could have had; nothing where none failed or where that is not known.
+pub(super) fn fits(policy: &ReplayPolicy, trace: &Trace) -> Option<bool> {
+    let recording = trace.recording.as_ref()?;
+    let failure = recording.out_of_memory.first()?;
+    let capacity = failure.capacity.filter(|_| recording.history == HistoryExtent::Whole)?;
+    let trace = until(trace, failure)?;
+    let mut target: Box<dyn Target + '_> = match policy.name {
+        // These give back what they cache before they fail.
+        PYTORCH => Box::new(PyTorch::native(Some(capacity))),
+        EXPANDABLE => Box::new(PyTorch::expandable(Some(capacity))),
+        _ => (policy.make)(&trace),
+    };
+    let outcome = run(&trace, &mut *target, &mut |_| {});
+    Some(outcome.failed.is_none() && outcome.peak_reserved <= capacity)
+}
+
+/// The trace up to the request that failed, and with it.
+fn until(trace: &Trace, failure: &OutOfMemory) -> Option<Trace> {
+    let OutOfMemory { event, size, stream, .. } = *failure;
+    let before = trace.events.get(..event)?;
+    let id = TraceId(trace.allocations);
+    let time_us = before.last().map_or(0, Event::time_us);
+    let request = Event::Allocate(Allocate { id, size, stream, site: 0, time_us });
+    let events = before.iter().copied().chain([request]).collect();
+    let allocations = trace.allocations.checked_add(1)?;
+    Some(Trace { name: trace.name.clone(), events, allocations, recording: None })
+}
+
+/// Sentence on the first request that failed when a trace was recorded, and on who would have served it.
+pub(super) fn sentence(
+    name: &str,
+    failure: &OutOfMemory,
+    count: usize,
+    fitting: &[&str],
+) -> String {
+    let first = if count == 1 { String::new() } else { format!("the first of {count} times ") };
+    let asked = format!("`{name}` ran out of memory {first}when {} was asked for", failure.size);
+    let Some(capacity) = failure.capacity else {
+        return format!("{asked}; the file does not say what the device had free.");
+    };
+    let verdict = match fitting {
+        [] => "no policy here would have fitted".to_owned(),
+        [one] => format!("`{one}` would have fitted"),
+        many => format!("`{}` would have fitted", many.join("`, `")),
+    };
+    format!("{asked}, with {} to be had in all: {verdict}.", Bytes::to_string(&capacity))
+}

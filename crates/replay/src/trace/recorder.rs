@@ -1,0 +1,116 @@
+//! `Recorder`: numbers allocations as a reader meets them and keeps their order.
+
+use std::collections::BTreeMap;
+
+use super::{Allocate, Event, Trace, TraceId};
+use cubeyard_pickle::MemoryLimit;
+use cubeyard_pickle::{Budget, map_entry};
+use cubeyard_units::Bytes;
+
+/// A [`Trace`] under construction, and the memory that is left for it.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    trace: Trace,
+    pub(super) budget: Budget,
+}
+
+impl Recorder {
+    pub(super) fn new(name: &str, budget: Budget) -> Self {
+        Self { trace: Trace { name: name.to_owned(), ..Trace::default() }, budget }
+    }
+
+    /// Appends an allocation without a call site, or answers `None` where its number would not fit
+    /// 32 bits.
+    pub(super) fn allocate(
+        &mut self,
+        size: Bytes,
+        stream: u32,
+        time_us: u64,
+    ) -> Result<Option<TraceId>, MemoryLimit> {
+        let id = TraceId(self.trace.allocations);
+        let Some(allocations) = self.trace.allocations.checked_add(1) else { return Ok(None) };
+        self.trace.allocations = allocations;
+        let event = Event::Allocate(Allocate { id, size, stream, site: 0, time_us });
+        self.budget.push(&mut self.trace.events, event)?;
+        Ok(Some(id))
+    }
+
+    /// Appends the free of a live allocation.
+    pub(super) fn free(&mut self, id: TraceId, time_us: u64) -> Result<(), MemoryLimit> {
+        self.budget.push(&mut self.trace.events, Event::Free { id, time_us })
+    }
+
+    pub(super) fn finish(self) -> Trace {
+        self.trace
+    }
+}
+
+/// Gives streams small numbers in the order in which they are met.
+///
+/// What files call a stream is often the address of its object in the recorded process.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    numbers: BTreeMap<i128, u32>,
+}
+
+impl Streams {
+    /// The number of the stream that the file calls `raw`, or `None` after four billion streams.
+    pub(super) fn number(
+        &mut self,
+        raw: i128,
+        budget: &mut Budget,
+    ) -> Result<Option<u32>, MemoryLimit> {
+        if let Some(&number) = self.numbers.get(&raw) {
+            return Ok(Some(number));
+        }
+        let Ok(next) = u32::try_from(self.numbers.len()) else { return Ok(None) };
+        budget.charge(map_entry::<i128, u32>())?;
+        self.numbers.insert(raw, next);
+        Ok(Some(next))
+    }
+}
+
+/// Turns the times of a file into microseconds since its first event.
+///
+/// Threads that log side by side can swap neighbouring lines, and the wall clock can be set back or
+/// pass midnight. A time that lies before its predecessor counts as equal to it: the order of the
+/// events is the truth here, the times are only a measure.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    first_us: Option<u64>,
+    latest_us: u64,
+}
+
+impl Clock {
+    /// The time to record for an event at `raw_us` of the file's own clock.
+    pub(super) fn advance(&mut self, raw_us: u64) -> u64 {
+        let first = *self.first_us.get_or_insert(raw_us);
+        self.latest_us = self.latest_us.max(raw_us.saturating_sub(first));
+        self.latest_us
+    }
+
+    /// The time of the last event, for one that has none of its own.
+    pub(super) fn latest(&self) -> u64 {
+        self.latest_us
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_back_stands_still() {
+        let mut clock = Clock::default();
+        let times: Vec<u64> = [50, 70, 60, 20, 71].map(|raw| clock.advance(raw)).into();
+        assert_eq!(times, [0, 20, 20, 20, 21]);
+    }
+
+    #[test]
+    fn streams_are_numbered_as_they_come() {
+        let mut streams = Streams::default();
+        let budget = &mut Budget::new(Bytes::kib(1), 0).unwrap();
+        let numbers = [7000, 0, 7000, -1].map(|raw| streams.number(raw, budget).unwrap());
+        assert_eq!(numbers, [Some(0), Some(1), Some(0), Some(2)]);
+    }
+}

@@ -1,0 +1,52 @@
+//! Writing a trace as a log of RMM.
+
+use std::io::{self, Write};
+
+use crate::trace::{Event, Trace, TraceId};
+use cubeyard_units::Bytes;
+
+/// RMM aligns to 256 bytes; twice that keeps the addresses apart from offsets of small blocks.
+const ADDRESS_STEP: u64 = 512;
+
+/// Writes `trace` so that RMM's own tools, and [`read`](super::read), can replay it.
+///
+/// Every allocation has an address of its own. Call sites and the recorded peak have no column and
+/// are lost; streams are renumbered when the log is read, in the order of their first use.
+///
+/// # Panics
+///
+/// If the trace frees an allocation that it did not make.
+pub fn write(trace: &Trace, mut sink: impl Write) -> io::Result<()> {
+    writeln!(sink, "Thread,Time,Action,Pointer,Size,Stream")?;
+    let mut made = vec![None; trace.allocations as usize];
+    for event in &trace.events {
+        let (action, id, time_us) = match *event {
+            Event::Allocate(allocate) => {
+                made[allocate.id.index()] = Some((allocate.size, allocate.stream));
+                ("allocate", allocate.id, allocate.time_us)
+            }
+            Event::Free { id, time_us } => ("free", id, time_us),
+        };
+        let (size, stream) = made[id.index()].expect("a trace frees only what it allocated");
+        write_line(&mut sink, action, id, time_us, size, stream)?;
+    }
+    Ok(())
+}
+
+fn write_line(
+    sink: &mut impl Write,
+    action: &str,
+    id: TraceId,
+    time_us: u64,
+    size: Bytes,
+    stream: u32,
+) -> io::Result<()> {
+    let (seconds, fraction) = (time_us / 1_000_000, time_us % 1_000_000);
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let address = (u64::from(id.0) + 1) * ADDRESS_STEP;
+    let size = size.get();
+    writeln!(
+        sink,
+        "1,{hours:02}:{minutes:02}:{seconds:02}.{fraction:06},{action},{address:#x},{size},{stream}"
+    )
+}

@@ -1,0 +1,223 @@
+//! One device's history: which free belongs to which allocation.
+
+mod finish;
+
+use std::collections::BTreeMap;
+
+use super::reserved::Change;
+use super::{Cursor, Sites, SnapshotError};
+use crate::trace::recorder::Clock;
+use cubeyard_pickle::MemoryLimit;
+use cubeyard_pickle::{Budget, map_entry};
+use cubeyard_units::Bytes;
+
+/// The actions that change nothing.
+const IDLE: [&str; 4] = ["snapshot", "annotate", "workspace_snapshot", "user_defined"];
+const ACTIONS: &str = "an action of PyTorch 2.15 or earlier";
+
+/// An allocation, before it is known how many were live at the start and so come first.
+#[derive(Clone, Copy, Debug)]
+enum Owner {
+    /// It was live at the start; its place in `at_start`.
+    AtStart(usize),
+    /// It was allocated in the history; how many were before it.
+    Since(u32),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    size: Bytes,
+    stream: i128,
+    site: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Allocate {
+        request: Request,
+        time_us: u64,
+    },
+    Free {
+        owner: Owner,
+        time_us: u64,
+    },
+    /// A request that failed, by its number.
+    OutOfMemory(usize),
+    /// A free that turned out to have come later.
+    Withdrawn,
+}
+
+/// A request that failed for want of memory.
+#[derive(Clone, Copy, Debug)]
+struct Refused {
+    size: Bytes,
+    stream: i128,
+    device_free: Option<u64>,
+    /// How many changes of what is reserved came before it.
+    changes: usize,
+}
+
+/// What is known of an address that the history has mentioned.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Live(Owner),
+    /// A free was requested, and stands at this place of the steps until it is completed.
+    Freeing(Owner, usize),
+    Free,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct History {
+    clock: Clock,
+    at_start: Vec<(u64, Request)>,
+    steps: Vec<Step>,
+    allocations: u32,
+    addresses: BTreeMap<u64, State>,
+    changes: Vec<Change>,
+    refused: Vec<Refused>,
+}
+
+/// What an entry of the history says, apart from its action.
+struct Entry<'e> {
+    cursor: &'e Cursor<'e, 'e>,
+    address: u64,
+    request: Request,
+    time_us: u64,
+}
+
+impl History {
+    pub(super) fn step<'d>(
+        &mut self,
+        entry: &Cursor<'d, '_>,
+        sites: &mut Sites<'d>,
+        budget: &mut Budget,
+    ) -> Result<(), SnapshotError> {
+        let time = entry.optional("time_us")?.map(|time| time.unsigned()).transpose()?;
+        let time_us = time.map_or(self.clock.latest(), |time| self.clock.advance(time));
+        let action = entry.field("action")?;
+        match action.text()? {
+            "alloc" => {
+                let site = sites.site(entry, budget)?;
+                self.allocate(&Entry::read(entry, site, time_us)?, budget)
+            }
+            "free_requested" => self.request_free(&Entry::read(entry, 0, time_us)?, budget),
+            "free_completed" => self.complete_free(&Entry::read(entry, 0, time_us)?, budget),
+            "segment_alloc" | "segment_map" => self.reserve(entry, 1, budget),
+            "segment_free" | "segment_unmap" => self.reserve(entry, -1, budget),
+            "oom" => self.refuse(entry, budget),
+            other if IDLE.contains(&other) => Ok(()),
+            _ => Err(action.wrong(ACTIONS)),
+        }
+    }
+
+    fn reserve(
+        &mut self,
+        entry: &Cursor<'_, '_>,
+        sign: i128,
+        budget: &mut Budget,
+    ) -> Result<(), SnapshotError> {
+        let size = entry.field("size")?.unsigned()?;
+        Ok(budget.push(&mut self.changes, Change(sign * i128::from(size)))?)
+    }
+
+    fn refuse(&mut self, entry: &Cursor<'_, '_>, budget: &mut Budget) -> Result<(), SnapshotError> {
+        let Some(size) = entry.optional("size")? else { return Ok(()) };
+        let device_free = entry.optional("device_free")?;
+        let stream = entry.optional("stream")?;
+        let refused = Refused {
+            size: Bytes::new(size.unsigned()?),
+            stream: stream.map_or(Ok(0), |stream| stream.integer())?,
+            device_free: device_free.map(|free| free.unsigned()).transpose()?,
+            changes: self.changes.len(),
+        };
+        budget.push(&mut self.steps, Step::OutOfMemory(self.refused.len()))?;
+        Ok(budget.push(&mut self.refused, refused)?)
+    }
+
+    fn allocate(&mut self, entry: &Entry<'_>, budget: &mut Budget) -> Result<(), SnapshotError> {
+        if let Some(State::Live(_)) = self.addresses.get(&entry.address) {
+            let (part, address) = (entry.cursor.part(), entry.address);
+            return Err(SnapshotError::AlreadyLive { part, address });
+        }
+        let owner = Owner::Since(self.allocations);
+        self.allocations = self.allocations.checked_add(1).ok_or(SnapshotError::TooMany)?;
+        let step = Step::Allocate { request: entry.request, time_us: entry.time_us };
+        budget.push(&mut self.steps, step)?;
+        Ok(self.note(entry.address, State::Live(owner), budget)?)
+    }
+
+    /// Notes what is known of an address.
+    fn note(&mut self, address: u64, state: State, budget: &mut Budget) -> Result<(), MemoryLimit> {
+        if self.addresses.insert(address, state).is_none() {
+            budget.charge(map_entry::<u64, State>())?;
+        }
+        Ok(())
+    }
+
+    fn request_free(
+        &mut self,
+        entry: &Entry<'_>,
+        budget: &mut Budget,
+    ) -> Result<(), SnapshotError> {
+        let owner = match self.addresses.get(&entry.address) {
+            None => self.add_at_start(entry.address, entry.request, budget)?,
+            Some(&State::Live(owner)) => owner,
+            Some(State::Freeing(..) | State::Free) => return Err(entry.not_live()),
+        };
+        self.note(entry.address, State::Freeing(owner, self.steps.len()), budget)?;
+        Ok(budget.push(&mut self.steps, Step::Free { owner, time_us: entry.time_us })?)
+    }
+
+    fn complete_free(
+        &mut self,
+        entry: &Entry<'_>,
+        budget: &mut Budget,
+    ) -> Result<(), SnapshotError> {
+        let owner = match self.addresses.get(&entry.address) {
+            None => self.add_at_start(entry.address, entry.request, budget)?,
+            Some(&State::Live(owner)) => owner,
+            Some(&State::Freeing(owner, place)) => {
+                self.withdraw(place);
+                owner
+            }
+            Some(State::Free) => return Err(entry.not_live()),
+        };
+        self.note(entry.address, State::Free, budget)?;
+        Ok(budget.push(&mut self.steps, Step::Free { owner, time_us: entry.time_us })?)
+    }
+
+    /// Takes back a free that came later, or not at all.
+    fn withdraw(&mut self, place: usize) {
+        if place + 1 == self.steps.len() {
+            self.steps.pop();
+        } else {
+            self.steps[place] = Step::Withdrawn;
+        }
+    }
+
+    fn add_at_start(
+        &mut self,
+        address: u64,
+        request: Request,
+        budget: &mut Budget,
+    ) -> Result<Owner, MemoryLimit> {
+        budget.push(&mut self.at_start, (address, request))?;
+        Ok(Owner::AtStart(self.at_start.len() - 1))
+    }
+}
+
+impl<'e> Entry<'e> {
+    fn read(cursor: &'e Cursor<'e, 'e>, site: u32, time_us: u64) -> Result<Self, SnapshotError> {
+        let address = cursor.field("addr")?.unsigned()?;
+        let request = Request {
+            size: Bytes::new(cursor.field("size")?.unsigned()?),
+            stream: cursor.field("stream")?.integer()?,
+            site,
+        };
+        Ok(Self { cursor, address, request, time_us })
+    }
+
+    fn not_live(&self) -> SnapshotError {
+        SnapshotError::NotLive { part: self.cursor.part(), address: self.address }
+    }
+}

@@ -1,0 +1,56 @@
+//! What the recorded allocator had reserved.
+
+use cubeyard_units::Bytes;
+
+/// A change of what is reserved; less than zero where memory went back to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Change(pub(super) i128);
+
+/// The most that was reserved at once, from what was reserved in the end and how it came to that.
+///
+/// `None` where nothing is known of the device's memory, or where going back leads below zero.
+pub(super) fn peak(in_the_end: Option<u64>, changes: &[Change]) -> Option<Bytes> {
+    if in_the_end.is_none() && changes.is_empty() {
+        return None;
+    }
+    // A sum of fewer than 2³² changes of 64 bits cannot leave 128 bits.
+    let mut reserved = i128::from(in_the_end.unwrap_or(0));
+    let mut peak = reserved;
+    for Change(change) in changes.iter().rev() {
+        reserved -= change;
+        if reserved < 0 {
+            return None;
+        }
+        peak = peak.max(reserved);
+    }
+    u64::try_from(peak).ok().map(Bytes::new)
+}
+
+/// What was reserved before `changes`, from what was reserved in the end.
+///
+/// `None` where that would be below zero.
+pub(super) fn before(in_the_end: Option<u64>, changes: &[Change]) -> Option<Bytes> {
+    let sum: i128 = changes.iter().map(|Change(change)| change).sum();
+    u64::try_from(i128::from(in_the_end.unwrap_or(0)) - sum).ok().map(Bytes::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peak_can_lie_anywhere_in_the_history() {
+        let changes = [Change(5), Change(-9), Change(2)];
+        // 7, 12, 3 and in the end 5.
+        assert_eq!(peak(Some(5), &changes), Some(Bytes::new(12)));
+        assert_eq!(peak(Some(20), &[Change(1)]), Some(Bytes::new(20)));
+        assert_eq!(peak(None, &[Change(-3)]), Some(Bytes::new(3)));
+        assert_eq!(peak(None, &[]), None);
+    }
+
+    #[test]
+    fn a_history_that_cannot_be_has_no_peak() {
+        assert_eq!(peak(Some(5), &[Change(6)]), None);
+        assert_eq!(peak(Some(u64::MAX), &[Change(-1)]), None);
+    }
+}

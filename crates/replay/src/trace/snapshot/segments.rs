@@ -1,0 +1,118 @@
+//! What each device's allocator held when the snapshot was taken.
+
+use std::collections::{BTreeMap, btree_map};
+
+use super::{Cursor, Sites, SnapshotError};
+use cubeyard_pickle::{Budget, map_entry};
+use cubeyard_units::Bytes;
+
+/// A block that is still in use.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) address: u64,
+    pub(super) size: Bytes,
+    pub(super) stream: i128,
+    pub(super) site: u32,
+    /// The program has let go of it, but a stream has not.
+    pub(super) pending: bool,
+    /// The places of its segment and of itself in there.
+    place: (usize, usize),
+}
+
+impl Block {
+    /// The places of its segment and of itself in there.
+    pub(super) fn place(&self) -> (usize, usize) {
+        self.place
+    }
+
+    /// Where the snapshot has it, for errors.
+    pub(super) fn part(&self) -> String {
+        format!("segments[{}].blocks[{}]", self.place.0, self.place.1)
+    }
+}
+
+/// What is left of one device's history in the end.
+#[derive(Debug, Default)]
+pub(super) struct Remains {
+    pub(super) reserved: u64,
+    pub(super) blocks: Vec<Block>,
+}
+
+/// The remains of each device that has any.
+#[derive(Debug, Default)]
+pub(super) struct Segments {
+    devices: BTreeMap<u64, Remains>,
+}
+
+impl Segments {
+    pub(super) fn read<'d>(
+        list: &Cursor<'d, '_>,
+        sites: &mut Sites<'d>,
+        seen: &mut [bool],
+        budget: &mut Budget,
+    ) -> Result<Self, SnapshotError> {
+        let mut segments = Self::default();
+        for (index, segment) in (0..).zip(list.items()?) {
+            segments.add(index, &segment.unseen(seen)?, sites, seen, budget)?;
+        }
+        Ok(segments)
+    }
+
+    fn add<'d>(
+        &mut self,
+        index: usize,
+        segment: &Cursor<'d, '_>,
+        sites: &mut Sites<'d>,
+        seen: &mut [bool],
+        budget: &mut Budget,
+    ) -> Result<(), SnapshotError> {
+        budget.charge(map_entry::<u64, Remains>())?;
+        let remains = self.devices.entry(segment.field("device")?.unsigned()?).or_default();
+        let total = segment.field("total_size")?;
+        let sum = remains.reserved.checked_add(total.unsigned()?);
+        remains.reserved = sum.ok_or_else(|| total.wrong("less than 2⁶⁴ bytes in all"))?;
+        let stream = segment.field("stream")?.integer()?;
+        let mut next = segment.field("address")?.unsigned()?;
+        let blocks = segment.field("blocks")?;
+        for (place, block) in (0..).zip(blocks.items()?) {
+            let block = block.unseen(seen)?;
+            // It can be left out: blocks lie in order and cover their segment.
+            let address = block.optional("address")?;
+            let address = address.map_or(Ok(next), |address| address.unsigned())?;
+            next = address.saturating_add(block.field("size")?.unsigned()?);
+            if let Some((size, pending)) = use_of(&block)? {
+                let site = sites.site(&block, budget)?;
+                let place = (index, place);
+                let block = Block { address, size, stream, site, pending, place };
+                budget.push(&mut remains.blocks, block)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, device: u64) -> Option<Remains> {
+        self.devices.remove(&device)
+    }
+}
+
+impl IntoIterator for Segments {
+    type Item = (u64, Remains);
+    type IntoIter = btree_map::IntoIter<u64, Remains>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.devices.into_iter()
+    }
+}
+
+/// The size of a block that is in use as it was asked for, and whether its free is under way.
+fn use_of(block: &Cursor<'_, '_>) -> Result<Option<(Bytes, bool)>, SnapshotError> {
+    let state = block.field("state")?;
+    let pending = match state.text()? {
+        "active_allocated" => false,
+        // PyTorch's code has the first word, its documentation the second.
+        "active_pending_free" | "active_awaiting_free" => true,
+        "inactive" => return Ok(None),
+        _ => return Err(state.wrong("`active_allocated`, `active_pending_free` or `inactive`")),
+    };
+    Ok(Some((Bytes::new(block.field("requested_size")?.unsigned()?), pending)))
+}

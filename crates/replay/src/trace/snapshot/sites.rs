@@ -1,0 +1,112 @@
+//! `Sites`: numbers for call stacks.
+
+use std::collections::BTreeMap;
+
+use super::{Cursor, SnapshotError};
+use cubeyard_pickle::Document;
+use cubeyard_pickle::MemoryLimit;
+use cubeyard_pickle::{Budget, map_entry};
+
+/// What a frame says: file, line and function, the texts by their numbers.
+type Frame = (u32, i128, u32);
+
+/// Gives equal stacks of frames equal numbers, from 1, in the order in which they are met.
+///
+/// Snapshots refer to one list from many entries, to one frame from many lists, and to one text from
+/// many frames. Each is looked at once, which keeps the time in proportion to the file: it may be
+/// made of a long text and many references to it.
+#[derive(Debug)]
+pub(super) struct Sites<'d> {
+    stacks: Numbers<Vec<u32>>,
+    frames: Numbers<Frame>,
+    texts: Numbers<&'d str>,
+}
+
+impl<'d> Sites<'d> {
+    pub(super) fn new(document: &Document<'_>, budget: &mut Budget) -> Result<Self, MemoryLimit> {
+        let mut stacks = Numbers::new(document.containers(), budget)?;
+        stacks.by_content.insert(Vec::new(), 0);
+        let frames = Numbers::new(document.containers(), budget)?;
+        Ok(Self { stacks, frames, texts: Numbers::new(document.texts(), budget)? })
+    }
+
+    /// The number for the `frames` of an entry; 0 where it has none.
+    pub(super) fn site(
+        &mut self,
+        entry: &Cursor<'d, '_>,
+        budget: &mut Budget,
+    ) -> Result<u32, SnapshotError> {
+        match entry.optional("frames")? {
+            Some(frames) => self.stack(&frames, budget),
+            None => Ok(0),
+        }
+    }
+
+    fn stack(
+        &mut self,
+        frames: &Cursor<'d, '_>,
+        budget: &mut Budget,
+    ) -> Result<u32, SnapshotError> {
+        let place = frames.sequence()?.index();
+        if let Some(number) = self.stacks.by_place[place] {
+            return Ok(number);
+        }
+        let mut stack = Vec::new();
+        for frame in frames.items()? {
+            let frame = self.frame(&frame, budget)?;
+            budget.push(&mut stack, frame)?;
+        }
+        self.stacks.number(place, stack, budget)
+    }
+
+    fn frame(&mut self, frame: &Cursor<'d, '_>, budget: &mut Budget) -> Result<u32, SnapshotError> {
+        let place = frame.dictionary()?;
+        if let Some(number) = self.frames.by_place[place] {
+            return Ok(number);
+        }
+        let file = self.text(&frame.field("filename")?, budget)?;
+        let line = frame.field("line")?.integer()?;
+        let function = self.text(&frame.field("name")?, budget)?;
+        self.frames.number(place, (file, line, function), budget)
+    }
+
+    fn text(&mut self, text: &Cursor<'d, '_>, budget: &mut Budget) -> Result<u32, SnapshotError> {
+        let place = text.string()?.index();
+        match self.texts.by_place[place] {
+            Some(number) => Ok(number),
+            None => self.texts.number(place, text.text()?, budget),
+        }
+    }
+}
+
+/// Numbers for things of one kind: equal ones for equal content.
+#[derive(Debug)]
+struct Numbers<K> {
+    /// The number of each thing that was met, by its place in the document.
+    by_place: Vec<Option<u32>>,
+    by_content: BTreeMap<K, u32>,
+}
+
+impl<K: Ord> Numbers<K> {
+    fn new(places: usize, budget: &mut Budget) -> Result<Self, MemoryLimit> {
+        budget.charge_table::<Option<u32>>(places)?;
+        Ok(Self { by_place: vec![None; places], by_content: BTreeMap::new() })
+    }
+
+    /// The number of what is at `place` and has this content.
+    fn number(
+        &mut self,
+        place: usize,
+        content: K,
+        budget: &mut Budget,
+    ) -> Result<u32, SnapshotError> {
+        let next = u32::try_from(self.by_content.len()).map_err(|_| SnapshotError::TooMany)?;
+        let number = self.by_content.get(&content).copied().unwrap_or(next);
+        if number == next {
+            budget.charge(map_entry::<K, u32>())?;
+            self.by_content.insert(content, next);
+        }
+        self.by_place[place] = Some(number);
+        Ok(number)
+    }
+}

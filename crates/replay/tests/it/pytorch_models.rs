@@ -1,0 +1,66 @@
+//! The models of PyTorch's allocator against PyTorch itself, on recorded traces.
+
+use cubeyard_replay::pytorch::PyTorch;
+use cubeyard_replay::run;
+use cubeyard_replay::trace::rmm;
+use expect_test::expect;
+
+use crate::readers::{LIMIT, recorded_file, traces_folder};
+
+/// By how much a model may be off before it no longer speaks for PyTorch.
+const TOLERANCE: f64 = 0.01;
+
+#[test]
+fn the_native_model_needs_what_pytorch_does() {
+    expect![[r#"
+        gpt2_train       peak_reserved 13530824704 (+0) peak_allocated 12514620928 (+0) segments 381 (+0)
+        llama_generate   peak_reserved 3267362816 (+0) peak_allocated 2928709120 (+0) segments 149 (+0)
+        llama_train_ckpt peak_reserved 15445524480 (+0) peak_allocated 11077884416 (+0) segments 486 (+0)
+        resnet_train     peak_reserved 9103736832 (+0) peak_allocated 7532312064 (+0) segments 127 (+0)
+        serving_mix      peak_reserved 6073352192 (+0) peak_allocated 5038891008 (+0) segments 557 (+0)
+    "#]].assert_eq(&compare("default", || PyTorch::native(None)));
+}
+
+#[test]
+fn the_expandable_model_needs_what_pytorch_does() {
+    expect![[r#"
+        gpt2_train       peak_reserved 13010731008 (+0) peak_allocated 12499727872 (+0) segments 0 (+0)
+        llama_generate   peak_reserved 3019898880 (+0) peak_allocated 2922992128 (+0) segments 0 (+0)
+        llama_train_ckpt peak_reserved 12358516736 (+0) peak_allocated 11067662336 (+0) segments 0 (+0)
+        resnet_train     peak_reserved 7627341824 (+0) peak_allocated 7529035264 (+0) segments 0 (+0)
+        serving_mix      peak_reserved 5339348992 (+0) peak_allocated 4760436736 (+0) segments 0 (+0)
+    "#]].assert_eq(&compare("expandable", || PyTorch::expandable(None)));
+}
+
+/// What a replay ends with, under the names that `native.json` has for it.
+type Figures = [(&'static str, u64); 3];
+
+/// One line for each trace and figure: ours, and by how many bytes (or segments) it is off.
+fn compare(settings: &str, model: fn() -> PyTorch) -> String {
+    let native = std::fs::read(traces_folder().join("native.json")).expect("it is in testdata");
+    let native: serde_json::Value = serde_json::from_slice(&native).expect("native.json is JSON");
+    let native = native.as_object().expect("native.json lists traces by name");
+    assert_eq!(native.len(), 5, "every recorded trace is compared");
+    native.iter().map(|(name, theirs)| compare_trace(name, &theirs[settings], model())).collect()
+}
+
+fn compare_trace(name: &str, theirs: &serde_json::Value, model: PyTorch) -> String {
+    let [reserved, allocated, segments] = replay(name, model).map(|(figure, ours)| {
+        let theirs = theirs[figure].as_u64().expect("native.json has this figure");
+        let off = ours.cast_signed() - theirs.cast_signed();
+        let allowed = TOLERANCE * theirs as f64;
+        assert!(off.unsigned_abs() as f64 <= allowed, "{name}: {figure} {ours}, not {theirs}");
+        format!("{figure} {ours} ({off:+})")
+    });
+    format!("{name:<16} {reserved} {allocated} {segments}\n")
+}
+
+fn replay(name: &str, mut model: PyTorch) -> Figures {
+    let log = recorded_file(&format!("{name}.csv.gz"));
+    let trace = rmm::read(name, &log, LIMIT).expect("a recorded log");
+    let outcome = run(&trace, &mut model, &mut |_| {});
+    assert_eq!(outcome.failed, None);
+    let segments = u64::try_from(model.segments()).expect("a count fits 64 bits");
+    let (reserved, allocated) = (outcome.peak_reserved.get(), model.peak_allocated().get());
+    [("peak_reserved", reserved), ("peak_allocated", allocated), ("segments", segments)]
+}
