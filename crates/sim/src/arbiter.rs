@@ -1,7 +1,7 @@
 //! Which flit goes first when several stand before one link.
 
 use crate::Time;
-use crate::network::LinkId;
+use crate::id::LinkId;
 
 /// How a link chooses among the flits at the heads of the queues of its node.
 ///

@@ -4,20 +4,10 @@
 //! has set itself an alarm, or when a task calls it. It answers by orders to its [`Context`], which the engine
 //! carries out when the component has returned.
 
-use crate::network::{NodeId, Route};
+use crate::id::{NodeId, TransferId};
 use crate::task::SignalId;
+use crate::transfer::{Delivery, Flit, Send};
 use crate::{Span, Time};
-
-/// The number of a transfer: they are numbered in the order in which they begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TransferId(pub(crate) u64);
-
-impl TransferId {
-    /// The number.
-    pub const fn get(self) -> u64 {
-        self.0
-    }
-}
 
 /// A part of a machine that sits at a node.
 ///
@@ -83,52 +73,6 @@ impl<M> Component for Box<dyn Component<Message = M>> {
     fn waits_for(&self) -> Option<String> {
         (**self).waits_for()
     }
-}
-
-/// A flit that has been delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flit {
-    /// Its place in the transfer.
-    pub index: u64,
-    /// What it carries.
-    pub bytes: u64,
-    /// When it was delivered.
-    pub at: Time,
-}
-
-/// A transfer that has been delivered.
-#[derive(Debug)]
-pub struct Delivery<M> {
-    /// Which it is.
-    pub transfer: TransferId,
-    /// What it carried as payload.
-    pub bytes: u64,
-    /// When it began.
-    pub begun: Time,
-    /// What it means.
-    pub message: M,
-}
-
-/// When the flits of a transfer ask for their first link.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asks {
-    /// All at once.
-    At(Time),
-    /// Each at its own time, by index.
-    Each(Vec<Time>),
-}
-
-/// A transfer to be begun.
-#[derive(Debug)]
-pub struct Send<M> {
-    /// The way it takes.
-    pub route: Route,
-    /// How many bytes it carries; none for a command.
-    pub bytes: u64,
-    /// When its flits ask for the first link; never before the present.
-    pub asks: Asks,
-    /// What it means to who receives it.
-    pub message: M,
 }
 
 /// What a component may do, at one instant.

@@ -13,10 +13,12 @@ use std::num::NonZero;
 
 use crate::arbiter::{Arbiter, Head, Input};
 use crate::component::Component;
-use crate::engine::{Engine, Event, Waiter, Waiting};
-use crate::network::{LinkId, Network};
+use crate::engine::{Engine, Event};
+use crate::id::LinkId;
+use crate::network::Network;
 use crate::observer::Observer;
 use crate::queue::EventQueue;
+use crate::stop::{Waiter, Waiting};
 use crate::transfer::SlotId;
 use crate::{Span, Time};
 

@@ -107,20 +107,24 @@ mod component;
 mod credit;
 mod engine;
 mod fabric;
+mod id;
+mod link;
 mod network;
 mod observer;
 pub mod queue;
+mod stop;
 mod task;
 mod train;
 mod transfer;
 
 pub use arbiter::Arbiter;
-pub use component::{Asks, Component, Context, Delivery, Flit, Send, TransferId};
+pub use component::{Component, Context};
 pub use credit::BufferSpec;
 pub use cubeyard_units::{Bandwidth, Span, Time};
-pub use engine::{Engine, EngineConfig, Stop, Waiter, Waiting};
-pub use network::{
-    Forwarding, LinkId, LinkSpec, Network, NetworkError, NodeId, NodeSpec, Route, RouteError,
-};
+pub use engine::{Engine, EngineConfig};
+pub use id::{LinkId, NodeId, TransferId};
+pub use network::{Forwarding, LinkSpec, Network, NetworkError, NodeSpec, Route, RouteError};
 pub use observer::{Blind, Crossing, Observer, Wait};
+pub use stop::{Stop, Waiter, Waiting};
 pub use task::{SignalId, TaskHandle};
+pub use transfer::{Asks, Delivery, Flit, Send};

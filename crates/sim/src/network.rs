@@ -1,56 +1,11 @@
 //! Nodes and the directed links between them: what is given, and does not change.
 
-use std::fmt;
 use std::rc::Rc;
 
 use thiserror::Error;
 
+use crate::id::{LinkId, NodeId};
 use crate::{Bandwidth, Span};
-
-/// Makes a number a type, so that a node is never taken for a link.
-macro_rules! id {
-    ($name:ident, $what:literal) => {
-        #[doc = concat!("The number of ", $what, ".")]
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(u32);
-
-        impl $name {
-            #[doc = concat!("The number of ", $what, " at `index` of its list.")]
-            ///
-            /// # Panics
-            /// Beyond 2³² − 1.
-            pub const fn new(index: usize) -> Self {
-                assert!(index <= u32::MAX as usize, "too many of them");
-                #[expect(clippy::cast_possible_truncation, reason = "checked above")]
-                Self(index as u32)
-            }
-
-            #[doc = concat!("The number of ", $what, ", as it is.")]
-            pub const fn numbered(number: u32) -> Self {
-                Self(number)
-            }
-
-            /// The number.
-            pub const fn number(self) -> u32 {
-                self.0
-            }
-
-            /// The place in its list.
-            pub const fn index(self) -> usize {
-                self.0 as usize
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.fmt(f)
-            }
-        }
-    };
-}
-
-id!(NodeId, "a node");
-id!(LinkId, "a link");
 
 /// The links that a transfer takes, one after the other.
 pub type Route = Rc<[LinkId]>;
@@ -180,7 +135,7 @@ impl Network {
         }
         check(&nodes, &links)?;
         let first_in = |node| links.partition_point(|link| link.to.index() < node);
-        let first_in = (0..nodes.len()).map(|node| LinkId::new(first_in(node)).0).collect();
+        let first_in = (0..nodes.len()).map(|node| LinkId::new(first_in(node)).number()).collect();
         let mut bandwidths: Vec<_> = links.iter().map(|link| link.bandwidth).collect();
         bandwidths.sort_unstable();
         bandwidths.dedup();
@@ -233,12 +188,12 @@ impl Network {
 
     /// The place of flits that begin at a node in the order of ties: before those that come by its links.
     pub(crate) fn rank_of_start(&self, node: NodeId) -> u32 {
-        self.first_in[node.index()] + node.0
+        self.first_in[node.index()] + node.number()
     }
 
     /// The place of flits that come by a link to a node in the order of ties.
     pub(crate) fn rank_of_link(link: LinkId, to: NodeId) -> u32 {
-        link.0 + to.0 + 1
+        link.number() + to.number() + 1
     }
 
     /// The place of a bandwidth among those that links have.
@@ -254,7 +209,7 @@ impl Network {
 }
 
 fn check(nodes: &[NodeSpec], links: &[LinkSpec]) -> Result<(), NetworkError> {
-    let mut before = NodeId(0);
+    let mut before = NodeId::new(0);
     for (index, spec) in links.iter().enumerate() {
         let link = LinkId::new(index);
         for node in [spec.from, spec.to] {

@@ -1,7 +1,7 @@
 //! Who looks on: an observer sees what happens and changes nothing.
 
-use crate::component::TransferId;
-use crate::network::{LinkId, Route};
+use crate::id::{LinkId, TransferId};
+use crate::network::Route;
 use crate::{Span, Time};
 
 /// Sees what happens. The engine is compiled for one observer, so looking away ([`Blind`]) costs nothing.

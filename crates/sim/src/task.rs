@@ -13,10 +13,11 @@ use std::rc::Rc;
 use std::task::{Context as PollContext, Poll, Waker};
 
 use crate::component::Component;
-use crate::engine::{Engine, Event, Waiter, Waiting};
-use crate::network::NodeId;
+use crate::engine::{Engine, Event};
+use crate::id::NodeId;
 use crate::observer::Observer;
 use crate::queue::EventQueue;
+use crate::stop::{Waiter, Waiting};
 use crate::{Span, Time};
 
 /// The number of a signal.

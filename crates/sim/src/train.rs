@@ -23,8 +23,9 @@ mod weave;
 
 use crate::component::Component;
 use crate::engine::Engine;
-use crate::fabric::LinkState;
-use crate::network::{LinkId, Network};
+use crate::id::LinkId;
+use crate::link::LinkState;
+use crate::network::Network;
 use crate::observer::Observer;
 use crate::transfer::{LegEnd, SlotId, Transfer};
 use light::Light;

@@ -1,9 +1,55 @@
 //! Transfers on their way.
 
 use crate::Time;
-use crate::component::TransferId;
-use crate::network::LinkId;
+use crate::id::{LinkId, TransferId};
+use crate::network::Route;
 use crate::train::Train;
+
+/// A flit that has been delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flit {
+    /// Its place in the transfer.
+    pub index: u64,
+    /// What it carries.
+    pub bytes: u64,
+    /// When it was delivered.
+    pub at: Time,
+}
+
+/// A transfer that has been delivered.
+#[derive(Debug)]
+pub struct Delivery<M> {
+    /// Which it is.
+    pub transfer: TransferId,
+    /// What it carried as payload.
+    pub bytes: u64,
+    /// When it began.
+    pub begun: Time,
+    /// What it means.
+    pub message: M,
+}
+
+/// When the flits of a transfer ask for their first link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asks {
+    /// All at once.
+    At(Time),
+    /// Each at its own time, by index.
+    Each(Vec<Time>),
+}
+
+/// A transfer to be begun.
+#[derive(Debug)]
+pub struct Send<M> {
+    /// The way it takes.
+    pub route: Route,
+    /// How many bytes it carries; none for a command.
+    pub bytes: u64,
+    /// When its flits ask for the first link; never before the present.
+    pub asks: Asks,
+    /// What it means to who receives it.
+    pub message: M,
+}
 
 /// A place in the list of transfers; used again when a transfer is done.
 pub(crate) type SlotId = u32;

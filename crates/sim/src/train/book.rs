@@ -6,9 +6,9 @@
 use super::Passage;
 use super::order::{Ask, Place};
 use super::weave::Lane;
-use crate::component::{Component, TransferId};
+use crate::component::Component;
 use crate::engine::Engine;
-use crate::network::LinkId;
+use crate::id::{LinkId, TransferId};
 use crate::observer::{Observer, Wait};
 use crate::transfer::{Hop, Leg, SlotId};
 use crate::{Span, Time};

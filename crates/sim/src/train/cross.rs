@@ -5,7 +5,7 @@ use std::cell::Cell;
 use super::order::Place;
 use super::{Passage, Train};
 use crate::Time;
-use crate::fabric::LinkState;
+use crate::link::LinkState;
 use crate::transfer::Transfer;
 
 impl<M> Transfer<M> {

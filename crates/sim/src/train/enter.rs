@@ -5,11 +5,11 @@ use super::order::Place;
 use super::weave::CROWD;
 use super::{EndUse, Passage};
 use crate::Time;
-use crate::component::{Asks, Component};
+use crate::component::Component;
 use crate::engine::Engine;
-use crate::fabric::{LinkState, Paces};
+use crate::link::{LinkState, Paces};
 use crate::observer::Observer;
-use crate::transfer::{Hop, SlotId};
+use crate::transfer::{Asks, Hop, SlotId};
 
 /// Beyond so many times (128 MiB of them) a leg walks.
 const LONGEST: u64 = 1 << 24;

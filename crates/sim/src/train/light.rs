@@ -9,11 +9,12 @@ use std::ops::Range;
 
 use super::order::{Ask, Place};
 use super::{LinkUse, Passage, Train};
-use crate::component::{Asks, Component, TransferId};
+use crate::component::Component;
 use crate::engine::Engine;
-use crate::fabric::{LinkState, Paces};
+use crate::id::TransferId;
+use crate::link::{LinkState, Paces};
 use crate::observer::{Observer, Wait};
-use crate::transfer::{Hop, LegEnd, SlotId, Transfer};
+use crate::transfer::{Asks, Hop, LegEnd, SlotId, Transfer};
 use crate::{Span, Time};
 
 /// What a light train has to be told apart from others by, and to give its links back with.

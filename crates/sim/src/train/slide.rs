@@ -8,7 +8,7 @@ use super::order::Place;
 use super::weave::Lane;
 use crate::component::Component;
 use crate::engine::Engine;
-use crate::network::LinkId;
+use crate::id::LinkId;
 use crate::observer::Observer;
 use crate::transfer::SlotId;
 

@@ -13,9 +13,9 @@ use super::Passage;
 use super::cross::clamp;
 use super::order::{Ask, Place};
 use crate::Time;
-use crate::component::{Component, TransferId};
+use crate::component::Component;
 use crate::engine::Engine;
-use crate::network::LinkId;
+use crate::id::{LinkId, TransferId};
 use crate::observer::Observer;
 use crate::transfer::SlotId;
 

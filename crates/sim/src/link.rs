@@ -1,0 +1,118 @@
+//! The state of links.
+
+use crate::Time;
+use crate::id::{LinkId, NodeId, TransferId};
+use crate::network::{Forwarding, LinkSpec, Network};
+use crate::transfer::Transfer;
+
+/// A link, and the node that it leads to. A line of a cache, as every hop of every transfer comes here.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+pub(crate) struct LinkState {
+    /// When it is free.
+    pub(crate) free: u64,
+    /// How long a full flit takes.
+    pub(crate) flit: u64,
+    pub(crate) propagation: u64,
+    /// What the node behind it charges a transfer that passes through or ends.
+    pub(crate) overhead: u64,
+    /// How long it has been in use.
+    pub(crate) busy: u64,
+    /// The transfer that used it last.
+    pub(crate) last: TransferId,
+    /// The place in the order of ties of flits that begin with it.
+    pub(crate) start_rank: u32,
+    /// Its bandwidth, by its place among all that there are.
+    pace: u32,
+    pub(crate) to: NodeId,
+    /// Whether the node behind it stores and forwards.
+    pub(crate) stores: bool,
+}
+
+const _: () = assert!(size_of::<LinkState>() == 64);
+
+impl LinkState {
+    const NOBODY: TransferId = TransferId(u64::MAX);
+
+    /// The place of its flits in the order of ties.
+    #[inline]
+    pub(crate) fn rank(&self, id: LinkId) -> u32 {
+        Network::rank_of_link(id, self.to)
+    }
+
+    pub(crate) fn is_used(&self) -> bool {
+        self.last != Self::NOBODY
+    }
+
+    /// How long it takes until its beginning knows what happened at its end: at least 1 ps, so that no
+    /// cause has its effect in the same instant.
+    pub(crate) fn news(&self) -> u64 {
+        self.propagation.max(1)
+    }
+
+    /// When a flit arrives at the other end: at least 1 ps after its start, so that no cause has its effect
+    /// in the same instant.
+    #[inline]
+    pub(crate) fn arrival(&self, start: u64, end: u64) -> u64 {
+        (end + self.propagation).max(start + 1)
+    }
+
+    pub(crate) fn all(network: &Network) -> Vec<Self> {
+        let nodes = network.nodes();
+        let state = |link: &LinkSpec| Self {
+            free: 0,
+            flit: link.bandwidth.span(network.flit_bytes()).ps().min(Time::FAR),
+            propagation: link.propagation.ps().min(Time::FAR),
+            overhead: nodes[link.to.index()].overhead.ps().min(Time::FAR),
+            busy: 0,
+            last: Self::NOBODY,
+            start_rank: network.rank_of_start(link.from),
+            pace: network.pace_of(link.bandwidth),
+            to: link.to,
+            stores: nodes[link.to.index()].forwarding == Forwarding::StoreAndForward,
+        };
+        network.links().iter().map(state).collect()
+    }
+
+    /// How long so many bytes take.
+    #[inline]
+    pub(crate) fn span(&self, bytes: u64, network: &Network) -> u64 {
+        Paces { bytes, network, last: None }.span(self)
+    }
+}
+
+/// How long the last flit of a transfer takes on the links along its way, most of which are as fast as the one
+/// before: no division where it can be, and one for each bandwidth.
+pub(crate) struct Paces<'a> {
+    bytes: u64,
+    network: &'a Network,
+    last: Option<(u32, u64)>,
+}
+
+impl<'a> Paces<'a> {
+    pub(crate) fn of_last_flit<M>(transfer: &Transfer<M>, network: &'a Network) -> Self {
+        let bytes = transfer.flit_bytes(transfer.flits - 1, network.flit_bytes());
+        Self { bytes, network, last: None }
+    }
+
+    #[inline]
+    pub(crate) fn span(&mut self, link: &LinkState) -> u64 {
+        match self.bytes {
+            0 => 0,
+            bytes if bytes == self.network.flit_bytes() => link.flit,
+            _ => self.divide(link.pace),
+        }
+    }
+
+    #[inline]
+    fn divide(&mut self, pace: u32) -> u64 {
+        match self.last {
+            Some((last, span)) if last == pace => span,
+            _ => {
+                let span = self.network.span_at(pace, self.bytes).ps().min(Time::FAR);
+                self.last = Some((pace, span));
+                span
+            }
+        }
+    }
+}
