@@ -15,7 +15,7 @@ use cubeyard_device::machine::{Machine, MachineBuilder};
 use cubeyard_device::message::{Access, Direction, Message, RequesterMessage};
 use cubeyard_device::request::{Request, RequestError};
 use cubeyard_device::topology::Topology;
-use cubeyard_sim::{Asks, Component, Context, Delivery, Send, Span, Stop, Time};
+use cubeyard_sim::{Asks, Component, Context, Delivery, Span, Stop, Time, TransferSpec};
 
 /// A memory that serves one access at a time, each in `latency`, in the order in which they come.
 ///
@@ -61,7 +61,7 @@ impl Component for OnePort {
         let done = self.serve(context.now());
         if let Some(route) = access.back.clone() {
             let bytes = if access.direction == Direction::Read { access.bytes } else { 0 };
-            context.send(Send {
+            context.send(TransferSpec {
                 route,
                 bytes,
                 asks: Asks::At(done),

@@ -6,7 +6,7 @@
 
 use crate::id::{NodeId, TransferId};
 use crate::task::SignalId;
-use crate::transfer::{Delivery, Flit, Send};
+use crate::transfer::{Delivery, Flit, TransferSpec};
 use crate::{Span, Time};
 
 /// A part of a machine that sits at a node.
@@ -86,7 +86,7 @@ pub struct Context<M> {
 
 #[derive(Debug)]
 pub(crate) enum Order<M> {
-    Send(TransferId, Send<M>),
+    Send(TransferId, TransferSpec<M>),
     Wake(NodeId, Time, u64),
     Raise(SignalId),
     Call(NodeId, M),
@@ -108,10 +108,10 @@ impl<M> Context<M> {
     }
 
     /// Begins a transfer.
-    pub fn send(&mut self, send: Send<M>) -> TransferId {
+    pub fn send(&mut self, spec: TransferSpec<M>) -> TransferId {
         let transfer = TransferId(self.begun);
         self.begun += 1;
-        self.orders.push(Order::Send(transfer, send));
+        self.orders.push(Order::Send(transfer, spec));
         transfer
     }
 

@@ -12,14 +12,11 @@ use std::collections::VecDeque;
 use std::num::NonZero;
 
 use crate::arbiter::{Arbiter, Head, Input};
-use crate::component::Component;
-use crate::engine::{Engine, Event};
-use crate::id::LinkId;
+use crate::environment::Environment;
+use crate::event::FabricEvent;
+use crate::id::{LinkId, SlotId};
 use crate::network::Network;
-use crate::observer::Observer;
-use crate::queue::EventQueue;
-use crate::stop::{Waiter, Waiting};
-use crate::transfer::SlotId;
+use crate::traffic::Traffic;
 use crate::{Span, Time};
 
 /// How much room there is behind each link, and who goes first.
@@ -60,7 +57,7 @@ struct Buffer {
 /// A flit in a queue, which wants the link of its `hop`.
 #[derive(Clone, Copy, Debug)]
 struct Standing {
-    transfer: SlotId,
+    slot: SlotId,
     flit: u32,
     hop: u16,
     asked: Time,
@@ -111,97 +108,101 @@ impl Buffers {
         }
         waits
     }
-}
 
-impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
-    fn buffers(&mut self) -> &mut Buffers {
-        self.buffers.as_deref_mut().expect("only finite buffers have queues")
-    }
-
-    /// A flit may go on, and stands in the queue of its input.
+    /// Puts a flit into the queue of its input.
     #[cold]
-    pub(crate) fn stand(&mut self, transfer: SlotId, flit: u32, hop: u16) {
-        let route = self.transfers.get(transfer);
-        let link = route.hops[usize::from(hop)].link;
-        let begins = hop == route.leg.from;
-        let input = if begins {
+    pub(crate) fn stand<M>(
+        &mut self,
+        traffic: &Traffic<M>,
+        env: &mut impl Environment<M>,
+        slot: SlotId,
+        flit: u32,
+        hop: u16,
+    ) {
+        let transfer = traffic.transfers.at(slot);
+        let link = transfer.hops[usize::from(hop)].link;
+        let input = if hop == transfer.leg.from {
             Input::SOURCE
         } else {
-            Input::behind(route.hops[usize::from(hop) - 1].link)
+            Input::behind(transfer.hops[usize::from(hop) - 1].link)
         };
-        let asked = self.now;
-        let queue = self.buffers().queue(link, input);
-        queue.push_back(Standing { transfer, flit, hop, asked });
+        let queue = self.queue(link, input);
+        queue.push_back(Standing { slot, flit, hop, asked: env.now() });
         if queue.len() == 1 {
-            self.step_up(link, input);
+            self.step_up(traffic, env, link, input);
         }
     }
 
-    /// The head of a queue, if there is one, asks for its link.
-    fn step_up(&mut self, at: LinkId, input: Input) {
-        let Some(&standing) = self.buffers().queue(at, input).front() else { return };
-        let transfer = self.transfers.get(standing.transfer);
+    /// Lets the head of a queue, if there is one, ask for its link.
+    fn step_up<M>(
+        &mut self,
+        traffic: &Traffic<M>,
+        env: &mut impl Environment<M>,
+        at: LinkId,
+        input: Input,
+    ) {
+        let Some(&standing) = self.queue(at, input).front() else { return };
+        let transfer = traffic.transfers.at(standing.slot);
         let link = transfer.hops[usize::from(standing.hop)].link;
         let head = Head { input, asked: standing.asked, begun: transfer.begun };
-        self.buffers().link(link).heads.push(head);
-        self.settle(link);
+        self.link(link).heads.push(head);
+        self.settle(traffic, env, link);
     }
 
-    /// Settles when a link is served next, if that can be said.
-    fn settle(&mut self, link: LinkId) {
-        let at = self.now.max(Time::from_ps(self.links[link.index()].free));
-        let buffers = self.buffers.as_deref_mut().expect("only finite buffers have queues");
-        let rank = buffers.rank_of(link);
-        let buffer = buffers.link(link);
+    /// Schedules when a link is served next, if that can be said.
+    fn settle<M>(&mut self, traffic: &Traffic<M>, env: &mut impl Environment<M>, link: LinkId) {
+        let at = env.now().max(Time::from_ps(traffic.links[link.index()].free));
+        let rank = self.rank_of(link);
+        let buffer = self.link(link);
         if buffer.places > 0 && !buffer.heads.is_empty() && at < buffer.due {
             buffer.due = at;
-            self.queue.push(at, rank, Event::Serve { link });
+            env.schedule(at, rank, FabricEvent::Serve { link });
         }
     }
 
-    /// A place behind a link is free again, and the link's beginning knows.
+    /// Counts a place behind a link that is free again, as the start of the link has learnt.
     #[cold]
-    pub(crate) fn credit(&mut self, link: LinkId) {
-        self.buffers().link(link).places += 1;
-        self.settle(link);
+    pub(crate) fn credit<M>(
+        &mut self,
+        traffic: &Traffic<M>,
+        env: &mut impl Environment<M>,
+        link: LinkId,
+    ) {
+        self.link(link).places += 1;
+        self.settle(traffic, env, link);
     }
 
-    /// A flit leaves its place behind a link now.
-    fn give_back(&mut self, link: LinkId) {
-        let known = self.now + Span::from_ps(self.links[link.index()].news());
-        self.queue.push(known, self.flit_ranks, Event::Credit { link });
-    }
-
-    /// A link that is free, with a free place behind it, is given to a head.
+    /// Gives a link that is free, with a free place behind it, to a head.
     #[cold]
-    pub(crate) fn serve(&mut self, link: LinkId) {
-        let arbiter = self.buffers().arbiter;
-        let buffer = self.buffers().link(link);
+    pub(crate) fn serve<M>(
+        &mut self,
+        traffic: &mut Traffic<M>,
+        env: &mut impl Environment<M>,
+        link: LinkId,
+    ) {
+        let arbiter = self.arbiter;
+        let buffer = self.link(link);
         buffer.due = Time::NEVER;
         let place = arbiter.choose(&buffer.heads, buffer.last);
         let head = buffer.heads.swap_remove(place.expect("it is settled only if somebody asks"));
         buffer.last = head.input;
         buffer.places -= 1;
-        let standing = self.buffers().queue(link, head.input).pop_front();
-        let Standing { transfer, flit, hop, asked } = standing.expect("a head heads a queue");
+        let standing = self.queue(link, head.input).pop_front();
+        let Standing { slot, flit, hop, asked } = standing.expect("a head heads a queue");
         if let Some(came_by) = head.input.link() {
-            self.give_back(came_by);
+            let latency = Span::from_ps(traffic.links[came_by.index()].credit_latency());
+            let event = FabricEvent::Credit { link: came_by };
+            env.schedule(env.now() + latency, traffic.flit_ranks, event);
         }
-        self.cross::<true>(transfer, flit, hop, asked);
-        self.step_up(link, head.input);
-        self.settle(link);
+        traffic.cross::<true, _>(env, slot, flit, hop, asked);
+        self.step_up(traffic, env, link, head.input);
+        self.settle(traffic, env, link);
     }
 
-    /// The rings of buffers in which each waits for a place in the next. When nothing is left to happen
-    /// and flits stand in queues, there is at least one: each head waits for a full buffer, which has a head.
-    pub(crate) fn stuck(&self) -> Vec<Waiting> {
-        let waits = self.buffers.as_ref().map_or(Vec::new(), |buffers| buffers.waits());
-        let waiting = |(link, wanted): (LinkId, LinkId)| Waiting {
-            who: Waiter::Buffer(link),
-            what: format!("a place in the buffer of link {wanted}"),
-            owner: None,
-        };
-        rings(&waits).into_iter().map(waiting).collect()
+    /// Rings of buffers in which each waits for a place in the next. If flits stand in queues and no event is
+    /// pending, there is at least one ring: each head waits for a full buffer, which has a head.
+    pub(crate) fn blocked(&self) -> Vec<(LinkId, LinkId)> {
+        rings(&self.waits())
     }
 }
 

@@ -1,44 +1,40 @@
-//! The loop: takes the next event, lets it happen, until nothing is left.
+//! The event loop: takes the next event and lets it happen, until nothing is left.
+
+use std::future::Future;
 
 use crate::component::{Component, Context, Order};
-use crate::credit::{BufferSpec, Buffers};
-use crate::id::{LinkId, NodeId};
-use crate::link::LinkState;
+use crate::credit::BufferSpec;
+use crate::environment::Environment;
+use crate::event::{FabricEvent, Place};
+use crate::fabric::Fabric;
+use crate::id::{NodeId, TransferId};
 use crate::network::Network;
-use crate::observer::{Blind, Observer};
+use crate::observer::{Blind, Crossing, Observer, Wait};
 use crate::queue::{EventQueue, Wheel};
 use crate::stop::{Stop, Waiter, Waiting};
-use crate::task::Tasks;
-use crate::train::{Trains, Uses};
-use crate::transfer::{Delivery, Flit, LegEnd, SlotId, Transfers};
+use crate::task::{TaskHandle, Tasks, Wish};
+use crate::transfer::{Delivery, Flit, TransferSpec};
 use crate::{Span, Time};
 
-/// What is due. Twelve bytes, because queues are made of them.
+/// An event of the engine. Twelve bytes, because the event queue is made of them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Event {
-    /// All flits of a leg ask for its first link.
-    Begin { transfer: SlotId },
-    /// A flit asks for a link.
-    Ask { transfer: SlotId, flit: u32, hop: u16 },
-    /// A flit is delivered to a component that wants each.
-    Flit { transfer: SlotId, flit: u32 },
-    /// A leg is done.
-    LegDone { transfer: SlotId },
-    /// A train is at its end, unless it was worked out anew since: then the number no longer fits.
-    TrainDone { transfer: SlotId, number: u32 },
-    /// An alarm of a component.
-    Wake { alarm: u32 },
-    /// A call of a component, from outside.
-    Call { call: u32 },
+enum Event {
+    Fabric(FabricEvent),
+    /// An alarm that a component has set.
+    Wake {
+        alarm: u32,
+    },
+    /// A call of a component from outside.
+    Call {
+        call: u32,
+    },
     /// A task goes on.
-    Task { task: u32 },
-    /// With finite buffers: a flit stands in a queue, and asks for a link when it is the head.
-    Stand { transfer: SlotId, flit: u32, hop: u16 },
-    /// With finite buffers: a place behind a link is free again.
-    Credit { link: LinkId },
-    /// With finite buffers: a link is given to one who asks.
-    Serve { link: LinkId },
+    Task {
+        task: u32,
+    },
 }
+
+const _: () = assert!(size_of::<Event>() == 12);
 
 /// How an engine runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,36 +56,78 @@ impl Default for EngineConfig {
 /// Advances the time of one machine. See the [crate](crate) for an example.
 #[derive(Debug)]
 pub struct Engine<C: Component, O = Blind> {
-    pub(crate) now: Time,
-    /// The rank of the present event.
-    pub(crate) rank: u32,
-    /// The highest rank so far of this instant, so that trains can be met exactly here: an event
-    /// may bring about one of a lower rank, and what lies between has happened.
-    pub(crate) reached: u32,
-    pub(crate) config: EngineConfig,
-    pub(crate) network: Network,
-    pub(crate) links: Vec<LinkState>,
-    pub(crate) uses: Uses,
-    pub(crate) trains: Trains,
-    /// Queues, if buffers are finite.
-    pub(crate) buffers: Option<Box<Buffers>>,
-    pub(crate) transfers: Transfers<C::Message>,
-    pub(crate) queue: Wheel<Event>,
-    pub(crate) components: Vec<C>,
-    /// The component of each node.
-    pub(crate) seats: Vec<Option<u32>>,
-    pub(crate) wants_flits: Vec<bool>,
-    pub(crate) flit_ranks: u32,
-    pub(crate) tasks: Tasks<C::Message>,
-    pub(crate) observer: O,
+    fabric: Fabric<C::Message>,
+    present: Present<C, O>,
+    tasks: Tasks<C::Message>,
     alarms: Waitlist<(NodeId, u64)>,
     calls: Waitlist<(NodeId, Option<C::Message>)>,
     context: Context<C::Message>,
-    /// The nodes whose components something happened to since they were last asked what they wait for.
+    /// Nodes whose components something has happened to since they were last asked what they wait for.
     touched: Vec<NodeId>,
     is_touched: Vec<bool>,
     order: OrderHash,
-    pub(crate) flit_hops: u64,
+}
+
+/// The present event, those that are pending, and everyone who learns of events.
+#[derive(Debug)]
+struct Present<C, O> {
+    now: Time,
+    /// Rank of the present event.
+    rank: u32,
+    /// The highest rank so far of this instant.
+    reached: u32,
+    queue: Wheel<Event>,
+    components: Vec<C>,
+    /// Index of the component of each node.
+    seats: Vec<Option<u32>>,
+    observer: O,
+}
+
+impl<C, O> Present<C, O> {
+    fn component(&mut self, node: NodeId) -> &mut C {
+        let seat = self.seats[node.index()].expect("a component sits there");
+        &mut self.components[seat as usize]
+    }
+}
+
+impl<C: Component, O: Observer<C::Message>> Environment<C::Message> for Present<C, O> {
+    const REPORTS_FLITS: bool = O::FLITS;
+
+    #[inline]
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    #[inline]
+    fn reached(&self) -> Place {
+        Place { at: self.now.ps(), rank: self.reached }
+    }
+
+    #[inline]
+    fn schedule(&mut self, time: Time, rank: u32, event: FabricEvent) {
+        self.queue.push(time, rank, Event::Fabric(event));
+    }
+
+    #[inline]
+    fn crossed(&mut self, crossing: Crossing) {
+        self.observer.crossed(crossing);
+    }
+
+    #[inline]
+    fn waited(&mut self, transfer: TransferId, wait: Wait) {
+        self.observer.waited(transfer, wait);
+    }
+
+    #[inline]
+    fn deliver_flits(
+        &mut self,
+        node: NodeId,
+        flits: impl Iterator<Item = Flit>,
+        message: &C::Message,
+    ) {
+        let component = self.component(node);
+        flits.for_each(|flit| component.flit(flit, message));
+    }
 }
 
 impl<C: Component> Engine<C> {
@@ -125,83 +163,74 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         }
         // Tasks come first in an instant, then alarms by node, then flits.
         let flit_ranks = 1 + u32::try_from(nodes).expect("node numbers have 32 bits");
-        let buffers = config.buffers.map(|spec| Buffers::new(spec, &network, flit_ranks));
-        let links = LinkState::all(&network);
-        let merge = config.merge && links.iter().all(LinkState::keeps_pace);
+        let EngineConfig { merge, buffers } = config;
         Self {
-            now: Time::ZERO,
-            rank: 0,
-            reached: 0,
-            config: EngineConfig { merge, ..config },
-            links,
-            uses: Uses::new(&network),
-            trains: Trains::default(),
-            buffers: buffers.map(Box::new),
-            transfers: Transfers::new(),
-            queue: Wheel::default(),
-            components: seated,
-            seats,
-            wants_flits,
-            flit_ranks,
+            fabric: Fabric::new(network, merge, buffers, wants_flits, flit_ranks),
+            present: Present {
+                now: Time::ZERO,
+                rank: 0,
+                reached: 0,
+                queue: Wheel::default(),
+                components: seated,
+                seats,
+                observer,
+            },
             tasks: Tasks::default(),
-            observer,
             alarms: Waitlist::default(),
             calls: Waitlist::default(),
             context: Context::new(),
             touched: Vec::new(),
             is_touched: vec![false; nodes],
             order: OrderHash::default(),
-            flit_hops: 0,
-            network,
         }
     }
 
     /// The present.
     pub fn now(&self) -> Time {
-        self.now
+        self.present.now
     }
 
     /// What the engine was made of.
     pub fn network(&self) -> &Network {
-        &self.network
+        self.fabric.network()
     }
 
     /// Who looks on.
     pub fn observer(&self) -> &O {
-        &self.observer
+        &self.present.observer
     }
 
     /// Who looks on, to be read out.
     pub fn observer_mut(&mut self) -> &mut O {
-        &mut self.observer
+        &mut self.present.observer
     }
 
     /// The component at a node.
     pub fn component(&self, node: NodeId) -> Option<&C> {
-        let seat = (*self.seats.get(node.index())?)?;
-        Some(&self.components[seat as usize])
+        let seat = (*self.present.seats.get(node.index())?)?;
+        Some(&self.present.components[seat as usize])
     }
 
     /// The component at a node, to be changed between events.
     pub fn component_mut(&mut self, node: NodeId) -> Option<&mut C> {
-        let seat = (*self.seats.get(node.index())?)?;
+        self.component(node)?;
         self.touch(node);
-        Some(&mut self.components[seat as usize])
+        Some(self.present.component(node))
     }
 
     /// When something happens next.
     pub fn next_time(&self) -> Option<Time> {
-        self.queue.next_time()
+        self.present.queue.next_time()
     }
 
     /// How many times a flit has crossed a link.
     pub fn flit_hops(&self) -> u64 {
-        self.flit_hops
+        self.fabric.flit_hops()
     }
 
     /// How many transfers are on their way.
     pub fn under_way(&self) -> usize {
-        self.transfers.under_way()
+        self.fabric.under_way()
     }
 
     /// A hash of the order in which everything was delivered, woken and resumed so far. The same for the
@@ -225,7 +254,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// If no component sits there.
     pub fn call_at(&mut self, time: Time, node: NodeId, message: C::Message) {
         let call = self.calls.put((node, Some(message)));
-        self.queue.push(time.max(self.now), alarm_rank(node), Event::Call { call });
+        self.present.queue.push(time.max(self.present.now), alarm_rank(node), Event::Call { call });
     }
 
     /// Goes on until nothing is left to happen.
@@ -237,16 +266,17 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     pub fn run_until(&mut self, deadline: Time) -> Stop {
         self.settle_tasks();
         let last = deadline.min(Time::HORIZON);
-        while let Some(entry) = self.queue.pop_until(last) {
-            let before = if entry.time == self.now { self.reached } else { 0 };
-            self.now = entry.time;
-            self.rank = entry.rank;
-            self.reached = entry.rank.max(before);
+        while let Some(entry) = self.present.queue.pop_until(last) {
+            let present = &mut self.present;
+            let before = if entry.time == present.now { present.reached } else { 0 };
+            present.now = entry.time;
+            present.rank = entry.rank;
+            present.reached = entry.rank.max(before);
             self.happen(entry.event);
         }
-        if self.queue.next_time().is_some() {
-            self.now = last;
-            self.reached = u32::MAX;
+        if self.next_time().is_some() {
+            self.present.now = last;
+            self.present.reached = u32::MAX;
             return if deadline > last { Stop::OutOfTime } else { Stop::Deadline };
         }
         let waiting = self.waiting();
@@ -256,92 +286,56 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     #[inline]
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Ask { transfer, flit, hop } => self.ask(transfer, flit, hop),
-            Event::Begin { transfer } => self.begin(transfer),
-            Event::Flit { transfer, flit } => self.flit(transfer, flit),
-            Event::LegDone { transfer } => self.leg_done(transfer),
-            Event::TrainDone { transfer, number } => self.train_done(transfer, number),
+            Event::Fabric(event) => {
+                if let Some((node, delivery)) = self.fabric.handle(&mut self.present, event) {
+                    self.deliver(node, delivery);
+                }
+            }
             Event::Wake { alarm } => self.wake(alarm),
             Event::Call { call } => {
                 let (node, message) = self.calls.take(call);
                 let (node, message) = (*node, message.take().expect("a call is made once"));
-                self.order.note(self.now, self.rank, u64::from(call));
+                self.note(u64::from(call));
                 self.call(node, message);
             }
             Event::Task { task } => {
-                self.order.note(self.now, 0, u64::from(task));
-                self.resume(task);
+                self.note(u64::from(task));
+                self.tasks.resume(self.present.now, task);
+                self.settle_tasks();
             }
-            Event::Stand { transfer, flit, hop } => self.stand(transfer, flit, hop),
-            Event::Credit { link } => self.credit(link),
-            Event::Serve { link } => self.serve(link),
         }
     }
 
-    /// A flit is at the end of its route.
-    fn flit(&mut self, slot: SlotId, flit: u32) {
-        self.hand_over(slot, flit, &[self.now.ps()]);
-        let transfer = self.transfers.get(slot);
-        transfer.arrived += 1;
-        if transfer.arrived == transfer.flits {
-            self.leg_done(slot);
-        }
+    fn note(&mut self, what: u64) {
+        self.order.note(self.present.now, self.present.rank, what);
     }
 
-    /// Gives flits from `first` on, delivered at these times, to the component at the end of their route.
-    pub(crate) fn hand_over(&mut self, slot: SlotId, first: u32, times: &[u64]) {
-        let transfer = self.transfers.get(slot);
-        let seat = self.seats[self.links[transfer.last_link().index()].to.index()];
-        let component = &mut self.components[seat.expect("only components want flits") as usize];
-        let message = transfer.message.as_ref().expect("it is under way");
-        for (index, &at) in (first..transfer.flits).zip(times) {
-            let bytes = transfer.flit_bytes(index, self.network.flit_bytes());
-            let flit = Flit { index: u64::from(index), bytes, at: Time::from_ps(at) };
-            component.flit(flit, message);
-        }
-    }
-
-    /// All flits of a leg are at its end.
-    pub(crate) fn leg_done(&mut self, slot: SlotId) {
-        self.release_leg(slot);
-        self.leg_over(slot);
-    }
-
-    /// All flits of a leg are at its end, and its links are no longer kept.
-    pub(crate) fn leg_over(&mut self, slot: SlotId) {
-        let transfer = self.transfers.get(slot);
-        if transfer.leg.end == LegEnd::Store {
-            return self.next_leg(slot);
-        }
-        let node = self.links[transfer.last_link().index()].to;
-        let message = transfer.message.take().expect("it is under way");
-        let delivery = Delivery {
-            transfer: transfer.id,
-            bytes: transfer.bytes,
-            begun: transfer.begun,
-            message,
-        };
-        self.transfers.remove(slot);
-        self.order.note(self.now, self.rank, delivery.transfer.get());
-        self.observer.delivered(delivery.transfer, self.now);
-        if self.seats[node.index()].is_some() {
+    fn deliver(&mut self, node: NodeId, delivery: Delivery<C::Message>) {
+        self.note(delivery.transfer.get());
+        self.present.observer.delivered(delivery.transfer, self.present.now);
+        if self.present.seats[node.index()].is_some() {
             self.with_component(node, |component, context| component.receive(delivery, context));
         }
     }
 
+    fn send(&mut self, id: TransferId, spec: TransferSpec<C::Message>) {
+        let TransferSpec { route, bytes, message, .. } = &spec;
+        self.present.observer.began(id, self.present.now, route, *bytes, message);
+        self.fabric.send(&mut self.present, id, spec);
+    }
+
     fn wake(&mut self, alarm: u32) {
         let (node, token) = *self.alarms.take(alarm);
-        self.order.note(self.now, self.rank, token);
+        self.note(token);
         self.with_component(node, |component, context| component.wake(token, context));
     }
 
     fn with_component(&mut self, node: NodeId, act: impl FnOnce(&mut C, &mut Context<C::Message>)) {
-        let seat = self.seats[node.index()].expect("a component sits there") as usize;
-        self.context.now = self.now;
+        self.context.now = self.present.now;
         self.context.node = node;
         self.touch(node);
         let before = self.context.orders.len();
-        act(&mut self.components[seat], &mut self.context);
+        act(self.present.component(node), &mut self.context);
         self.carry_out(before);
     }
 
@@ -360,12 +354,15 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             && let Some(order) = self.context.orders.pop()
         {
             match order {
-                Order::Send(id, send) => self.send(id, send),
+                Order::Send(id, spec) => self.send(id, spec),
                 Order::Wake(node, at, token) => {
                     let alarm = self.alarms.put((node, token));
-                    self.queue.push(at, alarm_rank(node), Event::Wake { alarm });
+                    self.present.queue.push(at, alarm_rank(node), Event::Wake { alarm });
                 }
-                Order::Raise(signal) => self.raise(signal),
+                Order::Raise(signal) => {
+                    self.tasks.raise(self.present.now, signal);
+                    self.settle_tasks();
+                }
                 Order::Call(node, message) => self.call(node, message),
             }
         }
@@ -385,14 +382,46 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             waits
         });
         self.touched = touched;
-        waiting.extend(self.stuck());
+        waiting.extend(self.fabric.blocked().into_iter().map(|(link, wanted)| Waiting {
+            who: Waiter::Buffer(link),
+            what: format!("a place in the buffer of link {wanted}"),
+            owner: None,
+        }));
         waiting
     }
 
     /// How long each link has been in use, by link.
     pub fn busy(&mut self) -> Vec<Span> {
-        self.book_all();
-        self.links.iter().map(|link| Span::from_ps(link.busy)).collect()
+        self.fabric.busy(&mut self.present)
+    }
+
+    /// Starts a task, now. It runs when the engine does.
+    pub fn spawn<F>(
+        &mut self,
+        name: impl Into<String>,
+        task: impl FnOnce(TaskHandle<C::Message>) -> F,
+    ) where
+        F: Future<Output = ()> + 'static,
+    {
+        self.tasks.spawn(self.present.now, name, task);
+        self.settle_tasks();
+    }
+
+    /// What tasks can do, for code that drives the engine.
+    pub fn tasks(&self) -> TaskHandle<C::Message> {
+        self.tasks.handle()
+    }
+
+    /// Carries out what tasks wish for.
+    fn settle_tasks(&mut self) {
+        while let Some(wish) = self.tasks.next_wish() {
+            let Present { now, queue, .. } = &mut self.present;
+            match wish {
+                Wish::Sleep { task, until } => queue.push(until, 0, Event::Task { task }),
+                Wish::Resume { task } => queue.push(*now, 0, Event::Task { task }),
+                Wish::Call { node, message } => self.call(node, message),
+            }
+        }
     }
 }
 

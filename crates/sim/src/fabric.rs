@@ -1,58 +1,156 @@
-//! How flits cross links: the hot path.
-//!
-//! A link is a reservation: the time from which it is free. A flit that asks is given the link at once,
-//! for a time that may lie ahead, and the next event of this flit is when it asks for the next link: one
-//! event for each flit and hop, and no queues. The node between has said by then when the flit may
-//! leave: its overhead after the first flit of the transfer came.
+//! Moves transfers over links: as trains, flit by flit, or through finite buffers.
 
-use crate::component::Component;
-use crate::engine::{Engine, Event};
-use crate::id::TransferId;
-use crate::observer::{Crossing, Observer, Wait};
-use crate::queue::EventQueue;
-use crate::transfer::{Asks, Hop, Leg, LegEnd, Send, SlotId};
-use crate::{Span, Time};
+use crate::Span;
+use crate::credit::{BufferSpec, Buffers};
+use crate::environment::Environment;
+use crate::event::FabricEvent;
+use crate::id::{LinkId, NodeId, SlotId, TransferId};
+use crate::network::Network;
+use crate::traffic::Traffic;
+use crate::train::Trains;
+use crate::transfer::{Asks, Delivery, Leg, LegEnd, TransferSpec};
 
-impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
+/// Links of a network and the transfers on them.
+///
+/// The fabric owns neither the time nor the queue of events: it acts on the [`Environment`] that it is given.
+#[derive(Debug)]
+pub(crate) struct Fabric<M> {
+    trains: Trains<M>,
+    /// Queues, if buffers are finite; there are no trains then.
+    buffers: Option<Box<Buffers>>,
+    /// Whether the component at each node takes single flits.
+    wants_flits: Vec<bool>,
+    uses_trains: bool,
+}
+
+impl<M> Fabric<M> {
+    /// Makes a fabric without transfers. The ranks of its events begin at `flit_ranks`.
+    pub(crate) fn new(
+        network: Network,
+        trains: bool,
+        buffers: Option<BufferSpec>,
+        wants_flits: Vec<bool>,
+        flit_ranks: u32,
+    ) -> Self {
+        let buffers = buffers.map(|spec| Box::new(Buffers::new(spec, &network, flit_ranks)));
+        let trains_fit = trains && buffers.is_none();
+        let trains = Trains::new(Traffic::new(network, flit_ranks));
+        let uses_trains = trains_fit && trains.keep_pace();
+        Self { trains, buffers, wants_flits, uses_trains }
+    }
+
+    pub(crate) fn network(&self) -> &Network {
+        &self.trains.traffic.network
+    }
+
+    /// Number of times that a flit has crossed a link.
+    pub(crate) fn flit_hops(&self) -> u64 {
+        self.trains.traffic.flit_hops
+    }
+
+    /// Number of transfers that have begun and not arrived.
+    pub(crate) fn under_way(&self) -> usize {
+        self.trains.traffic.transfers.under_way()
+    }
+
+    /// Total time that each link has been in use, by link.
+    pub(crate) fn busy(&mut self, env: &mut impl Environment<M>) -> Vec<Span> {
+        self.trains.book_all(env);
+        self.trains.traffic.links.iter().map(|link| Span::from_ps(link.busy)).collect()
+    }
+
+    /// Rings of full buffers, as pairs of a link and the link that the head of its buffer waits for.
+    pub(crate) fn blocked(&self) -> Vec<(LinkId, LinkId)> {
+        self.buffers.as_ref().map_or(Vec::new(), |buffers| buffers.blocked())
+    }
+
     /// Begins a transfer.
     ///
     /// # Panics
     /// If it has more than 2³² flits or hops beyond 2¹⁶, or asks before the present.
-    pub(crate) fn send(&mut self, id: TransferId, send: Send<C::Message>) {
-        let Send { route, bytes, asks, message } = send;
-        self.observer.began(id, self.now, &route, bytes, &message);
-        let flits = u32::try_from(self.network.flits(bytes)).expect("fewer than 2³² flits");
-        let slot = self.transfers.insert(id, &route, bytes, flits, self.now, message);
-        self.start_leg(slot, 0, asks);
+    pub(crate) fn send(
+        &mut self,
+        env: &mut impl Environment<M>,
+        id: TransferId,
+        spec: TransferSpec<M>,
+    ) {
+        let TransferSpec { route, bytes, asks, message } = spec;
+        let Traffic { network, transfers, .. } = &mut self.trains.traffic;
+        let flits = u32::try_from(network.flits(bytes)).expect("fewer than 2³² flits");
+        let slot = transfers.insert(id, &route, bytes, flits, env.now(), message);
+        self.start_leg(env, slot, 0, asks);
     }
 
-    /// The whole transfer is at a node that stores and forwards: on it goes.
-    pub(crate) fn next_leg(&mut self, slot: SlotId) {
-        let from = self.transfers.get(slot).leg.to;
-        let last = self.transfers.get(slot).hops[usize::from(from) - 1].link;
-        // At least 1 ps, so that it is among those that begin in its instant.
-        let overhead = self.links[last.index()].overhead.max(1);
-        self.start_leg(slot, from, Asks::At(self.now + Span::from_ps(overhead)));
+    /// Lets an event happen. Returns the transfer that arrives by it, with its destination.
+    #[inline]
+    pub(crate) fn handle(
+        &mut self,
+        env: &mut impl Environment<M>,
+        event: FabricEvent,
+    ) -> Option<(NodeId, Delivery<M>)> {
+        let arrived = match event {
+            FabricEvent::Ask { slot, flit, hop } => {
+                let now = env.now();
+                self.trains.traffic.cross::<false, _>(env, slot, flit, hop, now);
+                None
+            }
+            FabricEvent::TrainDone { slot, number } => self.trains.arrive(env, slot, number),
+            FabricEvent::LegDone { slot } => Some(self.trains.release_leg(slot)),
+            FabricEvent::Flit { slot, flit } => {
+                let is_last = self.trains.traffic.arrive(env, slot, flit);
+                is_last.then(|| self.trains.release_leg(slot))
+            }
+            FabricEvent::Begin { slot } => {
+                self.begin(env, slot);
+                None
+            }
+            FabricEvent::Stand { slot, flit, hop } => {
+                let (buffers, traffic) = self.queues();
+                buffers.stand(traffic, env, slot, flit, hop);
+                None
+            }
+            FabricEvent::Credit { link } => {
+                let (buffers, traffic) = self.queues();
+                buffers.credit(traffic, env, link);
+                None
+            }
+            FabricEvent::Serve { link } => {
+                let (buffers, traffic) = self.queues();
+                buffers.serve(traffic, env, link);
+                None
+            }
+        };
+        self.end_leg(env, arrived?)
+    }
+
+    fn queues(&mut self) -> (&mut Buffers, &mut Traffic<M>) {
+        let buffers = self.buffers.as_deref_mut().expect("only finite buffers have queues");
+        (buffers, &mut self.trains.traffic)
     }
 
     /// Starts a leg from hop `from`: as a train, if it can be one.
-    fn start_leg(&mut self, slot: SlotId, from: u16, asks: Asks) {
+    fn start_leg<E: Environment<M>>(&mut self, env: &mut E, slot: SlotId, from: u16, asks: Asks) {
         let leg = self.leg_from(slot, from);
-        let transfer = self.transfers.get(slot);
-        transfer.leg = leg;
-        transfer.arrived = 0;
-        if self.merges() && self.set_out(slot, &asks) {
+        let transfer = self.trains.traffic.transfers.get(slot);
+        (transfer.leg, transfer.arrived) = (leg, 0);
+        if self.uses_trains && !E::REPORTS_FLITS && self.trains.set_out(env, slot, &asks) {
             return;
         }
-        self.take_leg(slot);
-        self.walk_leg(slot, asks);
+        self.trains.take_leg(env, slot);
+        if self.buffers.is_some() {
+            self.trains.traffic.walk::<true>(env, slot, asks);
+        } else {
+            self.trains.traffic.walk::<false>(env, slot, asks);
+        }
     }
 
-    fn leg_from(&mut self, slot: SlotId, from: u16) -> Leg {
-        let hops = &self.transfers.get(slot).hops;
+    /// The part of a route from hop `from` to the next node that stores and forwards, or to the destination.
+    fn leg_from(&self, slot: SlotId, from: u16) -> Leg {
+        let Traffic { links, transfers, .. } = &self.trains.traffic;
+        let hops = &transfers.at(slot).hops;
         let mut to = usize::from(from);
         loop {
-            let link = &self.links[hops[to].link.index()];
+            let link = &links[hops[to].link.index()];
             to += 1;
             let end = if to == hops.len() {
                 let flits = self.wants_flits[link.to.index()];
@@ -67,127 +165,34 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         }
     }
 
-    /// The rank of flits that begin where the leg begins.
-    pub(crate) fn start_rank(&mut self, slot: SlotId) -> u32 {
-        let first = self.transfers.get(slot).leg_hops()[0].link;
-        self.flit_ranks + self.links[first.index()].start_rank
-    }
-
-    /// Lets each flit ask by itself.
-    fn walk_leg(&mut self, slot: SlotId, asks: Asks) {
-        let rank = self.start_rank(slot);
-        let queues = self.buffers.is_some();
-        let transfer = self.transfers.get(slot);
-        match asks {
-            Asks::At(time) => {
-                assert!(time >= self.now, "a transfer asks before the present");
-                self.queue.push(time, rank, Event::Begin { transfer: slot });
-            }
-            Asks::Each(times) => {
-                let hop = transfer.leg.from;
-                for (flit, time) in (0..transfer.flits).zip(times) {
-                    assert!(time >= self.now, "a flit asks before the present");
-                    self.queue.push(time, rank, on_foot(queues, slot, flit, hop));
-                }
+    /// Lets all flits of a leg ask for its first link, or join the queue before it.
+    fn begin(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
+        let traffic = &mut self.trains.traffic;
+        let transfer = traffic.transfers.at(slot);
+        let (flits, hop, now) = (transfer.flits, transfer.leg.from, env.now());
+        for flit in 0..flits {
+            match self.buffers.as_deref_mut() {
+                Some(buffers) => buffers.stand(traffic, env, slot, flit, hop),
+                None => traffic.cross::<false, _>(env, slot, flit, hop, now),
             }
         }
     }
 
-    /// All flits ask for the first link at once, or stand in the queue before it.
-    pub(crate) fn begin(&mut self, slot: SlotId) {
-        let transfer = self.transfers.get(slot);
-        let (flits, hop) = (transfer.flits, transfer.leg.from);
-        if self.buffers.is_some() {
-            (0..flits).for_each(|flit| self.stand(slot, flit, hop));
-        } else {
-            (0..flits).for_each(|flit| self.ask(slot, flit, hop));
-        }
-    }
-
-    /// A flit asks for a link and is given it.
-    #[inline]
-    pub(crate) fn ask(&mut self, slot: SlotId, flit: u32, hop: u16) {
-        self.cross::<false>(slot, flit, hop, self.now);
-    }
-
-    /// A flit that asked at `asked` crosses a link as soon as that is free, which with `QUEUES` it is.
-    #[inline(always)]
-    #[expect(
-        clippy::inline_always,
-        reason = "the hot path has one caller and must stay one function"
-    )]
-    pub(crate) fn cross<const QUEUES: bool>(
+    /// Starts the next leg of a transfer whose flits have all arrived, or delivers it.
+    fn end_leg(
         &mut self,
+        env: &mut impl Environment<M>,
         slot: SlotId,
-        flit: u32,
-        hop: u16,
-        asked: Time,
-    ) {
-        let transfer = self.transfers.get(slot);
-        let at = &mut transfer.hops[usize::from(hop)];
-        let link = &mut self.links[at.link.index()];
-        let span = if flit + 1 == transfer.flits {
-            let bytes = transfer.bytes - u64::from(flit) * self.network.flit_bytes();
-            link.span(bytes, &self.network)
-        } else {
-            link.flit
-        };
-        // No later than that, so that the few spans which are added below do not wrap.
-        let start = self.now.ps().max(link.free).min(Time::FAR);
-        if start > asked.ps() && link.last != transfer.id && (!QUEUES || link.is_used()) {
-            let span = Span::from_ps(start - asked.ps());
-            self.observer.waited(transfer.id, Wait { link: at.link, behind: link.last, span });
+    ) -> Option<(NodeId, Delivery<M>)> {
+        let traffic = &mut self.trains.traffic;
+        let transfer = traffic.transfers.at(slot);
+        if transfer.leg.end != LegEnd::Store {
+            return Some(traffic.deliver(slot));
         }
-        let end = start + span;
-        link.free = end;
-        link.busy = link.busy.saturating_add(span);
-        link.last = transfer.id;
-        self.flit_hops += 1;
-        let arrived = link.arrival(start, end);
-        if O::FLITS {
-            self.observer.crossed(Crossing {
-                transfer: transfer.id,
-                flit: u64::from(flit),
-                link: at.link,
-                hop: usize::from(hop),
-                asked,
-                start: Time::from_ps(start),
-                end: Time::from_ps(end),
-                arrived: Time::from_ps(arrived),
-            });
-        }
-        let rank = self.flit_ranks + link.rank(at.link);
-        if QUEUES && hop + 1 == transfer.leg.to {
-            let known = Time::from_ps(arrived + link.news());
-            self.queue.push(known, self.flit_ranks, Event::Credit { link: at.link });
-        }
-        if hop + 1 == transfer.leg.to && transfer.leg.end == LegEnd::Store {
-            transfer.arrived += 1;
-            if transfer.arrived == transfer.flits {
-                let event = Event::LegDone { transfer: slot };
-                self.queue.push(Time::from_ps(arrived), rank, event);
-            }
-            return;
-        }
-        if at.header == Hop::OPEN {
-            at.header = arrived + link.overhead;
-        }
-        let leaves = Time::from_ps(arrived.max(at.header));
-        if hop + 1 < transfer.leg.to {
-            self.queue.push(leaves, rank, on_foot(QUEUES, slot, flit, hop + 1));
-        } else if transfer.leg.end == LegEnd::Flits {
-            self.queue.push(leaves, rank, Event::Flit { transfer: slot, flit });
-        } else {
-            transfer.arrived += 1;
-            if transfer.arrived == transfer.flits {
-                self.queue.push(leaves, rank, Event::LegDone { transfer: slot });
-            }
-        }
+        // At least 1 ps, so that it is among the transfers that begin in its instant.
+        let overhead = traffic.links[transfer.end_link().index()].overhead.max(1);
+        let from = transfer.leg.to;
+        self.start_leg(env, slot, from, Asks::At(env.now() + Span::from_ps(overhead)));
+        None
     }
-}
-
-/// A flit goes for a link by itself.
-#[inline]
-fn on_foot(queues: bool, transfer: SlotId, flit: u32, hop: u16) -> Event {
-    if queues { Event::Stand { transfer, flit, hop } } else { Event::Ask { transfer, flit, hop } }
 }

@@ -57,3 +57,21 @@ impl TransferId {
         self.0
     }
 }
+
+/// Index of a transfer under way. It is used again when the transfer is done: by then no event refers to it except
+/// outdated arrivals of trains, which have a number of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SlotId(u32);
+
+impl SlotId {
+    /// # Panics
+    /// Beyond 2³² − 1.
+    pub(crate) fn new(index: usize) -> Self {
+        Self(u32::try_from(index).expect("fewer than 2³² transfers at once"))
+    }
+
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}

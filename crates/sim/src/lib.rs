@@ -8,7 +8,7 @@
 //! ```
 //! use cubeyard_sim::{
 //!     Asks, Bandwidth, Component, Context, Delivery, Engine, LinkId, LinkSpec, Network, NodeId,
-//!     NodeSpec, Route, Send, SignalId, Span, Stop, Time,
+//!     NodeSpec, Route, SignalId, Span, Stop, Time, TransferSpec,
 //! };
 //!
 //! const NS: u64 = 1000; // time is counted in picoseconds
@@ -31,7 +31,7 @@
 //!         let Message::Ask { there, back, done } = message else { return };
 //!         let message = Message::Question { back, done };
 //!         let asks = Asks::At(context.now());
-//!         context.send(Send { route: there, bytes: 0, asks, message });
+//!         context.send(TransferSpec { route: there, bytes: 0, asks, message });
 //!     }
 //!
 //!     /// A transfer has come, to its last flit.
@@ -40,7 +40,7 @@
 //!             Message::Question { back, done } => {
 //!                 let asks = Asks::At(context.now() + Span::from_ps(8 * NS));
 //!                 let message = Message::Answer { done };
-//!                 context.send(Send { route: back, bytes: 1024, asks, message });
+//!                 context.send(TransferSpec { route: back, bytes: 1024, asks, message });
 //!             }
 //!             Message::Answer { done } => context.raise(done),
 //!             Message::Ask { .. } => unreachable!("only called"),
@@ -106,6 +106,8 @@ mod arbiter;
 mod component;
 mod credit;
 mod engine;
+mod environment;
+mod event;
 mod fabric;
 mod id;
 mod link;
@@ -114,6 +116,7 @@ mod observer;
 pub mod queue;
 mod stop;
 mod task;
+mod traffic;
 mod train;
 mod transfer;
 
@@ -127,4 +130,4 @@ pub use network::{Forwarding, LinkSpec, Network, NetworkError, NodeSpec, Route, 
 pub use observer::{Blind, Crossing, Observer, Wait};
 pub use stop::{Stop, Waiter, Waiting};
 pub use task::{SignalId, TaskHandle};
-pub use transfer::{Asks, Delivery, Flit, Send};
+pub use transfer::{Asks, Delivery, Flit, TransferSpec};

@@ -3,7 +3,6 @@
 use crate::Time;
 use crate::id::{LinkId, NodeId, TransferId};
 use crate::network::{Forwarding, LinkSpec, Network};
-use crate::transfer::Transfer;
 
 /// A link, and the node that it leads to. A line of a cache, as every hop of every transfer comes here.
 #[derive(Clone, Debug)]
@@ -46,7 +45,7 @@ impl LinkState {
 
     /// How long it takes until its beginning knows what happened at its end: at least 1 ps, so that no
     /// cause has its effect in the same instant.
-    pub(crate) fn news(&self) -> u64 {
+    pub(crate) fn credit_latency(&self) -> u64 {
         self.propagation.max(1)
     }
 
@@ -77,7 +76,7 @@ impl LinkState {
     /// How long so many bytes take.
     #[inline]
     pub(crate) fn span(&self, bytes: u64, network: &Network) -> u64 {
-        Paces { bytes, network, last: None }.span(self)
+        Paces::new(bytes, network).span(self)
     }
 }
 
@@ -90,8 +89,7 @@ pub(crate) struct Paces<'a> {
 }
 
 impl<'a> Paces<'a> {
-    pub(crate) fn of_last_flit<M>(transfer: &Transfer<M>, network: &'a Network) -> Self {
-        let bytes = transfer.flit_bytes(transfer.flits - 1, network.flit_bytes());
+    pub(crate) fn new(bytes: u64, network: &'a Network) -> Self {
         Self { bytes, network, last: None }
     }
 

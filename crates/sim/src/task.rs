@@ -12,11 +12,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as PollContext, Poll, Waker};
 
-use crate::component::Component;
-use crate::engine::{Engine, Event};
 use crate::id::NodeId;
-use crate::observer::Observer;
-use crate::queue::EventQueue;
 use crate::stop::{Waiter, Waiting};
 use crate::{Span, Time};
 
@@ -50,7 +46,8 @@ struct Shared<M> {
     free_signals: RefCell<Vec<SignalId>>,
 }
 
-enum Wish<M> {
+/// A request of a task to the engine.
+pub(crate) enum Wish<M> {
     Sleep { task: u32, until: Time },
     Call { node: NodeId, message: M },
     Resume { task: u32 },
@@ -195,7 +192,7 @@ impl<M> fmt::Debug for Tasks<M> {
 }
 
 impl<M> Tasks<M> {
-    fn handle(&self) -> TaskHandle<M> {
+    pub(crate) fn handle(&self) -> TaskHandle<M> {
         TaskHandle { shared: Rc::clone(&self.shared) }
     }
 
@@ -210,70 +207,50 @@ impl<M> Tasks<M> {
         });
         waits.collect()
     }
-}
 
-impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
-    /// Starts a task, now. It runs when the engine does.
-    pub fn spawn<F>(
+    /// Adds a task, to be resumed now.
+    pub(crate) fn spawn<F>(
         &mut self,
+        now: Time,
         name: impl Into<String>,
-        task: impl FnOnce(TaskHandle<C::Message>) -> F,
+        task: impl FnOnce(TaskHandle<M>) -> F,
     ) where
         F: Future<Output = ()> + 'static,
     {
-        let free = self.tasks.free.pop();
-        let next = || u32::try_from(self.tasks.list.len()).expect("fewer than 2³² tasks");
+        let free = self.free.pop();
+        let next = || u32::try_from(self.list.len()).expect("fewer than 2³² tasks");
         let number = free.unwrap_or_else(next);
-        self.tasks.shared.now.set(self.now);
-        let future = Box::pin(task(self.tasks.handle()));
+        self.shared.now.set(now);
+        let future = Box::pin(task(self.handle()));
         let task = Task { name: name.into(), future: Some(future) };
-        match self.tasks.list.get_mut(number as usize) {
+        match self.list.get_mut(number as usize) {
             Some(place) => *place = task,
-            None => self.tasks.list.push(task),
+            None => self.list.push(task),
         }
-        self.tasks.shared.wishes.borrow_mut().push_back(Wish::Resume { task: number });
-        self.settle_tasks();
+        self.shared.wishes.borrow_mut().push_back(Wish::Resume { task: number });
     }
 
-    /// What tasks can do, for code that drives the engine.
-    pub fn tasks(&self) -> TaskHandle<C::Message> {
-        self.tasks.handle()
-    }
-
-    pub(crate) fn raise(&mut self, signal: SignalId) {
-        self.tasks.shared.now.set(self.now);
-        self.tasks.handle().raise(signal);
-        self.settle_tasks();
+    pub(crate) fn raise(&mut self, now: Time, signal: SignalId) {
+        self.shared.now.set(now);
+        self.handle().raise(signal);
     }
 
     /// Lets a task go on until it waits again.
-    pub(crate) fn resume(&mut self, task: u32) {
-        self.tasks.shared.now.set(self.now);
-        self.tasks.shared.running.set(task);
-        let place = &mut self.tasks.list[task as usize].future;
+    pub(crate) fn resume(&mut self, now: Time, task: u32) {
+        self.shared.now.set(now);
+        self.shared.running.set(task);
+        let place = &mut self.list[task as usize].future;
         if let Some(future) = place {
             // Nobody calls the waker: tasks are resumed by events.
             let mut context = PollContext::from_waker(Waker::noop());
             if future.as_mut().poll(&mut context).is_ready() {
                 *place = None;
-                self.tasks.free.push(task);
+                self.free.push(task);
             }
         }
-        self.settle_tasks();
     }
 
-    /// Carries out what tasks wish for.
-    pub(crate) fn settle_tasks(&mut self) {
-        loop {
-            let wish = self.tasks.shared.wishes.borrow_mut().pop_front();
-            match wish {
-                None => return,
-                Some(Wish::Sleep { task, until }) => {
-                    self.queue.push(until, 0, Event::Task { task });
-                }
-                Some(Wish::Resume { task }) => self.queue.push(self.now, 0, Event::Task { task }),
-                Some(Wish::Call { node, message }) => self.call(node, message),
-            }
-        }
+    pub(crate) fn next_wish(&mut self) -> Option<Wish<M>> {
+        self.shared.wishes.borrow_mut().pop_front()
     }
 }

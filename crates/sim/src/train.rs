@@ -21,43 +21,12 @@ mod scatter;
 mod slide;
 mod weave;
 
-use crate::component::Component;
-use crate::engine::Engine;
-use crate::id::LinkId;
+use crate::event::Place;
+use crate::id::{LinkId, SlotId};
 use crate::link::LinkState;
-use crate::network::Network;
-use crate::observer::Observer;
-use crate::transfer::{LegEnd, SlotId, Transfer};
-use light::Light;
-use order::Place;
+use crate::traffic::Traffic;
+use crate::transfer::{LegEnd, Transfer};
 use weave::Lane;
-
-/// What a transfer keeps of its leg as a train.
-#[derive(Debug, Default)]
-pub(crate) struct Train {
-    pub(crate) is_on: bool,
-    /// Whether only the first and the last row of times are known, because nobody has met it yet.
-    pub(crate) is_brief: bool,
-    /// Legs are numbered as they set out.
-    pub(crate) number: u64,
-    /// The event at which it set out. A flit that asks in this instant asks after it, even if its rank is lower.
-    pub(crate) begun: Place,
-    /// The way of the flit whose end this event was, if others on the first link may tie with that. All who do
-    /// are there when it sets out, because they have crossed the link by which that flit came.
-    pub(crate) behind: Vec<Place>,
-    /// When each flit asks for each link of the leg, row by row; in the last row, when it is at the end.
-    pub(crate) times: Vec<u64>,
-    /// The first hop at whose link it has not been entered.
-    pub(crate) entered: u16,
-    /// When its end is expected, and the number of the event that says so.
-    pub(crate) end: u64,
-    event: u32,
-    /// How many flits the component at its end has been given.
-    pub(crate) handed: u32,
-    /// How often its flits have been worked out, over all links.
-    pub(crate) work: u64,
-    pub(crate) light: Light,
-}
 
 /// A train on a link. A line of a cache.
 #[derive(Clone, Copy, Debug)]
@@ -176,46 +145,63 @@ pub(crate) struct EndUse {
     pub(crate) trains: Vec<SlotId>,
 }
 
-/// Which links, and which ends that take flits, are in use.
+/// Moves the flits of a leg together, and keeps the trains on each link.
 #[derive(Debug)]
-pub(crate) struct Uses {
-    pub(crate) links: Vec<LinkUse>,
-    /// How many transfers whose flits walk, by link.
-    pub(crate) walkers: Vec<u32>,
-    pub(crate) ends: Vec<EndUse>,
+pub(crate) struct Trains<M> {
+    pub(crate) traffic: Traffic<M>,
+    /// Trains on each link, by link.
+    uses: Vec<LinkUse>,
+    /// Number of transfers on each link whose flits walk, by link.
+    walkers: Vec<u32>,
+    /// Trains to each node that takes single flits, by node.
+    ends: Vec<EndUse>,
+    /// Number of trains that have set out.
+    made: u64,
+    /// The end of the train that arrived last, and the way of its last flit, which decides ties with the present.
+    /// The way is written down when it is wanted; until then the slot of the transfer is not used again.
+    ended: Place,
+    trail: Vec<Place>,
+    ended_slot: Option<SlotId>,
+    /// The light trains, in no order.
+    light: Vec<SlotId>,
+    /// Links to be computed again, each from a time on.
+    dirty: Vec<(u64, LinkId)>,
+    /// A train that has been computed too often.
+    tired: Option<SlotId>,
+    /// Memory for the lanes of links that are computed, and booked.
+    woven: Vec<Lane>,
+    booked: Vec<Lane>,
+    moved: Vec<Lane>,
 }
 
-impl Uses {
-    pub(crate) fn new(network: &Network) -> Self {
-        let links = vec![LinkUse::default(); network.links().len()];
-        let walkers = vec![0; links.len()];
-        Self { links, walkers, ends: vec![EndUse::default(); network.nodes().len()] }
+impl<M> Trains<M> {
+    pub(crate) fn new(traffic: Traffic<M>) -> Self {
+        let (links, nodes) = (traffic.links.len(), traffic.network.nodes().len());
+        Self {
+            traffic,
+            uses: vec![LinkUse::default(); links],
+            walkers: vec![0; links],
+            ends: vec![EndUse::default(); nodes],
+            made: 0,
+            ended: Place::default(),
+            trail: Vec::new(),
+            ended_slot: None,
+            light: Vec::new(),
+            dirty: Vec::new(),
+            tired: None,
+            woven: Vec::new(),
+            booked: Vec::new(),
+            moved: Vec::new(),
+        }
     }
 }
 
-/// What all trains share.
-#[derive(Debug, Default)]
-pub(crate) struct Trains {
-    /// How many there were.
-    pub(crate) made: u64,
-    /// The end of the one that was done last, and how its last flit came there: what ties with the present. The
-    /// way is written down when it is wanted; until then the transfer is kept.
-    pub(crate) ended: Place,
-    pub(crate) trail: Vec<Place>,
-    ended_slot: Option<SlotId>,
-    /// Those that are light, in no order.
-    pub(crate) light: Vec<SlotId>,
-    /// Links to be worked out again, each from a time on.
-    pub(crate) dirty: Vec<(u64, LinkId)>,
-    /// A train that has been worked out too often.
-    pub(crate) tired: Option<SlotId>,
-    /// Memory for the lanes of links that are worked out, and booked.
-    pub(crate) woven: Vec<Lane>,
-    pub(crate) booked: Vec<Lane>,
-    pub(crate) moved: Vec<Lane>,
-}
-
 impl<M> Transfer<M> {
+    /// The hop of a row of times.
+    pub(crate) fn hop(&self, row: usize) -> u16 {
+        self.leg.from + u16::try_from(row).expect("a route has fewer than 2¹⁶ hops")
+    }
+
     /// The row of times at which its flits ask for a hop's link.
     pub(crate) fn row(&self, hop: u16) -> usize {
         usize::from(hop - self.leg.from)
@@ -242,23 +228,9 @@ impl<M> Transfer<M> {
         self.leg_hops()[row].header
     }
 
-    /// The link before the end of the leg.
-    pub(crate) fn end_link(&self) -> LinkId {
-        self.hops[usize::from(self.leg.to) - 1].link
-    }
-
     /// What the node behind a hop's link charges the leg.
     pub(crate) fn charged(&self, hop: u16, link: &LinkState) -> u64 {
         let stores = hop + 1 == self.leg.to && self.leg.end == LegEnd::Store;
         if stores { 0 } else { link.overhead }
-    }
-}
-
-impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
-    /// The place of the node at the end of a leg, if its component takes flit by flit.
-    fn flit_end(&self, slot: SlotId) -> Option<usize> {
-        let transfer = self.transfers.at(slot);
-        let takes_flits = transfer.leg.end == LegEnd::Flits;
-        takes_flits.then(|| self.links[transfer.last_link().index()].to.index())
     }
 }

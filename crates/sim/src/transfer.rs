@@ -1,9 +1,13 @@
 //! Transfers on their way.
 
+mod train;
+
+pub(crate) use train::Train;
+
 use crate::Time;
-use crate::id::{LinkId, TransferId};
-use crate::network::Route;
-use crate::train::Train;
+use crate::id::{LinkId, SlotId, TransferId};
+use crate::link::Paces;
+use crate::network::{Network, Route};
 
 /// A flit that has been delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +44,7 @@ pub enum Asks {
 
 /// A transfer to be begun.
 #[derive(Debug)]
-pub struct Send<M> {
+pub struct TransferSpec<M> {
     /// The way it takes.
     pub route: Route,
     /// How many bytes it carries; none for a command.
@@ -50,9 +54,6 @@ pub struct Send<M> {
     /// What it means to who receives it.
     pub message: M,
 }
-
-/// A place in the list of transfers; used again when a transfer is done.
-pub(crate) type SlotId = u32;
 
 /// How many times of a train that is done are kept as memory for the next (8 MiB).
 const MOST_KEPT: usize = 1 << 20;
@@ -114,9 +115,20 @@ impl<M> Transfer<M> {
         if flit + 1 == self.flits { self.bytes - u64::from(flit) * full } else { full }
     }
 
+    /// Computes the time of its last flit on links.
+    #[inline]
+    pub(crate) fn paces<'a>(&self, network: &'a Network) -> Paces<'a> {
+        Paces::new(self.flit_bytes(self.flits - 1, network.flit_bytes()), network)
+    }
+
     /// The link to the end of the route.
     pub(crate) fn last_link(&self) -> LinkId {
         self.hops[self.hops.len() - 1].link
+    }
+
+    /// The link to the end of the leg.
+    pub(crate) fn end_link(&self) -> LinkId {
+        self.hops[usize::from(self.leg.to) - 1].link
     }
 
     pub(crate) fn leg_hops(&self) -> &[Hop] {
@@ -151,7 +163,7 @@ impl<M> Transfers<M> {
         message: M,
     ) -> SlotId {
         let slot = self.free[usize::from(flits > 1)].pop().unwrap_or_else(|| self.grow());
-        let place = &mut self.slots[slot as usize];
+        let place = &mut self.slots[slot.index()];
         (place.id, place.bytes, place.flits, place.begun) = (id, bytes, flits, begun);
         place.message = Some(message);
         if place.train.times.len() > MOST_KEPT {
@@ -164,7 +176,7 @@ impl<M> Transfers<M> {
 
     #[cold]
     fn grow(&mut self) -> SlotId {
-        let slot = u32::try_from(self.slots.len()).expect("fewer than 2³² transfers at once");
+        let slot = SlotId::new(self.slots.len());
         self.slots.push(Transfer {
             id: TransferId(0),
             slot,
@@ -193,11 +205,11 @@ impl<M> Transfers<M> {
 
     #[inline]
     pub(crate) fn get(&mut self, slot: SlotId) -> &mut Transfer<M> {
-        &mut self.slots[slot as usize]
+        &mut self.slots[slot.index()]
     }
 
     #[inline]
     pub(crate) fn at(&self, slot: SlotId) -> &Transfer<M> {
-        &self.slots[slot as usize]
+        &self.slots[slot.index()]
     }
 }

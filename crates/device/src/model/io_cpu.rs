@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use cubeyard_sim::{Asks, Context, Route, Send};
+use cubeyard_sim::{Asks, Context, Route, TransferSpec};
 
 use crate::message::{CommandBody, HostMessage, IoCpuMessage, MCpuMessage, Message, RequestId};
 
@@ -74,5 +74,5 @@ pub(super) fn send(
     message: impl Into<Message>,
 ) {
     let asks = Asks::At(context.now());
-    context.send(Send { route, bytes, asks, message: message.into() });
+    context.send(TransferSpec { route, bytes, asks, message: message.into() });
 }

@@ -11,7 +11,7 @@ pub use spec::{ChannelsSpec, RefreshSpec, RowsSpec};
 
 use std::collections::BTreeMap;
 
-use cubeyard_sim::{Asks, Context, Flit, Route, Send, Time};
+use cubeyard_sim::{Asks, Context, Flit, Route, Time, TransferSpec};
 
 use crate::contents::Contents;
 use crate::message::{Access, AccessId, Direction, Done, Message, RequesterMessage, Rows, Slice};
@@ -144,7 +144,7 @@ fn answer(
     context: &mut Context<Message>,
 ) {
     let message = RequesterMessage::Answer(access).into();
-    context.send(Send { route, bytes, asks, message });
+    context.send(TransferSpec { route, bytes, asks, message });
 }
 
 /// Moves the data of an access that has ended.

@@ -10,7 +10,7 @@ mod lately;
 use std::rc::Rc;
 
 use cubeyard_memory::address::PhysAddr;
-use cubeyard_sim::{Asks, Context, NodeId, Route, Send, Span, Time};
+use cubeyard_sim::{Asks, Context, NodeId, Route, Span, Time, TransferSpec};
 
 use super::io_cpu::send;
 use super::{Mmu, Requester};
@@ -83,7 +83,7 @@ impl PeDma {
     ) -> Result<(), RequestError> {
         let route = self.way(context.node(), packet.to)?;
         let (bytes, message) = (packet.arrival.bytes, PeDmaMessage::Packet(packet).into());
-        context.send(Send { route, bytes, asks: self.requester.asks(context), message });
+        context.send(TransferSpec { route, bytes, asks: self.requester.asks(context), message });
         Ok(())
     }
 
@@ -129,7 +129,7 @@ impl PeDma {
         let route = self.way(context.node(), credit.to);
         let route = route.expect("ports were checked when they were installed");
         let message = PeDmaMessage::Credit(credit).into();
-        context.send(Send { route, bytes, asks: Asks::At(at), message });
+        context.send(TransferSpec { route, bytes, asks: Asks::At(at), message });
     }
 
     fn change(

@@ -1,6 +1,6 @@
 //! The part that makes accesses for the host, an `M_CPU` or a PE.
 
-use cubeyard_sim::{Asks, Context, Send, Span};
+use cubeyard_sim::{Asks, Context, Span, TransferSpec};
 
 use crate::message::{Access, Direction, HostMessage, IoCpuMessage, Message, RequesterMessage};
 
@@ -35,7 +35,7 @@ impl Requester {
                 self.open += 1;
                 let (route, bytes) = (command.to_io_cpu.clone(), command.bytes());
                 let message = IoCpuMessage::Command(command).into();
-                context.send(Send { route, bytes, asks: self.asks(context), message });
+                context.send(TransferSpec { route, bytes, asks: self.asks(context), message });
             }
             HostMessage::Done(command) => {
                 self.answered();
@@ -63,7 +63,7 @@ impl Requester {
         self.open += u32::from(access.back.is_some());
         let asks = Asks::At(context.now() + self.overhead + after);
         let route = access.there.clone();
-        context.send(Send { route, bytes, asks, message: Message::Memory(access) });
+        context.send(TransferSpec { route, bytes, asks, message: Message::Memory(access) });
     }
 
     pub(super) fn answered(&mut self) {

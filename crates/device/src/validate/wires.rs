@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cubeyard_sim::{
     Asks, Bandwidth, Blind, Component, Context, Delivery, Engine, EngineConfig, LinkId, LinkSpec,
-    Network, NodeId, NodeSpec, Observer, Route, Send, Span, Stop, Time,
+    Network, NodeId, NodeSpec, Observer, Route, Span, Stop, Time, TransferSpec,
 };
 
 /// A packet to send along a route.
@@ -41,7 +41,7 @@ impl Component for End {
     fn call(&mut self, (number, packet): Self::Message, context: &mut Context<Self::Message>) {
         let (route, bytes) = (packet.route.clone(), packet.bytes);
         let asks = Asks::At(context.now());
-        context.send(Send { route, bytes, asks, message: (number, packet) });
+        context.send(TransferSpec { route, bytes, asks, message: (number, packet) });
     }
 
     fn receive(&mut self, delivery: Delivery<Self::Message>, context: &mut Context<Self::Message>) {

@@ -2,11 +2,11 @@
 
 use std::cell::Cell;
 
-use super::order::Place;
-use super::{Passage, Train};
+use super::Passage;
 use crate::Time;
+use crate::event::Place;
 use crate::link::LinkState;
-use crate::transfer::Transfer;
+use crate::transfer::{Train, Transfer};
 
 impl<M> Transfer<M> {
     /// What is known of its train on the link of a hop it comes to, where its last flit takes `span`.

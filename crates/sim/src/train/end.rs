@@ -1,59 +1,62 @@
 //! How a train comes to its end.
 
+use super::Trains;
 use super::order::Ask;
 use crate::Time;
-use crate::component::Component;
-use crate::engine::{Engine, Event};
-use crate::observer::Observer;
-use crate::queue::EventQueue;
-use crate::transfer::SlotId;
+use crate::environment::Environment;
+use crate::event::FabricEvent;
+use crate::id::SlotId;
 
-impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
+impl<M> Trains<M> {
     /// Waits for the end of a train, if it is another than was expected.
-    pub(crate) fn expect_end(&mut self, slot: SlotId) {
-        let transfer = self.transfers.get(slot);
+    pub(crate) fn expect_end(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
+        let transfer = self.traffic.transfers.get(slot);
         let end = transfer.time(transfer.last_row(), transfer.flits as usize - 1);
         if end != transfer.train.end {
             transfer.train.end = end;
             transfer.train.event = transfer.train.event.wrapping_add(1);
-            self.push_end(slot);
+            self.push_end(env, slot);
         }
     }
 
-    fn push_end(&mut self, slot: SlotId) {
-        let transfer = self.transfers.get(slot);
+    fn push_end(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
+        let transfer = self.traffic.transfers.get(slot);
         let link = transfer.end_link();
-        let rank = self.flit_ranks + self.links[link.index()].rank(link);
-        let event = Event::TrainDone { transfer: slot, number: transfer.train.event };
-        self.queue.push(Time::from_ps(transfer.train.end), rank, event);
+        let rank = self.traffic.flit_ranks + self.traffic.links[link.index()].rank(link);
+        let event = FabricEvent::TrainDone { slot, number: transfer.train.event };
+        env.schedule(Time::from_ps(transfer.train.end), rank, event);
     }
 
-    /// A train is at its end, if this is still expected.
-    pub(crate) fn train_done(&mut self, slot: SlotId, number: u32) {
-        let train = &self.transfers.get(slot).train;
+    /// Takes a train that has arrived off its links, unless the event is outdated. Returns the one of the trains that
+    /// arrive together by one link whose turn it is.
+    pub(crate) fn arrive(
+        &mut self,
+        env: &mut impl Environment<M>,
+        slot: SlotId,
+        number: u32,
+    ) -> Option<SlotId> {
+        let train = &self.traffic.transfers.at(slot).train;
         if !train.is_on || train.event != number {
-            return;
+            return None;
         }
-        if train.light.is_on {
-            return self.end_train(slot);
-        }
-        let first = self.first_to_end(slot);
+        let first = if train.light.is_on { slot } else { self.first_to_end(slot) };
         if first != slot {
-            self.push_end(slot);
+            self.push_end(env, slot);
         }
-        self.end_train(first);
+        self.end_train(env, first);
+        Some(first)
     }
 
     /// Of the trains that come to an end with this one, at one time and by one link, the one that was served first.
     fn first_to_end(&mut self, slot: SlotId) -> SlotId {
-        let transfer = self.transfers.get(slot);
+        let transfer = self.traffic.transfers.get(slot);
         let (link, end) = (transfer.end_link().index(), transfer.train.end);
-        if let [_] = self.uses.links[link].trains[..] {
+        if let [_] = self.uses[link].trains[..] {
             return slot;
         }
         let mut first = None;
-        for passage in &self.uses.links[link].trains {
-            let transfer = self.transfers.at(passage.slot);
+        for passage in &self.uses[link].trains {
+            let transfer = self.traffic.transfers.at(passage.slot);
             let ends = passage.hop + 1 == transfer.leg.to && transfer.train.end == end;
             let is_first = |first| {
                 let [a, b] = [passage.slot, first].map(|slot| self.end_of(slot));
@@ -67,23 +70,22 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     }
 
     pub(crate) fn end_of(&self, slot: SlotId) -> Ask {
-        let transfer = self.transfers.at(slot);
+        let transfer = self.traffic.transfers.at(slot);
         Ask { slot, row: transfer.last_row(), flit: transfer.flits as usize - 1 }
     }
 
     /// All flits of a train are at its end.
-    fn end_train(&mut self, slot: SlotId) {
+    fn end_train(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
         self.note_end(slot);
-        let transfer = self.transfers.get(slot);
+        let transfer = self.traffic.transfers.get(slot);
         let (leg, flits) = (transfer.leg, u64::from(transfer.flits));
         if transfer.train.light.is_on {
-            self.leave_light(slot);
+            self.leave_light(env, slot);
         } else {
-            self.leave_links(slot);
+            self.leave_links(env, slot);
         }
-        self.flit_hops += flits * u64::from(leg.to - leg.from);
-        self.hand_over_to(slot);
-        self.transfers.get(slot).train.is_on = false;
-        self.leg_over(slot);
+        self.traffic.flit_hops += flits * u64::from(leg.to - leg.from);
+        self.hand_over_to(env, slot);
+        self.traffic.transfers.get(slot).train.is_on = false;
     }
 }

@@ -1,15 +1,14 @@
 //! How a leg sets out as a train, and comes to its links.
 
 use super::cross::clamp;
-use super::order::Place;
 use super::weave::CROWD;
-use super::{EndUse, Passage};
+use super::{EndUse, Passage, Trains};
 use crate::Time;
-use crate::component::Component;
-use crate::engine::Engine;
-use crate::link::{LinkState, Paces};
-use crate::observer::Observer;
-use crate::transfer::{Asks, Hop, SlotId};
+use crate::environment::Environment;
+use crate::event::Place;
+use crate::id::SlotId;
+use crate::link::LinkState;
+use crate::transfer::{Asks, Hop};
 
 /// Beyond so many times (128 MiB of them) a leg walks.
 const LONGEST: u64 = 1 << 24;
@@ -27,7 +26,7 @@ const SLOWEST: u64 = Time::FAR / 4 / LONGEST;
 
 impl LinkState {
     /// Whether legs over it may be trains. On slower links (34 ms for a flit) flits walk.
-    pub(crate) fn keeps_pace(&self) -> bool {
+    fn keeps_pace(&self) -> bool {
         self.flit <= SLOWEST && self.propagation.max(self.overhead) <= Time::FAR / 8
     }
 }
@@ -40,21 +39,26 @@ pub(crate) struct Others {
     trains: bool,
 }
 
-impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
-    /// Whether legs may move as trains.
-    pub(crate) fn merges(&self) -> bool {
-        self.config.merge && self.buffers.is_none() && !O::FLITS
+impl<M> Trains<M> {
+    /// Whether all links are fast enough for trains.
+    pub(crate) fn keep_pace(&self) -> bool {
+        self.traffic.links.iter().all(LinkState::keeps_pace)
     }
 
     /// Lets a leg set out as a train, unless it is out of order, too long, or comes to where others walk.
-    pub(crate) fn set_out(&mut self, slot: SlotId, asks: &Asks) -> bool {
+    pub(crate) fn set_out(
+        &mut self,
+        env: &mut impl Environment<M>,
+        slot: SlotId,
+        asks: &Asks,
+    ) -> bool {
         let others = self.look_around(slot);
-        let transfer = self.transfers.get(slot);
+        let transfer = self.traffic.transfers.get(slot);
         let (flits, rows) = (transfer.flits, transfer.last_row() + 1);
         if others.walk {
             return false;
         }
-        if flits == 1 && !others.trains && self.travel_light(slot, asks) {
+        if flits == 1 && !others.trains && self.travel_light(env, slot, asks) {
             return true;
         }
         let is_in_order = match asks {
@@ -65,19 +69,19 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             return false;
         }
         let is_alone = !others.light && !others.trains && self.is_alone_at_end(slot);
-        self.lay_out(slot, asks, flits >= LONG && is_alone);
+        self.lay_out(env.reached(), slot, asks, flits >= LONG && is_alone);
         self.enter_end(slot);
         if others.light {
-            self.unpack();
+            self.unpack(env);
         }
-        self.enter(slot);
-        self.weave();
+        self.enter(env, slot);
+        self.weave(env);
         true
     }
 
     /// Begins a train whose flits ask for its first link.
-    fn lay_out(&mut self, slot: SlotId, asks: &Asks, is_brief: bool) {
-        let transfer = self.transfers.get(slot);
+    fn lay_out(&mut self, here: Place, slot: SlotId, asks: &Asks, is_brief: bool) {
+        let transfer = self.traffic.transfers.get(slot);
         let flits = transfer.flits as usize;
         let rows = if is_brief { 2 } else { transfer.last_row() + 1 };
         let train = &mut transfer.train;
@@ -93,55 +97,54 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         if train.times[flits - 1] > Time::FAR {
             clamp(&mut train.times[..flits]);
         }
-        self.begin_train(slot, is_brief);
+        self.begin_train(here, slot, is_brief);
     }
 
     /// Who is on the links of a leg, or walks to its end.
     pub(crate) fn look_around(&self, slot: SlotId) -> Others {
         let mut others = Others::default();
-        for hop in self.transfers.at(slot).leg_hops() {
-            let used = &self.uses.links[hop.link.index()];
-            others.walk |= self.uses.walkers[hop.link.index()] > 0;
+        for hop in self.traffic.transfers.at(slot).leg_hops() {
+            let used = &self.uses[hop.link.index()];
+            others.walk |= self.walkers[hop.link.index()] > 0;
             others.light |= used.light > 0;
             // Looks at the first, so that the memory of all links is fetched side by side.
             others.trains |= used.trains.first().is_some_and(|passage| passage.slot != slot);
             others.walk |= used.trains.len() >= MOST;
         }
-        if let Some(end) = self.flit_end(slot) {
-            let EndUse { walkers, trains } = &self.uses.ends[end];
+        if let Some(end) = self.traffic.flit_end(slot) {
+            let EndUse { walkers, trains } = &self.ends[end.index()];
             others.walk |= *walkers > 0 || trains.len() >= MOST;
         }
         others
     }
 
     fn is_alone_at_end(&self, slot: SlotId) -> bool {
-        self.flit_end(slot).is_none_or(|end| self.uses.ends[end].trains.is_empty())
+        self.traffic.flit_end(slot).is_none_or(|end| self.ends[end.index()].trains.is_empty())
     }
 
     /// Numbers a train whose first times are known, and notes when it begins.
     ///
     /// # Panics
     /// If it asks before the present.
-    pub(crate) fn begin_train(&mut self, slot: SlotId, is_brief: bool) {
-        let begun = Place { at: self.now.ps(), rank: self.reached };
-        let transfer = self.transfers.get(slot);
+    pub(crate) fn begin_train(&mut self, begun: Place, slot: SlotId, is_brief: bool) {
+        let transfer = self.traffic.transfers.get(slot);
         let first = transfer.train.times[0];
         assert!(first >= begun.at, "a transfer asks before the present");
-        let ties = first == begun.at && self.trains.ended == begun && {
+        let ties = first == begun.at && self.ended == begun && {
             let link = transfer.leg_hops()[0].link;
-            self.uses.links[link.index()].may_tie(begun)
+            self.uses[link.index()].may_tie(begun)
         };
         if ties {
             self.write_down_trail();
         }
-        self.trains.made += 1;
-        let transfer = self.transfers.get(slot);
+        self.made += 1;
+        let transfer = self.traffic.transfers.get(slot);
         let train = &mut transfer.train;
         (train.is_on, train.is_brief) = (true, is_brief);
-        (train.number, train.begun) = (self.trains.made, begun);
+        (train.number, train.begun) = (self.made, begun);
         train.behind.clear();
         if ties {
-            train.behind.extend_from_slice(&self.trains.trail);
+            train.behind.extend_from_slice(&self.trail);
         }
         train.entered = transfer.leg.from;
         (train.end, train.handed, train.work) = (u64::MAX, 0, 0);
@@ -149,44 +152,34 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
 
     /// Enters a train at its end, if that takes flit by flit.
     pub(crate) fn enter_end(&mut self, slot: SlotId) {
-        let Some(end) = self.flit_end(slot) else { return };
-        if let Some(&other) = self.uses.ends[end].trains.first() {
+        let Some(end) = self.traffic.flit_end(slot) else { return };
+        if let Some(&other) = self.ends[end.index()].trains.first() {
             self.write_out(other);
         }
-        self.uses.ends[end].trains.push(slot);
-    }
-
-    /// The rank of flits when they ask for the link of a hop.
-    pub(crate) fn rank_at(&mut self, slot: SlotId, hop: u16) -> u32 {
-        let transfer = self.transfers.get(slot);
-        if hop == transfer.leg.from {
-            return self.start_rank(slot);
-        }
-        let before = transfer.hops[usize::from(hop) - 1].link;
-        self.flit_ranks + self.links[before.index()].rank(before)
+        self.ends[end.index()].trains.push(slot);
     }
 
     /// Lets a train cross the links it has not been entered at, up to one where it comes between others.
-    pub(crate) fn enter(&mut self, slot: SlotId) {
+    pub(crate) fn enter(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
         while let Err(hop) = self.append(slot) {
-            let link = self.transfers.get(slot).hops[usize::from(hop)].link;
-            match self.uses.links[link.index()].trains[0] {
+            let link = self.traffic.transfers.get(slot).hops[usize::from(hop)].link;
+            match self.uses[link.index()].trains[0] {
                 Passage { slot: other, is_brief: true, .. } => self.write_out(other),
-                _ => return self.squeeze_in(slot, hop),
+                _ => return self.squeeze_in(env, slot, hop),
             }
         }
-        self.expect_end(slot);
+        self.expect_end(env, slot);
     }
 
     /// Lets a train cross links one after the other, as long as it comes after all others: to the end of its leg,
     /// or up to a hop where it does not.
     fn append(&mut self, slot: SlotId) -> Result<(), u16> {
-        let entered = self.transfers.get(slot).train.entered;
-        let mut rank = self.rank_at(slot, entered);
-        let (links, in_use) = (&self.links[..], &mut self.uses.links[..]);
-        let transfer = self.transfers.get(slot);
+        let entered = self.traffic.transfers.get(slot).train.entered;
+        let mut rank = self.traffic.rank_at(slot, entered);
+        let (links, in_use) = (&self.traffic.links[..], &mut self.uses[..]);
+        let transfer = self.traffic.transfers.get(slot);
         let (leg, begun) = (transfer.leg, transfer.train.begun);
-        let mut paces = Paces::of_last_flit(transfer, &self.network);
+        let mut paces = transfer.paces(&self.traffic.network);
         // Of those that began together, or came by one link at one time, the last there is the last here.
         let mut is_last = entered == leg.from;
         for hop in entered..leg.to {
@@ -204,47 +197,47 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
                 transfer.train.entered = hop;
                 return Err(hop);
             }
-            rank = self.flit_ranks + link.rank(id);
+            rank = self.traffic.flit_ranks + link.rank(id);
         }
         transfer.train.entered = leg.to;
         Ok(())
     }
 
     /// Enters a train at a link where it comes between others.
-    fn squeeze_in(&mut self, slot: SlotId, hop: u16) {
-        let rank = self.rank_at(slot, hop);
-        let transfer = self.transfers.get(slot);
+    fn squeeze_in(&mut self, env: &mut impl Environment<M>, slot: SlotId, hop: u16) {
+        let rank = self.traffic.rank_at(slot, hop);
+        let transfer = self.traffic.transfers.get(slot);
         transfer.train.entered = hop + 1;
         let link = transfer.hops[usize::from(hop)].link;
-        let span = Paces::of_last_flit(transfer, &self.network).span(&self.links[link.index()]);
+        let span = transfer.paces(&self.traffic.network).span(&self.traffic.links[link.index()]);
         let passage = transfer.passage(hop, rank, span);
         let passage = Passage { changed: 0, is_apart: false, ..passage };
-        self.note_dirty(passage.first.at, link);
-        let used = &mut self.uses.links[link.index()];
+        self.note_dirty(env, passage.first.at, link);
+        let used = &mut self.uses[link.index()];
         used.trains.push(passage);
         if used.unbooked().len() > CROWD {
-            self.trains.tired = Some(slot);
+            self.tired = Some(slot);
         }
     }
 
     /// Works out the rows of a train that has kept only two.
     #[inline]
     pub(crate) fn write_out(&mut self, slot: SlotId) {
-        if self.transfers.get(slot).train.is_brief {
+        if self.traffic.transfers.get(slot).train.is_brief {
             self.write_out_rows(slot);
         }
     }
 
     #[cold]
     fn write_out_rows(&mut self, slot: SlotId) {
-        let transfer = self.transfers.get(slot);
+        let transfer = self.traffic.transfers.get(slot);
         let (leg, flits) = (transfer.leg, transfer.flits as usize);
         transfer.train.is_brief = false;
         transfer.train.times.resize(flits * (transfer.last_row() + 1), 0);
         for hop in leg.from..leg.to {
             let id = transfer.hops[usize::from(hop)].link;
-            let link = &self.links[id.index()];
-            let passage = &mut self.uses.links[id.index()].trains[0];
+            let link = &self.traffic.links[id.index()];
+            let passage = &mut self.uses[id.index()].trains[0];
             passage.is_brief = false;
             transfer.cross(hop, link, passage.before, passage.span);
             transfer.hops[usize::from(hop)].header = Hop::OPEN;

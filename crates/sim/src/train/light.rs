@@ -5,31 +5,18 @@
 //! comes that may change what they do, all of them are *unpacked*: the links are taken back, and each becomes a
 //! train like others, as if it had always been one. On no link are there both.
 
+use super::Trains;
 use std::ops::Range;
 
-use super::order::{Ask, Place};
-use super::{LinkUse, Passage, Train};
-use crate::component::Component;
-use crate::engine::Engine;
-use crate::id::TransferId;
+use super::order::Ask;
+use super::{LinkUse, Passage};
+use crate::environment::Environment;
+use crate::event::Place;
+use crate::id::SlotId;
 use crate::link::{LinkState, Paces};
-use crate::observer::{Observer, Wait};
-use crate::transfer::{Asks, Hop, LegEnd, SlotId, Transfer};
+use crate::observer::Wait;
+use crate::transfer::{Asks, Hop, LegEnd, Train, Transfer};
 use crate::{Span, Time};
-
-/// What a light train has to be told apart from others by, and to give its links back with.
-#[derive(Debug, Default)]
-pub(crate) struct Light {
-    pub(crate) is_on: bool,
-    /// Its place in the list of all.
-    place: u32,
-    /// For how many of its links it had asked when it was unpacked.
-    asked: usize,
-    /// Who had used each link last.
-    users: Vec<TransferId>,
-    /// How long it waits for others.
-    waits: Vec<Wait>,
-}
 
 /// What a light train needs to be given its links.
 struct Way<'a> {
@@ -89,121 +76,125 @@ impl Way<'_> {
     }
 }
 
-impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
+impl<M> Trains<M> {
     /// Lets a leg of one flit set out, if it meets only light trains, and comes after them.
-    pub(crate) fn travel_light(&mut self, slot: SlotId, asks: &Asks) -> bool {
+    pub(crate) fn travel_light(
+        &mut self,
+        env: &mut impl Environment<M>,
+        slot: SlotId,
+        asks: &Asks,
+    ) -> bool {
         let at = match asks {
             Asks::At(time) => *time,
             Asks::Each(times) => times[0],
         };
-        let transfer = self.transfers.get(slot);
+        let transfer = self.traffic.transfers.get(slot);
         let rows = transfer.last_row() + 1;
         if transfer.train.times.len() < rows {
             transfer.train.times.resize(rows, 0);
         }
         transfer.train.times[0] = at.ps().min(Time::FAR);
-        self.begin_train(slot, false);
+        self.begin_train(env.reached(), slot, false);
         if let Err(given) = self.give_links(slot) {
             self.refuse(slot, given);
             return false;
         }
         self.enter_end(slot);
-        self.put_down(slot);
+        self.put_down(env, slot);
         true
     }
 
     /// Gives a light train its links, or says how many it was given until it met others.
     fn give_links(&mut self, slot: SlotId) -> Result<(), usize> {
-        let (network, transfer) = (&self.network, self.transfers.get(slot));
+        let (network, transfer) = (&self.traffic.network, self.traffic.transfers.get(slot));
         let first = transfer.leg_hops()[0].link.index();
-        let rank = self.flit_ranks + self.links[first].start_rank;
-        let (uses, links) = (&mut self.uses.links[..], &mut self.links[..]);
-        let way = Way { rank, flit_ranks: self.flit_ranks, uses, links };
-        let paces = Paces::of_last_flit(transfer, network);
+        let rank = self.traffic.flit_ranks + self.traffic.links[first].start_rank;
+        let (uses, links) = (&mut self.uses[..], &mut self.traffic.links[..]);
+        let way = Way { rank, flit_ranks: self.traffic.flit_ranks, uses, links };
+        let paces = transfer.paces(network);
         way.give(transfer, paces)
     }
 
     #[cold]
     fn refuse(&mut self, slot: SlotId, given: usize) {
         self.take_links(slot, 0..given);
-        let transfer = self.transfers.get(slot);
+        let transfer = self.traffic.transfers.get(slot);
         transfer.train.is_on = false;
         transfer.hops.iter_mut().for_each(|hop| hop.header = Hop::OPEN);
     }
 
     /// Puts a light train on the list of all.
-    fn put_down(&mut self, slot: SlotId) {
-        let place =
-            u32::try_from(self.trains.light.len()).expect("fewer than 2³² transfers at once");
-        self.trains.light.push(slot);
-        let light = &mut self.transfers.get(slot).train.light;
+    fn put_down(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
+        let place = u32::try_from(self.light.len()).expect("fewer than 2³² transfers at once");
+        self.light.push(slot);
+        let light = &mut self.traffic.transfers.get(slot).train.light;
         (light.is_on, light.place) = (true, place);
-        self.expect_end(slot);
+        self.expect_end(env, slot);
     }
 
     /// Takes the links of some rows back that were given to a train last.
     fn take_links(&mut self, slot: SlotId, rows: Range<usize>) {
-        let transfer = self.transfers.get(slot);
+        let transfer = self.traffic.transfers.get(slot);
         let hops = &transfer.leg_hops()[rows.clone()];
         for (hop, user) in hops.iter().zip(&transfer.train.light.users[rows]).rev() {
-            let link = &mut self.links[hop.link.index()];
-            let span = link.span(transfer.bytes, &self.network);
+            let link = &mut self.traffic.links[hop.link.index()];
+            let span = link.span(transfer.bytes, &self.traffic.network);
             link.busy = link.busy.wrapping_sub(span);
             (link.free, link.last) = (hop.header, *user);
-            self.uses.links[hop.link.index()].light -= 1;
+            self.uses[hop.link.index()].light -= 1;
         }
     }
 
     /// A light train leaves its links.
-    pub(crate) fn leave_light(&mut self, slot: SlotId) {
-        let transfer = self.transfers.get(slot);
+    pub(crate) fn leave_light(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
+        let transfer = self.traffic.transfers.get(slot);
         for hop in transfer.leg_hops() {
-            self.uses.links[hop.link.index()].light -= 1;
+            self.uses[hop.link.index()].light -= 1;
         }
         transfer.train.light.is_on = false;
         let (place, rows) = (transfer.train.light.place, transfer.last_row());
-        self.tell_waits(slot, rows);
-        self.trains.light.swap_remove(place as usize);
-        if let Some(&moved) = self.trains.light.get(place as usize) {
-            self.transfers.get(moved).train.light.place = place;
+        self.tell_waits(env, slot, rows);
+        self.light.swap_remove(place as usize);
+        if let Some(&moved) = self.light.get(place as usize) {
+            self.traffic.transfers.get(moved).train.light.place = place;
         }
     }
 
     /// Makes all light trains like others: all at once, so that each is unpacked only once however they meet.
-    pub(crate) fn unpack(&mut self) {
-        let mut slots = std::mem::take(&mut self.trains.light);
-        slots.sort_unstable_by_key(|&slot| self.transfers.get(slot).train.number);
+    pub(crate) fn unpack(&mut self, env: &mut impl Environment<M>) {
+        let mut slots = std::mem::take(&mut self.light);
+        slots.sort_unstable_by_key(|&slot| self.traffic.transfers.get(slot).train.number);
         for &slot in slots.iter().rev() {
-            let asked = self.rows_asked(slot);
-            self.transfers.get(slot).train.light.asked = asked;
-            self.take_links(slot, asked..self.transfers.at(slot).last_row());
+            let asked = self.rows_asked(env.reached(), slot);
+            self.traffic.transfers.get(slot).train.light.asked = asked;
+            self.take_links(slot, asked..self.traffic.transfers.at(slot).last_row());
         }
-        slots.drain(..).for_each(|slot| self.enter_unpacked(slot));
-        self.trains.light = slots;
+        slots.drain(..).for_each(|slot| self.enter_unpacked(env, slot));
+        self.light = slots;
     }
 
     /// For how many of its links a light train has asked.
-    fn rows_asked(&self, slot: SlotId) -> usize {
+    fn rows_asked(&self, here: Place, slot: SlotId) -> usize {
         let asked = |&row: &usize| {
             let ask = Ask { slot, row, flit: 0 };
-            self.is_past(self.place(ask), ask)
+            self.is_past(here, self.place(ask), ask)
         };
-        (0..self.transfers.at(slot).last_row()).take_while(asked).count()
+        (0..self.traffic.transfers.at(slot).last_row()).take_while(asked).count()
     }
 
     /// Enters a train at its links where it was light.
-    fn enter_unpacked(&mut self, slot: SlotId) {
-        let leg = self.transfers.get(slot).leg;
-        let asked = self.transfers.get(slot).train.light.asked;
+    fn enter_unpacked(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
+        let leg = self.traffic.transfers.get(slot).leg;
+        let asked = self.traffic.transfers.get(slot).train.light.asked;
         for (row, hop) in (leg.from..leg.to).enumerate() {
-            let rank = self.rank_at(slot, hop);
-            let transfer = self.transfers.get(slot);
+            let rank = self.traffic.rank_at(slot, hop);
+            let transfer = self.traffic.transfers.get(slot);
             let id = transfer.hops[usize::from(hop)].link;
-            let span = self.links[id.index()].span(transfer.bytes, &self.network);
+            let span = self.traffic.links[id.index()].span(transfer.bytes, &self.traffic.network);
             let passage = transfer.passage(hop, rank, span);
             let at = &mut transfer.hops[usize::from(hop)];
             let before = std::mem::replace(&mut at.header, Hop::OPEN);
-            let used = &mut self.uses.links[at.link.index()];
+            let used = &mut self.uses[at.link.index()];
             let free = before.max(transfer.train.times[row]) + passage.span;
             used.free = free.min(Time::FAR);
             used.last = passage.last;
@@ -211,18 +202,18 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             used.light -= crossed;
             used.trains.push(Passage { crossed, before, ..passage });
         }
-        self.tell_waits(slot, asked);
-        let train = &mut self.transfers.get(slot).train;
+        self.tell_waits(env, slot, asked);
+        let train = &mut self.traffic.transfers.get(slot).train;
         (train.light.is_on, train.entered) = (false, leg.to);
     }
 
     /// Tells of the times that a light train has waited for its first links.
-    fn tell_waits(&mut self, slot: SlotId, rows: usize) {
-        let Transfer { id, leg, hops, train, .. } = self.transfers.get(slot);
+    fn tell_waits(&mut self, env: &mut impl Environment<M>, slot: SlotId, rows: usize) {
+        let Transfer { id, leg, hops, train, .. } = self.traffic.transfers.get(slot);
         let hops = &hops[usize::from(leg.from)..][..rows];
         for wait in train.light.waits.drain(..) {
             if hops.iter().any(|hop| hop.link == wait.link) {
-                self.observer.waited(*id, wait);
+                env.waited(*id, wait);
             }
         }
     }

@@ -6,27 +6,13 @@
 
 use std::cmp::Ordering;
 
-use super::Train;
-use crate::component::Component;
-use crate::engine::Engine;
-use crate::observer::Observer;
-use crate::transfer::{LegEnd, SlotId};
+use super::Trains;
+use crate::event::Place;
+use crate::id::SlotId;
+use crate::transfer::{LegEnd, Train};
 
-/// A place in the order of events, up to ties. Twelve bytes, because links are full of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(Rust, packed(4))]
-pub(crate) struct Place {
-    pub(crate) at: u64,
-    pub(crate) rank: u32,
-}
-
-impl Place {
-    /// No place at all.
-    pub(crate) const NONE: Self = Self { at: u64::MAX, rank: u32::MAX };
-
-    /// Marks the number of a train within a trail.
-    const NUMBER: u32 = u32::MAX;
-}
+/// Rank that marks the number of a train within a trail.
+const NUMBER: u32 = u32::MAX;
 
 /// A flit of a train that asks for the link of a row of its times.
 #[derive(Clone, Copy, Debug)]
@@ -36,27 +22,20 @@ pub(crate) struct Ask {
     pub(crate) flit: usize,
 }
 
-impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
+impl<M> Trains<M> {
     /// Where a flit asks.
     pub(crate) fn place(&self, Ask { slot, row, flit }: Ask) -> Place {
-        let transfer = self.transfers.at(slot);
-        let rank = match row {
-            0 => self.links[transfer.leg_hops()[0].link.index()].start_rank,
-            row => {
-                let link = transfer.leg_hops()[row - 1].link;
-                self.links[link.index()].rank(link)
-            }
-        };
-        let place = Place { at: transfer.time(row, flit), rank: self.flit_ranks + rank };
-        place.max(transfer.train.begun)
+        let transfer = self.traffic.transfers.at(slot);
+        let rank = self.traffic.rank_at(slot, transfer.hop(row));
+        Place { at: transfer.time(row, flit), rank }.max(transfer.train.begun)
     }
 
     /// What decides between flits of the same place: their places on the way there, backwards, then the train's
     /// number, then the way of the flit that it began behind.
     fn trail(&self, Ask { slot, row, flit }: Ask) -> impl Iterator<Item = Place> {
-        let Train { number, behind, .. } = &self.transfers.at(slot).train;
+        let Train { number, behind, .. } = &self.traffic.transfers.at(slot).train;
         let places = (0..row).rev().map(move |row| self.place(Ask { slot, row, flit }));
-        let number = Place { at: *number, rank: Place::NUMBER };
+        let number = Place { at: *number, rank: NUMBER };
         places.chain([number]).chain(behind.iter().copied())
     }
 
@@ -67,37 +46,36 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
 
     /// Keeps how the last flit of a train came to its end, because that decides what lies before the present.
     pub(crate) fn note_end(&mut self, slot: SlotId) {
-        self.trains.ended = self.place(self.end_of(slot));
-        self.trains.ended_slot = Some(slot);
-        if self.transfers.get(slot).leg.end == LegEnd::Store {
+        self.ended = self.place(self.end_of(slot));
+        self.ended_slot = Some(slot);
+        if self.traffic.transfers.get(slot).leg.end == LegEnd::Store {
             self.write_down_trail();
         }
     }
 
     /// Writes down how the last flit of the train that was done last came to its end.
     pub(crate) fn write_down_trail(&mut self) {
-        let Some(slot) = self.trains.ended_slot.take() else { return };
-        let mut trail = std::mem::take(&mut self.trains.trail);
+        let Some(slot) = self.ended_slot.take() else { return };
+        let mut trail = std::mem::take(&mut self.trail);
         trail.clear();
         trail.extend(self.trail(self.end_of(slot)));
-        self.trains.trail = trail;
+        self.trail = trail;
     }
 
     /// Whether a flit has asked, up to the present event.
     #[inline]
-    pub(crate) fn is_past(&self, place: Place, ask: Ask) -> bool {
-        let here = Place { at: self.now.ps(), rank: self.reached };
+    pub(crate) fn is_past(&self, here: Place, place: Place, ask: Ask) -> bool {
         place < here || place == here && self.is_before_end(place, ask)
     }
 
     #[cold]
     fn is_before_end(&self, place: Place, ask: Ask) -> bool {
-        if self.trains.ended != place {
+        if self.ended != place {
             return false;
         }
-        match self.trains.ended_slot {
+        match self.ended_slot {
             Some(slot) => self.order(ask, self.end_of(slot)).is_lt(),
-            None => compare(self.trail(ask), self.trains.trail.iter().copied()).is_lt(),
+            None => compare(self.trail(ask), self.trail.iter().copied()).is_lt(),
         }
     }
 }
@@ -107,11 +85,11 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
 fn compare(mut a: impl Iterator<Item = Place>, mut b: impl Iterator<Item = Place>) -> Ordering {
     loop {
         let (place_a, place_b) = match (a.next(), b.next()) {
-            (Some(a), Some(b)) if a.rank == Place::NUMBER && b.rank == Place::NUMBER => {
+            (Some(a), Some(b)) if a.rank == NUMBER && b.rank == NUMBER => {
                 return { a.at }.cmp(&{ b.at });
             }
-            (Some(Place { rank: Place::NUMBER, .. }), place_b) => (a.next(), place_b),
-            (place_a, Some(Place { rank: Place::NUMBER, .. })) => (place_a, b.next()),
+            (Some(Place { rank: NUMBER, .. }), place_b) => (a.next(), place_b),
+            (place_a, Some(Place { rank: NUMBER, .. })) => (place_a, b.next()),
             places => places,
         };
         match place_a.cmp(&place_b) {

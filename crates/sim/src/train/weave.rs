@@ -7,17 +7,16 @@
 //! flits leave, the next link of this train is worked out again as well. Links are taken in the order of the times
 //! from which on something has changed; a change has its effects later than its cause, so this comes to an end.
 
+use super::Trains;
 use std::cmp::Ordering;
 
 use super::Passage;
 use super::cross::clamp;
-use super::order::{Ask, Place};
+use super::order::Ask;
 use crate::Time;
-use crate::component::Component;
-use crate::engine::Engine;
-use crate::id::{LinkId, TransferId};
-use crate::observer::Observer;
-use crate::transfer::SlotId;
+use crate::environment::Environment;
+use crate::event::Place;
+use crate::id::{LinkId, SlotId, TransferId};
 
 /// A train is tired when each of its flits has been worked out so often on each link: walking is not dearer then.
 const TIRED: u64 = 6;
@@ -112,35 +111,35 @@ impl Lane {
     }
 }
 
-impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
+impl<M> Trains<M> {
     /// Notes that a link is to be worked out again from a time on. It books what has happened first, because a
     /// train that comes now comes after that.
-    pub(crate) fn note_dirty(&mut self, from: u64, link: LinkId) {
-        if let Some((time, _)) = self.trains.dirty.iter_mut().find(|(_, other)| *other == link) {
+    pub(crate) fn note_dirty(&mut self, env: &mut impl Environment<M>, from: u64, link: LinkId) {
+        if let Some((time, _)) = self.dirty.iter_mut().find(|(_, other)| *other == link) {
             *time = from.min(*time);
         } else {
-            self.trains.dirty.push((from, link));
-            self.book(link);
+            self.dirty.push((from, link));
+            self.book(env, link);
         }
     }
 
     /// Works out all links that are to be.
-    pub(crate) fn weave(&mut self) {
-        while let Some(place) = (0..self.trains.dirty.len()).min_by_key(|&i| self.trains.dirty[i]) {
-            let (from, link) = self.trains.dirty.swap_remove(place);
-            self.work_out(link, from);
+    pub(crate) fn weave(&mut self, env: &mut impl Environment<M>) {
+        while let Some(place) = (0..self.dirty.len()).min_by_key(|&i| self.dirty[i]) {
+            let (from, link) = self.dirty.swap_remove(place);
+            self.work_out(env, link, from);
         }
-        if let Some(slot) = self.trains.tired.take() {
-            self.scatter(slot);
+        if let Some(slot) = self.tired.take() {
+            self.scatter(env, slot);
         }
     }
 
     /// A train on a link, from those flits on that are not in the accounts.
     #[inline]
     pub(crate) fn lane(&self, id: LinkId, passage: &Passage) -> Lane {
-        let link = &self.links[id.index()];
+        let link = &self.traffic.links[id.index()];
         let &Passage { slot, hop, rank, crossed, changed, span, flits, .. } = passage;
-        let transfer = self.transfers.at(slot);
+        let transfer = self.traffic.transfers.at(slot);
         let (row, flits, next) = (transfer.row(hop), flits as usize, crossed as usize);
         let begun = transfer.train.begun;
         let place = if next == flits {
@@ -188,18 +187,19 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     }
 
     /// Works out when flits that ask for a link from a time on cross it, and tells the links behind it.
-    fn work_out(&mut self, id: LinkId, from: u64) {
-        let used = &mut self.uses.links[id.index()];
+    fn work_out(&mut self, env: &mut impl Environment<M>, id: LinkId, from: u64) {
+        let used = &mut self.uses[id.index()];
         let booked = used.booked as usize;
         let mut trains = std::mem::take(&mut used.trains);
         let starts = |passage: &Passage| passage.is_apart && passage.first.at < from;
         let at = booked + trains[booked..].iter().rposition(starts).unwrap_or(0);
         self.line_up(&mut trains[at..]);
-        let mut free = if at == booked { self.links[id.index()].free } else { trains[at].before };
+        let mut free =
+            if at == booked { self.traffic.links[id.index()].free } else { trains[at].before };
         let mut rest = &mut trains[at..];
         let mut changed =
             rest.iter().filter(|passage| passage.changed != Passage::UNCHANGED).count();
-        let mut moved = std::mem::take(&mut self.trains.moved);
+        let mut moved = std::mem::take(&mut self.moved);
         loop {
             let (end, last) = close_group(rest, free);
             let group = rest.split_off_mut(..end).expect("no group is longer than all");
@@ -207,7 +207,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             free = self.cross_group(id, group, free, &mut moved);
             group.iter_mut().for_each(|passage| passage.changed = Passage::UNCHANGED);
             let Some(next) = rest.first_mut() else {
-                let used = &mut self.uses.links[id.index()];
+                let used = &mut self.uses[id.index()];
                 (used.free, used.last) = (free, last);
                 break;
             };
@@ -216,9 +216,9 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
                 break;
             }
         }
-        self.uses.links[id.index()].trains = trains;
-        moved.drain(..).for_each(|lane| self.pass_on(&lane));
-        self.trains.moved = moved;
+        self.uses[id.index()].trains = trains;
+        moved.drain(..).for_each(|lane| self.pass_on(env, &lane));
+        self.moved = moved;
     }
 
     /// Puts trains into the order of their first flits.
@@ -231,7 +231,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
 
     /// A train on a link as its flits come now.
     pub(crate) fn placed(&self, passage: &Passage) -> Passage {
-        let transfer = self.transfers.at(passage.slot);
+        let transfer = self.traffic.transfers.at(passage.slot);
         let row = transfer.row(passage.hop);
         let place = |flit| Place { at: transfer.time(row, flit), rank: passage.rank };
         let begun = transfer.train.begun;
@@ -247,27 +247,27 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         mut free: u64,
         moved: &mut Vec<Lane>,
     ) -> u64 {
-        let mut lanes = std::mem::take(&mut self.trains.woven);
+        let mut lanes = std::mem::take(&mut self.woven);
         lanes.clear();
         lanes.extend(group.iter().map(|passage| self.lane(id, passage)));
         self.charge(&lanes);
         while let Some((first, limit)) = self.first_lane(&lanes) {
             let lane = &mut lanes[first];
-            free = lane.cross(&mut self.transfers.get(lane.slot).train.times, free, limit);
+            free = lane.cross(&mut self.traffic.transfers.get(lane.slot).train.times, free, limit);
         }
         moved.extend(lanes.iter().filter(|lane| lane.moved.is_some()));
-        self.trains.woven = lanes;
+        self.woven = lanes;
         free
     }
 
     /// Counts what it costs to work out lanes.
     pub(crate) fn charge(&mut self, lanes: &[Lane]) {
         for lane in lanes {
-            let transfer = self.transfers.get(lane.slot);
+            let transfer = self.traffic.transfers.get(lane.slot);
             transfer.train.work += (lane.flits - lane.next) as u64;
             let most = TIRED * u64::from(transfer.flits) * transfer.last_row() as u64;
             if transfer.train.work > most {
-                self.trains.tired = Some(lane.slot);
+                self.tired = Some(lane.slot);
             }
         }
     }

@@ -4,7 +4,7 @@ use std::num::NonZero;
 
 use cubeyard_sim::{
     Arbiter, Asks, Bandwidth, BufferSpec, Component, Crossing, Engine, EngineConfig, LinkId,
-    LinkSpec, Network, NodeId, NodeSpec, Observer, Send, Span, Stop, Time, Waiter,
+    LinkSpec, Network, NodeId, NodeSpec, Observer, Span, Stop, Time, TransferSpec, Waiter,
 };
 use proptest::prelude::*;
 
@@ -289,7 +289,8 @@ fn ends_in_order(arbiter: Arbiter, from: [(usize, u64); 2]) -> [Time; 2] {
         engine.run_until(Time::from_ps(at));
         let message = Box::new(Note { label, answer: None });
         let asks = Asks::At(Time::from_ps(100));
-        let send = Send { route: grid.checked_route(node, 6), bytes: 8 * 256, asks, message };
+        let send =
+            TransferSpec { route: grid.checked_route(node, 6), bytes: 8 * 256, asks, message };
         engine.call(NodeId::new(node), Box::new(Note { label, answer: Some(send) }));
     }
     assert_eq!(engine.run(), Stop::Idle);
@@ -317,7 +318,7 @@ fn of_transfers_that_began_at_one_instant_the_one_by_the_lower_link_goes_first()
 struct Around;
 
 impl Component for Around {
-    type Message = Vec<Send<()>>;
+    type Message = Vec<TransferSpec<()>>;
 
     fn receive(
         &mut self,
@@ -327,8 +328,8 @@ impl Component for Around {
     }
 
     fn call(&mut self, sends: Self::Message, context: &mut cubeyard_sim::Context<Self::Message>) {
-        for Send { route, bytes, asks, .. } in sends {
-            context.send(Send { route, bytes, asks, message: Vec::new() });
+        for TransferSpec { route, bytes, asks, .. } in sends {
+            context.send(TransferSpec { route, bytes, asks, message: Vec::new() });
         }
     }
 }
@@ -350,7 +351,7 @@ fn ring(depth: u32, flits: u64) -> Stop {
         let half = [1, 2].map(|hop| LinkId::new((node + hop) % 4));
         let route = network.route(&half).unwrap();
         let (bytes, asks) = (256 * flits, Asks::At(Time::ZERO));
-        engine.call(NodeId::new(node), vec![Send { route, bytes, asks, message: () }]);
+        engine.call(NodeId::new(node), vec![TransferSpec { route, bytes, asks, message: () }]);
     }
     engine.run()
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use cubeyard_sim::{
     Asks, Component, Context, Delivery, Engine, EngineConfig, Flit, Network, NodeId, Observer,
-    Send, Span, Stop, Time, TransferId, Wait,
+    Span, Stop, Time, TransferId, TransferSpec, Wait,
 };
 use proptest::prelude::*;
 
@@ -46,7 +46,7 @@ enum When {
 
 #[derive(Debug)]
 struct Word {
-    sends: Vec<Send<Word>>,
+    sends: Vec<TransferSpec<Word>>,
     when: When,
 }
 
@@ -54,10 +54,10 @@ struct Word {
 struct Talker {
     wants_flits: bool,
     flits: Vec<Flit>,
-    put_off: VecDeque<Vec<Send<Word>>>,
+    put_off: VecDeque<Vec<TransferSpec<Word>>>,
 }
 
-fn send_all(sends: Vec<Send<Word>>, after: u64, context: &mut Context<Word>) {
+fn send_all(sends: Vec<TransferSpec<Word>>, after: u64, context: &mut Context<Word>) {
     for mut send in sends {
         send.asks = Asks::At(context.now() + Span::from_ps(after));
         context.send(send);
@@ -165,11 +165,11 @@ fn talk(nodes: usize) -> impl Strategy<Value = Talk> {
 type Outcome = (Vec<(TransferId, Wait)>, Vec<(TransferId, Time)>, Vec<Flit>, Vec<Span>, u64, u64);
 
 impl Crowd {
-    fn send(&self, from: usize, to: usize, bytes: u64, then: Word) -> Send<Word> {
+    fn send(&self, from: usize, to: usize, bytes: u64, then: Word) -> TransferSpec<Word> {
         let network =
             Network::new(self.grid.flit_bytes, self.grid.nodes.clone(), self.grid.links.clone());
         let route = network.unwrap().route(&self.grid.route(from, to)).unwrap();
-        Send { route, bytes, asks: Asks::At(Time::ZERO), message: then }
+        TransferSpec { route, bytes, asks: Asks::At(Time::ZERO), message: then }
     }
 
     fn word(&self, talk: &Talk) -> Word {

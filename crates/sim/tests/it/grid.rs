@@ -2,14 +2,14 @@
 
 use cubeyard_sim::{
     Asks, Bandwidth, Component, Context, Delivery, Engine, EngineConfig, Flit, Forwarding, LinkId,
-    LinkSpec, Network, NodeId, NodeSpec, Observer, Route, Send, Span, Time,
+    LinkSpec, Network, NodeId, NodeSpec, Observer, Route, Span, Time, TransferSpec,
 };
 
 /// What nodes say to each other: a label, and perhaps an answer to be sent.
 #[derive(Debug)]
 pub(crate) struct Note {
     pub(crate) label: usize,
-    pub(crate) answer: Option<Send<Box<Note>>>,
+    pub(crate) answer: Option<TransferSpec<Box<Note>>>,
 }
 
 /// Writes down what comes.

@@ -1,7 +1,8 @@
 //! The end of simulated time: an engine stops there, and no sum wraps around it.
 
 use cubeyard_sim::{
-    Arbiter, Asks, Bandwidth, Blind, BufferSpec, EngineConfig, NodeId, Send, Span, Stop, Time,
+    Arbiter, Asks, Bandwidth, Blind, BufferSpec, EngineConfig, NodeId, Span, Stop, Time,
+    TransferSpec,
 };
 use proptest::prelude::*;
 
@@ -56,7 +57,7 @@ fn a_link_that_is_too_slow_for_simulated_time_stops_the_engine() {
         let mut engine = grid.engine_as(config, Blind);
         let message = Box::new(Note { label: 0, answer: None });
         let (route, asks) = (grid.checked_route(0, 1), Asks::At(Time::ZERO));
-        let send = Send { route, bytes: 20 << 20, asks, message };
+        let send = TransferSpec { route, bytes: 20 << 20, asks, message };
         engine.call(NodeId::new(0), Box::new(Note { label: 0, answer: Some(send) }));
         assert_eq!(engine.run(), Stop::OutOfTime, "{config:?}");
         assert_eq!(received(&engine), []);

@@ -1,6 +1,8 @@
 //! What crossing links costs, against figures worked out by hand.
 
-use cubeyard_sim::{Asks, Blind, LinkId, Network, NodeId, RouteError, Send, Span, Stop, Time};
+use cubeyard_sim::{
+    Asks, Blind, LinkId, Network, NodeId, RouteError, Span, Stop, Time, TransferSpec,
+};
 
 use crate::grid::{Grid, Note};
 
@@ -9,7 +11,7 @@ fn alone(grid: &Grid, bytes: u64) -> Time {
     let end = grid.nodes.len() - 1;
     let route = grid.checked_route(0, end);
     let mut engine = grid.engine(true, Blind);
-    let send = Send {
+    let send = TransferSpec {
         route,
         bytes,
         asks: Asks::At(Time::ZERO),

@@ -1,6 +1,6 @@
 //! Why an engine stops.
 
-use cubeyard_sim::{Asks, Blind, NodeId, Send, Span, Stop, Time, Waiter, Waiting};
+use cubeyard_sim::{Asks, Blind, NodeId, Span, Stop, Time, TransferSpec, Waiter, Waiting};
 
 use crate::grid::{Grid, Note};
 
@@ -17,7 +17,7 @@ fn a_deadline_stops_just_after_what_is_due_by_then() {
     let mut engine = grid.engine(true, Blind);
     let message = Box::new(Note { label: 0, answer: None });
     let route = grid.checked_route(0, 1);
-    let send = Send { route, bytes: 256, asks: Asks::At(Time::ZERO), message };
+    let send = TransferSpec { route, bytes: 256, asks: Asks::At(Time::ZERO), message };
     engine.call(NodeId::new(0), Box::new(Note { label: 0, answer: Some(send) }));
     assert_eq!(engine.run_until(Time::from_ps(999)), Stop::Deadline);
     assert_eq!(engine.component(NodeId::new(1)).unwrap().received, []);

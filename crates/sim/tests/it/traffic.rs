@@ -1,7 +1,7 @@
 //! Random traffic on random grids, and what becomes of it.
 
 use cubeyard_sim::{
-    Asks, Bandwidth, Engine, EngineConfig, Flit, NodeId, Observer, Send, Span, Stop, Time,
+    Asks, Bandwidth, Engine, EngineConfig, Flit, NodeId, Observer, Span, Stop, Time, TransferSpec,
 };
 use proptest::prelude::*;
 
@@ -137,14 +137,14 @@ pub(crate) fn order<O: Observer<Box<Note>>>(
             }
         };
         let note = |answer| Box::new(Note { label, answer });
-        let answer = planned.answered.then(|| Send {
+        let answer = planned.answered.then(|| TransferSpec {
             route: grid.checked_route(planned.to, planned.from),
             bytes: planned.bytes,
             asks: Asks::At(Time::ZERO),
             message: note(None),
         });
         let route = grid.checked_route(planned.from, planned.to);
-        let send = Send { route, bytes: planned.bytes, asks, message: note(answer) };
+        let send = TransferSpec { route, bytes: planned.bytes, asks, message: note(answer) };
         engine.call_at(at, NodeId::new(planned.from), note(Some(send)));
     }
 }

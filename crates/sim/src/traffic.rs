@@ -1,0 +1,213 @@
+//! Transfers under way and the links that they cross.
+//!
+//! A link is a reservation: the time from which it is free. A flit that asks is given the link at once, for a
+//! time that may lie ahead, and its next event is when it asks for the next link: one event for each flit and
+//! hop, and no queue. A node delays all flits of a transfer until its overhead has passed since the
+//! first one arrived.
+
+use crate::environment::Environment;
+use crate::event::FabricEvent;
+use crate::id::{NodeId, SlotId};
+use crate::link::LinkState;
+use crate::network::Network;
+use crate::observer::{Crossing, Wait};
+use crate::transfer::{Asks, Delivery, Flit, Hop, LegEnd, Transfers};
+use crate::{Span, Time};
+
+/// Links with their state, and the transfers on them.
+#[derive(Debug)]
+pub(crate) struct Traffic<M> {
+    pub(crate) network: Network,
+    pub(crate) links: Vec<LinkState>,
+    pub(crate) transfers: Transfers<M>,
+    /// Rank of the first flit in an instant; components come before.
+    pub(crate) flit_ranks: u32,
+    /// Number of times that a flit has crossed a link.
+    pub(crate) flit_hops: u64,
+}
+
+impl<M> Traffic<M> {
+    pub(crate) fn new(network: Network, flit_ranks: u32) -> Self {
+        let links = LinkState::all(&network);
+        Self { network, links, transfers: Transfers::new(), flit_ranks, flit_hops: 0 }
+    }
+
+    /// Rank of flits when they ask for the link of a hop: by the link they came by, or as flits that begin at
+    /// the node.
+    #[inline]
+    pub(crate) fn rank_at(&self, slot: SlotId, hop: u16) -> u32 {
+        let transfer = self.transfers.at(slot);
+        let rank = if hop == transfer.leg.from {
+            self.links[transfer.hops[usize::from(hop)].link.index()].start_rank
+        } else {
+            let before = transfer.hops[usize::from(hop) - 1].link;
+            self.links[before.index()].rank(before)
+        };
+        self.flit_ranks + rank
+    }
+
+    /// Schedules an event for each flit of a leg, or one for all that ask at the same time.
+    pub(crate) fn walk<const QUEUES: bool>(
+        &mut self,
+        env: &mut impl Environment<M>,
+        slot: SlotId,
+        asks: Asks,
+    ) {
+        let transfer = self.transfers.at(slot);
+        let (flits, hop) = (transfer.flits, transfer.leg.from);
+        let rank = self.rank_at(slot, hop);
+        match asks {
+            Asks::At(time) => {
+                assert!(time >= env.now(), "a transfer asks before the present");
+                env.schedule(time, rank, FabricEvent::Begin { slot });
+            }
+            Asks::Each(times) => {
+                for (flit, time) in (0..flits).zip(times) {
+                    assert!(time >= env.now(), "a flit asks before the present");
+                    env.schedule(time, rank, on_foot::<QUEUES>(slot, flit, hop));
+                }
+            }
+        }
+    }
+
+    /// Moves a flit that asked at `asked` over a link as soon as the link is free, which with `QUEUES` it is.
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "the hot path has one caller and must stay one function"
+    )]
+    pub(crate) fn cross<const QUEUES: bool, E: Environment<M>>(
+        &mut self,
+        env: &mut E,
+        slot: SlotId,
+        flit: u32,
+        hop: u16,
+        asked: Time,
+    ) {
+        let transfer = self.transfers.get(slot);
+        let at = &mut transfer.hops[usize::from(hop)];
+        let link = &mut self.links[at.link.index()];
+        let span = if flit + 1 == transfer.flits {
+            let bytes = transfer.bytes - u64::from(flit) * self.network.flit_bytes();
+            link.span(bytes, &self.network)
+        } else {
+            link.flit
+        };
+        // No later than that, so that the few spans which are added below do not wrap.
+        let start = env.now().ps().max(link.free).min(Time::FAR);
+        if start > asked.ps() && link.last != transfer.id && (!QUEUES || link.is_used()) {
+            let span = Span::from_ps(start - asked.ps());
+            env.waited(transfer.id, Wait { link: at.link, behind: link.last, span });
+        }
+        let end = start + span;
+        link.free = end;
+        link.busy = link.busy.saturating_add(span);
+        link.last = transfer.id;
+        self.flit_hops += 1;
+        let arrived = link.arrival(start, end);
+        if E::REPORTS_FLITS {
+            env.crossed(Crossing {
+                transfer: transfer.id,
+                flit: u64::from(flit),
+                link: at.link,
+                hop: usize::from(hop),
+                asked,
+                start: Time::from_ps(start),
+                end: Time::from_ps(end),
+                arrived: Time::from_ps(arrived),
+            });
+        }
+        let rank = self.flit_ranks + link.rank(at.link);
+        if QUEUES && hop + 1 == transfer.leg.to {
+            let known = Time::from_ps(arrived + link.credit_latency());
+            env.schedule(known, self.flit_ranks, FabricEvent::Credit { link: at.link });
+        }
+        if hop + 1 == transfer.leg.to && transfer.leg.end == LegEnd::Store {
+            transfer.arrived += 1;
+            if transfer.arrived == transfer.flits {
+                env.schedule(Time::from_ps(arrived), rank, FabricEvent::LegDone { slot });
+            }
+            return;
+        }
+        if at.header == Hop::OPEN {
+            at.header = arrived + link.overhead;
+        }
+        let leaves = Time::from_ps(arrived.max(at.header));
+        if hop + 1 < transfer.leg.to {
+            env.schedule(leaves, rank, on_foot::<QUEUES>(slot, flit, hop + 1));
+        } else if transfer.leg.end == LegEnd::Flits {
+            env.schedule(leaves, rank, FabricEvent::Flit { slot, flit });
+        } else {
+            transfer.arrived += 1;
+            if transfer.arrived == transfer.flits {
+                env.schedule(leaves, rank, FabricEvent::LegDone { slot });
+            }
+        }
+    }
+
+    /// Delivers a flit to a component that takes single flits. Returns whether it was the last one.
+    pub(crate) fn arrive(
+        &mut self,
+        env: &mut impl Environment<M>,
+        slot: SlotId,
+        flit: u32,
+    ) -> bool {
+        let now = env.now().ps();
+        self.deliver_flits(env, slot, flit, &[now]);
+        let transfer = self.transfers.get(slot);
+        transfer.arrived += 1;
+        transfer.arrived == transfer.flits
+    }
+
+    /// Delivers flits from `first` on, which arrived at `times`, to the component at the end of their route.
+    pub(crate) fn deliver_flits(
+        &self,
+        env: &mut impl Environment<M>,
+        slot: SlotId,
+        first: u32,
+        times: &[u64],
+    ) {
+        let transfer = self.transfers.at(slot);
+        let message = transfer.message.as_ref().expect("it is under way");
+        let flits = (first..transfer.flits).zip(times).map(|(index, &at)| Flit {
+            index: u64::from(index),
+            bytes: transfer.flit_bytes(index, self.network.flit_bytes()),
+            at: Time::from_ps(at),
+        });
+        env.deliver_flits(self.destination(slot), flits, message);
+    }
+
+    /// Removes a transfer that has arrived at its destination.
+    pub(crate) fn deliver(&mut self, slot: SlotId) -> (NodeId, Delivery<M>) {
+        let node = self.destination(slot);
+        let transfer = self.transfers.get(slot);
+        let delivery = Delivery {
+            transfer: transfer.id,
+            bytes: transfer.bytes,
+            begun: transfer.begun,
+            message: transfer.message.take().expect("it is under way"),
+        };
+        self.transfers.remove(slot);
+        (node, delivery)
+    }
+
+    /// The node at the end of a leg, if its component takes single flits.
+    pub(crate) fn flit_end(&self, slot: SlotId) -> Option<NodeId> {
+        let takes_flits = self.transfers.at(slot).leg.end == LegEnd::Flits;
+        takes_flits.then(|| self.destination(slot))
+    }
+
+    fn destination(&self, slot: SlotId) -> NodeId {
+        self.links[self.transfers.at(slot).last_link().index()].to
+    }
+}
+
+/// The event at which a flit asks for a link, or joins the queue before it.
+#[inline]
+fn on_foot<const QUEUES: bool>(slot: SlotId, flit: u32, hop: u16) -> FabricEvent {
+    if QUEUES {
+        FabricEvent::Stand { slot, flit, hop }
+    } else {
+        FabricEvent::Ask { slot, flit, hop }
+    }
+}
