@@ -147,7 +147,7 @@ impl TensorArg<'_> {
     #[track_caller]
     pub fn whole(&self) -> Ref {
         let Some(address) = self.bound.whole else {
-            let what = "no one range of addresses is all of it, row by row; use local()";
+            let what = "it is not one contiguous row-major range; use local()";
             self.tl.fail(format!("argument {}: {what}", self.position))
         };
         Ref::new(address, self.bound.shape.dimensions(), self.bound.dtype)
@@ -158,7 +158,7 @@ impl TensorArg<'_> {
     pub fn local(&self) -> Ref {
         let Some(local) = self.local_if_any() else {
             let pe = self.tl.state.site.pe;
-            self.tl.fail(format!("argument {}: {pe} holds nothing of it", self.position))
+            self.tl.fail(format!("argument {}: {pe} holds no part of it", self.position))
         };
         local
     }

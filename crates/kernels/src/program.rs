@@ -49,7 +49,7 @@ impl Recording {
                 Ok(Self { state })
             }
             Poll::Pending => Err(format!(
-                "{} waits for something that is none of tl's: it cannot be recorded",
+                "{} awaits a future that is not of tl: it cannot be recorded",
                 kernel.name()
             )),
         }
@@ -192,7 +192,7 @@ impl Program for KernelProgram {
                 Ok(Poll::Ready(())) => self.future = None,
                 Ok(Poll::Pending) if self.state.wanted.get().is_some() => {}
                 Ok(Poll::Pending) => {
-                    let what = "waits for something that is none of tl's";
+                    let what = "awaits a future that is not of tl";
                     return Next::Failed(format!("{} {what}", self.state.kernel));
                 }
                 Err(what) => return Next::Failed(what),

@@ -134,7 +134,7 @@ impl Tl {
         self.count();
         match of.get(axis) {
             Some(&value) => value as u64,
-            None => self.fail(format!("axis {axis}: there are 0, PEs of a cube, and 1, cubes")),
+            None => self.fail(format!("axis {axis}: expected 0 (PEs of a cube) or 1 (cubes)")),
         }
     }
 
@@ -184,7 +184,7 @@ impl Tl {
         self.state.calls.set(calls);
         let limit = self.state.limit;
         if calls > limit {
-            self.fail(format!("more than {limit} calls of tl: it seems never to end"));
+            self.fail(format!("more than {limit} calls of tl: the kernel seems not to end"));
         }
     }
 }

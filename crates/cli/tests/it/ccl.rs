@@ -164,7 +164,7 @@ fn what_cannot_be_is_refused_with_what_can() {
     refused(&of(&["--dtype", "f15"]), &["the nearest is `f16`"]);
     refused(&of(&["--world", "5"]), &["a world of 5 ranks: there are 4 SIPs", "--world"]);
     refused(&of(&["--world", "0"]), &["a world of 0 ranks"]);
-    refused(&of(&["--op", "broadcast", "--root", "4"]), &["rank 4: there are 4"]);
+    refused(&of(&["--op", "broadcast", "--root", "4"]), &["rank 4: there are 4 ranks"]);
     refused(&of(&["--op", "all_to_all", "--algorithm", "ring"]), &["ring: all_to_all", "auto"]);
     refused(&of(&["--sips", "17"]), &["expected from 1 to 16 SIPs; found 17", "--sips"]);
     refused(&of(&["--sip-grid", "2x2"]), &["expected no grid for a ring", "found 2x2"]);

@@ -32,7 +32,7 @@ impl Bench for BlockSparse {
     }
 
     fn summary(&self) -> &'static str {
-        "a block-sparse matrix times a dense one, only blocks that are there are touched"
+        "a block-sparse matrix times a dense one, touching only blocks that are present"
     }
 
     fn parameters(&self) -> Vec<Parameter> {
@@ -80,7 +80,7 @@ impl Bench for BlockSparse {
         lab.launch(&block_sparse(), arguments, cubes, pes)?;
         let check = lab.check(&tensors[3], F16_SUMS, || asked.expected(&there, &a, &b))?;
         let blocks = there.iter().filter(|flag| **flag != 0.0).count() as u64;
-        let notes = vec![format!("{blocks} of {} blocks are there", rows * columns)];
+        let notes = vec![format!("{blocks} of {} blocks are present", rows * columns)];
         Ok(Outcome { work: asked.work(blocks), check, notes })
     }
 }

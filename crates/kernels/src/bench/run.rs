@@ -74,7 +74,7 @@ pub enum BenchError {
     #[error("{0}")]
     Unfit(String),
     /// The bench reads loaded values, so it needs data mode.
-    #[error("{0} branches on what it loads: it needs --data")]
+    #[error("{0} branches on loaded values: it needs --data")]
     NeedsData(&'static str),
     /// The run needs more host memory than allowed. Choose smaller parameters, or raise the limit.
     #[error("it needs at least {bytes} of the host's memory, for {}; the limit is {limit}", needs.shown())]

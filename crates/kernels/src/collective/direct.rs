@@ -103,7 +103,8 @@ impl Member {
 
     /// Sends parts to other ranks and receives from them, alternating piece by piece.
     ///
-    /// `send` returns the range of the input for a rank, `receive` the range that comes from one.
+    /// `send` returns the range of the input that goes to a rank, `receive` the range that comes from one, and
+    /// `take` handles each piece that arrives.
     fn exchange(
         &self,
         send: impl Fn(usize) -> Range<u64>,

@@ -30,7 +30,7 @@ impl Algorithm for Grid {
     fn refuses(&self, operation: Operation, _: &World) -> Option<String> {
         match operation {
             Operation::AllReduce(_) | Operation::ReduceScatter(_) | Operation::AllGather => None,
-            other => Some(format!("{} does not go around a grid; use direct", other.name())),
+            other => Some(format!("{} is not supported; use direct", other.name())),
         }
     }
 

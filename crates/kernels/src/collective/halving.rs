@@ -30,9 +30,9 @@ impl Algorithm for HalvingDoubling {
             Operation::AllReduce(_) | Operation::AllGather => None,
             Operation::ReduceScatter(_) if world.ranks.is_power_of_two() => None,
             Operation::ReduceScatter(_) => {
-                Some(format!("{name} of {} ranks, which is no power of two", world.ranks))
+                Some(format!("{name} of {} ranks: expected a power of two", world.ranks))
             }
-            _ => Some(format!("{name} is not halved and doubled; use direct")),
+            _ => Some(format!("{name} is not supported; use direct")),
         }
     }
 

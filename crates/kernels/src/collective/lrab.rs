@@ -30,7 +30,7 @@ impl Algorithm for Lrab {
 
     fn refuses(&self, operation: Operation, world: &World) -> Option<String> {
         if !matches!(operation, Operation::AllReduce(_)) {
-            return Some(format!("{}: it does all_reduce only", operation.name()));
+            return Some(format!("{} is not supported, only all_reduce", operation.name()));
         }
         let is_of_pes = world.grid.len() == 5 || world.wraps == [false, false, false, true];
         is_of_pes.then(|| "its ranks are cubes or SIPs, not PEs".to_owned())

@@ -38,7 +38,7 @@ impl Algorithm for Ring {
             | Operation::AllGather
             | Operation::Broadcast(_)
             | Operation::Reduce(..) => None,
-            other => Some(format!("{} does not go around a ring; use direct", other.name())),
+            other => Some(format!("{} is not supported; use direct", other.name())),
         }
     }
 

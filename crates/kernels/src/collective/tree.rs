@@ -30,7 +30,7 @@ impl Algorithm for Tree {
     fn refuses(&self, operation: Operation, _: &World) -> Option<String> {
         match operation {
             Operation::AllReduce(_) | Operation::Reduce(..) | Operation::Broadcast(_) => None,
-            other => Some(format!("{} does not go through a tree; use direct", other.name())),
+            other => Some(format!("{} is not supported; use direct", other.name())),
         }
     }
 

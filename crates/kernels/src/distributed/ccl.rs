@@ -157,7 +157,7 @@ impl CclConfig {
 
 /// Returns an explanation if a size is outside the file's range for an algorithm.
 pub(super) fn excludes_size(sizes: &RangeInclusive<u64>, bytes: u64) -> Option<String> {
-    let excluded = || format!("the file has it for other sizes than {bytes} bytes");
+    let excluded = || format!("the file excludes it for {bytes} bytes");
     (!sizes.contains(&bytes)).then(excluded)
 }
 
@@ -215,9 +215,9 @@ impl CclAlgorithm {
     /// Returns an explanation if the file does not admit the algorithm for these ranks and SIPs.
     pub(super) fn excludes(&self, topology: &Topology, ranks: usize) -> Option<String> {
         if !self.world.contains(&ranks) {
-            return Some(format!("the file has it for other worlds than {ranks} ranks"));
+            return Some(format!("the file excludes it for {ranks} ranks"));
         }
         let fits = self.sips.contains(&topology.spec().sips.topology);
-        (!fits).then(|| "the file does not have it for these SIPs".to_owned())
+        (!fits).then(|| "the file excludes it for these SIPs".to_owned())
     }
 }

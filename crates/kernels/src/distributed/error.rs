@@ -83,10 +83,10 @@ pub enum DistError {
         expected: String,
     },
     /// All group numbers are used. Make a new context.
-    #[error("more groups than there are numbers for: 65535 were made")]
+    #[error("all 65535 group numbers are used")]
     Exhausted,
     /// A rank that does not exist.
-    #[error("rank {rank}: there are {world}")]
+    #[error("rank {rank}: there are {world} ranks")]
     Rank {
         /// The rank given.
         rank: usize,
@@ -163,7 +163,7 @@ pub enum DistError {
     },
     /// The reduction operator is not defined for this element type. Convert the tensor, or choose another
     /// operator.
-    #[error("{operation} {op}: there is none of {dtype}")]
+    #[error("{operation} {op}: not defined for {dtype}")]
     NoneOf {
         /// Name of the operation.
         operation: &'static str,
@@ -263,7 +263,7 @@ pub enum DistError {
         what: String,
     },
     /// Ranks made different calls, or some made none.
-    #[error("ranks do not meet: {0}")]
+    #[error("calls of ranks do not match: {0}")]
     Apart(String),
     /// An unknown reduction operator.
     #[error(transparent)]

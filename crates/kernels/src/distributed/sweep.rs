@@ -213,7 +213,7 @@ fn lanes(config: &SweepConfig) -> Result<(Vec<CclAlgorithm>, Refused), DistError
         }
     }
     if lanes.is_empty() {
-        let why = format!("no algorithm of the file does {}", config.operation);
+        let why = format!("no algorithm of the file supports {}", config.operation);
         return Err(DistError::Refused { algorithm: "all", why });
     }
     Ok((lanes, refused))

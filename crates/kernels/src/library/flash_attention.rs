@@ -7,7 +7,8 @@ use crate::kernel::{Args, Kernel};
 use crate::tl::{Ref, Tile, Tl};
 
 /// Computes attention for the heads that each PE holds. Arguments: Q, K, V and the output, each with a row for
-/// each head; the head dimension; the tokens per block of Q, and of K and V; and 1 for causal masking.
+/// each head; the head dimension; the tokens per block of Q, and of K and V; and 1 for causal masking, in which
+/// a token sees only itself and its predecessors.
 ///
 /// A row of Q, V or the output is a matrix with a row per token. A row of K is a sequence of blocks, each a
 /// matrix with a column per token, so that nothing must be transposed.

@@ -9,9 +9,8 @@ use crate::tl::{Ref, Tl};
 /// the output, each with a row for each sequence and head of K; the head dimension; and the tokens per block of
 /// K and V.
 ///
-/// A row of Q or the output is a matrix with a row for each sharing head; a row of V is a matrix with a row per
-/// token; a row of K is a sequence of blocks, each a matrix with a column per token, so that nothing must be
-/// transposed.
+/// A row of Q or the output is a matrix with a row per sharing head; a row of V is a matrix with a row per token;
+/// a row of K is a sequence of blocks, each with a column per token, so that nothing must be transposed.
 pub fn gqa_decode() -> Kernel {
     Kernel::new("gqa_decode", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }

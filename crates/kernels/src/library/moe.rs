@@ -67,8 +67,7 @@ impl Member {
         self.combine();
     }
 
-    /// Returns for each distance the ranks that far ahead and behind; so in each round all send to different
-    /// ranks.
+    /// Returns the ranks at each distance ahead and behind; so in each round all send to different ranks.
     fn partners(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (rank, ranks) = (self.rank, self.routing.ranks);
         (1..ranks).map(move |step| ((rank + step) % ranks, (rank + ranks - step) % ranks))

@@ -40,7 +40,7 @@ pub enum NumericError {
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
     /// The operation is not defined for this element type. Cast first.
-    #[error("{operation} of {tile}: there is none for {}", tile.dtype)]
+    #[error("{operation} of {tile}: not defined for {}", tile.dtype)]
     NoSuchOperation {
         /// Name of the operation.
         operation: &'static str,
@@ -76,7 +76,7 @@ pub enum NumericError {
         mask: TileType,
     },
     /// The axis does not exist. Axes count from 0.
-    #[error("{operation} of {tile} along axis {axis}: there is none")]
+    #[error("{operation} of {tile} along axis {axis}: there is no such axis")]
     Axis {
         /// Name of the operation.
         operation: &'static str,
@@ -158,7 +158,7 @@ pub enum NumericError {
         shape: Vec<u64>,
     },
     /// A range of a type that cannot count. Count in integers and cast.
-    #[error("a range of {dtype}: there is none")]
+    #[error("a range of {dtype}: not defined")]
     Range {
         /// The element type asked for.
         dtype: DType,

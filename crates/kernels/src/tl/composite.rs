@@ -187,13 +187,13 @@ impl Composite {
         let types: Vec<_> = self.sources.iter().map(Source::ty).collect();
         for ty in &types {
             if ty.shape.len() != 2 || ty.elements() == 0 {
-                tl.fail(format!("a composite of {ty}: it takes matrices"));
+                tl.fail(format!("a composite of {ty}: expected a matrix with elements"));
             }
         }
         let output = tl.checked(self.kind.output(&types));
         let output = tl.checked(infer::cast(&output, dtype));
         if let Some(to) = to.as_ref().filter(|to| *to.ty() != output) {
-            tl.fail(format!("an output of {output} to {}: they must be the same", to.ty()));
+            tl.fail(format!("an output of {output} to {}: they must be equal", to.ty()));
         }
         // Not in a closure: `track_caller` would report the closure as the line of the kernel.
         let plan = match Plan::new(self, output, to, core) {

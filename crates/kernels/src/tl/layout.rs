@@ -155,7 +155,7 @@ fn check_rows(strides: &[u64], shape: &[u64]) -> Result<(), String> {
     if (step == 1 || columns == 1) && (pitch >= columns || rows == 1) {
         return Ok(());
     }
-    Err("its rows do not lie in one piece: load it and use the tile, or trans() of one".to_owned())
+    Err("its rows are not contiguous: load it and use the tile, or trans() of it".to_owned())
 }
 
 /// Packs a row-major matrix for [`Ref::packed`](super::Ref::packed): tile by tile, with zeros where tiles at

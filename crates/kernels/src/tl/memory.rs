@@ -54,7 +54,7 @@ impl Tl {
     #[track_caller]
     fn store_with(&self, to: &Ref, tile: &Tile, mask: Option<Rc<Mask>>) {
         if to.ty() != tile.ty() {
-            self.fail(format!("store of {} to {}: they must be the same", tile.ty(), to.ty()));
+            self.fail(format!("store of {} to {}: they must be equal", tile.ty(), to.ty()));
         }
         let accesses = to.accesses(Direction::Write, mask.as_deref());
         self.check_live(&accesses);

@@ -91,7 +91,7 @@ impl Tl {
     #[track_caller]
     pub fn recv_any(&self, ports: &[Port], shape: &[u64], dtype: DType) -> (Tile, Tile) {
         if ports.is_empty() {
-            self.fail("a message from one of no ports");
+            self.fail("recv_any of no ports: expected at least one");
         }
         let ty = self.checked(TileType::new(dtype, shape));
         let any = AnyOf {

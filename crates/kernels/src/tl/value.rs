@@ -28,11 +28,11 @@ impl Tl {
     #[track_caller]
     pub fn value(&self, tile: &Tile) -> impl Future<Output = Vec<f64>> + use<> {
         if self.state.recording {
-            let what = "the kernel looks at what it loaded, so it cannot be recorded: run it live";
+            let what = "the kernel reads loaded values, so it cannot be recorded: run it live";
             self.fail(what);
         }
         if !self.state.site.has_data {
-            self.fail("the kernel looks at what it loaded, so it needs data mode");
+            self.fail("the kernel reads loaded values, so it needs data mode");
         }
         self.wait_on(tile.producer());
         self.state.use_value(tile.value());

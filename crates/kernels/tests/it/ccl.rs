@@ -97,8 +97,8 @@ fn what_is_wrong_with_an_algorithm_is_said_with_its_place() {
             mine.yaml:2: algorithms.mine: expected the key `module`, found none
             mine.yaml:3: algorithms.mine.module: expected one of direct, ring, grid, tree, halving-doubling, lrab, found rings; the nearest is `ring`
             mine.yaml:3: algorithms.ring: expected a key that means something here, found `from_byte`; the nearest is `from_bytes`
-            mine.yaml:2: algorithms.ring.to_bytes: expected at least 65536, from which it goes, found 4 KiB
-            mine.yaml:2: algorithms.ring.to_world: expected at least 4, from which it goes, found 2
+            mine.yaml:2: algorithms.ring.to_bytes: expected at least 65536, the lower limit, found 4 KiB
+            mine.yaml:2: algorithms.ring.to_world: expected at least 4, the lower limit, found 2
             mine.yaml:2: algorithms.ring.sip_topologies: expected a list of SIP topologies, found ring_1d
             mine.yaml:2: algorithms.ring.sip_topologies[1]: expected one of ring_1d, torus_2d, mesh_2d_no_wrap, found torus; the nearest is `torus_2d`
             mine.yaml:2: algorithms.ring.enabled: expected true or false, found maybe
@@ -171,5 +171,5 @@ fn the_quickest_is_chosen_of_those_that_may_be() {
     let off = "algorithms: {direct: {enabled: false}}\n";
     let error = chosen(off, 256, Operation::AllToAll).unwrap_err();
     assert!(matches!(error, DistError::Refused { .. }), "{error}");
-    assert!(error.to_string().contains("ring: all_to_all does not go around a ring"), "{error}");
+    assert!(error.to_string().contains("ring: all_to_all is not supported"), "{error}");
 }

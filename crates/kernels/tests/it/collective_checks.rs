@@ -124,7 +124,7 @@ fn parts_that_do_not_divide_go_into_outputs_of_their_own_lengths() {
     assert!(error.contains("the output of rank 0 has 4 elements"), "{error}");
 }
 
-/// 17 elements over 128 PEs are two PEs of the first cube and one of each other. "pe1 holds nothing of it".
+/// 17 elements over 128 PEs are two PEs of the first cube and one of each other. "pe1 holds no part of it".
 #[test]
 fn all_reduce_of_any_number_of_elements_on_the_default_machine() {
     let context = Context::new(ContextConfig { data: true, ..ContextConfig::default() });
@@ -362,13 +362,13 @@ fn what_cannot_be_joined_is_told_before_a_kernel_is_made() {
         let [x, y] = [0, 1].map(|rank| context.zeros(&[8], dtype).unwrap().to(&one(rank)).unwrap());
         dist.run(Operation::AllReduce(op), &[(&x, &x), (&y, &y)]).map(drop)
     };
-    assert_eq!(text(run(ReduceOp::Bxor, DType::F32)), "all_reduce bxor: there is none of f32");
-    assert_eq!(text(run(ReduceOp::Avg, DType::I32)), "all_reduce avg: there is none of i32");
-    assert_eq!(text(run(ReduceOp::Sum, DType::Bool)), "all_reduce sum: there is none of bool");
+    assert_eq!(text(run(ReduceOp::Bxor, DType::F32)), "all_reduce bxor: not defined for f32");
+    assert_eq!(text(run(ReduceOp::Avg, DType::I32)), "all_reduce avg: not defined for i32");
+    assert_eq!(text(run(ReduceOp::Sum, DType::Bool)), "all_reduce sum: not defined for bool");
     for op in ReduceOp::ALL {
         for dtype in DType::ALL {
             let done = run(op, dtype).map_err(|error| error.to_string());
-            let told = format!("all_reduce {}: there is none of {dtype}", op.name());
+            let told = format!("all_reduce {}: not defined for {dtype}", op.name());
             assert!(done.is_ok() || done == Err(told), "{op:?} {dtype}: {done:?}");
         }
     }

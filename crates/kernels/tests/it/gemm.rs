@@ -94,7 +94,7 @@ fn a_tiled_operation_refuses_what_it_cannot_load_tile_by_tile() {
         })
     });
     let error = refusal(&kernel);
-    assert!(error.contains("rows do not lie in one piece"), "{error}");
+    assert!(error.contains("rows are not contiguous"), "{error}");
     assert!(error.contains("gemm.rs:"), "the line is that of the kernel: {error}");
 }
 

@@ -105,7 +105,7 @@ fn shapes_and_types_that_do_not_go_together() {
     refused(
         |tl, args| tl.store(&args.tensor(0).local(), &tl.zeros(&[32, 32], DType::F16)),
         &expect![
-            "wrong on sip0.cube0.pe0, language.rs:LINE: store of f16[32, 32] to f32[32, 32]: they must be the same"
+            "wrong on sip0.cube0.pe0, language.rs:LINE: store of f16[32, 32] to f32[32, 32]: they must be equal"
         ],
     );
     refused(
@@ -114,7 +114,7 @@ fn shapes_and_types_that_do_not_go_together() {
             tl.gemm(&x, &x).after_tile(Epilogue::With(Binary::Add, row)).tile(DType::F32);
         },
         &expect![
-            "wrong on sip0.cube0.pe0, language.rs:LINE: an epilogue with f32[31] on f32[32, 32]: it must be a row of it, or as large"
+            "wrong on sip0.cube0.pe0, language.rs:LINE: an epilogue with f32[31] on f32[32, 32]: expected a row of it, or its shape"
         ],
     );
     refused(
@@ -137,7 +137,7 @@ fn a_composite_of_a_matrix_without_rows() {
             tl.gemm(&x, &x.transposed()).tile(DType::F32);
         },
         &expect![
-            "wrong on sip0.cube0.pe0, language.rs:LINE: f32[32, 32] in memory: its rows do not lie in one piece: load it and use the tile, or trans() of one"
+            "wrong on sip0.cube0.pe0, language.rs:LINE: f32[32, 32] in memory: its rows are not contiguous: load it and use the tile, or trans() of it"
         ],
     );
 }
@@ -178,13 +178,13 @@ fn masks_and_axes_that_are_not_there() {
     refused(
         |tl, args| drop(tl.sum(&tl.load(&args.tensor(0).local()), 2)),
         &expect![
-            "wrong on sip0.cube0.pe0, language.rs:LINE: sum of f32[32, 32] along axis 2: there is none"
+            "wrong on sip0.cube0.pe0, language.rs:LINE: sum of f32[32, 32] along axis 2: there is no such axis"
         ],
     );
     refused(
         |tl, _| assert_ne!(tl.program_id(2), 9),
         &expect![
-            "wrong on sip0.cube0.pe0, language.rs:LINE: axis 2: there are 0, PEs of a cube, and 1, cubes"
+            "wrong on sip0.cube0.pe0, language.rs:LINE: axis 2: expected 0 (PEs of a cube) or 1 (cubes)"
         ],
     );
     refused(
@@ -229,7 +229,7 @@ fn a_pe_that_holds_nothing() {
     let launcher = Launcher::new(&context);
     let error = launcher.run(&local, &launch(tensors(&[&x]), 2)).unwrap_err();
     expect![
-        "local on sip0.cube0.pe1, language.rs:LINE: argument 0: sip0.cube0.pe1 holds nothing of it"
+        "local on sip0.cube0.pe1, language.rs:LINE: argument 0: sip0.cube0.pe1 holds no part of it"
     ]
     .assert_eq(&without_lines(&error.to_string()));
 }
@@ -258,14 +258,14 @@ fn a_kernel_that_never_ends() {
         Mode::Recorded,
         &kernel("endless", endless),
         &expect![
-            "endless on sip0.cube0.pe0, language.rs:LINE: more than 1000 calls of tl: it seems never to end"
+            "endless on sip0.cube0.pe0, language.rs:LINE: more than 1000 calls of tl: the kernel seems not to end"
         ],
     );
     refused_by(
         Mode::Live,
         &kernel("endless", endless),
         &expect![
-            "sip0.cube0.pe0.pe_cpu: endless on sip0.cube0.pe0, language.rs:LINE: more than 1000 calls of tl: it seems never to end"
+            "sip0.cube0.pe0.pe_cpu: endless on sip0.cube0.pe0, language.rs:LINE: more than 1000 calls of tl: the kernel seems not to end"
         ],
     );
 }
@@ -276,12 +276,12 @@ fn a_kernel_that_waits_for_something_foreign() {
     refused_by(
         Mode::Recorded,
         &foreign(),
-        &expect!["foreign waits for something that is none of tl's: it cannot be recorded"],
+        &expect!["foreign awaits a future that is not of tl: it cannot be recorded"],
     );
     refused_by(
         Mode::Live,
         &foreign(),
-        &expect!["sip0.cube0.pe0.pe_cpu: foreign waits for something that is none of tl's"],
+        &expect!["sip0.cube0.pe0.pe_cpu: foreign awaits a future that is not of tl"],
     );
 }
 
@@ -302,14 +302,14 @@ fn a_kernel_that_looks_runs_live_and_with_data() {
         Mode::Recorded,
         &looks(),
         &expect![
-            "looks on sip0.cube0.pe0, language.rs:LINE: the kernel looks at what it loaded, so it cannot be recorded: run it live"
+            "looks on sip0.cube0.pe0, language.rs:LINE: the kernel reads loaded values, so it cannot be recorded: run it live"
         ],
     );
     let without = context("", false);
     let y = without.empty(&[64], DType::F32).unwrap().to(&crate::lab::one()).unwrap();
     let launcher = Launcher::with_mode(&without, Mode::Live);
     let error = run(&launcher, &looks(), tensors(&[&y, &y])).unwrap_err();
-    expect!["sip0.cube0.pe0.pe_cpu: looks on sip0.cube0.pe0, language.rs:LINE: the kernel looks at what it loaded, so it needs data mode"].assert_eq(&without_lines(&error.to_string()));
+    expect!["sip0.cube0.pe0.pe_cpu: looks on sip0.cube0.pe0, language.rs:LINE: the kernel reads loaded values, so it needs data mode"].assert_eq(&without_lines(&error.to_string()));
     let with = context("", true);
     let y = place(&with, &[64], &[2.0_f32; 64]);
     run(&Launcher::with_mode(&with, Mode::Live), &looks(), tensors(&[&y, &y])).unwrap();

@@ -190,7 +190,7 @@ fn wires_end_at_pes_that_are_there_and_go_when_dropped() {
     let make =
         |wires: &[Wire]| Wired::new(&context, &launcher, &pes, wires, &RingConfig::default());
     let error = make(&[wire(1), wire(2)]).unwrap_err();
-    assert_eq!(error.to_string(), "rank 2: there are 2");
+    assert_eq!(error.to_string(), "rank 2: there are 2 ranks");
     let one = make(&[wire(1)]).unwrap();
     let (took, bytes) = one.installation();
     // A ring of four slots of 4 KiB at each end.

@@ -155,7 +155,7 @@ fn range<T: Copy + PartialOrd + std::fmt::Display>(
     set(&mut low, from, &read)?;
     let Some(to) = to else { return Ok(low..=high) };
     high = read(&to)?;
-    let expected = || format!("at least {low}, from which it goes");
+    let expected = || format!("at least {low}, the lower limit");
     if low <= high { Ok(low..=high) } else { Err(to.unexpected(expected())) }
 }
 

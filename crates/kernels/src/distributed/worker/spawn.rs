@@ -61,7 +61,7 @@ impl<'c> Distributed<'c> {
             |(rank, task): (usize, &Option<Task<'_>>)| match (self.hub.waits(rank, world), task) {
                 (Some(what), _) => format!("rank {rank} waits in {what}"),
                 (None, None) => format!("rank {rank} has returned"),
-                (None, Some(_)) => format!("rank {rank} waits for something that is none of ours"),
+                (None, Some(_)) => format!("rank {rank} awaits something other than a collective"),
             };
         tasks.iter().enumerate().map(state).collect::<Vec<_>>().join("; ")
     }

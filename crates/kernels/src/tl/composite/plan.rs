@@ -206,7 +206,7 @@ fn check_operand(operand: Option<&PlanOperand>, output: &TileType) -> Result<(),
     if *ty.shape == *columns || ty.shape == output.shape {
         return Ok(());
     }
-    let text = format!("an epilogue with {ty} on {output}: it must be a row of it, or as large");
+    let text = format!("an epilogue with {ty} on {output}: expected a row of it, or its shape");
     Err(Problem::Text(text))
 }
 

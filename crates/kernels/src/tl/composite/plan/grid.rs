@@ -23,13 +23,13 @@ pub(super) fn grid(composite: &Composite, core: &CoreSpec) -> Result<TileGrid, P
     let first = composite.sources[0].ty();
     let tiles = |length: u64, edge: u64| {
         u32::try_from(length.div_ceil(edge))
-            .map_err(|_| Problem::Text(format!("{length} in tiles of {edge}: too many")))
+            .map_err(|_| Problem::Text(format!("{length} in tiles of {edge}: too many tiles")))
     };
     let edge = |length: u64, most: u64| length.min(most).max(1);
     let tile = match (&composite.kind, composite.tile) {
         (Kind::Gemm, _) => [core.gemm.m, core.gemm.k, core.gemm.n].map(u64::from),
         (_, Some([rows, columns])) if rows > 0 && columns > 0 => [rows, columns, columns],
-        (_, Some(_)) => return Err(Problem::Text("tiles of no rows or columns".to_owned())),
+        (_, Some(_)) => return Err(Problem::Text("tiles without rows or columns".to_owned())),
         // Whole strips: as many rows as fit in one.
         (_, None) => {
             let columns = edge(first.shape[1], core.math.strip.into());
