@@ -40,10 +40,10 @@ impl Bench for BlockSparse {
             Parameter::whole("m", 512, (1, 1 << 20), "rows of the sparse matrix"),
             Parameter::whole("k", 512, (1, 1 << 20), "columns of the sparse matrix"),
             Parameter::whole("n", 64, (1, 1 << 16), "columns of the dense matrix"),
-            Parameter::whole("block", 64, (1, 1024), "rows and columns of a block"),
-            Parameter::whole("density", 25, (0, 100), "blocks of a hundred that are there"),
-            Parameter::whole("cubes", 1, (1, 64), "that take part"),
-            Parameter::whole("pes", 8, (1, 64), "of each cube"),
+            Parameter::whole("block", 64, (1, 1024), "edge length of a block"),
+            Parameter::whole("density", 25, (0, 100), "percentage of blocks that are present"),
+            Parameter::whole("cubes", 1, (1, 64), "number of cubes"),
+            Parameter::whole("pes", 8, (1, 64), "PEs per cube"),
         ]
     }
 

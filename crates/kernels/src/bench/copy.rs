@@ -24,11 +24,11 @@ impl Bench for Copy {
 
     fn parameters(&self) -> Vec<Parameter> {
         vec![
-            Parameter::choice("pattern", PATTERNS, "whose memory is read; each writes its own"),
-            Parameter::whole("bytes", 1 << 18, (1, 1 << 32), "that each PE copies"),
-            Parameter::whole("block", 1 << 15, (1, 1 << 23), "bytes of a load"),
-            Parameter::whole("cubes", 2, (1, 64), "that take part"),
-            Parameter::whole("pes", 8, (1, 64), "of each cube"),
+            Parameter::choice("pattern", PATTERNS, "memory that is read; each PE writes its own"),
+            Parameter::whole("bytes", 1 << 18, (1, 1 << 32), "bytes per PE"),
+            Parameter::whole("block", 1 << 15, (1, 1 << 23), "bytes per load"),
+            Parameter::whole("cubes", 2, (1, 64), "number of cubes"),
+            Parameter::whole("pes", 8, (1, 64), "PEs per cube"),
         ]
     }
 

@@ -37,8 +37,8 @@ impl Bench for Ddp {
     fn parameters(&self) -> Vec<Parameter> {
         let types = &[DType::F32, DType::F16, DType::Bf16];
         vec![
-            Parameter::whole("elements", 262_144, (1, 1 << 28), "of each rank's gradients"),
-            Parameter::dtype("dtype", types, "of gradients"),
+            Parameter::whole("elements", 262_144, (1, 1 << 28), "gradients per rank"),
+            Parameter::dtype("dtype", types, "element type"),
         ]
     }
 

@@ -39,18 +39,18 @@ impl Bench for FlashAttention {
 
     fn parameters(&self) -> Vec<Parameter> {
         vec![
-            Parameter::whole("heads", 8, (1, 1 << 16), "of Q, K and V, of all sequences together"),
-            Parameter::whole("sequence", 128, (1, 1 << 20), "tokens of a sequence"),
-            Parameter::whole("head_dim", 64, (1, 1024), "features of a head"),
-            Parameter::whole("block_q", 64, (1, 4096), "tokens of a block of Q"),
-            Parameter::whole("block_k", 64, (1, 4096), "tokens of a block of K and V"),
+            Parameter::whole("heads", 8, (1, 1 << 16), "heads of Q, K and V, over all sequences"),
+            Parameter::whole("sequence", 128, (1, 1 << 20), "tokens per sequence"),
+            Parameter::whole("head_dim", 64, (1, 1024), "features per head"),
+            Parameter::whole("block_q", 64, (1, 4096), "tokens per block of Q"),
+            Parameter::whole("block_k", 64, (1, 4096), "tokens per block of K and V"),
             Parameter::choice(
                 "causal",
                 &["yes", "no"],
-                "whether a token sees only itself and those before it",
+                "whether a token sees only itself and its predecessors",
             ),
-            Parameter::whole("cubes", 1, (1, 64), "that take part"),
-            Parameter::whole("pes", 8, (1, 64), "of each cube"),
+            Parameter::whole("cubes", 1, (1, 64), "number of cubes"),
+            Parameter::whole("pes", 8, (1, 64), "PEs per cube"),
         ]
     }
 

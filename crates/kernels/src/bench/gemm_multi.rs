@@ -39,7 +39,7 @@ impl Bench for GemmMulti {
 
     fn parameters(&self) -> Vec<Parameter> {
         let (split, stream) = (&["rows", "columns", "grid"], &["panel", "tile"]);
-        let of_split = "rows: of A and C, B copied; columns: of B and C, A copied; grid: cubes rows, PEs columns";
+        let of_split = "rows: of A and C, B copied; columns: of B and C, A copied; grid: rows by cube, columns by PE";
         vec![
             Parameter::whole("m", 256, (1, 1 << 20), "rows of A and C"),
             Parameter::whole("k", 256, (1, 1 << 20), "columns of A, rows of B"),
@@ -48,7 +48,7 @@ impl Bench for GemmMulti {
             Parameter::choice(
                 "stream",
                 stream,
-                "what of B a load brings: a tile of the engine, or all K of its columns",
+                "unit of B per load: a panel of columns, or a tile of the matrix engine",
             ),
             Parameter::whole(
                 "resident",
@@ -56,8 +56,8 @@ impl Bench for GemmMulti {
                 (1, 1 << 20),
                 "rows of A in the TCM at once; writes wait behind long loads, so more is not better",
             ),
-            Parameter::whole("cubes", 1, (1, 64), "that take part"),
-            Parameter::whole("pes", 8, (1, 64), "of each cube"),
+            Parameter::whole("cubes", 1, (1, 64), "number of cubes"),
+            Parameter::whole("pes", 8, (1, 64), "PEs per cube"),
         ]
     }
 

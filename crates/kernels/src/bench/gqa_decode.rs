@@ -33,14 +33,14 @@ impl Bench for GqaDecode {
 
     fn parameters(&self) -> Vec<Parameter> {
         vec![
-            Parameter::whole("batch", 1, (1, 1 << 16), "sequences"),
-            Parameter::whole("context", 512, (1, 1 << 24), "tokens in the cache of each sequence"),
+            Parameter::whole("batch", 1, (1, 1 << 16), "number of sequences"),
+            Parameter::whole("context", 512, (1, 1 << 24), "cached tokens per sequence"),
             Parameter::whole("q_heads", 64, (1, 1024), "heads of Q; Llama-70B has 64"),
             Parameter::whole("kv_heads", 8, (1, 1024), "heads of K and V; Llama-70B has 8"),
-            Parameter::whole("head_dim", 128, (1, 1024), "features of a head"),
-            Parameter::whole("block_k", 256, (1, 1 << 16), "tokens of a block of K and V"),
-            Parameter::whole("cubes", 1, (1, 64), "that take part"),
-            Parameter::whole("pes", 8, (1, 64), "of each cube"),
+            Parameter::whole("head_dim", 128, (1, 1024), "features per head"),
+            Parameter::whole("block_k", 256, (1, 1 << 16), "tokens per block of K and V"),
+            Parameter::whole("cubes", 1, (1, 64), "number of cubes"),
+            Parameter::whole("pes", 8, (1, 64), "PEs per cube"),
         ]
     }
 

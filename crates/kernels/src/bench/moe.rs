@@ -49,25 +49,25 @@ impl Bench for Moe {
 
     fn parameters(&self) -> Vec<Parameter> {
         vec![
-            Parameter::whole("tokens", 128, (1, 1 << 16), "of all PEs together"),
-            Parameter::whole("features", 128, (1, 1 << 13), "of a token"),
-            Parameter::whole("hidden", 256, (1, 1 << 14), "features between an expert's layers"),
-            Parameter::whole("experts", 16, (1, 1 << 10), "of all PEs together"),
-            Parameter::whole("top_k", 2, (1, 2), "experts of a token"),
+            Parameter::whole("tokens", 128, (1, 1 << 16), "tokens of all PEs"),
+            Parameter::whole("features", 128, (1, 1 << 13), "features per token"),
+            Parameter::whole("hidden", 256, (1, 1 << 14), "hidden features of an expert"),
+            Parameter::whole("experts", 16, (1, 1 << 10), "experts of all PEs"),
+            Parameter::whole("top_k", 2, (1, 2), "experts per token"),
             Parameter::whole(
                 "capacity",
                 125,
                 (1, 10_000),
-                "tokens that an expert takes, in % of an even share; others are dropped",
+                "capacity of an expert, in % of an even share; further tokens are dropped",
             ),
             Parameter::whole(
                 "skew",
                 20,
                 (0, 100),
-                "how much tokens prefer the first experts, in %",
+                "preference of tokens for the first experts, in %",
             ),
-            Parameter::whole("cubes", 1, (1, 64), "of each SIP that take part"),
-            Parameter::whole("pes", 8, (1, 64), "of each cube"),
+            Parameter::whole("cubes", 1, (1, 64), "cubes per SIP"),
+            Parameter::whole("pes", 8, (1, 64), "PEs per cube"),
         ]
     }
 

@@ -48,23 +48,23 @@ impl Bench for Qkv {
             Parameter::choice(
                 "model",
                 &["llama-8b", "llama-70b", "gpt3"],
-                "whose shapes: 32 heads and 8 of K and V, 64 and 8, 96 and 96",
+                "model: 32 heads of Q and 8 of K and V, 64 and 8, or 96 and 96",
             ),
             Parameter::whole(
                 "shrink",
                 8,
                 (1, 128),
-                "by which features of tokens and heads are divided; 1: the model's own",
+                "divisor of the features of tokens and heads; 1 is the model's own size",
             ),
-            Parameter::whole("tokens", 32, (1, 1 << 20), "that are projected"),
+            Parameter::whole("tokens", 32, (1, 1 << 20), "tokens to project"),
             Parameter::choice(
                 "across",
                 &["tokens", "heads"],
-                "what cubes split; PEs of a cube always split heads",
+                "dimension split over cubes; the PEs of a cube always split heads",
             ),
             Parameter::whole("resident", 128, (1, 1 << 20), "tokens in the TCM at once"),
-            Parameter::whole("cubes", 1, (1, 64), "that take part"),
-            Parameter::whole("pes", 8, (1, 64), "of each cube"),
+            Parameter::whole("cubes", 1, (1, 64), "number of cubes"),
+            Parameter::whole("pes", 8, (1, 64), "PEs per cube"),
         ]
     }
 

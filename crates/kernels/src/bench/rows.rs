@@ -9,12 +9,12 @@ const TYPES: &[DType] = &[DType::F16, DType::Bf16, DType::F32];
 /// Returns their parameters, with a default number of rows per load.
 pub(super) fn parameters(tile: u64) -> Vec<Parameter> {
     vec![
-        Parameter::whole("rows", 512, (1, 1 << 30), "of the matrix"),
-        Parameter::whole("columns", 1024, (1, 1 << 20), "of the matrix"),
-        Parameter::whole("tile", tile, (1, 1 << 20), "rows of a load"),
-        Parameter::dtype("dtype", TYPES, "of the elements"),
-        Parameter::whole("cubes", 1, (1, 64), "that take part"),
-        Parameter::whole("pes", 8, (1, 64), "of each cube"),
+        Parameter::whole("rows", 512, (1, 1 << 30), "rows of the matrix"),
+        Parameter::whole("columns", 1024, (1, 1 << 20), "columns of the matrix"),
+        Parameter::whole("tile", tile, (1, 1 << 20), "rows per load"),
+        Parameter::dtype("dtype", TYPES, "element type"),
+        Parameter::whole("cubes", 1, (1, 64), "number of cubes"),
+        Parameter::whole("pes", 8, (1, 64), "PEs per cube"),
     ]
 }
 

@@ -56,12 +56,12 @@ impl Bench for TpMlp {
     fn parameters(&self) -> Vec<Parameter> {
         let ways = &["grid", "ring", "direct", "tree", "halving-doubling"];
         vec![
-            Parameter::whole("tokens", 16, (1, 1 << 12), "that come together"),
-            Parameter::whole("features", 512, (1, 1 << 16), "of a token"),
+            Parameter::whole("tokens", 16, (1, 1 << 12), "number of tokens"),
+            Parameter::whole("features", 512, (1, 1 << 16), "features per token"),
             Parameter::whole("hidden", 2048, (1, 1 << 18), "features between the two layers"),
-            Parameter::choice("activation", &["gelu", "silu"], "of hidden features"),
-            Parameter::choice("ranks", &["cube", "sip"], "what has a part of the hidden features"),
-            Parameter::choice("algorithm", ways, "of the all-reduce"),
+            Parameter::choice("activation", &["gelu", "silu"], "activation of hidden features"),
+            Parameter::choice("ranks", &["cube", "sip"], "unit with a part of the hidden features"),
+            Parameter::choice("algorithm", ways, "algorithm of the all-reduce"),
         ]
     }
 

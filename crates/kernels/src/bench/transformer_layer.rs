@@ -35,14 +35,14 @@ impl Bench for TransformerLayer {
                 &["decode", "prefill"],
                 "decode: one new token of each sequence; prefill: the last tokens of each at once",
             ),
-            Parameter::whole("batch", 2, (1, 1 << 12), "sequences"),
-            Parameter::whole("context", 64, (1, 1 << 20), "tokens of each sequence"),
+            Parameter::whole("batch", 2, (1, 1 << 12), "number of sequences"),
+            Parameter::whole("context", 64, (1, 1 << 20), "tokens per sequence"),
             Parameter::whole("chunk", 64, (1, 1 << 14), "new tokens of all sequences in prefill"),
             Parameter::whole("hidden", 128, (1, 1 << 16), "features of a token between layers"),
             Parameter::whole("ffn", 512, (1, 1 << 18), "features inside the feed-forward part"),
             Parameter::whole("heads", 32, (1, 1024), "heads of Q"),
             Parameter::whole("kv_heads", 8, (1, 1024), "heads of K and V"),
-            Parameter::whole("head_dim", 16, (1, 1024), "features of a head"),
+            Parameter::whole("head_dim", 16, (1, 1024), "features per head"),
         ]
     }
 

@@ -24,11 +24,11 @@ impl Bench for VectorAdd {
 
     fn parameters(&self) -> Vec<Parameter> {
         vec![
-            Parameter::whole("elements", 1 << 20, (1, 1 << 36), "of each vector"),
-            Parameter::whole("block", 16384, (1, 1 << 24), "elements of a load"),
-            Parameter::dtype("dtype", TYPES, "of the elements"),
-            Parameter::whole("cubes", 1, (1, 64), "that take part"),
-            Parameter::whole("pes", 8, (1, 64), "of each cube"),
+            Parameter::whole("elements", 1 << 20, (1, 1 << 36), "elements per vector"),
+            Parameter::whole("block", 16384, (1, 1 << 24), "elements per load"),
+            Parameter::dtype("dtype", TYPES, "element type"),
+            Parameter::whole("cubes", 1, (1, 64), "number of cubes"),
+            Parameter::whole("pes", 8, (1, 64), "PEs per cube"),
         ]
     }
 
