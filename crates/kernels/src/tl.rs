@@ -6,7 +6,7 @@
 //! [`Tl::map`] and [`Tl::reduce_rows`] are tiled operations that overlap loads, computations and stores.
 //! Commands are asynchronous: each begins as soon as its operands are available.
 //!
-//! Only [`Tl::wait`] and [`Tl::value`] suspend the kernel. A kernel without `value` never reads loaded
+//! Only [`Tl::wait`], [`Tl::wait_for`] and [`Tl::value`] are awaited. A kernel without `value` never reads loaded
 //! elements, so it can be recorded once and run any number of times; a kernel with `value` runs live and needs
 //! data mode.
 //!
