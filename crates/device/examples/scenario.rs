@@ -4,12 +4,11 @@
 //! adds the hash of the order of events, and `--times N` runs each scenario so often and says on
 //! standard error what it took.
 
+use std::cell::Cell;
 use std::io::{BufRead, Write};
 use std::num::NonZero;
 
-use cubeyard_device::message::{
-    Access, AccessId, Direction, Done, Message, RequestId, RequesterMessage,
-};
+use cubeyard_device::message::{Access, Direction, Done, Message, RequestId, RequesterMessage};
 use cubeyard_device::model::{ChannelsSpec, Memory, Part, Requester};
 use cubeyard_sim::{
     Arbiter, Bandwidth, Blind, BufferSpec, Component, Context, Delivery, Engine, EngineConfig,
@@ -209,7 +208,6 @@ impl Scenario {
         let done = engine.tasks().signal(String::new(), None);
         let access = Access {
             request: RequestId::new(index),
-            id: AccessId::new(index as u64),
             direction: if request.op == Op::Read { Direction::Read } else { Direction::Write },
             address: request.address,
             bytes: request.bytes,
@@ -217,6 +215,7 @@ impl Scenario {
             there: route(request.route.clone()),
             back: (request.op != Op::PostedWrite).then(|| route(back.collect())),
             data: None,
+            written: Cell::default(),
             done: Done::Signal(done),
         };
         let start = NodeId::new(self.links[request.route[0]].from);

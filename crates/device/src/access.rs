@@ -5,9 +5,9 @@ use std::fmt;
 use std::rc::Rc;
 
 use cubeyard_memory::address::PhysAddr;
-use cubeyard_sim::{NodeId, Route, SignalId};
+use cubeyard_sim::{NodeId, Route, SignalId, Time};
 
-use crate::ids::{AccessId, Format, PortId, RequestId};
+use crate::ids::{Format, PortId, RequestId};
 
 /// Direction of data, as seen by its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -85,8 +85,6 @@ impl Slice {
 pub struct Access {
     /// Request that it belongs to.
     pub request: RequestId,
-    /// Number of the access on its machine.
-    pub id: AccessId,
     /// Direction of the data.
     pub direction: Direction,
     /// Address of the first byte within the memory.
@@ -101,6 +99,8 @@ pub struct Access {
     pub back: Option<Route>,
     /// Source or destination of the data, in data mode.
     pub data: Option<Slice>,
+    /// End of the last burst so far of a write, which its memory sets.
+    pub written: Cell<Time>,
     /// Receiver of the completion.
     pub done: Done,
 }

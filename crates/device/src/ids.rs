@@ -1,4 +1,4 @@
-//! Numbers by which requests, accesses, commands, PEs and their ports are known.
+//! Numbers by which requests, commands, PEs and their ports are known.
 
 use std::fmt;
 
@@ -26,17 +26,6 @@ impl RequestId {
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-/// Number of an access to memory, unique on its machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct AccessId(u64);
-
-impl AccessId {
-    /// Creates the id of the access of this number.
-    pub const fn new(number: u64) -> Self {
-        Self(number)
     }
 }
 

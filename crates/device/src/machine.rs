@@ -9,7 +9,7 @@ mod rehearsal;
 pub use command::{Stage, Stages};
 pub use rehearsal::Rehearsal;
 
-use std::cell::Ref;
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Weak;
@@ -22,7 +22,7 @@ use cubeyard_sim::{
     Time, Waiter, Waiting,
 };
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Failures};
 use crate::formula::{self, Parts};
 use crate::log::{FlitLog, Log, Watch};
 use crate::message::{
@@ -30,8 +30,9 @@ use crate::message::{
     RequestId, RequesterMessage, Slice, VirtualAccess,
 };
 use crate::model::{Memory, Mmu, Part};
-use crate::pe::{CoreReport, OpLog, Program};
-use crate::race::{Race, Races};
+use crate::notice::Notices;
+use crate::pe::{CoreReport, OpLog, Program, Shared};
+use crate::race::{Race, RaceDetector, Races};
 use crate::request::{Completion, Envelope, Outcome, PeRef, Request, RequestError, Shard};
 use crate::topology::Topology;
 use crate::wiring::Wiring;
@@ -58,6 +59,12 @@ use command::{LastMapping, Targets};
 #[derive(Debug)]
 pub struct Machine<W = Log> {
     wiring: Rc<Wiring>,
+    failures: Rc<Failures>,
+    races: RaceDetector,
+    ops: Rc<RefCell<OpLog>>,
+    notices: Rc<RefCell<Notices>>,
+    /// Number of messages between PEs that no program has taken.
+    mail: Rc<Cell<u64>>,
     engine: Engine<Part, W>,
     /// How many requests were made.
     made: usize,
@@ -127,11 +134,15 @@ impl MachineBuilder {
     pub fn watched<W: Watch>(self, watch: W) -> Machine<W> {
         let Self { topology, config, replaced, data, bursts } = self;
         let network = parts::network(&topology);
-        let wiring = Rc::new(Wiring::new(topology));
-        if data {
-            wiring.watch_races();
-        }
-        let parts = parts::parts(&wiring, replaced).map(|(node, mut part)| {
+        let shared = Rc::new(Shared {
+            wiring: Rc::new(Wiring::new(topology)),
+            failures: Rc::default(),
+            races: RaceDetector::new(data),
+            ops: Rc::default(),
+            mail: Rc::default(),
+        });
+        let notices = Rc::default();
+        let parts = parts::parts(&shared, &notices, replaced).map(|(node, mut part)| {
             if let Part::Memory(memory) = &mut part {
                 if data {
                     memory.keep_contents();
@@ -142,9 +153,15 @@ impl MachineBuilder {
             }
             (node, part)
         });
+        let engine = Engine::observed(network, parts, config, watch);
         Machine {
-            engine: Engine::observed(network, parts, config, watch),
-            wiring,
+            wiring: Rc::clone(&shared.wiring),
+            failures: Rc::clone(&shared.failures),
+            races: shared.races.clone(),
+            ops: Rc::clone(&shared.ops),
+            mail: Rc::clone(&shared.mail),
+            notices,
+            engine,
             made: 0,
             envelopes: BTreeMap::new(),
             done: BTreeMap::new(),
@@ -367,39 +384,38 @@ impl<W: Watch> Machine<W> {
 
     /// What came of a launch's program on a PE.
     pub fn core_report(&self, launch: RequestId, pe: PeRef) -> Option<CoreReport> {
-        self.wiring.report(launch, self.topology().pe_cpu(pe.sip, pe.cube, pe.pe))
+        self.cpu(self.topology().pe_cpu(pe.sip, pe.cube, pe.pe))?.core().report(launch)
     }
 
     /// Keeps every operation of the PEs from now on, for [`ops`](Self::ops).
     pub fn keep_ops(&self) {
-        self.wiring.ops_mut().keep();
+        self.ops.borrow_mut().keep();
     }
 
     /// What PEs did, if that is kept.
     pub fn ops(&self) -> Ref<'_, OpLog> {
-        self.wiring.ops()
+        self.ops.borrow()
     }
 
     /// What PEs did, if that was kept; it is kept no more.
     pub fn take_ops(&self) -> OpLog {
-        std::mem::take(&mut *self.wiring.ops_mut())
+        self.ops.take()
     }
 
     /// Takes note of what orders launches, for [`take_races`](Self::take_races); in data mode only.
     pub fn order<T>(&self, act: impl FnOnce(&mut Races) -> T) -> Option<T> {
-        self.wiring.races(act)
+        self.races.with(act)
     }
 
     /// The races between programs that were found since this was last asked. They are looked for in data
     /// mode.
     pub fn take_races(&self) -> Vec<Race> {
-        self.wiring.races(Races::take).unwrap_or_default()
+        self.races.with(Races::take).unwrap_or_default()
     }
 
     /// The PE that a node belongs to.
     pub fn pe_of(&self, node: NodeId) -> Option<PeRef> {
-        let place = self.topology().node(node).place;
-        Some(PeRef { sip: place.sip?, cube: place.cube?, pe: place.pe? })
+        self.topology().pe_of(node)
     }
 
     /// Forgets a request that is done, and all that was kept of it. Its number is not used again.
@@ -409,11 +425,17 @@ impl<W: Watch> Machine<W> {
             && let CommandBody::Launch(launch) = &command.body
         {
             launch.armed.iter().for_each(|&armed| tasks.release(armed));
+            for pe in command.pes() {
+                if let Some(Part::PeCpu(cpu)) = self.engine.component_mut(pe.node) {
+                    cpu.core_mut().forget(request);
+                }
+            }
         }
         if let Some(done) = self.done.remove(&request) {
             tasks.release(done);
         }
-        self.wiring.forget(request);
+        self.failures.forget(request);
+        self.notices.borrow_mut().forget(request);
         self.envelopes.remove(&request);
         self.accesses.remove(&request);
     }
@@ -432,7 +454,7 @@ impl<W: Watch> Machine<W> {
     pub fn forget(&mut self, address: PhysAddr, bytes: u64) {
         let Ok(node) = self.topology().resolve(address) else { return };
         let from = address.sub_offset().get();
-        self.wiring.races(|races| races.forget(node, from..from + bytes));
+        self.races.with(|races| races.forget(node, from..from + bytes));
         if let Some(Part::Memory(memory)) = self.engine.component_mut(node)
             && let Some(contents) = memory.contents_mut()
         {
@@ -451,11 +473,11 @@ impl<W: Watch> Machine<W> {
 
     /// The MMUs of all PEs, in order.
     pub fn mmus(&self) -> impl Iterator<Item = (PeRef, &Mmu)> {
-        let topology = self.topology();
-        let cubes = topology.sips().flat_map(|sip| topology.cubes().map(move |cube| (sip, cube)));
-        let pes =
-            cubes.flat_map(|(sip, cube)| topology.pes().map(move |pe| PeRef { sip, cube, pe }));
-        pes.filter_map(|pe| Some((pe, self.mmu(pe)?)))
+        let nodes = (0..self.topology().nodes().len()).map(NodeId::new);
+        nodes.filter_map(|node| match self.engine.component(node)? {
+            Part::PeDma(dma) => Some((self.pe_of(node)?, dma.mmu())),
+            _ => None,
+        })
     }
 
     /// A request as it was made.
@@ -475,7 +497,7 @@ impl<W: Watch> Machine<W> {
     pub fn completion(&self, request: RequestId) -> Option<Completion> {
         let done = self.engine.tasks().raised(*self.done.get(&request)?)?;
         let Envelope { correlation, made, body, .. } = self.envelope(request);
-        let outcome = match (self.wiring.failure(request), body.bytes()) {
+        let outcome = match (self.failures.get(request), body.bytes()) {
             (Some(failure), _) => self.failed(failure),
             (None, Some(bytes)) => Outcome::Moved { bytes },
             (None, None) => self.outcome(request),
@@ -565,10 +587,9 @@ impl<W: Watch> Machine<W> {
         let (there, back) = self.wiring.routes(start, memory)?;
         let done = self.signal(request);
         let into = address.sub_offset().get();
-        self.wiring.races(|races| races.host_access(memory, into, bytes, direction, request));
+        self.races.with(|races| races.host_access(memory, into, bytes, direction, request));
         let access = Access {
             request,
-            id: self.wiring.number(),
             direction,
             address: into,
             bytes,
@@ -576,6 +597,7 @@ impl<W: Watch> Machine<W> {
             there,
             back: (!posted).then_some(back),
             data: buffer.map(Slice::whole),
+            written: Cell::default(),
             done: Done::Signal(done),
         };
         self.accesses.insert(request, access.clone());

@@ -15,7 +15,7 @@ use cubeyard_sim::{Context, NodeId, Time};
 pub use crate::access::{
     Access, Buffer, Direction, Done, Mapping, Rows, Slice, Unwritten, VirtualAccess,
 };
-pub use crate::ids::{AccessId, RequestId};
+pub use crate::ids::RequestId;
 
 use crate::ids::{Format, PortId};
 use crate::pe::SlotMemory;

@@ -24,7 +24,7 @@ mod step;
 mod strips;
 
 pub use chunks::Chunks;
-pub(crate) use core::{Core, command_of};
+pub(crate) use core::{Core, Shared, command_of};
 pub use dependencies::Dependencies;
 pub use ipcq::{PortError, PortSpec, SlotMemory, Waiting};
 pub use log::{Cause, OpLog, OpRecord, OpUnit, Reason, Stretch};

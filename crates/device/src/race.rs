@@ -12,8 +12,10 @@ mod order;
 
 pub use order::Order;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::rc::Rc;
 
 use cubeyard_sim::NodeId;
 
@@ -193,6 +195,25 @@ impl Races {
     pub fn take(&mut self) -> Vec<Race> {
         let race = |((earlier, later), (memory, range))| Race { memory, range, earlier, later };
         std::mem::take(&mut self.found).into_iter().map(race).collect()
+    }
+}
+
+/// Shared handle to the races of a machine; none are looked for without data.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RaceDetector(Option<Rc<RefCell<Races>>>);
+
+impl RaceDetector {
+    pub(crate) fn new(is_on: bool) -> Self {
+        Self(is_on.then(Rc::default))
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Calls a function with the races, if they are looked for.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Races) -> T) -> Option<T> {
+        self.0.as_ref().map(|races| act(&mut races.borrow_mut()))
     }
 }
 

@@ -1,11 +1,13 @@
 //! What an access of a PE takes that has the machine for itself.
 
+use std::cell::Cell;
+
 use cubeyard_memory::address::PhysAddr;
 
 use super::Machine;
 use crate::formula::{self, Parts};
 use crate::log::Watch;
-use crate::message::{Access, AccessId, Done, RequestId};
+use crate::message::{Access, Done, RequestId};
 use crate::pe::Dma;
 use crate::request::PeRef;
 
@@ -21,7 +23,6 @@ impl<W: Watch> Machine<W> {
         let (there, back) = self.wiring.routes(node, memory).ok()?;
         let access = Access {
             request: RequestId::new(0),
-            id: AccessId::new(0),
             direction: dma.direction,
             address: address.sub_offset().get(),
             bytes: dma.bytes,
@@ -29,6 +30,7 @@ impl<W: Watch> Machine<W> {
             there,
             back: Some(back),
             data: None,
+            written: Cell::default(),
             done: Done::Core(node, 0),
         };
         let overhead = self.network().nodes()[node.index()].overhead + self.mmu(pe)?.overhead();

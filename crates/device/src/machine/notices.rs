@@ -9,27 +9,26 @@ use crate::log::Watch;
 use crate::message::RequestId;
 use crate::model::{Part, PeCpu};
 use crate::notice::{Notice, Noticed};
-use crate::request::PeRef;
 
 impl<W: Watch> Machine<W> {
     /// Says which ranges of physical addresses a launch may access by addresses that are not mapped: what
     /// it accesses of others is a [notice](Self::take_notices).
     pub fn give(&mut self, launch: RequestId, ranges: Vec<Range<u64>>) {
-        self.wiring.notices().give(launch, ranges);
+        self.notices.borrow_mut().give(launch, ranges);
     }
 
     /// Takes what was noticed of programs of some launches since this was last asked.
     pub fn take_notices(&self, of: impl FnMut(RequestId) -> bool) -> Vec<Notice> {
-        self.wiring.notices().take(of)
+        self.notices.borrow_mut().take(of)
     }
 
     /// Drops the messages that nobody has received, each with a notice, and makes all ports as they were when
     /// they were installed. For when no program is under way: how many messages there were.
     pub fn clear_mail(&mut self) -> u64 {
-        let mail = self.wiring.mail().take();
+        let mail = self.mail.take();
         if mail > 0 {
             let unreceived = self.unreceived();
-            unreceived.into_iter().for_each(|notice| self.wiring.notices().note(notice));
+            unreceived.into_iter().for_each(|notice| self.notices.borrow_mut().note(notice));
             for node in self.cpus() {
                 if let Some(Part::PeCpu(cpu)) = self.engine.component_mut(node) {
                     cpu.core_mut().reset_ports();
@@ -56,19 +55,16 @@ impl<W: Watch> Machine<W> {
         notices
     }
 
-    fn cpu(&self, node: NodeId) -> Option<&PeCpu> {
+    pub(super) fn cpu(&self, node: NodeId) -> Option<&PeCpu> {
         match self.engine.component(node)? {
             Part::PeCpu(cpu) => Some(cpu),
             _ => None,
         }
     }
 
-    /// The processors of all PEs, in order.
+    /// Returns the processors of all PEs, in order.
     fn cpus(&self) -> Vec<NodeId> {
-        let topology = self.topology();
-        let cubes = topology.sips().flat_map(|sip| topology.cubes().map(move |cube| (sip, cube)));
-        let pes =
-            cubes.flat_map(|(sip, cube)| topology.pes().map(move |pe| PeRef { sip, cube, pe }));
-        pes.map(|pe| topology.pe_cpu(pe.sip, pe.cube, pe.pe)).collect()
+        let nodes = (0..self.topology().nodes().len()).map(NodeId::new);
+        nodes.filter(|&node| self.cpu(node).is_some()).collect()
     }
 }

@@ -1,14 +1,15 @@
 //! The network and the parts that a topology asks for.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use cubeyard_sim::{Forwarding, LinkSpec, Network, NodeId, NodeSpec};
 
 use crate::model::{ChannelsSpec, IoCpu, MCpu, Memory, Mmu, Part, PeCpu, PeDma, Requester};
-use crate::pe::Core;
+use crate::notice::Notices;
+use crate::pe::{Core, Shared};
 use crate::topology::{Link, Node, NodeKind, Topology};
-use crate::wiring::Wiring;
 
 pub(super) fn network(topology: &Topology) -> Network {
     let node = |node: &Node| NodeSpec {
@@ -30,22 +31,24 @@ pub(super) fn network(topology: &Topology) -> Network {
     Network::new(flit, nodes, links).expect("a topology numbers its links by destination")
 }
 
-/// Our parts, but for those that are replaced.
-pub(super) fn parts(
-    wiring: &Rc<Wiring>,
+/// Creates our parts, except at nodes where the user has replaced them.
+pub(super) fn parts<'a>(
+    shared: &'a Rc<Shared>,
+    notices: &'a Rc<RefCell<Notices>>,
     replaced: Vec<(NodeId, Part)>,
-) -> impl Iterator<Item = (NodeId, Part)> + '_ {
+) -> impl Iterator<Item = (NodeId, Part)> + 'a {
     let mut replaced: BTreeMap<NodeId, Part> = replaced.into_iter().collect();
-    let nodes = wiring.topology().nodes().iter().enumerate();
+    let nodes = shared.wiring.topology().nodes().iter().enumerate();
     nodes.filter_map(move |(index, node)| {
         let id = NodeId::new(index);
-        let part = replaced.remove(&id).or_else(|| part(wiring, node))?;
+        let part = replaced.remove(&id).or_else(|| part(shared, notices, node))?;
         Some((id, part))
     })
 }
 
-fn part(wiring: &Rc<Wiring>, node: &Node) -> Option<Part> {
-    let spec = wiring.topology().spec();
+fn part(shared: &Rc<Shared>, notices: &Rc<RefCell<Notices>>, node: &Node) -> Option<Part> {
+    let topology = shared.wiring.topology();
+    let spec = topology.spec();
     let memory = |channels| Part::Memory(Memory::new(channels, spec.flit.get()));
     let part = match node.kind {
         NodeKind::Hbm => memory(ChannelsSpec {
@@ -66,16 +69,16 @@ fn part(wiring: &Rc<Wiring>, node: &Node) -> Option<Part> {
         NodeKind::PcieEndpoint => Part::Requester(Requester::new(node.overhead)),
         NodeKind::PeDma => {
             let place = node.place;
-            let cpu = wiring.topology().pe_cpu(place.sip?, place.cube?, place.pe?);
-            Part::PeDma(PeDma::new(node.overhead, cpu, Mmu::new(spec.pe.mmu), Rc::clone(wiring)))
+            let cpu = topology.pe_cpu(place.sip?, place.cube?, place.pe?);
+            let (mmu, notices) = (Mmu::new(spec.pe.mmu), Rc::clone(notices));
+            Part::PeDma(PeDma::new(node.overhead, cpu, mmu, shared, notices))
         }
         NodeKind::IoCpu => Part::IoCpu(IoCpu::default()),
         NodeKind::MCpu => Part::MCpu(MCpu::new(node.overhead)),
         NodeKind::PeCpu => {
             let place = node.place;
-            let (sip, cube, pe) = (place.sip?, place.cube?, place.pe?);
-            let dma = wiring.topology().pe_dma(sip, cube, pe);
-            Part::PeCpu(PeCpu::new(Core::new(dma, Rc::clone(wiring))))
+            let dma = topology.pe_dma(place.sip?, place.cube?, place.pe?);
+            Part::PeCpu(PeCpu::new(Core::new(dma, Rc::clone(shared))))
         }
         _ => return None,
     };

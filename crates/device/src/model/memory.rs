@@ -14,15 +14,13 @@ use std::collections::BTreeMap;
 use cubeyard_sim::{Asks, Context, Flit, Route, Time, TransferSpec};
 
 use crate::contents::Contents;
-use crate::message::{Access, AccessId, Direction, Done, Message, RequesterMessage, Rows, Slice};
+use crate::message::{Access, Direction, Done, Message, RequesterMessage, Rows, Slice};
 
 /// A memory at a node.
 #[derive(Clone, Debug)]
 pub struct Memory {
     channels: Channels,
     flit_bytes: u64,
-    /// When the last burst so far of each write under way ends: few at once, so a list is quickest.
-    writes: Vec<(AccessId, Time)>,
     /// The accesses whose last burst has not ended, by the alarm that says so: posted writes, and in data
     /// mode all of them.
     ending: BTreeMap<u64, Ending>,
@@ -51,7 +49,6 @@ impl Memory {
         Self {
             channels: Channels::new(spec),
             flit_bytes,
-            writes: Vec::new(),
             ending: BTreeMap::new(),
             alarms: 0,
             record: None,
@@ -106,8 +103,7 @@ impl Memory {
 
     /// All flits of a write are here: it is acknowledged, or done, when its last burst has ended.
     fn written(&mut self, access: Box<Access>, context: &mut Context<Message>) {
-        let place = self.writes.iter().position(|(write, _)| *write == access.id);
-        let (_, end) = self.writes.swap_remove(place.expect("every write has a flit"));
+        let end = access.written.get();
         let posted = access.back.is_none().then_some(access.done);
         self.end_at(end, &access, posted, context);
         if let Some(route) = access.back.clone() {
@@ -175,10 +171,7 @@ impl Memory {
     pub fn flit(&mut self, flit: Flit, access: &Access) {
         if access.direction == Direction::Write {
             let end = self.take_bursts(access, flit.index, flit.bytes, flit.at);
-            match self.writes.iter_mut().find(|(write, _)| *write == access.id) {
-                Some((_, last)) => *last = end.max(*last),
-                None => self.writes.push((access.id, end)),
-            }
+            access.written.set(end.max(access.written.get()));
         }
     }
 

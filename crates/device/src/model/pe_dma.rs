@@ -7,6 +7,7 @@
 mod access;
 mod lately;
 
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use cubeyard_memory::address::PhysAddr;
@@ -14,12 +15,14 @@ use cubeyard_sim::{Asks, Context, NodeId, Route, Span, Time, TransferSpec};
 
 use super::io_cpu::send;
 use super::{Mmu, Requester};
-use crate::failure::Failure;
+use crate::failure::Failures;
 use crate::message::{
     Access, Arrival, Buffer, CommandTarget, Credit, Direction, Done, MCpuMessage, MappingChange,
     Message, Packet, PeCpuMessage, PeDmaMessage, RequesterMessage, Slice,
 };
-use crate::pe::SlotMemory;
+use crate::notice::Notices;
+use crate::pe::{Shared, SlotMemory};
+use crate::race::RaceDetector;
 use crate::request::RequestError;
 use crate::wiring::Wiring;
 use access::Known;
@@ -29,24 +32,42 @@ use lately::Lately;
 #[derive(Clone, Debug)]
 pub struct PeDma {
     requester: Requester,
-    /// The processor of the PE.
+    /// Processor of the PE.
     cpu: NodeId,
-    /// Apart: an access within a mapping that is known asks little of it.
+    /// Boxed, because an access within a known mapping needs little of it.
     mmu: Box<Mmu>,
     wiring: Rc<Wiring>,
-    /// The pieces that are not done of each access that has several: few at once, so a list is quickest.
+    failures: Rc<Failures>,
+    notices: Rc<RefCell<Notices>>,
+    races: RaceDetector,
+    /// Open pieces of each access that has several: few at once, so a list is quickest.
     pieces: Vec<(Done, usize)>,
-    /// The mappings that accesses were in.
+    /// Mappings of recent accesses.
     known: Lately<Known>,
-    /// The ways to those who were sent something.
+    /// Routes to recent receivers.
     ways: Lately<(NodeId, Route)>,
 }
 
 impl PeDma {
-    pub(crate) fn new(overhead: Span, cpu: NodeId, mmu: Mmu, wiring: Rc<Wiring>) -> Self {
-        let (requester, mmu) = (Requester::new(overhead), Box::new(mmu));
-        let (pieces, known, ways) = (Vec::new(), Lately::default(), Lately::default());
-        Self { requester, cpu, mmu, wiring, pieces, known, ways }
+    pub(crate) fn new(
+        overhead: Span,
+        cpu: NodeId,
+        mmu: Mmu,
+        shared: &Shared,
+        notices: Rc<RefCell<Notices>>,
+    ) -> Self {
+        Self {
+            requester: Requester::new(overhead),
+            cpu,
+            mmu: Box::new(mmu),
+            wiring: Rc::clone(&shared.wiring),
+            failures: Rc::clone(&shared.failures),
+            notices,
+            races: shared.races.clone(),
+            pieces: Vec::new(),
+            known: Lately::default(),
+            ways: Lately::default(),
+        }
     }
 
     pub(crate) fn mmu(&self) -> &Mmu {
@@ -98,10 +119,11 @@ impl PeDma {
         let address = base.sub_offset().get() + u64::from(slot) * slot_bytes;
         let memory = self.wiring.memory(base, slot_bytes)?;
         let there = self.way(context.node(), memory)?;
-        let node = self.wiring.cpu_of(to);
+        let topology = self.wiring.topology();
+        let receiver = topology.pe_of(to).expect("a DMA engine is in a PE");
+        let node = topology.pe_cpu(receiver.sip, receiver.cube, receiver.pe);
         let access = Access {
             request,
-            id: self.wiring.number(),
             direction: Direction::Write,
             address,
             bytes,
@@ -109,6 +131,7 @@ impl PeDma {
             there,
             back: None,
             data: data.map(|data| Slice::whole(&Buffer::new(data.into_vec().into()))),
+            written: Cell::default(),
             done: Done::Port { node, port, bytes, format, slot, record },
         };
         self.requester.access(Box::new(access), Span::ZERO, context);
@@ -142,8 +165,7 @@ impl PeDma {
         let mappings = &change.mappings;
         let done = if change.remove { self.mmu.unmap(mappings) } else { self.mmu.map(mappings) };
         if let Err(error) = done {
-            let failure = Failure { origin: context.node(), what: error.to_string() };
-            self.wiring.fail(target.command.request, failure);
+            self.failures.note(target.command.request, context.node(), error.to_string());
         }
         send(context, target.at().back.clone(), 0, MCpuMessage::PeDone(target));
     }

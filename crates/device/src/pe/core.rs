@@ -11,34 +11,61 @@ mod queue;
 mod run;
 mod slot;
 
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use cubeyard_sim::{Context, NodeId};
 
 use super::ipcq::Ports;
 use super::progress;
-use super::{CommandId, CoreReport, Program};
+use super::{CommandId, CoreReport, OpLog, Program};
+use crate::failure::Failures;
 use crate::message::{Message, RequestId};
+use crate::race::RaceDetector;
 use crate::wiring::Wiring;
 pub(crate) use dma::command_of;
 use due::{ANY, COMPUTE, DISPATCH, LOAD, RECEIVE, SEND, STORE};
 use messages::SLOT_BIT;
 use run::{Run, State};
 
-/// What runs programs in a PE, one at a time.
+/// Engine that runs programs in a PE, one at a time.
 #[derive(Debug)]
 pub(crate) struct Core {
-    /// The PE's DMA engines and its MMU.
+    /// Node of the PE's DMA engines and its MMU.
     dma: NodeId,
-    wiring: Rc<Wiring>,
+    shared: Rc<Shared>,
     ports: Ports,
     run: Option<Box<Run>>,
+    /// Reports of programs that have ended, until their launch is retired.
+    reports: BTreeMap<RequestId, CoreReport>,
+}
+
+/// Handles that all cores of a machine share with the machine.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) wiring: Rc<Wiring>,
+    pub(crate) failures: Rc<Failures>,
+    pub(crate) races: RaceDetector,
+    pub(crate) ops: Rc<RefCell<OpLog>>,
+    /// Number of messages in slots that no program has taken.
+    pub(crate) mail: Rc<Cell<u64>>,
 }
 
 impl Core {
-    /// A core whose DMA engine is at a node.
-    pub(crate) fn new(dma: NodeId, wiring: Rc<Wiring>) -> Self {
-        Self { dma, wiring, ports: Ports::default(), run: None }
+    /// Creates a core whose DMA engine is at a node.
+    pub(crate) fn new(dma: NodeId, shared: Rc<Shared>) -> Self {
+        Self { dma, shared, ports: Ports::default(), run: None, reports: BTreeMap::new() }
+    }
+
+    /// Returns the report of a launch's program, if it has ended.
+    pub(crate) fn report(&self, launch: RequestId) -> Option<CoreReport> {
+        self.reports.get(&launch).copied()
+    }
+
+    /// Forgets the report of a launch.
+    pub(crate) fn forget(&mut self, launch: RequestId) {
+        self.reports.remove(&launch);
     }
 
     /// Whether a program is under way.
@@ -57,10 +84,7 @@ impl Core {
         context: &mut Context<Message>,
     ) {
         assert!(self.run.is_none(), "one program at a time");
-        let logs = self.wiring.ops().is_kept();
-        let window = self.wiring.topology().spec().pe.core.window;
-        let watched = self.wiring.races(|_| ()).is_some();
-        let run = Run { logs, watched, ..Run::new(request, program, context, window) };
+        let run = Run::new(request, program, self.dma, &self.shared, context);
         self.run = Some(Box::new(run));
         self.advance(context);
     }
@@ -80,9 +104,9 @@ impl Core {
     ) -> Option<RequestId> {
         let run = self.run.as_mut().expect("a program waits for its accesses");
         if token & SLOT_BIT != 0 {
-            run.slot_read(token, &mut self.ports, self.dma, context, &self.wiring);
+            run.slot_read(token, &mut self.ports, context);
         } else {
-            run.dma_done(token, well, context.now(), &self.wiring);
+            run.dma_done(token, well, context.now());
         }
         self.advance(context);
         self.ended(context)
@@ -92,7 +116,7 @@ impl Core {
     pub(crate) fn stop(&mut self, launch: RequestId) -> Option<String> {
         let waits = self.waits_for();
         let run = self.run.as_mut().filter(|run| run.request == launch)?;
-        run.fail("it was stopped".to_owned(), &self.wiring);
+        run.fail("it was stopped".to_owned());
         waits
     }
 
@@ -114,30 +138,29 @@ impl Core {
     /// Does all that can be done now.
     fn advance(&mut self, context: &mut Context<Message>) {
         let Some(run) = &mut self.run else { return };
-        let spec = &self.wiring.topology().spec().pe.core;
-        let (ports, dma, wiring) = (&mut self.ports, self.dma, &*self.wiring);
+        let (spec, ports) = (&self.shared.wiring.topology().spec().pe.core, &mut self.ports);
         run.hear_alarms(context.now());
         while !run.due.is_empty() {
             if run.due.take(DISPATCH) {
-                run.dispatch(spec, ports, wiring);
+                run.dispatch(spec, ports);
             }
             if run.due.take(LOAD) {
-                run.dma(LOAD, spec.dma_read_engines, dma, context, wiring);
+                run.dma(LOAD, spec.dma_read_engines, context);
             }
             if run.due.take(COMPUTE) {
-                run.compute(wiring);
+                run.compute();
             }
             if run.due.take(STORE) {
-                run.dma(STORE, spec.dma_write_engines, dma, context, wiring);
+                run.dma(STORE, spec.dma_write_engines, context);
             }
             if run.due.take(SEND) {
-                run.send(ports, dma, context, wiring);
+                run.send(ports, context);
             }
             if run.due.take(ANY) {
-                run.choose(ports, context, wiring);
+                run.choose(ports, context);
             }
             if run.due.take(RECEIVE) {
-                run.receive(ports, dma, context, wiring);
+                run.receive(ports, context);
             }
         }
         run.set_alarm_for_the_end(context);
@@ -154,7 +177,7 @@ impl Core {
             self.leave_ports(&run);
         }
         let report = CoreReport { ended: context.now(), ..run.report };
-        self.wiring.ran(run.request, run.node, report);
+        self.reports.insert(run.request, report);
         Some(run.request)
     }
 }

@@ -3,6 +3,7 @@
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 
 use super::{NodeId, Position, Side, SipTopology, SipsSpec, Topology, mesh, route};
+use crate::ids::PeRef;
 
 /// Nodes by place. Each function panics if the machine has no such SIP, cube or PE; those that
 /// [`sips`](Topology::sips), [`cubes`](Topology::cubes) and [`pes`](Topology::pes) return exist.
@@ -46,6 +47,12 @@ impl Topology {
     /// Returns the processor of a PE.
     pub fn pe_cpu(&self, sip: SipId, cube: CubeId, pe: PeId) -> NodeId {
         self.layout.pe_cpu(self.known(sip), self.known_cube(cube), self.known_pe(pe))
+    }
+
+    /// Returns the PE that a node belongs to.
+    pub fn pe_of(&self, node: NodeId) -> Option<PeRef> {
+        let place = self.node(node).place;
+        Some(PeRef { sip: place.sip?, cube: place.cube?, pe: place.pe? })
     }
 
     /// Returns the neighbour of a SIP. Rings and tori wrap around; no SIP is its own neighbour.

@@ -1,10 +1,11 @@
 //! Accesses whose addresses the MMU translates.
 
+use std::cell::Cell;
+
 use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::{Context, NodeId, Route, Span};
 
 use super::PeDma;
-use crate::failure::Failure;
 use crate::message::{Access, Done, Mapping, Message, Rows, Slice, VirtualAccess};
 use crate::model::mmu::Piece;
 use crate::pe::{Dma, command_of};
@@ -136,7 +137,6 @@ impl PeDma {
         let within = |slice: Slice| Slice { offset: slice.offset + moved, ..slice };
         Access {
             request: whole.request,
-            id: self.wiring.number(),
             direction: whole.direction,
             address: piece.to.sub_offset().get(),
             bytes: piece.bytes,
@@ -144,6 +144,7 @@ impl PeDma {
             there,
             back: Some(back),
             data: whole.data.clone().map(within),
+            written: Cell::default(),
             done: whole.done,
         }
     }
@@ -152,7 +153,7 @@ impl PeDma {
     fn note(&self, whole: &VirtualAccess, piece: &Piece, memory: NodeId) {
         let VirtualAccess { request, direction, .. } = *whole;
         let (address, bytes) = (piece.to.sub_offset().get(), piece.bytes);
-        self.wiring.races(|races| match whole.done {
+        self.races.with(|races| match whole.done {
             Done::Core(pe, token) => {
                 let command = command_of(token);
                 let by = Agent { launch: request, pe: Some(pe), command, direction };
@@ -168,11 +169,11 @@ impl PeDma {
         let Done::Core(pe, token) = access.done else { return };
         let VirtualAccess { request, direction, address, bytes, rows, .. } = *access;
         let dma = Dma { direction, address, bytes, rows };
-        self.wiring.notices().fell_through(request, pe, command_of(token), &dma);
+        self.notices.borrow_mut().fell_through(request, pe, command_of(token), &dma);
     }
 
     fn fail(&self, access: &VirtualAccess, what: String, context: &mut Context<Message>) {
-        self.wiring.fail(access.request, Failure { origin: context.node(), what });
+        self.failures.note(access.request, context.node(), what);
         access.done.tell(false, context);
     }
 

@@ -7,11 +7,10 @@ use super::progress::Mark;
 use super::{COMPUTE, LOAD, Run, STORE};
 use crate::pe::brief::What;
 use crate::pe::{Cause, CommandId, OpRecord, OpUnit, Part, Strips, Work};
-use crate::wiring::Wiring;
 
 impl Run {
     /// Carries out the computations whose beginning is known.
-    pub(super) fn compute(&mut self, wiring: &Wiring) {
+    pub(super) fn compute(&mut self) {
         while let Some(id) = self.front(COMPUTE) {
             let index = self.slot(id).next(COMPUTE);
             let (ready, strips) = match self.next_computation(id, index) {
@@ -21,14 +20,14 @@ impl Run {
             if self.slot_mut(id).begin_next(COMPUTE) {
                 self.leave(COMPUTE);
             }
-            let end = self.stream(id, index, &strips, ready, wiring);
+            let end = self.stream(id, index, &strips, ready);
             let fetched = Mark { time: self.stages.free[0], record: self.stage_records[0] };
             if let Some(pipelined) = &mut self.slot_mut(id).pipelined {
                 pipelined.fetched.finish(index, fetched);
             }
             if self.has_data {
                 let result = self.program.computed(id, index);
-                self.check(result, wiring);
+                self.check(result);
             }
             self.part_done(id, COMPUTE, index, end);
         }
@@ -60,14 +59,7 @@ impl Run {
         }
     }
 
-    fn stream(
-        &mut self,
-        id: CommandId,
-        index: u32,
-        strips: &Strips,
-        ready: Latest,
-        wiring: &Wiring,
-    ) -> Latest {
+    fn stream(&mut self, id: CommandId, index: u32, strips: &Strips, ready: Latest) -> Latest {
         let free = self.stages.free;
         let stages = self.stages.stream(strips, ready.time);
         let units = [OpUnit::Fetch, strips.unit, OpUnit::Keep];
@@ -91,22 +83,19 @@ impl Run {
                 continue;
             }
             let (from, ended) = if done.fed { (last.time, last) } else { (done.start, began) };
-            let record = self.record(
-                |run| OpRecord {
-                    request: run.request,
-                    pe: run.node,
-                    command: id,
-                    part: Part::Compute(index),
-                    unit,
-                    start: done.start,
-                    end: done.end,
-                    busy: strips.busy()[stage],
-                    began: began.reason(),
-                    from,
-                    ended: ended.reason(),
-                },
-                wiring,
-            );
+            let record = self.log(OpRecord {
+                request: self.request,
+                pe: self.node,
+                command: id,
+                part: Part::Compute(index),
+                unit,
+                start: done.start,
+                end: done.end,
+                busy: strips.busy()[stage],
+                began: began.reason(),
+                from,
+                ended: ended.reason(),
+            });
             self.stage_records[stage] = record;
             first = Latest::new(done.start + each[stage], Cause::Part, record);
             last = Latest::new(done.end, Cause::Part, record);

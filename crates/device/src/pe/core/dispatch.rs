@@ -9,43 +9,42 @@ use super::slot::{End, Pipelined};
 use super::{COMPUTE, DISPATCH, LOAD, Ports, Run, STORE, State};
 use crate::message::{Direction, RequestId};
 use crate::pe::brief::What;
-use crate::pe::{Cause, CommandId, Next, OpRecord, OpUnit, Part, Work};
+use crate::pe::{Cause, CommandId, Next, OpUnit, Part, Work};
 use crate::race::Races;
 use crate::topology::CoreSpec;
-use crate::wiring::Wiring;
 
 impl Run {
     /// Lets `PE_CPU` go on as far as it can.
-    pub(super) fn dispatch(&mut self, spec: &CoreSpec, ports: &mut Ports, wiring: &Wiring) {
+    pub(super) fn dispatch(&mut self, spec: &CoreSpec, ports: &mut Ports) {
         loop {
             match self.state {
                 State::Going if self.commands.is_next() => {
-                    self.spend(spec.dispatch, wiring);
+                    self.spend(spec.dispatch);
                     self.state = State::Holding;
                 }
                 State::Going => match self.commands.ask(&mut *self.program) {
                     Next::Command(command) => {
-                        self.spend(spec.dispatch, wiring);
+                        self.spend(spec.dispatch);
                         self.commands.hold(command);
                         self.state = State::Holding;
                     }
                     Next::Wait(id) => {
-                        self.spend(spec.dispatch, wiring);
+                        self.spend(spec.dispatch);
                         self.state = State::Waiting(id);
                     }
                     Next::Fence => {
-                        self.spend(spec.dispatch, wiring);
+                        self.spend(spec.dispatch);
                         self.state = State::Fenced;
                     }
-                    Next::Dispatch(count) => self.spend(spec.dispatch * u64::from(count), wiring),
+                    Next::Dispatch(count) => self.spend(spec.dispatch * u64::from(count)),
                     Next::End => self.state = State::Ended,
-                    Next::Failed(what) => self.fail(what, wiring),
+                    Next::Failed(what) => self.fail(what),
                 },
                 State::Waiting(id) => {
                     let Some(end) = self.done(id) else { return self.due.wait(DISPATCH, id) };
                     self.state = State::Going;
                     self.cpu = self.cpu.or(end.time, Cause::Window, end.record);
-                    self.tell(wiring, |races, launch, pe| races.waited_for(launch, pe, id));
+                    self.tell(|races, launch, pe| races.waited_for(launch, pe, id));
                 }
                 State::Fenced => {
                     if self.open > 0 {
@@ -53,14 +52,14 @@ impl Run {
                     }
                     self.state = State::Going;
                     self.cpu = self.cpu.or(self.last.time, Cause::Window, self.last.record);
-                    self.tell(wiring, Races::fenced);
+                    self.tell(Races::fenced);
                 }
                 State::Holding => {
                     if let Some(before) = self.before_place() {
                         return self.due.wait(DISPATCH, before);
                     }
                     self.state = State::Going;
-                    self.place(spec.scheduler_overhead, ports, wiring);
+                    self.place(spec.scheduler_overhead, ports);
                 }
                 State::Ended | State::Failed => return,
             }
@@ -70,34 +69,19 @@ impl Run {
     /// Tells those who look for races of something that orders commands.
     pub(super) fn tell<T>(
         &self,
-        wiring: &Wiring,
         what: impl FnOnce(&mut Races, RequestId, NodeId) -> T,
     ) -> Option<T> {
         let act = |races: &mut Races| what(races, self.request, self.node);
-        if self.watched { wiring.races(act) } else { None }
+        if self.watched { self.shared.races.with(act) } else { None }
     }
 
     /// Lets `PE_CPU` be busy.
-    fn spend(&mut self, span: Span, wiring: &Wiring) {
+    fn spend(&mut self, span: Span) {
         let (before, start) = (self.cpu, self.cpu.time);
         self.cpu.time += span;
         self.report.busy[OpUnit::Cpu as usize] += span;
-        let record = self.record(
-            |run| OpRecord {
-                request: run.request,
-                pe: run.node,
-                command: run.next,
-                part: Part::Compute(0),
-                unit: OpUnit::Cpu,
-                start,
-                end: start + span,
-                busy: span,
-                began: before.reason(),
-                from: start,
-                ended: before.reason(),
-            },
-            wiring,
-        );
+        let end = self.cpu.time;
+        let record = self.record(self.next, Part::Compute(0), OpUnit::Cpu, before, start, end);
         self.cpu = Latest::new(self.cpu.time, Cause::Dispatch, record);
     }
 
@@ -116,14 +100,14 @@ impl Run {
     }
 
     /// Issues the next command, for which there is a place in the window.
-    fn place(&mut self, overhead: Span, ports: &mut Ports, wiring: &Wiring) {
+    fn place(&mut self, overhead: Span, ports: &mut Ports) {
         if let Some(before) = self.next.checked_sub(self.window) {
             let end = self.end_of(before).latest();
             self.cpu = self.cpu.or(end.time, Cause::Window, end.record);
         }
         let id = self.next;
         let brief = self.commands.place(id);
-        self.tell(wiring, |races, launch, pe| {
+        self.tell(|races, launch, pe| {
             races.issued(launch, pe, id, &self.commands.placed(id), self.window);
         });
         let issued = Latest { time: self.cpu.time + overhead, ..self.cpu };
@@ -132,32 +116,32 @@ impl Run {
         self.next += 1;
         self.open += 1;
         self.report.commands += 1;
-        self.issue(id, brief.what(), ports, wiring);
+        self.issue(id, brief.what(), ports);
     }
 
     /// Hands a command to its unit.
-    fn issue(&mut self, id: CommandId, what: What, ports: &mut Ports, wiring: &Wiring) {
+    fn issue(&mut self, id: CommandId, what: What, ports: &mut Ports) {
         match what {
             What::Dma(dma) => self.stand(engine(dma.direction), id),
             What::Compute(_) => self.stand(COMPUTE, id),
-            What::Send(message) => self.issue_send(id, message, ports, wiring),
-            What::Receive(message) => self.issue_receive(id, message, ports, wiring),
-            What::Long(place) => self.issue_long(id, place, ports, wiring),
+            What::Send(message) => self.issue_send(id, message, ports),
+            What::Receive(message) => self.issue_receive(id, message, ports),
+            What::Long(place) => self.issue_long(id, place, ports),
             What::Chosen(..) | What::Wait(_) | What::Fence | What::Call | What::End => {
                 unreachable!("only commands are given places, before a port is chosen")
             }
         }
     }
 
-    fn issue_long(&mut self, id: CommandId, place: u32, ports: &mut Ports, wiring: &Wiring) {
+    fn issue_long(&mut self, id: CommandId, place: u32, ports: &mut Ports) {
         match self.long(id, place) {
             Work::Dma(dma) => self.stand(engine(dma.direction), id),
             Work::Compute(_) => self.stand(COMPUTE, id),
-            &Work::Send(message) => self.issue_send(id, message, ports, wiring),
-            &Work::Receive(message) => self.issue_receive(id, message, ports, wiring),
+            &Work::Send(message) => self.issue_send(id, message, ports),
+            &Work::Receive(message) => self.issue_receive(id, message, ports),
             Work::ReceiveAny(any) => {
                 let any = Rc::clone(any);
-                self.issue_any(id, &any, ports, wiring);
+                self.issue_any(id, &any, ports);
             }
             Work::Pipeline(pipeline) => {
                 let counts = pipeline.parts();

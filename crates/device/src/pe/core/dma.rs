@@ -3,15 +3,14 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use cubeyard_sim::{Context, NodeId, Time};
+use cubeyard_sim::{Context, Time};
 
 use super::latest::Latest;
 use super::progress::Mark;
 use super::{COMPUTE, LOAD, Run, STORE, State};
 use crate::message::{Buffer, Done, Message, PeDmaMessage, Slice, Unwritten, VirtualAccess};
 use crate::pe::brief::What;
-use crate::pe::{Cause, CommandId, Dma, OpRecord, OpUnit, Part, Work};
-use crate::wiring::Wiring;
+use crate::pe::{Cause, CommandId, Dma, OpUnit, Part, Work};
 
 /// The read or the write engines of the DMA.
 #[derive(Debug, Default)]
@@ -36,14 +35,7 @@ pub(super) struct Flight {
 
 impl Run {
     /// Begins the accesses that can begin now, and sets an alarm for the next.
-    pub(super) fn dma(
-        &mut self,
-        kind: usize,
-        engines: u32,
-        node: NodeId,
-        context: &mut Context<Message>,
-        wiring: &Wiring,
-    ) {
+    pub(super) fn dma(&mut self, kind: usize, engines: u32, context: &mut Context<Message>) {
         let unit = usize::from(kind == STORE);
         while let Some(id) = self.front(kind) {
             if self.dma[unit].under_way.len() >= engines as usize {
@@ -65,10 +57,10 @@ impl Run {
             let buffer = match self.buffer(id, kind, index, &dma) {
                 Ok(buffer) => buffer,
                 Err(what) => {
-                    return self.fail(what, wiring);
+                    return self.fail(what);
                 }
             };
-            self.begin(id, kind, index, ready, &dma, buffer, node, context);
+            self.begin(id, kind, index, ready, &dma, buffer, context);
         }
     }
 
@@ -129,7 +121,6 @@ impl Run {
         ready: Latest,
         dma: &Dma,
         buffer: Option<Buffer>,
-        node: NodeId,
         context: &mut Context<Message>,
     ) {
         let now = context.now();
@@ -154,10 +145,10 @@ impl Run {
         let bytes = dma.bytes;
         let flight = Flight { command, index, bytes, from, start: now, buffer, unwritten };
         self.dma[unit].under_way.push(flight);
-        context.call(node, PeDmaMessage::Access(Box::new(access)).into());
+        context.call(self.dma_node, PeDmaMessage::Access(Box::new(access)).into());
     }
 
-    pub(super) fn dma_done(&mut self, wanted: u64, well: bool, now: Time, wiring: &Wiring) {
+    pub(super) fn dma_done(&mut self, wanted: u64, well: bool, now: Time) {
         let unit = usize::from(wanted & STORE_BIT != 0);
         let under_way = &mut self.dma[unit].under_way;
         let its = |flight: &Flight| token(flight.command, unit, flight.index) == wanted;
@@ -170,36 +161,23 @@ impl Run {
         self.due.add(kind);
         let (id, index) = (flight.command, flight.index);
         let part = if unit == 0 { Part::Load(index) } else { Part::Store(index) };
-        let record = self.record(
-            |run| OpRecord {
-                request: run.request,
-                pe: run.node,
-                command: id,
-                part,
-                unit: op,
-                start: flight.start,
-                end: now,
-                busy: now - flight.start,
-                began: flight.from.reason(),
-                from: flight.start,
-                ended: flight.from.reason(),
-            },
-            wiring,
-        );
+        let record = self.record(id, part, op, flight.from, flight.start, now);
         self.dma[unit].last = Mark { time: now, record };
         if !well {
             if !matches!(self.state, State::Failed) {
-                wiring.place_failure(self.request, self.node, &self.program.describe(id));
+                let (topology, command) =
+                    (self.shared.wiring.topology(), self.program.describe(id));
+                let is_here = |node| topology.pe_of(node) == topology.pe_of(self.node);
+                self.shared.failures.locate(self.request, is_here, &command);
             }
-            self.state = State::Failed;
-            self.queues = Default::default();
+            self.abort();
         }
         if unit == 0
             && let Some(buffer) = flight.buffer
         {
             let unwritten = flight.unwritten.and_then(|unwritten| unwritten.get());
             let loaded = self.program.loaded(id, index, buffer.take(), unwritten);
-            self.check(loaded, wiring);
+            self.check(loaded);
         }
         self.part_done(id, kind, index, Latest::new(now, Cause::Part, record));
     }

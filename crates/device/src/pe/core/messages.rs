@@ -8,14 +8,12 @@ use cubeyard_sim::{Context, NodeId, Time};
 
 use super::latest::Latest;
 use super::{ANY, Core, RECEIVE, Run, SEND, State};
-use crate::failure::Failure;
 use crate::message::{Arrival, CommandTarget, Message, PortChange, RequestId};
 use crate::pe::brief::What;
 use crate::pe::ipcq::{Arrived, Port, Ports};
 use crate::pe::{
-    self, Cause, CommandId, OpRecord, OpUnit, Part, PortError, PortId, PortSpec, SlotMemory, Work,
+    self, Cause, CommandId, OpUnit, Part, PortError, PortId, PortSpec, SlotMemory, Work,
 };
-use crate::wiring::Wiring;
 use receive::Reading;
 
 /// Set in the token of a slot that is read.
@@ -49,14 +47,13 @@ impl Core {
         let ports = &change.ports[target.index()];
         let result = if change.remove { self.ports.remove(ports) } else { self.install(ports) };
         if let Err(error) = result {
-            let failure = Failure { origin: node, what: error.to_string() };
-            self.wiring.fail(target.command.request, failure);
+            self.shared.failures.note(target.command.request, node, error.to_string());
         }
     }
 
     fn install(&mut self, ports: &[PortSpec]) -> Result<(), PortError> {
-        let topology = self.wiring.topology();
-        self.wiring.races(|races| {
+        let topology = self.shared.wiring.topology();
+        self.shared.races.with(|races| {
             ports.iter().for_each(|spec| races.installed((self.dma, spec.port)));
         });
         self.ports.install(ports, |pe| topology.pe_dma(pe.sip, pe.cube, pe.pe))
@@ -67,13 +64,13 @@ impl Core {
         let port = self.ports.get_mut(arrival.port).expect("messages are sent to ports that are");
         let Arrival { bytes, format, slot, data, record, .. } = arrival;
         // What comes into the TCM must be written there; a memory has done so.
-        let write = self.wiring.topology().spec().pe.core.tcm_write;
+        let write = self.shared.wiring.topology().spec().pe.core.tcm_write;
         let at = match port.spec.memory {
             SlotMemory::Tcm => context.now() + write.span(bytes),
             SlotMemory::At(_) => context.now(),
         };
         port.arrived.push_back(Arrived { at, bytes, format, data, slot, record });
-        self.wiring.mail().update(|mail| mail + 1);
+        self.shared.mail.update(|mail| mail + 1);
         let Some(run) = &mut self.run else { return false };
         if !port.wanted.is_empty() {
             run.due.add(RECEIVE);
@@ -111,7 +108,7 @@ impl Core {
 
     /// Makes all ports as they were when they were installed. Nothing may be on its way to them.
     pub(crate) fn reset_ports(&mut self) {
-        self.wiring.races(|races| {
+        self.shared.races.with(|races| {
             let ports = self.ports.all().iter();
             ports.for_each(|port| races.installed((self.dma, port.spec.port)));
         });
@@ -151,27 +148,15 @@ impl Core {
 
 impl Run {
     /// A command that sends has been issued.
-    pub(super) fn issue_send(
-        &mut self,
-        id: CommandId,
-        message: pe::Message,
-        ports: &mut Ports,
-        wiring: &Wiring,
-    ) {
-        if self.port(id, message, ports, wiring).is_some() {
+    pub(super) fn issue_send(&mut self, id: CommandId, message: pe::Message, ports: &mut Ports) {
+        if self.port(id, message, ports).is_some() {
             self.stand(SEND, id);
         }
     }
 
     /// A command that receives has been issued.
-    pub(super) fn issue_receive(
-        &mut self,
-        id: CommandId,
-        message: pe::Message,
-        ports: &mut Ports,
-        wiring: &Wiring,
-    ) {
-        if let Some(port) = self.port(id, message, ports, wiring) {
+    pub(super) fn issue_receive(&mut self, id: CommandId, message: pe::Message, ports: &mut Ports) {
+        if let Some(port) = self.port(id, message, ports) {
             port.wanted.push_back(id);
             self.want(message.port);
         }
@@ -204,17 +189,16 @@ impl Run {
         id: CommandId,
         message: pe::Message,
         ports: &'p mut Ports,
-        wiring: &Wiring,
     ) -> Option<&'p mut Port> {
         let Some(port) = ports.get_mut(message.port) else {
             let what = self.program.describe(id);
-            self.fail(format!("{what}: this PE has no such port"), wiring);
+            self.fail(format!("{what}: this PE has no such port"));
             return None;
         };
         if message.bytes > port.spec.slot_bytes {
             let what = self.program.describe(id);
             let (bytes, most) = (message.bytes, port.spec.slot_bytes);
-            self.fail(format!("{what}: {bytes} bytes, but a slot has {most}"), wiring);
+            self.fail(format!("{what}: {bytes} bytes, but a slot has {most}"));
             return None;
         }
         Some(port)
@@ -234,25 +218,9 @@ impl Run {
         unit: OpUnit,
         from: Latest,
         end: Time,
-        wiring: &Wiring,
     ) -> Option<u32> {
         self.report.busy[unit as usize] += end - from.time;
-        let record = self.record(
-            |run| OpRecord {
-                request: run.request,
-                pe: run.node,
-                command: id,
-                part: Part::Compute(0),
-                unit,
-                start: from.time,
-                end,
-                busy: end - from.time,
-                began: from.reason(),
-                from: from.time,
-                ended: from.reason(),
-            },
-            wiring,
-        );
+        let record = self.record(id, Part::Compute(0), unit, from, from.time, end);
         self.put_off(id, end, Cause::Part, record.into());
         self.command_done(id);
         record

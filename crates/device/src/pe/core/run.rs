@@ -1,7 +1,10 @@
 //! A program under way on a core.
 
+use std::rc::Rc;
+
 use cubeyard_sim::{Context, NodeId, Time};
 
+use super::Shared;
 use super::commands::Commands;
 use super::dma::DmaUnit;
 use super::due::{ANY, DISPATCH, Due, RECEIVE, UNITS};
@@ -9,11 +12,9 @@ use super::latest::Latest;
 use super::messages::Messages;
 use super::queue::Queue;
 use super::slot::{End, Slot};
-use crate::failure::Failure;
 use crate::message::{Message, RequestId};
 use crate::pe::strips::Stages;
-use crate::pe::{ALARM, CommandId, CoreReport, OpRecord, Program};
-use crate::wiring::Wiring;
+use crate::pe::{ALARM, CommandId, CoreReport, OpRecord, OpUnit, Part, Program};
 
 /// A program under way. What is looked at whenever something happens comes first, and close together: a machine
 /// has many cores, and caches do not hold them all.
@@ -46,8 +47,12 @@ pub(super) struct Run {
     pub(super) commands: Commands,
     pub(super) messages: Messages,
     pub(super) dma: [DmaUnit; 2],
+    pub(super) shared: Rc<Shared>,
     pub(super) request: RequestId,
+    /// Node of `PE_CPU`.
     pub(super) node: NodeId,
+    /// Node of the PE's DMA engines and its MMU.
+    pub(super) dma_node: NodeId,
     pub(super) has_data: bool,
     pub(super) logs: bool,
     /// Whether races are looked for.
@@ -76,9 +81,11 @@ impl Run {
     pub(super) fn new(
         request: RequestId,
         program: Box<dyn Program>,
+        dma_node: NodeId,
+        shared: &Rc<Shared>,
         context: &Context<Message>,
-        window: u32,
     ) -> Self {
+        let window = shared.wiring.topology().spec().pe.core.window;
         let now = context.now();
         let start = Latest { time: now, ..Latest::default() };
         let slots = window.next_power_of_two() as usize;
@@ -98,11 +105,13 @@ impl Run {
             commands: Commands::new(&*program, slots),
             messages: Messages::default(),
             dma: <[DmaUnit; 2]>::default(),
+            shared: Rc::clone(shared),
             request,
             node: context.node(),
+            dma_node,
             has_data: program.has_data(),
-            logs: false,
-            watched: false,
+            logs: shared.ops.borrow().is_kept(),
+            watched: shared.races.is_on(),
             stages: Stages { free: [now; 3] },
             stage_records: [None; 3],
             report: CoreReport { started: now, ..CoreReport::default() },
@@ -182,24 +191,45 @@ impl Run {
         }
     }
 
-    pub(super) fn fail(&mut self, what: String, wiring: &Wiring) {
-        wiring.fail(self.request, Failure { origin: self.node, what });
+    pub(super) fn fail(&mut self, what: String) {
+        self.shared.failures.note(self.request, self.node, what);
+        self.abort();
+    }
+
+    /// Lets no command begin any more.
+    pub(super) fn abort(&mut self) {
         self.state = State::Failed;
         self.queues = Default::default();
     }
 
-    /// Notes a result of the program, which may be that it went wrong.
-    pub(super) fn check(&mut self, result: Result<(), String>, wiring: &Wiring) {
+    /// Fails the program if one of its functions did.
+    pub(super) fn check(&mut self, result: Result<(), String>) {
         if let Err(what) = result {
-            self.fail(what, wiring);
+            self.fail(what);
         }
     }
 
+    /// Records an operation that was up to its unit from its start to its end, if operations are kept.
     pub(super) fn record(
-        &mut self,
-        record: impl FnOnce(&Self) -> OpRecord,
-        wiring: &Wiring,
+        &self,
+        command: CommandId,
+        part: Part,
+        unit: OpUnit,
+        after: Latest,
+        start: Time,
+        end: Time,
     ) -> Option<u32> {
-        self.logs.then(|| wiring.ops_mut().push(record(self))).flatten()
+        if !self.logs {
+            return None;
+        }
+        let (began, busy) = (after.reason(), end - start);
+        let (request, pe, from, ended) = (self.request, self.node, start, began);
+        let record =
+            OpRecord { request, pe, command, part, unit, start, end, busy, began, from, ended };
+        self.log(record)
+    }
+
+    pub(super) fn log(&self, record: OpRecord) -> Option<u32> {
+        self.shared.ops.borrow_mut().push(record)
     }
 }

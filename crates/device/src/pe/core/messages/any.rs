@@ -6,7 +6,6 @@ use super::{ANY, Core, Run};
 use crate::pe::brief::What;
 use crate::pe::ipcq::Ports;
 use crate::pe::{AnyOf, CommandId, Message, PortId, Work};
-use crate::wiring::Wiring;
 
 impl Core {
     /// Who could send what a command waits for.
@@ -19,16 +18,10 @@ impl Core {
 
 impl Run {
     /// A command that receives from one of several ports has been issued.
-    pub(in crate::pe::core) fn issue_any(
-        &mut self,
-        id: CommandId,
-        any: &AnyOf,
-        ports: &mut Ports,
-        wiring: &Wiring,
-    ) {
+    pub(in crate::pe::core) fn issue_any(&mut self, id: CommandId, any: &AnyOf, ports: &mut Ports) {
         let (bytes, format) = (any.bytes, any.format);
         let message = |&port: &PortId| Message { port, bytes, format };
-        if any.ports.iter().map(message).all(|of| self.port(id, of, ports, wiring).is_some()) {
+        if any.ports.iter().map(message).all(|of| self.port(id, of, ports).is_some()) {
             self.messages.undecided.push(id);
             self.due.add(ANY);
         }
@@ -40,12 +33,11 @@ impl Run {
         &mut self,
         ports: &mut Ports,
         context: &mut Context<crate::message::Message>,
-        wiring: &Wiring,
     ) {
         let mut later = None;
         for id in std::mem::take(&mut self.messages.undecided) {
             match self.ready(id).map(|ready| ready.time) {
-                Ok(ready) if ready <= context.now() && self.decide(id, ports, wiring) => {
+                Ok(ready) if ready <= context.now() && self.decide(id, ports) => {
                     continue;
                 }
                 Ok(ready) if ready > context.now() => {
@@ -61,7 +53,7 @@ impl Run {
         }
     }
 
-    fn decide(&mut self, id: CommandId, ports: &mut Ports, wiring: &Wiring) -> bool {
+    fn decide(&mut self, id: CommandId, ports: &mut Ports) -> bool {
         let What::Long(place) = self.what(id) else { unreachable!("it has none yet") };
         let Work::ReceiveAny(any) = self.long(id, place) else { unreachable!("it wants any") };
         let last = any.ports.iter().position(|port| Some(*port) == self.messages.last_any);
@@ -78,7 +70,7 @@ impl Run {
         self.messages.last_any = Some(port);
         self.want(port);
         let result = self.program.chosen(id, place);
-        self.check(result, wiring);
+        self.check(result);
         true
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use cubeyard_sim::{Context, NodeId, Span, Time};
+use cubeyard_sim::{Context, Span, Time};
 
 use super::{Latest, RECEIVE, Run, SLOT_BIT, State};
 use crate::message::{
@@ -11,7 +11,6 @@ use crate::message::{
 };
 use crate::pe::ipcq::{Port, Ports};
 use crate::pe::{Cause, CommandId, OpUnit, PortId, SlotMemory, Waiting};
-use crate::wiring::Wiring;
 
 /// A message that is being read from a slot in memory.
 #[derive(Debug)]
@@ -27,27 +26,19 @@ impl Run {
     pub(in crate::pe::core) fn receive(
         &mut self,
         ports: &mut Ports,
-        dma: NodeId,
         context: &mut Context<Message>,
-        wiring: &Wiring,
     ) {
         let mut wanted = std::mem::take(&mut self.messages.wanted);
         wanted.retain(|&id| {
             let port = ports.get_mut(id).expect("checked when it was issued");
-            while !matches!(self.state, State::Failed) && self.take(port, dma, context, wiring) {}
+            while !matches!(self.state, State::Failed) && self.take(port, context) {}
             !port.wanted.is_empty()
         });
         self.messages.wanted = wanted;
     }
 
     /// Takes the next message of a port, if it is there and wanted.
-    fn take(
-        &mut self,
-        port: &mut Port,
-        dma: NodeId,
-        context: &mut Context<Message>,
-        wiring: &Wiring,
-    ) -> bool {
+    fn take(&mut self, port: &mut Port, context: &mut Context<Message>) -> bool {
         let (Some(&id), Some(arrived)) = (port.wanted.front(), port.arrived.front()) else {
             return false;
         };
@@ -63,13 +54,13 @@ impl Run {
             let (found, peer) = (arrived.bytes, port.spec.peer);
             let what = self.program.describe(id);
             let what = format!("{what}: the message from {peer} has {found} bytes");
-            self.fail(what, wiring);
+            self.fail(what);
             return false;
         }
         if arrived.format != message.format {
             let found = self.program.format_name(arrived.format);
             let (what, peer) = (self.program.describe(id), port.spec.peer);
-            self.fail(format!("{what}: the message from {peer} is of {found}"), wiring);
+            self.fail(format!("{what}: the message from {peer} is of {found}"));
             return false;
         }
         let start = ready.or(arrived.at, Cause::Message, arrived.record);
@@ -78,12 +69,12 @@ impl Run {
             self.set_alarm(RECEIVE, start.time, context);
             return false;
         }
-        wiring.mail().update(|mail| mail - 1);
-        let at = (dma, port.spec.port);
-        self.tell(wiring, |races, launch, pe| races.received(launch, pe, id, at));
+        self.shared.mail.update(|mail| mail - 1);
+        let at = (self.dma_node, port.spec.port);
+        self.tell(|races, launch, pe| races.received(launch, pe, id, at));
         match port.spec.memory {
-            SlotMemory::Tcm => self.take_from_tcm(id, port, start, dma, context, wiring),
-            SlotMemory::At(base) => self.read_slot(id, port, start, base.to_bits(), dma, context),
+            SlotMemory::Tcm => self.take_from_tcm(id, port, start, context),
+            SlotMemory::At(base) => self.read_slot(id, port, start, base.to_bits(), context),
         }
         true
     }
@@ -93,21 +84,19 @@ impl Run {
         id: CommandId,
         port: &mut Port,
         start: Latest,
-        dma: NodeId,
         context: &mut Context<Message>,
-        wiring: &Wiring,
     ) {
         port.wanted.pop_front();
         let arrived = port.arrived.pop_front().expect("looked at before");
-        let read = wiring.topology().spec().pe.core.tcm_read.span(arrived.bytes);
+        let read = self.shared.wiring.topology().spec().pe.core.tcm_read.span(arrived.bytes);
         let end = start.time + read;
         self.report.moved[0] += arrived.bytes;
         if let Some(data) = arrived.data.filter(|_| self.has_data) {
             let result = self.program.loaded(id, 0, data.into_vec(), None);
-            self.check(result, wiring);
+            self.check(result);
         }
-        let record = self.message_done(id, OpUnit::Receive, start, end, wiring);
-        self.give_back(port, end, record, dma, context);
+        let record = self.message_done(id, OpUnit::Receive, start, end);
+        self.give_back(port, end, record, context);
     }
 
     fn read_slot(
@@ -116,7 +105,6 @@ impl Run {
         port: &mut Port,
         start: Latest,
         base: u64,
-        dma: NodeId,
         context: &mut Context<Message>,
     ) {
         port.wanted.pop_front();
@@ -142,7 +130,7 @@ impl Run {
         let start = Latest { time: context.now(), ..start };
         self.messages.reading.push(Reading { id, port: port.spec.port, start, buffer });
         self.report.moved[0] += bytes;
-        context.call(dma, PeDmaMessage::ReadSlot(Box::new(access)).into());
+        context.call(self.dma_node, PeDmaMessage::ReadSlot(Box::new(access)).into());
     }
 
     /// A slot in memory has been read.
@@ -150,20 +138,18 @@ impl Run {
         &mut self,
         token: u64,
         ports: &mut Ports,
-        dma: NodeId,
         context: &mut Context<Message>,
-        wiring: &Wiring,
     ) {
         let its = |reading: &Reading| SLOT_BIT | u64::from(reading.id) == token;
         let place = self.messages.reading.iter().position(its).expect("it is being read");
         let Reading { id, port, start, buffer } = self.messages.reading.swap_remove(place);
         if let Some(buffer) = buffer {
             let result = self.program.loaded(id, 0, buffer.take(), None);
-            self.check(result, wiring);
+            self.check(result);
         }
-        let record = self.message_done(id, OpUnit::Receive, start, context.now(), wiring);
+        let record = self.message_done(id, OpUnit::Receive, start, context.now());
         let port = ports.get_mut(port).expect("it is in use");
-        self.give_back(port, context.now(), record, dma, context);
+        self.give_back(port, context.now(), record, context);
     }
 
     /// Returns the credit of a message that has been taken.
@@ -172,13 +158,12 @@ impl Run {
         port: &Port,
         at: Time,
         record: Option<u32>,
-        dma: NodeId,
         context: &mut Context<Message>,
     ) {
         let (to, port_there) = (port.peer, port.spec.peer_port);
         let credit = Credit { request: self.request, to, port: port_there, record };
         let bytes = port.spec.credit_bytes;
-        context.call(dma, PeDmaMessage::SendCredit { credit, bytes, at }.into());
+        context.call(self.dma_node, PeDmaMessage::SendCredit { credit, bytes, at }.into());
     }
 }
 

@@ -1,22 +1,15 @@
 //! Messages to other PEs: each leaves when a slot is free at the other end.
 
-use cubeyard_sim::{Context, NodeId};
+use cubeyard_sim::Context;
 
 use super::{Latest, Run, SEND};
 use crate::message::{Arrival, Message, Packet, PeDmaMessage};
 use crate::pe::ipcq::{Port, Ports};
 use crate::pe::{self, Cause, CommandId, OpUnit};
-use crate::wiring::Wiring;
 
 impl Run {
     /// Sends what can leave now.
-    pub(in crate::pe::core) fn send(
-        &mut self,
-        ports: &mut Ports,
-        dma: NodeId,
-        context: &mut Context<Message>,
-        wiring: &Wiring,
-    ) {
+    pub(in crate::pe::core) fn send(&mut self, ports: &mut Ports, context: &mut Context<Message>) {
         while let Some(id) = self.front(SEND) {
             let (message, _) = self.message(id).expect("only sends are queued");
             let ready = match self.ready(id) {
@@ -37,13 +30,12 @@ impl Run {
             self.leave(SEND);
             let data = self.has_data.then(|| self.program.payload(id, 0)).transpose();
             match data {
-                Ok(data) => self.depart(id, ready, port, message, data, dma, context, wiring),
-                Err(what) => self.fail(what, wiring),
+                Ok(data) => self.depart(id, ready, port, message, data, context),
+                Err(what) => self.fail(what),
             }
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what a message is made of, in one place")]
     fn depart(
         &mut self,
         id: CommandId,
@@ -51,21 +43,19 @@ impl Run {
         port: &mut Port,
         pe::Message { bytes, format, .. }: pe::Message,
         data: Option<Vec<u8>>,
-        dma: NodeId,
         context: &mut Context<Message>,
-        wiring: &Wiring,
     ) {
         let slot = port.next_slot();
         port.sends(slot, self.request, id);
-        let pe = &wiring.topology().spec().pe;
+        let pe = &self.shared.wiring.topology().spec().pe;
         let now = context.now();
         let end = now + pe.dma_overhead + pe.link.bandwidth.span(bytes);
         // What could have left before waited for the credit that came now.
         let from =
             if ready.time < now { Latest::new(now, Cause::Message, port.credited) } else { ready };
-        let record = self.message_done(id, OpUnit::Send, from, end, wiring);
+        let record = self.message_done(id, OpUnit::Send, from, end);
         let to = (port.peer, port.spec.peer_port);
-        self.tell(wiring, |races, launch, pe| races.sent(launch, pe, id, to));
+        self.tell(|races, launch, pe| races.sent(launch, pe, id, to));
         let arrival = Arrival {
             port: port.spec.peer_port,
             bytes,
@@ -81,7 +71,7 @@ impl Run {
             slot_bytes: port.spec.slot_bytes,
             arrival,
         };
-        context.call(dma, PeDmaMessage::SendPacket(Box::new(packet)).into());
+        context.call(self.dma_node, PeDmaMessage::SendPacket(Box::new(packet)).into());
         self.messages.sent = end;
         self.report.moved[1] += bytes;
         self.messages.last_sent = record;
