@@ -73,15 +73,15 @@ fn run(config: EngineConfig, requests: &[(Time, Request)]) -> Run {
     let start = cpu();
     let ids: Vec<RequestId> = requests
         .iter()
-        .map(|(at, request)| machine.submit_at(*at, 0, request.clone()).expect("sound"))
+        .map(|(at, request)| machine.submit_with(request.clone().at(*at)).expect("sound"))
         .collect();
     assert_eq!(machine.run(), Stop::Idle);
     let seconds = cpu() - start;
     let latency = |&id: &RequestId| machine.completion(id).expect("idle means done").latency();
     Run {
         seconds,
-        flit_hops: machine.engine().flit_hops(),
-        order_hash: machine.engine().order_hash(),
+        flit_hops: machine.view().engine().flit_hops(),
+        order_hash: machine.view().engine().order_hash(),
         latencies: ids.iter().map(latency).collect(),
     }
 }
@@ -118,7 +118,7 @@ fn random_requests(each: usize, bytes: u64, window: usize) -> Vec<(Time, Request
         for &from in &pes {
             let to = pes[random.below(pes.len())];
             let offset = random.below(1000) as u64 * bytes;
-            let address = machine.hbm_address(to, offset).expect("within its memory");
+            let address = machine.view().hbm_address(to, offset).expect("within its memory");
             let direction = [Direction::Read, Direction::Write][random.below(2)];
             let at = Time::from_ps(random.below(window) as u64);
             requests.push((at, Request::PeDma { from, direction, address, bytes }));
@@ -145,11 +145,11 @@ fn lone() {
     println!("lone: 16 MiB with nothing in the way, ms\n");
     println!("{:24}{:>14}{:>10}{:>10}", "", "flit by flit", "merged", "ratio");
     let machine = Machine::new(Topology::embedded());
-    let pe = |name| machine.pe(name).expect("it is there");
+    let pe = |name| machine.view().pe(name).expect("it is there");
     let from = pe("sip0.cube0.pe0");
     for (place, to) in [("own HBM", "sip0.cube0.pe0"), ("6 cubes away", "sip0.cube15.pe7")] {
         for direction in [Direction::Read, Direction::Write] {
-            let address = machine.hbm_address(pe(to), 0).expect("within its memory");
+            let address = machine.view().hbm_address(pe(to), 0).expect("within its memory");
             let request = Request::PeDma { from, direction, address, bytes: 16 * MIB };
             let [flits, merged] = both(&[(Time::ZERO, request)]).map(|run| run.seconds * 1e3);
             let name = format!("{direction}, {place}");
@@ -183,7 +183,8 @@ fn build() {
             let topology = Topology::read("bench.yaml", text).expect("a machine");
             let machine = black_box(Machine::new(topology));
             best = best.min(cpu() - start);
-            let (nodes, links) = (machine.network().nodes().len(), machine.network().links().len());
+            let (nodes, links) =
+                (machine.view().network().nodes().len(), machine.view().network().links().len());
             figures = (nodes, links, f64::max(figures.2, resident_mib() - before));
         }
         let ((nodes, links, mib), ms) = (figures, best * 1e3);

@@ -29,7 +29,7 @@ fn main() {
 }
 
 fn scenario(machine: &Machine, report: &PatternReport) -> Value {
-    let nodes = (0..machine.network().nodes().len()).map(|node| node_of(machine, node));
+    let nodes = (0..machine.view().network().nodes().len()).map(|node| node_of(machine, node));
     let links = machine.topology().links().iter().map(|link| {
         json!({
             "from": link.from.index(),
@@ -40,19 +40,19 @@ fn scenario(machine: &Machine, report: &PatternReport) -> Value {
         })
     });
     let requests = report.transfers.iter().map(|transfer| {
-        let access = machine.access(transfer.request).expect("patterns go to memory");
+        let access = machine.view().access(transfer.request).expect("patterns go to memory");
         request(access, transfer.planned.at)
     });
     let latencies = report.transfers.iter().map(|transfer| transfer.measured.latency);
     json!({
-        "flit_bytes": machine.network().flit_bytes(),
+        "flit_bytes": machine.view().network().flit_bytes(),
         "buffers": machine.topology().spec().buffers.map(buffers),
         "nodes": nodes.collect::<Vec<_>>(),
         "links": links.collect::<Vec<_>>(),
         "requests": requests.collect::<Vec<_>>(),
         "machine": {
             "latency_ps": latencies.map(Span::ps).collect::<Vec<_>>(),
-            "flit_hops": machine.engine().flit_hops(),
+            "flit_hops": machine.view().engine().flit_hops(),
             "order_hash": format!("{:016x}", report.order_hash),
         },
     })
@@ -68,9 +68,9 @@ fn buffers(spec: BufferSpec) -> Value {
 }
 
 fn node_of(machine: &Machine, index: usize) -> Value {
-    let node = machine.network().nodes()[index];
+    let node = machine.view().network().nodes()[index];
     let kind = machine.topology().nodes()[index].kind;
-    let memory = match machine.engine().component(NodeId::new(index)) {
+    let memory = match machine.view().engine().component(NodeId::new(index)) {
         Some(Part::Memory(memory)) => {
             let spec = memory.channels().spec();
             json!({

@@ -95,8 +95,8 @@ pub(crate) fn with_one_port() -> Result<Machine, RequestError> {
 
 /// A read of 16 KiB from PE 0's slice.
 pub(crate) fn read(machine: &Machine, from: &str) -> Result<Request, RequestError> {
-    let from = machine.pe(from)?;
-    let address = machine.hbm_address(machine.pe("sip0.cube0.pe0")?, 0)?;
+    let from = machine.view().pe(from)?;
+    let address = machine.view().hbm_address(machine.view().pe("sip0.cube0.pe0")?, 0)?;
     Ok(Request::PeDma { from, direction: Direction::Read, address, bytes: 16 << 10 })
 }
 

@@ -56,10 +56,12 @@ impl Cause {
         let node = |node: NodeId| machine.topology().node(node).name.clone();
         match *self {
             Self::Overhead(at) => ("overhead", node(at), None),
-            Self::Serialisation(link) => ("serialisation", machine.link_name(link), None),
-            Self::Wire(link) => ("wire", machine.link_name(link), None),
+            Self::Serialisation(link) => {
+                ("serialisation", machine.topology().link_name(link), None)
+            }
+            Self::Wire(link) => ("wire", machine.topology().link_name(link), None),
             Self::Service(at) => ("service", node(at), None),
-            Self::LinkWait(link, behind) => ("wait", machine.link_name(link), behind),
+            Self::LinkWait(link, behind) => ("wait", machine.topology().link_name(link), behind),
             Self::ChannelWait(at, behind) => ("wait", node(at), Some(behind)),
         }
     }
@@ -94,10 +96,10 @@ impl<'m> Explainer<'m> {
     /// Returns the critical path of a request, as [`explain`] does.
     pub fn explain(&mut self, request: RequestId) -> Option<Vec<PathStep>> {
         let (machine, index) = (self.machine, &mut self.index);
-        let access = machine.access(request)?;
+        let access = machine.view().access(request)?;
         let completion = machine.completion(request)?;
-        let memory = machine.network().link(*access.there.last()?).to;
-        let bursts = machine.memory_of(access)?.bursts();
+        let memory = machine.view().network().link(*access.there.last()?).to;
+        let bursts = machine.view().memory_of(access)?.bursts();
         let there = index.transfer(request, TransferKind::Access)?;
         let back = index.transfer(request, TransferKind::Answer);
         let mut path = Path { machine, index, steps: Vec::new() };
@@ -108,7 +110,7 @@ impl<'m> Explainer<'m> {
         let delivered = path.memory(access, memory, bursts, asked)?;
         let flit = (access.direction == Direction::Write).then_some(delivered.flit);
         let asked = path.transfer(there, flit, delivered.at);
-        let start = machine.network().link(*access.there.first()?).from;
+        let start = machine.view().network().link(*access.there.first()?).from;
         path.step(completion.made, asked.at, Cause::Overhead(start));
         path.steps.reverse();
         Some(join(path.steps))
@@ -139,7 +141,7 @@ impl Path<'_, '_> {
     /// Follows a transfer back from the delivery of a flit (the last if `None`) to the request for the first
     /// link. Returns the flit that made that request.
     fn transfer(&mut self, transfer: usize, flit: Option<u64>, delivered: Time) -> Origin {
-        let hops = self.machine.log().transfers()[transfer].route.len();
+        let hops = self.machine.view().log().transfers()[transfer].route.len();
         let last = |hop| self.index.last(transfer, hop);
         let mut at = delivered;
         let mut now = match flit {
@@ -158,14 +160,14 @@ impl Path<'_, '_> {
     }
 
     fn crossing(&self, place: usize) -> Crossing {
-        self.machine.engine().observer().crossings()[place]
+        self.machine.view().engine().observer().crossings()[place]
     }
 
     /// Finds the flit whose arrival let another leave the node behind a hop, or be delivered there, at `at`.
     fn node(&mut self, transfer: usize, hop: usize, now: usize, at: Time, end: bool) -> usize {
-        let node = self.machine.network().link(self.crossing(now).link).to;
-        let stores =
-            self.machine.network().nodes()[node.index()].forwarding == Forwarding::StoreAndForward;
+        let node = self.machine.view().network().link(self.crossing(now).link).to;
+        let stores = self.machine.view().network().nodes()[node.index()].forwarding
+            == Forwarding::StoreAndForward;
         let cause = if stores && !end {
             self.index.last(transfer, hop)
         } else if self.crossing(now).arrived == at {
@@ -197,7 +199,7 @@ impl Path<'_, '_> {
             };
             let Crossing { transfer: ahead, end: free, .. } = self.crossing(before);
             if ahead != transfer {
-                let behind = self.machine.log().transfer(ahead).request;
+                let behind = self.machine.view().log().transfer(ahead).request;
                 self.step(asked, start, Cause::LinkWait(link, behind));
                 return asked;
             }

@@ -17,8 +17,8 @@
 //! let mut machine = Machine::new(topology.clone());
 //!
 //! // PE 1 reads 16 KiB of PE 0's slice of the HBM. `submit` only queues a request; `run` simulates it.
-//! let (pe0, pe1) = (machine.pe("sip0.cube0.pe0")?, machine.pe("sip0.cube0.pe1")?);
-//! let address = machine.hbm_address(pe0, 0)?;
+//! let (pe0, pe1) = (machine.view().pe("sip0.cube0.pe0")?, machine.view().pe("sip0.cube0.pe1")?);
+//! let address = machine.view().hbm_address(pe0, 0)?;
 //! let read = |from| Request::PeDma { from, direction: Direction::Read, address, bytes: 16 << 10 };
 //! let request = machine.submit(read(pe1))?;
 //! assert!(machine.completion(request).is_none());
@@ -29,11 +29,11 @@
 //! assert_eq!(completion.latency(), Span::from_ps(82_040));
 //!
 //! // The closed form gives the same, because the machine was idle.
-//! assert_eq!(machine.alone(request).unwrap().total(), completion.latency());
+//! assert_eq!(machine.view().unloaded_latency(request).unwrap().total(), completion.latency());
 //!
 //! // Now two readers at once, on a fresh machine that keeps every flit.
 //! let mut machine = MachineBuilder::new(topology).build_with_flits();
-//! let pe2 = machine.pe("sip0.cube0.pe2")?;
+//! let pe2 = machine.view().pe("sip0.cube0.pe2")?;
 //! let first = machine.submit(read(pe1))?;
 //! let second = machine.submit(read(pe2))?;
 //! machine.run();

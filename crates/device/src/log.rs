@@ -78,7 +78,7 @@ pub struct Log {
 impl Log {
     /// Returns a log without the loads, stores and messages of programs, whose size does not grow with the
     /// data they move. Other requests are kept, and so are commands, from which
-    /// [`Machine::stages`](crate::machine::Machine::stages) is computed.
+    /// [`MachineView::stages`](crate::machine::MachineView::stages) is computed.
     pub fn without_programs() -> Self {
         Self { kept: Some(Vec::new()), ..Self::default() }
     }

@@ -112,26 +112,26 @@ pub fn measure(topology: &Topology, case: &Case) -> Result<CaseReport, RequestEr
 /// If the request is not completed, or a custom component answered it.
 pub fn measured<W: Watch>(machine: &Machine<W>, request: RequestId, bytes: u64) -> Measured {
     let completion = machine.completion(request).expect("it has been run");
-    let alone = machine.alone(request).expect("our own memory answered");
+    let alone = machine.view().unloaded_latency(request).expect("our own memory answered");
     let bottleneck = bottleneck(machine, request);
     Measured { bytes, latency: completion.latency(), alone, bottleneck }
 }
 
 /// Returns the bandwidth of the slowest link or memory on the route.
 fn bottleneck<W: Watch>(machine: &Machine<W>, request: RequestId) -> Bandwidth {
-    let access = machine.access(request).expect("a request to memory");
-    let links = access.there.iter().map(|&link| machine.network().link(link).bandwidth);
-    links.chain(machine.memory_bandwidth(request)).min().expect("a route has links")
+    let access = machine.view().access(request).expect("a request to memory");
+    let links = access.there.iter().map(|&link| machine.view().network().link(link).bandwidth);
+    links.chain(machine.view().memory_bandwidth(request)).min().expect("a route has links")
 }
 
 /// Returns the route of the data: from the memory for a read, to it for a write.
 pub fn route<W: Watch>(machine: &Machine<W>, request: RequestId) -> Vec<Hop> {
-    let access = machine.access(request).expect("a request to memory");
+    let access = machine.view().access(request).expect("a request to memory");
     let links = match access.direction {
         crate::message::Direction::Read => access.back.as_ref().expect("a read is answered"),
         crate::message::Direction::Write => &access.there,
     };
-    let network = machine.network();
+    let network = machine.view().network();
     let flit = network.flit_bytes().min(access.bytes);
     let slowest = links.iter().map(|&link| network.link(link).bandwidth).min();
     let mut cumulative = Span::ZERO;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::{CubeId, PeId, PhysAddr, SipId};
 use cubeyard_memory::device::RegionId;
-use cubeyard_sim::{Span, Time};
+use cubeyard_sim::{SignalId, Span, Time};
 use thiserror::Error;
 
 pub use crate::ids::PeRef;
 
-use crate::access::{Direction, Mapping};
+use crate::access::{Buffer, Direction, Mapping};
 use crate::ids::RequestId;
 use crate::pe::PortSpec;
 use crate::topology::{NoSuchNode, ResolveError, RouteError};
@@ -118,6 +118,28 @@ pub enum Request {
     },
 }
 
+/// A request with its circumstances.
+#[derive(Debug)]
+pub struct Submission<'a> {
+    /// Request to submit.
+    pub request: Request,
+    /// Time of the request; now, if it is past.
+    pub at: Time,
+    /// Number that the completion bears, chosen by the host for requests that belong together.
+    pub correlation: u64,
+    /// Source or destination of the data, as long as the request says. Without data mode it is not
+    /// touched.
+    pub buffer: Option<&'a Buffer>,
+    /// Signals to wait for, by a task that then makes the request whatever the time.
+    pub after: Option<Vec<SignalId>>,
+}
+
+impl From<Request> for Submission<'_> {
+    fn from(request: Request) -> Self {
+        Self { request, at: Time::ZERO, correlation: 0, buffer: None, after: None }
+    }
+}
+
 /// A request under the numbers that its answer bears.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
@@ -183,6 +205,11 @@ pub enum Outcome {
 }
 
 impl Request {
+    /// Returns the submission of this request at a time.
+    pub fn at(self, time: Time) -> Submission<'static> {
+        Submission { at: time, ..self.into() }
+    }
+
     /// How much data it moves; none for a command.
     pub fn bytes(&self) -> Option<u64> {
         match self {

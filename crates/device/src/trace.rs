@@ -93,11 +93,14 @@ fn requests<W: Write>(
     trace: &mut TraceWriter<W>,
 ) -> Result<(), TraceError> {
     let mut lanes = Lanes::new(trace, "requests", None)?;
-    let mut done: Vec<_> =
-        machine.envelopes().filter_map(|envelope| machine.completion(envelope.request)).collect();
+    let mut done: Vec<_> = machine
+        .view()
+        .envelopes()
+        .filter_map(|envelope| machine.completion(envelope.request))
+        .collect();
     done.sort_by_key(|completion| (completion.made, completion.request));
     for completion in done {
-        let (name, bytes) = match &machine.envelope(completion.request).body {
+        let (name, bytes) = match &machine.view().envelope(completion.request).body {
             Request::MemoryWrite(shard) => ("MemoryWrite", shard.bytes),
             Request::MemoryRead(shard) => ("MemoryRead", shard.bytes),
             Request::PeDma { direction, bytes, .. }
@@ -126,7 +129,8 @@ const fn dma_name(direction: Direction) -> &'static str {
 fn slices(machine: &Machine<FlitLog>) -> BTreeMap<(NodeId, Row), Vec<Slice>> {
     let mut slices: BTreeMap<_, Vec<Slice>> = BTreeMap::new();
     for (transfer, visits) in visits(machine) {
-        let record = &machine.log().transfers()[usize::try_from(transfer).expect("in memory")];
+        let record =
+            &machine.view().log().transfers()[usize::try_from(transfer).expect("in memory")];
         let name = match (record.kind, record.bytes) {
             (TransferKind::Access, 0) => "command",
             (TransferKind::Access, _) => "write data",
@@ -152,8 +156,8 @@ fn slices(machine: &Machine<FlitLog>) -> BTreeMap<(NodeId, Row), Vec<Slice>> {
 /// Returns the interval that each transfer spent at each node of its route, by the transfer's number.
 fn visits(machine: &Machine<FlitLog>) -> BTreeMap<u64, BTreeMap<NodeId, (Time, Time)>> {
     let mut visits: BTreeMap<u64, BTreeMap<NodeId, (Time, Time)>> = BTreeMap::new();
-    for crossing in machine.engine().observer().crossings() {
-        let link = machine.network().link(crossing.link);
+    for crossing in machine.view().engine().observer().crossings() {
+        let link = machine.view().network().link(crossing.link);
         let nodes = visits.entry(crossing.transfer.get()).or_default();
         let mut stay = |node, from: Time, until: Time| {
             let (first, last) = nodes.entry(node).or_insert((from, until));
@@ -163,8 +167,9 @@ fn visits(machine: &Machine<FlitLog>) -> BTreeMap<u64, BTreeMap<NodeId, (Time, T
         stay(link.to, crossing.arrived, crossing.arrived);
     }
     for (&transfer, nodes) in &mut visits {
-        let record = &machine.log().transfers()[usize::try_from(transfer).expect("in memory")];
-        let end = record.route.last().map(|&link| machine.network().link(link).to);
+        let record =
+            &machine.view().log().transfers()[usize::try_from(transfer).expect("in memory")];
+        let end = record.route.last().map(|&link| machine.view().network().link(link).to);
         if let (Some(node), Some(delivered)) = (end, record.delivered) {
             nodes.entry(node).and_modify(|(_, last)| *last = (*last).max(delivered));
         }
@@ -174,7 +179,9 @@ fn visits(machine: &Machine<FlitLog>) -> BTreeMap<u64, BTreeMap<NodeId, (Time, T
 
 /// Returns a slice for each request from its first to its last burst at a memory.
 fn bursts(machine: &Machine<FlitLog>, node: NodeId) -> Vec<Slice> {
-    let Some(Part::Memory(memory)) = machine.engine().component(node) else { return Vec::new() };
+    let Some(Part::Memory(memory)) = machine.view().engine().component(node) else {
+        return Vec::new();
+    };
     let mut requests: BTreeMap<RequestId, Slice> = BTreeMap::new();
     for burst in memory.bursts() {
         let name = match burst.direction {

@@ -73,7 +73,8 @@ fn on(function: SipFunction, out: &mut impl Write) -> Result<(), Box<dyn Error>>
     assert_eq!(found, expected);
     assert_eq!(launcher.findings(), []);
     let (region, size) = (x.address().region_id, found.len());
-    let place = context.machine(|machine| machine.region_address(sip, region, Bytes::ZERO))?;
+    let place =
+        context.machine(|machine| machine.view().region_address(sip, region, Bytes::ZERO))?;
     writeln!(out, "  region {region} is {place}; {size} numbers are right")?;
     drop((first, second, program, x, y, device));
     assert!(context.is_pristine());

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use cubeyard_device::message::RequestId;
+use cubeyard_device::race::Races;
 use cubeyard_device::request::PeRef;
 use cubeyard_runtime::{
     BoundArgument, Context, Launch, LaunchHandle, LaunchReport, RuntimeError, Site, Stream,
@@ -192,13 +193,13 @@ impl<'c> Launcher<'c> {
         let mut ran = self.ran.borrow_mut();
         let is_ours = |launch| ran.keys().any(|&(of, _)| of == launch);
         let (found, keeps) = self.context.machine(|machine| {
-            let races = machine.take_races().into_iter();
+            let races = machine.races(Races::take).unwrap_or_default().into_iter();
             let races = races.map(|race| RaceText::new(race, machine).finding(&ran));
             let notices = machine.take_notices(is_ours).into_iter();
             let notices = notices.map(|notice| notice_finding(&notice, machine, &ran));
             let found: Vec<_> = races.chain(notices).flatten().collect();
-            let quiet = machine.order(|races| races.is_quiet());
-            (found, quiet == Some(false) || machine.ops().is_kept())
+            let quiet = machine.races(|races| races.is_quiet());
+            (found, quiet == Some(false) || machine.view().ops().is_kept())
         });
         for finding in found {
             if !self.findings.borrow().iter().any(|known| known.is_like(&finding)) {

@@ -26,7 +26,8 @@ pub(crate) struct RaceText {
 impl RaceText {
     pub(crate) fn new(race: Race, machine: &Machine) -> Self {
         let memory = machine.topology().node(race.memory).name.clone();
-        let pes = [race.earlier, race.later].map(|agent| agent.pe.and_then(|pe| machine.pe_of(pe)));
+        let pes = [race.earlier, race.later]
+            .map(|agent| agent.pe.and_then(|pe| machine.topology().pe_of(pe)));
         Self { race, memory, pes }
     }
 
@@ -63,7 +64,7 @@ const fn verb(direction: Direction) -> &'static str {
 
 /// Returns the finding for a notice of the machine; `None` if another launcher ran the kernel.
 pub(crate) fn notice_finding(notice: &Notice, machine: &Machine, ran: &Ran) -> Option<Finding> {
-    let pe = machine.pe_of(notice.pe)?;
+    let pe = machine.topology().pe_of(notice.pe)?;
     let direction = match &notice.what {
         Noticed::Stray { direction, .. } => *direction,
         Noticed::Unreceived { .. } => Direction::Write,

@@ -65,7 +65,7 @@ fn print(name: &str, chunks: &[f64]) {
 fn one_by_one(addressing: Addressing, name: &str, tensors: usize) {
     let context = context(addressing);
     chunks(CHUNK, || drop(deploy(&context)));
-    let hops = || context.machine(|machine| machine.engine().flit_hops());
+    let hops = || context.machine(|machine| machine.view().engine().flit_hops());
     let before = hops();
     let both = chunks(tensors, || drop(deploy(&context)));
     print(&format!("{name}: deploy and drop"), &both);

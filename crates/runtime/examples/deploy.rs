@@ -58,7 +58,7 @@ fn read(
     let shard = tensor.shards()?[127];
     let range = shard.offset_bytes..shard.offset_bytes + shard.nbytes;
     for name in ["sip0.cube15.pe7", "sip0.cube0.pe0"] {
-        let pe = context.machine(|machine| machine.pe(name))?;
+        let pe = context.machine(|machine| machine.view().pe(name))?;
         let read = tensor.read_from(pe, range.clone())?;
         let bytes = read.bytes.ok_or("there is data")?;
         let expected: Vec<u8> =
@@ -73,7 +73,7 @@ fn dropped(context: &Context, out: &mut impl Write) -> Result<(), Box<dyn Error>
     let stats = context.memory_stats();
     let whole = stats.pes.iter().filter(|pe| pe.used == 0 && pe.largest == pe.free).count();
     let mappings: usize =
-        context.machine(|machine| machine.mmus().map(|(_, mmu)| mmu.mappings()).sum());
+        context.machine(|machine| machine.view().mmus().map(|(_, mmu)| mmu.mappings()).sum());
     writeln!(
         out,
         "dropped: {} bytes of HBM and {} of addresses taken, {whole} of {} PEs whole, {mappings} mappings",

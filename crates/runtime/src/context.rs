@@ -185,7 +185,7 @@ impl Context {
     /// Waits until all launches are done.
     pub fn synchronize(&self) -> Result<(), RuntimeError> {
         let ran = self.inner.run_and_settle();
-        self.inner.machine.borrow().order(Races::synchronized);
+        self.inner.machine.borrow().races(Races::synchronized);
         ran
     }
 

@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use cubeyard_device::message::RequestId;
 use cubeyard_device::pe::Program;
-use cubeyard_device::request::{PeRef, Request};
+use cubeyard_device::request::{PeRef, Request, Submission};
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_sim::{SignalId, Span};
 
@@ -156,7 +156,7 @@ impl LaunchHandle {
         run: impl FnOnce(&Inner) -> Result<(), RuntimeError>,
     ) -> Result<LaunchReport, RuntimeError> {
         let ran = if self.outcome.get().is_none() { run(&self.context) } else { Ok(()) };
-        self.context.machine.borrow().order(|races| races.waited(self.request));
+        self.context.machine.borrow().races(|races| races.waited(self.request));
         ran?;
         self.outcome.get().expect("the machine has run to its end").clone()
     }
@@ -229,10 +229,10 @@ impl Inner {
         let open = self.in_flight.borrow();
         let under_way = |id: &&RequestId| open.contains_key(id);
         let signals: Vec<SignalId> =
-            after.iter().filter(under_way).map(|&id| machine.done_signal(id)).collect();
+            after.iter().filter(under_way).map(|&id| machine.view().done_signal(id)).collect();
         drop(open);
-        let request = machine.submit_after(signals, 0, body)?;
-        machine.order(|races| races.launched(request, after));
+        let request = machine.submit_with(Submission { after: Some(signals), ..body.into() })?;
+        machine.races(|races| races.launched(request, after));
         let outcome = FlightOutcome::default();
         let flight =
             InFlight { pes: all, outcome: Rc::clone(&outcome), stalled: None, _uses: uses };

@@ -27,7 +27,7 @@
 //! assert_eq!(two_rows.read::<f32>()?, values[8..16]);
 //!
 //! // A PE reads what another one holds, through its own MMU.
-//! let pe = context.machine(|machine| machine.pe("sip0.cube5.pe3"))?;
+//! let pe = context.machine(|machine| machine.view().pe("sip0.cube5.pe3"))?;
 //! let read = tensor.read_from(pe, 32..64)?;
 //! assert_eq!(read.bytes.unwrap(), two_rows.read_bytes()?.known()?);
 //! assert!(read.latency.ns() > 0.0);

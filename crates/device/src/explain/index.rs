@@ -36,11 +36,12 @@ struct BurstIndex {
 impl Index {
     pub(super) fn new(machine: &Machine<FlitLog>) -> Self {
         let (mut transfers, mut first, mut count) = (BTreeMap::new(), Vec::new(), 0);
-        for (number, record) in machine.log().transfers().iter().enumerate() {
+        for (number, record) in machine.view().log().transfers().iter().enumerate() {
             if let Some(request) = record.request {
                 transfers.entry((request, record.kind)).or_insert(number);
             }
-            let flits = usize::try_from(machine.network().flits(record.bytes)).expect("in memory");
+            let flits =
+                usize::try_from(machine.view().network().flits(record.bytes)).expect("in memory");
             first.push((flits, count));
             count += flits * record.route.len();
         }
@@ -52,8 +53,8 @@ impl Index {
     }
 
     fn read_crossings(&mut self, machine: &Machine<FlitLog>) {
-        let crossings = machine.engine().observer().crossings();
-        let mut last = vec![NONE; machine.network().links().len()];
+        let crossings = machine.view().engine().observer().crossings();
+        let mut last = vec![NONE; machine.view().network().links().len()];
         self.before.reserve(crossings.len());
         for (place, crossing) in crossings.iter().enumerate() {
             let place = number(place);

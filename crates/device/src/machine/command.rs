@@ -7,7 +7,8 @@ use std::sync::Arc;
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_sim::{NodeId, SignalId, Span};
 
-use super::{Machine, Start};
+use super::submit::Start;
+use super::{Detail, Machine, MachineView};
 use crate::log::Watch;
 use crate::message::{
     CommandBody, CommandCube, CommandPe, HostCommand, HostMessage, Launch, Mapping, MappingChange,
@@ -143,7 +144,7 @@ impl<W: Watch> Machine<W> {
             self.check_pe(port.peer)?;
             for memory in [port.memory, port.peer_memory] {
                 if let SlotMemory::At(base) = memory {
-                    self.wiring.memory(base, u64::from(port.slots) * port.slot_bytes)?;
+                    self.shared.wiring.memory(base, u64::from(port.slots) * port.slot_bytes)?;
                 }
             }
         }
@@ -152,9 +153,11 @@ impl<W: Watch> Machine<W> {
         Ok(self.start(targets.sip, command))
     }
 
-    /// A command starts at the host's endpoint.
-    fn start(&self, sip: SipId, command: Rc<HostCommand>) -> Start {
-        (sip, self.topology().endpoint(sip), HostMessage::Command(command).into())
+    /// Returns the start of a command, at the host's endpoint.
+    fn start(&self, device: SipId, command: Rc<HostCommand>) -> Start {
+        let (node, done) = (self.topology().endpoint(device), command.done);
+        let detail = Detail::Command(Rc::clone(&command));
+        Start { device, node, message: HostMessage::Command(command).into(), done, detail }
     }
 
     fn command(
@@ -165,12 +168,9 @@ impl<W: Watch> Machine<W> {
         body: CommandBody,
     ) -> Result<Rc<HostCommand>, RequestError> {
         let (endpoint, io_cpu) = (self.topology().endpoint(sip), self.topology().io_cpu(sip));
-        let (to_io_cpu, from_io_cpu) = self.wiring.routes(endpoint, io_cpu)?;
-        let done = self.signal(request);
-        let command = HostCommand { request, body, to_io_cpu, from_io_cpu, cubes, done };
-        let command = Rc::new(command);
-        self.commands.insert(request, Rc::clone(&command));
-        Ok(command)
+        let (to_io_cpu, from_io_cpu) = self.shared.wiring.routes(endpoint, io_cpu)?;
+        let done = self.signal();
+        Ok(Rc::new(HostCommand { request, body, to_io_cpu, from_io_cpu, cubes, done }))
     }
 
     /// The ways of mappings. Those of the last command are often those of the next, as when a tensor is
@@ -207,10 +207,10 @@ impl<W: Watch> Machine<W> {
     ) -> Result<CommandCube, RequestError> {
         let topology = self.topology();
         let m_cpu = topology.m_cpu(sip, cube);
-        let (to, back) = self.wiring.routes(topology.io_cpu(sip), m_cpu)?;
+        let (to, back) = self.shared.wiring.routes(topology.io_cpu(sip), m_cpu)?;
         let pe = |&pe: &PeId| -> Result<CommandPe, RequestError> {
             let node = receiver(topology, sip, cube, pe);
-            let (to, back) = self.wiring.routes(m_cpu, node)?;
+            let (to, back) = self.shared.wiring.routes(m_cpu, node)?;
             Ok(CommandPe { node, to, back })
         };
         let pes: Result<Vec<_>, _> = pes.iter().map(pe).collect();
@@ -248,45 +248,6 @@ impl<W: Watch> Machine<W> {
         });
     }
 
-    /// What there is to say of a command that is done.
-    pub(super) fn outcome(&self, request: RequestId) -> Outcome {
-        let command = &self.commands[&request];
-        match &command.body {
-            CommandBody::Mappings(change) => Outcome::Mapped { mappings: change.mappings.len() },
-            CommandBody::Ports(change) => {
-                Outcome::Connected { ports: change.ports.iter().map(Vec::len).sum() }
-            }
-            CommandBody::Launch(launch) => Outcome::Ran {
-                started: *launch.started.get().expect("a launch that is done was started"),
-                pes: command.pes().count(),
-            },
-        }
-    }
-
-    /// Where the time of a command that is done went: how long after the one before each stage was over
-    /// for the last of its messages. They add up to the latency, less what a launch's PEs wait and work.
-    pub fn stages(&self, request: RequestId) -> Option<Stages> {
-        let command = self.commands.get(&request)?;
-        let made = self.envelopes.get(&request)?.made;
-        let mut last = [made; Stage::ALL.len()];
-        // None began before the command was made, so those of others before it need not be looked at.
-        let records = self.log().since(made).iter();
-        for record in records.filter(|record| record.request == Some(request)) {
-            let (first, end) = (record.route.first()?, record.route.last()?);
-            let kind = |node| self.topology().node(node).kind;
-            let ends = (kind(self.network().link(*first).from), kind(self.network().link(*end).to));
-            let stage = Stage::between(ends.0, ends.1)?;
-            last[stage as usize] = last[stage as usize].max(record.delivered?);
-        }
-        let mut before = made;
-        Some(Stage::ALL.map(|stage| {
-            let since = std::mem::replace(&mut before, last[stage as usize]);
-            let is_launch = matches!(command.body, CommandBody::Launch(_));
-            let waits = stage == Stage::FromPes && is_launch;
-            (stage, if waits { Span::ZERO } else { before.since(since) })
-        }))
-    }
-
     pub(super) fn check_cube(&self, sip: SipId, cube: CubeId) -> Result<(), RequestError> {
         let spec = self.topology().spec();
         if sip.number() < spec.sips.count && cube.number() < spec.cube_count() {
@@ -320,8 +281,49 @@ impl<W: Watch> Machine<W> {
     }
 }
 
+impl<W: Watch> MachineView<'_, W> {
+    /// Returns the duration of each stage of a command: the time from the end of the stage before until the
+    /// last message of this one was delivered. They add up to the latency, less the time that a launch's PEs
+    /// wait and work.
+    pub fn stages(self, request: RequestId) -> Option<Stages> {
+        let command = self.machine.command_of(request)?;
+        let made = self.envelope(request).made;
+        let mut last = [made; Stage::ALL.len()];
+        // None began before the command was made, so those of others before it need not be looked at.
+        let records = self.log().since(made).iter();
+        for record in records.filter(|record| record.request == Some(request)) {
+            let (first, end) = (record.route.first()?, record.route.last()?);
+            let kind = |node| self.machine.topology().node(node).kind;
+            let ends = (kind(self.network().link(*first).from), kind(self.network().link(*end).to));
+            let stage = Stage::between(ends.0, ends.1)?;
+            last[stage as usize] = last[stage as usize].max(record.delivered?);
+        }
+        let mut before = made;
+        Some(Stage::ALL.map(|stage| {
+            let since = std::mem::replace(&mut before, last[stage as usize]);
+            let is_launch = matches!(command.body, CommandBody::Launch(_));
+            let waits = stage == Stage::FromPes && is_launch;
+            (stage, if waits { Span::ZERO } else { before.since(since) })
+        }))
+    }
+}
+
 fn has_twice<T: Ord + Copy>(items: &[T]) -> bool {
     let mut sorted = items.to_vec();
     sorted.sort_unstable();
     sorted.windows(2).any(|pair| pair[0] == pair[1])
+}
+
+/// Returns the outcome of a command that succeeded.
+pub(super) fn outcome(command: &HostCommand) -> Outcome {
+    match &command.body {
+        CommandBody::Mappings(change) => Outcome::Mapped { mappings: change.mappings.len() },
+        CommandBody::Ports(change) => {
+            Outcome::Connected { ports: change.ports.iter().map(Vec::len).sum() }
+        }
+        CommandBody::Launch(launch) => Outcome::Ran {
+            started: *launch.started.get().expect("a launch that is done was started"),
+            pes: command.pes().count(),
+        },
+    }
 }

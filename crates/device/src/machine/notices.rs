@@ -2,12 +2,10 @@
 
 use std::ops::Range;
 
-use cubeyard_sim::NodeId;
-
 use super::Machine;
 use crate::log::Watch;
 use crate::message::RequestId;
-use crate::model::{Part, PeCpu};
+use crate::model::Part;
 use crate::notice::{Notice, Noticed};
 
 impl<W: Watch> Machine<W> {
@@ -25,11 +23,11 @@ impl<W: Watch> Machine<W> {
     /// Drops the messages that nobody has received, each with a notice, and makes all ports as they were when
     /// they were installed. For when no program is under way: how many messages there were.
     pub fn clear_mail(&mut self) -> u64 {
-        let mail = self.mail.take();
+        let mail = self.shared.mail.take();
         if mail > 0 {
             let unreceived = self.unreceived();
             unreceived.into_iter().for_each(|notice| self.notices.borrow_mut().note(notice));
-            for node in self.cpus() {
+            for node in self.view().nodes() {
                 if let Some(Part::PeCpu(cpu)) = self.engine.component_mut(node) {
                     cpu.core_mut().reset_ports();
                 }
@@ -38,33 +36,20 @@ impl<W: Watch> Machine<W> {
         mail
     }
 
-    /// The messages that nobody has received, by their senders.
+    /// Returns a notice to the sender of each message that was not received.
     fn unreceived(&self) -> Vec<Notice> {
+        let (view, topology) = (self.view(), self.topology());
         let mut notices = Vec::new();
-        for (node, cpu) in self.cpus().into_iter().filter_map(|node| Some((node, self.cpu(node)?)))
-        {
+        for (node, cpu) in view.nodes().filter_map(|node| Some((node, view.cpu(node)?))) {
             for (at, slot, bytes) in cpu.core().unreceived() {
-                let sender = self.topology().pe_cpu(at.peer.sip, at.peer.cube, at.peer.pe);
-                let sent = self.cpu(sender).and_then(|cpu| cpu.core().sender(at.peer_port, slot));
-                if let (Some((launch, command)), Some(to)) = (sent, self.pe_of(node)) {
+                let sender = topology.pe_cpu(at.peer.sip, at.peer.cube, at.peer.pe);
+                let sent = view.cpu(sender).and_then(|cpu| cpu.core().sender(at.peer_port, slot));
+                if let (Some((launch, command)), Some(to)) = (sent, topology.pe_of(node)) {
                     let what = Noticed::Unreceived { to, bytes };
                     notices.push(Notice { launch, pe: sender, command, what });
                 }
             }
         }
         notices
-    }
-
-    pub(super) fn cpu(&self, node: NodeId) -> Option<&PeCpu> {
-        match self.engine.component(node)? {
-            Part::PeCpu(cpu) => Some(cpu),
-            _ => None,
-        }
-    }
-
-    /// Returns the processors of all PEs, in order.
-    fn cpus(&self) -> Vec<NodeId> {
-        let nodes = (0..self.topology().nodes().len()).map(NodeId::new);
-        nodes.filter(|&node| self.cpu(node).is_some()).collect()
     }
 }

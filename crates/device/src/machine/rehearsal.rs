@@ -53,7 +53,7 @@ impl Rehearsal {
         self.machine.load(launch, pe, Box::new(OneAccess(Some(*dma))));
         self.machine.run();
         let done = self.machine.completion(launch)?;
-        let report = self.machine.core_report(launch, pe)?;
+        let report = self.machine.view().core_report(launch, pe)?;
         self.machine.retire(launch);
         let unit = match dma.direction {
             Direction::Read => OpUnit::Load,

@@ -55,7 +55,7 @@ impl Case {
         machine: &Machine<W>,
         bytes: u64,
     ) -> Result<Request, RequestError> {
-        let address = machine.hbm_address(self.to, 0)?;
+        let address = machine.view().hbm_address(self.to, 0)?;
         let shard = Shard { at: self.to, address, bytes };
         Ok(match (self.category, self.from) {
             (Category::HostToDevice, _) => Request::MemoryWrite(shard),

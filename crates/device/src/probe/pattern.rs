@@ -132,7 +132,7 @@ impl Pattern {
         let ids: Vec<_> = self
             .transfers
             .iter()
-            .map(|planned| machine.submit_at(planned.at, 0, planned.request.clone()))
+            .map(|planned| machine.submit_with(planned.request.clone().at(planned.at)))
             .map(|id| id.expect("it was checked when it was read"))
             .collect();
         let records: u64 = ids.iter().map(|&id| records(machine, id)).sum();
@@ -147,10 +147,10 @@ impl Pattern {
         let done = |&id: &RequestId| machine.completion(id).expect("idle means done").done;
         let last = ids.iter().map(done).max().unwrap_or_default();
         let first = self.transfers.iter().map(|planned| planned.at).min().unwrap_or_default();
-        let waits = machine.log().longest_waits();
+        let waits = machine.view().log().longest_waits();
         let report = |(planned, id)| report(machine, planned, id, waits.get(&id));
         let transfers = self.transfers.iter().zip(ids).map(report).collect();
-        let (links, order_hash) = (links(machine), machine.engine().order_hash());
+        let (links, order_hash) = (links(machine), machine.view().engine().order_hash());
         Ok(PatternReport { makespan: last.since(first), transfers, links, order_hash })
     }
 }
@@ -162,8 +162,8 @@ fn report<W: Watch>(
     wait: Option<&Wait>,
 ) -> TransferReport {
     let held_up = wait.map(|wait| HeldUp {
-        link: machine.link_name(wait.link),
-        behind: machine.log().transfer(wait.behind).request,
+        link: machine.topology().link_name(wait.link),
+        behind: machine.view().log().transfer(wait.behind).request,
         span: wait.span,
     });
     TransferReport {
@@ -177,8 +177,8 @@ fn report<W: Watch>(
 
 /// Returns the number of flit crossings and bursts that a request to memory leaves in a flit log.
 fn records<W: Watch>(machine: &Machine<W>, request: RequestId) -> u64 {
-    let access = machine.access(request).expect("a request to memory");
-    let flits = machine.network().flits(access.bytes);
+    let access = machine.view().access(request).expect("a request to memory");
+    let flits = machine.view().network().flits(access.bytes);
     let bursts = access.bytes.div_ceil(machine.topology().spec().hbm.burst.get());
     let [there, back] = [Some(&access.there), access.back.as_ref()]
         .map(|route| route.map_or(0, |route| route.len() as u64));
@@ -192,7 +192,7 @@ fn links<W: Watch>(machine: &mut Machine<W>) -> Vec<LinkUse> {
     let busy = machine.busy().into_iter().enumerate();
     let mut used: Vec<_> = busy.filter(|(_, busy)| *busy > Span::ZERO).collect();
     used.sort_by_key(|&(link, busy)| (std::cmp::Reverse(busy), link));
-    let name = |link| machine.link_name(cubeyard_sim::LinkId::new(link));
+    let name = |link| machine.topology().link_name(cubeyard_sim::LinkId::new(link));
     used.into_iter().map(|(link, busy)| LinkUse { link: name(link), busy }).collect()
 }
 

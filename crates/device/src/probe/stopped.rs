@@ -38,7 +38,9 @@ impl RunError {
             let who = match &waiting.who {
                 Waiter::Task(name) => name.clone(),
                 Waiter::Component(node) => machine.topology().node(*node).name.clone(),
-                Waiter::Buffer(link) => format!("the buffer behind {}", machine.link_name(*link)),
+                Waiter::Buffer(link) => {
+                    format!("the buffer behind {}", machine.topology().link_name(*link))
+                }
             };
             format!("{who} waits for {}", waiting.what)
         };

@@ -2,7 +2,7 @@
 
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 
-use super::{NodeId, Position, Side, SipTopology, SipsSpec, Topology, mesh, route};
+use super::{LinkId, NodeId, Position, Side, SipTopology, SipsSpec, Topology, mesh, route};
 use crate::ids::PeRef;
 
 /// Nodes by place. Each function panics if the machine has no such SIP, cube or PE; those that
@@ -53,6 +53,12 @@ impl Topology {
     pub fn pe_of(&self, node: NodeId) -> Option<PeRef> {
         let place = self.node(node).place;
         Some(PeRef { sip: place.sip?, cube: place.cube?, pe: place.pe? })
+    }
+
+    /// Describes a link, as in `sip0.cube0.r0c0 → sip0.cube0.r0c1`.
+    pub fn link_name(&self, link: LinkId) -> String {
+        let link = self.link(link);
+        format!("{} → {}", self.node(link.from).name, self.node(link.to).name)
     }
 
     /// Returns the neighbour of a SIP. Rings and tori wrap around; no SIP is its own neighbour.

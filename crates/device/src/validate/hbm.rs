@@ -131,7 +131,7 @@ fn ping_pong(bursts: u64) -> f64 {
         let direction = if number.is_multiple_of(2) { Read } else { Write };
         let request = dma_at(&machine, PE, PE, direction, number * 8 * 256, 256);
         let at = Time::from_ps(number * 4000);
-        machine.submit_at(at, 0, request).expect("a check makes sound requests")
+        machine.submit_with(request.at(at)).expect("a check makes sound requests")
     };
     let ids: Vec<_> = (0..bursts).map(submit).collect();
     assert_eq!(machine.run(), Stop::Idle, "requests to memory end");

@@ -95,7 +95,7 @@ fn ours(topology: &Topology, merge: bool, transfers: &[(&Case, u64)]) -> Vec<(u6
         let request = case.request(&machine, *bytes);
         let id = machine.submit(request).expect("a check makes sound requests");
         assert_eq!(machine.run(), Stop::Idle, "requests to memory end");
-        let form = machine.alone(id).expect("our memory answers").total();
+        let form = machine.view().unloaded_latency(id).expect("our memory answers").total();
         (form.ps(), machine.completion(id).expect("idle means done").latency().ps())
     };
     transfers.iter().map(run).collect()
@@ -111,7 +111,7 @@ fn forms(topology: &Topology, cases: &[Case], bytes: u64) -> Vec<u64> {
     let form = |case: &Case| {
         let request = case.request(&machine, bytes);
         let id = machine.submit(request).expect("a check makes sound requests");
-        machine.alone(id).expect("our memory answers").total().ps()
+        machine.view().unloaded_latency(id).expect("our memory answers").total().ps()
     };
     cases.iter().map(form).collect()
 }

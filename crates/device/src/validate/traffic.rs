@@ -11,7 +11,7 @@ pub(super) const KIB: u64 = 1024;
 
 /// Returns a PE by name, which the machine is known to have.
 pub(super) fn pe(machine: &Machine, name: &str) -> PeRef {
-    machine.pe(name).expect("a check names PEs that its machine has")
+    machine.view().pe(name).expect("a check names PEs that its machine has")
 }
 
 /// Returns a PE's DMA from or to the start of a PE's HBM.
@@ -34,14 +34,15 @@ pub(super) fn dma_at(
     offset: u64,
     bytes: u64,
 ) -> Request {
-    let address = machine.hbm_address(pe(machine, to), offset).expect("a check stays in the slice");
+    let address =
+        machine.view().hbm_address(pe(machine, to), offset).expect("a check stays in the slice");
     Request::PeDma { from: pe(machine, from), direction, address, bytes }
 }
 
 /// Returns an access of the host to the start of a PE's HBM.
 pub(super) fn host(machine: &Machine, to: &str, direction: Direction, bytes: u64) -> Request {
     let at = pe(machine, to);
-    let address = machine.hbm_address(at, 0).expect("a slice has a start");
+    let address = machine.view().hbm_address(at, 0).expect("a slice has a start");
     let shard = Shard { at, address, bytes };
     match direction {
         Direction::Read => Request::MemoryRead(shard),

@@ -20,15 +20,15 @@ pub(crate) fn dma(
     direction: Direction,
     bytes: u64,
 ) -> Request {
-    let from = machine.pe(from).unwrap();
-    let address = machine.hbm_address(machine.pe(to).unwrap(), 0).unwrap();
+    let from = machine.view().pe(from).unwrap();
+    let address = machine.view().hbm_address(machine.view().pe(to).unwrap(), 0).unwrap();
     Request::PeDma { from, direction, address, bytes }
 }
 
 /// The part of a PE's HBM at offset zero.
 pub(crate) fn shard(machine: &Machine, at: &str, bytes: u64) -> Shard {
-    let at = machine.pe(at).unwrap();
-    Shard { at, address: machine.hbm_address(at, 0).unwrap(), bytes }
+    let at = machine.view().pe(at).unwrap();
+    Shard { at, address: machine.view().hbm_address(at, 0).unwrap(), bytes }
 }
 
 /// How long each of these takes on a fresh machine, all made at once.

@@ -21,7 +21,7 @@ fn ran<W: Watch>(mut machine: Machine<W>) -> (u64, Vec<u64>, u64) {
     let report = pattern.run(&mut machine).unwrap();
     assert_eq!(report.transfers.len(), 201);
     let latencies = report.transfers.iter().map(|transfer| transfer.measured.latency.ps());
-    (report.order_hash, latencies.collect(), machine.engine().flit_hops())
+    (report.order_hash, latencies.collect(), machine.view().engine().flit_hops())
 }
 
 fn builder(merge: bool) -> MachineBuilder {
@@ -65,8 +65,8 @@ fn commanded<W: Watch>(mut machine: Machine<W>) -> (u64, u64, Vec<Time>, Vec<Lin
     let cubes = |count| machine.topology().cubes().take(count).collect::<Vec<_>>();
     let (one, four) = (cubes(1), cubes(4));
     let pes: Vec<_> = machine.topology().pes().collect();
-    let first = machine.pe("sip0.cube0.pe0").unwrap();
-    let far = machine.hbm_address(machine.pe("sip0.cube1.pe3").unwrap(), 0).unwrap();
+    let first = machine.view().pe("sip0.cube0.pe0").unwrap();
+    let far = machine.view().hbm_address(machine.view().pe("sip0.cube1.pe3").unwrap(), 0).unwrap();
     let mapping = |from| [Mapping { from, bytes: 4096, to: far }].into();
     let map = |cubes: &[CubeId], from| {
         let (cubes, pes, mappings) = (cubes.to_vec(), pes.clone(), mapping(from));
@@ -89,13 +89,14 @@ fn commanded<W: Watch>(mut machine: Machine<W>) -> (u64, u64, Vec<Time>, Vec<Lin
         (2_100_000, read(16 << 10)),
         (2_150_000, launch),
     ];
-    let submit = |(at, request)| machine.submit_at(Time::from_ps(at), 0, request).unwrap();
+    let submit =
+        |(at, request): (u64, Request)| machine.submit_with(request.at(Time::from_ps(at))).unwrap();
     let ids: Vec<_> = requests.into_iter().map(submit).collect();
     assert_eq!(machine.run(), Stop::Idle);
     let done = ids.iter().map(|&id| machine.completion(id).unwrap().done).collect();
     let line = |record: &TransferRecord| (record.begun, record.delivered, record.wait);
-    let lines = machine.log().transfers().iter().map(line).collect();
-    (machine.engine().order_hash(), machine.engine().flit_hops(), done, lines)
+    let lines = machine.view().log().transfers().iter().map(line).collect();
+    (machine.view().engine().order_hash(), machine.view().engine().flit_hops(), done, lines)
 }
 
 /// When a transfer began and was delivered, and the longest that it waited.

@@ -67,9 +67,9 @@ proptest! {
         ));
         let mut ids = Vec::new();
         for plan in traffic {
-            let pe = |(sip, cube, pe)| machine.pe(&format!("sip{sip}.cube{cube}.pe{pe}")).unwrap();
+            let pe = |(sip, cube, pe)| machine.view().pe(&format!("sip{sip}.cube{cube}.pe{pe}")).unwrap();
             let (from, at) = (pe(plan.from), pe(plan.to));
-            let address = machine.hbm_address(at, plan.offset).unwrap();
+            let address = machine.view().hbm_address(at, plan.offset).unwrap();
             let (direction, bytes) = (plan.direction, plan.bytes);
             let shard = Shard { at, address, bytes };
             let request = match (plan.host, direction) {
@@ -77,7 +77,7 @@ proptest! {
                 (true, Read) => Request::MemoryRead(shard),
                 (false, _) => Request::PeDma { from, direction, address, bytes },
             };
-            ids.push(machine.submit_at(Time::from_ps(plan.at), 0, request).unwrap());
+            ids.push(machine.submit_with(request.at(Time::from_ps(plan.at))).unwrap());
         }
         prop_assert_eq!(machine.run(), Stop::Idle);
         for id in ids {
@@ -91,7 +91,7 @@ proptest! {
             let waits = sum(&steps, |cause| {
                 matches!(cause, Cause::LinkWait(..) | Cause::ChannelWait(..))
             });
-            let extra = completion.latency() - machine.alone(id).unwrap().total();
+            let extra = completion.latency() - machine.view().unloaded_latency(id).unwrap().total();
             // The closed form knows neither turning around nor rows.
             let known = turn == 0 && !has_rows;
             prop_assert!(!known || extra == Span::ZERO || waits > Span::ZERO, "late for no reason");
@@ -103,9 +103,9 @@ proptest! {
 fn a_read_behind_another_names_it() {
     let mut machine = machine("");
     let request = |machine: &Machine<FlitLog>, from: &str| {
-        let from = machine.pe(from).unwrap();
-        let at = machine.pe("sip0.cube0.pe0").unwrap();
-        let address = machine.hbm_address(at, 0).unwrap();
+        let from = machine.view().pe(from).unwrap();
+        let at = machine.view().pe("sip0.cube0.pe0").unwrap();
+        let address = machine.view().hbm_address(at, 0).unwrap();
         Request::PeDma { from, direction: Read, address, bytes: 16 << 10 }
     };
     let first = machine.submit(request(&machine, "sip0.cube0.pe1")).unwrap();
@@ -132,14 +132,14 @@ fn a_read_behind_another_names_it() {
 #[test]
 fn a_lone_request_has_the_parts_that_the_formula_says() {
     let mut machine = machine("");
-    let from = machine.pe("sip0.cube0.pe0").unwrap();
-    let at = machine.pe("sip1.cube6.pe5").unwrap();
-    let address = machine.hbm_address(at, 0).unwrap();
+    let from = machine.view().pe("sip0.cube0.pe0").unwrap();
+    let at = machine.view().pe("sip1.cube6.pe5").unwrap();
+    let address = machine.view().hbm_address(at, 0).unwrap();
     let request = Request::PeDma { from, direction: Write, address, bytes: 20_000 };
     let id = machine.submit(request).unwrap();
     machine.run();
     let steps = explain(&machine, id).unwrap();
-    let parts = machine.alone(id).unwrap();
+    let parts = machine.view().unloaded_latency(id).unwrap();
     assert_eq!(sum(&steps, |cause| matches!(cause, Cause::Overhead(_))), parts.overhead);
     assert_eq!(sum(&steps, |cause| matches!(cause, Cause::Wire(_))), parts.wire);
     assert_eq!(sum(&steps, |cause| matches!(cause, Cause::Serialisation(_))), parts.serialisation);

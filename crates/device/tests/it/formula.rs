@@ -52,10 +52,10 @@ proptest! {
                 at[1].index(spec.cube_count() as usize),
                 at[2].index(spec.pe_count() as usize),
             );
-            machine.pe(&name).unwrap()
+            machine.view().pe(&name).unwrap()
         };
         let (from, at) = (pe(&machine, &places[..3]), pe(&machine, &places[3..]));
-        let address = machine.hbm_address(at, 1 << 20).unwrap();
+        let address = machine.view().hbm_address(at, 1 << 20).unwrap();
         let shard = Shard { at, address, bytes };
         let request = match kind {
             0 => Request::MemoryWrite(shard),
@@ -65,7 +65,7 @@ proptest! {
         };
         let id = machine.submit(request).unwrap();
         machine.run();
-        let parts = machine.alone(id).unwrap();
+        let parts = machine.view().unloaded_latency(id).unwrap();
         let latency = machine.completion(id).unwrap().latency();
         prop_assert_eq!(parts.total(), latency, "{:?}", parts);
     }
@@ -79,7 +79,7 @@ fn the_parts_of_a_local_read_are_those_worked_out_by_hand() {
     let read =
         crate::bench::dma(&machine, "sip0.cube0.pe0", "sip0.cube0.pe0", Direction::Read, 16 << 10);
     let id = machine.submit(read).unwrap();
-    let parts = machine.alone(id).unwrap();
+    let parts = machine.view().unloaded_latency(id).unwrap();
     let ps = cubeyard_sim::Span::from_ps;
     // The router looks at the command and at the data; two wires of 5 ps there and two back; 64 flits of
     // 1 ns on the last link after one on the link before; one burst.

@@ -20,12 +20,12 @@ fn done(machine: &mut Machine, request: Request) -> Span {
 
 /// A range of virtual addresses that means the HBM of a PE, from its first byte on.
 fn mapping(machine: &Machine, number: u64, to: &str) -> Mapping {
-    let to = machine.hbm_address(machine.pe(to).unwrap(), 0).unwrap();
+    let to = machine.view().hbm_address(machine.view().pe(to).unwrap(), 0).unwrap();
     Mapping { from: FROM + number * 64 * KIB, bytes: 64 * KIB, to }
 }
 
 fn change(machine: &mut Machine, mappings: &[Mapping], takes_in: bool) {
-    let pe = machine.pe("sip0.cube0.pe0").unwrap();
+    let pe = machine.view().pe("sip0.cube0.pe0").unwrap();
     let (sip, cubes, pes) = (pe.sip, vec![pe.cube], vec![pe.pe]);
     let mappings = Arc::from(mappings);
     let request = if takes_in {
@@ -38,7 +38,7 @@ fn change(machine: &mut Machine, mappings: &[Mapping], takes_in: bool) {
 
 /// How long a read through mapping `number` takes.
 fn read(machine: &mut Machine, number: u64) -> Span {
-    let from = machine.pe("sip0.cube0.pe0").unwrap();
+    let from = machine.view().pe("sip0.cube0.pe0").unwrap();
     let (direction, address) = (Direction::Read, FROM + number * 64 * KIB + 8 * KIB);
     done(machine, Request::VirtualDma { from, direction, address, bytes: 4 * KIB })
 }
@@ -73,6 +73,6 @@ fn accesses_through_many_mappings_by_turns_all_go_where_they_should() {
     for (number, to) in (0..).zip(&to).chain((0..).zip(&to)) {
         assert_eq!(read(&mut machine, number), physical(to), "{to}");
     }
-    let pe = machine.pe("sip0.cube0.pe0").unwrap();
-    assert_eq!(machine.mmu(pe).unwrap().counts().translations, 12);
+    let pe = machine.view().pe("sip0.cube0.pe0").unwrap();
+    assert_eq!(machine.view().mmu(pe).unwrap().counts().translations, 12);
 }

@@ -127,7 +127,7 @@ fn machine(engines: u32) -> Machine {
 }
 
 fn run(machine: &mut Machine, steps: &[(Step, Vec<u32>)]) -> CoreReport {
-    let pe = machine.pe("sip0.cube0.pe0").unwrap();
+    let pe = machine.view().pe("sip0.cube0.pe0").unwrap();
     let PeRef { sip, cube, pe: number } = pe;
     let request = Request::KernelLaunch {
         kernel: "random".into(),
@@ -136,13 +136,13 @@ fn run(machine: &mut Machine, steps: &[(Step, Vec<u32>)]) -> CoreReport {
         pes: vec![number],
         work: Span::ZERO,
     };
-    let other = machine.pe("sip0.cube1.pe3").unwrap();
-    let memories = [pe, other].map(|pe| machine.hbm_address(pe, 0).unwrap());
+    let other = machine.view().pe("sip0.cube1.pe3").unwrap();
+    let memories = [pe, other].map(|pe| machine.view().hbm_address(pe, 0).unwrap());
     let launch = machine.submit(request).unwrap();
     let script = Script { steps: steps.iter().cloned().collect(), next: 0, memories };
     machine.load(launch, pe, Box::new(script));
     assert_eq!(machine.run(), Stop::Idle);
-    machine.core_report(launch, pe).unwrap()
+    machine.view().core_report(launch, pe).unwrap()
 }
 
 /// Whatever an operation waited for had ended then, or just the scheduler's nanosecond before; or it is the
@@ -187,7 +187,7 @@ proptest! {
     fn the_time_to_the_end_of_a_program_has_no_gap(engines in 1..4_u32, steps in steps()) {
         let mut machine = machine(engines);
         let report = run(&mut machine, &steps);
-        let log = machine.ops();
+        let log = machine.view().ops();
         check_reasons(&log);
         let last = log.last(|_| true).unwrap();
         let mut at = report.ended;

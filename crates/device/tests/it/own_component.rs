@@ -69,13 +69,17 @@ fn what_only_our_memory_can_tell_is_not_made_up() {
     let builder = MachineBuilder::new(Topology::embedded());
     let builder = builder.replace("sip0.cube0.hbm_ctrl.pe0", memory).unwrap();
     let mut machine = builder.build_with_flits();
-    let address = machine.hbm_address(machine.pe("sip0.cube0.pe0").unwrap(), 0).unwrap();
-    let from = machine.pe("sip0.cube0.pe1").unwrap();
+    let address =
+        machine.view().hbm_address(machine.view().pe("sip0.cube0.pe0").unwrap(), 0).unwrap();
+    let from = machine.view().pe("sip0.cube0.pe1").unwrap();
     let request = Request::PeDma { from, direction: Direction::Read, address, bytes: 256 };
     let id = machine.submit(request).unwrap();
     machine.run();
     assert!(machine.completion(id).is_some());
-    assert!(machine.alone(id).is_none() && machine.memory_bandwidth(id).is_none());
+    assert!(
+        machine.view().unloaded_latency(id).is_none()
+            && machine.view().memory_bandwidth(id).is_none()
+    );
     assert!(explain(&machine, id).is_none());
 }
 

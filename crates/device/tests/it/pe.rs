@@ -42,8 +42,8 @@ fn run(spec: Spec, steps: &[Step]) -> (u64, Taken, CoreReport) {
     let mut machine = Machine::new(topology(spec));
     machine.keep_ops();
     let (launch, pe) = launch(&mut machine, steps);
-    let report = machine.core_report(launch, pe).expect("it has ended");
-    let ops = machine.ops();
+    let report = machine.view().core_report(launch, pe).expect("it has ended");
+    let ops = machine.view().ops();
     let accesses = ops.records().iter().filter_map(|record| {
         let part = access_of(record.part, record.unit)?;
         Some((key(record.command as usize, part), (record.end - record.start).ps()))
@@ -52,12 +52,12 @@ fn run(spec: Spec, steps: &[Step]) -> (u64, Taken, CoreReport) {
 }
 
 fn launch(machine: &mut Machine, steps: &[Step]) -> (RequestId, PeRef) {
-    let pe = machine.pe("sip0.cube0.pe0").unwrap();
+    let pe = machine.view().pe("sip0.cube0.pe0").unwrap();
     let (cubes, pes) = (vec![pe.cube], vec![pe.pe]);
     let work = cubeyard_sim::Span::ZERO;
     let body = Request::KernelLaunch { kernel: "random".into(), sip: pe.sip, cubes, pes, work };
     let launch = machine.submit(body).unwrap();
-    let address = machine.hbm_address(pe, 0).unwrap().to_bits();
+    let address = machine.view().hbm_address(pe, 0).unwrap().to_bits();
     let program = Steps { steps: steps.iter().cloned().collect(), address };
     machine.load(launch, pe, Box::new(program));
     assert_eq!(machine.run(), Stop::Idle);
@@ -75,10 +75,10 @@ proptest! {
         let logs = [Log::default(), Log::without_programs()].map(|log| {
             let mut machine = MachineBuilder::new(topology(spec)).watched(log);
             let (launch, _) = launch(&mut machine, &steps);
-            let records = machine.log().transfers().iter().map(|record| {
+            let records = machine.view().log().transfers().iter().map(|record| {
                 (record.kind, record.begun, record.delivered)
             });
-            (records.collect::<Vec<_>>(), machine.stages(launch))
+            (records.collect::<Vec<_>>(), machine.view().stages(launch))
         });
         let [(all, _), (kept, stages)] = logs;
         let of_command = all.into_iter().filter(|(kind, ..)| *kind == TransferKind::Command);
@@ -90,8 +90,8 @@ proptest! {
 /// What a read takes that has the machine to itself.
 fn alone(bytes: u64) -> u64 {
     let mut machine = Machine::new(Topology::embedded());
-    let from = machine.pe("sip0.cube0.pe0").unwrap();
-    let address = machine.hbm_address(from, 0).unwrap().to_bits();
+    let from = machine.view().pe("sip0.cube0.pe0").unwrap();
+    let address = machine.view().hbm_address(from, 0).unwrap().to_bits();
     let read = Request::VirtualDma { from, direction: Direction::Read, address, bytes };
     let read = machine.submit(read).unwrap();
     machine.run();

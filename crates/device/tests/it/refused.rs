@@ -11,7 +11,7 @@ use crate::bench::{default_machine, dma, shard};
 #[test]
 fn what_is_refused_says_why_and_leaves_the_machine_as_it_was() {
     let mut machine = default_machine();
-    let pe = machine.pe("sip0.cube0.pe0").unwrap();
+    let pe = machine.view().pe("sip0.cube0.pe0").unwrap();
     let (sip, cube) = (SipId::new(1).unwrap(), CubeId::new(2).unwrap());
     let tcm = PhysAddr::pe_tcm(sip, cube, PeId::new(0).unwrap(), Bytes::ZERO).unwrap();
     let far = PhysAddr::cube_hbm(sip, cube, Bytes::gib(48)).unwrap();
@@ -50,7 +50,7 @@ fn what_is_refused_says_why_and_leaves_the_machine_as_it_was() {
         assert_eq!(error.to_string(), expected, "{request:?}");
     }
     assert_eq!(machine.run(), Stop::Idle);
-    assert_eq!((machine.now(), machine.envelopes().len()), (Time::ZERO, 0));
+    assert_eq!((machine.now(), machine.view().envelopes().len()), (Time::ZERO, 0));
     // And it still works.
     let read = dma(&machine, "sip0.cube0.pe0", "sip0.cube0.pe0", Read, 256);
     let id = machine.submit(read).unwrap();

@@ -32,7 +32,7 @@ pub(super) struct Leg {
 pub(super) fn path(lab: &Lab<'_>, launches: &[(String, LaunchReport)], started: Time) -> Vec<Leg> {
     let Some((request, pe, core)) = last(launches) else { return Vec::new() };
     lab.context.machine(|machine| {
-        let (topology, log) = (machine.topology(), machine.ops());
+        let (topology, log) = (machine.topology(), machine.view().ops());
         let node = topology.pe_cpu(pe.sip, pe.cube, pe.pe);
         let last = log.last(|record| record.request == request && record.pe == node);
         let Some(last) = last else { return Vec::new() };
@@ -90,7 +90,7 @@ impl Walk<'_> {
     }
 
     fn pe(&self, record: &OpRecord) -> PeRef {
-        self.machine.pe_of(record.pe).expect("records are of PEs")
+        self.machine.topology().pe_of(record.pe).expect("records are of PEs")
     }
 
     /// Describes an operation in terms of the kernel of its PE.
@@ -127,7 +127,7 @@ impl Walk<'_> {
         took: Span,
     ) -> Option<AccessTime> {
         let (dma, pe) = (operation.dma?, self.pe(record));
-        let in_one_piece = self.machine.alone_dma(pe, &dma)?;
+        let in_one_piece = self.machine.view().unloaded_dma_latency(pe, &dma)?;
         let alone = match dma.rows {
             Some(_) => self.rehearsed(pe, &dma)?,
             None => in_one_piece.total(),
@@ -144,7 +144,7 @@ impl Walk<'_> {
     /// Measures the duration of a strided access on an idle machine.
     fn rehearsed(&mut self, pe: PeRef, dma: &Dma) -> Option<Span> {
         let extent = dma.rows.map_or(dma.bytes, |rows| rows.extent(dma.bytes));
-        let address = self.machine.physical(pe, dma.address, extent)?.to_bits();
+        let address = self.machine.view().physical(pe, dma.address, extent)?.to_bits();
         let topology = self.machine.topology();
         let rehearsal = self.rehearsal.get_or_insert_with(|| Rehearsal::new(topology));
         rehearsal.span(pe, &Dma { address, ..*dma })

@@ -3,7 +3,6 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use cubeyard_device::machine::Machine;
 use cubeyard_device::message::{Buffer, Mapping};
 use cubeyard_device::request::{PeRef, Request, Shard as RequestShard};
 use cubeyard_memory::Bytes;
@@ -119,7 +118,7 @@ impl Inner {
         }
         self.step()?;
         let requests = wanted.iter().map(|wanted| (wanted.clone().request(true), None));
-        let done = self.perform_and(requests, Machine::stages);
+        let done = self.perform_and(requests, |machine, request| machine.view().stages(request));
         // Whatever part of it was installed is taken out again by whoever gives this back.
         taken.installed = wanted;
         let (span, stages) = done?;

@@ -81,7 +81,7 @@ impl Inner {
         let mut machine = self.machine.borrow_mut();
         let Completion { made, done, outcome, .. } =
             machine.completion(request).expect("it is done");
-        let report_of = |&pe: &PeRef| Some((pe, machine.core_report(request, pe)?));
+        let report_of = |&pe: &PeRef| Some((pe, machine.view().core_report(request, pe)?));
         let cores: Vec<_> = flight.pes.iter().filter_map(report_of).collect();
         machine.retire(request);
         match (outcome, &flight.stalled) {

@@ -2,7 +2,7 @@
 
 use cubeyard_device::machine::Machine;
 use cubeyard_device::message::{Buffer, RequestId};
-use cubeyard_device::request::{Completion, Outcome, Request};
+use cubeyard_device::request::{Completion, Outcome, Request, Submission};
 use cubeyard_sim::{Span, Stop, Time};
 
 use super::Inner;
@@ -31,7 +31,8 @@ impl Inner {
         let mut ids = Vec::with_capacity(requests.size_hint().0);
         let mut refused = None;
         for (request, buffer) in requests {
-            match machine.submit_with(now, 0, request, buffer.as_ref()) {
+            let submission = Submission { buffer: buffer.as_ref(), ..request.into() };
+            match machine.submit_with(submission) {
                 Ok(id) => ids.push(id),
                 Err(error) => {
                     refused = Some(error);
@@ -93,7 +94,7 @@ impl Inner {
             if open.is_empty() {
                 return Ok(());
             }
-            let next = machine.engine().next_time().unwrap_or(Time::NEVER);
+            let next = machine.view().engine().next_time().unwrap_or(Time::NEVER);
             let stop = machine.run_until(next);
             if stop != Stop::Deadline {
                 let is_done = ids.iter().all(|&id| machine.completion(id).is_some());
@@ -212,7 +213,8 @@ fn told_otherwise(error: RuntimeError) -> Result<(), RuntimeError> {
 fn stopped(machine: &Machine, stop: Stop) -> Result<(), RuntimeError> {
     match stop {
         Stop::Deadlock(waiting) => {
-            let lines: Vec<_> = waiting.iter().map(|waiting| machine.describe(waiting)).collect();
+            let lines: Vec<_> =
+                waiting.iter().map(|waiting| machine.view().describe(waiting)).collect();
             Err(RuntimeError::Stalled(lines.join("; ")))
         }
         Stop::OutOfTime => Err(RuntimeError::OutOfTime),

@@ -155,7 +155,7 @@ impl Context {
         let stats = self.memory_stats();
         let whole = |pe: &PeUsage| pe.used == 0 && pe.largest == pe.free;
         let machine = self.inner.machine.borrow();
-        let mapped = machine.mmus().any(|(_, mmu)| mmu.mappings() > 0);
+        let mapped = machine.view().mmus().any(|(_, mmu)| mmu.mappings() > 0);
         let space = self.inner.virtual_space.borrow();
         let whole_space = space.as_ref().is_none_or(|space| space.largest() == space.capacity());
         let srams = self.inner.srams.borrow();
@@ -180,7 +180,7 @@ impl Inner {
         let pes: Vec<_> = memory.iter().map(usage).collect();
         let machine = self.machine.borrow();
         let mut mmu = MmuCounts::default();
-        for counts in machine.mmus().map(|(_, mmu)| mmu.counts()) {
+        for counts in machine.view().mmus().map(|(_, mmu)| mmu.counts()) {
             mmu.translations += counts.translations;
             mmu.faults += counts.faults;
             mmu.tlb_hits += counts.tlb_hits;

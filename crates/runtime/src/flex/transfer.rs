@@ -71,7 +71,7 @@ impl Inner {
     ) -> Result<Vec<(Shard, Range<u64>)>, RuntimeError> {
         let machine = self.machine.borrow();
         let slice = machine.topology().spec().hbm.slice;
-        let start = machine.region_address(sip, address.region_id, address.offset)?;
+        let start = machine.view().region_address(sip, address.region_id, address.offset)?;
         let mut at = 0;
         let mut pieces = Vec::new();
         while at < bytes {

@@ -34,11 +34,12 @@ fn context_of(text: &str, addressing: Addressing) -> Context {
 }
 
 fn pe(context: &Context, name: &str) -> PeRef {
-    context.machine(|machine| machine.pe(name)).unwrap()
+    context.machine(|machine| machine.view().pe(name)).unwrap()
 }
 
 fn mappings(context: &Context, name: &str) -> usize {
-    context.machine(|machine| machine.mmu(machine.pe(name).unwrap()).unwrap().mappings())
+    context
+        .machine(|machine| machine.view().mmu(machine.view().pe(name).unwrap()).unwrap().mappings())
 }
 
 fn bytes() -> Vec<u8> {
@@ -63,7 +64,7 @@ fn a_deployed_tensor_has_its_shape_its_type_and_where_each_shard_is() {
     assert_eq!((tensor.shape().to_string(), tensor.dtype()), ("128x64".to_owned(), DType::U8));
     for shard in tensor.shards().unwrap() {
         assert_eq!(shard.address.sip(), shard.at.sip);
-        let slice = context.machine(|machine| machine.hbm_address(shard.at, 0)).unwrap();
+        let slice = context.machine(|machine| machine.view().hbm_address(shard.at, 0)).unwrap();
         assert_eq!(shard.address, slice, "the first of the PE's own slice");
         assert_eq!(shard.nbytes, 64);
     }
@@ -98,15 +99,16 @@ fn data_comes_and_goes_by_host_writes_and_reads_alone() {
     assert_eq!(tensor.read_bytes().unwrap(), bytes());
     context.machine(|machine| {
         let carried = |kind| -> (u64, usize) {
-            let of_kind = machine.log().transfers().iter().filter(|record| record.kind == kind);
+            let of_kind =
+                machine.view().log().transfers().iter().filter(|record| record.kind == kind);
             of_kind.fold((0, 0), |(bytes, count), record| (bytes + record.bytes, count + 1))
         };
         // 128 writes with the data and 128 commands to read; 128 answers with the data. A posted write has none.
         assert_eq!(carried(TransferKind::Access), (8192, 256));
         assert_eq!(carried(TransferKind::Answer), (8192, 128));
         assert_eq!(carried(TransferKind::Custom), (0, 0));
-        for record in machine.log().transfers() {
-            let first = machine.network().link(record.route[0]).from;
+        for record in machine.view().log().transfers() {
+            let first = machine.view().network().link(record.route[0]).from;
             let by_host = machine.topology().node(first).kind == NodeKind::PcieEndpoint;
             assert!(by_host || record.kind != TransferKind::Access);
         }
@@ -117,9 +119,9 @@ fn data_comes_and_goes_by_host_writes_and_reads_alone() {
 #[test]
 fn a_write_whose_tag_is_not_of_its_address_is_refused() {
     let mut machine = Machine::new(Topology::embedded());
-    let at = machine.pe("sip0.cube0.pe0").unwrap();
-    let address = machine.hbm_address(at, 0).unwrap();
-    let other = machine.pe("sip0.cube0.pe1").unwrap();
+    let at = machine.view().pe("sip0.cube0.pe0").unwrap();
+    let address = machine.view().hbm_address(at, 0).unwrap();
+    let other = machine.view().pe("sip0.cube0.pe1").unwrap();
     let error = machine.submit(Request::MemoryWrite(Shard { at: other, address, bytes: 64 }));
     let error = error.unwrap_err().to_string();
     assert!(error.ends_with("and the request says sip0.cube0.pe1"), "{error}");
@@ -135,7 +137,8 @@ fn without_data_nothing_is_stored_and_time_is_the_same() {
     assert_eq!(with.now(), without.now());
     let tensor = deployed(&without, &sharded());
     let address = tensor.shards().unwrap()[0].address;
-    let stored = |machine: &Machine| machine.memory_at(address).unwrap().contents().is_some();
+    let stored =
+        |machine: &Machine| machine.view().memory_at(address).unwrap().contents().is_some();
     assert!(!without.machine(stored));
     assert!(with.machine(stored));
     let read = tensor.read_from(pe(&without, "sip0.cube3.pe0"), 0..64).unwrap();
@@ -205,7 +208,7 @@ fn a_shards_virtual_address_is_the_base_and_its_offset() {
         let read = tensor.read_from(reader, from.clone()).unwrap().bytes.unwrap();
         assert_eq!(read, part(from));
         context.machine(|machine| {
-            let mut mmu = machine.mmu(reader).unwrap().clone();
+            let mut mmu = machine.view().mmu(reader).unwrap().clone();
             let piece = mmu.translate(base + shard.offset_bytes, shard.nbytes).unwrap().pieces;
             assert_eq!(piece, [(shard.address, shard.nbytes)]);
         });
@@ -305,7 +308,7 @@ fn a_tensor_replicated_on_two_sips_is_mapped_on_each_to_its_own_copy() {
     for name in ["sip0.cube3.pe1", "sip1.cube3.pe1"] {
         let reader = pe(&context, name);
         context.machine(|machine| {
-            let mut mmu = machine.mmu(reader).unwrap().clone();
+            let mut mmu = machine.view().mmu(reader).unwrap().clone();
             assert_eq!(mmu.mappings(), 128);
             let pieces = mmu.translate(base, 8192).unwrap().pieces;
             assert_eq!(pieces.len(), 128);
@@ -394,16 +397,16 @@ fn shards_on_one_page_are_each_found_where_they_are() {
 #[test]
 fn a_dma_by_physical_address_does_not_ask_the_mmu() {
     let mut machine = Machine::new(Topology::embedded());
-    let from = machine.pe("sip0.cube0.pe0").unwrap();
-    let address = machine.hbm_address(from, 0).unwrap();
+    let from = machine.view().pe("sip0.cube0.pe0").unwrap();
+    let address = machine.view().hbm_address(from, 0).unwrap();
     let (direction, bytes) = (Direction::Read, 64);
     machine.submit(Request::PeDma { from, direction, address, bytes }).unwrap();
     machine.run();
-    assert_eq!(machine.mmu(from).unwrap().counts(), MmuCounts::default());
+    assert_eq!(machine.view().mmu(from).unwrap().counts(), MmuCounts::default());
     let address = address.to_bits();
     machine.submit(Request::VirtualDma { from, direction, address, bytes }).unwrap();
     machine.run();
-    assert_eq!(machine.mmu(from).unwrap().counts().translations, 1);
+    assert_eq!(machine.view().mmu(from).unwrap().counts().translations, 1);
 }
 
 #[test]

@@ -6,12 +6,12 @@ use std::rc::Rc;
 use cubeyard_device::machine::MachineBuilder;
 use cubeyard_device::message::{Direction, Mapping};
 use cubeyard_device::model::MmuCounts;
-use cubeyard_device::request::{Outcome, Request};
+use cubeyard_device::request::{Outcome, Request, Submission};
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::{Addressing, Context, ContextConfig};
-use cubeyard_sim::{Span, Time};
+use cubeyard_sim::Span;
 
 use crate::tensors::with_data;
 
@@ -37,9 +37,12 @@ fn sharded_tensors_are_mapped_everywhere_and_replicated_ones_at_home() {
     let context = Context::new(ContextConfig::default());
     let mappings = |context: &Context| {
         context.machine(|machine| {
-            let pe = machine.pe("sip0.cube3.pe2").unwrap();
-            let other = machine.pe("sip1.cube3.pe2").unwrap();
-            (machine.mmu(pe).unwrap().mappings(), machine.mmu(other).unwrap().mappings())
+            let pe = machine.view().pe("sip0.cube3.pe2").unwrap();
+            let other = machine.view().pe("sip1.cube3.pe2").unwrap();
+            (
+                machine.view().mmu(pe).unwrap().mappings(),
+                machine.view().mmu(other).unwrap().mappings(),
+            )
         })
     };
     let tensor = context.empty(&[128, 64], DType::F16).unwrap().to(&sharded()).unwrap();
@@ -99,7 +102,7 @@ fn program(addressing: Addressing, tlb_ns: u32) -> Ran {
     let mapping = tensor.mapping_latency().unwrap();
     tensor.write(&values.iter().rev().copied().collect::<Vec<_>>()).unwrap();
     // Shard by shard, each through the DMA of a PE that does not hold it.
-    let reader = context.machine(|machine| machine.pe("sip0.cube5.pe3")).unwrap();
+    let reader = context.machine(|machine| machine.view().pe("sip0.cube5.pe3")).unwrap();
     let read = |row: u64| tensor.read_from(reader, 32 * row..32 * (row + 1)).unwrap();
     let read = (0..8).map(|row| read(row).bytes.unwrap()).collect();
     Ran { read, took: context.now() - start, mapping, mmu: context.memory_stats().mmu }
@@ -131,9 +134,11 @@ fn a_pe_reads_another_ones_shard_through_its_virtual_address() {
         let text = format!("pe: {{mmu: {{tlb_overhead_ns: {tlb}}}}}\n");
         let topology = Topology::read("test.yaml", &text).unwrap();
         let mut machine = MachineBuilder::new(topology).data(true).build();
-        let (pe, holder) =
-            (machine.pe("sip0.cube0.pe0").unwrap(), machine.pe("sip0.cube1.pe3").unwrap());
-        let address = machine.hbm_address(holder, 4096).unwrap();
+        let (pe, holder) = (
+            machine.view().pe("sip0.cube0.pe0").unwrap(),
+            machine.view().pe("sip0.cube1.pe3").unwrap(),
+        );
+        let address = machine.view().hbm_address(holder, 4096).unwrap();
         let mapping = Mapping { from: 1 << 32, bytes: 1000, to: address };
         let map = Request::MmuMap {
             sip: pe.sip,
@@ -151,7 +156,8 @@ fn a_pe_reads_another_ones_shard_through_its_virtual_address() {
             address: 1 << 32,
             bytes: 1000,
         };
-        machine.submit_with(Time::ZERO, 0, write, Some(&buffer(data.clone()))).unwrap();
+        let source = buffer(data.clone());
+        machine.submit_with(Submission { buffer: Some(&source), ..write.into() }).unwrap();
         machine.run();
         let into = buffer(vec![0; 600]);
         let read = Request::VirtualDma {
@@ -160,14 +166,14 @@ fn a_pe_reads_another_ones_shard_through_its_virtual_address() {
             address: (1 << 32) + 300,
             bytes: 600,
         };
-        let read = machine.submit_with(machine.now(), 0, read, Some(&into)).unwrap();
+        let read = machine.submit_with(Submission { buffer: Some(&into), ..read.into() }).unwrap();
         machine.run();
         assert_eq!(*into.borrow(), data[300..900]);
         let latency = machine.completion(read).unwrap().latency();
         let plain = Request::PeDma {
             from: pe,
             direction: Direction::Read,
-            address: machine.hbm_address(holder, 4096 + 300).unwrap(),
+            address: machine.view().hbm_address(holder, 4096 + 300).unwrap(),
             bytes: 600,
         };
         let plain = machine.submit(plain).unwrap();
@@ -182,8 +188,8 @@ fn an_address_that_is_not_mapped_is_physical_or_an_error() {
     for strict in [false, true] {
         let text = format!("pe: {{mmu: {{strict: {strict}}}}}\n");
         let mut machine = MachineBuilder::new(Topology::read("test.yaml", &text).unwrap()).build();
-        let pe = machine.pe("sip0.cube0.pe0").unwrap();
-        let address = machine.hbm_address(pe, 0).unwrap().to_bits();
+        let pe = machine.view().pe("sip0.cube0.pe0").unwrap();
+        let address = machine.view().hbm_address(pe, 0).unwrap().to_bits();
         let read =
             Request::VirtualDma { from: pe, direction: Direction::Read, address, bytes: 256 };
         let id = machine.submit(read).unwrap();
@@ -195,7 +201,7 @@ fn an_address_that_is_not_mapped_is_physical_or_an_error() {
         } else {
             assert_eq!(outcome, Outcome::Moved { bytes: 256 });
         }
-        assert_eq!(machine.mmu(pe).unwrap().counts().faults, 1);
+        assert_eq!(machine.view().mmu(pe).unwrap().counts().faults, 1);
     }
 }
 
@@ -208,8 +214,8 @@ fn shards_smaller_than_a_page_keep_their_own_mappings() {
     assert_eq!(tensor.shards().unwrap().len(), 128);
     assert!(tensor.shards().unwrap().iter().all(|shard| shard.nbytes == 1));
     for name in ["sip0.cube0.pe0", "sip0.cube15.pe7"] {
-        let reader = context.machine(|machine| machine.pe(name)).unwrap();
-        let mapped = context.machine(|machine| machine.mmu(reader).unwrap().mappings());
+        let reader = context.machine(|machine| machine.view().pe(name)).unwrap();
+        let mapped = context.machine(|machine| machine.view().mmu(reader).unwrap().mappings());
         assert_eq!(mapped, 128, "all on one page, each for itself");
         for (at, value) in (0..).zip(&values) {
             let read = tensor.read_from(reader, at..at + 1).unwrap();
@@ -224,17 +230,17 @@ fn shards_smaller_than_a_page_keep_their_own_mappings() {
 #[test]
 fn a_mapping_that_overlaps_another_is_refused_with_all_that_came_with_it() {
     let mut machine = MachineBuilder::new(Topology::embedded()).data(true).build();
-    let pe = machine.pe("sip0.cube0.pe0").unwrap();
+    let pe = machine.view().pe("sip0.cube0.pe0").unwrap();
     let base = 1 << 32;
     let places: Vec<_> =
-        (0..3).map(|place| machine.hbm_address(pe, place << 20).unwrap()).collect();
+        (0..3).map(|place| machine.view().hbm_address(pe, place << 20).unwrap()).collect();
     let mapping = |from, place: usize| Mapping { from, bytes: 4096, to: places[place] };
     let mut map = |mappings: Vec<Mapping>| {
         let (sip, cubes, pes) = (pe.sip, vec![pe.cube], vec![pe.pe]);
         let request = Request::MmuMap { sip, cubes, pes, mappings: mappings.into() };
         let id = machine.submit(request).unwrap();
         machine.run();
-        let mut mmu = machine.mmu(pe).unwrap().clone();
+        let mut mmu = machine.view().mmu(pe).unwrap().clone();
         let found = [base, base + 4096, base + (1 << 20)]
             .map(|address| mmu.translate(address, 1).ok().map(|found| found.pieces[0].0));
         (machine.completion(id).unwrap().outcome, found)

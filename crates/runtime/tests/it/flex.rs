@@ -172,7 +172,7 @@ fn a_region_that_was_given_back_is_unmapped_and_its_place_used_again() {
         drop((operands, program, block));
         device.allocator().trim();
         let mapped = context.machine(|machine| {
-            machine.mmu(machine.pe("sip1.cube0.pe0").unwrap()).unwrap().mappings()
+            machine.view().mmu(machine.view().pe("sip1.cube0.pe0").unwrap()).unwrap().mappings()
         });
         assert_eq!(mapped, 1, "that of this round, until the next launch");
     }
@@ -225,7 +225,7 @@ fn a_virtual_function_has_as_many_regions_as_its_table_has_entries() {
     context.machine(|machine| {
         let place = |index| {
             let region = cubeyard_memory::device::RegionId::new(index);
-            machine.region_address(sip(1), region, Bytes::new(5))
+            machine.view().region_address(sip(1), region, Bytes::new(5))
         };
         assert_eq!(place(1).unwrap().to_bits() - place(0).unwrap().to_bits(), 1 << 30);
         let error = place(2).unwrap_err().to_string();

@@ -1,6 +1,6 @@
 //! What the host reads and writes: its own bytes and no others, in the same time with data and without.
 
-use cubeyard_device::machine::Machine;
+use cubeyard_device::race::Races;
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
@@ -102,7 +102,7 @@ fn every_step_of_a_host_program_takes_the_same_time_with_data_and_without() {
 fn a_host_access_that_nothing_orders_with_a_launch_is_a_race() {
     let context = with_data();
     let tensor = context.zeros(&[128, 64], DType::U8).unwrap().to(&rows()).unwrap();
-    let races = || context.machine(Machine::take_races).len();
+    let races = || context.machine(|machine| machine.races(Races::take)).unwrap_or_default().len();
     // Before the launch, and after its end was seen: ordered.
     drop(tensor.read::<u8>().unwrap());
     store(&context, &tensor, 0, &[7; 64]).wait().unwrap();
@@ -133,7 +133,7 @@ fn a_conversion_makes_no_zeros_of_what_is_not_there() {
     let shard = tensor.shards().unwrap()[0];
     let from = shard.address.sub_offset().get();
     let unwritten = context.machine(|machine| {
-        machine.memory_at(shard.address).unwrap().contents().unwrap().unwritten(from, 128)
+        machine.view().memory_at(shard.address).unwrap().contents().unwrap().unwritten(from, 128)
     });
     assert_eq!((tensor.nbytes(), unwritten), (128, Some(from)));
 }

@@ -1,0 +1,136 @@
+//! Translation of requests into the messages that start them.
+
+use std::cell::Cell;
+
+use cubeyard_memory::address::{PhysAddr, SipId};
+use cubeyard_sim::{NodeId, SignalId};
+
+use super::command::Targets;
+use super::{Detail, Machine};
+use crate::log::Watch;
+use crate::message::{
+    Access, Buffer, Direction, Done, Message, PeDmaMessage, RequestId, RequesterMessage, Slice,
+    VirtualAccess,
+};
+use crate::request::{Request, RequestError, Shard};
+
+/// A checked request: the node that it starts at, and the message that starts it.
+pub(super) struct Start {
+    pub(super) device: SipId,
+    pub(super) node: NodeId,
+    pub(super) message: Message,
+    pub(super) done: SignalId,
+    pub(super) detail: Detail,
+}
+
+/// An access to physical memory by a node.
+struct Physical {
+    node: NodeId,
+    direction: Direction,
+    address: PhysAddr,
+    bytes: u64,
+    /// Whether it is a write that is not acknowledged.
+    posted: bool,
+}
+
+impl<W: Watch> Machine<W> {
+    pub(super) fn begin(
+        &mut self,
+        request: RequestId,
+        body: &Request,
+        buffer: Option<&Buffer>,
+    ) -> Result<Start, RequestError> {
+        let targets = |sip, cubes, pes| Targets { sip, cubes, pes };
+        let physical = match *body {
+            Request::MemoryWrite(shard) => self.host(&shard, Direction::Write)?,
+            Request::MemoryRead(shard) => self.host(&shard, Direction::Read)?,
+            Request::PeDma { from, direction, address, bytes } => {
+                self.check_pe(from)?;
+                let node = self.topology().pe_dma(from.sip, from.cube, from.pe);
+                Physical { node, direction, address, bytes, posted: false }
+            }
+            Request::MCpuDma { sip, cube, direction, address, bytes } => {
+                self.check_cube(sip, cube)?;
+                let node = self.topology().m_cpu(sip, cube);
+                Physical { node, direction, address, bytes, posted: false }
+            }
+            Request::VirtualDma { from, direction, address, bytes } => {
+                self.check_pe(from)?;
+                if bytes == 0 || address.checked_add(bytes).is_none() {
+                    return Err(RequestError::Size { bytes });
+                }
+                let node = self.topology().pe_dma(from.sip, from.cube, from.pe);
+                let (data, signal) = (buffer.map(Slice::whole), self.signal());
+                let done = Done::Signal(signal);
+                let access =
+                    VirtualAccess { request, direction, address, bytes, rows: None, data, done };
+                let (device, message) = (from.sip, PeDmaMessage::Access(Box::new(access)).into());
+                let detail = Detail::VirtualAccess;
+                return Ok(Start { device, node, message, done: signal, detail });
+            }
+            Request::KernelLaunch { ref kernel, sip, ref cubes, ref pes, work } => {
+                return self.launch(request, kernel, targets(sip, cubes, pes), work);
+            }
+            Request::MmuMap { sip, ref cubes, ref pes, ref mappings } => {
+                return self.mapping(request, targets(sip, cubes, pes), mappings, false);
+            }
+            Request::MmuUnmap { sip, ref cubes, ref pes, ref mappings } => {
+                return self.mapping(request, targets(sip, cubes, pes), mappings, true);
+            }
+            Request::Connect { sip, ref cubes, ref pes, ref ports, remove } => {
+                return self.ports(request, targets(sip, cubes, pes), ports, remove);
+            }
+        };
+        self.physical_access(request, &physical, buffer)
+    }
+
+    fn physical_access(
+        &mut self,
+        request: RequestId,
+        physical: &Physical,
+        buffer: Option<&Buffer>,
+    ) -> Result<Start, RequestError> {
+        let Physical { node, direction, address, bytes, posted } = *physical;
+        let memory = self.shared.wiring.memory(address, bytes)?;
+        let (there, back) = self.shared.wiring.routes(node, memory)?;
+        let done = self.signal();
+        let into = address.sub_offset().get();
+        self.races(|races| races.host_access(memory, into, bytes, direction, request));
+        let access = Access {
+            request,
+            direction,
+            address: into,
+            bytes,
+            rows: None,
+            there,
+            back: (!posted).then_some(back),
+            data: buffer.map(Slice::whole),
+            written: Cell::default(),
+            done: Done::Signal(done),
+        };
+        let detail = Detail::Access(Box::new(access.clone()));
+        let message = RequesterMessage::Issue(Box::new(access)).into();
+        Ok(Start { device: address.sip(), node, message, done, detail })
+    }
+
+    /// Creates the signal of a request.
+    pub(super) fn signal(&self) -> SignalId {
+        self.engine.tasks().signal(String::new(), None)
+    }
+
+    /// Returns the host's access to a shard, whose PE is checked. Writes are posted.
+    fn host(&self, shard: &Shard, direction: Direction) -> Result<Physical, RequestError> {
+        let Shard { at, address, bytes } = *shard;
+        let holder = self.topology().node(self.topology().resolve(address)?);
+        let place = holder.place;
+        let right = place.sip == Some(at.sip)
+            && place.cube == Some(at.cube)
+            && place.pe.is_none_or(|pe| pe == at.pe);
+        if !right {
+            let (holder, said) = (holder.name.clone(), at.to_string());
+            return Err(RequestError::Tag { address, holder, said });
+        }
+        let node = self.topology().endpoint_of(at.sip, at.cube);
+        Ok(Physical { node, direction, address, bytes, posted: direction == Direction::Write })
+    }
+}
