@@ -19,82 +19,84 @@ use cubeyard_runtime::dtype::DType;
 use crate::terminal::Format;
 use crate::{input, memory, output, terminal, topology};
 
-/// The most that is read of a file; the library refuses less.
+/// Largest number of bytes read from a file; the library's own limit is lower.
 const LIMIT: u64 = 1 << 20;
-/// Sizes up to this are checked without being asked for.
+/// Largest size whose numbers are checked without `--data`, in bytes.
 const CHECKED: u64 = 64 << 10;
 
 /// Measure collectives over sizes and algorithms, as nccl-tests do
 ///
-/// Each size and algorithm is run alone on a fresh machine, and held against what the links of the fabric
-/// allow. Numbers are computed and checked for sizes up to 64 KiB, or for all with --data. Ends with code 1 if
-/// a number is wrong, 3 if simulated memory or time has run out for every size.
+/// Each size and algorithm is run on a fresh machine and compared with the bound that the links of the fabric
+/// set. Numbers are computed and checked for sizes up to 64 KiB, or for all sizes with --data. Ends with code
+/// 1 if a number is wrong, and with code 3 if simulated memory or time runs out for every size.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// `all_reduce`, reduce, broadcast, `all_gather`, `reduce_scatter`, `all_to_all`, gather or scatter
+    /// Operation: `all_reduce`, reduce, broadcast, `all_gather`, `reduce_scatter`, `all_to_all`, gather or
+    /// scatter
     #[arg(long, value_name = "NAME", default_value = "all_reduce")]
     op: String,
-    /// How values are joined: sum, prod, min, max, avg, band, bor or bxor
+    /// Reduction operator: sum, prod, min, max, avg, band, bor or bxor
     #[arg(long, value_name = "NAME", default_value = "sum")]
     reduce: ReduceOp,
-    /// The rank that has or gets all, where there is one
+    /// Root rank of reduce, broadcast, gather and scatter
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     root: usize,
-    /// all that can do it, auto for the one that is chosen, or one of ccl.yaml by name
+    /// Algorithms to run: all that support the operation, auto for the one that ccl.yaml or the cost model
+    /// selects, or one of ccl.yaml by name
     #[arg(long, value_name = "all|auto|NAME", default_value = "all")]
     algorithm: String,
-    /// What a rank is; without it, what ccl.yaml says
+    /// Unit of the machine that forms a rank; from ccl.yaml if omitted
     #[arg(long, value_enum)]
     ranks: Option<Rank>,
-    /// How many ranks there are; without it, what ccl.yaml says, or as many as the machine has
+    /// Number of ranks; from ccl.yaml if omitted, or as many as the machine has
     #[arg(long, value_name = "N")]
     world: Option<usize>,
-    /// From one size to another, each twice or FACTOR times the one before; one alone will do
+    /// Range of message sizes, each FACTOR times the previous one (2 if omitted); a single size is allowed
     #[arg(long, value_name = "FROM:TO[:FACTOR]", default_value = "256:1M")]
     sizes: Sizes,
-    /// What tensors are of
+    /// Element type of the tensors
     #[arg(long, value_name = "NAME", default_value = "f16")]
     dtype: DType,
-    /// Groups and algorithms, as YAML over the default ccl.yaml
+    /// Groups and algorithms in YAML, laid over the default ccl.yaml
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Print the default ccl.yaml, to be edited
+    /// Print the default ccl.yaml as a starting point for your own
     #[arg(long)]
     print_default: bool,
-    /// The machine, as YAML; without it, the default one
+    /// Topology file of the machine in YAML; the default machine if omitted
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
-    /// How many SIPs that machine has instead
+    /// Number of SIPs, in place of the machine's own
     #[arg(long, value_name = "N")]
     sips: Option<u32>,
-    /// How its SIPs lie to each other instead: `ring_1d`, `torus_2d` or `mesh_2d_no_wrap`
+    /// Topology of the SIPs, in place of the machine's own: `ring_1d`, `torus_2d` or `mesh_2d_no_wrap`
     #[arg(long, value_name = "NAME")]
     sip_topology: Option<SipTopology>,
-    /// Columns and rows of its SIPs in a torus or mesh, such as 3x2; without it, as near to a square as can be
+    /// Columns and rows of the SIPs in a torus or mesh, such as 3x2; nearest to a square if omitted
     #[arg(long, value_name = "WxH")]
     sip_grid: Option<SipGrid>,
     /// Compute and check the numbers of every size
     #[arg(long)]
     data: bool,
-    /// Draw bus bandwidth against size: to an .svg or an .html file
+    /// Plot bus bandwidth over size to an .svg or .html file
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// How to print the result
+    /// Format of the output
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// No remarks on standard error
+    /// Suppress remarks on standard error
     #[arg(long, short)]
     quiet: bool,
 }
 
-/// What a rank is.
+/// Unit of the machine that forms a rank.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Rank {
-    /// A SIP with all its PEs
+    /// One rank per SIP, with all its PEs
     Sip,
-    /// A cube with all its PEs
+    /// One rank per cube, with all its PEs
     Cube,
-    /// A PE
+    /// One rank per PE
     Pe,
 }
 
@@ -161,7 +163,7 @@ fn config(arguments: &Arguments) -> Result<SweepConfig> {
     })
 }
 
-/// The machine, with the SIPs that were asked for.
+/// Returns the machine, with SIPs as the options give them.
 fn machine(arguments: &Arguments) -> Result<Topology> {
     let Arguments { sips: count, sip_topology: topology, sip_grid: grid, .. } = *arguments;
     let machine = topology::read(arguments.topology.as_deref(), arguments.quiet)?;
@@ -172,7 +174,7 @@ fn machine(arguments: &Arguments) -> Result<Topology> {
     })
 }
 
-/// The file, or the embedded one.
+/// Reads the file, or returns the embedded configuration.
 fn read(file: Option<&Path>) -> Result<CclConfig> {
     let Some(file) = file else { return Ok(CclConfig::embedded()) };
     let (name, bytes) = input::named_bytes(file, LIMIT)?;
@@ -191,7 +193,7 @@ fn operation(arguments: &Arguments) -> Result<Operation> {
     })
 }
 
-/// An error with what can be done about it.
+/// Adds help to an error.
 fn refused(error: &DistError) -> anyhow::Error {
     let help = match error {
         DistError::World { .. } => "fewer ranks with --world, or a larger machine with --topology",
@@ -200,7 +202,7 @@ fn refused(error: &DistError) -> anyhow::Error {
         DistError::Refused { .. } => {
             "choose another --algorithm or --op, or let it be chosen: auto"
         }
-        _ => "change what does not fit",
+        _ => "change the options that do not fit",
     };
     anyhow!("{error}\n  help: {help}")
 }
@@ -217,16 +219,14 @@ fn check_plot(arguments: &Arguments, path: &Path) -> Result<()> {
     is_page(path).with_context(|| {
         format!("{}: cannot be drawn\n  help: name an .svg or an .html file", path.display())
     })?;
-    let inputs = [("--config", &arguments.config), ("--topology", &arguments.topology)];
-    let inputs = inputs.into_iter().filter_map(|(option, path)| Some((option, path.as_deref()?)));
-    output::check(&inputs.collect::<Vec<_>>(), &[("--plot", path)])
+    let Arguments { config, topology, .. } = arguments;
+    let inputs = output::named([("--config", config), ("--topology", topology)]);
+    output::check(&inputs, &[("--plot", path)])
 }
 
 fn draw(path: &Path, sweep: &Sweep, quiet: bool) -> Result<()> {
     let picture = if is_page(path) == Some(true) { page(sweep) } else { svg(sweep) };
     output::write(path, "--plot", &picture)?;
-    if !quiet {
-        terminal::note(&format!("wrote {}", path.display()));
-    }
+    terminal::remark(quiet, &format!("wrote {}", path.display()));
     Ok(())
 }

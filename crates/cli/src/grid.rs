@@ -1,4 +1,4 @@
-//! Tables of text: aligned columns, a heading, colours where they are wanted.
+//! Text tables with aligned columns, a heading and optional colours.
 
 pub(crate) const BOLD: &str = "\x1b[1m";
 pub(crate) const DIM: &str = "\x1b[2m";
@@ -6,12 +6,13 @@ pub(crate) const GREEN: &str = "\x1b[32m";
 pub(crate) const RED: &str = "\x1b[31m";
 pub(crate) const RESET: &str = "\x1b[0m";
 
-/// A text in a colour, if colours are wanted.
+/// Colours a text, if `colours` is set.
 pub(crate) fn paint(text: &str, colour: &str, colours: bool) -> String {
     if colours && !colour.is_empty() { format!("{colour}{text}{RESET}") } else { text.to_owned() }
 }
 
-/// Rows in aligned columns under a heading: the first `left` columns to the left, the others to the right.
+/// Formats rows under a heading, with the first `left` columns aligned to the left and the others to the
+/// right.
 pub(crate) fn table(heading: &[&str], rows: &[Vec<String>], left: usize, colours: bool) -> String {
     let wide = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
@@ -34,7 +35,7 @@ pub(crate) fn table(heading: &[&str], rows: &[Vec<String>], left: usize, colours
     text
 }
 
-/// Bytes as people write sizes.
+/// Formats a size with its unit.
 pub(crate) fn bytes(bytes: u64) -> String {
     cubeyard_memory::Bytes::new(bytes).to_string()
 }

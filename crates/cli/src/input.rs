@@ -1,4 +1,4 @@
-//! Files with traces, compressed or not.
+//! Reads files of traces, compressed or not.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,20 +11,20 @@ use cubeyard_memory::Bytes;
 use cubeyard_replay::trace::{self, Form, ReadError, Trace};
 use flate2::bufread::MultiGzDecoder;
 
-/// How many bytes are read before the form of a file is told from them.
+/// Number of bytes read before the format of a file is determined.
 const BEGINNING: usize = 1 << 16;
 
-/// A trace of ResNet-50 in training, for those who have none of their own at hand.
+/// A trace of training ResNet-50, for users without a trace of their own.
 const BUNDLED: &[u8] = include_bytes!("../../../testdata/traces/resnet_train.csv.gz");
 
-/// A trace and the file that it came from, where that is not the bundled one.
+/// A trace with its file; `None` for the bundled trace.
 #[derive(Debug)]
 pub(crate) struct Input {
     pub(crate) file: Option<PathBuf>,
     pub(crate) trace: Trace,
 }
 
-/// What was to be done takes more memory than `--memory` allows.
+/// Error of work that needs more memory than `--memory` allows.
 #[derive(Debug)]
 pub(crate) struct MemoryExceeded {
     what: String,
@@ -50,7 +50,7 @@ impl fmt::Display for MemoryExceeded {
 
 impl std::error::Error for MemoryExceeded {}
 
-/// The trace that comes with the program.
+/// Returns the bundled trace.
 pub(crate) fn bundled(limit: Bytes) -> Result<Vec<Input>> {
     let bytes = decompress(BUNDLED, limit)
         .map_err(|error| unreadable(error, "the bundled trace", limit))?;
@@ -58,7 +58,7 @@ pub(crate) fn bundled(limit: Bytes) -> Result<Vec<Input>> {
     Ok(traces.into_iter().map(|trace| Input { file: None, trace }).collect())
 }
 
-/// The traces in one file, with at most `limit` of memory for the file and for them.
+/// Reads the traces of a file, with at most `limit` of memory for the file and its traces.
 pub(crate) fn read(file: &Path, names: &mut Names, limit: Bytes) -> Result<Vec<Input>> {
     let shown = printable(&file.to_string_lossy());
     let at = |problem: &str, help: &str| anyhow!("{shown}: {problem}\n  help: {help}");
@@ -72,7 +72,7 @@ pub(crate) fn read(file: &Path, names: &mut Names, limit: Bytes) -> Result<Vec<I
     Ok(traces.into_iter().map(|trace| Input { file: Some(file.to_owned()), trace }).collect())
 }
 
-/// Why the bytes of a file, or the traces in them, could not be had.
+/// Error of reading a file or its traces.
 #[derive(Debug)]
 enum Unreadable {
     Io(io::Error),
@@ -92,7 +92,7 @@ impl From<ReadError> for Unreadable {
     }
 }
 
-/// The error for a file, with its name and what to do.
+/// Adds the name of the file and help to an error.
 fn unreadable(error: Unreadable, file: &str, limit: Bytes) -> anyhow::Error {
     match error {
         Unreadable::Memory => MemoryExceeded::new(format!("{file}: reading it"), limit).into(),
@@ -129,7 +129,7 @@ fn remedy(error: &ReadError) -> &'static str {
     }
 }
 
-/// Everything in a file: decompressed if it is gzip, and never more than `limit`.
+/// Reads a file up to `limit` bytes, decompressed if it is gzip.
 fn decompress(mut file: impl Read, limit: Bytes) -> Result<Vec<u8>, Unreadable> {
     let mut start = Vec::new();
     file.by_ref().take(2).read_to_end(&mut start)?;
@@ -148,7 +148,7 @@ fn decompress(mut file: impl Read, limit: Bytes) -> Result<Vec<u8>, Unreadable> 
     Ok(bytes)
 }
 
-/// Reads to the end, as long as what was read can be a trace and takes no more than `limit`.
+/// Reads to the end of the source, unless it exceeds `limit` or its beginning is no trace.
 fn read_up_to(mut source: impl Read, limit: Bytes, bytes: &mut Vec<u8>) -> Result<(), Unreadable> {
     let mut known = false;
     loop {
@@ -176,14 +176,15 @@ fn gzip_error(error: &io::Error, read: usize) -> io::Error {
     io::Error::new(error.kind(), format!("gzip, byte {read} of what is in it: {problem}"))
 }
 
-/// Names for traces, no two files with the same.
+/// Generator of unique names for traces.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     taken: BTreeSet<String>,
 }
 
 impl Names {
-    /// The name of a file without folders and endings, or with as much of them as it takes.
+    /// Returns the name of a file without directories and extensions, or with as much of them as makes it
+    /// unique.
     fn name(&mut self, file: &Path) -> String {
         let full = printable(&file.file_name().unwrap_or_default().to_string_lossy());
         let path = printable(&file.to_string_lossy());
@@ -203,8 +204,7 @@ fn without_endings(name: &str) -> &str {
     ENDINGS.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name)
 }
 
-/// The name of a file, fit for a terminal, and its bytes: no more than `limit`, beyond which its reader
-/// refuses it anyway.
+/// Reads at most `limit` bytes of a file. Also returns the name of the file, without control characters.
 pub(crate) fn named_bytes(file: &Path, limit: u64) -> Result<(String, Vec<u8>)> {
     let name = printable(&file.to_string_lossy());
     let mut bytes = Vec::new();
@@ -214,7 +214,7 @@ pub(crate) fn named_bytes(file: &Path, limit: u64) -> Result<(String, Vec<u8>)> 
     Ok((name, bytes))
 }
 
-/// File names may hold anything, and terminals obey control characters.
+/// Replaces control characters, which terminals would obey.
 fn printable(name: &str) -> String {
     name.replace(char::is_control, "\u{fffd}")
 }
@@ -225,7 +225,6 @@ mod tests {
 
     const LIMIT: Bytes = Bytes::mib(64);
 
-    /// Counts what was read of it.
     struct Endless<'a>(u8, &'a mut usize);
 
     impl Read for Endless<'_> {

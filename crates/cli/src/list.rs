@@ -1,4 +1,4 @@
-//! `cubeyard list`: the benches that can be run.
+//! `cubeyard list`: lists the benches.
 
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -12,13 +12,13 @@ use crate::terminal::Format;
 /// List the benches that `run` can run
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// With their parameters, what these can be, and what they are if nothing is said
+    /// List parameters with their ranges and defaults
     #[arg(long, short)]
     verbose: bool,
-    /// How to print the result
+    /// Format of the output
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// Nothing on standard error; there never is
+    /// Has no effect: `list` makes no remarks
     #[arg(long, short)]
     quiet: bool,
 }
@@ -52,7 +52,7 @@ fn parameters(bench: &dyn Bench, colours: bool) -> String {
     };
     let rows: Vec<_> = bench.parameters().iter().map(row).collect();
     let title = format!("{}: {}{}", bench.name(), bench.summary(), needs(bench));
-    let heading = ["parameter", "default", "what it is", "what it can be"];
+    let heading = ["parameter", "default", "meaning", "range"];
     format!("{}\n{}", paint(&title, BOLD, colours), table(&heading, &rows, 4, colours))
 }
 

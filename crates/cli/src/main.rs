@@ -28,7 +28,7 @@ use cubeyard_memory::Bytes;
 #[global_allocator]
 static ALLOCATOR: memory::Limited = memory::Limited;
 
-/// An AI accelerator to simulate: its memory, its fabric, and the kernels that run on it.
+/// Simulate an AI accelerator: its memory, its fabric, and the kernels that run on it
 ///
 /// Without a command, a first example is run.
 #[derive(Debug, Parser)]
@@ -36,8 +36,8 @@ static ALLOCATOR: memory::Limited = memory::Limited;
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
-    /// The most memory to take, such as 2GiB; beyond it, the command ends with code 3. Without it, three quarters
-    /// of what the host or its control group has free
+    /// Limit of the host's memory to use, such as 2GiB; beyond it, the command ends with code 3. If omitted,
+    /// three quarters of what the host or its control group has free
     #[arg(long, global = true, value_name = "SIZE", value_parser = memory::size)]
     memory: Option<Bytes>,
 }

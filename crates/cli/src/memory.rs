@@ -1,4 +1,4 @@
-//! `--memory`: the most of the host's memory that a command may take.
+//! `--memory`: limits the host memory that a command may use.
 
 mod allocator;
 mod free;
@@ -14,7 +14,7 @@ use crate::terminal;
 
 pub(crate) use allocator::Limited;
 
-/// Reads the size that `--memory` names.
+/// Parses the size given with `--memory`.
 pub(crate) fn size(text: &str) -> Result<Bytes> {
     let size = bytes(text).filter(|size| *size > 0);
     size.map(Bytes::new).ok_or_else(|| {
@@ -22,21 +22,21 @@ pub(crate) fn size(text: &str) -> Result<Bytes> {
     })
 }
 
-/// Limits everything that the process allocates from now on: to what was asked for, or else to three quarters
-/// of what the host or its control group has free. Where neither says what is free, there is no limit.
+/// Limits the allocations of the process from now on: to the size given, or else to three quarters of what
+/// the host or its control group has free. There is no limit if neither reports that.
 pub(crate) fn set(asked: Option<Bytes>) {
     let limit = asked.or_else(default_limit).unwrap_or(Bytes::MAX);
     allocator::set(limit);
 }
 
-/// The limit that [`set`] has set.
+/// Returns the limit that [`set`] has set.
 pub(crate) fn limit() -> Bytes {
     allocator::limit()
 }
 
-/// Says that a command needs more than the limit, by what it was asked.
+/// Reports that a command would need more than the limit, judged by its parameters.
 pub(crate) fn refuse(error: &BenchError) -> ExitCode {
-    let help = "ask for less, or raise the limit with --memory";
+    let help = "reduce the work, or raise the limit with --memory";
     terminal::note(&format!("error: {error} (--memory)\n  help: {help}"));
     ExitCode::from(3)
 }

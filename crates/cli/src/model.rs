@@ -1,4 +1,4 @@
-//! `cubeyard model`: what a step of a language model takes, part by part.
+//! `cubeyard model`: measures a step of a language model, part by part.
 
 mod json;
 mod table;
@@ -15,60 +15,60 @@ use crate::progress::Progress;
 use crate::terminal::Format;
 use crate::{input, memory, terminal, topology};
 
-/// The most that is read of a file; the library refuses less.
+/// Largest number of bytes read from a file; the library's own limit is lower.
 const LIMIT: u64 = 1 << 20;
 
-/// Measure a step of a language model: time, tokens a second, memory of each PE
+/// Measure a step of a language model: time, tokens per second, memory of each PE
 ///
-/// All weights and caches are allocated over all SIPs, and a step is run in one timeline with one of the
-/// model's layers, which are all alike. Ends with code 3 if the model does not fit, with the allocator's report.
+/// Allocates all weights and caches over all SIPs, and simulates a step with one of the model's layers, which
+/// are all alike. Ends with code 3 and the allocator's report if the model does not fit.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// llama-8b or llama-70b
+    /// Model: llama-8b or llama-70b
     #[arg(long, value_name = "NAME", default_value = "llama-8b", conflicts_with = "spec")]
     llm: String,
-    /// A model of your own, as YAML: name, layers, hidden, ffn, heads, `kv_heads`, `head_dim` and vocab,
-    /// each as in llama-8b where it is left out
+    /// Model of your own in YAML, with the keys name, layers, hidden, ffn, heads, `kv_heads`, `head_dim` and
+    /// vocab; those omitted are as in llama-8b
     #[arg(long, value_name = "FILE")]
     spec: Option<PathBuf>,
-    /// Sequences
+    /// Number of sequences
     #[arg(long, value_name = "N", default_value_t = 1)]
     batch: u64,
-    /// Tokens of each sequence
+    /// Number of tokens of each sequence
     #[arg(long, value_name = "N", default_value_t = 2048)]
     context: u64,
-    /// What the step does
-    #[arg(long, value_enum, default_value_t = Step::Decode)]
-    phase: Step,
-    /// Tokens of all sequences in a step of prefill
+    /// Phase of inference
+    #[arg(long, value_enum, default_value_t = ModelPhase::Decode)]
+    phase: ModelPhase,
+    /// Number of tokens in a step of prefill, over all sequences
     #[arg(long, value_name = "N", default_value_t = 512)]
     chunk: u64,
-    /// What weights, cache and activations are of
+    /// Element type of weights, caches and activations
     #[arg(long, value_name = "NAME", default_value = "f16")]
     dtype: DType,
-    /// Run so many of the layers, one after the other, instead of one
+    /// Number of layers to simulate, one after the other
     #[arg(long, value_name = "N", default_value_t = 1)]
     layers: u64,
-    /// Run attention of prefill at so many positions at most; between them it is taken to grow evenly
+    /// Largest number of positions at which attention of prefill is simulated; times between them are
+    /// interpolated
     #[arg(long, value_name = "N")]
     positions: Option<u64>,
-    /// The machine, as YAML; without it, the default one
+    /// Topology file of the machine in YAML; the default machine if omitted
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
-    /// How to print the result
+    /// Format of the output
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// No remarks on standard error
+    /// Suppress remarks on standard error
     #[arg(long, short)]
     quiet: bool,
 }
 
-/// What a step does.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Step {
-    /// One new token of each sequence
+enum ModelPhase {
+    /// One new token per sequence
     Decode,
-    /// Whole prompts
+    /// Whole prompts, in chunks
     Prefill,
 }
 
@@ -102,8 +102,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 fn config(arguments: &Arguments) -> Result<MeasureConfig> {
     let phase = match arguments.phase {
-        Step::Decode => Phase::Decode,
-        Step::Prefill => Phase::Prefill,
+        ModelPhase::Decode => Phase::Decode,
+        ModelPhase::Prefill => Phase::Prefill,
     };
     let Arguments { batch, context, chunk, dtype, layers, positions, .. } = *arguments;
     Ok(MeasureConfig {
@@ -125,7 +125,7 @@ fn spec(file: Option<&Path>, name: &str) -> Result<ModelSpec> {
     Ok(ModelSpec::read_bytes(&name, &bytes)?)
 }
 
-/// An error with what can be done about it: simulated memory and time have a code of their own.
+/// Adds help to an error. Ends with code 3 if simulated memory or time ran out.
 fn refused(error: &ModelError) -> Result<ExitCode> {
     if error.is_exhausted() {
         let help = "a smaller --batch, a shorter --context, or a larger machine with --topology";
@@ -136,8 +136,8 @@ fn refused(error: &ModelError) -> Result<ExitCode> {
         ModelError::Uneven { .. } => {
             "a machine or a model that it divides, with --topology or --spec"
         }
-        ModelError::Nothing(_) => "ask for more",
-        _ => "change what does not fit",
+        ModelError::Nothing(_) => "raise it to at least 1",
+        _ => "change the options that do not fit",
     };
     Err(anyhow!("{error}\n  help: {help}"))
 }

@@ -1,8 +1,8 @@
-//! Files that commands write: checked before any work, and whole or as they were.
+//! Files that commands write, checked before any work and replaced atomically.
 //!
-//! A regular file is written beside its place and then renamed, so that a command that fails or is
-//! interrupted leaves what was there. Several files are all written before the first is renamed. Pipes,
-//! devices and standard output are written in place.
+//! A regular file is written under a temporary name beside it and then renamed, so that a command that fails
+//! or is interrupted leaves the old contents. Several files are all written before the first is renamed.
+//! Pipes, devices and standard output are written in place.
 
 mod identity;
 mod temporary;
@@ -14,16 +14,24 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 
-use identity::{Place, place};
+use identity::{Destination, destination};
 use temporary::Temporary;
 
 pub(crate) use temporary::remove_all;
 
-/// A file with the option that names it; files without an option are named by what they are.
+/// A path with the option that gives it, or a description if there is no option.
 pub(crate) type Named<'a> = (&'a str, &'a Path);
 
-/// Finds out early, before any work, what would surely fail in the end, or destroy what is read or written
-/// besides.
+/// Returns the paths of the options that were given.
+pub(crate) fn named<'a, const N: usize>(
+    options: [(&'a str, &'a Option<PathBuf>); N],
+) -> Vec<Named<'a>> {
+    let given = |(option, path): (&'a str, &'a Option<PathBuf>)| Some((option, path.as_deref()?));
+    options.into_iter().filter_map(given).collect()
+}
+
+/// Checks before any work that the outputs can be written, and that none of them is an input or another
+/// output.
 pub(crate) fn check(inputs: &[Named<'_>], outputs: &[Named<'_>]) -> Result<()> {
     for (number, &(option, path)) in outputs.iter().enumerate() {
         check_place(path)?;
@@ -49,7 +57,7 @@ fn check_place(path: &Path) -> Result<()> {
     let (name, folder) = (path.display(), identity::folder(&to));
     if folder.exists() && !folder.is_dir() {
         let folder = folder.display();
-        bail!("{name}: cannot be written, {folder} is no folder\n  help: name another file");
+        bail!("{name}: cannot be written, {folder} is not a folder\n  help: name another file");
     }
     if !folder.is_dir() {
         let folder = folder.display();
@@ -65,13 +73,13 @@ fn check_place(path: &Path) -> Result<()> {
     }
 }
 
-/// Files that are written and take their places together.
+/// Files that are written first and then renamed together.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     beside: Vec<Beside>,
 }
 
-/// A file that is written, beside the place that it is for.
+/// A file under its temporary name, with its destination.
 #[derive(Debug)]
 struct Beside {
     temporary: Temporary,
@@ -81,21 +89,21 @@ struct Beside {
 }
 
 impl Files {
-    /// Writes a file that an option named. It is in its place after [`finish`](Self::finish), or at once where
-    /// that is no regular file.
+    /// Writes a file that an option gives. A regular file is renamed by [`finish`](Self::finish); others are
+    /// written in place.
     pub(crate) fn write<T, E: Into<anyhow::Error>>(
         &mut self,
         path: &Path,
         option: &'static str,
         put: impl FnOnce(&mut BufWriter<File>) -> Result<T, E>,
     ) -> Result<()> {
-        let written = match place(path) {
-            Place::Output => clone_of(io::stdout()).and_then(|file| fill(file, put)),
-            Place::Error => clone_of(io::stderr()).and_then(|file| fill(file, put)),
-            Place::Shared => {
+        let written = match destination(path) {
+            Destination::Output => clone_of(io::stdout()).and_then(|file| fill(file, put)),
+            Destination::Error => clone_of(io::stderr()).and_then(|file| fill(file, put)),
+            Destination::Shared => {
                 File::create(path).map_err(Into::into).and_then(|file| fill(file, put))
             }
-            Place::Regular(to) => {
+            Destination::Regular(to) => {
                 Temporary::beside(&to).map_err(Into::into).and_then(|(temporary, file)| {
                     fill(file, put)?;
                     self.beside.push(Beside { temporary, to, name: path.to_owned(), option });
@@ -106,7 +114,7 @@ impl Files {
         written.map_err(|error| refused(path, option, &error))
     }
 
-    /// Puts all files in their places.
+    /// Renames all files to their destinations.
     pub(crate) fn finish(self) -> Result<()> {
         for Beside { temporary, to, name, option } in self.beside {
             temporary.rename(&to).map_err(|error| refused(&name, option, &error.into()))?;
@@ -115,7 +123,7 @@ impl Files {
     }
 }
 
-/// Writes one file that an option named, over whatever it held.
+/// Writes one file that an option gives, replacing its contents.
 pub(crate) fn write(path: &Path, option: &'static str, contents: &str) -> Result<()> {
     let mut files = Files::default();
     files.write(path, option, |file| file.write_all(contents.as_bytes()))?;
@@ -127,7 +135,7 @@ fn refused(path: &Path, option: &str, error: &anyhow::Error) -> anyhow::Error {
     anyhow!("{name}: cannot be written: {error:#}\n  help: name another file with {option}")
 }
 
-/// Standard output as a file with the same position, so that what is printed later comes behind.
+/// Returns a stream as a file with the same position, so that later output follows.
 fn clone_of(stream: impl AsFd) -> Result<File> {
     Ok(File::from(stream.as_fd().try_clone_to_owned()?))
 }

@@ -1,4 +1,4 @@
-//! `cubeyard placement`: which PE holds which part of a tensor.
+//! `cubeyard placement`: shows the part of a tensor that each PE holds.
 
 mod json;
 mod table;
@@ -16,55 +16,55 @@ use cubeyard_runtime::shape::Shape;
 use crate::terminal::Format;
 use crate::{output, terminal, topology};
 
-/// See which PE holds which part of a tensor
+/// Show the part of a tensor that each PE holds
 ///
-/// A tensor is a matrix: its last dimension is the columns, all others are the rows. Each level copies it
-/// (replicate), or splits its rows (`row_wise`) or columns (`column_wise`): the SIPs, then the cubes of a
-/// SIP, then the PEs of a cube.
+/// A tensor is treated as a matrix: its last dimension is the columns, all others are the rows. Each level
+/// replicates it (replicate), or splits its rows (`row_wise`) or columns (`column_wise`): the SIPs, then the
+/// cubes of a SIP, then the PEs of a cube.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// The tensor's dimensions, such as 4096x4096, or scalar
+    /// Dimensions of the tensor, such as 4096x4096, or scalar
     #[arg(long)]
     shape: Shape,
-    /// What its elements are, such as f16
+    /// Element type of the tensor, such as f16
     #[arg(long, default_value_t = DType::F16)]
     dtype: DType,
-    /// What the SIPs do: replicate, `row_wise` or `column_wise`
+    /// Split over the SIPs: replicate, `row_wise` or `column_wise`
     #[arg(long, value_name = "SPLIT", default_value_t)]
     sip: Split,
-    /// What the cubes of a SIP do
+    /// Split over the cubes of a SIP
     #[arg(long, value_name = "SPLIT", default_value_t)]
     cube: Split,
-    /// What the PEs of a cube do
+    /// Split over the PEs of a cube
     #[arg(long, value_name = "SPLIT", default_value_t)]
     pe: Split,
-    /// Only the first so many SIPs
+    /// Number of SIPs to use, from the first on
     #[arg(long, value_name = "N", default_value_t = 1)]
     sips: u32,
-    /// Only the first so many cubes of each SIP; without it, all
+    /// Number of cubes to use in each SIP, from the first on; all if omitted
     #[arg(long, value_name = "N")]
     cubes: Option<u32>,
-    /// Only the first so many PEs of each cube; without it, all
+    /// Number of PEs to use in each cube, from the first on; all if omitted
     #[arg(long, value_name = "N")]
     pes: Option<u32>,
-    /// The machine, as YAML; without it, the default one
+    /// Topology file of the machine in YAML; the default machine if omitted
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
-    /// How to print the result
+    /// Format of the output
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// Draw it, as SVG
+    /// Draw the placement to an SVG file
     #[arg(long, value_name = "FILE")]
     draw: Option<PathBuf>,
-    /// No remarks on standard error
+    /// Suppress remarks on standard error
     #[arg(long, short)]
     quiet: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if let Some(path) = &arguments.draw {
-        let inputs = arguments.topology.iter().map(|path| ("--topology", path.as_path()));
-        output::check(&inputs.collect::<Vec<_>>(), &[("--draw", path)])?;
+        let inputs = output::named([("--topology", &arguments.topology)]);
+        output::check(&inputs, &[("--draw", path)])?;
     }
     let topology = topology::read(arguments.topology.as_deref(), arguments.quiet)?;
     let layout = placement(arguments, &topology)?
@@ -91,7 +91,7 @@ fn placement(arguments: &Arguments, topology: &Topology) -> Result<Placement> {
     Ok(Placement { sip, cube, pe, sips, cubes, pes })
 }
 
-/// An error with the option that it is about in front.
+/// Adds the option that an error is about.
 fn refused(error: &PlacementError) -> anyhow::Error {
     let option = |level| match level {
         Level::Sip => "--sips",
@@ -120,8 +120,6 @@ fn refused(error: &PlacementError) -> anyhow::Error {
 
 fn draw(layout: &Layout, path: &Path, quiet: bool) -> Result<()> {
     output::write(path, "--draw", &layout.draw())?;
-    if !quiet {
-        terminal::note(&format!("wrote {}", path.display()));
-    }
+    terminal::remark(quiet, &format!("wrote {}", path.display()));
     Ok(())
 }

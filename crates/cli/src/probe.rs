@@ -1,4 +1,4 @@
-//! `cubeyard probe`: the latency and bandwidth of a machine's fabric.
+//! `cubeyard probe`: measures latency and bandwidth of a machine's fabric.
 
 mod json;
 mod table;
@@ -22,50 +22,50 @@ use crate::output::Files;
 use crate::terminal::Format;
 use crate::{input, output, terminal, topology};
 
-/// The most that is read of a pattern; the library refuses less.
+/// Largest number of bytes read from a pattern; the library's own limit is lower.
 const LIMIT: u64 = 64 << 20;
 
-/// Shown where a pattern is wrong.
+/// Example of a transfer, shown with errors in patterns.
 const TRANSFER: &str =
     "{op: read, from: sip0.cube0.pe1, to: sip0.cube0.pe0.hbm, bytes: 16 KiB, at_ns: 0, offset: 0}";
 
 /// Measure the latency and bandwidth of a machine's fabric
 ///
-/// Transfers of 32 KiB between the host or a PE and memories near and far, each alone on a fresh machine
-/// and held against a closed form; a sweep over sizes; the route hop by hop; and what must hold of any
-/// machine. Ends with code 1 if something does not hold.
+/// Measures transfers of 32 KiB between the host or a PE and memories near and far, each on a fresh machine,
+/// and compares them with a closed form; sweeps over sizes; shows the route hop by hop; and checks properties
+/// that hold on any machine. Ends with code 1 if one does not hold.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// The machine, as YAML; without it, the default one
+    /// Topology file of the machine in YAML; the default machine if omitted
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
-    /// Only the case of this name, such as pe-dma-local; `all` for all
+    /// Name of the case to measure, such as pe-dma-local; `all` for all cases
     #[arg(long, value_name = "NAME", default_value = "all", conflicts_with = "pattern")]
     case: String,
-    /// Traffic of your own instead: a YAML file of transfers
+    /// YAML file of transfers to run in place of the cases
     #[arg(long, value_name = "FILE")]
     pattern: Option<PathBuf>,
-    /// How to print the result
+    /// Format of the output
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// Write what happened as a trace for Perfetto (of the one case, or of the pattern)
+    /// Write a trace for Perfetto, of the one case or of the pattern
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Say step by step where the time of each transfer went
+    /// Show the critical path of each transfer, step by step
     #[arg(long)]
     explain: bool,
-    /// No remarks on standard error
+    /// Suppress remarks on standard error
     #[arg(long, short)]
     quiet: bool,
 }
 
-/// A transfer that is explained: its name, and the steps of its critical path.
+/// Critical path of a transfer, with its name.
 struct Explained {
     name: String,
     steps: Vec<NamedStep>,
 }
 
-/// A step in words.
+/// A step of a critical path, with the names of its cause and place.
 struct NamedStep {
     step: PathStep,
     kind: &'static str,
@@ -75,10 +75,9 @@ struct NamedStep {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(path) = &arguments.trace {
-        let inputs = [("--topology", &arguments.topology), ("--pattern", &arguments.pattern)];
-        let inputs =
-            inputs.into_iter().filter_map(|(option, path)| Some((option, path.as_deref()?)));
-        output::check(&inputs.collect::<Vec<_>>(), &[("--trace", path)])?;
+        let Arguments { topology, pattern, .. } = arguments;
+        let inputs = output::named([("--topology", topology), ("--pattern", pattern)]);
+        output::check(&inputs, &[("--trace", path)])?;
     }
     let topology = topology::read(arguments.topology.as_deref(), arguments.quiet)?;
     match &arguments.pattern {
@@ -148,7 +147,7 @@ fn run_pattern(arguments: &Arguments, topology: &Topology, file: &Path) -> Resul
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says that there is no result.
+/// Reports a run without a result.
 fn stopped(error: &RunError) -> ExitCode {
     let help = match error {
         RunError::Stalled { .. } => "larger buffers in the topology, or none",
@@ -171,7 +170,7 @@ fn steps_of(machine: &Machine<FlitLog>, report: &PatternReport) -> Vec<Explained
     steps.collect()
 }
 
-/// Steps with the names of the nodes and links they are at.
+/// Adds the names of causes, nodes and links to steps.
 fn named(machine: &Machine<FlitLog>, steps: &[PathStep]) -> Vec<NamedStep> {
     let name = |step: &PathStep| {
         let (kind, place, behind) = step.cause.describe(machine);
@@ -180,7 +179,7 @@ fn named(machine: &Machine<FlitLog>, steps: &[PathStep]) -> Vec<NamedStep> {
     steps.iter().map(name).collect()
 }
 
-/// The cases that were asked for.
+/// Returns the cases with this name.
 fn chosen(topology: &Topology, name: &str) -> Result<Vec<Case>> {
     let cases = cases(topology);
     if name == "all" {
@@ -199,11 +198,6 @@ fn write_trace(arguments: &Arguments, machine: &Machine<FlitLog>) -> Result<()> 
     let mut files = Files::default();
     files.write(path, "--trace", |file| trace::write(machine, file).map(|_| ()))?;
     files.finish()?;
-    if !arguments.quiet {
-        terminal::note(&format!(
-            "wrote {}: open it at ui.perfetto.dev; it shows 1 ps as 1 ns",
-            path.display()
-        ));
-    }
+    terminal::remark(arguments.quiet, &format!("wrote {}: {}", path.display(), terminal::PERFETTO));
     Ok(())
 }

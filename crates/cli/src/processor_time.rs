@@ -1,11 +1,11 @@
-//! The clock of `ns/op`: time that the processor worked for this thread.
+//! Clock of `ns/op`: processor time of this thread.
 //!
-//! Time by the clock on the wall has what others do on the same host in it, so that the same replay took twice
-//! as long on a busy one.
+//! Wall-clock time would include the work of other processes: on a busy host the same replay took twice as
+//! long.
 
 #![expect(unsafe_code, reason = "the standard library does not read this clock")]
 
-/// A clock for the library, in nanoseconds.
+/// Returns a clock that reads nanoseconds.
 pub(crate) fn clock() -> impl FnMut() -> u64 {
     || {
         let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -21,7 +21,7 @@ pub(crate) fn clock() -> impl FnMut() -> u64 {
 mod tests {
     use std::time::Duration;
 
-    /// On a busy host most time passes while others work.
+    /// On a busy host most of the time goes to other processes.
     #[test]
     fn time_that_others_take_does_not_count() {
         let mut clock = super::clock();

@@ -1,4 +1,4 @@
-//! `Progress`: a bar on standard error while work takes long.
+//! Progress bar on standard error for long work.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::terminal;
 
-/// Work that is done by then needs no bar.
+/// Duration of work below which no bar is shown.
 const PATIENCE: Duration = Duration::from_millis(400);
 
-/// A bar that appears once the work has taken a while, if anybody watches.
+/// A bar that appears once the work has taken a while, if standard error is a terminal.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -18,7 +18,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// A bar that is not there yet, and never will be if `quiet` or off a terminal.
+    /// Creates a hidden bar, which is never shown if `quiet` or without a terminal.
     pub(crate) fn new(quiet: bool) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {wide_msg}");
@@ -26,29 +26,29 @@ impl Progress {
         Self { bar, begin: now(), wanted: !quiet && terminal::is_watched() }
     }
 
-    /// There are `steps` steps to take in all.
+    /// Sets the total number of steps.
     pub(crate) fn expect(&self, steps: usize) {
         self.bar.set_length(steps as u64);
     }
 
-    /// The work turns to something else.
+    /// Sets the description of the current work.
     pub(crate) fn turn_to(&mut self, what: String) {
         self.bar.set_message(what);
         self.show();
     }
 
-    /// Some steps were taken.
+    /// Advances the bar by a number of steps.
     pub(crate) fn advance(&mut self, steps: usize) {
         self.bar.inc(steps as u64);
         self.show();
     }
 
-    /// So many steps were taken in all, or will not be.
+    /// Sets the number of steps that are done or have been skipped.
     pub(crate) fn settle_at(&mut self, steps: usize) {
         self.bar.set_position(steps as u64);
     }
 
-    /// Takes the bar away.
+    /// Removes the bar from the terminal.
     pub(crate) fn finish(self) {
         self.bar.finish_and_clear();
     }

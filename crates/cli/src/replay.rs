@@ -1,4 +1,4 @@
-//! `cubeyard replay`: recorded allocations under every policy.
+//! `cubeyard replay`: replays recorded allocations under every policy.
 
 mod json;
 mod plot;
@@ -19,27 +19,27 @@ use crate::terminal;
 use crate::terminal::Format;
 use plot::Plot;
 
-/// See how much memory recorded allocations would have needed under other policies
+/// Show how much memory recorded allocations would have needed under other policies
 ///
-/// Reads PyTorch memory snapshots (`torch.cuda.memory._dump_snapshot`), logs of RAPIDS RMM and
-/// .trace scripts, each also compressed with gzip. Without a file, it replays a bundled trace and
-/// draws it to ./cubeyard-replay.svg.
+/// Reads PyTorch memory snapshots (`torch.cuda.memory._dump_snapshot`), logs of RAPIDS RMM and .trace
+/// scripts, each also compressed with gzip. Without a file, it replays a bundled trace and draws it to
+/// ./cubeyard-replay.svg.
 #[derive(Args, Debug)]
 #[command(after_help = policies_help())]
 pub(crate) struct Arguments {
-    /// Snapshots, logs and scripts
+    /// Files to replay: snapshots, logs and scripts
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Replay under this policy only; may be given several times
+    /// Policy to replay under, instead of all; may be given several times
     #[arg(long = "policy", value_name = "NAME", value_parser = cubeyard_replay::policy)]
     policies: Vec<&'static ReplayPolicy>,
-    /// How to print the figures
+    /// Format of the output
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// Draw live and reserved bytes over time: to OUT.svg, or with the figures to OUT.html
+    /// Plot live and reserved bytes over time to OUT.svg, or with all figures to OUT.html
     #[arg(long, value_name = "OUT")]
     plot: Option<Plot>,
-    /// No progress and no remarks on standard error
+    /// Suppress progress and remarks on standard error
     #[arg(long, short)]
     quiet: bool,
 }
@@ -50,7 +50,7 @@ fn policies_help() -> String {
     format!("Policies:\n{}", lines.concat())
 }
 
-/// Reads everything, replays everything, and only then writes: a failure leaves nothing half-done.
+/// Reads and replays all files before any output is written, so that a failure leaves no partial result.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if let Some(plot) = &arguments.plot {
         plot.check(&arguments.files)?;
@@ -71,7 +71,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 fn read(arguments: &Arguments, limit: Bytes, progress: &mut Progress) -> Result<Vec<Input>> {
     if arguments.files.is_empty() {
-        remark(arguments, "no file given: replaying a bundled trace, ResNet-50 in training");
+        terminal::remark(
+            arguments.quiet,
+            "no file given: replaying a bundled trace, ResNet-50 in training",
+        );
         return input::bundled(limit);
     }
     let (mut inputs, mut names) = (Vec::new(), Names::default());
@@ -83,12 +86,12 @@ fn read(arguments: &Arguments, limit: Bytes, progress: &mut Progress) -> Result<
     Ok(inputs)
 }
 
-/// Memory that the traces take.
+/// Returns the memory that the traces take.
 fn held(inputs: &[Input]) -> Bytes {
     inputs.iter().map(|input| input.trace.memory()).sum()
 }
 
-/// Refuses traces whose replay would take more than `limit` with all that was read.
+/// Rejects traces whose replay, with all that was read, would take more than `limit`.
 fn check_memory(inputs: &[Input], limit: Bytes) -> Result<()> {
     let left = limit.saturating_sub(held(inputs));
     match inputs.iter().find(|input| cubeyard_replay::memory_needed(&input.trace) > left) {
@@ -124,7 +127,7 @@ fn replay_all(
     reports
 }
 
-/// The policies that were asked for, each once, in that order; all if none was.
+/// Returns the chosen policies without repetition, in their order; all if none was chosen.
 fn distinct(chosen: &[&'static ReplayPolicy]) -> Vec<&'static ReplayPolicy> {
     if chosen.is_empty() {
         return POLICIES.iter().collect();
@@ -138,27 +141,21 @@ fn distinct(chosen: &[&'static ReplayPolicy]) -> Vec<&'static ReplayPolicy> {
     policies
 }
 
-/// Draws where the user said, else the bundled trace to the working folder if that can be written.
+/// Draws to the given file; without input files, to the working directory if that can be written.
 fn draw(arguments: &Arguments, reports: &[Report]) -> Result<()> {
     match &arguments.plot {
         Some(plot) => {
             plot.write(reports)?;
-            remark(arguments, &format!("wrote {plot}"));
+            terminal::remark(arguments.quiet, &format!("wrote {plot}"));
         }
         None if arguments.files.is_empty() => {
             let plot = Plot::default();
             match plot.write(reports) {
-                Ok(()) => remark(arguments, &format!("wrote {plot}")),
-                Err(error) => remark(arguments, &format!("no picture: {error:#}")),
+                Ok(()) => terminal::remark(arguments.quiet, &format!("wrote {plot}")),
+                Err(error) => terminal::remark(arguments.quiet, &format!("no picture: {error:#}")),
             }
         }
         None => {}
     }
     Ok(())
-}
-
-fn remark(arguments: &Arguments, line: &str) {
-    if !arguments.quiet {
-        terminal::note(line);
-    }
 }

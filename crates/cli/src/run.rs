@@ -1,4 +1,4 @@
-//! `cubeyard run`: a bench on a simulated machine, and what limits it.
+//! `cubeyard run`: runs a bench on a simulated machine.
 
 mod explain;
 mod json;
@@ -21,51 +21,51 @@ use crate::output::{Files, Named};
 use crate::terminal::Format;
 use crate::{memory, output, terminal, topology};
 
-/// Where the first example is drawn.
+/// File to which the first example is drawn.
 const PAGE: &str = "cubeyard-run.html";
 
-/// Run a bench on a simulated machine and see what limits it
+/// Run a bench on a simulated machine and show its bottleneck
 ///
 /// Without a name, a first example is run with data, and drawn to ./cubeyard-run.html. Ends with code 1 if a
-/// number is wrong or something was found in a kernel, 3 if simulated memory or time has run out.
+/// number is wrong or a fault was found in a kernel, and with code 3 if simulated memory or time runs out.
 #[derive(Args, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Arguments {
-    /// The bench; `cubeyard list` has them all
+    /// Name of the bench; `cubeyard list` lists them
     name: Option<String>,
-    /// What the bench is asked, such as m=512; `cubeyard list -v` has all parameters
+    /// Parameter of the bench, such as m=512; `cubeyard list -v` lists them
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// The machine, as YAML; without it, the default one
+    /// Topology file of the machine in YAML; the default machine if omitted
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
-    /// The SIPs to use: all, or one such as sip:1; without it, the first, or all for a bench of several SIPs
+    /// SIPs to use: all, or one such as sip:1; if omitted, the first, or all for a bench of several SIPs
     #[arg(long, value_name = "all|sip:N")]
     device: Option<Device>,
     /// Compute the numbers and check them
     #[arg(long)]
     data: bool,
-    /// Run kernels as they go instead of recording them first; the time is the same
+    /// Run kernels while they are simulated instead of recording them first; the times are the same
     #[arg(long)]
     live: bool,
-    /// Write every operation of every unit as a trace for Perfetto
+    /// Write a trace for Perfetto with every operation of every unit
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Draw timeline, critical path, utilisation and roofline as one HTML page
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Say step by step what the time went to
+    /// Show the critical path, step by step
     #[arg(long)]
     explain: bool,
-    /// How to print the result
+    /// Format of the output
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// No remarks on standard error
+    /// Suppress remarks on standard error
     #[arg(long, short)]
     quiet: bool,
 }
 
-/// Which SIPs.
+/// SIPs that a bench runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Device {
     All,
@@ -85,7 +85,7 @@ impl FromStr for Device {
     }
 }
 
-/// Reads and runs everything, and only then writes: a failure leaves nothing half-done.
+/// Reads and runs everything before any output is written, so that a failure leaves no partial result.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     output::check(&inputs(arguments), &outputs(arguments))?;
     let topology = topology::read(arguments.topology.as_deref(), arguments.quiet)?;
@@ -112,7 +112,7 @@ fn chosen(arguments: &Arguments) -> Result<Box<dyn Bench>, BenchError> {
     }
     let bench = bench::first();
     let what = "no bench named: running a first example, with its numbers";
-    remark(arguments, &format!("{what}: {}", bench.name()));
+    terminal::remark(arguments.quiet, &format!("{what}: {}", bench.name()));
     Ok(bench)
 }
 
@@ -135,50 +135,49 @@ fn sips(device: Option<Device>, topology: &Topology) -> Result<Vec<SipId>> {
     })
 }
 
-/// An error with what can be done about it: simulated memory and time have a code of their own.
+/// Adds help to an error. Ends with code 3 if simulated memory or time ran out.
 fn refused(error: &BenchError) -> Result<ExitCode> {
     let help = match error {
         _ if error.is_exhausted() => {
             terminal::note(&format!(
-                "error: {error}\n  help: ask for less, or for a larger machine"
+                "error: {error}\n  help: use smaller parameters with --set, or a larger machine with --topology"
             ));
             return Ok(ExitCode::from(3));
         }
-        BenchError::NoSuchBench { .. } => "cubeyard list has them all",
+        BenchError::NoSuchBench { .. } => "cubeyard list shows all benches",
         BenchError::Parameter(ParameterError::Form(_)) => "as in --set elements=4096",
-        BenchError::Parameter(_) => "cubeyard list -v has all parameters",
+        BenchError::Parameter(_) => "cubeyard list -v shows all parameters",
         BenchError::NeedsData(_) => "add --data",
         BenchError::Unfit(_)
         | BenchError::TooLarge { .. }
         | BenchError::Runtime(_)
-        | BenchError::Distributed(_) => "change what does not fit, with --set",
+        | BenchError::Distributed(_) => "change the parameters with --set",
     };
     Err(anyhow!("{error}\n  help: {help}"))
 }
 
 fn remark_on_checks(arguments: &Arguments, run: &Run) {
     if run.report.check.is_none() {
-        let what = "note: time only was simulated, and no number checked";
-        remark(arguments, &format!("{what}; --data computes and checks them"));
+        let what = "note: only times were simulated, and no number was checked";
+        terminal::remark(arguments.quiet, &format!("{what}; --data computes and checks them"));
     }
 }
 
 fn inputs(arguments: &Arguments) -> Vec<Named<'_>> {
-    arguments.topology.iter().map(|path| ("--topology", path.as_path())).collect()
+    output::named([("--topology", &arguments.topology)])
 }
 
 fn outputs(arguments: &Arguments) -> Vec<Named<'_>> {
-    let named = [("--trace", &arguments.trace), ("--report", &arguments.report)].into_iter();
-    named.filter_map(|(option, path)| Some((option, path.as_deref()?))).collect()
+    output::named([("--trace", &arguments.trace), ("--report", &arguments.report)])
 }
 
-/// Runs a bench that fits the memory of the host.
+/// Runs a bench if it fits the memory of the host.
 fn measured(bench: &dyn Bench, config: &RunConfig) -> Result<Run, BenchError> {
     bench::check_memory(bench, config, memory::limit())?;
     bench::run(bench, config)
 }
 
-/// Writes all files before the first is in its place.
+/// Writes all files before the first is renamed.
 fn write_files(arguments: &Arguments, run: &Run) -> Result<()> {
     let mut files = Files::default();
     if let Some((path, log)) = arguments.trace.as_ref().zip(run.log.as_ref()) {
@@ -189,15 +188,17 @@ fn write_files(arguments: &Arguments, run: &Run) -> Result<()> {
         files.write(path, "--report", |file| file.write_all(page.as_bytes()))?;
     }
     files.finish()?;
-    let perfetto = "open it at ui.perfetto.dev; it shows 1 ps as 1 ns";
-    let trace =
-        arguments.trace.as_ref().map(|path| format!("wrote {}: {perfetto}", path.display()));
-    let report = arguments.report.as_ref().map(|path| format!("wrote {}", path.display()));
-    [trace, report].iter().flatten().for_each(|line| remark(arguments, line));
+    if let Some(path) = &arguments.trace {
+        let line = format!("wrote {}: {}", path.display(), terminal::PERFETTO);
+        terminal::remark(arguments.quiet, &line);
+    }
+    if let Some(path) = &arguments.report {
+        terminal::remark(arguments.quiet, &format!("wrote {}", path.display()));
+    }
     Ok(())
 }
 
-/// Draws the first example to the working folder, if that can be written and was not named.
+/// Draws the first example to the working directory, if that can be written and no other file was given.
 fn draw_first(arguments: &Arguments, run: &Run) {
     if arguments.name.is_some() || arguments.report.is_some() {
         return;
@@ -207,13 +208,7 @@ fn draw_first(arguments: &Arguments, run: &Run) {
     let drawn = output::check(&others, &[("--report", path)])
         .and_then(|()| output::write(path, "--report", &page));
     match drawn {
-        Ok(()) => remark(arguments, &format!("wrote {PAGE}")),
-        Err(error) => remark(arguments, &format!("no page: {error:#}")),
-    }
-}
-
-fn remark(arguments: &Arguments, line: &str) {
-    if !arguments.quiet {
-        terminal::note(line);
+        Ok(()) => terminal::remark(arguments.quiet, &format!("wrote {PAGE}")),
+        Err(error) => terminal::remark(arguments.quiet, &format!("no page: {error:#}")),
     }
 }

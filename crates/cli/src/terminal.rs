@@ -1,20 +1,23 @@
-//! Standard output and standard error, as people and pipes want them.
+//! Standard output and standard error.
 
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 
 use clap::ValueEnum;
 
-/// How a command prints its result.
+/// Advice on reading a trace.
+pub(crate) const PERFETTO: &str = "open it at ui.perfetto.dev; it shows 1 ps as 1 ns";
+
+/// Format of a command's output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// For people
+    /// Human-readable tables
     #[default]
     Table,
-    /// For programs
+    /// JSON for other programs
     Json,
 }
 
-/// Prints a result. A reader that has seen enough (`| head`) is no error.
+/// Prints a result. A closed pipe (`| head`) is not an error.
 pub(crate) fn print(result: &str) -> io::Result<()> {
     let mut output = io::stdout().lock();
     match output.write_all(result.as_bytes()).and_then(|()| output.flush()) {
@@ -23,12 +26,19 @@ pub(crate) fn print(result: &str) -> io::Result<()> {
     }
 }
 
-/// Writes a line to standard error. Where nobody listens there, there is nobody to tell.
+/// Writes a line to standard error, ignoring failures.
 pub(crate) fn note(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// Whether results may be coloured: on a terminal, unless the user objects (<https://no-color.org>).
+/// Writes a line to standard error, unless `--quiet` was given.
+pub(crate) fn remark(quiet: bool, line: &str) {
+    if !quiet {
+        note(line);
+    }
+}
+
+/// Returns whether results may be coloured: on a terminal, unless the user objects (<https://no-color.org>).
 #[expect(clippy::disallowed_methods, reason = "a front reads the environment")]
 pub(crate) fn colours() -> bool {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -36,7 +46,7 @@ pub(crate) fn colours() -> bool {
     io::stdout().is_terminal() && !set("NO_COLOR") && !dumb
 }
 
-/// Whether somebody watches standard error.
+/// Returns whether standard error is a terminal.
 pub(crate) fn is_watched() -> bool {
     io::stderr().is_terminal()
 }

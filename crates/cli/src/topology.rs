@@ -1,4 +1,4 @@
-//! `cubeyard topology`: the machine that a file describes, checked, in figures and in pictures.
+//! `cubeyard topology`: checks a topology file and shows its machine.
 
 mod json;
 mod table;
@@ -15,31 +15,31 @@ use crate::output::Files;
 use crate::terminal::Format;
 use crate::{input, output, terminal};
 
-/// The most that is read of a file; a topology is refused long before.
+/// Largest number of bytes read from a file; the library's own limit is lower.
 const LIMIT: u64 = 1 << 20;
 
-/// Check a topology file, and see the machine in figures or pictures
+/// Check a topology file, and show its machine in figures or pictures
 ///
-/// Without a file, it is the default machine. A file says only what differs from the default:
-/// `--print-default` shows every key with its unit and where its value comes from.
+/// Without a file, it shows the default machine. A file needs only the values that differ from the default:
+/// `--print-default` prints every key with its unit and the source of its value.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// The machine, as YAML
+    /// Topology file of the machine in YAML; the default machine if omitted
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
-    /// Print the file of the default machine, to be edited
+    /// Print the default topology file as a starting point for your own
     #[arg(long, conflicts_with_all = ["topology", "draw", "view", "format"])]
     print_default: bool,
-    /// Draw all levels: to system.svg, sip.svg, cube.svg and pe.svg in this folder
+    /// Draw all levels to system.svg, sip.svg, cube.svg and pe.svg in this folder
     #[arg(long, value_name = "DIR", conflicts_with = "view")]
     draw: Option<PathBuf>,
     /// Print one level as SVG instead of the figures
     #[arg(long, value_enum, conflicts_with = "format")]
     view: Option<Level>,
-    /// How to print the figures
+    /// Format of the output
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// No remarks on standard error
+    /// Suppress remarks on standard error
     #[arg(long, short)]
     quiet: bool,
 }
@@ -84,20 +84,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     terminal::print(&result).context("standard output")
 }
 
-/// The machine of a file, or the default one. Remarks on bandwidth that cannot be reached, unless it is to be quiet.
+/// Reads a file, or returns the default machine. Warns of bandwidth that cannot be reached, unless `quiet`.
 pub(crate) fn read(file: Option<&Path>, quiet: bool) -> Result<Topology> {
     let Some(file) = file else { return Ok(Topology::embedded()) };
     let (name, bytes) = input::named_bytes(file, LIMIT)?;
     let topology = Topology::read_bytes(&name, &bytes).map_err(|error| {
         anyhow!("{error}\n  help: cubeyard topology --print-default shows every key")
     })?;
-    for unreachable in topology.unreachable().iter().filter(|_| !quiet) {
-        terminal::note(&format!("warning: {name}: {unreachable}"));
+    for unreachable in topology.unreachable() {
+        terminal::remark(quiet, &format!("warning: {name}: {unreachable}"));
     }
     Ok(topology)
 }
 
-/// Draws everything before it writes anything, and writes everything before any of it is in its place.
+/// Draws all pictures before it writes any, and writes all before it renames any.
 fn draw(topology: &Topology, folder: &Path, arguments: &Arguments) -> Result<()> {
     let pictures =
         View::ALL.map(|view| (folder.join(format!("{}.svg", view.name())), topology.draw(view)));
@@ -105,16 +105,16 @@ fn draw(topology: &Topology, folder: &Path, arguments: &Arguments) -> Result<()>
         let name = folder.display();
         anyhow!("{name}: cannot be written: {error}\n  help: name another folder with --draw")
     })?;
-    let inputs = arguments.topology.iter().map(|path| ("--topology", path.as_path()));
+    let inputs = output::named([("--topology", &arguments.topology)]);
     let outputs = pictures.iter().map(|(path, _)| ("--draw", path.as_path()));
-    output::check(&inputs.collect::<Vec<_>>(), &outputs.collect::<Vec<_>>())?;
+    output::check(&inputs, &outputs.collect::<Vec<_>>())?;
     let mut files = Files::default();
     for (path, picture) in &pictures {
         files.write(path, "--draw", |file| file.write_all(picture.as_bytes()))?;
     }
     files.finish()?;
-    if !arguments.quiet {
-        pictures.iter().for_each(|(path, _)| terminal::note(&format!("wrote {}", path.display())));
+    for (path, _) in &pictures {
+        terminal::remark(arguments.quiet, &format!("wrote {}", path.display()));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `cubeyard validate`: every figure that we know from elsewhere, ours beside it.
+//! `cubeyard validate`: compares known figures with simulated ones.
 
 mod json;
 mod table;
@@ -14,20 +14,20 @@ use cubeyard_kernels::validate as collectives;
 use crate::terminal::Format;
 use crate::{terminal, topology};
 
-/// Check the simulator against published figures, closed forms and golden values
+/// Compare the simulator with published figures, closed forms and golden values
 ///
-/// Exits with 1 if a figure is out of its tolerance: exact ones may not be off at all, calibrated
-/// (used to choose parameters) and predicted (not used) ones by 2 %, indicative ones are only shown.
-/// With a topology of your own, the checks that are about the default machine are left out.
+/// Ends with code 1 if a figure is out of its tolerance: exact figures must agree, calibrated ones (used to
+/// choose parameters) and predicted ones (not used) may be off by 2 %, indicative ones are only shown. With a
+/// topology of your own, checks of the default machine are left out.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// The machine, as YAML; the default machine if not given
+    /// Topology file of the machine in YAML; the default machine if omitted
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
-    /// How to print the figures
+    /// Format of the output
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// No remarks on standard error
+    /// Suppress remarks on standard error
     #[arg(long, short)]
     quiet: bool,
 }
@@ -42,8 +42,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     };
     terminal::print(&result).context("standard output")?;
     let left_out = count(&rows, Verdict::LeftOut);
-    if left_out > 0 && !arguments.quiet {
-        terminal::note(&format!("{left_out} checks of the default topology were left out"));
+    if left_out > 0 {
+        let line = format!("{left_out} checks of the default topology were left out");
+        terminal::remark(arguments.quiet, &line);
     }
     Ok(ExitCode::from(status(&rows)))
 }
@@ -67,7 +68,7 @@ mod tests {
         vec![check.run()]
     }
 
-    /// No input makes a check of ours fail, so a made-up one has to.
+    /// No input makes one of our checks fail, so the test makes one up.
     #[test]
     fn a_failed_check_is_seen_in_every_form() {
         assert_eq!(status(&rows(2.0)), 0);

@@ -22,7 +22,7 @@
 //! let error = Topology::read("small.yaml", "cubes:\n  wide: 2\n").unwrap_err();
 //! assert_eq!(
 //!     error.to_string(),
-//!     "small.yaml:2: cubes: expected a key that means something here, found `wide`; the nearest is `w`"
+//!     "small.yaml:2: cubes: expected a known key, found `wide`; the nearest is `w`"
 //! );
 //! # Ok::<(), cubeyard_device::input::InputError>(())
 //! ```

@@ -1,10 +1,9 @@
-//! A sweep for programs.
+//! Sweeps as JSON.
 
 use anyhow::Result;
 use cubeyard_kernels::distributed::sweep::{Row, Sweep, Winner};
 use serde_json::{Value, json};
 
-/// One object.
 pub(super) fn render(sweep: &Sweep) -> Result<String> {
     let world = sweep.places.world();
     let bound = sweep.bound.as_ref().map(|bound| {

@@ -1,4 +1,4 @@
-//! A sweep for people: a row for each size and algorithm, the bound, and which algorithm wins where.
+//! Sweeps as text: a row for each size and algorithm, the bound, and the quickest algorithm by size.
 
 use std::fmt::Write as _;
 
@@ -49,7 +49,7 @@ fn head(sweep: &Sweep, colours: bool) -> String {
     format!("{title}: {ranks} {kind} of {positions} PEs each, grid {}\n", grid.join("×"))
 }
 
-/// What an operation joins with, and its root, as nccl-tests print them.
+/// Returns the reduction operator and the root of an operation, as nccl-tests print them.
 fn redop(operation: Operation) -> (&'static str, String) {
     match operation {
         Operation::AllReduce(op) | Operation::ReduceScatter(op) => (op.name(), "-1".to_owned()),
@@ -100,7 +100,7 @@ fn won(winner: &Winner) -> String {
     format!("  quickest {algorithm} from {from} to {to}\n")
 }
 
-/// As in `6 rows passed, 12 not checked (no data; --data checks all)`.
+/// Formats the number of checked rows, as in `6 rows passed, 12 not checked (no data; --data checks all)`.
 fn passed(sweep: &Sweep, rows: usize) -> String {
     let many = |count: usize| if count == 1 { "row" } else { "rows" };
     let unchecked = |row: &&Row| row.figures.as_ref().is_ok_and(|it| it.wrong.is_none());

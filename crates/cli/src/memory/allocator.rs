@@ -1,9 +1,9 @@
-//! The allocator of the process: the system's, counted, with a limit.
+//! Global allocator of the process: the system's, with a count and a limit.
 //!
-//! A program that asks for too much is aborted by Rust, or killed by the system. Here it ends with code 3 and
-//! a message instead. The count is of what the system's allocator takes for each allocation, its own words
-//! included, so that a million small ones are not taken for nothing. What the process holds otherwise (its
-//! code, stacks) is not counted: it is a few MiB.
+//! Rust aborts a program that runs out of memory, or the system kills it. This allocator ends the process
+//! with code 3 and a message instead. It counts the bytes that the system's allocator takes for each
+//! allocation, with its header, so that many small allocations count fully. Memory besides the heap (code,
+//! stacks) is not counted: it is a few MiB.
 
 #![expect(
     unsafe_code,
@@ -18,35 +18,35 @@ use cubeyard_memory::Bytes;
 
 use crate::output;
 
-/// Bytes that are allocated.
+/// Bytes allocated at present.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
-/// The most that may be.
+/// Largest number of bytes that may be allocated.
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// The messages for a process that goes beyond it, and for one that the system gives no more.
+/// Messages for a process that exceeds the limit, and for one that the system refuses memory.
 static LAST_WORDS: OnceLock<(String, String)> = OnceLock::new();
 
-const NO_LIMIT: &str = "error: the host has no more memory to give\n  help: ask for less\n";
+const NO_LIMIT: &str = "error: the host has no more memory to give\n  help: reduce the work\n";
 
-/// The system's allocator, which ends the process with code 3 rather than go beyond the limit.
+/// The system's allocator, which ends the process with code 3 when the limit is exceeded.
 #[derive(Debug)]
 pub(crate) struct Limited;
 
 /// Sets the limit. Only the first call has an effect.
 pub(super) fn set(limit: Bytes) {
     let over = format!(
-        "error: this needs more than the limit of {limit} of memory (--memory)\n  help: ask for less, or raise \
+        "error: this needs more than the limit of {limit} of memory (--memory)\n  help: reduce the work, or raise \
          the limit with --memory\n"
     );
     let refused = format!(
-        "error: this needs more memory than the host gives, below the limit of {limit} (--memory)\n  help: ask \
-         for less\n"
+        "error: this needs more memory than the host gives, below the limit of {limit} (--memory)\n  help: reduce \
+         the work\n"
     );
     if LAST_WORDS.set((over, refused)).is_ok() {
         LIMIT.store(usize::try_from(limit.get()).unwrap_or(usize::MAX), Ordering::Relaxed);
     }
 }
 
-/// The limit that was set; without one, everything.
+/// Returns the limit; the largest number if none was set.
 pub(super) fn limit() -> Bytes {
     Bytes::new(LIMIT.load(Ordering::Relaxed) as u64)
 }
@@ -83,7 +83,7 @@ unsafe impl GlobalAlloc for Limited {
     }
 }
 
-/// Bytes that an allocation of so many takes, with the words that the allocator of glibc adds.
+/// Returns the bytes that glibc takes for an allocation, with its header.
 const fn held(size: usize) -> usize {
     let whole = size.saturating_add(8 + 15) & !15;
     if whole < 32 { 32 } else { whole }

@@ -1,10 +1,10 @@
-//! Memory that the host and the control groups of the process have free, as Linux tells it.
+//! Free memory of the host and of the process's control groups, as Linux reports it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Bytes that can be allocated before the host or a control group of the process runs out; nothing where the
-/// system does not say.
+/// Returns the bytes that can be allocated before the host or a control group runs out; `None` if the system
+/// does not report it.
 pub(super) fn host() -> Option<u64> {
     let available = read("/proc/meminfo").and_then(|text| available(&text));
     let groups = read("/proc/self/cgroup").unwrap_or_default();
@@ -17,14 +17,14 @@ fn read(path: impl AsRef<Path>) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-/// The figure of a line `MemAvailable:   16384 kB`.
+/// Parses the line `MemAvailable:   16384 kB`.
 fn available(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Names of the files in which a control group says what it may use, what it does use, and which part of
-/// that is files that nobody uses any more and that are given up first.
+/// File names of a version of control groups: for the limit, the usage, and the key of inactive page cache,
+/// which is reclaimed first.
 #[derive(Clone, Copy, Debug)]
 struct Version {
     root: &'static str,
@@ -48,7 +48,7 @@ const V2: Version = Version {
 };
 
 impl Version {
-    /// Bytes that a group has free; nothing where it has no limit.
+    /// Returns the bytes that a group has free; `None` if it has no limit.
     fn free(self, folder: &Path) -> Option<u64> {
         let limit = number(&read(folder.join(self.limit))?)?;
         let usage = number(&read(folder.join(self.usage))?)?;
@@ -62,8 +62,9 @@ fn number(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
 
-/// The folders of the groups that a line of `/proc/self/cgroup` names: each group limits those within it.
-/// Inside a container the path may not be there, and the root is the container's own.
+/// Returns the directories of the groups that a line of `/proc/self/cgroup` names, from the innermost to the
+/// root, each of which limits those within it. Inside a container the path may not exist, and the root is the
+/// container's own.
 fn folders(line: &str) -> Vec<(Version, PathBuf)> {
     let mut fields = line.splitn(3, ':').skip(1);
     let version = match fields.next() {

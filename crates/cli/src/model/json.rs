@@ -1,11 +1,10 @@
-//! What a model takes, for programs.
+//! Reports on models as JSON.
 
 use anyhow::Result;
 use cubeyard_kernels::model::Phase;
 use cubeyard_kernels::model::report::{ModelReport, PartReport, Use};
 use serde_json::{Value, json};
 
-/// One object.
 pub(super) fn render(report: &ModelReport) -> Result<String> {
     let (cut, memory) = (&report.cut, &report.memory);
     let phase = match cut.work.phase {

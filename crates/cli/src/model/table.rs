@@ -1,4 +1,4 @@
-//! What a model takes, for people.
+//! Reports on models as text.
 
 use std::fmt::Write as _;
 
@@ -51,7 +51,7 @@ fn cells(report: &ModelReport, part: &PartReport) -> Vec<String> {
     ]
 }
 
-/// What passes between one part's end and the next one's beginning.
+/// Returns the row of the time between the end of a part and the beginning of the next.
 fn launches(report: &ModelReport) -> Vec<String> {
     let each = Span::from_ps(report.launching.ps() / report.launches.max(1));
     let share = report.launching.ps() as f64 / report.total.ps().max(1) as f64;

@@ -1,4 +1,4 @@
-//! Which file a path is, whatever it is called.
+//! Determines the file that a path refers to.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
@@ -7,29 +7,30 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// A regular file, or one that will be.
+/// Identity of a regular file, which may not exist yet.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Identity {
-    /// Device and inode.
+    /// An existing file, by device and inode.
     There([u64; 2]),
-    /// Device and inode of its folder, and its name.
+    /// A new file, by device and inode of its directory, and its name.
     New([u64; 2], OsString),
 }
 
-/// The way to write to a path.
+/// Kind of destination that a path refers to.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// It is what standard output goes to.
+pub(super) enum Destination {
+    /// The target of standard output.
     Output,
-    /// It is what standard error goes to.
+    /// The target of standard error.
     Error,
-    /// It is a pipe, a device, or open already.
+    /// A pipe, a device, or a file that is already open.
     Shared,
-    /// It is a regular file, or none yet: its path with all links followed.
+    /// A regular file, which may not exist yet, by its path with all links followed.
     Regular(PathBuf),
 }
 
-/// The identity of what a path leads to; none for what can be shared, such as a pipe or a device.
+/// Returns the identity of a regular file; `None` for a target that can be shared, such as a pipe or a
+/// device.
 pub(super) fn of(path: &Path) -> Option<Identity> {
     if let Ok(metadata) = fs::metadata(path) {
         return metadata.is_file().then(|| Identity::There(key(&metadata)));
@@ -39,42 +40,43 @@ pub(super) fn of(path: &Path) -> Option<Identity> {
     Some(Identity::New(key(&folder), to.file_name()?.to_owned()))
 }
 
-/// The way to write to a path.
-pub(super) fn place(path: &Path) -> Place {
+/// Returns the kind of destination that a path refers to.
+pub(super) fn destination(path: &Path) -> Destination {
     let there = fs::metadata(path).ok();
     let is_of = |stream: &dyn AsFd| {
         let stream = stream.as_fd().try_clone_to_owned().and_then(|fd| File::from(fd).metadata());
         stream.ok().zip(there.as_ref()).is_some_and(|(stream, there)| key(&stream) == key(there))
     };
     match &there {
-        _ if is_of(&io::stdout()) => Place::Output,
-        _ if is_of(&io::stderr()) => Place::Error,
-        Some(metadata) if !metadata.is_file() => Place::Shared,
+        _ if is_of(&io::stdout()) => Destination::Output,
+        _ if is_of(&io::stderr()) => Destination::Error,
+        Some(metadata) if !metadata.is_file() => Destination::Shared,
         _ => regular(path),
     }
 }
 
-fn regular(path: &Path) -> Place {
+fn regular(path: &Path) -> Destination {
     let is_open = |step: &PathBuf| folder(step).ends_with("fd") && step.starts_with("/proc");
     let steps: Vec<PathBuf> = links(path).collect();
     match steps.last() {
-        Some(to) if !steps.iter().any(is_open) => Place::Regular(to.clone()),
-        _ => Place::Shared,
+        Some(to) if !steps.iter().any(is_open) => Destination::Regular(to.clone()),
+        _ => Destination::Shared,
     }
 }
 
-/// The path behind all links of the last name, whether anything is there or not.
+/// Follows the symbolic links of a path's last component, whether the target exists or not.
 pub(super) fn resolve(path: &Path) -> PathBuf {
     links(path).last().unwrap_or_else(|| path.to_owned())
 }
 
-/// A path, and those that links lead to from there. Links that go round end after as many as Linux follows.
+/// Returns a path and those that its links lead to, up to the number that Linux follows, in case they form a
+/// cycle.
 fn links(path: &Path) -> impl Iterator<Item = PathBuf> {
     let next = |at: &PathBuf| Some(folder(at).join(fs::read_link(at).ok()?));
     std::iter::successors(Some(path.to_owned()), next).take(41)
 }
 
-/// The folder that a path is in.
+/// Returns the directory of a path.
 pub(super) fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

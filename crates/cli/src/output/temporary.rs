@@ -1,4 +1,4 @@
-//! Files beside those that they will replace, which go when the process ends before.
+//! Temporary files beside those that they will replace, removed if the process ends before.
 
 #![expect(
     unsafe_code,
@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::identity::folder;
 
-/// The paths of all that there are; more than any command writes. A path is never freed, so that a handler can
-/// read it whenever it comes.
+/// Paths of all temporary files; more than any command writes. A path is never freed, so that a signal
+/// handler can read it at any time.
 static PATHS: [AtomicPtr<c_char>; 8] = [const { AtomicPtr::new(ptr::null_mut()) }; 8];
 
 /// Signals that end a process, unless it was started to ignore them.
@@ -32,7 +32,7 @@ pub(super) struct Temporary {
 }
 
 impl Temporary {
-    /// Creates a file in the folder of another, with its permissions where it is there.
+    /// Creates a file in the directory of another, with the permissions of that one if it exists.
     pub(super) fn beside(to: &Path) -> io::Result<(Self, File)> {
         static HANDLED: Once = Once::new();
         HANDLED.call_once(handle_signals);
@@ -60,7 +60,7 @@ impl Temporary {
         Ok((this, file))
     }
 
-    /// Puts the file in another's place.
+    /// Renames the file, replacing another.
     pub(super) fn rename(mut self, to: &Path) -> io::Result<()> {
         fs::rename(&self.path, to)?;
         self.is_there = false;
@@ -78,7 +78,7 @@ impl Drop for Temporary {
     }
 }
 
-/// Writes a path down for [`remove_all`].
+/// Registers a path for [`remove_all`].
 fn known(path: &Path) -> io::Result<&'static AtomicPtr<c_char>> {
     let path = CString::new(path.as_os_str().as_bytes())?.into_raw();
     let free = |slot: &&AtomicPtr<c_char>| {
@@ -111,7 +111,7 @@ fn handle_signals() {
     }
 }
 
-/// Removes what is half-written, and ends the process as the signal would have.
+/// Removes unfinished files, and ends the process as the signal would have.
 extern "C" fn interrupted(signal: c_int) {
     remove_all();
     // SAFETY: both calls are safe in a handler; the signal is delivered when it returns.

@@ -1,11 +1,11 @@
-//! Who holds what, for programs.
+//! Placements as JSON.
 
 use anyhow::Result;
 use cubeyard_device::request::PeRef;
 use cubeyard_runtime::placement::{Layout, MappingGroup, Shard};
 use serde::Serialize;
 
-/// Ranges are from the first to the one after the last. `mapping_groups.shards` are indices into `shards`.
+/// Record of a placement. Ranges exclude their end. `mapping_groups.shards` are indices into `shards`.
 #[derive(Debug, Serialize)]
 struct Record {
     shape: Vec<u64>,
@@ -39,7 +39,6 @@ struct GroupRecord {
     shards: Vec<usize>,
 }
 
-/// One object.
 pub(super) fn render(layout: &Layout) -> Result<String> {
     let [sip, cube, pe] = layout.splits().map(cubeyard_runtime::placement::Split::name);
     let (least, most) = layout.bytes_of_holders();

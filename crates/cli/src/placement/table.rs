@@ -1,13 +1,13 @@
-//! Who holds what, for people.
+//! Placements as text.
 
 use cubeyard_runtime::placement::{Layout, Shard, holders};
 
 use crate::grid::{BOLD, bytes, paint, table};
 
-/// The most parts that are listed.
+/// Largest number of parts that are listed.
 const MOST: usize = 128;
 
-/// A line for each part, then the totals.
+/// Formats a line for each part, then the totals.
 pub(super) fn render(layout: &Layout, colours: bool) -> String {
     let [sip, cube, pe] = layout.splits();
     let (shape, dtype, nbytes) = (layout.shape(), layout.dtype(), bytes(layout.nbytes()));

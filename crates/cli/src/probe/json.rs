@@ -1,4 +1,4 @@
-//! What a probe found, for programs.
+//! Measurements as JSON.
 
 use anyhow::Result;
 use cubeyard_device::message::RequestId;
@@ -55,7 +55,7 @@ fn steps(explained: &[Explained], number: usize) -> Value {
     explained.steps.iter().map(step).collect()
 }
 
-/// Adds the steps, where they were asked for.
+/// Adds the steps of the critical path, if they were asked for.
 fn with_steps(mut value: Value, explained: &[Explained], number: usize) -> Value {
     if !explained.is_empty() {
         value["explain"] = steps(explained, number);
@@ -63,7 +63,7 @@ fn with_steps(mut value: Value, explained: &[Explained], number: usize) -> Value
     value
 }
 
-/// Merges what was measured into an object.
+/// Merges the fields of a measurement into an object.
 fn merged(mut value: Value, measured: Value) -> Value {
     if let (Value::Object(into), Value::Object(from)) = (&mut value, measured) {
         into.extend(from);

@@ -1,4 +1,4 @@
-//! What a probe found, for people.
+//! Measurements as text.
 
 use cubeyard_device::probe::{
     CaseReport, Hop, Invariant, Measured, PatternReport, REFERENCE_BYTES, SWEEP_BYTES,
@@ -8,7 +8,7 @@ use cubeyard_sim::Span;
 use super::Explained;
 use crate::grid::{BOLD, GREEN, RED, bytes, paint, table};
 
-/// As many links as a person wants to see.
+/// Largest number of links that are listed.
 const LINKS: usize = 10;
 
 const BREAKDOWN: [&str; 5] = ["overhead", "wire", "serial.", "service", "wait"];
@@ -31,7 +31,7 @@ fn rate(measured: &Measured) -> Vec<String> {
     ]
 }
 
-/// Cases, their sweep, their routes, and what must hold.
+/// Formats the cases, their sweeps, their routes, and the invariants.
 pub(super) fn cases(
     reports: &[CaseReport],
     invariants: &[Invariant],
@@ -138,7 +138,7 @@ fn explanations(explained: &[Explained], colours: bool) -> String {
     text
 }
 
-/// A pattern of the user's own.
+/// Formats the results of a pattern.
 pub(super) fn pattern(report: &PatternReport, explained: &[Explained], colours: bool) -> String {
     let mut heading = vec!["", "op", "from", "to", "bytes", "at", "alone", "actual"];
     heading.extend(BREAKDOWN);

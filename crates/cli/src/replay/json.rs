@@ -1,4 +1,4 @@
-//! Reports for programs.
+//! Reports on replays as JSON.
 
 use anyhow::Result;
 use cubeyard_memory::Bytes;
@@ -7,33 +7,33 @@ use serde::Serialize;
 
 use crate::input::Input;
 
-/// What one policy needed for one trace.
+/// Result of one policy on one trace.
 #[derive(Debug, Serialize)]
 struct Record<'a> {
     trace: &'a str,
-    /// The file as it was given; null for the bundled trace.
+    /// File as it was given; null for the bundled trace.
     file: Option<String>,
     policy: &'a str,
     events: usize,
     peak_live_bytes: u64,
     peak_reserved_bytes: u64,
-    /// Null where the policy failed or nothing was allocated.
+    /// Null if the policy failed or nothing was allocated.
     waste: Option<f64>,
     ns_per_op: Option<f64>,
-    /// The report of a policy that could not serve the trace; its other figures end there.
+    /// Report of a policy that could not serve the trace; its other figures end there.
     failed: Option<String>,
     /// Whether the policy would have served the first request that failed when the snapshot was recorded;
-    /// null where none did, or where it cannot be told.
+    /// null if none failed, or if it cannot be determined.
     fits_where_memory_ran_out: Option<bool>,
-    /// Who made the snapshot, PyTorch or Cubeyard; null where the trace is no snapshot.
+    /// Program that made the snapshot, PyTorch or Cubeyard; null if the trace is no snapshot.
     recorded_by: Option<String>,
-    /// What that allocator had reserved, where the snapshot says so.
+    /// Bytes that the recorded allocator had reserved, if the snapshot has them.
     recorded_reserved_bytes: Option<u64>,
-    /// Why the snapshot gives no advice; null where it does, or where the trace is none.
+    /// Reason for which the snapshot gives no advice; null if it does, or if the trace is no snapshot.
     doubt: Option<String>,
 }
 
-/// One array with an object for each trace and policy.
+/// Renders an array with an object for each trace and policy.
 pub(super) fn render(inputs: &[Input], reports: &[Report]) -> Result<String> {
     let pairs = inputs.iter().zip(reports);
     let records = pairs

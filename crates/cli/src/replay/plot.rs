@@ -1,4 +1,4 @@
-//! `Plot`: the file that a picture goes to.
+//! Output file of a picture.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use cubeyard_replay::{Report, chart};
 
 use crate::output;
 
-/// Where to draw, and as what.
+/// Output file of a picture, with the function that draws it.
 #[derive(Clone, Debug)]
 pub(super) struct Plot {
     path: PathBuf,
@@ -37,13 +37,13 @@ impl FromStr for Plot {
 }
 
 impl Plot {
-    /// Finds out early, before any work, what would surely fail in the end or destroy a file that is read.
+    /// Checks before any work that the file can be written and is not an input.
     pub(super) fn check(&self, files: &[PathBuf]) -> Result<()> {
         let inputs: Vec<_> = files.iter().map(|file| ("a trace", file.as_path())).collect();
         output::check(&inputs, &[("--plot", &self.path)])
     }
 
-    /// Draws the reports, over whatever the file held.
+    /// Draws the reports to the file, replacing its contents.
     pub(super) fn write(&self, reports: &[Report]) -> Result<()> {
         output::write(&self.path, "--plot", &(self.draw)(reports))
     }

@@ -1,17 +1,17 @@
-//! Reports for people.
+//! Reports on replays as text.
 
 use cubeyard_replay::{COLUMNS, Report, Row, advice};
 
 use crate::grid::{BOLD, DIM, GREEN, RED, paint};
 
-/// A table for each report, then the advice on all of them.
+/// Formats a table for each report, then the advice on all of them.
 pub(super) fn render(reports: &[Report], colours: bool) -> String {
     let widths = widths(reports);
     let tables = reports.iter().map(|report| table(report, &widths, colours));
     format!("{}{}\n", tables.collect::<Vec<_>>().concat(), advice(reports))
 }
 
-/// A line of a table, and in which colour it is shown.
+/// A line of a table with its colour.
 struct Line {
     text: String,
     colour: &'static str,
@@ -45,7 +45,7 @@ fn row_lines(row: &Row, is_best: bool, widths: &[usize]) -> Vec<Line> {
     lines
 }
 
-/// The first column to the left, the others to the right.
+/// Aligns the first column to the left, the others to the right.
 fn align(mark: &str, cells: &[String], widths: &[usize]) -> String {
     let padded =
         cells.iter().zip(widths).enumerate().map(|(column, (cell, &width))| match column {
@@ -55,7 +55,7 @@ fn align(mark: &str, cells: &[String], widths: &[usize]) -> String {
     padded.collect::<Vec<_>>().concat().trim_end().to_owned()
 }
 
-/// How wide each column has to be, over all tables, so that they can be compared.
+/// Returns the width of each column over all tables, so that they can be compared.
 fn widths(reports: &[Report]) -> Vec<usize> {
     let cells = |report: &Report| {
         let rows: Vec<_> = report.rows.iter().map(Row::cells).collect();

@@ -1,4 +1,4 @@
-//! The critical path of a run, for people.
+//! Critical paths of runs as text.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use cubeyard_units::text::{count, percent, span};
 
 use crate::grid::{BOLD, paint, table};
 
-/// Of a longer path the middle is left out.
+/// Largest number of steps that are listed; those in the middle of a longer path are omitted.
 const MOST: usize = 240;
-/// So many steps are shown after the middle.
+/// Number of steps that are listed after the omitted ones.
 const TAIL: usize = 40;
 
-/// What took the time line by line, then step by step.
+/// Formats the time of the path by line of the kernel, then its steps.
 pub(super) fn render(report: &RunReport, colours: bool) -> String {
     let mut rows = steps(&report.critical);
     align(&mut rows);
@@ -31,7 +31,7 @@ pub(super) fn render(report: &RunReport, colours: bool) -> String {
 
 const HEADING: [&str; 7] = ["from", "takes", "unit", "what", "line", "why then", "of which"];
 
-/// What each line of the kernel took of the path, longest first.
+/// Formats the time of each line of the kernel on the path, longest first.
 fn lines(report: &RunReport, colours: bool) -> String {
     let mut lines: BTreeMap<(&str, SliceKind), (u64, Span, Span)> = BTreeMap::new();
     for step in &report.critical {
@@ -63,7 +63,7 @@ fn steps(steps: &[Step]) -> Vec<Vec<String>> {
     head.iter().map(row).chain([gap]).chain(tail.iter().map(row)).collect()
 }
 
-/// Puts the decimal points of the first two columns below each other.
+/// Aligns the decimal points of the first two columns.
 fn align(rows: &mut [Vec<String>]) {
     for column in 0..2 {
         let width = rows.iter().map(|row| row[column].len()).max().unwrap_or_default();

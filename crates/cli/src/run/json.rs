@@ -1,4 +1,4 @@
-//! What a run took and why, for programs.
+//! Results of runs as JSON.
 
 use anyhow::Result;
 use cubeyard_kernels::bench::Run;
@@ -6,7 +6,7 @@ use cubeyard_kernels::program::Finding;
 use cubeyard_kernels::report::{AccessTime, Bound, Check, Lane, RunReport, Slice, Step, UnitUse};
 use serde_json::{Map, Value, json};
 
-/// One object; the critical path and the timeline only where they were asked for.
+/// Renders one object; the critical path and the timeline only if `explains`.
 pub(super) fn render(run: &Run, explains: bool) -> Result<String> {
     let report = &run.report;
     let mut value = figures(report);

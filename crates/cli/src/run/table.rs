@@ -1,4 +1,4 @@
-//! What a run took and why, for people.
+//! Results of runs as text.
 
 use cubeyard_kernels::bench::Run;
 use cubeyard_kernels::report::{Bound, Check, RunReport, UnitUse};
@@ -7,7 +7,7 @@ use cubeyard_units::text::{bytes, count, percent, quantity, significant, span};
 use super::explain;
 use crate::grid::{BOLD, GREEN, RED, paint, table};
 
-/// The figures, the bounds, the units, and what was found.
+/// Formats the figures, the bounds, the units, and the findings.
 pub(super) fn render(run: &Run, explains: bool, colours: bool) -> String {
     let report = &run.report;
     let path = if explains { explain::render(report, colours) } else { String::new() };

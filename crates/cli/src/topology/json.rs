@@ -1,11 +1,11 @@
-//! A machine's figures for programs.
+//! Figures of a machine as JSON.
 
 use anyhow::Result;
 use cubeyard_device::topology::{Summary, Topology};
 use cubeyard_sim::Bandwidth;
 use serde::Serialize;
 
-/// Bandwidths are for one direction; null where there is nothing to cut.
+/// Figures of a machine. Bandwidths are for one direction; null if there is nothing to cut.
 #[derive(Debug, Serialize)]
 struct Record {
     sips: u32,
@@ -35,7 +35,6 @@ struct Record {
     warnings: Vec<String>,
 }
 
-/// One object with all figures.
 pub(super) fn render(topology: &Topology) -> Result<String> {
     let (spec, summary) = (topology.spec(), topology.summary());
     let Summary { sips, cubes_per_sip, pes_per_cube, routers_per_cube, nodes, links, .. } = summary;

@@ -1,4 +1,4 @@
-//! A machine's figures for people.
+//! Figures of a machine as text.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use cubeyard_sim::Bandwidth;
 
 use crate::grid::{BOLD, DIM, paint};
 
-/// Counts, capacities and bandwidths.
+/// Formats counts, capacities and bandwidths.
 pub(super) fn render(topology: &Topology, colours: bool) -> String {
     let summary = topology.summary();
     let mut table =
@@ -22,7 +22,7 @@ pub(super) fn render(topology: &Topology, colours: bool) -> String {
     table + &bandwidths(topology, &summary) + &warnings(topology)
 }
 
-/// Bandwidth that no traffic can reach, if there is any.
+/// Formats warnings of bandwidth that no traffic can reach.
 fn warnings(topology: &Topology) -> String {
     let lines = topology.unreachable().into_iter().map(|line| format!("warning: {line}\n"));
     lines.enumerate().map(|(at, line)| if at == 0 { format!("\n{line}") } else { line }).collect()

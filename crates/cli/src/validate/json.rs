@@ -1,34 +1,34 @@
-//! Checks for programs.
+//! Results of checks as JSON.
 
 use anyhow::Result;
 use cubeyard_device::validate::{Relation, Row, Verdict};
 use serde::Serialize;
 
-/// What came of one check.
+/// Result of one check.
 #[derive(Debug, Serialize)]
 struct Record<'a> {
     family: &'a str,
     name: &'a str,
     unit: &'a str,
-    /// `equal`, `at_most` or `at_least`: how ours is to compare.
+    /// Relation that ours must have to the expected figure: `equal`, `at_most` or `at_least`.
     relation: &'a str,
     expected: f64,
-    /// Null where the check was left out.
+    /// Null if the check was left out.
     ours: Option<f64>,
-    /// As a part of what was expected; null where there is nothing to compare.
+    /// Relative deviation; null if there is nothing to compare.
     deviation: Option<f64>,
-    /// `exact`, `calibrated`, `predicted` or `indicative`.
+    /// Tolerance: `exact`, `calibrated`, `predicted` or `indicative`.
     kind: String,
-    /// Null where nobody judges: indicative figures, and checks that were left out.
+    /// Null if the check is not judged: indicative, or left out.
     ok: Option<bool>,
     source: &'a str,
     /// Whether the expected figure is our own arithmetic on our own rules.
     own: bool,
-    /// Why it is indicative or was left out, or what else one must know.
+    /// Reason for which the check is indicative or was left out, or another remark.
     reason: Option<&'a str>,
 }
 
-/// One array with an object for each check.
+/// Renders an array with an object for each check.
 pub(super) fn render(rows: &[Row]) -> Result<String> {
     let records: Vec<_> = rows.iter().map(record).collect();
     Ok(serde_json::to_string_pretty(&records)? + "\n")

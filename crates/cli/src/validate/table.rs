@@ -1,4 +1,4 @@
-//! Checks for people: a table for each family, then the remarks, then the sum.
+//! Results of checks as text: a table for each family, then the remarks, then the totals.
 
 use cubeyard_device::validate::{Relation, Row, Verdict};
 
@@ -38,7 +38,7 @@ fn mark(verdict: Verdict) -> (&'static str, &'static str) {
     }
 }
 
-/// The reasons of rows, each once, by number.
+/// Reasons of rows, each once, by number.
 #[derive(Default)]
 struct Remarks(Vec<&'static str>);
 
@@ -80,13 +80,13 @@ fn cells(row: &Row, remarks: &mut Remarks) -> [String; 6] {
     ]
 }
 
-/// Three decimals, without idle zeros.
+/// Formats a figure with up to three decimals.
 fn figure(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Words to the left, figures to the right.
+/// Aligns words to the left, figures to the right.
 fn align(mark: &str, cells: &[String; 6], widths: &[usize; 6]) -> String {
     let [name, expected, ours, deviation, kind, source] = cells;
     let [name_width, expected_width, ours_width, deviation_width, kind_width, _] = *widths;

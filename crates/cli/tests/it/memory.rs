@@ -23,7 +23,7 @@ fn every_command_ends_with_3_beyond_the_limit() {
     for command in COMMANDS {
         let run = sandbox.run(&[command, &["--memory", "1"]].concat());
         assert_eq!((run.code, run.stdout.as_str()), (Some(3), ""), "{command:?}: {}", run.stderr);
-        let said = "error: this needs more than the limit of 1 B of memory (--memory)\n  help: ask for less";
+        let said = "error: this needs more than the limit of 1 B of memory (--memory)\n  help: reduce the work";
         assert!(run.stderr.starts_with(said), "{command:?}: {}", run.stderr);
     }
 }

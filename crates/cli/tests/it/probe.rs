@@ -376,7 +376,7 @@ fn a_trace_that_cannot_be_written() {
           help: create it
         error: .: cannot be written, it is a folder
           help: name a file
-        error: taken/x.pftrace: cannot be written, taken is no folder
+        error: taken/x.pftrace: cannot be written, taken is not a folder
           help: name another file
     "#]]
     .assert_eq(&messages);
@@ -476,8 +476,8 @@ fn patterns_that_are_refused() {
         refuse(text);
     }
     expect![[r#"
-        error: bad.yaml:3: transfers[0]: expected a key that means something here, found `at`; the nearest is `op`
-        error: bad.yaml:3: transfers[0]: expected a key that means something here, found `byte`; the nearest is `bytes`
+        error: bad.yaml:3: transfers[0]: expected a known key, found `at`; the nearest is `op`
+        error: bad.yaml:3: transfers[0]: expected a known key, found `byte`; the nearest is `bytes`
         error: bad.yaml:3: transfers[0]: expected the key `bytes`, found none
         error: bad.yaml:3: transfers[0]: expected the key `op`, found none
         error: bad.yaml:3: transfers[0].op: expected one of read, write, found raed; the nearest is `read`
@@ -487,8 +487,8 @@ fn patterns_that_are_refused() {
         error: bad.yaml:3: transfers[0].to: expected the name of a node, found a list of 1
         error: bad.yaml:3: transfers[0].to: expected a memory: the HBM of a PE or the SRAM of a cube, found sip0.cube0.pe0; the nearest is `sip0.cube0.pe0.hbm`
         error: bad.yaml:3: transfers[0].to: expected a node of the machine, found host; the nearest is `sip0.cube0.sram`
-        error: bad.yaml:3: transfers[0].from: expected who can ask: host, a PE or an m_cpu, found sip0.cube0.r0c0; the nearest is `sip0.cube0.pe0`
-        error: bad.yaml:3: transfers[0].from: expected who can ask: host, a PE or an m_cpu, found sip0.cube0.pe0.hbm; the nearest is `sip0.cube0.pe0`
+        error: bad.yaml:3: transfers[0].from: expected an initiator: host, a PE or an m_cpu, found sip0.cube0.r0c0; the nearest is `sip0.cube0.pe0`
+        error: bad.yaml:3: transfers[0].from: expected an initiator: host, a PE or an m_cpu, found sip0.cube0.pe0.hbm; the nearest is `sip0.cube0.pe0`
         error: bad.yaml:3: transfers[0].bytes: expected a number of bytes above 0, such as 256, 64 KiB or 48 GiB, found 0
         error: bad.yaml:3: transfers[0].bytes: expected a number of bytes above 0, such as 256, 64 KiB or 48 GiB, found -4
         error: bad.yaml:3: transfers[0].at_ns: expected a number of nanoseconds from 0 to 1000000000, found -1
@@ -502,7 +502,7 @@ fn patterns_that_are_refused() {
         error: bad.yaml:1: transfers: expected a list of transfers, found nothing
         error: bad.yaml:1: transfers: expected a list of transfers, found 3
         error: bad.yaml:1: transfers[0]: expected a mapping, found 3
-        error: bad.yaml:1: expected a key that means something here, found `transfer`; the nearest is `transfers`
+        error: bad.yaml:1: expected a known key, found `transfer`; the nearest is `transfers`
         error: bad.yaml:1: expected a mapping, found a list of 1
         error: bad.yaml:2: expected YAML: while parsing a node, did not find expected node content
         error: bad.yaml:1: expected plain YAML, found an anchor
@@ -559,7 +559,7 @@ fn an_explanation_that_would_take_all_memory_is_refused() {
         let run = sandbox.run(&arguments);
         assert_eq!((run.code, run.stdout.as_str()), (Some(3), ""), "{}", run.stderr);
         expect![[r#"
-            error: 75497474 flits on links and bursts are to be kept, and at most 8388608 can be
+            error: 75497474 flit crossings and bursts would be kept, and at most 8388608 can be
               help: fewer or smaller transfers; without --explain and --trace none are kept
         "#]]
         .assert_eq(&run.stderr);

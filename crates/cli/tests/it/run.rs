@@ -181,7 +181,7 @@ fn a_run_without_data_says_that_nothing_was_checked() {
     let sandbox = Sandbox::new("run-unchecked");
     let run = sandbox.run(&SMALL);
     expect![[r#"
-        note: time only was simulated, and no number checked; --data computes and checks them
+        note: only times were simulated, and no number was checked; --data computes and checks them
     "#]]
     .assert_eq(&run.stderr);
     assert!(run.result().contains("none: the numbers were not computed"));
@@ -242,7 +242,7 @@ fn unknown_names_are_refused_with_the_nearest() {
         2,
         &expect![[r#"
         error: there is no bench `vector-ad`; the nearest is `vector-add`
-          help: cubeyard list has them all
+          help: cubeyard list shows all benches
     "#]],
     );
     refused(
@@ -250,7 +250,7 @@ fn unknown_names_are_refused_with_the_nearest() {
         2,
         &expect![[r#"
         error: vector-add has no parameter `element`; it has elements, block, dtype, cubes, pes; the nearest is `elements`
-          help: cubeyard list -v has all parameters
+          help: cubeyard list -v shows all parameters
     "#]],
     );
     refused(
@@ -258,7 +258,7 @@ fn unknown_names_are_refused_with_the_nearest() {
         2,
         &expect![[r#"
         error: vector-add: elements=x: expected a whole number from 1 to 68719476736
-          help: cubeyard list -v has all parameters
+          help: cubeyard list -v shows all parameters
     "#]],
     );
     refused(
@@ -305,7 +305,7 @@ fn too_many_cubes_are_refused() {
         2,
         &expect![[r#"
         error: a placement over 17 cubes needs as many, and the machine has 16
-          help: change what does not fit, with --set
+          help: change the parameters with --set
     "#]],
     );
 }
@@ -320,7 +320,7 @@ fn memory_that_runs_out_has_a_code_of_its_own() {
         3,
         &expect![[r#"
         error: sip0.cube0.pe0: HBM of sip0.cube0.pe0: wanted 137438953472 B (128.00 GiB), free 6442450944 B (6.00 GiB), largest free range 6442450944 B (6.00 GiB): the space has only 6442450944 B (6.00 GiB)
-          help: ask for less, or for a larger machine
+          help: use smaller parameters with --set, or a larger machine with --topology
     "#]],
     );
     assert_eq!(std::fs::read_dir(sandbox.path(".")).unwrap().count(), 0);
@@ -337,7 +337,7 @@ fn kernels_that_do_not_fit_are_refused_with_their_line() {
         2,
         &expect![[r#"
             error: vector_add on sip0.cube0.pe0, vector_add.rs:17: a tile of 32.00 MiB, but the TCM has 8.00 MiB for the tiles of a kernel
-              help: change what does not fit, with --set
+              help: change the parameters with --set
         "#]],
     );
     assert!(!sandbox.path("x.html").exists());
@@ -402,7 +402,7 @@ fn a_machine_too_slow_for_simulated_time_is_told_and_prints_no_figure() {
         let run = sandbox.run(&["run", "vector-add", "--set", elements, "--topology", name]);
         let expected = expect![[r#"
             error: simulated time has run out: the next event lies more than 2⁶¹ ps (26 days) after the start
-              help: ask for less, or for a larger machine
+              help: use smaller parameters with --set, or a larger machine with --topology
         "#]];
         refused(&run, 3, &expected);
     }

@@ -201,7 +201,7 @@ fn what_is_refused() {
         messages += &run.stderr;
     }
     expect![[r#"
-        error: key.yaml:2: hbm: expected a key that means something here, found `brust_bytes`; the nearest is `burst_bytes`
+        error: key.yaml:2: hbm: expected a known key, found `brust_bytes`; the nearest is `burst_bytes`
           help: cubeyard topology --print-default shows every key
         error: binary.yaml:2: expected UTF-8, found byte 0xff
           help: cubeyard topology --print-default shows every key

@@ -56,9 +56,7 @@ pub enum InputProblem {
         found: &'static str,
     },
     /// The key is unknown.
-    #[error(
-        "expected a key that means something here, found `{found}`; the nearest is `{nearest}`"
-    )]
+    #[error("expected a known key, found `{found}`; the nearest is `{nearest}`")]
     UnknownKey {
         /// Key that was found.
         found: String,
@@ -66,7 +64,7 @@ pub enum InputProblem {
         nearest: String,
     },
     /// The key is known, but not used in this combination.
-    #[error("expected no such key {when}, since nothing reads it")]
+    #[error("expected no such key {when}, where it is not used")]
     UnusedKey {
         /// Condition under which the key is not used.
         when: &'static str,

@@ -255,7 +255,7 @@ impl Reader<'_> {
                 let hbm = pes.map(|pe| format!("{pe}.hbm"));
                 hbm.chain(of(NodeKind::Sram).map(|node| node.name.clone())).collect()
             }
-            Role::Asker => {
+            Role::Initiator => {
                 let m_cpus = of(NodeKind::MCpu).map(|node| node.name.clone());
                 std::iter::once("host".to_owned()).chain(pes).chain(m_cpus).collect()
             }
@@ -298,7 +298,7 @@ impl Reader<'_> {
                 Direction::Write => Request::MemoryWrite(shard),
             });
         }
-        let node = self.topology.node(self.node(from, Role::Asker)?);
+        let node = self.topology.node(self.node(from, Role::Initiator)?);
         match (node.kind, node.place.sip, node.place.cube, node.place.pe) {
             (NodeKind::PeDma, Some(sip), Some(cube), Some(pe)) => {
                 let from = PeRef { sip, cube, pe };
@@ -316,21 +316,21 @@ impl Reader<'_> {
 #[derive(Clone, Copy)]
 enum Role {
     Memory,
-    Asker,
+    Initiator,
 }
 
 impl Role {
     const fn suits(self, kind: NodeKind) -> bool {
         match self {
             Self::Memory => matches!(kind, NodeKind::Hbm | NodeKind::Sram),
-            Self::Asker => matches!(kind, NodeKind::PeDma | NodeKind::MCpu),
+            Self::Initiator => matches!(kind, NodeKind::PeDma | NodeKind::MCpu),
         }
     }
 
     const fn words(self) -> &'static str {
         match self {
             Self::Memory => "a memory: the HBM of a PE or the SRAM of a cube",
-            Self::Asker => "who can ask: host, a PE or an m_cpu",
+            Self::Initiator => "an initiator: host, a PE or an m_cpu",
         }
     }
 }

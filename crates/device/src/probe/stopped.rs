@@ -18,7 +18,7 @@ pub enum RunError {
         waiting: Vec<String>,
     },
     /// The pattern is too large to keep every flit. Explain a smaller part of it.
-    #[error("{records} flits on links and bursts are to be kept, and at most {most} can be")]
+    #[error("{records} flit crossings and bursts would be kept, and at most {most} can be")]
     TooManyRecords {
         /// Number of records that the pattern would need.
         records: u64,

@@ -72,7 +72,7 @@ fn what_cannot_be_is_refused_with_its_key() {
         ),
         (
             "buffers: {flits: 1, flit: 1}",
-            "buffers: expected a key that means something here, found `flit`; the nearest is `flits`",
+            "buffers: expected a known key, found `flit`; the nearest is `flits`",
         ),
         ("hbm: {rows: 3}", "hbm.rows: expected a mapping, found 3"),
         ("hbm: {rows: {row_bytes: 1 KiB}}", "hbm.rows: expected the key `banks` in it, found none"),

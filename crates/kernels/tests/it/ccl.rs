@@ -59,8 +59,8 @@ fn what_is_wrong_is_said_with_its_place() {
             "defaults: {credit_bytes: many}\n",
         ],
         &expect![[r#"
-            mine.yaml:1: expected a key that means something here, found `default`; the nearest is `defaults`
-            mine.yaml:2: defaults: expected a key that means something here, found `n_slot`; the nearest is `n_slots`
+            mine.yaml:1: expected a known key, found `default`; the nearest is `defaults`
+            mine.yaml:2: defaults: expected a known key, found `n_slot`; the nearest is `n_slots`
             mine.yaml:2: defaults.algorithm: expected one of auto, direct, ring, grid, halving-doubling, lrab, tree, found rnig; the nearest is `ring`
             mine.yaml:1: defaults.ranks: expected one of sip, cube, pe, found core; the nearest is `cube`
             mine.yaml:1: defaults.world_size: expected a whole number from 1 to 65536, found 0
@@ -96,7 +96,7 @@ fn what_is_wrong_with_an_algorithm_is_said_with_its_place() {
             mine.yaml:1: algorithms: expected a mapping, found a list of 1
             mine.yaml:2: algorithms.mine: expected the key `module`, found none
             mine.yaml:3: algorithms.mine.module: expected one of direct, ring, grid, tree, halving-doubling, lrab, found rings; the nearest is `ring`
-            mine.yaml:3: algorithms.ring: expected a key that means something here, found `from_byte`; the nearest is `from_bytes`
+            mine.yaml:3: algorithms.ring: expected a known key, found `from_byte`; the nearest is `from_bytes`
             mine.yaml:2: algorithms.ring.to_bytes: expected at least 65536, the lower limit, found 4 KiB
             mine.yaml:2: algorithms.ring.to_world: expected at least 4, the lower limit, found 2
             mine.yaml:2: algorithms.ring.sip_topologies: expected a list of SIP topologies, found ring_1d
@@ -104,7 +104,7 @@ fn what_is_wrong_with_an_algorithm_is_said_with_its_place() {
             mine.yaml:2: algorithms.ring.enabled: expected true or false, found maybe
             mine.yaml:3: algorithms.ring: expected the key once, found it in line 2, too
             mine.yaml:2: algorithms.ring: expected a mapping, found nothing
-            mine.yaml:1: algorithms.ring: expected a key that means something here, found `algorithm`; the nearest is `module`
+            mine.yaml:1: algorithms.ring: expected a known key, found `algorithm`; the nearest is `module`
         "#]],
     );
     let error = CclConfig::read_bytes("mine.yaml", b"\xff").unwrap_err();

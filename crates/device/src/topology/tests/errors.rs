@@ -34,14 +34,14 @@ fn keys_that_nothing_reads() {
             "? [a]\n: 1",
         ],
         &expect![[r#"
-            my.yaml:1: expected a key that means something here, found `sip`; the nearest is `sips`
-            my.yaml:4: hbm: expected a key that means something here, found `burst_byte`; the nearest is `burst_bytes`
-            my.yaml:1: pe.link: expected a key that means something here, found `bandwith_gbs`; the nearest is `bandwidth_gbs`
-            my.yaml:1: sips.w: expected no such key in a ring, since nothing reads it
-            my.yaml:1: sips.h: expected no such key in a ring, since nothing reads it
+            my.yaml:1: expected a known key, found `sip`; the nearest is `sips`
+            my.yaml:4: hbm: expected a known key, found `burst_byte`; the nearest is `burst_bytes`
+            my.yaml:1: pe.link: expected a known key, found `bandwith_gbs`; the nearest is `bandwidth_gbs`
+            my.yaml:1: sips.w: expected no such key in a ring, where it is not used
+            my.yaml:1: sips.h: expected no such key in a ring, where it is not used
             my.yaml:2: hbm: expected the key once, found it in line 1, too
             my.yaml:3: hbm.overhead_ns: expected the key once, found it in line 2, too
-            my.yaml:1: expected a key that means something here, found `a\nb`; the nearest is `pe`
+            my.yaml:1: expected a known key, found `a\nb`; the nearest is `pe`
             my.yaml:1: expected plain YAML, found a key that is no text
         "#]],
     );
@@ -267,7 +267,7 @@ fn yaml_that_is_none_or_too_much() {
             my.yaml:1: expected YAML: while parsing node, found unknown anchor
             my.yaml:1: expected plain YAML, found a tag
             my.yaml:2: expected plain YAML, found a second document
-            my.yaml:1: expected a key that means something here, found `<<`; the nearest is `pe`
+            my.yaml:1: expected a known key, found `<<`; the nearest is `pe`
             my.yaml:1: sips[0][0][0][0][0][0][0][0][0][0][0][0][0][0][0]: expected at most 16 levels of mappings and lists, found one more
             my.yaml:17: sips.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a: expected at most 16 levels of mappings and lists, found one more
             my.yaml:1: expected at most 262144 bytes, found more
