@@ -16,7 +16,7 @@ use cubeyard_kernels::distributed::sweep::{Sizes, Sweep, SweepConfig, Which, pag
 use cubeyard_kernels::distributed::{CclConfig, DistError, Ranks};
 use cubeyard_runtime::dtype::DType;
 
-use crate::terminal::Format;
+use crate::terminal::OutputOptions;
 use crate::{input, memory, output, terminal, topology};
 
 /// Largest number of bytes read from a file; the library's own limit is lower.
@@ -81,12 +81,8 @@ pub(crate) struct Arguments {
     /// Plot bus bandwidth over size to an .svg or .html file
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// Format of the output
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
-    /// Suppress remarks on standard error
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    output: OutputOptions,
 }
 
 /// Unit of the machine that forms a rank.
@@ -112,7 +108,7 @@ impl From<Rank> for Ranks {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.print_default {
-        terminal::print(DEFAULT).context("standard output")?;
+        terminal::print(DEFAULT)?;
         return Ok(ExitCode::SUCCESS);
     }
     arguments.plot.as_deref().map_or(Ok(()), |path| check_plot(arguments, path))?;
@@ -123,13 +119,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let sweep = Sweep::run(&config).map_err(|error| refused(&error))?;
     if let Some(path) = &arguments.plot {
-        draw(path, &sweep, arguments.quiet)?;
+        draw(path, &sweep, arguments.output)?;
     }
-    let result = match arguments.format {
-        Format::Table => table::render(&sweep, terminal::colours()),
-        Format::Json => json::render(&sweep)?,
-    };
-    terminal::print(&result).context("standard output")?;
+    arguments.output.print(|colours| table::render(&sweep, colours), || json::render(&sweep))?;
     if sweep.is_exhausted() {
         terminal::note(
             "error: simulated memory or time has run out\n  help: ask for smaller --sizes",
@@ -166,7 +158,7 @@ fn config(arguments: &Arguments) -> Result<SweepConfig> {
 /// Returns the machine, with SIPs as the options give them.
 fn machine(arguments: &Arguments) -> Result<Topology> {
     let Arguments { sips: count, sip_topology: topology, sip_grid: grid, .. } = *arguments;
-    let machine = topology::read(arguments.topology.as_deref(), arguments.quiet)?;
+    let machine = topology::read(arguments.topology.as_deref(), arguments.output)?;
     machine.with_sips(SipsOverlay { count, topology, grid }).map_err(|error| {
         anyhow!(
             "{error}\n  help: change --sips, --sip-topology or --sip-grid, or leave the grid out"
@@ -224,9 +216,9 @@ fn check_plot(arguments: &Arguments, path: &Path) -> Result<()> {
     output::check(&inputs, &[("--plot", path)])
 }
 
-fn draw(path: &Path, sweep: &Sweep, quiet: bool) -> Result<()> {
+fn draw(path: &Path, sweep: &Sweep, options: OutputOptions) -> Result<()> {
     let picture = if is_page(path) == Some(true) { page(sweep) } else { svg(sweep) };
     output::write(path, "--plot", &picture)?;
-    terminal::remark(quiet, &format!("wrote {}", path.display()));
+    options.remark(&format!("wrote {}", path.display()));
     Ok(())
 }

@@ -1,13 +1,12 @@
 //! `cubeyard list`: lists the benches.
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
 use cubeyard_kernels::bench::{Bench, Parameter, catalogue};
 use serde_json::{Value, json};
 
 use crate::grid::{BOLD, paint, table};
-use crate::terminal;
-use crate::terminal::Format;
+use crate::terminal::OutputOptions;
 
 /// List the benches that `run` can run
 #[derive(Args, Debug)]
@@ -15,28 +14,24 @@ pub(crate) struct Arguments {
     /// List parameters with their ranges and defaults
     #[arg(long, short)]
     verbose: bool,
-    /// Format of the output
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
-    /// Has no effect: `list` makes no remarks
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    output: OutputOptions,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let benches = catalogue();
-    let colours = terminal::colours();
-    let result = match (arguments.format, arguments.verbose) {
-        (Format::Table, false) => names(&benches, colours),
-        (Format::Table, true) => {
-            benches.iter().map(|bench| parameters(&**bench, colours)).collect::<Vec<_>>().join("\n")
+    let text = |colours| {
+        if !arguments.verbose {
+            return names(&benches, colours);
         }
-        (Format::Json, _) => {
-            let all: Value = benches.iter().map(|bench| shown(&**bench)).collect();
-            serde_json::to_string_pretty(&all)? + "\n"
-        }
+        let tables: Vec<_> = benches.iter().map(|bench| parameters(&**bench, colours)).collect();
+        tables.join("\n")
     };
-    terminal::print(&result).context("standard output")
+    let json = || {
+        let all: Value = benches.iter().map(|bench| shown(&**bench)).collect();
+        Ok(serde_json::to_string_pretty(&all)? + "\n")
+    };
+    arguments.output.print(text, json)
 }
 
 fn names(benches: &[Box<dyn Bench>], colours: bool) -> String {

@@ -6,13 +6,13 @@ mod table;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
 use cubeyard_kernels::model::{MeasureConfig, ModelError, ModelSpec, Phase, Work, measure};
 use cubeyard_runtime::dtype::DType;
 
 use crate::progress::Progress;
-use crate::terminal::Format;
+use crate::terminal::OutputOptions;
 use crate::{input, memory, terminal, topology};
 
 /// Largest number of bytes read from a file; the library's own limit is lower.
@@ -56,12 +56,8 @@ pub(crate) struct Arguments {
     /// Topology file of the machine in YAML; the default machine if omitted
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
-    /// Format of the output
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
-    /// Suppress remarks on standard error
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    output: OutputOptions,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -79,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Ok(Err(error)) => return Ok(memory::refuse(&error)),
         Err(error) => return refused(&error),
     }
-    let mut progress = Progress::new(arguments.quiet);
+    let mut progress = Progress::new(arguments.output.quiet);
     let mut known = 0;
     let report = measure(&config, &mut |done, all| {
         progress.expect(all);
@@ -92,11 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Ok(report) => report,
         Err(error) => return refused(&error),
     };
-    let result = match arguments.format {
-        Format::Table => table::render(&report, terminal::colours()),
-        Format::Json => json::render(&report)?,
-    };
-    terminal::print(&result).context("standard output")?;
+    arguments.output.print(|colours| table::render(&report, colours), || json::render(&report))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -109,7 +101,7 @@ fn config(arguments: &Arguments) -> Result<MeasureConfig> {
     Ok(MeasureConfig {
         spec: spec(arguments.spec.as_deref(), &arguments.llm)?,
         work: Work { phase, batch, context, chunk, dtype },
-        topology: topology::read(arguments.topology.as_deref(), arguments.quiet)?,
+        topology: topology::read(arguments.topology.as_deref(), arguments.output)?,
         layers,
         positions,
     })

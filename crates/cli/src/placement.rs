@@ -5,7 +5,7 @@ mod table;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Result, anyhow};
 use clap::Args;
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::address::SipId;
@@ -13,8 +13,8 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Layout, Level, Placement, PlacementError, Split};
 use cubeyard_runtime::shape::Shape;
 
-use crate::terminal::Format;
-use crate::{output, terminal, topology};
+use crate::terminal::OutputOptions;
+use crate::{output, topology};
 
 /// Show the part of a tensor that each PE holds
 ///
@@ -50,15 +50,11 @@ pub(crate) struct Arguments {
     /// Topology file of the machine in YAML; the default machine if omitted
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
-    /// Format of the output
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
     /// Draw the placement to an SVG file
     #[arg(long, value_name = "FILE")]
     draw: Option<PathBuf>,
-    /// Suppress remarks on standard error
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    output: OutputOptions,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -66,18 +62,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let inputs = output::named([("--topology", &arguments.topology)]);
         output::check(&inputs, &[("--draw", path)])?;
     }
-    let topology = topology::read(arguments.topology.as_deref(), arguments.quiet)?;
+    let topology = topology::read(arguments.topology.as_deref(), arguments.output)?;
     let layout = placement(arguments, &topology)?
         .resolve(arguments.shape, arguments.dtype, &topology)
         .map_err(|error| refused(&error))?;
     if let Some(path) = &arguments.draw {
-        draw(&layout, path, arguments.quiet)?;
+        draw(&layout, path, arguments.output)?;
     }
-    let result = match arguments.format {
-        Format::Table => table::render(&layout, terminal::colours()),
-        Format::Json => json::render(&layout)?,
-    };
-    terminal::print(&result).context("standard output")
+    arguments.output.print(|colours| table::render(&layout, colours), || json::render(&layout))
 }
 
 fn placement(arguments: &Arguments, topology: &Topology) -> Result<Placement> {
@@ -118,8 +110,8 @@ fn refused(error: &PlacementError) -> anyhow::Error {
     }
 }
 
-fn draw(layout: &Layout, path: &Path, quiet: bool) -> Result<()> {
+fn draw(layout: &Layout, path: &Path, options: OutputOptions) -> Result<()> {
     output::write(path, "--draw", &layout.draw())?;
-    terminal::remark(quiet, &format!("wrote {}", path.display()));
+    options.remark(&format!("wrote {}", path.display()));
     Ok(())
 }

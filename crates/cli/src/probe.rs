@@ -6,7 +6,7 @@ mod table;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use cubeyard_device::explain::{Explainer, PathStep, explain};
 use cubeyard_device::log::FlitLog;
@@ -19,7 +19,7 @@ use cubeyard_device::topology::Topology;
 use cubeyard_device::trace;
 
 use crate::output::Files;
-use crate::terminal::Format;
+use crate::terminal::OutputOptions;
 use crate::{input, output, terminal, topology};
 
 /// Largest number of bytes read from a pattern; the library's own limit is lower.
@@ -45,18 +45,14 @@ pub(crate) struct Arguments {
     /// YAML file of transfers to run in place of the cases
     #[arg(long, value_name = "FILE")]
     pattern: Option<PathBuf>,
-    /// Format of the output
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
     /// Write a trace for Perfetto, of the one case or of the pattern
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Show the critical path of each transfer, step by step
     #[arg(long)]
     explain: bool,
-    /// Suppress remarks on standard error
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    output: OutputOptions,
 }
 
 /// Critical path of a transfer, with its name.
@@ -79,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         let inputs = output::named([("--topology", topology), ("--pattern", pattern)]);
         output::check(&inputs, &[("--trace", path)])?;
     }
-    let topology = topology::read(arguments.topology.as_deref(), arguments.quiet)?;
+    let topology = topology::read(arguments.topology.as_deref(), arguments.output)?;
     match &arguments.pattern {
         Some(file) => run_pattern(arguments, &topology, file),
         None => run_cases(arguments, &topology),
@@ -110,11 +106,10 @@ fn run_cases(arguments: &Arguments, topology: &Topology) -> Result<ExitCode> {
         }
     }
     let explained = if arguments.explain { explained } else { Vec::new() };
-    let result = match arguments.format {
-        Format::Table => table::cases(&reports, &invariants, &explained, terminal::colours()),
-        Format::Json => json::cases(&reports, &invariants, &explained)?,
-    };
-    terminal::print(&result).context("standard output")?;
+    arguments.output.print(
+        |colours| table::cases(&reports, &invariants, &explained, colours),
+        || json::cases(&reports, &invariants, &explained),
+    )?;
     let holds = invariants.iter().all(|invariant| invariant.holds);
     Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
@@ -139,11 +134,10 @@ fn run_pattern(arguments: &Arguments, topology: &Topology, file: &Path) -> Resul
             Err(error) => return Ok(stopped(&error)),
         }
     };
-    let result = match arguments.format {
-        Format::Table => table::pattern(&report, &explained, terminal::colours()),
-        Format::Json => json::pattern(&report, &explained)?,
-    };
-    terminal::print(&result).context("standard output")?;
+    arguments.output.print(
+        |colours| table::pattern(&report, &explained, colours),
+        || json::pattern(&report, &explained),
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -198,6 +192,6 @@ fn write_trace(arguments: &Arguments, machine: &Machine<FlitLog>) -> Result<()> 
     let mut files = Files::default();
     files.write(path, "--trace", |file| trace::write(machine, file).map(|_| ()))?;
     files.finish()?;
-    terminal::remark(arguments.quiet, &format!("wrote {}: {}", path.display(), terminal::PERFETTO));
+    arguments.output.remark(&format!("wrote {}: {}", path.display(), terminal::PERFETTO));
     Ok(())
 }

@@ -6,7 +6,7 @@ mod table;
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
 use cubeyard_memory::Bytes;
 use cubeyard_replay::{POLICIES, ReplayPolicy, Report};
@@ -15,8 +15,7 @@ use crate::input::{self, Input, MemoryExceeded, Names};
 use crate::memory;
 use crate::processor_time;
 use crate::progress::Progress;
-use crate::terminal;
-use crate::terminal::Format;
+use crate::terminal::OutputOptions;
 use plot::Plot;
 
 /// Show how much memory recorded allocations would have needed under other policies
@@ -33,15 +32,11 @@ pub(crate) struct Arguments {
     /// Policy to replay under, instead of all; may be given several times
     #[arg(long = "policy", value_name = "NAME", value_parser = cubeyard_replay::policy)]
     policies: Vec<&'static ReplayPolicy>,
-    /// Format of the output
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
     /// Plot live and reserved bytes over time to OUT.svg, or with all figures to OUT.html
     #[arg(long, value_name = "OUT")]
     plot: Option<Plot>,
-    /// Suppress progress and remarks on standard error
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    output: OutputOptions,
 }
 
 fn policies_help() -> String {
@@ -55,26 +50,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if let Some(plot) = &arguments.plot {
         plot.check(&arguments.files)?;
     }
-    let mut progress = Progress::new(arguments.quiet);
+    let mut progress = Progress::new(arguments.output.quiet);
     let limit = memory::limit();
     let inputs = read(arguments, limit, &mut progress)?;
     check_memory(&inputs, limit)?;
     let reports = replay_all(&inputs, &arguments.policies, &mut progress);
     progress.finish();
     draw(arguments, &reports)?;
-    let result = match arguments.format {
-        Format::Table => table::render(&reports, terminal::colours()),
-        Format::Json => json::render(&inputs, &reports)?,
-    };
-    terminal::print(&result).context("standard output")
+    arguments
+        .output
+        .print(|colours| table::render(&reports, colours), || json::render(&inputs, &reports))
 }
 
 fn read(arguments: &Arguments, limit: Bytes, progress: &mut Progress) -> Result<Vec<Input>> {
     if arguments.files.is_empty() {
-        terminal::remark(
-            arguments.quiet,
-            "no file given: replaying a bundled trace, ResNet-50 in training",
-        );
+        arguments.output.remark("no file given: replaying a bundled trace, ResNet-50 in training");
         return input::bundled(limit);
     }
     let (mut inputs, mut names) = (Vec::new(), Names::default());
@@ -146,13 +136,13 @@ fn draw(arguments: &Arguments, reports: &[Report]) -> Result<()> {
     match &arguments.plot {
         Some(plot) => {
             plot.write(reports)?;
-            terminal::remark(arguments.quiet, &format!("wrote {plot}"));
+            arguments.output.remark(&format!("wrote {plot}"));
         }
         None if arguments.files.is_empty() => {
             let plot = Plot::default();
             match plot.write(reports) {
-                Ok(()) => terminal::remark(arguments.quiet, &format!("wrote {plot}")),
-                Err(error) => terminal::remark(arguments.quiet, &format!("no picture: {error:#}")),
+                Ok(()) => arguments.output.remark(&format!("wrote {plot}")),
+                Err(error) => arguments.output.remark(&format!("no picture: {error:#}")),
             }
         }
         None => {}

@@ -18,7 +18,7 @@ use cubeyard_kernels::report;
 use cubeyard_memory::address::SipId;
 
 use crate::output::{Files, Named};
-use crate::terminal::Format;
+use crate::terminal::OutputOptions;
 use crate::{memory, output, terminal, topology};
 
 /// File to which the first example is drawn.
@@ -29,7 +29,6 @@ const PAGE: &str = "cubeyard-run.html";
 /// Without a name, a first example is run with data, and drawn to ./cubeyard-run.html. Ends with code 1 if a
 /// number is wrong or a fault was found in a kernel, and with code 3 if simulated memory or time runs out.
 #[derive(Args, Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Arguments {
     /// Name of the bench; `cubeyard list` lists them
     name: Option<String>,
@@ -57,12 +56,8 @@ pub(crate) struct Arguments {
     /// Show the critical path, step by step
     #[arg(long)]
     explain: bool,
-    /// Format of the output
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
-    /// Suppress remarks on standard error
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    output: OutputOptions,
 }
 
 /// SIPs that a bench runs on.
@@ -88,7 +83,7 @@ impl FromStr for Device {
 /// Reads and runs everything before any output is written, so that a failure leaves no partial result.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     output::check(&inputs(arguments), &outputs(arguments))?;
-    let topology = topology::read(arguments.topology.as_deref(), arguments.quiet)?;
+    let topology = topology::read(arguments.topology.as_deref(), arguments.output)?;
     let config = config(arguments, topology)?;
     let run = match chosen(arguments).and_then(|bench| measured(&*bench, &config)) {
         Ok(run) => run,
@@ -98,11 +93,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     remark_on_checks(arguments, &run);
     write_files(arguments, &run)?;
     draw_first(arguments, &run);
-    let result = match arguments.format {
-        Format::Table => table::render(&run, arguments.explain, terminal::colours()),
-        Format::Json => json::render(&run, arguments.explain)?,
-    };
-    terminal::print(&result).context("standard output")?;
+    arguments.output.print(
+        |colours| table::render(&run, arguments.explain, colours),
+        || json::render(&run, arguments.explain),
+    )?;
     Ok(if run.is_well() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
@@ -112,7 +106,7 @@ fn chosen(arguments: &Arguments) -> Result<Box<dyn Bench>, BenchError> {
     }
     let bench = bench::first();
     let what = "no bench named: running a first example, with its numbers";
-    terminal::remark(arguments.quiet, &format!("{what}: {}", bench.name()));
+    arguments.output.remark(&format!("{what}: {}", bench.name()));
     Ok(bench)
 }
 
@@ -159,7 +153,7 @@ fn refused(error: &BenchError) -> Result<ExitCode> {
 fn remark_on_checks(arguments: &Arguments, run: &Run) {
     if run.report.check.is_none() {
         let what = "note: only times were simulated, and no number was checked";
-        terminal::remark(arguments.quiet, &format!("{what}; --data computes and checks them"));
+        arguments.output.remark(&format!("{what}; --data computes and checks them"));
     }
 }
 
@@ -190,10 +184,10 @@ fn write_files(arguments: &Arguments, run: &Run) -> Result<()> {
     files.finish()?;
     if let Some(path) = &arguments.trace {
         let line = format!("wrote {}: {}", path.display(), terminal::PERFETTO);
-        terminal::remark(arguments.quiet, &line);
+        arguments.output.remark(&line);
     }
     if let Some(path) = &arguments.report {
-        terminal::remark(arguments.quiet, &format!("wrote {}", path.display()));
+        arguments.output.remark(&format!("wrote {}", path.display()));
     }
     Ok(())
 }
@@ -208,7 +202,7 @@ fn draw_first(arguments: &Arguments, run: &Run) {
     let drawn = output::check(&others, &[("--report", path)])
         .and_then(|()| output::write(path, "--report", &page));
     match drawn {
-        Ok(()) => terminal::remark(arguments.quiet, &format!("wrote {PAGE}")),
-        Err(error) => terminal::remark(arguments.quiet, &format!("no page: {error:#}")),
+        Ok(()) => arguments.output.remark(&format!("wrote {PAGE}")),
+        Err(error) => arguments.output.remark(&format!("no page: {error:#}")),
     }
 }

@@ -2,27 +2,59 @@
 
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 
-use clap::ValueEnum;
+use anyhow::{Context as _, Result};
+use clap::{Args, ValueEnum};
 
 /// Advice on reading a trace.
 pub(crate) const PERFETTO: &str = "open it at ui.perfetto.dev; it shows 1 ps as 1 ns";
 
-/// Format of a command's output.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// Human-readable tables
+/// Options that all commands have for their output.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct OutputOptions {
+    /// Format of the output
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    /// Suppress progress and remarks on standard error
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Format {
+    /// Tables for human readers
     #[default]
     Table,
     /// JSON for other programs
     Json,
 }
 
+impl OutputOptions {
+    /// Prints a result as text, which may be coloured, or as JSON.
+    pub(crate) fn print(
+        self,
+        text: impl FnOnce(bool) -> String,
+        json: impl FnOnce() -> Result<String>,
+    ) -> Result<()> {
+        print(&match self.format {
+            Format::Table => text(colours()),
+            Format::Json => json()?,
+        })
+    }
+
+    /// Writes a line to standard error, unless `--quiet` was given.
+    pub(crate) fn remark(self, line: &str) {
+        if !self.quiet {
+            note(line);
+        }
+    }
+}
+
 /// Prints a result. A closed pipe (`| head`) is not an error.
-pub(crate) fn print(result: &str) -> io::Result<()> {
+pub(crate) fn print(result: &str) -> Result<()> {
     let mut output = io::stdout().lock();
     match output.write_all(result.as_bytes()).and_then(|()| output.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        done => done,
+        done => done.context("standard output"),
     }
 }
 
@@ -31,16 +63,9 @@ pub(crate) fn note(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// Writes a line to standard error, unless `--quiet` was given.
-pub(crate) fn remark(quiet: bool, line: &str) {
-    if !quiet {
-        note(line);
-    }
-}
-
 /// Returns whether results may be coloured: on a terminal, unless the user objects (<https://no-color.org>).
 #[expect(clippy::disallowed_methods, reason = "a front reads the environment")]
-pub(crate) fn colours() -> bool {
+fn colours() -> bool {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
     io::stdout().is_terminal() && !set("NO_COLOR") && !dumb

@@ -7,12 +7,12 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
 use cubeyard_device::topology::{DEFAULT, Topology, View};
 
 use crate::output::Files;
-use crate::terminal::Format;
+use crate::terminal::OutputOptions;
 use crate::{input, output, terminal};
 
 /// Largest number of bytes read from a file; the library's own limit is lower.
@@ -36,12 +36,8 @@ pub(crate) struct Arguments {
     /// Print one level as SVG instead of the figures
     #[arg(long, value_enum, conflicts_with = "format")]
     view: Option<Level>,
-    /// Format of the output
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
-    /// Suppress remarks on standard error
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    output: OutputOptions,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -68,31 +64,29 @@ impl From<Level> for View {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let result = if arguments.print_default {
-        DEFAULT.to_owned()
-    } else {
-        let topology = read(arguments.topology.as_deref(), arguments.quiet)?;
-        if let Some(folder) = &arguments.draw {
-            draw(&topology, folder, arguments)?;
-        }
-        match (arguments.view, arguments.format) {
-            (Some(level), _) => topology.draw(level.into()),
-            (None, Format::Table) => table::render(&topology, terminal::colours()),
-            (None, Format::Json) => json::render(&topology)?,
-        }
-    };
-    terminal::print(&result).context("standard output")
+    if arguments.print_default {
+        return terminal::print(DEFAULT);
+    }
+    let topology = read(arguments.topology.as_deref(), arguments.output)?;
+    if let Some(folder) = &arguments.draw {
+        draw(&topology, folder, arguments)?;
+    }
+    if let Some(level) = arguments.view {
+        return terminal::print(&topology.draw(level.into()));
+    }
+    let text = |colours| table::render(&topology, colours);
+    arguments.output.print(text, || json::render(&topology))
 }
 
-/// Reads a file, or returns the default machine. Warns of bandwidth that cannot be reached, unless `quiet`.
-pub(crate) fn read(file: Option<&Path>, quiet: bool) -> Result<Topology> {
+/// Reads a file, or returns the default machine. Warns of bandwidth that cannot be reached, unless `--quiet`.
+pub(crate) fn read(file: Option<&Path>, options: OutputOptions) -> Result<Topology> {
     let Some(file) = file else { return Ok(Topology::embedded()) };
     let (name, bytes) = input::named_bytes(file, LIMIT)?;
     let topology = Topology::read_bytes(&name, &bytes).map_err(|error| {
         anyhow!("{error}\n  help: cubeyard topology --print-default shows every key")
     })?;
     for unreachable in topology.unreachable() {
-        terminal::remark(quiet, &format!("warning: {name}: {unreachable}"));
+        options.remark(&format!("warning: {name}: {unreachable}"));
     }
     Ok(topology)
 }
@@ -114,7 +108,7 @@ fn draw(topology: &Topology, folder: &Path, arguments: &Arguments) -> Result<()>
     }
     files.finish()?;
     for (path, _) in &pictures {
-        terminal::remark(arguments.quiet, &format!("wrote {}", path.display()));
+        arguments.output.remark(&format!("wrote {}", path.display()));
     }
     Ok(())
 }

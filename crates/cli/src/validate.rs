@@ -6,13 +6,13 @@ mod table;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
 use cubeyard_device::validate::{self, Check, Row, Verdict};
 use cubeyard_kernels::validate as collectives;
 
-use crate::terminal::Format;
-use crate::{terminal, topology};
+use crate::terminal::OutputOptions;
+use crate::topology;
 
 /// Compare the simulator with published figures, closed forms and golden values
 ///
@@ -24,27 +24,19 @@ pub(crate) struct Arguments {
     /// Topology file of the machine in YAML; the default machine if omitted
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
-    /// Format of the output
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
-    /// Suppress remarks on standard error
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    output: OutputOptions,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let topology = topology::read(arguments.topology.as_deref(), arguments.quiet)?;
+    let topology = topology::read(arguments.topology.as_deref(), arguments.output)?;
     let mut rows = validate::run(&topology);
     rows.extend(collectives::checks().iter().map(Check::run));
-    let result = match arguments.format {
-        Format::Table => table::render(&rows, terminal::colours()),
-        Format::Json => json::render(&rows)?,
-    };
-    terminal::print(&result).context("standard output")?;
+    arguments.output.print(|colours| table::render(&rows, colours), || json::render(&rows))?;
     let left_out = count(&rows, Verdict::LeftOut);
     if left_out > 0 {
         let line = format!("{left_out} checks of the default topology were left out");
-        terminal::remark(arguments.quiet, &line);
+        arguments.output.remark(&line);
     }
     Ok(ExitCode::from(status(&rows)))
 }
