@@ -1,23 +1,23 @@
-//! What memory holds, in data mode: byte-exact and sparse.
+//! Contents of memory in data mode: exact to the byte, and sparse.
 //!
-//! A value is there from the moment its write lands. What nobody wrote reads as zero, and can be told
-//! apart.
+//! A value appears at the time its write lands. Bytes that were never written read as zero, and can be told
+//! apart from zeros that were written.
 
 use std::collections::BTreeMap;
 
-/// Bytes of a page of the store; nothing of the machine depends on it.
+/// Page size of the store, in bytes; the simulated machine does not depend on it.
 const PAGE: usize = 4096;
 
-/// The bytes of one memory.
+/// Contents of one memory.
 #[derive(Clone, Debug, Default)]
 pub struct Contents {
     pages: BTreeMap<u64, Box<[u8; PAGE]>>,
-    /// The ranges that were written, by their first address; they neither touch nor overlap.
+    /// End of each written range by its start; ranges neither touch nor overlap.
     written: BTreeMap<u64, u64>,
 }
 
 impl Contents {
-    /// Stores bytes.
+    /// Writes bytes at an address.
     pub fn write(&mut self, address: u64, bytes: &[u8]) {
         let mut at = address;
         for piece in pieces(address, bytes.len()) {
@@ -30,7 +30,7 @@ impl Contents {
         self.note(address, at);
     }
 
-    /// The bytes of a range; zero where nobody wrote.
+    /// Returns the bytes of a range; zero where nothing was written.
     pub fn read(&self, address: u64, bytes: usize) -> Vec<u8> {
         let mut read = Vec::with_capacity(bytes);
         let mut at = address;
@@ -44,7 +44,7 @@ impl Contents {
         read
     }
 
-    /// The first byte of a range that nobody wrote.
+    /// Returns the address of the first byte in a range that was never written.
     pub fn unwritten(&self, address: u64, bytes: u64) -> Option<u64> {
         let end = address + bytes;
         let known = self.written.range(..=address).next_back();
@@ -55,7 +55,7 @@ impl Contents {
         }
     }
 
-    /// Forgets a range, as when its memory is freed.
+    /// Removes the contents of a range, as when its memory is freed.
     pub fn forget(&mut self, address: u64, bytes: u64) {
         let end = address + bytes;
         let touched: Vec<_> = self
@@ -82,12 +82,12 @@ impl Contents {
         }
     }
 
-    /// How many bytes of the host's memory it takes.
+    /// Returns the size of the stored pages, in bytes.
     pub fn footprint(&self) -> usize {
         self.pages.len() * PAGE
     }
 
-    /// Joins a range to those that were written.
+    /// Adds a range to those that were written.
     fn note(&mut self, mut from: u64, mut until: u64) {
         let touching: Vec<_> = self
             .written
@@ -108,7 +108,7 @@ fn offset(address: u64) -> usize {
     usize::try_from(address % PAGE as u64).expect("less than a page")
 }
 
-/// The lengths of the parts of a range that lie in one page each.
+/// Splits a range at page boundaries and returns the lengths of its pieces.
 fn pieces(address: u64, bytes: usize) -> impl Iterator<Item = usize> {
     let mut left = bytes;
     let mut room = PAGE - offset(address);

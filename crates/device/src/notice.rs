@@ -1,5 +1,5 @@
-//! What a machine notices of programs that run to their ends all the same: accesses that were not mapped and
-//! fell through to memory that the program was not given, and messages that nobody received.
+//! Faults of programs that do not stop them: unmapped accesses to physical memory that the program was not
+//! given, and messages that were never received.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,62 +11,62 @@ use crate::message::{Direction, RequestId, Rows};
 use crate::pe::{CommandId, Dma};
 use crate::request::PeRef;
 
-/// The most that are kept of one program.
+/// Largest number of notices kept for one program on a PE.
 const MOST_OF_PROGRAM: usize = 8;
 
-/// The most that are kept in all.
+/// Largest number of notices kept in all.
 const MOST: usize = 4096;
 
-/// Something that a command of a program did.
+/// A fault of a command of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// The launch.
+    /// Launch of the program.
     pub launch: RequestId,
     /// The `PE_CPU` that runs the program.
     pub pe: NodeId,
-    /// The command.
+    /// Command that caused it.
     pub command: CommandId,
-    /// What it did.
+    /// Kind of fault.
     pub what: Noticed,
 }
 
-/// What a command did.
+/// Kind of fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Noticed {
-    /// An access to addresses that are not mapped was taken for one to physical addresses, and these are of
-    /// no argument of the launch.
+    /// An access to unmapped addresses was taken as one to physical addresses that belong to no argument of
+    /// the launch.
     Stray {
-        /// Read or write.
+        /// Direction of the access.
         direction: Direction,
-        /// The addresses, from the first to beyond the last.
+        /// Addresses from the first to one past the last.
         range: Range<u64>,
     },
-    /// A message that it sent was not received, and has been dropped.
+    /// A message that the command sent was never received, and was dropped.
     Unreceived {
-        /// The PE that it was sent to.
+        /// PE that the message was sent to.
         to: PeRef,
-        /// Its length.
+        /// Length of the message, in bytes.
         bytes: u64,
     },
 }
 
-/// What was noticed, and what launches were given.
+/// Notices so far, and the memory given to launches.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
-    /// The physical memory of the arguments of launches under way: ranges in order.
+    /// Physical memory of the arguments of launches in flight, as sorted ranges.
     given: BTreeMap<RequestId, Rc<[Range<u64>]>>,
     found: Vec<Notice>,
 }
 
 impl Notices {
-    /// Notes the physical memory that a launch was given.
+    /// Records the physical memory that a launch was given.
     pub(crate) fn give(&mut self, launch: RequestId, mut ranges: Vec<Range<u64>>) {
         ranges.sort_unstable_by_key(|range| range.start);
         self.given.insert(launch, ranges.into());
     }
 
-    /// A program accesses physical memory by an address that is not mapped. Nothing is known of a launch
-    /// whose arguments were not given.
+    /// Checks an access to physical memory by an unmapped address. Launches without recorded memory are not
+    /// checked.
     pub(crate) fn fell_through(
         &mut self,
         launch: RequestId,
@@ -94,18 +94,18 @@ impl Notices {
         }
     }
 
-    /// Takes what was noticed of some launches.
+    /// Removes and returns the notices of some launches.
     pub(crate) fn take(&mut self, mut of: impl FnMut(RequestId) -> bool) -> Vec<Notice> {
         self.found.extract_if(.., |notice| of(notice.launch)).collect()
     }
 
-    /// A launch is over.
+    /// Removes the memory recorded for a launch that has ended.
     pub(crate) fn forget(&mut self, launch: RequestId) {
         self.given.remove(&launch);
     }
 }
 
-/// Whether a range lies in others, which are in order and may touch.
+/// Returns whether a range is covered by others, which are sorted and may touch.
 fn is_within(range: &Range<u64>, given: &[Range<u64>]) -> bool {
     let mut at = range.start;
     while at < range.end {

@@ -1,4 +1,4 @@
-//! What a host may ask of a machine, and what it is told.
+//! Requests of a host to a machine, and their outcomes.
 
 use std::sync::Arc;
 
@@ -15,105 +15,105 @@ use crate::ids::RequestId;
 use crate::pe::PortSpec;
 use crate::topology::{NoSuchNode, ResolveError, RouteError};
 
-/// Where data is: an address, and the PE whose memory it is in, so that nobody on the way has to decode it.
+/// A range of device memory, with the PE whose memory it is, so that no component has to decode the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Whose memory it is in.
+    /// PE whose memory holds the data.
     pub at: PeRef,
-    /// The address.
+    /// Physical address of the first byte.
     pub address: PhysAddr,
-    /// How much.
+    /// Length of the range, in bytes.
     pub bytes: u64,
 }
 
-/// A request.
+/// A request to a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// The host writes to device memory. Posted: done when the last byte is in memory.
+    /// The host writes to device memory. The write is posted: done when the last byte is in memory.
     MemoryWrite(Shard),
     /// The host reads from device memory.
     MemoryRead(Shard),
-    /// A PE's DMA reads or writes, as a kernel would order it.
+    /// The DMA engine of a PE reads or writes, as a kernel would have it do.
     PeDma {
-        /// Whose DMA.
+        /// PE whose DMA engine is used.
         from: PeRef,
-        /// Read or write.
+        /// Direction of the data.
         direction: Direction,
-        /// Where the data is.
+        /// Physical address of the first byte.
         address: PhysAddr,
-        /// How much.
+        /// Number of bytes to move.
         bytes: u64,
     },
-    /// A cube's management processor reads or writes with its own DMA.
+    /// The management processor of a cube reads or writes with its own DMA.
     MCpuDma {
-        /// The SIP of the cube.
+        /// SIP of the cube.
         sip: SipId,
-        /// The cube.
+        /// Cube whose processor is used.
         cube: CubeId,
-        /// Read or write.
+        /// Direction of the data.
         direction: Direction,
-        /// Where the data is.
+        /// Physical address of the first byte.
         address: PhysAddr,
-        /// How much.
+        /// Number of bytes to move.
         bytes: u64,
     },
-    /// A PE's DMA reads or writes at a virtual address, which its MMU translates.
+    /// The DMA engine of a PE reads or writes at a virtual address, which the PE's MMU translates.
     VirtualDma {
-        /// Whose DMA.
+        /// PE whose DMA engine is used.
         from: PeRef,
-        /// Read or write.
+        /// Direction of the data.
         direction: Direction,
-        /// Where the data is.
+        /// Virtual address of the first byte.
         address: u64,
-        /// How much.
+        /// Number of bytes to move.
         bytes: u64,
     },
-    /// PEs of one SIP take mappings into their MMUs.
+    /// PEs of one SIP add mappings to their MMUs.
     MmuMap {
-        /// The SIP.
+        /// SIP of the PEs.
         sip: SipId,
-        /// Its cubes that take part.
+        /// Cubes of the SIP that take part.
         cubes: Vec<CubeId>,
-        /// The PEs of each cube that take part.
+        /// PEs of each cube that take part.
         pes: Vec<PeId>,
-        /// The mappings.
+        /// Mappings to add.
         mappings: Arc<[Mapping]>,
     },
-    /// PEs of one SIP take mappings out of their MMUs.
+    /// PEs of one SIP remove mappings from their MMUs.
     MmuUnmap {
-        /// The SIP.
+        /// SIP of the PEs.
         sip: SipId,
-        /// Its cubes that take part.
+        /// Cubes of the SIP that take part.
         cubes: Vec<CubeId>,
-        /// The PEs of each cube that take part.
+        /// PEs of each cube that take part.
         pes: Vec<PeId>,
-        /// The mappings.
+        /// Mappings to remove.
         mappings: Arc<[Mapping]>,
     },
-    /// PEs of one SIP install ports to others, or take them out.
+    /// PEs of one SIP install ports to others, or remove them.
     Connect {
-        /// The SIP.
+        /// SIP of the PEs.
         sip: SipId,
-        /// Its cubes that take part.
+        /// Cubes of the SIP that take part.
         cubes: Vec<CubeId>,
-        /// The PEs of each cube that take part.
+        /// PEs of each cube that take part.
         pes: Vec<PeId>,
-        /// The ports of each PE, cube by cube.
+        /// Ports of each PE, cube by cube.
         ports: Arc<[Vec<PortSpec>]>,
-        /// Whether they are taken out.
+        /// Whether the ports are removed.
         remove: bool,
     },
-    /// PEs of one SIP run a kernel, all from one instant on.
+    /// PEs of one SIP run a kernel, starting at the same time.
     KernelLaunch {
-        /// The kernel's name.
+        /// Name of the kernel.
         kernel: String,
-        /// The SIP.
+        /// SIP of the PEs.
         sip: SipId,
-        /// Its cubes that take part.
+        /// Cubes of the SIP that take part.
         cubes: Vec<CubeId>,
-        /// The PEs of each cube that take part.
+        /// PEs of each cube that take part.
         pes: Vec<PeId>,
-        /// How long each PE works.
+        /// Duration of the work of each PE.
         work: Span,
     },
 }
@@ -140,66 +140,66 @@ impl From<Request> for Submission<'_> {
     }
 }
 
-/// A request under the numbers that its answer bears.
+/// A request with its ids, which its completion repeats.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// Chosen by the host, for what belongs together.
+    /// Number that the host chooses for requests that belong together.
     pub correlation: u64,
-    /// Chosen by the machine, for this request alone.
+    /// Unique id that the machine assigns.
     pub request: RequestId,
-    /// The SIP that it goes to.
+    /// SIP that the request goes to.
     pub device: SipId,
-    /// When it was made.
+    /// Time at which the request was made.
     pub made: Time,
-    /// What is asked.
+    /// The request itself.
     pub body: Request,
 }
 
-/// What came of a request.
+/// Completion of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// Of its envelope.
+    /// Correlation number of the envelope.
     pub correlation: u64,
-    /// Of its envelope.
+    /// Id of the request.
     pub request: RequestId,
-    /// When it was made.
+    /// Time at which the request was made.
     pub made: Time,
-    /// When it was done.
+    /// Time at which the request was done.
     pub done: Time,
-    /// What there is to say.
+    /// Outcome of the request.
     pub outcome: Outcome,
 }
 
-/// What there is to say of a request that is done.
+/// Outcome of a completed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Data has been moved.
+    /// Data was moved.
     Moved {
-        /// How much.
+        /// Number of bytes moved.
         bytes: u64,
     },
-    /// A kernel has run.
+    /// A kernel was run.
     Ran {
-        /// When all its PEs started.
+        /// Common start of all PEs.
         started: Time,
-        /// How many PEs there were.
+        /// Number of PEs that ran it.
         pes: usize,
     },
-    /// MMUs have taken mappings in or out.
+    /// Mappings were added or removed.
     Mapped {
-        /// How many mappings each had to take.
+        /// Number of mappings of each MMU.
         mappings: usize,
     },
-    /// Ports have been installed or taken out.
+    /// Ports were installed or removed.
     Connected {
-        /// How many.
+        /// Number of ports over all PEs.
         ports: usize,
     },
-    /// It went wrong on the machine.
+    /// The request failed on the machine.
     Failed {
-        /// The part that found it.
+        /// Name of the component that failed.
         origin: String,
-        /// What.
+        /// Description of the failure.
         what: String,
     },
 }
@@ -210,7 +210,7 @@ impl Request {
         Submission { at: time, ..self.into() }
     }
 
-    /// How much data it moves; none for a command.
+    /// Returns the number of bytes that the request moves; `None` for a command.
     pub fn bytes(&self) -> Option<u64> {
         match self {
             Self::MemoryWrite(shard) | Self::MemoryRead(shard) => Some(shard.bytes),
@@ -226,100 +226,100 @@ impl Request {
 }
 
 impl Completion {
-    /// How long it took.
+    /// Returns the time from the request to its completion.
     pub fn latency(&self) -> Span {
         self.done - self.made
     }
 }
 
-/// Why a request was not made. The machine is as before.
+/// Error that kept a request from being made. The machine is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
-    /// Nothing lies there.
+    /// The machine has nothing at the address.
     #[error(transparent)]
     Address(#[from] ResolveError),
-    /// The range ends where nothing lies.
+    /// The machine has nothing at the end of the range.
     #[error("{bytes} bytes from {address} end outside: {source}")]
     End {
-        /// Where it begins.
+        /// Address of the first byte.
         address: PhysAddr,
-        /// How long it is.
+        /// Length of the range, in bytes.
         bytes: u64,
-        /// What is wrong with its end.
+        /// Error of the last byte.
         source: ResolveError,
     },
-    /// The range begins in one memory and ends in another. Ask for each part by itself.
+    /// The range begins in one memory and ends in another. Make a request for each part.
     #[error("{bytes} bytes from {address} begin in {first} and end in {last}")]
     Spans {
-        /// Where it begins.
+        /// Address of the first byte.
         address: PhysAddr,
-        /// How long it is.
+        /// Length of the range, in bytes.
         bytes: u64,
-        /// The memory of its first byte.
+        /// Memory of the first byte.
         first: String,
-        /// The memory of its last byte.
+        /// Memory of the last byte.
         last: String,
     },
-    /// What answers for the address is no memory that others can reach: HBM and SRAM are.
+    /// The address is not in HBM or SRAM, which alone can be accessed by requests.
     #[error(
         "{address} is in {node}, which is no memory that a request can reach; HBM and SRAM are"
     )]
     NotMemory {
-        /// The address.
+        /// Address that was given.
         address: PhysAddr,
-        /// Who answers for it.
+        /// Name of the node that serves the address.
         node: String,
     },
-    /// The PE that a shard names is not the one whose memory the address is in.
+    /// The PE of a shard is not the one whose memory holds the address.
     #[error("{address} belongs to {holder}, and the request says {said}")]
     Tag {
-        /// The address.
+        /// Address that was given.
         address: PhysAddr,
-        /// Who answers for it.
+        /// Name of the node that serves the address.
         holder: String,
-        /// Who the request says.
+        /// PE that the request names.
         said: String,
     },
-    /// No bytes, or more than a terabyte at once.
+    /// The size is zero, or greater than a terabyte.
     #[error("a request moves from 1 byte to 1 TiB at once, and this one {bytes} bytes")]
     Size {
-        /// How many.
+        /// Size that was given, in bytes.
         bytes: u64,
     },
-    /// The buffer is not as long as the request says.
+    /// The length of the buffer differs from the size of the request.
     #[error("a buffer of {length} bytes for a request of {bytes}")]
     Buffer {
-        /// How long it is.
+        /// Length of the buffer, in bytes.
         length: u64,
-        /// What the request says.
+        /// Size of the request, in bytes.
         bytes: u64,
     },
     /// The machine has no such SIP, cube or PE.
     #[error("the machine has no {what}")]
     NoSuchPart {
-        /// Its name.
+        /// Name that was given.
         what: String,
     },
-    /// The firmware of the SIP knows no such region, or the place is not in the SIP's memory.
+    /// The firmware of the SIP knows no such region, or the offset is beyond the SIP's memory.
     #[error("{sip} has no region {region} with an offset of {offset}")]
     NoSuchRegion {
-        /// The SIP.
+        /// SIP that was given.
         sip: SipId,
-        /// The region's id.
+        /// Region that was given.
         region: RegionId,
-        /// The offset in it.
+        /// Offset in the region.
         offset: Bytes,
     },
-    /// A command to nothing, or twice to the same.
+    /// A command names no target, or the same one twice.
     #[error("a command needs {what}, each once")]
     Targets {
-        /// Cubes or PEs.
+        /// Missing part of the command, such as `cubes` or `PEs`.
         what: &'static str,
     },
-    /// No route leads there.
+    /// There is no route to the target.
     #[error(transparent)]
     Route(#[from] RouteError),
-    /// There is no node of that name.
+    /// The machine has no node of this name.
     #[error(transparent)]
     Name(#[from] NoSuchNode),
 }

@@ -175,7 +175,7 @@ pub struct Row {
     pub name: String,
     /// Tolerance of the comparison.
     pub kind: Kind,
-    /// Expected figure.
+    /// Expected figure, with its relation and unit.
     pub expected: Expected,
     /// Measured figure; `None` if the check was left out.
     pub ours: Option<f64>,
