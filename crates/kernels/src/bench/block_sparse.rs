@@ -12,7 +12,7 @@ use crate::library::block_sparse;
 pub(super) struct BlockSparse;
 
 /// Parameters of a run.
-struct Asked {
+struct SparseProblem {
     /// Number of block rows and block columns.
     rows: u64,
     columns: u64,
@@ -52,8 +52,7 @@ impl Bench for BlockSparse {
     }
 
     fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
-        let [m, k, n, block, density] =
-            ["m", "k", "n", "block", "density"].map(|name| values.whole(name));
+        let [m, k, n, block, density] = values.wholes(["m", "k", "n", "block", "density"]);
         let (rows, columns) = (m.div_ceil(block), k.div_ceil(block));
         // A present block is loaded and multiplied; a row of blocks is stored.
         let there = rows * columns * density / 100;
@@ -62,11 +61,11 @@ impl Bench for BlockSparse {
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
-        let asked = Asked::new(lab, values)?;
-        let Asked { rows, columns, block, n, cubes, pes, .. } = asked;
+        let problem = SparseProblem::new(lab, values)?;
+        let SparseProblem { rows, columns, block, n, cubes, pes, .. } = problem;
         let over = lab.placement(Split::RowWise, Split::RowWise, cubes, pes);
         let everywhere = lab.placement(Split::Replicate, Split::Replicate, cubes, pes);
-        let there = asked.there(&numbers(lab, rows * columns, 1));
+        let there = problem.there(&numbers(lab, rows * columns, 1));
         let a = numbers(lab, rows * columns * block * block, 2);
         let b = numbers(lab, columns * block * n, 3);
         let tensors = [
@@ -78,17 +77,17 @@ impl Bench for BlockSparse {
         let mut arguments: Vec<_> = tensors.iter().map(Argument::Tensor).collect();
         arguments.push(Argument::Scalar(block as f64));
         lab.launch(&block_sparse(), arguments, cubes, pes)?;
-        let check = lab.check(&tensors[3], F16_SUMS, || asked.expected(&there, &a, &b))?;
+        let check = lab.check(&tensors[3], F16_SUMS, || problem.expected(&there, &a, &b))?;
         let blocks = there.iter().filter(|flag| **flag != 0.0).count() as u64;
         let notes = vec![format!("{blocks} of {} blocks are present", rows * columns)];
-        Ok(Outcome { work: asked.work(blocks), check, notes })
+        Ok(Outcome { work: problem.work(blocks), check, notes })
     }
 }
 
-impl Asked {
+impl SparseProblem {
     fn new(lab: &Lab<'_>, values: &Values) -> Result<Self, BenchError> {
-        let [m, k, n, block] = ["m", "k", "n", "block"].map(|name| values.whole(name));
-        let [density, cubes, pes] = ["density", "cubes", "pes"].map(|name| values.whole(name));
+        let [m, k, n, block] = values.wholes(["m", "k", "n", "block"]);
+        let [density, cubes, pes] = values.wholes(["density", "cubes", "pes"]);
         multiple("m", m, block, "the rows of a block")?;
         multiple("k", k, block, "the columns of a block")?;
         let (rows, columns) = (m / block, k / block);

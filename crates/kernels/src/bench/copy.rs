@@ -33,8 +33,7 @@ impl Bench for Copy {
     }
 
     fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
-        let [bytes, block, cubes, pes] =
-            ["bytes", "block", "cubes", "pes"].map(|name| values.whole(name));
+        let [bytes, block, cubes, pes] = values.wholes(["bytes", "block", "cubes", "pes"]);
         let blocks = Needs::commands([2, cubes, pes, bytes.div_ceil(block)]);
         Needs::elements([2, cubes, pes, bytes]) + blocks
     }

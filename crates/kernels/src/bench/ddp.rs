@@ -17,7 +17,7 @@ use crate::report::Check;
 pub(super) struct Ddp;
 
 /// Parameters and inputs of a run.
-struct Asked<'l> {
+struct DdpProblem<'l> {
     lab: &'l Lab<'l>,
     elements: u64,
     dtype: DType,
@@ -52,22 +52,22 @@ impl Bench for Ddp {
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
-        let asked = Asked::new(lab, values)?;
+        let problem = DdpProblem::new(lab, values)?;
         let mut ccl = CclConfig::embedded();
         ccl.each(|config| config.sips.clone_from(&lab.sips));
         let means = RefCell::new(Vec::new());
         let dist = lab.distributed();
         dist.init_with("ahbm", &ccl)?;
-        dist.spawn(|worker| asked.step(worker, &means))?;
+        dist.spawn(|worker| problem.step(worker, &means))?;
         lab.settle()?;
         let places =
             lab.context.machine(|machine| Places::new(machine.topology(), &ccl.defaults))?;
-        let check = asked.check(&means.take())?;
-        Ok(Outcome { work: asked.work(&places), check, notes: Vec::new() })
+        let check = problem.check(&means.take())?;
+        Ok(Outcome { work: problem.work(&places), check, notes: Vec::new() })
     }
 }
 
-impl<'l> Asked<'l> {
+impl<'l> DdpProblem<'l> {
     fn new(lab: &'l Lab<'l>, values: &Values) -> Result<Self, BenchError> {
         let (elements, dtype) = (values.whole("elements"), values.dtype("dtype"));
         let (cubes, pes) = lab.counts();

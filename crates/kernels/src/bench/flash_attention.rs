@@ -13,7 +13,7 @@ use crate::library::flash_attention;
 pub(super) struct FlashAttention;
 
 /// Parameters of a run.
-struct Asked {
+struct FlashProblem {
     heads: u64,
     tokens: u64,
     /// Features of a head.
@@ -56,7 +56,7 @@ impl Bench for FlashAttention {
 
     fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
         let [heads, tokens, features, block_q, block_k] =
-            ["heads", "sequence", "head_dim", "block_q", "block_k"].map(|name| values.whole(name));
+            values.wholes(["heads", "sequence", "head_dim", "block_q", "block_k"]);
         let (of_q, of_k) = (tokens.div_ceil(block_q), tokens.div_ceil(block_k));
         // With causal masking, half of all pairs of blocks.
         let seen = if values.choice("causal") == "yes" { (of_k / 2).max(1) } else { of_k };
@@ -65,8 +65,8 @@ impl Bench for FlashAttention {
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
-        let asked = Asked::new(values)?;
-        let Asked { heads, tokens, features, blocks, causal, cubes, pes } = asked;
+        let problem = FlashProblem::new(values)?;
+        let FlashProblem { heads, tokens, features, blocks, causal, cubes, pes } = problem;
         let over = lab.placement(Split::RowWise, Split::RowWise, cubes, pes);
         let (shape, count) = ([heads, tokens * features], heads * tokens * features);
         let q = queries(lab, count, 1);
@@ -81,17 +81,17 @@ impl Bench for FlashAttention {
         let numbers = [features, blocks[0], blocks[1], u64::from(causal)];
         arguments.extend(numbers.map(|number| Argument::Scalar(number as f64)));
         lab.launch(&flash_attention(), arguments, cubes, pes)?;
-        let check = lab.check(&tensors[3], F16_ATTENTION, || asked.expected(&q, &k, &v))?;
-        Ok(Outcome { work: asked.work(), check, notes: vec![NOTE.to_owned()] })
+        let check = lab.check(&tensors[3], F16_ATTENTION, || problem.expected(&q, &k, &v))?;
+        Ok(Outcome { work: problem.work(), check, notes: vec![NOTE.to_owned()] })
     }
 }
 
-impl Asked {
+impl FlashProblem {
     fn new(values: &Values) -> Result<Self, BenchError> {
         let [heads, tokens, features, cubes, pes] =
-            ["heads", "sequence", "head_dim", "cubes", "pes"].map(|name| values.whole(name));
+            values.wholes(["heads", "sequence", "head_dim", "cubes", "pes"]);
         at_least("heads", heads, cubes * pes, "one for each PE; or set cubes or pes")?;
-        let blocks = ["block_q", "block_k"].map(|name| values.whole(name));
+        let blocks = values.wholes(["block_q", "block_k"]);
         let causal = values.choice("causal") == "yes";
         Ok(Self { heads, tokens, features, blocks, causal, cubes, pes })
     }

@@ -49,7 +49,7 @@ impl Bench for Gemm {
     }
 
     fn needs(&self, values: &Values, topology: &Topology, _: u64) -> Needs {
-        let [m, k, n] = ["m", "k", "n"].map(|name| values.whole(name));
+        let [m, k, n] = values.wholes(["m", "k", "n"]);
         let matrices = [[m, k], [k, n], [m, n]].map(Needs::elements).into_iter().sum::<Needs>();
         if values.choice("staging") != "blocked" {
             return matrices + Needs::tiles(topology, [m, k, n]);
@@ -106,8 +106,8 @@ impl Case {
         let one = TileType { dtype, shape: smallvec![1, 1] };
         let output = infer::dot(&one, &one, None).map_or(dtype, |ty| ty.dtype);
         let case = Self {
-            shape: ["m", "k", "n"].map(|name| values.whole(name)),
-            block: ["block-m", "block-k", "block-n"].map(|name| values.whole(name)),
+            shape: values.wholes(["m", "k", "n"]),
+            block: values.wholes(["block-m", "block-k", "block-n"]),
             dtype,
             output,
             staging,

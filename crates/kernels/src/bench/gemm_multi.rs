@@ -16,7 +16,7 @@ pub(super) struct GemmMulti;
 
 /// Parameters of a run.
 #[derive(Clone, Copy)]
-struct Asked {
+struct GemmMultiProblem {
     m: u64,
     k: u64,
     n: u64,
@@ -62,18 +62,18 @@ impl Bench for GemmMulti {
     }
 
     fn needs(&self, values: &Values, topology: &Topology, _: u64) -> Needs {
-        let [m, k, n] = ["m", "k", "n"].map(|name| values.whole(name));
+        let [m, k, n] = values.wholes(["m", "k", "n"]);
         let matrices = [[m, k], [k, n], [m, n]].map(Needs::elements).into_iter().sum::<Needs>();
         matrices + Needs::tiles(topology, [m, k, n])
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
-        let asked = Asked::new(values);
-        let (Asked { m, k, n, .. }, width) = (asked, u64::from(core(lab).gemm.n));
+        let problem = GemmMultiProblem::new(values);
+        let (GemmMultiProblem { m, k, n, .. }, width) = (problem, u64::from(core(lab).gemm.n));
         let resident = values.whole("resident");
-        asked.check(lab, resident, width)?;
+        problem.check(lab, resident, width)?;
         let [over_a, over_b, over_c] =
-            asked.splits.map(|[cube, pe]| lab.placement(cube, pe, asked.cubes, asked.pes));
+            problem.splits.map(|[cube, pe]| lab.placement(cube, pe, problem.cubes, problem.pes));
         let (a, b) = (numbers(lab, m * k, 1), numbers(lab, k * n, 2));
         let stored_b = ordered(&b, &stored(lab, [k, n], &over_b, width)?);
         let tensors = [
@@ -84,17 +84,17 @@ impl Bench for GemmMulti {
         let by_panel = if values.choice("stream") == "panel" { 1.0 } else { 0.0 };
         let mut arguments: Vec<_> = tensors.iter().map(Argument::Tensor).collect();
         arguments.extend([resident as f64, width as f64, by_panel].map(Argument::Scalar));
-        lab.launch(&gemm_multi(), arguments, asked.cubes, asked.pes)?;
+        lab.launch(&gemm_multi(), arguments, problem.cubes, problem.pes)?;
         let order = stored(lab, [m, n], &over_c, width)?;
         let check = lab.check(&tensors[2], F16_SUMS, || ordered(&product(&a, &b, k, n), &order))?;
-        Ok(Outcome { work: asked.work(), check, notes: Vec::new() })
+        Ok(Outcome { work: problem.work(), check, notes: Vec::new() })
     }
 }
 
-impl Asked {
+impl GemmMultiProblem {
     fn new(values: &Values) -> Self {
         use Split::{ColumnWise, Replicate, RowWise};
-        let [m, k, n, cubes, pes] = ["m", "k", "n", "cubes", "pes"].map(|name| values.whole(name));
+        let [m, k, n, cubes, pes] = values.wholes(["m", "k", "n", "cubes", "pes"]);
         let all = cubes * pes;
         let (splits, copies) = match values.choice("split") {
             "rows" => ([[RowWise; 2], [Replicate; 2], [RowWise; 2]], [1, all]),

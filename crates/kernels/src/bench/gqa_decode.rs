@@ -13,7 +13,7 @@ use crate::library::gqa_decode;
 pub(super) struct GqaDecode;
 
 /// Parameters of a run.
-struct Asked {
+struct DecodeProblem {
     /// Number of sequences times heads of K and V.
     rows: u64,
     /// Heads of Q that share one head of K and V.
@@ -46,17 +46,16 @@ impl Bench for GqaDecode {
 
     fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
         let [batch, context, q_heads, kv_heads, features, block] =
-            ["batch", "context", "q_heads", "kv_heads", "head_dim", "block_k"]
-                .map(|name| values.whole(name));
+            values.wholes(["batch", "context", "q_heads", "kv_heads", "head_dim", "block_k"]);
         Needs::elements([2, batch, kv_heads, context, features])
             + Needs::elements([2, batch, q_heads, features])
             + Needs::commands([COMMANDS_OF_BLOCK, batch, kv_heads, context.div_ceil(block)])
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
-        let [block, cubes, pes] = ["block_k", "cubes", "pes"].map(|name| values.whole(name));
-        let asked = Asked::new(values)?;
-        let Asked { rows, group, features, context } = asked;
+        let [block, cubes, pes] = values.wholes(["block_k", "cubes", "pes"]);
+        let problem = DecodeProblem::new(values)?;
+        let DecodeProblem { rows, group, features, context } = problem;
         at_least("batch * kv_heads", rows, cubes * pes, "one for each PE; or set cubes or pes")?;
         let over = lab.placement(Split::RowWise, Split::RowWise, cubes, pes);
         let q = queries(lab, rows * group * features, 1);
@@ -72,14 +71,14 @@ impl Bench for GqaDecode {
         let mut arguments: Vec<_> = tensors.iter().map(Argument::Tensor).collect();
         arguments.extend([features, block].map(|number| Argument::Scalar(number as f64)));
         lab.launch(&gqa_decode(), arguments, cubes, pes)?;
-        let check = lab.check(&tensors[3], F16_ATTENTION, || asked.expected(&q, &k, &v))?;
-        Ok(Outcome { work: asked.work(), check, notes: asked.notes(lab) })
+        let check = lab.check(&tensors[3], F16_ATTENTION, || problem.expected(&q, &k, &v))?;
+        Ok(Outcome { work: problem.work(), check, notes: problem.notes(lab) })
     }
 }
 
-impl Asked {
+impl DecodeProblem {
     fn new(values: &Values) -> Result<Self, BenchError> {
-        let [q, kv] = ["q_heads", "kv_heads"].map(|name| values.whole(name));
+        let [q, kv] = values.wholes(["q_heads", "kv_heads"]);
         multiple("q_heads", q, kv, "as many for each of the kv_heads")?;
         let (rows, group) = (values.whole("batch") * kv, q / kv);
         Ok(Self {

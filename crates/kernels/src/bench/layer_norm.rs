@@ -28,7 +28,7 @@ impl Bench for LayerNorm {
     }
 
     fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
-        let [rows, columns, tile] = ["rows", "columns", "tile"].map(|name| values.whole(name));
+        let [rows, columns, tile] = values.wholes(["rows", "columns", "tile"]);
         // Ten operations on a tile that is loaded and stored.
         Needs::elements([2, rows, columns]) + Needs::commands([12, rows.div_ceil(tile)])
     }

@@ -22,7 +22,7 @@ use crate::report::Check;
 pub(super) struct Moe;
 
 /// Parameters of a run.
-struct Asked<'l> {
+struct MoeProblem<'l> {
     lab: &'l Lab<'l>,
     features: u64,
     hidden: u64,
@@ -77,7 +77,7 @@ impl Bench for Moe {
 
     fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
         let [tokens, features, hidden, experts] =
-            ["tokens", "features", "hidden", "experts"].map(|name| values.whole(name));
+            values.wholes(["tokens", "features", "hidden", "experts"]);
         // The sum of each token is initialised, rounded and stored, even if it is dropped.
         Needs::elements([2, tokens, features])
             + Needs::elements([2, experts, features, hidden])
@@ -85,33 +85,33 @@ impl Bench for Moe {
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
-        let asked = Asked::new(lab, values)?;
-        let inputs = asked.inputs();
+        let problem = MoeProblem::new(lab, values)?;
+        let inputs = problem.inputs();
         let sips = 0..lab.sips.len();
         let tensors: Vec<_> =
-            sips.map(|sip| asked.place(&inputs, sip)).collect::<Result<_, _>>()?;
-        let pes = asked.members(&tensors)?;
-        let ring = RingConfig { slot_bytes: 2 * asked.features, ..RingConfig::default() };
+            sips.map(|sip| problem.place(&inputs, sip)).collect::<Result<_, _>>()?;
+        let pes = problem.members(&tensors)?;
+        let ring = RingConfig { slot_bytes: 2 * problem.features, ..RingConfig::default() };
         let wired = Wired::new(lab.context, &lab.launcher, &pes, &moe_wires(pes.len()), &ring)?;
         wired.use_on(&lab.launcher);
         let launches = lab.sips.iter().enumerate().map(|(index, &sip)| {
             let mut arguments: Vec<_> = tensors[index].iter().map(Argument::Tensor).collect();
-            let first = index as u64 * asked.of_sip();
-            let numbers = [asked.features, asked.hidden, first];
+            let first = index as u64 * problem.of_sip();
+            let numbers = [problem.features, problem.hidden, first];
             arguments.extend(numbers.map(|number| Argument::Scalar(number as f64)));
             (sip, arguments)
         });
-        lab.launch_each(&moe(&asked.routing), launches.collect(), asked.cubes, asked.pes)?;
-        let check = asked.check(&inputs, &tensors)?;
-        Ok(Outcome { work: asked.work(&pes), check, notes: asked.notes() })
+        lab.launch_each(&moe(&problem.routing), launches.collect(), problem.cubes, problem.pes)?;
+        let check = problem.check(&inputs, &tensors)?;
+        Ok(Outcome { work: problem.work(&pes), check, notes: problem.notes() })
     }
 }
 
-impl<'l> Asked<'l> {
+impl<'l> MoeProblem<'l> {
     fn new(lab: &'l Lab<'l>, values: &Values) -> Result<Self, BenchError> {
-        let [tokens, features, hidden, experts, top, capacity, cubes, pes] =
-            ["tokens", "features", "hidden", "experts", "top_k", "capacity", "cubes", "pes"]
-                .map(|name| values.whole(name));
+        let [tokens, features, hidden, experts, top, capacity, cubes, pes] = values.wholes([
+            "tokens", "features", "hidden", "experts", "top_k", "capacity", "cubes", "pes",
+        ]);
         let ranks = lab.sips.len() as u64 * cubes * pes;
         multiple("tokens", tokens, ranks, "as many for each PE")?;
         multiple("experts", experts, ranks, "as many for each PE; or set cubes or pes")?;

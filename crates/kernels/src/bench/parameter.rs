@@ -182,6 +182,11 @@ impl Values {
         }
     }
 
+    /// Returns the whole numbers of several parameters.
+    pub fn wholes<const N: usize>(&self, names: [&str; N]) -> [u64; N] {
+        names.map(|name| self.whole(name))
+    }
+
     /// Returns the word of a choice parameter.
     pub fn choice(&self, name: &str) -> &'static str {
         match self.0[name] {

@@ -16,7 +16,7 @@ use crate::report::Check;
 pub(super) struct Qkv;
 
 /// Parameters of a run.
-struct Asked {
+struct QkvProblem {
     tokens: u64,
     /// Features of a token.
     d: u64,
@@ -78,25 +78,25 @@ impl Bench for Qkv {
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
-        let asked = Asked::new(lab, values)?;
-        let x = numbers(lab, asked.tokens * asked.d, 1);
+        let problem = QkvProblem::new(lab, values)?;
+        let x = numbers(lab, problem.tokens * problem.d, 1);
         let weights =
-            [0, 1, 2].map(|of| numbers(lab, asked.heads[of] * asked.head(), 2 + of as u64));
-        let inputs = asked.inputs(lab, &x, &weights)?;
-        let outs = asked.outs(lab)?;
+            [0, 1, 2].map(|of| numbers(lab, problem.heads[of] * problem.head(), 2 + of as u64));
+        let inputs = problem.inputs(lab, &x, &weights)?;
+        let outs = problem.outs(lab)?;
         let mut arguments: Vec<_> = inputs.iter().chain(&outs).map(Argument::Tensor).collect();
-        let numbers = [asked.resident, asked.features, asked.width];
+        let numbers = [problem.resident, problem.features, problem.width];
         arguments.extend(numbers.map(|number| Argument::Scalar(number as f64)));
-        lab.launch(&qkv(), arguments, asked.cubes, asked.pes)?;
+        lab.launch(&qkv(), arguments, problem.cubes, problem.pes)?;
         let mut check: Option<Check> = None;
         for (out, weights) in outs.iter().zip(&weights) {
-            check = worse(check, lab.check(out, F16_SUMS, || asked.expected(&x, weights))?);
+            check = worse(check, lab.check(out, F16_SUMS, || problem.expected(&x, weights))?);
         }
-        Ok(Outcome { work: asked.work(), check, notes: Vec::new() })
+        Ok(Outcome { work: problem.work(), check, notes: Vec::new() })
     }
 }
 
-impl Asked {
+impl QkvProblem {
     fn new(lab: &Lab<'_>, values: &Values) -> Result<Self, BenchError> {
         let (d, heads) = shape(values);
         let shrink = values.whole("shrink");
@@ -104,14 +104,14 @@ impl Asked {
             let expected = "expected 1, 2, 4 and so on up to 128, the features of a head";
             return Err(BenchError::Unfit(format!("shrink={shrink}: {expected}")));
         }
-        let [tokens, resident, cubes, pes] =
-            ["tokens", "resident", "cubes", "pes"].map(|name| values.whole(name));
+        let [tokens, resident, cubes, pes] = values.wholes(["tokens", "resident", "cubes", "pes"]);
         let (across_tokens, width) =
             (values.choice("across") == "tokens", u64::from(core(lab).gemm.n));
         let (d, features) = (d / shrink, 128 / shrink);
-        let asked = Self { tokens, d, heads, features, cubes, pes, across_tokens, resident, width };
-        asked.check(lab)?;
-        Ok(asked)
+        let problem =
+            Self { tokens, d, heads, features, cubes, pes, across_tokens, resident, width };
+        problem.check(lab)?;
+        Ok(problem)
     }
 
     fn check(&self, lab: &Lab<'_>) -> Result<(), BenchError> {

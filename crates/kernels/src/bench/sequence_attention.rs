@@ -20,7 +20,7 @@ use crate::library::{sequence_attention, sequence_attention_wires};
 pub(super) struct SequenceAttention;
 
 /// Parameters of a run.
-struct Asked {
+struct SequenceProblem {
     /// Number of sequences times heads of K and V.
     rows: u64,
     /// Heads of Q that share one head of K and V.
@@ -59,8 +59,7 @@ impl Bench for SequenceAttention {
 
     fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
         let [batch, context, q_heads, kv_heads, features, block] =
-            ["batch", "context", "q_heads", "kv_heads", "head_dim", "block_k"]
-                .map(|name| values.whole(name));
+            values.wholes(["batch", "context", "q_heads", "kv_heads", "head_dim", "block_k"]);
         let blocks = context.div_ceil(block);
         Needs::elements([2, batch, kv_heads, context, features])
             + Needs::elements([2, batch, q_heads, features])
@@ -68,14 +67,14 @@ impl Bench for SequenceAttention {
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
-        let asked = Asked::new(lab, values)?;
-        let Asked { rows, group, features, context, block, cubes, pes } = asked;
+        let problem = SequenceProblem::new(lab, values)?;
+        let SequenceProblem { rows, group, features, context, block, cubes, pes } = problem;
         let by_token = lab.placement(Split::RowWise, Split::RowWise, cubes, pes);
         let copies = lab.placement(Split::Replicate, Split::Replicate, cubes, pes);
-        let parts = asked.parts(lab, &by_token)?;
+        let parts = problem.parts(lab, &by_token)?;
         let q = queries(lab, rows * group * features, 1);
         let [k, v] = [2, 3].map(|seed| numbers(lab, rows * context * features, seed));
-        let [keys, kept] = [asked.stored(&k, &parts, true), asked.stored(&v, &parts, false)];
+        let [keys, kept] = [problem.stored(&k, &parts, true), problem.stored(&v, &parts, false)];
         let (of_cache, slots) = ([context, rows * features], rows.div_ceil(cubes * pes));
         let tensors = [
             place(lab, &[rows, group * features], DType::F16, &copies, &q)?,
@@ -85,21 +84,21 @@ impl Bench for SequenceAttention {
                 .zeros(&[cubes * pes, slots * group * features], DType::F16)?
                 .to(&by_token)?,
         ];
-        let wired = asked.wire(lab, &parts)?;
+        let wired = problem.wire(lab, &parts)?;
         wired.use_on(&lab.launcher);
         let mut arguments: Vec<_> = tensors.iter().map(Argument::Tensor).collect();
         arguments.extend([features, block].map(|number| Argument::Scalar(number as f64)));
         lab.launch(&sequence_attention(), arguments, cubes, pes)?;
-        let check = lab.check(&tensors[3], F16_ATTENTION, || asked.expected(&q, &k, &v))?;
-        Ok(Outcome { work: asked.work(lab, &parts), check, notes: Vec::new() })
+        let check = lab.check(&tensors[3], F16_ATTENTION, || problem.expected(&q, &k, &v))?;
+        Ok(Outcome { work: problem.work(lab, &parts), check, notes: Vec::new() })
     }
 }
 
-impl Asked {
+impl SequenceProblem {
     fn new(lab: &Lab<'_>, values: &Values) -> Result<Self, BenchError> {
-        let [q, kv, batch, features, context, block, cubes, pes] =
-            ["q_heads", "kv_heads", "batch", "head_dim", "context", "block_k", "cubes", "pes"]
-                .map(|name| values.whole(name));
+        let [q, kv, batch, features, context, block, cubes, pes] = values.wholes([
+            "q_heads", "kv_heads", "batch", "head_dim", "context", "block_k", "cubes", "pes",
+        ]);
         multiple("q_heads", q, kv, "as many for each of the kv_heads")?;
         at_least("context", context, cubes * pes, "one for each PE; or set cubes or pes")?;
         let (rows, group) = (batch * kv, q / kv);

@@ -26,7 +26,7 @@ impl Bench for Softmax {
     }
 
     fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
-        let [rows, columns, tile] = ["rows", "columns", "tile"].map(|name| values.whole(name));
+        let [rows, columns, tile] = values.wholes(["rows", "columns", "tile"]);
         // A tile is loaded, computed and stored.
         Needs::elements([2, rows, columns]) + Needs::commands([3, rows.div_ceil(tile)])
     }

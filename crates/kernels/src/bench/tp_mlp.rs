@@ -24,7 +24,7 @@ const JOIN: Operation = Operation::AllReduce(ReduceOp::Sum);
 const BLOCK: u64 = 32;
 
 /// Parameters of a run.
-struct Asked<'l> {
+struct MlpProblem<'l> {
     lab: &'l Lab<'l>,
     tokens: u64,
     features: u64,
@@ -70,8 +70,7 @@ impl Bench for TpMlp {
     }
 
     fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
-        let [tokens, features, hidden] =
-            ["tokens", "features", "hidden"].map(|name| values.whole(name));
+        let [tokens, features, hidden] = values.wholes(["tokens", "features", "hidden"]);
         // Each block of weights is loaded, multiplied and stored.
         Needs::elements([2, features, hidden])
             + Needs::elements([tokens, features])
@@ -79,42 +78,42 @@ impl Bench for TpMlp {
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
-        let asked = Asked::new(lab, values)?;
-        let inputs = asked.inputs();
+        let problem = MlpProblem::new(lab, values)?;
+        let inputs = problem.inputs();
         let sips = 0..lab.sips.len();
-        let layers: Vec<_> = sips.map(|sip| asked.place(&inputs, sip)).collect::<Result<_, _>>()?;
+        let layers: Vec<_> =
+            sips.map(|sip| problem.place(&inputs, sip)).collect::<Result<_, _>>()?;
         let number = lab.launcher.new_group().ok_or(DistError::Exhausted)?;
-        let way = asked.algorithm()?;
-        let group = Group::new(lab.context, &asked.config(), way, number)?;
-        asked.launch(asked.activation, &layers, [0, 1, 2], 0)?;
-        let each = if asked.ranks == Ranks::Cube { asked.of_sip() / asked.cubes } else { 0 };
-        asked.launch(Activation::Identity, &layers, [3, 2, 4], each)?;
+        let way = problem.algorithm()?;
+        let group = Group::new(lab.context, &problem.config(), way, number)?;
+        problem.launch(problem.activation, &layers, [0, 1, 2], 0)?;
+        let each = if problem.ranks == Ranks::Cube { problem.of_sip() / problem.cubes } else { 0 };
+        problem.launch(Activation::Identity, &layers, [3, 2, 4], each)?;
         let sums: Vec<_> = layers.iter().map(|layer| (&layer[4], &layer[4])).collect();
         group.run(&lab.launcher, lab.context, JOIN, &sums)?;
         lab.settle()?;
-        let check = asked.check(&inputs, &layers)?;
-        Ok(Outcome { work: asked.work(&group), check, notes: Vec::new() })
+        let check = problem.check(&inputs, &layers)?;
+        Ok(Outcome { work: problem.work(&group), check, notes: Vec::new() })
     }
 }
 
-impl<'l> Asked<'l> {
+impl<'l> MlpProblem<'l> {
     fn new(lab: &'l Lab<'l>, values: &Values) -> Result<Self, BenchError> {
-        let [tokens, features, hidden] =
-            ["tokens", "features", "hidden"].map(|name| values.whole(name));
+        let [tokens, features, hidden] = values.wholes(["tokens", "features", "hidden"]);
         let silu = values.choice("activation") == "silu";
         let activation = if silu { Activation::Silu } else { Activation::Gelu };
         let ranks = if values.choice("ranks") == "sip" { Ranks::Sip } else { Ranks::Cube };
         let (algorithm, (cubes, pes)) = (values.choice("algorithm"), lab.counts());
-        let asked =
+        let problem =
             Self { lab, tokens, features, hidden, activation, ranks, algorithm, cubes, pes };
-        multiple("hidden", hidden, asked.all_pes(), "as many for each PE of all SIPs")?;
-        multiple("features", features, asked.rank_pes(), "as many for each PE of a rank")?;
+        multiple("hidden", hidden, problem.all_pes(), "as many for each PE of all SIPs")?;
+        multiple("features", features, problem.rank_pes(), "as many for each PE of a rank")?;
         // The input, and two blocks of weights with their sums.
-        let deepest = features.max(hidden / asked.rank_count());
+        let deepest = features.max(hidden / problem.rank_count());
         let bytes = 2 * deepest * (tokens + 2 * BLOCK) + 16 * BLOCK * tokens;
         let what = format!("{tokens} tokens of {deepest} features and two blocks of weights");
         fits_tcm(lab, bytes, &what, "fewer tokens or features")?;
-        Ok(asked)
+        Ok(problem)
     }
 
     fn all_pes(&self) -> u64 {

@@ -52,8 +52,7 @@ impl Bench for TransformerLayer {
 
     fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
         let [batch, context, hidden, ffn, heads, kv_heads, head_dim] =
-            ["batch", "context", "hidden", "ffn", "heads", "kv_heads", "head_dim"]
-                .map(|name| values.whole(name));
+            values.wholes(["batch", "context", "hidden", "ffn", "heads", "kv_heads", "head_dim"]);
         Needs::elements([2, hidden, heads, head_dim])
             + Needs::elements([2, hidden, kv_heads, head_dim])
             + Needs::elements([3, hidden, ffn])
@@ -84,9 +83,8 @@ impl Bench for TransformerLayer {
 }
 
 fn cut(lab: &Lab<'_>, values: &Values) -> Result<Cut, BenchError> {
-    let [batch, context, chunk, hidden, ffn, heads, kv_heads, head_dim] =
-        ["batch", "context", "chunk", "hidden", "ffn", "heads", "kv_heads", "head_dim"]
-            .map(|name| values.whole(name));
+    let [batch, context, chunk, hidden, ffn, heads, kv_heads, head_dim] = values
+        .wholes(["batch", "context", "chunk", "hidden", "ffn", "heads", "kv_heads", "head_dim"]);
     let phase = if values.choice("phase") == "decode" { Phase::Decode } else { Phase::Prefill };
     let (sips, all) = lab.context.machine(|machine| {
         let topology = machine.topology();

@@ -33,7 +33,7 @@ impl Bench for VectorAdd {
     }
 
     fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
-        let [elements, block] = ["elements", "block"].map(|name| values.whole(name));
+        let [elements, block] = values.wholes(["elements", "block"]);
         Needs::elements([3, elements]) + Needs::commands([4, elements.div_ceil(block)])
     }
 
