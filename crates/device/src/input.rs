@@ -20,7 +20,7 @@
 
 mod document;
 mod error;
-pub mod nearest;
+mod nearest;
 pub(crate) mod reader;
 pub(crate) mod yaml;
 

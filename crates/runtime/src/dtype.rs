@@ -28,7 +28,7 @@ mod tests;
 use std::fmt;
 use std::str::FromStr;
 
-use cubeyard_device::input::nearest::nearest;
+use cubeyard_device::input::nearest;
 use thiserror::Error;
 
 pub use element::Element;

@@ -3,7 +3,7 @@
 use cubeyard_memory::Bytes;
 use cubeyard_sim::{Bandwidth, Span};
 
-use super::nearest::nearest;
+use super::nearest;
 use super::yaml::{Entry, Mark, Tree, Value, join};
 use super::{InputError, InputProblem};
 

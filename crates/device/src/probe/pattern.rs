@@ -16,7 +16,7 @@ use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::{Span, Stop, Time, Wait};
 
 use super::{Hop, Measured, RunError, measured, route};
-use crate::input::nearest::nearest;
+use crate::input::nearest;
 use crate::input::reader::{Field, Map};
 use crate::input::{InputError, InputProblem, yaml};
 use crate::log::Watch;

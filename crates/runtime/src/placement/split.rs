@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-use cubeyard_device::input::nearest::nearest;
+use cubeyard_device::input::nearest;
 
 use thiserror::Error;
 
