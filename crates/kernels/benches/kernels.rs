@@ -50,11 +50,10 @@ fn first<T>(id: Result<T, impl std::fmt::Debug>) -> Vec<T> {
 }
 
 fn launch<'a>(tensors: &[&'a Tensor], one: bool) -> Launch<'a> {
-    let arguments = tensors.iter().map(|tensor| Argument::Tensor(tensor)).collect();
     let sip = SipId::new(0).expect("there is a first one");
     let (cubes, pes) =
         if one { (first(CubeId::new(0)), first(PeId::new(0))) } else { (vec![], vec![]) };
-    Launch { arguments, sip, cubes, pes }
+    Launch::new(sip).arguments(tensors.iter().copied()).cubes(cubes).pes(pes)
 }
 
 /// The best of some runs, in seconds.

@@ -145,8 +145,7 @@ fn first(out: &mut impl Write) -> Outcome {
     let y = context.empty(&[256, 64], DType::F32)?.to(&rows)?;
 
     let launcher = Launcher::new(&context);
-    let arguments = vec![Argument::Tensor(&x), Argument::Tensor(&y)];
-    let launch = Launch { arguments, sip: SipId::new(0)?, cubes: vec![], pes: vec![] };
+    let launch = Launch::new(SipId::new(0)?).arguments([&x, &y]);
     let report = launcher.run(&kernel!(double), &launch)?;
     assert_eq!(y.read::<f32>()?, vec![3.0; 256 * 64]);
 
@@ -286,8 +285,9 @@ fn launch<'a>(
     numbers: &[f64],
     pes: u32,
 ) -> Result<Launch<'a>, Box<dyn Error>> {
-    let tensors = tensors.iter().map(|tensor| Argument::Tensor(tensor));
-    let arguments = tensors.chain(numbers.iter().map(|&number| Argument::Scalar(number))).collect();
-    let pes = (0..pes).map(PeId::new).collect::<Result<_, _>>()?;
-    Ok(Launch { arguments, sip: SipId::new(0)?, cubes: vec![CubeId::new(0)?], pes })
+    let launch = Launch::new(SipId::new(0)?).arguments(tensors.iter().copied());
+    let launch = launch
+        .arguments(numbers.iter().map(|&number| Argument::Scalar(number)))
+        .cubes(vec![CubeId::new(0)?]);
+    Ok(launch.pes((0..pes).map(PeId::new).collect::<Result<_, _>>()?))
 }

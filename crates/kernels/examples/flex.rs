@@ -52,7 +52,7 @@ fn on(function: SipFunction, out: &mut impl Write) -> Result<(), Box<dyn Error>>
     let mut handles = Vec::new();
     for operands in [&first, &second] {
         let cubes = vec![CubeId::new(0)?];
-        let launch = Launch { arguments: operands.arguments(), sip, cubes, pes: vec![] };
+        let launch = Launch::new(sip).arguments(operands.arguments()).cubes(cubes);
         handles.push(launcher.launch(&stream, &kernel, &launch)?);
         for (name, operand) in ["x", "y"].iter().zip(operands.resolved()) {
             writeln!(

@@ -38,7 +38,7 @@ pub enum Mode {
 /// use cubeyard_kernels::launch::Launcher;
 /// use cubeyard_memory::address::SipId;
 /// use cubeyard_runtime::placement::{Placement, Split};
-/// use cubeyard_runtime::{Argument, Context, ContextConfig, Launch};
+/// use cubeyard_runtime::{Context, ContextConfig, Launch};
 ///
 /// let context = Context::new(ContextConfig { data: true, ..ContextConfig::default() });
 /// let rows = Placement { cube: Split::RowWise, pe: Split::RowWise, ..Placement::default() };
@@ -52,8 +52,7 @@ pub enum Mode {
 ///     })
 /// });
 /// let launcher = Launcher::new(&context);
-/// let arguments = vec![Argument::Tensor(&x), Argument::Tensor(&y)];
-/// let launch = Launch { arguments, sip: SipId::new(0)?, cubes: vec![], pes: vec![] };
+/// let launch = Launch::new(SipId::new(0)?).arguments([&x, &y]);
 /// let report = launcher.run(&double, &launch)?;
 /// assert_eq!(report.pes.len(), 128);
 /// assert_eq!(y.read::<f32>()?, vec![3.0; 256 * 64]);

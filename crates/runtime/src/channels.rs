@@ -11,7 +11,7 @@ use cubeyard_memory::pe::CubeSram;
 use cubeyard_sim::Span;
 
 use crate::context::{Context, Inner};
-use crate::error::RuntimeError;
+use crate::error::{AllocateError, RuntimeError};
 
 /// One end of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -187,7 +187,7 @@ impl Inner {
         if !installed.is_empty() {
             let removals = installed.iter().map(removal);
             if let Err(error) = self.perform(removals) {
-                self.trouble(&error);
+                self.note_release_error(&error);
             }
         }
         let mut ports = self.ports.borrow_mut();
@@ -235,7 +235,7 @@ impl Inner {
             SlotKind::Hbm => self.with_memory(pe, |memory| memory.allocate_hbm(bytes)),
             SlotKind::Sram => self.with_sram(pe, |sram| sram.allocate(bytes)),
         };
-        address.map_err(|source| RuntimeError::OutOfMemory { pe, source })
+        Ok(address.map_err(|source| AllocateError::Pe { pe, source })?)
     }
 
     fn give_ring_back(&self, ring: &Ring) {

@@ -2,11 +2,13 @@
 
 mod deferred;
 mod deploy;
+mod faults;
 mod flight;
 mod run;
 mod stats;
 mod storage;
 
+pub use faults::Faults;
 pub use flight::LaunchReport;
 pub(crate) use flight::{FlightOutcome, InFlight};
 pub use stats::{LeakReport, MemoryStats, PeSnapshot, PeUsage, RegionsUsage, ShardSnapshot};
@@ -35,6 +37,7 @@ use cubeyard_sim::Time;
 use crate::error::RuntimeError;
 use crate::sip_memory::SipMemory;
 use deferred::{AfterLook, Deferred};
+use faults::Steps;
 
 /// How a context works.
 #[derive(Clone, Debug)]
@@ -100,12 +103,10 @@ pub(crate) struct Inner {
     pub(crate) regions: RefCell<BTreeMap<SipId, sync::Weak<SipMemory>>>,
     closed: Cell<bool>,
     /// What could not be given back.
-    troubles: RefCell<Vec<String>>,
+    release_errors: RefCell<Vec<String>>,
     /// What was dropped while the machine was looked at.
     deferred: Deferred,
-    /// Steps that are left until one is made to fail.
-    fail_in: Cell<Option<u64>>,
-    steps: Cell<u64>,
+    steps: Steps,
 }
 
 impl Context {
@@ -141,10 +142,9 @@ impl Context {
             in_flight: RefCell::default(),
             regions: RefCell::default(),
             closed: Cell::new(false),
-            troubles: RefCell::default(),
+            release_errors: RefCell::default(),
             deferred: Deferred::default(),
-            fail_in: Cell::new(None),
-            steps: Cell::new(0),
+            steps: Steps::default(),
         };
         Self { inner: Rc::new(inner) }
     }
@@ -194,18 +194,6 @@ impl Context {
     pub fn close(self) -> LeakReport {
         self.inner.close()
     }
-
-    /// Makes the step of this number fail, counted from now: every allocation, mapping and transfer is one.
-    /// For tests of what happens then; `None` ends it.
-    pub fn fail_at(&self, step: Option<u64>) {
-        self.inner.fail_in.set(step);
-        self.inner.steps.set(0);
-    }
-
-    /// How many steps were taken since [`fail_at`](Self::fail_at).
-    pub fn steps(&self) -> u64 {
-        self.inner.steps.get()
-    }
 }
 
 /// Without the machine, which has a hundred thousand parts.
@@ -229,15 +217,6 @@ impl Inner {
         if self.closed.get() { Err(RuntimeError::Closed) } else { Ok(()) }
     }
 
-    /// One more step, which may be made to fail.
-    pub(crate) fn step(&self) -> Result<(), RuntimeError> {
-        let step = self.steps.replace(self.steps.get() + 1);
-        if self.fail_in.get() == Some(step) {
-            return Err(RuntimeError::Injected { step });
-        }
-        Ok(())
-    }
-
     /// A number for one more storage.
     pub(crate) fn number(&self) -> u64 {
         self.made.replace(self.made.get() + 1)
@@ -255,8 +234,8 @@ impl Inner {
         self.storages.borrow().values().filter_map(Weak::upgrade).collect()
     }
 
-    pub(crate) fn trouble(&self, error: &RuntimeError) {
-        self.troubles.borrow_mut().push(error.to_string());
+    pub(crate) fn note_release_error(&self, error: &RuntimeError) {
+        self.release_errors.borrow_mut().push(error.to_string());
     }
 
     /// The allocators of a PE, made when it is first used.
@@ -278,7 +257,7 @@ impl Inner {
             return LeakReport::default();
         }
         for ended in [self.run_and_settle(), self.tidy()] {
-            ended.unwrap_or_else(|error| self.trouble(&error));
+            ended.unwrap_or_else(|error| self.note_release_error(&error));
         }
         let live = self.live();
         let tensors = live.iter().map(|storage| stats::leak(storage)).collect();
@@ -289,6 +268,6 @@ impl Inner {
         }
         self.closed.set(true);
         let regions = self.regions_usage().iter().map(ToString::to_string).collect();
-        LeakReport { tensors, regions, troubles: self.troubles.take() }
+        LeakReport { tensors, regions, release_errors: self.release_errors.take() }
     }
 }

@@ -10,6 +10,26 @@ use crate::dtype::{DType, OutOfRange};
 use crate::placement::PlacementError;
 use crate::shape::{Shape, ShapeError};
 
+/// Memory or addresses of the machine that could not be allocated. Freeing never fails: handles own what they free.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum AllocateError {
+    /// A memory of a PE has no room. Free something there, or place the tensor on more PEs.
+    #[error("{pe}: {source}")]
+    Pe {
+        /// PE whose memory was asked.
+        pe: PeRef,
+        /// Requested and free bytes, and the largest free range.
+        source: pe::AllocateError,
+    },
+    /// The virtual address space has no room.
+    #[error(transparent)]
+    VirtualSpace(#[from] virtual_space::AllocateError),
+    /// No region has room.
+    #[error(transparent)]
+    Region(#[from] flex::AllocateError),
+}
+
 /// Why something was not done. Whatever was taken on the way has been given back.
 #[derive(Clone, Debug, Error)]
 pub enum RuntimeError {
@@ -22,17 +42,9 @@ pub enum RuntimeError {
     /// A value that the element type cannot have.
     #[error(transparent)]
     Value(#[from] OutOfRange),
-    /// A PE's memory has no room. Free something there, or place the tensor on more PEs.
-    #[error("{pe}: {source}")]
-    OutOfMemory {
-        /// The PE.
-        pe: PeRef,
-        /// What was wanted, what is free, and the largest free range.
-        source: pe::AllocateError,
-    },
-    /// The virtual address space has no room.
+    /// Memory or addresses could not be allocated.
     #[error(transparent)]
-    VirtualSpace(#[from] virtual_space::AllocateError),
+    Allocate(#[from] AllocateError),
     /// The machine does not take the request.
     #[error(transparent)]
     Request(#[from] RequestError),
@@ -144,9 +156,6 @@ pub enum RuntimeError {
         /// The SIP.
         sip: SipId,
     },
-    /// No region has room.
-    #[error(transparent)]
-    Regions(#[from] flex::AllocateError),
     /// The allocator cannot be made.
     #[error(transparent)]
     Build(#[from] flex::BuildError),
@@ -204,10 +213,11 @@ pub enum RuntimeError {
     /// A kernel is not one that can run, in words that name its place.
     #[error("{0}")]
     Kernel(String),
-    /// Made to fail, by [`Context::fail_at`](crate::Context::fail_at).
+    /// A step failed because a test wants it to.
+    #[doc(hidden)]
     #[error("made to fail at step {step}")]
     Injected {
-        /// The step.
+        /// Number of the step.
         step: u64,
     },
 }
@@ -217,12 +227,7 @@ impl RuntimeError {
     pub fn is_exhausted(&self) -> bool {
         matches!(
             self,
-            Self::OutOfMemory { .. }
-                | Self::VirtualSpace(_)
-                | Self::Regions(_)
-                | Self::Stalled(_)
-                | Self::OutOfTime
-                | Self::Deadline { .. }
+            Self::Allocate(_) | Self::Stalled(_) | Self::OutOfTime | Self::Deadline { .. }
         )
     }
 }

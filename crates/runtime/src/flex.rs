@@ -21,7 +21,7 @@ use cubeyard_memory::device::DeviceMemory;
 use cubeyard_memory::flex::{FlexAllocator, FlexConfig, Program};
 
 use crate::context::{Context, Inner};
-use crate::error::RuntimeError;
+use crate::error::{AllocateError, RuntimeError};
 use crate::sip_memory::{SipFunction, SipMemory};
 use windows::Windows;
 
@@ -101,7 +101,8 @@ impl FlexDevice {
     /// Puts a program into memory of its own; a launch of it takes so many operands.
     pub fn load(&self, binary: &[u8], operands: usize) -> Result<Program, RuntimeError> {
         self.context.check_open()?;
-        let program = self.allocator.load_program(Bytes::new(binary.len() as u64), operands)?;
+        let bytes = Bytes::new(binary.len() as u64);
+        let program = self.allocator.load_program(bytes, operands).map_err(AllocateError::from)?;
         self.write_at(program.memory().address(), binary)?;
         Ok(program)
     }

@@ -21,7 +21,7 @@ use crate::context::{
     Addressing, Context, DeployedShard, FlightOutcome, InFlight, Inner, LaunchReport,
 };
 use crate::error::RuntimeError;
-use crate::flex::{FlexOperand, FlexOperands};
+use crate::flex::FlexOperand;
 use crate::tensor::Tensor;
 
 /// An argument of a launch.
@@ -35,17 +35,62 @@ pub enum Argument<'a> {
     Scalar(f64),
 }
 
-/// A launch of a kernel: with what, and where.
+impl<'a> From<&'a Tensor> for Argument<'a> {
+    fn from(tensor: &'a Tensor) -> Self {
+        Self::Tensor(tensor)
+    }
+}
+
+impl From<FlexOperand> for Argument<'_> {
+    fn from(operand: FlexOperand) -> Self {
+        Self::Operand(operand)
+    }
+}
+
+impl From<f64> for Argument<'_> {
+    fn from(value: f64) -> Self {
+        Self::Scalar(value)
+    }
+}
+
+/// Arguments and PEs of a kernel's launch.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Launch<'a> {
-    /// The kernel's arguments.
+    /// Arguments of the kernel, in order.
     pub arguments: Vec<Argument<'a>>,
-    /// The SIP.
+    /// SIP that the kernel runs on.
     pub sip: SipId,
-    /// Its cubes that take part; all if none are named.
+    /// Cubes of the SIP that take part; empty for all.
     pub cubes: Vec<CubeId>,
-    /// The PEs of each cube that take part; all if none are named.
+    /// PEs of each cube that take part; empty for all.
     pub pes: Vec<PeId>,
+}
+
+impl<'a> Launch<'a> {
+    /// Creates a launch without arguments on all PEs of a SIP.
+    pub fn new(sip: SipId) -> Self {
+        Self { arguments: Vec::new(), sip, cubes: Vec::new(), pes: Vec::new() }
+    }
+
+    /// Appends arguments.
+    #[must_use]
+    pub fn arguments(mut self, all: impl IntoIterator<Item: Into<Argument<'a>>>) -> Self {
+        self.arguments.extend(all.into_iter().map(Into::into));
+        self
+    }
+
+    /// Restricts the launch to these cubes; none are all.
+    #[must_use]
+    pub fn cubes(self, cubes: Vec<CubeId>) -> Self {
+        Self { cubes, ..self }
+    }
+
+    /// Restricts the launch to these PEs of each cube; none are all.
+    #[must_use]
+    pub fn pes(self, pes: Vec<PeId>) -> Self {
+        Self { pes, ..self }
+    }
 }
 
 /// Makes the program of each PE of a launch.
@@ -85,13 +130,6 @@ impl Context {
     /// Creates a stream of launches.
     pub fn stream(&self) -> Stream {
         Stream { context: Rc::clone(&self.inner), after: Rc::default() }
-    }
-}
-
-impl FlexOperands {
-    /// Returns the operands as arguments of a launch, in order.
-    pub fn arguments(&self) -> Vec<Argument<'static>> {
-        self.operands().map(Argument::Operand).collect()
     }
 }
 

@@ -35,7 +35,7 @@
 //! // PEs run programs, which `cubeyard_kernels` makes of kernels. This one computes for 1,000 dispatches.
 //! use cubeyard_device::pe::{Next, Program};
 //! use cubeyard_memory::address::SipId;
-//! use cubeyard_runtime::{Argument, Launch};
+//! use cubeyard_runtime::Launch;
 //!
 //! #[derive(Debug)]
 //! struct Busy(Option<u32>);
@@ -46,8 +46,7 @@
 //!     }
 //! }
 //!
-//! let arguments = vec![Argument::Tensor(&tensor)];
-//! let launch = Launch { arguments, sip: SipId::new(0)?, cubes: vec![], pes: vec![] };
+//! let launch = Launch::new(SipId::new(0)?).arguments([&tensor]);
 //! let mut programs = |_: &_, _: &[_]| Ok(Box::new(Busy(Some(1000))) as Box<dyn Program>);
 //! let report = context.stream().launch_programs("busy", &launch, &mut programs)?.wait()?;
 //! assert_eq!((report.pes.len(), report.max().ns()), (128, 1000.0));
@@ -73,6 +72,9 @@ pub mod dtype;
 pub mod placement;
 pub mod shape;
 
+#[doc(hidden)]
+pub use context::Faults;
+
 mod channels;
 mod context;
 mod error;
@@ -88,7 +90,7 @@ pub use context::{
     Addressing, Context, ContextConfig, DeployedShard, LaunchReport, LeakReport, MemoryStats,
     PeSnapshot, PeUsage, RegionsUsage, ShardSnapshot,
 };
-pub use error::RuntimeError;
+pub use error::{AllocateError, RuntimeError};
 pub use flex::{FlexArray, FlexDevice, FlexOperand, FlexOperands};
 pub use init::{random_bits, uniform};
 pub use launch::{

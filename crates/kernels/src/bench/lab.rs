@@ -129,7 +129,7 @@ impl<'c> Lab<'c> {
         let (cubes, pes) = (self.cubes(cubes), self.pes(pes));
         for (sip, arguments) in each {
             let (cubes, pes) = (cubes.clone(), pes.clone());
-            let launch = Launch { arguments, sip, cubes, pes };
+            let launch = Launch::new(sip).arguments(arguments).cubes(cubes).pes(pes);
             self.launcher.launch(&self.context.stream(), kernel, &launch)?;
         }
         self.settle()

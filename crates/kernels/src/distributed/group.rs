@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use cubeyard_memory::address::{CubeId, SipId};
 use cubeyard_runtime::dtype::DType;
-use cubeyard_runtime::{Argument, Channels, Context, Launch, RingConfig, Stream, Tensor};
+use cubeyard_runtime::{Channels, Context, Launch, RingConfig, Stream, Tensor};
 use cubeyard_sim::Span;
 
 use super::ccl::Cost;
@@ -186,10 +186,9 @@ impl Group {
         let mut handles = Vec::with_capacity(seats.len());
         for (index, (stream, seat)) in streams.iter().zip(seats).enumerate() {
             let Seat { sip, tensors, cubes, pes } = seat;
-            let numbers = self.places.numbers(index).map(|number| Argument::Scalar(number as f64));
-            let tensors = tensors.into_iter().map(Argument::Tensor);
-            let arguments = tensors.chain(numbers).collect();
-            let launch = Launch { arguments, sip, cubes, pes };
+            let numbers = self.places.numbers(index).map(|number| number as f64);
+            let launch =
+                Launch::new(sip).arguments(tensors).arguments(numbers).cubes(cubes).pes(pes);
             handles.push(launcher.launch(stream, &kernel, &launch)?);
         }
         Ok(Pending::new(self.algorithm.name(), begun, tensors[0].0.nbytes(), handles))

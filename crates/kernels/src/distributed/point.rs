@@ -1,6 +1,6 @@
 //! Point-to-point transfers between ranks.
 
-use cubeyard_runtime::{Argument, Launch, Tensor};
+use cubeyard_runtime::{Launch, Tensor};
 
 use super::group::{Pending, Seat, transfer};
 use super::{DistError, Distributed, ProcessGroup};
@@ -42,9 +42,9 @@ impl Distributed<'_> {
         let mut handles = Vec::new();
         for (seat, (peer, sends)) in seats.into_iter().zip([(target.0, 1.0), (source.0, 0.0)]) {
             let Seat { sip, tensors, cubes, pes } = seat;
-            let numbers = [sends, peer as f64, piece as f64].map(Argument::Scalar);
-            let arguments = tensors.into_iter().map(Argument::Tensor).chain(numbers).collect();
-            let launch = Launch { arguments, sip, cubes, pes };
+            let numbers = [sends, peer as f64, piece as f64];
+            let launch =
+                Launch::new(sip).arguments(tensors).arguments(numbers).cubes(cubes).pes(pes);
             handles.push(self.launcher.launch(&self.context.stream(), &self.point, &launch)?);
         }
         Ok(Pending::new("direct", self.context.now(), source.1.nbytes(), handles))

@@ -19,7 +19,7 @@ use crate::launch::Launcher;
 /// use cubeyard_kernels::tl::Port;
 /// use cubeyard_memory::address::SipId;
 /// use cubeyard_runtime::placement::{Placement, Split};
-/// use cubeyard_runtime::{Argument, Context, ContextConfig, Launch, RingConfig};
+/// use cubeyard_runtime::{Context, ContextConfig, Launch, RingConfig};
 ///
 /// let context = Context::new(ContextConfig { data: true, ..ContextConfig::default() });
 /// let two = Placement { pe: Split::RowWise, cubes: Some(1), pes: Some(2), ..Placement::default() };
@@ -38,9 +38,8 @@ use crate::launch::Launcher;
 /// let wire = Wire { ends: [(0, Port(0)), (1, Port(0))] };
 /// let wired = Wired::new(&context, &launcher, &pes, &[wire], &RingConfig::default())?;
 /// wired.use_on(&launcher);
-/// let (sip, arguments) = (SipId::new(0)?, vec![Argument::Tensor(&x)]);
-/// let launch =
-///     Launch { arguments, sip, cubes: vec![pes[0].cube], pes: vec![pes[0].pe, pes[1].pe] };
+/// let launch = Launch::new(SipId::new(0)?).arguments([&x]);
+/// let launch = launch.cubes(vec![pes[0].cube]).pes(vec![pes[0].pe, pes[1].pe]);
 /// launcher.run(&swap, &launch)?;
 /// assert_eq!(x.read::<f32>()?, [2.0, 2.0, 2.0, 2.0, 1.0, 1.0, 1.0, 1.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -4,9 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use cubeyard_runtime::{
-    Argument, Channels, Context, Launch, LaunchHandle, LaunchReport, Stream, Tensor,
-};
+use cubeyard_runtime::{Channels, Context, Launch, LaunchHandle, LaunchReport, Stream, Tensor};
 
 use super::cut::{Cut, Phase};
 use super::error::ModelError;
@@ -165,11 +163,8 @@ impl<'a> Driver<'a> {
         for (index, (sip, stream)) in self.tensors.sips.iter().zip(&self.streams).enumerate() {
             let adds = u64::from(index == 0);
             let (tensors, numbers) = arguments(part, sip, [layer, position, adds]);
-            let tensors = tensors.into_iter().map(Argument::Tensor);
-            let numbers = numbers.into_iter().map(|number| Argument::Scalar(number as f64));
-            let arguments = tensors.chain(numbers).collect();
-            let (cubes, pes) = (Vec::new(), Vec::new());
-            let launch = Launch { arguments, sip: sip.sip, cubes, pes };
+            let numbers = numbers.into_iter().map(|number| number as f64);
+            let launch = Launch::new(sip.sip).arguments(tensors).arguments(numbers);
             handles.push(self.launcher.launch(stream, &kernel, &launch)?);
         }
         Ok(handles)

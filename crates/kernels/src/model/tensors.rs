@@ -138,7 +138,7 @@ impl Meter<'_> {
         let stats = self.context.memory_stats();
         self.used.push(stats.pes.iter().map(|pe| pe.used).collect());
         all.map_err(|source| match source {
-            RuntimeError::OutOfMemory { .. } | RuntimeError::VirtualSpace(_) => {
+            RuntimeError::Allocate(_) => {
                 let (model, source) = (self.cut.spec.name.clone(), Box::new(source));
                 ModelError::DoesNotFit { model, what, source }
             }

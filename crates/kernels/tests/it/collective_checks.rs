@@ -313,7 +313,7 @@ fn a_message_of_another_type_is_refused_although_it_is_as_long() {
         });
         let arguments = vec![Argument::Tensor(&x), Argument::Tensor(&y)];
         let (cubes, numbers) = (vec![pes[0].cube], vec![pes[0].pe, pes[1].pe]);
-        let launch = Launch { arguments, sip: sip(0), cubes, pes: numbers };
+        let launch = Launch::new(sip(0)).arguments(arguments).cubes(cubes).pes(numbers);
         let result = launcher.run(&hand, &launch);
         if dtype == DType::F32 {
             result.unwrap();

@@ -212,7 +212,7 @@ fn launch(elements: &[u64]) -> RuntimeError {
         let numbers = [rank as f64, 0.0, 0.0].map(Argument::Scalar);
         let mut arguments = vec![Argument::Tensor(tensor), Argument::Tensor(tensor)];
         arguments.extend(numbers);
-        let launch = Launch { arguments, sip: sip(rank), cubes: vec![cube], pes: vec![pe] };
+        let launch = Launch::new(sip(rank)).arguments(arguments).cubes(vec![cube]).pes(vec![pe]);
         launcher.launch(&context.stream(), &kernel, &launch).unwrap()
     };
     let handles: Vec<_> = tensors.iter().enumerate().map(start).collect();

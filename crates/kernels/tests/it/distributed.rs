@@ -14,7 +14,7 @@ use cubeyard_kernels::distributed::{CclConfig, DistError, Distributed};
 use cubeyard_memory::address::SipId;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Placement;
-use cubeyard_runtime::{Context, ContextConfig};
+use cubeyard_runtime::{Context, ContextConfig, Faults};
 use cubeyard_sim::Time;
 
 /// A machine of so many SIPs, each 2 × 1 cubes of two PEs.
@@ -81,16 +81,16 @@ fn d2_the_world_is_what_is_said_else_the_sips_of_the_topology() {
 fn d3_installation_is_all_or_nothing_whatever_fails() {
     let context = context(3);
     let dist = Distributed::new(&context);
-    context.fail_at(None);
+    let counter = Faults::new(&context, None);
     dist.init_process_group("ahbm").unwrap();
-    let steps = context.steps();
+    let steps = counter.steps();
     dist.destroy_process_group().unwrap();
     assert!(steps > 10, "{steps}");
     assert!(context.is_pristine());
     for step in 0..steps {
-        context.fail_at(Some(step));
+        let faults = Faults::new(&context, Some(step));
         assert!(dist.init_process_group("ahbm").is_err(), "step {step}");
-        context.fail_at(None);
+        drop(faults);
         assert!(!dist.is_initialized());
         assert!(context.is_pristine(), "step {step}");
     }

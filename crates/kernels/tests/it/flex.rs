@@ -28,7 +28,7 @@ fn device(context: &Context, function: SipFunction) -> FlexDevice {
 fn launch(operands: &FlexOperands, pes: u32) -> Launch<'static> {
     let pes = (0..pes).map(|pe| PeId::new(pe).unwrap()).collect();
     let cubes = vec![CubeId::new(6).unwrap()];
-    Launch { arguments: operands.arguments(), sip: sip(), cubes, pes }
+    Launch::new(sip()).arguments(operands.arguments()).cubes(cubes).pes(pes)
 }
 
 fn block(device: &FlexDevice, values: &[f32]) -> Allocation {

@@ -41,7 +41,7 @@ fn run(kernel: &Kernel, m: u64, k: u64, n: u64, data: bool) -> (LaunchReport, Op
     let (sip, cubes, pes) =
         (SipId::new(0).unwrap(), vec![CubeId::new(0).unwrap()], vec![PeId::new(0).unwrap()]);
     let launcher = Launcher::new(&context);
-    let launch = Launch { arguments, sip, cubes, pes };
+    let launch = Launch::new(sip).arguments(arguments).cubes(cubes).pes(pes);
     let report = launcher.run(kernel, &launch).unwrap();
     assert_eq!(launcher.findings(), []);
     if !data {
@@ -75,12 +75,10 @@ fn refusal(kernel: &Kernel) -> String {
     let one = Placement::one(SipId::new(0).unwrap());
     let square = |dtype| context.empty(&[64, 64], dtype).unwrap().to(&one).unwrap();
     let tensors = [DType::F16, DType::F16, DType::F32].map(square);
-    let launch = Launch {
-        arguments: tensors.iter().map(Argument::Tensor).collect(),
-        sip: SipId::new(0).unwrap(),
-        cubes: vec![CubeId::new(0).unwrap()],
-        pes: vec![PeId::new(0).unwrap()],
-    };
+    let launch = Launch::new(SipId::new(0).unwrap())
+        .arguments(&tensors)
+        .cubes(vec![CubeId::new(0).unwrap()])
+        .pes(vec![PeId::new(0).unwrap()]);
     Launcher::new(&context).run(kernel, &launch).unwrap_err().to_string()
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn product(left: &[f64], right: &[f64], [m, k, n]: [usize; 3]) -> Vec
 /// A launch on the first PEs of the first cube.
 pub(crate) fn launch(arguments: Vec<Argument<'_>>, pes: u8) -> Launch<'_> {
     let pes = (0..pes).map(|pe| PeId::new(pe.into()).unwrap()).collect();
-    Launch { arguments, sip: sip(), cubes: vec![CubeId::new(0).unwrap()], pes }
+    Launch::new(sip()).arguments(arguments).cubes(vec![CubeId::new(0).unwrap()]).pes(pes)
 }
 
 pub(crate) fn tensors<'a>(tensors: &[&'a Tensor]) -> Vec<Argument<'a>> {

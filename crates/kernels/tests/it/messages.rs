@@ -9,8 +9,7 @@ use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::{
-    Argument, Channel, Context, ContextConfig, End, Launch, LaunchReport, RingConfig, RuntimeError,
-    SlotKind,
+    Channel, Context, ContextConfig, End, Launch, LaunchReport, RingConfig, RuntimeError, SlotKind,
 };
 use cubeyard_sim::Span;
 
@@ -57,12 +56,10 @@ fn run(
     let channels = context.connect(&ring(count), config)?;
     assert!(channels.latency() > Span::ZERO);
     let launcher = Launcher::new(&context);
-    let launch = Launch {
-        arguments: vec![Argument::Tensor(&x), Argument::Tensor(&y)],
-        sip: SipId::new(0).unwrap(),
-        cubes: vec![CubeId::new(0).unwrap()],
-        pes: (0..count).map(|number| PeId::new(number).unwrap()).collect(),
-    };
+    let launch = Launch::new(SipId::new(0).unwrap())
+        .arguments([&x, &y])
+        .cubes(vec![CubeId::new(0).unwrap()])
+        .pes((0..count).map(|number| PeId::new(number).unwrap()).collect());
     let report = launcher.run(kernel, &launch)?;
     let sums = y.read::<f32>()?.known()?;
     drop((x, y, channels));

@@ -13,7 +13,7 @@ use cubeyard_kernels::launch::Launcher;
 use cubeyard_memory::address::{CubeId, SipId};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
-use cubeyard_runtime::{Context, ContextConfig, Tensor};
+use cubeyard_runtime::{Context, ContextConfig, Faults, Tensor};
 
 use crate::distributed::context;
 
@@ -109,15 +109,15 @@ fn a_group_is_made_whole_or_not_at_all() {
     let context = context(3);
     let dist = Distributed::new(&context);
     dist.init_process_group("ahbm").unwrap();
-    context.fail_at(None);
+    let counter = Faults::new(&context, None);
     let group = dist.new_group(&[2, 0]).unwrap();
-    let steps = context.steps();
+    let steps = counter.steps();
     dist.destroy_group(&group).unwrap();
     assert!(steps > 5, "{steps}");
     for step in (0..steps).step_by(7) {
-        context.fail_at(Some(step));
+        let faults = Faults::new(&context, Some(step));
         assert!(dist.new_group(&[2, 0]).is_err(), "step {step}");
-        context.fail_at(None);
+        drop(faults);
     }
     let group = dist.new_group(&[2, 0]).unwrap();
     let tensors = tensors(&context, &[2, 0], 10);

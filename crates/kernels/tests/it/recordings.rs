@@ -10,9 +10,9 @@ use cubeyard_kernels::distributed::{Group, GroupConfig};
 use cubeyard_kernels::kernel::Kernel;
 use cubeyard_kernels::launch::Launcher;
 use cubeyard_memory::address::{PeId, SipId};
+use cubeyard_runtime::Argument;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Placement;
-use cubeyard_runtime::{Argument, Launch};
 
 use crate::lab::{context, kernel, launch, place, run, tensors};
 
@@ -76,7 +76,7 @@ fn a_recording_is_of_one_place_in_a_launch() {
         let pes = pes.iter().map(|&pe| PeId::new(pe).unwrap()).collect();
         let mut arguments = tensors(&[&found]);
         arguments.push(Argument::Scalar(7.0));
-        launcher.run(&number, &Launch { pes, ..launch(arguments, 1) }).unwrap();
+        launcher.run(&number, &launch(arguments, 1).pes(pes)).unwrap();
         assert_eq!(found.read::<f32>().unwrap(), [7.0, 7.0, -1.0, -1.0]);
     }
 }

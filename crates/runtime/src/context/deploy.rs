@@ -11,7 +11,7 @@ use cubeyard_memory::virtual_space::{VirtualAllocator, VirtualSpec};
 
 use super::storage::{DeployedShard, Installed, Storage, Taken};
 use super::{Addressing, Inner};
-use crate::error::RuntimeError;
+use crate::error::{AllocateError, RuntimeError};
 use crate::init::Init;
 use crate::placement::{Layout, Shard};
 
@@ -58,8 +58,7 @@ impl Inner {
             self.step()?;
             let bytes = self.rounded(shard.nbytes);
             let address = self.with_memory(shard.at, |memory| memory.allocate_hbm(bytes));
-            let address =
-                address.map_err(|source| RuntimeError::OutOfMemory { pe: shard.at, source })?;
+            let address = address.map_err(|source| AllocateError::Pe { pe: shard.at, source })?;
             let Shard { at, nbytes, offset_bytes, .. } = *shard;
             shards.push(DeployedShard { at, address, nbytes, offset_bytes });
         }
@@ -83,7 +82,8 @@ impl Inner {
         if space.is_none() {
             space.replace(self.fresh_space()?);
         }
-        let va = space.as_mut().expect("it was made just now").allocate(bytes)?;
+        let space = space.as_mut().expect("it was made just now");
+        let va = space.allocate(bytes).map_err(AllocateError::from)?;
         taken.virtual_range = Some((va, bytes));
         Ok(())
     }
@@ -164,7 +164,7 @@ impl Inner {
             match self.perform(removals) {
                 // Of an installation that failed, a part was never there.
                 Err(RuntimeError::Machine { .. }) if !is_installed => {}
-                Err(error) => self.trouble(&error),
+                Err(error) => self.note_release_error(&error),
                 Ok(_) => {}
             }
         }

@@ -94,13 +94,13 @@ pub struct LeakReport {
     /// Regions that were not given back, in words. They belong to whoever has their blocks.
     pub regions: Vec<String>,
     /// What could not be given back.
-    pub troubles: Vec<String>,
+    pub release_errors: Vec<String>,
 }
 
 impl LeakReport {
     /// Whether there is nothing to report.
     pub fn is_clean(&self) -> bool {
-        self.tensors.is_empty() && self.regions.is_empty() && self.troubles.is_empty()
+        self.tensors.is_empty() && self.regions.is_empty() && self.release_errors.is_empty()
     }
 }
 
@@ -109,7 +109,7 @@ impl fmt::Display for LeakReport {
         if self.is_clean() {
             return f.write_str("nothing was left");
         }
-        let all = self.tensors.iter().chain(&self.regions).chain(&self.troubles);
+        let all = self.tensors.iter().chain(&self.regions).chain(&self.release_errors);
         f.write_str(&all.map(String::as_str).collect::<Vec<_>>().join("\n"))
     }
 }

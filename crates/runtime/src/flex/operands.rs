@@ -120,8 +120,8 @@ impl FlexDevice {
 }
 
 impl FlexOperands {
-    /// Returns the operands, in order.
-    pub fn operands(&self) -> impl Iterator<Item = FlexOperand> {
+    /// Returns the operands as arguments of a launch, in order.
+    pub fn arguments(&self) -> impl Iterator<Item = FlexOperand> {
         let operand = |index| FlexOperand { prepared: Rc::clone(&self.prepared), index };
         (0..self.resolved().len()).map(operand)
     }

@@ -101,7 +101,7 @@ impl Drop for Windows {
         self.context.when_free(move |context| {
             for mappings in mapped.values() {
                 if let Err(error) = perform(context, sip, mappings, false) {
-                    context.trouble(&error);
+                    context.note_release_error(&error);
                 }
             }
         });

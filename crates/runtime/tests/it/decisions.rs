@@ -93,7 +93,7 @@ fn the_same_program_gets_the_same_addresses() {
 fn data_comes_and_goes_by_host_writes_and_reads_alone() {
     let context = with_data();
     let sip = SipId::new(0).unwrap();
-    let launch = Launch { arguments: vec![], sip, cubes: vec![], pes: vec![] };
+    let launch = Launch::new(sip);
     let handle = busy(&context.stream(), &launch, 1 << 20).unwrap();
     let tensor = deployed(&context, &sharded());
     assert_eq!(tensor.read_bytes().unwrap(), bytes());
@@ -346,7 +346,7 @@ fn a_closed_context_gives_back_what_is_alive_and_the_next_one_starts_afresh() {
         assert_eq!(context.memory_stats().pes.len(), 128);
         let places = (tensor.va_base().unwrap(), tensor.shards().unwrap().to_vec());
         let report = context.close();
-        assert_eq!((report.tensors.len(), report.troubles.len()), (1, 0), "{report}");
+        assert_eq!((report.tensors.len(), report.release_errors.len()), (1, 0), "{report}");
         places
     };
     assert_eq!(places(), places());

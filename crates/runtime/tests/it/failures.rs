@@ -3,10 +3,12 @@
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::SipId;
-use cubeyard_memory::free_list::{AllocateError, Shortage};
+use cubeyard_memory::free_list::{self, Shortage};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Placement;
-use cubeyard_runtime::{Argument, Context, ContextConfig, Launch, RuntimeError, Tensor};
+use cubeyard_runtime::{
+    AllocateError, Context, ContextConfig, Faults, Launch, RuntimeError, Tensor,
+};
 use proptest::prelude::*;
 
 use crate::programs::busy;
@@ -28,14 +30,14 @@ fn a_failure_at_every_step_of_a_deployment_leaves_nothing_behind() {
         pe: cubeyard_runtime::placement::Split::ColumnWise,
         ..Placement::default()
     };
-    context.fail_at(None);
+    let counter = Faults::new(&context, None);
     drop(tensor.to(&place).unwrap());
-    let steps = context.steps();
+    let steps = counter.steps();
     assert!(steps > 16, "{steps}");
     for step in 0..steps {
-        context.fail_at(Some(step));
+        let faults = Faults::new(&context, Some(step));
         assert!(matches!(tensor.to(&place), Err(RuntimeError::Injected { .. })), "step {step}");
-        context.fail_at(None);
+        drop(faults);
         assert!(context.is_pristine(), "after a failure at step {step}");
     }
 }
@@ -52,11 +54,11 @@ fn a_pe_without_room_is_named_with_its_largest_range() {
     let error = wanted(2049).unwrap_err();
     let text = error.to_string();
     assert!(text.starts_with("sip0.cube0.pe0: "), "{text}");
-    let RuntimeError::OutOfMemory { pe, source } = error else { panic!("{text}") };
+    let RuntimeError::Allocate(AllocateError::Pe { pe, source }) = error else { panic!("{text}") };
     assert_eq!(pe.to_string(), "sip0.cube0.pe0");
     let [wanted_bytes, free, largest, capacity] = [2304, 4096, 2048, 8192].map(Bytes::new);
     let shortage = Shortage { wanted: wanted_bytes, free, largest, capacity };
-    assert_eq!(source.cause, AllocateError::NoRoom(shortage));
+    assert_eq!(source.cause, free_list::AllocateError::NoRoom(shortage));
     // What is named does fit.
     drop((wanted(2048).unwrap(), second, third));
     assert!(context.is_pristine());
@@ -96,9 +98,8 @@ proptest! {
         for step in steps {
             match step {
                 Step::Make { rows, columns, placement, fail } => {
-                    context.fail_at(fail);
+                    let _faults = Faults::new(&context, fail);
                     let made = context.empty(&[rows, columns], DType::U8).unwrap().to(&placement);
-                    context.fail_at(None);
                     tensors.extend(made.ok());
                 }
                 Step::View(which) if !tensors.is_empty() => {
@@ -108,9 +109,9 @@ proptest! {
                     tensors.extend(view.ok());
                 }
                 Step::Launch(which) if !tensors.is_empty() => {
-                    let arguments = vec![Argument::Tensor(which.get(&tensors))];
+                    let tensor = which.get(&tensors);
                     let sip = SipId::new(0).unwrap();
-                    let launch = Launch { arguments, sip, cubes: vec![], pes: vec![] };
+                    let launch = Launch::new(sip).arguments([tensor]);
                     busy(&context.stream(), &launch, 5).unwrap();
                 }
                 Step::Drop(which) if !tensors.is_empty() => {

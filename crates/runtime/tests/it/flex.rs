@@ -39,7 +39,7 @@ fn array(block: &Allocation, bytes: u64) -> FlexArray<'_> {
 /// Has one PE store bytes at the beginning of its first operand, after so many dispatches.
 fn store(stream: &Stream, operands: &FlexOperands, wait: u32, bytes: &[u8]) -> LaunchHandle {
     let (cubes, pes) = (vec![CubeId::new(3).unwrap()], vec![PeId::new(5).unwrap()]);
-    let launch = Launch { arguments: operands.arguments(), sip: sip(1), cubes, pes };
+    let launch = Launch::new(sip(1)).arguments(operands.arguments()).cubes(cubes).pes(pes);
     let mut program = |_: &Site, bound: &[BoundArgument]| {
         let BoundArgument::Tensor(first) = &bound[0] else { panic!("it is a block") };
         Ok(Stores::after(wait, first.whole.unwrap(), bytes))
@@ -199,8 +199,7 @@ fn wrong_operands_are_refused() {
         panic!("{error}")
     };
     let operands = device.operands(&program, &[one, one, one]).unwrap();
-    let launch =
-        Launch { arguments: operands.arguments(), sip: sip(0), cubes: vec![], pes: vec![] };
+    let launch = Launch::new(sip(0)).arguments(operands.arguments());
     let mut none = |_: &Site, _: &[BoundArgument]| Ok(Stores::after(0, 0, &[]));
     let error = context.stream().launch_programs("none", &launch, &mut none).unwrap_err();
     let text = "the operand is in the memory of sip1, and the launch is on sip0";

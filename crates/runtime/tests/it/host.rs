@@ -4,7 +4,7 @@ use cubeyard_device::race::Races;
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
-use cubeyard_runtime::{Argument, Context, ContextConfig, Launch, LaunchHandle, Tensor};
+use cubeyard_runtime::{Context, ContextConfig, Launch, LaunchHandle, Tensor};
 use cubeyard_sim::Span;
 
 use crate::programs::Stores;
@@ -19,7 +19,7 @@ fn store(context: &Context, tensor: &Tensor, wait: u32, bytes: &[u8]) -> LaunchH
     let at = tensor.va_base().unwrap().unwrap();
     let (sip, cubes, pes) =
         (SipId::new(0).unwrap(), vec![CubeId::new(0).unwrap()], vec![PeId::new(0).unwrap()]);
-    let launch = Launch { arguments: vec![Argument::Tensor(tensor)], sip, cubes, pes };
+    let launch = Launch::new(sip).arguments([tensor]).cubes(cubes).pes(pes);
     let mut program = |_: &_, _: &[_]| Ok(Stores::after(wait, at, bytes));
     context.stream().launch_programs("store", &launch, &mut program).unwrap()
 }

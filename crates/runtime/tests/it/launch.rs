@@ -13,7 +13,7 @@ fn context() -> Context {
 }
 
 fn scale(arguments: Vec<Argument<'_>>) -> Launch<'_> {
-    Launch { arguments, sip: SipId::new(0).unwrap(), cubes: vec![], pes: vec![] }
+    Launch::new(SipId::new(0).unwrap()).arguments(arguments)
 }
 
 #[test]
