@@ -26,8 +26,8 @@ use clock::cpu;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const ROUNDS: usize = 5;
-const FLITS: EngineConfig = EngineConfig { merge: false, buffers: None };
-const MERGED: EngineConfig = EngineConfig { merge: true, buffers: None };
+const FLITS: EngineConfig = EngineConfig { trains: false, buffers: None };
+const TRAINS: EngineConfig = EngineConfig { trains: true, buffers: None };
 
 fn main() {
     let chosen: Vec<String> = std::env::args().skip(1).filter(|name| name != "--bench").collect();
@@ -88,12 +88,12 @@ fn run(config: EngineConfig, requests: &[(Time, Request)]) -> Run {
 
 /// The best of several rounds of both ways to run, which must agree.
 fn both(requests: &[(Time, Request)]) -> [Run; 2] {
-    let mut best = [run(FLITS, requests), run(MERGED, requests)];
+    let mut best = [run(FLITS, requests), run(TRAINS, requests)];
     assert_eq!(best[0].latencies, best[1].latencies, "trains give the same times");
     assert_eq!(best[0].order_hash, best[1].order_hash, "and the same order");
     assert_eq!(best[0].flit_hops, best[1].flit_hops);
     for _ in 1..ROUNDS {
-        for (best, config) in best.iter_mut().zip([FLITS, MERGED]) {
+        for (best, config) in best.iter_mut().zip([FLITS, TRAINS]) {
             let next = run(config, requests);
             best.seconds = best.seconds.min(next.seconds);
         }
@@ -132,7 +132,7 @@ fn traffic() {
     println!("{:16}{:>12}{:>14}{:>10}{:>18}", "", "requests", "flit-hops", "s", "M flit-hops/s");
     for each in [1, 4] {
         let requests = random_requests(each, 64 * KIB, 1_000_000);
-        for (name, run) in ["flit by flit", "merged"].into_iter().zip(both(&requests)) {
+        for (name, run) in ["flit by flit", "trains"].into_iter().zip(both(&requests)) {
             let rate = run.flit_hops as f64 / run.seconds / 1e6;
             let (requests, hops, seconds) = (requests.len(), run.flit_hops, run.seconds);
             println!("{name:16}{requests:>12}{hops:>14}{seconds:>10.3}{rate:>18.1}");
@@ -143,7 +143,7 @@ fn traffic() {
 
 fn lone() {
     println!("lone: 16 MiB with nothing in the way, ms\n");
-    println!("{:24}{:>14}{:>10}{:>10}", "", "flit by flit", "merged", "ratio");
+    println!("{:24}{:>14}{:>10}{:>10}", "", "flit by flit", "trains", "ratio");
     let machine = Machine::new(Topology::embedded());
     let pe = |name| machine.view().pe(name).expect("it is there");
     let from = pe("sip0.cube0.pe0");
@@ -151,9 +151,9 @@ fn lone() {
         for direction in [Direction::Read, Direction::Write] {
             let address = machine.view().hbm_address(pe(to), 0).expect("within its memory");
             let request = Request::PeDma { from, direction, address, bytes: 16 * MIB };
-            let [flits, merged] = both(&[(Time::ZERO, request)]).map(|run| run.seconds * 1e3);
+            let [flits, trains] = both(&[(Time::ZERO, request)]).map(|run| run.seconds * 1e3);
             let name = format!("{direction}, {place}");
-            println!("{name:24}{flits:>14.2}{merged:>10.2}{:>10.1}", flits / merged);
+            println!("{name:24}{flits:>14.2}{trains:>10.2}{:>10.1}", flits / trains);
         }
     }
     println!();
@@ -162,7 +162,7 @@ fn lone() {
 fn small() {
     println!("small: transfers of 256 B between random PEs of a SIP\n");
     let requests = random_requests(200, 256, 20_000_000);
-    for (name, run) in ["flit by flit", "merged"].into_iter().zip(both(&requests)) {
+    for (name, run) in ["flit by flit", "trains"].into_iter().zip(both(&requests)) {
         let rate = requests.len() as f64 / run.seconds / 1e6;
         let hops = run.flit_hops as f64 / requests.len() as f64;
         println!("{name:16}{rate:>8.2} M requests/s, {hops:.1} flit-hops each");

@@ -11,9 +11,9 @@ use std::num::NonZero;
 use cubeyard_device::message::{Access, Direction, Done, Message, RequestId, RequesterMessage};
 use cubeyard_device::model::{ChannelsSpec, Memory, Part, Requester};
 use cubeyard_sim::{
-    Arbiter, Bandwidth, Blind, BufferSpec, Component, Context, Delivery, Engine, EngineConfig,
-    Flit, Forwarding, LinkId, LinkSpec, Network, NodeId, NodeSpec, Route, SignalId, Span, Stop,
-    Time,
+    Arbiter, Bandwidth, BufferSpec, Component, Context, Delivery, Engine, EngineConfig, Flit,
+    Forwarding, LinkId, LinkSpec, Network, NodeId, NodeSpec, NullObserver, Route, SignalId, Span,
+    Stop, Time,
 };
 use serde::Deserialize;
 
@@ -184,9 +184,9 @@ impl Scenario {
 
     /// Runs it; returns latencies, flit-hops, and the hash of the order. With finite buffers requests can block
     /// each other for good: those have no latency.
-    fn run(&self, merge: bool) -> (Vec<Option<u64>>, u64, u64) {
-        let config = EngineConfig { merge, buffers: self.buffers.as_ref().map(Places::spec) };
-        let mut engine = Engine::observed(self.network(), self.parts(), config, Blind);
+    fn run(&self, trains: bool) -> (Vec<Option<u64>>, u64, u64) {
+        let config = EngineConfig { trains, buffers: self.buffers.as_ref().map(Places::spec) };
+        let mut engine = Engine::observed(self.network(), self.parts(), config, NullObserver);
         let signals: Vec<SignalId> =
             (0..self.requests.len()).map(|index| self.issue(&mut engine, index)).collect();
         let is_stuck = engine.run() != Stop::Idle;
@@ -227,7 +227,7 @@ impl Scenario {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    let merge = !arguments.iter().any(|argument| argument == "--flits");
+    let trains = !arguments.iter().any(|argument| argument == "--flits");
     let hash = arguments.iter().any(|argument| argument == "--hash");
     let times = arguments.iter().position(|argument| argument == "--times");
     let times = times.map_or(1, |at| arguments[at + 1].parse().expect("a number of times"));
@@ -235,14 +235,14 @@ fn main() {
     for line in std::io::stdin().lock().lines() {
         let line = line.expect("text on standard input");
         let scenario: Scenario = serde_json::from_str(&line).expect("a scenario");
-        let mut result = scenario.run(merge);
+        let mut result = scenario.run(trains);
         #[expect(
             clippy::disallowed_methods,
             reason = "the example measures, it does not simulate with it"
         )]
         let start = std::time::Instant::now();
         for _ in 1..times {
-            result = scenario.run(merge);
+            result = scenario.run(trains);
         }
         if times > 1 {
             let seconds = start.elapsed().as_secs_f64() / f64::from(times - 1);

@@ -9,8 +9,8 @@ use crate::event::{FabricEvent, Place};
 use crate::fabric::Fabric;
 use crate::id::{NodeId, TransferId};
 use crate::network::Network;
-use crate::observer::{Blind, Crossing, Observer, Wait};
-use crate::queue::{EventQueue, Wheel};
+use crate::observer::{Crossing, NullObserver, Observer, Wait};
+use crate::queue::Wheel;
 use crate::stop::{Stop, Waiter, Waiting};
 use crate::task::{TaskHandle, Tasks, Wish};
 use crate::transfer::{Delivery, Flit, TransferSpec};
@@ -41,7 +41,7 @@ const _: () = assert!(size_of::<Event>() == 12);
 pub struct EngineConfig {
     /// Whether flits of a transfer move together, as a train with one event at its end, where they can;
     /// the results are the same.
-    pub merge: bool,
+    pub trains: bool,
     /// How much room there is behind each link. Without it nodes have room for everything, and links
     /// serve in the order of asking. With it there are no trains.
     pub buffers: Option<BufferSpec>,
@@ -49,13 +49,13 @@ pub struct EngineConfig {
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { merge: true, buffers: None }
+        Self { trains: true, buffers: None }
     }
 }
 
 /// Advances the time of one machine. See the [crate](crate) for an example.
 #[derive(Debug)]
-pub struct Engine<C: Component, O = Blind> {
+pub struct Engine<C: Component, O = NullObserver> {
     fabric: Fabric<C::Message>,
     present: Present<C, O>,
     tasks: Tasks<C::Message>,
@@ -136,7 +136,7 @@ impl<C: Component> Engine<C> {
     /// # Panics
     /// If a component sits at a node that is not there, or two sit at one.
     pub fn new(network: Network, components: impl IntoIterator<Item = (NodeId, C)>) -> Self {
-        Self::observed(network, components, EngineConfig::default(), Blind)
+        Self::observed(network, components, EngineConfig::default(), NullObserver)
     }
 }
 
@@ -163,9 +163,9 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         }
         // Tasks come first in an instant, then alarms by node, then flits.
         let flit_ranks = 1 + u32::try_from(nodes).expect("node numbers have 32 bits");
-        let EngineConfig { merge, buffers } = config;
+        let EngineConfig { trains, buffers } = config;
         Self {
-            fabric: Fabric::new(network, merge, buffers, wants_flits, flit_ranks),
+            fabric: Fabric::new(network, trains, buffers, wants_flits, flit_ranks),
             present: Present {
                 now: Time::ZERO,
                 rank: 0,

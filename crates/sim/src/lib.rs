@@ -96,8 +96,7 @@
 //! - [`TaskHandle`]: what a task can do; [`Stop`]: why an engine stopped;
 //! - [`Observer`]: sees every transfer, and every flit where that is wanted, and changes nothing;
 //! - [`EngineConfig`]: whether flits move together as trains, which changes no result, and
-//!   whether buffers are finite, which does;
-//! - [`queue`]: the timing wheel below it, held equal to a heap.
+//!   whether buffers are finite, which does.
 //!
 //! The rules of time are in `docs/machine-rules.md`. All ties are decided by one order (rule 4), so the same input
 //! gives the same events; [`Engine::order_hash`] is a number for that order. Nothing here reads a clock.
@@ -113,7 +112,7 @@ mod id;
 mod link;
 mod network;
 mod observer;
-pub mod queue;
+mod queue;
 mod stop;
 mod task;
 mod traffic;
@@ -127,7 +126,7 @@ pub use cubeyard_units::{Bandwidth, Span, Time};
 pub use engine::{Engine, EngineConfig};
 pub use id::{LinkId, NodeId, TransferId};
 pub use network::{Forwarding, LinkSpec, Network, NetworkError, NodeSpec, Route, RouteError};
-pub use observer::{Blind, Crossing, Observer, Wait};
+pub use observer::{Crossing, NullObserver, Observer, Wait};
 pub use stop::{Stop, Waiter, Waiting};
 pub use task::{SignalId, TaskHandle};
 pub use transfer::{Asks, Delivery, Flit, TransferSpec};

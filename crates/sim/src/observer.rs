@@ -4,7 +4,7 @@ use crate::id::{LinkId, TransferId};
 use crate::network::Route;
 use crate::{Span, Time};
 
-/// Sees what happens. The engine is compiled for one observer, so looking away ([`Blind`]) costs nothing.
+/// Sees what happens. The engine is compiled for one observer, so looking away ([`NullObserver`]) costs nothing.
 pub trait Observer<M> {
     /// Whether [`crossed`](Self::crossed) is to be called for every flit; there are no trains then.
     const FLITS: bool;
@@ -64,8 +64,8 @@ pub struct Wait {
 
 /// An observer that does not look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Blind;
+pub struct NullObserver;
 
-impl<M> Observer<M> for Blind {
+impl<M> Observer<M> for NullObserver {
     const FLITS: bool = false;
 }

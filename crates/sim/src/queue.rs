@@ -1,57 +1,40 @@
-//! Pending events, taken out in the order of time.
+//! Pending events, taken out in the order of time: a hierarchical timing wheel, with constant time for an event.
 //!
-//! Events of one instant come out by their *rank*, and events of one instant and one rank in the order in
-//! which they were put in. [`Wheel`] is the queue of the engine; [`Heap`] is the plain one that it must
-//! equal, event by event.
-
-mod heap;
-mod wheel;
-
-pub use heap::Heap;
-pub use wheel::Wheel;
+//! Events of one instant come out by their *rank*, and events of one instant and one rank in the order in which they
+//! were added.
+//!
+//! Time is written in digits: 4 bits, then six times 10 bits. An event lies on the level of the highest
+//! digit in which it differs from the present slot, in the slot that this digit names. So a slot of level 0
+//! holds what is due within 16 ps, and a slot of level `n` what is due within 2^(4 + 10 n) ps. When level 0
+//! has run dry, the next slot of the lowest level that has one is spread over the levels below it. A
+//! bit for each slot says whether it holds anything.
+//!
+//! From when nothing is pending until more than a handful is, as on a machine that carries out one command, there
+//! are no levels: all of it is in one sorted list, which is quicker than to spread events of a slot to themselves.
+//!
+//! The 16 ps are a compromise: machines with clocks put many events into one instant, and the few of one
+//! slot are quickly sorted, while single picoseconds would need a further level.
 
 use crate::Time;
 
-/// A queue of events.
-///
-/// ```
-/// use cubeyard_sim::Time;
-/// use cubeyard_sim::queue::{EventQueue, Wheel};
-///
-/// let mut queue = Wheel::default();
-/// queue.push(Time::from_ps(20), 0, "late");
-/// queue.push(Time::from_ps(10), 7, "early, but of a higher rank");
-/// queue.push(Time::from_ps(10), 3, "early");
-/// let order: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|entry| entry.event).collect();
-/// assert_eq!(order, ["early", "early, but of a higher rank", "late"]);
-/// ```
-pub trait EventQueue<E> {
-    /// Puts an event in. It must not lie before the event taken out last, nor before a
-    /// deadline that was waited for in vain; an event of the same instant
-    /// may have a lower rank, and then comes next.
-    fn push(&mut self, time: Time, rank: u32, event: E);
-
-    /// Takes the next event out, if it is due by `deadline`.
-    fn pop_until(&mut self, deadline: Time) -> Option<Entry<E>>;
-
-    /// Takes the next event out.
-    fn pop(&mut self) -> Option<Entry<E>> {
-        self.pop_until(Time::NEVER)
-    }
-
-    /// When the next event is due.
-    fn next_time(&self) -> Option<Time>;
-}
+/// Bits of time within a slot of level 0.
+const FINE: u32 = 4;
+/// Bits of a digit.
+const DIGIT: u32 = 10;
+/// Slots of a level.
+const SLOTS: usize = 1 << DIGIT;
+/// Levels, enough for 64 bits.
+const LEVELS: usize = (64 - FINE).div_ceil(DIGIT) as usize;
+/// How many entries are few: so many are kept sorted, without levels.
+const FEW: usize = 16;
 
 /// An event with its place in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<E> {
-    /// When it is due.
-    pub time: Time,
-    /// Its place among the events of one instant.
-    pub rank: u32,
-    /// What is due.
-    pub event: E,
+pub(crate) struct Entry<E> {
+    pub(crate) time: Time,
+    /// Place among the events of one instant.
+    pub(crate) rank: u32,
+    pub(crate) event: E,
 }
 
 impl<E> Entry<E> {
@@ -59,3 +42,240 @@ impl<E> Entry<E> {
         (self.time, self.rank)
     }
 }
+
+/// Pending events, as a hierarchy of wheels.
+#[derive(Debug)]
+pub(crate) struct Wheel<E> {
+    levels: Box<[Level<E>]>,
+    /// Memory of lists that have become empty. It is used again, that of the last one first, so what is pending lies
+    /// close together however far apart in time it is.
+    spare: Vec<Vec<Entry<E>>>,
+    /// The entries that are due by `until`, sorted; those before `next` are done with.
+    present: Vec<Entry<E>>,
+    next: usize,
+    /// The start of the present slot, from which levels count.
+    base: u64,
+    /// The end of the present slot, or of all time while there are no levels.
+    until: u64,
+}
+
+#[derive(Debug)]
+struct Level<E> {
+    slots: Box<[Vec<Entry<E>>]>,
+    filled: Filled,
+}
+
+impl<E: Copy> Default for Wheel<E> {
+    fn default() -> Self {
+        let levels = (0..LEVELS).map(|_| Level::default()).collect();
+        Self { levels, spare: Vec::new(), present: Vec::new(), next: 0, base: 0, until: u64::MAX }
+    }
+}
+
+impl<E> Default for Level<E> {
+    fn default() -> Self {
+        Self { slots: (0..SLOTS).map(|_| Vec::new()).collect(), filled: Filled::default() }
+    }
+}
+
+impl<E: Copy> Wheel<E> {
+    /// Adds an event. It must not lie before the event taken out last, nor before a deadline up to which
+    /// [`pop_until`](Self::pop_until) found nothing. An event of the present instant may have a lower rank, and then
+    /// comes next.
+    #[inline]
+    pub(crate) fn push(&mut self, time: Time, rank: u32, event: E) {
+        let entry = Entry { time, rank, event };
+        if time.ps() > self.until {
+            self.insert_later(entry);
+        } else {
+            self.insert_now(entry);
+        }
+    }
+
+    /// Takes the next event out, if it is due by `deadline`.
+    #[inline]
+    pub(crate) fn pop_until(&mut self, deadline: Time) -> Option<Entry<E>> {
+        if self.next == self.present.len() && !self.advance(deadline) {
+            return None;
+        }
+        let entry = self.present[self.next];
+        if entry.time > deadline {
+            return None;
+        }
+        self.next += 1;
+        Some(entry)
+    }
+
+    /// Time of the next event.
+    pub(crate) fn next_time(&self) -> Option<Time> {
+        if let Some(entry) = self.present.get(self.next) {
+            return Some(entry.time);
+        }
+        let (level, slot) = self.first_filled()?;
+        self.levels[level].slots[slot].iter().map(|entry| entry.time).min()
+    }
+
+    /// Among those that are due by `until`, behind its equals.
+    #[inline(never)]
+    fn insert_now(&mut self, entry: Entry<E>) {
+        if self.until == u64::MAX && self.present.len() - self.next >= FEW {
+            self.use_levels();
+            if entry.time.ps() > self.until {
+                return self.insert_later(entry);
+            }
+        }
+        // So that the list does not grow for ever: no more are moved than were taken out. The last of those stays.
+        if self.next > self.present.len() / 2 + 1 {
+            self.present.drain(..self.next - 1);
+            self.next = 1;
+        }
+        debug_assert!(self.now() <= entry.time.ps(), "an event before the present");
+        let rest = &self.present[self.next..];
+        if rest.last().is_none_or(|last| last.key() <= entry.key()) {
+            return self.present.push(entry);
+        }
+        let place = self.next + rest.partition_point(|other| other.key() <= entry.key());
+        self.present.insert(place, entry);
+    }
+
+    /// Into a slot after the present one.
+    #[inline]
+    fn insert_later(&mut self, entry: Entry<E>) {
+        let apart = (entry.time.ps() ^ self.base) >> FINE;
+        let level = (apart.ilog2() / DIGIT) as usize;
+        let slot = digit(entry.time.ps(), level);
+        let level = &mut self.levels[level];
+        let list = &mut level.slots[slot];
+        if list.capacity() == 0 {
+            *list = self.spare.pop().unwrap_or_default();
+        }
+        list.push(entry);
+        level.filled.set(slot);
+    }
+
+    /// When the event was due that was taken out last, or the start of its slot.
+    fn now(&self) -> u64 {
+        self.present[..self.next].last().map_or(self.base, |last| last.time.ps())
+    }
+
+    /// Entries are no longer few: all that are not due in the slot of the present go to the levels. A later
+    /// slot would not do, since all that comes before its end would be kept sorted, however much that is.
+    #[cold]
+    fn use_levels(&mut self) {
+        self.go_to(self.now());
+        let stay = self.present.partition_point(|entry| entry.time.ps() <= self.until);
+        (stay..self.present.len()).for_each(|late| self.insert_later(self.present[late]));
+        self.present.truncate(stay);
+    }
+
+    /// Makes the slot of this time the present one.
+    fn go_to(&mut self, time: u64) {
+        let within = (1 << FINE) - 1;
+        (self.base, self.until) = (time & !within, time | within);
+    }
+
+    /// Makes the next slot that holds anything the present one, unless it starts after `deadline`.
+    ///
+    /// It never goes beyond the deadline, because what is put in afterwards may be due before the next event.
+    fn advance(&mut self, deadline: Time) -> bool {
+        loop {
+            let Some((level, slot)) = self.first_filled() else {
+                self.until = u64::MAX;
+                return false;
+            };
+            let start = start_of(self.base, level, slot);
+            if start > deadline.ps() {
+                return false;
+            }
+            self.go_to(start);
+            self.spread(level, slot);
+            if self.next < self.present.len() {
+                return true;
+            }
+        }
+    }
+
+    /// The filled slot that comes first: any of a lower level comes before those of a higher one.
+    fn first_filled(&self) -> Option<(usize, usize)> {
+        let filled = self.levels.iter().map(|level| level.filled.first());
+        filled.enumerate().find_map(|(level, slot)| Some((level, slot?)))
+    }
+
+    /// Spreads a slot over the present and the levels below, in the order in which it was filled.
+    fn spread(&mut self, level: usize, slot: usize) {
+        self.levels[level].filled.clear(slot);
+        let list = std::mem::take(&mut self.levels[level].slots[slot]);
+        let mut spare = std::mem::replace(&mut self.present, list);
+        spare.clear();
+        self.spare.push(spare);
+        self.next = 0;
+        if level > 0 {
+            let mut present = std::mem::take(&mut self.present);
+            present.retain(|&entry| {
+                let is_due = entry.time.ps() <= self.until;
+                if !is_due {
+                    self.insert_later(entry);
+                }
+                is_due
+            });
+            self.present = present;
+        }
+        self.present.sort_by_key(Entry::key);
+    }
+}
+
+/// The digit of `time` on a level.
+#[inline]
+fn digit(time: u64, level: usize) -> usize {
+    let shifted = time >> (FINE + DIGIT * level_bits(level));
+    #[expect(clippy::cast_possible_truncation, reason = "ten bits are left")]
+    let digit = (shifted & (SLOTS as u64 - 1)) as usize;
+    digit
+}
+
+#[inline]
+fn level_bits(level: usize) -> u32 {
+    u32::try_from(level).expect("a handful of levels")
+}
+
+/// The start of a slot, in the turn of its wheel that `base` is in.
+fn start_of(base: u64, level: usize, slot: usize) -> u64 {
+    let low = FINE + DIGIT * level_bits(level);
+    let above = u64::MAX.checked_shl(low + DIGIT).unwrap_or(0);
+    base & above | (slot as u64) << low
+}
+
+/// Which slots of a level hold anything: a bit for each, and a bit for each word of bits.
+#[derive(Debug, Default)]
+struct Filled {
+    words: [u64; SLOTS / 64],
+    summary: u64,
+}
+
+impl Filled {
+    #[inline]
+    fn set(&mut self, slot: usize) {
+        self.words[slot / 64] |= 1 << (slot % 64);
+        self.summary |= 1 << (slot / 64);
+    }
+
+    fn clear(&mut self, slot: usize) {
+        self.words[slot / 64] &= !(1 << (slot % 64));
+        if self.words[slot / 64] == 0 {
+            self.summary &= !(1 << (slot / 64));
+        }
+    }
+
+    /// The first filled slot. All of them lie ahead, since time only goes forward.
+    #[inline]
+    fn first(&self) -> Option<usize> {
+        if self.summary == 0 {
+            return None;
+        }
+        let word = self.summary.trailing_zeros() as usize;
+        Some(word * 64 + self.words[word].trailing_zeros() as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -87,9 +87,9 @@ fn cases(topology: &Topology) -> Vec<Case> {
 
 /// Returns the latency by the formula and by the engine of each transfer, one after the other, in
 /// picoseconds.
-fn ours(topology: &Topology, merge: bool, transfers: &[(&Case, u64)]) -> Vec<(u64, u64)> {
+fn ours(topology: &Topology, trains: bool, transfers: &[(&Case, u64)]) -> Vec<(u64, u64)> {
     let mut machine = MachineBuilder::new(topology.clone())
-        .config(EngineConfig { merge, buffers: topology.spec().buffers })
+        .config(EngineConfig { trains, buffers: topology.spec().buffers })
         .build();
     let run = |(case, bytes): &(&Case, u64)| {
         let request = case.request(&machine, *bytes);
@@ -147,12 +147,12 @@ fn sweep(topology: &Topology, cases: Vec<Case>) -> Check<'_> {
     let reason = beyond_form(topology);
     let is_bound = reason.is_some();
     let measure = move || {
-        let equal = |(direction, merge): (Direction, bool)| {
+        let equal = |(direction, trains): (Direction, bool)| {
             let cases = cases.iter().filter(|case| case.direction == direction);
             let transfers: Vec<_> = cases
                 .flat_map(|case| SIZES.iter().map(move |&bytes| (case, bytes.min(slice))))
                 .collect();
-            let all = ours(topology, merge, &transfers);
+            let all = ours(topology, trains, &transfers);
             let holds =
                 |&(form, ours): &(u64, u64)| if is_bound { form <= ours } else { form == ours };
             all.into_iter().filter(holds).count()

@@ -127,7 +127,7 @@ fn every_pair(grid: Grid, flits: u64) -> (Vec<Arrival>, u64) {
         bytes: flits * FLIT,
     };
     let packets: Vec<_> = (0..NODES * NODES).map(packet).collect();
-    let (arrivals, engine) = wires.carry_observed(&packets, cubeyard_sim::Blind);
+    let (arrivals, engine) = wires.carry_observed(&packets, cubeyard_sim::NullObserver);
     (arrivals, engine.flit_hops())
 }
 

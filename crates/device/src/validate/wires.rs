@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use cubeyard_sim::{
-    Asks, Bandwidth, Blind, Component, Context, Delivery, Engine, EngineConfig, LinkId, LinkSpec,
-    Network, NodeId, NodeSpec, Observer, Route, Span, Stop, Time, TransferSpec,
+    Asks, Bandwidth, Component, Context, Delivery, Engine, EngineConfig, LinkId, LinkSpec, Network,
+    NodeId, NodeSpec, NullObserver, Observer, Route, Span, Stop, Time, TransferSpec,
 };
 
 /// A packet to send along a route.
@@ -87,7 +87,7 @@ impl Wires {
 
     /// Sends all packets and returns their arrivals in the order of the list.
     pub(super) fn carry(&self, packets: &[Packet]) -> Vec<Arrival> {
-        self.carry_observed(packets, Blind).0
+        self.carry_observed(packets, NullObserver).0
     }
 
     /// Sends packets as [`carry`](Self::carry) does, with an observer; also returns the engine.

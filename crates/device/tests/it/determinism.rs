@@ -24,25 +24,25 @@ fn ran<W: Watch>(mut machine: Machine<W>) -> (u64, Vec<u64>, u64) {
     (report.order_hash, latencies.collect(), machine.view().engine().flit_hops())
 }
 
-fn builder(merge: bool) -> MachineBuilder {
+fn builder(trains: bool) -> MachineBuilder {
     MachineBuilder::new(Topology::embedded())
-        .config(EngineConfig { merge, ..EngineConfig::default() })
+        .config(EngineConfig { trains, ..EngineConfig::default() })
 }
 
 #[test]
 fn the_order_of_events_is_pinned_and_the_same_in_every_mode() {
-    let merged = ran(builder(true).build());
-    assert_eq!(merged.0, ORDER_HASH, "{:#018x}", merged.0);
-    assert_eq!(ran(builder(false).build()), merged);
-    assert_eq!(ran(builder(true).build_with_flits()), merged);
-    assert_eq!(ran(builder(false).build_with_flits()), merged);
+    let as_trains = ran(builder(true).build());
+    assert_eq!(as_trains.0, ORDER_HASH, "{:#018x}", as_trains.0);
+    assert_eq!(ran(builder(false).build()), as_trains);
+    assert_eq!(ran(builder(true).build_with_flits()), as_trains);
+    assert_eq!(ran(builder(false).build_with_flits()), as_trains);
 }
 
 #[test]
 fn a_machine_does_not_notice_another_one_on_a_second_thread() {
     let alone = ran(builder(true).build());
     let both = std::thread::scope(|scope| {
-        let other = |merge| scope.spawn(move || ran(builder(merge).build()));
+        let other = |trains| scope.spawn(move || ran(builder(trains).build()));
         let threads = [other(true), other(false)];
         threads.map(|thread| thread.join().expect("it does not panic"))
     });
@@ -104,9 +104,9 @@ type Line = (Time, Option<Time>, Option<Wait>);
 
 #[test]
 fn commands_to_many_pes_are_the_same_in_every_mode() {
-    let merged = commanded(builder(true).build());
-    let waits = merged.3.iter().filter(|line| line.2.is_some()).count();
+    let as_trains = commanded(builder(true).build());
+    let waits = as_trains.3.iter().filter(|line| line.2.is_some()).count();
     assert!(waits > 20, "messages to PEs wait for each other: {waits}");
-    assert_eq!(commanded(builder(false).build()), merged);
-    assert_eq!(commanded(builder(true).build_with_flits()), merged);
+    assert_eq!(commanded(builder(false).build()), as_trains);
+    assert_eq!(commanded(builder(true).build_with_flits()), as_trains);
 }

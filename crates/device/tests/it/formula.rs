@@ -41,9 +41,9 @@ proptest! {
         topology in topologies(),
         places in any::<[prop::sample::Index; 6]>(),
         bytes in prop_oneof![1..600_u64, 1..40_000_u64, (1..200_u64).prop_map(|flits| flits * 256)],
-        (kind, merge) in (0..4_u8, any::<bool>()),
+        (kind, trains) in (0..4_u8, any::<bool>()),
     ) {
-        let mut machine = MachineBuilder::new(topology).config(EngineConfig { merge, buffers: None }).build();
+        let mut machine = MachineBuilder::new(topology).config(EngineConfig { trains, buffers: None }).build();
         let pe = |machine: &Machine, at: &[prop::sample::Index]| {
             let spec = machine.topology().spec();
             let name = format!(

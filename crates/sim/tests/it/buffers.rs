@@ -20,7 +20,7 @@ fn places(flits: u32, arbiter: Arbiter) -> EngineConfig {
     EngineConfig { buffers: Some(BufferSpec { flits, arbiter }), ..EngineConfig::default() }
 }
 
-const UNLIMITED: EngineConfig = EngineConfig { merge: false, buffers: None };
+const UNLIMITED: EngineConfig = EngineConfig { trains: false, buffers: None };
 
 /// Keeps every crossing.
 #[derive(Default)]
@@ -62,10 +62,10 @@ impl Film {
 
     /// The most places behind a link that were ever taken at once, counted until the news is back.
     fn most(&self, grid: &Grid, link: LinkId) -> usize {
-        let news = grid.links[link.index()].propagation.ps().max(1);
+        let credit_latency = grid.links[link.index()].propagation.ps().max(1);
         let stays: Vec<_> = self
             .by(link)
-            .map(|crossing| (crossing.start.ps(), self.left(grid, crossing) + news))
+            .map(|crossing| (crossing.start.ps(), self.left(grid, crossing) + credit_latency))
             .collect();
         let at = |time| stays.iter().filter(|(from, to)| (*from..*to).contains(&time)).count();
         stays.iter().map(|&(from, _)| at(from)).max().unwrap_or(0)
@@ -108,8 +108,8 @@ proptest! {
     #[test]
     fn with_room_and_one_way_out_of_every_node_nothing_changes(traffic in traffic()) {
         let traffic = to_one(traffic);
-        let finite = run_as(&traffic, places(PLENTY, Arbiter::Fifo), cubeyard_sim::Blind);
-        prop_assert_eq!(finite, run_as(&traffic, UNLIMITED, cubeyard_sim::Blind));
+        let finite = run_as(&traffic, places(PLENTY, Arbiter::Fifo), cubeyard_sim::NullObserver);
+        prop_assert_eq!(finite, run_as(&traffic, UNLIMITED, cubeyard_sim::NullObserver));
     }
 
     #[test]
@@ -122,7 +122,7 @@ proptest! {
         let nodes = traffic.grid.nodes.iter_mut();
         nodes.for_each(|node| node.forwarding = cubeyard_sim::Forwarding::CutThrough);
         let arbiter = ARBITERS[arbiter];
-        let mut received = run_as(&traffic, places(places_each, arbiter), cubeyard_sim::Blind).0;
+        let mut received = run_as(&traffic, places(places_each, arbiter), cubeyard_sim::NullObserver).0;
         received.sort_unstable();
         let expected = naive::delivered(&traffic, places_each, arbiter);
         let expected = expected.into_iter().map(Time::from_ps).enumerate();
@@ -132,8 +132,8 @@ proptest! {
     #[test]
     fn with_room_a_lone_transfer_is_as_ever(mut traffic in traffic(), arbiter in 0..3_usize) {
         traffic.transfers.truncate(1);
-        let finite = run_as(&traffic, places(PLENTY, ARBITERS[arbiter]), cubeyard_sim::Blind);
-        prop_assert_eq!(finite, run_as(&traffic, UNLIMITED, cubeyard_sim::Blind));
+        let finite = run_as(&traffic, places(PLENTY, ARBITERS[arbiter]), cubeyard_sim::NullObserver);
+        prop_assert_eq!(finite, run_as(&traffic, UNLIMITED, cubeyard_sim::NullObserver));
     }
 
     #[test]
@@ -162,9 +162,9 @@ fn disjoint_flows_do_not_meet() {
     let transfers = rows.chain(back).collect();
     for transfers in [transfers, both_ways_out.to_vec()] {
         let traffic = Traffic { grid: grid.clone(), transfers };
-        let unlimited = run_as(&traffic, UNLIMITED, cubeyard_sim::Blind);
+        let unlimited = run_as(&traffic, UNLIMITED, cubeyard_sim::NullObserver);
         for arbiter in ARBITERS {
-            let finite = run_as(&traffic, places(PLENTY, arbiter), cubeyard_sim::Blind);
+            let finite = run_as(&traffic, places(PLENTY, arbiter), cubeyard_sim::NullObserver);
             assert_eq!(finite, unlimited);
         }
     }
@@ -284,7 +284,7 @@ fn the_oldest_transfer_goes_first_once_it_asks() {
 /// When the transfers of 8 flits from two nodes to node 6 of a grid are over, of which the first is ordered first.
 fn ends_in_order(arbiter: Arbiter, from: [(usize, u64); 2]) -> [Time; 2] {
     let grid = Grid::plain(3, 3);
-    let mut engine = grid.engine_as(places(8, arbiter), cubeyard_sim::Blind);
+    let mut engine = grid.engine_as(places(8, arbiter), cubeyard_sim::NullObserver);
     for (label, (node, at)) in from.into_iter().enumerate() {
         engine.run_until(Time::from_ps(at));
         let message = Box::new(Note { label, answer: None });
@@ -346,7 +346,7 @@ fn ring(depth: u32, flits: u64) -> Stop {
     let network = network.unwrap();
     let config = places(depth, Arbiter::Fifo);
     let nodes = (0..4).map(|node| (NodeId::new(node), Around));
-    let mut engine = Engine::observed(network.clone(), nodes, config, cubeyard_sim::Blind);
+    let mut engine = Engine::observed(network.clone(), nodes, config, cubeyard_sim::NullObserver);
     for node in 0..4 {
         let half = [1, 2].map(|hop| LinkId::new((node + hop) % 4));
         let route = network.route(&half).unwrap();

@@ -183,14 +183,14 @@ impl Crowd {
         Word { sends: sends.collect(), when: talk.when }
     }
 
-    fn run(&self, merge: bool, pause: Option<u64>) -> Outcome {
+    fn run(&self, trains: bool, pause: Option<u64>) -> Outcome {
         let grid = &self.grid;
         let network =
             Network::new(grid.flit_bytes, grid.nodes.clone(), grid.links.clone()).unwrap();
         let talkers = grid.flit_takers.iter().enumerate().map(|(node, &wants_flits)| {
             (NodeId::new(node), Talker { wants_flits, ..Talker::default() })
         });
-        let config = EngineConfig { merge, buffers: None };
+        let config = EngineConfig { trains, buffers: None };
         let mut engine = Engine::observed(network, talkers, config, Clerk::default());
         for talk in &self.talks {
             let send = self.send(talk.from, talk.to, talk.bytes, self.word(talk));

@@ -105,10 +105,10 @@ impl Grid {
 
     pub(crate) fn engine<O: Observer<Box<Note>>>(
         &self,
-        merge: bool,
+        trains: bool,
         observer: O,
     ) -> Engine<Diary, O> {
-        self.engine_as(EngineConfig { merge, buffers: None }, observer)
+        self.engine_as(EngineConfig { trains, buffers: None }, observer)
     }
 
     pub(crate) fn engine_as<O: Observer<Box<Note>>>(

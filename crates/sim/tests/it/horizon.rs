@@ -1,7 +1,7 @@
 //! The end of simulated time: an engine stops there, and no sum wraps around it.
 
 use cubeyard_sim::{
-    Arbiter, Asks, Bandwidth, Blind, BufferSpec, EngineConfig, NodeId, Span, Stop, Time,
+    Arbiter, Asks, Bandwidth, BufferSpec, EngineConfig, NodeId, NullObserver, Span, Stop, Time,
     TransferSpec,
 };
 use proptest::prelude::*;
@@ -11,14 +11,14 @@ use crate::traffic::{Traffic, order, received, traffic};
 
 /// Runs traffic that begins so long before the end of simulated time.
 fn run_late(traffic: &Traffic, before: u64, config: EngineConfig) -> (Stop, Vec<(usize, Time)>) {
-    let mut engine = traffic.grid.engine_as(config, Blind);
+    let mut engine = traffic.grid.engine_as(config, NullObserver);
     order(&mut engine, traffic, Time::HORIZON.ps() - before);
     let stop = engine.run();
     (stop, received(&engine))
 }
 
-fn merging(merge: bool) -> EngineConfig {
-    EngineConfig { merge, buffers: None }
+fn with_trains(trains: bool) -> EngineConfig {
+    EngineConfig { trains, buffers: None }
 }
 
 proptest! {
@@ -28,14 +28,14 @@ proptest! {
     #[test]
     fn the_end_of_time_cuts_off_and_changes_nothing(traffic in traffic(), before in 0..400_000_u64) {
         let room = 1 << 40;
-        let (stop, all) = run_late(&traffic, room, merging(true));
+        let (stop, all) = run_late(&traffic, room, with_trains(true));
         prop_assert_eq!(stop, Stop::Idle);
         let shift = Span::from_ps(room - before);
         let later = all.iter().map(|&(label, at)| (label, at + shift));
         let in_time: Vec<_> = later.filter(|(_, at)| *at <= Time::HORIZON).collect();
         let is_cut = in_time.len() < all.len();
-        for merge in [true, false] {
-            let (stop, seen) = run_late(&traffic, before, merging(merge));
+        for trains in [true, false] {
+            let (stop, seen) = run_late(&traffic, before, with_trains(trains));
             prop_assert_eq!(&seen, &in_time);
             prop_assert!(!is_cut || stop == Stop::OutOfTime, "{:?}", stop);
         }
@@ -53,8 +53,8 @@ fn a_link_that_is_too_slow_for_simulated_time_stops_the_engine() {
         link.propagation = Span::MAX;
     });
     let buffers = Some(BufferSpec { flits: 4.try_into().unwrap(), arbiter: Arbiter::Fifo });
-    for config in [merging(true), merging(false), EngineConfig { merge: true, buffers }] {
-        let mut engine = grid.engine_as(config, Blind);
+    for config in [with_trains(true), with_trains(false), EngineConfig { trains: true, buffers }] {
+        let mut engine = grid.engine_as(config, NullObserver);
         let message = Box::new(Note { label: 0, answer: None });
         let (route, asks) = (grid.checked_route(0, 1), Asks::At(Time::ZERO));
         let send = TransferSpec { route, bytes: 20 << 20, asks, message };
@@ -67,7 +67,7 @@ fn a_link_that_is_too_slow_for_simulated_time_stops_the_engine() {
 
 #[test]
 fn a_task_that_sleeps_beyond_the_end_is_not_woken() {
-    let mut engine = Grid::plain(2, 1).engine(true, Blind);
+    let mut engine = Grid::plain(2, 1).engine(true, NullObserver);
     engine.spawn("sleeper", |tasks| async move {
         tasks.sleep(Span::from_ps(Time::HORIZON.ps())).await;
         tasks.sleep(Span::from_ps(1)).await;

@@ -1,7 +1,7 @@
 //! What crossing links costs, against figures worked out by hand.
 
 use cubeyard_sim::{
-    Asks, Blind, LinkId, Network, NodeId, RouteError, Span, Stop, Time, TransferSpec,
+    Asks, LinkId, Network, NodeId, NullObserver, RouteError, Span, Stop, Time, TransferSpec,
 };
 
 use crate::grid::{Grid, Note};
@@ -10,7 +10,7 @@ use crate::grid::{Grid, Note};
 fn alone(grid: &Grid, bytes: u64) -> Time {
     let end = grid.nodes.len() - 1;
     let route = grid.checked_route(0, end);
-    let mut engine = grid.engine(true, Blind);
+    let mut engine = grid.engine(true, NullObserver);
     let send = TransferSpec {
         route,
         bytes,

@@ -6,7 +6,6 @@ mod grid;
 mod horizon;
 mod links;
 mod naive;
-mod queue;
 mod stopping;
 mod tasks;
 mod traffic;

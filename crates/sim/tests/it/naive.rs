@@ -159,8 +159,8 @@ impl<'a> Naive<'a> {
     }
 
     fn give_back(&mut self, link: usize, left: u64) {
-        let news = self.traffic.grid.links[link].propagation.ps().max(1);
-        self.later(left + news, 1, Action::Credit { link });
+        let credit_latency = self.traffic.grid.links[link].propagation.ps().max(1);
+        self.later(left + credit_latency, 1, Action::Credit { link });
     }
 
     fn cross(&mut self, link: usize, flit: usize, now: u64) {

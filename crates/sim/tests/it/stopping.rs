@@ -1,12 +1,12 @@
 //! Why an engine stops.
 
-use cubeyard_sim::{Asks, Blind, NodeId, Span, Stop, Time, TransferSpec, Waiter, Waiting};
+use cubeyard_sim::{Asks, NodeId, NullObserver, Span, Stop, Time, TransferSpec, Waiter, Waiting};
 
 use crate::grid::{Grid, Note};
 
 #[test]
 fn an_engine_without_work_is_idle_at_once() {
-    let mut engine = Grid::plain(2, 1).engine(true, Blind);
+    let mut engine = Grid::plain(2, 1).engine(true, NullObserver);
     assert_eq!(engine.run(), Stop::Idle);
     assert_eq!(engine.now(), Time::ZERO);
 }
@@ -14,7 +14,7 @@ fn an_engine_without_work_is_idle_at_once() {
 #[test]
 fn a_deadline_stops_just_after_what_is_due_by_then() {
     let grid = Grid::plain(2, 1);
-    let mut engine = grid.engine(true, Blind);
+    let mut engine = grid.engine(true, NullObserver);
     let message = Box::new(Note { label: 0, answer: None });
     let route = grid.checked_route(0, 1);
     let send = TransferSpec { route, bytes: 256, asks: Asks::At(Time::ZERO), message };
@@ -28,7 +28,7 @@ fn a_deadline_stops_just_after_what_is_due_by_then() {
 
 #[test]
 fn two_tasks_that_wait_for_each_other_are_a_deadlock_with_names() {
-    let mut engine = Grid::plain(2, 1).engine(true, Blind);
+    let mut engine = Grid::plain(2, 1).engine(true, NullObserver);
     let tasks = engine.tasks();
     let ping = tasks.signal("a ping", Some("right".into()));
     let reply = tasks.signal("a pong", Some("left".into()));

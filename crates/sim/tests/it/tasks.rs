@@ -3,13 +3,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use cubeyard_sim::{Blind, Span, Stop, Time};
+use cubeyard_sim::{NullObserver, Span, Stop, Time};
 
 use crate::grid::Grid;
 
 #[test]
 fn tasks_of_one_instant_go_on_in_the_order_in_which_they_asked() {
-    let mut engine = Grid::plain(2, 1).engine(true, Blind);
+    let mut engine = Grid::plain(2, 1).engine(true, NullObserver);
     let said = Rc::new(RefCell::new(Vec::new()));
     for (name, naps) in [("a", [3_u64, 4]), ("b", [2, 5]), ("c", [7, 0])] {
         let said = Rc::clone(&said);
@@ -26,7 +26,7 @@ fn tasks_of_one_instant_go_on_in_the_order_in_which_they_asked() {
 
 #[test]
 fn a_signal_raised_before_the_wait_is_not_missed() {
-    let mut engine = Grid::plain(2, 1).engine(true, Blind);
+    let mut engine = Grid::plain(2, 1).engine(true, NullObserver);
     let signal = engine.tasks().signal("the start", None);
     engine.spawn("early", |tasks| async move { tasks.raise(signal) });
     engine.spawn("late", |tasks| async move {

@@ -72,11 +72,11 @@ pub(crate) type Outcome = (Vec<(usize, Time)>, Vec<(usize, Flit)>, Vec<Span>, u6
 
 pub(crate) fn run<O: Observer<Box<Note>>>(
     traffic: &Traffic,
-    merge: bool,
+    trains: bool,
     observer: O,
     pause: bool,
 ) -> Outcome {
-    run_with(traffic, EngineConfig { merge, buffers: None }, observer, pause)
+    run_with(traffic, EngineConfig { trains, buffers: None }, observer, pause)
 }
 
 pub(crate) fn run_as<O: Observer<Box<Note>>>(

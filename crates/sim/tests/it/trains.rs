@@ -1,6 +1,6 @@
 //! Trains against flits that move by themselves: the same to the picosecond.
 
-use cubeyard_sim::{Blind, Crossing, Observer};
+use cubeyard_sim::{Crossing, NullObserver, Observer};
 use proptest::prelude::*;
 
 use crate::grid::Grid;
@@ -34,9 +34,9 @@ proptest! {
 
     #[test]
     fn trains_change_no_result(traffic in traffic()) {
-        let walked = run(&traffic, false, Blind, false);
-        prop_assert_eq!(&run(&traffic, true, Blind, false), &walked);
-        prop_assert_eq!(&run(&traffic, true, Blind, true), &walked);
+        let walked = run(&traffic, false, NullObserver, false);
+        prop_assert_eq!(&run(&traffic, true, NullObserver, false), &walked);
+        prop_assert_eq!(&run(&traffic, true, NullObserver, true), &walked);
         let mut witness = Witness::default();
         prop_assert_eq!(&run(&traffic, true, &mut witness, false), &walked);
         prop_assert_eq!(witness.seen, walked.3);
@@ -56,11 +56,11 @@ fn another_simulation_on_a_second_thread_changes_nothing() {
     });
     let transfers = transfers.filter(|planned| planned.from != planned.to).collect();
     let traffic = Traffic { grid, transfers };
-    let here = run(&traffic, true, Blind, false);
+    let here = run(&traffic, true, NullObserver, false);
     let there = std::thread::scope(|scope| {
-        let others = [true, false].map(|merge| {
+        let others = [true, false].map(|trains| {
             let traffic = &traffic;
-            scope.spawn(move || run(traffic, merge, Blind, false))
+            scope.spawn(move || run(traffic, trains, NullObserver, false))
         });
         others.map(|other| other.join().unwrap())
     });
@@ -82,9 +82,9 @@ fn a_crowd_on_its_way_to_one_end_changes_no_result() {
             answered: number % 2 == 0,
         });
         let traffic = Traffic { grid: Grid::plain(4, 3), transfers: transfers.collect() };
-        let walked = run(&traffic, false, Blind, false);
-        assert_eq!(run(&traffic, true, Blind, false), walked);
-        assert_eq!(run(&traffic, true, Blind, true), walked);
+        let walked = run(&traffic, false, NullObserver, false);
+        assert_eq!(run(&traffic, true, NullObserver, false), walked);
+        assert_eq!(run(&traffic, true, NullObserver, true), walked);
     }
 }
 
@@ -102,6 +102,6 @@ fn thousands_on_their_way_to_one_end_change_no_result() {
         answered: number.is_multiple_of(3),
     };
     let traffic = Traffic { grid, transfers: (0..3000).map(planned).collect() };
-    let walked = run(&traffic, false, Blind, false);
-    assert_eq!(run(&traffic, true, Blind, false), walked);
+    let walked = run(&traffic, false, NullObserver, false);
+    assert_eq!(run(&traffic, true, NullObserver, false), walked);
 }

@@ -3,12 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::{Entry, EventQueue};
+use super::Entry;
 use crate::Time;
 
 /// A queue as a binary heap, to hold others against.
 #[derive(Debug)]
-pub struct Heap<E> {
+pub(super) struct Heap<E> {
     entries: BinaryHeap<Numbered<E>>,
     pushed: u64,
 }
@@ -25,19 +25,19 @@ impl<E> Default for Heap<E> {
     }
 }
 
-impl<E> EventQueue<E> for Heap<E> {
-    fn push(&mut self, time: Time, rank: u32, event: E) {
+impl<E> Heap<E> {
+    pub(super) fn push(&mut self, time: Time, rank: u32, event: E) {
         self.entries.push(Numbered { key: Reverse((time, rank, self.pushed)), event });
         self.pushed += 1;
     }
 
-    fn pop_until(&mut self, deadline: Time) -> Option<Entry<E>> {
+    pub(super) fn pop_until(&mut self, deadline: Time) -> Option<Entry<E>> {
         self.next_time().filter(|&time| time <= deadline)?;
         let Numbered { key: Reverse((time, rank, _)), event } = self.entries.pop()?;
         Some(Entry { time, rank, event })
     }
 
-    fn next_time(&self) -> Option<Time> {
+    pub(super) fn next_time(&self) -> Option<Time> {
         self.entries.peek().map(|next| next.key.0.0)
     }
 }
