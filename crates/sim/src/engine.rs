@@ -2,6 +2,7 @@
 
 use std::future::Future;
 
+use crate::arena::{Arena, Key};
 use crate::component::{Component, Context, Order};
 use crate::credit::BufferSpec;
 use crate::environment::Environment;
@@ -22,15 +23,15 @@ enum Event {
     Fabric(FabricEvent),
     /// An alarm that a component has set.
     Wake {
-        alarm: u32,
+        alarm: Key,
     },
     /// A call of a component from outside.
     Call {
-        call: u32,
+        call: Key,
     },
     /// A task goes on.
     Task {
-        task: u32,
+        task: Key,
     },
 }
 
@@ -59,8 +60,8 @@ pub struct Engine<C: Component, O = NullObserver> {
     fabric: Fabric<C::Message>,
     present: Present<C, O>,
     tasks: Tasks<C::Message>,
-    alarms: Waitlist<(NodeId, u64)>,
-    calls: Waitlist<(NodeId, Option<C::Message>)>,
+    alarms: Arena<(NodeId, u64)>,
+    calls: Arena<(NodeId, C::Message)>,
     context: Context<C::Message>,
     /// Nodes whose components something has happened to since they were last asked what they wait for.
     touched: Vec<NodeId>,
@@ -176,8 +177,8 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
                 observer,
             },
             tasks: Tasks::default(),
-            alarms: Waitlist::default(),
-            calls: Waitlist::default(),
+            alarms: Arena::default(),
+            calls: Arena::default(),
             context: Context::new(),
             touched: Vec::new(),
             is_touched: vec![false; nodes],
@@ -253,7 +254,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     /// # Panics
     /// If no component sits there.
     pub fn call_at(&mut self, time: Time, node: NodeId, message: C::Message) {
-        let call = self.calls.put((node, Some(message)));
+        let call = self.calls.insert((node, message));
         self.present.queue.push(time.max(self.present.now), alarm_rank(node), Event::Call { call });
     }
 
@@ -293,13 +294,12 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             }
             Event::Wake { alarm } => self.wake(alarm),
             Event::Call { call } => {
-                let (node, message) = self.calls.take(call);
-                let (node, message) = (*node, message.take().expect("a call is made once"));
-                self.note(u64::from(call));
+                let (node, message) = self.calls.remove(call).expect("a call is made once");
+                self.note(u64::from(call.index()));
                 self.call(node, message);
             }
             Event::Task { task } => {
-                self.note(u64::from(task));
+                self.note(u64::from(task.index()));
                 self.tasks.resume(self.present.now, task);
                 self.settle_tasks();
             }
@@ -324,8 +324,8 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         self.fabric.send(&mut self.present, id, spec);
     }
 
-    fn wake(&mut self, alarm: u32) {
-        let (node, token) = *self.alarms.take(alarm);
+    fn wake(&mut self, alarm: Key) {
+        let (node, token) = self.alarms.remove(alarm).expect("an alarm goes off once");
         self.note(token);
         self.with_component(node, |component, context| component.wake(token, context));
     }
@@ -356,11 +356,11 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             match order {
                 Order::Send(id, spec) => self.send(id, spec),
                 Order::Wake(node, at, token) => {
-                    let alarm = self.alarms.put((node, token));
+                    let alarm = self.alarms.insert((node, token));
                     self.present.queue.push(at, alarm_rank(node), Event::Wake { alarm });
                 }
                 Order::Raise(signal) => {
-                    self.tasks.raise(self.present.now, signal);
+                    self.tasks.handle(self.present.now).raise(signal);
                     self.settle_tasks();
                 }
                 Order::Call(node, message) => self.call(node, message),
@@ -409,7 +409,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
 
     /// What tasks can do, for code that drives the engine.
     pub fn tasks(&self) -> TaskHandle<C::Message> {
-        self.tasks.handle()
+        self.tasks.handle(self.present.now)
     }
 
     /// Carries out what tasks wish for.
@@ -417,8 +417,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         while let Some(wish) = self.tasks.next_wish() {
             let Present { now, queue, .. } = &mut self.present;
             match wish {
-                Wish::Sleep { task, until } => queue.push(until, 0, Event::Task { task }),
-                Wish::Resume { task } => queue.push(*now, 0, Event::Task { task }),
+                Wish::Resume { task, at } => queue.push(at.max(*now), 0, Event::Task { task }),
                 Wish::Call { node, message } => self.call(node, message),
             }
         }
@@ -428,36 +427,6 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
 /// The place of a node's alarms in the order of ties: after tasks, before flits.
 fn alarm_rank(node: NodeId) -> u32 {
     1 + u32::try_from(node.index()).expect("node numbers have 32 bits")
-}
-
-/// What events refer to by number, because it does not fit into them.
-#[derive(Debug)]
-struct Waitlist<T> {
-    slots: Vec<T>,
-    free: Vec<u32>,
-}
-
-impl<T> Default for Waitlist<T> {
-    fn default() -> Self {
-        Self { slots: Vec::new(), free: Vec::new() }
-    }
-}
-
-impl<T> Waitlist<T> {
-    fn put(&mut self, item: T) -> u32 {
-        if let Some(slot) = self.free.pop() {
-            self.slots[slot as usize] = item;
-            return slot;
-        }
-        self.slots.push(item);
-        u32::try_from(self.slots.len() - 1).expect("fewer than 2³² at once")
-    }
-
-    /// The item, whose place may be used again.
-    fn take(&mut self, slot: u32) -> &mut T {
-        self.free.push(slot);
-        &mut self.slots[slot as usize]
-    }
 }
 
 /// A hash that depends on the order of what it is fed.

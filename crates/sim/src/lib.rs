@@ -102,6 +102,7 @@
 //! gives the same events; [`Engine::order_hash`] is a number for that order. Nothing here reads a clock.
 
 mod arbiter;
+mod arena;
 mod component;
 mod credit;
 mod engine;

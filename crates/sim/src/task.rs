@@ -2,7 +2,7 @@
 //!
 //! A task sleeps, calls components, and waits for signals that components or other tasks raise. It is
 //! resumed in the order of the queue, before anything else of its instant, so it is as deterministic as
-//! the rest. A signal can only be raised once, and whoever waits for it later does not wait.
+//! the rest. A signal is raised once; waiting for it later takes no time.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -12,15 +12,16 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as PollContext, Poll, Waker};
 
+use crate::arena::{Arena, Key};
 use crate::id::NodeId;
 use crate::stop::{Waiter, Waiting};
 use crate::{Span, Time};
 
-/// The number of a signal.
+/// Key of a signal, which stays unique when the signal is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SignalId(u32);
+pub struct SignalId(Key);
 
-/// What a task can do. Cheap to clone.
+/// Interface of a task to the engine. Cheap to clone.
 pub struct TaskHandle<M> {
     shared: Rc<Shared<M>>,
 }
@@ -40,29 +41,26 @@ impl<M> fmt::Debug for TaskHandle<M> {
 struct Shared<M> {
     now: Cell<Time>,
     /// The task that is being resumed.
-    running: Cell<u32>,
+    running: Cell<Key>,
     wishes: RefCell<VecDeque<Wish<M>>>,
-    signals: RefCell<Vec<Signal>>,
-    free_signals: RefCell<Vec<SignalId>>,
+    signals: RefCell<Arena<Signal>>,
 }
 
 /// A request of a task to the engine.
 pub(crate) enum Wish<M> {
-    Sleep { task: u32, until: Time },
     Call { node: NodeId, message: M },
-    Resume { task: u32 },
+    Resume { task: Key, at: Time },
 }
 
-#[derive(Default)]
 struct Signal {
     what: String,
     owner: Option<String>,
     raised: Option<Time>,
-    waiting: Vec<u32>,
+    waiting: Vec<Key>,
 }
 
 impl<M> TaskHandle<M> {
-    /// The present.
+    /// Returns the present time.
     pub fn now(&self) -> Time {
         self.shared.now.get()
     }
@@ -72,46 +70,49 @@ impl<M> TaskHandle<M> {
         Sleep { shared: Rc::clone(&self.shared), until: self.now() + span, asked: false }
     }
 
-    /// Calls a component, now.
+    /// Calls a component at the present time.
     pub fn call(&self, node: NodeId, message: M) {
-        self.shared.wishes.borrow_mut().push_back(Wish::Call { node, message });
+        self.shared.wish(Wish::Call { node, message });
     }
 
-    /// A signal that somebody will raise; `what` it says, and who is to raise it, are for the report of
-    /// a deadlock.
+    /// Creates a signal. Its description `what` and the name of the `owner` who is to raise it appear in the
+    /// report of a deadlock.
     pub fn signal(&self, what: impl Into<String>, owner: Option<String>) -> SignalId {
-        let mut signals = self.shared.signals.borrow_mut();
-        let signal = Signal { what: what.into(), owner, ..Signal::default() };
-        if let Some(free) = self.shared.free_signals.borrow_mut().pop() {
-            signals[free.0 as usize] = signal;
-            return free;
-        }
-        signals.push(signal);
-        SignalId(u32::try_from(signals.len() - 1).expect("fewer than 2³² signals"))
+        let signal = Signal { what: what.into(), owner, raised: None, waiting: Vec::new() };
+        SignalId(self.shared.signals.borrow_mut().insert(signal))
     }
 
-    /// Gives a signal back that nobody waits for or asks about any more; its number is used again.
+    /// Removes a signal that no task waits for. From then on it counts as raised at no known time: waiting for it
+    /// takes no time, and raising or releasing it again does nothing.
     pub fn release(&self, signal: SignalId) {
-        self.shared.free_signals.borrow_mut().push(signal);
+        self.shared.signals.borrow_mut().remove(signal.0);
     }
 
-    /// Raises a signal: whoever waits for it goes on, in this instant.
+    /// Raises a signal: tasks that wait for it go on in this instant.
     pub fn raise(&self, signal: SignalId) {
         let mut signals = self.shared.signals.borrow_mut();
-        let signal = &mut signals[signal.0 as usize];
-        signal.raised.get_or_insert(self.now());
-        let mut wishes = self.shared.wishes.borrow_mut();
-        wishes.extend(signal.waiting.drain(..).map(|task| Wish::Resume { task }));
+        let Some(signal) = signals.get_mut(signal.0) else { return };
+        let at = self.now();
+        signal.raised.get_or_insert(at);
+        for task in signal.waiting.drain(..) {
+            self.shared.wish(Wish::Resume { task, at });
+        }
     }
 
-    /// When a signal was raised, if it was.
+    /// Returns when a signal was raised, unless it was not or has been released.
     pub fn raised(&self, signal: SignalId) -> Option<Time> {
-        self.shared.signals.borrow()[signal.0 as usize].raised
+        self.shared.signals.borrow().get(signal.0)?.raised
     }
 
     /// Waits until a signal is raised.
     pub fn wait(&self, signal: SignalId) -> impl Future<Output = ()> + use<M> {
         WaitFor { shared: Rc::clone(&self.shared), signal }
+    }
+}
+
+impl<M> Shared<M> {
+    fn wish(&self, wish: Wish<M>) {
+        self.wishes.borrow_mut().push_back(wish);
     }
 }
 
@@ -130,8 +131,7 @@ impl<M> Future for Sleep<M> {
         }
         if !self.asked {
             self.asked = true;
-            let wish = Wish::Sleep { task: self.shared.running.get(), until: self.until };
-            self.shared.wishes.borrow_mut().push_back(wish);
+            self.shared.wish(Wish::Resume { task: self.shared.running.get(), at: self.until });
         }
         Poll::Pending
     }
@@ -147,10 +147,10 @@ impl<M> Future for WaitFor<M> {
 
     fn poll(self: Pin<&mut Self>, _: &mut PollContext<'_>) -> Poll<()> {
         let mut signals = self.shared.signals.borrow_mut();
-        let signal = &mut signals[self.signal.0 as usize];
-        if signal.raised.is_some() {
+        let Some(signal) = signals.get_mut(self.signal.0).filter(|signal| signal.raised.is_none())
+        else {
             return Poll::Ready(());
-        }
+        };
         let task = self.shared.running.get();
         if !signal.waiting.contains(&task) {
             signal.waiting.push(task);
@@ -162,26 +162,23 @@ impl<M> Future for WaitFor<M> {
 /// The tasks of an engine.
 pub(crate) struct Tasks<M> {
     shared: Rc<Shared<M>>,
-    list: Vec<Task>,
-    /// The places of those that have ended.
-    free: Vec<u32>,
+    list: Arena<Task>,
 }
 
 struct Task {
     name: String,
-    future: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    future: Pin<Box<dyn Future<Output = ()>>>,
 }
 
 impl<M> Default for Tasks<M> {
     fn default() -> Self {
         let shared = Shared {
             now: Cell::new(Time::ZERO),
-            running: Cell::new(0),
+            running: Cell::default(),
             wishes: RefCell::default(),
             signals: RefCell::default(),
-            free_signals: RefCell::default(),
         };
-        Self { shared: Rc::new(shared), list: Vec::new(), free: Vec::new() }
+        Self { shared: Rc::new(shared), list: Arena::default() }
     }
 }
 
@@ -192,7 +189,8 @@ impl<M> fmt::Debug for Tasks<M> {
 }
 
 impl<M> Tasks<M> {
-    pub(crate) fn handle(&self) -> TaskHandle<M> {
+    pub(crate) fn handle(&self, now: Time) -> TaskHandle<M> {
+        self.shared.now.set(now);
         TaskHandle { shared: Rc::clone(&self.shared) }
     }
 
@@ -200,9 +198,9 @@ impl<M> Tasks<M> {
     pub(crate) fn waiting(&self) -> Vec<Waiting> {
         let signals = self.shared.signals.borrow();
         let waits = signals.iter().flat_map(|signal| {
-            signal.waiting.iter().map(move |&task| {
-                let who = Waiter::Task(self.list[task as usize].name.clone());
-                Waiting { who, what: signal.what.clone(), owner: signal.owner.clone() }
+            signal.waiting.iter().filter_map(|&task| {
+                let who = Waiter::Task(self.list.get(task)?.name.clone());
+                Some(Waiting { who, what: signal.what.clone(), owner: signal.owner.clone() })
             })
         });
         waits.collect()
@@ -217,36 +215,21 @@ impl<M> Tasks<M> {
     ) where
         F: Future<Output = ()> + 'static,
     {
-        let free = self.free.pop();
-        let next = || u32::try_from(self.list.len()).expect("fewer than 2³² tasks");
-        let number = free.unwrap_or_else(next);
-        self.shared.now.set(now);
-        let future = Box::pin(task(self.handle()));
-        let task = Task { name: name.into(), future: Some(future) };
-        match self.list.get_mut(number as usize) {
-            Some(place) => *place = task,
-            None => self.list.push(task),
-        }
-        self.shared.wishes.borrow_mut().push_back(Wish::Resume { task: number });
-    }
-
-    pub(crate) fn raise(&mut self, now: Time, signal: SignalId) {
-        self.shared.now.set(now);
-        self.handle().raise(signal);
+        let future = Box::pin(task(self.handle(now)));
+        let task = self.list.insert(Task { name: name.into(), future });
+        self.shared.wish(Wish::Resume { task, at: now });
     }
 
     /// Lets a task go on until it waits again.
-    pub(crate) fn resume(&mut self, now: Time, task: u32) {
+    pub(crate) fn resume(&mut self, now: Time, key: Key) {
         self.shared.now.set(now);
-        self.shared.running.set(task);
-        let place = &mut self.list[task as usize].future;
-        if let Some(future) = place {
-            // Nobody calls the waker: tasks are resumed by events.
-            let mut context = PollContext::from_waker(Waker::noop());
-            if future.as_mut().poll(&mut context).is_ready() {
-                *place = None;
-                self.free.push(task);
-            }
+        self.shared.running.set(key);
+        // Nobody calls the waker: tasks are resumed by events.
+        let mut context = PollContext::from_waker(Waker::noop());
+        if let Some(task) = self.list.get_mut(key)
+            && task.future.as_mut().poll(&mut context).is_ready()
+        {
+            self.list.remove(key);
         }
     }
 

@@ -37,3 +37,21 @@ fn a_signal_raised_before_the_wait_is_not_missed() {
     assert_eq!(engine.run(), Stop::Idle);
     assert_eq!(engine.tasks().raised(signal), Some(Time::ZERO));
 }
+
+/// The key of a released signal once found the next signal in its place: a task waited for another's signal.
+#[test]
+fn a_released_signal_is_not_taken_for_the_next_one() {
+    let mut engine = Grid::plain(2, 1).engine(true, NullObserver);
+    let tasks = engine.tasks();
+    let first = tasks.signal("the first", None);
+    tasks.raise(first);
+    tasks.release(first);
+    let second = tasks.signal("the second", None);
+    assert_ne!(first, second);
+    engine.spawn("late", move |tasks| async move { tasks.wait(first).await });
+    assert_eq!(engine.run(), Stop::Idle);
+    tasks.raise(first);
+    assert_eq!((tasks.raised(first), tasks.raised(second)), (None, None));
+    tasks.release(first);
+    assert_ne!(tasks.signal("the third", None), second);
+}
