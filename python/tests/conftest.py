@@ -88,7 +88,7 @@ def viewer(tmp_path_factory):
 @pytest.fixture(scope="session")
 def compute():
     """Computes numeric cases, all in one process."""
-    build = ["cargo", "build", "--quiet", "--release", "-p", "cubeyard-kernels"]
+    build = ["cargo", "build", "--quiet", "--release", "-p", "cubeyard-tl"]
     messages = subprocess.run(
         [*build, "--example", "numeric", "--message-format", "json"],
         cwd=ROOT,

@@ -8,12 +8,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::{Args, ValueEnum};
+use cubeyard_collectives::collective::{Operation, ReduceOp};
+use cubeyard_collectives::distributed::ccl::DEFAULT;
+use cubeyard_collectives::distributed::sweep::{Sizes, Sweep, SweepConfig, Which, page, svg};
+use cubeyard_collectives::distributed::{CclConfig, DistError, Ranks};
 use cubeyard_device::input::nearest;
 use cubeyard_device::topology::{SipGrid, SipTopology, SipsOverlay, Topology};
-use cubeyard_kernels::collective::{Operation, ReduceOp};
-use cubeyard_kernels::distributed::ccl::DEFAULT;
-use cubeyard_kernels::distributed::sweep::{Sizes, Sweep, SweepConfig, Which, page, svg};
-use cubeyard_kernels::distributed::{CclConfig, DistError, Ranks};
 use cubeyard_runtime::dtype::DType;
 
 use crate::terminal::OutputOptions;

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use cubeyard_kernels::bench::{Bench, Parameter, catalogue};
+use cubeyard_bench::{Bench, Parameter, catalogue};
 use serde_json::{Value, json};
 
 use crate::grid::{BOLD, paint, table};

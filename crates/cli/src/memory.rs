@@ -6,8 +6,8 @@ mod free;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
-use cubeyard_kernels::bench::BenchError;
-use cubeyard_kernels::distributed::sweep::bytes;
+use cubeyard_bench::TooLarge;
+use cubeyard_collectives::distributed::sweep::bytes;
 use cubeyard_memory::Bytes;
 
 use crate::terminal;
@@ -35,7 +35,7 @@ pub(crate) fn limit() -> Bytes {
 }
 
 /// Reports that a command would need more than the limit, judged by its parameters.
-pub(crate) fn refuse(error: &BenchError) -> ExitCode {
+pub(crate) fn refuse(error: &TooLarge) -> ExitCode {
     let help = "reduce the work, or raise the limit with --memory";
     terminal::note(&format!("error: {error} (--memory)\n  help: {help}"));
     ExitCode::from(3)

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
-use cubeyard_kernels::model::{MeasureConfig, ModelError, ModelSpec, Phase, Work, measure};
+use cubeyard_model::{MeasureConfig, ModelError, ModelSpec, Phase, Work, measure};
 use cubeyard_runtime::dtype::DType;
 
 use crate::progress::Progress;

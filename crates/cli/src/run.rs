@@ -11,11 +11,11 @@ use std::str::FromStr;
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
+use cubeyard_bench::report;
+use cubeyard_bench::{Bench, BenchError, ParameterError, Run, RunConfig};
 use cubeyard_device::topology::Topology;
-use cubeyard_kernels::bench::{self, Bench, BenchError, ParameterError, Run, RunConfig};
-use cubeyard_kernels::launch::Mode;
-use cubeyard_kernels::report;
 use cubeyard_memory::address::SipId;
+use cubeyard_tl::launch::Mode;
 
 use crate::output::{Files, Named};
 use crate::terminal::OutputOptions;
@@ -87,7 +87,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let config = config(arguments, topology)?;
     let run = match chosen(arguments).and_then(|bench| measured(&*bench, &config)) {
         Ok(run) => run,
-        Err(error @ BenchError::TooLarge { .. }) => return Ok(memory::refuse(&error)),
+        Err(BenchError::TooLarge(error)) => return Ok(memory::refuse(&error)),
         Err(error) => return refused(&error),
     };
     remark_on_checks(arguments, &run);
@@ -102,9 +102,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 fn chosen(arguments: &Arguments) -> Result<Box<dyn Bench>, BenchError> {
     if let Some(name) = &arguments.name {
-        return bench::find(name);
+        return cubeyard_bench::find(name);
     }
-    let bench = bench::first();
+    let bench = cubeyard_bench::first();
     let what = "no bench named: running a first example, with its numbers";
     arguments.output.remark(&format!("{what}: {}", bench.name()));
     Ok(bench)
@@ -167,8 +167,8 @@ fn outputs(arguments: &Arguments) -> Vec<Named<'_>> {
 
 /// Runs a bench if it fits the memory of the host.
 fn measured(bench: &dyn Bench, config: &RunConfig) -> Result<Run, BenchError> {
-    bench::check_memory(bench, config, memory::limit())?;
-    bench::run(bench, config)
+    cubeyard_bench::check_memory(bench, config, memory::limit())?;
+    cubeyard_bench::run(bench, config)
 }
 
 /// Writes all files before the first is renamed.

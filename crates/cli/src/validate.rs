@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use cubeyard_device::validate::{self, Check, Row, Verdict};
-use cubeyard_kernels::validate as collectives;
+use cubeyard_validate::collectives;
+use cubeyard_validate::{Check, Row, Verdict};
 
 use crate::terminal::OutputOptions;
 use crate::topology;
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let topology = topology::read(arguments.topology.as_deref(), arguments.output)?;
-    let mut rows = validate::run(&topology);
+    let mut rows = cubeyard_validate::run(&topology);
     rows.extend(collectives::checks().iter().map(Check::run));
     arguments.output.print(|colours| table::render(&rows, colours), || json::render(&rows))?;
     let left_out = count(&rows, Verdict::LeftOut);
@@ -51,7 +51,7 @@ fn status(rows: &[Row]) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use cubeyard_device::validate::{Expected, Kind};
+    use cubeyard_validate::{Expected, Kind};
 
     use super::*;
 

@@ -86,7 +86,6 @@ pub mod race;
 pub mod request;
 pub mod topology;
 pub mod trace;
-pub mod validate;
 mod wiring;
 
 /// The examples of the page about this crate, as tests.

@@ -1,35 +1,33 @@
-//! The `tl` kernel language, a library of kernels for the PEs, and benches of them.
-//!
-//! | module | contents |
-//! |---|---|
-//! | [`tl`] | the language in which kernels are written |
-//! | [`kernel`] | kernels and their arguments |
-//! | [`launch`] | launches of kernels on a context |
-//! | [`program`] | kernels as PEs run them: recorded, or live |
-//! | [`numeric`] | the arithmetic of kernels in data mode |
-//! | [`library`] | ready-made kernels, one per file |
-//! | [`mod@bench`] | named benches: a kernel with its inputs and a check |
-//! | [`collective`] | collective operations, one algorithm per file |
-//! | [`distributed`] | `torch.distributed` with the backend `ahbm` |
-//! | [`model`] | time of one step of a language model |
-//! | [`report`] | figures, bounds and breakdowns of a run, as data and as a page |
+//! Ready-made kernels, one per file.
 
-pub mod bench;
-pub mod collective;
-pub mod distributed;
-pub mod kernel;
-pub mod launch;
-pub mod library;
-pub mod model;
-pub mod numeric;
-pub mod program;
-mod race;
-pub mod report;
-pub mod tl;
-pub mod validate;
+mod ahead;
+mod block_sparse;
+mod copy;
+mod flash_attention;
+mod gemm;
+mod gemm_multi;
+mod gqa_decode;
+mod layer_norm;
+mod linear;
+mod moe;
+mod panels;
+mod qkv;
+mod sequence_attention;
+mod softmax;
+mod softmax_sum;
+mod vector_add;
 
-/// Runs the examples of the documentation pages about this crate as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/kernels.md")]
-#[doc = include_str!("../../../docs/collectives.md")]
-struct Pages;
+pub use block_sparse::block_sparse;
+pub use copy::{CopyFrom, copy};
+pub use flash_attention::flash_attention;
+pub use gemm::{OperandLayout, Staging, gemm, gemm_blocked};
+pub use gemm_multi::gemm_multi;
+pub use gqa_decode::gqa_decode;
+pub use layer_norm::{EPSILON, layer_norm};
+pub use linear::{Activation, linear};
+pub use moe::{Choice, Routing, moe, moe_wires};
+pub use qkv::qkv;
+pub use sequence_attention::{sequence_attention, sequence_attention_wires};
+pub use softmax::softmax;
+pub use softmax_sum::{NEVER, SoftmaxSum};
+pub use vector_add::vector_add;

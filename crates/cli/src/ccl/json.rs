@@ -1,7 +1,7 @@
 //! Sweeps as JSON.
 
 use anyhow::Result;
-use cubeyard_kernels::distributed::sweep::{Row, Sweep, Winner};
+use cubeyard_collectives::distributed::sweep::{Row, Sweep, Winner};
 use serde_json::{Value, json};
 
 pub(super) fn render(sweep: &Sweep) -> Result<String> {

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use cubeyard_kernels::collective::Operation;
-use cubeyard_kernels::distributed::sweep::{Figures, Row, Sweep, Winner};
+use cubeyard_collectives::collective::Operation;
+use cubeyard_collectives::distributed::sweep::{Figures, Row, Sweep, Winner};
 use cubeyard_units::text::percent_column;
 
 use crate::grid::{BOLD, DIM, GREEN, RED, bytes, paint, table};

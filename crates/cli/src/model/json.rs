@@ -1,8 +1,8 @@
 //! Reports on models as JSON.
 
 use anyhow::Result;
-use cubeyard_kernels::model::Phase;
-use cubeyard_kernels::model::report::{ModelReport, PartReport, Use};
+use cubeyard_model::Phase;
+use cubeyard_model::report::{ModelReport, PartReport, Use};
 use serde_json::{Value, json};
 
 pub(super) fn render(report: &ModelReport) -> Result<String> {

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use cubeyard_kernels::model::report::{ModelReport, PartReport, Use};
-use cubeyard_kernels::model::{Phase, Work};
+use cubeyard_model::report::{ModelReport, PartReport, Use};
+use cubeyard_model::{Phase, Work};
 use cubeyard_sim::Span;
 use cubeyard_units::text::{count, percent, percent_column, significant, span};
 

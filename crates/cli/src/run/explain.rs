@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cubeyard_kernels::report::{RunReport, SliceKind, Step};
+use cubeyard_bench::report::{RunReport, SliceKind, Step};
 use cubeyard_sim::Span;
 use cubeyard_units::text::{count, percent, span};
 

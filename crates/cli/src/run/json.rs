@@ -1,9 +1,9 @@
 //! Results of runs as JSON.
 
 use anyhow::Result;
-use cubeyard_kernels::bench::Run;
-use cubeyard_kernels::program::Finding;
-use cubeyard_kernels::report::{AccessTime, Bound, Check, Lane, RunReport, Slice, Step, UnitUse};
+use cubeyard_bench::Run;
+use cubeyard_bench::report::{AccessTime, Bound, Check, Lane, RunReport, Slice, Step, UnitUse};
+use cubeyard_tl::program::Finding;
 use serde_json::{Map, Value, json};
 
 /// Renders one object; the critical path and the timeline only if `explains`.
@@ -66,7 +66,7 @@ fn unit(unit: &UnitUse) -> Value {
 }
 
 fn breakdown(report: &RunReport) -> Value {
-    let part = |(kind, span): &(cubeyard_kernels::report::SliceKind, cubeyard_sim::Span)| json!({ "kind": kind.name(), "span_ns": span.ns() });
+    let part = |(kind, span): &(cubeyard_bench::report::SliceKind, cubeyard_sim::Span)| json!({ "kind": kind.name(), "span_ns": span.ns() });
     report.breakdown.iter().map(part).collect()
 }
 

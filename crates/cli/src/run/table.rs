@@ -1,7 +1,7 @@
 //! Results of runs as text.
 
-use cubeyard_kernels::bench::Run;
-use cubeyard_kernels::report::{Bound, Check, RunReport, UnitUse};
+use cubeyard_bench::Run;
+use cubeyard_bench::report::{Bound, Check, RunReport, UnitUse};
 use cubeyard_units::text::{bytes, count, percent, quantity, significant, span};
 
 use super::explain;

@@ -1,7 +1,7 @@
 //! Results of checks as JSON.
 
 use anyhow::Result;
-use cubeyard_device::validate::{Relation, Row, Verdict};
+use cubeyard_validate::{Relation, Row, Verdict};
 use serde::Serialize;
 
 /// Result of one check.

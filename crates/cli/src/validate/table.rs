@@ -1,6 +1,6 @@
 //! Results of checks as text: a table for each family, then the remarks, then the totals.
 
-use cubeyard_device::validate::{Relation, Row, Verdict};
+use cubeyard_validate::{Relation, Row, Verdict};
 
 use super::count;
 use crate::grid::{BOLD, DIM, GREEN, RED, paint};

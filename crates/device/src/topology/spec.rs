@@ -217,6 +217,14 @@ pub struct HbmSpec {
     pub link: WireSpec,
 }
 
+impl HbmSpec {
+    /// Returns the peak bandwidth of a PE's slice in bytes per second: that of its channels or of its wire.
+    pub fn peak_bytes_per_second(&self) -> f64 {
+        let channels = f64::from(self.channels) * self.channel_bandwidth.bytes_per_second() as f64;
+        channels.min(self.link.bandwidth.bytes_per_second() as f64)
+    }
+}
+
 /// The SRAM of a cube.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SramSpec {

@@ -19,4 +19,3 @@ mod pe;
 mod published;
 mod refused;
 mod rows;
-mod validate;

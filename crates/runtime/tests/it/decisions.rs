@@ -422,7 +422,7 @@ fn every_test_that_docs_runtime_md_names_is_there() {
         include_str!("tensors.rs"),
         include_str!("../../src/placement/tests.rs"),
         include_str!("../../../memory/tests/it/pe_memory/histories.rs"),
-        include_str!("../../../kernels/tests/it/strays.rs"),
+        include_str!("../../../tl/tests/it/strays.rs"),
     ];
     let table = page.split("## Every decision").nth(1).unwrap();
     let names: Vec<&str> =

@@ -1,0 +1,159 @@
+//! The environment in which a bench runs.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use cubeyard_memory::address::{CubeId, PeId, SipId};
+use cubeyard_runtime::dtype::DType;
+use cubeyard_runtime::placement::{Placement, Split};
+use cubeyard_runtime::{Argument, Context, Launch, RuntimeError, Tensor};
+
+use super::inputs::size;
+use super::numbers::difference;
+use super::phase::Phase;
+use crate::report::{Bound, Check};
+use cubeyard_collectives::distributed::Distributed;
+use cubeyard_tl::kernel::Kernel;
+use cubeyard_tl::launch::Launcher;
+
+/// The work that any implementation must do.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Work {
+    /// Floating-point operations of matrix products, with the element type that determines the engine's rate;
+    /// `None` without products.
+    pub gemm: Option<(DType, u64)>,
+    /// Elements that the vector engine must process, in units of its simple rate.
+    pub elements: u64,
+    /// Bytes that the vector engine must fetch from the TCMs, and store to them. The fetches of matrix products
+    /// follow from their operations. Operations that can be chained without the TCM count nothing.
+    pub tcm: [u64; 2],
+    /// Bytes that must leave or enter memory: each input once, each output once, over all PEs.
+    pub bytes: u64,
+    /// Number of PE memories over which these bytes are spread evenly; by default all PEs of the launch.
+    pub memories: Option<u64>,
+    /// Minimum times that the links allow for the required messages.
+    pub links: Vec<Bound>,
+}
+
+/// A context, and the launches on it.
+///
+/// Every launch by [`launcher`](Self::launcher) counts: by [`launch`](Self::launch), by a
+/// [`Group`](cubeyard_collectives::distributed::Group), or by the process group of [`distributed`](Self::distributed). The
+/// time of a bench is from the first start to the last end, including the host's time between launches.
+#[derive(Debug)]
+pub struct Lab<'c> {
+    /// The context of the run.
+    pub context: &'c Context,
+    /// The launcher of all kernels.
+    pub launcher: Rc<Launcher<'c>>,
+    /// Whether memory holds data.
+    pub has_data: bool,
+    /// The SIPs to use.
+    pub sips: Vec<SipId>,
+    pub(super) phases: RefCell<Vec<Phase>>,
+}
+
+impl<'c> Lab<'c> {
+    /// Returns a process group, not yet initialised, whose collectives count as launches of the bench.
+    pub fn distributed(&self) -> Distributed<'c> {
+        Distributed::with_launcher(self.context, Rc::clone(&self.launcher))
+    }
+
+    /// Waits for all launches and records their times. The critical path must be computed while the tensors are
+    /// still mapped; so a bench that launches other than by [`launch`](Self::launch) and
+    /// [`launch_each`](Self::launch_each) calls this before it drops them.
+    pub fn settle(&self) -> Result<(), RuntimeError> {
+        let launched = self.launcher.take_launched().into_iter();
+        let launched = launched.map(|(name, handle)| Ok((name, handle.wait()?)));
+        let phases = Phase::of(self, launched.collect::<Result<_, RuntimeError>>()?);
+        self.phases.borrow_mut().extend(phases);
+        Ok(())
+    }
+
+    /// Returns the first `count` cubes of a SIP.
+    pub fn cubes(&self, count: u64) -> Vec<CubeId> {
+        self.context.machine(|machine| machine.topology().cubes().take(size(count)).collect())
+    }
+
+    /// Returns the first `count` PEs of a cube.
+    pub fn pes(&self, count: u64) -> Vec<PeId> {
+        self.context.machine(|machine| machine.topology().pes().take(size(count)).collect())
+    }
+
+    /// Returns the number of cubes per SIP, and of PEs per cube.
+    pub fn counts(&self) -> (u64, u64) {
+        self.context.machine(|machine| {
+            let topology = machine.topology();
+            (topology.cubes().count() as u64, topology.pes().count() as u64)
+        })
+    }
+
+    /// Returns a placement over the first cubes of the first SIP, and the first PEs of each.
+    pub fn placement(&self, cube: Split, pe: Split, cubes: u64, pes: u64) -> Placement {
+        self.placement_on(self.sips[0], cube, pe, cubes, pes)
+    }
+
+    /// Returns a placement over the first cubes of a SIP, and the first PEs of each.
+    pub fn placement_on(
+        &self,
+        sip: SipId,
+        cube: Split,
+        pe: Split,
+        cubes: u64,
+        pes: u64,
+    ) -> Placement {
+        let [cubes, pes] = [cubes, pes].map(|count| u32::try_from(count).ok());
+        Placement { cube, pe, cubes, pes, sips: vec![sip], ..Placement::default() }
+    }
+
+    /// Launches a kernel on the first SIP and waits for it.
+    pub fn launch(
+        &self,
+        kernel: &Kernel,
+        arguments: Vec<Argument<'_>>,
+        cubes: u64,
+        pes: u64,
+    ) -> Result<(), RuntimeError> {
+        self.launch_each(kernel, vec![(self.sips[0], arguments)], cubes, pes)
+    }
+
+    /// Launches a kernel on several SIPs at the same time, each with its own arguments, and waits for all of
+    /// them.
+    pub fn launch_each(
+        &self,
+        kernel: &Kernel,
+        each: Vec<(SipId, Vec<Argument<'_>>)>,
+        cubes: u64,
+        pes: u64,
+    ) -> Result<(), RuntimeError> {
+        let (cubes, pes) = (self.cubes(cubes), self.pes(pes));
+        for (sip, arguments) in each {
+            let (cubes, pes) = (cubes.clone(), pes.clone());
+            let launch = Launch::new(sip).arguments(arguments).cubes(cubes).pes(pes);
+            self.launcher.launch(&self.context.stream(), kernel, &launch)?;
+        }
+        self.settle()
+    }
+
+    /// Returns the elements of a tensor as numbers, in data mode.
+    pub fn values(&self, tensor: &Tensor) -> Result<Option<Vec<f64>>, RuntimeError> {
+        if !self.has_data {
+            return Ok(None);
+        }
+        let bytes = tensor.read_bytes()?.known()?;
+        let width = tensor.dtype().width();
+        Ok(Some(bytes.chunks_exact(width).map(|bytes| tensor.dtype().decode(bytes)).collect()))
+    }
+
+    /// Compares the elements of a tensor with the expected ones, in data mode: the greatest difference,
+    /// relative to the greatest expected element or to 1.
+    pub fn check(
+        &self,
+        tensor: &Tensor,
+        tolerance: f64,
+        expected: impl FnOnce() -> Vec<f64>,
+    ) -> Result<Option<Check>, RuntimeError> {
+        let Some(found) = self.values(tensor)? else { return Ok(None) };
+        Ok(Some(difference(&found, &expected(), 1.0, tolerance)))
+    }
+}

@@ -1,0 +1,211 @@
+//! Results of a bench run as plain data, and an HTML page that shows them.
+//!
+//! [`RunReport`] is filled by the code that ran the bench. [`page`] draws it as one self-contained HTML page,
+//! without external scripts, fonts or style sheets.
+//!
+//! ```
+//! use cubeyard_bench::report::{Bound, RunReport, page};
+//! use cubeyard_sim::Span;
+//!
+//! let report = RunReport {
+//!     bench: "copy".to_owned(),
+//!     kernel: Span::from_ps(200_000),
+//!     bounds: vec![Bound { resource: "HBM of a PE".to_owned(), span: Span::from_ps(150_000) }],
+//!     limited_by: "the HBM of each PE".to_owned(),
+//!     ..RunReport::default()
+//! };
+//! assert_eq!(report.share(), 0.75);
+//! assert_eq!(
+//!     report.verdict(),
+//!     "Limited by the HBM of each PE. HBM of a PE alone would need 150 ns of the 200 ns (75 %)."
+//! );
+//! assert!(page(&report).starts_with("<!DOCTYPE html>"));
+//! ```
+
+mod bounds;
+mod breakdown;
+mod derived;
+pub(crate) mod markup;
+mod merge;
+mod page;
+mod roofline;
+mod timeline;
+mod utilisation;
+
+use cubeyard_sim::Span;
+
+pub use self::page::page;
+
+/// Results of a bench run: its parameters, its times, and the critical path.
+///
+/// Every instant is a span since the start of the kernel.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunReport {
+    /// Name of the bench.
+    pub bench: String,
+    /// The computation in one sentence.
+    pub summary: String,
+    /// Names and values of its parameters, in the order to show them.
+    pub parameters: Vec<(String, String)>,
+    /// The machine in words, e.g. `2 SIPs × 16 cubes × 8 PEs`.
+    pub machine: String,
+    /// Number of PEs that took part.
+    pub pes: usize,
+    /// Time from the start of the first PE to the end of the last.
+    pub kernel: Span,
+    /// Time from the host's first launch to the last completion.
+    pub host: Span,
+    /// Bytes moved by the DMA engines of all PEs.
+    pub traffic: Traffic,
+    /// Floating-point operations of all PEs.
+    pub flop: u64,
+    /// The minimum time that each resource alone allows.
+    pub bounds: Vec<Bound>,
+    /// Peak FLOP/s of all PEs that took part; 0 if the bench does not compute.
+    pub peak_rate: f64,
+    /// Peak memory bandwidth of these PEs, in bytes per second.
+    pub peak_bandwidth: f64,
+    /// The limiting factor, as it follows "limited by", e.g. `DMA of B tiles`.
+    pub limited_by: String,
+    /// Utilisation of each kind of unit.
+    pub units: Vec<UnitUse>,
+    /// Timelines of the units of a few PEs.
+    pub lanes: Vec<Lane>,
+    /// The critical path: a gapless chain of steps from the start to the end of the kernel.
+    pub critical: Vec<Step>,
+    /// Time of each kind of work on the critical path.
+    pub breakdown: Vec<(SliceKind, Span)>,
+    /// Comparison of the results with a reference, if they were computed.
+    pub check: Option<Check>,
+    /// Phases (launches that overlap in time) in order, each with its duration.
+    pub launches: Vec<(String, Span)>,
+    /// Remarks for the reader.
+    pub notes: Vec<String>,
+}
+
+/// Bytes moved by DMA.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes read into TCMs.
+    pub read: u64,
+    /// Bytes written from TCMs.
+    pub written: u64,
+}
+
+/// The minimum time that one resource allows, whatever the order of the work.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bound {
+    /// Name of the resource, e.g. `HBM of a PE`, `GEMM f16`, `UCIe connection`.
+    pub resource: String,
+    /// Time that it needs if it never waits.
+    pub span: Span,
+}
+
+/// Utilisation of units of one kind, as fractions of the kernel time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UnitUse {
+    /// Kind of unit, e.g. `PE_CPU`, `DMA read`, `GEMM`, `HBM`.
+    pub unit: String,
+    /// Mean over the PEs that took part.
+    pub mean: f64,
+    /// Utilisation of the busiest unit.
+    pub max: f64,
+    /// PE of the busiest unit.
+    pub busiest: String,
+}
+
+/// The timeline of one unit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lane {
+    /// PE and unit, separated by a space, e.g. `sip0.cube0.pe0 DMA read`. Adjacent lanes of one PE are drawn
+    /// together.
+    pub name: String,
+    /// Slices of work, preferably in order of time.
+    pub slices: Vec<Slice>,
+}
+
+/// One piece of work of a unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// Start of the slice.
+    pub start: Span,
+    /// End of the slice.
+    pub end: Span,
+    /// Time that the unit worked within the slice.
+    pub busy: Span,
+    /// Kind of the work.
+    pub kind: SliceKind,
+    /// Description for the reader.
+    pub name: String,
+}
+
+/// One step of the critical path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Start of the step.
+    pub start: Span,
+    /// End of the step, at which the next one begins.
+    pub end: Span,
+    /// Description of the work, e.g. `DMA read of B (k 3, n 0)`.
+    pub what: String,
+    /// Kind of the work.
+    pub kind: SliceKind,
+    /// The line of the kernel that issued it, e.g. `softmax.rs:41`.
+    pub place: String,
+    /// The reason why it did not begin earlier.
+    pub why: String,
+    /// Composition of the time of an access, if known.
+    pub access: Option<AccessTime>,
+}
+
+/// Composition of the time of a DMA access.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccessTime {
+    /// Overhead of the nodes on its way, and propagation on the wires.
+    pub overhead: Span,
+    /// Serialisation of its bytes onto links.
+    pub serialisation: Span,
+    /// Service of its bursts by the memory.
+    pub service: Span,
+    /// Extra bursts, because its rows are not contiguous.
+    pub rows: Span,
+    /// The remainder, beyond its time on an idle machine: waiting behind other traffic.
+    pub waiting: Span,
+}
+
+/// A kind of work, with a name and a colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SliceKind {
+    /// A PE's processor executes the kernel's own instructions.
+    Cpu,
+    /// A DMA engine reads into the TCM.
+    DmaRead,
+    /// A DMA engine writes from the TCM.
+    DmaWrite,
+    /// Operands move from the TCM to an engine.
+    Fetch,
+    /// The GEMM engine multiplies.
+    Gemm,
+    /// The vector engine computes.
+    Math,
+    /// Results move from an engine to the TCM.
+    Store,
+    /// A message travels from one PE to another.
+    Message,
+    /// Nothing is done until something else ends.
+    Wait,
+}
+
+/// Comparison of the results with a reference.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Check {
+    /// Number of elements compared.
+    pub elements: u64,
+    /// Greatest error of any element.
+    pub worst: f64,
+    /// Greatest error that passes.
+    pub tolerance: f64,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! The timeline: the work of the units of a few PEs, with the critical path above them.
+
+use std::fmt::Write as _;
+
+use cubeyard_sim::Span;
+
+use super::markup::{WIDTH, class, escape, legend, picture, shorten};
+use super::merge::{Block, fit, sorted};
+use super::{Lane, RunReport, Slice, SliceKind, Step};
+use cubeyard_draw::axis::TimeAxis;
+use cubeyard_units::text::{count, percent, span};
+
+const LEFT: f64 = 150.0;
+const PLOT: f64 = WIDTH - LEFT - 20.0;
+const TOP: f64 = 26.0;
+/// Distance between lanes, and the height of their blocks.
+const ROW: f64 = 18.0;
+const BLOCK: f64 = 13.0;
+/// Distance from the name of a PE to its first lane.
+const HEADING: f64 = 24.0;
+/// Minimum width of a block: a pixel.
+const NARROWEST: f64 = 1.0;
+/// Minimum height of a block, so that it is visible.
+const LOWEST: f64 = 1.0;
+/// Maximum number of blocks, so that a page stays below 2 MB.
+const MOST_BLOCKS: usize = 10_000;
+/// Maximum number of lanes drawn.
+const MOST_LANES: usize = 256;
+
+/// A lane as drawn: the unit below the name of its PE.
+struct Row<'a> {
+    group: &'a str,
+    unit: &'a str,
+    slices: Vec<&'a Slice>,
+}
+
+impl<'a> Row<'a> {
+    fn new(lane: &'a Lane) -> Self {
+        let (group, unit) = lane.name.split_once(' ').unwrap_or(("", &lane.name));
+        Self { group, unit, slices: sorted(&lane.slices) }
+    }
+}
+
+/// Draws the timeline with its legend; empty if there are no slices.
+pub(super) fn timeline(report: &RunReport) -> String {
+    let critical: Vec<_> = report.critical.iter().map(slice).collect();
+    let path = Row { group: "", unit: "critical path", slices: sorted(&critical) };
+    let path = (!critical.is_empty()).then_some(path);
+    let lanes = report.lanes.iter().take(MOST_LANES).map(Row::new);
+    let rows: Vec<_> = path.into_iter().chain(lanes).collect();
+    let slices = || rows.iter().flat_map(|row| &row.slices);
+    let Some(end) = slices().map(|slice| slice.end.max(slice.start)).max() else {
+        return String::new();
+    };
+    let used = SliceKind::ALL.into_iter().filter(|kind| slices().any(|slice| slice.kind == *kind));
+    let used: Vec<_> = used.map(|kind| (kind, String::new())).collect();
+    let picture = drawn(&rows, end.max(report.kernel), report.kernel);
+    let remark = "<p class=\"remark\">Blocks are as high as the unit was busy; slices too short to be \
+                  seen are one block.</p>\n";
+    format!("{}<div class=\"wide\">{picture}</div>\n{remark}{}", legend(&used), left_out(report))
+}
+
+/// Converts a step to a slice in the lane of the critical path.
+fn slice(step: &Step) -> Slice {
+    let Step { start, end, kind, .. } = *step;
+    Slice { start, end, busy: step.span(), kind, name: step.what.clone() }
+}
+
+fn left_out(report: &RunReport) -> String {
+    match report.lanes.len().saturating_sub(MOST_LANES) {
+        0 => String::new(),
+        more => {
+            format!("<p class=\"remark\">{} more lanes are not drawn.</p>\n", count(more as u64))
+        }
+    }
+}
+
+fn drawn(rows: &[Row<'_>], end: Span, kernel: Span) -> String {
+    let axis = TimeAxis::new(end);
+    let slices: Vec<_> = rows.iter().map(|row| row.slices.as_slice()).collect();
+    let blocks = fit(&slices, end.ps(), MOST_BLOCKS, pixel(end));
+    let (names, places, bottom) = names(rows);
+    let height = bottom - TOP;
+    let lanes: String =
+        places.iter().zip(&blocks).map(|(y, blocks)| lane(*y, blocks, &axis)).collect();
+    let plot = format!(
+        "<svg class=\"plot\" x=\"{LEFT}\" y=\"{TOP}\" width=\"{PLOT}\" height=\"{height}\" \
+         viewBox=\"0 0 {PLOT} {height}\" preserveAspectRatio=\"none\" data-end=\"{}\">\n\
+         <rect class=\"catch\" width=\"{PLOT}\" height=\"{height}\"/>\n{lanes}{}</svg>\n",
+        end.ps().max(1),
+        kernel_end(&axis, kernel, end, height)
+    );
+    let body = ticks(&axis, bottom) + &names + &plot;
+    picture("timeline", "What each unit did when", bottom + 8.0, &body)
+}
+
+/// Draws lines at round times, with labels above.
+fn ticks(axis: &TimeAxis, bottom: f64) -> String {
+    let mut text = format!(
+        "<text class=\"soft end\" x=\"{}\" y=\"{}\">time in {}</text>\n<g class=\"ticks\">",
+        LEFT - 36.0,
+        TOP - 10.0,
+        axis.unit.name
+    );
+    for (ps, name) in &axis.ticks {
+        let x = LEFT + axis.position(*ps, PLOT);
+        write!(
+            text,
+            "<path class=\"grid\" d=\"M{x:.1} {y}V{bottom}\"/>\
+             <text class=\"soft middle\" x=\"{x:.1}\" y=\"{}\">{name}</text>",
+            TOP - 10.0,
+            y = TOP - 4.0
+        )
+        .expect("text can always be appended to");
+    }
+    text + "</g>\n"
+}
+
+/// Draws the names of lanes below those of their PEs; returns also the top of each lane, and the bottom.
+fn names(rows: &[Row<'_>]) -> (String, Vec<f64>, f64) {
+    let (mut text, mut places, mut y, mut place) = (String::new(), Vec::new(), TOP, "");
+    for &Row { group, unit, .. } in rows {
+        if group != place || y <= TOP {
+            place = group;
+            y += if group.is_empty() { 6.0 } else { HEADING };
+            let baseline = y - 7.0;
+            writeln!(
+                text,
+                "<text class=\"strong\" x=\"8\" y=\"{baseline}\">{}</text>",
+                shorten(group, 40)
+            )
+            .expect("text can always be appended to");
+        }
+        let (x, baseline) = (LEFT - 10.0, y + 11.0);
+        writeln!(
+            text,
+            "<text class=\"end\" x=\"{x}\" y=\"{baseline}\">{}</text>",
+            shorten(unit, 18)
+        )
+        .expect("text can always be appended to");
+        places.push(y - TOP);
+        y += ROW;
+    }
+    (text, places, y)
+}
+
+/// Returns the time that a pixel stands for, in picoseconds.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some hundred pixels")]
+fn pixel(end: Span) -> u64 {
+    end.ps() / (PLOT * NARROWEST) as u64
+}
+
+fn lane(y: f64, blocks: &[Block<'_>], axis: &TimeAxis) -> String {
+    let mut text = format!("<g transform=\"translate(0 {y})\">\n");
+    for block in blocks {
+        let x = axis.position(block.start as f64, PLOT);
+        let width = (axis.position(block.end as f64, PLOT) - x).max(NARROWEST);
+        let (top, height) = height(block, axis);
+        let edge = if width > 3.0 && block.count == 1 { " edge" } else { "" };
+        writeln!(
+            text,
+            "<rect class=\"{}{edge}\" x=\"{:.2}\" width=\"{width:.2}\"{top} height=\"{height}\">\
+             <title>{}</title></rect>",
+            class(block.kind),
+            x.min(PLOT - width),
+            escape(&title(block))
+        )
+        .expect("text can always be appended to");
+    }
+    text + "</g>\n"
+}
+
+/// Returns offset and height of a block: the fraction of the lane's height that the unit is busy. So the area
+/// drawn is proportional to the lane's busy time.
+fn height(block: &Block<'_>, axis: &TimeAxis) -> (String, String) {
+    let per_pixel = 1.0 / axis.position(1.0, PLOT);
+    let height = (block.density(NARROWEST * per_pixel) * BLOCK).max(LOWEST);
+    if height > BLOCK - 0.05 {
+        return (String::new(), BLOCK.to_string());
+    }
+    (format!(" y=\"{:.1}\"", BLOCK - height), format!("{height:.1}"))
+}
+
+fn title(block: &Block<'_>) -> String {
+    let slice = block.first;
+    if block.count == 1 {
+        let (start, end) = (slice.start, slice.end.max(slice.start));
+        let (from, to, takes) = (span(start), span(end), span(end.saturating_sub(start)));
+        let busy = match block.density(0.0) {
+            all if all > 0.995 => String::new(),
+            share => format!(", busy {}", percent(share)),
+        };
+        return format!("{}: {from} to {to}, {takes}{busy}", cut(&slice.name));
+    }
+    let (from, to) = (span(Span::from_ps(block.start)), span(Span::from_ps(block.end)));
+    let (number, kind) = (count(block.count as u64), block.kind.name());
+    format!("{number} slices, mostly {kind}: {from} to {to}, busy {}", percent(block.density(0.0)))
+}
+
+/// Shortens a name that is longer than a line.
+fn cut(name: &str) -> String {
+    if name.chars().count() <= 60 {
+        name.to_owned()
+    } else {
+        name.chars().take(59).chain(['…']).collect()
+    }
+}
+
+/// Draws a line at the end of the kernel, if something continues after it.
+fn kernel_end(axis: &TimeAxis, kernel: Span, end: Span, height: f64) -> String {
+    if kernel >= end || kernel == Span::ZERO {
+        return String::new();
+    }
+    let x = axis.position(kernel.ps() as f64, PLOT);
+    format!(
+        "<path class=\"mark\" d=\"M{x:.2} 0V{height}\"><title>end of the kernel</title></path>\n"
+    )
+}
+
+#[cfg(test)]
+mod tests;

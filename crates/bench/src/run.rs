@@ -1,0 +1,231 @@
+//! Running of a bench, and the report of its time and limits.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use cubeyard_device::pe::OpUnit;
+use cubeyard_device::topology::Topology;
+use cubeyard_memory::Bytes;
+use cubeyard_memory::address::SipId;
+use cubeyard_runtime::{Context, ContextConfig, RuntimeError};
+use cubeyard_sim::Span;
+use thiserror::Error;
+
+use super::limit::{breakdown, limit};
+use super::peaks::{bounds, peak_rate};
+use super::phase::{self, Phase};
+use super::{Bench, Lab, Outcome, ParameterError, RunLog, TooLarge, Values};
+use crate::report::{RunReport, Traffic, UnitUse};
+use cubeyard_collectives::distributed::DistError;
+use cubeyard_tl::launch::{Launcher, Mode};
+use cubeyard_tl::program::Finding;
+
+/// Settings of a run.
+#[derive(Clone, Debug)]
+pub struct RunConfig {
+    /// The simulated machine.
+    pub topology: Topology,
+    /// Parameters that were set, as `name=value`.
+    pub set: Vec<String>,
+    /// Whether results are computed and checked.
+    pub data: bool,
+    /// Whether kernels are recorded or run live.
+    pub mode: Mode,
+    /// The SIPs to use; if empty, all for benches over several SIPs, and the first for others.
+    pub sips: Vec<SipId>,
+    /// Whether every operation is recorded, for the timeline and the critical path.
+    pub ops: bool,
+}
+
+/// Results of a run.
+#[derive(Debug)]
+pub struct Run {
+    /// Times, bounds and critical path.
+    pub report: RunReport,
+    /// Defects of its kernels that nevertheless ran to their ends.
+    pub findings: Vec<Finding>,
+    /// Every operation, if they were recorded.
+    pub log: Option<RunLog>,
+}
+
+impl Run {
+    /// Returns whether there are no findings and no wrong results.
+    pub fn is_well(&self) -> bool {
+        self.findings.is_empty() && self.report.check.is_none_or(|check| check.passed())
+    }
+}
+
+/// The error of a bench that could not run to its end.
+#[derive(Debug, Error)]
+pub enum BenchError {
+    /// There is no such bench.
+    #[error("there is no bench `{name}`{}", nearest.as_ref().map_or_else(String::new, |nearest| format!("; the nearest is `{nearest}`")))]
+    NoSuchBench {
+        /// The name given.
+        name: String,
+        /// The most similar name.
+        nearest: Option<String>,
+    },
+    /// A parameter is invalid.
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
+    /// The parameters do not fit together or the machine; the text says why.
+    #[error("{0}")]
+    Unfit(String),
+    /// The bench reads loaded values, so it needs data mode.
+    #[error("{0} branches on loaded values: it needs --data")]
+    NeedsData(&'static str),
+    /// The run needs more host memory than allowed.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
+    /// An error of the runtime or the machine.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// An error of a process group.
+    #[error(transparent)]
+    Distributed(#[from] DistError),
+}
+
+impl BenchError {
+    /// Returns whether memory or time has run out, as opposed to an invalid request.
+    pub fn is_exhausted(&self) -> bool {
+        match self {
+            Self::TooLarge(_) => true,
+            Self::Runtime(error) | Self::Distributed(DistError::Runtime(error)) => {
+                error.is_exhausted()
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Rejects a run whose parameters imply more host memory than `limit`.
+///
+/// The estimate is a lower bound: a rejected run would not have fitted.
+pub fn check_memory(bench: &dyn Bench, config: &RunConfig, limit: Bytes) -> Result<(), BenchError> {
+    let values = Values::new(bench.name(), &bench.parameters(), &config.set)?;
+    let sips = sips(bench, config).len() as u64;
+    bench.needs(&values, &config.topology, sips).within(limit, config.data)?;
+    Ok(())
+}
+
+/// Runs a bench on a machine of its own.
+pub fn run(bench: &dyn Bench, config: &RunConfig) -> Result<Run, BenchError> {
+    let parameters = bench.parameters();
+    let values = Values::new(bench.name(), &parameters, &config.set)?;
+    if bench.needs_data() && !config.data {
+        return Err(BenchError::NeedsData(bench.name()));
+    }
+    let (topology, data) = (config.topology.clone(), config.data);
+    let context = Context::new(ContextConfig { topology, data, ..ContextConfig::default() });
+    if config.ops {
+        context.keep_ops();
+    }
+    let mode = if bench.needs_data() { Mode::Live } else { config.mode };
+    let launcher = Rc::new(Launcher::with_mode(&context, mode).keep_launched());
+    let (sips, phases) = (sips(bench, config), RefCell::default());
+    let lab = Lab { context: &context, launcher, has_data: data, sips, phases };
+    let outcome = bench.run(&lab, &values)?;
+    lab.settle()?;
+    let findings = lab.launcher.findings();
+    let mut report = report(&lab, &outcome, &config.topology);
+    let log = config.ops.then(|| RunLog::take(&lab));
+    explain(&mut report, log.as_ref());
+    bench.name().clone_into(&mut report.bench);
+    bench.summary().clone_into(&mut report.summary);
+    report.parameters = values.shown(&parameters);
+    Ok(Run { report, findings, log })
+}
+
+/// Adds the critical path, if operations were recorded, and the limiting factor.
+fn explain(report: &mut RunReport, log: Option<&RunLog>) {
+    let legs = log.map(RunLog::legs).unwrap_or_default();
+    report.limited_by = limit(report, &legs);
+    report.critical = legs.into_iter().map(|leg| leg.step).collect();
+    report.breakdown = breakdown(&report.critical);
+    report.lanes = log.map(RunLog::lanes).unwrap_or_default();
+}
+
+/// Returns the SIPs that were named, or the default of the bench.
+pub(super) fn sips(bench: &dyn Bench, config: &RunConfig) -> Vec<SipId> {
+    let count = if bench.spans_sips() { usize::MAX } else { 1 };
+    if config.sips.is_empty() {
+        config.topology.sips().take(count).collect()
+    } else {
+        config.sips.clone()
+    }
+}
+
+fn report(lab: &Lab<'_>, outcome: &Outcome, topology: &Topology) -> RunReport {
+    let phases = lab.phases.borrow();
+    let kernel = phase::whole(&phases);
+    let launches = || phases.iter().flat_map(|phase| &phase.launches);
+    let cores = || launches().flat_map(|(_, launch)| &launch.cores);
+    let pes = cores().map(|(pe, _)| *pe).collect::<BTreeSet<_>>().len();
+    let traffic = Traffic {
+        read: cores().map(|(_, core)| core.moved[0]).sum(),
+        written: cores().map(|(_, core)| core.moved[1]).sum(),
+    };
+    let bounds = bounds(&outcome.work, topology, pes as u64);
+    let memories = outcome.work.memories.unwrap_or(pes as u64);
+    RunReport {
+        machine: machine(topology),
+        pes,
+        kernel,
+        host: phase::host(&phases),
+        traffic,
+        flop: outcome.work.gemm.map_or(outcome.work.elements, |(_, flop)| flop),
+        peak_rate: peak_rate(&outcome.work, topology) * pes as f64,
+        peak_bandwidth: topology.spec().hbm.peak_bytes_per_second() * memories as f64,
+        bounds,
+        units: units(&phases, kernel),
+        check: outcome.check,
+        launches: phases.iter().map(|phase| (phase.name(), phase.span())).collect(),
+        notes: [outcome.notes.clone(), idle(lab, &phases)].concat(),
+        ..RunReport::default()
+    }
+}
+
+/// Says which of its SIPs were idle.
+fn idle(lab: &Lab<'_>, phases: &[Phase]) -> Vec<String> {
+    let launches = || phases.iter().flat_map(|phase| &phase.launches);
+    let ran = |sip: &SipId| launches().any(|(_, it)| it.pes.iter().any(|(pe, _)| pe.sip == *sip));
+    let idle = lab.sips.iter().filter(|sip| !ran(sip));
+    idle.map(|sip| format!("{sip} has nothing to do in this bench")).collect()
+}
+
+/// Formats e.g. `2 SIPs × 16 cubes × 8 PEs`.
+fn machine(topology: &Topology) -> String {
+    let (sips, cubes, pes) =
+        (topology.sips().count(), topology.cubes().count(), topology.pes().count());
+    format!("{sips} SIPs × {cubes} cubes × {pes} PEs")
+}
+
+/// Returns the utilisation of the units of the PEs.
+fn units(phases: &[Phase], kernel: Span) -> Vec<UnitUse> {
+    let share = |busy: Span| {
+        if kernel == Span::ZERO { 0.0 } else { busy.ps() as f64 / kernel.ps() as f64 }
+    };
+    let mut units = Vec::new();
+    for unit in OpUnit::ALL {
+        let mut by_pe = std::collections::BTreeMap::new();
+        let launches = phases.iter().flat_map(|phase| &phase.launches);
+        for (pe, core) in launches.flat_map(|(_, launch)| &launch.cores) {
+            *by_pe.entry(*pe).or_insert(Span::ZERO) += core.busy[unit as usize];
+        }
+        let all: Span = by_pe.values().copied().sum();
+        // The first of equals.
+        let most = by_pe.iter().rev().max_by_key(|(_, busy)| **busy);
+        let Some((busiest, most)) = most else { continue };
+        if all > Span::ZERO {
+            units.push(UnitUse {
+                unit: unit.name().to_owned(),
+                mean: share(all) / by_pe.len() as f64,
+                max: share(*most),
+                busiest: busiest.to_string(),
+            });
+        }
+    }
+    units
+}

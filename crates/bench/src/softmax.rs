@@ -1,0 +1,73 @@
+//! Softmax over the rows of a matrix, spread over PEs.
+
+use cubeyard_device::topology::Topology;
+use cubeyard_runtime::Argument;
+use cubeyard_runtime::dtype::DType;
+use cubeyard_runtime::placement::Split;
+
+use super::numbers::{compare, rounding, spread, sum_rounding, tensor};
+use super::rows::{at_least, parameters};
+use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
+use cubeyard_kernels::softmax;
+
+pub(super) struct Softmax;
+
+impl Bench for Softmax {
+    fn name(&self) -> &'static str {
+        "softmax"
+    }
+
+    fn summary(&self) -> &'static str {
+        "softmax of each row of a matrix, each PE some rows"
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        parameters(8)
+    }
+
+    fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
+        let [rows, columns, tile] = values.wholes(["rows", "columns", "tile"]);
+        // A tile is loaded, computed and stored.
+        Needs::elements([2, rows, columns]) + Needs::commands([3, rows.div_ceil(tile)])
+    }
+
+    fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
+        let (rows, columns) = (values.whole("rows"), values.whole("columns"));
+        let (cubes, pes, dtype) =
+            (values.whole("cubes"), values.whole("pes"), values.dtype("dtype"));
+        at_least(self.name(), rows, cubes * pes)?;
+        let over = lab.placement(Split::RowWise, Split::RowWise, cubes, pes);
+        // Exponentials from nearly 0 to several thousands.
+        let numbers = spread(lab, rows * columns, dtype, 1, [-8.0, 8.0])?;
+        let x = tensor(lab, &[rows, columns], dtype, numbers.as_deref(), &over)?;
+        let y = lab.context.empty(&[rows, columns], dtype)?.to(&over)?;
+        let mut arguments: Vec<_> = [&x, &y].map(Argument::Tensor).to_vec();
+        arguments.push(Argument::Scalar(values.whole("tile") as f64));
+        lab.launch(&softmax(), arguments, cubes, pes)?;
+        let expected = numbers.map(|numbers| reference(&numbers, columns));
+        // The result is rounded once, the sum in f32 at each term, and powers and quotients a few times.
+        let tolerance = rounding(dtype) + sum_rounding(columns + 8);
+        let check = compare(lab, &y, tolerance, expected.as_deref())?;
+        Ok(Outcome { work: work(lab, rows * columns, dtype), check, notes: Vec::new() })
+    }
+}
+
+/// Returns the work: the vector engine processes each element twice at its rate for exponentials: once for
+/// maximum and sum, once for the quotient. Separate operations would take longer.
+fn work(lab: &Lab<'_>, elements: u64, dtype: DType) -> Work {
+    let math = lab.context.machine(|machine| machine.topology().spec().pe.core.math);
+    let simple = math.simple.bytes_per_second() / math.special.bytes_per_second().max(1);
+    let bytes = 2 * elements * dtype.size();
+    let tcm = [2, 1].map(|times| times * elements * dtype.size());
+    Work { elements: 2 * elements * simple, tcm, bytes, ..Work::default() }
+}
+
+/// Computes softmax by its definition, in f64, where these numbers cannot overflow.
+fn reference(numbers: &[f64], columns: u64) -> Vec<f64> {
+    let columns = usize::try_from(columns).expect("it fits memory");
+    let row = |row: &[f64]| {
+        let sum: f64 = row.iter().map(|value| value.exp()).sum();
+        row.iter().map(|value| value.exp() / sum).collect::<Vec<_>>()
+    };
+    numbers.chunks_exact(columns).flat_map(row).collect()
+}

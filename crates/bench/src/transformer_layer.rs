@@ -1,0 +1,116 @@
+//! A transformer layer, tensor-parallel over cubes and SIPs.
+
+mod layout;
+mod reference;
+
+use std::rc::Rc;
+
+use cubeyard_device::topology::Topology;
+use cubeyard_runtime::dtype::DType;
+
+use super::inputs::at_least;
+use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
+use cubeyard_model::{Cut, Driver, ModelError, ModelSpec, Part, Phase, Tensors, Work as Tokens};
+use layout::Numbers;
+
+/// Tolerance in f16: Q, K and V, attention, and the inside of the feed-forward part are rounded, and so is each
+/// of the sums that 32 cubes add up in nine steps, twice: about 16 roundings of 2⁻¹¹ on the path of any number.
+const F16_LAYER: f64 = 16.0 / 2048.0;
+
+pub(super) struct TransformerLayer;
+
+impl Bench for TransformerLayer {
+    fn name(&self) -> &'static str {
+        "transformer-layer"
+    }
+
+    fn summary(&self) -> &'static str {
+        "a transformer layer, its weights over all PEs of all SIPs, sums by all-reduce"
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        vec![
+            Parameter::choice(
+                "phase",
+                &["decode", "prefill"],
+                "decode: one new token of each sequence; prefill: the last tokens of each at once",
+            ),
+            Parameter::whole("batch", 2, (1, 1 << 12), "number of sequences"),
+            Parameter::whole("context", 64, (1, 1 << 20), "tokens per sequence"),
+            Parameter::whole("chunk", 64, (1, 1 << 14), "new tokens of all sequences in prefill"),
+            Parameter::whole("hidden", 128, (1, 1 << 16), "features of a token between layers"),
+            Parameter::whole("ffn", 512, (1, 1 << 18), "features inside the feed-forward part"),
+            Parameter::whole("heads", 32, (1, 1024), "heads of Q"),
+            Parameter::whole("kv_heads", 8, (1, 1024), "heads of K and V"),
+            Parameter::whole("head_dim", 16, (1, 1024), "features per head"),
+        ]
+    }
+
+    fn spans_sips(&self) -> bool {
+        true
+    }
+
+    fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
+        let [batch, context, hidden, ffn, heads, kv_heads, head_dim] =
+            values.wholes(["batch", "context", "hidden", "ffn", "heads", "kv_heads", "head_dim"]);
+        Needs::elements([2, hidden, heads, head_dim])
+            + Needs::elements([2, hidden, kv_heads, head_dim])
+            + Needs::elements([3, hidden, ffn])
+            + Needs::elements([2, batch, context, kv_heads, head_dim])
+    }
+
+    fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
+        let cut = Rc::new(cut(lab, values)?);
+        let position = match cut.work.phase {
+            Phase::Decode => cut.work.context - 1,
+            Phase::Prefill => cut.work.context.saturating_sub(cut.each),
+        };
+        at_least("context", cut.work.context, cut.each, "as many as a step has")?;
+        let numbers = Numbers::new(lab, &cut, position);
+        let contents = |held, sip| numbers.held(held, sip);
+        let tensors = Tensors::new(lab.context, &cut, &lab.sips, lab.has_data.then_some(&contents));
+        let tensors = tensors.map_err(unfit)?;
+        let mut driver = Driver::new(lab.context, &lab.launcher, &cut, &tensors).map_err(unfit)?;
+        for part in Part::layer(cut.work.phase) {
+            driver.order(part, 0, position).map_err(unfit)?;
+        }
+        driver.finish().map_err(unfit)?;
+        lab.settle()?;
+        let found = &tensors.sips[lab.sips.len() - 1].tokens;
+        let check = lab.check(found, F16_LAYER, || numbers.shared(&reference::layer(&numbers)))?;
+        Ok(Outcome { work: work(&cut, position), check, notes: Vec::new() })
+    }
+}
+
+fn cut(lab: &Lab<'_>, values: &Values) -> Result<Cut, BenchError> {
+    let [batch, context, chunk, hidden, ffn, heads, kv_heads, head_dim] = values
+        .wholes(["batch", "context", "chunk", "hidden", "ffn", "heads", "kv_heads", "head_dim"]);
+    let phase = if values.choice("phase") == "decode" { Phase::Decode } else { Phase::Prefill };
+    let (sips, all) = lab.context.machine(|machine| {
+        let topology = machine.topology();
+        let (cubes, pes) = (topology.cubes().count(), topology.pes().count());
+        (lab.sips.len() as u64, (lab.sips.len() * cubes * pes) as u64)
+    });
+    // Neither embedding nor head is run: one word per PE is enough.
+    let (name, layers, vocab) = ("a layer".to_owned(), 1, all);
+    let spec = ModelSpec { name, layers, hidden, ffn, heads, kv_heads, head_dim, vocab };
+    let work = Tokens { phase, batch, context, chunk, dtype: DType::F16 };
+    lab.context.machine(|machine| Cut::new(&spec, work, machine.topology(), sips)).map_err(unfit)
+}
+
+fn unfit(error: ModelError) -> BenchError {
+    match error {
+        ModelError::Runtime(error) => error.into(),
+        ModelError::DoesNotFit { source, .. } => (*source).into(),
+        ModelError::Group(error) => error.into(),
+        other => BenchError::Unfit(other.to_string()),
+    }
+}
+
+fn work(cut: &Cut, position: u64) -> Work {
+    let parts = Part::layer(cut.work.phase).into_iter();
+    let demands = parts.map(|part| cut.demand(part, position));
+    let (bytes, flop) =
+        demands.fold((0, 0), |(bytes, flop), demand| (bytes + demand.bytes, flop + demand.flop));
+    Work { gemm: Some((DType::F16, flop)), bytes, ..Work::default() }
+}

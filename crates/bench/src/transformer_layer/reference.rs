@@ -1,0 +1,89 @@
+//! Reference implementation of a layer, in `f64`.
+
+use super::layout::{Matrix, Numbers};
+use crate::attention::attention;
+use crate::inputs::{product, size};
+use cubeyard_kernels::EPSILON;
+
+/// Returns the tokens of a step after the layer.
+pub(super) fn layer(numbers: &Numbers) -> Matrix {
+    let tokens = &numbers.tokens;
+    let attended = attend(numbers, &times(&normal(tokens), &numbers.qkv));
+    let middle = plus(tokens, &times(&attended, &numbers.output));
+    let inner = normal(&middle);
+    let (gate, up) = (times(&inner, &numbers.gate), times(&inner, &numbers.up));
+    let silu = |gate: f64| gate / (1.0 + (-gate).exp());
+    let joined = gate.values.iter().zip(&up.values).map(|(gate, up)| silu(*gate) * up).collect();
+    plus(&middle, &times(&Matrix { values: joined, ..gate }, &numbers.down))
+}
+
+fn normal(tokens: &Matrix) -> Matrix {
+    let row = |row: &[f64]| {
+        let mean = row.iter().map(|value| value * value).sum::<f64>() / row.len() as f64;
+        let scale = 1.0 / (mean + EPSILON).sqrt();
+        row.iter().map(|value| value * scale).collect::<Vec<_>>()
+    };
+    let values = tokens.values.chunks_exact(tokens.columns).flat_map(row).collect();
+    Matrix { columns: tokens.columns, values }
+}
+
+fn times(a: &Matrix, b: &Matrix) -> Matrix {
+    let values = product(&a.values, &b.values, a.columns as u64, b.columns as u64);
+    Matrix { columns: b.columns, values }
+}
+
+fn plus(a: &Matrix, b: &Matrix) -> Matrix {
+    let values = a.values.iter().zip(&b.values).map(|(a, b)| a + b).collect();
+    Matrix { columns: a.columns, values }
+}
+
+/// Returns the attention of each token, with all heads in a row.
+fn attend(numbers: &Numbers, qkv: &Matrix) -> Matrix {
+    let (cut, spec) = (&numbers.cut, &numbers.cut.spec);
+    let columns = size(spec.heads * spec.head_dim);
+    let mut attended = Matrix { columns, values: vec![0.0; columns * size(cut.tokens())] };
+    for sequence in 0..cut.sequences {
+        for head in 0..spec.heads {
+            of_head(numbers, qkv, sequence, head, &mut attended);
+        }
+    }
+    attended
+}
+
+fn of_head(numbers: &Numbers, qkv: &Matrix, sequence: u64, head: u64, attended: &mut Matrix) {
+    let (cut, spec) = (&numbers.cut, &numbers.cut.spec);
+    let (features, kv) = (size(spec.head_dim), head / spec.group());
+    let (from, until) =
+        (numbers.cached(kv, sequence, 0), numbers.cached(kv, sequence, numbers.position));
+    let kept = |cache: &Matrix| cache.values[from * features..until * features].to_vec();
+    let (mut keys, mut values) = (kept(&numbers.keys), kept(&numbers.values));
+    let row = |token: u64| size(sequence * cut.each + token);
+    let part = |token: u64, head: u64| {
+        let first = size(head) * features;
+        qkv.row(row(token))[first..first + features].to_vec()
+    };
+    let mut queries = Vec::new();
+    for token in 0..cut.each {
+        let at = numbers.position + token;
+        queries.extend(turned(numbers, at, &part(token, head)));
+        keys.extend(turned(numbers, at, &part(token, spec.heads + kv)));
+        values.extend(part(token, spec.heads + spec.kv_heads + kv));
+    }
+    let seen = |token: usize| size(numbers.position) + token + 1;
+    let all = attention(&queries, &keys, &values, spec.head_dim, seen);
+    for (token, out) in all.chunks_exact(features).enumerate() {
+        let first = row(token as u64) * attended.columns + size(head) * features;
+        attended.values[first..first + features].copy_from_slice(out);
+    }
+}
+
+/// Rotates pairs of features, one from each half, by the angle of their position.
+fn turned(numbers: &Numbers, position: u64, features: &[f64]) -> Vec<f64> {
+    let half = features.len() / 2;
+    let angle = |pair: usize| numbers.angle(position, pair as u64);
+    let first = (0..half)
+        .map(|pair| features[pair] * angle(pair).cos() - features[half + pair] * angle(pair).sin());
+    let second = (0..half)
+        .map(|pair| features[half + pair] * angle(pair).cos() + features[pair] * angle(pair).sin());
+    first.chain(second).collect()
+}

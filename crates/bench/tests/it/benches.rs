@@ -1,0 +1,31 @@
+//! Every bench, with its numbers checked.
+
+use cubeyard_bench::{RunConfig, catalogue, run};
+use cubeyard_device::topology::Topology;
+use cubeyard_tl::launch::Mode;
+
+fn config(data: bool, mode: Mode) -> RunConfig {
+    let topology = Topology::embedded();
+    RunConfig { topology, set: Vec::new(), data, mode, sips: Vec::new(), ops: false }
+}
+
+#[test]
+fn every_bench_computes_what_its_reference_says() {
+    for bench in catalogue() {
+        let run = run(&*bench, &config(true, Mode::Recorded)).unwrap();
+        let check = run.report.check.expect("with data there is a check");
+        assert!(check.passed(), "{}: {check:?}", bench.name());
+        assert!(run.findings.is_empty(), "{}: {:?}", bench.name(), run.findings);
+        assert!(run.report.share() <= 1.0, "{} is faster than it can be", bench.name());
+    }
+}
+
+#[test]
+fn recorded_and_live_take_the_same_time_with_data_and_without() {
+    for bench in catalogue().iter().filter(|bench| !bench.needs_data()) {
+        let time = |data, mode| run(&**bench, &config(data, mode)).unwrap().report.kernel;
+        let recorded = time(false, Mode::Recorded);
+        assert_eq!(time(false, Mode::Live), recorded, "{}", bench.name());
+        assert_eq!(time(true, Mode::Recorded), recorded, "{}", bench.name());
+    }
+}

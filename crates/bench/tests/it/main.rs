@@ -1,0 +1,19 @@
+//! Benches: their figures, bounds and pages.
+
+#![allow(
+    clippy::needless_raw_string_hashes,
+    reason = "expect-test writes hashes around every snapshot"
+)]
+
+mod benches;
+mod bounds;
+#[path = "../../../tl/tests/it/lab.rs"]
+#[allow(dead_code, reason = "shared with the tests of the language")]
+mod lab;
+mod many_pes;
+mod model;
+mod needs;
+mod pages;
+mod parts;
+mod paths;
+mod rates;

@@ -1,0 +1,180 @@
+//! Steps of language models: their numbers, and what they take.
+
+use cubeyard_bench::{RunConfig, find, run};
+use cubeyard_device::topology::Topology;
+use cubeyard_model::report::ModelReport;
+use cubeyard_model::{Cut, MeasureConfig, ModelError, ModelSpec, Part, Phase, Work, measure};
+use cubeyard_runtime::dtype::DType;
+use cubeyard_tl::launch::Mode;
+
+/// Two SIPs of two cubes with two PEs.
+const SMALL: &str = "sips: {count: 2}\ncubes: {w: 2, h: 1}\npe: {routers: [r0c0, r0c1]}\n";
+
+fn small() -> Topology {
+    Topology::read("small", SMALL).unwrap()
+}
+
+/// A model that the small machine can divide: a head of K and V for each SIP.
+fn tiny() -> ModelSpec {
+    let text = b"{name: tiny, layers: 3, hidden: 256, ffn: 512, heads: 8, kv_heads: 2, head_dim: 32, vocab: 64}";
+    ModelSpec::read_bytes("tiny", text).unwrap()
+}
+
+fn work(phase: Phase, batch: u64, context: u64) -> Work {
+    Work { phase, batch, context, chunk: 32, dtype: DType::F16 }
+}
+
+fn config(work: Work) -> MeasureConfig {
+    MeasureConfig { spec: tiny(), work, topology: small(), layers: 1, positions: None }
+}
+
+fn measured(config: &MeasureConfig) -> ModelReport {
+    measure(config, &mut |_, _| ()).unwrap()
+}
+
+/// How far two times are from each other, relative to the second.
+fn apart(one: &ModelReport, other: &ModelReport) -> f64 {
+    let [one, other] = [one, other].map(|report| report.total.ps() as f64);
+    (one - other).abs() / other
+}
+
+#[test]
+fn a_layer_has_the_numbers_of_its_reference_however_sequences_are_dealt() {
+    let bench = find("transformer-layer").unwrap();
+    let shape = ["hidden=64", "ffn=64", "heads=8", "kv_heads=2"];
+    for more in [
+        // Parts of one sequence, more parts than tokens, some PEs idle, a sequence each, several each.
+        &["batch=1", "context=50"][..],
+        &["batch=1", "context=1"],
+        &["batch=3", "context=9"],
+        &["batch=4", "context=20"],
+        &["batch=9", "context=5"],
+        &["phase=prefill", "batch=1", "chunk=12", "context=40"],
+        &["phase=prefill", "batch=2", "chunk=64", "context=22"],
+        &["phase=prefill", "batch=4", "chunk=16", "context=20"],
+    ] {
+        let set = shape.iter().chain(more).map(ToString::to_string).collect();
+        let (topology, sips) = (small(), Vec::new());
+        let config =
+            RunConfig { topology, set, data: true, mode: Mode::Recorded, sips, ops: false };
+        let run = run(&*bench, &config).unwrap_or_else(|error| panic!("{more:?}: {error}"));
+        let check = run.report.check.expect("it was run with data");
+        assert!(check.passed() && check.elements > 0, "{more:?}: {check:?}");
+        assert!(run.findings.is_empty(), "{more:?}: {}", run.findings[0]);
+    }
+}
+
+#[test]
+fn all_layers_take_as_long_as_one_taken_as_often() {
+    for work in [work(Phase::Decode, 3, 40), work(Phase::Prefill, 2, 32)] {
+        let one = measured(&config(work));
+        let all = measured(&MeasureConfig { layers: 3, ..config(work) });
+        assert!(apart(&one, &all) < 0.01, "{:?} {:?}", one.total, all.total);
+    }
+}
+
+#[test]
+fn attention_at_some_positions_stands_for_all() {
+    let config = config(work(Phase::Prefill, 1, 512));
+    let all = measured(&MeasureConfig { positions: Some(u64::MAX), ..config.clone() });
+    assert_eq!(all.positions, (16, 16));
+    let some = measured(&MeasureConfig { positions: Some(5), ..config });
+    assert_eq!(some.positions, (5, 16));
+    assert!(apart(&some, &all) < 0.01, "{:?} {:?}", some.total, all.total);
+}
+
+#[test]
+fn parts_and_launches_add_up_and_none_is_faster_than_its_bound() {
+    for work in [
+        work(Phase::Decode, 1, 100),
+        work(Phase::Decode, 6, 64),
+        work(Phase::Prefill, 1, 100),
+        work(Phase::Prefill, 6, 16),
+    ] {
+        let report = measured(&config(work));
+        let parts: u64 = report.parts.iter().map(|part| part.total.ps()).sum();
+        assert_eq!(parts + report.launching.ps(), report.total.ps());
+        for part in &report.parts {
+            assert!(part.share().is_none_or(|share| share <= 1.0), "{part:?}");
+            assert!(part.count > 0 && part.total.ps() > 0, "{part:?}");
+        }
+        assert!(report.bandwidth_share() < 1.0);
+    }
+}
+
+#[test]
+fn a_step_reads_all_weights_once_and_computes_twice_as_much_for_each_token() {
+    let (spec, batch) = (ModelSpec::named("llama-70b").unwrap(), 5);
+    let work = Work { chunk: 512, ..work(Phase::Decode, batch, 1) };
+    let cut = Cut::new(&spec, work, &Topology::embedded(), 2).unwrap();
+    let layer = [Part::Qkv, Part::Output, Part::GateUp, Part::Down].map(|part| cut.demand(part, 0));
+    let head = cut.demand(Part::Head, 0);
+    let bytes: u64 = layer.iter().map(|demand| demand.bytes).sum();
+    let flop: u64 = layer.iter().map(|demand| demand.flop).sum();
+    // All but the embedding, and the norms, whose weights are in those of what follows.
+    let norms = spec.hidden * (2 * spec.layers + 1);
+    let weights = spec.parameters() - spec.vocab * spec.hidden - norms;
+    assert_eq!(spec.layers * bytes + head.bytes, 2 * weights);
+    assert_eq!(spec.layers * flop + head.flop, 2 * weights * batch);
+    // A key and a value of 128 numbers, in two bytes each, for each of 8 heads; two products with each of 64.
+    let attention = cut.demand(Part::Attention, 0);
+    assert_eq!((attention.bytes, attention.flop), (batch * 8 * 128 * 4, batch * 64 * 128 * 4));
+}
+
+#[test]
+fn weights_stream_at_the_rate_of_the_matrix_engine() {
+    // One SIP of one cube with two PEs, and a layer whose weights are much longer than what else moves.
+    let topology = "sips: {count: 1}\ncubes: {w: 1, h: 1}\npe: {routers: [r0c0, r0c1]}\n";
+    let topology = Topology::read("one", topology).unwrap();
+    let text = b"{name: wide, layers: 1, hidden: 2048, ffn: 4096, heads: 2, kv_heads: 1, head_dim: 64, vocab: 64}";
+    let spec = ModelSpec::read_bytes("wide", text).unwrap();
+    let work = work(Phase::Decode, 1, 16);
+    let report = measured(&MeasureConfig { spec, topology, ..config(work) });
+    let of = |part| report.parts.iter().find(|it| it.part == part).unwrap().total.ns();
+    // A tile of 64 × 32 weights is 4096 bytes: 16 ns at 256 GB/s, but 16.384 in the engine.
+    let tiles = |rows: f64, columns: f64| rows / 64.0 * columns / 32.0 * 16.384;
+    for (part, least) in
+        [(Part::GateUp, tiles(2048.0, 4096.0)), (Part::Down, tiles(4096.0, 1024.0))]
+    {
+        let took = of(part);
+        assert!(took >= least && took < 1.08 * least, "{part:?}: {took} ns, at least {least} ns");
+    }
+}
+
+#[test]
+fn what_a_model_takes_of_each_pe_is_what_was_allocated() {
+    let report = measured(&config(work(Phase::Decode, 4, 64)));
+    let (spec, memory) = (tiny(), report.memory);
+    // Both SIPs have the embedding, and norms are in the weights of what follows.
+    let weights =
+        spec.parameters() + spec.vocab * spec.hidden - spec.hidden * (2 * spec.layers + 1);
+    assert_eq!(memory.weights.all, 2 * weights);
+    assert_eq!(memory.cache.all, 2 * 2 * 3 * 4 * 64 * 2 * 32);
+    assert_eq!(memory.weights.most, memory.weights.all / 8, "each PE has as much");
+    assert_eq!(memory.capacity, 24 << 30);
+}
+
+#[test]
+fn what_does_not_fit_says_so_with_the_report_of_the_allocator() {
+    let topology = Topology::read("full", &format!("{SMALL}hbm: {{bytes_per_cube: 2 MiB}}\n"));
+    let config =
+        MeasureConfig { topology: topology.unwrap(), ..config(work(Phase::Decode, 64, 512)) };
+    let error = measure(&config, &mut |_, _| ()).unwrap_err();
+    assert!(error.is_exhausted());
+    let text = error.to_string();
+    for words in ["the caches of K and V of tiny do not fit", "sip0.cube0.pe0", "largest"] {
+        assert!(text.contains(words), "{words} is not in: {text}");
+    }
+}
+
+#[test]
+fn what_the_machine_cannot_divide_is_named() {
+    let spec = ModelSpec { hidden: 255, ..tiny() };
+    let error = Cut::new(&spec, work(Phase::Decode, 1, 1), &small(), 2).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "hidden=255: expected a multiple of 2, a part for each PE of a cube"
+    );
+    let error = Cut::new(&tiny(), work(Phase::Decode, 0, 1), &small(), 2).unwrap_err();
+    assert!(matches!(error, ModelError::Nothing("batch")));
+}

@@ -1,0 +1,70 @@
+//! The code that `docs/kernels.md`, `docs/collectives.md` and the README quote, and the tests that they name, are there.
+
+use std::fs;
+use std::path::Path;
+
+const COLLECTIVES: &str = include_str!("../../../../docs/collectives.md");
+const PAGE: &str = include_str!("../../../../docs/kernels.md");
+const README: &str = include_str!("../../../../README.md");
+const EXAMPLE: &str = include_str!("../../../tl/examples/first_kernel.rs");
+
+/// The lines of a text without their indentation.
+fn lines(text: &str) -> Vec<&str> {
+    text.lines().map(str::trim).collect()
+}
+
+#[test]
+fn the_pages_quote_the_example_word_for_word() {
+    let example = lines(EXAMPLE);
+    let readme = README.split("## Kernels").nth(1).and_then(|rest| rest.split("\n## ").next());
+    for (page, least) in [(PAGE, 6), (readme.unwrap(), 1)] {
+        let quotes = page.split("```rust,ignore\n").skip(1);
+        let quotes: Vec<_> = quotes.map(|rest| rest.split("```").next().unwrap()).collect();
+        assert!(quotes.len() >= least, "{} quotes", quotes.len());
+        for quote in quotes {
+            let part = lines(quote);
+            let there = example.windows(part.len()).any(|window| window == part);
+            assert!(there, "not there:\n{quote}");
+        }
+    }
+}
+
+#[test]
+fn docs_collectives_md_quotes_the_worker_of_the_example() {
+    let body = include_str!("../../../collectives/examples/ddp.rs");
+    let body = body.split("async fn train").nth(1).unwrap().split("\n}\n").next().unwrap();
+    assert!(
+        COLLECTIVES.contains(&format!("async fn train{body}\n}}\n")),
+        "it quotes another worker"
+    );
+}
+
+/// All source below a folder.
+fn sources(folder: &Path, all: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, all);
+        } else if path.extension().is_some_and(|kind| kind == "rs" || kind == "py") {
+            all.push(fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn every_test_that_docs_kernels_md_names_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut all = Vec::new();
+    for folder in ["crates", "python/tests"] {
+        sources(&root.join(folder), &mut all);
+    }
+    let table = PAGE.split("## Every point").nth(1).unwrap();
+    let names: Vec<&str> =
+        table.split('`').skip(1).step_by(2).filter(|name| name.matches('_').count() > 3).collect();
+    assert!(names.len() > 50, "{}", names.len());
+    for name in names {
+        let forms = [format!("fn {name}("), format!("def {name}(")];
+        let there = all.iter().any(|source| forms.iter().any(|form| source.contains(form)));
+        assert!(there, "there is no test {name}");
+    }
+}

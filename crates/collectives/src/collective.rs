@@ -1,0 +1,131 @@
+//! Collective operations among many ranks.
+//!
+//! A rank is a SIP, a cube or a PE. It holds its part of a tensor on all its PEs. The PEs at the same position
+//! of every rank form a group, so a collective runs once per position, all at the same time, and uses the links
+//! of all PEs. An [`Algorithm`] defines the channels between ranks and the kernel that each PE runs.
+
+pub mod bound;
+mod direct;
+mod grid;
+mod halving;
+mod line;
+mod lrab;
+mod operation;
+mod pieces;
+mod ring;
+mod schedule;
+mod tree;
+mod world;
+
+pub use direct::Direct;
+pub use grid::Grid;
+pub use halving::HalvingDoubling;
+pub use lrab::Lrab;
+pub use operation::{NoSuchReduceOp, Operation, ReduceOp};
+pub use ring::Ring;
+pub use schedule::{Flow, Schedule, Stage};
+pub use tree::Tree;
+pub use world::World;
+
+pub use direct::to as port_to;
+pub use pieces::by_turns;
+
+use std::fmt;
+
+use cubeyard_tl::kernel::{Args, Kernel};
+use cubeyard_tl::{Port, Tile, Tl};
+
+/// A channel between two ranks, at every position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wire {
+    /// Rank and port of each end.
+    pub ends: [(usize, Port); 2],
+}
+
+/// Parameters of a collective's kernel.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The operation to perform.
+    pub operation: Operation,
+    /// The ranks and their arrangement.
+    pub world: World,
+    /// Maximum number of elements per message.
+    pub piece: u64,
+}
+
+/// An algorithm for collective operations.
+///
+/// The kernel's arguments are the input, the output, the rank of the launch's first PE, and the rank increments
+/// per cube and per PE. The output may share memory with the input.
+pub trait Algorithm: fmt::Debug {
+    /// Returns the name used in files and reports.
+    fn name(&self) -> &'static str;
+
+    /// Returns the reason why it cannot perform an operation in a world, if so.
+    fn refuses(&self, operation: Operation, world: &World) -> Option<String>;
+
+    /// Returns the channels that it needs.
+    fn wires(&self, world: &World) -> Vec<Wire>;
+
+    /// Returns the kernel that each PE runs.
+    fn kernel(&self, job: &Job) -> Kernel;
+
+    /// Returns the messages of an operation for the cost model; `None` if it refuses the operation.
+    fn schedule(&self, operation: Operation, world: &World) -> Option<Schedule>;
+}
+
+/// Returns all algorithms.
+pub fn algorithms() -> Vec<Box<dyn Algorithm>> {
+    vec![
+        Box::new(Direct),
+        Box::new(Ring),
+        Box::new(Grid),
+        Box::new(Tree),
+        Box::new(HalvingDoubling),
+        Box::new(Lrab),
+    ]
+}
+
+/// Makes a kernel of an algorithm, named by all its parameters.
+fn kernel<F>(
+    algorithm: &dyn Algorithm,
+    job: &Job,
+    body: impl Fn(Tl, Args, Job) -> F + 'static,
+) -> Kernel
+where
+    F: Future<Output = ()> + 'static,
+{
+    let Job { operation, world, piece } = job;
+    let grid: Vec<_> = world.grid.iter().map(ToString::to_string).collect();
+    let name = format!("{} {operation} of {} by {piece}", algorithm.name(), grid.join("x"));
+    let job = job.clone();
+    Kernel::new(&name, move |tl, args| Box::pin(body(tl, args, job.clone())))
+}
+
+/// Returns the rank of a PE: the first of its launch, plus the increments of its cube and PE.
+#[track_caller]
+fn rank_of(tl: &Tl, args: &Args) -> usize {
+    let cubes = tl.program_id(1) * args.whole(3);
+    let pes = tl.program_id(0) * args.whole(4);
+    usize::try_from(args.whole(2) + cubes + pes).expect("fewer ranks than addresses")
+}
+
+/// Combines two tiles.
+#[track_caller]
+fn join(tl: &Tl, op: ReduceOp, a: &Tile, b: &Tile) -> Tile {
+    match op {
+        ReduceOp::Sum | ReduceOp::Avg => tl.add(a, b),
+        ReduceOp::Prod => tl.mul(a, b),
+        ReduceOp::Min => tl.minimum(a, b),
+        ReduceOp::Max => tl.maximum(a, b),
+        ReduceOp::Band => tl.and(a, b),
+        ReduceOp::Bor => tl.or(a, b),
+        ReduceOp::Bxor => tl.xor(a, b),
+    }
+}
+
+/// Finishes a tile that combines all ranks: divides an average by their number.
+#[track_caller]
+fn finish(tl: &Tl, op: ReduceOp, ranks: usize, tile: Tile) -> Tile {
+    if op == ReduceOp::Avg { tl.div(&tile, ranks as f64) } else { tile }
+}

@@ -1,0 +1,232 @@
+//! Two binary trees, each for half of the data; the leaves of one are inner nodes of the other.
+//!
+//! Pieces travel up one tree, combined on the way, and down again, pipelined: so a reduce or a broadcast of a
+//! long message takes hardly longer than sending it once, and a short one takes 2 log₂ n steps. In an
+//! all-reduce a rank sends and receives twice its input, n / (n − 1) times as much as in a ring.
+//!
+//! The trees are those of NCCL: in the first, odd ranks are leaves; the second is its mirror image, or the
+//! first shifted by one if the number of ranks is odd.
+
+mod stages;
+
+use std::ops::Range;
+
+use super::pieces::{Flat, pieces};
+use super::{
+    Algorithm, Job, Operation, ReduceOp, Schedule, Wire, World, finish, join, kernel, rank_of,
+};
+use cubeyard_tl::kernel::{Args, Kernel};
+use cubeyard_tl::{Port, Tile, Tl};
+
+/// Two binary trees, pipelined.
+#[derive(Clone, Copy, Debug)]
+pub struct Tree;
+
+impl Algorithm for Tree {
+    fn name(&self) -> &'static str {
+        "tree"
+    }
+
+    fn refuses(&self, operation: Operation, _: &World) -> Option<String> {
+        match operation {
+            Operation::AllReduce(_) | Operation::Reduce(..) | Operation::Broadcast(_) => None,
+            other => Some(format!("{} is not supported; use direct", other.name())),
+        }
+    }
+
+    fn wires(&self, world: &World) -> Vec<Wire> {
+        let wire = |tree: usize, rank: usize| {
+            let up = parent(tree, rank, world.ranks)?;
+            Some(Wire { ends: [(rank, port(tree, 0)), (up, port_to_child(tree, rank, up, world))] })
+        };
+        [0, 1]
+            .iter()
+            .flat_map(|&tree| (0..world.ranks).filter_map(move |r| wire(tree, r)))
+            .collect()
+    }
+
+    fn kernel(&self, job: &Job) -> Kernel {
+        kernel(self, job, run)
+    }
+
+    fn schedule(&self, operation: Operation, world: &World) -> Option<Schedule> {
+        stages::schedule(operation, world)
+    }
+}
+
+/// Returns the parent of a rank in the first tree, if it has one.
+fn first_parent(rank: usize, ranks: usize) -> Option<usize> {
+    let bit = rank & rank.wrapping_neg();
+    let up = (rank ^ bit) | (bit << 1);
+    (rank > 0).then_some(if up < ranks { up } else { rank ^ bit })
+}
+
+/// Returns the parent of a rank in either tree, if it has one.
+fn parent(tree: usize, rank: usize, ranks: usize) -> Option<usize> {
+    match (tree, ranks.is_multiple_of(2)) {
+        (0, _) => first_parent(rank, ranks),
+        (_, true) => first_parent(ranks - 1 - rank, ranks).map(|up| ranks - 1 - up),
+        (_, false) => first_parent((rank + ranks - 1) % ranks, ranks).map(|up| (up + 1) % ranks),
+    }
+}
+
+/// Returns a rank and its ancestors up to the root.
+fn ancestors(tree: usize, rank: usize, ranks: usize) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(rank), move |&rank| parent(tree, rank, ranks))
+}
+
+fn children(tree: usize, rank: usize, ranks: usize) -> impl Iterator<Item = usize> {
+    (0..ranks).filter(move |&child| parent(tree, child, ranks) == Some(rank))
+}
+
+/// Returns a port of a tree: 0 leads to the parent, the others to children.
+fn port(tree: usize, place: usize) -> Port {
+    Port(u16::try_from(8 * tree + place).expect("two trees of few branches"))
+}
+
+fn port_to_child(tree: usize, child: usize, up: usize, world: &World) -> Port {
+    let place = children(tree, up, world.ranks).position(|other| other == child);
+    port(tree, 1 + place.expect("its parent's child"))
+}
+
+async fn run(tl: Tl, args: Args, job: Job) {
+    let [input, output] = Flat::buffers(&args);
+    let (rank, ranks) = (rank_of(&tl, &args), job.world.ranks);
+    let goal = match job.operation {
+        Operation::AllReduce(_) => None,
+        Operation::Reduce(_, root) | Operation::Broadcast(root) => Some(root),
+        other => unreachable!("refused: {other}"),
+    };
+    let branches = [0, 1].map(|tree| {
+        let range = input.part(tree, 2);
+        Branch::new(tree, rank, ranks, goal, pieces(&range, job.piece).collect())
+    });
+    let node = Node { tl, input, output, ranks };
+    let ends = branches.iter().map(|branch| branch.ticks(job.operation));
+    for tick in 0..ends.max().unwrap_or(0) {
+        branches.iter().for_each(|branch| node.step(branch, job.operation, tick));
+    }
+}
+
+/// A rank's place in one of the trees, rooted at any rank.
+struct Branch {
+    /// Port toward the root, unless this rank is the root.
+    toward: Option<Port>,
+    /// Ports away from the root.
+    away: Vec<Port>,
+    /// Number of edges to the root.
+    distance: usize,
+    /// Number of edges from the root to the farthest rank.
+    depth: usize,
+    pieces: Vec<Range<u64>>,
+}
+
+impl Branch {
+    fn new(
+        tree: usize,
+        rank: usize,
+        ranks: usize,
+        root: Option<usize>,
+        pieces: Vec<Range<u64>>,
+    ) -> Self {
+        let top = ancestors(tree, rank, ranks).last().expect("itself at least");
+        let root = root.unwrap_or(top);
+        let up = parent(tree, rank, ranks).map(|up| (port(tree, 0), up));
+        let down = children(tree, rank, ranks).enumerate();
+        let ways = up.into_iter().chain(down.map(|(at, child)| (port(tree, 1 + at), child)));
+        let closer = |&(_, other): &(Port, usize)| {
+            distance(tree, other, root, ranks) < distance(tree, rank, root, ranks)
+        };
+        let (toward, away): (Vec<_>, Vec<_>) = ways.partition(closer);
+        Self {
+            toward: toward.first().map(|(port, _)| *port),
+            away: away.into_iter().map(|(port, _)| port).collect(),
+            distance: distance(tree, rank, root, ranks),
+            depth: (0..ranks).map(|other| distance(tree, other, root, ranks)).max().unwrap_or(0),
+            pieces,
+        }
+    }
+
+    /// Returns the ticks at which this rank handles the first piece on its way up and on its way down.
+    ///
+    /// Each rank is one tick behind those from which it receives. Since all ranks follow one clock, there is no
+    /// circular wait, however few slots there are, and pieces go up while others come down.
+    fn begins(&self, operation: Operation) -> [Option<usize>; 2] {
+        match operation {
+            Operation::Reduce(..) => [Some(self.depth - self.distance), None],
+            Operation::Broadcast(_) => [None, Some(self.distance)],
+            // Complete pieces go down from the root at once.
+            _ if self.toward.is_none() => [Some(self.depth), None],
+            _ => [Some(self.depth - self.distance), Some(self.depth + self.distance)],
+        }
+    }
+
+    fn ticks(&self, operation: Operation) -> usize {
+        let last = self.begins(operation).into_iter().flatten().max();
+        last.unwrap_or(0) + self.pieces.len()
+    }
+}
+
+/// Returns the number of edges between two ranks of a tree.
+fn distance(tree: usize, a: usize, b: usize, ranks: usize) -> usize {
+    let above: Vec<_> = ancestors(tree, b, ranks).collect();
+    let meets = |rank| above.iter().position(|&other| other == rank);
+    let mut ways = ancestors(tree, a, ranks).enumerate();
+    let met = ways.find_map(|(steps, rank)| Some(steps + meets(rank)?));
+    met.expect("the root of the tree is above both")
+}
+
+/// The state of one rank.
+struct Node {
+    tl: Tl,
+    input: Flat,
+    output: Flat,
+    ranks: usize,
+}
+
+impl Node {
+    fn step(&self, branch: &Branch, operation: Operation, tick: usize) {
+        let [up, down] = branch.begins(operation).map(|begin| {
+            let place = tick.checked_sub(begin?)?;
+            branch.pieces.get(place)
+        });
+        if let (Operation::AllReduce(op) | Operation::Reduce(op, _), Some(range)) = (operation, up)
+        {
+            self.up(branch, op, range, operation);
+        }
+        if let Some(range) = down {
+            self.down(branch, range);
+        }
+    }
+
+    /// Combines pieces from the ports away from the root with the local one and passes the result on; at the
+    /// root it is complete.
+    fn up(&self, branch: &Branch, op: ReduceOp, range: &Range<u64>, operation: Operation) {
+        let mut tile = self.input.load(&self.tl, range);
+        for &port in &branch.away {
+            let come = self.input.receive(&self.tl, port, range);
+            tile = join(&self.tl, op, &tile, &come);
+        }
+        let Some(toward) = branch.toward else {
+            let tile = finish(&self.tl, op, self.ranks, tile);
+            let and_back = matches!(operation, Operation::AllReduce(_));
+            return self.spread(branch, range, &tile, and_back);
+        };
+        self.tl.send(toward, &tile);
+    }
+
+    fn down(&self, branch: &Branch, range: &Range<u64>) {
+        let tile = match branch.toward {
+            Some(port) => self.input.receive(&self.tl, port, range),
+            None => self.input.load(&self.tl, range),
+        };
+        self.spread(branch, range, &tile, true);
+    }
+
+    fn spread(&self, branch: &Branch, range: &Range<u64>, tile: &Tile, further: bool) {
+        if further {
+            branch.away.iter().for_each(|&port| self.tl.send(port, tile));
+        }
+        self.output.store(&self.tl, range, tile);
+    }
+}

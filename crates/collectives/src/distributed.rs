@@ -1,0 +1,191 @@
+//! The process group: `torch.distributed` with the backend `ahbm`.
+//!
+//! [`Distributed`] belongs to a context and has no backend until
+//! [`init_process_group`](Distributed::init_process_group) is called. Ranks are then written as workers, which
+//! read like a PyTorch script: each runs by itself, and a collective runs once every rank has called it.
+//!
+//! ```
+//! use cubeyard_collectives::collective::ReduceOp;
+//! use cubeyard_collectives::distributed::Distributed;
+//! use cubeyard_runtime::{Context, ContextConfig};
+//!
+//! let context = Context::new(ContextConfig { data: true, ..ContextConfig::default() });
+//! let dist = Distributed::new(&context);
+//! dist.init_process_group("ahbm")?;
+//! dist.spawn(|worker| async move {
+//!     let mine = vec![worker.rank() as f32 + 1.0; 1000];
+//!     let gradient = worker.context().from_slice(&[1000], &mine)?.to(&worker.placement())?;
+//!     worker.all_reduce(&gradient, ReduceOp::Sum).await?;
+//!     assert_eq!(gradient.read::<f32>()?, vec![3.0; 1000]); // 1 + 2, on both SIPs
+//!     worker.barrier().await
+//! })?;
+//! # Ok::<(), cubeyard_collectives::distributed::DistError>(())
+//! ```
+
+pub mod ccl;
+mod error;
+mod group;
+mod places;
+mod point;
+mod process_group;
+pub mod sweep;
+mod team;
+mod wired;
+mod worker;
+
+pub use ccl::CclConfig;
+pub use error::DistError;
+pub use group::{CollectiveReport, Group, GroupConfig, Pending, Ranks};
+pub use places::Places;
+pub use process_group::ProcessGroup;
+pub use wired::Wired;
+pub use worker::{WorkHandle, Worker};
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use cubeyard_runtime::{Context, Tensor};
+
+use crate::collective::Operation;
+use cubeyard_tl::kernel::Kernel;
+use cubeyard_tl::launch::Launcher;
+use team::Team;
+use worker::Hub;
+
+/// Name of the only backend.
+const BACKEND: &str = "ahbm";
+
+/// The counterpart of the module `torch.distributed`.
+#[derive(Debug)]
+pub struct Distributed<'c> {
+    context: &'c Context,
+    launcher: Rc<Launcher<'c>>,
+    backend: RefCell<Option<Backend>>,
+    hub: Hub,
+    /// The rank whose worker is running.
+    current: Cell<Option<usize>>,
+    /// Number of process groups created so far.
+    made: Cell<u32>,
+    /// The kernel of both ends of a point-to-point transfer.
+    point: Kernel,
+}
+
+/// The installed process groups.
+#[derive(Debug)]
+struct Backend {
+    ccl: CclConfig,
+    world: ProcessGroup,
+    teams: BTreeMap<u32, Rc<Team>>,
+}
+
+impl<'c> Distributed<'c> {
+    /// Makes an instance for a context, without a backend.
+    pub fn new(context: &'c Context) -> Self {
+        Self::with_launcher(context, Rc::new(Launcher::new(context)))
+    }
+
+    /// As [`new`](Self::new), with collectives launched by a shared launcher.
+    pub fn with_launcher(context: &'c Context, launcher: Rc<Launcher<'c>>) -> Self {
+        let (backend, hub) = (RefCell::default(), Hub::default());
+        let (current, made, point) = (Cell::new(None), Cell::new(0), point::kernel());
+        Self { context, launcher, backend, hub, current, made, point }
+    }
+
+    /// Creates the group of all SIPs, one rank each, and installs its channels through the fabric. On an error
+    /// nothing stays installed.
+    pub fn init_process_group(&self, backend: &str) -> Result<(), DistError> {
+        self.init_with(backend, &CclConfig::embedded())
+    }
+
+    /// As [`init_process_group`](Self::init_process_group), with the algorithms and rings of a `ccl.yaml`.
+    ///
+    /// The number of ranks is that of the forced algorithm, else that of the defaults, else the number of SIPs.
+    /// Every algorithm that may be chosen for some operation and size is wired.
+    pub fn init_with(&self, backend: &str, ccl: &CclConfig) -> Result<(), DistError> {
+        if backend != BACKEND {
+            return Err(DistError::Backend(backend.to_owned()));
+        }
+        if self.is_initialized() {
+            return Err(DistError::Twice);
+        }
+        let config = match &ccl.forced {
+            Some(name) => &ccl.named(name)?.config,
+            None => &ccl.defaults,
+        };
+        if config.ranks != Ranks::Sip {
+            return Err(DistError::NotSips(config.ranks.kind()));
+        }
+        let places = self.context.machine(|machine| Places::new(machine.topology(), config))?;
+        let members: Vec<_> = (0..places.sips.len()).collect();
+        let (world, team) = self.wire(ccl, &members, places.sips)?;
+        let teams = BTreeMap::from([(world.id(), team)]);
+        self.backend.replace(Some(Backend { ccl: ccl.clone(), world, teams }));
+        Ok(())
+    }
+
+    /// Removes all groups, through the fabric.
+    pub fn destroy_process_group(&self) -> Result<(), DistError> {
+        self.backend.take().map(drop).ok_or(DistError::NotInitialized)
+    }
+
+    /// Returns whether there is a group.
+    pub fn is_initialized(&self) -> bool {
+        self.backend.borrow().is_some()
+    }
+
+    /// Returns the number of ranks.
+    pub fn get_world_size(&self) -> Result<usize, DistError> {
+        self.with(|backend| Ok(backend.world.size()))
+    }
+
+    /// Returns the rank of the calling worker; 0 outside of workers.
+    pub fn get_rank(&self) -> Result<usize, DistError> {
+        self.with(|_| Ok(self.current.get().unwrap_or(0)))
+    }
+
+    /// Returns the name of the backend, `ahbm`.
+    pub fn get_backend(&self) -> Result<&'static str, DistError> {
+        self.with(|_| Ok(BACKEND))
+    }
+
+    /// Performs an operation of all ranks, given an input and an output for each.
+    pub fn run(
+        &self,
+        operation: Operation,
+        tensors: &[(&Tensor, &Tensor)],
+    ) -> Result<CollectiveReport, DistError> {
+        self.begin(operation, tensors)?.wait()
+    }
+
+    /// Begins an operation of all ranks, to be completed by [`Pending::wait`].
+    pub fn begin(
+        &self,
+        operation: Operation,
+        tensors: &[(&Tensor, &Tensor)],
+    ) -> Result<Pending, DistError> {
+        self.begin_in(&self.world()?, operation, tensors)
+    }
+
+    /// Waits until every rank's device has heard from every other.
+    pub fn barrier(&self) -> Result<CollectiveReport, DistError> {
+        self.begin_barrier(&self.world()?)?.wait()
+    }
+
+    /// Checks that no worker is running: calls for all ranks are not for one of them to make.
+    fn check_outside(&self, call: &impl ToString) -> Result<(), DistError> {
+        match self.current.get() {
+            Some(rank) => Err(DistError::Inside { rank, call: call.to_string() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the defects of collective kernels that nevertheless ran to their ends.
+    pub fn findings(&self) -> Vec<cubeyard_tl::program::Finding> {
+        self.launcher.findings()
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&Backend) -> Result<T, DistError>) -> Result<T, DistError> {
+        act(self.backend.borrow().as_ref().ok_or(DistError::NotInitialized)?)
+    }
+}

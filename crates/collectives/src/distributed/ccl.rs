@@ -1,0 +1,223 @@
+//! `ccl.yaml`: the choice of algorithms of a process group, and the settings of its channels.
+//!
+//! ```
+//! use cubeyard_device::topology::Topology;
+//! use cubeyard_collectives::collective::{Operation, ReduceOp};
+//! use cubeyard_collectives::distributed::CclConfig;
+//!
+//! let machine = Topology::embedded();
+//! let all_reduce = Operation::AllReduce(ReduceOp::Sum);
+//! let forced = CclConfig::read("mine.yaml", "defaults: {algorithm: ring, n_slots: 8}\n")?;
+//! let resolved = forced.resolve(&machine, 1 << 20, all_reduce)?;
+//! assert_eq!(resolved.algorithm.name(), "ring");
+//! assert_eq!(resolved.config.ring.slots, 8);
+//!
+//! let error = CclConfig::read("mine.yaml", "defaults:\n  algorithm: rings\n").unwrap_err();
+//! assert!(error.to_string().starts_with("mine.yaml:2: defaults.algorithm: expected one of auto, "));
+//! assert!(error.to_string().ends_with("found rings; the nearest is `ring`"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod choices;
+mod cost;
+mod read;
+
+use std::ops::RangeInclusive;
+
+use cubeyard_device::input::{self, Document, InputError, nearest};
+use cubeyard_device::topology::{SipTopology, Topology};
+use cubeyard_sim::Span;
+
+use super::error::DistError;
+use super::group::{GroupConfig, check_root};
+use super::places::Places;
+use crate::collective::{Algorithm, Operation, algorithms};
+
+pub use cost::Cost;
+
+/// The embedded file, with the meaning of every key.
+pub const DEFAULT: &str = include_str!("ccl.yaml");
+
+/// Name of the embedded file in errors.
+const DEFAULT_NAME: &str = "the default ccl.yaml";
+
+/// The choice of algorithms, and their groups' settings.
+#[derive(Clone, Debug)]
+pub struct CclConfig {
+    /// Name of the one algorithm to use; without it, the fastest by estimate is chosen.
+    pub forced: Option<String>,
+    /// Settings of groups, unless an algorithm overrides them.
+    pub defaults: GroupConfig,
+    /// Algorithms in the order of the file.
+    pub algorithms: Vec<CclAlgorithm>,
+}
+
+/// An algorithm of the file.
+#[derive(Clone, Debug)]
+pub struct CclAlgorithm {
+    /// Its name in the file.
+    pub name: String,
+    /// Name of the registered algorithm.
+    pub module: &'static str,
+    /// Whether it may be chosen.
+    pub enabled: bool,
+    /// Settings of its groups.
+    pub config: GroupConfig,
+    /// Sizes for which it may be chosen, in bytes.
+    pub bytes: RangeInclusive<u64>,
+    /// Numbers of ranks for which it may be chosen.
+    pub world: RangeInclusive<usize>,
+    /// SIP topologies for which it may be chosen.
+    pub sips: Vec<SipTopology>,
+}
+
+/// A chosen algorithm with the settings of its group.
+#[derive(Debug)]
+pub struct Resolved {
+    /// Its name in the file.
+    pub name: String,
+    /// The registered algorithm.
+    pub algorithm: Box<dyn Algorithm>,
+    /// The group's settings, with its world size if one was given.
+    pub config: GroupConfig,
+    /// Estimated duration, if known.
+    pub estimate: Option<Span>,
+}
+
+impl CclConfig {
+    /// Returns the settings of the embedded file.
+    pub fn embedded() -> Self {
+        Self::read(DEFAULT_NAME, "").expect("the default ccl.yaml is tested")
+    }
+
+    /// Reads `text` as an overlay of the embedded file. Errors call it `name`.
+    pub fn read(name: &str, text: &str) -> Result<Self, InputError> {
+        // An invalid default is the result of the user's file.
+        let default_name = format!("{name} over {DEFAULT_NAME}");
+        let document = Document::overlaid(&default_name, DEFAULT, name, text)?;
+        read::config(&document.root())
+    }
+
+    /// As [`read`](Self::read), from bytes that may not be text.
+    pub fn read_bytes(name: &str, bytes: &[u8]) -> Result<Self, InputError> {
+        Self::read(name, input::text(name, bytes)?)
+    }
+
+    /// Returns the algorithm and group settings for an operation of this size: the forced one, or of those that
+    /// support it the one with the shortest estimate. Those without an estimate come last.
+    pub fn resolve(
+        &self,
+        topology: &Topology,
+        bytes: u64,
+        operation: Operation,
+    ) -> Result<Resolved, DistError> {
+        if let Some(name) = &self.forced {
+            return self.named(name)?.resolved(topology, bytes, operation);
+        }
+        let mut best: Option<Resolved> = None;
+        let mut whys = Vec::new();
+        for algorithm in self.algorithms.iter().filter(|algorithm| algorithm.enabled) {
+            match algorithm.chosen(topology, bytes, operation) {
+                Ok(found) if best.as_ref().is_none_or(|best| found.is_quicker(best)) => {
+                    best = Some(found);
+                }
+                Ok(_) => {}
+                Err(DistError::Refused { why, .. }) => {
+                    whys.push(format!("{}: {why}", algorithm.name));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let none = || DistError::Refused { algorithm: "auto", why: whys.join("; ") };
+        best.ok_or_else(none)
+    }
+
+    /// Returns an algorithm of the file by its name.
+    pub fn named(&self, name: &str) -> Result<&CclAlgorithm, DistError> {
+        let names = || self.algorithms.iter().map(|algorithm| algorithm.name.as_str());
+        let found = self.algorithms.iter().find(|algorithm| algorithm.name == name);
+        found.ok_or_else(|| DistError::Algorithm {
+            name: name.to_owned(),
+            known: names().collect::<Vec<_>>().join(", "),
+            nearest: nearest(name, names()).map(ToOwned::to_owned),
+        })
+    }
+
+    /// Sets the number of ranks of all groups, whatever the file says.
+    pub fn set_world_size(&mut self, world_size: usize) {
+        self.each(|config| config.world_size = Some(world_size));
+    }
+
+    /// Changes the settings of all groups.
+    pub fn each(&mut self, change: impl Fn(&mut GroupConfig)) {
+        change(&mut self.defaults);
+        self.algorithms.iter_mut().for_each(|algorithm| change(&mut algorithm.config));
+    }
+}
+
+/// Returns an explanation if a size is outside the file's range for an algorithm.
+pub(super) fn excludes_size(sizes: &RangeInclusive<u64>, bytes: u64) -> Option<String> {
+    let excluded = || format!("the file excludes it for {bytes} bytes");
+    (!sizes.contains(&bytes)).then(excluded)
+}
+
+/// Compares estimates; an unknown one counts as the longest.
+pub(super) fn is_less(time: Option<Span>, than: Option<Span>) -> bool {
+    let ps = |span: Option<Span>| span.map_or(u64::MAX, Span::ps);
+    ps(time) < ps(than)
+}
+
+impl Resolved {
+    fn is_quicker(&self, other: &Self) -> bool {
+        is_less(self.estimate, other.estimate)
+    }
+}
+
+impl CclAlgorithm {
+    /// Returns the registered algorithm.
+    pub fn algorithm(&self) -> Box<dyn Algorithm> {
+        let mut all = algorithms().into_iter();
+        all.find(|algorithm| algorithm.name() == self.module).expect("checked when it was read")
+    }
+
+    /// Resolves this algorithm, if it supports an operation.
+    pub fn resolved(
+        &self,
+        topology: &Topology,
+        bytes: u64,
+        operation: Operation,
+    ) -> Result<Resolved, DistError> {
+        let places = Places::new(topology, &self.config)?;
+        check_root(operation, places.world())?;
+        let algorithm = self.algorithm();
+        if let Some(why) = algorithm.refuses(operation, places.world()) {
+            return Err(DistError::Refused { algorithm: self.module, why });
+        }
+        let estimate = self.cost(topology, operation)?.and_then(|cost| cost.span(bytes));
+        Ok(Resolved { name: self.name.clone(), algorithm, config: self.config.clone(), estimate })
+    }
+
+    /// Resolves this algorithm, if it supports an operation and the file admits it.
+    fn chosen(
+        &self,
+        topology: &Topology,
+        bytes: u64,
+        operation: Operation,
+    ) -> Result<Resolved, DistError> {
+        let ranks = Places::new(topology, &self.config)?.world().ranks;
+        let excluded = excludes_size(&self.bytes, bytes);
+        match excluded.or_else(|| self.excludes(topology, ranks)) {
+            Some(why) => Err(DistError::Refused { algorithm: self.module, why }),
+            None => self.resolved(topology, bytes, operation),
+        }
+    }
+
+    /// Returns an explanation if the file does not admit the algorithm for these ranks and SIPs.
+    pub(super) fn excludes(&self, topology: &Topology, ranks: usize) -> Option<String> {
+        if !self.world.contains(&ranks) {
+            return Some(format!("the file excludes it for {ranks} ranks"));
+        }
+        let fits = self.sips.contains(&topology.spec().sips.topology);
+        (!fits).then(|| "the file excludes it for these SIPs".to_owned())
+    }
+}

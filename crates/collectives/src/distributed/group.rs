@@ -1,0 +1,205 @@
+//! Ranks that are wired to each other, and operations among them.
+
+mod door;
+mod pending;
+
+pub(super) use door::{Seat, check_peer, check_root, transfer};
+pub use pending::{CollectiveReport, Pending};
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use cubeyard_memory::address::{CubeId, SipId};
+use cubeyard_runtime::dtype::DType;
+use cubeyard_runtime::{Channels, Context, Launch, RingConfig, Stream, Tensor};
+use cubeyard_sim::Span;
+
+use super::ccl::Cost;
+use super::error::DistError;
+use super::places::Places;
+use crate::collective::{Algorithm, Job, Operation, World};
+use cubeyard_tl::kernel::Kernel;
+use cubeyard_tl::launch::Launcher;
+
+/// The kind of unit that is a rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ranks {
+    /// A SIP with all its PEs.
+    #[default]
+    Sip,
+    /// A cube with all its PEs.
+    Cube,
+    /// A single PE.
+    Pe,
+}
+
+impl Ranks {
+    /// Returns the plural of the unit, for messages.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Sip => "SIPs",
+            Self::Cube => "cubes",
+            Self::Pe => "PEs",
+        }
+    }
+}
+
+/// Settings of a group.
+#[derive(Clone, Debug, Default)]
+pub struct GroupConfig {
+    /// The kind of unit that is a rank.
+    pub ranks: Ranks,
+    /// SIPs of the group in the order of ranks; if empty, all.
+    pub sips: Vec<SipId>,
+    /// Cubes of each SIP that take part, in ascending order; if empty, all.
+    pub cubes: Vec<CubeId>,
+    /// Number of ranks; by default as many as possible.
+    pub world_size: Option<usize>,
+    /// Settings of the channels' ring buffers.
+    pub ring: RingConfig,
+}
+
+/// Ranks that are wired to each other for one algorithm.
+#[derive(Debug)]
+pub struct Group {
+    config: GroupConfig,
+    places: Places,
+    algorithm: Box<dyn Algorithm>,
+    number: u16,
+    channels: Channels,
+    /// Kernels by operation and elements per message, kept so that their recordings are reused.
+    kernels: RefCell<BTreeMap<(Operation, u64), Kernel>>,
+}
+
+impl Group {
+    /// Wires ranks to each other, through the fabric: all or none. Groups of one machine have different
+    /// numbers.
+    pub fn new(
+        context: &Context,
+        config: &GroupConfig,
+        algorithm: Box<dyn Algorithm>,
+        number: u16,
+    ) -> Result<Self, DistError> {
+        let places = context.machine(|machine| Places::new(machine.topology(), config))?;
+        let channels = places.channels(&algorithm.wires(places.world()), number);
+        let channels = context.connect(&channels, &config.ring)?;
+        let (config, kernels) = (config.clone(), RefCell::default());
+        Ok(Self { config, places, algorithm, number, channels, kernels })
+    }
+
+    /// Returns the arrangement of its ranks.
+    pub fn world(&self) -> &World {
+        self.places.world()
+    }
+
+    /// Returns the PEs of its ranks.
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// Returns the time that installation took, and the bytes of memory of its rings.
+    pub fn installation(&self) -> (Span, u64) {
+        (self.channels.latency(), self.channels.bytes())
+    }
+
+    /// Returns its SIPs in the order of ranks.
+    pub fn sips(&self) -> &[SipId] {
+        &self.places.sips
+    }
+
+    /// Returns its number among the groups of the machine.
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// Returns the name of its algorithm.
+    pub fn algorithm(&self) -> &'static str {
+        self.algorithm.name()
+    }
+
+    /// Returns the reason why its algorithm does not support an operation, if so.
+    pub fn refuses(&self, operation: Operation) -> Option<String> {
+        self.algorithm.refuses(operation, self.world())
+    }
+
+    /// Returns the cost of an operation.
+    pub(super) fn cost(&self, context: &Context, operation: Operation) -> Option<Cost> {
+        let schedule = self.algorithm.schedule(operation, self.world())?;
+        let slot = self.config.ring.slot_bytes;
+        Some(context.machine(|m| Cost::of(m.topology(), &self.places, &schedule, slot)))
+    }
+
+    /// Returns the maximum number of elements per message.
+    pub(super) fn piece(&self, dtype: DType) -> u64 {
+        (self.config.ring.slot_bytes / dtype.size()).max(1)
+    }
+
+    /// Performs an operation, given an input and an output for each SIP, which may be the same tensor except
+    /// for `all_to_all`. If ranks are cubes or PEs, the parts that they hold are the ranks' tensors.
+    ///
+    /// All ranks hold the same part on PEs at the same position; PEs may hold nothing. On each PE the output
+    /// has as many elements as [`Operation::output`] returns. All of this is checked before anything moves.
+    pub fn run(
+        &self,
+        launcher: &Launcher<'_>,
+        context: &Context,
+        operation: Operation,
+        tensors: &[(&Tensor, &Tensor)],
+    ) -> Result<CollectiveReport, DistError> {
+        self.begin(launcher, context, operation, tensors)?.wait()
+    }
+
+    /// Begins an operation as [`run`](Self::run) does, and returns at once.
+    pub fn begin(
+        &self,
+        launcher: &Launcher<'_>,
+        context: &Context,
+        operation: Operation,
+        tensors: &[(&Tensor, &Tensor)],
+    ) -> Result<Pending, DistError> {
+        let streams: Vec<_> = self.places.sips.iter().map(|_| context.stream()).collect();
+        self.begin_on(launcher, context, &streams, operation, tensors)
+    }
+
+    /// Begins an operation as [`begin`](Self::begin) does, after the earlier launches on the stream of each
+    /// SIP.
+    pub fn begin_on(
+        &self,
+        launcher: &Launcher<'_>,
+        context: &Context,
+        streams: &[Stream],
+        operation: Operation,
+        tensors: &[(&Tensor, &Tensor)],
+    ) -> Result<Pending, DistError> {
+        if let Some(why) = self.refuses(operation) {
+            return Err(DistError::Refused { algorithm: self.algorithm.name(), why });
+        }
+        let seats = door::collective(context, &self.places, operation, tensors)?;
+        let (found, expected) = (streams.len(), seats.len());
+        if found != expected {
+            return Err(DistError::Streams { operation: operation.name(), found, expected });
+        }
+        let piece = self.piece(tensors[0].0.dtype());
+        let kernel = self.kernel(operation, piece);
+        launcher.use_group(self.number);
+        let begun = context.now();
+        let mut handles = Vec::with_capacity(seats.len());
+        for (index, (stream, seat)) in streams.iter().zip(seats).enumerate() {
+            let Seat { sip, tensors, cubes, pes } = seat;
+            let numbers = self.places.numbers(index).map(|number| number as f64);
+            let launch =
+                Launch::new(sip).arguments(tensors).arguments(numbers).cubes(cubes).pes(pes);
+            handles.push(launcher.launch(stream, &kernel, &launch)?);
+        }
+        Ok(Pending::new(self.algorithm.name(), begun, tensors[0].0.nbytes(), handles))
+    }
+
+    /// Returns the kernel of an operation, made on first use.
+    fn kernel(&self, operation: Operation, piece: u64) -> Kernel {
+        let mut kernels = self.kernels.borrow_mut();
+        let job = || Job { operation, world: self.world().clone(), piece };
+        let kernel =
+            kernels.entry((operation, piece)).or_insert_with(|| self.algorithm.kernel(&job()));
+        kernel.clone()
+    }
+}

@@ -1,0 +1,75 @@
+//! Point-to-point transfers between ranks.
+
+use cubeyard_runtime::{Launch, Tensor};
+
+use super::group::{Pending, Seat, transfer};
+use super::{DistError, Distributed, ProcessGroup};
+use cubeyard_tl::kernel::{Args, Kernel};
+use cubeyard_tl::{Port, Tl};
+
+impl Distributed<'_> {
+    /// Begins a transfer of one rank's tensor into a tensor of another.
+    pub fn begin_send(
+        &self,
+        source: (usize, &Tensor),
+        target: (usize, &Tensor),
+    ) -> Result<Pending, DistError> {
+        self.begin_send_in(&self.world()?, source, target)
+    }
+
+    /// As [`begin_send`](Self::begin_send), between members of a group.
+    pub fn begin_send_in(
+        &self,
+        group: &ProcessGroup,
+        source: (usize, &Tensor),
+        target: (usize, &Tensor),
+    ) -> Result<Pending, DistError> {
+        self.check_outside(&"send")?;
+        self.start_send(group, source, target)
+    }
+
+    /// As [`begin_send_in`](Self::begin_send_in), for workers whose calls match.
+    pub(super) fn start_send(
+        &self,
+        group: &ProcessGroup,
+        source: (usize, &Tensor),
+        target: (usize, &Tensor),
+    ) -> Result<Pending, DistError> {
+        let team = self.team(group)?;
+        let seats = transfer(self.context, team.direct.places(), source, target)?;
+        let piece = team.direct.piece(source.1.dtype());
+        self.launcher.use_group(team.direct.number());
+        let mut handles = Vec::new();
+        for (seat, (peer, sends)) in seats.into_iter().zip([(target.0, 1.0), (source.0, 0.0)]) {
+            let Seat { sip, tensors, cubes, pes } = seat;
+            let numbers = [sends, peer as f64, piece as f64];
+            let launch =
+                Launch::new(sip).arguments(tensors).arguments(numbers).cubes(cubes).pes(pes);
+            handles.push(self.launcher.launch(&self.context.stream(), &self.point, &launch)?);
+        }
+        Ok(Pending::new("direct", self.context.now(), source.1.nbytes(), handles))
+    }
+}
+
+/// Returns the kernel of both ends of a transfer.
+pub(super) fn kernel() -> Kernel {
+    Kernel::new("point to point", |tl, args| Box::pin(async move { body(&tl, &args) }))
+}
+
+/// Runs one end. Arguments: the tensor, 1 for the sender, the peer's rank, and the elements per message. A PE
+/// that holds nothing does nothing, and neither does its counterpart.
+fn body(tl: &Tl, args: &Args) {
+    let Some(local) = args.tensor(0).local_if_any() else { return };
+    let (sends, piece) = (args.whole(1) == 1, args.whole(3));
+    let port = Port(u16::try_from(args.whole(2)).expect("fewer than 2¹⁶ ranks"));
+    let (all, dtype) = (local.ty().elements(), local.ty().dtype);
+    for start in (0..all).step_by(usize::try_from(piece).expect("a message fits memory")) {
+        let shape = [piece.min(all - start)];
+        let block = local.at(start, &shape);
+        if sends {
+            tl.send(port, &tl.load(&block));
+        } else {
+            tl.store(&block, &tl.recv_async(port, &shape, dtype));
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Measurements of collectives over sizes and algorithms, as by nccl-tests, with the bound of the fabric.
+//!
+//! A size is the larger of a rank's input and output. Each row is a single collective on a fresh machine; its
+//! time is that from the start of the first PE to the end of the last.
+
+mod chart;
+mod measure;
+mod sizes;
+mod values;
+
+use cubeyard_device::topology::Topology;
+use cubeyard_runtime::dtype::DType;
+use cubeyard_sim::Span;
+
+use super::ccl::{CclAlgorithm, CclConfig, Resolved};
+use super::error::DistError;
+use super::group::Ranks;
+use super::places::Places;
+use crate::collective::Operation;
+use crate::collective::bound::{Bound, Spread, bound};
+use cubeyard_tl::Needs;
+
+use measure::{Shape, row};
+
+pub use chart::{page, svg};
+pub use sizes::{BadSizes, Sizes, bytes};
+
+/// Limit on the channels of an algorithm; beyond it, the algorithm is measured only if named, because it takes
+/// minutes.
+const MOST_CHANNELS: usize = 20_000;
+
+/// Parameters of a sweep.
+#[derive(Clone, Debug)]
+pub struct SweepConfig {
+    /// The simulated machine.
+    pub topology: Topology,
+    /// Groups and their algorithms.
+    pub ccl: CclConfig,
+    /// Selection of the algorithms.
+    pub which: Which,
+    /// The operation to measure.
+    pub operation: Operation,
+    /// Element type of the tensors.
+    pub dtype: DType,
+    /// Sizes to measure, in bytes.
+    pub sizes: Vec<u64>,
+    /// Largest size, in bytes, for which results are computed and checked.
+    pub check_up_to: u64,
+}
+
+/// Selection of the algorithms to measure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// All that are enabled and support the operation.
+    All,
+    /// For each size the one that the file or the cost model chooses.
+    Auto,
+    /// The algorithm of this name.
+    Named(String),
+}
+
+/// Results of a sweep.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// The measured operation.
+    pub operation: Operation,
+    /// Element type of the tensors.
+    pub dtype: DType,
+    /// The kind of unit that is a rank.
+    pub ranks: Ranks,
+    /// The ranks and their PEs, for the first algorithm.
+    pub places: Places,
+    /// The bound of the fabric; `None` for a single rank.
+    pub bound: Option<Bound>,
+    /// A row for each size and algorithm.
+    pub rows: Vec<Row>,
+    /// Algorithms that were left out, with the reason.
+    pub refused: Refused,
+}
+
+/// Names of algorithms that were left out, with the reason.
+pub type Refused = Vec<(String, String)>;
+
+/// The measurement of one size and algorithm.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Size in bytes, rounded up to a whole number of elements for each PE.
+    pub bytes: u64,
+    /// Size in elements.
+    pub count: u64,
+    /// Name of the algorithm.
+    pub algorithm: String,
+    /// Figures, or the reason why it could not be measured.
+    pub figures: Result<Figures, String>,
+}
+
+/// Figures of one collective.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figures {
+    /// Time from the start of the first PE to the end of the last.
+    pub time: Span,
+    /// Time as the host sees it.
+    pub host: Span,
+    /// Algorithm bandwidth: size over time, in bytes per second.
+    pub algorithm_bandwidth: f64,
+    /// Bus bandwidth, that of the busiest wire independent of the number of ranks, in bytes per second.
+    pub bus_bandwidth: f64,
+    /// Bus bandwidth as a fraction of the bound; `None` for a single rank.
+    pub share: Option<f64>,
+    /// Estimate of the cost model.
+    pub estimate: Option<Span>,
+    /// Number of wrong results, if they were computed.
+    pub wrong: Option<u64>,
+}
+
+/// A range of sizes for which one algorithm is the fastest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Winner {
+    /// Name of the algorithm.
+    pub algorithm: String,
+    /// The first size, in bytes.
+    pub from: u64,
+    /// The last size, in bytes.
+    pub to: u64,
+}
+
+impl SweepConfig {
+    /// Returns the minimum of host memory for the largest size; sizes are measured one after the other.
+    pub fn needs(&self) -> Result<Needs, DistError> {
+        let places = Places::new(&self.topology, &self.ccl.defaults)?;
+        let size = self.sizes.iter().copied().max().unwrap_or(0);
+        let checked = self.sizes.iter().copied().filter(|size| *size <= self.check_up_to).max();
+        let all = self.ccl.algorithms.iter().map(|it| &it.config).chain([&self.ccl.defaults]);
+        let slot = all.map(|config| config.ring.slot_bytes).max().unwrap_or(1).max(1);
+        let pes = (places.world().ranks * places.positions()) as u64;
+        let Shape { input, output, .. } = Shape::new(self, &places, size);
+        // Each piece of a PE's input or output is moved twice, into its TCM and out of it.
+        let pieces = (input.min(output) * self.dtype.size()).div_ceil(slot);
+        let held = checked.map_or(Needs::default(), |size| {
+            let Shape { input, output, .. } = Shape::new(self, &places, size);
+            Needs::elements([pes, input + output])
+        });
+        Ok(held + Needs::commands([2, pes, pieces]))
+    }
+}
+
+impl Sweep {
+    /// Measures all sizes and algorithms.
+    pub fn run(config: &SweepConfig) -> Result<Self, DistError> {
+        let (lanes, refused) = lanes(config)?;
+        let first = lanes.first().map_or(&config.ccl.defaults, |lane| &lane.config);
+        let places = Places::new(&config.topology, first)?;
+        let bound = bound_of(config, &places);
+        let mut rows: Vec<Row> = Vec::new();
+        for &size in &config.sizes {
+            for lane in chosen(config, &lanes, size)? {
+                let row = row(config, lane, size, bound.as_ref())?;
+                let same =
+                    |known: &Row| (known.bytes, &known.algorithm) == (row.bytes, &row.algorithm);
+                if !rows.iter().any(same) {
+                    rows.push(row);
+                }
+            }
+        }
+        let (operation, dtype, ranks) = (config.operation, config.dtype, first.ranks);
+        Ok(Self { operation, dtype, ranks, places, bound, rows, refused })
+    }
+
+    /// Returns the fastest algorithm for each range of sizes.
+    pub fn winners(&self) -> Vec<Winner> {
+        let mut winners: Vec<Winner> = Vec::new();
+        for rows in self.rows.chunk_by(|left, right| left.bytes == right.bytes) {
+            let timed = rows.iter().filter_map(|row| Some((row.figures.as_ref().ok()?.time, row)));
+            let Some((_, row)) = timed.min_by_key(|(time, _)| *time) else { continue };
+            let (algorithm, from, to) = (row.algorithm.clone(), row.bytes, row.bytes);
+            match winners.last_mut() {
+                Some(last) if last.algorithm == algorithm => last.to = to,
+                _ => winners.push(Winner { algorithm, from, to }),
+            }
+        }
+        winners
+    }
+
+    /// Returns whether all checked results are right.
+    pub fn is_right(&self) -> bool {
+        let figures = self.rows.iter().filter_map(|row| row.figures.as_ref().ok());
+        figures.filter_map(|figures| figures.wrong).all(|wrong| wrong == 0)
+    }
+
+    /// Returns whether nothing could be measured.
+    pub fn is_exhausted(&self) -> bool {
+        self.rows.iter().all(|row| row.figures.is_err())
+    }
+}
+
+/// Returns the algorithms that are measured at every size, and those left out.
+fn lanes(config: &SweepConfig) -> Result<(Vec<CclAlgorithm>, Refused), DistError> {
+    let (mut lanes, mut refused) = (Vec::new(), Vec::new());
+    let all = match &config.which {
+        Which::Named(name) => vec![config.ccl.named(name)?.clone()],
+        Which::All => config.ccl.algorithms.iter().filter(|it| it.enabled).cloned().collect(),
+        Which::Auto => return Ok((lanes, refused)),
+    };
+    let is_named = matches!(config.which, Which::Named(_));
+    for lane in all {
+        match lane.resolved(&config.topology, 0, config.operation) {
+            Ok(resolved) => match crowded(config, &resolved)? {
+                Some(why) if !is_named => refused.push((lane.name, why)),
+                _ => lanes.push(lane),
+            },
+            Err(DistError::Refused { why, .. }) if !is_named => refused.push((lane.name, why)),
+            Err(error) => return Err(error),
+        }
+    }
+    if lanes.is_empty() {
+        let why = format!("no algorithm of the file supports {}", config.operation);
+        return Err(DistError::Refused { algorithm: "all", why });
+    }
+    Ok((lanes, refused))
+}
+
+/// Returns the reason not to measure an algorithm that was not named: too many channels.
+fn crowded(config: &SweepConfig, lane: &Resolved) -> Result<Option<String>, DistError> {
+    let places = Places::new(&config.topology, &lane.config)?;
+    let channels = lane.algorithm.wires(places.world()).len() * places.positions();
+    let why = || format!("it needs {channels} channels; it is run if asked for by name");
+    Ok((channels > MOST_CHANNELS).then(why))
+}
+
+fn chosen(
+    config: &SweepConfig,
+    lanes: &[CclAlgorithm],
+    size: u64,
+) -> Result<Vec<Resolved>, DistError> {
+    let (topology, operation) = (&config.topology, config.operation);
+    if config.which == Which::Auto {
+        return Ok(vec![config.ccl.resolve(topology, size, operation)?]);
+    }
+    lanes.iter().map(|lane| lane.resolved(topology, size, operation)).collect()
+}
+
+fn bound_of(config: &SweepConfig, places: &Places) -> Option<Bound> {
+    let (topology, world) = (&config.topology, places.world());
+    let members: Vec<_> = (0..world.ranks).map(|rank| places.engines(topology, rank)).collect();
+    // All PEs hold equally much in a sweep.
+    bound(topology, &members, world, config.operation, Spread::Even)
+}

@@ -1,0 +1,118 @@
+//! One row of a sweep: a single collective on a fresh machine.
+
+use cubeyard_memory::address::SipId;
+use cubeyard_runtime::placement::{Placement, Split};
+use cubeyard_runtime::{Context, ContextConfig, Tensor};
+
+use super::{Figures, Row, SweepConfig, values};
+use crate::collective::Operation;
+use crate::collective::bound::Bound;
+use crate::distributed::ccl::Resolved;
+use crate::distributed::error::DistError;
+use crate::distributed::group::{CollectiveReport, Group};
+use crate::distributed::places::Places;
+use cubeyard_tl::launch::Launcher;
+
+/// Measures one size and algorithm. If simulated memory or time runs out, the row says so.
+pub(super) fn row(
+    config: &SweepConfig,
+    lane: Resolved,
+    size: u64,
+    bound: Option<&Bound>,
+) -> Result<Row, DistError> {
+    let places = Places::new(&config.topology, &lane.config)?;
+    let shape = Shape::new(config, &places, size);
+    let ranks = places.world().ranks;
+    let (algorithm, estimate) = (lane.name.clone(), lane.estimate);
+    let figures = match measure(config, lane, &places, shape) {
+        Ok((report, wrong)) => {
+            let rate = shape.bytes as f64 / (report.kernel.ps().max(1) as f64 / 1e12);
+            let bus = rate * config.operation.bus_factor(ranks);
+            let of_bound = bound.map(|bound| bus / bound.bus);
+            Ok(Figures {
+                time: report.kernel,
+                host: report.host,
+                algorithm_bandwidth: rate,
+                bus_bandwidth: bus,
+                share: of_bound,
+                estimate,
+                wrong,
+            })
+        }
+        Err(DistError::Runtime(error)) if error.is_exhausted() => Err(error.to_string()),
+        Err(error) => return Err(error),
+    };
+    let count = shape.bytes / config.dtype.size();
+    Ok(Row { bytes: shape.bytes, count, algorithm, figures })
+}
+
+/// Elements per PE of a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) bytes: u64,
+    /// Number of elements of each PE's input and output.
+    pub(super) input: u64,
+    pub(super) output: u64,
+}
+
+impl Shape {
+    pub(super) fn new(config: &SweepConfig, places: &Places, size: u64) -> Self {
+        let ranks = places.world().ranks as u64;
+        let element = places.positions() as u64 * config.dtype.size();
+        let (grows, shrinks) = config.operation.growth(ranks);
+        let parts = match config.operation {
+            Operation::AllReduce(_) | Operation::Reduce(..) | Operation::Broadcast(_) => 1,
+            _ => ranks,
+        };
+        let elements = size.div_ceil(element * parts).max(1) * parts;
+        let input = elements / grows;
+        Self { bytes: elements * element, input, output: input * grows / shrinks }
+    }
+}
+
+/// Runs the collective on a machine of its own.
+fn measure(
+    config: &SweepConfig,
+    lane: Resolved,
+    places: &Places,
+    shape: Shape,
+) -> Result<(CollectiveReport, Option<u64>), DistError> {
+    let (topology, data) = (config.topology.clone(), shape.bytes <= config.check_up_to);
+    let context = Context::new(ContextConfig { topology, data, ..ContextConfig::default() });
+    let group = Group::new(&context, &lane.config, lane.algorithm, 0)?;
+    let values = values::Values { config, places, shape };
+    let mut tensors = Vec::new();
+    for (index, &sip) in places.sips.iter().enumerate() {
+        let input = if data {
+            values.input(&context, index)?
+        } else {
+            empty(config, &context, places, shape.input)?
+        };
+        let output = empty(config, &context, places, shape.output)?;
+        tensors.push((input.to(&placement(sip))?, output.to(&placement(sip))?));
+    }
+    let pairs: Vec<(&Tensor, &Tensor)> =
+        tensors.iter().map(|(input, output)| (input, output)).collect();
+    let launcher = Launcher::new(&context);
+    let report = group.run(&launcher, &context, config.operation, &pairs)?;
+    if !data {
+        return Ok((report, None));
+    }
+    let outputs: Vec<_> = tensors.iter().map(|(_, output)| output).collect();
+    Ok((report, Some(values.wrong(&outputs)?)))
+}
+
+fn empty(
+    config: &SweepConfig,
+    context: &Context,
+    places: &Places,
+    elements: u64,
+) -> Result<Tensor, DistError> {
+    let rows = (places.cubes.len() * places.pes.len()) as u64;
+    Ok(context.zeros(&[rows, elements], config.dtype)?)
+}
+
+/// Returns a placement with one row for each PE of a SIP.
+fn placement(sip: SipId) -> Placement {
+    Placement { cube: Split::RowWise, pe: Split::RowWise, sips: vec![sip], ..Placement::default() }
+}

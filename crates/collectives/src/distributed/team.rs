@@ -1,0 +1,157 @@
+//! The ranks of a process group, wired for every algorithm that may be chosen among them.
+//!
+//! All channels are installed when the group is made, all or nothing (ADR-0047 D3). Wiring an algorithm when it
+//! is first chosen would add to the time of that call, and could fail for lack of memory in the middle of a
+//! program.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use cubeyard_memory::address::SipId;
+use cubeyard_runtime::dtype::DType;
+use cubeyard_runtime::placement::Placement;
+use cubeyard_runtime::{Context, Tensor};
+use cubeyard_sim::Span;
+
+use super::ccl::{CclAlgorithm, CclConfig, Cost, excludes_size, is_less};
+use super::error::DistError;
+use super::group::{Group, GroupConfig, Pending, Ranks, check_root};
+use crate::collective::{Direct, Operation, ReduceOp};
+use cubeyard_tl::launch::Launcher;
+
+/// Binary logarithm of the largest size for which the choice of algorithms is explored.
+const LONGEST: u32 = 40;
+
+/// The wired ranks of a process group.
+#[derive(Debug)]
+pub(super) struct Team {
+    pub(super) sips: Vec<SipId>,
+    lanes: Vec<Lane>,
+    /// Group for barriers and point-to-point transfers.
+    pub(super) direct: Group,
+    /// A number on each rank, for barriers.
+    tokens: Vec<Tensor>,
+    costs: RefCell<BTreeMap<(usize, Operation), Option<Cost>>>,
+}
+
+/// An algorithm's group, and the sizes for which it may be chosen.
+#[derive(Debug)]
+struct Lane {
+    group: Group,
+    bytes: RangeInclusive<u64>,
+}
+
+impl Team {
+    /// Wires some SIPs. Each algorithm that is needed takes a group number.
+    pub(super) fn install(
+        context: &Context,
+        ccl: &CclConfig,
+        sips: Vec<SipId>,
+        number: impl Fn() -> Result<u16, DistError>,
+    ) -> Result<Self, DistError> {
+        let of_these = |config: &GroupConfig| {
+            let (sips, cubes) = (sips.clone(), Vec::new());
+            GroupConfig { ranks: Ranks::Sip, world_size: None, sips, cubes, ring: config.ring }
+        };
+        let direct = Group::new(context, &of_these(&ccl.defaults), Box::new(Direct), number()?)?;
+        let mut lanes = Vec::new();
+        for algorithm in candidates(context, ccl, &of_these, sips.len())? {
+            let config = of_these(&algorithm.config);
+            let group = Group::new(context, &config, algorithm.algorithm(), number()?)?;
+            lanes.push(Lane { group, bytes: algorithm.bytes.clone() });
+        }
+        let token = |&sip: &SipId| -> Result<Tensor, DistError> {
+            Ok(context.zeros(&[1], DType::I32)?.to(&Placement::one(sip))?)
+        };
+        let tokens = sips.iter().map(token).collect::<Result<_, _>>()?;
+        Ok(Self { sips, lanes, direct, tokens, costs: RefCell::default() })
+    }
+
+    /// Returns the names of the wired algorithms.
+    pub(super) fn algorithms(&self) -> Vec<&'static str> {
+        self.lanes.iter().map(|lane| lane.group.algorithm()).collect()
+    }
+
+    /// Begins an operation by the fastest algorithm for its size, as far as estimates are known.
+    pub(super) fn begin(
+        &self,
+        launcher: &Launcher<'_>,
+        context: &Context,
+        operation: Operation,
+        tensors: &[(&Tensor, &Tensor)],
+    ) -> Result<Pending, DistError> {
+        let size = tensors.iter().map(|(input, output)| input.nbytes().max(output.nbytes())).max();
+        check_root(operation, self.direct.world())?;
+        let lane = self.choose(context, operation, size.unwrap_or(0))?;
+        lane.group.begin(launcher, context, operation, tensors)
+    }
+
+    fn choose(
+        &self,
+        context: &Context,
+        operation: Operation,
+        size: u64,
+    ) -> Result<&Lane, DistError> {
+        let mut whys = Vec::new();
+        let mut best: Option<(Option<Span>, &Lane)> = None;
+        for (place, lane) in self.lanes.iter().enumerate() {
+            let refused = lane.group.refuses(operation);
+            if let Some(why) = refused.or_else(|| excludes_size(&lane.bytes, size)) {
+                whys.push(format!("{}: {why}", lane.group.algorithm()));
+                continue;
+            }
+            let time = self.cost(context, place, operation).and_then(|cost| cost.span(size));
+            if best.as_ref().is_none_or(|(least, _)| is_less(time, *least)) {
+                best = Some((time, lane));
+            }
+        }
+        let none = || DistError::Refused { algorithm: "ahbm", why: whys.join("; ") };
+        best.map(|(_, lane)| lane).ok_or_else(none)
+    }
+
+    fn cost(&self, context: &Context, lane: usize, operation: Operation) -> Option<Cost> {
+        if let Some(known) = self.costs.borrow().get(&(lane, operation)) {
+            return *known;
+        }
+        let cost = self.lanes[lane].group.cost(context, operation);
+        self.costs.borrow_mut().insert((lane, operation), cost);
+        cost
+    }
+
+    /// Begins a barrier, which ends when every member's device has heard from every other.
+    pub(super) fn barrier(
+        &self,
+        launcher: &Launcher<'_>,
+        context: &Context,
+    ) -> Result<Pending, DistError> {
+        let tokens: Vec<_> = self.tokens.iter().map(|token| (token, token)).collect();
+        self.direct.begin(launcher, context, Operation::AllReduce(ReduceOp::Max), &tokens)
+    }
+}
+
+/// Returns the algorithms that may be chosen among some ranks, for any operation and size: the forced one, or
+/// those that are the fastest for some. The others are not wired, so they are not chosen.
+fn candidates<'a>(
+    context: &Context,
+    ccl: &'a CclConfig,
+    of_these: &dyn Fn(&GroupConfig) -> GroupConfig,
+    ranks: usize,
+) -> Result<Vec<&'a CclAlgorithm>, DistError> {
+    if let Some(name) = &ccl.forced {
+        return Ok(vec![ccl.named(name)?]);
+    }
+    let mut ours = ccl.clone();
+    ours.each(|config| *config = of_these(config));
+    // Algorithms with a world size of their own do not apply here.
+    let is_ours = |own: &CclAlgorithm| own.config.world_size == ccl.defaults.world_size;
+    let kept: Vec<_> = ccl.algorithms.iter().map(is_ours).collect();
+    let mut kept = kept.into_iter();
+    ours.algorithms.retain(|_| kept.next().unwrap_or(false));
+    let chosen = context.machine(|machine| ours.choices(machine.topology(), ranks, LONGEST))?;
+    if chosen.is_empty() {
+        let why = format!("the file has no algorithm for {ranks} ranks of these SIPs");
+        return Err(DistError::Refused { algorithm: "auto", why });
+    }
+    Ok(ccl.algorithms.iter().filter(|algorithm| chosen.contains(&algorithm.name)).collect())
+}

@@ -1,0 +1,18 @@
+//! Collectives on a machine: their results and their times.
+
+#![allow(
+    clippy::needless_raw_string_hashes,
+    reason = "expect-test writes hashes around every snapshot"
+)]
+
+mod ccl;
+mod choices;
+mod collective_checks;
+mod collective_times;
+mod collectives;
+mod distributed;
+#[path = "../../../tl/tests/it/lab.rs"]
+#[allow(dead_code, reason = "shared with the tests of the language")]
+mod lab;
+mod process_groups;
+mod recordings;

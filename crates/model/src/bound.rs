@@ -1,0 +1,87 @@
+//! Data and operations that a part requires in any implementation, and the minimum times that follow.
+
+use cubeyard_device::topology::Topology;
+use cubeyard_sim::Span;
+
+use super::cut::{Cut, Phase};
+use super::driver::Part;
+
+/// Data and operations that a part requires.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// Bytes of weights, cache and table that must be read, over all PEs.
+    pub bytes: u64,
+    /// Floating-point operations of matrix products.
+    pub flop: u64,
+}
+
+/// Combined peak rates of all PEs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rates {
+    /// Memory bandwidth, in bytes per second.
+    pub(super) memory: f64,
+    /// FLOP/s of the matrix engines; 0 if they have no rate for the type.
+    pub(super) gemm: f64,
+}
+
+impl Rates {
+    pub(super) fn new(cut: &Cut, topology: &Topology) -> Self {
+        let rates = &topology.spec().pe.core.gemm.rates;
+        let gemm = rates.get(cut.work.dtype.name()).copied().unwrap_or_default();
+        let all = cut.all() as f64;
+        Self { memory: all * topology.spec().hbm.peak_bytes_per_second(), gemm: all * gemm as f64 }
+    }
+
+    /// Returns the minimum times that memory and the matrix engines allow.
+    pub(super) fn least(&self, demand: Demand) -> [Span; 2] {
+        let span = |amount: u64, rate: f64| match amount {
+            0 => Span::ZERO,
+            amount => Span::from_ns(amount as f64 / rate * 1e9).unwrap_or(Span::MAX),
+        };
+        [span(demand.bytes, self.memory), span(demand.flop, self.gemm)]
+    }
+}
+
+impl Cut {
+    /// Returns the demand of a part in a step that begins at a position.
+    pub fn demand(&self, part: Part, position: u64) -> Demand {
+        demand(self, part, position)
+    }
+}
+
+fn demand(cut: &Cut, part: Part, position: u64) -> Demand {
+    let (spec, element, tokens) = (&cut.spec, cut.work.dtype.size(), cut.tokens());
+    let product =
+        |weights: u64, tokens: u64| Demand { bytes: weights * element, flop: 2 * weights * tokens };
+    match part {
+        Part::Embedding => Demand { bytes: tokens * spec.hidden * element, flop: 0 },
+        Part::Norm | Part::Append | Part::AllReduce => Demand::default(),
+        Part::Qkv => {
+            product(spec.hidden * (spec.heads + 2 * spec.kv_heads) * spec.head_dim, tokens)
+        }
+        Part::Attention => attention(cut, position),
+        Part::Output => product(spec.heads * spec.head_dim * spec.hidden, tokens),
+        Part::GateUp => product(2 * spec.hidden * spec.ffn, tokens),
+        Part::Down => product(spec.ffn * spec.hidden, tokens),
+        Part::Head => product(spec.hidden * spec.vocab, cut.sequences),
+    }
+}
+
+/// Returns the demand of attention: each token uses the keys and values of its predecessors and its own, but
+/// each is read only once.
+fn attention(cut: &Cut, position: u64) -> Demand {
+    let (spec, sequences) = (&cut.spec, cut.sequences);
+    let (seen, pairs) = match cut.work.phase {
+        Phase::Decode => (cut.work.context, cut.work.context),
+        Phase::Prefill => {
+            let end = (position + cut.each).min(cut.work.context);
+            let new = end - position.min(end);
+            (end, new * position + new * (new + 1) / 2)
+        }
+    };
+    let features = 2 * spec.kv_heads * spec.head_dim;
+    Demand {
+        bytes: sequences * seen * features * cut.work.dtype.size(),
+        flop: 4 * sequences * pairs * spec.heads * spec.head_dim,
+    }
+}

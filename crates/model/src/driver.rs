@@ -1,0 +1,231 @@
+//! Launches of the parts of a step, in order on each SIP.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use cubeyard_runtime::{Channels, Context, Launch, LaunchHandle, LaunchReport, Stream, Tensor};
+
+use super::cut::{Cut, Phase};
+use super::error::ModelError;
+use super::kernels;
+use super::tensors::{Buffers, SipTensors, Tensors};
+use super::wiring::{channels, ring};
+use cubeyard_collectives::collective::{Grid, Operation, ReduceOp};
+use cubeyard_collectives::distributed::{DistError, Group, GroupConfig, Pending, Ranks};
+use cubeyard_tl::kernel::Kernel;
+use cubeyard_tl::launch::Launcher;
+
+/// A part of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// Lookup of the features of each token.
+    Embedding,
+    /// Sums of squares of a norm.
+    Norm,
+    /// Projection to Q, K and V.
+    Qkv,
+    /// Storing of K and V in the cache; in decode this is done by attention.
+    Append,
+    /// Attention, with rotary positions.
+    Attention,
+    /// Projection of the attention output.
+    Output,
+    /// Sum over the cubes' partial results.
+    AllReduce,
+    /// Gate and up projections, and their product.
+    GateUp,
+    /// Down projection of the feed-forward part.
+    Down,
+    /// Computation of the logits.
+    Head,
+}
+
+impl Part {
+    /// Returns the name used in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Embedding => "embedding",
+            Self::Norm => "norm",
+            Self::Qkv => "qkv",
+            Self::Append => "rope, append",
+            Self::Attention => "attention",
+            Self::Output => "output",
+            Self::AllReduce => "all-reduce",
+            Self::GateUp => "gate, up",
+            Self::Down => "down",
+            Self::Head => "head",
+        }
+    }
+
+    /// Returns the parts of a layer, in order.
+    pub fn layer(phase: Phase) -> Vec<Self> {
+        let mut parts = vec![Self::Norm, Self::Qkv, Self::Append, Self::Attention, Self::Output];
+        parts.extend([Self::AllReduce, Self::Norm, Self::GateUp, Self::Down, Self::AllReduce]);
+        parts.retain(|part| phase == Phase::Prefill || *part != Self::Append);
+        parts
+    }
+}
+
+/// A part that has run.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// The part of the step.
+    pub part: Part,
+    /// Report of each launch, by SIP.
+    pub launches: Vec<LaunchReport>,
+}
+
+enum Begun {
+    Kernel(Vec<LaunchHandle>),
+    Collective(Pending),
+}
+
+/// Launches the parts of a step.
+pub struct Driver<'a> {
+    context: &'a Context,
+    launcher: &'a Launcher<'a>,
+    cut: Rc<Cut>,
+    tensors: &'a Tensors,
+    streams: Vec<Stream>,
+    group: Group,
+    /// Channels between the cubes that share a head, and the group number of their ports.
+    _channels: Channels,
+    ports: u16,
+    begun: Vec<(Part, Begun)>,
+    /// Kernels of the parts so far, kept so that their recordings are reused.
+    kernels: RefCell<BTreeMap<Part, Kernel>>,
+}
+
+impl<'a> Driver<'a> {
+    /// Wires the cubes to each other.
+    pub fn new(
+        context: &'a Context,
+        launcher: &'a Launcher<'a>,
+        cut: &Rc<Cut>,
+        tensors: &'a Tensors,
+    ) -> Result<Self, ModelError> {
+        let sips: Vec<_> = tensors.sips.iter().map(|of_sip| of_sip.sip).collect();
+        let streams = sips.iter().map(|_| context.stream()).collect();
+        let config =
+            GroupConfig { ranks: Ranks::Cube, sips: sips.clone(), ..GroupConfig::default() };
+        let number = || launcher.new_group().ok_or(DistError::Exhausted);
+        let group = Group::new(context, &config, Box::new(Grid), number()?)?;
+        let ports = number()?;
+        let channels = context.connect(&channels(context, cut, &sips, ports), &ring(cut))?;
+        Ok(Self {
+            context,
+            launcher,
+            cut: Rc::clone(cut),
+            tensors,
+            streams,
+            group,
+            _channels: channels,
+            ports,
+            begun: Vec::new(),
+            kernels: RefCell::default(),
+        })
+    }
+
+    /// Launches a part on every SIP, after the earlier launches there. `layer` selects the weights, and
+    /// `position` is the start of the step in its sequences.
+    pub fn order(&mut self, part: Part, layer: u64, position: u64) -> Result<(), ModelError> {
+        let begun = if part == Part::AllReduce {
+            let tensors = self.tensors.sips.iter().map(|sip| (&sip.buffers.partial, &sip.tokens));
+            let (tensors, sum): (Vec<_>, _) =
+                (tensors.collect(), Operation::AllReduce(ReduceOp::Sum));
+            let (launcher, streams) = (self.launcher, &self.streams);
+            Begun::Collective(self.group.begin_on(
+                launcher,
+                self.context,
+                streams,
+                sum,
+                &tensors,
+            )?)
+        } else {
+            Begun::Kernel(self.launch(part, layer, position)?)
+        };
+        self.begun.push((part, begun));
+        Ok(())
+    }
+
+    fn launch(
+        &self,
+        part: Part,
+        layer: u64,
+        position: u64,
+    ) -> Result<Vec<LaunchHandle>, ModelError> {
+        let mut kernels = self.kernels.borrow_mut();
+        let kernel = kernels.entry(part).or_insert_with(|| self.kernel(part)).clone();
+        drop(kernels);
+        self.launcher.use_group(self.ports);
+        let mut handles = Vec::new();
+        for (index, (sip, stream)) in self.tensors.sips.iter().zip(&self.streams).enumerate() {
+            let adds = u64::from(index == 0);
+            let (tensors, numbers) = arguments(part, sip, [layer, position, adds]);
+            let numbers = numbers.into_iter().map(|number| number as f64);
+            let launch = Launch::new(sip.sip).arguments(tensors).arguments(numbers);
+            handles.push(self.launcher.launch(stream, &kernel, &launch)?);
+        }
+        Ok(handles)
+    }
+
+    fn kernel(&self, part: Part) -> Kernel {
+        let cut = &self.cut;
+        match (part, cut.work.phase) {
+            (Part::Embedding, _) => kernels::embed(cut),
+            (Part::Norm, _) => kernels::norm(cut),
+            (Part::Qkv, _) => kernels::qkv(cut),
+            (Part::Append, _) => kernels::append(cut),
+            (Part::Attention, Phase::Decode) => kernels::decode(cut),
+            (Part::Attention, Phase::Prefill) => kernels::prefill(cut),
+            (Part::Output, _) => kernels::output(cut),
+            (Part::GateUp, _) => kernels::gate_up(cut),
+            (Part::Down, _) => kernels::down(cut),
+            (Part::Head, _) => kernels::head(cut),
+            (Part::AllReduce, _) => unreachable!("it is a collective"),
+        }
+    }
+
+    /// Waits for all launches.
+    pub fn finish(&mut self) -> Result<Vec<Ran>, ModelError> {
+        let mut all = Vec::new();
+        for (part, begun) in self.begun.drain(..) {
+            let launches = match begun {
+                Begun::Collective(pending) => pending.wait()?.launches,
+                Begun::Kernel(handles) => {
+                    handles.iter().map(LaunchHandle::wait).collect::<Result<_, _>>()?
+                }
+            };
+            all.push(Ran { part, launches });
+        }
+        Ok(all)
+    }
+}
+
+/// Returns the arguments of a part's kernel on a SIP.
+fn arguments(
+    part: Part,
+    sip: &SipTensors,
+    [layer, position, adds]: [u64; 3],
+) -> (Vec<&Tensor>, Vec<u64>) {
+    let SipTensors { tokens, weights, keys, values, buffers, .. } = sip;
+    let columns = |weights, out| (vec![tokens, &buffers.sums, weights, out], vec![layer]);
+    let rows = |left, weights| {
+        let tensors = vec![left, &buffers.logarithms, weights, tokens, &buffers.partial];
+        (tensors, vec![layer, adds])
+    };
+    let Buffers { qkv, angles, attended, logarithms, .. } = buffers;
+    let attention = vec![qkv, keys, values, angles, attended, logarithms];
+    match part {
+        Part::Embedding => (vec![&weights.table, tokens], vec![]),
+        Part::Norm => (vec![tokens, &buffers.sums], vec![]),
+        Part::Qkv => columns(&weights.qkv, &buffers.qkv),
+        Part::Append | Part::Attention => (attention, vec![layer, position]),
+        Part::Output => rows(&buffers.attended, &weights.output),
+        Part::GateUp => columns(&weights.gate_up, &buffers.inner),
+        Part::Down => rows(&buffers.inner, &weights.down),
+        Part::Head => columns(&weights.head, &buffers.logits),
+        Part::AllReduce => unreachable!("it is a collective"),
+    }
+}

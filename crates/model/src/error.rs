@@ -1,0 +1,63 @@
+//! Errors of models.
+
+use cubeyard_runtime::RuntimeError;
+use thiserror::Error;
+
+use cubeyard_collectives::distributed::DistError;
+
+/// The error of a step that could not be measured.
+#[derive(Debug, Error)]
+pub enum ModelError {
+    /// There is no such model. Name another.
+    #[error("there is no model `{name}`; there are {known}; the nearest is `{nearest}`")]
+    NoSuchModel {
+        /// The name given.
+        name: String,
+        /// All known names.
+        known: String,
+        /// The most similar known name.
+        nearest: String,
+    },
+    /// The model does not divide evenly over the machine. Use another machine, or another model.
+    #[error("{what}={value}: expected a multiple of {of}, {why}")]
+    Uneven {
+        /// The quantity that does not divide.
+        what: &'static str,
+        /// Value of the quantity.
+        value: u64,
+        /// The required divisor.
+        of: u64,
+        /// The reason for the divisor.
+        why: &'static str,
+    },
+    /// A quantity is 0, but must be at least 1.
+    #[error("{0}=0: expected at least 1")]
+    Nothing(&'static str),
+    /// The model does not fit in memory. Use a larger machine, a smaller batch or a shorter context.
+    #[error("{what} of {model} do not fit: {source}")]
+    DoesNotFit {
+        /// Name of the model.
+        model: String,
+        /// The tensors that were to be allocated.
+        what: &'static str,
+        /// The allocator's report.
+        source: Box<RuntimeError>,
+    },
+    /// An error of the runtime or the machine.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// An error of a collective.
+    #[error(transparent)]
+    Group(#[from] DistError),
+}
+
+impl ModelError {
+    /// Returns whether simulated memory or time has run out, as opposed to an invalid request.
+    pub fn is_exhausted(&self) -> bool {
+        match self {
+            Self::DoesNotFit { .. } => true,
+            Self::Runtime(error) | Self::Group(DistError::Runtime(error)) => error.is_exhausted(),
+            _ => false,
+        }
+    }
+}

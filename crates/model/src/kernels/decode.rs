@@ -1,0 +1,68 @@
+//! Attention of one new token of each sequence over a cache that the PEs of a group share.
+
+use std::rc::Rc;
+
+use super::{Here, kernel};
+use crate::cut::Cut;
+use cubeyard_kernels::SoftmaxSum;
+use cubeyard_tl::Tile;
+use cubeyard_tl::kernel::Kernel;
+
+/// Tokens per block of K and V.
+const BLOCK: u64 = 512;
+
+/// Rotates Q and K of new tokens, stores K and V, and computes the attention of each PE's sequences, or of its
+/// part of one. Each cube then receives its heads of all. Arguments: Q, K and V of the step; the caches of K
+/// and V; cosines and sines; the output, and the logarithms of its weights; and the layer.
+pub(crate) fn decode(cut: &Rc<Cut>) -> Kernel {
+    kernel("attention", cut, |here| {
+        for turn in 0..here.cut.held {
+            let attended = here.sequence(here.unit(), turn).map(|at| here.attend(at, turn));
+            let (values, weights) = attended.unzip();
+            let has = |unit| u64::from(here.sequence(unit, turn).is_some());
+            here.deal(&here.args.tensor(4).local(), turn, values.as_ref(), has);
+            if here.cut.is_joined() {
+                here.deal(&here.args.tensor(5).local(), turn, weights.as_ref(), has);
+            }
+        }
+    })
+}
+
+impl Here {
+    /// Returns the sequence of a unit, and its part of it; `None` if there are fewer sequences.
+    fn sequence(&self, unit: u64, turn: u64) -> Option<(u64, u64)> {
+        let Cut { parts, held, work, .. } = *self.cut;
+        let at = if parts > 1 { (unit / parts, unit % parts) } else { (unit * held + turn, 0) };
+        (at.0 < work.batch).then_some(at)
+    }
+
+    /// Computes the attention of a part of a sequence: a row of heads, and the logarithms of their weights.
+    fn attend(&self, (sequence, part): (u64, u64), turn: u64) -> (Tile, Tile) {
+        let (tl, cut) = (&self.tl, &self.cut);
+        let (group, size) = (cut.spec.group(), cut.spec.head_dim);
+        let new = self.projected(sequence, 1);
+        let angles = self.angles(3, 0, 1);
+        let cache = [1, 2].map(|position| self.args.tensor(position).local());
+        let row = (self.args.whole(6) * cut.held + turn) * cut.room;
+        let tokens = cut.room.min(cut.work.context.saturating_sub(part * cut.room));
+        if part * cut.room + tokens == cut.work.context {
+            let last = (row + tokens - 1) * size;
+            let key = self.turned(&self.heads(&new, group, 1), &angles);
+            let value = self.heads(&new, group + 1, 1);
+            tl.store(&cache[0].at(last, &[1, 1, size]), &key);
+            tl.store(&cache[1].at(last, &[1, 1, size]), &value);
+        }
+        let query = self.turned(&self.heads(&new, 0, group), &angles);
+        let query = tl.trans(&tl.reshape(&query, &[group, size]));
+        let mut sum = SoftmaxSum::new(tl, group, size);
+        for start in (0..tokens).step_by(usize::try_from(BLOCK).expect("it is small")) {
+            let shape = [BLOCK.min(tokens - start), size];
+            let [key, value] =
+                cache.each_ref().map(|all| tl.load(&all.at((row + start) * size, &shape)));
+            // The few rows of scores are transposed rather than the keys.
+            sum.add(tl, &tl.trans(&tl.dot(&key, &query)), &value);
+        }
+        let values = tl.reshape(&sum.result(tl, cut.work.dtype), &[1, group, size]);
+        (values, tl.reshape(&sum.logarithm(tl), &[1, group, 1]))
+    }
+}

@@ -1,0 +1,80 @@
+//! Attention of many new tokens of each sequence over a cache that the PEs of a group share.
+
+use std::rc::Rc;
+
+use cubeyard_runtime::dtype::DType;
+
+use super::{Here, kernel};
+use crate::cut::Cut;
+use cubeyard_kernels::{NEVER, SoftmaxSum};
+use cubeyard_tl::Tile;
+use cubeyard_tl::kernel::Kernel;
+
+/// Tokens per block of K and V.
+const BLOCK: u64 = 256;
+
+/// Computes the attention of each PE's tokens over their sequence up to them, wherever it is stored. Each cube
+/// then receives its heads of all. Arguments: Q, K and V of the step; the caches of K and V; cosines and sines;
+/// the output; one that is not used; the layer, and the position of the step in its sequences.
+pub(crate) fn prefill(cut: &Rc<Cut>) -> Kernel {
+    kernel("prefill attention", cut, |here| {
+        let attended = here.share().map(|(sequence, part)| here.look_back(sequence, part));
+        let busy = here.cut.sequences * here.cut.parts;
+        let has = |unit| if unit < busy { here.cut.unit_rows() } else { 0 };
+        here.deal(&here.args.tensor(4).local(), 0, attended.as_ref(), has);
+    })
+}
+
+impl Here {
+    /// Computes the attention of a share of a sequence's new tokens.
+    fn look_back(&self, sequence: u64, part: u64) -> Tile {
+        let (tl, cut) = (&self.tl, &self.cut);
+        let (group, size, count) = (cut.spec.group(), cut.spec.head_dim, cut.unit_rows());
+        let new = self.projected(sequence * cut.each + part * count, count);
+        let angles = self.angles(3, part * count, count);
+        let query = self.turned(&self.heads(&new, 0, group), &angles);
+        let query = tl.reshape(&query, &[count * group, size]);
+        let first = self.args.whole(7) + part * count;
+        let seen = (first + count).min(cut.work.context);
+        let mut sum = SoftmaxSum::new(tl, count * group, size);
+        for (token, tokens) in self.blocks(sequence, seen) {
+            let row = self.place(sequence, token).0;
+            let load = |position: usize| {
+                let cache = self.args.tensor(position).whole();
+                tl.load(&cache.at(row * size, &[tokens, size]))
+            };
+            let (key, value) = (load(1), load(2));
+            let scores = tl.dot(&query, &tl.trans(&key));
+            sum.add(tl, &self.hide(scores, first, token), &value);
+        }
+        tl.reshape(&sum.result(tl, cut.work.dtype), &[count, group, size])
+    }
+
+    /// Returns the first token and the length of each block of a sequence; each block is in one PE's memory.
+    /// PEs begin at different blocks, so that they do not all read from one PE.
+    fn blocks(&self, sequence: u64, tokens: u64) -> Vec<(u64, u64)> {
+        let mut blocks = Vec::new();
+        let mut token = 0;
+        while token < tokens {
+            let count = self.place(sequence, token).1.min(BLOCK).min(tokens - token);
+            blocks.push((token, count));
+            token += count;
+        }
+        let shift = self.unit() % (blocks.len() as u64).max(1);
+        blocks.rotate_left(usize::try_from(shift).expect("fewer than there are blocks"));
+        blocks
+    }
+
+    /// Masks the scores of later tokens; a row is a head of a token.
+    fn hide(&self, scores: Tile, query: u64, key: u64) -> Tile {
+        let (tl, group) = (&self.tl, self.cut.spec.group());
+        let [rows, columns] = [scores.dim(0), scores.dim(1)];
+        if key + columns <= query + 1 {
+            return scores;
+        }
+        let tokens = tl.floor(&(&tl.arange(0.5, rows, DType::F32) * (1.0 / group as f64)));
+        let tokens = tl.reshape(&(&tokens + query as f64), &[rows, 1]);
+        let keys = tl.reshape(&tl.arange(key as f64, columns, DType::F32), &[1, columns]);
+        tl.where_(&tl.ge(&tokens, &keys), &scores, NEVER)
+    }
+}

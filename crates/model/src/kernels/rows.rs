@@ -1,0 +1,81 @@
+//! Products with weights split by rows over cubes: each cube has a partial sum, and an all-reduce adds them up.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use super::{Here, kernel};
+use crate::cut::Cut;
+use cubeyard_tl::kernel::Kernel;
+use cubeyard_tl::{Ref, Tile};
+
+/// Projects the attention output. If several PEs had parts of a sequence, their outputs are combined first,
+/// weighted by part. Arguments: the parts of attention and their weights, the weights of the product by panels,
+/// the residual tokens, the output, the layer, and 1 if this SIP's first cube adds the residual.
+pub(crate) fn output(cut: &Rc<Cut>) -> Kernel {
+    kernel("output", cut, |here| {
+        here.rows(here.cut.attended(), |rows| {
+            if here.cut.is_joined() { here.joined(rows) } else { here.attended(rows) }
+        });
+    })
+}
+
+/// Applies the down projection. Arguments: the inner features, one that is not used, and then as [`output`].
+pub(crate) fn down(cut: &Rc<Cut>) -> Kernel {
+    kernel("down", cut, |here| {
+        here.rows(here.cut.inner() * here.cut.pes, |rows| here.inner(rows));
+    })
+}
+
+impl Here {
+    /// Multiplies the rows that `left` returns, which have `depth` features, block by block, and stores the
+    /// sums.
+    fn rows(&self, depth: u64, left: impl Fn(&Range<u64>) -> Tile) {
+        let (tl, cut) = (&self.tl, &self.cut);
+        let [weights, before, out] = [2, 3, 4].map(|position| self.args.tensor(position).local());
+        let (first, width) = (self.args.whole(5) * depth * cut.slice(), cut.panel(depth));
+        // One cube adds the residual; the all-reduce passes it on to all.
+        let adds = self.args.whole(6) == 1 && tl.program_id(1) == 0;
+        for rows in self.row_blocks(cut.tokens()) {
+            let (left, count) = (left(&rows), rows.end - rows.start);
+            for start in (0..cut.slice()).step_by(usize::try_from(width).unwrap_or(usize::MAX)) {
+                let width = width.min(cut.slice() - start);
+                let place = |whole: &Ref| whole.block(&[rows.start, start], &[count, width]);
+                let panel = tl.load(&weights.at(first + start * depth, &[depth, width]));
+                let mut sum = self.narrow(&tl.dot(&left, &panel));
+                if adds {
+                    sum = &sum + &tl.load(&place(&before));
+                }
+                tl.store(&place(&out), &sum);
+            }
+        }
+    }
+
+    /// Loads the attention of some tokens, of the heads that this cube multiplies; it is stored in the order of
+    /// tokens.
+    fn attended(&self, rows: &Range<u64>) -> Tile {
+        let (all, width) = (self.args.tensor(0).whole(), self.cut.attended());
+        self.tl.load(&all.at(rows.start * width, &[rows.end - rows.start, width]))
+    }
+
+    /// Loads the attention of some sequences, each combined from its parts.
+    fn joined(&self, rows: &Range<u64>) -> Tile {
+        let (tl, parts, count) = (&self.tl, self.cut.parts, rows.end - rows.start);
+        let (size, width) = (self.cut.spec.head_dim, self.cut.attended());
+        let (first, heads) = (rows.start * parts, width / size);
+        let values = self.args.tensor(0).whole().at(first * width, &[count, parts, heads, size]);
+        let weights = self.args.tensor(1).whole().at(first * heads, &[count, parts, heads]);
+        let (values, weights) = (tl.load(&values), tl.softmax(&tl.load(&weights), 1));
+        let weights = tl.reshape(&weights, &[count, parts, heads, 1]);
+        let weighted = &tl.cast(&values, weights.ty().dtype) * &weights;
+        tl.reshape(&self.narrow(&tl.sum(&weighted, 1)), &[count, width])
+    }
+
+    /// Loads the inner features of some tokens from the PEs of this cube.
+    fn inner(&self, rows: &Range<u64>) -> Tile {
+        let (tl, width, pes) = (&self.tl, self.cut.inner(), self.cut.pes);
+        let (all, count) = (self.args.tensor(0).whole(), rows.end - rows.start);
+        let parts = all.at(rows.start * width, &[pes, count, width]);
+        let parts = parts.strided(&[self.cut.tokens() * width, width, 1]);
+        tl.reshape(&tl.permute(&tl.load(&parts), &[1, 0, 2]), &[count, pes * width])
+    }
+}

@@ -1,0 +1,33 @@
+//! Rotary position embedding.
+
+use cubeyard_runtime::dtype::DType;
+
+use super::Here;
+use cubeyard_tl::Tile;
+
+impl Here {
+    /// Loads the cosines and sines of some of the step's positions, as rows; they are argument `position`.
+    #[track_caller]
+    pub(super) fn angles(&self, position: usize, first: u64, count: u64) -> [Tile; 2] {
+        let (table, half) = (self.args.tensor(position).local(), self.cut.spec.head_dim / 2);
+        let all = self.cut.each;
+        [0, all].map(|start| self.tl.load(&table.block(&[start + first, 0], &[count, half])))
+    }
+
+    /// Rotates pairs of features, one from each half, by the angles of their tokens: a tile of tokens, heads
+    /// and features.
+    #[track_caller]
+    pub(super) fn turned(&self, tile: &Tile, [cosines, sines]: &[Tile; 2]) -> Tile {
+        let (tl, half) = (&self.tl, self.cut.spec.head_dim / 2);
+        let (tokens, heads) = (tile.dim(0), tile.dim(1));
+        let wide = tl.cast(tile, DType::F32);
+        let angle = |tile: &Tile| tl.reshape(tile, &[tokens, 1, half]);
+        let (cosines, sines) = (angle(cosines), angle(sines));
+        let side = |first: u64| tl.slice(&wide, &[0, 0, first], &[tokens, heads, half]);
+        let (a, b) = (side(0), side(half));
+        let turned_a = &(&a * &cosines) - &(&b * &sines);
+        let turned_b = &(&b * &cosines) + &(&a * &sines);
+        let both = tl.paste(&wide, &[0, 0, 0], &turned_a);
+        self.narrow(&tl.paste(&both, &[0, 0, half], &turned_b))
+    }
+}

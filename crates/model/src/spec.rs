@@ -1,0 +1,137 @@
+//! Models by name.
+
+use cubeyard_device::input::{Document, InputError, nearest, text};
+
+use super::error::ModelError;
+
+/// Dimensions of a model of the Llama family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelSpec {
+    /// Name of the model.
+    pub name: String,
+    /// Number of layers, all of equal shape.
+    pub layers: u64,
+    /// Features of a token between layers.
+    pub hidden: u64,
+    /// Features of a token inside the feed-forward part.
+    pub ffn: u64,
+    /// Number of heads of Q.
+    pub heads: u64,
+    /// Number of heads of K and V.
+    pub kv_heads: u64,
+    /// Features of a head.
+    pub head_dim: u64,
+    /// Number of words in the vocabulary.
+    pub vocab: u64,
+}
+
+/// Known models: layers, hidden, ffn, heads, heads of K and V, features of a head, vocabulary.
+const KNOWN: [(&str, [u64; 7]); 2] = [
+    ("llama-8b", [32, 4096, 14336, 32, 8, 128, 128_256]),
+    ("llama-70b", [80, 8192, 28672, 64, 8, 128, 128_256]),
+];
+
+/// Defaults of keys that a file omits.
+const DEFAULT: &str = "{name: llama-8b, layers: 32, hidden: 4096, ffn: 14336, heads: 32, kv_heads: 8, \
+                       head_dim: 128, vocab: 128256}";
+/// Upper limit of all numbers in a file.
+const MOST: u32 = 1 << 20;
+
+impl ModelSpec {
+    /// Returns the model of a name; the error lists all names and the nearest.
+    ///
+    /// ```
+    /// use cubeyard_model::ModelSpec;
+    ///
+    /// assert_eq!(ModelSpec::named("llama-70b")?.parameters(), 70_553_706_496);
+    /// let error = ModelSpec::named("llama-7b").unwrap_err();
+    /// let text = "there is no model `llama-7b`; there are llama-8b, llama-70b; the nearest is `llama-8b`";
+    /// assert_eq!(error.to_string(), text);
+    /// # Ok::<(), cubeyard_model::ModelError>(())
+    /// ```
+    pub fn named(name: &str) -> Result<Self, ModelError> {
+        let names = || KNOWN.into_iter().map(|(name, _)| name);
+        let found = KNOWN.into_iter().find(|(known, _)| *known == name);
+        let Some((_, numbers)) = found else {
+            let known: Vec<_> = names().collect();
+            let nearest = nearest(name, names()).unwrap_or_default().to_owned();
+            let (name, known) = (name.to_owned(), known.join(", "));
+            return Err(ModelError::NoSuchModel { name, known, nearest });
+        };
+        let [layers, hidden, ffn, heads, kv_heads, head_dim, vocab] = numbers;
+        let name = name.to_owned();
+        Ok(Self { name, layers, hidden, ffn, heads, kv_heads, head_dim, vocab })
+    }
+
+    /// Returns the names of all known models.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        KNOWN.into_iter().map(|(name, _)| name)
+    }
+
+    /// Reads a model from a file; keys that it omits are as in `llama-8b`.
+    ///
+    /// ```
+    /// use cubeyard_model::ModelSpec;
+    ///
+    /// let spec = ModelSpec::read_bytes("tiny.yaml", b"name: tiny\nlayers: 2")?;
+    /// assert_eq!((spec.name.as_str(), spec.layers, spec.hidden), ("tiny", 2, 4096));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read_bytes(name: &str, bytes: &[u8]) -> Result<Self, InputError> {
+        let document = Document::overlaid("llama-8b", DEFAULT, name, text(name, bytes)?)?;
+        let mut map = document.root().map()?;
+        let mut number = |key| map.field(key).whole(1, MOST).map(u64::from);
+        let spec = Self {
+            name: String::new(),
+            layers: number("layers")?,
+            hidden: number("hidden")?,
+            ffn: number("ffn")?,
+            heads: number("heads")?,
+            kv_heads: number("kv_heads")?,
+            head_dim: number("head_dim")?,
+            vocab: number("vocab")?,
+        };
+        let name = map.field("name").text("a name")?.to_owned();
+        map.finish()?;
+        Ok(Self { name, ..spec })
+    }
+
+    /// Returns the weights of a layer: Q, K, V and output, gate, up and down, and two norms.
+    pub fn layer_parameters(&self) -> u64 {
+        let Self { hidden, ffn, heads, kv_heads, head_dim, .. } = *self;
+        let attention = hidden * head_dim * (2 * heads + 2 * kv_heads);
+        attention + 3 * hidden * ffn + 2 * hidden
+    }
+
+    /// Returns all weights: layers, the embedding, the last norm, and the head, which is separate from the
+    /// embedding.
+    pub fn parameters(&self) -> u64 {
+        self.layers * self.layer_parameters() + 2 * self.vocab * self.hidden + self.hidden
+    }
+
+    /// Returns the number of heads of Q that share one head of K and V.
+    pub fn group(&self) -> u64 {
+        self.heads / self.kv_heads.max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_says_nothing_is_the_first_model() {
+        let first = ModelSpec::named("llama-8b").unwrap();
+        assert_eq!(ModelSpec::read_bytes("empty", b"{}").unwrap(), first);
+        let error = ModelSpec::read_bytes("bad", b"layer: 3").unwrap_err();
+        assert!(error.to_string().contains("layers"), "{error}");
+    }
+
+    #[test]
+    fn models_have_as_many_parameters_as_their_makers_say() {
+        // 8.03 and 70.6 billion, as published.
+        let billions = |name| ModelSpec::named(name).unwrap().parameters() as f64 / 1e9;
+        assert!((billions("llama-8b") - 8.03).abs() < 0.005);
+        assert!((billions("llama-70b") - 70.6).abs() < 0.05);
+    }
+}

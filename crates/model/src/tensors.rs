@@ -1,0 +1,248 @@
+//! The tensors of a model on a machine.
+
+use cubeyard_memory::address::SipId;
+use cubeyard_runtime::dtype::DType;
+use cubeyard_runtime::placement::{Placement, Split};
+use cubeyard_runtime::{Context, RuntimeError, Tensor};
+
+use super::cut::Cut;
+use super::error::ModelError;
+use super::report::{Memory, Use};
+
+/// A tensor of a model. Weights and caches contain all layers: PE by PE, the layers of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// Input of a layer: the same in each cube, divided among its PEs.
+    Tokens,
+    /// Weights of Q, K and V, with columns in the order of the PEs of a [group](crate::cut).
+    Qkv,
+    /// Weights of the attention output, by panels.
+    Output,
+    /// Weights of gate, then those of up.
+    GateUp,
+    /// Weights of the down projection, by panels.
+    Down,
+    /// Weights of the head.
+    Head,
+    /// Embedding table: the features of each word.
+    Table,
+    /// Keys of earlier tokens.
+    Keys,
+    /// Values of earlier tokens.
+    Values,
+    /// Cosines, then sines, of the positions of a step, in `f32`.
+    Angles,
+}
+
+/// Returns the initial contents of a tensor on a SIP, row by row. Without it nothing is written.
+pub type Contents<'a> = &'a dyn Fn(Held, u64) -> Vec<f64>;
+
+/// The tensors of a SIP.
+#[derive(Debug)]
+pub struct SipTensors {
+    /// The SIP that holds them.
+    pub sip: SipId,
+    /// Tokens between layers.
+    pub tokens: Tensor,
+    pub(super) weights: Weights,
+    pub(super) keys: Tensor,
+    pub(super) values: Tensor,
+    pub(super) buffers: Buffers,
+}
+
+#[derive(Debug)]
+pub(super) struct Weights {
+    pub(super) qkv: Tensor,
+    pub(super) output: Tensor,
+    pub(super) gate_up: Tensor,
+    pub(super) down: Tensor,
+    pub(super) head: Tensor,
+    pub(super) table: Tensor,
+}
+
+/// Buffers between the parts of a layer.
+#[derive(Debug)]
+pub(super) struct Buffers {
+    pub(super) sums: Tensor,
+    pub(super) angles: Tensor,
+    pub(super) qkv: Tensor,
+    pub(super) attended: Tensor,
+    pub(super) logarithms: Tensor,
+    pub(super) inner: Tensor,
+    pub(super) partial: Tensor,
+    pub(super) logits: Tensor,
+}
+
+/// The tensors of all SIPs, and their memory use.
+#[derive(Debug)]
+pub struct Tensors {
+    /// Tensors of each SIP.
+    pub sips: Vec<SipTensors>,
+    /// Memory use per PE.
+    pub memory: Memory,
+}
+
+struct Maker<'a> {
+    context: &'a Context,
+    cut: &'a Cut,
+    contents: Option<Contents<'a>>,
+    sip: SipId,
+    number: u64,
+}
+
+impl Tensors {
+    /// Allocates all tensors of a model on these SIPs.
+    pub fn new(
+        context: &Context,
+        cut: &Cut,
+        sips: &[SipId],
+        contents: Option<Contents<'_>>,
+    ) -> Result<Self, ModelError> {
+        let makers: Vec<_> = (0..)
+            .zip(sips)
+            .map(|(number, &sip)| Maker { context, cut, contents, sip, number })
+            .collect();
+        let mut meter = Meter { context, cut, used: Vec::new() };
+        let weights = meter.metered("the weights", &makers, Maker::weights)?;
+        let caches = meter.metered("the caches of K and V", &makers, Maker::caches)?;
+        let buffers = meter.metered("the activations", &makers, Maker::buffers)?;
+        let all = weights.into_iter().zip(caches).zip(buffers).zip(sips);
+        let of_sip = |(((weights, (keys, values)), (tokens, buffers)), &sip)| SipTensors {
+            sip,
+            tokens,
+            weights,
+            keys,
+            values,
+            buffers,
+        };
+        Ok(Self { sips: all.map(of_sip).collect(), memory: meter.memory() })
+    }
+}
+
+/// Records the memory use of allocations.
+struct Meter<'a> {
+    context: &'a Context,
+    cut: &'a Cut,
+    /// Bytes in use by PE, after each kind of allocation.
+    used: Vec<Vec<u64>>,
+}
+
+impl Meter<'_> {
+    fn metered<'m, T>(
+        &mut self,
+        what: &'static str,
+        makers: &[Maker<'m>],
+        make: impl Fn(&Maker<'m>) -> Result<T, RuntimeError>,
+    ) -> Result<Vec<T>, ModelError> {
+        let all: Result<Vec<_>, _> = makers.iter().map(make).collect();
+        let stats = self.context.memory_stats();
+        self.used.push(stats.pes.iter().map(|pe| pe.used).collect());
+        all.map_err(|source| match source {
+            RuntimeError::Allocate(_) => {
+                let (model, source) = (self.cut.spec.name.clone(), Box::new(source));
+                ModelError::DoesNotFit { model, what, source }
+            }
+            other => other.into(),
+        })
+    }
+
+    /// Returns the memory use of each kind.
+    fn memory(&self) -> Memory {
+        let none = vec![0; self.used.last().map_or(0, Vec::len)];
+        let befores = std::iter::once(&none).chain(&self.used);
+        let uses: Vec<Use> = befores
+            .zip(&self.used)
+            .map(|(before, after)| {
+                Use::of(
+                    after
+                        .iter()
+                        .enumerate()
+                        .map(|(pe, used)| used - before.get(pe).copied().unwrap_or_default()),
+                )
+            })
+            .collect();
+        let stats = self.context.memory_stats();
+        let total = Use::of(stats.pes.iter().map(|pe| pe.used));
+        let capacity = stats.pes.first().map_or(0, |pe| pe.used + pe.free);
+        Memory { weights: uses[0], cache: uses[1], activations: uses[2], total, capacity }
+    }
+}
+
+impl Maker<'_> {
+    /// Makes a tensor of which each PE of the SIP holds `rows` rows.
+    fn sharded(&self, rows: u64, columns: u64, held: Option<Held>) -> Result<Tensor, RuntimeError> {
+        let all = self.cut.cubes * self.cut.pes * rows;
+        self.place([all, columns], self.cut.work.dtype, [Split::RowWise; 2], held)
+    }
+
+    /// Makes a tensor that each cube holds, and of which each PE holds `rows` rows.
+    fn shared(
+        &self,
+        rows: u64,
+        columns: u64,
+        dtype: DType,
+        held: Option<Held>,
+    ) -> Result<Tensor, RuntimeError> {
+        let splits = [Split::Replicate, Split::RowWise];
+        self.place([self.cut.pes * rows, columns], dtype, splits, held)
+    }
+
+    fn place(
+        &self,
+        shape: [u64; 2],
+        dtype: DType,
+        [cube, pe]: [Split; 2],
+        held: Option<Held>,
+    ) -> Result<Tensor, RuntimeError> {
+        let over = Placement { cube, pe, sips: vec![self.sip], ..Placement::default() };
+        let tensor = match held.zip(self.contents) {
+            Some((held, contents)) => {
+                let values = contents(held, self.number);
+                self.context.from_slice(&shape, &values)?.to_dtype(dtype)?
+            }
+            None => self.context.empty(&shape, dtype)?,
+        };
+        tensor.to(&over)
+    }
+
+    fn weights(&self) -> Result<Weights, RuntimeError> {
+        let (cut, layers, hidden) = (self.cut, self.cut.spec.layers, self.cut.spec.hidden);
+        let by_rows = |depth: u64, held| self.sharded(layers * depth, cut.slice(), Some(held));
+        let table = [cut.spec.vocab, hidden];
+        Ok(Weights {
+            qkv: self.sharded(layers * hidden, cut.qkv(), Some(Held::Qkv))?,
+            output: by_rows(cut.attended(), Held::Output)?,
+            gate_up: self.sharded(layers * hidden, 2 * cut.inner(), Some(Held::GateUp))?,
+            down: by_rows(cut.inner() * cut.pes, Held::Down)?,
+            head: self.sharded(hidden, cut.words(), Some(Held::Head))?,
+            table: self.place(table, cut.work.dtype, [Split::RowWise; 2], Some(Held::Table))?,
+        })
+    }
+
+    fn caches(&self) -> Result<(Tensor, Tensor), RuntimeError> {
+        let (cut, size) = (self.cut, self.cut.spec.head_dim);
+        let rows = cut.spec.layers * cut.held * cut.room;
+        let cache = |held| self.sharded(rows, size, Some(held));
+        Ok((cache(Held::Keys)?, cache(Held::Values)?))
+    }
+
+    fn buffers(&self) -> Result<(Tensor, Buffers), RuntimeError> {
+        let (cut, dtype) = (self.cut, self.cut.work.dtype);
+        let (tokens, group) = (cut.tokens(), cut.group_cubes);
+        let shared = |rows, columns| self.shared(rows, columns, dtype, None);
+        let wide = |rows, columns| self.shared(rows, columns, DType::F32, None);
+        let units = group * cut.unit_rows();
+        let angles = [2 * cut.each, cut.spec.head_dim / 2];
+        let buffers = Buffers {
+            sums: wide(tokens, 1)?,
+            angles: self.place(angles, DType::F32, [Split::Replicate; 2], Some(Held::Angles))?,
+            qkv: shared(group * tokens, cut.qkv())?,
+            attended: shared(units, cut.attended())?,
+            logarithms: wide(units, cut.attended() / cut.spec.head_dim)?,
+            inner: shared(tokens, cut.inner())?,
+            partial: shared(tokens, cut.slice())?,
+            logits: self.sharded(cut.sequences, cut.words(), None)?,
+        };
+        Ok((self.shared(tokens, cut.slice(), dtype, Some(Held::Tokens))?, buffers))
+    }
+}

@@ -1,0 +1,152 @@
+//! The plan as a pipeline: loads, computations and stores in order, and their dependencies.
+
+use cubeyard_device::message::Direction;
+use cubeyard_device::pe::{Dma, Pipeline, Strips};
+use cubeyard_sim::Span;
+
+use super::{Plan, PlanSource};
+
+/// Identifies one computation of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::composite) enum Computation {
+    /// A step of an output tile.
+    Step { out: u32, step: u32 },
+    /// An epilogue after a step.
+    AfterStep { out: u32, step: u32, number: usize },
+    /// An epilogue after an output tile.
+    AfterTile { out: u32, number: usize },
+    /// An epilogue after the whole output.
+    AtTheEnd { number: usize },
+}
+
+impl Plan {
+    /// Returns the number of loads per step.
+    fn loads_each(&self) -> u32 {
+        u32::try_from(self.loaded.len()).expect("few operands")
+    }
+
+    /// Returns the number of epilogues per step (0), per output tile (1), or at the end (2).
+    fn epilogues_at(&self, level: usize) -> u32 {
+        u32::try_from(self.epilogues[level].len()).expect("few epilogues")
+    }
+
+    /// Returns the number of computations per step.
+    fn per_step(&self) -> u32 {
+        1 + self.epilogues_at(0)
+    }
+
+    fn per_out(&self) -> u32 {
+        self.grid.steps * self.per_step() + self.epilogues_at(1)
+    }
+
+    pub(in crate::composite) fn computation(&self, index: u32) -> Computation {
+        let (out, rest) = (index / self.per_out(), index % self.per_out());
+        if out >= self.outs() {
+            return Computation::AtTheEnd {
+                number: (index - self.outs() * self.per_out()) as usize,
+            };
+        }
+        let (step, number) = (rest / self.per_step(), rest % self.per_step());
+        if step >= self.grid.steps {
+            let number = (rest - self.grid.steps * self.per_step()) as usize;
+            return Computation::AfterTile { out, number };
+        }
+        match number {
+            0 => Computation::Step { out, step },
+            _ => Computation::AfterStep { out, step, number: number as usize - 1 },
+        }
+    }
+
+    /// Returns the index of the computation of a step, counted over all output tiles.
+    fn step_index(&self, step: u32) -> u32 {
+        step / self.grid.steps * self.per_out() + step % self.grid.steps * self.per_step()
+    }
+
+    /// Returns operand, output tile and step of a load.
+    pub(in crate::composite) fn load_of(&self, index: u32) -> (usize, u32, u32) {
+        let loads = self.loads_each();
+        let (step, which) = (index / loads, index % loads);
+        (self.loaded[which as usize], step / self.grid.steps, step % self.grid.steps)
+    }
+
+    /// Returns the output tile that a computation completes, if any.
+    pub(in crate::composite) fn ends_tile(&self, computation: Computation) -> Option<u32> {
+        match computation {
+            Computation::Step { out, step } => (step + 1 == self.grid.steps
+                && self.per_step() == 1
+                && self.epilogues[1].is_empty())
+            .then_some(out),
+            Computation::AfterStep { out, step, number } => (step + 1 == self.grid.steps
+                && number + 1 == self.epilogues[0].len()
+                && self.epilogues[1].is_empty())
+            .then_some(out),
+            Computation::AfterTile { out, number } => {
+                (number + 1 == self.epilogues[1].len()).then_some(out)
+            }
+            Computation::AtTheEnd { .. } => None,
+        }
+    }
+}
+
+impl Pipeline for Plan {
+    fn parts(&self) -> [u32; 3] {
+        let loads = self.outs() * self.grid.steps * self.loads_each();
+        let computations = self.outs() * self.per_out() + self.epilogues_at(2);
+        [loads, computations, if self.to.is_some() { self.outs() } else { 0 }]
+    }
+
+    fn load(&self, index: u32) -> Dma {
+        let (source, out, step) = self.load_of(index);
+        let PlanSource::Memory(reference) = &self.sources[source] else {
+            unreachable!("only operands in memory are loaded")
+        };
+        let (start, shape) = self.source_box(source, out, step);
+        reference.box_access(Direction::Read, start, shape)
+    }
+
+    fn load_after(&self, index: u32) -> u32 {
+        let step = index / self.loads_each();
+        step.checked_sub(self.ahead).map_or(0, |earlier| self.step_index(earlier) + 1)
+    }
+
+    fn compute(&self, index: u32) -> Strips {
+        let computation = self.computation(index);
+        let strips = match computation {
+            Computation::Step { .. } => self.costs.step,
+            Computation::AfterStep { number, .. } => self.costs.epilogues[0][number],
+            Computation::AfterTile { number, .. } => self.costs.epilogues[1][number],
+            Computation::AtTheEnd { number } => self.costs.epilogues[2][number],
+        };
+        match self.ends_tile(computation) {
+            Some(_) => {
+                let each = Span::from_ps(self.costs.keep.ps().div_ceil(strips.count.into()));
+                Strips { store: each, ..strips }
+            }
+            None => strips,
+        }
+    }
+
+    fn compute_after(&self, index: u32) -> [u32; 2] {
+        let loads = self.loads_each();
+        let all = self.outs() * self.grid.steps * loads;
+        let (out, loads) = match self.computation(index) {
+            Computation::Step { out, step } | Computation::AfterStep { out, step, .. } => {
+                (out, (out * self.grid.steps + step + 1) * loads)
+            }
+            Computation::AfterTile { out, .. } => (out, (out + 1) * self.grid.steps * loads),
+            Computation::AtTheEnd { .. } => (self.outs() - 1, all),
+        };
+        let stores = if self.to.is_some() { out.saturating_sub(1) } else { 0 };
+        [loads, stores]
+    }
+
+    fn store(&self, index: u32) -> Dma {
+        let to = self.to.as_ref().expect("only outputs in memory are stored");
+        let (start, shape) = self.output_box(index);
+        to.box_access(Direction::Write, start, shape)
+    }
+
+    fn store_after(&self, index: u32) -> u32 {
+        (index + 1) * self.per_out()
+    }
+}

@@ -1,0 +1,191 @@
+//! Kernels and their arguments.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
+
+use cubeyard_runtime::{BoundArgument, BoundTensor};
+
+use crate::{Ref, Tl};
+
+/// A running kernel.
+pub type KernelFuture = Pin<Box<dyn Future<Output = ()>>>;
+
+type Body = dyn Fn(Tl, Args) -> KernelFuture;
+
+/// A kernel: a name and an `async` function. Cheap to clone.
+///
+/// A kernel is identified by its function, which it shares with its clones. Names are only for display: two
+/// kernels of one name are recorded separately.
+#[derive(Clone)]
+pub struct Kernel {
+    name: Rc<str>,
+    body: Rc<Body>,
+}
+
+impl Kernel {
+    /// Makes a kernel. See [`tl`](crate) for how to write one.
+    pub fn new(name: &str, body: impl Fn(Tl, Args) -> KernelFuture + 'static) -> Self {
+        Self { name: name.into(), body: Rc::new(body) }
+    }
+
+    /// Returns the name used in reports.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn shared_name(&self) -> Rc<str> {
+        Rc::clone(&self.name)
+    }
+
+    /// Returns an identity that no other kernel has as long as this one, a clone of it, or a result of
+    /// [`downgrade`](Self::downgrade) exists.
+    pub(crate) fn identity(&self) -> usize {
+        Rc::as_ptr(&self.body).addr()
+    }
+
+    /// Returns a weak reference to its function.
+    pub(crate) fn downgrade(&self) -> WeakKernel {
+        WeakKernel(Rc::downgrade(&self.body))
+    }
+
+    pub(crate) fn start(&self, tl: Tl, args: Args) -> KernelFuture {
+        (self.body)(tl, args)
+    }
+}
+
+/// A weak reference to a kernel's function. It reserves the function's address, so the identity is not reused.
+pub(crate) struct WeakKernel(Weak<Body>);
+
+impl WeakKernel {
+    /// Returns whether the kernel or a clone of it exists.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+}
+
+impl fmt::Debug for WeakKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WeakKernel").field(&self.is_alive()).finish()
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kernel").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// The arguments of a kernel, as its PE sees them. Asking for a missing argument ends the kernel.
+#[derive(Clone, Debug)]
+pub struct Args {
+    tl: Tl,
+    bound: Rc<[BoundArgument]>,
+}
+
+/// A tensor argument of a kernel.
+#[derive(Clone, Debug)]
+pub struct TensorArg<'a> {
+    tl: &'a Tl,
+    position: usize,
+    bound: &'a BoundTensor,
+}
+
+impl Args {
+    pub(crate) fn new(tl: Tl, bound: Rc<[BoundArgument]>) -> Self {
+        Self { tl, bound }
+    }
+
+    /// Returns the tensor at a position, counted from 0.
+    #[track_caller]
+    pub fn tensor(&self, position: usize) -> TensorArg<'_> {
+        match self.bound.get(position) {
+            Some(BoundArgument::Tensor(bound)) => TensorArg { tl: &self.tl, position, bound },
+            other => self.missing(position, "a tensor", other),
+        }
+    }
+
+    /// Returns the number at a position, counted from 0.
+    #[track_caller]
+    pub fn number(&self, position: usize) -> f64 {
+        match self.bound.get(position) {
+            Some(BoundArgument::Scalar(value)) => *value,
+            other => self.missing(position, "a number", other),
+        }
+    }
+
+    /// Returns the non-negative whole number at a position, counted from 0.
+    #[track_caller]
+    pub fn whole(&self, position: usize) -> u64 {
+        let number = self.number(position);
+        if number >= 0.0 && number <= 2.0_f64.powi(53) && number.fract() == 0.0 {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "checked"
+            )]
+            return number as u64;
+        }
+        self.tl.fail(format!("argument {position}: expected a whole number, found {number}"))
+    }
+
+    #[track_caller]
+    fn missing(&self, position: usize, expected: &str, found: Option<&BoundArgument>) -> ! {
+        let found = match found {
+            Some(BoundArgument::Tensor(_)) => "a tensor",
+            Some(BoundArgument::Scalar(_)) => "a number",
+            None => "nothing",
+        };
+        self.tl.fail(format!("argument {position}: expected {expected}, found {found}"))
+    }
+}
+
+impl TensorArg<'_> {
+    /// Returns the whole tensor, whichever PEs hold it, in its own shape. Ends the kernel if it is not one
+    /// contiguous row-major range.
+    #[track_caller]
+    pub fn whole(&self) -> Ref {
+        let Some(address) = self.bound.whole else {
+            let what = "it is not one contiguous row-major range; use local()";
+            self.tl.fail(format!("argument {}: {what}", self.position))
+        };
+        Ref::new(address, self.bound.shape.dimensions(), self.bound.dtype)
+    }
+
+    /// Returns the part that this PE holds: a matrix, or a vector.
+    #[track_caller]
+    pub fn local(&self) -> Ref {
+        let Some(local) = self.local_if_any() else {
+            let pe = self.tl.state.site.pe;
+            self.tl.fail(format!("argument {}: {pe} holds no part of it", self.position))
+        };
+        local
+    }
+
+    /// As [`local`](Self::local); `None` if this PE holds nothing.
+    pub fn local_if_any(&self) -> Option<Ref> {
+        let part = self.bound.local.as_ref()?;
+        let rows = part.rows.end - part.rows.start;
+        let columns = part.columns.end - part.columns.start;
+        let is_vector = self.bound.shape.rank() <= 1;
+        let shape = if is_vector { vec![rows * columns] } else { vec![rows, columns] };
+        Some(Ref::new(part.address, &shape, self.bound.dtype))
+    }
+
+    /// Returns the first row and column of [`local`](Self::local) in the whole tensor.
+    #[track_caller]
+    pub fn local_start(&self) -> [u64; 2] {
+        match &self.bound.local {
+            Some(part) => [part.rows.start, part.columns.start],
+            None => [0; 2],
+        }
+    }
+}
+
+/// Formats the error of a kernel that panicked.
+pub(crate) fn panicked(kernel: &str, payload: &(dyn std::any::Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+    format!("{kernel} panicked: {}", text.unwrap_or_else(|| "no reason given".to_owned()))
+}

@@ -1,0 +1,71 @@
+//! Operations of a PE's units, described in terms of the kernel.
+
+use cubeyard_device::pe::{Dma, OpRecord, OpUnit, Part, Work};
+
+use super::Recording;
+use crate::{Effect, Order, place};
+
+/// The command, part and line to which an operation of a unit belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// The command, e.g. `load f16[64, 32]`.
+    pub command: String,
+    /// The part of the command if it has several, e.g. `A[0:32, 64:128]`.
+    pub part: Option<String>,
+    /// The line of the kernel, e.g. `softmax.rs:41`.
+    pub place: String,
+    /// The memory access, if the operation is one.
+    pub dma: Option<Dma>,
+}
+
+impl Operation {
+    /// Returns the command with its part.
+    pub fn name(&self) -> String {
+        match &self.part {
+            Some(part) => format!("{}: {part}", self.command),
+            None => self.command.clone(),
+        }
+    }
+}
+
+impl Recording {
+    /// Describes an operation of the PE; `None` for a dispatch after the last command.
+    pub fn operation(&self, record: &OpRecord) -> Option<Operation> {
+        let tape = self.tape();
+        if record.command as usize >= tape.commands() {
+            return None;
+        }
+        let (order, work) = (tape.order(record.command), tape.work(record.command));
+        let is_dispatch = record.unit == OpUnit::Cpu;
+        Some(Operation {
+            command: order.effect.brief(),
+            part: if is_dispatch { None } else { part(order, &work, record.part) },
+            place: place(order.place),
+            dma: if is_dispatch { None } else { dma(&work, record.part) },
+        })
+    }
+}
+
+/// Names a part of a command that has several.
+fn part(order: &Order, work: &Work, part: Part) -> Option<String> {
+    if let Effect::Composite(plan) = &order.effect {
+        return Some(plan.part(part));
+    }
+    let Work::Pipeline(accesses) = work else { return None };
+    let [loads, _, stores] = accesses.parts();
+    match part {
+        Part::Load(index) => Some(format!("access {} of {loads}", index + 1)),
+        Part::Store(index) => Some(format!("access {} of {stores}", index + 1)),
+        Part::Compute(_) => None,
+    }
+}
+
+/// Returns the access of a part, if it is one.
+fn dma(work: &Work, part: Part) -> Option<Dma> {
+    match (work, part) {
+        (Work::Dma(dma), Part::Load(_) | Part::Store(_)) => Some(*dma),
+        (Work::Pipeline(pipeline), Part::Load(index)) => Some(pipeline.load(index)),
+        (Work::Pipeline(pipeline), Part::Store(index)) => Some(pipeline.store(index)),
+        _ => None,
+    }
+}

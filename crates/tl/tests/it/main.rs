@@ -1,0 +1,18 @@
+//! Kernels on a machine: their numbers and their times.
+
+#![allow(
+    clippy::needless_raw_string_hashes,
+    reason = "expect-test writes hashes around every snapshot"
+)]
+
+mod flex;
+mod gemm;
+mod lab;
+mod language;
+mod message_order;
+mod messages;
+mod numbers;
+mod races;
+mod receive_any;
+mod stalls;
+mod strays;

@@ -1,0 +1,239 @@
+//! Compares known figures with simulated ones.
+//!
+//! A [`Check`] has an expected figure, its source and its tolerance; running it measures ours on a fresh
+//! machine or engine and gives a [`Row`]. No expected figure comes from the code under test. Some are
+//! published figures or textbook laws. The others are [our own arithmetic](Check::own): worked out by hand,
+//! or closed forms that share nothing with the engine but the rules (`docs/machine-rules.md`). They show that
+//! the engine follows the rules, and nothing about hardware. `docs/validation.md` describes each family, and
+//! the figures that were left out.
+//!
+//! ```
+//! use cubeyard_device::topology::Topology;
+//! use cubeyard_validate::{self, Verdict};
+//!
+//! let small = Topology::read("small.yaml", "sips: {count: 1}\ncubes: {w: 2, h: 1}\n")?;
+//! let checks = validate::checks(&small);
+//! let local = checks.iter().find(|check| check.name().starts_with("pe0 reads its own HBM")).unwrap();
+//! assert_eq!(local.run().verdict, Verdict::Passed);
+//! # Ok::<(), cubeyard_device::input::InputError>(())
+//! ```
+
+pub mod collectives;
+mod expected;
+mod golden;
+mod hbm;
+mod lone;
+mod mesh;
+mod published;
+mod queueing;
+mod traffic;
+mod wires;
+
+pub use expected::{Expected, Kind, Relation};
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use cubeyard_device::topology::Topology;
+
+/// Reason for leaving out a check of the default machine on another one.
+const OTHER_MACHINE: &str = "the figure is for the default topology";
+
+/// An expected figure, and the measurement to compare with it.
+pub struct Check<'t> {
+    family: &'static str,
+    name: String,
+    kind: Kind,
+    expected: Expected,
+    source: &'static str,
+    reason: Option<&'static str>,
+    /// Whether the expected figure is our own arithmetic.
+    own: bool,
+    /// Whether the check applies to the default machine only.
+    default_only: bool,
+    /// Reason for which the check is left out.
+    left_out: Option<&'static str>,
+    measure: Box<dyn Fn() -> f64 + 't>,
+}
+
+impl fmt::Debug for Check<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Check").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl<'t> Check<'t> {
+    /// Creates a check whose expected figure comes from `source`, and ours from `measure`.
+    pub fn new(
+        kind: Kind,
+        name: impl Into<String>,
+        expected: Expected,
+        source: &'static str,
+        measure: impl Fn() -> f64 + 't,
+    ) -> Self {
+        Self {
+            family: "",
+            name: name.into(),
+            kind,
+            expected,
+            source,
+            reason: None,
+            own: false,
+            default_only: false,
+            left_out: None,
+            measure: Box::new(measure),
+        }
+    }
+
+    /// Adds the reason for which the check is only indicative, or another remark for its reader.
+    #[must_use]
+    pub fn because(self, reason: &'static str) -> Self {
+        Self { reason: Some(reason), ..self }
+    }
+
+    /// Marks the expected figure as our own arithmetic on our own rules, so that agreement only shows that
+    /// the engine follows them.
+    #[must_use]
+    pub fn own(self) -> Self {
+        Self { own: true, ..self }
+    }
+
+    /// Marks the check as one of the default machine only.
+    #[must_use]
+    fn on_default(self) -> Self {
+        Self { default_only: true, ..self }
+    }
+
+    /// Sets the family of the check; [`checks`] sets it for its own.
+    #[must_use]
+    pub fn of_family(self, family: &'static str) -> Self {
+        Self { family, ..self }
+    }
+
+    /// Returns the name of the measured quantity.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the family of the check.
+    pub fn family(&self) -> &'static str {
+        self.family
+    }
+
+    /// Measures and compares, unless the check is left out.
+    pub fn run(&self) -> Row {
+        if let Some(reason) = self.left_out {
+            return self.row(None, Verdict::LeftOut, Some(reason));
+        }
+        let ours = (self.measure)();
+        let verdict = match self.kind {
+            Kind::Indicative => Verdict::Shown,
+            Kind::Exact if self.expected.admits(ours, 0.0) => Verdict::Passed,
+            Kind::Calibrated | Kind::Predicted
+                if self.expected.admits(ours, expected::TOLERANCE) =>
+            {
+                Verdict::Passed
+            }
+            _ => Verdict::Failed,
+        };
+        self.row(Some(ours), verdict, self.reason)
+    }
+
+    fn row(&self, ours: Option<f64>, verdict: Verdict, reason: Option<&'static str>) -> Row {
+        Row {
+            family: self.family,
+            name: self.name.clone(),
+            kind: self.kind,
+            expected: self.expected,
+            ours,
+            verdict,
+            source: self.source,
+            own: self.own,
+            reason,
+        }
+    }
+}
+
+/// Outcome of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The measurement is within the tolerance.
+    Passed,
+    /// The measurement is outside the tolerance.
+    Failed,
+    /// The check is indicative, so the measurement is shown and not judged.
+    Shown,
+    /// The check does not apply to this machine and was not run.
+    LeftOut,
+}
+
+/// Result of a check.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Family of the check.
+    pub family: &'static str,
+    /// Name of the measured quantity.
+    pub name: String,
+    /// Tolerance of the comparison.
+    pub kind: Kind,
+    /// Expected figure, with its relation and unit.
+    pub expected: Expected,
+    /// Measured figure; `None` if the check was left out.
+    pub ours: Option<f64>,
+    /// Outcome of the check.
+    pub verdict: Verdict,
+    /// Source of the expected figure.
+    pub source: &'static str,
+    /// Whether the expected figure is our own arithmetic on our own rules.
+    pub own: bool,
+    /// Reason for which the check is indicative or was left out, or another remark.
+    pub reason: Option<&'static str>,
+}
+
+impl Row {
+    /// Returns the relative deviation from the expected figure, or from the bound if it is violated. `None`
+    /// if nothing was measured, or if the expected figure is zero and ours is not.
+    pub fn deviation(&self) -> Option<f64> {
+        let difference = self.ours? - self.expected.value;
+        let off = match self.expected.relation {
+            Relation::Equal => difference,
+            Relation::AtMost => difference.max(0.0),
+            Relation::AtLeast => difference.min(0.0),
+        };
+        if off.abs().total_cmp(&0.0) == Ordering::Equal {
+            return Some(0.0);
+        }
+        Some(off / self.expected.value).filter(|relative| relative.is_finite())
+    }
+}
+
+/// Constructor of the checks of a family.
+type Checks = for<'t> fn(&'t Topology) -> Vec<Check<'t>>;
+
+/// All families, in the order in which they are shown.
+const FAMILIES: [(&str, Checks); 6] = [
+    ("published figures", published::checks),
+    ("a lone transfer", lone::checks),
+    ("ASTRA-sim golden values", golden::checks),
+    ("mesh and torus", mesh::checks),
+    ("queueing", queueing::checks),
+    ("HBM", hbm::checks),
+];
+
+/// Returns all checks for a machine of this topology. Those of the default machine are marked as left out on
+/// another one.
+pub fn checks(topology: &Topology) -> Vec<Check<'_>> {
+    let is_other = topology.spec() != Topology::embedded().spec();
+    let family = |(family, checks): (&'static str, Checks)| {
+        checks(topology).into_iter().map(move |check| {
+            let left_out = (check.default_only && is_other).then_some(OTHER_MACHINE);
+            Check { family, left_out, ..check }
+        })
+    };
+    FAMILIES.into_iter().flat_map(family).collect()
+}
+
+/// Runs all checks; those that do not apply to this topology are in their places, left out.
+pub fn run(topology: &Topology) -> Vec<Row> {
+    checks(topology).iter().map(Check::run).collect()
+}
