@@ -15,7 +15,7 @@ use flate2::bufread::MultiGzDecoder;
 const BEGINNING: usize = 1 << 16;
 
 /// A trace of training ResNet-50, for users without a trace of their own.
-const BUNDLED: &[u8] = include_bytes!("../../../testdata/traces/resnet_train.csv.gz");
+const BUNDLED: &[u8] = include_bytes!("resnet_train.csv.gz");
 
 /// A trace with its file; `None` for the bundled trace.
 #[derive(Debug)]

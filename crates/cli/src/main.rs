@@ -1,79 +1,10 @@
-//! The `cubeyard` command: converts arguments in, calls the library, converts results out.
-//!
-//! Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 a check
-//! failed, 2 bad input, 3 out of simulated memory or time, or beyond `--memory`.
-
-mod ccl;
-mod grid;
-mod input;
-mod list;
-mod memory;
-mod model;
-mod output;
-mod placement;
-mod probe;
-mod processor_time;
-mod progress;
-mod replay;
-mod run;
-mod terminal;
-mod topology;
-mod validate;
+//! The `cubeyard` command. See [`cubeyard_cli`].
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-use cubeyard_memory::Bytes;
-
 #[global_allocator]
-static ALLOCATOR: memory::Limited = memory::Limited;
-
-/// Simulate an AI accelerator: its memory, its fabric, and the kernels that run on it
-///
-/// Without a command, a first example is run.
-#[derive(Debug, Parser)]
-#[command(name = "cubeyard", version)]
-struct Cli {
-    #[command(subcommand)]
-    command: Option<Command>,
-    /// Limit of the host's memory to use, such as 2GiB; beyond it, the command ends with code 3. If omitted,
-    /// three quarters of what the host or its control group has free
-    #[arg(long, global = true, value_name = "SIZE", value_parser = memory::size)]
-    memory: Option<Bytes>,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    Ccl(ccl::Arguments),
-    List(list::Arguments),
-    Model(model::Arguments),
-    Placement(placement::Arguments),
-    Probe(probe::Arguments),
-    Replay(replay::Arguments),
-    Run(run::Arguments),
-    Topology(topology::Arguments),
-    Validate(validate::Arguments),
-}
+static ALLOCATOR: cubeyard_cli::Limited = cubeyard_cli::Limited;
 
 fn main() -> ExitCode {
-    let Cli { command, memory } = Cli::parse();
-    memory::set(memory);
-    let done = match command.unwrap_or_else(|| Command::Run(run::Arguments::default())) {
-        Command::Ccl(arguments) => ccl::run(&arguments),
-        Command::List(arguments) => list::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Model(arguments) => model::run(&arguments),
-        Command::Placement(arguments) => placement::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Probe(arguments) => probe::run(&arguments),
-        Command::Replay(arguments) => replay::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Run(arguments) => run::run(&arguments),
-        Command::Topology(arguments) => topology::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Validate(arguments) => validate::run(&arguments),
-    };
-    match done {
-        Ok(code) => code,
-        Err(error) => {
-            terminal::note(&format!("error: {error:#}"));
-            ExitCode::from(if error.is::<input::MemoryExceeded>() { 3 } else { 2 })
-        }
-    }
+    cubeyard_cli::run(std::env::args_os())
 }

@@ -12,7 +12,7 @@ use cubeyard_memory::Bytes;
 
 use crate::terminal;
 
-pub(crate) use allocator::Limited;
+pub use allocator::Limited;
 
 /// Parses the size given with `--memory`.
 pub(crate) fn size(text: &str) -> Result<Bytes> {

@@ -29,7 +29,7 @@ const NO_LIMIT: &str = "error: the host has no more memory to give\n  help: redu
 
 /// The system's allocator, which ends the process with code 3 when the limit is exceeded.
 #[derive(Debug)]
-pub(crate) struct Limited;
+pub struct Limited;
 
 /// Sets the limit. Only the first call has an effect.
 pub(super) fn set(limit: Bytes) {

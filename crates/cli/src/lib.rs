@@ -1,0 +1,96 @@
+//! The `cubeyard` command as a library: converts arguments in, calls the crates below, converts results out.
+//!
+//! Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 a check
+//! failed, 2 bad input, 3 out of simulated memory or time, or beyond `--memory`.
+
+mod ccl;
+mod grid;
+mod input;
+mod list;
+mod memory;
+mod model;
+mod output;
+mod placement;
+mod probe;
+mod processor_time;
+mod progress;
+mod replay;
+mod run;
+mod terminal;
+mod topology;
+mod validate;
+
+pub use memory::Limited;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use cubeyard_memory::Bytes;
+
+/// Simulate an AI accelerator: its memory, its fabric, and the kernels that run on it
+///
+/// Without a command, a first example is run.
+#[derive(Debug, Parser)]
+#[command(name = "cubeyard", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Limit of the host's memory to use, such as 2GiB; beyond it, the command ends with code 3. If omitted,
+    /// three quarters of what the host or its control group has free
+    #[arg(long, global = true, value_name = "SIZE", value_parser = memory::size)]
+    memory: Option<Bytes>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Ccl(ccl::Arguments),
+    List(list::Arguments),
+    Model(model::Arguments),
+    Placement(placement::Arguments),
+    Probe(probe::Arguments),
+    Replay(replay::Arguments),
+    Run(run::Arguments),
+    Topology(topology::Arguments),
+    Validate(validate::Arguments),
+}
+
+/// Runs the command with these arguments, the first of which is the name of the program.
+///
+/// The limit of `--memory` is held to the byte only in a program whose global allocator is [`Limited`]; elsewhere,
+/// work whose parameters alone imply more is refused.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    match Cli::try_parse_from(arguments) {
+        Ok(cli) => execute(cli),
+        Err(error) => refuse(&error),
+    }
+}
+
+/// Prints help, the version or a usage error, as clap would.
+fn refuse(error: &clap::Error) -> ExitCode {
+    // Nothing can be told to a user whose terminal is gone.
+    let _ = error.print();
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+fn execute(Cli { command, memory }: Cli) -> ExitCode {
+    memory::set(memory);
+    let done = match command.unwrap_or_else(|| Command::Run(run::Arguments::default())) {
+        Command::Ccl(arguments) => ccl::run(&arguments),
+        Command::List(arguments) => list::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Model(arguments) => model::run(&arguments),
+        Command::Placement(arguments) => placement::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Probe(arguments) => probe::run(&arguments),
+        Command::Replay(arguments) => replay::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Topology(arguments) => topology::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Validate(arguments) => validate::run(&arguments),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            terminal::note(&format!("error: {error:#}"));
+            ExitCode::from(if error.is::<input::MemoryExceeded>() { 3 } else { 2 })
+        }
+    }
+}
