@@ -48,7 +48,7 @@ pub(crate) fn status_of(report: &OutOfMemory) -> Status {
     match report.shortage {
         Shortage::Full => Status::Full,
         Shortage::Fragmented => Status::Fragmented,
-        Shortage::TooBigForAnyRegion => Status::TooBig,
+        Shortage::TooLarge => Status::TooBig,
     }
 }
 

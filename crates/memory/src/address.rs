@@ -12,8 +12,8 @@
 //! | `0x38_0000_0000`             |  32 GiB | SRAM                                                   |
 //! | `0x40_0000_0000` to the end  |         | nothing                                                |
 //!
-//! Where the windows lie is our choice, since the published layout says only that a cube uses the
-//! low 256 GiB of its 4 TiB. HBM comes first, so that its offset is the die's offset, and has room for
+//! The places of the windows are our choice, since the published layout says only that a cube uses
+//! the low 256 GiB of its 4 TiB. HBM comes first, so that its offset is the die's offset, and has room for
 //! more than twice today's 48 GiB. Every window is a power of two and a multiple of its own size, so
 //! three bits name it and the rest is the offset in it. An IO chiplet has one window of 1 TiB.
 //!
@@ -32,26 +32,83 @@
 //! # Ok::<(), cubeyard_memory::address::AddressError>(())
 //! ```
 
-mod errors;
 mod ids;
 #[cfg(test)]
 mod tests;
 mod window;
 
-pub use errors::AddressError;
-pub use ids::{CubeId, Die, IoChipletId, PeId, SipId};
+pub use ids::{CubeId, DeviceVa, Die, IoChipletId, PeId, SipId};
 pub use window::Window;
 
 use std::fmt;
 
 use crate::Bytes;
 
-/// How many bits an address has.
 const ADDRESS_BITS: u32 = 51;
-/// The lowest bit of the SIP's number.
+/// Lowest bit of the SIP's number.
 const SIP_SHIFT: u32 = 47;
-/// The lowest bit of the die's number.
+/// Lowest bit of the die's number.
 const DIE_SHIFT: u32 = 42;
+
+/// A number or a place that is no address. The same input never becomes one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AddressError {
+    /// There is no SIP, cube, chiplet or PE of that number.
+    #[error("there is no {field} {value}: numbers of that kind are below {limit}")]
+    Number {
+        /// Name of the kind of number.
+        field: &'static str,
+        /// Number given.
+        value: u32,
+        /// Lowest number that is too high.
+        limit: u32,
+    },
+    /// The offset is not inside what it is an offset in.
+    #[error("offset {:#x} is outside the {field}, which is {:#x} bytes long", offset.get(), limit.get())]
+    Offset {
+        /// Name of the window or slice.
+        field: &'static str,
+        /// Offset given.
+        offset: Bytes,
+        /// Lowest offset that is too high.
+        limit: Bytes,
+    },
+    /// The PE's HBM slice does not end inside the cube's HBM window.
+    #[error("{pe} with slices of {:#x} bytes is outside the HBM window, which is {:#x} bytes long", slice.get(), limit.get())]
+    Slice {
+        /// PE given.
+        pe: PeId,
+        /// Size of a slice given.
+        slice: Bytes,
+        /// Size of the HBM window.
+        limit: Bytes,
+    },
+    /// The number has bits above the 51 of an address.
+    #[error("{bits:#x} has more than the 51 bits of an address")]
+    TooWide {
+        /// Number given.
+        bits: u64,
+    },
+    /// The number names a die that is neither a cube nor an IO chiplet.
+    #[error("{bits:#x} is on die {die}, but dies above 20 are reserved")]
+    ReservedDie {
+        /// Number given.
+        bits: u64,
+        /// Number of the die.
+        die: u32,
+    },
+    /// The number lies between the windows of its die.
+    #[error("{bits:#x} is offset {:#x} of {die}, which is in no window", offset.get())]
+    Unmapped {
+        /// Number given.
+        bits: u64,
+        /// Number of the die.
+        die: Die,
+        /// Offset in the die.
+        offset: Bytes,
+    },
+}
 
 /// A physical address of the whole system. See the [module](self).
 ///
@@ -63,13 +120,12 @@ impl PhysAddr {
     /// Width of an address in bits: no physical address is 2⁵¹ or above.
     pub const BITS: u32 = ADDRESS_BITS;
 
-    /// The address of a place on a die that has such a window.
     fn new(sip: SipId, die: Die, window: Window) -> Result<Self, AddressError> {
         let offset = window.encode()?;
         Ok(Self(sip.field() << SIP_SHIFT | die.field() << DIE_SHIFT | offset))
     }
 
-    /// The address at `offset` of the HBM slice of a PE, where every slice of the cube is `slice` long.
+    /// Returns the address at `offset` of the HBM slice of a PE, where every slice of the cube is `slice` long.
     pub fn pe_hbm(
         sip: SipId,
         cube: CubeId,
@@ -86,17 +142,17 @@ impl PhysAddr {
         Self::cube_hbm(sip, cube, Bytes::new(end) - slice + offset)
     }
 
-    /// The address at `offset` of all the HBM of a cube.
+    /// Returns the address at `offset` of all the HBM of a cube.
     pub fn cube_hbm(sip: SipId, cube: CubeId, offset: Bytes) -> Result<Self, AddressError> {
         Self::new(sip, Die::Cube(cube), Window::Hbm { offset })
     }
 
-    /// The address at `offset` of the TCM of a PE.
+    /// Returns the address at `offset` of the TCM of a PE.
     pub fn pe_tcm(sip: SipId, cube: CubeId, pe: PeId, offset: Bytes) -> Result<Self, AddressError> {
         Self::new(sip, Die::Cube(cube), Window::Tcm { pe, offset })
     }
 
-    /// The address at `offset` of the registers of a PE.
+    /// Returns the address at `offset` of the registers of a PE.
     pub fn pe_registers(
         sip: SipId,
         cube: CubeId,
@@ -106,17 +162,17 @@ impl PhysAddr {
         Self::new(sip, Die::Cube(cube), Window::Registers { pe, offset })
     }
 
-    /// The address at `offset` of what belongs to a cube's management processor.
+    /// Returns the address at `offset` of the window of a cube's management processor.
     pub fn cube_m_cpu(sip: SipId, cube: CubeId, offset: Bytes) -> Result<Self, AddressError> {
         Self::new(sip, Die::Cube(cube), Window::MCpu { offset })
     }
 
-    /// The address at `offset` of the SRAM of a cube.
+    /// Returns the address at `offset` of the SRAM of a cube.
     pub fn cube_sram(sip: SipId, cube: CubeId, offset: Bytes) -> Result<Self, AddressError> {
         Self::new(sip, Die::Cube(cube), Window::Sram { offset })
     }
 
-    /// The address at `offset` of an IO chiplet.
+    /// Returns the address at `offset` of an IO chiplet.
     pub fn io_chiplet(
         sip: SipId,
         chiplet: IoChipletId,
@@ -125,7 +181,7 @@ impl PhysAddr {
         Self::new(sip, Die::IoChiplet(chiplet), Window::IoChiplet { offset })
     }
 
-    /// The address that is encoded as `bits`, if there is one.
+    /// Decodes an address.
     pub fn from_bits(bits: u64) -> Result<Self, AddressError> {
         if bits >> ADDRESS_BITS != 0 {
             return Err(AddressError::TooWide { bits });
@@ -137,22 +193,22 @@ impl PhysAddr {
         Ok(Self(bits))
     }
 
-    /// The encoded address.
+    /// Encodes the address.
     pub const fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// The SIP that the address is on.
+    /// Returns the SIP that the address is on.
     pub fn sip(self) -> SipId {
         sound(SipId::new(field(self.0, SIP_SHIFT, ADDRESS_BITS)).ok())
     }
 
-    /// The die that the address is on.
+    /// Returns the die that the address is on.
     pub fn die(self) -> Die {
         sound(Die::from_field(field(self.0, DIE_SHIFT, SIP_SHIFT)))
     }
 
-    /// The cube that the address is on, unless that is an IO chiplet.
+    /// Returns the cube that the address is on, unless that is an IO chiplet.
     pub fn cube(self) -> Option<CubeId> {
         match self.die() {
             Die::Cube(cube) => Some(cube),
@@ -160,22 +216,22 @@ impl PhysAddr {
         }
     }
 
-    /// The offset in the die.
+    /// Returns the offset in the die.
     pub const fn die_offset(self) -> Bytes {
         Bytes::new(self.0 & ((1 << DIE_SHIFT) - 1))
     }
 
-    /// The window that the address lies in, with the place inside it.
+    /// Returns the window that the address lies in, with the offset in it.
     pub fn window(self) -> Window {
         sound(Window::decode(self.die(), self.die_offset()))
     }
 
-    /// The offset in the window; for TCM and registers, in those of their PE.
+    /// Returns the offset in the window; for TCM and registers, in those of their PE.
     pub fn sub_offset(self) -> Bytes {
         self.window().offset()
     }
 
-    /// The offset in all the HBM of the cube, for an address in HBM.
+    /// Returns the offset in all the HBM of the cube, for an address in HBM.
     pub fn hbm_offset(self) -> Option<Bytes> {
         match self.window() {
             Window::Hbm { offset } => Some(offset),
@@ -183,28 +239,27 @@ impl PhysAddr {
         }
     }
 
-    /// The PE in whose HBM slice the address is, where every slice is `slice` long. `None` for an
-    /// address outside HBM, and where slices are so short that no PE has that number.
-    ///
-    /// How many slices there are is known to [`AddressLayout::hbm_pe`](crate::pe::AddressLayout::hbm_pe).
+    /// Returns the PE in whose HBM slice the address is, where every slice is `slice` long. `None` for an
+    /// address outside HBM, and where slices are so short that no PE has that number. Only
+    /// [`AddressLayout::hbm_pe`](crate::pe::AddressLayout::hbm_pe) knows the number of slices.
     pub fn hbm_pe(self, slice: Bytes) -> Option<PeId> {
         let pe = self.hbm_offset()?.get().checked_div(slice.get())?;
         PeId::new(u32::try_from(pe).ok()?).ok()
     }
 }
 
-/// What a part of an address decodes to; the constructors make only addresses whose parts do.
+/// Unwraps a part of an address; the constructors make only addresses whose parts decode.
 fn sound<T>(part: Option<T>) -> T {
     part.expect("an address is checked when it is made")
 }
 
-/// Bits `low .. high` of an address, which are few.
+/// Returns bits `low .. high` of an address, which are few.
 fn field(bits: u64, low: u32, high: u32) -> u32 {
     let field = (bits >> low) & ((1 << (high - low)) - 1);
     u32::try_from(field).expect("the numbers of SIPs and dies have five bits at most")
 }
 
-/// The way to the place, as in `sip0.cube3.pe2.tcm+0x40`.
+/// Shows the address as in `sip0.cube3.pe2.tcm+0x40`.
 impl fmt::Display for PhysAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.sip(), self.die())?;

@@ -7,7 +7,7 @@
 //! at all, a range outside the space) is refused either way.
 //!
 //! ```
-//! use cubeyard_memory::free_list::{Checking, FreeError, FreeList};
+//! use cubeyard_memory::free_list::{Checking, FreeCause, FreeList};
 //! use cubeyard_memory::Bytes;
 //!
 //! let mut list = FreeList::new(Bytes::new(1000), Checking::Checked);
@@ -16,7 +16,8 @@
 //! assert_eq!((first, second), (Bytes::ZERO, Bytes::new(100)));
 //!
 //! list.free(first, Bytes::new(100)).unwrap();
-//! assert!(matches!(list.free(first, Bytes::new(100)), Err(FreeError::NotAllocated { .. })));
+//! let error = list.free(first, Bytes::new(100)).unwrap_err();
+//! assert!(matches!(error.cause, FreeCause::NotAllocated { .. }));
 //! assert_eq!((list.used(), list.largest()), (Bytes::new(200), Bytes::new(700)));
 //! # Ok::<(), cubeyard_memory::free_list::AllocateError>(())
 //! ```
@@ -24,33 +25,35 @@
 mod errors;
 
 pub(crate) use errors::Exact;
-pub use errors::{AllocateError, FreeError, Shortage, ShortageKind};
+pub use errors::{AllocateCause, AllocateError, FreeCause, FreeError, NoRoom, Shortage, Space};
 
 use std::collections::BTreeMap;
 
 use crate::Bytes;
-use crate::index::{AddressTree, Entry, Hole, NOWHERE};
+use crate::address::PhysAddr;
+use crate::index::{AddressTree, FreeRange, Hole, NOWHERE};
 
-/// Whether a free is held against what was allocated.
+/// Verification of frees.
 ///
-/// This library reads no environment: whoever makes a list chooses. `Checked` is for addresses that
-/// come from outside, and for tests.
+/// This library reads no environment: the caller chooses. `Checked` is for addresses that come from
+/// outside, and for tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checking {
     /// The caller is believed (ADR-0048 D2), so part of an allocation may be freed, or several at
     /// once. Freeing what is free already is a bug of the caller: a panic at once in debug builds;
-    /// in release builds the same bytes may be handed out twice, or a later call may panic.
+    /// in release builds the same bytes may be allocated twice, or a later call may panic.
     #[default]
     Trusted,
     /// Live ranges are remembered. A free must name one of them exactly, else it is refused and
     /// nothing changes. Costs O(log n) and an entry in a map for each live range. A range that was
-    /// freed and handed out again at the same place and size cannot be told from the first one.
+    /// freed and allocated again at the same place and size cannot be told from the first one.
     Checked,
 }
 
 /// The free ranges of one address space. See the [module](self).
 #[derive(Clone, Debug)]
 pub struct FreeList {
+    space: Space,
     free: AddressTree,
     /// Sizes of live ranges by offset, in checked mode.
     live: Option<BTreeMap<u64, u64>>,
@@ -59,63 +62,72 @@ pub struct FreeList {
 }
 
 impl FreeList {
-    /// A space of `capacity` bytes, which is one free range.
+    /// Creates a space of `capacity` bytes, which is one free range.
     pub fn new(capacity: Bytes, checking: Checking) -> Self {
-        let mut free = AddressTree::new();
-        if !capacity.is_zero() {
-            free.insert(Entry { start: 0, size: capacity.get(), link: 0 });
-        }
-        let live = (checking == Checking::Checked).then(BTreeMap::new);
-        Self { free, live, capacity: capacity.get(), used: 0 }
+        Self::of(Space::List, capacity, checking)
     }
 
-    /// How long the space is.
+    /// Creates the free list of a space, which its errors name.
+    pub(crate) fn of(space: Space, capacity: Bytes, checking: Checking) -> Self {
+        let mut free = AddressTree::new();
+        if !capacity.is_zero() {
+            free.insert(FreeRange { start: 0, size: capacity.get(), link: 0 });
+        }
+        let live = (checking == Checking::Checked).then(BTreeMap::new);
+        Self { space, free, live, capacity: capacity.get(), used: 0 }
+    }
+
+    /// Returns the length of the space.
     pub fn capacity(&self) -> Bytes {
         Bytes::new(self.capacity)
     }
 
-    /// How much of it is allocated.
+    /// Returns the number of allocated bytes.
     pub fn used(&self) -> Bytes {
         Bytes::new(self.used)
     }
 
-    /// How much of it is free, in however many ranges.
+    /// Returns the number of free bytes, in however many ranges.
     pub fn free_bytes(&self) -> Bytes {
         Bytes::new(self.capacity - self.used)
     }
 
-    /// The longest free range, which is the most that can be allocated at once.
+    /// Returns the length of the longest free range, which is the most that can be allocated at once.
     pub fn largest(&self) -> Bytes {
         Bytes::new(self.free.longest())
     }
 
-    /// How frees are treated.
-    pub fn checking(&self) -> Checking {
-        if self.live.is_some() { Checking::Checked } else { Checking::Trusted }
-    }
-
-    /// The free ranges in address order. No two of them touch.
+    /// Returns the free ranges in address order. No two of them touch.
     pub fn holes(&self) -> impl Iterator<Item = Hole> + '_ {
-        let hole =
-            |entry: Entry| Hole { offset: Bytes::new(entry.start), size: Bytes::new(entry.size) };
-        self.free.iter().map(hole)
+        self.free
+            .iter()
+            .map(|range| Hole { offset: Bytes::new(range.start), size: Bytes::new(range.size) })
     }
 
-    /// Takes `size` bytes from the front of the lowest free range that is long enough, and says at
-    /// which offset they start. All of `size` or nothing (D6).
+    /// Allocates `size` bytes at the front of the lowest free range that is long enough, and returns
+    /// their offset. All of `size` or nothing (D6).
     pub fn allocate(&mut self, size: Bytes) -> Result<Bytes, AllocateError> {
+        self.allocate_rounded(size, size)
+    }
+
+    /// Allocates `size` bytes for a caller that asked for `asked`.
+    pub(crate) fn allocate_rounded(
+        &mut self,
+        asked: Bytes,
+        size: Bytes,
+    ) -> Result<Bytes, AllocateError> {
         if size.is_zero() {
-            return Err(AllocateError::ZeroBytes);
+            return Err(AllocateError { space: self.space, cause: AllocateCause::ZeroBytes });
         }
         let Some(place) = self.free.first(size.get()) else {
-            return Err(AllocateError::NoRoom(self.shortage(size)));
+            return Err(AllocateError { space: self.space, cause: self.no_room(asked, size) });
         };
         let hole = self.free.entry(place);
         match hole.size - size.get() {
             0 => self.free.remove(place),
             rest => {
                 let start = hole.start + size.get();
-                self.free.replace(place, Entry { start, size: rest, ..hole });
+                self.free.replace(place, FreeRange { start, size: rest, ..hole });
             }
         }
         self.used += size.get();
@@ -125,10 +137,13 @@ impl FreeList {
         Ok(Bytes::new(hole.start))
     }
 
-    /// Gives `offset .. offset + size` back and joins it with the free ranges that it touches.
-    ///
-    /// A refused free changes nothing.
+    /// Frees `offset .. offset + size` and joins it with the free ranges that it touches.
     pub fn free(&mut self, offset: Bytes, size: Bytes) -> Result<(), FreeError> {
+        let space = self.space;
+        self.try_free(offset, size).map_err(|cause| FreeError { space, cause })
+    }
+
+    fn try_free(&mut self, offset: Bytes, size: Bytes) -> Result<(), FreeCause> {
         let end = self.end_of(offset, size)?;
         if let Some(live) = &mut self.live {
             let exact = live.get(&offset.get()) == Some(&size.get());
@@ -138,44 +153,55 @@ impl FreeList {
             live.remove(&offset.get());
         }
         debug_assert!(self.is_used(offset.get(), end), "a free range was freed again");
-        self.free.give_back(Entry { start: offset.get(), size: size.get(), link: 0 }, NOWHERE);
+        self.free.give_back(FreeRange { start: offset.get(), size: size.get(), link: 0 }, NOWHERE);
         // Only frees of free ranges, on which nothing is promised, could go below zero.
         self.used = self.used.saturating_sub(size.get());
         Ok(())
     }
 
-    /// Where a range ends, if it is one and lies in the space.
-    fn end_of(&self, offset: Bytes, size: Bytes) -> Result<u64, FreeError> {
-        if size.is_zero() {
-            return Err(FreeError::ZeroBytes { offset });
-        }
-        let end = offset.get().checked_add(size.get()).filter(|&end| end <= self.capacity);
-        end.ok_or(FreeError::Outside { offset, size, capacity: self.capacity() })
+    /// Frees `bytes` from `address` on, whose offset is `None` where it lies in another space.
+    pub(crate) fn free_address(
+        &mut self,
+        address: PhysAddr,
+        offset: Option<Bytes>,
+        bytes: Bytes,
+    ) -> Result<(), FreeError> {
+        let foreign = FreeError { space: self.space, cause: FreeCause::Foreign { address } };
+        self.free(offset.ok_or(foreign)?, bytes)
     }
 
-    /// Whether no byte of `start .. end` is free.
+    /// Returns the end of a range, if it lies in the space.
+    fn end_of(&self, offset: Bytes, size: Bytes) -> Result<u64, FreeCause> {
+        if size.is_zero() {
+            return Err(FreeCause::ZeroBytes { offset });
+        }
+        let end = offset.get().checked_add(size.get()).filter(|&end| end <= self.capacity);
+        end.ok_or(FreeCause::Outside { offset, size, capacity: self.capacity() })
+    }
+
+    /// Returns whether no byte of `start .. end` is free.
     fn is_used(&self, start: u64, end: u64) -> bool {
         let below = self.free.at_or_below(start).map(|place| self.free.entry(place));
         below.is_none_or(|below| below.start + below.size <= start)
             && self.free.above(start).is_none_or(|above| end <= above.start)
     }
 
-    fn shortage(&self, wanted: Bytes) -> Shortage {
+    fn no_room(&self, asked: Bytes, wanted: Bytes) -> AllocateCause {
         let (free, largest, capacity) = (self.free_bytes(), self.largest(), self.capacity());
-        Shortage { wanted, free, largest, capacity }
+        AllocateCause::NoRoom(NoRoom { asked, wanted, free, largest, capacity })
     }
 }
 
-/// Why `offset .. end`, which is no live range, cannot be freed.
-fn mismatch(live: &BTreeMap<u64, u64>, offset: Bytes, size: Bytes, end: u64) -> FreeError {
+/// Returns why `offset .. end`, which is no live range, cannot be freed.
+fn mismatch(live: &BTreeMap<u64, u64>, offset: Bytes, size: Bytes, end: u64) -> FreeCause {
     if let Some(&live_size) = live.get(&offset.get()) {
-        return FreeError::WrongSize { offset, size, live_size: Bytes::new(live_size) };
+        return FreeCause::WrongSize { offset, size, live_size: Bytes::new(live_size) };
     }
     match live.range(..end).next_back() {
         Some((&start, &length)) if start + length > offset.get() => {
             let (live_offset, live_size) = (Bytes::new(start), Bytes::new(length));
-            FreeError::Overlap { offset, size, live_offset, live_size }
+            FreeCause::Overlap { offset, size, live_offset, live_size }
         }
-        _ => FreeError::NotAllocated { offset, size },
+        _ => FreeCause::NotAllocated { offset, size },
     }
 }

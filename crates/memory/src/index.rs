@@ -1,15 +1,15 @@
-//! The free-space index: which ranges of one address space are free, and the right one for a request.
+//! The free-space index: the free ranges of one address space, and the right one for a request.
 //!
-//! [`FreeIndex`] keeps what it knows beside the space (nothing is ever written into that), and of
-//! these parts only the ones that a call has needed:
+//! [`FreeIndex`] keeps its data beside the space, into which nothing is ever written, and builds each
+//! part of it when a call first needs it:
 //!
 //! - the *live blocks*, 32 bytes each, always;
 //! - the *address tree* of the free ranges, for first fit, last fit and allocation at an address;
 //!   alone, it also finds the neighbours that a freed block is joined with;
 //! - the *chain* of all blocks with the *size bins* of the free ones, for best fit; a freed block
 //!   then finds its neighbours through the chain;
-//! - a map from addresses to live blocks, for those who hold an address rather than a key;
-//! - *quick lists* of freed blocks that are not joined yet, for those who ask for them.
+//! - a map from addresses to live blocks, for callers that have an address rather than a key;
+//! - *quick lists* of freed blocks that are not joined yet, for callers that ask for them.
 //!
 //! Every operation takes O(log n) time in the number of blocks, but for three: a search with an
 //! alignment above the granule looks at the ranges that are long enough but badly placed one by
@@ -35,6 +35,8 @@
 
 mod bins;
 mod blocks;
+mod chain;
+mod loners;
 mod quick;
 mod tree;
 
@@ -42,18 +44,19 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use crate::Bytes;
-use bins::SizeBins;
 use blocks::{Blocks, Id, NONE};
+use chain::Chain;
+use loners::Loners;
 use quick::Quick;
-pub(crate) use tree::{AddressTree, Entry, NOWHERE};
+pub(crate) use tree::{AddressTree, FreeRange, NOWHERE};
 
-/// Which of the free ranges that are long enough a block is put into, and at which end.
+/// Choice among the free ranges that are long enough, and the end of it that a block is put at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
     /// The low end of the lowest range.
     First,
-    /// The low end of the smallest range. Of several that are equal, the one that came to be last
-    /// is taken below 8,192 granules, and the lowest one above that.
+    /// The low end of the smallest range. Of several equal ones, the latest is taken below 8,192
+    /// granules, and the lowest above that.
     Best,
     /// The high end of the highest range.
     Last,
@@ -72,58 +75,59 @@ pub struct BlockKey {
 }
 
 impl BlockKey {
-    /// The key as a number.
+    /// Returns the key as a number.
     pub const fn to_bits(self) -> u64 {
         (self.id as u64) << 32 | self.serial.get() as u64
     }
 
-    /// The key that a number stands for, whoever made it up: it is checked when it is used.
+    /// Returns the key of a number from [`to_bits`](Self::to_bits). Any number is accepted, since a key
+    /// is checked when it is used.
     pub const fn from_bits(bits: u64) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "the number is cut into its halves")]
         let (id, serial) = ((bits >> 32) as u32, bits as u32);
         match NonZeroU32::new(serial) {
             Some(serial) => Self { id, serial },
-            // Nobody's number, and so is this: there are fewer blocks.
+            // No block has this number: there are fewer blocks.
             None => Self { id: u32::MAX, serial: NonZeroU32::MIN },
         }
     }
 }
 
-/// A live block: where it is, how long it is, what was asked for.
+/// A live block of a [`FreeIndex`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Its name.
+    /// Key that names the block.
     pub key: BlockKey,
-    /// Where it starts.
+    /// Offset of its first byte.
     pub offset: Bytes,
-    /// How long it is: `requested`, rounded up to the granule.
+    /// Length: `requested`, rounded up to the granule.
     pub size: Bytes,
-    /// How many bytes were asked for.
+    /// Number of bytes that were asked for.
     pub requested: Bytes,
-    /// Whatever its owner wanted to be remembered with it.
+    /// Value that its owner stored with it.
     pub tag: u32,
 }
 
 /// A free range of a [`FreeIndex`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hole {
-    /// Where it starts.
+    /// Offset of its first byte.
     pub offset: Bytes,
-    /// How long it is.
+    /// Length in bytes.
     pub size: Bytes,
 }
 
-/// A part of a space, in [`FreeIndex::parts`].
+/// A part of a space, in [`FreeIndex::extents`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// In use.
+pub enum Extent {
+    /// A live block.
     Live(Block),
-    /// Free.
+    /// A free range.
     Free(Hole),
 }
 
-impl Part {
-    /// Where it starts.
+impl Extent {
+    /// Returns the offset of its first byte.
     pub fn offset(&self) -> Bytes {
         match self {
             Self::Live(block) => block.offset,
@@ -137,32 +141,25 @@ impl Part {
 #[error("the block was freed before, or is not of this space; nothing was changed")]
 pub struct StaleBlock;
 
-/// A range that was freed and is not in the tree yet.
-///
-/// What a block was is rarely in the cache when it is freed, and nothing can be joined before it is
-/// known. So the range waits for the next call. If that is a first fit, it searches the tree meanwhile
-/// and has the range joined after that; any other call has it joined first, or counts it in.
-#[derive(Clone, Copy, Debug)]
-struct Waiting {
-    range: Entry,
-    /// Where in the tree to begin to search for its place.
-    near: u32,
+/// The free ranges of a space, in the form that the calls so far have needed.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one for a space, and it is used in place")]
+enum Ranges {
+    /// In a tree by address; the blocks are in no order.
+    Loners(Loners),
+    /// In bins by size; the blocks are a chain in address order.
+    Chain(Chain),
 }
 
 /// The blocks of one address space and the free ranges between them. See the [module](self).
 #[derive(Clone, Debug)]
 pub struct FreeIndex {
     blocks: Blocks,
-    /// The free ranges in address order; always there while `bins` is not.
-    tree: Option<AddressTree>,
-    /// The free ranges by size. While it is there, `blocks` is a chain and the links of the tree are
-    /// blocks; before, `blocks` holds loners and the links mean nothing.
-    bins: Option<SizeBins>,
+    ranges: Ranges,
+    /// Live blocks by their starts, once a call has needed that.
     addresses: Option<BTreeMap<u64, Id>>,
     /// Freed blocks that are not joined yet.
-    quick: Option<Quick>,
-    /// The range that was freed last; never while there are bins.
-    waiting: Option<Waiting>,
+    quick: Quick,
     /// A unit is `1 << shift` bytes; all the parts above count in units.
     shift: u32,
     free: u64,
@@ -171,8 +168,8 @@ pub struct FreeIndex {
 }
 
 impl FreeIndex {
-    /// A space of `capacity` bytes, all free, whose blocks start at and extend over multiples of
-    /// `granule`. A capacity that is no multiple loses its odd end.
+    /// Creates a space of `capacity` bytes, all free, whose blocks start at and extend over multiples
+    /// of `granule`. A capacity that is no multiple loses its odd end.
     ///
     /// # Panics
     /// If `granule` is not a power of two.
@@ -180,11 +177,9 @@ impl FreeIndex {
         assert!(granule.get().is_power_of_two(), "a granule is a power of two, not {granule}");
         let mut index = Self {
             blocks: Blocks::new(),
-            tree: Some(AddressTree::new()),
-            bins: None,
+            ranges: Ranges::Loners(Loners::new()),
             addresses: None,
-            quick: None,
-            waiting: None,
+            quick: Quick::default(),
             shift: granule.get().trailing_zeros(),
             free: 0,
             live: 0,
@@ -194,70 +189,66 @@ impl FreeIndex {
         index
     }
 
-    /// Like [`new`](Self::new), with the serial numbers of blocks following on `serial`: a space that
-    /// takes another one's place then never has a block with a key of that one's.
+    /// Creates a space as [`new`](Self::new) does, with the serial numbers of blocks following on
+    /// `serial`: a space that replaces another one then has no block with a key of that one.
     pub fn with_serial(capacity: Bytes, granule: Bytes, serial: u32) -> Self {
         Self { serial, ..Self::new(capacity, granule) }
     }
 
-    /// The serial number of the latest block.
+    /// Returns the serial number of the latest block.
     pub fn serial(&self) -> u32 {
         self.serial
     }
 
-    /// How many free ranges there are; each block on a quick list is one.
+    /// Returns the number of free ranges; each block on a quick list is one.
     pub fn holes(&self) -> usize {
-        match &self.tree {
-            Some(tree) => {
-                let waiting = self.waiting_joined().map(|(_, neighbours)| neighbours);
-                tree.len() + self.quick_blocks() + usize::from(waiting.is_some())
-                    - waiting.unwrap_or(0)
-            }
-            None => self.blocks.len() - self.live,
+        match &self.ranges {
+            Ranges::Loners(loners) => loners.len() + self.quick.len(),
+            Ranges::Chain(_) => self.blocks.len() - self.live,
         }
     }
 
-    /// How long the space is.
+    /// Returns the length of the space.
     pub fn capacity(&self) -> Bytes {
         self.bytes(self.blocks.end())
     }
 
-    /// The granule that sizes and offsets are multiples of.
+    /// Returns the granule that sizes and offsets are multiples of.
     pub fn granule(&self) -> Bytes {
         Bytes::new(1 << self.shift)
     }
 
-    /// How much of the space is free.
+    /// Returns the number of free bytes.
     pub fn free_bytes(&self) -> Bytes {
         self.bytes(self.free)
     }
 
-    /// How many blocks are live.
+    /// Returns the number of live blocks.
     pub fn live_blocks(&self) -> usize {
         self.live
     }
 
-    /// The longest free range, which is the longest block that could be allocated now.
+    /// Returns the length of the longest free range, which is the longest block that could be allocated.
     pub fn largest(&self) -> Bytes {
-        let units = match (&self.tree, &self.bins) {
-            (Some(tree), _) => tree.longest(),
-            (None, Some(bins)) => bins.longest(&self.blocks),
-            (None, None) => unreachable!("there is a tree while there are no bins"),
+        let units = match &self.ranges {
+            Ranges::Loners(loners) => loners.longest(),
+            Ranges::Chain(chain) => chain.longest(&self.blocks),
         };
-        let waiting = self.waiting_joined().map_or(0, |(joined, _)| joined.size);
-        self.bytes(units.max(waiting).max(self.quick.as_ref().map_or(0, Quick::longest)))
+        self.bytes(units.max(self.quick.longest()))
     }
 
-    /// Host memory that the index occupies.
+    /// Returns the host memory that the index occupies, in bytes.
     pub fn footprint(&self) -> usize {
         // A B-tree's nodes are 6 to 11 entries of 12 bytes with a small head.
         let addresses = self.addresses.as_ref().map_or(0, |map| map.len() * 24);
-        let tree = self.tree.as_ref().map_or(0, AddressTree::footprint);
-        let bins = self.bins.as_ref().map_or(0, SizeBins::footprint);
-        size_of::<Self>() + self.blocks.footprint() + tree + bins + addresses
+        let ranges = match &self.ranges {
+            Ranges::Loners(loners) => loners.footprint(),
+            Ranges::Chain(chain) => chain.footprint(),
+        };
+        size_of::<Self>() + self.blocks.footprint() + ranges + addresses
     }
 
-    /// Takes a block of at least `size` bytes, or nothing where no free range is long enough.
+    /// Allocates a block of at least `size` bytes, or nothing where no free range is long enough.
     ///
     /// The block is `size` rounded up to the granule, and at least one granule. `tag` is kept with it.
     #[inline]
@@ -270,14 +261,13 @@ impl FreeIndex {
         (id != NONE).then(|| self.settle(id, at, units, size, tag))
     }
 
-    /// Takes the latest block of just this size that [`free_quick`](Self::free_quick) has taken back,
-    /// or else by best fit. Before that takes from the range at the end of the space, or finds
-    /// nothing, the quick lists are joined.
+    /// Allocates the latest block of just this size that [`free_quick`](Self::free_quick) has freed, or
+    /// else by best fit. Before that takes from the range at the end of the space, or finds nothing,
+    /// the quick lists are joined.
     #[inline]
     pub fn allocate_quick(&mut self, size: Bytes, tag: u32) -> Option<Block> {
         let units = self.units_up(size)?;
-        let quick = self.quick.get_or_insert_with(Quick::new);
-        let mut id = quick.pop(&self.blocks, units);
+        let mut id = self.quick.pop(&self.blocks, units);
         let mut at = self.blocks.start(id);
         if id == NONE {
             (id, at) = self.take_behind_quick(units);
@@ -285,22 +275,15 @@ impl FreeIndex {
         (id != NONE).then(|| self.settle(id, at, units, size, tag))
     }
 
-    /// Gives a block back for [`allocate_quick`](Self::allocate_quick) to hand out again as it is;
-    /// it is joined with the free ranges beside it later. Returns what it was.
+    /// Frees a block for [`allocate_quick`](Self::allocate_quick) to allocate again as it is; it is
+    /// joined with the free ranges beside it later. Returns the block as it was.
     #[inline]
     pub fn free_quick(&mut self, key: BlockKey) -> Result<Block, StaleBlock> {
-        let block = self.get(key).ok_or(StaleBlock)?;
-        if let Some(addresses) = &mut self.addresses {
-            addresses.remove(&self.blocks.start(key.id));
-        }
-        let units = block.size.get() >> self.shift;
-        self.live -= 1;
-        self.free += units;
-        let quick = self.quick.get_or_insert_with(Quick::new);
-        let evicted = quick.push(&mut self.blocks, key.id, units);
+        let block = self.retire(key)?;
+        let evicted = self.quick.push(&mut self.blocks, key.id, block.size.get() >> self.shift);
         if evicted != NONE {
             self.join_list(evicted);
-        } else if self.quick_blocks() > quick::MOST {
+        } else if self.quick.len() > quick::MOST {
             self.join_quick();
         }
         Ok(block)
@@ -308,11 +291,10 @@ impl FreeIndex {
 
     /// Joins all blocks on quick lists with the free ranges beside them.
     pub fn join_quick(&mut self) {
-        let lists = self.quick.as_mut().map(Quick::take_all).unwrap_or_default();
-        lists.into_iter().for_each(|list| self.join_list(list));
+        self.quick.take_all().into_iter().for_each(|list| self.join_list(list));
     }
 
-    /// Like [`allocate`](Self::allocate), with the block's start a multiple of `alignment`.
+    /// Allocates as [`allocate`](Self::allocate) does, with the block's start a multiple of `alignment`.
     ///
     /// First and last fit choose the lowest and the highest range that can hold the block once it
     /// is aligned, best fit the smallest such range. An alignment that is no power of two, like one
@@ -334,15 +316,14 @@ impl FreeIndex {
         Some(self.settle(id, at, units, size, tag))
     }
 
-    /// Takes the block `offset .. offset + size`, or nothing where part of that is in use or outside
+    /// Allocates the block `offset .. offset + size`, or nothing where part of that is in use or outside
     /// or where `offset` is no multiple of the granule.
     pub fn allocate_at(&mut self, offset: Bytes, size: Bytes, tag: u32) -> Option<Block> {
         let units = self.units_up(size)?;
         let at = offset.get() >> self.shift;
         let tree = self.tree();
-        let place = tree.at_or_below(at)?;
-        let hole = tree.entry(place);
-        let room = (hole.start + hole.size).checked_sub(at)?;
+        let hole = tree.entry(tree.at_or_below(at)?);
+        let room = hole.end().checked_sub(at)?;
         if units > room || !offset.is_aligned(self.granule()) {
             return None;
         }
@@ -350,42 +331,37 @@ impl FreeIndex {
         Some(self.settle(id, at, units, size, tag))
     }
 
-    /// The range that [`allocate_aligned`](Self::allocate_aligned) would use, without using it.
+    /// Returns the range that [`allocate_aligned`](Self::allocate_aligned) would use, without using it.
     pub fn find(&mut self, fit: Fit, size: Bytes, alignment: Bytes) -> Option<Hole> {
         let units = self.units_up(size)?;
         self.search(fit, units, alignment).map(|hole| self.hole(hole))
     }
 
-    /// The free range that `offset` lies in.
+    /// Returns the free range that `offset` lies in.
     pub fn hole_at(&mut self, offset: Bytes) -> Option<Hole> {
         let at = offset.get() >> self.shift;
         let tree = self.tree();
         let hole = tree.entry(tree.at_or_below(at)?);
-        (at < hole.start + hole.size).then(|| self.hole(hole))
+        (at < hole.end()).then(|| self.hole(hole))
     }
 
-    /// The highest free range of at least `size` bytes that starts below `limit`.
+    /// Returns the highest free range of at least `size` bytes that starts below `limit`.
     pub fn hole_below(&mut self, limit: Bytes, size: Bytes) -> Option<Hole> {
         let units = self.units_up(size)?;
         let limit = limit.get().div_ceil(1 << self.shift);
         self.tree().last_below(limit, units).map(|hole| self.hole(hole))
     }
 
-    /// Gives a block back and joins it with the free ranges beside it. Returns what it was.
+    /// Frees a block and joins it with the free ranges beside it. Returns the block as it was.
     #[inline]
     pub fn free(&mut self, key: BlockKey) -> Result<Block, StaleBlock> {
-        let block = self.get(key).ok_or(StaleBlock)?;
-        if let Some(addresses) = &mut self.addresses {
-            addresses.remove(&self.blocks.start(key.id));
-        }
+        let block = self.retire(key)?;
         let (start, units) = (block.offset.get() >> self.shift, block.size.get() >> self.shift);
-        self.live -= 1;
-        self.free += units;
         self.join(key.id, start, units);
         Ok(block)
     }
 
-    /// What a key names, if that is still live.
+    /// Returns the live block that a key names.
     #[inline]
     pub fn get(&self, key: BlockKey) -> Option<Block> {
         // The end of the space and blocks on quick lists have the serial number 0, which no key has.
@@ -400,7 +376,7 @@ impl FreeIndex {
         Ok(())
     }
 
-    /// The live block that starts at `offset`.
+    /// Returns the live block that starts at `offset`.
     pub fn block_at(&mut self, offset: Bytes) -> Option<Block> {
         let start = offset.get() >> self.shift;
         let blocks = &self.blocks;
@@ -423,43 +399,52 @@ impl FreeIndex {
         }
         self.blocks.set_end(end + units);
         self.free += units;
-        let link = if self.bins.is_some() {
-            let id = self.blocks.insert_before(NONE, end);
-            self.release(id, end, units)
-        } else {
-            0
-        };
-        self.join_waiting();
-        if let Some(tree) = &mut self.tree {
-            tree.give_back(Entry { start: end, size: units, link }, NOWHERE);
+        match &mut self.ranges {
+            Ranges::Loners(loners) => loners.add(end, units),
+            Ranges::Chain(chain) => {
+                let id = self.blocks.insert_before(NONE, end);
+                chain.free(&mut self.blocks, id, end, units);
+            }
         }
     }
 
-    /// Every block and every free range, in address order.
-    pub fn parts(&self) -> Vec<Part> {
-        let mut parts: Vec<_> = owned(&self.blocks).map(|id| Part::Live(self.block(id))).collect();
+    /// Returns every block and every free range, in address order.
+    pub fn extents(&self) -> Vec<Extent> {
+        let mut extents: Vec<_> =
+            owned(&self.blocks).map(|id| Extent::Live(self.block(id))).collect();
         let quick = self.blocks.live().filter(|&id| self.blocks.serial(id) == 0);
-        parts.extend(
+        extents.extend(
             quick
                 .map(|id| self.block(id))
-                .map(|block| Part::Free(Hole { offset: block.offset, size: block.size })),
+                .map(|block| Extent::Free(Hole { offset: block.offset, size: block.size })),
         );
-        if let Some(tree) = &self.tree {
-            let waiting = self.waiting_joined().map(|(joined, _)| joined);
-            let apart = |hole: &Entry| !waiting.is_some_and(|joined| joined.contains(*hole));
-            let holes = tree.iter().filter(apart).chain(waiting);
-            parts.extend(holes.map(|hole| Part::Free(self.hole(hole))));
-        } else {
-            let free = self.blocks.iter().filter(|&id| self.blocks.is_free(id));
-            parts.extend(free.map(|id| Part::Free(self.hole(entry(&self.blocks, id)))));
-        }
-        parts.sort_unstable_by_key(Part::offset);
-        parts
+        let ranges = match &self.ranges {
+            Ranges::Loners(loners) => loners.ranges(),
+            Ranges::Chain(_) => chain::ranges(&self.blocks).collect(),
+        };
+        extents.extend(ranges.into_iter().map(|range| Extent::Free(self.hole(range))));
+        extents.sort_unstable_by_key(Extent::offset);
+        extents
     }
 
-    /// How many blocks are on quick lists.
-    fn quick_blocks(&self) -> usize {
-        self.quick.as_ref().map_or(0, Quick::len)
+    /// Enters the range that was freed last into the tree.
+    #[inline]
+    pub(crate) fn join_waiting(&mut self) {
+        if let Ranges::Loners(loners) = &mut self.ranges {
+            loners.join_waiting();
+        }
+    }
+
+    /// Takes a live block from its owner; its range is not free yet.
+    #[inline]
+    fn retire(&mut self, key: BlockKey) -> Result<Block, StaleBlock> {
+        let block = self.get(key).ok_or(StaleBlock)?;
+        if let Some(addresses) = &mut self.addresses {
+            addresses.remove(&self.blocks.start(key.id));
+        }
+        self.live -= 1;
+        self.free += block.size.get() >> self.shift;
+        Ok(block)
     }
 
     /// Joins the blocks of a quick list, from `first` on.
@@ -470,70 +455,50 @@ impl FreeIndex {
             let units = self.size(id);
             let (start, next) = (self.blocks.start(id), self.blocks.tag(id));
             self.join(id, start, units);
-            id = self.quick.as_mut().map_or(NONE, |quick| quick.joined(next));
+            id = self.quick.joined(next);
         }
     }
 
-    /// Best fit for what is on no quick list.
+    /// Takes `units` by best fit where no quick list has them.
     #[cold]
     fn take_behind_quick(&mut self, units: u64) -> (Id, u64) {
-        let (blocks, bins) = self.bins();
-        let best = bins.best(blocks, units);
+        let (blocks, chain) = self.chain();
+        let best = chain.bins.best(blocks, units);
         let last_resort = best.is_none_or(|hole| blocks.next(hole) == NONE);
-        if last_resort && self.quick_blocks() > 0 {
+        if last_resort && self.quick.len() > 0 {
             self.join_quick();
         }
         self.take_best(units)
     }
 
-    /// Makes a block that is nobody's free, and joins it with its free neighbours.
+    /// Makes a block without an owner free, and joins it with its free neighbours.
     #[inline]
     fn join(&mut self, id: Id, start: u64, units: u64) {
-        if self.bins.is_none() {
-            let (range, near) = (Entry { start, size: units, link: 0 }, self.blocks.near(id));
-            self.blocks.remove_loner(id);
-            self.join_waiting();
-            self.waiting = Some(Waiting { range, near });
-            return;
+        match &mut self.ranges {
+            Ranges::Loners(loners) => loners.free(&mut self.blocks, id, start, units),
+            Ranges::Chain(chain) => chain.free(&mut self.blocks, id, start, units),
         }
-        let link = self.release(id, start, units);
-        if let Some(tree) = &mut self.tree {
-            tree.give_back(Entry { start, size: units, link }, NOWHERE);
-        }
-    }
-
-    /// Enters the range that was freed last into the tree.
-    #[inline]
-    pub(crate) fn join_waiting(&mut self) {
-        if let (Some(Waiting { range, near }), Some(tree)) = (self.waiting.take(), &mut self.tree) {
-            tree.give_back(range, near);
-        }
-    }
-
-    /// What the waiting range will be once it is joined, and with how many others.
-    fn waiting_joined(&self) -> Option<(Entry, usize)> {
-        Some(self.tree.as_ref()?.joined(self.waiting?.range))
     }
 
     fn bytes(&self, units: u64) -> Bytes {
         Bytes::new(units << self.shift)
     }
 
-    /// Bytes as units, rounded up, at least one; nothing where a space cannot be that long.
+    /// Returns bytes as units, rounded up, at least one; nothing where a space cannot be that long.
     #[inline]
     fn units_up(&self, size: Bytes) -> Option<u64> {
         let last = (1_u64 << self.shift) - 1;
         Some((size.get().checked_add(last)? >> self.shift).max(1))
     }
 
-    fn hole(&self, entry: Entry) -> Hole {
-        Hole { offset: self.bytes(entry.start), size: self.bytes(entry.size) }
+    fn hole(&self, range: FreeRange) -> Hole {
+        Hole { offset: self.bytes(range.start), size: self.bytes(range.size) }
     }
 
-    /// The size of a live block.
+    /// Returns the size of a live block.
     #[inline]
     fn size(&self, id: Id) -> u64 {
-        if self.bins.is_some() {
+        if matches!(self.ranges, Ranges::Chain(_)) {
             return self.blocks.size(id);
         }
         // As when it was allocated, when the sum did not overflow.
@@ -554,121 +519,64 @@ impl FreeIndex {
     }
 
     #[inline]
-    fn tree(&mut self) -> &mut AddressTree {
-        self.join_waiting();
-        let blocks = &self.blocks;
-        self.tree.get_or_insert_with(|| {
-            let mut tree = AddressTree::linked();
-            for id in blocks.iter().filter(|&id| blocks.is_free(id)) {
-                tree.insert(entry(blocks, id));
-            }
-            tree
-        })
+    fn tree(&mut self) -> &AddressTree {
+        match &mut self.ranges {
+            Ranges::Loners(loners) => loners.tree(),
+            Ranges::Chain(chain) => chain.tree(&self.blocks),
+        }
     }
 
+    /// Returns the chain, which is built from the loners if there is none.
     #[inline]
-    fn bins(&mut self) -> (&Blocks, &SizeBins) {
-        if self.bins.is_none() {
-            self.chain_up();
+    fn chain(&mut self) -> (&mut Blocks, &mut Chain) {
+        if let Ranges::Loners(loners) = &mut self.ranges {
+            self.ranges = Ranges::Chain(Chain::new(&mut self.blocks, loners.tree()));
         }
-        (&self.blocks, self.bins.as_ref().expect("they were made just now"))
+        let Ranges::Chain(chain) = &mut self.ranges else { unreachable!("it was built just now") };
+        (&mut self.blocks, chain)
     }
 
-    /// Turns the loners and the free ranges of the tree into a chain, and fills the bins. The tree
-    /// goes; a call that needs it again has it rebuilt with the blocks of the chain.
-    #[cold]
-    fn chain_up(&mut self) {
-        self.join_waiting();
-        let mut live: Vec<_> = self.blocks.live().collect();
-        live.sort_unstable_by_key(|&id| self.blocks.start(id));
-        let tree = self.tree.take().expect("there is a tree while there are no bins");
-        let mut live = live.into_iter().peekable();
-        let mut free = Vec::new();
-        for hole in tree.iter() {
-            while let Some(id) = live.next_if(|&id| self.blocks.start(id) < hole.start) {
-                self.blocks.append(id);
-            }
-            let id = self.blocks.insert_before(NONE, hole.start);
-            self.blocks.vacate(id, hole.start, hole.size);
-            free.push(id);
-        }
-        live.for_each(|id| self.blocks.append(id));
-        let mut bins = SizeBins::new();
-        // From the top down, so that of equal ranges the lowest counts as the latest.
-        free.into_iter().rev().for_each(|id| bins.insert(&mut self.blocks, id));
-        self.bins = Some(bins);
-    }
-
-    /// The free range for `units` at a multiple of `alignment` bytes.
-    fn search(&mut self, fit: Fit, units: u64, alignment: Bytes) -> Option<Entry> {
+    /// Returns the free range for `units` at a multiple of `alignment` bytes.
+    fn search(&mut self, fit: Fit, units: u64, alignment: Bytes) -> Option<FreeRange> {
         if !alignment.get().is_power_of_two() {
             return None;
         }
         let alignment = alignment.get() >> self.shift;
-        let fits = |entry: Entry| align(fit, entry, units, alignment).is_some();
+        let fits = |range: FreeRange| align(fit, range, units, alignment).is_some();
         match fit {
             Fit::First => self.tree().first_where(units, fits),
             Fit::Last => self.tree().last_where(units, fits),
             Fit::Best => {
-                let (blocks, bins) = self.bins();
-                std::iter::successors(bins.best(blocks, units), |&id| bins.after(blocks, id))
-                    .map(|id| entry(blocks, id))
-                    .find(|&entry| fits(entry))
+                let (blocks, chain) = self.chain();
+                chain.best_where(blocks, units, fits)
             }
         }
     }
 
-    /// Takes `units` by best fit: the new block, or none, and where it starts. (A pair that fits
-    /// two registers, unlike a `Block`, which [`settle`](Self::settle) makes in the caller.)
+    /// Takes `units` by best fit. Returns the new block, or [`NONE`], and its start. (A pair fits two
+    /// registers, unlike a `Block`, which [`settle`](Self::settle) makes in the caller.)
     fn take_best(&mut self, units: u64) -> (Id, u64) {
-        let (blocks, bins) = self.bins();
-        let Some(hole) = bins.best(blocks, units) else { return (NONE, 0) };
-        let at = blocks.start(hole);
-        let id = self.split_low(hole, at, units);
-        if let Some(tree) = &mut self.tree {
-            tree.cut(tree.exactly(at), at, units, hole);
-        }
-        (id, at)
+        let (blocks, chain) = self.chain();
+        chain.take_best(blocks, units)
     }
 
     /// Takes `units` by first or last fit, like [`take_best`](Self::take_best).
     fn take_in_order(&mut self, fit: Fit, units: u64) -> (Id, u64) {
-        if fit == Fit::First
-            && self.bins.is_none()
-            && let Some(tree) = &mut self.tree
-        {
-            let place = match self.waiting.take() {
-                Some(Waiting { range, near }) => tree.first_with(range, near, units),
-                None => tree.first(units),
-            };
-            let Some(place) = place else { return (NONE, 0) };
-            let at = tree.take_front(place, units);
-            return (self.blocks.add_loner(at, place.page()), at);
+        match &mut self.ranges {
+            Ranges::Loners(loners) if fit == Fit::First => {
+                loners.take_first(&mut self.blocks, units)
+            }
+            Ranges::Loners(loners) => loners.take_last(&mut self.blocks, units),
+            Ranges::Chain(chain) => chain.take_in_order(&mut self.blocks, fit, units),
         }
-        let tree = self.tree();
-        let place = if fit == Fit::First { tree.first(units) } else { tree.last(units) };
-        let Some(place) = place else { return (NONE, 0) };
-        let hole = tree.entry(place);
-        let at = if fit == Fit::First { hole.start } else { hole.start + hole.size - units };
-        if self.bins.is_some() {
-            return (self.carve(hole, at, units), at);
-        }
-        self.tree().cut(place, at, units, 0);
-        (self.blocks.add_loner(at, place.page()), at)
     }
 
     /// Makes `units` from `at` on, within the free range `hole`, a block.
-    fn carve(&mut self, hole: Entry, at: u64, units: u64) -> Id {
-        let id = if self.bins.is_some() {
-            self.split(hole, at, units)
-        } else {
-            self.blocks.add_loner(at, NOWHERE)
-        };
-        if let Some(tree) = &mut self.tree {
-            // In a chain, what is left above the new block is the next one.
-            tree.cut(tree.exactly(hole.start), at, units, self.blocks.next(id));
+    fn carve(&mut self, hole: FreeRange, at: u64, units: u64) -> Id {
+        match &mut self.ranges {
+            Ranges::Loners(loners) => loners.carve(&mut self.blocks, hole, at, units),
+            Ranges::Chain(chain) => chain.carve(&mut self.blocks, hole, at, units),
         }
-        id
     }
 
     /// Hands a block over to its owner.
@@ -684,89 +592,26 @@ impl FreeIndex {
         }
         Block { key, offset: self.bytes(at), size: self.bytes(units), requested: size, tag }
     }
-
-    /// Cuts `units` from `at` on out of a free block of the chain and returns them as a block.
-    fn split(&mut self, hole: Entry, at: u64, units: u64) -> Id {
-        let low = at - hole.start;
-        if low == 0 {
-            return self.split_low(hole.link, at, units);
-        }
-        let high = self.blocks.insert_before(self.blocks.next(hole.link), at);
-        let bins = self.bins.as_mut().expect("a chain has bins");
-        bins.remove(&mut self.blocks, hole.link);
-        self.blocks.vacate(hole.link, hole.start, low);
-        bins.insert(&mut self.blocks, hole.link);
-        self.blocks.vacate(high, at, hole.size - low);
-        bins.insert(&mut self.blocks, high);
-        self.split_low(high, at, units)
-    }
-
-    /// Cuts the first `units` off the free block `hole` of the chain, which starts at `at`.
-    #[inline]
-    fn split_low(&mut self, hole: Id, at: u64, units: u64) -> Id {
-        let bins = self.bins.as_mut().expect("a chain has bins");
-        bins.remove(&mut self.blocks, hole);
-        let rest = self.blocks.hole(hole) - units;
-        if rest == 0 {
-            return hole;
-        }
-        let id = self.blocks.insert_before(hole, at);
-        self.blocks.vacate(hole, at + units, rest);
-        bins.insert(&mut self.blocks, hole);
-        id
-    }
-
-    /// Makes a block of the chain free, joins it with its free neighbours, and returns the block
-    /// that they have become.
-    #[inline]
-    fn release(&mut self, id: Id, start: u64, units: u64) -> Id {
-        let bins = self.bins.as_mut().expect("a chain has bins");
-        let (prev, next) = (self.blocks.prev(id), self.blocks.next(id));
-        let (mut hole, mut start, mut size) = (id, start, units);
-        if self.blocks.is_free(prev) {
-            bins.remove(&mut self.blocks, prev);
-            (start, size) = (self.blocks.start(prev), self.blocks.hole(prev) + size);
-            self.blocks.remove(id);
-            hole = prev;
-        }
-        if self.blocks.is_free(next) {
-            bins.remove(&mut self.blocks, next);
-            size += self.blocks.hole(next);
-            // The numbers of the neighbours stay, where they can: their own neighbours know them.
-            let gone = if hole == id { id } else { next };
-            self.blocks.remove(gone);
-            hole = if hole == id { next } else { hole };
-        }
-        self.blocks.vacate(hole, start, size);
-        bins.insert(&mut self.blocks, hole);
-        hole
-    }
 }
 
-/// A serial number, which follows on the last one with 1.
+/// Returns a serial number; 1 follows on the last one.
 #[inline]
 fn numbered(serial: u32) -> NonZeroU32 {
     NonZeroU32::new(serial).unwrap_or(NonZeroU32::MIN)
 }
 
-/// The blocks that have an owner.
+/// Returns the blocks that have an owner.
 fn owned(blocks: &Blocks) -> impl Iterator<Item = Id> + '_ {
     blocks.live().filter(|&id| blocks.serial(id) != 0)
 }
 
-/// The free block `id` of a chain.
-fn entry(blocks: &Blocks, id: Id) -> Entry {
-    Entry { start: blocks.start(id), size: blocks.hole(id), link: id }
-}
-
-/// Where a block of `units` goes in a free range: an aligned start at the end that `fit` asks for.
+/// Returns the aligned start of a block of `units` at the end of a free range that `fit` asks for.
 /// The alignment is in units; one below a unit was shifted to zero.
-fn align(fit: Fit, hole: Entry, units: u64, alignment: u64) -> Option<u64> {
+fn align(fit: Fit, hole: FreeRange, units: u64, alignment: u64) -> Option<u64> {
     let mask = alignment.max(1) - 1;
-    let end = hole.start + hole.size;
     let at = match fit {
         Fit::First | Fit::Best => hole.start.checked_add(mask)? & !mask,
-        Fit::Last => end.checked_sub(units)? & !mask,
+        Fit::Last => hole.end().checked_sub(units)? & !mask,
     };
-    (at >= hole.start && at.checked_add(units)? <= end).then_some(at)
+    (at >= hole.start && at.checked_add(units)? <= hole.end()).then_some(at)
 }

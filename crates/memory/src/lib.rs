@@ -59,7 +59,7 @@
 //! }
 //! let batch = allocator.allocate(Bytes::gib(6)).unwrap(); // the cache made room
 //! let Err(AllocateError::OutOfMemory(report)) = allocator.allocate(Bytes::gib(9)) else { panic!() };
-//! assert_eq!(report.shortage, Shortage::TooBigForAnyRegion);
+//! assert_eq!(report.shortage, Shortage::TooLarge);
 //! ```
 //!
 //! From here:

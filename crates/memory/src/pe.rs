@@ -2,8 +2,7 @@
 //!
 //! Each address space has a free list of its own (D7): a [`PeMemory`] has one for the PE's slice of the
 //! HBM and one for its TCM, a [`CubeSram`] has one for the SRAM of a cube. Nothing is shared between
-//! them, so building them for a range of SIPs, cubes and PEs, when they are first needed, is a loop in
-//! whoever owns them. Dropping one gives nothing back to anybody; a new one is all free.
+//! them. A new one is all free.
 //!
 //! ```
 //! use cubeyard_memory::address::{CubeId, PeId, SipId};
@@ -39,95 +38,12 @@ mod spec;
 
 pub use spec::{AddressLayout, AddressSpec, SpecError};
 
-use std::fmt;
-
 use crate::Bytes;
 use crate::address::{AddressError, CubeId, PeId, PhysAddr, SipId, Window};
-use crate::free_list::{self, Checking, FreeList};
+pub use crate::free_list::{AllocateError, FreeError, Space};
+use crate::free_list::{Checking, FreeList};
 
-/// An address space with a free list of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Space {
-    /// The HBM slice of a PE.
-    Hbm(SipId, CubeId, PeId),
-    /// The TCM of a PE.
-    Tcm(SipId, CubeId, PeId),
-    /// The SRAM of a cube.
-    Sram(SipId, CubeId),
-}
-
-impl fmt::Display for Space {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Hbm(sip, cube, pe) => write!(f, "HBM of {sip}.{cube}.{pe}"),
-            Self::Tcm(sip, cube, pe) => write!(f, "TCM of {sip}.{cube}.{pe}"),
-            Self::Sram(sip, cube) => write!(f, "SRAM of {sip}.{cube}"),
-        }
-    }
-}
-
-/// Why a space gave no memory; it gave none at all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{space}: {cause}")]
-pub struct AllocateError {
-    /// The space that was asked.
-    pub space: Space,
-    /// What was wrong, and what can be done about it.
-    pub cause: free_list::AllocateError,
-}
-
-/// Why a space took no memory back. Nothing has changed and the space can be used on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FreeError {
-    /// The address belongs to another space; free it there.
-    #[error("{space}: {address} is not part of it")]
-    Foreign {
-        /// The space that was asked.
-        space: Space,
-        /// The address given.
-        address: PhysAddr,
-    },
-    /// The range cannot be freed. Offsets count from the start of the space.
-    #[error("{space}: {cause}")]
-    Refused {
-        /// The space that was asked.
-        space: Space,
-        /// What was wrong with the range.
-        cause: free_list::FreeError,
-    },
-}
-
-/// A free list that knows what it is the list of.
-#[derive(Clone, Debug)]
-struct Memory {
-    space: Space,
-    list: FreeList,
-}
-
-impl Memory {
-    fn new(space: Space, capacity: Bytes, checking: Checking) -> Self {
-        Self { space, list: FreeList::new(capacity, checking) }
-    }
-
-    fn allocate(&mut self, bytes: Bytes) -> Result<Bytes, AllocateError> {
-        let space = self.space;
-        self.list.allocate(bytes).map_err(|cause| AllocateError { space, cause })
-    }
-
-    /// Frees `bytes` at `offset`, which is where `address` is in this space, if it is there at all.
-    fn free(
-        &mut self,
-        address: PhysAddr,
-        offset: Option<Bytes>,
-        bytes: Bytes,
-    ) -> Result<(), FreeError> {
-        let space = self.space;
-        let offset = offset.ok_or(FreeError::Foreign { space, address })?;
-        self.list.free(offset, bytes).map_err(|cause| FreeError::Refused { space, cause })
-    }
-}
-
-/// An address made from an offset that a free list gave. It exists, since the list is as long as a
+/// Returns an address made from an offset of a free list. It exists, since the list is as long as a
 /// resolved layout says.
 fn complete(address: Result<PhysAddr, AddressError>) -> PhysAddr {
     address.expect("a layout is checked against the windows when it is resolved")
@@ -142,12 +58,12 @@ pub struct PeMemory {
     cube: CubeId,
     pe: PeId,
     slice: Bytes,
-    hbm: Memory,
-    tcm: Memory,
+    hbm: FreeList,
+    tcm: FreeList,
 }
 
 impl PeMemory {
-    /// The memory of a PE, all free. Fails for a PE that has no HBM slice.
+    /// Creates the memory of a PE, all free. Fails for a PE that has no HBM slice.
     pub fn new(
         sip: SipId,
         cube: CubeId,
@@ -157,48 +73,48 @@ impl PeMemory {
     ) -> Result<Self, AddressError> {
         layout.check_pe(pe)?;
         let slice = layout.hbm_slice();
-        let hbm = Memory::new(Space::Hbm(sip, cube, pe), slice, checking);
-        let tcm = Memory::new(Space::Tcm(sip, cube, pe), layout.tcm_allocatable(), checking);
+        let hbm = FreeList::of(Space::Hbm(sip, cube, pe), slice, checking);
+        let tcm = FreeList::of(Space::Tcm(sip, cube, pe), layout.tcm_allocatable(), checking);
         Ok(Self { sip, cube, pe, slice, hbm, tcm })
     }
 
-    /// How full the HBM slice is.
+    /// Returns the free list of the HBM slice.
     pub fn hbm(&self) -> &FreeList {
-        &self.hbm.list
+        &self.hbm
     }
 
-    /// How full the TCM is.
+    /// Returns the free list of the TCM.
     pub fn tcm(&self) -> &FreeList {
-        &self.tcm.list
+        &self.tcm
     }
 
-    /// Takes `bytes` of the HBM slice, by first fit.
+    /// Allocates `bytes` of the HBM slice, by first fit.
     pub fn allocate_hbm(&mut self, bytes: Bytes) -> Result<PhysAddr, AllocateError> {
         let offset = self.hbm.allocate(bytes)?;
         Ok(complete(PhysAddr::pe_hbm(self.sip, self.cube, self.pe, offset, self.slice)))
     }
 
-    /// Gives `bytes` of the HBM slice back, from `address` on.
+    /// Frees `bytes` of the HBM slice from `address` on.
     pub fn free_hbm(&mut self, address: PhysAddr, bytes: Bytes) -> Result<(), FreeError> {
         let here = self.is_here(address) && address.hbm_pe(self.slice) == Some(self.pe);
         let offset = address.hbm_offset().filter(|_| here);
         let offset = offset.map(|offset| Bytes::new(offset.get() % self.slice.get()));
-        self.hbm.free(address, offset, bytes)
+        self.hbm.free_address(address, offset, bytes)
     }
 
-    /// Takes `bytes` of the TCM, by first fit.
+    /// Allocates `bytes` of the TCM, by first fit.
     pub fn allocate_tcm(&mut self, bytes: Bytes) -> Result<PhysAddr, AllocateError> {
         let offset = self.tcm.allocate(bytes)?;
         Ok(complete(PhysAddr::pe_tcm(self.sip, self.cube, self.pe, offset)))
     }
 
-    /// Gives `bytes` of the TCM back, from `address` on.
+    /// Frees `bytes` of the TCM from `address` on.
     pub fn free_tcm(&mut self, address: PhysAddr, bytes: Bytes) -> Result<(), FreeError> {
         let offset = match address.window() {
             Window::Tcm { pe, offset } if pe == self.pe && self.is_here(address) => Some(offset),
             _ => None,
         };
-        self.tcm.free(address, offset, bytes)
+        self.tcm.free_address(address, offset, bytes)
     }
 
     fn is_here(&self, address: PhysAddr) -> bool {
@@ -211,34 +127,34 @@ impl PeMemory {
 pub struct CubeSram {
     sip: SipId,
     cube: CubeId,
-    sram: Memory,
+    sram: FreeList,
 }
 
 impl CubeSram {
-    /// The SRAM of a cube, all free.
+    /// Creates the SRAM of a cube, all free.
     pub fn new(sip: SipId, cube: CubeId, layout: &AddressLayout, checking: Checking) -> Self {
-        let sram = Memory::new(Space::Sram(sip, cube), layout.sram(), checking);
+        let sram = FreeList::of(Space::Sram(sip, cube), layout.sram(), checking);
         Self { sip, cube, sram }
     }
 
-    /// How full it is.
+    /// Returns the free list of the SRAM.
     pub fn sram(&self) -> &FreeList {
-        &self.sram.list
+        &self.sram
     }
 
-    /// Takes `bytes`, by first fit.
+    /// Allocates `bytes`, by first fit.
     pub fn allocate(&mut self, bytes: Bytes) -> Result<PhysAddr, AllocateError> {
         let offset = self.sram.allocate(bytes)?;
         Ok(complete(PhysAddr::cube_sram(self.sip, self.cube, offset)))
     }
 
-    /// Gives `bytes` back, from `address` on.
+    /// Frees `bytes` from `address` on.
     pub fn free(&mut self, address: PhysAddr, bytes: Bytes) -> Result<(), FreeError> {
         let here = address.sip() == self.sip && address.cube() == Some(self.cube);
         let offset = match address.window() {
             Window::Sram { offset } if here => Some(offset),
             _ => None,
         };
-        self.sram.free(address, offset, bytes)
+        self.sram.free_address(address, offset, bytes)
     }
 }

@@ -1,10 +1,11 @@
-//! The numbers of SIPs, dies and PEs, each a type of its own.
+//! Numbers of SIPs, dies and PEs, each a type of its own, and virtual addresses.
 
 use std::fmt;
 
 use super::AddressError;
+use crate::Bytes;
 
-/// A number below a fixed limit, shown with what it numbers in front.
+/// Defines a number below a fixed limit, which is shown after a word.
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $shown:literal, $field:literal, $count:literal) => {
         $(#[$doc])*
@@ -12,27 +13,26 @@ macro_rules! id {
         pub struct $name(u8);
 
         impl $name {
-            /// How many there can be.
+            /// Number of ids that exist.
             pub const COUNT: u32 = $count;
 
-            /// The one with this number, counted from 0.
+            /// Creates the id with a number, counted from 0.
             pub fn new(index: u32) -> Result<Self, AddressError> {
                 let limit = Self::COUNT;
                 let small = u8::try_from(index).ok().filter(|_| index < limit);
                 small.map(Self).ok_or(AddressError::Number { field: $field, value: index, limit })
             }
 
-            /// Its number, counted from 0.
+            /// Returns the number, counted from 0.
             pub const fn index(self) -> usize {
                 self.0 as usize
             }
 
-            /// Its number, as [`new`](Self::new) takes it.
+            /// Returns the number, as [`new`](Self::new) takes it.
             pub const fn number(self) -> u32 {
                 self.0 as u32
             }
 
-            /// Its number, as wide as an address.
             pub(super) const fn field(self) -> u64 {
                 self.0 as u64
             }
@@ -59,22 +59,21 @@ id!(
     IoChipletId, "io", "IO chiplet", 5
 );
 id!(
-    /// A processing element of a cube. The number is bounded by the PE-local window, not by what
-    /// cubes have today, which is 8.
+    /// A processing element of a cube. The PE-local window bounds the number; cubes have 8 today.
     PeId, "pe", "PE", 64
 );
 
 /// A die of a SIP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Die {
-    /// Dies 0 to 15.
+    /// One of dies 0 to 15.
     Cube(CubeId),
-    /// Dies 16 to 20.
+    /// One of dies 16 to 20.
     IoChiplet(IoChipletId),
 }
 
 impl Die {
-    /// The die with the number that an address has for it.
+    /// Returns the die with a number from an address.
     pub(super) fn from_field(field: u32) -> Option<Self> {
         match field.checked_sub(CubeId::COUNT) {
             None => CubeId::new(field).map(Self::Cube).ok(),
@@ -82,7 +81,7 @@ impl Die {
         }
     }
 
-    /// The number that an address has for it.
+    /// Returns the number of the die in an address.
     pub(super) fn field(self) -> u64 {
         match self {
             Self::Cube(cube) => cube.field(),
@@ -97,5 +96,38 @@ impl fmt::Display for Die {
             Self::Cube(cube) => cube.fmt(f),
             Self::IoChiplet(chiplet) => chiplet.fmt(f),
         }
+    }
+}
+
+/// A virtual address that all PEs of a context agree on.
+///
+/// (A [`VirtualAddress`](crate::VirtualAddress) is a region and an offset in it instead.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceVa(u64);
+
+impl DeviceVa {
+    /// Creates the address `bits`.
+    pub const fn new(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// Returns the address as a number.
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the address `by` bytes further on, unless that leaves 64 bits.
+    #[must_use]
+    pub const fn checked_add(self, by: Bytes) -> Option<Self> {
+        match self.0.checked_add(by.get()) {
+            Some(sum) => Some(Self(sum)),
+            None => None,
+        }
+    }
+}
+
+impl fmt::Display for DeviceVa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "va {:#x}", self.0)
     }
 }

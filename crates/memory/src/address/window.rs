@@ -1,16 +1,15 @@
-//! The windows that the offset in a die is divided into.
+//! Windows into which the offset in a die is divided.
 
 use super::{AddressError, Die, PeId};
 use crate::Bytes;
 
-/// Where the PE-local window of a cube starts.
+/// Start of the PE-local window of a cube.
 const PE_LOCAL: u64 = 1 << 37;
-/// What each PE has of it. The lower half is TCM and the upper half registers, so that an offset in
-/// the TCM is the offset in the PE, too.
+/// Bytes of the PE-local window for each PE: TCM in the lower half, registers in the upper.
 const PE_STRIDE: u64 = 1 << 30;
-/// Where the window of the management processor starts.
+/// Start of the window of the management processor.
 const M_CPU: u64 = 3 << 36;
-/// Where the SRAM window starts.
+/// Start of the SRAM window.
 const SRAM: u64 = 7 << 35;
 
 /// A place in a die: the window, and the offset in it.
@@ -18,55 +17,55 @@ const SRAM: u64 = 7 << 35;
 pub enum Window {
     /// The HBM of a cube.
     Hbm {
-        /// From the start of the cube's HBM.
+        /// Offset from the start of the cube's HBM.
         offset: Bytes,
     },
     /// The TCM of a PE.
     Tcm {
-        /// Whose TCM.
+        /// PE that has the TCM.
         pe: PeId,
-        /// From the start of that.
+        /// Offset from the start of the TCM.
         offset: Bytes,
     },
     /// The registers of a PE.
     Registers {
-        /// Whose registers.
+        /// PE that has the registers.
         pe: PeId,
-        /// From the start of these.
+        /// Offset from the start of the registers.
         offset: Bytes,
     },
-    /// What belongs to the management processor of a cube.
+    /// The window of a cube's management processor.
     MCpu {
-        /// From the start of the window.
+        /// Offset from the start of the window.
         offset: Bytes,
     },
     /// The SRAM of a cube.
     Sram {
-        /// From the start of the SRAM.
+        /// Offset from the start of the SRAM.
         offset: Bytes,
     },
-    /// Anything on an IO chiplet.
+    /// The window of an IO chiplet.
     IoChiplet {
-        /// From the start of the die.
+        /// Offset from the start of the die.
         offset: Bytes,
     },
 }
 
 impl Window {
-    /// The size of a cube's HBM window.
+    /// Size of a cube's HBM window.
     pub const HBM_BYTES: Bytes = Bytes::gib(128);
-    /// The size of a PE's TCM window.
+    /// Size of a PE's TCM window.
     pub const TCM_BYTES: Bytes = Bytes::mib(512);
-    /// The size of a PE's register window.
+    /// Size of a PE's register window.
     pub const REGISTER_BYTES: Bytes = Bytes::mib(512);
-    /// The size of a management processor's window.
+    /// Size of a management processor's window.
     pub const M_CPU_BYTES: Bytes = Bytes::gib(32);
-    /// The size of a cube's SRAM window.
+    /// Size of a cube's SRAM window.
     pub const SRAM_BYTES: Bytes = Bytes::gib(32);
-    /// The size of an IO chiplet's window.
+    /// Size of an IO chiplet's window.
     pub const IO_CHIPLET_BYTES: Bytes = Bytes::gib(1024);
 
-    /// The offset in the window.
+    /// Returns the offset in the window.
     pub const fn offset(self) -> Bytes {
         match self {
             Self::Hbm { offset }
@@ -78,8 +77,8 @@ impl Window {
         }
     }
 
-    /// The PE that the window belongs to. HBM belongs to the cube; whose slice a place in it is,
-    /// [`PhysAddr::hbm_pe`](super::PhysAddr::hbm_pe) says.
+    /// Returns the PE that the window belongs to. HBM belongs to the cube;
+    /// [`PhysAddr::hbm_pe`](super::PhysAddr::hbm_pe) returns the PE of a slice.
     pub const fn pe(self) -> Option<PeId> {
         match self {
             Self::Tcm { pe, .. } | Self::Registers { pe, .. } => Some(pe),
@@ -87,7 +86,7 @@ impl Window {
         }
     }
 
-    /// The offset in the die.
+    /// Returns the offset in the die.
     pub(super) fn encode(self) -> Result<u64, AddressError> {
         let (field, start, limit) = self.extent();
         let offset = self.offset();
@@ -97,7 +96,7 @@ impl Window {
         Ok(start + offset.get())
     }
 
-    /// The place at `offset` of `die`, unless that is between the windows.
+    /// Returns the place at `offset` of `die`, unless that is between the windows.
     pub(super) fn decode(die: Die, offset: Bytes) -> Option<Self> {
         let bits = offset.get();
         match (die, bits >> 35) {
@@ -112,7 +111,6 @@ impl Window {
         }
     }
 
-    /// The place at `bits` of the PE-local window.
     fn decode_pe(bits: u64) -> Self {
         let pe = u32::try_from(bits / PE_STRIDE).ok().and_then(|pe| PeId::new(pe).ok());
         let pe = pe.expect("the PE-local window is as long as the PEs in it");
@@ -124,7 +122,7 @@ impl Window {
         }
     }
 
-    /// What the window is called, where in the die it starts and how long it is.
+    /// Returns the name of the window, its start in the die and its length.
     fn extent(self) -> (&'static str, u64, Bytes) {
         let local = |pe: PeId| PE_LOCAL + pe.field() * PE_STRIDE;
         match self {

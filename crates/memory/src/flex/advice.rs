@@ -9,7 +9,7 @@ impl OutOfMemory {
     /// what the device can do.
     pub fn advice(&self) -> String {
         let remedies = match self.shortage {
-            Shortage::TooBigForAnyRegion => self.for_larger_blocks(),
+            Shortage::TooLarge => self.for_larger_blocks(),
             Shortage::Fragmented => self.against_fragmentation(),
             Shortage::Full => self.for_more_memory(),
         };
@@ -19,11 +19,11 @@ impl OutOfMemory {
     fn diagnosis(&self) -> String {
         let limit = self.binding_limit().map_or(String::new(), |limit| format!("; {limit}"));
         match self.shortage {
-            Shortage::TooBigForAnyRegion if self.longest_block.is_zero() => format!(
+            Shortage::TooLarge if self.longest_block.is_zero() => format!(
                 "no region can be had: the device has {}, less than any of the fallback sizes",
                 self.device_total
             ),
-            Shortage::TooBigForAnyRegion => format!(
+            Shortage::TooLarge => format!(
                 "no region can ever hold it: the longest block is {}, and the device has {} in all",
                 self.longest_block, self.device_total
             ),

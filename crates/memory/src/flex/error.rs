@@ -5,6 +5,7 @@ use std::fmt;
 use crate::Bytes;
 use crate::device::RegionId;
 use crate::flex::{Growth, VirtualAddress};
+pub use crate::free_list::Shortage;
 
 /// A request that could not be served. No block was changed by it; granules that were wholly free may
 /// have been given back to the device, and, unless the configuration says `release:never`, regions.
@@ -27,18 +28,6 @@ pub enum AllocateError {
     /// There is no room. The report says of which kind the shortage is and what would help.
     #[error("{0}")]
     OutOfMemory(Box<OutOfMemory>),
-}
-
-/// Why there was no room, and what would help.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shortage {
-    /// More than any region could ever hold was asked for. Waiting and freeing do not help; larger
-    /// regions would.
-    TooBigForAnyRegion,
-    /// Less is free than was asked for. Freeing something, or a larger device, would help.
-    Full,
-    /// Enough is free, but in parts. Compaction, or another policy, would help.
-    Fragmented,
 }
 
 /// What keeps an allocator from acquiring another region.

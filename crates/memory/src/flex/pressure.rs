@@ -161,7 +161,7 @@ impl FlexAllocator {
         let free: Bytes = regions.iter().map(|region| region.free).sum();
         let largest = regions.iter().map(|region| region.largest).max().unwrap_or(Bytes::ZERO);
         let shortage = match () {
-            () if rounded > self.longest_block() => Shortage::TooBigForAnyRegion,
+            () if rounded > self.longest_block() => Shortage::TooLarge,
             () if free >= rounded => Shortage::Fragmented,
             () => Shortage::Full,
         };

@@ -13,7 +13,7 @@ use super::granules::Granules;
 use super::tag::{FAR_STREAM, Tag};
 use crate::Bytes;
 use crate::device::RegionHandle;
-use crate::index::{Block, BlockKey, FreeIndex, Part};
+use crate::index::{Block, BlockKey, Extent, FreeIndex};
 use crate::policy::{BlockStrategy, Request};
 use crate::stats::{Counts, Pool, Quantity};
 pub(crate) use growth::CommitPlan;
@@ -76,9 +76,9 @@ impl Region {
     /// Returns the longest free range that has memory.
     fn largest(&self) -> Bytes {
         let Some(granules) = &self.granules else { return self.index.largest() };
-        let parts = self.index.parts().into_iter().flat_map(|part| match part {
-            Part::Free(hole) => granules.backed_in(hole),
-            Part::Live(_) => Vec::new(),
+        let parts = self.index.extents().into_iter().flat_map(|part| match part {
+            Extent::Free(hole) => granules.backed_in(hole),
+            Extent::Live(_) => Vec::new(),
         });
         parts.map(|(_, size)| size).max().unwrap_or(Bytes::ZERO)
     }

@@ -10,7 +10,7 @@ use super::region::Region;
 use super::slots::Slot;
 use super::tag::Tag;
 use crate::Bytes;
-use crate::index::Part;
+use crate::index::Extent;
 use crate::stats::Pool;
 use cubeyard_pickle::{self as pickle, DictWriter, Slot as Place};
 
@@ -111,7 +111,7 @@ impl FlexAllocator {
 /// A region as segments: one, or one for every run of committed granules of a growable region.
 fn segments_of(region: &Region) -> Vec<SnapshotSegment> {
     let blocks: Vec<_> =
-        region.index.parts().into_iter().map(|part| block(region.base, part)).collect();
+        region.index.extents().into_iter().map(|part| block(region.base, part)).collect();
     let runs = region.backed().into_iter();
     runs.map(|(offset, size)| {
         let address = region.base + offset.get();
@@ -122,16 +122,16 @@ fn segments_of(region: &Region) -> Vec<SnapshotSegment> {
     .collect()
 }
 
-fn block(base: u64, part: Part) -> SnapshotBlock {
-    match part {
-        Part::Free(hole) => SnapshotBlock {
+fn block(base: u64, extent: Extent) -> SnapshotBlock {
+    match extent {
+        Extent::Free(hole) => SnapshotBlock {
             address: base + hole.offset.get(),
             size: hole.size,
             requested: Bytes::ZERO,
             stream: 0,
             state: BlockState::Inactive,
         },
-        Part::Live(block) => {
+        Extent::Live(block) => {
             let tag = Tag::from_bits(block.tag);
             SnapshotBlock {
                 address: base + block.offset.get(),

@@ -1,117 +1,199 @@
-//! Why an allocation or a free was refused.
+//! Errors of free lists, and of the memories and ranges that are made of them.
 
 use std::fmt;
 
 use crate::Bytes;
+use crate::address::{CubeId, DeviceVa, PeId, PhysAddr, SipId};
 
-/// Why nothing was allocated.
+/// An address space with a free list of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Space {
+    /// A free list by itself.
+    List,
+    /// The HBM slice of a PE.
+    Hbm(SipId, CubeId, PeId),
+    /// The TCM of a PE.
+    Tcm(SipId, CubeId, PeId),
+    /// The SRAM of a cube.
+    Sram(SipId, CubeId),
+    /// A range of virtual addresses.
+    Virtual {
+        /// First address of the range.
+        base: DeviceVa,
+        /// Size of a page.
+        page: Bytes,
+    },
+}
+
+/// Shows the space as the beginning of an error, with a colon at its end.
+impl fmt::Display for Space {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::List => Ok(()),
+            Self::Hbm(sip, cube, pe) => write!(f, "HBM of {sip}.{cube}.{pe}: "),
+            Self::Tcm(sip, cube, pe) => write!(f, "TCM of {sip}.{cube}.{pe}: "),
+            Self::Sram(sip, cube) => write!(f, "SRAM of {sip}.{cube}: "),
+            Self::Virtual { base, .. } => write!(f, "virtual space from {base}: "),
+        }
+    }
+}
+
+/// An allocation that was refused. Nothing was changed by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AllocateError {
+#[error("{space}{cause}")]
+pub struct AllocateError {
+    /// Space that the allocation was to be made in.
+    pub space: Space,
+    /// Reason for the refusal.
+    pub cause: AllocateCause,
+}
+
+/// Reason why an allocation was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AllocateCause {
     /// No bytes were asked for. Never succeeds; ask for what is needed.
     #[error("an allocation of 0 bytes has no address")]
     ZeroBytes,
-    /// No free range is long enough. What helps depends on its [kind](Shortage::kind).
+    /// No free range is long enough. What helps depends on the [shortage](NoRoom::shortage).
     #[error("{0}")]
-    NoRoom(Shortage),
+    NoRoom(NoRoom),
 }
 
-/// What was wanted and what there was.
+/// Figures of a space that has no room for an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shortage {
-    /// How much was asked for.
+pub struct NoRoom {
+    /// Number of bytes asked for.
+    pub asked: Bytes,
+    /// The same, rounded up to pages where there are pages; [`Bytes::MAX`] beyond 64 bits.
     pub wanted: Bytes,
-    /// How much was free, in however many ranges.
+    /// Number of free bytes, in however many ranges.
     pub free: Bytes,
-    /// The longest free range.
+    /// Length of the longest free range.
     pub largest: Bytes,
-    /// How long the space is.
+    /// Length of the space.
     pub capacity: Bytes,
 }
 
-/// What a [`Shortage`] comes from.
+/// Kind of a lack of room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ShortageKind {
-    /// More was wanted than the space has. Never succeeds.
+pub enum Shortage {
+    /// More was asked for than the space, or any region, could ever hold. Never succeeds.
     TooLarge,
-    /// Less was free than was wanted. May succeed once something is freed.
+    /// Less is free than was asked for. May succeed once something is freed.
     Full,
-    /// Enough was free, but not in one piece. May succeed once something in between is freed.
+    /// Enough is free, but not in one piece. May succeed once something in between is freed or moved.
     Fragmented,
 }
 
-impl Shortage {
-    /// What the shortage comes from.
-    pub fn kind(&self) -> ShortageKind {
+impl NoRoom {
+    /// Returns the kind of shortage.
+    pub fn shortage(&self) -> Shortage {
         if self.wanted > self.capacity {
-            ShortageKind::TooLarge
+            Shortage::TooLarge
         } else if self.wanted > self.free {
-            ShortageKind::Full
+            Shortage::Full
         } else {
-            ShortageKind::Fragmented
+            Shortage::Fragmented
         }
     }
 }
 
-impl fmt::Display for Shortage {
+impl fmt::Display for NoRoom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.asked != self.wanted {
+            write!(f, "asked for {}, in whole pages: ", Exact(self.asked))?;
+        }
         write!(f, "wanted {}", Exact(self.wanted))?;
         write!(f, ", free {}, largest free range {}", Exact(self.free), Exact(self.largest))?;
-        match self.kind() {
-            ShortageKind::TooLarge => write!(f, ": the space has only {}", Exact(self.capacity)),
-            ShortageKind::Full => f.write_str(": full"),
-            ShortageKind::Fragmented => f.write_str(": fragmented"),
+        match self.shortage() {
+            Shortage::TooLarge => write!(f, ": the space has only {}", Exact(self.capacity)),
+            Shortage::Full => f.write_str(": full"),
+            Shortage::Fragmented => f.write_str(": fragmented"),
         }
     }
 }
 
-/// Why nothing was freed. Whatever it is, nothing has changed and the space can be used on.
+/// A free that was refused. Nothing was changed by it, and the space can still be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FreeError {
+#[error("{space}{cause}")]
+pub struct FreeError {
+    /// Space that was asked.
+    pub space: Space,
+    /// Reason for the refusal.
+    pub cause: FreeCause,
+}
+
+/// Reason why a free was refused. Offsets count from the start of the space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FreeCause {
     /// No bytes were to be freed.
     #[error("a free of 0 bytes at {:#x} names nothing", offset.get())]
     ZeroBytes {
-        /// Where.
+        /// Offset given.
         offset: Bytes,
     },
     /// The range does not lie in the space.
-    #[error("{} is outside the space of {}", Range(*offset, *size), Exact(*capacity))]
+    #[error("{} is outside the space of {}", ByteRange(*offset, *size), Exact(*capacity))]
     Outside {
-        /// Where the range starts.
+        /// Start of the range.
         offset: Bytes,
-        /// How long it is.
+        /// Length of the range.
         size: Bytes,
-        /// How long the space is.
+        /// Length of the space.
         capacity: Bytes,
     },
-    /// No byte of the range is allocated: it was freed before, or never handed out. (Checked mode.)
-    #[error("{} is not allocated: it was freed before, or never handed out", Range(*offset, *size))]
+    /// No byte of the range is allocated: it was freed before, or never allocated. (Checked mode.)
+    #[error("{} is not allocated: it was freed before, or never handed out", ByteRange(*offset, *size))]
     NotAllocated {
-        /// Where the range starts.
+        /// Start of the range.
         offset: Bytes,
-        /// How long it is.
+        /// Length of the range.
         size: Bytes,
     },
     /// An allocation starts there, but is of another size. (Checked mode.)
-    #[error("{} has the wrong size: the allocation is {} long", Range(*offset, *size), Exact(*live_size))]
+    #[error("{} has the wrong size: the allocation is {} long", ByteRange(*offset, *size), Exact(*live_size))]
     WrongSize {
-        /// Where both start.
+        /// Start of both.
         offset: Bytes,
-        /// The size given.
+        /// Size given.
         size: Bytes,
-        /// The size of the allocation.
+        /// Size of the allocation.
         live_size: Bytes,
     },
     /// The range overlaps an allocation that starts elsewhere. (Checked mode.)
-    #[error("{} overlaps the allocation {}", Range(*offset, *size), Range(*live_offset, *live_size))]
+    #[error("{} overlaps the allocation {}", ByteRange(*offset, *size), ByteRange(*live_offset, *live_size))]
     Overlap {
-        /// Where the range starts.
+        /// Start of the range.
         offset: Bytes,
-        /// How long it is.
+        /// Length of the range.
         size: Bytes,
-        /// Where the allocation starts; of several, the last one.
+        /// Start of the allocation; of several, of the last one.
         live_offset: Bytes,
-        /// How long it is.
+        /// Length of that allocation.
         live_size: Bytes,
+    },
+    /// The address belongs to another space; free it there.
+    #[error("{address} is not part of it")]
+    Foreign {
+        /// Address given.
+        address: PhysAddr,
+    },
+    /// The virtual address is below the range.
+    #[error("{va} is below the range")]
+    Below {
+        /// Address given.
+        va: DeviceVa,
+    },
+    /// The virtual address is inside a page, but allocations start with a page.
+    #[error("{va} is not the start of a page of {page}")]
+    InsidePage {
+        /// Address given.
+        va: DeviceVa,
+        /// Size of a page.
+        page: Bytes,
     },
 }
 
@@ -128,9 +210,9 @@ impl fmt::Display for Exact {
 }
 
 /// A range as its offset and size.
-struct Range(Bytes, Bytes);
+struct ByteRange(Bytes, Bytes);
 
-impl fmt::Display for Range {
+impl fmt::Display for ByteRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#x}+{:#x}", self.0.get(), self.1.get())
     }

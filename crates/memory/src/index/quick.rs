@@ -18,18 +18,14 @@ const LISTS: usize = 256;
 pub(super) const MOST: usize = 4096;
 
 /// The quick lists of a space.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Quick {
-    /// A size in units, and the latest block of that size, chained by its tag.
-    lists: Box<[(u64, Id); LISTS]>,
+    /// A size in units, and the latest block of that size, chained by its tag. Made for the first block.
+    lists: Option<Box<[(u64, Id); LISTS]>>,
     len: usize,
 }
 
 impl Quick {
-    pub(super) fn new() -> Self {
-        Self { lists: Box::new([(0, NONE); LISTS]), len: 0 }
-    }
-
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -37,7 +33,8 @@ impl Quick {
     /// Puts a block on the list of its size, and returns the list that had to make room.
     #[inline]
     pub(super) fn push(&mut self, blocks: &mut Blocks, id: Id, units: u64) -> Id {
-        let list = &mut self.lists[place(units)];
+        let lists = self.lists.get_or_insert_with(|| Box::new([(0, NONE); LISTS]));
+        let list = &mut lists[place(units)];
         let evicted = if list.0 == units { NONE } else { std::mem::replace(&mut list.1, NONE) };
         list.0 = units;
         blocks.park(id, list.1);
@@ -49,7 +46,8 @@ impl Quick {
     /// Takes the latest block of this size.
     #[inline]
     pub(super) fn pop(&mut self, blocks: &Blocks, units: u64) -> Id {
-        let list = &mut self.lists[place(units)];
+        let Some(lists) = &mut self.lists else { return NONE };
+        let list = &mut lists[place(units)];
         let id = list.1;
         if list.0 != units || id == NONE {
             return NONE;
@@ -67,13 +65,15 @@ impl Quick {
 
     /// The first block of each list, which are then empty.
     pub(super) fn take_all(&mut self) -> Vec<Id> {
-        let heads = self.lists.iter_mut().map(|list| std::mem::replace(&mut list.1, NONE));
+        let lists = self.lists.iter_mut().flat_map(|lists| lists.iter_mut());
+        let heads = lists.map(|list| std::mem::replace(&mut list.1, NONE));
         heads.filter(|&id| id != NONE).collect()
     }
 
     /// The largest size on any list.
     pub(super) fn longest(&self) -> u64 {
-        self.lists.iter().filter(|list| list.1 != NONE).map(|list| list.0).max().unwrap_or(0)
+        let lists = self.lists.iter().flat_map(|lists| lists.iter());
+        lists.filter(|list| list.1 != NONE).map(|list| list.0).max().unwrap_or(0)
     }
 }
 

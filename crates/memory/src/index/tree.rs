@@ -30,13 +30,13 @@ pub(crate) const NOWHERE: u32 = u32::MAX;
 
 /// A free range: `size` units from `start` on, belonging to the block `link`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct FreeRange {
     pub(crate) start: u64,
     pub(crate) size: u64,
     pub(crate) link: u32,
 }
 
-impl Entry {
+impl FreeRange {
     pub(crate) fn end(self) -> u64 {
         self.start + self.size
     }
@@ -223,11 +223,11 @@ impl AddressTree {
 
     /// The range at `place`.
     #[inline]
-    pub(crate) fn entry(&self, place: Place) -> Entry {
+    pub(crate) fn entry(&self, place: Place) -> FreeRange {
         let (page, slot) = (self.page(place.page), place.slot as usize);
         let start = page.starts[slot];
         let link = if self.linked { page.links[slot] } else { 0 };
-        Entry { start, size: self.size(start, page.sizes[slot]), link }
+        FreeRange { start, size: self.size(start, page.sizes[slot]), link }
     }
 
     /// The lowest range of at least `size`.
@@ -270,24 +270,32 @@ impl AddressTree {
     }
 
     /// The first range that starts above `key`.
-    pub(crate) fn above(&self, key: u64) -> Option<Entry> {
+    pub(crate) fn above(&self, key: u64) -> Option<FreeRange> {
         let gap = self.gap(key);
         (self.start_above(gap) != u64::MAX).then(|| self.entry(self.place_above(gap)))
     }
 
     /// The lowest range of at least `size` that satisfies `fits`; ranges that are long enough but
     /// do not satisfy it are looked at one by one.
-    pub(crate) fn first_where(&self, size: u64, fits: impl Fn(Entry) -> bool) -> Option<Entry> {
+    pub(crate) fn first_where(
+        &self,
+        size: u64,
+        fits: impl Fn(FreeRange) -> bool,
+    ) -> Option<FreeRange> {
         self.search(self.root, size, false, &fits)
     }
 
     /// The highest range of at least `size` that satisfies `fits`.
-    pub(crate) fn last_where(&self, size: u64, fits: impl Fn(Entry) -> bool) -> Option<Entry> {
+    pub(crate) fn last_where(
+        &self,
+        size: u64,
+        fits: impl Fn(FreeRange) -> bool,
+    ) -> Option<FreeRange> {
         self.search(self.root, size, true, &fits)
     }
 
     /// The highest range of at least `size` that starts below `limit`.
-    pub(crate) fn last_below(&self, limit: u64, size: u64) -> Option<Entry> {
+    pub(crate) fn last_below(&self, limit: u64, size: u64) -> Option<FreeRange> {
         if size >= LONG {
             let fits = |&&(start, own): &&(u64, u64)| start < limit && own >= size;
             let found = self.long.iter().rfind(fits);
@@ -298,10 +306,10 @@ impl AddressTree {
 
     /// Replaces the range at `place` by `entry`, which keeps its place in the order.
     #[inline]
-    pub(crate) fn replace(&mut self, place: Place, entry: Entry) {
+    pub(crate) fn replace(&mut self, place: Place, entry: FreeRange) {
         let (page, slot) = (self.page(place.page), place.slot as usize);
         self.note_long((page.starts[slot], page.sizes[slot]), (entry.start, entry.size));
-        let Entry { start, size, link } = entry;
+        let FreeRange { start, size, link } = entry;
         self.replace_item(place, Item { start, size: short(size), link });
     }
 
@@ -323,7 +331,7 @@ impl AddressTree {
 
     /// Adds a range, which touches no other.
     #[inline]
-    pub(crate) fn insert(&mut self, entry: Entry) {
+    pub(crate) fn insert(&mut self, entry: FreeRange) {
         let gap = self.gap(entry.start);
         self.insert_at(gap, entry);
     }
@@ -352,8 +360,8 @@ impl AddressTree {
     #[inline]
     pub(crate) fn cut(&mut self, place: Place, at: u64, units: u64, link: u32) {
         let hole = self.entry(place);
-        let low = Entry { size: at - hole.start, ..hole };
-        let high = Entry { start: at + units, size: hole.size - low.size - units, link };
+        let low = FreeRange { size: at - hole.start, ..hole };
+        let high = FreeRange { start: at + units, size: hole.size - low.size - units, link };
         match (low.size > 0, high.size > 0) {
             (false, false) => self.remove(place),
             (false, true) => self.replace(place, high),
@@ -366,21 +374,21 @@ impl AddressTree {
     }
 
     /// What a range will be once it is given back, and how many others will have become part of it.
-    pub(crate) fn joined(&self, new: Entry) -> (Entry, usize) {
+    pub(crate) fn joined(&self, new: FreeRange) -> (FreeRange, usize) {
         let below = self.at_or_below(new.start).map(|place| self.entry(place));
         let below = below.filter(|below| below.end() == new.start);
         let above = self.above(new.start).filter(|above| above.start == new.end());
         let start = below.map_or(new.start, |below| below.start);
-        let end = above.map_or(new.end(), Entry::end);
+        let end = above.map_or(new.end(), FreeRange::end);
         let neighbours = usize::from(below.is_some()) + usize::from(above.is_some());
-        (Entry { start, size: end - start, ..new }, neighbours)
+        (FreeRange { start, size: end - start, ..new }, neighbours)
     }
 
     /// Gives a range back, as [`give_back`](Self::give_back) does, and returns the lowest range of at
     /// least `units` after that. The search comes first, since it can be done while memory has yet
     /// to say what `new` is; the range it finds is the answer, unless the joined one is below.
     #[inline]
-    pub(crate) fn first_with(&mut self, new: Entry, near: u32, units: u64) -> Option<Place> {
+    pub(crate) fn first_with(&mut self, new: FreeRange, near: u32, units: u64) -> Option<Place> {
         let found = self.first(units).map(|found| (found, self.start(found)));
         let joined = self.join_in(new, near);
         let whole = self.entry(joined);
@@ -403,14 +411,14 @@ impl AddressTree {
     /// Adds a range and joins it with the ranges that it touches; all of it gets the new link. The
     /// search begins at the page `near`, and is short if the range belongs there.
     #[inline]
-    pub(crate) fn give_back(&mut self, new: Entry, near: u32) {
+    pub(crate) fn give_back(&mut self, new: FreeRange, near: u32) {
         self.join_in(new, near);
     }
 
     /// Does what [`give_back`](Self::give_back) does, and says where the range is that `new` has
     /// become a part of.
     #[inline]
-    fn join_in(&mut self, new: Entry, near: u32) -> Place {
+    fn join_in(&mut self, new: FreeRange, near: u32) -> Place {
         let gap = self.gap_near(new.start, near);
         if let Some(place) = self.join_within(gap, new) {
             return place;
@@ -425,7 +433,7 @@ impl AddressTree {
             (Some(below), true) => {
                 // The lower range grows first: removing the upper one may move it to another page.
                 let above = self.entry(self.place_above(gap));
-                self.join_below(below, Entry { size: new.size + above.size, ..new });
+                self.join_below(below, FreeRange { size: new.size + above.size, ..new });
                 self.remove(self.place_above(gap));
                 self.place_near(new.start, below.page)
             }
@@ -433,7 +441,7 @@ impl AddressTree {
     }
 
     /// All ranges in address order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = FreeRange> + '_ {
         let mut next = self.at_or_below(0).map(|place| self.entry(place)).or_else(|| self.above(0));
         std::iter::from_fn(move || {
             let entry = next?;
@@ -573,7 +581,7 @@ impl AddressTree {
     /// Adds a range to the ones that it touches, where it touches any and no more than the page of
     /// `gap` changes, and says whether that was so.
     #[inline]
-    fn join_within(&mut self, gap: Place, new: Entry) -> Option<Place> {
+    fn join_within(&mut self, gap: Place, new: FreeRange) -> Option<Place> {
         let linked = self.linked;
         let (page, slot) = (&mut self.pages[gap.page as usize], gap.slot as usize);
         if slot == 0 || slot >= page.len() || linked {
@@ -616,17 +624,17 @@ impl AddressTree {
     }
 
     #[inline]
-    fn join_below(&mut self, below: Place, new: Entry) -> Place {
+    fn join_below(&mut self, below: Place, new: FreeRange) -> Place {
         let old = self.entry(below);
-        self.replace(below, Entry { start: old.start, size: old.size + new.size, ..new });
+        self.replace(below, FreeRange { start: old.start, size: old.size + new.size, ..new });
         below
     }
 
     #[inline]
-    fn join_above(&mut self, gap: Place, new: Entry) -> Place {
+    fn join_above(&mut self, gap: Place, new: FreeRange) -> Place {
         let above = self.place_above(gap);
         let size = new.size + self.entry(above).size;
-        self.replace(above, Entry { size, ..new });
+        self.replace(above, FreeRange { size, ..new });
         above
     }
 
@@ -635,8 +643,8 @@ impl AddressTree {
         at: u32,
         size: u64,
         from_top: bool,
-        fits: &impl Fn(Entry) -> bool,
-    ) -> Option<Entry> {
+        fits: &impl Fn(FreeRange) -> bool,
+    ) -> Option<FreeRange> {
         let page = self.page(at);
         let slots = (0..page.len).map(|step| if from_top { page.len - 1 - step } else { step });
         slots.filter(|&slot| page.sizes[slot as usize] >= short(size)).find_map(|slot| {
@@ -699,9 +707,9 @@ impl AddressTree {
     }
 
     #[inline]
-    fn insert_at(&mut self, gap: Place, entry: Entry) -> Place {
+    fn insert_at(&mut self, gap: Place, entry: FreeRange) -> Place {
         self.len += 1;
-        let Entry { start, size, link } = entry;
+        let FreeRange { start, size, link } = entry;
         self.note_long((start, 0), (start, size));
         let item = Item { start, size: short(size), link };
         let linked = self.linked;
@@ -883,7 +891,7 @@ mod tests {
             (state >> 33) % below
         };
         let (mut tree, mut model) = (AddressTree::new(), Model(vec![(0, 1 << 50)]));
-        tree.insert(Entry { start: 0, size: 1 << 50, link: 0 });
+        tree.insert(FreeRange { start: 0, size: 1 << 50, link: 0 });
         let mut live = Vec::new();
         for step in 0..20_000_u64 {
             let target = if step / 2_500 % 2 == 0 { 1_500 } else { 20 };
@@ -909,7 +917,7 @@ mod tests {
                 let which = random(live.len() as u64) as usize;
                 let (start, size, near) = live.swap_remove(which);
                 let near = if random(4) == 0 { random(100) as u32 } else { near };
-                let new = Entry { start, size, link: 0 };
+                let new = FreeRange { start, size, link: 0 };
                 let (joined, neighbours) = tree.joined(new);
                 let before = model.0.len();
                 model.give_back(start, size);

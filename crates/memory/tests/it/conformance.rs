@@ -8,11 +8,11 @@ use cubeyard_memory::address::{CubeId, PeId, PhysAddr, SipId};
 use cubeyard_memory::conformance::{Placed, Refused, Report, Subject, check};
 use cubeyard_memory::device::{Card, CardSpec};
 use cubeyard_memory::flex::{self, Allocation, BlockState, FlexAllocator, FlexConfig};
-use cubeyard_memory::free_list::{self, Checking};
-use cubeyard_memory::index::{Block, Fit, FreeIndex, Part};
-use cubeyard_memory::pe::{self, AddressSpec};
+use cubeyard_memory::free_list::{self, AllocateCause, Checking, NoRoom};
+use cubeyard_memory::index::{Block, Extent, Fit, FreeIndex};
+use cubeyard_memory::pe::AddressSpec;
 use cubeyard_memory::policy::{self, Request};
-use cubeyard_memory::virtual_space::{self, VirtualSpec};
+use cubeyard_memory::virtual_space::VirtualSpec;
 use cubeyard_memory::{Bytes, CubeSram, DeviceVa, FreeList, PeMemory, VirtualAllocator};
 
 /// The bare index with one of its fits.
@@ -62,9 +62,9 @@ impl Subject for Indexed {
         assert!(self.index.free(block.key).is_err(), "a second free is refused");
     }
     fn live(&self) -> Vec<Placed> {
-        let live = self.index.parts().into_iter().filter_map(|part| match part {
-            Part::Live(block) => Some(block),
-            Part::Free(_) => None,
+        let live = self.index.extents().into_iter().filter_map(|part| match part {
+            Extent::Live(block) => Some(block),
+            Extent::Free(_) => None,
         });
         live.map(|block| Placed { space: 0, offset: block.offset, size: block.size }).collect()
     }
@@ -97,11 +97,11 @@ fn usage(list: &FreeList) -> Usage {
 }
 
 fn refused(error: free_list::AllocateError) -> Refused {
-    match error {
-        free_list::AllocateError::ZeroBytes => Refused::Senseless,
-        free_list::AllocateError::NoRoom(free_list::Shortage { wanted, free, largest, .. }) => {
+    match error.cause {
+        AllocateCause::NoRoom(NoRoom { wanted, free, largest, .. }) => {
             Refused::NoRoom { wanted, free, largest }
         }
+        _ => Refused::Senseless,
     }
 }
 
@@ -186,16 +186,12 @@ fn pe_memory(checking: Checking) -> PeMemory {
     PeMemory::new(sip.unwrap(), cube.unwrap(), pe.unwrap(), &layout, checking).unwrap()
 }
 
-fn because(error: pe::AllocateError) -> Refused {
-    refused(error.cause)
-}
-
 fn hbm(checking: Checking) -> Listed<PeMemory, PhysAddr> {
     Listed {
         inner: pe_memory(checking),
         granule: Bytes::new(1),
         list: |memory| usage(memory.hbm()),
-        allocate: |memory, size| memory.allocate_hbm(size).map_err(because),
+        allocate: |memory, size| memory.allocate_hbm(size).map_err(refused),
         free: |memory, address, size| memory.free_hbm(address, size).unwrap(),
         offset: |memory, address| {
             Bytes::new(address.hbm_offset().unwrap().get() % memory.hbm().capacity().get())
@@ -209,7 +205,7 @@ fn tcm(checking: Checking) -> Listed<PeMemory, PhysAddr> {
         inner: pe_memory(checking),
         granule: Bytes::new(1),
         list: |memory| usage(memory.tcm()),
-        allocate: |memory, size| memory.allocate_tcm(size).map_err(because),
+        allocate: |memory, size| memory.allocate_tcm(size).map_err(refused),
         free: |memory, address, size| memory.free_tcm(address, size).unwrap(),
         offset: |_, address| match address.window() {
             cubeyard_memory::address::Window::Tcm { offset, .. } => offset,
@@ -225,7 +221,7 @@ fn sram(checking: Checking) -> Listed<CubeSram, PhysAddr> {
         inner: CubeSram::new(SipId::new(1).unwrap(), CubeId::new(5).unwrap(), &layout, checking),
         granule: Bytes::new(1),
         list: |memory| usage(memory.sram()),
-        allocate: |memory, size| memory.allocate(size).map_err(because),
+        allocate: |memory, size| memory.allocate(size).map_err(refused),
         free: |memory, address, size| memory.free(address, size).unwrap(),
         offset: |_, address| match address.window() {
             cubeyard_memory::address::Window::Sram { offset } => offset,
@@ -249,14 +245,7 @@ fn pages(checking: Checking) -> Listed<VirtualAllocator, DeviceVa> {
             used: space.used(),
             holes: space.holes().map(|hole| (hole.offset, hole.size)).collect(),
         },
-        allocate: |space, size| {
-            space.allocate(size).map_err(|error| match error {
-                virtual_space::AllocateError::ZeroBytes => Refused::Senseless,
-                virtual_space::AllocateError::NoRoom { shortage, .. } => {
-                    refused(free_list::AllocateError::NoRoom(shortage))
-                }
-            })
-        },
+        allocate: |space, size| space.allocate(size).map_err(refused),
         free: |space, va, size| space.free(va, size).unwrap(),
         offset: |space, va| Bytes::new(va.to_bits() - space.base().to_bits()),
         live: BTreeMap::new(),

@@ -2,7 +2,7 @@
 
 use cubeyard_memory::Bytes;
 use cubeyard_memory::conformance::Naive;
-use cubeyard_memory::index::{Block, Fit, FreeIndex, Part};
+use cubeyard_memory::index::{Block, Extent, Fit, FreeIndex};
 use proptest::prelude::*;
 
 #[derive(Clone, Copy, Debug)]
@@ -96,14 +96,14 @@ impl Pair {
         let mut end = 0;
         let mut holes = Vec::new();
         let mut live = 0;
-        for part in self.index.parts() {
+        for part in self.index.extents() {
             let (offset, size) = match part {
-                Part::Live(block) => {
+                Extent::Live(block) => {
                     live += 1;
                     assert!(self.live.contains(&block));
                     (block.offset, block.size)
                 }
-                Part::Free(hole) => {
+                Extent::Free(hole) => {
                     holes.push((hole.offset.get(), hole.size.get()));
                     (hole.offset, hole.size)
                 }

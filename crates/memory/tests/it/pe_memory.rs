@@ -5,9 +5,9 @@ mod refusals;
 mod seed;
 
 use cubeyard_memory::address::{CubeId, PeId, SipId, Window};
-use cubeyard_memory::free_list::{AllocateError, ShortageKind};
+use cubeyard_memory::free_list::{AllocateCause, Shortage};
 use cubeyard_memory::pe::{AddressLayout, AddressSpec};
-use cubeyard_memory::virtual_space::{self, VirtualSpec};
+use cubeyard_memory::virtual_space::VirtualSpec;
 use cubeyard_memory::{
     Bytes, Checking, CubeSram, DeviceVa, FreeList, PeMemory, PhysAddr, VirtualAllocator,
 };
@@ -188,15 +188,16 @@ fn deploying_again_after_a_cleanup_gives_the_same_addresses() {
 #[test]
 fn full_and_fragmented_are_told_apart() {
     let mut list = three_of(Checking::Trusted);
-    let kind = |list: &mut FreeList, size| match list.allocate(Bytes::new(size)) {
-        Err(AllocateError::NoRoom(shortage)) => shortage.kind(),
+    let kind = |list: &mut FreeList, size| match list.allocate(Bytes::new(size)).unwrap_err().cause
+    {
+        AllocateCause::NoRoom(room) => room.shortage(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(kind(&mut list, 401), ShortageKind::Full);
-    assert_eq!(kind(&mut list, 1001), ShortageKind::TooLarge);
+    assert_eq!(kind(&mut list, 401), Shortage::Full);
+    assert_eq!(kind(&mut list, 1001), Shortage::TooLarge);
     list.free(Bytes::new(100), Bytes::new(200)).unwrap();
-    assert_eq!(kind(&mut list, 401), ShortageKind::Fragmented);
-    assert_eq!(kind(&mut list, 601), ShortageKind::Full);
+    assert_eq!(kind(&mut list, 401), Shortage::Fragmented);
+    assert_eq!(kind(&mut list, 601), Shortage::Full);
 }
 
 // D6
@@ -245,8 +246,8 @@ fn the_largest_sizes_are_refused_without_a_panic() {
 
     let mut space = VirtualAllocator::for_context(Bytes::ZERO, None).unwrap();
     assert!(matches!(
-        space.allocate(Bytes::MAX),
-        Err(virtual_space::AllocateError::NoRoom { asked: Bytes::MAX, .. })
+        space.allocate(Bytes::MAX).unwrap_err().cause,
+        AllocateCause::NoRoom(room) if room.asked == Bytes::MAX
     ));
     assert!(space.free(DeviceVa::new(u64::MAX - 4095), Bytes::MAX).is_err());
 

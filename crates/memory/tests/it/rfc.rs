@@ -487,7 +487,7 @@ fn programs_are_loaded_beside_tensors_and_segments_are_known() {
 fn out_of_memory_is_graceful_and_says_why() {
     let allocator = allocator(card(gib(12)), "");
     let report = refused(allocator.allocate(gib(13)));
-    assert_eq!(report.shortage, Shortage::TooBigForAnyRegion);
+    assert_eq!(report.shortage, Shortage::TooLarge);
     let mut blocks: Vec<_> = (0..12).map(|_| allocator.allocate(gib(1)).ok()).collect();
     let report = refused(allocator.allocate(gib(2)));
     assert_eq!((report.shortage, report.free, report.largest), (Shortage::Full, gib(0), gib(0)));
@@ -775,7 +775,7 @@ fn question_8_refusals_are_values() {
     let allocator = allocator(card(gib(1)), "");
     let report = refused(allocator.allocate(mib(1)));
     assert_eq!((report.device_free, report.device_total), (gib(1), gib(1)));
-    assert_eq!(report.shortage, Shortage::TooBigForAnyRegion, "no fallback size fits the card");
+    assert_eq!(report.shortage, Shortage::TooLarge, "no fallback size fits the card");
     assert_eq!(allocator.allocate(Bytes::ZERO).unwrap_err(), AllocateError::ZeroBytes);
 }
 

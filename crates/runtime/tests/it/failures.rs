@@ -3,7 +3,7 @@
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::SipId;
-use cubeyard_memory::free_list::{self, Shortage};
+use cubeyard_memory::free_list::{AllocateCause, NoRoom};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Placement;
 use cubeyard_runtime::{
@@ -57,8 +57,8 @@ fn a_pe_without_room_is_named_with_its_largest_range() {
     let RuntimeError::Allocate(AllocateError::Pe { pe, source }) = error else { panic!("{text}") };
     assert_eq!(pe.to_string(), "sip0.cube0.pe0");
     let [wanted_bytes, free, largest, capacity] = [2304, 4096, 2048, 8192].map(Bytes::new);
-    let shortage = Shortage { wanted: wanted_bytes, free, largest, capacity };
-    assert_eq!(source.cause, free_list::AllocateError::NoRoom(shortage));
+    let room = NoRoom { asked: wanted_bytes, wanted: wanted_bytes, free, largest, capacity };
+    assert_eq!(source.cause, AllocateCause::NoRoom(room));
     // What is named does fit.
     drop((wanted(2048).unwrap(), second, third));
     assert!(context.is_pristine());

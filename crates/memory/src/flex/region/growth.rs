@@ -4,7 +4,7 @@ use super::{Note, PlacedBlock, Region, RegionState};
 use crate::Bytes;
 use crate::device::RegionHandle;
 use crate::flex::tag::Tag;
-use crate::index::{Block, Part};
+use crate::index::{Block, Extent};
 use crate::policy::Request;
 
 /// The calls to the device that give a block its memory. Parts are offsets and sizes.
@@ -93,9 +93,9 @@ impl Region {
             let at = start.align_up(request.alignment.max(self.index.granule()))?;
             (at.checked_add(size)? <= start + length).then_some(at)
         };
-        self.index.parts().into_iter().find_map(|part| match part {
-            Part::Free(hole) => granules.backed_in(hole).into_iter().find_map(fits),
-            Part::Live(_) => None,
+        self.index.extents().into_iter().find_map(|part| match part {
+            Extent::Free(hole) => granules.backed_in(hole).into_iter().find_map(fits),
+            Extent::Live(_) => None,
         })
     }
 

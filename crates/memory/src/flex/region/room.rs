@@ -3,7 +3,7 @@
 use super::{FreedBlock, Note, RegionState};
 use crate::Bytes;
 use crate::flex::tag::Tag;
-use crate::index::{Block, BlockKey, Fit, Part};
+use crate::index::{Block, BlockKey, Extent, Fit};
 
 /// What a block keeps when it moves to another place.
 #[derive(Debug)]
@@ -40,10 +40,10 @@ impl RegionState {
 
     /// Returns the blocks that may be moved, with their alignments.
     pub(crate) fn movable_blocks(&self) -> Vec<(Block, Bytes)> {
-        let parts = self.get().map(|region| region.index.parts()).unwrap_or_default();
+        let parts = self.get().map(|region| region.index.extents()).unwrap_or_default();
         let live = parts.into_iter().filter_map(|part| match part {
-            Part::Live(block) => Some(block),
-            Part::Free(_) => None,
+            Extent::Live(block) => Some(block),
+            Extent::Free(_) => None,
         });
         live.filter_map(|block| Some((block, self.movable(block.key)?))).collect()
     }

@@ -85,7 +85,7 @@ impl Model {
         let free = self.regions.iter().map(|region| region.naive.free_bytes().get() * 128).sum();
         let largest = self.regions.iter().map(|region| region.naive.largest() * 128).max();
         let shortage = match () {
-            () if rounded > self.longest() => Shortage::TooBigForAnyRegion,
+            () if rounded > self.longest() => Shortage::TooLarge,
             () if free >= rounded => Shortage::Fragmented,
             () => Shortage::Full,
         };

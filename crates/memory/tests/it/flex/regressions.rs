@@ -189,7 +189,7 @@ fn a_region_that_is_no_multiple_of_the_granule_is_used_as_far_as_it_goes() {
     let card = Arc::new(Strict::new(Card::new(CardSpec::physical(Bytes::gib(1)))));
     let allocator = allocator(card.clone(), "fallback_sizes:[1000]");
     let report = out_of_memory(allocator.allocate(Bytes::new(897)));
-    assert_eq!(report.shortage, Shortage::TooBigForAnyRegion);
+    assert_eq!(report.shortage, Shortage::TooLarge);
     assert_eq!(card.regions(), 0, "no region could have held it");
     let block = allocator.allocate(Bytes::new(896)).unwrap();
     let snapshot = allocator.snapshot();
@@ -284,7 +284,7 @@ fn an_impossible_configuration_is_refused_when_the_allocator_is_made() {
 fn more_than_the_device_has_is_refused_at_once_in_a_huge_growable_region() {
     let allocator = allocator(card(Bytes::gib(1)), "growth:growable(4194304TiB)");
     let report = out_of_memory(allocator.allocate(Bytes::gib(1 << 31)));
-    assert_eq!(report.shortage, Shortage::TooBigForAnyRegion);
+    assert_eq!(report.shortage, Shortage::TooLarge);
     assert_eq!(report.longest_block, Bytes::gib(1));
 }
 
@@ -293,10 +293,7 @@ fn more_than_the_device_has_is_refused_at_once_in_a_huge_growable_region() {
 fn more_than_the_device_has_is_too_big_for_any_region() {
     let allocator = allocator(card(Bytes::gib(8)), "");
     let report = out_of_memory(allocator.allocate(Bytes::gib(10)));
-    assert_eq!(
-        (report.shortage, report.longest_block),
-        (Shortage::TooBigForAnyRegion, Bytes::gib(8))
-    );
+    assert_eq!((report.shortage, report.longest_block), (Shortage::TooLarge, Bytes::gib(8)));
 }
 
 /// First fit chose a low place without memory, which could not be had, while there was room in

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use cubeyard_memory::free_list::FreeError;
+use cubeyard_memory::free_list::FreeCause;
 use cubeyard_memory::virtual_space::VirtualSpec;
 use cubeyard_memory::{Bytes, Checking, DeviceVa, FreeList, VirtualAllocator};
 use proptest::prelude::*;
@@ -159,12 +159,13 @@ impl<'a> Pair<'a> {
         let starts = self.live.iter().any(|&(start, _)| start == offset);
         let overlaps =
             self.live.iter().any(|&(start, long)| start < offset + size && offset < start + long);
-        let (right, counter) = match answer.unwrap_err() {
-            FreeError::ZeroBytes { .. } => (size == 0, &self.seen.outside),
-            FreeError::Outside { .. } => (offset + size > CAPACITY, &self.seen.outside),
-            FreeError::WrongSize { .. } => (starts, &self.seen.wrong_sizes),
-            FreeError::Overlap { .. } => (overlaps && !starts, &self.seen.overlaps),
-            FreeError::NotAllocated { .. } => (!overlaps, &self.seen.not_allocated),
+        let (right, counter) = match answer.unwrap_err().cause {
+            FreeCause::ZeroBytes { .. } => (size == 0, &self.seen.outside),
+            FreeCause::Outside { .. } => (offset + size > CAPACITY, &self.seen.outside),
+            FreeCause::WrongSize { .. } => (starts, &self.seen.wrong_sizes),
+            FreeCause::Overlap { .. } => (overlaps && !starts, &self.seen.overlaps),
+            FreeCause::NotAllocated { .. } => (!overlaps, &self.seen.not_allocated),
+            other => panic!("{other}"),
         };
         assert!(right, "{:?} with {:?}", answer, self.live);
         count(counter);

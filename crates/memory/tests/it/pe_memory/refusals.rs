@@ -1,7 +1,8 @@
 //! What is refused, in which words, and that nothing changes by it.
 
 use cubeyard_memory::address::{CubeId, PeId, SipId};
-use cubeyard_memory::pe::{AddressSpec, FreeError};
+use cubeyard_memory::free_list::{FreeCause, FreeError};
+use cubeyard_memory::pe::AddressSpec;
 use cubeyard_memory::virtual_space::VirtualSpec;
 use cubeyard_memory::{
     Bytes, Checking, CubeSram, DeviceVa, FreeList, PeMemory, PhysAddr, VirtualAllocator,
@@ -60,10 +61,10 @@ fn a_virtual_shortage_names_the_size_before_and_after_rounding() {
     texts.add(space.allocate(Bytes::MAX));
     texts.add(space.allocate(Bytes::ZERO));
     texts.are(&expect![[r#"
-        virtual space: asked for 100 B, in pages of 2.00 MiB: wanted 2097152 B (2.00 MiB), free 0 B, largest free range 0 B: full
-        virtual space: asked for 3145728 B (3.00 MiB), in pages of 2.00 MiB: wanted 4194304 B (4.00 MiB), free 4194304 B (4.00 MiB), largest free range 2097152 B (2.00 MiB): fragmented
-        virtual space: asked for 18446744073709551615 B (16.00 EiB), in pages of 2.00 MiB: wanted 18446744073709551615 B (16.00 EiB), free 4194304 B (4.00 MiB), largest free range 2097152 B (2.00 MiB): the space has only 6291456 B (6.00 MiB)
-        virtual space: an allocation of 0 bytes has no address
+        virtual space from va 0x0: asked for 100 B, in whole pages: wanted 2097152 B (2.00 MiB), free 0 B, largest free range 0 B: full
+        virtual space from va 0x0: asked for 3145728 B (3.00 MiB), in whole pages: wanted 4194304 B (4.00 MiB), free 4194304 B (4.00 MiB), largest free range 2097152 B (2.00 MiB): fragmented
+        virtual space from va 0x0: wanted 18446744073709551615 B (16.00 EiB), free 4194304 B (4.00 MiB), largest free range 2097152 B (2.00 MiB): the space has only 6291456 B (6.00 MiB)
+        virtual space from va 0x0: an allocation of 0 bytes has no address
     "#]]);
 }
 
@@ -122,12 +123,21 @@ fn an_address_of_another_space_is_refused_even_by_those_who_trust() {
         SRAM of sip0.cube3: sip0.cube3.hbm+0x300000000 is not part of it
     "#]]);
     for mut other in elsewhere {
-        assert!(matches!(other.free_hbm(hbm, bytes), Err(FreeError::Foreign { .. })));
-        assert!(matches!(other.free_tcm(tcm, bytes), Err(FreeError::Foreign { .. })));
+        assert!(matches!(
+            other.free_hbm(hbm, bytes),
+            Err(FreeError { cause: FreeCause::Foreign { .. }, .. })
+        ));
+        assert!(matches!(
+            other.free_tcm(tcm, bytes),
+            Err(FreeError { cause: FreeCause::Foreign { .. }, .. })
+        ));
     }
     for (sip, cube, _) in [place(1, 3, 0), place(0, 4, 0)] {
         let mut other = CubeSram::new(sip, cube, &layout(), Checking::Trusted);
-        assert!(matches!(other.free(theirs, bytes), Err(FreeError::Foreign { .. })));
+        assert!(matches!(
+            other.free(theirs, bytes),
+            Err(FreeError { cause: FreeCause::Foreign { .. }, .. })
+        ));
     }
     assert_eq!([memory.hbm(), memory.tcm(), sram.sram()].map(FreeList::used), [bytes; 3]);
 }
@@ -150,8 +160,8 @@ fn a_virtual_free_that_is_wrong_says_why_and_changes_nothing() {
     texts.add(space.free(va, Bytes::MAX));
     texts.add(space.free(va, Bytes::ZERO));
     texts.are(&expect![[r#"
-        virtual space: va 0x1000 is below the range, which starts at va 0x100000000
-        virtual space: va 0x100000064 is not the start of a page of 4.00 KiB
+        virtual space from va 0x100000000: va 0x1000 is below the range
+        virtual space from va 0x100000000: va 0x100000064 is not the start of a page of 4.00 KiB
         virtual space from va 0x100000000: 0x0+0x1000 has the wrong size: the allocation is 8192 B (8.00 KiB) long
         virtual space from va 0x100000000: 0x1000+0x1000 overlaps the allocation 0x0+0x2000
         virtual space from va 0x100000000: 0x0+0xffffffffffffffff is outside the space of 68719476736 B (64.00 GiB)
