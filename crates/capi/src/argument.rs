@@ -1,10 +1,10 @@
-//! What callers hand in: pointers that may be wrong, strings that may be no text.
+//! Arguments of callers: pointers that may be invalid, strings that may be no UTF-8.
 
 use std::ffi::{CStr, c_char};
 
-use crate::call::{Failure, Status};
+use crate::status::{Failure, Status};
 
-/// An argument that cannot be.
+/// Returns the failure for an invalid argument.
 pub(crate) fn wrong(name: &str, why: &str) -> Failure {
     Failure::new(Status::Argument, format!("`{name}` {why}"))
 }
@@ -17,7 +17,7 @@ fn check<T>(pointer: *const T, name: &str) -> Result<(), Failure> {
     }
 }
 
-/// What a pointer points to.
+/// Returns the target of a pointer.
 ///
 /// # Safety
 /// If it is not null and is aligned, it points to a `T` that stays, unchanged, for as long as the
@@ -28,7 +28,7 @@ pub(crate) unsafe fn read<'a, T>(pointer: *const T, name: &str) -> Result<&'a T,
     Ok(unsafe { &*pointer })
 }
 
-/// What a pointer points to, to be changed.
+/// Returns the target of a pointer, to be changed.
 ///
 /// # Safety
 /// As with [`read`], and nobody else uses it meanwhile.
@@ -38,7 +38,7 @@ pub(crate) unsafe fn change<'a, T>(pointer: *mut T, name: &str) -> Result<&'a mu
     Ok(unsafe { &mut *pointer })
 }
 
-/// Puts a value where a pointer points to.
+/// Writes a value through a pointer.
 ///
 /// # Safety
 /// If it is not null and is aligned, it points to memory for a `T` that nobody else uses.
@@ -49,7 +49,7 @@ pub(crate) unsafe fn write<T>(pointer: *mut T, name: &str, value: T) -> Result<(
     Ok(())
 }
 
-/// The same, where null means that nobody wants to know.
+/// Writes a value through a pointer, unless it is null.
 ///
 /// # Safety
 /// As with [`write`].
@@ -58,19 +58,18 @@ pub(crate) unsafe fn write_if<T>(pointer: *mut T, name: &str, value: T) -> Resul
     if pointer.is_null() { Ok(()) } else { unsafe { write(pointer, name, value) } }
 }
 
-/// Checks a place for an answer before there is one, so that nothing is done whose answer cannot be
-/// given.
+/// Checks a pointer for an answer before the call is made.
 pub(crate) fn place<T>(pointer: *mut T, name: &str) -> Result<(), Failure> {
     check(pointer, name)
 }
 
-/// The same, where null means that nobody wants to know.
+/// Checks a pointer for an answer that may be null.
 pub(crate) fn place_if<T>(pointer: *mut T, name: &str) -> Result<(), Failure> {
     if pointer.is_null() { Ok(()) } else { check(pointer, name) }
 }
 
-/// Puts a list where the caller has room for `capacity` elements, and says how many there are. Where
-/// they do not fit, only that is said.
+/// Writes a list to the caller's memory for `capacity` elements, and its length to `count`. Where the
+/// elements do not fit, only the length is written.
 ///
 /// # Safety
 /// What is not null and is aligned points to memory for so many elements, and for the number, that
@@ -97,7 +96,7 @@ pub(crate) unsafe fn write_list<T>(
     Ok(())
 }
 
-/// A list of the caller's.
+/// Returns a list of the caller.
 ///
 /// # Safety
 /// If it is not null and is aligned, it points to `count` elements that stay, unchanged, for as long as
@@ -118,7 +117,7 @@ pub(crate) unsafe fn list<'a, T>(
     Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
 }
 
-/// A text.
+/// Returns a text of the caller.
 ///
 /// # Safety
 /// If it is not null, it points to a string with a NUL at its end that stays, unchanged, for as long
@@ -137,7 +136,7 @@ pub(crate) fn struct_size(found: usize, wanted: usize, name: &str) -> Result<(),
     Err(wrong(name, &format!("has a struct_size of {found}, and {wanted} are needed")))
 }
 
-/// A function that has to be there.
+/// Returns a function that must not be null.
 pub(crate) fn function<F>(function: Option<F>, name: &str) -> Result<F, Failure> {
     function.ok_or_else(|| wrong(name, "is NULL"))
 }

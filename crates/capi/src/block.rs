@@ -7,34 +7,35 @@ use cubeyard_memory::{Bytes, VirtualAddress};
 
 use crate::Front;
 use crate::argument;
-use crate::call::{Failure, Status, call};
+use crate::call::call;
+use crate::status::{Failure, Status};
 
-/// A `cubeyard_block`.
+/// The struct `cubeyard_block` of the header.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct Block {
+pub(crate) struct CBlock {
     slot: u64,
     key: u64,
 }
 
-/// A `cubeyard_address`.
+/// The struct `cubeyard_address` of the header.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct Address {
+pub(crate) struct CAddress {
     region_id: u64,
     offset: u64,
 }
 
-impl Address {
+impl CAddress {
     pub(crate) fn place(self) -> VirtualAddress {
         let (region_id, offset) = (RegionId::new(self.region_id), Bytes::new(self.offset));
         VirtualAddress { region_id, offset }
     }
 }
 
-/// A `cubeyard_request`.
+/// The struct `cubeyard_request` of the header.
 #[repr(C)]
-pub(crate) struct RequestOfCaller {
+pub(crate) struct CRequest {
     size: u64,
     alignment: u64,
     kind: u32,
@@ -43,10 +44,10 @@ pub(crate) struct RequestOfCaller {
     reserved: u32,
 }
 
-/// A `cubeyard_block_info`.
+/// The struct `cubeyard_block_info` of the header.
 #[repr(C)]
-pub(crate) struct BlockInfo {
-    address: Address,
+pub(crate) struct CBlockInfo {
+    address: CAddress,
     flat: u64,
     size: u64,
     requested: u64,
@@ -54,26 +55,26 @@ pub(crate) struct BlockInfo {
     kind: u32,
 }
 
-impl Block {
+impl CBlock {
     pub(crate) fn token(self) -> AllocationToken {
         AllocationToken::from_parts(self.slot, self.key)
     }
 }
 
-impl From<AllocationToken> for Block {
+impl From<AllocationToken> for CBlock {
     fn from(token: AllocationToken) -> Self {
         let (slot, key) = token.to_parts();
         Self { slot, key }
     }
 }
 
-impl From<VirtualAddress> for Address {
+impl From<VirtualAddress> for CAddress {
     fn from(address: VirtualAddress) -> Self {
         Self { region_id: address.region_id.get(), offset: address.offset.get() }
     }
 }
 
-impl RequestOfCaller {
+impl CRequest {
     fn request(&self) -> Result<Request, Failure> {
         let kind = usize::try_from(self.kind).ok().and_then(|kind| Kind::ALL.get(kind));
         if self.reserved != 0 {
@@ -90,13 +91,13 @@ impl RequestOfCaller {
 }
 
 impl Front {
-    pub(crate) fn describe(&self, block: TokenBlock) -> Result<BlockInfo, Failure> {
+    pub(crate) fn describe(&self, block: TokenBlock) -> Result<CBlockInfo, Failure> {
         let TokenBlock { address, size, requested, kind } = block;
-        let segment = self.allocator.segment_table().find(address.region_id);
+        let segment = self.allocator.segment_table().get(address.region_id);
         // The region may have been given back since the block was found, if it was freed meanwhile.
         let stale = || Failure::new(Status::Stale, "the block was freed before");
         let (place, segment) = segment.ok_or_else(stale)?;
-        Ok(BlockInfo {
+        Ok(CBlockInfo {
             address: address.into(),
             flat: segment.base + address.offset.get(),
             size: size.get(),
@@ -110,9 +111,9 @@ impl Front {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_allocate(
     allocator: *const Front,
-    request: *const RequestOfCaller,
-    block: *mut Block,
-    address: *mut Address,
+    request: *const CRequest,
+    block: *mut CBlock,
+    address: *mut CAddress,
 ) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator and a request.
@@ -131,7 +132,7 @@ unsafe extern "C" fn cubeyard_allocate(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cubeyard_free(allocator: *const Front, block: Block) -> Status {
+unsafe extern "C" fn cubeyard_free(allocator: *const Front, block: CBlock) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator.
         let front = unsafe { Front::of(allocator) }?;
@@ -140,7 +141,7 @@ unsafe extern "C" fn cubeyard_free(allocator: *const Front, block: Block) -> Sta
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cubeyard_free_address(allocator: *const Front, address: Address) -> Status {
+unsafe extern "C" fn cubeyard_free_address(allocator: *const Front, address: CAddress) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator.
         let front = unsafe { Front::of(allocator) }?;
@@ -151,8 +152,8 @@ unsafe extern "C" fn cubeyard_free_address(allocator: *const Front, address: Add
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_leak(
     allocator: *const Front,
-    block: Block,
-    address: *mut Address,
+    block: CBlock,
+    address: *mut CAddress,
 ) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator.
@@ -167,8 +168,8 @@ unsafe extern "C" fn cubeyard_leak(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_resolve(
     allocator: *const Front,
-    block: Block,
-    info: *mut BlockInfo,
+    block: CBlock,
+    info: *mut CBlockInfo,
 ) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator.
@@ -182,9 +183,9 @@ unsafe extern "C" fn cubeyard_resolve(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_pin(
     allocator: *const Front,
-    block: Block,
+    block: CBlock,
     pin: *mut u64,
-    info: *mut BlockInfo,
+    info: *mut CBlockInfo,
 ) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator.
@@ -214,7 +215,7 @@ unsafe extern "C" fn cubeyard_unpin(allocator: *const Front, pin: u64) -> Status
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_record_stream(
     allocator: *const Front,
-    block: Block,
+    block: CBlock,
     stream: u32,
 ) -> Status {
     call(|| {

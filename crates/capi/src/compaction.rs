@@ -4,18 +4,19 @@ use cubeyard_memory::flex::Move;
 
 use crate::Front;
 use crate::argument;
-use crate::block::Address;
-use crate::call::{Status, call};
+use crate::block::CAddress;
+use crate::call::call;
+use crate::status::Status;
 
-/// A `cubeyard_move`.
+/// The struct `cubeyard_move` of the header.
 #[repr(C)]
-pub(crate) struct MoveOfCaller {
-    from: Address,
-    to: Address,
+pub(crate) struct CMove {
+    from: CAddress,
+    to: CAddress,
     size: u64,
 }
 
-impl From<Move> for MoveOfCaller {
+impl From<Move> for CMove {
     fn from(step: Move) -> Self {
         Self { from: step.from.into(), to: step.to.into(), size: step.size.get() }
     }
@@ -45,19 +46,16 @@ unsafe extern "C" fn cubeyard_compact(
 unsafe extern "C" fn cubeyard_plan_moves(
     allocator: *const Front,
     plan: u64,
-    moves: *mut MoveOfCaller,
+    moves: *mut CMove,
     capacity: usize,
     count: *mut usize,
 ) -> Status {
-    call(|| {
-        // SAFETY: the header asks for an allocator.
-        let front = unsafe { Front::of(allocator) }?;
-        front.plans.with(plan, |plan| {
-            let found: Vec<_> = plan.moves().map(Into::into).collect();
-            // SAFETY: the header asks for room for `capacity` moves, and NULL or a place for the count.
-            unsafe { argument::write_list((moves, capacity), count, &found, "moves") }
+    // SAFETY: the header asks for an allocator, room for `capacity` moves, and NULL or a count.
+    unsafe {
+        Front::fill(allocator, (moves, capacity), count, "moves", |front| {
+            front.plans.with(plan, |plan| Ok(plan.moves().map(Into::into).collect()))
         })
-    })
+    }
 }
 
 #[unsafe(no_mangle)]

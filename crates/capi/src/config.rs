@@ -8,10 +8,11 @@ use cubeyard_memory::device::AddressMode;
 use cubeyard_memory::flex::StreamEvents;
 
 use crate::argument;
-use crate::call::{Failure, Status, call};
-use crate::stream::{Events, EventsOfCaller};
+use crate::call::call;
+use crate::status::{Failure, Status};
+use crate::stream::{CEvents, Events};
 
-/// What a `cubeyard_config *` points to.
+/// Target of a `cubeyard_config *`.
 pub(crate) struct Config {
     pub(crate) flex: FlexConfig,
     pub(crate) mode: AddressMode,
@@ -25,7 +26,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The mode that a `CUBEYARD_MODE_…` stands for.
+    /// Returns the mode of a `CUBEYARD_MODE_…` constant.
     pub(crate) fn mode_of(&self, mode: u32) -> Result<AddressMode, Failure> {
         match mode {
             0 => Ok(self.mode),
@@ -83,10 +84,7 @@ unsafe extern "C" fn cubeyard_config_mode(config: *const Config, mode: *mut u32)
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cubeyard_config_events(
-    config: *mut Config,
-    events: *const EventsOfCaller,
-) -> Status {
+unsafe extern "C" fn cubeyard_config_events(config: *mut Config, events: *const CEvents) -> Status {
     call(|| {
         // SAFETY: the header asks for a configuration that no other thread uses.
         let config = unsafe { argument::change(config, "config") }?;

@@ -1,28 +1,31 @@
-//! Allocators: made and ended.
+//! Creating and destroying allocators.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use cubeyard_memory::device::{AddressMode, Card, CardSpec, DeviceMemory, HostMemory};
+#[cfg(unix)]
+use cubeyard_memory::device::HostMemory;
+use cubeyard_memory::device::{AddressMode, Card, CardSpec, DeviceMemory};
 use cubeyard_memory::stats::{Pool, Quantity};
 use cubeyard_memory::{Bytes, FlexAllocator};
 
 use crate::argument;
-use crate::call::{Failure, Status, call};
+use crate::call::call;
 use crate::config::Config;
-use crate::device::{Device, DeviceOfCaller};
+use crate::device::{CDevice, Device};
+use crate::status::{Failure, Status};
 use crate::{Front, fork};
 
-/// A `cubeyard_card`.
+/// The struct `cubeyard_card` of the header.
 #[repr(C)]
-pub(crate) struct CardOfCaller {
+pub(crate) struct CCard {
     mode: u32,
     table_entries: u32,
     bytes: u64,
 }
 
-impl CardOfCaller {
+impl CCard {
     fn spec(&self, config: &Config) -> Result<CardSpec, Failure> {
         let memory = Bytes::new(self.bytes);
         Ok(match config.mode_of(self.mode)? {
@@ -35,7 +38,7 @@ impl CardOfCaller {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_create_card(
     config: *const Config,
-    card: *const CardOfCaller,
+    card: *const CCard,
     allocator: *mut *mut Front,
 ) -> Status {
     // SAFETY: the header asks for NULL or a configuration, and a place to write to.
@@ -48,6 +51,7 @@ unsafe extern "C" fn cubeyard_create_card(
     }
 }
 
+#[cfg(unix)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_create_host(
     config: *const Config,
@@ -61,7 +65,7 @@ unsafe extern "C" fn cubeyard_create_host(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_create_device(
     config: *const Config,
-    device: *const DeviceOfCaller,
+    device: *const CDevice,
     allocator: *mut *mut Front,
 ) -> Status {
     // SAFETY: the header asks for NULL or a configuration, and a place to write to.
@@ -105,7 +109,7 @@ fn build(device: Arc<dyn DeviceMemory>, config: &Config) -> Result<Front, Failur
     Ok(Front::new(builder.build()?, forks))
 }
 
-/// Microseconds since 1970, as in PyTorch's histories.
+/// Returns the microseconds since 1970, as in PyTorch's histories.
 #[expect(clippy::disallowed_methods, reason = "a front reads the clock for the layers below")]
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -129,8 +133,7 @@ unsafe extern "C" fn cubeyard_destroy(allocator: *mut Front) -> Status {
     })
 }
 
-/// Refuses to end an allocator that somebody will look for: a function of its device or a callback that
-/// it is calling, or a registry.
+/// Refuses to destroy an allocator that is calling its device or a callback, or is in a registry.
 fn refuse_use(front: &Front) -> Result<(), Failure> {
     front.refuse_reentrance()?;
     if front.allocator.is_calling_back() {

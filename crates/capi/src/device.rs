@@ -10,8 +10,8 @@ use cubeyard_memory::device::{
 };
 
 use crate::argument;
-use crate::call::Failure;
 use crate::config::Config;
+use crate::status::Failure;
 
 type Acquire = unsafe extern "C" fn(*mut c_void, u64, *mut u64) -> c_int;
 type Release = unsafe extern "C" fn(*mut c_void, u64, u64);
@@ -20,9 +20,9 @@ type Commit = unsafe extern "C" fn(*mut c_void, u64, u64, u64) -> c_int;
 type Decommit = unsafe extern "C" fn(*mut c_void, u64, u64, u64);
 type Physical = unsafe extern "C" fn(*mut c_void, u64, *mut u64) -> c_int;
 
-/// A `cubeyard_device`.
+/// The struct `cubeyard_device` of the header.
 #[repr(C)]
-pub(crate) struct DeviceOfCaller {
+pub(crate) struct CDevice {
     struct_size: usize,
     mode: u32,
     granule: u64,
@@ -37,11 +37,11 @@ pub(crate) struct DeviceOfCaller {
     physical: Option<Physical>,
 }
 
-/// The length of the struct in version 1.0 of the header, which ends before the table.
-const FIRST_SIZE: usize = offset_of!(DeviceOfCaller, table_entries);
+/// Length of the struct in version 1.0 of the header, which ends before the table.
+const FIRST_SIZE: usize = offset_of!(CDevice, table_entries);
 
-impl DeviceOfCaller {
-    /// The struct, with zeros for what the caller's version of it does not have.
+impl CDevice {
+    /// Copies the struct, with zeros for fields that the caller's version does not have.
     ///
     /// # Safety
     /// If it is not null and is aligned, `device` points to a struct of which at least the first
@@ -60,7 +60,7 @@ impl DeviceOfCaller {
     }
 }
 
-/// The same, checked.
+/// A device of the caller, checked.
 pub(crate) struct Device {
     mode: AddressMode,
     user: *mut c_void,
@@ -68,13 +68,13 @@ pub(crate) struct Device {
     release: Release,
     info: Info,
     granules: Option<Granules>,
-    /// Entries of the firmware's table, if it has one, and how many regions are out.
+    /// Number of entries of the firmware's table, if it has one.
     table: Option<usize>,
     regions: AtomicUsize,
     physical: Option<Physical>,
 }
 
-/// What a device needs that can commit memory.
+/// Functions of a device that can commit memory.
 struct Granules {
     granule: Bytes,
     reserve: Acquire,
@@ -91,12 +91,9 @@ impl Device {
     /// # Safety
     /// If it is not null and is aligned, `device` points to a struct of which at least the first
     /// field is there, and as much as that says.
-    pub(crate) unsafe fn new(
-        device: *const DeviceOfCaller,
-        config: &Config,
-    ) -> Result<Self, Failure> {
+    pub(crate) unsafe fn new(device: *const CDevice, config: &Config) -> Result<Self, Failure> {
         // SAFETY: the caller's promise is the same.
-        let device = &unsafe { DeviceOfCaller::copied(device) }?;
+        let device = &unsafe { CDevice::copied(device) }?;
         let entries = usize::try_from(device.table_entries).unwrap_or(usize::MAX);
         Ok(Self {
             mode: config.mode_of(device.mode)?,
@@ -123,7 +120,7 @@ impl Device {
 }
 
 impl Granules {
-    fn new(device: &DeviceOfCaller) -> Result<Self, Failure> {
+    fn new(device: &CDevice) -> Result<Self, Failure> {
         if !device.granule.is_power_of_two() {
             return Err(argument::wrong("device.granule", "is no power of two"));
         }

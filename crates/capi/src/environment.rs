@@ -15,8 +15,9 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use crate::argument;
-use crate::call::{Failure, Status, call};
+use crate::call::call;
 use crate::config::Config;
+use crate::status::{Failure, Status};
 
 /// Any of these asks for the log.
 const DEBUG: [&str; 3] = ["CUBEYARD_ALLOC_DEBUG", "TORCH_SPYRE_ALLOC_DEBUG", "TORCH_SPYRE_DEBUG"];

@@ -4,7 +4,8 @@ use std::ffi::c_char;
 
 use crate::Front;
 use crate::argument;
-use crate::call::{Failure, Status, call};
+use crate::call::call;
+use crate::status::{Failure, Status};
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_stat(

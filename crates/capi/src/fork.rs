@@ -1,11 +1,11 @@
-//! Forks. The child of a process with threads has locks that nobody will ever unlock, and devices that
-//! its parent goes on using: it must not touch allocators that were there before.
+//! Forks. The child of a process with threads has locks that no thread will ever unlock, and devices
+//! that its parent still uses: it must not touch allocators that were made before.
 
 use std::ffi::c_int;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::call::{Failure, Status};
+use crate::status::{Failure, Status};
 
 type Hook = Option<unsafe extern "C" fn()>;
 
@@ -13,20 +13,20 @@ unsafe extern "C" {
     fn pthread_atfork(prepare: Hook, parent: Hook, child: Hook) -> c_int;
 }
 
-/// How often this process, its parent, and so on were forked.
+/// Number of forks of this process and its ancestors.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
-/// Is called in a child before `fork` returns there.
+/// Runs in a child before `fork` returns there.
 unsafe extern "C" fn forked() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// How many forks there were before this process; different in a child.
+/// Returns the number of forks, which is different in a child.
 pub(crate) fn count() -> u64 {
     FORKS.load(Ordering::Relaxed)
 }
 
-/// The same, having made sure that forks are counted.
+/// Returns the number of forks, and makes sure that they are counted.
 pub(crate) fn watch() -> Result<u64, Failure> {
     static WATCHED: OnceLock<c_int> = OnceLock::new();
     // SAFETY: the function adds to a number, which may be done in a child.
@@ -38,7 +38,7 @@ pub(crate) fn watch() -> Result<u64, Failure> {
     Ok(count())
 }
 
-/// Refuses what was made before a fork, in the child.
+/// Refuses, in a child, an object that was made before the fork.
 pub(crate) fn check(made: u64, what: &str) -> Result<(), Failure> {
     if made == count() {
         return Ok(());

@@ -1,17 +1,17 @@
-//! What a caller holds by a number: pins, programs, launches, plans.
+//! Objects that a caller holds by a number: pins, programs, launches, plans.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::call::{Failure, Status};
+use crate::status::{Failure, Status};
 
-/// The next number, for all kinds and all allocators: a number of one is never taken for another's.
+/// The next number, for all kinds and all allocators, so that no number is valid twice.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// Values by the numbers that the caller knows them by.
+/// Values by the numbers that the caller has for them.
 pub(crate) struct Held<T> {
-    /// The word for one of them.
+    /// Name of the kind of value, for errors.
     name: &'static str,
     values: Mutex<BTreeMap<u64, T>>,
 }
@@ -21,19 +21,18 @@ impl<T> Held<T> {
         Self { name, values: Mutex::new(BTreeMap::new()) }
     }
 
-    /// Keeps a value, and says by which number.
+    /// Keeps a value, and returns its number.
     pub(crate) fn insert(&self, value: T) -> u64 {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         self.values().insert(number, value);
         number
     }
 
-    /// Takes a value out. Dropping it may call the device or the streams, with nothing locked.
+    /// Removes a value. Dropping it may call the device or the streams, so nothing is locked then.
     pub(crate) fn remove(&self, number: u64) -> Result<T, Failure> {
         self.values().remove(&number).ok_or_else(|| self.stale())
     }
 
-    /// Takes all values out.
     pub(crate) fn clear(&self) {
         let values = std::mem::take(&mut *self.values());
         drop(values);
@@ -43,7 +42,7 @@ impl<T> Held<T> {
         self.values().len()
     }
 
-    /// Looks at a value. `look` calls neither the device nor the streams nor the caller.
+    /// Calls `look` with a value. It must call neither the device nor the streams nor the caller.
     pub(crate) fn with<R>(
         &self,
         number: u64,

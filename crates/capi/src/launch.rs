@@ -3,40 +3,41 @@
 use std::sync::Arc;
 
 use cubeyard_memory::Bytes;
-use cubeyard_memory::flex::{Argument, Operand, TokenBlock};
+use cubeyard_memory::flex::{Argument, Launch, Operand, TokenBlock};
 
 use crate::Front;
 use crate::argument;
-use crate::block::{Address, Block, BlockInfo};
-use crate::call::{Failure, Status, call};
-use crate::region::{SegmentOfCaller, segments};
+use crate::block::{CAddress, CBlock, CBlockInfo};
+use crate::call::call;
+use crate::region::{CSegment, segments};
+use crate::status::{Failure, Status};
 
-/// A `cubeyard_argument`.
+/// The struct `cubeyard_argument` of the header.
 #[repr(C)]
-pub(crate) struct ArgumentOfCaller {
-    block: Block,
+pub(crate) struct CArgument {
+    block: CBlock,
     offset: u64,
     size: u64,
 }
 
-/// A `cubeyard_operand`.
+/// The struct `cubeyard_operand` of the header.
 #[repr(C)]
-pub(crate) struct OperandOfCaller {
+pub(crate) struct COperand {
     flat: u64,
     offset: u64,
     size: u64,
     segment: u64,
 }
 
-/// A `cubeyard_launch_info`.
+/// The struct `cubeyard_launch_info` of the header.
 #[repr(C)]
-pub(crate) struct LaunchInfo {
-    program: Address,
-    corrections: Address,
+pub(crate) struct CLaunchInfo {
+    program: CAddress,
+    corrections: CAddress,
     corrections_bytes: u64,
 }
 
-impl From<&Operand> for OperandOfCaller {
+impl From<&Operand> for COperand {
     fn from(operand: &Operand) -> Self {
         Self {
             flat: operand.flat,
@@ -48,8 +49,8 @@ impl From<&Operand> for OperandOfCaller {
 }
 
 impl Front {
-    /// An operand as the library takes it: all of a block, or a part.
-    fn argument(&self, argument: &ArgumentOfCaller) -> Result<Argument<'static>, Failure> {
+    /// Returns an operand for the library: all of a block, or a part.
+    fn argument(&self, argument: &CArgument) -> Result<Argument<'static>, Failure> {
         let token = argument.block.token();
         let whole = Argument::from(token);
         if argument.offset == 0 && argument.size == 0 {
@@ -69,7 +70,7 @@ unsafe extern "C" fn cubeyard_program_load(
     binary_bytes: u64,
     parameters: u32,
     program: *mut u64,
-    address: *mut Address,
+    address: *mut CAddress,
 ) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator.
@@ -91,7 +92,7 @@ unsafe extern "C" fn cubeyard_program_load(
 unsafe extern "C" fn cubeyard_program_resolve(
     allocator: *const Front,
     program: u64,
-    info: *mut BlockInfo,
+    info: *mut CBlockInfo,
 ) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator.
@@ -122,10 +123,10 @@ unsafe extern "C" fn cubeyard_program_unload(allocator: *const Front, program: u
 unsafe extern "C" fn cubeyard_launch_begin(
     allocator: *const Front,
     program: u64,
-    arguments: *const ArgumentOfCaller,
+    arguments: *const CArgument,
     count: usize,
     launch: *mut u64,
-    info: *mut LaunchInfo,
+    info: *mut CLaunchInfo,
 ) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator and a list of `count` arguments.
@@ -138,7 +139,7 @@ unsafe extern "C" fn cubeyard_launch_begin(
         let arguments = arguments.collect::<Result<Vec<_>, _>>()?;
         let begun = front.allocator.launch(&loaded, arguments)?;
         let (place, corrections) = begun.corrections();
-        let found = LaunchInfo {
+        let found = CLaunchInfo {
             program: begun.program().into(),
             corrections: place.into(),
             corrections_bytes: corrections.size().get(),
@@ -155,20 +156,17 @@ unsafe extern "C" fn cubeyard_launch_begin(
 unsafe extern "C" fn cubeyard_launch_operands(
     allocator: *const Front,
     launch: u64,
-    operands: *mut OperandOfCaller,
+    operands: *mut COperand,
     capacity: usize,
     count: *mut usize,
 ) -> Status {
-    call(|| {
-        // SAFETY: the header asks for an allocator.
-        let front = unsafe { Front::of(allocator) }?;
-        front.launches.with(launch, |launch| {
-            let found: Vec<_> = launch.operands().iter().map(Into::into).collect();
-            // SAFETY: the header asks for room for `capacity` operands, and NULL or a place for the
-            // count.
-            unsafe { argument::write_list((operands, capacity), count, &found, "operands") }
+    // SAFETY: the header asks for an allocator, room for `capacity` operands, and NULL or a count.
+    unsafe {
+        Front::fill(allocator, (operands, capacity), count, "operands", |front| {
+            let list = |launch: &Launch| Ok(launch.operands().iter().map(Into::into).collect());
+            front.launches.with(launch, list)
         })
-    })
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -179,38 +177,28 @@ unsafe extern "C" fn cubeyard_launch_corrections(
     capacity: usize,
     length: *mut usize,
 ) -> Status {
-    call(|| {
-        // SAFETY: the header asks for an allocator.
-        let front = unsafe { Front::of(allocator) }?;
-        front.launches.with(launch, |launch| {
-            let (_, corrections) = launch.corrections();
-            // SAFETY: the header asks for room for `capacity` bytes, and NULL or a place for the
-            // length.
-            unsafe {
-                argument::write_list((buffer, capacity), length, corrections.bytes(), "buffer")
-            }
+    // SAFETY: the header asks for an allocator, room for `capacity` bytes, and NULL or a length.
+    unsafe {
+        Front::fill(allocator, (buffer, capacity), length, "buffer", |front| {
+            front.launches.with(launch, |launch| Ok(launch.corrections().1.bytes().to_vec()))
         })
-    })
+    }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_launch_segment_table(
     allocator: *const Front,
     launch: u64,
-    entries: *mut SegmentOfCaller,
+    entries: *mut CSegment,
     capacity: usize,
     count: *mut usize,
 ) -> Status {
-    call(|| {
-        // SAFETY: the header asks for an allocator.
-        let front = unsafe { Front::of(allocator) }?;
-        front.launches.with(launch, |launch| {
-            let found = segments(launch.segment_table());
-            // SAFETY: the header asks for room for `capacity` entries, and NULL or a place for the
-            // count.
-            unsafe { argument::write_list((entries, capacity), count, &found, "entries") }
+    // SAFETY: the header asks for an allocator, room for `capacity` entries, and NULL or a count.
+    unsafe {
+        Front::fill(allocator, (entries, capacity), count, "entries", |front| {
+            front.launches.with(launch, |launch| Ok(segments(launch.segment_table())))
         })
-    })
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -1,10 +1,9 @@
 //! The Flex allocator for C.
 //!
 //! The contract is `include/cubeyard.h`, function by function; nothing here is meant for Rust. Each
-//! function converts its arguments, calls [`cubeyard_memory`], and converts the answer. What can be
-//! wrong with an argument is looked at in `argument`, what comes out of a call goes through `call`.
-//! The crate depends on the memory crate alone, and on `tracing-subscriber` for the log that the
-//! environment can ask for.
+//! function converts its arguments (`argument`), calls [`cubeyard_memory`], and converts the answer
+//! (`call`, `status`). The crate depends on the memory crate alone, and on `tracing-subscriber` for the
+//! log that the environment can ask for.
 
 #![allow(
     unsafe_code,
@@ -27,6 +26,7 @@ mod pressure;
 mod region;
 mod registry;
 mod snapshot;
+mod status;
 mod stream;
 
 use std::sync::Arc;
@@ -35,18 +35,18 @@ use std::sync::atomic::AtomicUsize;
 use cubeyard_memory::FlexAllocator;
 use cubeyard_memory::flex::{AllocateError, Compaction, Launch, Pin, Program};
 
-use call::Failure;
 use held::Held;
+use status::{Failure, Status};
 
-/// The version of the header: its major number in the upper half, its minor number in the lower.
+/// Version of the header: the major number in the upper half, the minor number in the lower.
 const ABI_VERSION: u32 = 1 << 16 | 1;
 
-/// What a `cubeyard_allocator *` points to.
+/// Target of a `cubeyard_allocator *`.
 struct Front {
     allocator: FlexAllocator,
-    /// The forks before it was made.
+    /// Number of forks before it was made.
     forks: u64,
-    /// In how many registries it is.
+    /// Number of registries that it is in.
     registered: AtomicUsize,
     pins: Held<Pin>,
     /// Counted, so that a launch can use one while nothing is locked.
@@ -68,7 +68,7 @@ impl Front {
         }
     }
 
-    /// The allocator that a pointer points to, if this process may use it.
+    /// Returns the allocator that a pointer points to, if this process may use it.
     ///
     /// # Safety
     /// If it is not null and is aligned, it points to an allocator that stays for as long as the
@@ -78,6 +78,25 @@ impl Front {
         let front = unsafe { argument::read(allocator, "allocator") }?;
         fork::check(front.forks, "the allocator")?;
         Ok(front)
+    }
+
+    /// Fills a list of the caller, with room for `capacity` elements, and its count.
+    ///
+    /// # Safety
+    /// As with [`of`](Self::of) and [`argument::write_list`].
+    unsafe fn fill<T>(
+        allocator: *const Self,
+        list: (*mut T, usize),
+        count: *mut usize,
+        name: &str,
+        found: impl FnOnce(&Self) -> Result<Vec<T>, Failure>,
+    ) -> Status {
+        call::call(|| {
+            // SAFETY: the caller's promise is the same.
+            let values = found(unsafe { Self::of(allocator) }?)?;
+            // SAFETY: the caller's promise is the same.
+            unsafe { argument::write_list(list, count, &values, name) }
+        })
     }
 
     /// Refuses what would have to call the device or the streams while they are being called.

@@ -1,60 +1,17 @@
-//! Running out of memory: reports, and functions of the caller that may make room.
+//! Running out of memory: callbacks that may make room, and trims.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::c_void;
 
-use cubeyard_memory::flex::{OutOfMemory, Shortage};
+use cubeyard_memory::flex::OutOfMemory;
 
 use crate::Front;
 use crate::argument;
-use crate::call::{Status, c_string, call};
+use crate::call::call;
+use crate::status::{CReport, Status, c_string};
 
-/// A `cubeyard_out_of_memory`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Report {
-    status: Status,
-    regions: u32,
-    requested: u64,
-    rounded: u64,
-    free_bytes: u64,
-    largest: u64,
-    longest_block: u64,
-    pending: u64,
-    device_free: u64,
-    device_total: u64,
-    text: *const c_char,
-}
+type Pressure = unsafe extern "C" fn(*mut c_void, *const CReport);
 
-impl Report {
-    /// A report whose words live as long as `words`.
-    pub(crate) fn new(report: &OutOfMemory, words: &CStr) -> Self {
-        Self {
-            status: status_of(report),
-            regions: u32::try_from(report.regions.len()).unwrap_or(u32::MAX),
-            requested: report.requested.get(),
-            rounded: report.rounded.get(),
-            free_bytes: report.free.get(),
-            largest: report.largest.get(),
-            longest_block: report.longest_block.get(),
-            pending: report.pending.get(),
-            device_free: report.device_free.get(),
-            device_total: report.device_total.get(),
-            text: words.as_ptr(),
-        }
-    }
-}
-
-pub(crate) fn status_of(report: &OutOfMemory) -> Status {
-    match report.shortage {
-        Shortage::Full => Status::Full,
-        Shortage::Fragmented => Status::Fragmented,
-        Shortage::TooLarge => Status::TooBig,
-    }
-}
-
-type Pressure = unsafe extern "C" fn(*mut c_void, *const Report);
-
-/// A function of the caller, and what it is to be given.
+/// A function of the caller, with its first argument.
 struct Callback {
     function: Pressure,
     user: *mut c_void,
@@ -68,7 +25,7 @@ unsafe impl Sync for Callback {}
 impl Callback {
     fn run(&self, report: &OutOfMemory) {
         let words = c_string(report.to_string());
-        let report = Report::new(report, &words);
+        let report = CReport::new(report, &words);
         // SAFETY: the caller gave this function for this purpose, with this pointer; the report
         // lives as long as the call.
         unsafe { (self.function)(self.user, &raw const report) }

@@ -6,12 +6,13 @@ use cubeyard_memory::flex::{RegionReport, SegmentTable};
 
 use crate::Front;
 use crate::argument;
-use crate::block::Address;
-use crate::call::{Failure, Status, call};
+use crate::block::CAddress;
+use crate::call::call;
+use crate::status::{Failure, Status};
 
-/// A `cubeyard_region`.
+/// The struct `cubeyard_region` of the header.
 #[repr(C)]
-pub(crate) struct RegionOfCaller {
+pub(crate) struct CRegion {
     region_id: u64,
     size: u64,
     free_bytes: u64,
@@ -19,7 +20,7 @@ pub(crate) struct RegionOfCaller {
     blocks: u64,
 }
 
-impl From<&RegionReport> for RegionOfCaller {
+impl From<&RegionReport> for CRegion {
     fn from(region: &RegionReport) -> Self {
         Self {
             region_id: region.id.get(),
@@ -31,19 +32,19 @@ impl From<&RegionReport> for RegionOfCaller {
     }
 }
 
-/// A `cubeyard_segment`.
+/// The struct `cubeyard_segment` of the header.
 #[repr(C)]
 #[derive(Default)]
-pub(crate) struct SegmentOfCaller {
+pub(crate) struct CSegment {
     used: u64,
     region_id: u64,
     base: u64,
     size: u64,
 }
 
-/// All entries of a table, used or not.
-pub(crate) fn segments(table: &SegmentTable) -> Vec<SegmentOfCaller> {
-    let used = |segment: &cubeyard_memory::flex::Segment| SegmentOfCaller {
+/// Returns all entries of a table, used or not.
+pub(crate) fn segments(table: &SegmentTable) -> Vec<CSegment> {
+    let used = |segment: &cubeyard_memory::flex::Segment| CSegment {
         used: 1,
         region_id: segment.region_id.get(),
         base: segment.base,
@@ -56,17 +57,16 @@ pub(crate) fn segments(table: &SegmentTable) -> Vec<SegmentOfCaller> {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_regions(
     allocator: *const Front,
-    regions: *mut RegionOfCaller,
+    regions: *mut CRegion,
     capacity: usize,
     count: *mut usize,
 ) -> Status {
-    call(|| {
-        // SAFETY: the header asks for an allocator.
-        let front = unsafe { Front::of(allocator) }?;
-        let found: Vec<_> = front.allocator.regions().iter().map(Into::into).collect();
-        // SAFETY: the header asks for room for `capacity` regions, and NULL or a place for the count.
-        unsafe { argument::write_list((regions, capacity), count, &found, "regions") }
-    })
+    // SAFETY: the header asks for an allocator, room for `capacity` regions, and NULL or a count.
+    unsafe {
+        Front::fill(allocator, (regions, capacity), count, "regions", |front| {
+            Ok(front.allocator.regions().iter().map(Into::into).collect())
+        })
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -86,30 +86,29 @@ unsafe extern "C" fn cubeyard_regions_locked(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_segment_table(
     allocator: *const Front,
-    entries: *mut SegmentOfCaller,
+    entries: *mut CSegment,
     capacity: usize,
     count: *mut usize,
 ) -> Status {
-    call(|| {
-        // SAFETY: the header asks for an allocator.
-        let front = unsafe { Front::of(allocator) }?;
-        let found = segments(&front.allocator.segment_table());
-        // SAFETY: the header asks for room for `capacity` entries, and NULL or a place for the count.
-        unsafe { argument::write_list((entries, capacity), count, &found, "entries") }
-    })
+    // SAFETY: the header asks for an allocator, room for `capacity` entries, and NULL or a count.
+    unsafe {
+        Front::fill(allocator, (entries, capacity), count, "entries", |front| {
+            Ok(segments(&front.allocator.segment_table()))
+        })
+    }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_physical_address(
     allocator: *const Front,
-    address: Address,
+    address: CAddress,
     physical: *mut u64,
 ) -> Status {
     call(|| {
         // SAFETY: the header asks for an allocator.
         let front = unsafe { Front::of(allocator) }?;
         let place = address.place();
-        if front.allocator.segment_table().find(place.region_id).is_none() {
+        if front.allocator.segment_table().get(place.region_id).is_none() {
             let message = format!("{place} is in no region of this allocator");
             return Err(Failure::new(Status::Foreign, message));
         }

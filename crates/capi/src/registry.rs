@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::call::{Failure, Status, call};
+use crate::call::call;
+use crate::status::{Failure, Status};
 use crate::{Front, argument, fork};
 
-/// What a `cubeyard_registry *` points to.
+/// Target of a `cubeyard_registry *`.
 pub(crate) struct Registry {
-    /// The forks before it was made.
+    /// Number of forks before it was made.
     forks: u64,
     allocators: Mutex<BTreeMap<u32, Registered>>,
 }
 
-/// An allocator in a registry, which is not ended while it is there.
+/// An allocator in a registry, which is not destroyed while it is there.
 struct Registered(*const Front);
 
 // SAFETY: the header says that allocators may be used on any thread.
@@ -29,7 +30,7 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // SAFETY: an allocator is not ended before this number is zero, and this is counted in it.
+        // SAFETY: an allocator is not destroyed before this number is zero, and this is counted in it.
         unsafe { &*self.0 }.registered.fetch_sub(1, Ordering::AcqRel);
     }
 }

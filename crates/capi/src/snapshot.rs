@@ -6,9 +6,10 @@ use std::io::{self, BufWriter, Write};
 
 use crate::Front;
 use crate::argument;
-use crate::call::{Failure, Status, call};
+use crate::call::call;
+use crate::status::{Failure, Status};
 
-/// A snapshot lists all devices up to its own.
+/// Highest device number; a snapshot lists all devices up to its own.
 const MOST_DEVICES: u32 = u16::MAX as u32;
 
 type Sink = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> c_int;

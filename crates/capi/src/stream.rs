@@ -5,11 +5,11 @@ use std::ffi::{c_int, c_void};
 use cubeyard_memory::flex::{EventId, StreamEvents};
 
 use crate::argument;
-use crate::call::Failure;
+use crate::status::Failure;
 
-/// A `cubeyard_events`.
+/// The struct `cubeyard_events` of the header.
 #[repr(C)]
-pub(crate) struct EventsOfCaller {
+pub(crate) struct CEvents {
     struct_size: usize,
     user: *mut c_void,
     record: Option<unsafe extern "C" fn(*mut c_void, u32) -> u64>,
@@ -17,7 +17,7 @@ pub(crate) struct EventsOfCaller {
     wait: Option<unsafe extern "C" fn(*mut c_void, u64)>,
 }
 
-/// The same, with all functions there.
+/// Streams of the caller, with all functions present.
 pub(crate) struct Events {
     user: *mut c_void,
     record: unsafe extern "C" fn(*mut c_void, u32) -> u64,
@@ -34,10 +34,10 @@ impl Events {
     /// # Safety
     /// If it is not null and is aligned, `events` points to a struct of which at least the first
     /// field is there, and as much as that says.
-    pub(crate) unsafe fn new(events: *const EventsOfCaller) -> Result<Self, Failure> {
+    pub(crate) unsafe fn new(events: *const CEvents) -> Result<Self, Failure> {
         // SAFETY: the first field is there.
         let size = *unsafe { argument::read(events.cast::<usize>(), "events") }?;
-        argument::struct_size(size, size_of::<EventsOfCaller>(), "events")?;
+        argument::struct_size(size, size_of::<CEvents>(), "events")?;
         // SAFETY: all of it is there.
         let events = unsafe { argument::read(events, "events") }?;
         Ok(Self {

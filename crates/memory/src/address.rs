@@ -59,7 +59,7 @@ pub enum AddressError {
     Number {
         /// Name of the kind of number.
         field: &'static str,
-        /// Number given.
+        /// The number given.
         value: u32,
         /// Lowest number that is too high.
         limit: u32,
@@ -69,7 +69,7 @@ pub enum AddressError {
     Offset {
         /// Name of the window or slice.
         field: &'static str,
-        /// Offset given.
+        /// The offset given.
         offset: Bytes,
         /// Lowest offset that is too high.
         limit: Bytes,
@@ -77,7 +77,7 @@ pub enum AddressError {
     /// The PE's HBM slice does not end inside the cube's HBM window.
     #[error("{pe} with slices of {:#x} bytes is outside the HBM window, which is {:#x} bytes long", slice.get(), limit.get())]
     Slice {
-        /// PE given.
+        /// The PE given.
         pe: PeId,
         /// Size of a slice given.
         slice: Bytes,
@@ -87,13 +87,13 @@ pub enum AddressError {
     /// The number has bits above the 51 of an address.
     #[error("{bits:#x} has more than the 51 bits of an address")]
     TooWide {
-        /// Number given.
+        /// The number given.
         bits: u64,
     },
     /// The number names a die that is neither a cube nor an IO chiplet.
     #[error("{bits:#x} is on die {die}, but dies above 20 are reserved")]
     ReservedDie {
-        /// Number given.
+        /// The number given.
         bits: u64,
         /// Number of the die.
         die: u32,
@@ -101,7 +101,7 @@ pub enum AddressError {
     /// The number lies between the windows of its die.
     #[error("{bits:#x} is offset {:#x} of {die}, which is in no window", offset.get())]
     Unmapped {
-        /// Number given.
+        /// The number given.
         bits: u64,
         /// Number of the die.
         die: Die,

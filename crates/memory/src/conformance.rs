@@ -1,8 +1,7 @@
-//! What every allocator of this library must do, as code that any of them can be run through.
+//! A test suite for allocators.
 //!
-//! A [`Subject`] is an allocator in the terms of the suite, and [`check`] puts it through the suite.
-//! [`Naive`] is the reference: the seeds' sorted list of free ranges, searched from the front. It is
-//! slow and short enough to be seen right.
+//! A [`Subject`] is an allocator in the terms of the suite, and [`check`] runs it through the suite.
+//! [`Naive`] is the reference: a sorted list of free ranges that is searched from the front.
 
 mod suite;
 
@@ -11,7 +10,7 @@ pub use suite::{Placed, Refused, Report, Subject, check};
 use crate::Bytes;
 use crate::index::Fit;
 
-/// A sorted list of free ranges, searched one by one: the model that fast indexes are held to.
+/// A sorted list of free ranges, searched one by one: the model for fast indexes.
 ///
 /// ```
 /// use cubeyard_memory::{conformance::Naive, index::Fit, Bytes};
@@ -24,18 +23,17 @@ use crate::index::Fit;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Naive {
-    /// In address order, none touching the next.
-    free: Vec<Range>,
-    /// Grows with every range that comes to be.
+    /// Free ranges in address order, none touching the next.
+    free: Vec<NaiveRange>,
+    /// Number of ranges made so far.
     clock: u64,
 }
 
-/// A free range of [`Naive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Range {
+struct NaiveRange {
     start: u64,
     size: u64,
-    /// When it came to be as it is.
+    /// Value of the clock when it was made.
     since: u64,
 }
 
@@ -43,23 +41,23 @@ struct Range {
 const LATEST_BELOW: u64 = 8192;
 
 impl Naive {
-    /// A space of `capacity` bytes, all free.
+    /// Creates a space of `capacity` bytes, all free.
     pub fn new(capacity: u64) -> Self {
         let mut naive = Self { free: Vec::new(), clock: 0 };
         naive.free(0, capacity);
         naive
     }
 
-    /// Takes `size` bytes at a multiple of `alignment` and says where.
+    /// Allocates `size` bytes at a multiple of `alignment` and returns their offset.
     pub fn allocate(&mut self, fit: Fit, size: u64, alignment: u64) -> Option<u64> {
-        let place = |range: &Range| {
+        let place = |range: &NaiveRange| {
             let at = match fit {
                 Fit::First | Fit::Best => range.start.next_multiple_of(alignment),
                 Fit::Last => (range.start + range.size).checked_sub(size)? / alignment * alignment,
             };
             (at >= range.start && at + size <= range.start + range.size).then_some((at, *range))
         };
-        let preference = |range: Range| match range.size {
+        let preference = |range: NaiveRange| match range.size {
             LATEST_BELOW.. => (range.size, range.start),
             _ => (range.size, u64::MAX - range.since),
         };
@@ -72,9 +70,9 @@ impl Naive {
         self.take(at, size).then_some(at)
     }
 
-    /// Takes `at .. at + size` if all of it is free, and says whether it was.
+    /// Allocates `at .. at + size` if all of it is free, and returns whether it was.
     pub fn take(&mut self, at: u64, size: u64) -> bool {
-        let holds = |range: &Range| range.start <= at && at + size <= range.start + range.size;
+        let holds = |range: &NaiveRange| range.start <= at && at + size <= range.start + range.size;
         let Some(place) = self.free.iter().position(holds) else { return false };
         let range = self.free.remove(place);
         self.add(range.start, at - range.start);
@@ -82,7 +80,7 @@ impl Naive {
         true
     }
 
-    /// Gives `at .. at + size` back.
+    /// Frees `at .. at + size`.
     pub fn free(&mut self, at: u64, size: u64) {
         let (mut start, mut end) = (at, at + size);
         self.free.retain(|range| {
@@ -96,7 +94,7 @@ impl Naive {
         self.add(start, end - start);
     }
 
-    /// Forgets which range came to be when: of equal ones, the lowest counts as the latest.
+    /// Forgets the order in which ranges were made: of equal ones, the lowest counts as the latest.
     pub fn forget_order(&mut self) {
         for range in self.free.iter_mut().rev() {
             self.clock += 1;
@@ -104,17 +102,17 @@ impl Naive {
         }
     }
 
-    /// The longest free range.
+    /// Returns the length of the longest free range.
     pub fn largest(&self) -> u64 {
         self.free.iter().map(|range| range.size).max().unwrap_or(0)
     }
 
-    /// All that is free.
+    /// Returns the number of free bytes.
     pub fn free_bytes(&self) -> Bytes {
         Bytes::new(self.free.iter().map(|range| range.size).sum())
     }
 
-    /// The free ranges as `(start, size)`, in order.
+    /// Returns the free ranges as `(start, size)`, in order.
     pub fn ranges(&self) -> Vec<(u64, u64)> {
         self.free.iter().map(|range| (range.start, range.size)).collect()
     }
@@ -122,7 +120,7 @@ impl Naive {
     fn add(&mut self, start: u64, size: u64) {
         if size > 0 {
             self.clock += 1;
-            self.free.push(Range { start, size, since: self.clock });
+            self.free.push(NaiveRange { start, size, since: self.clock });
             self.free.sort_unstable();
         }
     }

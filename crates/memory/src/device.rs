@@ -1,15 +1,19 @@
-//! Where regions come from: the devices below an allocator.
+//! Devices: the source of an allocator's regions.
 //!
-//! A device hands out *regions*, contiguous ranges of its memory, and takes them back. That is all
-//! the allocator asks for; [`DeviceMemory`] says it precisely. A device with virtual memory can also
-//! *reserve* a region, which is addresses only, and put memory behind it granule by granule.
+//! A device gives out *regions*, contiguous ranges of its memory, and takes them back. That is all
+//! the allocator asks for; [`DeviceMemory`] is the contract. A device with virtual memory can also
+//! *reserve* a region, which is addresses only, and commit memory to it granule by granule.
+//!
+//! `HostMemory` exists on Unix only.
 
 mod faulty;
+#[cfg(unix)]
 mod host;
 mod simulated;
 mod table;
 
 pub use faulty::{Fault, Faulty};
+#[cfg(unix)]
 pub use host::HostMemory;
 pub use simulated::{Card, CardSpec};
 pub use table::{FirmwareTable, TableInfo};
@@ -28,12 +32,12 @@ use crate::Bytes;
 pub struct RegionId(u64);
 
 impl RegionId {
-    /// The region that a device calls `id`.
+    /// Creates the name of the region that a device calls `id`.
     pub const fn new(id: u64) -> Self {
         Self(id)
     }
 
-    /// The bare number.
+    /// Returns the name as a number.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -45,7 +49,7 @@ impl fmt::Display for RegionId {
     }
 }
 
-/// What a [`RegionId`] of a device means.
+/// Meaning of the [`RegionId`]s of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressMode {
     /// Physical function, one tenant: the region's physical address.
@@ -54,63 +58,63 @@ pub enum AddressMode {
     Virtual,
 }
 
-/// A region that a device has handed out. It is given back by value, so it cannot be used after
-/// that, nor given back twice.
+/// A region that a device has given out. It is released by value, so it can be neither used after
+/// that nor released twice.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RegionHandle {
-    /// Its name.
+    /// Name of the region.
     pub id: RegionId,
-    /// How long it is.
+    /// Length in bytes.
     pub size: Bytes,
 }
 
 impl RegionHandle {
-    /// A second handle to the same region, for a call that only looks at it.
+    /// Returns a second handle to the same region, for a call that only reads it.
     pub(crate) fn duplicate(&self) -> Self {
         Self { id: self.id, size: self.size }
     }
 }
 
-/// How much memory a device has.
+/// Memory of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryInfo {
-    /// What nobody has acquired or committed.
+    /// Bytes that are neither acquired nor committed.
     pub free: Bytes,
-    /// All of it.
+    /// Bytes in all.
     pub total: Bytes,
 }
 
-/// The source of regions.
+/// A source of regions.
 ///
 /// The allocator calls these with no lock held, so an implementation may block, and may even free
-/// blocks of the allocator and look at it. It may also allocate from it, but finds only room that is
-/// there: a request that would need a region is refused
+/// blocks of the allocator and read its statistics. It may also allocate from it where there is room:
+/// a request that would need a region is refused
 /// ([`Reentrant`](crate::flex::AllocateError::Reentrant)), and a trim is put off until the call has
 /// returned. It must not wait for another thread that allocates or trims. The allocator never calls
 /// two of `try_acquire`, `try_reserve` and `release` at a time, nor two of `commit` and `decommit`
 /// at a time for one region; several allocators may share a device.
 pub trait DeviceMemory: Send + Sync {
-    /// How the ids of this device's regions are meant.
+    /// Returns the meaning of the ids of its regions.
     fn mode(&self) -> AddressMode;
 
-    /// A region of exactly `size` bytes of memory, or nothing where the device has none to give.
+    /// Acquires a region of exactly `size` bytes of memory; `None` where the device has none.
     fn try_acquire(&self, size: Bytes) -> Option<RegionHandle>;
 
-    /// Takes a region back, acquired or reserved, with whatever is committed in it.
+    /// Releases a region, acquired or reserved, with all memory that is committed to it.
     fn release(&self, region: RegionHandle);
 
-    /// How much memory there is.
+    /// Returns its free and its total memory.
     fn info(&self) -> MemoryInfo;
 
-    /// Returns the state of the firmware's table, for a device that can have only so many regions
-    /// out as it has entries. The segment table of an allocator has as many.
+    /// Returns the state of the firmware's table, for a device whose regions each take an entry. The
+    /// segment table of an allocator has as many entries.
     fn table(&self) -> Option<TableInfo> {
         None
     }
 
-    /// Returns the physical address of a region's start: the id itself in a physical function, what
-    /// the firmware's table has for it in a virtual one. `None` for a region that is not out, where
-    /// the device can tell, and for a virtual function that does not know its table.
+    /// Returns the physical address of a region's start: the id itself in a physical function, the
+    /// address in the firmware's table in a virtual one. `None` for an unknown region, where the device
+    /// can tell, and for a virtual function that does not know its table.
     fn physical_address(&self, region: RegionId) -> Option<u64> {
         match self.mode() {
             AddressMode::Physical => Some(region.get()),
@@ -118,24 +122,24 @@ pub trait DeviceMemory: Send + Sync {
         }
     }
 
-    /// The granule in which memory can be committed to a reserved region (a power of two), or
-    /// nothing for a device that cannot do so.
+    /// Returns the granule in which memory can be committed to a reserved region (a power of two);
+    /// `None` for a device that cannot do so.
     fn granule(&self) -> Option<Bytes> {
         None
     }
 
-    /// A region of `size` bytes of addresses with no memory behind them.
+    /// Reserves a region of `size` bytes of addresses without memory.
     fn try_reserve(&self, _size: Bytes) -> Option<RegionHandle> {
         None
     }
 
-    /// Puts memory behind a part of a reserved region, and says whether there was enough. Both
-    /// numbers are multiples of the granule, and none of the part is committed yet. On `false`
-    /// nothing has changed.
+    /// Commits memory to a part of a reserved region, and returns whether there was enough; if not,
+    /// nothing has changed. Both numbers are multiples of the granule, and none of the part is
+    /// committed yet.
     fn commit(&self, _region: &RegionHandle, _offset: Bytes, _size: Bytes) -> bool {
         false
     }
 
-    /// Takes the memory behind a part of a reserved region away; all of it is committed.
+    /// Decommits the memory of a part of a reserved region, all of which is committed.
     fn decommit(&self, _region: &RegionHandle, _offset: Bytes, _size: Bytes) {}
 }

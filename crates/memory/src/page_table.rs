@@ -1,8 +1,8 @@
-//! What virtual addresses mean: ranges of them, each with the physical address it stands for.
+//! Page tables: mappings of ranges of virtual addresses to physical ones.
 //!
-//! A mapping has any length and begins anywhere, so shards that are smaller than a page stand side by
-//! side in one page without overwriting each other. Ranges are kept as they are mapped, not page by page:
-//! a mapping of gigabytes costs as much as one of bytes.
+//! A mapping has any length and begins anywhere, so several shards that are smaller than a page fit
+//! into one. Ranges are kept as they are mapped, not page by page: a mapping of gigabytes costs as
+//! much as one of bytes.
 //!
 //! ```
 //! use cubeyard_memory::Bytes;
@@ -31,51 +31,52 @@ use crate::address::PhysAddr;
 /// Mappings of virtual addresses. See the [module](self).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageTable {
-    /// By the first address of each.
-    ranges: BTreeMap<u64, Range>,
+    /// Mappings by their first addresses.
+    ranges: BTreeMap<u64, MappedRange>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Range {
+struct MappedRange {
     bytes: u64,
     to: u64,
 }
 
-/// Why a mapping was not made or taken away. The table is as before.
+/// A mapping that was not made or removed. The table is as before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum MapError {
     /// Part of it is mapped already. Unmap that first.
     #[error("{bytes} from {from:#x} overlap what is mapped at {at:#x}")]
     Overlap {
-        /// The first address.
+        /// First virtual address.
         from: u64,
-        /// How much.
+        /// Length of the range.
         bytes: Bytes,
-        /// Where the mapping that is there begins.
+        /// First address of the mapping that exists.
         at: u64,
     },
     /// No bytes, or an end beyond 64 bits, or physical addresses that mean nothing.
     #[error("{bytes} from {from:#x} to {to} are no range")]
     NoRange {
-        /// The first address.
+        /// First virtual address.
         from: u64,
-        /// How much.
+        /// Length of the range.
         bytes: Bytes,
-        /// Where it should lead.
+        /// Physical address given.
         to: PhysAddr,
     },
     /// It is not what was mapped: a range is unmapped as it was mapped.
     #[error("{bytes} from {from:#x} are not mapped as one range")]
     NotMapped {
-        /// The first address.
+        /// First virtual address.
         from: u64,
-        /// How much.
+        /// Length of the range.
         bytes: Bytes,
     },
 }
 
 impl PageTable {
-    /// Lets `bytes` from virtual address `from` on mean what lies at `to`.
+    /// Maps `bytes` from virtual address `from` on to `to`.
     pub fn map(&mut self, from: u64, bytes: Bytes, to: PhysAddr) -> Result<(), MapError> {
         let no_range = MapError::NoRange { from, bytes, to };
         let last = bytes.get().checked_sub(1).ok_or(no_range)?;
@@ -90,7 +91,7 @@ impl PageTable {
         {
             return Err(MapError::Overlap { from, bytes, at });
         }
-        self.ranges.insert(from, Range { bytes: bytes.get(), to: to.to_bits() });
+        self.ranges.insert(from, MappedRange { bytes: bytes.get(), to: to.to_bits() });
         Ok(())
     }
 
@@ -105,7 +106,7 @@ impl PageTable {
         }
     }
 
-    /// What a virtual address means, and for how many bytes from there on.
+    /// Translates a virtual address; returns also how many bytes are mapped from there on.
     pub fn translate(&self, address: u64) -> Option<(PhysAddr, Bytes)> {
         let (from, bytes, to) = self.mapping(address)?;
         let into = address - from;
@@ -113,19 +114,19 @@ impl PageTable {
         Some((to, bytes - Bytes::new(into)))
     }
 
-    /// The mapping that an address is in: its first address, its length, and what the first address means.
+    /// Returns the mapping of an address: its first address, its length and its physical address.
     pub fn mapping(&self, address: u64) -> Option<(u64, Bytes, PhysAddr)> {
         let (&from, range) = self.ranges.range(..=address).next_back()?;
         let to = PhysAddr::from_bits(range.to).expect("checked when it was mapped");
         (address - from < range.bytes).then_some((from, Bytes::new(range.bytes), to))
     }
 
-    /// How many mappings there are.
+    /// Returns the number of mappings.
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Whether nothing is mapped.
+    /// Returns whether nothing is mapped.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Strategies: in which region a block goes, and where in it.
+//! Strategies: the choice of a region for a block, and of a place in it.
 //!
 //! A strategy is one file here and one line in the table of its kind ([`BLOCK`] or [`REGION`]);
 //! nothing else knows them by name. The mechanism is below them: [`FreeIndex`] finds and keeps
@@ -17,10 +17,10 @@ use std::fmt;
 use crate::Bytes;
 use crate::index::{Block, BlockKey, FreeIndex, StaleBlock};
 
-/// What an allocation is for. A kind can be given regions of its own.
+/// Purpose of an allocation. A kind can be given regions of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Data of the user's.
+    /// Data of the user.
     #[default]
     Tensor,
     /// The binary of a program, loaded before it can be launched.
@@ -30,10 +30,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds of blocks.
     pub const ALL: [Self; 3] = [Self::Tensor, Self::Program, Self::Staging];
 
-    /// Its name in configurations and reports.
+    /// Returns the name in configurations and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tensor => "tensor",
@@ -43,23 +43,23 @@ impl Kind {
     }
 }
 
-/// What a strategy knows of an allocation that is to be placed.
+/// A request for an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The bytes asked for.
+    /// Number of bytes asked for.
     pub size: Bytes,
-    /// What the block's start must be a multiple of; anything up to the granule costs nothing.
+    /// Alignment of the block's start, a power of two; anything up to the granule costs nothing.
     pub alignment: Bytes,
-    /// What it is for.
+    /// Purpose of the allocation.
     pub kind: Kind,
-    /// The stream that it will be used on.
+    /// Stream that will use it.
     pub stream: u32,
-    /// Where in the program it is asked for: equal for equal places, 0 where unknown.
+    /// Number of the call site in the program, 0 where unknown.
     pub site: u32,
 }
 
 impl Request {
-    /// A tensor of `size` bytes on stream 0, from anywhere, with no alignment of its own.
+    /// Creates a request for a tensor of `size` bytes on stream 0, with no site or alignment.
     pub const fn new(size: Bytes) -> Self {
         Self { size, alignment: Bytes::new(1), kind: Kind::Tensor, stream: 0, site: 0 }
     }
@@ -72,7 +72,7 @@ pub trait BlockStrategy: Send + fmt::Debug {
     /// passed on to the index.
     fn place(&mut self, region: &mut FreeIndex, request: &Request, tag: u32) -> Option<Block>;
 
-    /// Gives a block back to the region.
+    /// Frees a block of the region.
     fn free(&mut self, region: &mut FreeIndex, key: BlockKey) -> Result<Block, StaleBlock> {
         region.free(key)
     }
@@ -81,37 +81,37 @@ pub trait BlockStrategy: Send + fmt::Debug {
 /// A block strategy that can be chosen by name.
 #[derive(Debug)]
 pub struct BlockPolicy {
-    /// Its name in configurations and reports.
+    /// Name in configurations and reports.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// Description in one line.
     pub summary: &'static str,
-    /// The names of policies that leave less memory in pieces, for whoever runs out of it.
+    /// Names of policies that fragment memory less, for the advice when memory runs out.
     pub fragments_less: &'static [&'static str],
     /// Makes an instance for one region.
     pub make: fn() -> Box<dyn BlockStrategy>,
 }
 
-/// What a region strategy knows of a region.
+/// A region, as a region strategy sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionView {
-    /// Its place among the allocator's regions, the oldest first.
+    /// Number of its slot.
     pub slot: usize,
-    /// How much of it is free.
+    /// Number of free bytes.
     pub free: Bytes,
 }
 
-/// Chooses in which order regions are tried.
+/// A region strategy that can be chosen by name: the order in which regions are tried.
 #[derive(Debug)]
 pub struct RegionPolicy {
-    /// Its name in configurations and reports.
+    /// Name in configurations and reports.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// Description in one line.
     pub summary: &'static str,
-    /// Puts the regions that are worth trying for `size` bytes to the front, in order, and says how
-    /// many they are. They arrive the oldest first, and ties must be left in that order.
+    /// Puts the regions that are worth trying for `size` bytes to the front, in order, and returns
+    /// their number. They arrive the oldest first, and ties must be left in that order.
     pub order: fn(regions: &mut [RegionView], size: Bytes) -> usize,
-    /// Whether each thread has a region of its own, tried before the others. A thread then leaves
-    /// what it frees in others' regions to their owners, so that no two threads touch one region.
+    /// Whether each thread has a region of its own, tried before the others. A block that a thread
+    /// frees in another's region is then freed by that thread.
     pub thread_home: bool,
 }
 

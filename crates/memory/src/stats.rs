@@ -1,42 +1,42 @@
 //! Statistics: what PyTorch calls `memory_stats`, key for key.
 //!
 //! Each quantity is counted for all allocations and for small (below 1 MiB) and large ones apart,
-//! and each count has four figures: what is there now, the most that ever was, and all that ever
-//! came and went.
+//! and each count has four figures: its present value, its peak, and the sums of its increases and
+//! decreases.
 
 use std::fmt::Write as _;
 
 use crate::Bytes;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Allocations below this are small, in the sense of PyTorch's statistics.
-pub const LARGE: Bytes = Bytes::mib(1);
+/// Size from which allocations are large, in the sense of PyTorch's statistics.
+const LARGE: Bytes = Bytes::mib(1);
 
-/// What is counted.
+/// A counted quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// Allocations whose owner has not let them go.
+    /// Allocations that their owners have not freed.
     Allocation,
-    /// Regions.
+    /// Regions acquired from the device.
     Segment,
     /// Blocks that are in use: allocations, and freed blocks that a stream may still touch.
     Active,
     /// Free ranges in regions that are partly in use, which therefore cannot be given back.
     InactiveSplit,
-    /// Bytes of allocations, rounded to the granule.
+    /// Bytes of allocations, rounded up to the granule.
     AllocatedBytes,
-    /// Bytes that the device has given: regions, or what is committed of them.
+    /// Bytes of regions, or of the memory committed to them.
     ReservedBytes,
     /// Bytes of active blocks.
     ActiveBytes,
     /// Bytes of inactive splits.
     InactiveSplitBytes,
-    /// Bytes of allocations as they were asked for.
+    /// Bytes of allocations as requested.
     RequestedBytes,
 }
 
 impl Quantity {
-    /// All of them, in PyTorch's order.
+    /// All quantities, in PyTorch's order.
     pub const ALL: [Self; 9] = [
         Self::Allocation,
         Self::Segment,
@@ -49,7 +49,7 @@ impl Quantity {
         Self::RequestedBytes,
     ];
 
-    /// The first part of its keys.
+    /// Returns the first part of its keys.
     pub const fn key(self) -> &'static str {
         match self {
             Self::Allocation => "allocation",
@@ -65,22 +65,22 @@ impl Quantity {
     }
 }
 
-/// Which allocations a figure covers.
+/// Allocations that a figure covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pool {
-    /// All of them.
+    /// Small and large allocations.
     All,
-    /// Those below 1 MiB.
+    /// Allocations below 1 MiB.
     Small,
-    /// The others. Regions, and free ranges in them, count as large.
+    /// The other allocations. Regions, and free ranges in them, count as large.
     Large,
 }
 
 impl Pool {
-    /// All of them.
+    /// All three pools.
     pub const ALL: [Self; 3] = [Self::All, Self::Small, Self::Large];
 
-    /// The second part of its keys.
+    /// Returns the second part of its keys.
     pub const fn key(self) -> &'static str {
         match self {
             Self::All => "all",
@@ -89,7 +89,7 @@ impl Pool {
         }
     }
 
-    /// The pool, other than all, of an allocation of `size`.
+    /// Returns the pool, other than `All`, of an allocation of `size`.
     pub const fn of(size: Bytes) -> Self {
         if size.get() < LARGE.get() { Self::Small } else { Self::Large }
     }
@@ -98,13 +98,13 @@ impl Pool {
 /// The four figures of one count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// What is there now.
+    /// The present value.
     pub current: u64,
-    /// The most there ever was, or was since the last reset.
+    /// Highest value since the last reset.
     pub peak: u64,
-    /// All that ever came.
+    /// Sum of all increases since the last reset.
     pub allocated: u64,
-    /// All that ever went.
+    /// Sum of all decreases since the last reset.
     pub freed: u64,
 }
 
@@ -114,7 +114,7 @@ const fn place(quantity: Quantity, pool: Pool) -> usize {
     quantity as usize * Pool::ALL.len() + pool as usize
 }
 
-/// Some of the counts, one bit for each.
+/// A set of counts, one bit for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Places(u32);
 
@@ -134,13 +134,11 @@ impl Places {
     }
 }
 
-/// One count of one region, and how far it may rise before the sum over all regions could be a new
-/// peak.
+/// One count of one region.
 #[derive(Clone, Copy, Debug)]
 struct Count {
     stat: Stat,
-    /// While no region's count is above its ceiling, the sum over the regions is not above the peak
-    /// that is already known for it.
+    /// While no region's count is above its ceiling, the sum over the regions is not above its peak.
     ceiling: u64,
 }
 
@@ -157,7 +155,7 @@ impl Counts {
         Self { counts: [count; COUNTS], above: false }
     }
 
-    /// Lets nothing rise unnoticed until the next [`settle`]: a region has joined the sum.
+    /// Sets all ceilings to zero until the next [`settle`], because a region has joined the sum.
     pub(crate) fn hold(&mut self) {
         self.counts.iter_mut().for_each(|count| count.ceiling = 0);
     }
@@ -182,7 +180,7 @@ impl Counts {
         }
     }
 
-    /// Moves a count to `value`, by whichever of the two it takes.
+    /// Changes a count to `value`.
     #[inline]
     pub(crate) fn set(&mut self, quantity: Quantity, pool: Pool, value: u64) {
         let current = self.counts[place(quantity, pool)].stat.current;
@@ -197,13 +195,13 @@ impl Counts {
         self.counts[place(quantity, Pool::All)].stat.current
     }
 
-    /// Whether a count has passed its ceiling since the last [`settle`].
+    /// Returns whether a count has passed its ceiling since the last [`settle`].
     pub(crate) fn is_above(&self) -> bool {
         self.above
     }
 
-    /// Raises the ceilings that were passed from what is left below the peaks, and puts back what
-    /// other counts have too much of. Where that was not enough, the caller has to [`settle`].
+    /// Raises the ceilings that were passed by taking slack, and returns the slack that other counts do
+    /// not need. Where there was not enough, the caller has to [`settle`] the returned counts.
     pub(crate) fn raise_ceilings(&mut self, slack: &Slack) -> Places {
         let mut lacking = Places::default();
         for (place, count) in self.counts.iter_mut().enumerate() {
@@ -232,10 +230,9 @@ impl Counts {
     }
 }
 
-/// What is left below the peaks of the sums and belongs to no region: a region whose count reaches
-/// its ceiling takes some of it, so that the others need not be asked. For each count, the ceilings
-/// and what is left add up to the peak. (It keeps apart in the cache: it is written often, and what
-/// lies beside it is read by every call.)
+/// Difference between the peak of each sum and the ceilings of the regions. A region whose count
+/// reaches its ceiling takes some of it, so that the other regions need not be locked. (On cache lines
+/// of its own: it is written often, and its neighbours are read by every call.)
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Slack {
@@ -247,8 +244,8 @@ impl Slack {
         Self { left: std::array::from_fn(|_| AtomicU64::new(0)) }
     }
 
-    /// Takes what is needed, if there is as much, and half of the rest: most that need some will soon
-    /// need more.
+    /// Takes what is needed, if there is as much, and half of the rest: a region that needs some will
+    /// soon need more.
     fn take(&self, place: usize, needed: u64) -> Option<u64> {
         let taken = |left: u64| Some(needed + left.checked_sub(needed)? / 2);
         let less = |left: u64| taken(left).map(|taken| left - taken);
@@ -256,8 +253,8 @@ impl Slack {
         before.ok().and_then(taken)
     }
 
-    /// Puts back some of what a count has below its ceiling, if that is much more than what is left
-    /// for others, and says how much.
+    /// Puts back some of what a count has below its ceiling, if that is much more than the slack, and
+    /// returns how much.
     fn put_back(&self, place: usize, spare: u64) -> u64 {
         let left = self.left[place].load(Ordering::Relaxed);
         let amount = if spare / 4 > left { spare / 2 } else { 0 };
@@ -268,12 +265,12 @@ impl Slack {
     }
 }
 
-/// The highest sums over all regions that were seen.
+/// Highest sums over all regions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peaks([u64; COUNTS]);
 
 impl Peaks {
-    /// Takes the sums as they are now for the peaks.
+    /// Sets the peaks to the present sums.
     pub(crate) fn reset(&mut self, regions: &[&mut Counts]) {
         for (place, peak) in self.0.iter_mut().enumerate() {
             *peak = sum(regions, place);
@@ -285,8 +282,8 @@ fn sum(regions: &[&mut Counts], place: usize) -> u64 {
     regions.iter().map(|counts| counts.counts[place].stat.current).sum()
 }
 
-/// Brings the peaks of some counts up to date with the sums over the regions, and shares what is
-/// left below the peaks out as new ceilings and slack. All regions are locked while this runs.
+/// Updates the peaks of some counts from the sums over the regions, and distributes the rest below
+/// the peaks as new ceilings and slack. All regions are locked while this runs.
 ///
 /// A single region needs no ceilings: its own peaks are those of the sum.
 pub(crate) fn settle(
@@ -301,8 +298,8 @@ pub(crate) fn settle(
         let own = regions.iter().map(|counts| counts.counts[place].stat.peak).max().unwrap_or(0);
         let peak = peaks.0[place].max(total).max(own);
         peaks.0[place] = peak;
-        // A quarter is shared out at once, the rest is left for those who need more: what one region
-        // has and does not use, another has to ask all of them for.
+        // A quarter is distributed at once, the rest is slack: for what one region has and does not use,
+        // another has to lock all of them.
         let share = (peak - total) / (4 * regions_len.max(1));
         for counts in regions.iter_mut() {
             let count = &mut counts.counts[place];
@@ -318,16 +315,17 @@ pub(crate) fn settle(
 
 /// Events that are counted once for the whole allocator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Counters {
     /// Requests that failed at first and were tried again after making room.
     pub alloc_retries: u64,
-    /// Requests that failed for good.
+    /// Requests that failed.
     pub ooms: u64,
-    /// Times that the allocator waited for streams.
+    /// Waits for streams.
     pub sync_all_streams: u64,
     /// Calls to the device that acquired a region or committed granules; refused ones do not count.
     pub device_allocs: u64,
-    /// Calls to the device that released a region or took granules away.
+    /// Calls to the device that released a region or decommitted granules.
     pub device_frees: u64,
 }
 
@@ -345,7 +343,7 @@ pub struct Counters {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stats {
     stats: [Stat; COUNTS],
-    /// Events since the allocator was made.
+    /// Events since the last reset.
     pub counters: Counters,
 }
 
@@ -364,23 +362,23 @@ impl Stats {
         Self { stats, counters }
     }
 
-    /// The figures of one quantity in one pool.
+    /// Returns the figures of one quantity in one pool.
     pub fn get(&self, quantity: Quantity, pool: Pool) -> Stat {
         self.stats[place(quantity, pool)]
     }
 
-    /// Bytes of live allocations, rounded to the granule.
+    /// Returns the bytes of live allocations, rounded up to the granule.
     pub fn allocated(&self) -> Bytes {
         Bytes::new(self.get(Quantity::AllocatedBytes, Pool::All).current)
     }
 
-    /// Bytes that the device has given.
+    /// Returns the bytes that the device has given.
     pub fn reserved(&self) -> Bytes {
         Bytes::new(self.get(Quantity::ReservedBytes, Pool::All).current)
     }
 
-    /// Every key of `torch.accelerator.memory_stats` with its value, in PyTorch's order. The keys
-    /// about oversize blocks are always 0 and the split limit is -1, since there is no such limit.
+    /// Returns every key of `torch.accelerator.memory_stats` with its value, in PyTorch's order. The
+    /// keys about oversize blocks are always 0 and the split limit is -1, since there is no such limit.
     pub fn entries(&self) -> Vec<(String, i64)> {
         let mut entries = Vec::with_capacity(122);
         for quantity in Quantity::ALL {
@@ -406,12 +404,12 @@ impl Stats {
         entries
     }
 
-    /// The value of one of PyTorch's keys.
+    /// Returns the value of one of PyTorch's keys.
     pub fn key(&self, key: &str) -> Option<i64> {
         self.entries().into_iter().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
-    /// The entries as a JSON object, in order.
+    /// Returns the entries as a JSON object, in order.
     pub fn to_json(&self) -> String {
         let mut json = String::from("{");
         for (place, (key, value)) in self.entries().into_iter().enumerate() {

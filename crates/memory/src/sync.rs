@@ -1,4 +1,4 @@
-//! The locks of this crate, in one place, so that a model checker can put its own in their stead.
+//! The locks of this crate, in one place, so that a model checker can replace them.
 //!
 //! `RUSTFLAGS="--cfg cubeyard_shuttle" cargo test --test shuttle` runs the allocator's locking under
 //! `shuttle`, which tries many interleavings of the threads.
@@ -16,14 +16,14 @@ pub(crate) use std::sync::{
 
 use std::sync::PoisonError;
 
-/// Locks, whatever became of the last holder: every section that runs under one of our locks leaves
-/// its data whole before anything in it can panic.
+/// Locks a mutex, also one that a panic has poisoned: every critical section leaves its data
+/// consistent before anything in it can panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A value on cache lines of its own (two, since processors fetch them in pairs): whoever writes it
-/// does not take from other threads what they only read.
+/// A value on cache lines of its own (two, since processors fetch them in pairs), so that writing it
+/// does not evict what other threads only read.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Apart<T>(pub(crate) T);
@@ -40,13 +40,13 @@ impl<T> std::ops::Deref for Apart<T> {
 /// the allocator finds it usable.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
-    /// The number of the thread that has it.
+    /// Number of the thread that has it.
     holder: Mutex<Option<usize>>,
     over: Condvar,
 }
 
 impl Turn {
-    /// Takes the turn if nobody has it.
+    /// Takes the turn if no thread has it.
     pub(crate) fn try_take(&self) -> Option<TurnGuard<'_>> {
         let mut holder = lock(&self.holder);
         if holder.is_some() {
@@ -56,7 +56,7 @@ impl Turn {
         Some(TurnGuard(self))
     }
 
-    /// Waits until nobody has the turn and takes it. Refuses a thread that has it already, which
+    /// Waits until no thread has the turn and takes it. Refuses a thread that has it already, which
     /// would wait for itself.
     pub(crate) fn take(&self) -> Option<TurnGuard<'_>> {
         let me = thread_number();
@@ -71,7 +71,7 @@ impl Turn {
         Some(TurnGuard(self))
     }
 
-    /// Whether this thread has the turn: then it is inside a function that the allocator has called.
+    /// Returns whether this thread has the turn: then the allocator is calling out on it.
     pub(crate) fn is_mine(&self) -> bool {
         *lock(&self.holder) == Some(thread_number())
     }
@@ -87,7 +87,7 @@ impl Drop for TurnGuard<'_> {
     }
 }
 
-/// A number for this thread. Threads are numbered as they come.
+/// Returns the number of this thread. Threads are numbered as they come.
 #[cfg(not(cubeyard_shuttle))]
 pub(crate) fn thread_number() -> usize {
     use std::cell::Cell;
@@ -102,7 +102,7 @@ pub(crate) fn thread_number() -> usize {
     })
 }
 
-/// A number for this thread. The checker's threads have one each, the same in every schedule.
+/// Returns the number of this thread, which is the same in every schedule of the checker.
 #[cfg(cubeyard_shuttle)]
 pub(crate) fn thread_number() -> usize {
     shuttle::current::me().into()

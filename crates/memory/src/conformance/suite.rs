@@ -1,4 +1,4 @@
-//! The suite: what any allocator promises, whatever its policy.
+//! The suite: properties of every allocator, whatever its policy.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,16 @@ use crate::Bytes;
 
 /// An allocator, as the suite sees it. Blocks have the numbers that the suite gives them.
 pub trait Subject {
-    /// What sizes and offsets are multiples of.
+    /// Returns the granule that sizes and offsets are multiples of.
     fn granule(&self) -> Bytes;
 
-    /// The longest block that it can hold when nothing is allocated.
+    /// Returns the longest block that it can hold when nothing is allocated.
     fn longest(&self) -> Bytes;
 
-    /// Whether it takes alignments above the granule.
+    /// Returns whether it takes alignments above the granule.
     fn aligns(&self) -> bool;
 
-    /// How long the space is that a block is in.
+    /// Returns the length of a space that blocks are in.
     fn space(&self, space: u64) -> Bytes;
 
     /// Allocates block `number`; its start is a multiple of `alignment`.
@@ -24,52 +24,52 @@ pub trait Subject {
     /// Frees block `number`, which is live.
     fn free(&mut self, number: u32);
 
-    /// Everything that is allocated, in order, as the allocator itself says.
+    /// Returns the live blocks in order.
     fn live(&self) -> Vec<Placed>;
 
-    /// All that is allocated, rounded to the granule.
+    /// Returns the number of allocated bytes, rounded up to the granule.
     fn used(&self) -> Bytes;
 }
 
-/// Where a block is.
+/// The place of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Placed {
-    /// Which of the subject's spaces.
+    /// Number of the space.
     pub space: u64,
-    /// Where in that.
+    /// Offset in the space.
     pub offset: Bytes,
-    /// How long it is.
+    /// Length in bytes.
     pub size: Bytes,
 }
 
-/// Why a subject refused a request.
+/// Reason why a subject refused a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// There was no room.
     NoRoom {
-        /// What was wanted, rounded.
+        /// Number of bytes wanted, rounded up.
         wanted: Bytes,
-        /// What is free in all.
+        /// Free bytes in all.
         free: Bytes,
-        /// The longest free range.
+        /// Length of the longest free range.
         largest: Bytes,
     },
-    /// The request makes no sense.
+    /// The request is invalid.
     Senseless,
 }
 
-/// What the suite has done, so that one that passed on nothing is noticed.
+/// Numbers of what the suite has done, so that a run that did nothing is noticed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Blocks that were placed.
+    /// Number of blocks that were placed.
     pub placed: u32,
-    /// Blocks that were freed.
+    /// Number of blocks that were freed.
     pub freed: u32,
-    /// Requests for which there was no room.
+    /// Number of requests for which there was no room.
     pub refused: u32,
 }
 
-/// Puts a subject through the suite.
+/// Runs a subject through the suite.
 ///
 /// # Panics
 /// If the subject breaks a promise.
@@ -85,7 +85,6 @@ pub fn check<S: Subject>(make: impl Fn() -> S) -> Report {
     report
 }
 
-/// A subject with what the suite knows of it.
 struct Run<'a, S> {
     subject: S,
     live: BTreeMap<u32, Placed>,

@@ -1,22 +1,21 @@
-//! A device that fails on demand, to show what becomes of an allocator whose device does.
+//! A device that fails on demand, for tests.
 
 use super::{AddressMode, DeviceMemory, MemoryInfo, RegionHandle, RegionId, TableInfo};
 use crate::Bytes;
 use crate::sync::{Mutex, lock};
 
-/// Which calls to a [`Faulty`] device fail.
+/// Calls to a [`Faulty`] device that fail. Only acquire, reserve and commit can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// None.
+    /// No call fails.
     Never,
-    /// The `n`th call from now on that can fail, counted from 0, and no other.
+    /// Only the `n`th call from now on that can fail, counted from 0.
     Once(usize),
-    /// That call and all after it.
+    /// The `n`th call and all after it.
     From(usize),
 }
 
-/// Passes everything to the device inside, but lets calls that may fail (acquire, reserve, commit)
-/// fail as told.
+/// A wrapper of a device that lets calls fail.
 ///
 /// ```
 /// use cubeyard_memory::device::{Card, CardSpec, DeviceMemory, Fault, Faulty};
@@ -31,34 +30,34 @@ pub enum Fault {
 #[derive(Debug)]
 pub struct Faulty<D> {
     inner: D,
-    state: Mutex<State>,
+    state: Mutex<FaultyState>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct State {
+struct FaultyState {
     fault: Fault,
     since: usize,
     calls: usize,
 }
 
 impl<D> Faulty<D> {
-    /// Wraps a device; nothing fails yet.
+    /// Wraps a device, of which no call fails yet.
     pub fn new(inner: D) -> Self {
-        Self { inner, state: Mutex::new(State { fault: Fault::Never, since: 0, calls: 0 }) }
+        Self { inner, state: Mutex::new(FaultyState { fault: Fault::Never, since: 0, calls: 0 }) }
     }
 
-    /// Sets what fails from now on.
+    /// Sets the calls that fail from now on.
     pub fn fail(&self, fault: Fault) {
         let mut state = lock(&self.state);
-        *state = State { fault, since: 0, calls: state.calls };
+        *state = FaultyState { fault, since: 0, calls: state.calls };
     }
 
-    /// How many calls that may fail were made, failed ones included.
+    /// Returns how many calls were made that can fail, including those that did.
     pub fn calls(&self) -> usize {
         lock(&self.state).calls
     }
 
-    /// The device inside.
+    /// Returns the wrapped device.
     pub fn inner(&self) -> &D {
         &self.inner
     }

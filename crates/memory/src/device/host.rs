@@ -1,4 +1,4 @@
-//! Host memory as a device: pages of this process, mapped when a region is acquired or committed.
+//! Host memory as a device: pages of this process. Unix only.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -21,13 +21,18 @@ use super::{AddressMode, DeviceMemory, MemoryInfo, RegionHandle, RegionId};
 use crate::Bytes;
 use crate::sync::{Mutex, lock};
 
-/// The granule of reserved regions: that of the accelerators, and a multiple of every page size.
+/// Advice that gives pages back; elsewhere than on Linux the system may keep them for a while.
+#[cfg(target_os = "linux")]
+const FORGET: Advice = Advice::LinuxDontNeed;
+#[cfg(not(target_os = "linux"))]
+const FORGET: Advice = Advice::DontNeed;
+/// Granule of reserved regions: that of the accelerators, and a multiple of every page size.
 const GRANULE: Bytes = Bytes::mib(2);
 
 /// A device whose memory is this process's own: a region's id is the address of its first byte.
 ///
 /// A region is mapped without access first (reserve); `mprotect` makes parts usable (commit) and
-/// gives their pages back (decommit). What is not committed faults when it is touched.
+/// gives their pages back (decommit). An access to memory that is not committed faults.
 ///
 /// ```
 /// use cubeyard_memory::device::{DeviceMemory, HostMemory};
@@ -42,24 +47,23 @@ const GRANULE: Bytes = Bytes::mib(2);
 #[derive(Debug)]
 pub struct HostMemory {
     limit: Bytes,
-    state: Mutex<State>,
+    state: Mutex<HostState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct HostState {
     used: Bytes,
-    /// By address.
-    regions: BTreeMap<RegionId, Region>,
+    regions: BTreeMap<RegionId, Mapping>,
 }
 
 #[derive(Debug)]
-struct Region {
+struct Mapping {
     size: Bytes,
-    /// The parts that have memory: offset and size, in order.
+    /// Sizes of the parts that have memory, by their offsets.
     committed: BTreeMap<Bytes, Bytes>,
 }
 
-impl Region {
+impl Mapping {
     fn holds(&self, offset: Bytes, size: Bytes) -> bool {
         let end = offset.checked_add(size);
         let part = self.committed.range(..=offset).next_back();
@@ -94,13 +98,13 @@ impl Region {
 }
 
 impl HostMemory {
-    /// A device that commits at most `limit` bytes.
+    /// Creates a device that commits at most `limit` bytes.
     pub fn new(limit: Bytes) -> Self {
         Self { limit, state: Mutex::default() }
     }
 
-    /// Copies `data` into a region; nothing happens, and `None` is the answer, where that is not
-    /// wholly committed memory of a region of this device.
+    /// Copies `data` into a region. Returns `None`, and changes nothing, unless all of that is
+    /// committed memory of a region of this device.
     pub fn write(&self, region: RegionId, offset: Bytes, data: &[u8]) -> Option<()> {
         let state = lock(&self.state);
         let target = state.at(region, offset, data.len())?;
@@ -123,19 +127,22 @@ impl HostMemory {
     fn map(&self, size: Bytes) -> Option<RegionHandle> {
         let length =
             usize::try_from(size.align_up(GRANULE)?.get()).ok().filter(|&length| length > 0)?;
+        #[cfg(target_os = "linux")]
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        #[cfg(not(target_os = "linux"))]
+        let flags = MapFlags::PRIVATE;
         // SAFETY: a new mapping at an address of the system's choice touches no other memory.
         let address =
             unsafe { mmap_anonymous(ptr::null_mut(), length, ProtFlags::empty(), flags) }.ok()?;
         let id = RegionId::new(address as u64);
         let size = Bytes::new(length as u64);
-        lock(&self.state).regions.insert(id, Region { size, committed: BTreeMap::new() });
+        lock(&self.state).regions.insert(id, Mapping { size, committed: BTreeMap::new() });
         Some(RegionHandle { id, size })
     }
 }
 
-impl State {
-    /// The address of committed memory of a region.
+impl HostState {
+    /// Returns the address of committed memory of a region.
     fn at(&self, region: RegionId, offset: Bytes, length: usize) -> Option<*mut u8> {
         let held =
             self.regions.get(&region).filter(|held| held.holds(offset, Bytes::new(length as u64)));
@@ -163,7 +170,7 @@ impl DeviceMemory for HostMemory {
 
     fn release(&self, region: RegionHandle) {
         let mut state = lock(&self.state);
-        let held = state.regions.remove(&region.id).expect("a region that was handed out");
+        let held = state.regions.remove(&region.id).expect("a region that was given out");
         state.used -= held.committed.values().copied().sum();
         let (address, length) = part(region.id, Bytes::ZERO, held.size);
         // SAFETY: the mapping is ours, of just this length, and no longer in the table, so nothing
@@ -207,21 +214,21 @@ impl DeviceMemory for HostMemory {
 
     fn decommit(&self, region: &RegionHandle, offset: Bytes, size: Bytes) {
         let mut state = lock(&self.state);
-        let held = state.regions.get_mut(&region.id).expect("a region that was handed out");
+        let held = state.regions.get_mut(&region.id).expect("a region that was given out");
         held.cut(offset, size);
         state.used -= size;
         let (address, length) = part(region.id, offset, size);
         // SAFETY: the range lies in a mapping of ours and is no longer in the table of committed
         // parts, so `read` and `write` refuse it. Its contents are given up on purpose.
         unsafe {
-            madvise(address, length, Advice::LinuxDontNeed).expect("giving pages of ours back");
+            madvise(address, length, FORGET).expect("giving pages of ours back");
             mprotect(address, length, MprotectFlags::empty())
                 .expect("protecting a mapping of ours");
         }
     }
 }
 
-/// What is still mapped goes with the device.
+/// Unmaps the regions that were not released.
 impl Drop for HostMemory {
     fn drop(&mut self) {
         for (id, region) in std::mem::take(&mut lock(&self.state).regions) {

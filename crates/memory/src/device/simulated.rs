@@ -8,33 +8,33 @@ use super::{
 use crate::Bytes;
 use crate::sync::{Mutex, lock};
 
-/// What a simulated [`Card`] is like.
+/// Properties of a simulated [`Card`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CardSpec {
-    /// Its memory.
+    /// Memory in bytes.
     pub memory: Bytes,
-    /// How its regions are named.
+    /// Meaning of the ids of its regions.
     pub mode: AddressMode,
-    /// Entries in the firmware's table; only a virtual function is bound by it.
+    /// Number of entries in the firmware's table, of a virtual function only.
     pub table: usize,
-    /// The granule of reserved regions.
+    /// Granule of reserved regions.
     pub granule: Bytes,
 }
 
 impl CardSpec {
-    /// A physical function with `memory` bytes.
+    /// Describes a physical function with `memory` bytes.
     pub const fn physical(memory: Bytes) -> Self {
         Self { memory, mode: AddressMode::Physical, table: 0, granule: Bytes::mib(2) }
     }
 
-    /// A virtual function with `memory` bytes and a firmware table of `table` entries (8 to 16 on
+    /// Describes a virtual function with `memory` bytes and a firmware table of `table` entries (8 to 16 on
     /// the cards that the RFC describes).
     pub const fn virtual_function(memory: Bytes, table: usize) -> Self {
         Self { memory, mode: AddressMode::Virtual, table, granule: Bytes::mib(2) }
     }
 }
 
-/// A simulated card.
+/// A simulated card, which counts memory and has none.
 ///
 /// ```
 /// use cubeyard_memory::device::{Card, CardSpec, DeviceMemory};
@@ -51,33 +51,33 @@ impl CardSpec {
 #[derive(Debug)]
 pub struct Card {
     spec: CardSpec,
-    state: Mutex<State>,
+    state: Mutex<CardState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct CardState {
     used: Bytes,
-    /// The physical address at which the next region starts. Addresses are not used twice, so that a
-    /// stale one is never mistaken for a new one.
+    /// Physical address of the next region. No address is used twice, so that a stale one is never
+    /// mistaken for a new one.
     top: u64,
-    /// The firmware's table; a physical function has none.
+    /// Firmware's table of a virtual function.
     table: Option<FirmwareTable>,
-    /// Every region out there, with the memory that it holds.
+    /// Memory of every region that is given out.
     regions: BTreeMap<RegionId, Bytes>,
 }
 
-/// The first region's physical address: not zero, which would look like a null pointer.
+/// Physical address of the first region; not zero, which would look like a null pointer.
 const BASE: u64 = 1 << 34;
 
 impl Card {
-    /// A card as `spec` says, with all its memory free.
+    /// Creates a card with all its memory free.
     pub fn new(spec: CardSpec) -> Self {
         let table = (spec.mode == AddressMode::Virtual).then(|| FirmwareTable::new(spec.table));
-        let state = State { used: Bytes::ZERO, top: BASE, table, regions: BTreeMap::new() };
+        let state = CardState { used: Bytes::ZERO, top: BASE, table, regions: BTreeMap::new() };
         Self { spec, state: Mutex::new(state) }
     }
 
-    /// How many regions are out.
+    /// Returns the number of regions that are given out.
     pub fn regions(&self) -> usize {
         lock(&self.state).regions.len()
     }
@@ -105,7 +105,7 @@ impl Card {
             return false;
         };
         state.used = used - less;
-        let held = state.regions.get_mut(&region.id).expect("a region that was handed out");
+        let held = state.regions.get_mut(&region.id).expect("a region that was given out");
         *held = *held + more - less;
         true
     }
@@ -122,7 +122,7 @@ impl DeviceMemory for Card {
 
     fn release(&self, region: RegionHandle) {
         let mut state = lock(&self.state);
-        let held = state.regions.remove(&region.id).expect("a region that was handed out");
+        let held = state.regions.remove(&region.id).expect("a region that was given out");
         state.used -= held;
         if let Some(table) = &mut state.table {
             table.remove(region.id);

@@ -1,15 +1,15 @@
-//! The firmware's table of a virtual function: what the ids of its regions stand for.
+//! The firmware's table of a virtual function: the physical addresses of its regions.
 
 use std::collections::BTreeMap;
 
 use super::RegionId;
 
-/// Number of entries of a firmware's table, and how many of them no region has.
+/// Number of entries of a firmware's table, and of free ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableInfo {
-    /// All of them.
+    /// Number of entries.
     pub entries: usize,
-    /// Those that no region has.
+    /// Number of entries without a region.
     pub free: usize,
 }
 
@@ -30,7 +30,6 @@ pub struct TableInfo {
 #[derive(Clone, Debug)]
 pub struct FirmwareTable {
     entries: usize,
-    /// Only those that a region has.
     addresses: BTreeMap<u64, u64>,
 }
 

@@ -1,12 +1,12 @@
-//! What would help a request for which there was no room.
+//! Advice for a request for which there was no room.
 
 use super::config::{Growth, MAX_REGIONS};
 use super::error::{OutOfMemory, RegionLimit, Shortage};
 use crate::Bytes;
 
 impl OutOfMemory {
-    /// What is wrong and what would help, in a sentence. It names only what is not in use already and
-    /// what the device can do.
+    /// Returns the cause and the remedies in one sentence. It names only remedies that are not in use
+    /// already and that the device supports.
     pub fn advice(&self) -> String {
         let remedies = match self.shortage {
             Shortage::TooLarge => self.for_larger_blocks(),
@@ -38,8 +38,8 @@ impl OutOfMemory {
         }
     }
 
-    /// The limit on the number of regions, where it is what stands in the way: the device has memory
-    /// for another region that would hold the request.
+    /// Returns the limit on the number of regions where it is the cause: the device has memory for
+    /// another region that would hold the request.
     fn binding_limit(&self) -> Option<RegionLimit> {
         let counted = !matches!(self.limit, RegionLimit::Open | RegionLimit::Device);
         (counted && self.device_free >= self.rounded).then_some(self.limit)
@@ -85,20 +85,20 @@ impl OutOfMemory {
         remedies
     }
 
-    /// Regions that grow, where they do not yet and the device can do that.
+    /// Advises growable regions where they are not in use and the device supports them.
     fn growable(&self) -> Vec<String> {
         let could = self.growth == Growth::Fixed && self.granule.is_some();
         could.then(|| "use regions that grow (`growth:growable`)".to_owned()).into_iter().collect()
     }
 
-    /// A trim, where the device would then have enough for the request.
+    /// Advises a trim where the device would then have enough for the request.
     fn trim(&self) -> Option<String> {
         let after = self.device_free.checked_add(self.idle).unwrap_or(Bytes::MAX);
         let helps = !self.idle.is_zero() && after >= self.rounded;
         helps.then(|| format!("call trim(), which gives back {} of idle regions", self.idle))
     }
 
-    /// What helps where the number of regions is the limit.
+    /// Advises remedies for a limit on the number of regions.
     fn more_regions(&self) -> Vec<String> {
         let larger = match self.growth {
             Growth::Fixed => "use larger `fallback_sizes`",
@@ -117,7 +117,7 @@ impl OutOfMemory {
     }
 }
 
-/// `a, b, or c`.
+/// Joins remedies as in `a, b, or c`.
 fn one_of(remedies: &[String]) -> String {
     match remedies {
         [] => String::new(),

@@ -1,18 +1,19 @@
-//! How a [`FlexAllocator`](super::FlexAllocator) behaves, as a value and as one line of text.
+//! Configuration of a [`FlexAllocator`](super::FlexAllocator), as a value and as one line of text.
 
 use std::str::FromStr;
 
 use crate::Bytes;
 use crate::policy::{self, BlockPolicy, Kind, RegionPolicy};
 
-/// The most regions an allocator can be given; enough for any firmware table.
+/// Highest number of regions of an allocator; enough for any firmware table.
 pub const MAX_REGIONS: usize = 64;
-/// The least granule of blocks: the device expects addresses that are multiples of it.
+/// Smallest alignment of blocks, which the device expects.
 pub const MIN_ALIGNMENT: Bytes = Bytes::new(128);
 
-/// The configuration of a [`FlexAllocator`](super::FlexAllocator). The default is the RFC's.
+/// Configuration of a [`FlexAllocator`](super::FlexAllocator). The default is the RFC's.
 ///
-/// As text it is `key:value,key:value,…`, in the manner of PyTorch's:
+/// As text it is `key:value,key:value,…`, like PyTorch's; as a value, start from the default and
+/// assign fields:
 ///
 /// ```
 /// use cubeyard_memory::flex::{Acquire, FlexConfig, Growth};
@@ -22,34 +23,37 @@ pub const MIN_ALIGNMENT: Bytes = Bytes::new(128);
 /// assert_eq!(config.fallback_sizes, [Bytes::gib(8), Bytes::gib(2)]);
 /// assert_eq!(config.acquire, Acquire::Eager(2));
 /// assert_eq!(config.growth, Growth::Fixed);
+/// let mut config = FlexConfig::default();
+/// config.max_regions = 4;
 /// let error = "blocks:best-fit".parse::<FlexConfig>().unwrap_err();
 /// assert!(error.to_string().starts_with("unknown key `blocks`"));
 /// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct FlexConfig {
     /// `fallback_sizes`: sizes of a new region, in the order in which they are tried.
     pub fallback_sizes: Vec<Bytes>,
-    /// `max_regions`: how many regions there may be at a time, 1 to 64.
+    /// `max_regions`: highest number of regions at a time, 1 to 64.
     pub max_regions: usize,
-    /// `alignment`: the granule of blocks, a power of two from [`MIN_ALIGNMENT`] on.
+    /// `alignment`: granule of blocks, a power of two from [`MIN_ALIGNMENT`] on.
     pub alignment: Bytes,
-    /// `region`: in which order regions are tried.
+    /// `region`: order in which regions are tried.
     pub region: &'static RegionPolicy,
-    /// `block`: where in a region a block goes.
+    /// `block`: choice of a place in a region.
     pub block: &'static BlockPolicy,
-    /// `acquire`: when regions are acquired.
+    /// `acquire`: time at which regions are acquired.
     pub acquire: Acquire,
-    /// `release`: when free regions are given back.
+    /// `release`: time at which idle regions are released.
     pub release: Release,
     /// `growth`: whether regions are acquired whole or grow.
     pub growth: Growth,
-    /// `own_regions`: the kinds that have regions of their own, which no other kind is put into.
+    /// `own_regions`: kinds that have regions of their own.
     pub own_regions: Vec<Kind>,
-    /// `history`: how many events a snapshot remembers; 0 for none.
+    /// `history`: number of events that a snapshot has; 0 for none.
     pub history: usize,
 }
 
-/// When regions are acquired.
+/// Time at which regions are acquired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acquire {
     /// `lazy`: when no region has room for a request.
@@ -61,28 +65,27 @@ pub enum Acquire {
     Eager(usize),
 }
 
-/// When wholly free regions are given back to the device.
+/// Time at which idle regions, in which nothing is live, are released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// `never`, but by [`trim`](super::FlexAllocator::trim); not for a request that finds no room
-    /// either.
+    /// `never`: only by [`trim`](super::FlexAllocator::trim), not even for a request that finds no room.
     Never,
-    /// `when_idle(size)`: as soon as there is more than this in wholly free regions, and all of them
-    /// when a request finds no room.
+    /// `when_idle(size)`: as soon as idle regions have more than this, and for a request that finds no
+    /// room.
     WhenIdle(Bytes),
 }
 
-/// Whether a region has all its memory from the start.
+/// Growth of a region's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
     /// `fixed`: acquired whole, in one of the fallback sizes.
     Fixed,
     /// `growable(size)`: this many bytes of addresses are reserved, and memory is committed in the
-    /// device's granules where blocks are. Committed memory stays until it is trimmed, or a request
-    /// finds no room and needs it elsewhere.
+    /// device's granules under blocks. It stays committed until a trim, or until a request finds no
+    /// room and needs it elsewhere.
     Growable(Bytes),
-    /// `recycle(size)`: as `growable`, and before more memory is committed, granules that are wholly
-    /// free elsewhere in the region are taken away and used instead.
+    /// `recycle(size)`: as `growable`, but before memory is committed, as many idle granules of the
+    /// region are decommitted.
     Recycle(Bytes),
 }
 
@@ -103,30 +106,30 @@ impl Default for FlexConfig {
     }
 }
 
-/// A configuration that cannot be: the key, what it was given and what was expected.
+/// A text that is no configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConfigError {
     /// There is no such key. Correct it.
     #[error("unknown key `{key}`; known are {known}")]
     UnknownKey {
-        /// The key as written.
+        /// Key as written.
         key: String,
-        /// All keys that there are.
+        /// List of all keys.
         known: String,
     },
     /// The value cannot be used for the key. Correct it.
     #[error("`{key}:{value}`: expected {expected}")]
     BadValue {
-        /// The key.
+        /// Key of the value.
         key: &'static str,
-        /// The value as written.
+        /// Value as written.
         value: String,
-        /// What would have been understood.
+        /// Description of the values that are accepted.
         expected: String,
     },
 }
 
-/// A key, what it accepts, and how it is set.
 struct Key {
     name: &'static str,
     expected: fn() -> String,
@@ -242,13 +245,13 @@ fn one_of(names: impl Iterator<Item = &'static str>) -> String {
     format!("one of {}", names.collect::<Vec<_>>().join(", "))
 }
 
-/// `[a;b;c]` as its elements, of which there is at least one.
+/// Splits `[a;b;c]` into its elements, of which there is at least one.
 fn list(value: &str) -> Option<impl Iterator<Item = &str>> {
     let inner = value.strip_prefix('[')?.strip_suffix(']')?;
     Some(inner.split(';').map(str::trim))
 }
 
-/// `name` or `name(argument)`.
+/// Splits `name` or `name(argument)`.
 fn call(value: &str) -> (&str, Option<&str>) {
     match value.strip_suffix(')').and_then(|value| value.split_once('(')) {
         Some((name, argument)) => (name, Some(argument)),
@@ -256,7 +259,7 @@ fn call(value: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// A number of bytes with an optional binary unit.
+/// Parses a number of bytes with an optional binary unit.
 fn size(value: &str) -> Option<Bytes> {
     let digits = value.trim_end_matches(|character: char| character.is_ascii_alphabetic());
     let number: u64 = digits.trim_end().parse().ok()?;
@@ -292,7 +295,7 @@ impl FlexConfig {
 impl FromStr for FlexConfig {
     type Err = ConfigError;
 
-    /// Reads `key:value,…`; what is not named keeps its default.
+    /// Parses `key:value,…`; other keys keep their defaults.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         let mut config = Self::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {

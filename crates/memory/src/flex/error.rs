@@ -1,4 +1,4 @@
-//! What can go wrong, with the numbers that say why.
+//! Errors of allocating and freeing, with the numbers that explain them.
 
 use std::fmt;
 
@@ -7,9 +7,10 @@ use crate::device::RegionId;
 use crate::flex::{Growth, VirtualAddress};
 pub use crate::free_list::Shortage;
 
-/// A request that could not be served. No block was changed by it; granules that were wholly free may
-/// have been given back to the device, and, unless the configuration says `release:never`, regions.
+/// A request that could not be served. No block was changed by it; idle granules may have been
+/// decommitted, and, unless the configuration says `release:never`, idle regions released.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AllocateError {
     /// No bytes were asked for; there is no block to return. Use a null address instead.
     #[error("a block of zero bytes was asked for")]
@@ -30,16 +31,17 @@ pub enum AllocateError {
     OutOfMemory(Box<OutOfMemory>),
 }
 
-/// What keeps an allocator from acquiring another region.
+/// Limit that keeps an allocator from acquiring another region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RegionLimit {
-    /// Nothing so far: a region that suits the request may be had when the device has room.
+    /// No limit so far: a region that suits the request may be had when the device has room.
     Open,
-    /// There are as many as `max_regions` allows, which is this number.
+    /// There are as many regions as `max_regions` allows, which is this number.
     MaxRegions(usize),
-    /// The firmware's table has this many entries, and a region has each of them.
+    /// The firmware's table has this many entries, all of them in use.
     Table(usize),
-    /// The segment table has this many entries, and those without a region are known by launches.
+    /// The segment table has this many entries, and launches hold those without a region.
     Launches(usize),
     /// The device has refused every size of a region.
     Device,
@@ -49,15 +51,13 @@ impl fmt::Display for RegionLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Open => write!(f, "regions can be acquired"),
-            Self::MaxRegions(count) => {
-                write!(f, "there are {count} regions, as many as `max_regions` allows")
-            }
+            Self::MaxRegions(count) => write!(f, "max_regions reached, which is {count}"),
             Self::Table(entries) => {
                 write!(f, "the firmware's table has {entries} entries, all of them in use")
             }
             Self::Launches(entries) => write!(
                 f,
-                "the segment table has {entries} entries, and launches know those of regions that are gone"
+                "the segment table has {entries} entries, and launches hold those of released regions"
             ),
             Self::Device => write!(f, "the device has refused all sizes of a region"),
         }
@@ -66,56 +66,58 @@ impl fmt::Display for RegionLimit {
 
 /// A report on a request for which there was no room.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OutOfMemory {
-    /// The bytes asked for.
+    /// Number of bytes asked for.
     pub requested: Bytes,
-    /// The same, rounded to the granule.
+    /// The same, rounded up to the granule.
     pub rounded: Bytes,
-    /// Which kind of shortage it is.
+    /// Kind of the shortage.
     pub shortage: Shortage,
-    /// What is free in all regions that the request may use.
+    /// Free bytes in all regions that the request may use.
     pub free: Bytes,
-    /// The longest free range in any of them.
+    /// Length of the longest free range in any of them.
     pub largest: Bytes,
-    /// What the device says it has left.
+    /// Free memory of the device.
     pub device_free: Bytes,
-    /// All that the device has.
+    /// Memory of the device in all.
     pub device_total: Bytes,
-    /// The longest block that a region could hold, were it empty.
+    /// Length of the longest block that an empty region could hold.
     pub longest_block: Bytes,
-    /// Whether the allocator has stopped to acquire regions.
+    /// Whether no more regions are acquired.
     pub regions_locked: bool,
-    /// What keeps it from acquiring more.
+    /// Limit that keeps the allocator from acquiring more.
     pub limit: RegionLimit,
-    /// The regions, the oldest first.
+    /// Figures of the regions, the oldest first.
     pub regions: Vec<RegionReport>,
     /// Freed bytes that wait for a stream.
     pub pending: Bytes,
-    /// Memory of wholly free regions of any kind, which a trim would give back.
+    /// Memory of idle regions of any kind, which a trim would give back.
     pub idle: Bytes,
     /// Whether memory is in pieces and compaction could move a block: not one that is pinned, used by
     /// several streams, or known by its address alone.
     pub movable: bool,
-    /// Whether regions grow.
+    /// Growth of regions in the configuration.
     pub growth: Growth,
-    /// The granule in which the device can commit memory, if it can.
+    /// Granule in which the device can commit memory, if it can.
     pub granule: Option<Bytes>,
-    /// The names of block policies that leave less memory in pieces than the one in use.
+    /// Names of block policies that fragment memory less than the one in use.
     pub fragments_less: &'static [&'static str],
 }
 
-/// One region in a report.
+/// Figures of one region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RegionReport {
-    /// Its name.
+    /// Name of the region.
     pub id: RegionId,
-    /// Its memory: what was acquired, or what is committed of a growable region.
+    /// Memory of the region: acquired, or committed where it is growable.
     pub size: Bytes,
-    /// What is free of that.
+    /// Free bytes of that memory.
     pub free: Bytes,
-    /// The longest free range of that.
+    /// Length of the longest free range of it.
     pub largest: Bytes,
-    /// How many blocks are live.
+    /// Number of live blocks.
     pub blocks: usize,
 }
 
@@ -152,18 +154,19 @@ impl fmt::Display for OutOfMemory {
 
 /// A free, or another call about a block, that was refused. Nothing was changed by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FreeError {
     /// No region of this allocator has that name: the address belongs to another device or
-    /// allocator, or its region was given back.
+    /// allocator, or its region was released.
     #[error("{address} is in no region of this allocator")]
     UnknownRegion {
-        /// The address as given.
+        /// The address given.
         address: VirtualAddress,
     },
-    /// Nothing live starts at that address: it was freed before, or points into a block.
+    /// No live block starts at that address: it was freed before, or points into a block.
     #[error("no live block starts at {address}: it was freed before, or points inside a block")]
     NotLive {
-        /// The address as given.
+        /// The address given.
         address: VirtualAddress,
     },
     /// The token's block belongs to another allocator, where it may be live. Use that one.

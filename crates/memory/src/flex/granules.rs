@@ -1,4 +1,4 @@
-//! Which granules of a growable region have memory behind them.
+//! Committed granules of a growable region.
 
 use std::ops::Range;
 
@@ -19,12 +19,10 @@ impl Granules {
         Self { shift: granule.get().trailing_zeros(), bits: Vec::new(), committed: 0 }
     }
 
-    /// The granule.
     pub(crate) fn size(&self) -> Bytes {
         Bytes::new(1 << self.shift)
     }
 
-    /// How much is committed.
     pub(crate) fn committed(&self) -> Bytes {
         Bytes::new(self.committed << self.shift)
     }
@@ -35,8 +33,8 @@ impl Granules {
         self.next(granules.clone(), false) == granules.end
     }
 
-    /// The parts of the granules under `offset .. offset + size` that are not committed, as offsets
-    /// and sizes in bytes.
+    /// Returns the parts of the granules under `offset .. offset + size` that are not committed, as
+    /// offsets and sizes in bytes.
     pub(crate) fn missing(&self, offset: Bytes, size: Bytes) -> Vec<(Bytes, Bytes)> {
         self.runs(self.under(offset, size), false)
     }
@@ -46,7 +44,7 @@ impl Granules {
         offset.get() >> self.shift..last + 1
     }
 
-    /// The granules that lie wholly in a free range and are committed.
+    /// Returns the committed granules that lie wholly in a free range.
     pub(crate) fn idle(&self, hole: Hole) -> Vec<(Bytes, Bytes)> {
         let first = (hole.offset.get() + (1 << self.shift) - 1) >> self.shift;
         let end = (hole.offset + hole.size).get() >> self.shift;
@@ -54,7 +52,7 @@ impl Granules {
         self.runs(first..end.min(64 * self.bits.len() as u64), true)
     }
 
-    /// The parts of a free range that are committed.
+    /// Returns the committed parts of a free range.
     pub(crate) fn backed_in(&self, hole: Hole) -> Vec<(Bytes, Bytes)> {
         let end = hole.offset + hole.size;
         let last = (end.get() - 1) >> self.shift;
@@ -66,7 +64,6 @@ impl Granules {
         self.runs(granules, true).into_iter().map(clip).collect()
     }
 
-    /// All parts that are committed.
     pub(crate) fn backed(&self) -> Vec<(Bytes, Bytes)> {
         self.runs(0..64 * self.bits.len() as u64, true)
     }
@@ -91,7 +88,7 @@ impl Granules {
         }
     }
 
-    /// The first of `granules` that is committed, or not, as asked; their end where there is none.
+    /// Returns the first of `granules` that is committed, or not, as asked; their end where none is.
     /// A word of 64 granules at a time: a region may have millions.
     fn next(&self, granules: Range<u64>, committed: bool) -> u64 {
         let mut at = granules.start;

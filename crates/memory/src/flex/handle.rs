@@ -1,4 +1,4 @@
-//! Allocations: owned blocks of device memory, and what one can hold instead of owning.
+//! Allocations, which own blocks of device memory, and pins, which keep them in place.
 
 use std::fmt;
 
@@ -11,13 +11,13 @@ use crate::index::{Block, BlockKey};
 use crate::policy::Kind;
 use crate::sync::Arc;
 
-/// A block of device memory that belongs to whoever has this. Dropping it frees the block, from any
-/// thread; it can be neither copied nor freed twice, and it keeps its region alive.
+/// An owned block of device memory. Dropping it frees the block, from any thread; it can be neither
+/// copied nor freed twice, and it keeps its region alive.
 ///
 /// It names its block, not a place: if compaction moves the block, [`address`](Self::address)
-/// answers with the new place.
+/// returns the new place.
 pub struct Allocation {
-    /// Gone when the block is no longer this handle's to free.
+    /// None once the handle is consumed.
     slot: Option<Arc<Slot>>,
     key: BlockKey,
 }
@@ -27,22 +27,22 @@ impl Allocation {
         Self { slot: Some(slot), key }
     }
 
-    /// Where the block is now. For as long as that must stay so, [`pin`](Self::pin) it.
+    /// Returns the present address of the block. [`pin`](Self::pin) it to keep it there.
     pub fn address(&self) -> VirtualAddress {
         self.find().0
     }
 
-    /// The block's length, rounded to the granule.
+    /// Returns the length of the block, rounded up to the granule.
     pub fn size(&self) -> Bytes {
         self.find().1.size
     }
 
-    /// The bytes that were asked for.
+    /// Returns the number of bytes that were asked for.
     pub fn requested(&self) -> Bytes {
         self.find().1.requested
     }
 
-    /// What the block is for.
+    /// Returns the purpose of the block.
     pub fn kind(&self) -> Kind {
         Tag::from_bits(self.find().1.tag).kind()
     }

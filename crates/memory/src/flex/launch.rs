@@ -1,10 +1,10 @@
 //! Launches: programs in device memory, the addresses they are given, and tiles.
 //!
-//! A [`Program`] is an allocation of its own kind that the binary is loaded into, and says how many
-//! parameters it has. A [`Launch`] takes an operand for each, pins them, so that they neither move nor
-//! go while it runs, and resolves their addresses through the segment table, which it carries a copy
-//! of. The addresses go to the device in a [`CorrectionBuffer`], for which every launch has a block of
-//! its own beside the program: two launches of one program do not disturb each other. [`Tiles`] steps
+//! A [`Program`] is an allocation of its own kind that the binary is loaded into, with its number of
+//! parameters. A [`Launch`] takes an operand for each, pins them, so that they are neither moved nor
+//! freed while it runs, and resolves their addresses through the segment table, of which it carries a
+//! copy. The addresses go to the device in a [`CorrectionBuffer`], for which every launch has a block
+//! of its own: two launches of one program do not disturb each other. [`Tiles`] steps
 //! through an operand tile by tile, which moves the offset and never the region.
 
 mod tiles;
@@ -21,7 +21,7 @@ use crate::Bytes;
 use crate::policy::{Kind, Request};
 use crate::sync::{Arc, lock};
 
-/// A program's memory on the device, with its binary.
+/// Memory of a program on the device.
 #[derive(Debug)]
 pub struct Program {
     memory: Allocation,
@@ -30,23 +30,23 @@ pub struct Program {
 }
 
 impl Program {
-    /// Its memory, which the binary goes into.
+    /// Returns the memory that the binary is loaded into.
     pub fn memory(&self) -> &Allocation {
         &self.memory
     }
 
-    /// How long the binary is.
+    /// Returns the length of the binary.
     pub fn binary(&self) -> Bytes {
         self.binary
     }
 
-    /// The number of operands that a launch of it takes.
+    /// Returns the number of operands that a launch takes.
     pub fn parameters(&self) -> usize {
         self.parameters
     }
 }
 
-/// A block that a launch is given, or a part of one: from an [`Allocation`] or a token.
+/// A block for a launch, or a part of one: from an [`Allocation`] or a token.
 #[derive(Clone, Copy, Debug)]
 pub struct Argument<'a> {
     block: Named<'a>,
@@ -72,7 +72,7 @@ impl From<AllocationToken> for Argument<'_> {
 }
 
 impl Argument<'_> {
-    /// Only `size` bytes of the block, from `offset` on.
+    /// Restricts the argument to `size` bytes of the block, from `offset` on.
     #[must_use]
     pub fn part(mut self, offset: Bytes, size: Bytes) -> Self {
         self.part = Some((offset, size));
@@ -82,19 +82,21 @@ impl Argument<'_> {
 
 /// An operand of a launch: an address that a program can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Operand {
-    /// The entry of the segment table.
+    /// Entry of the segment table.
     pub segment: SegmentId,
-    /// The offset in the region.
+    /// Offset in the region.
     pub offset: Bytes,
-    /// The flat address that the two stand for.
+    /// Flat address of the two.
     pub flat: u64,
-    /// How long the operand is.
+    /// Length in bytes.
     pub size: Bytes,
 }
 
-/// Why a launch cannot be. Nothing is pinned or allocated for it.
+/// A launch that was refused. Nothing is pinned or allocated for it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum LaunchError {
     /// The program was given more or fewer operands than it has parameters. Correct the call.
     #[error(
@@ -102,43 +104,43 @@ pub enum LaunchError {
         if *.found == 1 { "was" } else { "were" }
     )]
     OperandCount {
-        /// What it was loaded with.
+        /// Number of parameters of the program.
         expected: usize,
-        /// What the launch has.
+        /// Number of operands given.
         found: usize,
     },
     /// The program was loaded by another allocator. Launch it with that one.
     #[error("the program at {address} belongs to another allocator")]
     ForeignProgram {
-        /// Its address.
+        /// Address of the program.
         address: VirtualAddress,
     },
     /// The operand's region is not in the segment table: it belongs to another allocator.
     #[error("operand {operand} at {address} is in no segment of this allocator")]
     UnknownSegment {
-        /// Which operand.
+        /// Number of the operand.
         operand: usize,
-        /// Its address.
+        /// Address of the operand.
         address: VirtualAddress,
     },
     /// The operand's token names no live block of this allocator. Correct the call.
     #[error("operand {operand}: {source}")]
     BadToken {
-        /// Which operand.
+        /// Number of the operand.
         operand: usize,
-        /// Why the token is refused.
+        /// Reason for refusing the token.
         source: FreeError,
     },
     /// The operand is a part that reaches beyond its block, or is empty. Correct the call.
     #[error("operand {operand}: {size} from {offset} on are no part of a block of {block}")]
     BadPart {
-        /// Which operand.
+        /// Number of the operand.
         operand: usize,
-        /// Where the part begins in the block.
+        /// Start of the part in the block.
         offset: Bytes,
-        /// How long it is.
+        /// Length of the part.
         size: Bytes,
-        /// How long the block is.
+        /// Length of the block.
         block: Bytes,
     },
     /// There is no room for the addresses of the operands. Free something and try again.
@@ -147,17 +149,17 @@ pub enum LaunchError {
     /// A tile reaches beyond its operand, or the operand beyond 64 bits, or a step is zero.
     #[error("tiles of {tile} every {stride} do not fit an operand of {size}")]
     BadTile {
-        /// How long a tile is.
+        /// Length of a tile.
         tile: Bytes,
-        /// How far apart tiles begin.
+        /// Distance between the starts of tiles.
         stride: Bytes,
-        /// How long the operand is.
+        /// Length of the operand.
         size: Bytes,
     },
 }
 
 impl FlexAllocator {
-    /// Memory for a program of `binary` bytes that has `parameters` parameters.
+    /// Allocates memory for a program of `binary` bytes that has `parameters` parameters.
     pub fn load_program(&self, binary: Bytes, parameters: usize) -> Result<Program, AllocateError> {
         let memory = self.allocate_for(&Request { kind: Kind::Program, ..Request::new(binary) })?;
         Ok(Program { memory, binary, parameters })
@@ -184,18 +186,17 @@ impl FlexAllocator {
         let pinned = pinned.collect::<Result<Vec<_>, _>>()?;
         let corrections = self.correction_block(pinned.len()).map_err(LaunchError::Corrections)?;
         // The table is looked at when all blocks are in their places for good.
-        let table = KnownTable::new(&self.shared);
+        let table = HeldTable::new(&self.shared);
         let operands: Vec<_> = pinned.iter().map(|part| part.resolve(&table.table)).collect();
         let buffer = CorrectionBuffer::new(&operands);
         let pins = pinned.into_iter().map(|part| part.pin).collect();
         Ok(Launch { program, corrections, pins, operands, buffer, table })
     }
 
-    /// The physical address of a place in a region of this allocator: the region's, as the device
-    /// knows it, and the offset. `None` for a region of another allocator, and where the device does
-    /// not know.
+    /// Returns the physical address of an address in a region of this allocator. `None` for a region
+    /// of another allocator, and where the device does not know it.
     pub fn physical_address(&self, address: VirtualAddress) -> Option<u64> {
-        self.segment_table().find(address.region_id)?;
+        self.segment_table().get(address.region_id)?;
         let start = self.shared.device.physical_address(address.region_id)?;
         start.checked_add(address.offset.get())
     }
@@ -219,8 +220,8 @@ impl FlexAllocator {
         Ok(Pinned { pin, offset, size })
     }
 
-    /// A block for the addresses of so many operands, which lives as long as its pin. A launch without
-    /// operands has one too, so that every launch has a place for them.
+    /// Allocates a block for the addresses of operands, which lives as long as its pin. A launch without
+    /// operands has one too.
     fn correction_block(&self, operands: usize) -> Result<Pin, AllocateError> {
         let size = Bytes::new(CorrectionBuffer::ENTRY.get() * operands.max(1) as u64);
         let block = self.allocate_for(&Request { kind: Kind::Program, ..Request::new(size) })?;
@@ -228,7 +229,6 @@ impl FlexAllocator {
     }
 }
 
-/// An operand that is kept in its place.
 struct Pinned {
     pin: Pin,
     offset: Bytes,
@@ -238,7 +238,7 @@ struct Pinned {
 impl Pinned {
     fn resolve(&self, table: &SegmentTable) -> Operand {
         let VirtualAddress { region_id, offset } = self.pin.address();
-        let found = table.find(region_id);
+        let found = table.get(region_id);
         let (segment, entry) = found.expect("the region of a pinned block has an entry");
         let offset = offset + self.offset;
         Operand { segment, offset, flat: entry.base + offset.get(), size: self.size }
@@ -255,32 +255,32 @@ pub struct Launch {
     pins: Vec<Pin>,
     operands: Vec<Operand>,
     buffer: CorrectionBuffer,
-    table: KnownTable,
+    table: HeldTable,
 }
 
 impl Launch {
-    /// Where the program is.
+    /// Returns the address of the program.
     pub fn program(&self) -> VirtualAddress {
         self.program.address()
     }
 
-    /// The resolved operands, in order.
+    /// Returns the resolved operands, in order.
     pub fn operands(&self) -> &[Operand] {
         &self.operands
     }
 
-    /// What is to be written to the device before the program runs, and where: into a block of this
-    /// launch's own.
+    /// Returns the block of this launch for the addresses of its operands, and the bytes to write there
+    /// before the program runs.
     pub fn corrections(&self) -> (VirtualAddress, &CorrectionBuffer) {
         (self.corrections.address(), &self.buffer)
     }
 
-    /// The segment table that the operands were resolved through, for the device's control block.
+    /// Returns the segment table of the operands, for the device's control block.
     pub fn segment_table(&self) -> &SegmentTable {
         &self.table.table
     }
 
-    /// Steps through operand `operand` in tiles of `tile` bytes that begin `stride` bytes apart.
+    /// Returns the tiles of an operand: `tile` bytes each, starting `stride` bytes apart.
     pub fn tiles(
         &self,
         operand: usize,
@@ -293,26 +293,26 @@ impl Launch {
     }
 }
 
-/// The segment table that a launch knows, for as long as it lives.
-struct KnownTable {
+/// The segment table of a launch, whose entries it holds.
+struct HeldTable {
     shared: Arc<Shared>,
     table: SegmentTable,
 }
 
-impl std::fmt::Debug for KnownTable {
+impl std::fmt::Debug for HeldTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.table.fmt(f)
     }
 }
 
-impl KnownTable {
+impl HeldTable {
     fn new(shared: &Arc<Shared>) -> Self {
         let table = lock(&shared.regions).segments.learn();
         Self { shared: Arc::clone(shared), table }
     }
 }
 
-impl Drop for KnownTable {
+impl Drop for HeldTable {
     fn drop(&mut self) {
         let freed = lock(&self.shared.regions).segments.forget(&self.table);
         if freed {
@@ -321,15 +321,15 @@ impl Drop for KnownTable {
     }
 }
 
-/// The addresses of a launch's operands, as the program finds them in memory: for each operand its
-/// flat address and its size, 8 bytes each, the low byte first.
+/// The addresses of a launch's operands in memory: for each operand its flat address and its size,
+/// 8 bytes each, the low byte first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CorrectionBuffer {
     bytes: Vec<u8>,
 }
 
 impl CorrectionBuffer {
-    /// What one operand takes.
+    /// Size of the entry of one operand.
     pub const ENTRY: Bytes = Bytes::new(16);
 
     fn new(operands: &[Operand]) -> Self {
@@ -337,12 +337,12 @@ impl CorrectionBuffer {
         Self { bytes: words.flat_map(u64::to_le_bytes).collect() }
     }
 
-    /// The bytes to write.
+    /// Returns the bytes to write.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// How many they are.
+    /// Returns the number of bytes.
     pub fn size(&self) -> Bytes {
         Bytes::new(self.bytes.len() as u64)
     }

@@ -102,7 +102,7 @@ pub(crate) struct FreedBlock {
     pub(crate) others: Vec<u32>,
 }
 
-/// What is remembered of the few blocks that need more than a tag.
+/// State of the few blocks that need more than a tag.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Note {
     pins: usize,

@@ -1,4 +1,4 @@
-//! Several devices, each with an allocator of its own.
+//! Allocators of several devices.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use super::FlexAllocator;
 use crate::stats::Stats;
 use crate::sync::{Arc, Mutex, lock};
 
-/// Which device.
+/// Number of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeviceIndex(pub u32);
 
@@ -17,13 +17,12 @@ impl fmt::Display for DeviceIndex {
     }
 }
 
-/// There is a device of that number already.
+/// A device of that number is registered already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} has an allocator already")]
 pub struct AlreadyRegistered(pub DeviceIndex);
 
-/// The allocators of several devices. They share nothing: each has its regions, its locks and its
-/// statistics.
+/// The allocators of several devices, which share nothing.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -43,7 +42,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Adds a device.
+    /// Adds the allocator of a device.
     pub fn register(
         &self,
         device: DeviceIndex,
@@ -57,17 +56,17 @@ impl Registry {
         Ok(())
     }
 
-    /// The allocator of a device.
+    /// Returns the allocator of a device.
     pub fn get(&self, device: DeviceIndex) -> Option<FlexAllocator> {
         lock(&self.allocators).get(&device).cloned()
     }
 
-    /// Takes a device out. Its blocks stay valid until they are dropped.
+    /// Removes a device. Its blocks stay valid until they are dropped.
     pub fn remove(&self, device: DeviceIndex) -> Option<FlexAllocator> {
         lock(&self.allocators).remove(&device)
     }
 
-    /// The statistics of every device.
+    /// Returns the statistics of every device.
     pub fn stats(&self) -> BTreeMap<DeviceIndex, Stats> {
         let allocators = lock(&self.allocators).clone();
         allocators.into_iter().map(|(device, allocator)| (device, allocator.stats())).collect()

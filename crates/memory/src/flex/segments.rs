@@ -1,15 +1,14 @@
-//! The segment table: how a program on the device finds a region.
+//! The segment table, in which a program on the device finds a region.
 //!
-//! The table has as many entries as the firmware. A launch carries a copy of it to the device, so the
-//! entry of a region that was given back gets another region only when no launch knows it: no entry
-//! changes its meaning under a launch.
+//! The table has as many entries as the firmware's. A launch carries a copy of it to the device, so
+//! the entry of a released region is used again only when no launch holds it.
 
 use std::fmt;
 
 use crate::Bytes;
 use crate::device::RegionId;
 
-/// The place of a region in the segment table.
+/// Index of a region in the segment table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SegmentId(pub usize);
 
@@ -21,32 +20,31 @@ impl fmt::Display for SegmentId {
 
 /// One entry of a [`SegmentTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Segment {
-    /// The region.
+    /// Name of the region.
     pub region_id: RegionId,
-    /// Where it begins in the flat address space that snapshots and programs use.
+    /// Start in the flat address space that snapshots and programs use.
     pub base: u64,
-    /// How long it is.
+    /// Length in bytes.
     pub size: Bytes,
 }
 
 impl Segment {
-    /// The end of the flat addresses that it takes; checked when it was entered.
     fn flat_end(&self) -> u64 {
         self.base + self.size.align_up(STEP).expect("its end was checked").get()
     }
 }
 
-/// The segment table of one moment: an entry for each region that is there, at its place among as
-/// many as the firmware has.
+/// A copy of the segment table at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SegmentTable {
     entries: Vec<Option<Segment>>,
 }
 
 impl SegmentTable {
-    /// The segment of a region.
-    pub fn find(&self, region_id: RegionId) -> Option<(SegmentId, Segment)> {
+    /// Returns the segment of a region.
+    pub fn get(&self, region_id: RegionId) -> Option<(SegmentId, Segment)> {
         let mut entries = self.entries.iter().enumerate();
         entries.find_map(|(place, entry)| {
             entry
@@ -55,7 +53,7 @@ impl SegmentTable {
         })
     }
 
-    /// All entries in order; `None` where there is no region.
+    /// Returns all entries in order; `None` where there is no region.
     pub fn entries(&self) -> &[Option<Segment>] {
         &self.entries
     }
@@ -65,25 +63,25 @@ impl SegmentTable {
 /// address registers a little before a tensor, which must not wrap.
 const STEP: Bytes = Bytes::gib(16);
 
-/// The segment table of an allocator, with what launches know of it.
+/// The segment table of an allocator, with the launches that hold its entries.
 #[derive(Debug)]
 pub(crate) struct Segments {
-    entries: Vec<Entry>,
-    /// The flat address behind the region that came last.
+    entries: Vec<TableEntry>,
+    /// Flat address behind the latest region.
     next: u64,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Entry {
-    /// The region that has the entry, or had it last.
+struct TableEntry {
+    /// Present or latest region of the entry.
     segment: Option<Segment>,
-    /// Whether the region is still there.
+    /// Whether the region is not released.
     live: bool,
-    /// How many launches carry the entry in their copy of the table.
+    /// Number of launches with the entry in their copy of the table.
     launches: usize,
 }
 
-impl Entry {
+impl TableEntry {
     fn is_free(&self) -> bool {
         !self.live && self.launches == 0
     }
@@ -91,38 +89,37 @@ impl Entry {
 
 impl Segments {
     pub(crate) fn new(entries: usize) -> Self {
-        Self { entries: vec![Entry::default(); entries], next: STEP.get() }
+        Self { entries: vec![TableEntry::default(); entries], next: STEP.get() }
     }
 
-    /// The number of entries.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether a further region would have an entry.
+    /// Returns whether there is an entry for a further region.
     pub(crate) fn has_room(&self) -> bool {
-        self.entries.iter().any(Entry::is_free)
+        self.entries.iter().any(TableEntry::is_free)
     }
 
-    /// Whether entries without a region are kept by launches.
+    /// Returns whether launches hold entries without a region.
     pub(crate) fn is_held(&self) -> bool {
         self.entries.iter().any(|entry| !entry.live && entry.launches > 0)
     }
 
-    /// Enters a region at the first free place, or nothing where there is none, or where the flat
-    /// address space has no room for it.
+    /// Enters a region at the first free entry; `None` where there is none, or where the flat address
+    /// space has no room for it.
     pub(crate) fn push(&mut self, region_id: RegionId, size: Bytes) -> Option<Segment> {
         let base = self.free_base(size)?;
         let entry = self.entries.iter_mut().find(|entry| entry.is_free())?;
         let segment = Segment { region_id, base, size };
-        *entry = Entry { segment: Some(segment), live: true, launches: 0 };
+        *entry = TableEntry { segment: Some(segment), live: true, launches: 0 };
         self.next = segment.flat_end();
         Some(segment)
     }
 
-    /// A region has been given back: its place is free as soon as no launch knows it.
+    /// Removes a released region; its entry is free as soon as no launch holds it.
     pub(crate) fn retire(&mut self, region_id: RegionId) {
-        let of_region = |entry: &&mut Entry| {
+        let of_region = |entry: &&mut TableEntry| {
             entry.live && entry.segment.is_some_and(|segment| segment.region_id == region_id)
         };
         if let Some(entry) = self.entries.iter_mut().find(of_region) {
@@ -130,7 +127,7 @@ impl Segments {
         }
     }
 
-    /// The table for a launch, which knows all entries of it until it [forgets](Self::forget) them.
+    /// Returns the table for a launch, which holds all entries of it until [`forget`](Self::forget).
     pub(crate) fn learn(&mut self) -> SegmentTable {
         for entry in self.entries.iter_mut().filter(|entry| entry.live) {
             entry.launches += 1;
@@ -138,7 +135,7 @@ impl Segments {
         self.table()
     }
 
-    /// A launch that knew `table` is over. Says whether a place came free by that.
+    /// Ends the hold of a launch on `table`. Returns whether an entry is free by that.
     pub(crate) fn forget(&mut self, table: &SegmentTable) -> bool {
         let mut freed = false;
         for (entry, known) in self.entries.iter_mut().zip(&table.entries) {
@@ -150,14 +147,13 @@ impl Segments {
         freed
     }
 
-    /// The table of this moment.
     pub(crate) fn table(&self) -> SegmentTable {
         let entries = self.entries.iter().map(|entry| entry.segment.filter(|_| entry.live));
         SegmentTable { entries: entries.collect() }
     }
 
-    /// Where a region may begin in the flat address space: behind the last one, so that addresses are
-    /// used again as late as can be; at its end, the lowest gap between what is there.
+    /// Returns the start of a new region in the flat address space: behind the latest one, so that
+    /// addresses are used again as late as possible; at the end, in the lowest gap.
     fn free_base(&self, size: Bytes) -> Option<u64> {
         let length = size.align_up(STEP)?.get();
         let kept = self.entries.iter().filter(|entry| !entry.is_free());
@@ -198,7 +194,7 @@ mod tests {
         assert!(!segments.forget(&first), "another launch knows it");
         assert!(segments.forget(&second));
         segments.push(region(9), Bytes::gib(4)).unwrap();
-        assert_eq!(segments.table().find(region(9)).unwrap().0, SegmentId(0));
+        assert_eq!(segments.table().get(region(9)).unwrap().0, SegmentId(0));
         assert_eq!(bases(&segments), [Some(4), Some(2)], "flat addresses go on");
     }
 

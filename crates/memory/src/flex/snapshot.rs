@@ -14,58 +14,61 @@ use crate::index::Extent;
 use crate::stats::Pool;
 use cubeyard_pickle::{self as pickle, DictWriter, Slot as Place};
 
-/// What one allocator looks like at one moment.
+/// The state of an allocator at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Snapshot {
-    /// Its regions, in the order of their addresses.
+    /// Regions in the order of their addresses.
     pub segments: Vec<SnapshotSegment>,
-    /// Its last events; as many as the configuration's `history` says.
+    /// Latest events; as many as the configuration's `history` says.
     pub history: Vec<HistoryEntry>,
-    /// The configuration, as keys and values.
+    /// Configuration, as keys and values.
     pub settings: Vec<(String, String)>,
 }
 
 /// A region in a [`Snapshot`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SnapshotSegment {
-    /// Where it begins. Regions of one allocator do not overlap.
+    /// Start in the flat address space. Regions of one allocator do not overlap.
     pub address: u64,
-    /// Its memory: what was acquired or is committed. The blocks fill it exactly.
+    /// Acquired or committed memory in bytes. The blocks fill it exactly.
     pub total_size: Bytes,
-    /// Whether it grows.
+    /// Whether the region is growable.
     pub is_expandable: bool,
-    /// Its parts, in order.
+    /// Blocks and free ranges, in order.
     pub blocks: Vec<SnapshotBlock>,
 }
 
-/// A part of a region in a [`Snapshot`].
+/// A block or free range in a [`Snapshot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SnapshotBlock {
-    /// Where it begins.
+    /// Start in the flat address space.
     pub address: u64,
-    /// How long it is.
+    /// Length in bytes.
     pub size: Bytes,
-    /// What was asked for; zero for a free part.
+    /// Number of bytes asked for; zero for a free range.
     pub requested: Bytes,
-    /// Its stream.
+    /// Stream of the block.
     pub stream: u32,
-    /// What it is doing.
+    /// State of the block.
     pub state: BlockState,
 }
 
-/// What a part of a region is doing.
+/// State of a block or free range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockState {
-    /// It has an owner.
+    /// The block has an owner.
     Allocated,
-    /// Its owner has let it go, but a stream may still touch it.
+    /// The block was freed, but a stream may still touch it.
     PendingFree,
-    /// It is free.
+    /// The range is free.
     Inactive,
 }
 
 impl BlockState {
-    /// The word for it that PyTorch's viewer knows.
+    /// Returns the name in PyTorch's viewer.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Allocated => "active_allocated",
@@ -76,8 +79,8 @@ impl BlockState {
 }
 
 impl FlexAllocator {
-    /// A snapshot of this moment. All regions are locked while it is taken, so that its events lead
-    /// to its blocks: the viewer undoes the events one by one, and fails where they do not.
+    /// Takes a snapshot. All regions are locked meanwhile, so that its events lead to its blocks: the
+    /// viewer undoes the events one by one, and fails where they do not.
     pub fn snapshot(&self) -> Snapshot {
         self.shared.journal.tick();
         self.shared.collect_posts();
@@ -108,7 +111,7 @@ impl FlexAllocator {
     }
 }
 
-/// A region as segments: one, or one for every run of committed granules of a growable region.
+/// Returns a region as segments: one, or one for every run of committed granules.
 fn segments_of(region: &Region) -> Vec<SnapshotSegment> {
     let blocks: Vec<_> =
         region.index.extents().into_iter().map(|part| block(region.base, part)).collect();
@@ -148,7 +151,7 @@ fn block(base: u64, extent: Extent) -> SnapshotBlock {
     }
 }
 
-/// The part of a block that lies in a run; live blocks lie in one wholly.
+/// Returns the part of a block that lies in a run; live blocks lie in one wholly.
 fn clip(block: SnapshotBlock, address: u64, size: Bytes) -> Option<SnapshotBlock> {
     let start = block.address.max(address);
     let end = (block.address + block.size.get()).min(address + size.get());
@@ -182,7 +185,7 @@ impl Snapshot {
     }
 }
 
-/// The events, with those about granules cut where any of them begins or ends.
+/// Returns the events, with those about granules cut where any of them begins or ends.
 ///
 /// The viewer undoes a `segment_unmap` by adding a segment, which it does not join with its
 /// neighbours unless there are several streams, and a `segment_map` by looking for one segment that
@@ -268,11 +271,11 @@ fn write_entry<W: Write>(place: Place<'_, W>, entry: &HistoryEntry) -> io::Resul
     })
 }
 
-/// The last of the whole numbers that are all exact as doubles.
+/// Largest of the consecutive integers that are exact as doubles.
 const EXACT: u64 = (1 << 53) - 1;
 
-/// The viewer's numbers are exact below 2^53. Addresses are: they come from the segment table, whose
-/// steps of 16 GiB would get there with the 524,288th region.
+/// Writes a number. The viewer's numbers are exact below 2^53; addresses, which come from the segment
+/// table in steps of 16 GiB, would get there with the 524,288th region.
 fn number<W: Write>(
     dict: &mut DictWriter<'_, W>,
     key: &str,

@@ -1,4 +1,4 @@
-//! What a region remembers of a live block in the 32 bits that the index keeps for it.
+//! Tags: the state of a live block in the 32 bits that the index keeps for it.
 
 use crate::policy::Kind;
 
@@ -10,10 +10,10 @@ const COMING: u32 = 1 << 5;
 const FIXED: u32 = 1 << 6;
 const STREAM: u32 = 7;
 
-/// Streams from this number on do not fit into a tag; they are kept in a note.
+/// Lowest stream that does not fit into a tag and is kept in a note.
 pub(crate) const FAR_STREAM: u32 = u32::MAX >> STREAM;
 
-/// The tag of a block.
+/// Tag of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag(u32);
 
@@ -38,7 +38,7 @@ impl Tag {
         self.0 >> STREAM
     }
 
-    /// Whether its owner has let it go, but a stream may still touch it.
+    /// Returns whether its owner has freed it, but a stream may still touch it.
     pub(crate) const fn is_pending(self) -> bool {
         self.0 & PENDING != 0
     }
@@ -47,8 +47,8 @@ impl Tag {
         Self(self.0 | PENDING)
     }
 
-    /// Whether it is not there yet: memory is being committed for it, or it is room that a plan of
-    /// compaction has taken. Nobody can free or move it.
+    /// Returns whether memory is being committed for it, or it is room that a plan of compaction has
+    /// taken. It can be neither freed nor moved.
     pub(crate) const fn is_coming(self) -> bool {
         self.0 & COMING != 0
     }
@@ -57,12 +57,12 @@ impl Tag {
         Self(if coming { self.0 | COMING } else { self.0 & !COMING })
     }
 
-    /// Whether it is a block of somebody's: there already, and not let go.
+    /// Returns whether it has an owner: it is complete, and was not freed.
     pub(crate) const fn is_owned(self) -> bool {
         self.0 & (PENDING | COMING) == 0
     }
 
-    /// Whether no handle owns it, so that it may be freed by its address or token.
+    /// Returns whether no handle owns it, so that it may be freed by its address or token.
     pub(crate) const fn is_leaked(self) -> bool {
         self.0 & LEAKED != 0
     }
@@ -71,7 +71,7 @@ impl Tag {
         Self(if leaked { self.0 | LEAKED } else { self.0 & !LEAKED })
     }
 
-    /// Whether it is known by its address alone, so that nobody could follow it to another place.
+    /// Returns whether it is known by its address alone, and so cannot move.
     pub(crate) const fn is_fixed(self) -> bool {
         self.0 & FIXED != 0
     }
@@ -80,7 +80,7 @@ impl Tag {
         Self(self.0 | FIXED)
     }
 
-    /// Whether there is a note about it: pins, or further streams.
+    /// Returns whether there is a note about it.
     pub(crate) const fn is_noted(self) -> bool {
         self.0 & NOTED != 0
     }

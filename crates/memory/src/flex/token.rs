@@ -1,8 +1,8 @@
-//! Tokens: allocations as two numbers, for those who cannot hold a Rust value.
+//! Tokens: allocations as two numbers, for callers that cannot hold a Rust value.
 //!
-//! Whoever has a token has no ownership that the compiler watches, so every call here checks: a
-//! token whose block was let go is *stale*, also while pins or streams keep the block, and also when
-//! its place was used again.
+//! The compiler does not watch the ownership of a token, so every call here checks it: a token whose
+//! block was freed is *stale*, also while pins or streams keep the block, and also when its place was
+//! used again.
 
 use super::config::MAX_REGIONS;
 use super::error::FreeError;
@@ -15,36 +15,36 @@ use crate::index::BlockKey;
 use crate::policy::Kind;
 use crate::sync::Arc;
 
-/// Names an allocation without owning it: see [`Allocation::into_token`].
+/// A name of an allocation that does not own it; see [`Allocation::into_token`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AllocationToken {
-    /// The number of the allocator, different for all that a process makes; none has 0.
+    /// Number of the allocator, unique in the process and never 0.
     pub(super) allocator: u64,
     pub(super) slot: usize,
     pub(super) key: BlockKey,
 }
 
-/// What there is to know of a token's block.
+/// The block of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenBlock {
-    /// Where it is now. For as long as that must stay so, pin it.
+    /// Present address. Pin the block to keep it there.
     pub address: VirtualAddress,
-    /// Its length, rounded to the granule.
+    /// Length, rounded up to the granule.
     pub size: Bytes,
-    /// The bytes that were asked for.
+    /// Number of bytes that were asked for.
     pub requested: Bytes,
-    /// What it is for.
+    /// Purpose of the block.
     pub kind: Kind,
 }
 
 impl AllocationToken {
-    /// The token as two numbers, neither of them zero: the first names the allocator and the place
-    /// of the region in it, the second the block.
+    /// Returns the token as two numbers, neither of them zero: the first names the allocator and the
+    /// slot of the region, the second the block.
     pub fn to_parts(self) -> (u64, u64) {
         (self.allocator << SLOT_BITS | self.slot as u64, self.key.to_bits())
     }
 
-    /// The token that two numbers stand for, whoever made them up: it is checked when it is used.
+    /// Creates a token from two numbers. Any are accepted, since a token is checked when it is used.
     pub fn from_parts(place: u64, key: u64) -> Self {
         let slot = place % (1 << SLOT_BITS);
         Self {
@@ -55,7 +55,7 @@ impl AllocationToken {
     }
 }
 
-/// The bits of a token's first number that are the slot; the rest name the allocator.
+/// Bits of a token's first number that are the slot; the rest name the allocator.
 const SLOT_BITS: u32 = 8;
 const _: () = assert!(MAX_REGIONS <= 1 << SLOT_BITS, "every slot has a number");
 

@@ -132,7 +132,7 @@ pub enum FreeCause {
     /// No bytes were to be freed.
     #[error("a free of 0 bytes at {:#x} names nothing", offset.get())]
     ZeroBytes {
-        /// Offset given.
+        /// The offset given.
         offset: Bytes,
     },
     /// The range does not lie in the space.
@@ -158,7 +158,7 @@ pub enum FreeCause {
     WrongSize {
         /// Start of both.
         offset: Bytes,
-        /// Size given.
+        /// The size given.
         size: Bytes,
         /// Size of the allocation.
         live_size: Bytes,
@@ -178,19 +178,19 @@ pub enum FreeCause {
     /// The address belongs to another space; free it there.
     #[error("{address} is not part of it")]
     Foreign {
-        /// Address given.
+        /// The address given.
         address: PhysAddr,
     },
     /// The virtual address is below the range.
     #[error("{va} is below the range")]
     Below {
-        /// Address given.
+        /// The address given.
         va: DeviceVa,
     },
     /// The virtual address is inside a page, but allocations start with a page.
     #[error("{va} is not the start of a page of {page}")]
     InsidePage {
-        /// Address given.
+        /// The address given.
         va: DeviceVa,
         /// Size of a page.
         page: Bytes,

@@ -30,24 +30,24 @@ const LISTS: usize = 2 * BINS;
 /// The bins of the sizes that share a leading bit.
 #[derive(Clone, Debug)]
 struct Octave {
-    /// Which bins hold a block. Asked first, and short enough to stay in the cache.
+    /// Bins that hold a block. Read first, and short enough to stay in the cache.
     used: [u64; WORDS],
-    /// A block of each bin in use; the others' mean nothing.
+    /// A block of each bin in use; undefined for the others.
     roots: [Id; BINS],
 }
 
 /// Free blocks by size. See the module's comment.
 #[derive(Clone, Debug)]
 pub(crate) struct SizeBins {
-    /// Which octaves hold a block.
+    /// Octaves that hold a block.
     used: u64,
-    /// Which words of an octave's `used` are not zero.
+    /// Words of an octave's `used` that are not zero.
     words: [u64; OCTAVES],
-    /// Made when their first block arrives: 17 KiB each, and few spaces see them all.
+    /// Made for their first block: 17 KiB each, and few spaces use them all.
     octaves: [Option<Box<Octave>>; OCTAVES],
 }
 
-/// The bin of a size. Bins are numbered through, [`BINS`] to the octave, larger sizes never lower.
+/// Returns the bin of a size. Bins are numbered through, [`BINS`] to the octave, in the order of sizes.
 #[inline]
 fn bin(size: u64) -> usize {
     // Without a branch: small sizes are shifted by nothing and so are their own bins; from there
@@ -65,7 +65,6 @@ impl SizeBins {
         self.octaves.iter().flatten().count() * size_of::<Octave>()
     }
 
-    /// Adds a free block.
     #[inline]
     pub(crate) fn insert(&mut self, blocks: &mut Blocks, id: Id) {
         let bin = bin(blocks.hole(id));
@@ -96,7 +95,7 @@ impl SizeBins {
         self.insert(blocks, id);
     }
 
-    /// Takes a free block out; it still has the size with which it came in.
+    /// Removes a free block, which still has the size with which it was added.
     #[inline]
     pub(crate) fn remove(&mut self, blocks: &mut Blocks, id: Id) {
         let bin = bin(blocks.hole(id));
@@ -116,14 +115,14 @@ impl SizeBins {
         }
     }
 
-    /// The smallest block of at least `size`; of equal ones the latest below 8,192 units and the
-    /// lowest above.
+    /// Returns the smallest block of at least `size`; of equal ones the latest below 8,192 units and
+    /// the lowest above.
     #[inline]
     pub(crate) fn best(&self, blocks: &Blocks, size: u64) -> Option<Id> {
         self.at_least(blocks, (size, 0))
     }
 
-    /// The block that follows the free block `id` in the order in which best fit prefers them.
+    /// Returns the block that best fit prefers next after `id`.
     pub(crate) fn after(&self, blocks: &Blocks, id: Id) -> Option<Id> {
         let size = blocks.hole(id);
         if bin(size) >= LISTS {
@@ -133,7 +132,7 @@ impl SizeBins {
         if next == NONE { self.at_least(blocks, (size + 1, 0)) } else { Some(next) }
     }
 
-    /// The size of the largest block, 0 where there is none.
+    /// Returns the size of the largest block, 0 where there is none.
     pub(crate) fn longest(&self, blocks: &Blocks) -> u64 {
         let Some(octave) = self.used.checked_ilog2() else { return 0 };
         let words = self.words[octave as usize];
@@ -158,14 +157,14 @@ impl SizeBins {
         self.first_from(blocks, own + 1)
     }
 
-    /// The preferred block of the first bin in use from `from` on.
+    /// Returns the preferred block of the first bin in use from `from` on.
     #[inline]
     fn first_from(&self, blocks: &Blocks, from: usize) -> Option<Id> {
         // The head of a list has nothing on its left either.
         self.next_bin(from).map(|bin| treap::first(blocks, self.root(bin)))
     }
 
-    /// The first bin in use from `from` on: in the same word, the same octave, or above.
+    /// Returns the first bin in use from `from` on: in the same word, the same octave, or above.
     #[inline]
     fn next_bin(&self, from: usize) -> Option<usize> {
         let bits = self.word(from) & u64::MAX << (from % 64);
@@ -182,21 +181,19 @@ impl SizeBins {
         (above != 0).then(|| self.first_bin(octave, self.words[octave]))
     }
 
-    /// The first bin of an octave in the words `words`, which are in use.
+    /// Returns the first bin of an octave in the words `words`, which are in use.
     #[inline]
     fn first_bin(&self, octave: usize, words: u64) -> usize {
         let bin = octave * BINS + words.trailing_zeros() as usize * 64;
         bin + self.word(bin).trailing_zeros() as usize
     }
 
-    /// The bits of `bin` and the others of its word.
     #[inline]
     fn word(&self, bin: usize) -> u64 {
         let octave = self.octaves.get(bin / BINS).and_then(Option::as_ref);
         octave.map_or(0, |octave| octave.used[bin / 64 % WORDS])
     }
 
-    /// A block of a bin in use.
     #[inline]
     fn root(&self, bin: usize) -> Id {
         let octave = self.octaves[bin / BINS].as_ref().expect("an octave in use was made");
@@ -326,7 +323,7 @@ mod treap {
         (low, high)
     }
 
-    /// One tree of two, all of `low` being below all of `high`.
+    /// Joins two trees, all of `low` being below all of `high`.
     fn join(blocks: &mut Blocks, low: Id, high: Id) -> Id {
         let (mut root, mut parent) = (NONE, None);
         let (mut low, mut high) = (low, high);

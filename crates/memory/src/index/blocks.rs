@@ -5,14 +5,13 @@
     reason = "block numbers are below 2^31, and a size is cut into its halves"
 )]
 
-/// The number of a block in its space; reused once the block is gone.
+/// Number of a block in its space; reused once the block is gone.
 pub(crate) type Id = u32;
 
-/// No block. The number stands for the end of the space, a live block without a size, which makes
-/// the chain a ring: every block has a neighbour on both sides, and nothing must ask whether it has.
+/// No block. The id stands for the end of the space, a live block without a size, which makes the
+/// chain a ring: every block has a neighbour on both sides.
 pub(crate) const NONE: Id = 0;
-/// Set in `prev` while the block is free (or its number unused), so that one bit of a field that
-/// has it to spare answers "is this live?".
+/// Set in `prev` while the block is free or its id unused.
 const FREE: u32 = 1 << 31;
 
 /// One block in 32 bytes. Three fields mean one thing in a live block and another in a free one:
@@ -38,14 +37,13 @@ impl Node {
     const NEW: Self = Self { start: 0, amount: 0, prev: NONE, next: NONE, left: NONE, right: NONE };
 }
 
-/// The blocks of one space: a chain of all of them, or loners if only the live ones are kept. It
-/// knows nothing of fits; it splits, joins and remembers.
+/// The blocks of one space: a chain of all of them, or loners if only the live ones are kept.
 #[derive(Clone, Debug)]
 pub(crate) struct Blocks {
     nodes: Vec<Node>,
-    /// Head of the list of unused numbers, chained by `next`.
+    /// Head of the list of unused ids, chained by `next`.
     vacant: Id,
-    /// How many numbers are in use.
+    /// Number of ids in use.
     len: usize,
 }
 
@@ -58,7 +56,7 @@ impl Blocks {
         self.len
     }
 
-    /// The end of the space in units.
+    /// Returns the end of the space in units.
     pub(crate) fn end(&self) -> u64 {
         self.start(NONE)
     }
@@ -72,7 +70,6 @@ impl Blocks {
         self.nodes.get(id as usize).is_some_and(|node| node.prev & FREE == 0)
     }
 
-    /// Whether a block of the chain is free.
     #[inline]
     pub(crate) fn is_free(&self, id: Id) -> bool {
         self.nodes[id as usize].prev & FREE != 0
@@ -83,13 +80,13 @@ impl Blocks {
         self.nodes[id as usize].start
     }
 
-    /// The size of a free block.
+    /// Returns the size of a free block.
     #[inline]
     pub(crate) fn hole(&self, id: Id) -> u64 {
         self.nodes[id as usize].amount
     }
 
-    /// The size of any block, from where the next one starts.
+    /// Returns the size of any block, from the start of the next one.
     #[inline]
     pub(crate) fn size(&self, id: Id) -> u64 {
         let node = &self.nodes[id as usize];
@@ -135,7 +132,6 @@ impl Blocks {
         self.nodes[id as usize].right
     }
 
-    /// `left` and `right`.
     #[inline]
     pub(crate) fn sides(&self, id: Id) -> (Id, Id) {
         let node = &self.nodes[id as usize];
@@ -158,7 +154,7 @@ impl Blocks {
         self.nodes[id as usize].right = child;
     }
 
-    /// Adds a live block that is in no chain; `near` is kept for whoever frees it.
+    /// Adds a live block that is in no chain; `near` is kept with it.
     #[inline]
     pub(crate) fn add_loner(&mut self, start: u64, near: u32) -> Id {
         let id = self.add();
@@ -168,13 +164,11 @@ impl Blocks {
         id
     }
 
-    /// What was kept with a live block that is in no chain.
     #[inline]
     pub(crate) fn near(&self, id: Id) -> u32 {
         self.nodes[id as usize].next
     }
 
-    /// Forgets a live block that is in no chain.
     #[inline]
     pub(crate) fn remove_loner(&mut self, id: Id) {
         let vacant = self.vacant;
@@ -185,7 +179,7 @@ impl Blocks {
         self.len -= 1;
     }
 
-    /// The numbers of all live blocks, in no order that means anything.
+    /// Returns the live blocks in no particular order.
     pub(crate) fn live(&self) -> impl Iterator<Item = Id> + '_ {
         (NONE + 1..self.nodes.len() as u32).filter(|&id| self.is_live(id))
     }
@@ -197,7 +191,6 @@ impl Blocks {
         self.link(id, NONE);
     }
 
-    /// Makes a block live, with what its owner wants to be remembered.
     #[inline]
     pub(crate) fn occupy(&mut self, id: Id, requested: u64, serial: u32, tag: u32) {
         let node = &mut self.nodes[id as usize];
@@ -207,14 +200,13 @@ impl Blocks {
         node.right = tag;
     }
 
-    /// Takes a live block from its owner, and remembers another block with it.
+    /// Takes a live block from its owner, and links another block to it.
     #[inline]
     pub(crate) fn park(&mut self, id: Id, next: Id) {
         let node = &mut self.nodes[id as usize];
         (node.left, node.right) = (0, next);
     }
 
-    /// Makes a block free, with these edges.
     #[inline]
     pub(crate) fn vacate(&mut self, id: Id, start: u64, size: u64) {
         let node = &mut self.nodes[id as usize];
@@ -241,18 +233,17 @@ impl Blocks {
         self.remove_loner(id);
     }
 
-    /// Moves the end of the space.
     pub(crate) fn set_end(&mut self, end: u64) {
         self.nodes[NONE as usize].start = end;
     }
 
-    /// All blocks of the chain in address order.
+    /// Returns all blocks of the chain in address order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Id> + '_ {
         let some = |id| (id != NONE).then_some(id);
         std::iter::successors(some(self.next(NONE)), move |&id| some(self.next(id)))
     }
 
-    /// A number for a new block, whose fields are yet to be set.
+    /// Returns an id for a new block, whose fields are yet to be set.
     #[inline]
     fn add(&mut self) -> Id {
         self.len += 1;
@@ -276,7 +267,6 @@ impl Blocks {
         id
     }
 
-    /// Makes two blocks neighbours.
     #[inline]
     fn link(&mut self, prev: Id, next: Id) {
         self.nodes[prev as usize].next = next;

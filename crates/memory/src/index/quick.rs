@@ -1,9 +1,9 @@
 //! Quick lists: blocks just freed, by their exact size, not yet joined with their neighbours.
 //!
 //! Programs on accelerators free a tensor and ask for one of the same size over and over. A block on
-//! a quick list is handed out again as it is, which is all that a pair of calls then costs. Until it
-//! is, it is joined with nothing and of no use for other sizes; so all of them are joined before the
-//! space would be said to be full, or be filled further up.
+//! a quick list is allocated again as it is, which is all that a pair of calls then costs. Until then
+//! it is of no use for other sizes; so all lists are joined before the space counts as full, or is
+//! filled further up.
 //!
 //! To the chain and to the tree a block on a list looks live; its serial number, 0, is no live
 //! block's.
@@ -12,9 +12,9 @@
 
 use super::blocks::{Blocks, Id, NONE};
 
-/// Lists. A power of two; two sizes that share a place push each other out.
+/// Number of lists, a power of two; two sizes that share a list evict each other.
 const LISTS: usize = 256;
-/// Blocks on all lists together. More would be joined at once after all: see `FreeIndex::free_quick`.
+/// Highest number of blocks on all lists together.
 pub(super) const MOST: usize = 4096;
 
 /// The quick lists of a space.
@@ -43,7 +43,6 @@ impl Quick {
         evicted
     }
 
-    /// Takes the latest block of this size.
     #[inline]
     pub(super) fn pop(&mut self, blocks: &Blocks, units: u64) -> Id {
         let Some(lists) = &mut self.lists else { return NONE };
@@ -57,20 +56,19 @@ impl Quick {
         id
     }
 
-    /// Notes that a block of an evicted list was joined, and returns the next one.
+    /// Counts out a block that was joined, and returns the `next` one of its list.
     pub(super) fn joined(&mut self, next: Id) -> Id {
         self.len -= 1;
         next
     }
 
-    /// The first block of each list, which are then empty.
+    /// Empties all lists, and returns the first block of each.
     pub(super) fn take_all(&mut self) -> Vec<Id> {
         let lists = self.lists.iter_mut().flat_map(|lists| lists.iter_mut());
         let heads = lists.map(|list| std::mem::replace(&mut list.1, NONE));
         heads.filter(|&id| id != NONE).collect()
     }
 
-    /// The largest size on any list.
     pub(super) fn longest(&self) -> u64 {
         let lists = self.lists.iter().flat_map(|lists| lists.iter());
         lists.filter(|list| list.1 != NONE).map(|list| list.0).max().unwrap_or(0)

@@ -23,9 +23,9 @@ const PAGE: usize = 24;
 /// A page with fewer entries than this is joined with a neighbour if both fit into three quarters
 /// of a page, so that an insertion does not split them again at once.
 const LOW: usize = PAGE / 4;
-/// The size that a page has for all ranges of this size and above.
+/// Size in a page of all ranges that are this long or longer.
 const LONG: u64 = i32::MAX as u64;
-/// No page, for those who have none to begin at.
+/// No page to begin a search at.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
 /// A free range: `size` units from `start` on, belonging to the block `link`.
@@ -46,7 +46,6 @@ impl FreeRange {
     }
 }
 
-/// A size as pages have it.
 #[inline]
 fn short(size: u64) -> i32 {
     size.min(LONG) as i32
@@ -118,7 +117,6 @@ impl Page {
         self.len -= 1;
     }
 
-    /// Keeps the first `len` entries.
     fn truncate(&mut self, len: usize) {
         self.sizes[len..].fill(0);
         self.starts[len..].fill(u64::MAX);
@@ -139,7 +137,7 @@ impl Page {
         self.sizes.iter().fold(0, |longest, &size| longest.max(size))
     }
 
-    /// Which entries are of at least `size`: bit `n + 1` for slot `n`. (Were it bit `n`, the compiler
+    /// Returns the entries of at least `size` as bits: bit `n + 1` for slot `n`. (Were it bit `n`, the compiler
     /// would take the first and the last slots one by one, and need half as many instructions more.)
     #[inline]
     fn at_least(&self, size: i32) -> u32 {
@@ -149,8 +147,8 @@ impl Page {
         bits.into_iter().fold(0, |all, bit| all | bit).cast_unsigned()
     }
 
-    /// How many entries start at `key` or below: first by quarters, then within one. A search that
-    /// halves the page would have branches, or more loads that wait for each other.
+    /// Counts the entries that start at `key` or below: first by quarters, then within one. A search
+    /// that halves the page would have branches, or more loads that wait for each other.
     #[inline]
     fn rank(&self, key: u64) -> usize {
         const QUARTER: usize = PAGE / 4;
@@ -161,7 +159,7 @@ impl Page {
     }
 }
 
-/// The place of a range in the tree, good until the tree changes.
+/// The place of a range in the tree, valid until the tree changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     page: u32,
@@ -169,7 +167,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The page, as a place where [`give_back`](AddressTree::give_back) may begin to search.
+    /// Returns the page, at which [`give_back`](AddressTree::give_back) may begin to search.
     pub(crate) fn page(self) -> u32 {
         self.page
     }
@@ -192,36 +190,31 @@ pub(crate) struct AddressTree {
 }
 
 impl AddressTree {
-    /// A tree of ranges without links.
     pub(crate) fn new() -> Self {
         let (pages, long) = (vec![Page::empty(0)], Vec::new());
         Self { pages, spare: Vec::new(), root: 0, height: 0, len: 0, linked: false, long }
     }
 
-    /// A tree of ranges with links.
     pub(crate) fn linked() -> Self {
         Self { linked: true, ..Self::new() }
     }
 
-    /// How many ranges there are.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Bytes of memory that the tree occupies.
     pub(crate) fn footprint(&self) -> usize {
         self.pages.capacity() * size_of::<Page>()
             + self.spare.capacity() * size_of::<u32>()
             + self.long.capacity() * size_of::<(u64, u64)>()
     }
 
-    /// The size of the longest range, 0 where there is none.
+    /// Returns the size of the longest range, 0 where there is none.
     pub(crate) fn longest(&self) -> u64 {
         let long = self.long.iter().map(|&(_, size)| size).max();
         long.unwrap_or_else(|| self.page(self.root).longest().unsigned_abs().into())
     }
 
-    /// The range at `place`.
     #[inline]
     pub(crate) fn entry(&self, place: Place) -> FreeRange {
         let (page, slot) = (self.page(place.page), place.slot as usize);
@@ -230,7 +223,7 @@ impl AddressTree {
         FreeRange { start, size: self.size(start, page.sizes[slot]), link }
     }
 
-    /// The lowest range of at least `size`.
+    /// Returns the lowest range of at least `size`.
     #[inline]
     pub(crate) fn first(&self, size: u64) -> Option<Place> {
         if size >= LONG {
@@ -243,7 +236,7 @@ impl AddressTree {
         })
     }
 
-    /// The highest range of at least `size`.
+    /// Returns the highest range of at least `size`.
     #[inline]
     pub(crate) fn last(&self, size: u64) -> Option<Place> {
         if size >= LONG {
@@ -253,7 +246,7 @@ impl AddressTree {
         self.descend(|page| page.at_least(short(size)).checked_ilog2().map(|bit| bit as usize - 1))
     }
 
-    /// The range that starts at `start`.
+    /// Returns the range that starts at `start`.
     ///
     /// # Panics
     /// If there is none: the blocks and the tree would disagree about what is free.
@@ -263,20 +256,20 @@ impl AddressTree {
         place.expect("a free range is in the tree")
     }
 
-    /// The last range that starts at `key` or below.
+    /// Returns the last range that starts at `key` or below.
     #[inline]
     pub(crate) fn at_or_below(&self, key: u64) -> Option<Place> {
         self.descend(|page| page.rank(key).checked_sub(1))
     }
 
-    /// The first range that starts above `key`.
+    /// Returns the first range that starts above `key`.
     pub(crate) fn above(&self, key: u64) -> Option<FreeRange> {
         let gap = self.gap(key);
         (self.start_above(gap) != u64::MAX).then(|| self.entry(self.place_above(gap)))
     }
 
-    /// The lowest range of at least `size` that satisfies `fits`; ranges that are long enough but
-    /// do not satisfy it are looked at one by one.
+    /// Returns the lowest range of at least `size` that satisfies `fits`; ranges that are long enough
+    /// but do not satisfy it are looked at one by one.
     pub(crate) fn first_where(
         &self,
         size: u64,
@@ -285,7 +278,7 @@ impl AddressTree {
         self.search(self.root, size, false, &fits)
     }
 
-    /// The highest range of at least `size` that satisfies `fits`.
+    /// Returns the highest range of at least `size` that satisfies `fits`.
     pub(crate) fn last_where(
         &self,
         size: u64,
@@ -294,7 +287,7 @@ impl AddressTree {
         self.search(self.root, size, true, &fits)
     }
 
-    /// The highest range of at least `size` that starts below `limit`.
+    /// Returns the highest range of at least `size` that starts below `limit`.
     pub(crate) fn last_below(&self, limit: u64, size: u64) -> Option<FreeRange> {
         if size >= LONG {
             let fits = |&&(start, own): &&(u64, u64)| start < limit && own >= size;
@@ -313,7 +306,6 @@ impl AddressTree {
         self.replace_item(place, Item { start, size: short(size), link });
     }
 
-    /// Takes the range at `place` out.
     #[inline]
     pub(crate) fn remove(&mut self, place: Place) {
         self.len -= 1;
@@ -336,8 +328,7 @@ impl AddressTree {
         self.insert_at(gap, entry);
     }
 
-    /// Takes `units` from the front of the range at `place`, which has no link, and says where they
-    /// start.
+    /// Takes `units` from the front of the range at `place`, which has no link, and returns their start.
     #[inline]
     pub(crate) fn take_front(&mut self, place: Place, units: u64) -> u64 {
         let page = &mut self.pages[place.page as usize];
@@ -373,7 +364,7 @@ impl AddressTree {
         }
     }
 
-    /// What a range will be once it is given back, and how many others will have become part of it.
+    /// Returns a range as it will be once it is given back, and how many others it will have joined.
     pub(crate) fn joined(&self, new: FreeRange) -> (FreeRange, usize) {
         let below = self.at_or_below(new.start).map(|place| self.entry(place));
         let below = below.filter(|below| below.end() == new.start);
@@ -385,8 +376,8 @@ impl AddressTree {
     }
 
     /// Gives a range back, as [`give_back`](Self::give_back) does, and returns the lowest range of at
-    /// least `units` after that. The search comes first, since it can be done while memory has yet
-    /// to say what `new` is; the range it finds is the answer, unless the joined one is below.
+    /// least `units` after that. The search comes first, since it can run while `new` is still loaded
+    /// from memory; the range it finds is the answer, unless the joined one is below.
     #[inline]
     pub(crate) fn first_with(&mut self, new: FreeRange, near: u32, units: u64) -> Option<Place> {
         let found = self.first(units).map(|found| (found, self.start(found)));
@@ -398,7 +389,7 @@ impl AddressTree {
         found.map(|(found, start)| self.again(found, start))
     }
 
-    /// Where a range that was at `place` and starts at `start` is after another was given back.
+    /// Returns the new place of a range that was at `place` before another was given back.
     #[inline]
     fn again(&self, place: Place, start: u64) -> Place {
         let page = self.page(place.page);
@@ -415,8 +406,7 @@ impl AddressTree {
         self.join_in(new, near);
     }
 
-    /// Does what [`give_back`](Self::give_back) does, and says where the range is that `new` has
-    /// become a part of.
+    /// Does what [`give_back`](Self::give_back) does, and returns the place of the joined range.
     #[inline]
     fn join_in(&mut self, new: FreeRange, near: u32) -> Place {
         let gap = self.gap_near(new.start, near);
@@ -440,7 +430,6 @@ impl AddressTree {
         }
     }
 
-    /// All ranges in address order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = FreeRange> + '_ {
         let mut next = self.at_or_below(0).map(|place| self.entry(place)).or_else(|| self.above(0));
         std::iter::from_fn(move || {
@@ -455,7 +444,7 @@ impl AddressTree {
         &self.pages[page as usize]
     }
 
-    /// The size of the range that starts at `start` and has this size in its page.
+    /// Returns the size of the range that starts at `start` and has this size in its page.
     #[inline]
     fn size(&self, start: u64, size: i32) -> u64 {
         if size < short(LONG) {
@@ -464,7 +453,7 @@ impl AddressTree {
         self.long[self.long.partition_point(|&(own, _)| own < start)].1
     }
 
-    /// Keeps the list of long ranges as one goes from what its page has to `new`.
+    /// Updates the list of long ranges for a range that changes from `old` to `new`.
     #[inline]
     fn note_long(&mut self, old: (u64, i32), new: (u64, u64)) {
         if old.1 == short(LONG) || new.1 >= LONG {
@@ -495,7 +484,7 @@ impl AddressTree {
         Some(Place { page: at, slot: step(self.page(at))? as u32 })
     }
 
-    /// Where a range that starts just above `key` belongs.
+    /// Returns the place for a range that starts just above `key`.
     #[inline]
     fn gap(&self, key: u64) -> Place {
         let mut at = self.root;
@@ -506,8 +495,8 @@ impl AddressTree {
         Place { page: at, slot: self.page(at).rank(key) as u32 }
     }
 
-    /// Like [`gap`](Self::gap), first in the leaf `near` and the one above it. What lies between two
-    /// entries of a page belongs there, whatever the page was when it was noted.
+    /// Searches as [`gap`](Self::gap) does, first in the leaf `near` and the one above it. A key between
+    /// two entries of a page belongs there, whatever the page was when it was noted.
     #[inline]
     fn gap_near(&self, key: u64, near: u32) -> Place {
         let inside = |page: &Page| {
@@ -529,8 +518,8 @@ impl AddressTree {
         self.gap(key)
     }
 
-    /// The last range that starts at `key` or below, which there is, searched for like
-    /// [`gap_near`](Self::gap_near).
+    /// Returns the last range that starts at `key` or below, which exists, as
+    /// [`gap_near`](Self::gap_near) searches.
     fn place_near(&self, key: u64, near: u32) -> Place {
         let gap = self.gap_near(key, near);
         Place { slot: gap.slot - 1, ..gap }
@@ -541,7 +530,6 @@ impl AddressTree {
         self.page(place.page).starts[place.slot as usize]
     }
 
-    /// Where the range at `place` ends.
     #[inline]
     fn end(&self, place: Place) -> u64 {
         let page = self.page(place.page);
@@ -549,13 +537,13 @@ impl AddressTree {
         start + self.size(start, page.sizes[place.slot as usize])
     }
 
-    /// Where the range after `gap` starts; where there is none, at the end of all addresses.
+    /// Returns the start of the range after `gap`, or `u64::MAX` where there is none.
     #[inline]
     fn start_above(&self, gap: Place) -> u64 {
         if gap.slot < self.page(gap.page).len { self.start(gap) } else { self.next_leaf(gap.page) }
     }
 
-    /// Where the first range of the leaf after `page` starts.
+    /// Returns the start of the first range of the leaf after `page`, or `u64::MAX`.
     fn next_leaf(&self, page: u32) -> u64 {
         let mut at = page;
         while at != self.root {
@@ -568,7 +556,7 @@ impl AddressTree {
         u64::MAX
     }
 
-    /// The place of the range after `gap`, which there is.
+    /// Returns the place of the range after `gap`, which exists.
     #[inline]
     fn place_above(&self, gap: Place) -> Place {
         if gap.slot < self.page(gap.page).len {
@@ -579,7 +567,7 @@ impl AddressTree {
     }
 
     /// Adds a range to the ones that it touches, where it touches any and no more than the page of
-    /// `gap` changes, and says whether that was so.
+    /// `gap` changes.
     #[inline]
     fn join_within(&mut self, gap: Place, new: FreeRange) -> Option<Place> {
         let linked = self.linked;
@@ -667,7 +655,6 @@ impl AddressTree {
         })
     }
 
-    /// Replaces an entry of a leaf or branch.
     #[inline]
     fn replace_item(&mut self, place: Place, new: Item) {
         let linked = self.linked;
@@ -770,7 +757,7 @@ impl AddressTree {
         }
     }
 
-    /// Tells the children of `page` from slot `from` on where they are.
+    /// Updates the places in the children of `page` from slot `from` on.
     fn adopt(&mut self, page: u32, from: usize) {
         for slot in from..self.page(page).len() {
             let child = self.page(page).links[slot];
@@ -793,7 +780,7 @@ impl AddressTree {
         page
     }
 
-    /// Puts things right above a page that has lost an entry of size `old` and runs low.
+    /// Repairs the pages above one that has lost an entry of size `old` and runs low.
     #[cold]
     fn remove_deep(&mut self, page: u32, old: i32) {
         let (mut page, mut old) = (page, old);
@@ -819,8 +806,8 @@ impl AddressTree {
         }
     }
 
-    /// Joins the child at `slot` of `parent` with a neighbour if the two are small enough, and says
-    /// whether they were.
+    /// Joins the child at `slot` of `parent` with a neighbour, and returns whether the two were small
+    /// enough.
     fn join(&mut self, parent: u32, slot: usize) -> bool {
         let page = self.page(parent);
         let mut lefts =
@@ -847,7 +834,7 @@ impl AddressTree {
         let page = &mut self.pages[parent as usize];
         let child = page.links[slot];
         page.remove(slot, true);
-        // Whoever noted the page must find nothing in it.
+        // A search that begins at the page must find nothing in it.
         self.pages[child as usize].len = 0;
         self.spare.push(child);
         self.adopt(parent, slot);

@@ -44,19 +44,19 @@ const SMALL: Bytes = Bytes::kib(256);
 const COHORT: f32 = 3.0;
 /// Room is sought for at most so many blocks, which bounds the addresses that are used.
 const MOST: f32 = 32.0;
-/// What the latest cohort weighs in the average.
+/// Weight of the latest cohort in the average.
 const WEIGHT: f32 = 0.25;
 
-/// What makes two blocks alike.
+/// Properties that make two blocks alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Kind {
+struct Likeness {
     size: Bytes,
     stream: u32,
     site: u32,
 }
 
-impl Kind {
-    /// The kind that stands for all sizes of the same quarter octave.
+impl Likeness {
+    /// Returns the kind that stands for all sizes of the same quarter octave.
     fn roughly(self) -> Self {
         let dropped = self.size.get().max(1).ilog2().saturating_sub(2);
         Self { size: Bytes::new(self.size.get() >> dropped << dropped), ..self }
@@ -67,24 +67,23 @@ impl Kind {
 #[derive(Clone, Copy, Debug, Default)]
 struct Family {
     live: u32,
-    /// How many were born.
+    /// Number of births so far.
     births: u32,
-    /// Where the latest one ends.
+    /// End of the latest one.
     end: Bytes,
-    /// The one that was freed last, and the births there had been by then.
+    /// Number of the one that was freed last, and the births until then.
     last: Option<(u32, u32)>,
 }
 
-/// How many blocks are freed in order before the order breaks.
+/// Number of blocks that are freed in order before the order breaks.
 #[derive(Clone, Copy, Debug)]
 struct Cohort {
     current: f32,
-    /// One over the number, on average: a single long cohort among many lone blocks hardly counts.
+    /// Average of one over the number: a single long cohort among many lone blocks hardly counts.
     inverse: f32,
 }
 
 impl Cohort {
-    /// Counts a freed block.
     fn freed(&mut self, in_order: bool) {
         if in_order {
             self.current += 1.0;
@@ -94,7 +93,7 @@ impl Cohort {
         }
     }
 
-    /// How many blocks are to be expected.
+    /// Returns the number of blocks to be expected.
     fn len(self) -> f32 {
         1.0 / self.inverse
     }
@@ -108,18 +107,17 @@ impl Default for Cohort {
 
 #[derive(Debug, Default)]
 struct Lifetime {
-    families: BTreeMap<Kind, Family>,
-    /// By rough kind.
-    cohorts: BTreeMap<Kind, Cohort>,
+    families: BTreeMap<Likeness, Family>,
+    /// Cohorts by [rough](Likeness::roughly) kind.
+    cohorts: BTreeMap<Likeness, Cohort>,
     /// The live blocks that were placed here, by [`slot`].
     births: Vec<Option<Birth>>,
 }
 
-/// What is remembered of a live block.
 #[derive(Clone, Copy, Debug)]
 struct Birth {
     key: BlockKey,
-    kind: Kind,
+    kind: Likeness,
     /// Its number among its like.
     number: u32,
 }
@@ -130,7 +128,7 @@ impl BlockStrategy for Lifetime {
         if size < SMALL {
             return region.allocate_aligned(Fit::Best, request.size, request.alignment, tag);
         }
-        let kind = Kind { size, stream: request.stream, site: request.site };
+        let kind = Likeness { size, stream: request.stream, site: request.site };
         let block = match self.beside_its_like(region, kind, request) {
             Some(offset) => region.allocate_at(offset, request.size, tag),
             None => region.allocate_aligned(Fit::Best, request.size, request.alignment, tag),
@@ -147,7 +145,6 @@ impl BlockStrategy for Lifetime {
 }
 
 impl Lifetime {
-    /// Learns from a block that was freed.
     fn learn(&mut self, block: &Block) {
         // Small blocks, and those placed by other means, at a given address say, teach nothing.
         let birth = self
@@ -169,11 +166,11 @@ impl Lifetime {
         }
     }
 
-    /// Where a block of a kind that comes in cohorts goes; nothing where best fit is to decide.
+    /// Returns the offset for a block of a kind that comes in cohorts; nothing where best fit decides.
     fn beside_its_like(
         &self,
         region: &mut FreeIndex,
-        kind: Kind,
+        kind: Likeness,
         request: &Request,
     ) -> Option<Bytes> {
         let cohort = self.cohorts.get(&kind.roughly()).copied().unwrap_or_default();
@@ -191,7 +188,7 @@ impl Lifetime {
         above.or_else(|| room(region, kind.size, cohort.len())).map(|hole| hole.offset)
     }
 
-    fn born(&mut self, kind: Kind, block: &Block) {
+    fn born(&mut self, kind: Likeness, block: &Block) {
         let family = self.families.entry(kind).or_default();
         family.live += 1;
         family.births = family.births.wrapping_add(1);
@@ -204,12 +201,12 @@ impl Lifetime {
     }
 }
 
-/// The number of a block's place in its index; small, and used again once the block is gone.
+/// Returns the number of a block in its index; small, and reused once the block is gone.
 fn slot(block: &Block) -> usize {
     (block.key.to_bits() >> 32) as usize
 }
 
-/// The lowest hole that has room for a cohort of `blocks` blocks.
+/// Returns the lowest hole that has room for a cohort of `blocks` blocks.
 fn room(region: &mut FreeIndex, size: Bytes, blocks: f32) -> Option<Hole> {
     #[expect(
         clippy::cast_possible_truncation,

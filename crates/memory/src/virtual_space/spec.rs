@@ -1,74 +1,75 @@
-//! Which range of virtual addresses, in which pages.
+//! Ranges of virtual addresses and their pages.
 
 use super::DeviceVa;
 use crate::Bytes;
 use crate::free_list::{Checking, Exact};
 
-/// What a [`VirtualAllocator`](super::VirtualAllocator) is made from.
+/// Properties of a [`VirtualAllocator`](super::VirtualAllocator).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VirtualSpec {
-    /// Where the range starts: a multiple of `page`.
+    /// First address of the range, a multiple of `page`.
     pub base: DeviceVa,
-    /// How long it is: a multiple of `page`.
+    /// Length of the range, a multiple of `page`.
     pub size: Bytes,
-    /// The size of a page: a power of two.
+    /// Size of a page, a power of two.
     pub page: Bytes,
-    /// How frees are treated.
+    /// Verification of frees.
     pub checking: Checking,
 }
 
-/// Why there can be no such range. All of these are final: correct the spec.
+/// A range that cannot exist. Correct the spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum VirtualSpecError {
     /// The size of a page is no power of two.
     #[error("a page of {} is not a power of two", Exact(*page))]
     Page {
-        /// The size of a page given.
+        /// Size of a page given.
         page: Bytes,
     },
     /// The range does not start with a page.
     #[error("{base} is not a multiple of the page of {}", Exact(*page))]
     Base {
-        /// Where the range should start.
+        /// First address given.
         base: DeviceVa,
-        /// The size of a page.
+        /// Size of a page.
         page: Bytes,
     },
     /// The range does not consist of pages, or of none.
     #[error("a size of {} is not a positive multiple of the page of {}", Exact(*size), Exact(*page))]
     Size {
-        /// The size given.
+        /// Length of the range given.
         size: Bytes,
-        /// The size of a page.
+        /// Size of a page.
         page: Bytes,
     },
     /// The range does not end before 64 bits do.
     #[error("a range of {} from {base} leaves 64 bits", Exact(*size))]
     End {
-        /// Where the range should start.
+        /// First address given.
         base: DeviceVa,
-        /// The size given.
+        /// Length of the range given.
         size: Bytes,
     },
 }
 
 impl VirtualSpec {
-    /// The page where nobody names one: what an MMU by itself has.
+    /// Default size of a page: that of an MMU by itself.
     pub const PAGE: Bytes = Bytes::mib(2);
-    /// The page in a context whose topology names none: the smallest that is safe.
+    /// Size of a page in a context whose topology names none.
     pub const CONTEXT_PAGE: Bytes = Bytes::kib(4);
-    /// Where the range of a context starts by ADR-0048, above whatever the host has in its low addresses. A physical
-    /// address may be as low; a runtime whose addresses must not be mistaken for those starts at 2⁵¹.
+    /// First address of a context's range by ADR-0048, above the host's low addresses. Physical addresses
+    /// may be as low; a runtime that must tell them apart starts at 2⁵¹.
     pub const CONTEXT_BASE: DeviceVa = DeviceVa::new(0x1_0000_0000);
-    /// How long the range of a context is at least.
+    /// Smallest length of a context's range.
     pub const CONTEXT_SIZE: Bytes = Bytes::gib(64);
 
-    /// A range in pages of 2 MiB, with trusted frees.
+    /// Describes a range in pages of 2 MiB, with trusted frees.
     pub const fn new(base: DeviceVa, size: Bytes) -> Self {
         Self { base, size, page: Self::PAGE, checking: Checking::Trusted }
     }
 
-    /// The range of a context whose target devices have `hbm` together: as long as that (in whole
+    /// Describes the range of a context whose target devices have `hbm` together: as long as that (in whole
     /// pages), but at least 64 GiB. `page` is the topology's `pe_mmu.page_size`, else 4 KiB.
     pub fn for_context(hbm: Bytes, page: Option<Bytes>) -> Self {
         let page = page.unwrap_or(Self::CONTEXT_PAGE);

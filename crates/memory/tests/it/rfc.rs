@@ -475,7 +475,7 @@ fn programs_are_loaded_beside_tensors_and_segments_are_known() {
     allocator.trim();
     let third = allocator.allocate(gib(12)).unwrap();
     let place =
-        |block: &Allocation| allocator.segment_table().find(block.address().region_id).unwrap().0.0;
+        |block: &Allocation| allocator.segment_table().get(block.address().region_id).unwrap().0.0;
     assert_eq!((place(&tensor), place(&third)), (0, 2), "the launch knows entry 1");
     drop((launch, third));
     allocator.trim();
@@ -547,7 +547,7 @@ fn launches_resolve_correct_and_tile() {
     let launch = allocator.launch(&program, [&a, &b]).unwrap();
     let table = allocator.segment_table();
     for (operand, block) in launch.operands().iter().zip([&a, &b]) {
-        let (segment, entry) = table.find(block.address().region_id).unwrap();
+        let (segment, entry) = table.get(block.address().region_id).unwrap();
         assert_eq!(operand.segment, segment);
         assert_eq!(operand.flat, entry.base + block.address().offset.get());
         assert_eq!(operand.size, block.size());

@@ -178,14 +178,12 @@ fn engines(needs: &Needs<'_>) -> Vec<(String, Box<dyn Engine>)> {
             let alignment = needs.granule.max(MIN_ALIGNMENT);
             let scale = alignment.get() / needs.granule.get();
             let space = Bytes::new(needs.space.get() * scale);
-            let config = FlexConfig {
-                fallback_sizes: vec![space],
-                max_regions: 1,
-                alignment,
-                block,
-                region,
-                ..FlexConfig::default()
-            };
+            let mut config = FlexConfig::default();
+            config.fallback_sizes = vec![space];
+            config.max_regions = 1;
+            config.alignment = alignment;
+            config.block = block;
+            config.region = region;
             let card = Arc::new(Card::new(CardSpec::physical(space)));
             let allocator = FlexAllocator::builder(card).config(config).build().unwrap();
             let engine = Flex { allocator, scale, tokens: BTreeMap::new() };

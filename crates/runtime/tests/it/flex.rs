@@ -70,7 +70,7 @@ fn a_program_is_loaded_and_the_addresses_of_its_operands_are_written_for_each_la
         };
         let table = device.allocator().segment_table();
         let flat = |block: &Allocation| {
-            let (_, segment) = table.find(block.address().region_id).unwrap();
+            let (_, segment) = table.get(block.address().region_id).unwrap();
             segment.base + block.address().offset.get()
         };
         assert_eq!(found(&first), [flat(&a), 4 << 10, flat(&b), 8 << 10]);

@@ -13,7 +13,7 @@ pub struct Tiles {
 }
 
 impl Tiles {
-    /// Tiles of `tile` bytes, `stride` bytes apart, in the `size` bytes from `base` on.
+    /// Creates tiles of `tile` bytes, `stride` bytes apart, in the `size` bytes from `base` on.
     pub fn new(
         base: VirtualAddress,
         size: Bytes,

@@ -5,7 +5,7 @@ use crate::Bytes;
 use crate::flex::tag::Tag;
 use crate::index::{Block, BlockKey, Extent, Fit};
 
-/// What a block keeps when it moves to another place.
+/// State that a block keeps when it moves to another place.
 #[derive(Debug)]
 pub(crate) struct Moving {
     tag: Tag,

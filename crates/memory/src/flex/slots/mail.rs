@@ -1,11 +1,11 @@
 //! Mail: blocks that a thread frees in a slot that is another thread's own.
 //!
-//! It does not touch that slot: it collects such blocks in its *outbox* and passes them on, a batch
-//! at a time, to the *inboxes* of their slots. Whoever locks a slot next frees what its inbox holds.
+//! The thread collects such blocks in its *outbox* and passes them on, a batch at a time, to the
+//! *inboxes* of their slots. The next thread that locks a slot frees what its inbox holds.
 //!
-//! All boxes of an allocator are in one array, by the numbers of the slots, and a thread holds on to
-//! it. So passing a block on touches no count and no line of memory that the other thread writes,
-//! but for those of its inbox, once for a batch.
+//! All boxes of an allocator are in one array, by the numbers of the slots, and a thread keeps a
+//! reference to it. So passing a block on touches no reference count and no cache line that the other
+//! thread writes, except those of its inbox, once for a batch.
 
 use std::cell::RefCell;
 
@@ -13,24 +13,23 @@ use super::{Slot, SlotBlock, block, slot_key};
 use crate::index::BlockKey;
 use crate::sync::{Apart, Arc, AtomicBool, Mutex, Ordering, lock};
 
-/// How many blocks an outbox collects. Enough that passing them on costs little for each; few enough
-/// that what waits there does not matter.
+/// Number of blocks that an outbox collects.
 const OUTBOX: usize = 64;
 
 /// The boxes of all slots of an allocator.
 pub(crate) type Mail = Arc<[Mailbox]>;
 
-/// What leaves a slot's thread, and what arrives for the slot.
+/// Blocks that a slot's thread frees in other slots, and blocks that arrive for the slot.
 #[derive(Default)]
 pub(crate) struct Mailbox {
     outbox: Apart<Mutex<Vec<SlotBlock>>>,
     inbox: Apart<Mutex<Vec<SlotBlock>>>,
-    /// Whether the inbox holds anything. Apart from it, since whoever enters the slot looks here.
+    /// Whether the inbox holds anything. Apart from it, since every entry to the slot reads this.
     arrived: Apart<AtomicBool>,
 }
 
 impl Mailbox {
-    /// Whether another thread has left blocks to be freed here.
+    /// Returns whether another thread has left blocks to be freed here.
     #[inline]
     pub(crate) fn has_arrived(&self) -> bool {
         self.arrived.load(Ordering::Acquire)
@@ -43,8 +42,8 @@ impl Mailbox {
         std::mem::replace(&mut *inbox, empty)
     }
 
-    /// Does something unless a block has arrived, and so that it cannot arrive meanwhile. Says
-    /// whether it was done.
+    /// Calls `act` unless a block has arrived, and so that it cannot arrive meanwhile. Returns whether
+    /// it was called.
     pub(crate) fn unless_arrived(&self, key: BlockKey, act: impl FnOnce()) -> bool {
         let inbox = lock(&self.inbox);
         let arrived = inbox.iter().any(|post| post.1 == key);
@@ -86,7 +85,7 @@ pub(crate) fn post(block: SlotBlock, home: usize) {
 pub(crate) fn collect(mail: &[Mailbox]) -> Vec<Arc<Slot>> {
     let mut slots = Vec::new();
     for Mailbox { outbox, .. } in mail {
-        // Under the lock until all of it has arrived: whoever comes next must find it there.
+        // Under the lock until all of it has arrived: the next thread must find it there.
         let mut posts = lock(outbox);
         slots.extend(posts.iter().map(|(slot, _)| Arc::clone(slot)));
         let left = deliver(mail, &mut posts);

@@ -180,7 +180,8 @@ fn an_alignment_below_the_hardwares_is_refused() {
         let error = text.parse::<FlexConfig>().unwrap_err().to_string();
         assert!(error.contains(text) && error.contains("128"), "{error}");
     }
-    let config = FlexConfig { alignment: Bytes::new(64), ..FlexConfig::default() };
+    let mut config = FlexConfig::default();
+    config.alignment = Bytes::new(64);
     let error = FlexAllocator::builder(card(mib(64))).config(config).build().unwrap_err();
     let text = error.to_string();
     assert!(text.contains("`alignment`") && text.contains("64"), "{text}");

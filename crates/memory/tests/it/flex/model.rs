@@ -245,7 +245,7 @@ impl Model {
         }
         push("oversize_allocations".to_owned(), Stat::default());
         push("oversize_segments".to_owned(), Stat::default());
-        let Counters { alloc_retries, ooms, sync_all_streams, device_allocs, device_frees } =
+        let Counters { alloc_retries, ooms, sync_all_streams, device_allocs, device_frees, .. } =
             self.counters;
         for (key, value) in [
             ("num_alloc_retries", alloc_retries),

@@ -58,7 +58,7 @@ fn a_launch_takes_as_many_operands_as_its_program_declares() {
 }
 
 fn segment(allocator: &FlexAllocator, block: &Allocation) -> SegmentId {
-    allocator.segment_table().find(block.address().region_id).unwrap().0
+    allocator.segment_table().get(block.address().region_id).unwrap().0
 }
 
 /// The entry of a region that went is another region's only when no launch carries it to the device;
