@@ -14,7 +14,7 @@ use crate::model::ChannelsSpec;
 
 /// Latency of a request by cause, along its critical path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Parts {
+pub struct LatencyParts {
     /// Overhead of nodes.
     pub overhead: Span,
     /// Propagation on wires.
@@ -25,7 +25,7 @@ pub struct Parts {
     pub service: Span,
 }
 
-impl Parts {
+impl LatencyParts {
     /// Returns the sum of all parts.
     pub fn total(&self) -> Span {
         self.overhead + self.wire + self.serialisation + self.service
@@ -34,7 +34,12 @@ impl Parts {
 
 /// Returns the latency of an access on an otherwise idle machine, from the time at which it is made by a
 /// component with this `overhead`, to or from a memory with these channels.
-pub fn alone(network: &Network, memory: &ChannelsSpec, access: &Access, overhead: Span) -> Parts {
+pub fn unloaded_latency(
+    network: &Network,
+    memory: &ChannelsSpec,
+    access: &Access,
+    overhead: Span,
+) -> LatencyParts {
     let form = Form { network, memory, bytes: access.bytes };
     let start = Point::default().overhead(overhead.ps());
     let done = match (access.direction, &access.back) {
@@ -50,7 +55,7 @@ pub fn alone(network: &Network, memory: &ChannelsSpec, access: &Access, overhead
 
 /// A time, as the parts of the latency that led to it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Point(Parts);
+struct Point(LatencyParts);
 
 impl Point {
     fn at(&self) -> u64 {

@@ -16,7 +16,7 @@ pub use stopped::RunError;
 
 use cubeyard_sim::{Bandwidth, Span};
 
-use crate::formula::Parts;
+use crate::formula::LatencyParts;
 use crate::log::Watch;
 use crate::machine::Machine;
 use crate::message::RequestId;
@@ -37,7 +37,7 @@ pub struct Measured {
     /// Time from the request to its completion.
     pub latency: Span,
     /// Latency on an idle machine by the closed form, by parts.
-    pub alone: Parts,
+    pub unloaded: LatencyParts,
     /// Bandwidth of the slowest link or memory on the route.
     pub bottleneck: Bandwidth,
 }
@@ -45,7 +45,7 @@ pub struct Measured {
 impl Measured {
     /// Returns the time by which the latency exceeds that on an idle machine.
     pub fn wait(&self) -> Span {
-        self.latency.saturating_sub(self.alone.total())
+        self.latency.saturating_sub(self.unloaded.total())
     }
 
     /// Returns the bytes over the latency, in 10⁹ bytes per second.
@@ -112,9 +112,9 @@ pub fn measure(topology: &Topology, case: &Case) -> Result<CaseReport, RequestEr
 /// If the request is not completed, or a custom component answered it.
 pub fn measured<W: Watch>(machine: &Machine<W>, request: RequestId, bytes: u64) -> Measured {
     let completion = machine.completion(request).expect("it has been run");
-    let alone = machine.view().unloaded_latency(request).expect("our own memory answered");
+    let unloaded = machine.view().unloaded_latency(request).expect("our own memory answered");
     let bottleneck = bottleneck(machine, request);
-    Measured { bytes, latency: completion.latency(), alone, bottleneck }
+    Measured { bytes, latency: completion.latency(), unloaded, bottleneck }
 }
 
 /// Returns the bandwidth of the slowest link or memory on the route.

@@ -11,13 +11,13 @@ use super::Explained;
 fn measured(measured: &Measured) -> Value {
     json!({
         "bytes": measured.bytes,
-        "formula_ns": measured.alone.total().ns(),
+        "formula_ns": measured.unloaded.total().ns(),
         "latency_ns": measured.latency.ns(),
         "breakdown": {
-            "overhead_ns": measured.alone.overhead.ns(),
-            "wire_ns": measured.alone.wire.ns(),
-            "serialisation_ns": measured.alone.serialisation.ns(),
-            "service_ns": measured.alone.service.ns(),
+            "overhead_ns": measured.unloaded.overhead.ns(),
+            "wire_ns": measured.unloaded.wire.ns(),
+            "serialisation_ns": measured.unloaded.serialisation.ns(),
+            "service_ns": measured.unloaded.service.ns(),
             "wait_ns": measured.wait().ns(),
         },
         "bandwidth_gbs": measured.gb_per_second(),

@@ -18,7 +18,7 @@ fn ns(span: Span) -> String {
 }
 
 fn parts(measured: &Measured) -> Vec<String> {
-    let parts = measured.alone;
+    let parts = measured.unloaded;
     [parts.overhead, parts.wire, parts.serialisation, parts.service, measured.wait()]
         .map(ns)
         .to_vec()
@@ -77,7 +77,7 @@ fn references(reports: &[CaseReport], colours: bool) -> String {
         let measured = &report.reference;
         let mut row =
             vec![report.case.name.clone(), report.case.start(), format!("{}.hbm", report.case.to)];
-        row.extend([ns(measured.alone.total()), ns(measured.latency)]);
+        row.extend([ns(measured.unloaded.total()), ns(measured.latency)]);
         row.extend(parts(measured));
         row.extend(rate(measured));
         row
@@ -152,7 +152,7 @@ pub(super) fn pattern(report: &PatternReport, explained: &[Explained], colours: 
             planned.to.clone(),
             bytes(planned.bytes),
             ns(planned.at - cubeyard_sim::Time::ZERO),
-            ns(measured.alone.total()),
+            ns(measured.unloaded.total()),
             ns(measured.latency),
         ];
         row.extend(parts(measured));

@@ -8,7 +8,7 @@ use cubeyard_memory::device::RegionId;
 use cubeyard_sim::{Bandwidth, Engine, Network, NodeId, SignalId, Waiter, Waiting};
 
 use super::{Detail, Machine};
-use crate::formula::{self, Parts};
+use crate::formula::{self, LatencyParts};
 use crate::log::{Log, Watch};
 use crate::message::{Access, Done, RequestId};
 use crate::model::{Memory, Mmu, Part, PeCpu};
@@ -160,18 +160,18 @@ impl<'a, W: Watch> MachineView<'a, W> {
 
     /// Returns the latency of a request to memory on an idle machine, by a closed form. None for
     /// commands, and if a component of your own is the memory.
-    pub fn unloaded_latency(self, request: RequestId) -> Option<Parts> {
+    pub fn unloaded_latency(self, request: RequestId) -> Option<LatencyParts> {
         let access = self.access(request)?;
         let network = self.network();
         let start = &network.nodes()[network.link(*access.there.first()?).from.index()];
         let channels = self.memory_of(access)?.channels().spec();
-        Some(formula::alone(network, channels, access, start.overhead))
+        Some(formula::unloaded_latency(network, channels, access, start.overhead))
     }
 
     /// Returns the latency of a DMA access of a PE on an idle machine, by a closed form, as its MMU is mapped
     /// now. Rows count as if they were contiguous. None for an access to several memories, and if a
     /// component of your own is the memory.
-    pub fn unloaded_dma_latency(self, pe: PeRef, dma: &Dma) -> Option<Parts> {
+    pub fn unloaded_dma_latency(self, pe: PeRef, dma: &Dma) -> Option<LatencyParts> {
         let node = self.topology().pe_dma(pe.sip, pe.cube, pe.pe);
         let extent = dma.rows.map_or(dma.bytes, |rows| rows.extent(dma.bytes));
         let address = self.physical(pe, dma.address, extent)?;
@@ -192,7 +192,7 @@ impl<'a, W: Watch> MachineView<'a, W> {
         };
         let overhead = self.network().nodes()[node.index()].overhead + self.mmu(pe)?.overhead();
         let channels = self.memory_of(&access)?.channels().spec();
-        Some(formula::alone(self.network(), channels, &access, overhead))
+        Some(formula::unloaded_latency(self.network(), channels, &access, overhead))
     }
 
     /// Returns the bandwidth of all channels of a request's memory; none if a component of your own is

@@ -76,7 +76,7 @@ fn best_below_worst(reports: &[CaseReport]) -> Option<Invariant> {
 /// Compares the cases with the closed form, which is exact since each runs on an idle machine.
 fn formulas(reports: &[CaseReport]) -> Option<Invariant> {
     let all = || reports.iter().flat_map(|report| report.sweep.iter().chain([&report.reference]));
-    let off = all().filter(|case| case.latency != case.alone.total()).count();
+    let off = all().filter(|case| case.latency != case.unloaded.total()).count();
     let claim = "each latency is what the closed form says".to_owned();
     let evidence = format!("{} of {} transfers differ", off, all().count());
     (all().count() > 0).then_some(Invariant { claim, evidence, holds: off == 0 })
