@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use cubeyard_device::request::PeRef;
 use cubeyard_device::topology::Topology;
+use cubeyard_memory::Bytes;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 use cubeyard_runtime::{Argument, RingConfig, RuntimeError, Tensor};
@@ -91,7 +92,8 @@ impl Bench for Moe {
         let tensors: Vec<_> =
             sips.map(|sip| problem.place(&inputs, sip)).collect::<Result<_, _>>()?;
         let pes = problem.members(&tensors)?;
-        let ring = RingConfig { slot_bytes: 2 * problem.features, ..RingConfig::default() };
+        let ring =
+            RingConfig { slot_bytes: Bytes::new(2 * problem.features), ..RingConfig::default() };
         let wired = Wired::new(lab.context, &lab.launcher, &pes, &moe_wires(pes.len()), &ring)?;
         wired.use_on(&lab.launcher);
         let launches = lab.sips.iter().enumerate().map(|(index, &sip)| {

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use cubeyard_device::request::PeRef;
 use cubeyard_device::topology::Topology;
+use cubeyard_memory::Bytes;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, PlacementError, Split};
 use cubeyard_runtime::shape::Shape;
@@ -142,7 +143,7 @@ impl SequenceProblem {
     /// Wires the PEs; a slot holds the value sums of a row, and a ring two rows.
     fn wire(&self, lab: &Lab<'_>, parts: &Parts) -> Result<Wired, BenchError> {
         let pes: Vec<_> = parts.iter().map(|(pe, _)| *pe).collect();
-        let slot_bytes = 4 * self.group * self.features;
+        let slot_bytes = Bytes::new(4 * self.group * self.features);
         let ring = RingConfig { slots: 6, slot_bytes, ..RingConfig::default() };
         let wires = sequence_attention_wires(pes.len());
         Ok(Wired::new(lab.context, &lab.launcher, &pes, &wires, &ring)?)

@@ -35,7 +35,7 @@ fn main() {
         tensor.to(&rows).expect("it fits")
     };
     let tensors = [tensor(0), tensor(1)];
-    let ring = RingConfig { slots: 4, slot_bytes: 4096, ..RingConfig::default() };
+    let ring = RingConfig::default();
     let config = GroupConfig { ranks: Ranks::Pe, ring, ..GroupConfig::default() };
     let group = Group::new(&context, &config, Box::new(Ring), 1).expect("there is room");
     let launcher = Launcher::new(&context);

@@ -136,7 +136,7 @@ impl Meter<'_> {
     ) -> Result<Vec<T>, ModelError> {
         let all: Result<Vec<_>, _> = makers.iter().map(make).collect();
         let stats = self.context.memory_stats();
-        self.used.push(stats.pes.iter().map(|pe| pe.used).collect());
+        self.used.push(stats.pes.iter().map(|pe| pe.used.get()).collect());
         all.map_err(|source| match source {
             RuntimeError::Allocate(_) => {
                 let (model, source) = (self.cut.spec.name.clone(), Box::new(source));
@@ -162,8 +162,8 @@ impl Meter<'_> {
             })
             .collect();
         let stats = self.context.memory_stats();
-        let total = Use::of(stats.pes.iter().map(|pe| pe.used));
-        let capacity = stats.pes.first().map_or(0, |pe| pe.used + pe.free);
+        let total = Use::of(stats.pes.iter().map(|pe| pe.used.get()));
+        let capacity = stats.pes.first().map_or(0, |pe| (pe.used + pe.free).get());
         Memory { weights: uses[0], cache: uses[1], activations: uses[2], total, capacity }
     }
 }

@@ -1,6 +1,7 @@
 //! Channels between the cubes that share a head.
 
 use cubeyard_device::request::PeRef;
+use cubeyard_memory::Bytes;
 use cubeyard_memory::address::SipId;
 use cubeyard_runtime::{Channel, Context, End, RingConfig};
 
@@ -34,5 +35,5 @@ pub(super) fn ring(cut: &Cut) -> RingConfig {
     let rows = if cut.work.phase == Phase::Prefill { cut.unit_rows() } else { 1 };
     let attended = rows * cut.attended() * element;
     let slot_bytes = projected.max(attended).max(256).next_multiple_of(256);
-    RingConfig { slot_bytes, ..RingConfig::default() }
+    RingConfig { slot_bytes: Bytes::new(slot_bytes), ..RingConfig::default() }
 }

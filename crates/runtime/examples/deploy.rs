@@ -6,7 +6,6 @@
 use std::error::Error;
 use std::io::{self, Write};
 
-use cubeyard_memory::Bytes;
 use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::{Context, ContextConfig, Tensor};
 
@@ -28,15 +27,21 @@ pub(crate) fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
 
 fn placed(context: &Context, tensor: &Tensor, out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let (shape, dtype, shards) = (tensor.shape(), tensor.dtype(), tensor.shards()?);
-    let base = tensor.va_base()?.ok_or("addresses are virtual here")?;
-    let nbytes = Bytes::new(tensor.nbytes());
+    let base = tensor.va_base()?.ok_or("addresses are virtual here")?.to_bits();
+    let nbytes = tensor.nbytes();
     writeln!(out, "{shape} {dtype}, {nbytes} in {} shards, from va {base:#x}", shards.len())?;
     for shard in [&shards[0], &shards[1], &shards[127]] {
-        let va = base + shard.offset_bytes;
-        writeln!(out, "  {}: va {va:#x} is {}, {} bytes", shard.at, shard.address, shard.nbytes)?;
+        let va = base + shard.offset_bytes.get();
+        writeln!(
+            out,
+            "  {}: va {va:#x} is {}, {} bytes",
+            shard.at,
+            shard.address,
+            shard.nbytes.get()
+        )?;
     }
     let stats = context.memory_stats();
-    let (hbm, space) = (Bytes::new(stats.used), Bytes::new(stats.virtual_used));
+    let (hbm, space) = (stats.used, stats.virtual_used);
     writeln!(out, "taken: {hbm} of HBM in {} PEs, {space} of addresses", stats.pes.len())?;
     Ok(())
 }
@@ -56,7 +61,8 @@ fn read(
     out: &mut impl Write,
 ) -> Result<(), Box<dyn Error>> {
     let shard = tensor.shards()?[127];
-    let range = shard.offset_bytes..shard.offset_bytes + shard.nbytes;
+    let from = shard.offset_bytes.get();
+    let range = from..from + shard.nbytes.get();
     for name in ["sip0.cube15.pe7", "sip0.cube0.pe0"] {
         let pe = context.machine(|machine| machine.view().pe(name))?;
         let read = tensor.read_from(pe, range.clone())?;
@@ -71,14 +77,14 @@ fn read(
 
 fn dropped(context: &Context, out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let stats = context.memory_stats();
-    let whole = stats.pes.iter().filter(|pe| pe.used == 0 && pe.largest == pe.free).count();
+    let whole = stats.pes.iter().filter(|pe| pe.used.is_zero() && pe.largest == pe.free).count();
     let mappings: usize =
         context.machine(|machine| machine.view().mmus().map(|(_, mmu)| mmu.mappings()).sum());
     writeln!(
         out,
         "dropped: {} bytes of HBM and {} of addresses taken, {whole} of {} PEs whole, {mappings} mappings",
-        stats.used,
-        stats.virtual_used,
+        stats.used.get(),
+        stats.virtual_used.get(),
         stats.pes.len()
     )?;
     let pristine = if context.is_pristine() { "is" } else { "is not" };

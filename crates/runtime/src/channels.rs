@@ -1,4 +1,4 @@
-//! Channels between PEs: rings of slots, installed through the fabric, all or none.
+//! Channels between PEs, with a ring of message slots at each end.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -16,60 +16,59 @@ use crate::error::{AllocateError, RuntimeError};
 /// One end of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct End {
-    /// The PE.
+    /// PE of this end.
     pub pe: PeRef,
-    /// The number of the port there.
+    /// Port of the PE.
     pub port: PortId,
 }
 
-/// A channel: what is sent at one end comes out at the other.
+/// A bidirectional channel between two PEs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Channel {
-    /// Its two ends.
+    /// The two ends, on different PEs.
     pub ends: [End; 2],
 }
 
-/// Where slots are.
+/// Memory that holds the slots of a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SlotKind {
-    /// In the receiver's TCM.
+    /// TCM of the receiver.
     #[default]
     Tcm,
-    /// In the SRAM of its cube.
+    /// SRAM of the receiver's cube.
     Sram,
-    /// In its slice of the HBM.
+    /// HBM slice of the receiver.
     Hbm,
 }
 
-/// What the rings of channels are like.
+/// Parameters of the rings that channels receive into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingConfig {
-    /// Where slots are.
+    /// Memory of the slots.
     pub kind: SlotKind,
-    /// How many messages a ring holds.
+    /// Number of messages that a ring holds.
     pub slots: u32,
-    /// How long a message can be.
-    pub slot_bytes: u64,
-    /// What the message that returns a credit carries.
-    pub credit_bytes: u64,
-    /// How receivers wait.
+    /// Largest size of a message.
+    pub slot_bytes: Bytes,
+    /// Size of the message that returns a credit.
+    pub credit_bytes: Bytes,
+    /// Way in which receivers wait for a message.
     pub waiting: Waiting,
 }
 
-/// As published: four slots of 4 KiB in the TCM, credits of 16 bytes, receivers that are woken.
+/// The published values: four slots of 4 KiB in the TCM, credits of 16 bytes, receivers that are woken.
 impl Default for RingConfig {
     fn default() -> Self {
         Self {
             kind: SlotKind::Tcm,
             slots: 4,
-            slot_bytes: 4096,
-            credit_bytes: 16,
+            slot_bytes: Bytes::kib(4),
+            credit_bytes: Bytes::new(16),
             waiting: Waiting::Sleep,
         }
     }
 }
 
-/// Memory that rings have taken.
 #[derive(Debug)]
 struct Ring {
     pe: PeRef,
@@ -78,7 +77,7 @@ struct Ring {
     bytes: Bytes,
 }
 
-/// Channels that are installed. Dropping them takes them out again, through the fabric.
+/// Installed channels. Dropping them removes them from their PEs, through the fabric, and frees their rings.
 #[derive(Debug)]
 pub struct Channels {
     context: Rc<Inner>,
@@ -89,8 +88,8 @@ pub struct Channels {
 }
 
 impl Context {
-    /// Installs channels: memory for their rings is taken, and the PEs at their ends are told, through the
-    /// fabric. If anything goes wrong, nothing stays.
+    /// Allocates the rings of channels and installs them in the PEs at both ends, through the fabric. On an error
+    /// nothing stays installed.
     pub fn connect(
         &self,
         channels: &[Channel],
@@ -112,17 +111,16 @@ impl Context {
 }
 
 impl Channels {
-    /// How long the PEs took to be told.
+    /// Returns the duration of the installation.
     pub fn latency(&self) -> Span {
         self.latency
     }
 
-    /// What the rings take of memory.
-    pub fn bytes(&self) -> u64 {
-        self.rings.iter().map(|ring| ring.bytes.get()).sum()
+    /// Returns the size of all rings.
+    pub fn bytes(&self) -> Bytes {
+        self.rings.iter().map(|ring| ring.bytes).sum()
     }
 
-    /// Takes the numbers of the ports.
     fn reserve(&mut self, channels: &[Channel]) -> Result<(), RuntimeError> {
         for &end in channels.iter().flat_map(|channel| &channel.ends) {
             if !self.context.ports.borrow_mut().insert((end.pe, end.port)) {
@@ -143,10 +141,10 @@ impl Channels {
                 peer: other.pe,
                 peer_port: other.port,
                 slots: config.slots,
-                slot_bytes: config.slot_bytes,
+                slot_bytes: config.slot_bytes.get(),
                 memory: memory[0],
                 peer_memory: memory[1],
-                credit_bytes: config.credit_bytes,
+                credit_bytes: config.credit_bytes.get(),
                 waiting: config.waiting,
             };
             ports.entry(a.pe).or_default().push(spec(a, b, memory));
@@ -160,10 +158,9 @@ impl Channels {
         Ok(())
     }
 
-    /// Takes memory for the ring of one end.
     fn ring(&mut self, pe: PeRef, config: &RingConfig) -> Result<SlotMemory, RuntimeError> {
         self.context.step()?;
-        let bytes = Bytes::new(u64::from(config.slots) * config.slot_bytes);
+        let bytes = Bytes::new(u64::from(config.slots) * config.slot_bytes.get());
         let address = self.context.take_ring(pe, config.kind, bytes)?;
         self.rings.push(Ring { pe, kind: config.kind, address, bytes });
         Ok(match config.kind {
@@ -182,7 +179,6 @@ impl Drop for Channels {
 }
 
 impl Inner {
-    /// Takes channels out, and returns their ports and memory.
     fn disconnect(&self, installed: &[Request], ends: &[End], rings: &[Ring]) {
         if !installed.is_empty() {
             let removals = installed.iter().map(removal);
@@ -198,14 +194,13 @@ impl Inner {
         rings.iter().for_each(|ring| self.give_ring_back(ring));
     }
 
-    /// Whether every channel joins two PEs of the machine, and a ring can hold a message.
     fn check_channels(
         &self,
         channels: &[Channel],
         config: &RingConfig,
     ) -> Result<(), RuntimeError> {
         let RingConfig { slots, slot_bytes, .. } = *config;
-        if slots == 0 || slot_bytes == 0 {
+        if slots == 0 || slot_bytes.is_zero() {
             return Err(RuntimeError::Ring { slots, slot_bytes });
         }
         let machine = self.machine.borrow();
@@ -249,25 +244,22 @@ impl Inner {
         self.machine.borrow_mut().forget(address, bytes.get());
     }
 
-    /// The SRAM of a PE's cube, whose allocator is made when it is first used.
     fn with_sram<T>(&self, pe: PeRef, act: impl FnOnce(&mut CubeSram) -> T) -> T {
         let mut srams = self.srams.borrow_mut();
         act(srams.entry((pe.sip, pe.cube)).or_insert_with(|| self.fresh_sram(pe)))
     }
 }
 
-/// PEs of a cube with their ports.
 type CubePorts = Vec<(PeId, Vec<PortSpec>)>;
-/// The PEs of each of some cubes of a SIP.
-type Shape = (SipId, Vec<PeId>);
+type CubePes = (SipId, Vec<PeId>);
 
-/// One request for all cubes of a SIP that use the same PEs.
+/// Groups ports into one request for all cubes of a SIP that use the same PEs.
 fn requests(ports: BTreeMap<PeRef, Vec<PortSpec>>) -> Vec<Request> {
     let mut by_cube: BTreeMap<(SipId, CubeId), CubePorts> = BTreeMap::new();
     for (at, list) in ports {
         by_cube.entry((at.sip, at.cube)).or_default().push((at.pe, list));
     }
-    let mut groups: BTreeMap<Shape, (Vec<CubeId>, Vec<Vec<PortSpec>>)> = BTreeMap::new();
+    let mut groups: BTreeMap<CubePes, (Vec<CubeId>, Vec<Vec<PortSpec>>)> = BTreeMap::new();
     for ((sip, cube), pes) in by_cube {
         let (numbers, lists): (Vec<_>, Vec<_>) = pes.into_iter().unzip();
         let (cubes, all) = groups.entry((sip, numbers)).or_default();
@@ -281,7 +273,7 @@ fn requests(ports: BTreeMap<PeRef, Vec<PortSpec>>) -> Vec<Request> {
     groups.into_iter().map(request).collect()
 }
 
-/// The request that takes out what one has installed.
+/// Returns the request that removes the ports of an installation.
 fn removal(request: &Request) -> (Request, Option<cubeyard_device::message::Buffer>) {
     match request.clone() {
         Request::Connect { sip, cubes, pes, ports, .. } => {

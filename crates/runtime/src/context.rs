@@ -12,8 +12,8 @@ pub use faults::Faults;
 pub use flight::LaunchReport;
 pub(crate) use flight::{FlightOutcome, InFlight};
 pub use stats::{LeakReport, MemoryStats, PeSnapshot, PeUsage, RegionsUsage, ShardSnapshot};
-pub use storage::DeployedShard;
 pub(crate) use storage::Storage;
+pub use storage::{DeployedShard, TensorId};
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,8 +96,8 @@ pub(crate) struct Inner {
     pub(crate) ports: RefCell<BTreeSet<(PeRef, PortId)>>,
     /// Made when a tensor is first placed.
     pub(crate) virtual_space: RefCell<Option<VirtualAllocator>>,
-    storages: RefCell<BTreeMap<u64, Weak<Storage>>>,
-    made: Cell<u64>,
+    storages: RefCell<BTreeMap<TensorId, Weak<Storage>>>,
+    deployed: Cell<u64>,
     pub(crate) in_flight: RefCell<BTreeMap<RequestId, InFlight>>,
     /// The SIPs whose memory is managed in regions, as long as somebody takes some.
     pub(crate) regions: RefCell<BTreeMap<SipId, sync::Weak<SipMemory>>>,
@@ -138,7 +138,7 @@ impl Context {
             ports: RefCell::default(),
             virtual_space: RefCell::default(),
             storages: RefCell::default(),
-            made: Cell::new(0),
+            deployed: Cell::new(0),
             in_flight: RefCell::default(),
             regions: RefCell::default(),
             closed: Cell::new(false),
@@ -215,19 +215,6 @@ impl Drop for Context {
 impl Inner {
     pub(crate) fn check_open(&self) -> Result<(), RuntimeError> {
         if self.closed.get() { Err(RuntimeError::Closed) } else { Ok(()) }
-    }
-
-    /// A number for one more storage.
-    pub(crate) fn number(&self) -> u64 {
-        self.made.replace(self.made.get() + 1)
-    }
-
-    pub(crate) fn remember(&self, storage: &Rc<Storage>) {
-        self.storages.borrow_mut().insert(storage.number, Rc::downgrade(storage));
-    }
-
-    pub(crate) fn forget(&self, number: u64) {
-        self.storages.borrow_mut().remove(&number);
     }
 
     pub(crate) fn live(&self) -> Vec<Rc<Storage>> {

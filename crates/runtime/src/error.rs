@@ -162,14 +162,14 @@ pub enum RuntimeError {
     /// The operands do not go with the program.
     #[error(transparent)]
     Launch(#[from] flex::LaunchError),
-    /// More than the block has.
-    #[error("{bytes} bytes at {offset} of a block of {size}")]
+    /// The range is empty or goes beyond the block.
+    #[error("{} bytes at {} of a block of {size}", bytes.get(), offset.get())]
     Beyond {
-        /// Where.
-        offset: u64,
-        /// How many.
-        bytes: u64,
-        /// How long the block is.
+        /// Offset of the range in the block.
+        offset: Bytes,
+        /// Size of the range.
+        bytes: Bytes,
+        /// Size of the block.
         size: Bytes,
     },
     /// A port is in use by other channels. Drop those, or choose another number.
@@ -194,13 +194,14 @@ pub enum RuntimeError {
     },
     /// A ring that can hold no message.
     #[error(
-        "a ring of {slots} slots of {slot_bytes} bytes: expected at least one slot of at least one byte"
+        "a ring of {slots} slots of {} bytes: expected at least one slot of at least one byte",
+        slot_bytes.get()
     )]
     Ring {
-        /// How many slots.
+        /// Number of slots.
         slots: u32,
-        /// How long they are.
-        slot_bytes: u64,
+        /// Size of a slot.
+        slot_bytes: Bytes,
     },
     /// A launch was not done in time, and its programs were stopped. Give it more time, or mend what waits.
     #[error("not done after {limit}: {waiting}")]

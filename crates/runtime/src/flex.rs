@@ -58,7 +58,7 @@ impl Context {
         let memory = memory.ok_or(RuntimeError::NoSuchSip { sip })?;
         self.inner.check_slices(sip)?;
         let stats = self.memory_stats();
-        if stats.pes.iter().any(|pe| pe.pe.sip == sip && pe.used > 0) {
+        if stats.pes.iter().any(|pe| pe.pe.sip == sip && !pe.used.is_zero()) {
             return Err(RuntimeError::TakenBySlices { sip });
         }
         let device = Arc::clone(&memory) as Arc<dyn DeviceMemory>;

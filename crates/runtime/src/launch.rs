@@ -231,16 +231,12 @@ impl Inner {
     /// The physical memory that the programs of a launch may access by addresses that are not mapped: that of its
     /// blocks, and of its tensors where these have no other addresses.
     fn given(&self, launch: &Launch<'_>) -> Vec<Range<u64>> {
-        let range = |shard: &DeployedShard| {
-            let from = shard.address.to_bits();
-            from..from + shard.nbytes
-        };
         let mut given = Vec::new();
         for argument in &launch.arguments {
             match argument {
                 Argument::Tensor(tensor) if self.addressing == Addressing::Physical => {
                     let shards = tensor.storage().map_or(&[][..], |storage| &storage.shards);
-                    given.extend(shards.iter().map(range));
+                    given.extend(shards.iter().map(DeployedShard::addresses));
                 }
                 Argument::Operand(operand) => given.push(operand.range()),
                 Argument::Tensor(_) | Argument::Scalar(_) => {}

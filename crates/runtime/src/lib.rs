@@ -19,7 +19,7 @@
 //! // Two rows in each PE, and addresses without a gap.
 //! assert_eq!(tensor.shards()?.len(), 128);
 //! assert_eq!(tensor.shards()?[1].at.to_string(), "sip0.cube0.pe1");
-//! assert_eq!(tensor.va_base()?, Some(1 << 51));
+//! assert_eq!(tensor.va_base()?.unwrap().to_bits(), 1 << 51);
 //!
 //! // The host reads over the fabric what it has written; a view has the same memory.
 //! assert_eq!(tensor.read::<f32>()?, values);
@@ -88,7 +88,7 @@ mod thread;
 pub use channels::{Channel, Channels, End, RingConfig, SlotKind};
 pub use context::{
     Addressing, Context, ContextConfig, DeployedShard, LaunchReport, LeakReport, MemoryStats,
-    PeSnapshot, PeUsage, RegionsUsage, ShardSnapshot,
+    PeSnapshot, PeUsage, RegionsUsage, ShardSnapshot, TensorId,
 };
 pub use error::{AllocateError, RuntimeError};
 pub use flex::{FlexArray, FlexDevice, FlexOperand, FlexOperands};

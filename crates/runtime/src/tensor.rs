@@ -11,6 +11,8 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use cubeyard_device::machine::Stage;
+use cubeyard_memory::Bytes;
+use cubeyard_memory::virtual_space::DeviceVa;
 use cubeyard_sim::Span;
 
 use crate::context::{Context, DeployedShard, Inner, Storage};
@@ -123,9 +125,9 @@ impl Tensor {
         self.dtype
     }
 
-    /// How many bytes it has.
-    pub fn nbytes(&self) -> u64 {
-        self.shape.nbytes(self.dtype).expect("checked when it was made")
+    /// Returns the size of the elements.
+    pub fn nbytes(&self) -> Bytes {
+        Bytes::new(self.shape.nbytes(self.dtype).expect("checked when it was made"))
     }
 
     /// Whether it is on a device.
@@ -178,10 +180,10 @@ impl Tensor {
         self.deployed().cloned()
     }
 
-    /// The first of its virtual addresses, which follow each other without a gap. None where addresses are
-    /// physical, or where it has no elements.
-    pub fn va_base(&self) -> Result<Option<u64>, RuntimeError> {
-        Ok(self.deployed()?.va_base.map(|base| base + self.offset_bytes))
+    /// Returns the first of its contiguous virtual addresses; none where addresses are physical or there are no elements.
+    pub fn va_base(&self) -> Result<Option<DeviceVa>, RuntimeError> {
+        let base = self.deployed()?.va_base;
+        Ok(base.map(|base| DeviceVa::new(base.to_bits() + self.offset_bytes)))
     }
 
     /// Where its storage is, by offset, and copies of the same part by PE.

@@ -38,12 +38,12 @@ fn on(function: SipFunction, out: &mut impl Write) -> Result<(), Box<dyn Error>>
     let x = device.allocator().allocate(Bytes::new(bytes))?;
     let y = device.allocator().allocate(Bytes::new(2 * bytes))?;
     let numbers: Vec<f32> = (0..ALL).map(|number| number as f32).collect();
-    device.write(&x, 0, &f32::slice_to_bytes(&numbers))?;
-    device.write(&y, 0, &f32::slice_to_bytes(&vec![0.5; 2 * numbers.len()]))?;
+    device.write(&x, Bytes::ZERO, &f32::slice_to_bytes(&numbers))?;
+    device.write(&y, Bytes::ZERO, &f32::slice_to_bytes(&vec![0.5; 2 * numbers.len()]))?;
 
     let program = device.load(&[0; 1024], 2)?;
     let array =
-        |block, offset| FlexArray::new(block, &[ALL], DType::F32).map(|array| array.at(offset));
+        |block, at| FlexArray::new(block, &[ALL], DType::F32).map(|array| array.at(Bytes::new(at)));
     let launcher = Launcher::new(&context);
     let (kernel, stream) = (axpy(), context.stream());
     // Each launch has a block of its own for the addresses of its operands, so that both can be under way.
@@ -67,7 +67,7 @@ fn on(function: SipFunction, out: &mut impl Write) -> Result<(), Box<dyn Error>>
     for handle in &handles {
         writeln!(out, "  axpy took {}", handle.wait()?.max())?;
     }
-    let read = device.read(&y, 0, usize::try_from(2 * bytes)?)?.known()?;
+    let read = device.read(&y, Bytes::ZERO, usize::try_from(2 * bytes)?)?.known()?;
     let found = f32::slice_from_bytes(&read).ok_or("whole elements")?;
     let expected: Vec<f32> = numbers.iter().chain(&numbers).map(|x| 2.0 * x + 0.5).collect();
     assert_eq!(found, expected);

@@ -17,6 +17,7 @@ pub mod form;
 
 use crate::{Check, Expected, Kind};
 use cubeyard_device::topology::Topology;
+use cubeyard_memory::Bytes;
 use cubeyard_memory::address::SipId;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
@@ -101,7 +102,7 @@ fn lrab_check(bytes: u64) -> Check<'static> {
     let name = format!("lrab of 3x2 SIPs of 4x4 cubes, {}", length(bytes));
     let form = form::lrab(&published(), bytes);
     check(Kind::Exact, name, &form, RULES, published(), bytes, |topology, bytes| {
-        let ring = RingConfig { slot_bytes: bytes, ..RingConfig::default() };
+        let ring = RingConfig { slot_bytes: Bytes::new(bytes), ..RingConfig::default() };
         time(topology, Box::new(Lrab), Ranks::Cube, ring, bytes)
     })
 }
@@ -171,13 +172,13 @@ fn alone(
     algorithm: Box<dyn Algorithm>,
     bytes: u64,
 ) -> Result<Span, DistError> {
-    let ring = RingConfig { slot_bytes: bytes, ..RingConfig::default() };
+    let ring = RingConfig { slot_bytes: Bytes::new(bytes), ..RingConfig::default() };
     time(topology, algorithm, Ranks::Sip, ring, bytes)
 }
 
 /// Measures our time for the published all-reduce, with slots in a given memory.
 pub fn lrab(bytes: u64, kind: SlotKind) -> Result<Span, DistError> {
-    let ring = RingConfig { kind, slot_bytes: bytes, ..RingConfig::default() };
+    let ring = RingConfig { kind, slot_bytes: Bytes::new(bytes), ..RingConfig::default() };
     time(&published(), Box::new(Lrab), Ranks::Cube, ring, bytes)
 }
 

@@ -99,7 +99,7 @@ impl Group {
 
     /// Returns the time that installation took, and the bytes of memory of its rings.
     pub fn installation(&self) -> (Span, u64) {
-        (self.channels.latency(), self.channels.bytes())
+        (self.channels.latency(), self.channels.bytes().get())
     }
 
     /// Returns its SIPs in the order of ranks.
@@ -125,13 +125,13 @@ impl Group {
     /// Returns the cost of an operation.
     pub(super) fn cost(&self, context: &Context, operation: Operation) -> Option<Cost> {
         let schedule = self.algorithm.schedule(operation, self.world())?;
-        let slot = self.config.ring.slot_bytes;
+        let slot = self.config.ring.slot_bytes.get();
         Some(context.machine(|m| Cost::of(m.topology(), &self.places, &schedule, slot)))
     }
 
     /// Returns the maximum number of elements per message.
     pub(super) fn piece(&self, dtype: DType) -> u64 {
-        (self.config.ring.slot_bytes / dtype.size()).max(1)
+        (self.config.ring.slot_bytes.get() / dtype.size()).max(1)
     }
 
     /// Performs an operation, given an input and an output for each SIP, which may be the same tensor except
@@ -191,7 +191,7 @@ impl Group {
                 Launch::new(sip).arguments(tensors).arguments(numbers).cubes(cubes).pes(pes);
             handles.push(launcher.launch(stream, &kernel, &launch)?);
         }
-        Ok(Pending::new(self.algorithm.name(), begun, tensors[0].0.nbytes(), handles))
+        Ok(Pending::new(self.algorithm.name(), begun, tensors[0].0.nbytes().get(), handles))
     }
 
     /// Returns the kernel of an operation, made on first use.

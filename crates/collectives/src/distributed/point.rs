@@ -47,7 +47,7 @@ impl Distributed<'_> {
                 Launch::new(sip).arguments(tensors).arguments(numbers).cubes(cubes).pes(pes);
             handles.push(self.launcher.launch(&self.context.stream(), &self.point, &launch)?);
         }
-        Ok(Pending::new("direct", self.context.now(), source.1.nbytes(), handles))
+        Ok(Pending::new("direct", self.context.now(), source.1.nbytes().get(), handles))
     }
 }
 

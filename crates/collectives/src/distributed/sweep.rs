@@ -131,7 +131,7 @@ impl SweepConfig {
         let size = self.sizes.iter().copied().max().unwrap_or(0);
         let checked = self.sizes.iter().copied().filter(|size| *size <= self.check_up_to).max();
         let all = self.ccl.algorithms.iter().map(|it| &it.config).chain([&self.ccl.defaults]);
-        let slot = all.map(|config| config.ring.slot_bytes).max().unwrap_or(1).max(1);
+        let slot = all.map(|config| config.ring.slot_bytes.get()).max().unwrap_or(1).max(1);
         let pes = (places.world().ranks * places.positions()) as u64;
         let Shape { input, output, .. } = Shape::new(self, &places, size);
         // Each piece of a PE's input or output is moved twice, into its TCM and out of it.

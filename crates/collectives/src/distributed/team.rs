@@ -83,7 +83,7 @@ impl Team {
     ) -> Result<Pending, DistError> {
         let size = tensors.iter().map(|(input, output)| input.nbytes().max(output.nbytes())).max();
         check_root(operation, self.direct.world())?;
-        let lane = self.choose(context, operation, size.unwrap_or(0))?;
+        let lane = self.choose(context, operation, size.unwrap_or_default().get())?;
         lane.group.begin(launcher, context, operation, tensors)
     }
 

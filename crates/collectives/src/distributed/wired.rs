@@ -80,6 +80,6 @@ impl Wired {
 
     /// Returns the time that installation took, and the bytes of memory of its rings.
     pub fn installation(&self) -> (Span, u64) {
-        (self.channels.latency(), self.channels.bytes())
+        (self.channels.latency(), self.channels.bytes().get())
     }
 }

@@ -140,9 +140,8 @@ fn channels_are_as_the_file_says() {
                 algorithms: {deep: {module: ring, n_slots: 16, slot_size: 64 KiB, buffer_kind: hbm}}\n";
     let resolved = read(text).resolve(&machine(2), 4096, ALL_REDUCE).unwrap();
     let waiting = Waiting::Poll(Span::from_ps(5000));
-    let credit_bytes = 16;
-    let ring =
-        RingConfig { kind: SlotKind::Hbm, slots: 16, slot_bytes: 64 << 10, credit_bytes, waiting };
+    let [slot_bytes, credit_bytes] = [64 << 10, 16].map(cubeyard_memory::Bytes::new);
+    let ring = RingConfig { kind: SlotKind::Hbm, slots: 16, slot_bytes, credit_bytes, waiting };
     assert_eq!((resolved.name.as_str(), resolved.algorithm.name()), ("deep", "ring"));
     assert_eq!(resolved.config.ring, ring);
 }

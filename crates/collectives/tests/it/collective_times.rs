@@ -41,7 +41,8 @@ fn tensor(context: &Context, number: usize, elements: u64) -> Tensor {
 /// What an all-reduce of so many bytes takes, in nanoseconds; each message is as long as it can be.
 fn time(algorithm: Box<dyn Algorithm>, ranks: usize, bytes: u64) -> f64 {
     let context = context(ranks);
-    let ring = RingConfig { slot_bytes: bytes, ..RingConfig::default() };
+    let ring =
+        RingConfig { slot_bytes: cubeyard_memory::Bytes::new(bytes), ..RingConfig::default() };
     let config = GroupConfig { ring, ..GroupConfig::default() };
     let group = Group::new(&context, &config, algorithm, 1).unwrap();
     let tensors: Vec<_> = (0..ranks).map(|rank| tensor(&context, rank, bytes / 2)).collect();

@@ -160,7 +160,8 @@ fn check(
     let (data, topology) = (true, machine.topology());
     let sips = topology.sips().count();
     let context = Context::new(ContextConfig { topology, data, ..ContextConfig::default() });
-    let ring = RingConfig { slot_bytes: 64, slots, ..RingConfig::default() };
+    let ring =
+        RingConfig { slot_bytes: cubeyard_memory::Bytes::new(64), slots, ..RingConfig::default() };
     let config = GroupConfig { ring, ranks: machine.ranks, ..GroupConfig::default() };
     let group = Group::new(&context, &config, algorithm(name), 3)?;
     let ranks = group.world().ranks;
@@ -237,7 +238,7 @@ fn parts_that_do_not_fit_the_tcm_go_in_rounds() {
 fn parts_of_many_mebibytes_go_in_rounds() {
     let text = "sips: {count: 2}\ncubes: {w: 1, h: 1}\npe: {routers: [r0c0]}\nhbm: {bytes_per_cube: 512 MiB}\n";
     let topology = cubeyard_device::topology::Topology::read("large.yaml", text).unwrap();
-    let ring = RingConfig { slot_bytes: 64 << 10, ..RingConfig::default() };
+    let ring = RingConfig { slot_bytes: cubeyard_memory::Bytes::kib(64), ..RingConfig::default() };
     let config = GroupConfig { ring, ..GroupConfig::default() };
     let all_reduce = Operation::AllReduce(ReduceOp::Sum);
     for (name, operation) in [

@@ -104,7 +104,7 @@ fn d3_rings_that_do_not_fit_are_refused_with_the_pe() {
     let context = context(2);
     let dist = Distributed::new(&context);
     let mut ccl = CclConfig::embedded();
-    ccl.each(|config| config.ring.slot_bytes = 1 << 30);
+    ccl.each(|config| config.ring.slot_bytes = cubeyard_memory::Bytes::gib(1));
     let error = text(dist.init_with("ahbm", &ccl));
     assert!(error.contains("sip"), "{error}");
     assert!(context.is_pristine());

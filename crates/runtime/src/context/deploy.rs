@@ -9,7 +9,7 @@ use cubeyard_memory::Bytes;
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_memory::virtual_space::{VirtualAllocator, VirtualSpec};
 
-use super::storage::{DeployedShard, Installed, Storage, Taken};
+use super::storage::{DeployedShard, Installed, Storage, Taken, TensorId};
 use super::{Addressing, Inner};
 use crate::error::{AllocateError, RuntimeError};
 use crate::init::Init;
@@ -36,16 +36,16 @@ impl Inner {
             return Err(error);
         }
         let storage = Rc::new(Storage {
-            number: self.number(),
+            id: TensorId(self.deployed.replace(self.deployed.get() + 1)),
             context: Rc::clone(self),
             layout,
             shards,
-            va_base: taken.virtual_range.map(|(va, _)| va.to_bits()),
+            va_base: taken.virtual_range.map(|(va, _)| va),
             mapping: taken.mapping,
             stages: taken.stages,
             taken: Some(taken).into(),
         });
-        self.remember(&storage);
+        self.storages.borrow_mut().insert(storage.id, Rc::downgrade(&storage));
         Ok(storage)
     }
 
@@ -59,8 +59,8 @@ impl Inner {
             let bytes = self.rounded(shard.nbytes);
             let address = self.with_memory(shard.at, |memory| memory.allocate_hbm(bytes));
             let address = address.map_err(|source| AllocateError::Pe { pe: shard.at, source })?;
-            let Shard { at, nbytes, offset_bytes, .. } = *shard;
-            shards.push(DeployedShard { at, address, nbytes, offset_bytes });
+            let [nbytes, offset_bytes] = [shard.nbytes, shard.offset_bytes].map(Bytes::new);
+            shards.push(DeployedShard { at: shard.at, address, nbytes, offset_bytes });
         }
         Ok(())
     }
@@ -109,7 +109,8 @@ impl Inner {
         for group in layout.mapping_groups() {
             let mapping = |&shard: &usize| {
                 let DeployedShard { address, nbytes, offset_bytes, .. } = shards[shard];
-                Mapping { from: va.to_bits() + offset_bytes, bytes: nbytes, to: address }
+                let from = va.to_bits() + offset_bytes.get();
+                Mapping { from, bytes: nbytes.get(), to: address }
             };
             let mappings: Arc<[Mapping]> = group.shards.iter().map(mapping).collect();
             for (sip, cubes, pes) in rectangles(&group.pes) {
@@ -142,7 +143,8 @@ impl Inner {
             let buffer = self.data.then(|| contents(layout, &part[0], init)).transpose()?;
             for shard in copies {
                 self.step()?;
-                let DeployedShard { at, address, nbytes: bytes, .. } = *shard;
+                let DeployedShard { at, address, nbytes, .. } = *shard;
+                let bytes = nbytes.get();
                 let request = Request::MemoryWrite(RequestShard { at, address, bytes });
                 requests.push((request, buffer.clone()));
             }
@@ -174,8 +176,8 @@ impl Inner {
             space.free(va, bytes).expect("it was taken as one range");
         }
         for &DeployedShard { at, address, nbytes, .. } in shards {
-            self.machine.borrow_mut().forget(address, nbytes);
-            let bytes = self.rounded(nbytes);
+            self.machine.borrow_mut().forget(address, nbytes.get());
+            let bytes = self.rounded(nbytes.get());
             let freed = self.with_memory(at, |memory| memory.free_hbm(address, bytes));
             freed.expect("it was taken as one block");
         }

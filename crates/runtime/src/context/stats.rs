@@ -1,4 +1,4 @@
-//! What is taken, and what was not given back.
+//! Memory usage of a context, and leaks when it is closed.
 
 use std::fmt;
 
@@ -7,98 +7,99 @@ use cubeyard_device::request::PeRef;
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::SipId;
 use cubeyard_memory::device::DeviceMemory;
+use cubeyard_memory::virtual_space::VirtualAllocator;
 
-use super::storage::{DeployedShard, Storage};
+use super::storage::{DeployedShard, Storage, TensorId};
 use super::{Context, Inner};
 use crate::dtype::DType;
 use crate::shape::Shape;
 
-/// The memory of a PE.
+/// HBM usage of a PE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeUsage {
-    /// The PE.
+    /// PE whose HBM slice it is.
     pub pe: PeRef,
-    /// Bytes of its HBM that tensors have.
-    pub used: u64,
-    /// Bytes that are free.
-    pub free: u64,
-    /// The largest free range.
-    pub largest: u64,
+    /// Allocated size.
+    pub used: Bytes,
+    /// Free size.
+    pub free: Bytes,
+    /// Size of the largest free range.
+    pub largest: Bytes,
 }
 
-/// The regions that were taken of a SIP's memory.
+/// HBM usage of the regions of a SIP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionsUsage {
-    /// The SIP.
+    /// SIP whose memory is managed in regions.
     pub sip: SipId,
-    /// How many regions there are.
+    /// Number of regions.
     pub regions: usize,
-    /// Bytes of HBM that they have, blocks and what is free between them.
-    pub used: u64,
+    /// Size of the regions, free ranges in them included.
+    pub used: Bytes,
 }
 
 impl fmt::Display for RegionsUsage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { sip, regions, used } = *self;
         let plural = if regions == 1 { "" } else { "s" };
-        write!(f, "{regions} region{plural} of {sip}, {}", Bytes::new(used))
+        write!(f, "{regions} region{plural} of {sip}, {used}")
     }
 }
 
-/// What tensors, rings and regions of a context have taken.
+/// Memory usage of the tensors, rings and regions of a context.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
-    /// Tensors that are on the device; views count as the tensor they are of.
+    /// Number of tensors on the device; a tensor and its views count once.
     pub tensors: usize,
-    /// Bytes of HBM, all copies and rounding counted, and all of each region.
-    pub used: u64,
-    /// Bytes of virtual addresses.
-    pub virtual_used: u64,
-    /// The PEs that were used, in order.
+    /// Allocated HBM, with all copies, padding and whole regions.
+    pub used: Bytes,
+    /// Allocated virtual addresses.
+    pub virtual_used: Bytes,
+    /// PEs that were used, in order.
     pub pes: Vec<PeUsage>,
-    /// The SIPs that regions were taken of, in order.
+    /// SIPs with regions, in order.
     pub regions: Vec<RegionsUsage>,
-    /// What all MMUs have done.
+    /// Translations and faults, summed over all MMUs.
     pub mmu: MmuCounts,
 }
 
-/// What lies where in the HBM of a PE.
+/// Contents of the HBM of a PE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeSnapshot {
-    /// The PE.
+    /// PE whose HBM slice it is.
     pub pe: PeRef,
-    /// The shards of tensors, by address.
+    /// Shards of tensors, by address.
     pub shards: Vec<ShardSnapshot>,
-    /// The ranges that are free, by address: where they begin in the PE's slice, and how long they are.
-    pub holes: Vec<(u64, u64)>,
+    /// Free ranges by address: offset in the slice and size.
+    pub holes: Vec<(Bytes, Bytes)>,
 }
 
-/// A shard that lies in a PE's HBM.
+/// A shard in the HBM of a PE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardSnapshot {
-    /// The tensor's number; views have that of their tensor.
-    pub tensor: u64,
-    /// Its shape.
+    /// Id of the tensor; its clones and views have the same.
+    pub tensor: TensorId,
+    /// Shape of the tensor.
     pub shape: Shape,
-    /// What its elements are.
+    /// Element type of the tensor.
     pub dtype: DType,
-    /// Where the shard is.
+    /// Address and size of the shard.
     pub shard: DeployedShard,
 }
 
-/// What a context had to give back itself when it was closed.
+/// Memory that was still allocated when a context was closed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeakReport {
-    /// Tensors that were still alive, in words.
+    /// Descriptions of the tensors that were still alive; they have been freed.
     pub tensors: Vec<String>,
-    /// Regions that were not given back, in words. They belong to whoever has their blocks.
+    /// Descriptions of regions that are still allocated; they belong to the holders of their blocks.
     pub regions: Vec<String>,
-    /// What could not be given back.
+    /// Errors of releases that failed, in order.
     pub release_errors: Vec<String>,
 }
 
 impl LeakReport {
-    /// Whether there is nothing to report.
+    /// Returns whether nothing was left and no release failed.
     pub fn is_clean(&self) -> bool {
         self.tensors.is_empty() && self.regions.is_empty() && self.release_errors.is_empty()
     }
@@ -114,7 +115,6 @@ impl fmt::Display for LeakReport {
     }
 }
 
-/// A tensor that was not dropped, in words.
 pub(super) fn leak(storage: &Storage) -> String {
     let layout = &storage.layout;
     let (shape, dtype, pes) = (layout.shape(), layout.dtype(), storage.shards.len());
@@ -122,17 +122,17 @@ pub(super) fn leak(storage: &Storage) -> String {
 }
 
 impl Context {
-    /// What tensors have taken.
+    /// Returns the memory usage.
     pub fn memory_stats(&self) -> MemoryStats {
         self.inner.memory_stats()
     }
 
-    /// What lies where: the PEs that were used, in order.
+    /// Returns the contents of the HBM of each PE that was used, in order.
     pub fn snapshot(&self) -> Vec<PeSnapshot> {
         let live = self.inner.live();
         let of = |pe: PeRef| {
             let shards = live.iter().flat_map(|storage| {
-                let (tensor, layout) = (storage.number, &storage.layout);
+                let (tensor, layout) = (storage.id, &storage.layout);
                 let (shape, dtype) = (layout.shape(), layout.dtype());
                 let here = storage.shards.iter().filter(move |shard| shard.at == pe);
                 here.map(move |&shard| ShardSnapshot { tensor, shape, dtype, shard })
@@ -145,15 +145,15 @@ impl Context {
         let snapshot = |(&pe, memory): (&PeRef, &cubeyard_memory::pe::PeMemory)| PeSnapshot {
             pe,
             shards: of(pe),
-            holes: memory.hbm().holes().map(|hole| (hole.offset.get(), hole.size.get())).collect(),
+            holes: memory.hbm().holes().map(|hole| (hole.offset, hole.size)).collect(),
         };
         memory.iter().map(snapshot).collect()
     }
 
-    /// Whether every allocator is as it was at the beginning.
+    /// Returns whether nothing is allocated, mapped or connected.
     pub fn is_pristine(&self) -> bool {
         let stats = self.memory_stats();
-        let whole = |pe: &PeUsage| pe.used == 0 && pe.largest == pe.free;
+        let whole = |pe: &PeUsage| pe.used.is_zero() && pe.largest == pe.free;
         let machine = self.inner.machine.borrow();
         let mapped = machine.view().mmus().any(|(_, mmu)| mmu.mappings() > 0);
         let space = self.inner.virtual_space.borrow();
@@ -174,8 +174,7 @@ impl Inner {
         let memory = self.memory.borrow();
         let usage = |(&pe, memory): (&PeRef, &cubeyard_memory::pe::PeMemory)| {
             let list = memory.hbm();
-            let (used, free) = (list.used().get(), list.free_bytes().get());
-            PeUsage { pe, used, free, largest: list.largest().get() }
+            PeUsage { pe, used: list.used(), free: list.free_bytes(), largest: list.largest() }
         };
         let pes: Vec<_> = memory.iter().map(usage).collect();
         let machine = self.machine.borrow();
@@ -191,24 +190,19 @@ impl Inner {
         MemoryStats {
             tensors: self.live().len(),
             used: pes.iter().map(|pe| pe.used).chain(regions.iter().map(|of| of.used)).sum(),
-            virtual_used: space.as_ref().map_or(0, |space| space.used().get()),
+            virtual_used: space.as_ref().map_or(Bytes::ZERO, VirtualAllocator::used),
             pes,
             regions,
             mmu,
         }
     }
 
-    /// The SIPs that regions were taken of, in order.
     pub(super) fn regions_usage(&self) -> Vec<RegionsUsage> {
         let regions = self.regions.borrow();
         let usage = |(&sip, memory): (&SipId, &std::sync::Weak<crate::sip_memory::SipMemory>)| {
             let memory = memory.upgrade()?;
             let (regions, info) = (memory.regions(), memory.info());
-            (regions > 0).then(|| RegionsUsage {
-                sip,
-                regions,
-                used: (info.total - info.free).get(),
-            })
+            (regions > 0).then(|| RegionsUsage { sip, regions, used: info.total - info.free })
         };
         regions.iter().filter_map(usage).collect()
     }

@@ -1,6 +1,7 @@
-//! The device memory of a tensor: what it holds, and how it is given back.
+//! Device memory of a tensor, which is freed when it is dropped.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -15,20 +16,32 @@ use cubeyard_sim::Span;
 use super::Inner;
 use crate::placement::Layout;
 
-/// A shard where it is: `(sip, cube, pe, pa, nbytes, offset_bytes)` of ADR-0008.
+/// A shard in device memory: `(sip, cube, pe, pa, nbytes, offset_bytes)` of ADR-0008.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeployedShard {
-    /// Whose memory it is in.
+    /// PE whose HBM slice holds the shard.
     pub at: PeRef,
-    /// Where.
+    /// First physical address.
     pub address: PhysAddr,
-    /// How long it is.
-    pub nbytes: u64,
-    /// Where it begins in the tensor's addresses.
-    pub offset_bytes: u64,
+    /// Size without the padding to whole bursts.
+    pub nbytes: Bytes,
+    /// Offset in the tensor's contiguous addresses.
+    pub offset_bytes: Bytes,
 }
 
-/// Mappings that were installed: which, and where.
+impl DeployedShard {
+    /// Returns the physical addresses of the shard.
+    pub(crate) fn addresses(&self) -> Range<u64> {
+        let from = self.address.to_bits();
+        from..from + self.nbytes.get()
+    }
+}
+
+/// Id of a deployed tensor in its context, never used again. Clones and views have the id of their tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TensorId(pub u64);
+
+/// Mappings in the MMUs of each of `pes` in each of `cubes`.
 #[derive(Clone, Debug)]
 pub(crate) struct Installed {
     pub(crate) sip: SipId,
@@ -37,35 +50,35 @@ pub(crate) struct Installed {
     pub(crate) mappings: Arc<[Mapping]>,
 }
 
-/// What a tensor has taken of a machine, besides memory.
+/// Addresses and mappings that a tensor has taken, besides memory.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     pub(crate) virtual_range: Option<(DeviceVa, Bytes)>,
     pub(crate) installed: Vec<Installed>,
-    /// Whether all of those are.
+    /// Whether all of `installed` were acknowledged.
     pub(crate) is_installed: bool,
-    /// How long the mappings took to install, and where the time of the last of them went.
+    /// Duration of the installation, with the stages of the mapping that was acknowledged last.
     pub(crate) mapping: Span,
     pub(crate) stages: Option<Stages>,
 }
 
-/// The memory of one or more tensors that share it. Dropping the last gives it back.
+/// Device memory that a tensor, its clones and its views share; dropping it frees the memory.
 #[derive(Debug)]
 pub(crate) struct Storage {
-    pub(crate) number: u64,
+    pub(crate) id: TensorId,
     pub(crate) context: Rc<Inner>,
     pub(crate) layout: Layout,
     pub(crate) shards: Vec<DeployedShard>,
-    pub(crate) va_base: Option<u64>,
+    pub(crate) va_base: Option<DeviceVa>,
     pub(crate) mapping: Span,
     pub(crate) stages: Option<Stages>,
-    /// Nothing, once it has been given back.
+    /// `None` once the memory has been freed.
     pub(crate) taken: RefCell<Option<Taken>>,
 }
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        self.context.forget(self.number);
+        self.context.storages.borrow_mut().remove(&self.id);
         if let Some(taken) = self.taken.take() {
             self.context.give_back(taken, std::mem::take(&mut self.shards));
         }

@@ -1,4 +1,4 @@
-//! Blocks as the operands of a launch.
+//! Blocks of regions as operands of a launch.
 
 use std::fmt;
 use std::ops::Range;
@@ -19,54 +19,51 @@ use crate::dtype::DType;
 use crate::error::RuntimeError;
 use crate::shape::Shape;
 
-/// A block, or a part of it, as an array of elements, row by row.
+/// A row-major array of elements in a block.
 #[derive(Clone, Copy, Debug)]
 pub struct FlexArray<'a> {
-    /// The block.
+    /// Block that holds the array.
     pub block: &'a Allocation,
-    /// Where the array begins in it, in bytes.
-    pub offset: u64,
-    /// Its dimensions.
+    /// Offset of the array in the block.
+    pub offset: Bytes,
+    /// Dimensions of the array.
     pub shape: Shape,
-    /// The type of its elements.
+    /// Element type of the array.
     pub dtype: DType,
 }
 
 impl<'a> FlexArray<'a> {
-    /// An array at the beginning of a block.
+    /// Creates an array at the beginning of a block.
     pub fn new(
         block: &'a Allocation,
         dimensions: &[u64],
         dtype: DType,
     ) -> Result<Self, RuntimeError> {
-        Ok(Self { block, offset: 0, shape: Shape::new(dimensions)?, dtype })
+        Ok(Self { block, offset: Bytes::ZERO, shape: Shape::new(dimensions)?, dtype })
     }
 
-    /// The array that begins so many bytes into the block.
+    /// Returns the array at another offset of the block.
     #[must_use]
-    pub fn at(self, offset: u64) -> Self {
+    pub fn at(self, offset: Bytes) -> Self {
         Self { offset, ..self }
     }
 
-    /// The operand that it is, if the block has so much.
     fn argument(&self) -> Result<BlockArgument<'a>, RuntimeError> {
-        let bytes = self.shape.nbytes(self.dtype)?;
+        let bytes = Bytes::new(self.shape.nbytes(self.dtype)?);
         place(self.block, self.offset, bytes)?;
-        Ok(BlockArgument::from(self.block).part(Bytes::new(self.offset), Bytes::new(bytes)))
+        Ok(BlockArgument::from(self.block).part(self.offset, bytes))
     }
 }
 
-/// The operands of one launch of a program: pinned, resolved through the segment table, and their addresses in a
-/// block of device memory that is this launch's own.
+/// Operands of one launch of a program: pinned, resolved through the segment table, with their addresses in a
+/// block of their own.
 ///
-/// They stay in their places until this is dropped and the launches are done that were given
-/// [`arguments`](Self::arguments) of it.
+/// They stay pinned until this is dropped and all launches with its [`arguments`](Self::arguments) are done.
 #[derive(Clone, Debug)]
 pub struct FlexOperands {
     prepared: Rc<Prepared>,
 }
 
-/// What a launch on blocks keeps until it is done.
 pub(crate) struct Prepared {
     context: Rc<Inner>,
     sip: SipId,
@@ -84,7 +81,7 @@ impl fmt::Debug for Prepared {
     }
 }
 
-/// An operand of a launch, to be given to a kernel as an argument.
+/// An operand of a launch, passed to a kernel as an argument.
 #[derive(Clone, Debug)]
 pub struct FlexOperand {
     prepared: Rc<Prepared>,
@@ -92,9 +89,9 @@ pub struct FlexOperand {
 }
 
 impl FlexDevice {
-    /// Prepares a launch of a program on an array for each of its parameters: pins their blocks, resolves them
-    /// through the segment table, has the PEs map the segments, and writes the addresses into a block of this launch's
-    /// own. All of that goes over the fabric and takes its time.
+    /// Prepares a launch of a program with an array for each of its parameters: pins their blocks, resolves them
+    /// through the segment table, maps the segments in the PEs, and writes the addresses into a block. Mapping and
+    /// writing take simulated time.
     pub fn operands(
         &self,
         program: &Program,
@@ -126,20 +123,19 @@ impl FlexOperands {
         (0..self.resolved().len()).map(operand)
     }
 
-    /// The operands as the segment table resolves them, in order.
+    /// Returns the operands as resolved by the segment table, in order.
     pub fn resolved(&self) -> &[Operand] {
         self.prepared.launch.operands()
     }
 
-    /// Where the addresses of the operands are on the device: for each its flat address and its size, 8 bytes each, the
-    /// low byte first.
+    /// Returns the device address of the operands' table: flat address and size of each, 8 bytes each, little-endian.
     pub fn corrections(&self) -> VirtualAddress {
         self.prepared.launch.corrections().0
     }
 }
 
 impl FlexOperand {
-    /// What a launch on a SIP of a context keeps of it.
+    /// Returns the memory that a launch on a SIP of a context keeps until it is done.
     pub(crate) fn uses(
         &self,
         context: &Rc<Inner>,
@@ -154,13 +150,13 @@ impl FlexOperand {
         Ok(Rc::clone(&self.prepared))
     }
 
-    /// Its flat addresses.
+    /// Returns its flat addresses.
     pub(crate) fn range(&self) -> Range<u64> {
         let operand = &self.prepared.launch.operands()[self.index];
         operand.flat..operand.flat + operand.size.get()
     }
 
-    /// Shape and element type of its array.
+    /// Returns shape and element type of its array.
     pub(crate) fn array(&self) -> (Shape, DType) {
         self.prepared.arrays[self.index]
     }

@@ -1,4 +1,4 @@
-//! What the host moves to and from blocks.
+//! Transfers between the host and blocks of regions.
 
 use std::ops::Range;
 
@@ -14,22 +14,27 @@ use crate::error::RuntimeError;
 use crate::tensor::Values;
 
 impl FlexDevice {
-    /// Writes into a block.
-    pub fn write(&self, block: &Allocation, offset: u64, bytes: &[u8]) -> Result<(), RuntimeError> {
-        self.write_at(place(block, offset, bytes.len() as u64)?, bytes)
+    /// Writes bytes into a block, over the fabric.
+    pub fn write(
+        &self,
+        block: &Allocation,
+        offset: Bytes,
+        bytes: &[u8],
+    ) -> Result<(), RuntimeError> {
+        self.write_at(place(block, offset, Bytes::new(bytes.len() as u64))?, bytes)
     }
 
-    /// Reads from a block. Takes its time also where the context holds no data; then there are no values.
+    /// Reads bytes of a block, over the fabric. Takes simulated time also without data; then the values are absent.
     pub fn read(
         &self,
         block: &Allocation,
-        offset: u64,
+        offset: Bytes,
         bytes: usize,
     ) -> Result<Values<u8>, RuntimeError> {
-        self.read_address(place(block, offset, bytes as u64)?, bytes)
+        self.read_address(place(block, offset, Bytes::new(bytes as u64))?, bytes)
     }
 
-    /// Reads from a place in a region, such as the corrections of a launch.
+    /// Reads bytes from an address in a region, such as the corrections of a launch.
     pub fn read_address(
         &self,
         address: VirtualAddress,
@@ -61,8 +66,7 @@ impl FlexDevice {
 }
 
 impl Inner {
-    /// What a range of a region is on the machine, cut where one PE's memory ends and the next begins. The machine
-    /// resolves the region's id.
+    /// Resolves a range of a region into pieces, each within the memory of one PE, with its range of the bytes.
     pub(super) fn pieces(
         &self,
         sip: SipId,
@@ -88,16 +92,16 @@ impl Inner {
     }
 }
 
-/// A place in a block, if so much is there.
+/// Returns the address at an offset of a block, if `bytes` from there on are in the block.
 pub(super) fn place(
     block: &Allocation,
-    offset: u64,
-    bytes: u64,
+    offset: Bytes,
+    bytes: Bytes,
 ) -> Result<VirtualAddress, RuntimeError> {
     let size = block.requested();
-    if bytes == 0 || offset.checked_add(bytes).is_none_or(|end| end > size.get()) {
+    if bytes.is_zero() || offset.checked_add(bytes).is_none_or(|end| end > size) {
         return Err(RuntimeError::Beyond { offset, bytes, size });
     }
     let address = block.address();
-    Ok(VirtualAddress { offset: address.offset + Bytes::new(offset), ..address })
+    Ok(VirtualAddress { offset: address.offset + offset, ..address })
 }

@@ -7,7 +7,7 @@ use cubeyard_device::request::PeRef;
 use cubeyard_device::topology::CoreSpec;
 
 use super::Argument;
-use crate::context::{Addressing, Inner};
+use crate::context::{Addressing, DeployedShard, Inner};
 use crate::dtype::DType;
 use crate::placement::Shard;
 use crate::shape::Shape;
@@ -85,10 +85,10 @@ fn bind(tensor: &Tensor, pe: PeRef, addressing: Addressing) -> BoundTensor {
     let layout = &storage.layout;
     let place = layout.shards().iter().position(|shard| shard.at == pe);
     let address = |place: usize| match (addressing, storage.va_base) {
-        (Addressing::Virtual, Some(base)) => base + layout.shards()[place].offset_bytes,
+        (Addressing::Virtual, Some(base)) => base.to_bits() + layout.shards()[place].offset_bytes,
         _ => storage.shards[place].address.to_bits(),
     };
-    let is_view = tensor.nbytes() != layout.nbytes();
+    let is_view = tensor.nbytes().get() != layout.nbytes();
     let local = place.filter(|_| !is_view).map(|place| {
         let Shard { rows, columns, .. } = layout.shards()[place].clone();
         LocalPart { address: address(place), rows, columns }
@@ -98,8 +98,8 @@ fn bind(tensor: &Tensor, pe: PeRef, addressing: Addressing) -> BoundTensor {
     let own = local.as_ref().filter(|part| is_all(part)).map(|part| part.address);
     let virtual_base = storage.va_base.filter(|_| tensor.is_contiguous());
     // Nothing can be accessed of what has no elements, so that any address will do.
-    let nowhere = (tensor.nbytes() == 0).then_some(0);
-    let whole = virtual_base.map(|base| base + tensor.offset_bytes()).or(own).or(nowhere);
+    let nowhere = tensor.nbytes().is_zero().then_some(0);
+    let whole = virtual_base.map(|base| base.to_bits() + tensor.offset_bytes()).or(own).or(nowhere);
     BoundTensor { dtype: tensor.dtype(), shape: tensor.shape(), whole, local }
 }
 
@@ -109,11 +109,11 @@ impl Inner {
         let mut ranges = Vec::new();
         for storage in self.live() {
             match storage.va_base {
-                Some(base) => ranges.push(base..base + storage.layout.nbytes()),
-                None => ranges.extend(storage.shards.iter().map(|shard| {
-                    let from = shard.address.to_bits();
-                    from..from + shard.nbytes
-                })),
+                Some(base) => {
+                    let from = base.to_bits();
+                    ranges.push(from..from + storage.layout.nbytes());
+                }
+                None => ranges.extend(storage.shards.iter().map(DeployedShard::addresses)),
             }
         }
         ranges.sort_by_key(|range| range.start);

@@ -31,9 +31,10 @@ impl Tensor {
     /// [strict]: cubeyard_device::topology::MmuSpec::strict
     pub fn read_from(&self, pe: PeRef, range: Range<u64>) -> Result<DmaRead, RuntimeError> {
         let storage = self.deployed()?;
-        if range.start >= range.end || range.end > self.nbytes() {
+        let nbytes = self.nbytes().get();
+        if range.start >= range.end || range.end > nbytes {
             let Range { start, end } = range;
-            return Err(RuntimeError::Range { start, end, nbytes: self.nbytes() });
+            return Err(RuntimeError::Range { start, end, nbytes });
         }
         let from = self.offset_bytes + range.start..self.offset_bytes + range.end;
         let requests = requests(storage, pe, from);
@@ -47,7 +48,7 @@ impl Tensor {
 fn requests(storage: &Storage, from: PeRef, range: Range<u64>) -> Vec<Request> {
     let direction = Direction::Read;
     if let Some(base) = storage.va_base {
-        let (address, bytes) = (base + range.start, range.end - range.start);
+        let (address, bytes) = (base.to_bits() + range.start, range.end - range.start);
         return vec![Request::VirtualDma { from, direction, address, bytes }];
     }
     let mut requests = Vec::new();
@@ -57,7 +58,7 @@ fn requests(storage: &Storage, from: PeRef, range: Range<u64>) -> Vec<Request> {
         let bytes = part.bytes().end.min(range.end) - at;
         let shards = &storage.shards;
         let shard = shards.iter().find(|shard| shard.at == part.at).expect("it was deployed");
-        let into = at - shard.offset_bytes;
+        let into = at - shard.offset_bytes.get();
         let address = PhysAddr::from_bits(shard.address.to_bits() + into).expect("within a shard");
         requests.push(Request::PeDma { from, direction, address, bytes });
         at += bytes;

@@ -25,7 +25,7 @@ struct Piece<'a> {
 impl Piece<'_> {
     /// Where they are in a copy.
     fn within(&self, copy: &DeployedShard) -> RequestShard {
-        let bits = copy.address.to_bits() + (self.range.start - copy.offset_bytes);
+        let bits = copy.address.to_bits() + (self.range.start - copy.offset_bytes.get());
         let address = PhysAddr::from_bits(bits).expect("within a shard");
         RequestShard { at: copy.at, address, bytes: self.range.end - self.range.start }
     }
@@ -74,7 +74,7 @@ impl Tensor {
             return Ok(Values::Known(read.concat()));
         }
         // Only all of a tensor that is split by columns can be seen, so each piece is a part.
-        let mut all = vec![0; usize::try_from(self.nbytes()).expect("it fits memory")];
+        let mut all = vec![0; usize::try_from(self.nbytes().get()).expect("it fits memory")];
         for (piece, bytes) in pieces.iter().zip(read) {
             scatter(piece.part, storage.layout.shape(), self.dtype, &bytes, &mut all);
         }
@@ -88,7 +88,7 @@ impl Tensor {
         self.check_type::<T>()?;
         self.check_count(elements.len() as u64)?;
         let bytes = T::slice_to_bytes(elements);
-        if self.nbytes() == storage.layout.nbytes() {
+        if self.nbytes().get() == storage.layout.nbytes() {
             let init = Init::Data(bytes.into());
             return self.context.write_all(&storage.layout, &storage.shards, &init);
         }
@@ -108,7 +108,7 @@ impl Tensor {
 
     /// Its bytes in the storage's addresses.
     fn range(&self) -> Range<u64> {
-        self.offset_bytes..self.offset_bytes + self.nbytes()
+        self.offset_bytes..self.offset_bytes + self.nbytes().get()
     }
 
     fn check_type<T: Element>(&self) -> Result<(), RuntimeError> {

@@ -66,7 +66,7 @@ fn a_deployed_tensor_has_its_shape_its_type_and_where_each_shard_is() {
         assert_eq!(shard.address.sip(), shard.at.sip);
         let slice = context.machine(|machine| machine.view().hbm_address(shard.at, 0)).unwrap();
         assert_eq!(shard.address, slice, "the first of the PE's own slice");
-        assert_eq!(shard.nbytes, 64);
+        assert_eq!(shard.nbytes, Bytes::new(64));
     }
 }
 
@@ -161,7 +161,7 @@ fn with_physical_addresses_nothing_is_mapped_and_dma_still_finds_every_shard() {
         assert_eq!(read.bytes, Some(part(range)));
     }
     let stats = context.memory_stats();
-    assert_eq!((stats.virtual_used, stats.mmu.translations), (0, 0));
+    assert_eq!((stats.virtual_used, stats.mmu.translations), (Bytes::ZERO, 0));
 }
 
 /// A serial program of transfers by host and PEs: its data, how long it took, and what of that went into
@@ -204,13 +204,14 @@ fn a_shards_virtual_address_is_the_base_and_its_offset() {
     let base = tensor.va_base().unwrap().unwrap();
     let reader = pe(&context, "sip0.cube11.pe6");
     for shard in tensor.shards().unwrap() {
-        let from = shard.offset_bytes..shard.offset_bytes + shard.nbytes;
+        let [offset, nbytes] = [shard.offset_bytes, shard.nbytes].map(Bytes::get);
+        let from = offset..offset + nbytes;
         let read = tensor.read_from(reader, from.clone()).unwrap().bytes.unwrap();
         assert_eq!(read, part(from));
         context.machine(|machine| {
             let mut mmu = machine.view().mmu(reader).unwrap().clone();
-            let piece = mmu.translate(base + shard.offset_bytes, shard.nbytes).unwrap().pieces;
-            assert_eq!(piece, [(shard.address, shard.nbytes)]);
+            let piece = mmu.translate(base.to_bits() + offset, nbytes).unwrap().pieces;
+            assert_eq!(piece, [(shard.address, nbytes)]);
         });
     }
 }
@@ -310,7 +311,7 @@ fn a_tensor_replicated_on_two_sips_is_mapped_on_each_to_its_own_copy() {
         context.machine(|machine| {
             let mut mmu = machine.view().mmu(reader).unwrap().clone();
             assert_eq!(mmu.mappings(), 128);
-            let pieces = mmu.translate(base, 8192).unwrap().pieces;
+            let pieces = mmu.translate(base.to_bits(), 8192).unwrap().pieces;
             assert_eq!(pieces.len(), 128);
             assert!(pieces.iter().all(|(address, _)| address.sip() == reader.sip));
         });
@@ -358,7 +359,7 @@ fn a_second_deployment_uses_the_allocators_of_the_first() {
     let first = deployed(&context, &sharded());
     let second = deployed(&context, &sharded());
     let (base, next) = (first.va_base().unwrap().unwrap(), second.va_base().unwrap().unwrap());
-    assert_eq!(next, base + 8192);
+    assert_eq!(Some(next), base.checked_add(Bytes::new(8192)));
     assert_ne!(first.shards().unwrap()[0].address, second.shards().unwrap()[0].address);
     assert_eq!(context.memory_stats().tensors, 2);
 }
@@ -376,9 +377,9 @@ fn a_page_has_two_defaults_and_the_topology_has_the_last_word() {
         let place = Placement::one(SipId::new(0).unwrap());
         let small = || context.zeros(&[1], DType::U8).unwrap().to(&place).unwrap();
         let (first, second) = (small(), small());
-        let base = |tensor: &Tensor| tensor.va_base().unwrap().unwrap();
+        let base = |tensor: &Tensor| tensor.va_base().unwrap().unwrap().to_bits();
         assert_eq!(base(&second) - base(&first), page);
-        assert_eq!(context.memory_stats().virtual_used, 2 * page);
+        assert_eq!(context.memory_stats().virtual_used, Bytes::new(2 * page));
     }
 }
 

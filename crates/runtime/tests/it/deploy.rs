@@ -8,6 +8,8 @@ use cubeyard_device::message::{Direction, Mapping};
 use cubeyard_device::model::MmuCounts;
 use cubeyard_device::request::{Outcome, Request, Submission};
 use cubeyard_device::topology::Topology;
+use cubeyard_memory::Bytes;
+use cubeyard_memory::virtual_space::DeviceVa;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::{Addressing, Context, ContextConfig};
@@ -23,8 +25,8 @@ fn sharded() -> Placement {
 fn addresses_follow_each_other_over_all_shards() {
     let context = Context::new(ContextConfig::default());
     let tensor = context.empty(&[128, 64], DType::F16).unwrap().to(&sharded()).unwrap();
-    assert_eq!(tensor.va_base().unwrap(), Some(1 << 51));
-    let mut next = 0;
+    assert_eq!(tensor.va_base().unwrap(), Some(DeviceVa::new(1 << 51)));
+    let mut next = Bytes::ZERO;
     for shard in tensor.shards().unwrap() {
         assert_eq!(shard.offset_bytes, next);
         next += shard.nbytes;
@@ -212,7 +214,7 @@ fn shards_smaller_than_a_page_keep_their_own_mappings() {
     let values: Vec<u8> = (0..128).collect();
     let tensor = context.from_slice(&[128], &values).unwrap().to(&sharded()).unwrap();
     assert_eq!(tensor.shards().unwrap().len(), 128);
-    assert!(tensor.shards().unwrap().iter().all(|shard| shard.nbytes == 1));
+    assert!(tensor.shards().unwrap().iter().all(|shard| shard.nbytes == Bytes::new(1)));
     for name in ["sip0.cube0.pe0", "sip0.cube15.pe7"] {
         let reader = context.machine(|machine| machine.view().pe(name)).unwrap();
         let mapped = context.machine(|machine| machine.view().mmu(reader).unwrap().mappings());
@@ -266,7 +268,7 @@ fn a_mapping_that_overlaps_another_is_refused_with_all_that_came_with_it() {
 fn a_tensor_of_64_gib_needs_little_memory_of_the_host() {
     let context = Context::new(ContextConfig::default());
     let tensor = context.empty(&[1 << 18, 1 << 17], DType::F16).unwrap().to(&sharded()).unwrap();
-    assert_eq!(tensor.nbytes(), 64 << 30);
+    assert_eq!(tensor.nbytes(), Bytes::gib(64));
     assert_eq!(tensor.shards().unwrap().len(), 128);
     drop(tensor);
     assert!(context.is_pristine());

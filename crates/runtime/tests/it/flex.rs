@@ -29,7 +29,7 @@ fn words(bytes: &[u8]) -> Vec<u64> {
 }
 
 fn read(device: &FlexDevice, block: &Allocation, offset: u64, bytes: usize) -> Vec<u8> {
-    device.read(block, offset, bytes).unwrap().known().unwrap()
+    device.read(block, Bytes::new(offset), bytes).unwrap().known().unwrap()
 }
 
 fn array(block: &Allocation, bytes: u64) -> FlexArray<'_> {
@@ -59,11 +59,12 @@ fn a_program_is_loaded_and_the_addresses_of_its_operands_are_written_for_each_la
         assert_eq!(read(&device, program.memory(), 0, 256), binary);
         let a = device.allocator().allocate(Bytes::kib(4)).unwrap();
         let b = device.allocator().allocate(Bytes::kib(8)).unwrap();
-        device.write(&a, 16, b"operand").unwrap();
+        device.write(&a, Bytes::new(16), b"operand").unwrap();
         assert_eq!(read(&device, &a, 16, 7), b"operand");
         // Two launches of one program at a time: each finds its own operands.
         let first = device.operands(&program, &[array(&a, 4096), array(&b, 8192)]).unwrap();
-        let second = device.operands(&program, &[array(&b, 100).at(64), array(&a, 8)]).unwrap();
+        let second =
+            device.operands(&program, &[array(&b, 100).at(Bytes::new(64)), array(&a, 8)]).unwrap();
         let found = |operands: &FlexOperands| {
             let place = operands.corrections();
             words(&device.read_address(place, 32).unwrap().known().unwrap())
@@ -92,7 +93,7 @@ fn a_flat_address_means_the_block_whatever_the_function() {
         let block = device.allocator().allocate(Bytes::kib(4)).unwrap();
         let is_index = block.address().region_id.get() < 8;
         assert_eq!(is_index, function != SipFunction::Physical);
-        device.write(&block, 0, &[1; 128]).unwrap();
+        device.write(&block, Bytes::ZERO, &[1; 128]).unwrap();
         let operands = device.operands(&program, &[array(&block, 64)]).unwrap();
         store(&context.stream(), &operands, 0, &[7; 64]).wait().unwrap();
         assert_eq!(read(&device, &block, 0, 128), [[7; 64], [1; 64]].concat());
@@ -140,12 +141,12 @@ fn tiles_move_the_offset_and_leave_the_region() {
     let device = device(&context, SipFunction::Physical);
     let program = device.load(&[1; 64], 1).unwrap();
     let block = device.allocator().allocate(Bytes::kib(4)).unwrap();
-    device.write(&block, 0, &[0; 4096]).unwrap();
+    device.write(&block, Bytes::ZERO, &[0; 4096]).unwrap();
     // Launches of a stream, each with the address of its own tile.
     let stream = context.stream();
     let mut handles = Vec::new();
     for tile in 0..4_u8 {
-        let array = array(&block, 1024).at(1024 * u64::from(tile));
+        let array = array(&block, 1024).at(Bytes::kib(tile.into()));
         let operands = device.operands(&program, &[array]).unwrap();
         handles.push(store(&stream, &operands, 0, &[tile + 1; 1024]));
     }
@@ -192,7 +193,8 @@ fn wrong_operands_are_refused() {
     assert_eq!(error.to_string(), "the program takes 3 operands, and 1 was given");
     let beyond = array(&block, 4097);
     let error = device.operands(&program, &[one, one, beyond]).unwrap_err();
-    assert!(matches!(error, RuntimeError::Beyond { offset: 0, bytes: 4097, .. }), "{error}");
+    let RuntimeError::Beyond { offset, bytes, .. } = error else { panic!("{error}") };
+    assert_eq!((offset, bytes), (Bytes::ZERO, Bytes::new(4097)));
     let strange = other.allocator().allocate(Bytes::kib(4)).unwrap();
     let error = device.operands(&program, &[one, one, array(&strange, 64)]).unwrap_err();
     let RuntimeError::Launch(LaunchError::UnknownSegment { operand: 2, .. }) = error else {
@@ -238,9 +240,9 @@ fn without_data_blocks_take_their_time_and_have_no_values() {
         let context = Context::new(ContextConfig { data, ..ContextConfig::default() });
         let device = device(&context, SipFunction::Physical);
         let block = device.allocator().allocate(Bytes::kib(4)).unwrap();
-        device.write(&block, 0, &[1; 4096]).unwrap();
+        device.write(&block, Bytes::ZERO, &[1; 4096]).unwrap();
         let written = context.now();
-        assert_eq!(device.read(&block, 0, 4096).unwrap().is_absent(), !data);
+        assert_eq!(device.read(&block, Bytes::ZERO, 4096).unwrap().is_absent(), !data);
         (written, context.now())
     };
     assert_eq!(times(true), times(false));
@@ -277,8 +279,8 @@ fn regions_end_where_cubes_end_and_blocks_cross_slices() {
     // The border between the slices of PE 0 and PE 1, 6 GiB each.
     let into = (6 << 30) - block.address().offset.get() - 100;
     let bytes: Vec<u8> = (0..200).collect();
-    device.write(&block, into, &bytes).unwrap();
+    device.write(&block, Bytes::new(into), &bytes).unwrap();
     assert_eq!(read(&device, &block, into, 200), bytes);
-    let error = device.write(&block, (11 << 30) - 1, &[1, 2]).unwrap_err();
+    let error = device.write(&block, Bytes::new((11 << 30) - 1), &[1, 2]).unwrap_err();
     assert!(matches!(error, RuntimeError::Beyond { .. }));
 }

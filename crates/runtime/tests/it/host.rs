@@ -1,6 +1,7 @@
 //! What the host reads and writes: its own bytes and no others, in the same time with data and without.
 
 use cubeyard_device::race::Races;
+use cubeyard_memory::Bytes;
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
@@ -16,7 +17,7 @@ fn rows() -> Placement {
 
 /// Starts a program on one PE that stores bytes at the beginning of a tensor.
 fn store(context: &Context, tensor: &Tensor, wait: u32, bytes: &[u8]) -> LaunchHandle {
-    let at = tensor.va_base().unwrap().unwrap();
+    let at = tensor.va_base().unwrap().unwrap().to_bits();
     let (sip, cubes, pes) =
         (SipId::new(0).unwrap(), vec![CubeId::new(0).unwrap()], vec![PeId::new(0).unwrap()]);
     let launch = Launch::new(sip).arguments([tensor]).cubes(cubes).pes(pes);
@@ -135,7 +136,7 @@ fn a_conversion_makes_no_zeros_of_what_is_not_there() {
     let unwritten = context.machine(|machine| {
         machine.view().memory_at(shard.address).unwrap().contents().unwrap().unwritten(from, 128)
     });
-    assert_eq!((tensor.nbytes(), unwritten), (128, Some(from)));
+    assert_eq!((tensor.nbytes(), unwritten), (Bytes::new(128), Some(from)));
 }
 
 #[test]
@@ -145,7 +146,7 @@ fn a_tensor_without_elements_is_like_any_other() {
         for dimensions in [&[0][..], &[0, 4], &[4, 0], &[2, 0, 3]] {
             let host = context.full(dimensions, DType::F32, 2.0).unwrap();
             let tensor = host.to(&rows()).unwrap();
-            assert_eq!((tensor.nbytes(), tensor.shards().unwrap().len()), (0, 0));
+            assert_eq!((tensor.nbytes(), tensor.shards().unwrap().len()), (Bytes::ZERO, 0));
             assert_eq!(tensor.read::<f32>().unwrap() == [0.0_f32; 0], data);
             tensor.write::<f32>(&[]).unwrap();
             let other = tensor.to_dtype(DType::I8).unwrap().to(&Placement::default()).unwrap();

@@ -100,9 +100,9 @@ fn what_regions_take_is_counted_and_reported() {
     assert!(context.is_pristine(), "no region was acquired yet");
     let block = device.allocator().allocate(Bytes::kib(4)).unwrap();
     let stats = context.memory_stats();
-    assert_eq!((stats.used, stats.regions.len()), (12 << 30, 1));
+    assert_eq!((stats.used, stats.regions.len()), (Bytes::gib(12), 1));
     let regions = &stats.regions[0];
-    assert_eq!((regions.sip, regions.regions, regions.used), (sip(1), 1, 12 << 30));
+    assert_eq!((regions.sip, regions.regions, regions.used), (sip(1), 1, Bytes::gib(12)));
     assert!(!context.is_pristine());
     drop(block);
     device.allocator().trim();
@@ -121,7 +121,7 @@ fn a_device_of_a_closed_context_says_so() {
     let device = context.flex(sip(1), FlexConfig::default()).unwrap();
     let block = device.allocator().allocate(Bytes::kib(4)).unwrap();
     context.close();
-    assert!(matches!(device.write(&block, 0, &[1]), Err(RuntimeError::Closed)));
-    assert!(matches!(device.read(&block, 0, 1), Err(RuntimeError::Closed)));
+    assert!(matches!(device.write(&block, Bytes::ZERO, &[1]), Err(RuntimeError::Closed)));
+    assert!(matches!(device.read(&block, Bytes::ZERO, 1), Err(RuntimeError::Closed)));
     assert!(matches!(device.load(&[1], 0), Err(RuntimeError::Closed)));
 }

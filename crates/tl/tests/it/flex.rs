@@ -34,12 +34,12 @@ fn launch(operands: &FlexOperands, pes: u32) -> Launch<'static> {
 fn block(device: &FlexDevice, values: &[f32]) -> Allocation {
     let bytes = f32::slice_to_bytes(values);
     let block = device.allocator().allocate(Bytes::new(bytes.len() as u64)).unwrap();
-    device.write(&block, 0, &bytes).unwrap();
+    device.write(&block, Bytes::ZERO, &bytes).unwrap();
     block
 }
 
 fn values(device: &FlexDevice, block: &Allocation, offset: u64, count: usize) -> Vec<f32> {
-    let bytes = device.read(block, offset, 4 * count).unwrap().known().unwrap();
+    let bytes = device.read(block, Bytes::new(offset), 4 * count).unwrap().known().unwrap();
     f32::slice_from_bytes(&bytes).unwrap()
 }
 
@@ -125,14 +125,15 @@ fn an_operand_over_two_slices_is_one_array_to_a_kernel() {
     let program = device.load(&[0; 512], 2).unwrap();
     let block = device.allocator().allocate(Bytes::gib(11)).unwrap();
     // The border between the slices of PE 0 and PE 1, 6 GiB each.
-    let into = (6 << 30) - block.address().offset.get() - 128;
+    let into = Bytes::gib(6) - block.address().offset - Bytes::new(128);
     let numbers: Vec<f32> = (0..64_u8).map(f32::from).collect();
     device.write(&block, into, &f32::slice_to_bytes(&numbers)).unwrap();
     let array = matrix(&block, &[64]);
-    let operands = device.operands(&program, &[array.at(into), array.at(into + 4096)]).unwrap();
+    let operands =
+        device.operands(&program, &[array.at(into), array.at(into + Bytes::kib(4))]).unwrap();
     Launcher::new(&context).run(&next(), &launch(&operands, 1)).unwrap();
     let expected: Vec<f32> = numbers.iter().map(|number| number + 1.0).collect();
-    assert_eq!(values(&device, &block, into + 4096, 64), expected);
+    assert_eq!(values(&device, &block, (into + Bytes::kib(4)).get(), 64), expected);
 }
 
 #[test]

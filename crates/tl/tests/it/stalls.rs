@@ -250,7 +250,7 @@ fn nothing_panics_while_the_machine_is_looked_at() {
         assert_eq!(context.memory_stats().tensors, 1);
         machine.now()
     });
-    assert_eq!(context.memory_stats().used, 2 * 256 + 2 * 2 * 4 * 4096);
+    assert_eq!(context.memory_stats().used.get(), 2 * 256 + 2 * 2 * 4 * 4096);
     assert!(context.now() > now, "giving back takes time on the fabric");
     under_way.wait().unwrap();
     context.machine(|_| drop((x, channels)));

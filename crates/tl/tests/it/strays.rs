@@ -57,8 +57,8 @@ fn an_access_that_falls_through_to_another_tensor_is_found_with_kernel_and_line(
             Context::new(ContextConfig { data, virtual_base, ..ContextConfig::default() });
         let [elsewhere, _below, victim, output] = tensors_of(&context);
         assert_eq!(
-            elsewhere.va_base().unwrap(),
-            Some(victim.shards().unwrap()[0].address.to_bits())
+            elsewhere.va_base().unwrap().unwrap().to_bits(),
+            victim.shards().unwrap()[0].address.to_bits()
         );
         let launcher = Launcher::with_mode(&context, mode);
         run(&launcher, &copies(), tensors(&[&elsewhere, &output])).unwrap();

@@ -46,7 +46,7 @@ impl CclAlgorithm {
         if algorithm.refuses(operation, places.world()).is_some() {
             return Ok(None);
         }
-        let slot = self.config.ring.slot_bytes;
+        let slot = self.config.ring.slot_bytes.get();
         let schedule = algorithm.schedule(operation, places.world());
         Ok(schedule.map(|schedule| Cost::of(topology, &places, &schedule, slot)))
     }

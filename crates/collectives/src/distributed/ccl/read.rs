@@ -45,9 +45,9 @@ impl Settings {
         })?;
         set(&mut ring.kind, map.optional("buffer_kind"), |field| field.choice(&KINDS))?;
         set(&mut ring.slots, map.optional("n_slots"), |field| field.whole(1, MOST_SLOTS))?;
-        set(&mut ring.slot_bytes, map.optional("slot_size"), slot)?;
+        set(&mut ring.slot_bytes, map.optional("slot_size"), |field| slot(field).map(Bytes::new))?;
         set(&mut ring.credit_bytes, map.optional("credit_bytes"), |field| {
-            field.whole(1, LONGEST_CREDIT).map(u64::from)
+            field.whole(1, LONGEST_CREDIT).map(|bytes| Bytes::new(bytes.into()))
         })?;
         set(&mut self.polls, map.optional("backpressure"), |field| {
             field.choice(&[("sleep", false), ("poll", true)])

@@ -142,7 +142,7 @@ impl Door<'_> {
             return Err(self.place(rank, "of another context"));
         }
         let layout = tensor.layout()?;
-        if layout.nbytes() != tensor.nbytes() {
+        if layout.nbytes() != tensor.nbytes().get() {
             return Err(self.place(rank, "a view of a part, expected a tensor of its own"));
         }
         let sip = self.places.sips[rank];
