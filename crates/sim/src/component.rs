@@ -1,8 +1,8 @@
-//! What happens at the ends of routes.
+//! Parts of a machine at the ends of routes.
 //!
-//! The fabric moves transfers by itself; a component is asked when one is delivered to its node, when it
-//! has set itself an alarm, or when a task calls it. It answers by orders to its [`Context`], which the engine
-//! carries out when the component has returned.
+//! The fabric moves transfers by itself. The engine calls a component when a transfer is delivered to its node,
+//! when an alarm it set goes off, or when a task calls it. The component gives orders to its [`Context`], which the
+//! engine carries out when the component has returned.
 
 use crate::id::{NodeId, TransferId};
 use crate::task::SignalId;
@@ -11,71 +11,42 @@ use crate::{Span, Time};
 
 /// A part of a machine that sits at a node.
 ///
-/// A component owns its state and is told the time. It must not remember a [`Context`], and the
-/// engine calls it in the one order that the queue gives.
+/// A component owns its state, and is called in the order of events.
 pub trait Component {
-    /// What transfers between components carry.
+    /// Content of transfers between components.
     type Message;
 
-    /// A transfer has been delivered to the last flit.
+    /// Receives a transfer whose last flit has been delivered.
     fn receive(&mut self, delivery: Delivery<Self::Message>, context: &mut Context<Self::Message>);
 
-    /// Whether [`flit`](Self::flit) is to be called. Asked once.
+    /// Returns whether [`flit`](Self::flit) is to be called. Called once.
     fn wants_flits(&self) -> bool {
         false
     }
 
-    /// A flit has been delivered, at `flit.at`; calls may come later than that, but always in the order of
-    /// delivery, and all before the transfer is [received](Self::receive).
+    /// Receives a flit that was delivered at `flit.at`. Calls may come later than that, but always in the order
+    /// of delivery, and all before the transfer is [received](Self::receive).
     fn flit(&mut self, flit: Flit, message: &Self::Message) {
         let _ = (flit, message);
     }
 
-    /// An alarm that the component set has come.
+    /// Handles an alarm that the component has set with `token`.
     fn wake(&mut self, token: u64, context: &mut Context<Self::Message>) {
         let _ = (token, context);
     }
 
-    /// A task, or who drives the engine, wants something.
+    /// Handles a call by a task, another component, or the code that drives the engine.
     fn call(&mut self, message: Self::Message, context: &mut Context<Self::Message>) {
         let _ = (message, context);
     }
 
-    /// What it still waits for when nothing is left to happen: a line for the report of a deadlock.
+    /// Describes what the component still waits for when no event is left, for the report of a deadlock.
     fn waits_for(&self) -> Option<String> {
         None
     }
 }
 
-impl<M> Component for Box<dyn Component<Message = M>> {
-    type Message = M;
-
-    fn receive(&mut self, delivery: Delivery<M>, context: &mut Context<M>) {
-        (**self).receive(delivery, context);
-    }
-
-    fn wants_flits(&self) -> bool {
-        (**self).wants_flits()
-    }
-
-    fn flit(&mut self, flit: Flit, message: &M) {
-        (**self).flit(flit, message);
-    }
-
-    fn wake(&mut self, token: u64, context: &mut Context<M>) {
-        (**self).wake(token, context);
-    }
-
-    fn call(&mut self, message: M, context: &mut Context<M>) {
-        (**self).call(message, context);
-    }
-
-    fn waits_for(&self) -> Option<String> {
-        (**self).waits_for()
-    }
-}
-
-/// What a component may do, at one instant.
+/// Orders of a component to the engine at one instant.
 #[derive(Debug)]
 pub struct Context<M> {
     pub(crate) now: Time,
@@ -97,17 +68,17 @@ impl<M> Context<M> {
         Self { now: Time::ZERO, node: NodeId::new(0), begun: 0, orders: Vec::new() }
     }
 
-    /// The present.
+    /// Returns the present time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// Where the component sits.
+    /// Returns the node of the component.
     pub fn node(&self) -> NodeId {
         self.node
     }
 
-    /// Begins a transfer.
+    /// Begins a transfer when the component has returned.
     pub fn send(&mut self, spec: TransferSpec<M>) -> TransferId {
         let transfer = TransferId(self.begun);
         self.begun += 1;
@@ -115,18 +86,18 @@ impl<M> Context<M> {
         transfer
     }
 
-    /// Sets an alarm.
+    /// Sets an alarm: after `span`, the component is [woken](Component::wake) with `token`.
     pub fn wake_after(&mut self, span: Span, token: u64) {
         self.orders.push(Order::Wake(self.node, self.now + span, token));
     }
 
-    /// Calls another component, in this instant, when this one has returned: for parts that share a place,
-    /// with no wire between them.
+    /// Calls another component in this instant, when this one has returned: for parts that share a place,
+    /// with no link between them.
     pub fn call(&mut self, node: NodeId, message: M) {
         self.orders.push(Order::Call(node, message));
     }
 
-    /// Raises a signal, which tasks may wait for.
+    /// Raises a signal that tasks may wait for.
     pub fn raise(&mut self, signal: SignalId) {
         self.orders.push(Order::Raise(signal));
     }

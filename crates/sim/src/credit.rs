@@ -1,12 +1,11 @@
-//! Links with so many places behind them and no more: credits, and flits that stand in queues.
+//! Finite buffers behind links, with credits and queues.
 //!
 //! Without this, a link is a reservation and a node has room for everything. With it, a flit is given a
-//! link only if the link is free and a place behind it is free, too; until then it stands in the queue of
-//! its input, and only the head of a queue asks. `docs/machine-rules.md` says it in full.
+//! link only if the link and a place in the buffer behind it are free; until then it stands in the queue of
+//! its input, and only the head of a queue asks. The rules are in `docs/machine-rules.md`.
 //!
-//! What happens in an instant is gathered first: flits stand, credits come back. Then each link that may
-//! have something to give is served, in the order of their numbers, one flit at a time; who steps up
-//! thereby asks in the same instant.
+//! In an instant, flits join queues and credits come back first. Then each link that can be given is served, by
+//! number, one flit at a time; the next head of that queue asks in the same instant.
 
 use std::collections::VecDeque;
 use std::num::NonZero;
@@ -19,20 +18,20 @@ use crate::network::Network;
 use crate::traffic::Traffic;
 use crate::{Span, Time};
 
-/// How much room there is behind each link, and who goes first.
+/// Size of the buffers, and the choice among flits that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferSpec {
-    /// The places for flits at the node that a link leads to.
+    /// Number of flits that the buffer of a link holds, at the node that the link leads to.
     pub flits: NonZero<u32>,
-    /// Who is given a link that several ask for.
+    /// Rule by which a link chooses among several flits.
     pub arbiter: Arbiter,
 }
 
-/// The queues of a network.
+/// The buffers of a network.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     arbiter: Arbiter,
-    /// The place of serving in the order of an instant: after all flits.
+    /// Rank of serving link 0: after all flits of an instant.
     rank: u32,
     links: Vec<Buffer>,
 }
@@ -40,21 +39,21 @@ pub(crate) struct Buffers {
 /// A link as the node where it begins sees it, and the queue at the node where it ends.
 #[derive(Clone, Debug)]
 struct Buffer {
-    /// Free places, as far as the news has come.
+    /// Free places, as far as the start of the link has learnt.
     places: u32,
-    /// When it will be served next; [`Time::NEVER`] if that is not settled.
+    /// Time of the next [`FabricEvent::Serve`]; [`Time::NEVER`] if none is scheduled.
     due: Time,
-    /// Which input it served last.
+    /// The input served last.
     last: Input,
-    /// Who asks for it: at most one of each input.
+    /// Heads that ask for the link: at most one of each input.
     heads: Vec<Head>,
-    /// Flits that begin where it begins, and want it.
+    /// Flits that begin where the link begins and take it.
     source: VecDeque<Standing>,
-    /// Flits that came by it, and may go on.
+    /// Flits that came by the link and may go on.
     behind: VecDeque<Standing>,
 }
 
-/// A flit in a queue, which wants the link of its `hop`.
+/// A flit in a queue, which is to take the link of its `hop`.
 #[derive(Clone, Copy, Debug)]
 struct Standing {
     slot: SlotId,
@@ -64,7 +63,6 @@ struct Standing {
 }
 
 impl Buffers {
-    /// Empty ones.
     pub(crate) fn new(spec: BufferSpec, network: &Network, flit_ranks: u32) -> Self {
         let count = network.links().len() + network.nodes().len();
         let buffer = Buffer {
@@ -98,7 +96,7 @@ impl Buffers {
         }
     }
 
-    /// For each link, which link the head of the queue behind it asks for.
+    /// For each link, the link that the head of the queue behind it asks for.
     fn waits(&self) -> Vec<Option<LinkId>> {
         let mut waits = vec![None; self.links.len()];
         for (link, buffer) in self.links.iter().enumerate() {
@@ -149,7 +147,7 @@ impl Buffers {
         self.settle(traffic, env, link);
     }
 
-    /// Schedules when a link is served next, if that can be said.
+    /// Schedules when a link is served next, if a flit asks for it and a place behind it is free.
     fn settle<M>(&mut self, traffic: &Traffic<M>, env: &mut impl Environment<M>, link: LinkId) {
         let at = env.now().max(Time::from_ps(traffic.links[link.index()].free));
         let rank = self.rank_of(link);
@@ -160,7 +158,7 @@ impl Buffers {
         }
     }
 
-    /// Counts a place behind a link that is free again, as the start of the link has learnt.
+    /// Counts a place behind a link that has become free.
     #[cold]
     pub(crate) fn credit<M>(
         &mut self,
@@ -206,7 +204,7 @@ impl Buffers {
     }
 }
 
-/// The links on rings, each with the next one, where every link waits for at most one.
+/// Returns the links on rings, each with the next one. Every link waits for at most one other.
 fn rings(waits: &[Option<LinkId>]) -> Vec<(LinkId, LinkId)> {
     let mut walk_of = vec![0; waits.len()];
     let mut found = Vec::new();
@@ -216,7 +214,7 @@ fn rings(waits: &[Option<LinkId>]) -> Vec<(LinkId, LinkId)> {
             walk_of[at.index()] = walk;
             at = next;
         }
-        // A walk that came to its own track has found a ring.
+        // A walk that meets its own track has found a ring.
         let first = at;
         while let (true, Some(next)) = (walk_of[at.index()] == walk, waits[at.index()]) {
             found.push((at, next));

@@ -21,30 +21,24 @@ use crate::{Span, Time};
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Fabric(FabricEvent),
-    /// An alarm that a component has set.
-    Wake {
-        alarm: Key,
-    },
-    /// A call of a component from outside.
-    Call {
-        call: Key,
-    },
+    /// An alarm of a component goes off.
+    Wake(Key),
+    /// A component is called from outside.
+    Call(Key),
     /// A task goes on.
-    Task {
-        task: Key,
-    },
+    Task(Key),
 }
 
 const _: () = assert!(size_of::<Event>() == 12);
 
-/// How an engine runs.
+/// Settings of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// Whether flits of a transfer move together, as a train with one event at its end, where they can;
-    /// the results are the same.
+    /// Whether the flits of a transfer move as a train, with one event at its end, where they can. The results are
+    /// the same.
     pub trains: bool,
-    /// How much room there is behind each link. Without it nodes have room for everything, and links
-    /// serve in the order of asking. With it there are no trains.
+    /// Finite buffers behind links, with which there are no trains. Without them, nodes have room for all flits, and
+    /// links serve in the order of asking.
     pub buffers: Option<BufferSpec>,
 }
 
@@ -63,13 +57,13 @@ pub struct Engine<C: Component, O = NullObserver> {
     alarms: Arena<(NodeId, u64)>,
     calls: Arena<(NodeId, C::Message)>,
     context: Context<C::Message>,
-    /// Nodes whose components something has happened to since they were last asked what they wait for.
+    /// Nodes whose components have been called since they last waited for nothing.
     touched: Vec<NodeId>,
     is_touched: Vec<bool>,
     order: OrderHash,
 }
 
-/// The present event, those that are pending, and everyone who learns of events.
+/// The present event, the pending ones, and the receivers of flits and reports.
 #[derive(Debug)]
 struct Present<C, O> {
     now: Time,
@@ -132,7 +126,7 @@ impl<C: Component, O: Observer<C::Message>> Environment<C::Message> for Present<
 }
 
 impl<C: Component> Engine<C> {
-    /// An engine at time zero. Nodes without a component only pass on.
+    /// Makes an engine at time zero. Nodes without a component only forward.
     ///
     /// # Panics
     /// If a component sits at a node that is not there, or two sit at one.
@@ -142,7 +136,7 @@ impl<C: Component> Engine<C> {
 }
 
 impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
-    /// An engine with somebody looking on.
+    /// Makes an engine at time zero with an observer.
     ///
     /// # Panics
     /// If a component sits at a node that is not there, or two sit at one.
@@ -186,61 +180,61 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         }
     }
 
-    /// The present.
+    /// Returns the present time.
     pub fn now(&self) -> Time {
         self.present.now
     }
 
-    /// What the engine was made of.
+    /// Returns the network that the engine was made of.
     pub fn network(&self) -> &Network {
         self.fabric.network()
     }
 
-    /// Who looks on.
+    /// Returns the observer.
     pub fn observer(&self) -> &O {
         &self.present.observer
     }
 
-    /// Who looks on, to be read out.
+    /// Returns the observer mutably, to read it out.
     pub fn observer_mut(&mut self) -> &mut O {
         &mut self.present.observer
     }
 
-    /// The component at a node.
+    /// Returns the component at a node.
     pub fn component(&self, node: NodeId) -> Option<&C> {
-        let seat = (*self.present.seats.get(node.index())?)?;
+        let seat = self.present.seats.get(node.index()).copied()??;
         Some(&self.present.components[seat as usize])
     }
 
-    /// The component at a node, to be changed between events.
+    /// Returns the component at a node mutably, to be changed between events.
     pub fn component_mut(&mut self, node: NodeId) -> Option<&mut C> {
         self.component(node)?;
         self.touch(node);
         Some(self.present.component(node))
     }
 
-    /// When something happens next.
+    /// Returns the time of the next event.
     pub fn next_time(&self) -> Option<Time> {
         self.present.queue.next_time()
     }
 
-    /// How many times a flit has crossed a link.
+    /// Returns the number of times that a flit has crossed a link.
     pub fn flit_hops(&self) -> u64 {
         self.fabric.flit_hops()
     }
 
-    /// How many transfers are on their way.
+    /// Returns the number of transfers under way.
     pub fn under_way(&self) -> usize {
         self.fabric.under_way()
     }
 
-    /// A hash of the order in which everything was delivered, woken and resumed so far. The same for the
-    /// same input, on every machine, whether flits moved as trains or by themselves.
+    /// Returns a hash of the order of all deliveries, alarms, calls and resumed tasks so far. It is the same for the
+    /// same input on every machine, with trains and without.
     pub fn order_hash(&self) -> u64 {
         self.order.0
     }
 
-    /// Calls a component now.
+    /// Calls a component at the present time.
     ///
     /// # Panics
     /// If no component sits there.
@@ -248,22 +242,22 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         self.with_component(node, |component, context| component.call(message, context));
     }
 
-    /// Calls a component at a time that is not past, before flits move in that instant. Calls of one
-    /// node and one instant come in the order in which they were ordered.
+    /// Calls a component at `time`, or now if that is past, before flits move in that instant. Calls of one node and
+    /// one instant come in the order in which they were made.
     ///
     /// # Panics
     /// If no component sits there.
     pub fn call_at(&mut self, time: Time, node: NodeId, message: C::Message) {
         let call = self.calls.insert((node, message));
-        self.present.queue.push(time.max(self.present.now), alarm_rank(node), Event::Call { call });
+        self.present.queue.push(time.max(self.present.now), alarm_rank(node), Event::Call(call));
     }
 
-    /// Goes on until nothing is left to happen.
+    /// Runs until no event is left.
     pub fn run(&mut self) -> Stop {
         self.run_until(Time::NEVER)
     }
 
-    /// Goes on until nothing is left to happen, or until `deadline` or simulated time is over.
+    /// Runs until no event is left, or until `deadline` or simulated time is over.
     pub fn run_until(&mut self, deadline: Time) -> Stop {
         self.settle_tasks();
         let last = deadline.min(Time::HORIZON);
@@ -292,13 +286,17 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
                     self.deliver(node, delivery);
                 }
             }
-            Event::Wake { alarm } => self.wake(alarm),
-            Event::Call { call } => {
+            Event::Wake(alarm) => {
+                let (node, token) = self.alarms.remove(alarm).expect("an alarm goes off once");
+                self.note(token);
+                self.with_component(node, |component, context| component.wake(token, context));
+            }
+            Event::Call(call) => {
                 let (node, message) = self.calls.remove(call).expect("a call is made once");
                 self.note(u64::from(call.index()));
                 self.call(node, message);
             }
-            Event::Task { task } => {
+            Event::Task(task) => {
                 self.note(u64::from(task.index()));
                 self.tasks.resume(self.present.now, task);
                 self.settle_tasks();
@@ -324,12 +322,6 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         self.fabric.send(&mut self.present, id, spec);
     }
 
-    fn wake(&mut self, alarm: Key) {
-        let (node, token) = self.alarms.remove(alarm).expect("an alarm goes off once");
-        self.note(token);
-        self.with_component(node, |component, context| component.wake(token, context));
-    }
-
     fn with_component(&mut self, node: NodeId, act: impl FnOnce(&mut C, &mut Context<C::Message>)) {
         self.context.now = self.present.now;
         self.context.node = node;
@@ -346,8 +338,8 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         }
     }
 
-    /// Carries out what a component has ordered, the first of which is at `from`. What a call orders comes
-    /// before what was ordered after the call.
+    /// Carries out the orders of a component, the first of which is at `from`. Orders of a component that is called
+    /// come before those that were given after the call.
     fn carry_out(&mut self, from: usize) {
         self.context.orders[from..].reverse();
         while self.context.orders.len() > from
@@ -357,7 +349,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
                 Order::Send(id, spec) => self.send(id, spec),
                 Order::Wake(node, at, token) => {
                     let alarm = self.alarms.insert((node, token));
-                    self.present.queue.push(at, alarm_rank(node), Event::Wake { alarm });
+                    self.present.queue.push(at, alarm_rank(node), Event::Wake(alarm));
                 }
                 Order::Raise(signal) => {
                     self.tasks.handle(self.present.now).raise(signal);
@@ -368,7 +360,8 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         }
     }
 
-    /// Who waits. Of the components, only those are asked that something happened to since they did not.
+    /// Lists the tasks, components and buffers that wait. Asks only components that were called since they last did
+    /// not wait.
     fn waiting(&mut self) -> Vec<Waiting> {
         let mut waiting = self.tasks.waiting();
         let mut touched = std::mem::take(&mut self.touched);
@@ -390,12 +383,12 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         waiting
     }
 
-    /// How long each link has been in use, by link.
+    /// Returns the total time that each link has been in use, by link.
     pub fn busy(&mut self) -> Vec<Span> {
         self.fabric.busy(&mut self.present)
     }
 
-    /// Starts a task, now. It runs when the engine does.
+    /// Starts a task at the present time. It runs when the engine does.
     pub fn spawn<F>(
         &mut self,
         name: impl Into<String>,
@@ -407,24 +400,24 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         self.settle_tasks();
     }
 
-    /// What tasks can do, for code that drives the engine.
+    /// Returns the interface of tasks, for code that drives the engine.
     pub fn tasks(&self) -> TaskHandle<C::Message> {
         self.tasks.handle(self.present.now)
     }
 
-    /// Carries out what tasks wish for.
+    /// Carries out requests of tasks.
     fn settle_tasks(&mut self) {
         while let Some(wish) = self.tasks.next_wish() {
             let Present { now, queue, .. } = &mut self.present;
             match wish {
-                Wish::Resume { task, at } => queue.push(at.max(*now), 0, Event::Task { task }),
+                Wish::Resume { task, at } => queue.push(at.max(*now), 0, Event::Task(task)),
                 Wish::Call { node, message } => self.call(node, message),
             }
         }
     }
 }
 
-/// The place of a node's alarms in the order of ties: after tasks, before flits.
+/// Rank of alarms and calls of a node: after tasks, before flits.
 fn alarm_rank(node: NodeId) -> u32 {
     1 + u32::try_from(node.index()).expect("node numbers have 32 bits")
 }

@@ -78,7 +78,7 @@ impl<M> Fabric<M> {
         let Traffic { network, transfers, .. } = &mut self.trains.traffic;
         let flits = u32::try_from(network.flits(bytes)).expect("fewer than 2³² flits");
         let slot = transfers.insert(id, &route, bytes, flits, env.now(), message);
-        self.start_leg(env, slot, 0, asks);
+        self.start_leg(env, slot, 0, &asks);
     }
 
     /// Lets an event happen. Returns the transfer that arrives by it, with its destination.
@@ -129,19 +129,15 @@ impl<M> Fabric<M> {
     }
 
     /// Starts a leg from hop `from`: as a train, if it can be one.
-    fn start_leg<E: Environment<M>>(&mut self, env: &mut E, slot: SlotId, from: u16, asks: Asks) {
+    fn start_leg<E: Environment<M>>(&mut self, env: &mut E, slot: SlotId, from: u16, asks: &Asks) {
         let leg = self.leg_from(slot, from);
         let transfer = self.trains.traffic.transfers.get(slot);
         (transfer.leg, transfer.arrived) = (leg, 0);
-        if self.uses_trains && !E::REPORTS_FLITS && self.trains.set_out(env, slot, &asks) {
+        if self.uses_trains && !E::REPORTS_FLITS && self.trains.set_out(env, slot, asks) {
             return;
         }
         self.trains.take_leg(env, slot);
-        if self.buffers.is_some() {
-            self.trains.traffic.walk::<true>(env, slot, asks);
-        } else {
-            self.trains.traffic.walk::<false>(env, slot, asks);
-        }
+        self.trains.traffic.walk(env, slot, asks, self.buffers.is_some());
     }
 
     /// The part of a route from hop `from` to the next node that stores and forwards, or to the destination.
@@ -192,7 +188,7 @@ impl<M> Fabric<M> {
         // At least 1 ps, so that it is among the transfers that begin in its instant.
         let overhead = traffic.links[transfer.end_link().index()].overhead.max(1);
         let from = transfer.leg.to;
-        self.start_leg(env, slot, from, Asks::At(env.now() + Span::from_ps(overhead)));
+        self.start_leg(env, slot, from, &Asks::At(env.now() + Span::from_ps(overhead)));
         None
     }
 }

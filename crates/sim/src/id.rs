@@ -1,16 +1,15 @@
-//! Numbers of nodes, links and transfers, each a type of its own.
+//! Ids of nodes, links and transfers.
 
 use std::fmt;
 
-/// Makes a number a type, so that a node is never taken for a link.
 macro_rules! id {
     ($name:ident, $what:literal) => {
-        #[doc = concat!("The number of ", $what, ".")]
+        #[doc = concat!("Id of ", $what, ": its index in the list of all.")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(u32);
 
         impl $name {
-            #[doc = concat!("The number of ", $what, " at `index` of its list.")]
+            /// Makes an id of an index.
             ///
             /// # Panics
             /// Beyond 2³² − 1.
@@ -20,17 +19,17 @@ macro_rules! id {
                 Self(index as u32)
             }
 
-            #[doc = concat!("The number of ", $what, ", as it is.")]
+            /// Makes an id of a number.
             pub const fn numbered(number: u32) -> Self {
                 Self(number)
             }
 
-            /// The number.
+            /// Returns the id as a number.
             pub const fn number(self) -> u32 {
                 self.0
             }
 
-            /// The place in its list.
+            /// Returns the index in the list of all.
             pub const fn index(self) -> usize {
                 self.0 as usize
             }
@@ -47,19 +46,19 @@ macro_rules! id {
 id!(NodeId, "a node");
 id!(LinkId, "a link");
 
-/// The number of a transfer: they are numbered in the order in which they begin.
+/// Id of a transfer: its number in the order in which transfers begin. It is not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransferId(pub(crate) u64);
 
 impl TransferId {
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0
     }
 }
 
-/// Index of a transfer under way. It is used again when the transfer is done: by then no event refers to it except
-/// outdated arrivals of trains, which have a number of their own.
+/// Index of a transfer under way. It is used again when the transfer is done. By then no event refers to it except
+/// outdated [arrivals of trains](crate::event::FabricEvent::TrainDone), whose number tells them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotId(u32);
 

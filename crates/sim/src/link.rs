@@ -4,24 +4,24 @@ use crate::Time;
 use crate::id::{LinkId, NodeId, TransferId};
 use crate::network::{Forwarding, LinkSpec, Network};
 
-/// A link, and the node that it leads to. A line of a cache, as every hop of every transfer comes here.
+/// State of a link and of the node that it leads to. One cache line, because every hop of every transfer uses it.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct LinkState {
-    /// When it is free.
+    /// Time from which the link is free, in picoseconds.
     pub(crate) free: u64,
-    /// How long a full flit takes.
+    /// Time that a full flit takes.
     pub(crate) flit: u64,
     pub(crate) propagation: u64,
-    /// What the node behind it charges a transfer that passes through or ends.
+    /// Overhead of the node behind it for each transfer.
     pub(crate) overhead: u64,
-    /// How long it has been in use.
+    /// Total time in use.
     pub(crate) busy: u64,
     /// The transfer that used it last.
     pub(crate) last: TransferId,
-    /// The place in the order of ties of flits that begin with it.
+    /// Rank of flits that begin with this link.
     pub(crate) start_rank: u32,
-    /// Its bandwidth, by its place among all that there are.
+    /// Index of its bandwidth among those of the network.
     pace: u32,
     pub(crate) to: NodeId,
     /// Whether the node behind it stores and forwards.
@@ -33,7 +33,7 @@ const _: () = assert!(size_of::<LinkState>() == 64);
 impl LinkState {
     const NOBODY: TransferId = TransferId(u64::MAX);
 
-    /// The place of its flits in the order of ties.
+    /// Rank of flits that come by this link.
     #[inline]
     pub(crate) fn rank(&self, id: LinkId) -> u32 {
         Network::rank_of_link(id, self.to)
@@ -43,14 +43,14 @@ impl LinkState {
         self.last != Self::NOBODY
     }
 
-    /// How long it takes until its beginning knows what happened at its end: at least 1 ps, so that no
+    /// Delay until the start of the link learns that a place behind it was freed: at least 1 ps, so that no
     /// cause has its effect in the same instant.
     pub(crate) fn credit_latency(&self) -> u64 {
         self.propagation.max(1)
     }
 
-    /// When a flit arrives at the other end: at least 1 ps after its start, so that no cause has its effect
-    /// in the same instant.
+    /// Time at which a flit arrives at the other end: at least 1 ps after its start, so that no cause has its
+    /// effect in the same instant.
     #[inline]
     pub(crate) fn arrival(&self, start: u64, end: u64) -> u64 {
         (end + self.propagation).max(start + 1)
@@ -73,15 +73,14 @@ impl LinkState {
         network.links().iter().map(state).collect()
     }
 
-    /// How long so many bytes take.
+    /// Time that a flit of so many bytes takes.
     #[inline]
     pub(crate) fn span(&self, bytes: u64, network: &Network) -> u64 {
         Paces::new(bytes, network).span(self)
     }
 }
 
-/// How long the last flit of a transfer takes on the links along its way, most of which are as fast as the one
-/// before: no division where it can be, and one for each bandwidth.
+/// Computes the time that a flit takes on one link after the other. It divides only when the bandwidth changes.
 pub(crate) struct Paces<'a> {
     bytes: u64,
     network: &'a Network,

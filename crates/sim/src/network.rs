@@ -1,4 +1,4 @@
-//! Nodes and the directed links between them: what is given, and does not change.
+//! Nodes and the directed links between them.
 
 use std::rc::Rc;
 
@@ -7,102 +7,85 @@ use thiserror::Error;
 use crate::id::{LinkId, NodeId};
 use crate::{Bandwidth, Span};
 
-/// The links that a transfer takes, one after the other.
+/// Links that a transfer takes, one after the other.
 pub type Route = Rc<[LinkId]>;
 
-/// How a node passes on what goes through it.
+/// Rule by which a node forwards transfers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Forwarding {
-    /// Flit by flit, as they come.
+    /// Forwards each flit when it arrives.
     #[default]
     CutThrough,
-    /// When the whole transfer is there.
+    /// Forwards the flits of a transfer when all have arrived.
     StoreAndForward,
 }
 
-/// A node.
+/// Properties of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeSpec {
-    /// What it charges each transfer, once.
+    /// Delay of each transfer that passes through or ends, once.
     pub overhead: Span,
-    /// How it passes transfers on.
+    /// Rule by which the node forwards transfers.
     pub forwarding: Forwarding,
 }
 
-/// A wire in one direction.
+/// Properties of a link, which leads in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkSpec {
-    /// Where it begins.
+    /// Node where the link begins.
     pub from: NodeId,
-    /// Where it ends.
+    /// Node where the link ends.
     pub to: NodeId,
-    /// How fast it takes bytes in.
+    /// Rate at which bytes enter the link.
     pub bandwidth: Bandwidth,
-    /// How long a byte is on the wire.
+    /// Time that a byte is on the wire.
     pub propagation: Span,
 }
 
-/// A graph that a machine is made of, checked.
-///
-/// ```
-/// use cubeyard_sim::{Bandwidth, LinkSpec, Network, NodeId, NodeSpec, Span};
-///
-/// let (a, b) = (NodeId::new(0), NodeId::new(1));
-/// let link = |from, to| LinkSpec {
-///     from,
-///     to,
-///     bandwidth: Bandwidth::from_gb_per_second(256.0).unwrap(),
-///     propagation: Span::ZERO,
-/// };
-/// let network = Network::new(256, vec![NodeSpec::default(); 2], vec![link(b, a), link(a, b)])?;
-/// assert_eq!(network.links().len(), 2);
-/// # Ok::<(), cubeyard_sim::NetworkError>(())
-/// ```
+/// A checked graph of nodes and links.
 #[derive(Clone, Debug)]
 pub struct Network {
     flit_bytes: u64,
     nodes: Vec<NodeSpec>,
     links: Vec<LinkSpec>,
-    /// The first link to each node.
-    first_in: Vec<u32>,
-    /// The bandwidths that links have, in order.
+    /// Distinct bandwidths of the links, in order.
     bandwidths: Vec<Bandwidth>,
 }
 
-/// A graph that cannot be. Nothing is made of it; mend the lists and try again.
+/// Reason for which lists of nodes and links are not a network. Correct the lists and try again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NetworkError {
-    /// Flits must carry something.
+    /// Flits have no bytes.
     #[error("flits of no bytes")]
     EmptyFlits,
     /// A link begins or ends at a node that is not there.
     #[error("link {link} joins node {node}, and there are {nodes} nodes")]
     NoSuchNode {
-        /// The link.
+        /// Link in question.
         link: LinkId,
-        /// The node it names.
+        /// Node that it names.
         node: NodeId,
-        /// How many nodes there are.
+        /// Number of nodes in the network.
         nodes: usize,
     },
-    /// Links must be numbered by the node they lead to, because ties are decided by link.
+    /// Links are not in the order of the nodes that they lead to, by which ties are decided.
     #[error(
         "link {link} leads to node {to}, after a link to node {before}: links are numbered by destination"
     )]
     Unordered {
-        /// The link that is out of order.
+        /// Link that is out of order.
         link: LinkId,
-        /// Where it leads.
+        /// Node that it leads to.
         to: NodeId,
-        /// Where the link before it leads.
+        /// Node that the link before it leads to.
         before: NodeId,
     },
 }
 
-/// A list of links that is no route.
+/// Reason for which a list of links is not a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RouteError {
-    /// A route has at least one link.
+    /// The list is empty; a route has at least one link.
     #[error("a route of no links")]
     Empty,
     /// The network has no such link.
@@ -111,20 +94,20 @@ pub enum RouteError {
     /// A link does not begin where the one before it ends.
     #[error("link {link} begins at node {from}, and the route has come to node {at}")]
     Broken {
-        /// The link.
+        /// Link in question.
         link: LinkId,
-        /// Where it begins.
+        /// Node where it begins.
         from: NodeId,
-        /// Where the route is.
+        /// Node where the link before it ends.
         at: NodeId,
     },
-    /// A route goes by each link once.
+    /// A link occurs twice.
     #[error("link {0} twice")]
     Twice(LinkId),
 }
 
 impl Network {
-    /// A network of these nodes and links, whose transfers move in flits of `flit_bytes`.
+    /// Makes a network whose transfers move in flits of `flit_bytes` bytes.
     pub fn new(
         flit_bytes: u64,
         nodes: Vec<NodeSpec>,
@@ -134,41 +117,39 @@ impl Network {
             return Err(NetworkError::EmptyFlits);
         }
         check(&nodes, &links)?;
-        let first_in = |node| links.partition_point(|link| link.to.index() < node);
-        let first_in = (0..nodes.len()).map(|node| LinkId::new(first_in(node)).number()).collect();
         let mut bandwidths: Vec<_> = links.iter().map(|link| link.bandwidth).collect();
         bandwidths.sort_unstable();
         bandwidths.dedup();
-        Ok(Self { flit_bytes, nodes, links, first_in, bandwidths })
+        Ok(Self { flit_bytes, nodes, links, bandwidths })
     }
 
-    /// How much a flit carries.
+    /// Returns the bytes of a full flit.
     pub fn flit_bytes(&self) -> u64 {
         self.flit_bytes
     }
 
-    /// All nodes.
+    /// Returns all nodes, by id.
     pub fn nodes(&self) -> &[NodeSpec] {
         &self.nodes
     }
 
-    /// All links.
+    /// Returns all links, by id.
     pub fn links(&self) -> &[LinkSpec] {
         &self.links
     }
 
-    /// A link.
+    /// Returns the properties of a link.
     pub fn link(&self, link: LinkId) -> &LinkSpec {
         &self.links[link.index()]
     }
 
-    /// How many flits carry so many bytes: at least one.
+    /// Returns the number of flits that carry so many bytes: at least one.
     pub fn flits(&self, bytes: u64) -> u64 {
         // No division for a command.
         if bytes <= self.flit_bytes { 1 } else { bytes.div_ceil(self.flit_bytes) }
     }
 
-    /// Checks that the links follow each other, each once.
+    /// Makes a route of links that follow each other, each once.
     pub fn route(&self, links: &[LinkId]) -> Result<Route, RouteError> {
         let mut at = None;
         for (place, &link) in links.iter().enumerate() {
@@ -186,23 +167,24 @@ impl Network {
         at.map(|_| links.into()).ok_or(RouteError::Empty)
     }
 
-    /// The place of flits that begin at a node in the order of ties: before those that come by its links.
+    /// Rank of flits that begin at a node: before those that come by its links.
     pub(crate) fn rank_of_start(&self, node: NodeId) -> u32 {
-        self.first_in[node.index()] + node.number()
+        let first_in = self.links.partition_point(|link| link.to < node);
+        LinkId::new(first_in).number() + node.number()
     }
 
-    /// The place of flits that come by a link to a node in the order of ties.
+    /// Rank of flits that come by a link to a node.
     pub(crate) fn rank_of_link(link: LinkId, to: NodeId) -> u32 {
         link.number() + to.number() + 1
     }
 
-    /// The place of a bandwidth among those that links have.
+    /// Index of a bandwidth among those of the network.
     pub(crate) fn pace_of(&self, bandwidth: Bandwidth) -> u32 {
         let place = self.bandwidths.partition_point(|other| *other < bandwidth);
         u32::try_from(place).expect("link numbers have 32 bits")
     }
 
-    /// How long so many bytes take at a pace.
+    /// Time that so many bytes take at the bandwidth of an index.
     pub(crate) fn span_at(&self, pace: u32, bytes: u64) -> Span {
         self.bandwidths[pace as usize].span(bytes)
     }

@@ -1,68 +1,68 @@
-//! Who looks on: an observer sees what happens and changes nothing.
+//! Read-only observers of a run.
 
 use crate::id::{LinkId, TransferId};
 use crate::network::Route;
 use crate::{Span, Time};
 
-/// Sees what happens. The engine is compiled for one observer, so looking away ([`NullObserver`]) costs nothing.
+/// A read-only observer of a run. The engine is compiled for one type of observer, so [`NullObserver`] costs nothing.
 pub trait Observer<M> {
-    /// Whether [`crossed`](Self::crossed) is to be called for every flit; there are no trains then.
+    /// Whether [`crossed`](Self::crossed) is called for every flit and link; there are no trains then.
     const FLITS: bool;
 
-    /// A transfer has begun.
+    /// Reports that a transfer begins.
     fn began(&mut self, transfer: TransferId, now: Time, route: &Route, bytes: u64, message: &M) {
         let _ = (transfer, now, route, bytes, message);
     }
 
-    /// A flit has been given a link.
+    /// Reports that a flit has been given a link.
     fn crossed(&mut self, crossing: Crossing) {
         let _ = crossing;
     }
 
-    /// A transfer has waited for another one at a link. Told at the latest before it is delivered, in no order.
+    /// Reports that a transfer has waited for another one. Called before the transfer is delivered, in no order.
     fn waited(&mut self, transfer: TransferId, wait: Wait) {
         let _ = (transfer, wait);
     }
 
-    /// A transfer has been delivered.
+    /// Reports that a transfer has been delivered.
     fn delivered(&mut self, transfer: TransferId, now: Time) {
         let _ = (transfer, now);
     }
 }
 
-/// A flit on a link.
+/// Passage of a flit over a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crossing {
-    /// The flit's transfer.
+    /// Transfer of the flit.
     pub transfer: TransferId,
-    /// The flit's place in it.
+    /// Index of the flit in the transfer.
     pub flit: u64,
-    /// The link.
+    /// Link that the flit crosses.
     pub link: LinkId,
-    /// The link's place on the transfer's route.
+    /// Index of the link on the route of the transfer.
     pub hop: usize,
-    /// When the flit asked for the link.
+    /// Time at which the flit asked for the link.
     pub asked: Time,
-    /// When it was on it with its first byte.
+    /// Time at which its first byte entered the link.
     pub start: Time,
-    /// When it was on it with its last byte.
+    /// Time at which its last byte had entered the link.
     pub end: Time,
-    /// When it arrived at the other end.
+    /// Time at which it arrived at the other end.
     pub arrived: Time,
 }
 
-/// A time that a flit stood before a link which another transfer was using.
+/// Time that a flit waited for a link which another transfer was using.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// The link.
+    /// Link that the flit waited for.
     pub link: LinkId,
-    /// Who was in the way last.
+    /// Transfer that used the link last.
     pub behind: TransferId,
-    /// How long.
+    /// Length of the wait.
     pub span: Span,
 }
 
-/// An observer that does not look.
+/// An observer that ignores everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NullObserver;
 

@@ -5,14 +5,14 @@
 //!
 //! Time is written in digits: 4 bits, then six times 10 bits. An event lies on the level of the highest
 //! digit in which it differs from the present slot, in the slot that this digit names. So a slot of level 0
-//! holds what is due within 16 ps, and a slot of level `n` what is due within 2^(4 + 10 n) ps. When level 0
-//! has run dry, the next slot of the lowest level that has one is spread over the levels below it. A
-//! bit for each slot says whether it holds anything.
+//! holds events of 16 ps, and a slot of level `n` events of 2^(4 + 10 n) ps. When level 0 is empty, the next
+//! filled slot of the lowest level that has one is spread over the levels below it. A bit for each slot says whether
+//! it is filled.
 //!
-//! From when nothing is pending until more than a handful is, as on a machine that carries out one command, there
-//! are no levels: all of it is in one sorted list, which is quicker than to spread events of a slot to themselves.
+//! As long as only a few events are pending, as on a machine that executes one command, they are kept in one sorted
+//! list without levels, which is faster.
 //!
-//! The 16 ps are a compromise: machines with clocks put many events into one instant, and the few of one
+//! Slots of 16 ps are a compromise: machines with clocks put many events into one instant, and the few of one
 //! slot are quickly sorted, while single picoseconds would need a further level.
 
 use crate::Time;
@@ -25,7 +25,7 @@ const DIGIT: u32 = 10;
 const SLOTS: usize = 1 << DIGIT;
 /// Levels, enough for 64 bits.
 const LEVELS: usize = (64 - FINE).div_ceil(DIGIT) as usize;
-/// How many entries are few: so many are kept sorted, without levels.
+/// Most entries that are kept sorted, without levels.
 const FEW: usize = 16;
 
 /// An event with its place in the order.
@@ -47,15 +47,15 @@ impl<E> Entry<E> {
 #[derive(Debug)]
 pub(crate) struct Wheel<E> {
     levels: Box<[Level<E>]>,
-    /// Memory of lists that have become empty. It is used again, that of the last one first, so what is pending lies
-    /// close together however far apart in time it is.
+    /// Memory of lists that have become empty, the last one used first, so that pending events lie close together in
+    /// memory.
     spare: Vec<Vec<Entry<E>>>,
-    /// The entries that are due by `until`, sorted; those before `next` are done with.
+    /// Entries that are due by `until`, sorted; those before `next` have been taken out.
     present: Vec<Entry<E>>,
     next: usize,
-    /// The start of the present slot, from which levels count.
+    /// Start of the present slot.
     base: u64,
-    /// The end of the present slot, or of all time while there are no levels.
+    /// End of the present slot, or of all time while there are no levels.
     until: u64,
 }
 
@@ -115,7 +115,7 @@ impl<E: Copy> Wheel<E> {
         self.levels[level].slots[slot].iter().map(|entry| entry.time).min()
     }
 
-    /// Among those that are due by `until`, behind its equals.
+    /// Inserts an entry that is due by `until` behind its equals.
     #[inline(never)]
     fn insert_now(&mut self, entry: Entry<E>) {
         if self.until == u64::MAX && self.present.len() - self.next >= FEW {
@@ -138,7 +138,7 @@ impl<E: Copy> Wheel<E> {
         self.present.insert(place, entry);
     }
 
-    /// Into a slot after the present one.
+    /// Inserts an entry into a slot after the present one.
     #[inline]
     fn insert_later(&mut self, entry: Entry<E>) {
         let apart = (entry.time.ps() ^ self.base) >> FINE;
@@ -153,7 +153,7 @@ impl<E: Copy> Wheel<E> {
         level.filled.set(slot);
     }
 
-    /// When the event was due that was taken out last, or the start of its slot.
+    /// Time of the event that was taken out last, or the start of its slot.
     fn now(&self) -> u64 {
         self.present[..self.next].last().map_or(self.base, |last| last.time.ps())
     }
@@ -174,9 +174,8 @@ impl<E: Copy> Wheel<E> {
         (self.base, self.until) = (time & !within, time | within);
     }
 
-    /// Makes the next slot that holds anything the present one, unless it starts after `deadline`.
-    ///
-    /// It never goes beyond the deadline, because what is put in afterwards may be due before the next event.
+    /// Makes the next filled slot the present one, unless it starts after `deadline`: an event that is added later may
+    /// be due before it.
     fn advance(&mut self, deadline: Time) -> bool {
         loop {
             let Some((level, slot)) = self.first_filled() else {
@@ -195,7 +194,7 @@ impl<E: Copy> Wheel<E> {
         }
     }
 
-    /// The filled slot that comes first: any of a lower level comes before those of a higher one.
+    /// The first filled slot: those of a lower level come before those of a higher one.
     fn first_filled(&self) -> Option<(usize, usize)> {
         let filled = self.levels.iter().map(|level| level.filled.first());
         filled.enumerate().find_map(|(level, slot)| Some((level, slot?)))
@@ -238,14 +237,14 @@ fn level_bits(level: usize) -> u32 {
     u32::try_from(level).expect("a handful of levels")
 }
 
-/// The start of a slot, in the turn of its wheel that `base` is in.
+/// Start of a slot, in the turn of its wheel that `base` is in.
 fn start_of(base: u64, level: usize, slot: usize) -> u64 {
     let low = FINE + DIGIT * level_bits(level);
     let above = u64::MAX.checked_shl(low + DIGIT).unwrap_or(0);
     base & above | (slot as u64) << low
 }
 
-/// Which slots of a level hold anything: a bit for each, and a bit for each word of bits.
+/// Filled slots of a level: a bit for each slot, and a bit for each word of bits.
 #[derive(Debug, Default)]
 struct Filled {
     words: [u64; SLOTS / 64],
@@ -266,7 +265,7 @@ impl Filled {
         }
     }
 
-    /// The first filled slot. All of them lie ahead, since time only goes forward.
+    /// The first filled slot. All of them lie ahead, because time only goes forward.
     #[inline]
     fn first(&self) -> Option<usize> {
         if self.summary == 0 {

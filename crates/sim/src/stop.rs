@@ -4,38 +4,38 @@ use std::fmt;
 
 use crate::id::{LinkId, NodeId};
 
-/// Why an engine stopped.
+/// Reason for which an engine stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Nothing is left to happen, and nobody waits.
+    /// No event is left, and nobody waits.
     Idle,
-    /// The deadline has come; more is to happen after it.
+    /// The deadline has come; events after it are pending.
     Deadline,
-    /// Nothing is left to happen, and somebody waits.
+    /// No event is left, and tasks, components or flits wait.
     Deadlock(Vec<Waiting>),
-    /// Simulated time is over: what is to happen next lies beyond [`Time::HORIZON`].
+    /// Simulated time is over: the next event lies beyond [`Time::HORIZON`](crate::Time::HORIZON).
     OutOfTime,
 }
 
-/// Somebody who waits for what will not happen.
+/// One line in the report of a deadlock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// A task's name, or the number of a component's node.
+    /// Task, component or buffer that waits.
     pub who: Waiter,
-    /// What for, in words.
+    /// Description of the awaited event.
     pub what: String,
-    /// The task that said it would raise the signal, if one did.
+    /// Name of the owner who was to raise the signal, if known.
     pub owner: Option<String>,
 }
 
-/// Who waits.
+/// Task, component or buffer that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Waiter {
     /// A task, by name.
     Task(String),
     /// The component at a node.
     Component(NodeId),
-    /// The flits in the buffer of a link, at the node that it leads to.
+    /// Flits in the buffer of a link.
     Buffer(LinkId),
 }
 

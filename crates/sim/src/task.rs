@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as PollContext, Poll, Waker};
@@ -67,7 +67,17 @@ impl<M> TaskHandle<M> {
 
     /// Lets time pass.
     pub fn sleep(&self, span: Span) -> impl Future<Output = ()> + use<M> {
-        Sleep { shared: Rc::clone(&self.shared), until: self.now() + span, asked: false }
+        let (shared, until) = (Rc::clone(&self.shared), self.now() + span);
+        let mut asked = false;
+        poll_fn(move |_| {
+            if shared.now.get() >= until {
+                return Poll::Ready(());
+            }
+            if !std::mem::replace(&mut asked, true) {
+                shared.wish(Wish::Resume { task: shared.running.get(), at: until });
+            }
+            Poll::Pending
+        })
     }
 
     /// Calls a component at the present time.
@@ -106,56 +116,25 @@ impl<M> TaskHandle<M> {
 
     /// Waits until a signal is raised.
     pub fn wait(&self, signal: SignalId) -> impl Future<Output = ()> + use<M> {
-        WaitFor { shared: Rc::clone(&self.shared), signal }
+        let shared = Rc::clone(&self.shared);
+        poll_fn(move |_| {
+            let (mut signals, task) = (shared.signals.borrow_mut(), shared.running.get());
+            match signals.get_mut(signal.0) {
+                Some(signal) if signal.raised.is_none() => {
+                    if !signal.waiting.contains(&task) {
+                        signal.waiting.push(task);
+                    }
+                    Poll::Pending
+                }
+                _ => Poll::Ready(()),
+            }
+        })
     }
 }
 
 impl<M> Shared<M> {
     fn wish(&self, wish: Wish<M>) {
         self.wishes.borrow_mut().push_back(wish);
-    }
-}
-
-struct Sleep<M> {
-    shared: Rc<Shared<M>>,
-    until: Time,
-    asked: bool,
-}
-
-impl<M> Future for Sleep<M> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, _: &mut PollContext<'_>) -> Poll<()> {
-        if self.shared.now.get() >= self.until {
-            return Poll::Ready(());
-        }
-        if !self.asked {
-            self.asked = true;
-            self.shared.wish(Wish::Resume { task: self.shared.running.get(), at: self.until });
-        }
-        Poll::Pending
-    }
-}
-
-struct WaitFor<M> {
-    shared: Rc<Shared<M>>,
-    signal: SignalId,
-}
-
-impl<M> Future for WaitFor<M> {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, _: &mut PollContext<'_>) -> Poll<()> {
-        let mut signals = self.shared.signals.borrow_mut();
-        let Some(signal) = signals.get_mut(self.signal.0).filter(|signal| signal.raised.is_none())
-        else {
-            return Poll::Ready(());
-        };
-        let task = self.shared.running.get();
-        if !signal.waiting.contains(&task) {
-            signal.waiting.push(task);
-        }
-        Poll::Pending
     }
 }
 

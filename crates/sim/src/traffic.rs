@@ -5,13 +5,15 @@
 //! hop, and no queue. A node delays all flits of a transfer until its overhead has passed since the
 //! first one arrived.
 
+use std::ops::{Index, IndexMut};
+
 use crate::environment::Environment;
 use crate::event::FabricEvent;
-use crate::id::{NodeId, SlotId};
+use crate::id::{LinkId, NodeId, SlotId};
 use crate::link::LinkState;
 use crate::network::Network;
 use crate::observer::{Crossing, Wait};
-use crate::transfer::{Asks, Delivery, Flit, Hop, LegEnd, Transfers};
+use crate::transfer::{Asks, Delivery, Flit, Hop, LegEnd, Transfer, Transfers};
 use crate::{Span, Time};
 
 /// Links with their state, and the transfers on them.
@@ -47,24 +49,25 @@ impl<M> Traffic<M> {
     }
 
     /// Schedules an event for each flit of a leg, or one for all that ask at the same time.
-    pub(crate) fn walk<const QUEUES: bool>(
-        &mut self,
+    pub(crate) fn walk(
+        &self,
         env: &mut impl Environment<M>,
         slot: SlotId,
-        asks: Asks,
+        asks: &Asks,
+        queues: bool,
     ) {
         let transfer = self.transfers.at(slot);
         let (flits, hop) = (transfer.flits, transfer.leg.from);
         let rank = self.rank_at(slot, hop);
         match asks {
             Asks::At(time) => {
-                assert!(time >= env.now(), "a transfer asks before the present");
-                env.schedule(time, rank, FabricEvent::Begin { slot });
+                assert!(*time >= env.now(), "a transfer asks before the present");
+                env.schedule(*time, rank, FabricEvent::Begin { slot });
             }
             Asks::Each(times) => {
-                for (flit, time) in (0..flits).zip(times) {
+                for (flit, &time) in (0..flits).zip(times) {
                     assert!(time >= env.now(), "a flit asks before the present");
-                    env.schedule(time, rank, on_foot::<QUEUES>(slot, flit, hop));
+                    env.schedule(time, rank, on_foot(queues, slot, flit, hop));
                 }
             }
         }
@@ -134,7 +137,7 @@ impl<M> Traffic<M> {
         }
         let leaves = Time::from_ps(arrived.max(at.header));
         if hop + 1 < transfer.leg.to {
-            env.schedule(leaves, rank, on_foot::<QUEUES>(slot, flit, hop + 1));
+            env.schedule(leaves, rank, on_foot(QUEUES, slot, flit, hop + 1));
         } else if transfer.leg.end == LegEnd::Flits {
             env.schedule(leaves, rank, FabricEvent::Flit { slot, flit });
         } else {
@@ -202,10 +205,33 @@ impl<M> Traffic<M> {
     }
 }
 
+impl<M> Index<SlotId> for Traffic<M> {
+    type Output = Transfer<M>;
+    #[inline]
+    fn index(&self, slot: SlotId) -> &Transfer<M> {
+        self.transfers.at(slot)
+    }
+}
+
+impl<M> IndexMut<SlotId> for Traffic<M> {
+    #[inline]
+    fn index_mut(&mut self, slot: SlotId) -> &mut Transfer<M> {
+        self.transfers.get(slot)
+    }
+}
+
+impl<M> Index<LinkId> for Traffic<M> {
+    type Output = LinkState;
+    #[inline]
+    fn index(&self, link: LinkId) -> &LinkState {
+        &self.links[link.index()]
+    }
+}
+
 /// The event at which a flit asks for a link, or joins the queue before it.
 #[inline]
-fn on_foot<const QUEUES: bool>(slot: SlotId, flit: u32, hop: u16) -> FabricEvent {
-    if QUEUES {
+fn on_foot(queues: bool, slot: SlotId, flit: u32, hop: u16) -> FabricEvent {
+    if queues {
         FabricEvent::Stand { slot, flit, hop }
     } else {
         FabricEvent::Ask { slot, flit, hop }

@@ -1,15 +1,14 @@
-//! Flits of a leg move as a train: worked out ahead of time, and again where trains meet.
+//! Trains: the flits of a leg, moved together.
 //!
-//! The flits of a leg keep their order, and a link serves those who ask in the order of asking. So when a leg
-//! begins, the times at which its flits ask for each of its links can be worked out in a loop, without a
-//! queue, and the engine waits for one event, its end. Trains share links: one that comes after all others that
-//! are known on a link changes nothing for them. One that comes between them is *woven in* (see
-//! [`weave`]): what has not yet happened on this link is worked out again, and so on the links
-//! behind it as far as times change. Nothing that has happened is touched, so the result is the same as
-//! if each flit walked by itself, to the picosecond and in the order of ties, which property tests hold.
+//! The flits of a leg keep their order, and a link serves flits in the order of asking. So when a leg begins, the
+//! times at which its flits ask for each link can be computed in a loop, and the only event is the train's arrival.
+//! A train that comes after all others known on a link changes nothing for them. One that comes between them is
+//! *woven in* (see [`weave`]): the future of this link is computed again, and so are the links behind it
+//! as far as times change. The past is never touched, so the result is the same as if each flit moved by itself, to
+//! the picosecond and in the order of ties; property tests hold this.
 //!
-//! Where that cannot be, or has become too dear, flits walk (see [`scatter`]). On no link are
-//! there both trains and flits that walk.
+//! Where that is impossible or too expensive, flits *walk*, with an event for each flit and hop (see [`scatter`]). A
+//! link never has both trains and walking flits.
 
 mod book;
 mod cross;
@@ -28,73 +27,77 @@ use crate::traffic::Traffic;
 use crate::transfer::{LegEnd, Transfer};
 use weave::Lane;
 
-/// A train on a link. A line of a cache.
+/// A train on a link. One cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-pub(crate) struct Passage {
-    pub(crate) slot: SlotId,
-    pub(crate) flits: u32,
-    /// How many flits have crossed and are in the accounts of the link.
-    pub(crate) crossed: u32,
-    /// The first flit whose time of asking has changed since the link was worked out.
-    pub(crate) changed: u32,
-    /// The rank of its flits when they ask.
-    pub(crate) rank: u32,
-    pub(crate) hop: u16,
+struct Passage {
+    slot: SlotId,
+    flits: u32,
+    /// Number of flits that have crossed and are booked.
+    crossed: u32,
+    /// First flit whose time of asking has changed since the link was computed.
+    changed: u32,
+    /// Rank of its flits when they ask.
+    rank: u32,
+    hop: u16,
     /// Whether it comes after all flits of the trains before it.
-    pub(crate) is_apart: bool,
-    /// Whether only two rows of the train's times are known.
-    pub(crate) is_brief: bool,
-    /// When the link is free before it, if it is apart.
-    pub(crate) before: u64,
-    /// How long its last flit takes.
-    pub(crate) span: u64,
-    /// Where its first and its last flit ask.
-    pub(crate) first: Place,
-    pub(crate) last: Place,
+    is_apart: bool,
+    /// Whether the train keeps only two rows of times.
+    is_brief: bool,
+    /// Time from which the link is free before it, if it is apart.
+    before: u64,
+    /// Time that its last flit takes.
+    span: u64,
+    /// Places at which its first and its last flit ask.
+    first: Place,
+    last: Place,
 }
 
 impl Passage {
-    pub(crate) const UNCHANGED: u32 = u32::MAX;
+    const UNCHANGED: u32 = u32::MAX;
 
-    /// Whether its first flit starts when it did if the link is free before it at another time.
+    /// Whether its first flit starts at the same time if the link is free from `free` on.
     fn starts_alike(&self, free: u64) -> bool {
         free.max(self.first.at) == self.before.max(self.first.at)
     }
 }
 
-/// The trains on a link. A line of a cache, as every hop of every transfer comes here.
+/// The trains on a link. One cache line, because every hop of every transfer uses it.
 #[derive(Clone, Debug, Default)]
 #[repr(align(64))]
-pub(crate) struct LinkUse {
-    /// How many trains are light.
-    pub(crate) light: u32,
-    /// How many trains, of the first, are wholly in the accounts.
-    pub(crate) booked: u32,
-    /// The event at which the last light one set out, or [`Place::NONE`] if it may tie with others that have asked.
-    pub(crate) begun: Place,
-    /// When the link is free after all trains, and where the last flit asks.
-    pub(crate) last: Place,
-    pub(crate) free: u64,
-    /// By their first flits; flits of those that are not apart come between each other.
-    pub(crate) trains: Vec<Passage>,
+struct LinkUse {
+    /// Number of light trains.
+    light: u32,
+    /// Number of trains, from the first on, that are wholly booked.
+    booked: u32,
+    /// Event at which the last light train set out, or [`Place::NONE`] if it may tie with others that have asked.
+    begun: Place,
+    /// Place at which the last flit of all trains asks, and the time from which the link is free then.
+    last: Place,
+    free: u64,
+    /// Trains by their first flits. Flits of those that are not apart come between each other.
+    trains: Vec<Passage>,
 }
 
 const _: () = assert!(size_of::<LinkUse>() == 64 && size_of::<Passage>() == 64);
 
 impl LinkUse {
-    /// The trains that are not wholly in the accounts.
-    pub(crate) fn unbooked(&self) -> &[Passage] {
+    fn unbooked(&self) -> &[Passage] {
         &self.trains[self.booked as usize..]
     }
 
-    /// Whether no flit of others comes between those of a train.
-    fn is_alone(&self, place: usize) -> bool {
-        self.trains[place].is_apart && self.trains.get(place + 1).is_none_or(|next| next.is_apart)
+    fn clear(&mut self) {
+        self.trains.clear();
+        self.booked = 0;
     }
 
-    /// Where among others a train comes, if no flit of theirs comes between its own. One that asks together with the
-    /// last of all comes after it if it `ties_as_last`.
+    /// Whether no flit of others comes between those of the train at `index`.
+    fn is_alone(&self, index: usize) -> bool {
+        self.trains[index].is_apart && self.trains.get(index + 1).is_none_or(|next| next.is_apart)
+    }
+
+    /// Returns the index at which a train fits in, if no flits of others come between its own. A train that asks
+    /// together with the last of all comes after it if it `ties_as_last`.
     fn gap_for(&self, passage: &Passage, ties_as_last: bool) -> Option<usize> {
         let Some(first) = self.trains.first() else { return Some(0) };
         if first.is_brief {
@@ -112,7 +115,7 @@ impl LinkUse {
         is_apart.then_some(gap)
     }
 
-    /// When the link is free for a train that comes at a gap.
+    /// Time from which the link is free for a train in a gap.
     fn free_before(&self, gap: usize, link: &LinkState) -> u64 {
         match self.trains.get(gap) {
             _ if gap == self.booked as usize => link.free,
@@ -121,7 +124,7 @@ impl LinkUse {
         }
     }
 
-    /// Puts a train into a gap, behind which the link is free at a time, unless it holds up the next.
+    /// Puts a train into a gap, after which the link is free from `free` on. Fails if it delays the next one.
     fn fill(&mut self, gap: usize, passage: Passage, free: u64) -> bool {
         match self.trains.get_mut(gap) {
             Some(next) if !next.starts_alike(free) => return false,
@@ -132,37 +135,37 @@ impl LinkUse {
         true
     }
 
-    /// Whether a flit that asks may tie with one that begins at an event; not those that begin there, too.
+    /// Whether a flit that begins at the event `begun` may tie with one that did not begin there.
     fn may_tie(&self, begun: Place) -> bool {
         self.light > 0 && self.begun != begun || !self.trains.is_empty()
     }
 }
 
-/// Who ends at a node that takes flit by flit.
+/// Transfers to a node whose component takes single flits.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct EndUse {
-    pub(crate) walkers: u32,
-    pub(crate) trains: Vec<SlotId>,
+struct EndUse {
+    walkers: u32,
+    trains: Vec<SlotId>,
 }
 
-/// Moves the flits of a leg together, and keeps the trains on each link.
+/// Moves the flits of a leg together, and knows the trains on each link.
 #[derive(Debug)]
 pub(crate) struct Trains<M> {
     pub(crate) traffic: Traffic<M>,
-    /// Trains on each link, by link.
+    /// Trains on each link.
     uses: Vec<LinkUse>,
-    /// Number of transfers on each link whose flits walk, by link.
+    /// Number of transfers on each link whose flits walk.
     walkers: Vec<u32>,
-    /// Trains to each node that takes single flits, by node.
+    /// Transfers to each node that takes single flits.
     ends: Vec<EndUse>,
     /// Number of trains that have set out.
     made: u64,
-    /// The end of the train that arrived last, and the way of its last flit, which decides ties with the present.
-    /// The way is written down when it is wanted; until then the slot of the transfer is not used again.
+    /// Arrival of the last train, and the trail of its last flit, which decides ties with the present. The trail
+    /// is written down when it is needed; until then the slot of the transfer is not used again.
     ended: Place,
     trail: Vec<Place>,
     ended_slot: Option<SlotId>,
-    /// The light trains, in no order.
+    /// Light trains, in no order.
     light: Vec<SlotId>,
     /// Links to be computed again, each from a time on.
     dirty: Vec<(u64, LinkId)>,
@@ -197,22 +200,21 @@ impl<M> Trains<M> {
 }
 
 impl<M> Transfer<M> {
-    /// The hop of a row of times.
-    pub(crate) fn hop(&self, row: usize) -> u16 {
+    fn hop(&self, row: usize) -> u16 {
         self.leg.from + u16::try_from(row).expect("a route has fewer than 2¹⁶ hops")
     }
 
-    /// The row of times at which its flits ask for a hop's link.
-    pub(crate) fn row(&self, hop: u16) -> usize {
+    /// The row of times at which its flits ask for the link of a hop.
+    fn row(&self, hop: u16) -> usize {
         usize::from(hop - self.leg.from)
     }
 
-    /// The row of times at which its flits are at the end.
-    pub(crate) fn last_row(&self) -> usize {
+    /// The row of times at which its flits arrive.
+    fn last_row(&self) -> usize {
         self.row(self.leg.to)
     }
 
-    pub(crate) fn time(&self, row: usize, flit: usize) -> u64 {
+    fn time(&self, row: usize, flit: usize) -> u64 {
         if self.train.is_brief && row > 0 {
             return self.brief_time(row, flit);
         }
@@ -228,8 +230,8 @@ impl<M> Transfer<M> {
         self.leg_hops()[row].header
     }
 
-    /// What the node behind a hop's link charges the leg.
-    pub(crate) fn charged(&self, hop: u16, link: &LinkState) -> u64 {
+    /// Overhead of the node behind the link of a hop.
+    fn charged(&self, hop: u16, link: &LinkState) -> u64 {
         let stores = hop + 1 == self.leg.to && self.leg.end == LegEnd::Store;
         if stores { 0 } else { link.overhead }
     }

@@ -12,72 +12,69 @@ use crate::network::{Network, Route};
 /// A flit that has been delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flit {
-    /// Its place in the transfer.
+    /// Index of the flit in its transfer.
     pub index: u64,
-    /// What it carries.
+    /// Number of bytes that it carries.
     pub bytes: u64,
-    /// When it was delivered.
+    /// Time of delivery.
     pub at: Time,
 }
 
 /// A transfer that has been delivered.
 #[derive(Debug)]
 pub struct Delivery<M> {
-    /// Which it is.
+    /// Id of the transfer.
     pub transfer: TransferId,
-    /// What it carried as payload.
+    /// Number of bytes that it carried.
     pub bytes: u64,
-    /// When it began.
+    /// Time at which it began.
     pub begun: Time,
-    /// What it means.
+    /// Content for the receiver.
     pub message: M,
 }
 
-/// When the flits of a transfer ask for their first link.
+/// Times at which the flits of a transfer ask for their first link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asks {
-    /// All at once.
+    /// One time for all flits.
     At(Time),
-    /// Each at its own time, by index.
+    /// A time for each flit, by index.
     Each(Vec<Time>),
 }
 
-/// A transfer to be begun.
+/// A transfer to begin.
 #[derive(Debug)]
 pub struct TransferSpec<M> {
-    /// The way it takes.
+    /// Links that it takes.
     pub route: Route,
-    /// How many bytes it carries; none for a command.
+    /// Number of bytes that it carries; zero for a command.
     pub bytes: u64,
-    /// When its flits ask for the first link; never before the present.
+    /// Times at which its flits ask for the first link; not before the present.
     pub asks: Asks,
-    /// What it means to who receives it.
+    /// Content for the receiver.
     pub message: M,
 }
 
-/// How many times of a train that is done are kept as memory for the next (8 MiB).
+/// Times (8 MiB of them) for which the memory of a train is kept for the next one.
 const MOST_KEPT: usize = 1 << 20;
 
 /// A transfer on its way.
 #[derive(Debug)]
 pub(crate) struct Transfer<M> {
     pub(crate) id: TransferId,
-    /// Its place in the list of all.
     pub(crate) slot: SlotId,
     pub(crate) message: Option<M>,
     pub(crate) begun: Time,
     pub(crate) bytes: u64,
     pub(crate) flits: u32,
-    /// How many flits have crossed the last link of the leg, or been delivered where each is.
+    /// Number of flits that have crossed the last link of the leg, or have been delivered if each is by itself.
     pub(crate) arrived: u32,
-    /// The leg: hops up to a node that stores and forwards, or to the end.
     pub(crate) leg: Leg,
     pub(crate) hops: Vec<Hop>,
-    /// Its leg as a train, if it is one.
     pub(crate) train: Train,
 }
 
-/// A part of a route at whose ends all flits are gathered.
+/// A part of a route up to a node that stores and forwards, or to the destination.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leg {
     pub(crate) from: u16,
@@ -85,22 +82,22 @@ pub(crate) struct Leg {
     pub(crate) end: LegEnd,
 }
 
-/// What happens at the end of a leg.
+/// Treatment of flits at the end of a leg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LegEnd {
-    /// The node gathers the flits and sends them on.
+    /// The node stores all flits and forwards them.
     Store,
-    /// A component wants to know of the whole.
+    /// A component receives the whole transfer.
     Whole,
-    /// A component wants to know of each flit.
+    /// A component receives each flit.
     Flits,
 }
 
-/// A link of a route, and what the node behind it has said.
+/// A link of a route.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hop {
     pub(crate) link: LinkId,
-    /// No flit leaves the node behind the link before; [`Hop::OPEN`] until the first flit has come.
+    /// Earliest time at which flits leave the node behind the link; [`Hop::OPEN`] until the first has arrived.
     pub(crate) header: u64,
 }
 
@@ -109,24 +106,21 @@ impl Hop {
 }
 
 impl<M> Transfer<M> {
-    /// What a flit carries.
     #[inline]
     pub(crate) fn flit_bytes(&self, flit: u32, full: u64) -> u64 {
         if flit + 1 == self.flits { self.bytes - u64::from(flit) * full } else { full }
     }
 
-    /// Computes the time of its last flit on links.
+    /// Computes the time that its last flit takes on links.
     #[inline]
     pub(crate) fn paces<'a>(&self, network: &'a Network) -> Paces<'a> {
         Paces::new(self.flit_bytes(self.flits - 1, network.flit_bytes()), network)
     }
 
-    /// The link to the end of the route.
     pub(crate) fn last_link(&self) -> LinkId {
         self.hops[self.hops.len() - 1].link
     }
 
-    /// The link to the end of the leg.
     pub(crate) fn end_link(&self) -> LinkId {
         self.hops[usize::from(self.leg.to) - 1].link
     }
@@ -136,14 +130,13 @@ impl<M> Transfer<M> {
     }
 }
 
-/// The transfers on their way, by slot.
+/// Transfers under way, by slot.
 #[derive(Debug)]
 pub(crate) struct Transfers<M> {
     slots: Vec<Transfer<M>>,
-    /// The places that are free: those of commands, which had one flit, and those of others, which had more. So
-    /// few have the memory of long trains, and that is soon used again.
+    /// Free slots of transfers of one flit, and of those with more, so that few slots hold the memory of long trains.
     free: [Vec<SlotId>; 2],
-    /// The one that was done last, which is kept until the next is.
+    /// The transfer that was done last, whose slot is not used until the next one is done.
     kept: Option<SlotId>,
 }
 
@@ -152,7 +145,7 @@ impl<M> Transfers<M> {
         Self { slots: Vec::new(), free: [Vec::new(), Vec::new()], kept: None }
     }
 
-    /// Takes a transfer in, whose first leg is to be set. It has the place and the memory of one that is done.
+    /// Adds a transfer without a leg. It reuses the memory of one that is done.
     pub(crate) fn insert(
         &mut self,
         id: TransferId,

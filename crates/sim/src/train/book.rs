@@ -1,39 +1,34 @@
-//! The accounts of links on which there are trains.
+//! Booking of trains in the state of their links.
 //!
-//! Who waited for whom, how long a link was in use, and when it is free: booked when somebody wants to know, up to
-//! the present event, in the order in which flits crossed.
+//! Waits, the time that a link was in use, and when it is free are booked when they are needed, up to the
+//! present event, in the order in which flits crossed.
 
-use super::Passage;
-use super::Trains;
 use super::order::Ask;
 use super::weave::Lane;
+use super::{Passage, Trains};
 use crate::environment::Environment;
 use crate::event::Place;
 use crate::id::{LinkId, NodeId, SlotId, TransferId};
 use crate::observer::Wait;
-use crate::transfer::{Hop, Leg};
+use crate::traffic::Traffic;
+use crate::transfer::Hop;
 use crate::{Span, Time};
 
 impl<M> Trains<M> {
-    /// Brings the accounts of a link up to the present event.
-    pub(crate) fn book(&mut self, env: &mut impl Environment<M>, id: LinkId) {
+    /// Books a link up to the present event.
+    pub(super) fn book(&mut self, env: &mut impl Environment<M>, id: LinkId) {
         self.book_some(env, id, self.uses[id.index()].trains.len());
     }
 
-    /// Brings the accounts of a link up to the present event, or to the end of the group in which the last of some
-    /// trains is.
+    /// Books a link up to the present event, or to the end of the group that holds the last of `trains`.
     fn book_some(&mut self, env: &mut impl Environment<M>, id: LinkId, trains: usize) {
         let mut at = self.uses[id.index()].booked as usize;
         while at < trains {
             let rest = &self.uses[id.index()].trains[at + 1..];
             let others = rest.iter().position(|passage| passage.is_apart).unwrap_or(rest.len());
             let end = at + 1 + others;
-            let is_whole = if others == 0 {
-                self.book_train(env, id, at)
-            } else {
-                self.book_group(env, id, at, end)
-            };
-            if !is_whole {
+            let is_alone = others == 0 && self.book_train(env, id, at);
+            if !is_alone && !self.book_group(env, id, at, end) {
                 break;
             }
             at = end;
@@ -42,34 +37,28 @@ impl<M> Trains<M> {
         self.uses[id.index()].booked = booked;
     }
 
-    /// Books a train that is apart from others: whether that is the whole of it.
+    /// Books a train that is apart from others, if its last flit has asked.
     #[inline]
     fn book_train(&mut self, env: &mut impl Environment<M>, id: LinkId, at: usize) -> bool {
         let passage = self.uses[id.index()].trains[at];
         let Passage { slot, flits, hop, .. } = passage;
-        let last =
-            Ask { slot, row: self.traffic.transfers.at(slot).row(hop), flit: flits as usize - 1 };
-        if !self.is_past(env.reached(), passage.last, last) {
-            return self.book_group(env, id, at, at + 1);
+        let last = Ask { slot, row: self.traffic[slot].row(hop), flit: flits as usize - 1 };
+        let is_whole = self.is_past(env.reached(), passage.last, last);
+        if is_whole {
+            self.book_rest(env, id, at);
         }
-        self.book_rest(env, id, at, passage);
-        true
+        is_whole
     }
 
     /// Books all flits of a train that is apart from others, and whose last flit has asked.
     #[inline]
-    fn book_rest(
-        &mut self,
-        env: &mut impl Environment<M>,
-        id: LinkId,
-        at: usize,
-        passage: Passage,
-    ) {
+    fn book_rest(&mut self, env: &mut impl Environment<M>, id: LinkId, at: usize) {
+        let passage = self.uses[id.index()].trains[at];
         let Passage { slot, flits, crossed, hop, .. } = passage;
         if crossed == flits {
             return;
         }
-        let transfer = self.traffic.transfers.at(slot);
+        let transfer = &self.traffic[slot];
         let asked = match crossed {
             0 => passage.first.at,
             _ => transfer.time(transfer.row(hop), crossed as usize),
@@ -85,23 +74,23 @@ impl<M> Trains<M> {
         link.last = transfer;
     }
 
-    /// Tells who looks on if a flit that asked at a time waits for another train.
+    /// Reports if a flit that asked at `asked` waits for another transfer.
     #[inline]
     fn note_wait(
-        &mut self,
+        &self,
         env: &mut impl Environment<M>,
         id: LinkId,
         transfer: TransferId,
         asked: u64,
     ) {
-        let link = &self.traffic.links[id.index()];
+        let link = &self.traffic[id];
         if link.free > asked && link.last != transfer {
             let span = Span::from_ps(link.free - asked);
             env.waited(transfer, Wait { link: id, behind: link.last, span });
         }
     }
 
-    /// Books trains whose flits come between each other: whether that is the whole of them.
+    /// Books trains whose flits come between each other. Returns whether all their flits have asked.
     fn book_group(
         &mut self,
         env: &mut impl Environment<M>,
@@ -125,7 +114,7 @@ impl<M> Trains<M> {
                 break false;
             }
             self.note_wait(env, id, lane.id, lane.place.at);
-            self.book_run(env.reached(), id, lane, limit);
+            self.book_run(id, lane, limit.min(env.reached()));
         };
         for (passage, lane) in self.uses[id.index()].trains[at..end].iter_mut().zip(&lanes) {
             passage.crossed = u32::try_from(lane.next).expect("fewer than 2³² flits");
@@ -134,11 +123,11 @@ impl<M> Trains<M> {
         is_whole
     }
 
-    /// Books the flit of a lane that asks next, and those behind it that ask before a limit and before the present.
-    fn book_run(&mut self, here: Place, id: LinkId, lane: &mut Lane, limit: Place) {
-        let limit = limit.min(here);
-        let asks = lane.asks(&self.traffic.transfers.at(lane.slot).train.times);
-        let link = &mut self.traffic.links[id.index()];
+    /// Books the flit of a lane that asks next, and those behind it that ask before a limit.
+    fn book_run(&mut self, id: LinkId, lane: &mut Lane, limit: Place) {
+        let Traffic { links, transfers, .. } = &mut self.traffic;
+        let asks = lane.asks(&transfers.at(lane.slot).train.times);
+        let link = &mut links[id.index()];
         link.last = lane.id;
         loop {
             let span = lane.span();
@@ -152,43 +141,39 @@ impl<M> Trains<M> {
         }
     }
 
-    /// Brings the accounts of all links up to the present.
+    /// Books all links up to the present event.
     pub(crate) fn book_all(&mut self, env: &mut impl Environment<M>) {
         self.unpack(env);
         (0..self.traffic.links.len()).for_each(|link| self.book(env, LinkId::new(link)));
     }
 
-    /// A train whose flits are all at its end leaves its links.
-    pub(crate) fn leave_links(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
-        let Leg { from, to, .. } = self.traffic.transfers.at(slot).leg;
-        let hops = from..to;
+    /// Takes a train that has arrived off its links.
+    pub(super) fn leave_links(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
+        let leg = self.traffic[slot].leg;
         // All links are looked at first, so that their memory is fetched side by side.
-        let is_alone = |hop: &&Hop| {
+        let is_shared = |hop: &&Hop| {
             let trains = &self.uses[hop.link.index()].trains;
-            trains[0].slot == slot && trains.len() == 1
+            trains[0].slot != slot || trains.len() > 1
         };
-        let alone = self.traffic.transfers.at(slot).leg_hops().iter().filter(is_alone).count();
-        if alone < hops.len() {
-            return hops.for_each(|hop| self.leave(env, slot, hop));
-        }
-        for hop in hops {
-            let link = self.traffic.transfers.at(slot).hops[usize::from(hop)].link;
-            let passage = self.uses[link.index()].trains[0];
-            self.book_rest(env, link, 0, passage);
-            let used = &mut self.uses[link.index()];
-            used.trains.clear();
-            used.booked = 0;
+        let shared = self.traffic[slot].leg_hops().iter().filter(is_shared).count();
+        for hop in leg.from..leg.to {
+            let link = self.traffic[slot].hops[usize::from(hop)].link;
+            if shared > 0 {
+                self.leave(env, slot, link);
+            } else {
+                self.book_rest(env, link, 0);
+                self.uses[link.index()].clear();
+            }
         }
     }
 
-    /// A train whose flits have all crossed a link leaves it.
-    fn leave(&mut self, env: &mut impl Environment<M>, slot: SlotId, hop: u16) {
-        let link = self.traffic.transfers.get(slot).hops[usize::from(hop)].link;
+    /// Takes a train whose flits have all crossed a link off it.
+    fn leave(&mut self, env: &mut impl Environment<M>, slot: SlotId, link: LinkId) {
         let used = &self.uses[link.index()];
         let place = used.trains.iter().position(|passage| passage.slot == slot);
         let place = place.expect("it was entered there");
         if place == used.booked as usize && used.is_alone(place) {
-            self.book_rest(env, link, place, used.trains[place]);
+            self.book_rest(env, link, place);
         } else {
             self.book_some(env, link, place + 1);
         }
@@ -203,59 +188,44 @@ impl<M> Trains<M> {
         }
     }
 
-    /// Gives a component that takes flit by flit those that were delivered before a train's end, of this and
-    /// of other trains.
-    pub(crate) fn hand_over_to(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
+    /// Delivers single flits that arrived before the end of a train, of this and of other trains.
+    pub(super) fn hand_over_to(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
         let Some(end) = self.traffic.flit_end(slot) else { return };
         if let [_] = self.ends[end.index()].trains[..] {
             self.hand_over_rest(env, slot);
         }
-        while self.traffic.transfers.get(slot).train.handed < self.traffic.transfers.get(slot).flits
-        {
+        while self.traffic[slot].train.handed < self.traffic[slot].flits {
             let next = self.next_delivered(end).expect("this train is among them");
             self.hand_over_one(env, next);
         }
         self.ends[end.index()].trains.retain(|&other| other != slot);
     }
 
-    /// Gives the component at the end of a train all its flits that it has not had.
     fn hand_over_rest(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
-        let transfer = self.traffic.transfers.get(slot);
-        let times = std::mem::take(&mut transfer.train.times);
-        let flits = transfer.flits as usize;
+        let transfer = &self.traffic[slot];
+        let (all, flits, first) = (transfer.flits, transfer.flits as usize, transfer.train.handed);
         let row = if transfer.train.is_brief { 1 } else { transfer.last_row() };
-        let first = std::mem::replace(&mut transfer.train.handed, transfer.flits);
-        self.traffic.deliver_flits(
-            env,
-            slot,
-            first,
-            &times[row * flits + first as usize..(row + 1) * flits],
-        );
-        self.traffic.transfers.get(slot).train.times = times;
+        let times = &transfer.train.times[row * flits + first as usize..(row + 1) * flits];
+        self.traffic.deliver_flits(env, slot, first, times);
+        self.traffic[slot].train.handed = all;
     }
 
-    /// The train to an end whose flit is delivered next.
-    pub(crate) fn next_delivered(&self, end: NodeId) -> Option<SlotId> {
-        let waits = |slot: &SlotId| {
-            let transfer = self.traffic.transfers.at(*slot);
-            transfer.train.handed < transfer.flits
-        };
-        let slots = self.ends[end.index()].trains.iter().copied().filter(waits);
-        slots.min_by(|&a, &b| {
-            let [a, b] = [a, b].map(|slot| self.delivery(slot));
-            self.place(a).cmp(&self.place(b)).then_with(|| self.order(a, b))
-        })
+    /// The train to a node whose flit is delivered next.
+    pub(super) fn next_delivered(&self, end: NodeId) -> Option<SlotId> {
+        let has_flits = |&slot: &SlotId| self.traffic[slot].train.handed < self.traffic[slot].flits;
+        let slots = self.ends[end.index()].trains.iter().copied().filter(has_flits);
+        slots.min_by(|&a, &b| self.full_order(self.delivery(a), self.delivery(b)))
     }
 
-    /// The flit of a train that is delivered next.
-    pub(crate) fn delivery(&self, slot: SlotId) -> Ask {
-        let transfer = self.traffic.transfers.at(slot);
+    /// The arrival of the flit of a train that is delivered next.
+    pub(super) fn delivery(&self, slot: SlotId) -> Ask {
+        let transfer = &self.traffic[slot];
         Ask { slot, row: transfer.last_row(), flit: transfer.train.handed as usize }
     }
 
-    pub(crate) fn hand_over_one(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
+    pub(super) fn hand_over_one(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
         let Ask { row, flit, .. } = self.delivery(slot);
-        let transfer = self.traffic.transfers.get(slot);
+        let transfer = &mut self.traffic[slot];
         let (at, first) = (transfer.time(row, flit), transfer.train.handed);
         transfer.train.handed += 1;
         self.traffic.deliver_flits(env, slot, first, &[at]);

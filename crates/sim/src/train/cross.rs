@@ -1,4 +1,4 @@
-//! How the flits of a train cross a link between which nobody else does.
+//! Crossing of links by trains between whose flits no others come.
 
 use std::cell::Cell;
 
@@ -9,9 +9,9 @@ use crate::link::LinkState;
 use crate::transfer::{Train, Transfer};
 
 impl<M> Transfer<M> {
-    /// What is known of its train on the link of a hop it comes to, where its last flit takes `span`.
+    /// Makes the entry of its train for the link of a hop, where its last flit takes `span`.
     #[inline]
-    pub(crate) fn passage(&self, hop: u16, rank: u32, span: u64) -> Passage {
+    pub(super) fn passage(&self, hop: u16, rank: u32, span: u64) -> Passage {
         let Train { is_brief, begun, times, .. } = &self.train;
         let flits = self.flits as usize;
         let row = if *is_brief { usize::from(hop > self.leg.from) } else { self.row(hop) };
@@ -33,9 +33,9 @@ impl<M> Transfer<M> {
         }
     }
 
-    /// Lets all flits cross the link of a hop, between whom nobody does: when it is free then.
+    /// Schedules its flits back to back on the link of a hop; returns when the link is free.
     #[inline]
-    pub(crate) fn cross(&mut self, hop: u16, link: &LinkState, before: u64, span: u64) -> u64 {
+    pub(super) fn cross(&mut self, hop: u16, link: &LinkState, before: u64, span: u64) -> u64 {
         let free = self.cross_freely(hop, link, before, span);
         let flits = self.flits as usize;
         let row = if self.train.is_brief { 1 } else { self.row(hop) + 1 };
@@ -47,7 +47,7 @@ impl<M> Transfer<M> {
         free.min(Time::FAR)
     }
 
-    /// As [`cross`](Self::cross), up to times beyond the end of simulated time.
+    /// Same as [`cross`](Self::cross), but times may lie beyond the end of simulated time.
     #[inline]
     fn cross_freely(&mut self, hop: u16, link: &LinkState, before: u64, span: u64) -> u64 {
         let (flits, overhead) = (self.flits as usize, self.charged(hop, link));
@@ -67,15 +67,15 @@ impl<M> Transfer<M> {
     }
 }
 
-/// Takes what lies beyond the end of simulated time for one instant, so that times do not grow until they wrap.
+/// Limits times to the end of simulated time, so that they do not grow until they wrap.
 #[cold]
-pub(crate) fn clamp(times: &mut [u64]) {
+pub(super) fn clamp(times: &mut [u64]) {
     times.iter_mut().for_each(|time| *time = Time::FAR.min(*time));
 }
 
 impl LinkState {
-    /// Works out when the flits of a train leave the node behind the link, of whom each asks at a time and nobody
-    /// crosses it between them: when it is free then.
+    /// Computes when flits that ask at `asks` leave the node behind the link; returns when the link is free. The
+    /// link is free from `before` on, and the last flit takes `span`.
     #[inline]
     fn cross(
         &self,
@@ -85,34 +85,22 @@ impl LinkState {
         span: u64,
         overhead: u64,
     ) -> u64 {
-        let mut crossing = Crossing { link: self, free: before, header: 0 };
+        let mut free = before;
+        let mut next = |ask: u64, span: u64, header: u64| {
+            let start = free.max(ask);
+            free = start + span;
+            self.arrival(start, free).max(header)
+        };
         let last = asks.len() - 1;
         let first = if last == 0 { span } else { self.flit };
-        crossing.header = crossing.next(asks[0].get(), first) + overhead;
-        leaves[0].set(crossing.header);
+        let header = next(asks[0].get(), first, 0) + overhead;
+        leaves[0].set(header);
         if last > 0 {
             for (ask, leaves) in asks[1..last].iter().zip(&leaves[1..last]) {
-                leaves.set(crossing.next(ask.get(), self.flit));
+                leaves.set(next(ask.get(), self.flit, header));
             }
-            leaves[last].set(crossing.next(asks[last].get(), span));
+            leaves[last].set(next(asks[last].get(), span, header));
         }
-        crossing.free
-    }
-}
-
-/// Flits of a train that cross a link one after the other.
-struct Crossing<'a> {
-    link: &'a LinkState,
-    free: u64,
-    header: u64,
-}
-
-impl Crossing<'_> {
-    /// When the next flit, which asks at a time and takes a while, leaves the node behind the link.
-    #[inline]
-    fn next(&mut self, ask: u64, span: u64) -> u64 {
-        let start = self.free.max(ask);
-        self.free = start + span;
-        self.link.arrival(start, self.free).max(self.header)
+        free
     }
 }

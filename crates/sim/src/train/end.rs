@@ -1,4 +1,4 @@
-//! How a train comes to its end.
+//! Arrival of trains.
 
 use super::Trains;
 use super::order::Ask;
@@ -8,9 +8,9 @@ use crate::event::FabricEvent;
 use crate::id::SlotId;
 
 impl<M> Trains<M> {
-    /// Waits for the end of a train, if it is another than was expected.
-    pub(crate) fn expect_end(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
-        let transfer = self.traffic.transfers.get(slot);
+    /// Schedules the arrival of a train, if the time is another than before.
+    pub(super) fn expect_end(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
+        let transfer = &mut self.traffic[slot];
         let end = transfer.time(transfer.last_row(), transfer.flits as usize - 1);
         if end != transfer.train.end {
             transfer.train.end = end;
@@ -19,23 +19,22 @@ impl<M> Trains<M> {
         }
     }
 
-    fn push_end(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
-        let transfer = self.traffic.transfers.get(slot);
-        let link = transfer.end_link();
-        let rank = self.traffic.flit_ranks + self.traffic.links[link.index()].rank(link);
+    fn push_end(&self, env: &mut impl Environment<M>, slot: SlotId) {
+        let transfer = &self.traffic[slot];
         let event = FabricEvent::TrainDone { slot, number: transfer.train.event };
+        let rank = self.traffic.rank_at(slot, transfer.leg.to);
         env.schedule(Time::from_ps(transfer.train.end), rank, event);
     }
 
-    /// Takes a train that has arrived off its links, unless the event is outdated. Returns the one of the trains that
-    /// arrive together by one link whose turn it is.
+    /// Takes a train that has arrived off its links, unless the event is outdated. Returns the one that was served
+    /// first of the trains that arrive together by one link.
     pub(crate) fn arrive(
         &mut self,
         env: &mut impl Environment<M>,
         slot: SlotId,
         number: u32,
     ) -> Option<SlotId> {
-        let train = &self.traffic.transfers.at(slot).train;
+        let train = &self.traffic[slot].train;
         if !train.is_on || train.event != number {
             return None;
         }
@@ -47,16 +46,15 @@ impl<M> Trains<M> {
         Some(first)
     }
 
-    /// Of the trains that come to an end with this one, at one time and by one link, the one that was served first.
-    fn first_to_end(&mut self, slot: SlotId) -> SlotId {
-        let transfer = self.traffic.transfers.get(slot);
+    fn first_to_end(&self, slot: SlotId) -> SlotId {
+        let transfer = &self.traffic[slot];
         let (link, end) = (transfer.end_link().index(), transfer.train.end);
         if let [_] = self.uses[link].trains[..] {
             return slot;
         }
         let mut first = None;
         for passage in &self.uses[link].trains {
-            let transfer = self.traffic.transfers.at(passage.slot);
+            let transfer = &self.traffic[passage.slot];
             let ends = passage.hop + 1 == transfer.leg.to && transfer.train.end == end;
             let is_first = |first| {
                 let [a, b] = [passage.slot, first].map(|slot| self.end_of(slot));
@@ -69,23 +67,23 @@ impl<M> Trains<M> {
         first.expect("this train is among them")
     }
 
-    pub(crate) fn end_of(&self, slot: SlotId) -> Ask {
-        let transfer = self.traffic.transfers.at(slot);
+    /// The arrival of the last flit of a train.
+    pub(super) fn end_of(&self, slot: SlotId) -> Ask {
+        let transfer = &self.traffic[slot];
         Ask { slot, row: transfer.last_row(), flit: transfer.flits as usize - 1 }
     }
 
-    /// All flits of a train are at its end.
     fn end_train(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
         self.note_end(slot);
-        let transfer = self.traffic.transfers.get(slot);
-        let (leg, flits) = (transfer.leg, u64::from(transfer.flits));
+        let transfer = &self.traffic[slot];
+        let hops = u64::from(transfer.flits) * transfer.last_row() as u64;
         if transfer.train.light.is_on {
             self.leave_light(env, slot);
         } else {
             self.leave_links(env, slot);
         }
-        self.traffic.flit_hops += flits * u64::from(leg.to - leg.from);
+        self.traffic.flit_hops += hops;
         self.hand_over_to(env, slot);
-        self.traffic.transfers.get(slot).train.is_on = false;
+        self.traffic[slot].train.is_on = false;
     }
 }

@@ -1,4 +1,4 @@
-//! How a leg sets out as a train, and comes to its links.
+//! Departure of trains, and their entry on links.
 
 use super::cross::clamp;
 use super::weave::CROWD;
@@ -8,34 +8,35 @@ use crate::environment::Environment;
 use crate::event::Place;
 use crate::id::SlotId;
 use crate::link::LinkState;
+use crate::traffic::Traffic;
 use crate::transfer::{Asks, Hop};
 
-/// Beyond so many times (128 MiB of them) a leg walks.
+/// Most times (128 MiB of them) that a train may have.
 const LONGEST: u64 = 1 << 24;
 
-/// With so many trains on a link, or to an end, a further leg walks, and they with it: each of them is looked at when one
-/// of them leaves, so that the work would grow with the square of their number.
+/// Number of trains on a link, or to an end, from which on a further leg walks, and the trains with it: all of them
+/// are visited when one leaves, so the work would grow with the square of their number.
 const MOST: usize = 512;
 
-/// From so many flits on a train that meets nobody keeps only two rows of times.
+/// Number of flits from which on a train that meets no other keeps only two rows of times.
 const LONG: u32 = 64;
 
-/// The longest that a flit may take where legs are trains: the times of a train are checked against the end of
-/// simulated time link by link, and until then they do not wrap.
+/// Longest time of a flit on a link with trains. The times of a train are checked against the end of simulated time
+/// link by link, and do not wrap until then.
 const SLOWEST: u64 = Time::FAR / 4 / LONGEST;
 
 impl LinkState {
-    /// Whether legs over it may be trains. On slower links (34 ms for a flit) flits walk.
+    /// Whether trains may use the link. On slower ones (34 ms for a flit) flits walk.
     fn keeps_pace(&self) -> bool {
         self.flit <= SLOWEST && self.propagation.max(self.overhead) <= Time::FAR / 8
     }
 }
 
-/// Who is on the links of a leg: some that walk, light trains, other trains.
+/// Kinds of transfers on the links of a leg.
 #[derive(Default)]
-pub(crate) struct Others {
+pub(super) struct Others {
     walk: bool,
-    pub(crate) light: bool,
+    pub(super) light: bool,
     trains: bool,
 }
 
@@ -45,7 +46,7 @@ impl<M> Trains<M> {
         self.traffic.links.iter().all(LinkState::keeps_pace)
     }
 
-    /// Lets a leg set out as a train, unless it is out of order, too long, or comes to where others walk.
+    /// Starts a leg as a train. Fails if it is out of order or too long, or flits walk on its links.
     pub(crate) fn set_out(
         &mut self,
         env: &mut impl Environment<M>,
@@ -53,11 +54,10 @@ impl<M> Trains<M> {
         asks: &Asks,
     ) -> bool {
         let others = self.look_around(slot);
-        let transfer = self.traffic.transfers.get(slot);
-        let (flits, rows) = (transfer.flits, transfer.last_row() + 1);
         if others.walk {
             return false;
         }
+        let (flits, rows) = (self.traffic[slot].flits, self.traffic[slot].last_row() + 1);
         if flits == 1 && !others.trains && self.travel_light(env, slot, asks) {
             return true;
         }
@@ -68,7 +68,10 @@ impl<M> Trains<M> {
         if !is_in_order || u64::from(flits) * rows as u64 > LONGEST {
             return false;
         }
-        let is_alone = !others.light && !others.trains && self.is_alone_at_end(slot);
+        let end = self.traffic.flit_end(slot);
+        let is_alone = !others.light
+            && !others.trains
+            && end.is_none_or(|end| self.ends[end.index()].trains.is_empty());
         self.lay_out(env.reached(), slot, asks, flits >= LONG && is_alone);
         self.enter_end(slot);
         if others.light {
@@ -79,9 +82,9 @@ impl<M> Trains<M> {
         true
     }
 
-    /// Begins a train whose flits ask for its first link.
+    /// Begins a train with the times at which its flits ask for the first link.
     fn lay_out(&mut self, here: Place, slot: SlotId, asks: &Asks, is_brief: bool) {
-        let transfer = self.traffic.transfers.get(slot);
+        let transfer = &mut self.traffic[slot];
         let flits = transfer.flits as usize;
         let rows = if is_brief { 2 } else { transfer.last_row() + 1 };
         let train = &mut transfer.train;
@@ -100,10 +103,10 @@ impl<M> Trains<M> {
         self.begin_train(here, slot, is_brief);
     }
 
-    /// Who is on the links of a leg, or walks to its end.
-    pub(crate) fn look_around(&self, slot: SlotId) -> Others {
+    /// Returns what is on the links of a leg, or on the way to its end.
+    pub(super) fn look_around(&self, slot: SlotId) -> Others {
         let mut others = Others::default();
-        for hop in self.traffic.transfers.at(slot).leg_hops() {
+        for hop in self.traffic[slot].leg_hops() {
             let used = &self.uses[hop.link.index()];
             others.walk |= self.walkers[hop.link.index()] > 0;
             others.light |= used.light > 0;
@@ -118,16 +121,12 @@ impl<M> Trains<M> {
         others
     }
 
-    fn is_alone_at_end(&self, slot: SlotId) -> bool {
-        self.traffic.flit_end(slot).is_none_or(|end| self.ends[end.index()].trains.is_empty())
-    }
-
-    /// Numbers a train whose first times are known, and notes when it begins.
+    /// Numbers a train whose first times are known, and notes the event `begun` at which it sets out.
     ///
     /// # Panics
     /// If it asks before the present.
-    pub(crate) fn begin_train(&mut self, begun: Place, slot: SlotId, is_brief: bool) {
-        let transfer = self.traffic.transfers.get(slot);
+    pub(super) fn begin_train(&mut self, begun: Place, slot: SlotId, is_brief: bool) {
+        let transfer = &self.traffic[slot];
         let first = transfer.train.times[0];
         assert!(first >= begun.at, "a transfer asks before the present");
         let ties = first == begun.at && self.ended == begun && {
@@ -138,20 +137,20 @@ impl<M> Trains<M> {
             self.write_down_trail();
         }
         self.made += 1;
-        let transfer = self.traffic.transfers.get(slot);
-        let train = &mut transfer.train;
+        let from = self.traffic[slot].leg.from;
+        let train = &mut self.traffic[slot].train;
         (train.is_on, train.is_brief) = (true, is_brief);
         (train.number, train.begun) = (self.made, begun);
         train.behind.clear();
         if ties {
             train.behind.extend_from_slice(&self.trail);
         }
-        train.entered = transfer.leg.from;
+        train.entered = from;
         (train.end, train.handed, train.work) = (u64::MAX, 0, 0);
     }
 
-    /// Enters a train at its end, if that takes flit by flit.
-    pub(crate) fn enter_end(&mut self, slot: SlotId) {
+    /// Enters a train at its end, if that takes single flits.
+    pub(super) fn enter_end(&mut self, slot: SlotId) {
         let Some(end) = self.traffic.flit_end(slot) else { return };
         if let Some(&other) = self.ends[end.index()].trains.first() {
             self.write_out(other);
@@ -159,10 +158,10 @@ impl<M> Trains<M> {
         self.ends[end.index()].trains.push(slot);
     }
 
-    /// Lets a train cross the links it has not been entered at, up to one where it comes between others.
-    pub(crate) fn enter(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
+    /// Enters a train on its further links, up to one where it comes between others.
+    pub(super) fn enter(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
         while let Err(hop) = self.append(slot) {
-            let link = self.traffic.transfers.get(slot).hops[usize::from(hop)].link;
+            let link = self.traffic[slot].hops[usize::from(hop)].link;
             match self.uses[link.index()].trains[0] {
                 Passage { slot: other, is_brief: true, .. } => self.write_out(other),
                 _ => return self.squeeze_in(env, slot, hop),
@@ -171,20 +170,19 @@ impl<M> Trains<M> {
         self.expect_end(env, slot);
     }
 
-    /// Lets a train cross links one after the other, as long as it comes after all others: to the end of its leg,
-    /// or up to a hop where it does not.
+    /// Enters a train on one link after the other. Fails at the first hop where it comes between others.
     fn append(&mut self, slot: SlotId) -> Result<(), u16> {
-        let entered = self.traffic.transfers.get(slot).train.entered;
+        let entered = self.traffic[slot].train.entered;
         let mut rank = self.traffic.rank_at(slot, entered);
-        let (links, in_use) = (&self.traffic.links[..], &mut self.uses[..]);
-        let transfer = self.traffic.transfers.get(slot);
+        let Traffic { network, links, transfers, flit_ranks, .. } = &mut self.traffic;
+        let transfer = transfers.get(slot);
         let (leg, begun) = (transfer.leg, transfer.train.begun);
-        let mut paces = transfer.paces(&self.traffic.network);
+        let mut paces = transfer.paces(network);
         // Of those that began together, or came by one link at one time, the last there is the last here.
         let mut is_last = entered == leg.from;
         for hop in entered..leg.to {
             let id = transfer.hops[usize::from(hop)].link;
-            let (link, used) = (&links[id.index()], &mut in_use[id.index()]);
+            let (link, used) = (&links[id.index()], &mut self.uses[id.index()]);
             let passage = transfer.passage(hop, rank, paces.span(link));
             let ties_as_last = is_last && passage.first != begun;
             let fits_in = used.gap_for(&passage, ties_as_last).is_some_and(|gap| {
@@ -197,19 +195,19 @@ impl<M> Trains<M> {
                 transfer.train.entered = hop;
                 return Err(hop);
             }
-            rank = self.traffic.flit_ranks + link.rank(id);
+            rank = *flit_ranks + link.rank(id);
         }
         transfer.train.entered = leg.to;
         Ok(())
     }
 
-    /// Enters a train at a link where it comes between others.
+    /// Enters a train on a link where it comes between others; the link is to be computed again.
     fn squeeze_in(&mut self, env: &mut impl Environment<M>, slot: SlotId, hop: u16) {
         let rank = self.traffic.rank_at(slot, hop);
-        let transfer = self.traffic.transfers.get(slot);
-        transfer.train.entered = hop + 1;
+        self.traffic[slot].train.entered = hop + 1;
+        let transfer = &self.traffic[slot];
         let link = transfer.hops[usize::from(hop)].link;
-        let span = transfer.paces(&self.traffic.network).span(&self.traffic.links[link.index()]);
+        let span = transfer.paces(&self.traffic.network).span(&self.traffic[link]);
         let passage = transfer.passage(hop, rank, span);
         let passage = Passage { changed: 0, is_apart: false, ..passage };
         self.note_dirty(env, passage.first.at, link);
@@ -220,23 +218,24 @@ impl<M> Trains<M> {
         }
     }
 
-    /// Works out the rows of a train that has kept only two.
+    /// Computes all rows of times of a train that has kept only two.
     #[inline]
-    pub(crate) fn write_out(&mut self, slot: SlotId) {
-        if self.traffic.transfers.get(slot).train.is_brief {
+    pub(super) fn write_out(&mut self, slot: SlotId) {
+        if self.traffic[slot].train.is_brief {
             self.write_out_rows(slot);
         }
     }
 
     #[cold]
     fn write_out_rows(&mut self, slot: SlotId) {
-        let transfer = self.traffic.transfers.get(slot);
+        let Traffic { links, transfers, .. } = &mut self.traffic;
+        let transfer = transfers.get(slot);
         let (leg, flits) = (transfer.leg, transfer.flits as usize);
         transfer.train.is_brief = false;
         transfer.train.times.resize(flits * (transfer.last_row() + 1), 0);
         for hop in leg.from..leg.to {
             let id = transfer.hops[usize::from(hop)].link;
-            let link = &self.traffic.links[id.index()];
+            let link = &links[id.index()];
             let passage = &mut self.uses[id.index()].trains[0];
             passage.is_brief = false;
             transfer.cross(hop, link, passage.before, passage.span);

@@ -1,7 +1,7 @@
-//! The order of flits of trains, for which there are no events.
+//! Order of flits of trains, which have no events.
 //!
 //! Flits ask in the order of time, then of rank, which is given by the link by which they came to their node.
-//! Those that came by one link and ask at one time do so in the order in which that link served them: the
+//! Flits that came by one link and ask at one time do so in the order in which that link served them: the
 //! order of their places there, and so on backwards.
 
 use std::cmp::Ordering;
@@ -14,47 +14,51 @@ use crate::transfer::{LegEnd, Train};
 /// Rank that marks the number of a train within a trail.
 const NUMBER: u32 = u32::MAX;
 
-/// A flit of a train that asks for the link of a row of its times.
+/// A flit of a train that asks for the link of a row of times, or arrives.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask {
-    pub(crate) slot: SlotId,
-    pub(crate) row: usize,
-    pub(crate) flit: usize,
+pub(super) struct Ask {
+    pub(super) slot: SlotId,
+    pub(super) row: usize,
+    pub(super) flit: usize,
 }
 
 impl<M> Trains<M> {
-    /// Where a flit asks.
-    pub(crate) fn place(&self, Ask { slot, row, flit }: Ask) -> Place {
-        let transfer = self.traffic.transfers.at(slot);
+    pub(super) fn place(&self, Ask { slot, row, flit }: Ask) -> Place {
+        let transfer = &self.traffic[slot];
         let rank = self.traffic.rank_at(slot, transfer.hop(row));
         Place { at: transfer.time(row, flit), rank }.max(transfer.train.begun)
     }
 
-    /// What decides between flits of the same place: their places on the way there, backwards, then the train's
-    /// number, then the way of the flit that it began behind.
+    /// The keys that decide between flits of one place: their places on the way there, backwards, then the train's
+    /// number, then the trail of the flit that it began behind.
     fn trail(&self, Ask { slot, row, flit }: Ask) -> impl Iterator<Item = Place> {
-        let Train { number, behind, .. } = &self.traffic.transfers.at(slot).train;
+        let Train { number, behind, .. } = &self.traffic[slot].train;
         let places = (0..row).rev().map(move |row| self.place(Ask { slot, row, flit }));
         let number = Place { at: *number, rank: NUMBER };
         places.chain([number]).chain(behind.iter().copied())
     }
 
-    /// The order of flits that have the same place.
-    pub(crate) fn order(&self, a: Ask, b: Ask) -> Ordering {
+    /// Compares flits that have the same place.
+    pub(super) fn order(&self, a: Ask, b: Ask) -> Ordering {
         compare(self.trail(a), self.trail(b))
     }
 
-    /// Keeps how the last flit of a train came to its end, because that decides what lies before the present.
-    pub(crate) fn note_end(&mut self, slot: SlotId) {
+    /// Compares flits by their places, then by their trails.
+    pub(super) fn full_order(&self, a: Ask, b: Ask) -> Ordering {
+        self.place(a).cmp(&self.place(b)).then_with(|| self.order(a, b))
+    }
+
+    /// Notes the arrival of a train, which decides what lies before the present.
+    pub(super) fn note_end(&mut self, slot: SlotId) {
         self.ended = self.place(self.end_of(slot));
         self.ended_slot = Some(slot);
-        if self.traffic.transfers.get(slot).leg.end == LegEnd::Store {
+        if self.traffic[slot].leg.end == LegEnd::Store {
             self.write_down_trail();
         }
     }
 
-    /// Writes down how the last flit of the train that was done last came to its end.
-    pub(crate) fn write_down_trail(&mut self) {
+    /// Writes down the trail of the train that arrived last.
+    pub(super) fn write_down_trail(&mut self) {
         let Some(slot) = self.ended_slot.take() else { return };
         let mut trail = std::mem::take(&mut self.trail);
         trail.clear();
@@ -62,9 +66,9 @@ impl<M> Trains<M> {
         self.trail = trail;
     }
 
-    /// Whether a flit has asked, up to the present event.
+    /// Whether a flit has asked, up to the present event `here`.
     #[inline]
-    pub(crate) fn is_past(&self, here: Place, place: Place, ask: Ask) -> bool {
+    pub(super) fn is_past(&self, here: Place, place: Place, ask: Ask) -> bool {
         place < here || place == here && self.is_before_end(place, ask)
     }
 
@@ -78,10 +82,19 @@ impl<M> Trains<M> {
             None => compare(self.trail(ask), self.trail.iter().copied()).is_lt(),
         }
     }
+
+    /// Number of links that a flit has asked for, up to the present event `here`.
+    pub(super) fn rows_asked(&self, here: Place, slot: SlotId, flit: usize) -> usize {
+        let asked = |&row: &usize| {
+            let ask = Ask { slot, row, flit };
+            self.is_past(here, self.place(ask), ask)
+        };
+        (0..self.traffic[slot].last_row()).take_while(asked).count()
+    }
 }
 
-/// Compares trails. Those that begin together are told apart by their numbers. One that begins where the
-/// other one passes through began behind a flit that came the same way, and its trail goes on with that.
+/// Compares trails. Trains that begin together are told apart by their numbers. A train that begins where the other
+/// one passes through began behind a flit that came the same way, and its trail goes on with that flit's.
 fn compare(mut a: impl Iterator<Item = Place>, mut b: impl Iterator<Item = Place>) -> Ordering {
     loop {
         let (place_a, place_b) = match (a.next(), b.next()) {

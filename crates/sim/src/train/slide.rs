@@ -1,22 +1,21 @@
-//! What becomes of a train on the links behind one where it was worked out again.
+//! Effects of a changed train on the links behind.
 //!
-//! Where it stays between the same others it slides there, link by link. Where it does not, the link is worked
-//! out again.
+//! Where the train stays between the same others it slides, link by link. Where it does not, the link is computed
+//! again.
 
-use super::Passage;
-use super::Trains;
 use super::weave::Lane;
+use super::{Passage, Trains};
 use crate::Time;
 use crate::environment::Environment;
 use crate::event::Place;
 use crate::id::{LinkId, SlotId};
 
 impl<M> Trains<M> {
-    /// Tells the links behind that flits leave in another way than before.
-    pub(crate) fn pass_on(&mut self, env: &mut impl Environment<M>, lane: &Lane) {
+    /// Updates the links behind one where the flits of a lane leave at other times or in another order.
+    pub(super) fn pass_on(&mut self, env: &mut impl Environment<M>, lane: &Lane) {
         let mut moved = lane.moved;
         for hop in lane.hop + 1.. {
-            let transfer = self.traffic.transfers.get(lane.slot);
+            let transfer = &self.traffic[lane.slot];
             if transfer.train.entered == hop {
                 return self.enter(env, lane.slot);
             }
@@ -26,30 +25,23 @@ impl<M> Trains<M> {
             }
             let link = transfer.hops[usize::from(hop)].link;
             let Some(slid) = self.slide(env, lane.slot, link) else {
-                return self.pass_on_to(env, link, lane.slot, flit, from);
+                self.note_dirty(env, from, link);
+                return self.note_change(link, lane.slot, flit);
             };
             moved = slid;
         }
     }
 
-    /// Tells a link that a train's flits from one on come in another way than before, at a time or later.
-    fn pass_on_to(
-        &mut self,
-        env: &mut impl Environment<M>,
-        link: LinkId,
-        slot: SlotId,
-        flit: usize,
-        from: u64,
-    ) {
-        self.note_dirty(env, from, link);
+    /// Notes that the flits of a train from `flit` on ask for a link at other times or in another order.
+    fn note_change(&mut self, link: LinkId, slot: SlotId, flit: usize) {
         let passages = &mut self.uses[link.index()].trains;
         let passage = passages.iter_mut().find(|passage| passage.slot == slot);
         let changed = &mut passage.expect("it has been entered there").changed;
         *changed = (*changed).min(u32::try_from(flit).expect("fewer than 2³² flits"));
     }
 
-    /// Lets a train whose flits come in another way than before cross a link, if it has not begun to and stays
-    /// between the same others: how that changes when its flits leave.
+    /// Computes a train on a link that it has not begun to cross, if it stays between the same others. Returns the
+    /// first flit that leaves differently, if one does.
     #[expect(clippy::option_option, reason = "it may not be, and it may change nothing")]
     fn slide(
         &mut self,
@@ -64,24 +56,22 @@ impl<M> Trains<M> {
         // Its order among others stays, so nothing changes behind the link where times do not.
         lane.stale = usize::MAX;
         self.charge(&[lane]);
-        let times = &mut self.traffic.transfers.get(slot).train.times;
+        let times = &mut self.traffic[slot].train.times;
         let free = lane.cross(times, passage.before, Place::NONE);
         let used = &mut self.uses[id.index()];
         used.trains[at] = passage;
-        let Some(next) = used.trains.get_mut(at + 1) else {
-            (used.free, used.last) = (free, passage.last);
-            return Some(lane.moved);
-        };
-        if next.starts_alike(free) {
-            next.before = free;
-        } else {
-            let from = next.first.at;
-            self.note_dirty(env, from, id);
+        match used.trains.get_mut(at + 1) {
+            None => (used.free, used.last) = (free, passage.last),
+            Some(next) if next.starts_alike(free) => next.before = free,
+            Some(next) => {
+                let from = next.first.at;
+                self.note_dirty(env, from, id);
+            }
         }
         Some(lane.moved)
     }
 
-    /// A train on a link as its flits come now, if it has not begun to cross that and stays between the same others.
+    /// The entry of a train as its flits ask now, if it has not begun to cross and stays between the same others.
     fn in_same_gap(&self, now: Time, id: LinkId, at: usize) -> Option<Passage> {
         let used = &self.uses[id.index()];
         let before = used.trains[at];

@@ -1,66 +1,65 @@
-//! Trains that meet on a link are woven together.
+//! Trains that meet on a link, woven together.
 //!
-//! A link knows the trains on it, by their first flits. Those that are *apart* from the ones before them form
-//! groups: a train alone, or several whose flits come between each other. When a train comes in, or flits come
-//! at other times than before, the link is worked out again from the group that this falls into, group by
-//! group, up to one before which the link is free when it was before. If that changes when a train's
-//! flits leave, the next link of this train is worked out again as well. Links are taken in the order of the times
-//! from which on something has changed; a change has its effects later than its cause, so this comes to an end.
+//! A link lists the trains on it by their first flits. Those that are *apart* from the ones before them divide the
+//! list into groups: a train alone, or several whose flits come between each other. When a train comes in, or flits
+//! ask at other times than before, the link is computed again from the group that this falls into, group by
+//! group, up to one before which the link is free at the same time as before. If the flits of a train then leave at
+//! other times, the next link of this train is computed again as well. Links are taken in the order of the times
+//! from which on something has changed; effects come later than their causes, so this ends.
 
-use super::Trains;
 use std::cmp::Ordering;
 
-use super::Passage;
 use super::cross::clamp;
 use super::order::Ask;
+use super::{Passage, Trains};
 use crate::Time;
 use crate::environment::Environment;
 use crate::event::Place;
 use crate::id::{LinkId, SlotId, TransferId};
 
-/// A train is tired when each of its flits has been worked out so often on each link: walking is not dearer then.
+/// Recompute budget of a train per flit and hop; beyond it, an event for each flit and hop is cheaper.
 const TIRED: u64 = 6;
 
-/// With more trains than this on a link that come between each other, walking is not dearer either.
-pub(crate) const CROWD: usize = 12;
+/// Most trains on a link that may come between each other; beyond it, events are cheaper, too.
+pub(super) const CROWD: usize = 12;
 
-/// The flits of a train that have not crossed a link, in the order in which they will.
+/// The flits of a train that have not crossed a link, in their order.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lane {
-    pub(crate) id: TransferId,
-    pub(crate) slot: SlotId,
-    pub(crate) hop: u16,
-    /// The rank of its flits when they ask, and the event that they ask after.
+pub(super) struct Lane {
+    pub(super) id: TransferId,
+    pub(super) slot: SlotId,
+    pub(super) hop: u16,
+    /// Rank of its flits when they ask, and the event after which they ask.
     rank: u32,
     begun: Place,
     row: usize,
     flits: usize,
-    /// The flit that asks next, and its place; that is [`Place::NONE`] after the last.
-    pub(crate) next: usize,
-    pub(crate) place: Place,
+    /// The flit that asks next, and its place, which is [`Place::NONE`] after the last.
+    pub(super) next: usize,
+    pub(super) place: Place,
     flit: u64,
     last: u64,
     propagation: u64,
     overhead: u64,
-    /// The first flit whose time of asking may have changed.
-    pub(crate) stale: usize,
-    /// The first flit that leaves in another way than before, and the earlier time of the two.
-    pub(crate) moved: Option<(usize, u64)>,
+    /// First flit whose time of asking may have changed.
+    pub(super) stale: usize,
+    /// First flit that leaves at another time or in another order, and the earlier one of its two times.
+    pub(super) moved: Option<(usize, u64)>,
 }
 
 impl Lane {
-    pub(crate) fn ask(&self) -> Ask {
+    pub(super) fn ask(&self) -> Ask {
         Ask { slot: self.slot, row: self.row, flit: self.next }
     }
 
     #[inline]
-    pub(crate) fn span(&self) -> u64 {
+    pub(super) fn span(&self) -> u64 {
         if self.next + 1 == self.flits { self.last } else { self.flit }
     }
 
-    /// Turns to the next flit of those that ask at some times.
+    /// Turns to the next one of the flits that ask at `asks`.
     #[inline]
-    pub(crate) fn step(&mut self, asks: &[u64]) {
+    pub(super) fn step(&mut self, asks: &[u64]) {
         self.next += 1;
         self.place = match asks.get(self.next) {
             Some(&at) => Place { at, rank: self.rank }.max(self.begun),
@@ -68,15 +67,13 @@ impl Lane {
         };
     }
 
-    /// The times at which its flits ask.
-    pub(crate) fn asks<'a>(&self, times: &'a [u64]) -> &'a [u64] {
+    pub(super) fn asks<'a>(&self, times: &'a [u64]) -> &'a [u64] {
         &times[self.row * self.flits..][..self.flits]
     }
 
-    /// Lets flits cross a link that is free from `free` on, as long as they ask before `limit`: when it is
-    /// free then.
+    /// Moves flits that ask before `limit` over a link that is free from `free` on; returns when it is free then.
     #[inline]
-    pub(crate) fn cross(&mut self, times: &mut [u64], mut free: u64, limit: Place) -> u64 {
+    pub(super) fn cross(&mut self, times: &mut [u64], mut free: u64, limit: Place) -> u64 {
         let rows = &mut times[self.row * self.flits..(self.row + 2) * self.flits];
         let (asks, leaves) = rows.split_at_mut(self.flits);
         loop {
@@ -101,8 +98,8 @@ impl Lane {
         }
     }
 
-    /// Takes what lies beyond the end of simulated time for one instant. That it is another than before moves
-    /// nothing, so a change still has its effects later than its cause.
+    /// Limits times to the end of simulated time. Changes beyond it are dropped, so effects still come later than
+    /// their causes.
     #[cold]
     fn stop_at_horizon(&mut self, leaves: &mut [u64], free: u64) -> u64 {
         clamp(&mut leaves[..self.next]);
@@ -112,9 +109,9 @@ impl Lane {
 }
 
 impl<M> Trains<M> {
-    /// Notes that a link is to be worked out again from a time on. It books what has happened first, because a
-    /// train that comes now comes after that.
-    pub(crate) fn note_dirty(&mut self, env: &mut impl Environment<M>, from: u64, link: LinkId) {
+    /// Notes that a link is to be computed again from a time on. Books its past first, because a train that comes now
+    /// comes after that.
+    pub(super) fn note_dirty(&mut self, env: &mut impl Environment<M>, from: u64, link: LinkId) {
         if let Some((time, _)) = self.dirty.iter_mut().find(|(_, other)| *other == link) {
             *time = from.min(*time);
         } else {
@@ -123,8 +120,8 @@ impl<M> Trains<M> {
         }
     }
 
-    /// Works out all links that are to be.
-    pub(crate) fn weave(&mut self, env: &mut impl Environment<M>) {
+    /// Computes all links again that have been noted.
+    pub(super) fn weave(&mut self, env: &mut impl Environment<M>) {
         while let Some(place) = (0..self.dirty.len()).min_by_key(|&i| self.dirty[i]) {
             let (from, link) = self.dirty.swap_remove(place);
             self.work_out(env, link, from);
@@ -134,12 +131,12 @@ impl<M> Trains<M> {
         }
     }
 
-    /// A train on a link, from those flits on that are not in the accounts.
+    /// The flits of a train on a link that are not booked.
     #[inline]
-    pub(crate) fn lane(&self, id: LinkId, passage: &Passage) -> Lane {
-        let link = &self.traffic.links[id.index()];
+    pub(super) fn lane(&self, id: LinkId, passage: &Passage) -> Lane {
+        let link = &self.traffic[id];
         let &Passage { slot, hop, rank, crossed, changed, span, flits, .. } = passage;
-        let transfer = self.traffic.transfers.at(slot);
+        let transfer = &self.traffic[slot];
         let (row, flits, next) = (transfer.row(hop), flits as usize, crossed as usize);
         let begun = transfer.train.begun;
         let place = if next == flits {
@@ -166,8 +163,8 @@ impl<M> Trains<M> {
         }
     }
 
-    /// The lane whose flit asks first, and the place up to which it is the only one. None if all are over.
-    pub(crate) fn first_lane(&self, lanes: &[Lane]) -> Option<(usize, Place)> {
+    /// Returns the lane whose flit asks first, and the place up to which only it asks; nothing if all are over.
+    pub(super) fn first_lane(&self, lanes: &[Lane]) -> Option<(usize, Place)> {
         let (mut first, mut limit) = (0, Place::NONE);
         for (index, lane) in lanes.iter().enumerate().skip(1) {
             let is_first = match lane.place.cmp(&lanes[first].place) {
@@ -186,7 +183,7 @@ impl<M> Trains<M> {
         (lanes[first].place != Place::NONE).then_some((first, limit))
     }
 
-    /// Works out when flits that ask for a link from a time on cross it, and tells the links behind it.
+    /// Computes a link again from a time on, and updates the links behind it.
     fn work_out(&mut self, env: &mut impl Environment<M>, id: LinkId, from: u64) {
         let used = &mut self.uses[id.index()];
         let booked = used.booked as usize;
@@ -194,8 +191,7 @@ impl<M> Trains<M> {
         let starts = |passage: &Passage| passage.is_apart && passage.first.at < from;
         let at = booked + trains[booked..].iter().rposition(starts).unwrap_or(0);
         self.line_up(&mut trains[at..]);
-        let mut free =
-            if at == booked { self.traffic.links[id.index()].free } else { trains[at].before };
+        let mut free = if at == booked { self.traffic[id].free } else { trains[at].before };
         let mut rest = &mut trains[at..];
         let mut changed =
             rest.iter().filter(|passage| passage.changed != Passage::UNCHANGED).count();
@@ -221,7 +217,7 @@ impl<M> Trains<M> {
         self.moved = moved;
     }
 
-    /// Puts trains into the order of their first flits.
+    /// Sorts trains by their first flits.
     fn line_up(&self, trains: &mut [Passage]) {
         for passage in trains.iter_mut().filter(|passage| passage.changed != Passage::UNCHANGED) {
             *passage = self.placed(passage);
@@ -229,9 +225,9 @@ impl<M> Trains<M> {
         trains.sort_by_key(|passage| passage.first);
     }
 
-    /// A train on a link as its flits come now.
-    pub(crate) fn placed(&self, passage: &Passage) -> Passage {
-        let transfer = self.traffic.transfers.at(passage.slot);
+    /// The entry of a train on a link as its flits ask now.
+    pub(super) fn placed(&self, passage: &Passage) -> Passage {
+        let transfer = &self.traffic[passage.slot];
         let row = transfer.row(passage.hop);
         let place = |flit| Place { at: transfer.time(row, flit), rank: passage.rank };
         let begun = transfer.train.begun;
@@ -239,7 +235,7 @@ impl<M> Trains<M> {
         Passage { first, last, ..*passage }
     }
 
-    /// Lets the trains of a group cross a link that is free from `free` on: when it is free then.
+    /// Moves the trains of a group over a link that is free from `free` on; returns when it is free then.
     fn cross_group(
         &mut self,
         id: LinkId,
@@ -253,17 +249,17 @@ impl<M> Trains<M> {
         self.charge(&lanes);
         while let Some((first, limit)) = self.first_lane(&lanes) {
             let lane = &mut lanes[first];
-            free = lane.cross(&mut self.traffic.transfers.get(lane.slot).train.times, free, limit);
+            free = lane.cross(&mut self.traffic[lane.slot].train.times, free, limit);
         }
         moved.extend(lanes.iter().filter(|lane| lane.moved.is_some()));
         self.woven = lanes;
         free
     }
 
-    /// Counts what it costs to work out lanes.
-    pub(crate) fn charge(&mut self, lanes: &[Lane]) {
+    /// Counts the cost of computing lanes.
+    pub(super) fn charge(&mut self, lanes: &[Lane]) {
         for lane in lanes {
-            let transfer = self.traffic.transfers.get(lane.slot);
+            let transfer = &mut self.traffic[lane.slot];
             transfer.train.work += (lane.flits - lane.next) as u64;
             let most = TIRED * u64::from(transfer.flits) * transfer.last_row() as u64;
             if transfer.train.work > most {
@@ -273,7 +269,7 @@ impl<M> Trains<M> {
     }
 }
 
-/// Makes a group of the first trains: how many they are, and where their last flit asks.
+/// Makes a group of the first trains; returns their number, and the place at which their last flit asks.
 fn close_group(trains: &mut [Passage], free: u64) -> (usize, Place) {
     (trains[0].is_apart, trains[0].before) = (true, free);
     let mut last = trains[0].last;

@@ -4,43 +4,43 @@ use crate::event::Place;
 use crate::id::TransferId;
 use crate::observer::Wait;
 
-/// What a transfer keeps of its leg as a train.
+/// State of a leg that moves as a train.
 #[derive(Debug, Default)]
 pub(crate) struct Train {
     pub(crate) is_on: bool,
-    /// Whether only the first and the last row of times are known, because nobody has met it yet.
+    /// Whether only the first and the last row of times are kept, because it has met no other train.
     pub(crate) is_brief: bool,
-    /// Legs are numbered as they set out.
+    /// Number in the order in which trains set out.
     pub(crate) number: u64,
-    /// The event at which it set out. A flit that asks in this instant asks after it, even if its rank is lower.
+    /// Event at which it set out. Flits that ask in this instant come after it, even if their rank is lower.
     pub(crate) begun: Place,
-    /// The way of the flit whose end this event was, if others on the first link may tie with that. All who do
-    /// are there when it sets out, because they have crossed the link by which that flit came.
+    /// Trail of the flit whose arrival this event was, if others on the first link may tie with it. All that do
+    /// are there when the train sets out, because they have crossed the link by which that flit came.
     pub(crate) behind: Vec<Place>,
-    /// When each flit asks for each link of the leg, row by row; in the last row, when it is at the end.
+    /// Times at which the flits ask for each link of the leg, a row for each link; in the last row they arrive.
     pub(crate) times: Vec<u64>,
-    /// The first hop at whose link it has not been entered.
+    /// First hop whose link does not list the train yet.
     pub(crate) entered: u16,
-    /// When its end is expected, and the number of the event that says so.
+    /// Expected time of arrival, and the number of the event for it.
     pub(crate) end: u64,
     pub(crate) event: u32,
-    /// How many flits the component at its end has been given.
+    /// Number of flits that the component at its end has received.
     pub(crate) handed: u32,
-    /// How often its flits have been worked out, over all links.
+    /// Number of times of flits that have been computed again, over all links.
     pub(crate) work: u64,
     pub(crate) light: Light,
 }
 
-/// What a light train has to be told apart from others by, and to give its links back with.
+/// State of a light train, with which its links can be given back.
 #[derive(Debug, Default)]
 pub(crate) struct Light {
     pub(crate) is_on: bool,
-    /// Its place in the list of all.
+    /// Index in the list of light trains.
     pub(crate) place: u32,
-    /// For how many of its links it had asked when it was unpacked.
+    /// Number of links that it had asked for when it was unpacked.
     pub(crate) asked: usize,
-    /// Who had used each link last.
+    /// Transfer that had used each link before.
     pub(crate) users: Vec<TransferId>,
-    /// How long it waits for others.
+    /// Waits for others, to be reported.
     pub(crate) waits: Vec<Wait>,
 }
