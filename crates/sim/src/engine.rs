@@ -1,35 +1,24 @@
 //! The event loop: takes the next event and lets it happen, until nothing is left.
 
+mod order_hash;
+mod present;
+
 use std::future::Future;
 
-use crate::arena::{Arena, Key};
+use crate::arena::Arena;
 use crate::component::{Component, Context, Order};
 use crate::credit::BufferSpec;
-use crate::environment::Environment;
-use crate::event::{FabricEvent, Place};
 use crate::fabric::Fabric;
 use crate::id::{NodeId, TransferId};
 use crate::network::Network;
-use crate::observer::{Crossing, NullObserver, Observer, Wait};
+use crate::observer::{NullObserver, Observer};
 use crate::queue::Wheel;
 use crate::stop::{Stop, Waiter, Waiting};
 use crate::task::{TaskHandle, Tasks, Wish};
-use crate::transfer::{Delivery, Flit, TransferSpec};
+use crate::transfer::{Delivery, TransferSpec};
 use crate::{Span, Time};
-
-/// An event of the engine. Twelve bytes, because the event queue is made of them.
-#[derive(Clone, Copy, Debug)]
-enum Event {
-    Fabric(FabricEvent),
-    /// An alarm of a component goes off.
-    Wake(Key),
-    /// A component is called from outside.
-    Call(Key),
-    /// A task goes on.
-    Task(Key),
-}
-
-const _: () = assert!(size_of::<Event>() == 12);
+use order_hash::OrderHash;
+use present::{Event, Present};
 
 /// Settings of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,68 +50,6 @@ pub struct Engine<C: Component, O = NullObserver> {
     touched: Vec<NodeId>,
     is_touched: Vec<bool>,
     order: OrderHash,
-}
-
-/// The present event, the pending ones, and the receivers of flits and reports.
-#[derive(Debug)]
-struct Present<C, O> {
-    now: Time,
-    /// Rank of the present event.
-    rank: u32,
-    /// The highest rank so far of this instant.
-    reached: u32,
-    queue: Wheel<Event>,
-    components: Vec<C>,
-    /// Index of the component of each node.
-    seats: Vec<Option<u32>>,
-    observer: O,
-}
-
-impl<C, O> Present<C, O> {
-    fn component(&mut self, node: NodeId) -> &mut C {
-        let seat = self.seats[node.index()].expect("a component sits there");
-        &mut self.components[seat as usize]
-    }
-}
-
-impl<C: Component, O: Observer<C::Message>> Environment<C::Message> for Present<C, O> {
-    const REPORTS_FLITS: bool = O::FLITS;
-
-    #[inline]
-    fn now(&self) -> Time {
-        self.now
-    }
-
-    #[inline]
-    fn reached(&self) -> Place {
-        Place { at: self.now.ps(), rank: self.reached }
-    }
-
-    #[inline]
-    fn schedule(&mut self, time: Time, rank: u32, event: FabricEvent) {
-        self.queue.push(time, rank, Event::Fabric(event));
-    }
-
-    #[inline]
-    fn crossed(&mut self, crossing: Crossing) {
-        self.observer.crossed(crossing);
-    }
-
-    #[inline]
-    fn waited(&mut self, transfer: TransferId, wait: Wait) {
-        self.observer.waited(transfer, wait);
-    }
-
-    #[inline]
-    fn deliver_flits(
-        &mut self,
-        node: NodeId,
-        flits: impl Iterator<Item = Flit>,
-        message: &C::Message,
-    ) {
-        let component = self.component(node);
-        flits.for_each(|flit| component.flit(flit, message));
-    }
 }
 
 impl<C: Component> Engine<C> {
@@ -420,23 +347,4 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
 /// Rank of alarms and calls of a node: after tasks, before flits.
 fn alarm_rank(node: NodeId) -> u32 {
     1 + u32::try_from(node.index()).expect("node numbers have 32 bits")
-}
-
-/// A hash that depends on the order of what it is fed.
-#[derive(Debug)]
-struct OrderHash(u64);
-
-impl Default for OrderHash {
-    fn default() -> Self {
-        Self(0x9e37_79b9_7f4a_7c15)
-    }
-}
-
-impl OrderHash {
-    fn note(&mut self, time: Time, rank: u32, what: u64) {
-        for word in [time.ps(), u64::from(rank), what] {
-            let mixed = (self.0 ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
-            self.0 = mixed ^ (mixed >> 32);
-        }
-    }
 }
