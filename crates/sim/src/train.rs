@@ -230,7 +230,7 @@ impl<M> Transfer<M> {
         self.leg_hops()[row].header
     }
 
-    /// Overhead of the node behind the link of a hop.
+    /// Overhead of the node behind the link of a hop, unless the node stores the leg: then the next leg has it.
     fn charged(&self, hop: u16, link: &LinkState) -> u64 {
         let stores = hop + 1 == self.leg.to && self.leg.end == LegEnd::Store;
         if stores { 0 } else { link.overhead }
