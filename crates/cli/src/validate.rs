@@ -51,12 +51,13 @@ fn status(rows: &[Row]) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use cubeyard_validate::{Expected, Kind};
+    use cubeyard_validate::{CheckKind, Expected};
 
     use super::*;
 
     fn rows(ours: f64) -> Vec<Row> {
-        let check = Check::new(Kind::Exact, "made up", Expected::ns(2.0), "nobody", move || ours);
+        let check =
+            Check::new(CheckKind::Exact, "made up", Expected::ns(2.0), "nobody", move || ours);
         vec![check.run()]
     }
 

@@ -61,8 +61,7 @@
 //! - [`log`], [`explain`], [`trace`]: records of transfers, critical paths, and traces for Perfetto;
 //! - [`race`], [`notice`]: data races and other faults of programs;
 //! - [`formula`]: latency of a transfer on an idle machine, without simulation;
-//! - [`probe`]: measurements of the fabric, as the command `cubeyard probe` runs them;
-//! - [`validate`]: known figures compared with simulated ones.
+//! - [`probe`]: measurements of the fabric, as the command `cubeyard probe` runs them.
 //!
 //! `docs/machine.md` follows one transfer by hand; `docs/machine-rules.md` has the rules of time.
 //! `examples/own_component.rs` is a custom memory controller. The crate reads no file, clock or environment.

@@ -15,7 +15,7 @@
 pub mod cost;
 pub mod form;
 
-use crate::{Check, Expected, Kind};
+use crate::{Check, CheckKind, Expected};
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::SipId;
@@ -70,7 +70,7 @@ fn published_lrab() -> impl Iterator<Item = Check<'static>> {
     cases.map(|(kind, memory, bytes, ns)| {
         let name = format!("all-reduce of 3x2 SIPs of 4x4 cubes, {}, {memory}", length(bytes));
         let ours = move || lrab(bytes, kind).expect("a check makes sound groups").ns();
-        Check::new(Kind::Indicative, name, Expected::ns(ns), "published, LRAB", ours)
+        Check::new(CheckKind::Indicative, name, Expected::ns(ns), "published, LRAB", ours)
             .because("the models differ; docs/lrab-published.md takes the difference apart")
     })
 }
@@ -78,7 +78,7 @@ fn published_lrab() -> impl Iterator<Item = Check<'static>> {
 /// Returns the published matrix product, compared with ours.
 fn published_gemm() -> Check<'static> {
     let name = "GEMM of 32x3072x32 in f16 on one PE, A loaded before";
-    Check::new(Kind::Indicative, name, Expected::ns(1765.0), "published, GEMM", || gemm().ns())
+    Check::new(CheckKind::Indicative, name, Expected::ns(1765.0), "published, GEMM", || gemm().ns())
         .because("the models differ; docs/gemm-published.md takes the difference apart")
 }
 
@@ -101,7 +101,7 @@ fn gemm() -> Span {
 fn lrab_check(bytes: u64) -> Check<'static> {
     let name = format!("lrab of 3x2 SIPs of 4x4 cubes, {}", length(bytes));
     let form = form::lrab(&published(), bytes);
-    check(Kind::Exact, name, &form, RULES, published(), bytes, |topology, bytes| {
+    check(CheckKind::Exact, name, &form, RULES, published(), bytes, |topology, bytes| {
         let ring = RingConfig { slot_bytes: Bytes::new(bytes), ..RingConfig::default() };
         time(topology, Box::new(Lrab), Ranks::Cube, ring, bytes)
     })
@@ -110,7 +110,7 @@ fn lrab_check(bytes: u64) -> Check<'static> {
 fn direct_check(bytes: u64) -> Check<'static> {
     let name = format!("direct between two, {}", length(bytes));
     let form = form::direct(&line(2), bytes);
-    check(Kind::Predicted, name, &form, HOPS, line(2), bytes, |topology, bytes| {
+    check(CheckKind::Predicted, name, &form, HOPS, line(2), bytes, |topology, bytes| {
         alone(topology, Box::new(Direct), bytes)
     })
 }
@@ -118,7 +118,7 @@ fn direct_check(bytes: u64) -> Check<'static> {
 fn ring_check(ranks: u64, part: u64) -> Check<'static> {
     let (name, bytes) = (format!("ring of {ranks}, parts of {}", length(part)), part * ranks);
     let form = form::ring(&line(ranks), bytes);
-    check(Kind::Predicted, name, &form, HOPS, line(ranks), bytes, |topology, bytes| {
+    check(CheckKind::Predicted, name, &form, HOPS, line(ranks), bytes, |topology, bytes| {
         alone(topology, Box::new(Ring), bytes)
     })
 }
@@ -126,13 +126,13 @@ fn ring_check(ranks: u64, part: u64) -> Check<'static> {
 fn tree_check(ranks: u64, bytes: u64) -> Check<'static> {
     let name = format!("tree of {ranks}, {}", length(bytes));
     let form = form::tree(&line(ranks), bytes);
-    check(Kind::Predicted, name, &form, HOPS, line(ranks), bytes, |topology, bytes| {
+    check(CheckKind::Predicted, name, &form, HOPS, line(ranks), bytes, |topology, bytes| {
         alone(topology, Box::new(Tree), bytes)
     })
 }
 
 fn check(
-    kind: Kind,
+    kind: CheckKind,
     name: String,
     form: &[Part],
     source: &'static str,

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// Tolerance of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum CheckKind {
     /// No deviation is allowed.
     Exact,
     /// Within 2 %; the figure was used to choose the parameters of the default machine.
@@ -19,7 +19,7 @@ pub enum Kind {
 /// Relative tolerance of calibrated and predicted figures.
 pub(super) const TOLERANCE: f64 = 0.02;
 
-impl fmt::Display for Kind {
+impl fmt::Display for CheckKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Exact => "exact",

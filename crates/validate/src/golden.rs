@@ -10,7 +10,7 @@
 use cubeyard_sim::{Forwarding, NodeSpec, Span, Time};
 
 use super::wires::{Packet, Wire, Wires};
-use super::{Check, Expected, Kind};
+use super::{Check, CheckKind, Expected};
 use cubeyard_device::topology::Topology;
 
 const AWARE: &str = "astra-network-analytical, congestion-aware";
@@ -30,7 +30,7 @@ const INSTANT: u64 = 1 << 62;
 
 pub(super) fn checks(_: &Topology) -> Vec<Check<'_>> {
     let exact = |name: &str, value, source, ours: Box<dyn Fn() -> f64>| {
-        Check::new(Kind::Exact, name, Expected::ns(value), source, ours)
+        Check::new(CheckKind::Exact, name, Expected::ns(value), source, ours)
     };
     let aware = |wires: fn(u64) -> Wires, way: &'static [usize]| -> Box<dyn Fn() -> f64> {
         Box::new(move || whole_ns(one(&wires(truncated(MIB)), way)))
@@ -49,7 +49,7 @@ pub(super) fn checks(_: &Topology) -> Vec<Check<'_>> {
             Box::new(|| whole_ns(all_gather(&ring(truncated(MIB))))),
         ),
         Check::new(
-            Kind::Predicted,
+            CheckKind::Predicted,
             "the same all-gather at 50 GiB/s to the picosecond",
             Expected::ns(704_116.0),
             AWARE,
@@ -63,7 +63,7 @@ pub(super) fn checks(_: &Topology) -> Vec<Check<'_>> {
         )
         .own(),
         Check::new(
-            Kind::Indicative,
+            CheckKind::Indicative,
             "the same with endpoints and memories",
             Expected::ns(117_780.0),
             REGRESSION,

@@ -4,7 +4,7 @@
 use cubeyard_sim::{Stop, Time};
 
 use super::traffic::{KIB, dma, dma_at, makespan};
-use super::{Check, Expected, Kind};
+use super::{Check, CheckKind, Expected};
 use cubeyard_device::machine::Machine;
 use cubeyard_device::message::Direction::{self, Read, Write};
 use cubeyard_device::message::RequestId;
@@ -36,7 +36,7 @@ fn stream(topology: &Topology, pes: u32, direction: Direction) -> f64 {
 fn bandwidth(topology: &Topology) -> Vec<Check<'_>> {
     let exact = |name, gbs, source, (pes, direction)| {
         let ours = move || stream(topology, pes, direction);
-        Check::new(Kind::Exact, name, Expected::equal(gbs, "GB/s"), source, ours).own()
+        Check::new(CheckKind::Exact, name, Expected::equal(gbs, "GB/s"), source, ours).own()
     };
     let eight = "8 channels x 32 GB/s";
     let cube = "8 PEs x 256 GB/s";
@@ -46,14 +46,14 @@ fn bandwidth(topology: &Topology) -> Vec<Check<'_>> {
         exact("a PE writes a stream", 256.0, eight, (1, Write)),
         exact("8 PEs read streams", 2048.0, cube, (8, Read)),
         Check::new(
-            Kind::Exact,
+            CheckKind::Exact,
             "one channel, a stream",
             Expected::equal(32.0, "GB/s"),
             CHANNEL,
             channel,
         ),
         Check::new(
-            Kind::Predicted,
+            CheckKind::Predicted,
             "one channel, a stream, with refresh",
             Expected::equal(30.4, "GB/s"),
             "Ramulator 2.1, HBM2-2000",
@@ -71,10 +71,11 @@ fn latency(topology: &Topology) -> Vec<Check<'_>> {
     let by_hand = Expected::ns(14.02);
     let parts = "by hand: routers 4 + wires 0.02 + links 2 + burst 8";
     vec![
-        Check::new(Kind::Exact, "read of a burst", by_hand, parts, move || burst(Read)).own(),
-        Check::new(Kind::Exact, "write of a burst", by_hand, parts, move || burst(Write)).own(),
+        Check::new(CheckKind::Exact, "read of a burst", by_hand, parts, move || burst(Read)).own(),
+        Check::new(CheckKind::Exact, "write of a burst", by_hand, parts, move || burst(Write))
+            .own(),
         Check::new(
-            Kind::Calibrated,
+            CheckKind::Calibrated,
             "read of a burst that finds another row open, beside the way and the burst",
             Expected::ns(42.0),
             "Ramulator 2.1, HBM2-2000: nRP + nRCD + nCL",
@@ -142,7 +143,7 @@ fn ping_pong(bursts: u64) -> f64 {
 fn channels(topology: &Topology) -> Vec<Check<'_>> {
     vec![
         Check::new(
-            Kind::Exact,
+            CheckKind::Exact,
             "64 more bursts on a hot channel",
             Expected::ns(64.0 * 8.0),
             BY_HAND,
@@ -150,7 +151,7 @@ fn channels(topology: &Topology) -> Vec<Check<'_>> {
         )
         .own(),
         Check::new(
-            Kind::Exact,
+            CheckKind::Exact,
             "64 more, reads and writes in turn, 5 ns to turn around",
             Expected::ns(64.0 * (8.0 + 5.0)),
             BY_HAND,

@@ -9,11 +9,11 @@
 //!
 //! ```
 //! use cubeyard_device::topology::Topology;
-//! use cubeyard_validate::{self, Verdict};
+//! use cubeyard_validate::{Verdict, checks};
 //!
 //! let small = Topology::read("small.yaml", "sips: {count: 1}\ncubes: {w: 2, h: 1}\n")?;
-//! let checks = validate::checks(&small);
-//! let local = checks.iter().find(|check| check.name().starts_with("pe0 reads its own HBM")).unwrap();
+//! let all = checks(&small);
+//! let local = all.iter().find(|check| check.name().starts_with("pe0 reads its own HBM")).unwrap();
 //! assert_eq!(local.run().verdict, Verdict::Passed);
 //! # Ok::<(), cubeyard_device::input::InputError>(())
 //! ```
@@ -29,7 +29,7 @@ mod queueing;
 mod traffic;
 mod wires;
 
-pub use expected::{Expected, Kind, Relation};
+pub use expected::{CheckKind, Expected, Relation};
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -43,7 +43,7 @@ const OTHER_MACHINE: &str = "the figure is for the default topology";
 pub struct Check<'t> {
     family: &'static str,
     name: String,
-    kind: Kind,
+    kind: CheckKind,
     expected: Expected,
     source: &'static str,
     reason: Option<&'static str>,
@@ -65,7 +65,7 @@ impl fmt::Debug for Check<'_> {
 impl<'t> Check<'t> {
     /// Creates a check whose expected figure comes from `source`, and ours from `measure`.
     pub fn new(
-        kind: Kind,
+        kind: CheckKind,
         name: impl Into<String>,
         expected: Expected,
         source: &'static str,
@@ -127,9 +127,9 @@ impl<'t> Check<'t> {
         }
         let ours = (self.measure)();
         let verdict = match self.kind {
-            Kind::Indicative => Verdict::Shown,
-            Kind::Exact if self.expected.admits(ours, 0.0) => Verdict::Passed,
-            Kind::Calibrated | Kind::Predicted
+            CheckKind::Indicative => Verdict::Shown,
+            CheckKind::Exact if self.expected.admits(ours, 0.0) => Verdict::Passed,
+            CheckKind::Calibrated | CheckKind::Predicted
                 if self.expected.admits(ours, expected::TOLERANCE) =>
             {
                 Verdict::Passed
@@ -175,7 +175,7 @@ pub struct Row {
     /// Name of the measured quantity.
     pub name: String,
     /// Tolerance of the comparison.
-    pub kind: Kind,
+    pub kind: CheckKind,
     /// Expected figure, with its relation and unit.
     pub expected: Expected,
     /// Measured figure; `None` if the check was left out.

@@ -10,7 +10,7 @@ mod by_hand;
 use cubeyard_sim::{EngineConfig, Stop};
 
 use super::traffic::{KIB, dma, host};
-use super::{Check, Expected, Kind};
+use super::{Check, CheckKind, Expected};
 use cubeyard_device::machine::{Machine, MachineBuilder};
 use cubeyard_device::message::Direction::{self, Read, Write};
 use cubeyard_device::request::Request;
@@ -121,10 +121,10 @@ fn alone<'t>(topology: &'t Topology, case: &Case, bytes: u64, form: u64) -> Chec
     let case = case.clone();
     let measure = move || ns(ours(topology, false, &[(&case, bytes)])[0].1);
     let Some(reason) = beyond_form(topology) else {
-        return Check::new(Kind::Exact, name, Expected::ns(ns(form)), FORMULA, measure).own();
+        return Check::new(CheckKind::Exact, name, Expected::ns(ns(form)), FORMULA, measure).own();
     };
     let expected = Expected::at_least(ns(form), "ns");
-    Check::new(Kind::Exact, name, expected, FORMULA, measure).own().because(reason)
+    Check::new(CheckKind::Exact, name, expected, FORMULA, measure).own().because(reason)
 }
 
 /// Returns the reason for which the closed form is only a lower bound on this machine, if it is.
@@ -163,7 +163,7 @@ fn sweep(topology: &Topology, cases: Vec<Case>) -> Check<'_> {
     let form = if is_bound { "no faster than the form" } else { "as the form" };
     let name = format!("all these from 1 B to 1 MiB, merged and flit by flit: {form}");
     let check =
-        Check::new(Kind::Exact, name, Expected::equal(all as f64, "cases"), FORMULA, measure);
+        Check::new(CheckKind::Exact, name, Expected::equal(all as f64, "cases"), FORMULA, measure);
     reason.into_iter().fold(check.own(), Check::because)
 }
 
@@ -177,13 +177,13 @@ fn by_hand<'t>(topology: &'t Topology, case: &Case, bytes: u64) -> Vec<Check<'t>
         Check::new(kind, name, Expected::ns(ns(ps)), source, ours).own().on_default()
     };
     let mut checks =
-        vec![check(Kind::Exact, "by hand", way.latency(case.direction, flits), BY_HAND)];
+        vec![check(CheckKind::Exact, "by hand", way.latency(case.direction, flits), BY_HAND)];
     if let Some(simple) = way.latency_without_catching_up(case.direction, flits) {
         let form = |kind| check(kind, "simple form", simple, DESIGN);
         checks.push(if way.ends_slowest(case.direction) {
-            form(Kind::Exact)
+            form(CheckKind::Exact)
         } else {
-            form(Kind::Indicative).because(CATCH_UP)
+            form(CheckKind::Indicative).because(CATCH_UP)
         });
     }
     checks

@@ -9,7 +9,7 @@
 use cubeyard_sim::{NodeSpec, Span, Time};
 
 use super::wires::{Arrival, Dice, Packet, Wires};
-use super::{Check, Expected, Kind};
+use super::{Check, CheckKind, Expected};
 use cubeyard_device::topology::Topology;
 
 const ZERO_LOAD: &str = "4 per router + link + 3; BookSim2 at zero load";
@@ -153,8 +153,8 @@ fn zero_load() -> Vec<Check<'static>> {
         let cycles = Expected::equal(cycles, "cycles");
         let name = |what: &str| format!("{name}, all 4096 pairs: {what}");
         vec![
-            Check::new(Kind::Exact, name("mean distance"), hops, hops_form, mean_hops),
-            Check::new(Kind::Exact, name("mean latency of a flit"), cycles, ZERO_LOAD, mean),
+            Check::new(CheckKind::Exact, name("mean distance"), hops, hops_form, mean_hops),
+            Check::new(CheckKind::Exact, name("mean latency of a flit"), cycles, ZERO_LOAD, mean),
             on_the_form(grid, 1, name("as the form, 1 flit")),
             on_the_form(grid, 4, name("as the form, 4 flits")),
         ]
@@ -171,7 +171,7 @@ fn on_the_form(grid: Grid, flits: u64, name: String) -> Check<'static> {
         every_pair(grid, flits).0.iter().filter(on).count() as f64
     };
     let form = "4 (H + 1) + H x link + 3 + (flits - 1)";
-    Check::new(Kind::Exact, name, Expected::equal(4096.0, "pairs"), form, ours).own()
+    Check::new(CheckKind::Exact, name, Expected::equal(4096.0, "pairs"), form, ours).own()
 }
 
 fn under_load() -> Vec<Check<'static>> {
@@ -197,7 +197,7 @@ fn under_load() -> Vec<Check<'static>> {
             };
             let name = format!("{name}, latency at {shown} flits/node/cycle");
             let expected = Expected::equal(cycles, "cycles");
-            Check::new(Kind::Indicative, name, expected, BOOKSIM, ours).because(BUFFERS)
+            Check::new(CheckKind::Indicative, name, expected, BOOKSIM, ours).because(BUFFERS)
         };
     cases.map(check).collect()
 }
@@ -226,7 +226,7 @@ fn capacity() -> Vec<Check<'static>> {
     };
     vec![
         Check::new(
-            Kind::Predicted,
+            CheckKind::Predicted,
             "mesh, flits a node and cycle accepted of 0.40 (capacity 4 / k = 0.50)",
             Expected::equal(0.4, "flits"),
             "below capacity, all is accepted",
@@ -234,7 +234,7 @@ fn capacity() -> Vec<Check<'static>> {
         )
         .because("random traffic, from a fixed seed: 128 000 packets scatter by 0.2 %"),
         Check::new(
-            Kind::Exact,
+            CheckKind::Exact,
             "mesh, flits a cycle from west to east with 0.90 offered",
             Expected::at_most(K as f64, "flits"),
             "bisection: k links of a flit a cycle",

@@ -8,7 +8,7 @@
 //! only shown.
 
 use super::traffic::{KIB, dma, host, makespan};
-use super::{Check, Expected, Kind};
+use super::{Check, CheckKind, Expected};
 use cubeyard_device::machine::Machine;
 use cubeyard_device::message::Direction::{self, Read, Write};
 use cubeyard_device::request::Request;
@@ -35,7 +35,7 @@ fn local(topology: &Topology) -> Vec<Check<'_>> {
         .map(|(direction, (kib, ns))| {
             let name = format!("own HBM, {direction} {kib} KiB");
             let ours = move || local_ns(topology, direction, kib);
-            Check::new(Kind::Calibrated, name, Expected::ns(ns), PE_DMA, ours)
+            Check::new(CheckKind::Calibrated, name, Expected::ns(ns), PE_DMA, ours)
         })
         .collect();
     let slope = move || {
@@ -46,21 +46,21 @@ fn local(topology: &Topology) -> Vec<Check<'_>> {
     let utilisation = move || 64.0 * 1024.0 / local_ns(topology, Read, 64) / 256.0 * 100.0;
     checks.extend([
         Check::new(
-            Kind::Calibrated,
+            CheckKind::Calibrated,
             "own HBM, each byte of a read",
             Expected::equal(1000.0 / 256.0, "ps"),
             "slope of the two published sizes",
             slope,
         ),
         Check::new(
-            Kind::Calibrated,
+            CheckKind::Calibrated,
             "own HBM, what a read takes besides",
             Expected::ns(13.0),
             "the two published sizes at 1/256 ns a byte",
             fixed,
         ),
         Check::new(
-            Kind::Indicative,
+            CheckKind::Indicative,
             "own HBM, utilisation with 64 KiB",
             Expected::at_least(90.0, "%"),
             "published probe, second release",
@@ -87,9 +87,9 @@ fn hot_target(topology: &Topology) -> Vec<Check<'_>> {
         let measure = move || ours(direction, issuers);
         let check = |kind| Check::new(kind, name, Expected::ns(ns), PE_DMA, measure);
         if direction == Read && issuers == 3 {
-            return check(Kind::Indicative).because(DIRECTION);
+            return check(CheckKind::Indicative).because(DIRECTION);
         }
-        check(Kind::Calibrated)
+        check(CheckKind::Calibrated)
     };
     cases.map(check).collect()
 }
@@ -110,14 +110,14 @@ fn next_cube(topology: &Topology) -> Vec<Check<'_>> {
     let eight = "8 PEs of cube0 to cube1, 16 KiB each";
     vec![
         Check::new(
-            Kind::Calibrated,
+            CheckKind::Calibrated,
             format!("{eight}, read"),
             Expected::ns(963.0),
             PE_DMA,
             move || ns(Read),
         ),
         Check::new(
-            Kind::Indicative,
+            CheckKind::Indicative,
             format!("{eight}, write"),
             Expected::ns(963.0),
             PE_DMA,
@@ -125,7 +125,7 @@ fn next_cube(topology: &Topology) -> Vec<Check<'_>> {
         )
         .because(DIRECTION),
         Check::new(
-            Kind::Calibrated,
+            CheckKind::Calibrated,
             "of these flows, on connection 0",
             Expected::equal(7.0, ""),
             "published, as a known artefact",
@@ -133,7 +133,7 @@ fn next_cube(topology: &Topology) -> Vec<Check<'_>> {
         )
         .because("the places of the connections were chosen so"),
         Check::new(
-            Kind::Indicative,
+            CheckKind::Indicative,
             "all these bytes, of one connection's 128 GB/s",
             Expected::equal(106.0, "%"),
             PE_DMA,
@@ -141,7 +141,7 @@ fn next_cube(topology: &Topology) -> Vec<Check<'_>> {
         )
         .because("bytes of all eight over the makespan: follows from it, and is published rounded"),
         Check::new(
-            Kind::Indicative,
+            CheckKind::Indicative,
             "all these bytes, of the 160 GB/s that the crowding leaves",
             Expected::equal(85.0, "%"),
             PE_DMA,
@@ -172,8 +172,8 @@ fn far(topology: &Topology) -> Vec<Check<'_>> {
         makespan(topology, request).ns()
     };
     let cases = [
-        (Kind::Predicted, "farthest cube", "sip0.cube15.pe7", 573.0),
-        (Kind::Calibrated, "another SIP", "sip1.cube0.pe0", 409.0),
+        (CheckKind::Predicted, "farthest cube", "sip0.cube15.pe7", 573.0),
+        (CheckKind::Calibrated, "another SIP", "sip1.cube0.pe0", 409.0),
     ];
     let cases = cases.into_iter().flat_map(|case| [(Read, case), (Write, case)]);
     let mut checks: Vec<_> = cases
@@ -183,7 +183,7 @@ fn far(topology: &Topology) -> Vec<Check<'_>> {
         })
         .collect();
     checks.push(Check::new(
-        Kind::Calibrated,
+        CheckKind::Calibrated,
         "host, write 64 KiB to pe0",
         Expected::ns(545.0),
         "published, host writes over 128 GB/s",

@@ -8,7 +8,7 @@ use cubeyard_sim::{Crossing, NodeSpec, Observer, Span, Time};
 
 use super::mesh::Grid;
 use super::wires::{Dice, Packet, Wires};
-use super::{Check, Expected, Kind};
+use super::{Check, CheckKind, Expected};
 use cubeyard_device::topology::Topology;
 
 const SCATTER: &str = "random arrivals, from a fixed seed: 400 000 packets scatter by about 1 %";
@@ -19,7 +19,7 @@ const SERVICE: u64 = 1_000_000;
 pub(super) fn checks(_: &Topology) -> Vec<Check<'_>> {
     let waits = [(50, 0.5), (80, 2.0)].map(|(percent, services)| {
         Check::new(
-            Kind::Predicted,
+            CheckKind::Predicted,
             format!("one link, random arrivals, {percent} % busy: wait"),
             Expected::equal(services, "services"),
             "M/D/1: load / 2 (1 - load)",
@@ -87,7 +87,7 @@ fn laws() -> [Check<'static>; 3] {
     let law = |name: &'static str, source, broken: fn(&Seen) -> usize| {
         let seen = Rc::clone(&seen);
         let expected = Expected::equal(0.0, "");
-        Check::new(Kind::Exact, name, expected, source, move || broken(&seen) as f64)
+        Check::new(CheckKind::Exact, name, expected, source, move || broken(&seen) as f64)
     };
     [
         law("busy mesh: links with two flits at once", "a link carries one at a time", overlaps),

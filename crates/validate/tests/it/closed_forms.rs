@@ -1,7 +1,7 @@
 //! The closed forms of collectives, and the simulation beside them.
 
 use cubeyard_validate::collectives;
-use cubeyard_validate::{Check, Kind, Verdict};
+use cubeyard_validate::{Check, CheckKind, Verdict};
 
 #[test]
 fn every_collective_takes_what_its_closed_form_says_within_1_percent() {
@@ -14,7 +14,7 @@ fn every_collective_takes_what_its_closed_form_says_within_1_percent() {
         let off = row.deviation().unwrap();
         assert_eq!(row.verdict, Verdict::Passed, "{row:?}");
         assert!(off.abs() < 0.01, "{row:?}");
-        assert!(row.kind == Kind::Exact || row.kind == Kind::Predicted, "{row:?}");
+        assert!(row.kind == CheckKind::Exact || row.kind == CheckKind::Predicted, "{row:?}");
     }
 }
 
@@ -26,7 +26,10 @@ fn what_was_published_of_other_models_is_shown_with_its_deviation() {
     let rows: Vec<_> = of_others.map(Check::run).collect();
     assert_eq!(rows.len(), 13);
     for row in &rows {
-        assert_eq!((row.kind, row.verdict, row.own), (Kind::Indicative, Verdict::Shown, false));
+        assert_eq!(
+            (row.kind, row.verdict, row.own),
+            (CheckKind::Indicative, Verdict::Shown, false)
+        );
         assert!(row.deviation().is_some() && row.reason.is_some(), "{row:?}");
     }
     let ours = |start: &str| rows.iter().find(|row| row.name.starts_with(start)).unwrap().ours;

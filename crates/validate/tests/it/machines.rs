@@ -3,17 +3,17 @@
 use std::sync::LazyLock;
 
 use cubeyard_device::topology::Topology;
-use cubeyard_validate::{Check, Expected, Kind, Row, Verdict};
+use cubeyard_validate::{Check, CheckKind, Expected, Row, Verdict};
 
 /// The default machine's, once for all tests.
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| cubeyard_validate::run(&Topology::embedded()));
 
 /// A made-up check.
-fn row(kind: Kind, expected: Expected, ours: f64) -> Row {
+fn row(kind: CheckKind, expected: Expected, ours: f64) -> Row {
     Check::new(kind, "made up", expected, "nobody", move || ours).run()
 }
 
-fn verdict(kind: Kind, expected: f64, ours: f64) -> Verdict {
+fn verdict(kind: CheckKind, expected: f64, ours: f64) -> Verdict {
     row(kind, Expected::ns(expected), ours).verdict
 }
 
@@ -28,12 +28,15 @@ fn nothing_is_out_of_tolerance_on_the_default_machine() {
     assert!(failed.is_empty(), "{failed:#?}");
     assert_eq!(count(rows, |row| row.verdict == Verdict::LeftOut), 0);
     assert!(rows.iter().all(|row| !row.family.is_empty() && !row.source.is_empty()));
-    for (kind, at_least) in
-        [(Kind::Exact, 50), (Kind::Calibrated, 15), (Kind::Predicted, 5), (Kind::Indicative, 20)]
-    {
+    for (kind, at_least) in [
+        (CheckKind::Exact, 50),
+        (CheckKind::Calibrated, 15),
+        (CheckKind::Predicted, 5),
+        (CheckKind::Indicative, 20),
+    ] {
         assert!(count(rows, |row| row.kind == kind) >= at_least, "{kind}");
     }
-    let without_reason = |row: &Row| row.kind == Kind::Indicative && row.reason.is_none();
+    let without_reason = |row: &Row| row.kind == CheckKind::Indicative && row.reason.is_none();
     assert_eq!(count(rows, without_reason), 0, "indicative rows say why");
 }
 
@@ -59,15 +62,15 @@ fn names_are_unique_within_a_family() {
 
 #[test]
 fn exact_means_to_the_last_picosecond() {
-    assert_eq!(verdict(Kind::Exact, 77.02, 77.02), Verdict::Passed);
-    assert_eq!(verdict(Kind::Exact, 77.02, 77.021), Verdict::Failed);
-    assert_eq!(verdict(Kind::Exact, 77.02, 77.019), Verdict::Failed);
-    assert_eq!(verdict(Kind::Exact, 0.0, 1.0), Verdict::Failed);
+    assert_eq!(verdict(CheckKind::Exact, 77.02, 77.02), Verdict::Passed);
+    assert_eq!(verdict(CheckKind::Exact, 77.02, 77.021), Verdict::Failed);
+    assert_eq!(verdict(CheckKind::Exact, 77.02, 77.019), Verdict::Failed);
+    assert_eq!(verdict(CheckKind::Exact, 0.0, 1.0), Verdict::Failed);
 }
 
 #[test]
 fn two_percent_are_allowed_and_no_more_on_either_side() {
-    for kind in [Kind::Calibrated, Kind::Predicted] {
+    for kind in [CheckKind::Calibrated, CheckKind::Predicted] {
         assert_eq!(verdict(kind, 500.0, 510.0), Verdict::Passed);
         assert_eq!(verdict(kind, 500.0, 510.001), Verdict::Failed);
         assert_eq!(verdict(kind, 500.0, 490.0), Verdict::Passed);
@@ -77,24 +80,24 @@ fn two_percent_are_allowed_and_no_more_on_either_side() {
 
 #[test]
 fn indicative_rows_never_fail() {
-    assert_eq!(verdict(Kind::Indicative, 500.0, 1.0), Verdict::Shown);
-    assert_eq!(verdict(Kind::Indicative, 500.0, f64::NAN), Verdict::Shown);
+    assert_eq!(verdict(CheckKind::Indicative, 500.0, 1.0), Verdict::Shown);
+    assert_eq!(verdict(CheckKind::Indicative, 500.0, f64::NAN), Verdict::Shown);
 }
 
 #[test]
 fn what_is_not_a_number_fails() {
-    for kind in [Kind::Exact, Kind::Calibrated, Kind::Predicted] {
+    for kind in [CheckKind::Exact, CheckKind::Calibrated, CheckKind::Predicted] {
         assert_eq!(verdict(kind, 500.0, f64::NAN), Verdict::Failed);
     }
 }
 
 #[test]
 fn bounds_hold_on_one_side_only() {
-    let most = |ours| row(Kind::Exact, Expected::at_most(8.0, "flits"), ours);
+    let most = |ours| row(CheckKind::Exact, Expected::at_most(8.0, "flits"), ours);
     assert_eq!((most(8.0).verdict, most(8.0).deviation()), (Verdict::Passed, Some(0.0)));
     assert_eq!((most(1.0).verdict, most(1.0).deviation()), (Verdict::Passed, Some(0.0)));
     assert_eq!((most(9.0).verdict, most(9.0).deviation()), (Verdict::Failed, Some(0.125)));
-    let least = |ours| row(Kind::Predicted, Expected::at_least(100.0, "%"), ours);
+    let least = |ours| row(CheckKind::Predicted, Expected::at_least(100.0, "%"), ours);
     assert_eq!(least(98.0).verdict, Verdict::Passed);
     assert_eq!(least(97.9).verdict, Verdict::Failed);
     assert_eq!(least(1000.0).deviation(), Some(0.0));
@@ -102,10 +105,10 @@ fn bounds_hold_on_one_side_only() {
 
 #[test]
 fn a_deviation_is_relative_to_what_was_expected() {
-    assert_eq!(row(Kind::Exact, Expected::ns(200.0), 201.0).deviation(), Some(0.005));
-    assert_eq!(row(Kind::Exact, Expected::ns(200.0), 199.0).deviation(), Some(-0.005));
-    assert_eq!(row(Kind::Exact, Expected::ns(0.0), 0.0).deviation(), Some(0.0));
-    assert_eq!(row(Kind::Exact, Expected::ns(0.0), 1.0).deviation(), None);
+    assert_eq!(row(CheckKind::Exact, Expected::ns(200.0), 201.0).deviation(), Some(0.005));
+    assert_eq!(row(CheckKind::Exact, Expected::ns(200.0), 199.0).deviation(), Some(-0.005));
+    assert_eq!(row(CheckKind::Exact, Expected::ns(0.0), 0.0).deviation(), Some(0.0));
+    assert_eq!(row(CheckKind::Exact, Expected::ns(0.0), 1.0).deviation(), None);
 }
 
 /// On machines of another shape, down to a single PE, the closed forms of a lone transfer still hold; what
