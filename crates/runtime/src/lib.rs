@@ -33,7 +33,7 @@
 //! assert!(read.latency.ns() > 0.0);
 //!
 //! // PEs run programs, which `cubeyard_kernels` makes of kernels. This one computes for 1,000 dispatches.
-//! use cubeyard_device::pe::{Next, Program};
+//! use cubeyard_device::pe::{Instruction, Program};
 //! use cubeyard_memory::address::SipId;
 //! use cubeyard_runtime::Launch;
 //!
@@ -41,8 +41,8 @@
 //! struct Busy(Option<u32>);
 //!
 //! impl Program for Busy {
-//!     fn next(&mut self) -> Next {
-//!         self.0.take().map_or(Next::End, Next::Dispatch)
+//!     fn next(&mut self) -> Result<Option<Instruction>, String> {
+//!         Ok(self.0.take().map(Instruction::Dispatch))
 //!     }
 //! }
 //!

@@ -53,7 +53,7 @@ mod value;
 
 pub(crate) use composite::PlanRun;
 pub use composite::{Composite, Epilogue, Handle, Plan, Source, TileGrid};
-pub use cubeyard_device::pe::Step;
+pub use cubeyard_device::pe::Instruction;
 pub use layout::pack;
 pub use mask::Mask;
 pub use message::Port;

@@ -304,7 +304,7 @@ impl Tl {
     #[track_caller]
     pub(super) fn call(&self) {
         self.count();
-        self.state.tape.borrow_mut().push(super::Step::Call);
+        self.state.tape.borrow_mut().push(super::Instruction::Dispatch(1));
     }
 
     #[track_caller]

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::rc::Rc;
 
-use cubeyard_device::pe::{AnyOf, Format, Message, PortId, Work};
+use cubeyard_device::pe::{AnyOf, Format, PortId, PortMessage, Work};
 use cubeyard_runtime::dtype::DType;
 
 use super::order::After;
 use super::tape::Effect;
-use super::{Step, Tile, Tl};
+use super::{Instruction, Tile, Tl};
 use crate::numeric::TileType;
 
 /// One end of a channel to another PE, by number. The first eight are the neighbours in the mesh of cubes and
@@ -121,12 +121,12 @@ impl Tl {
     #[track_caller]
     pub fn fence(&self) {
         self.count();
-        self.state.tape.borrow_mut().push(Step::Fence);
+        self.state.tape.borrow_mut().push(Instruction::Fence);
     }
 
-    fn message(&self, port: Port, ty: &TileType) -> Message {
+    fn message(&self, port: Port, ty: &TileType) -> PortMessage {
         let port = port.of_group(self.state.site.group);
-        Message { port, bytes: ty.nbytes(), format: format(ty.dtype) }
+        PortMessage { port, bytes: ty.nbytes(), format: format(ty.dtype) }
     }
 }
 

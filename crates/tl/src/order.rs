@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use cubeyard_device::pe::{Command, CommandId, Dma, Work};
+use cubeyard_device::pe::{Command, CommandId, Dma, Instruction, Work};
 
 use smallvec::SmallVec;
 
@@ -74,7 +74,7 @@ impl Tl {
         let (after, loads_after) = (after.as_slice().into(), loads_after.as_slice().into());
         let command = Command { work, after, loads_after };
         let mut tape = self.state.tape.borrow_mut();
-        let step = tape.push(command.into());
+        let step = tape.push(Instruction::Command(command));
         tape.orders.push(Order { step, effect, place: Location::caller() });
         tape.peak = self.state.scratch.borrow().peak();
         id

@@ -16,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use cubeyard_device::pe::{CommandId, Format, Next, Program, Steps};
+use cubeyard_device::pe::{CommandId, Format, Instruction, Instructions, Program};
 use cubeyard_runtime::{BoundArgument, Site};
 
 use crate::kernel::{Args, Kernel, KernelFuture, panicked};
@@ -140,18 +140,18 @@ impl KernelProgram {
     }
 
     /// Advances to the next step, if there is one.
-    fn step(&mut self) -> Option<Next> {
+    fn step(&mut self) -> Option<Instruction> {
         let tape = self.tape.borrow();
         let (step, command) = &mut self.next;
         let now = tape.step(*step)?;
         *step += 1;
-        if now.work().is_some() {
+        if now.command().is_some() {
             if self.has_data {
                 self.values.fill(tape.order(*command));
             }
             *command += 1;
         }
-        Some(now.into())
+        Some(now)
     }
 
     /// Passes the kernel the value for which it waits.
@@ -181,26 +181,26 @@ impl KernelProgram {
 }
 
 impl Program for KernelProgram {
-    fn next(&mut self) -> Next {
+    fn next(&mut self) -> Result<Option<Instruction>, String> {
         loop {
             if let Some(next) = self.step() {
-                return next;
+                return Ok(Some(next));
             }
             self.answer();
-            let Some(future) = &mut self.future else { return Next::End };
+            let Some(future) = &mut self.future else { return Ok(None) };
             match poll(&self.state, future) {
                 Ok(Poll::Ready(())) => self.future = None,
                 Ok(Poll::Pending) if self.state.wanted.get().is_some() => {}
                 Ok(Poll::Pending) => {
                     let what = "awaits a future that is not of tl";
-                    return Next::Failed(format!("{} {what}", self.state.kernel));
+                    return Err(format!("{} {what}", self.state.kernel));
                 }
-                Err(what) => return Next::Failed(what),
+                Err(what) => return Err(what),
             }
         }
     }
 
-    fn steps(&self) -> Option<Rc<Steps>> {
+    fn instructions(&self) -> Option<Rc<Instructions>> {
         if self.has_data { None } else { self.tape.borrow().complete() }
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::Location;
 use std::rc::Rc;
 
-use cubeyard_device::pe::{Chunks, CommandId, Step, Steps, Work};
+use cubeyard_device::pe::{Chunks, CommandId, Instruction, Instructions, Work};
 use smallvec::{SmallVec, smallvec};
 
 use super::composite::Plan;
@@ -128,7 +128,7 @@ impl Operand {
 #[derive(Debug, Default)]
 pub struct Tape {
     /// Steps so far; not shared until complete.
-    steps: Rc<Steps>,
+    steps: Rc<Instructions>,
     is_complete: bool,
     /// The effect of each command, kept apart from the steps because running them does not need it.
     pub(super) orders: Chunks<Order>,
@@ -144,17 +144,17 @@ pub struct Tape {
 
 impl Tape {
     /// Returns all steps in order.
-    pub fn steps(&self) -> impl Iterator<Item = Step> {
+    pub fn steps(&self) -> impl Iterator<Item = Instruction> {
         self.steps.iter()
     }
 
     /// Returns a step, or `None` beyond the last.
-    pub fn step(&self, number: usize) -> Option<Step> {
+    pub fn step(&self, number: usize) -> Option<Instruction> {
         self.steps.get(number)
     }
 
     /// Appends a step and returns its index.
-    pub(super) fn push(&mut self, step: Step) -> u32 {
+    pub(super) fn push(&mut self, step: Instruction) -> u32 {
         let steps = Rc::get_mut(&mut self.steps).expect("nobody has them before it is complete");
         steps.push(step);
         u32::try_from(steps.len() - 1).expect("fewer than 2³² steps")
@@ -166,7 +166,7 @@ impl Tape {
     }
 
     /// Returns all steps once the tape is complete.
-    pub(crate) fn complete(&self) -> Option<Rc<Steps>> {
+    pub(crate) fn complete(&self) -> Option<Rc<Instructions>> {
         self.is_complete.then(|| Rc::clone(&self.steps))
     }
 
@@ -194,8 +194,8 @@ impl Tape {
     /// If there is no command of that number.
     pub fn work(&self, command: CommandId) -> Work {
         let step = self.step(self.order(command).step as usize);
-        let work = step.as_ref().and_then(Step::work).map(|(work, _)| work.clone());
-        work.expect("a step that is a command")
+        let command = step.as_ref().and_then(Instruction::command);
+        command.expect("a step that is a command").work.clone()
     }
 
     /// Returns the greatest number of bytes of the TCM in use at once.
@@ -287,18 +287,18 @@ impl fmt::Display for Tape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut orders = self.orders.iter().enumerate();
         for step in self.steps() {
-            match (&step, step.work()) {
-                (_, Some((_, after))) => {
+            match &step {
+                Instruction::Command(command) => {
                     let (number, order) = orders.next().expect("each command has one");
                     write!(f, "{number:>6}  {order}")?;
-                    if !after.is_empty() {
-                        write!(f, "  after {after:?}")?;
+                    if !command.after.is_empty() {
+                        write!(f, "  after {:?}", command.after)?;
                     }
                     writeln!(f)?;
                 }
-                (Step::Wait(command), _) => writeln!(f, "        wait for {command}")?,
-                (Step::Fence, _) => writeln!(f, "        wait for all")?,
-                _ => {}
+                Instruction::Wait(command) => writeln!(f, "        wait for {command}")?,
+                Instruction::Fence => writeln!(f, "        wait for all")?,
+                Instruction::Dispatch(_) => {}
             }
         }
         Ok(())

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use cubeyard_device::pe::CommandId;
 
-use super::{Handle, State, Step, Tile, Tl};
+use super::{Handle, Instruction, State, Tile, Tl};
 
 impl Tl {
     /// Waits until a tiled operation is done.
@@ -20,7 +20,7 @@ impl Tl {
     #[track_caller]
     pub(super) fn wait_on(&self, command: CommandId) {
         self.count();
-        self.state.tape.borrow_mut().push(Step::Wait(command));
+        self.state.tape.borrow_mut().push(Instruction::Wait(command));
     }
 
     /// Waits for a tile and returns its elements. A kernel that does so cannot be recorded, and needs data

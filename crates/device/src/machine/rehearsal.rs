@@ -7,7 +7,7 @@ use cubeyard_sim::{NodeId, Span};
 
 use super::Machine;
 use crate::message::Direction;
-use crate::pe::{Command, Dependencies, Dma, Next, OpUnit, Program, Work};
+use crate::pe::{Command, Dependencies, Dma, Instruction, OpUnit, Program, Work};
 use crate::request::{Outcome, PeRef, Request};
 use crate::topology::Topology;
 
@@ -68,9 +68,9 @@ impl Rehearsal {
 struct OneAccess(Option<Dma>);
 
 impl Program for OneAccess {
-    fn next(&mut self) -> Next {
-        let Some(dma) = self.0.take() else { return Next::End };
+    fn next(&mut self) -> Result<Option<Instruction>, String> {
         let (after, loads_after) = (Dependencies::default(), Dependencies::default());
-        Next::Command(Command { work: Work::Dma(dma), after, loads_after })
+        let command = |dma| Command { work: Work::Dma(dma), after, loads_after };
+        Ok(self.0.take().map(|dma| Instruction::Command(command(dma))))
     }
 }

@@ -1,42 +1,71 @@
-//! What a command comes after.
+//! Dependencies of a command.
 
 use std::fmt;
 use std::ops::Deref;
 use std::rc::Rc;
 
-use super::CommandId;
+use crate::ids::CommandId;
 
-/// How many are kept without memory of their own.
-const FEW: usize = 3;
-
-/// The commands that one comes after. Those that have left the window are done before it is dispatched, and
-/// need not be named. Cheap to clone.
+/// Commands that must be done before one. Those that have left the window are done before it is
+/// dispatched, and need not be named. Cheap to clone.
 #[derive(Clone)]
 pub struct Dependencies(List);
 
 #[derive(Clone)]
 enum List {
-    Few(u8, [CommandId; FEW]),
+    Few(Few),
     Many(Rc<Vec<CommandId>>),
 }
 
+/// Up to three commands, without memory of their own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Few([CommandId; 3]);
+
+/// No command has this number: they are fewer.
+const NONE: CommandId = CommandId::MAX;
+
 const _: () = assert!(size_of::<Dependencies>() <= 16, "commands are copied often");
+
+impl Deref for Few {
+    type Target = [CommandId];
+
+    fn deref(&self) -> &[CommandId] {
+        let count = self.0.iter().position(|&id| id == NONE).unwrap_or(self.0.len());
+        &self.0[..count]
+    }
+}
+
+impl Dependencies {
+    /// Returns the commands, if they are few.
+    pub(super) fn few(&self) -> Option<Few> {
+        match self.0 {
+            List::Few(few) => Some(few),
+            List::Many(_) => None,
+        }
+    }
+}
 
 impl Default for Dependencies {
     fn default() -> Self {
-        Self(List::Few(0, [0; FEW]))
+        Self(List::Few(Few([NONE; 3])))
+    }
+}
+
+impl From<Few> for Dependencies {
+    fn from(few: Few) -> Self {
+        Self(List::Few(few))
     }
 }
 
 impl From<&[CommandId]> for Dependencies {
     fn from(commands: &[CommandId]) -> Self {
-        let mut few = [0; FEW];
-        match (few.get_mut(..commands.len()), u8::try_from(commands.len())) {
-            (Some(places), Ok(count)) => {
+        let mut few = [NONE; 3];
+        match few.get_mut(..commands.len()) {
+            Some(places) => {
                 places.copy_from_slice(commands);
-                Self(List::Few(count, few))
+                Self(List::Few(Few(few)))
             }
-            _ => Self(List::Many(Rc::new(commands.to_vec()))),
+            None => Self(List::Many(Rc::new(commands.to_vec()))),
         }
     }
 }
@@ -46,7 +75,7 @@ impl Deref for Dependencies {
 
     fn deref(&self) -> &[CommandId] {
         match &self.0 {
-            List::Few(count, few) => &few[..usize::from(*count)],
+            List::Few(few) => few,
             List::Many(many) => many,
         }
     }
@@ -66,7 +95,9 @@ mod tests {
     fn few_and_many_are_what_they_were_made_from() {
         for count in 0..10 {
             let commands: Vec<CommandId> = (100..100 + count).collect();
-            assert_eq!(*Dependencies::from(&*commands), *commands);
+            let dependencies = Dependencies::from(&*commands);
+            assert_eq!(*dependencies, *commands);
+            assert_eq!(dependencies.few().is_some(), count <= 3);
         }
     }
 }

@@ -6,7 +6,8 @@ use std::rc::Rc;
 use cubeyard_device::machine::{Machine, MachineBuilder};
 use cubeyard_device::message::Direction;
 use cubeyard_device::pe::{
-    Command, CommandId, CoreReport, Dma, Next, OpLog, OpUnit, Pipeline, Program, Strips, Work,
+    Command, CommandId, CoreReport, Dma, Instruction, OpLog, OpUnit, Pipeline, Program, Strips,
+    Work,
 };
 use cubeyard_device::request::{PeRef, Request};
 use cubeyard_device::topology::Topology;
@@ -45,8 +46,8 @@ impl Script {
 }
 
 impl Program for Script {
-    fn next(&mut self) -> Next {
-        let Some((step, distances)) = self.steps.pop_front() else { return Next::End };
+    fn next(&mut self) -> Result<Option<Instruction>, String> {
+        let Some((step, distances)) = self.steps.pop_front() else { return Ok(None) };
         let after = self.before(&distances);
         let work = match step {
             Step::Load(bytes) => Work::Dma(dma(Direction::Read, self.memories, bytes)),
@@ -56,14 +57,16 @@ impl Program for Script {
                 Work::Pipeline(Rc::new(Tiles { parts, ahead, work, memories: self.memories }))
             }
             Step::Wait(distance) => {
-                let Some(&id) = self.before(&[distance]).first() else { return Next::Dispatch(1) };
-                return Next::Wait(id);
+                let Some(&id) = self.before(&[distance]).first() else {
+                    return Ok(Some(Instruction::Dispatch(1)));
+                };
+                return Ok(Some(Instruction::Wait(id)));
             }
-            Step::Call => return Next::Dispatch(2),
+            Step::Call => return Ok(Some(Instruction::Dispatch(2))),
         };
         self.next += 1;
         let (after, loads_after) = (after.as_slice().into(), after[after.len() / 2..].into());
-        Next::Command(Command { work, after, loads_after })
+        Ok(Some(Instruction::Command(Command { work, after, loads_after })))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Small programs by hand, for what the runtime does with launches.
 
 use cubeyard_device::message::Direction;
-use cubeyard_device::pe::{Command, CommandId, Dependencies, Dma, Next, Program, Work};
+use cubeyard_device::pe::{Command, CommandId, Dependencies, Dma, Instruction, Program, Work};
 use cubeyard_runtime::{BoundArgument, Launch, LaunchHandle, RuntimeError, Site, Stream};
 
 /// Computes for so many dispatches, then stores bytes at an address, if there are any.
@@ -21,15 +21,15 @@ impl Stores {
 }
 
 impl Program for Stores {
-    fn next(&mut self) -> Next {
+    fn next(&mut self) -> Result<Option<Instruction>, String> {
         if let Some(wait) = self.wait.take().filter(|&wait| wait > 0) {
-            return Next::Dispatch(wait);
+            return Ok(Some(Instruction::Dispatch(wait)));
         }
-        let Some(bytes) = self.bytes.take() else { return Next::End };
+        let Some(bytes) = self.bytes.take() else { return Ok(None) };
         let (direction, bytes) = (Direction::Write, bytes.len() as u64);
         let work = Work::Dma(Dma { direction, address: self.address, bytes, rows: None });
         let none = Dependencies::default;
-        Next::Command(Command { work, after: none(), loads_after: none() })
+        Ok(Some(Instruction::Command(Command { work, after: none(), loads_after: none() })))
     }
 
     fn has_data(&self) -> bool {
@@ -46,8 +46,8 @@ impl Program for Stores {
 struct Busy(Option<u32>);
 
 impl Program for Busy {
-    fn next(&mut self) -> Next {
-        self.0.take().map_or(Next::End, Next::Dispatch)
+    fn next(&mut self) -> Result<Option<Instruction>, String> {
+        Ok(self.0.take().map(Instruction::Dispatch))
     }
 }
 

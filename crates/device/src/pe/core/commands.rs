@@ -1,116 +1,103 @@
-//! The commands of a program, as its core has them.
+//! Instructions of a program, as its core reads them.
 
 use std::rc::Rc;
 
-use crate::pe::brief::Brief;
-use crate::pe::step::AHEAD;
-use crate::pe::{Command, CommandId, Dependencies, Next, Program, Step, Steps, Strips, Work};
+use crate::ids::CommandId;
+use crate::pe::packed::{AHEAD, Packed};
+use crate::pe::{Command, Instruction, Instructions, Program, Strips};
 
-/// Where a core has its commands from.
+/// Source of a core's instructions.
 #[derive(Debug)]
 pub(super) enum Commands {
-    /// They are steps, known from the beginning.
+    /// They are known from the beginning.
     Known {
-        steps: Rc<Steps>,
-        /// The next step.
+        all: Rc<Instructions>,
+        /// Index of the next instruction.
         next: usize,
-        /// It and some after it, each at its number modulo how many. They are read together, because no cache
-        /// holds all the steps of all cores.
-        ahead: [Brief; AHEAD],
+        /// It and some after it, each at its index modulo their number. They are read together, because no
+        /// cache holds all instructions of all cores.
+        ahead: [Packed; AHEAD],
     },
     /// The program is asked for each.
     Asked {
         /// The last commands, each at its number modulo a power of two.
         kept: Box<[Option<Command>]>,
-        /// The one that waits for a place in the window.
+        /// The command that waits for a place in the window.
         held: Option<Command>,
     },
 }
 
 impl Commands {
-    /// The commands of a program, of which so many are kept, a power of two.
+    /// Returns the instructions of a program, whose last `kept` commands, a power of two, can be looked up.
     pub(super) fn new(program: &dyn Program, kept: usize) -> Self {
-        match program.steps() {
-            Some(steps) => {
-                let mut ahead = [Brief::default(); AHEAD];
-                steps.read(0, &mut ahead);
-                Self::Known { steps, next: 0, ahead }
+        match program.instructions() {
+            Some(all) => {
+                let mut ahead = [Packed::default(); AHEAD];
+                all.read(0, &mut ahead);
+                Self::Known { all, next: 0, ahead }
             }
             None => Self::Asked { kept: (0..kept).map(|_| None).collect(), held: None },
         }
     }
 
-    /// Whether the next step is known, and a command. Then it waits for a place.
+    /// Returns whether the next instruction is known to be a command, which then waits for a place.
     pub(super) fn is_next(&self) -> bool {
         let Self::Known { next, ahead, .. } = self else { return false };
         ahead[next % AHEAD].is_command()
     }
 
-    /// What comes next.
-    pub(super) fn ask(&mut self, program: &mut dyn Program) -> Next {
-        let Self::Known { steps, next, ahead } = self else { return program.next() };
-        let brief = go_on(steps, next, ahead);
-        steps.whole(&brief).map_or(Next::End, Next::from)
-    }
-
-    /// Lets a command that was asked for wait for a place.
-    pub(super) fn hold(&mut self, command: Command) {
-        let Self::Asked { held, .. } = self else { unreachable!("a step is not asked for") };
-        *held = Some(command);
-    }
-
-    /// Gives the command that waits for a place its number: what it is, in brief.
-    pub(super) fn place(&mut self, id: CommandId) -> Brief {
+    /// Returns the next instruction. A command of a program that is asked waits for a place.
+    pub(super) fn ask(&mut self, program: &mut dyn Program) -> Result<Option<Instruction>, String> {
         match self {
-            Self::Known { steps, next, ahead } => go_on(steps, next, ahead),
-            Self::Asked { kept, held } => {
-                let command = held.take().expect("it waits for a place");
-                let brief = Brief::of(&command.work, &command.after);
-                let brief = brief.unwrap_or_else(|| Brief::long(0, &command.after));
-                let place = id as usize & (kept.len() - 1);
-                kept[place] = Some(command);
-                brief
+            Self::Known { all, next, ahead } => {
+                let packed = advance(all, next, ahead);
+                Ok(all.unpack(packed))
+            }
+            Self::Asked { held, .. } => {
+                let instruction = program.next()?;
+                *held = instruction.as_ref().and_then(Instruction::command).cloned();
+                Ok(instruction)
             }
         }
     }
 
-    /// All that was said of the command that was given a place last.
-    pub(super) fn placed(&self, id: CommandId) -> Command {
+    /// Gives the command that waits for a place its number.
+    pub(super) fn place(&mut self, id: CommandId) -> Packed {
         match self {
-            Self::Known { steps, next, .. } => match steps.get(*next - 1).map(Next::from) {
-                Some(Next::Command(command)) => command,
+            Self::Known { all, next, ahead } => advance(all, next, ahead),
+            Self::Asked { kept, held } => {
+                let command = held.take().expect("it waits for a place");
+                let packed = Packed::of(&command).unwrap_or(Packed::Long(0));
+                let place = id as usize & (kept.len() - 1);
+                kept[place] = Some(command);
+                packed
+            }
+        }
+    }
+
+    /// Returns a command in full.
+    pub(super) fn unpack(&self, id: CommandId, packed: Packed) -> Command {
+        match self {
+            Self::Known { all, .. } => match all.unpack(packed) {
+                Some(Instruction::Command(command)) => command,
                 _ => unreachable!("only commands are given places"),
             },
             Self::Asked { kept, .. } => asked(kept, id).clone(),
         }
     }
 
-    /// A command that is not brief, and what it comes after.
-    pub(super) fn long(&self, id: CommandId, place: u32) -> (&Work, &[CommandId]) {
+    /// Returns a command that is not packed.
+    pub(super) fn long(&self, id: CommandId, place: u32) -> &Command {
         match self {
-            Self::Known { steps, .. } => steps.long(place).work().expect("it is a command"),
-            Self::Asked { kept, .. } => {
-                let command = asked(kept, id);
-                (&command.work, &command.after)
-            }
+            Self::Known { all, .. } => all.long(place),
+            Self::Asked { kept, .. } => asked(kept, id),
         }
     }
 
-    /// A computation of the list that steps have.
+    /// Returns a computation of the list of known instructions.
     pub(super) fn strips(&self, place: u32) -> Strips {
-        let Self::Known { steps, .. } = self else { unreachable!("only steps have a list") };
-        *steps.strips(place)
-    }
-
-    /// What the loads of a pipeline come after.
-    pub(super) fn loads_after(&self, id: CommandId, place: u32) -> Dependencies {
-        match self {
-            Self::Known { steps, .. } => match steps.long(place) {
-                Step::Pipeline(command) => command.loads_after.clone(),
-                _ => Dependencies::default(),
-            },
-            Self::Asked { kept, .. } => asked(kept, id).loads_after.clone(),
-        }
+        let Self::Known { all, .. } = self else { unreachable!("only packed ones are in a list") };
+        *all.strips(place)
     }
 }
 
@@ -118,18 +105,18 @@ fn asked(kept: &[Option<Command>], id: CommandId) -> &Command {
     kept[id as usize & (kept.len() - 1)].as_ref().expect("it is under way")
 }
 
-/// The next step; the one after it is the next then.
-fn go_on(steps: &Rc<Steps>, next: &mut usize, ahead: &mut [Brief; AHEAD]) -> Brief {
-    let brief = ahead[*next % AHEAD];
+/// Returns the next instruction, and moves on.
+fn advance(all: &Rc<Instructions>, next: &mut usize, ahead: &mut [Packed; AHEAD]) -> Packed {
+    let packed = ahead[*next % AHEAD];
     *next += 1;
     if next.is_multiple_of(AHEAD) {
-        read(steps, *next, ahead);
+        read(all, *next, ahead);
     }
-    brief
+    packed
 }
 
-/// Reads the next steps. Apart, so that no core looks for them that has some.
+/// Reads the next instructions. Apart, because few calls of `advance` need it.
 #[inline(never)]
-fn read(steps: &Rc<Steps>, from: usize, into: &mut [Brief; AHEAD]) {
-    steps.read(from, into);
+fn read(all: &Rc<Instructions>, from: usize, into: &mut [Packed; AHEAD]) {
+    all.read(from, into);
 }

@@ -5,7 +5,7 @@ use cubeyard_sim::Span;
 use super::latest::Latest;
 use super::progress::Mark;
 use super::{COMPUTE, LOAD, Run, STORE};
-use crate::pe::brief::What;
+use crate::pe::packed::Packed;
 use crate::pe::{Cause, CommandId, OpRecord, OpUnit, Part, Strips, Work};
 
 impl Run {
@@ -49,12 +49,9 @@ impl Run {
 
     /// The computation that a command is, and no pipeline.
     fn computation(&self, id: CommandId) -> Strips {
-        match self.what(id) {
-            What::Compute(place) => self.commands.strips(place),
-            What::Long(place) => match self.long(id, place) {
-                Work::Compute(strips) => *strips,
-                _ => unreachable!("only computations are queued"),
-            },
+        match (self.packed(id), self.long(id)) {
+            (Packed::Compute(place, _), _) => self.commands.strips(place),
+            (_, Some(Work::Compute(strips))) => *strips,
             _ => unreachable!("only computations are queued"),
         }
     }

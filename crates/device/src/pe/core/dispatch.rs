@@ -8,8 +8,8 @@ use super::latest::Latest;
 use super::slot::{End, Pipelined};
 use super::{COMPUTE, DISPATCH, LOAD, Ports, Run, STORE, State};
 use crate::message::{Direction, RequestId};
-use crate::pe::brief::What;
-use crate::pe::{Cause, CommandId, Next, OpUnit, Part, Work};
+use crate::pe::packed::Packed;
+use crate::pe::{Cause, CommandId, Instruction, OpUnit, Part, Work};
 use crate::race::Races;
 use crate::topology::CoreSpec;
 
@@ -23,22 +23,19 @@ impl Run {
                     self.state = State::Holding;
                 }
                 State::Going => match self.commands.ask(&mut *self.program) {
-                    Next::Command(command) => {
-                        self.spend(spec.dispatch);
-                        self.commands.hold(command);
-                        self.state = State::Holding;
+                    Ok(Some(Instruction::Dispatch(count))) => {
+                        self.spend(spec.dispatch * u64::from(count));
                     }
-                    Next::Wait(id) => {
+                    Ok(Some(instruction)) => {
                         self.spend(spec.dispatch);
-                        self.state = State::Waiting(id);
+                        self.state = match instruction {
+                            Instruction::Wait(id) => State::Waiting(id),
+                            Instruction::Fence => State::Fenced,
+                            _ => State::Holding,
+                        };
                     }
-                    Next::Fence => {
-                        self.spend(spec.dispatch);
-                        self.state = State::Fenced;
-                    }
-                    Next::Dispatch(count) => self.spend(spec.dispatch * u64::from(count)),
-                    Next::End => self.state = State::Ended,
-                    Next::Failed(what) => self.fail(what),
+                    Ok(None) => self.state = State::Ended,
+                    Err(what) => self.fail(what),
                 },
                 State::Waiting(id) => {
                     let Some(end) = self.done(id) else { return self.due.wait(DISPATCH, id) };
@@ -106,35 +103,32 @@ impl Run {
             self.cpu = self.cpu.or(end.time, Cause::Window, end.record);
         }
         let id = self.next;
-        let brief = self.commands.place(id);
+        let packed = self.commands.place(id);
         self.tell(|races, launch, pe| {
-            races.issued(launch, pe, id, &self.commands.placed(id), self.window);
+            races.issued(launch, pe, id, &self.commands.unpack(id, packed), self.window);
         });
         let issued = Latest { time: self.cpu.time + overhead, ..self.cpu };
-        self.slot_mut(id).begin(brief);
+        self.slot_mut(id).begin(packed);
         *self.end_of_mut(id) = End::open(issued);
         self.next += 1;
         self.open += 1;
         self.report.commands += 1;
-        self.issue(id, brief.what(), ports);
+        self.issue(id, packed, ports);
     }
 
     /// Hands a command to its unit.
-    fn issue(&mut self, id: CommandId, what: What, ports: &mut Ports) {
-        match what {
-            What::Dma(dma) => self.stand(engine(dma.direction), id),
-            What::Compute(_) => self.stand(COMPUTE, id),
-            What::Send(message) => self.issue_send(id, message, ports),
-            What::Receive(message) => self.issue_receive(id, message, ports),
-            What::Long(place) => self.issue_long(id, place, ports),
-            What::Chosen(..) | What::Wait(_) | What::Fence | What::Call | What::End => {
-                unreachable!("only commands are given places, before a port is chosen")
-            }
+    fn issue(&mut self, id: CommandId, packed: Packed, ports: &mut Ports) {
+        match packed {
+            Packed::Dma { direction, .. } => self.stand(engine(direction), id),
+            Packed::Compute(..) => self.stand(COMPUTE, id),
+            Packed::Send(message, _) => self.issue_send(id, message, ports),
+            Packed::Receive(message, _) => self.issue_receive(id, message, ports),
+            _ => self.issue_long(id, ports),
         }
     }
 
-    fn issue_long(&mut self, id: CommandId, place: u32, ports: &mut Ports) {
-        match self.long(id, place) {
+    fn issue_long(&mut self, id: CommandId, ports: &mut Ports) {
+        match self.long(id).expect("only commands are given places") {
             Work::Dma(dma) => self.stand(engine(dma.direction), id),
             Work::Compute(_) => self.stand(COMPUTE, id),
             &Work::Send(message) => self.issue_send(id, message, ports),
@@ -144,14 +138,15 @@ impl Run {
                 self.issue_any(id, &any, ports);
             }
             Work::Pipeline(pipeline) => {
-                let counts = pipeline.parts();
-                self.issue_pipeline(id, place, counts);
+                let parts = pipeline.parts();
+                self.issue_pipeline(id, parts);
             }
         }
     }
 
-    fn issue_pipeline(&mut self, id: CommandId, place: u32, parts: [u32; 3]) {
-        let loads_after = self.commands.loads_after(id, place);
+    fn issue_pipeline(&mut self, id: CommandId, parts: [u32; 3]) {
+        let command = self.long_command(id).expect("a pipeline is not packed");
+        let loads_after = command.loads_after.clone();
         let issued = self.end_of(id).latest();
         self.slot_mut(id).pipelined = Some(Pipelined::new(parts, issued, loads_after));
         for (unit, count) in parts.into_iter().enumerate() {

@@ -9,7 +9,7 @@ use super::latest::Latest;
 use super::progress::Mark;
 use super::{COMPUTE, LOAD, Run, STORE, State};
 use crate::message::{Buffer, Done, Message, PeDmaMessage, Slice, Unwritten, VirtualAccess};
-use crate::pe::brief::What;
+use crate::pe::packed::Packed;
 use crate::pe::{Cause, CommandId, Dma, OpUnit, Part, Work};
 
 /// The read or the write engines of the DMA.
@@ -80,15 +80,13 @@ impl Run {
     }
 
     fn access(&self, id: CommandId, kind: usize, index: u32) -> Dma {
-        let place = match self.what(id) {
-            What::Dma(dma) => return dma,
-            What::Long(place) => place,
-            _ => unreachable!("only accesses are queued"),
-        };
-        match self.long(id, place) {
-            Work::Dma(dma) => *dma,
-            Work::Pipeline(pipeline) if kind == LOAD => pipeline.load(index),
-            Work::Pipeline(pipeline) => pipeline.store(index),
+        match (self.packed(id), self.long(id)) {
+            (Packed::Dma { direction, address, bytes, .. }, _) => {
+                Dma { direction, address, bytes, rows: None }
+            }
+            (_, Some(Work::Dma(dma))) => *dma,
+            (_, Some(Work::Pipeline(pipeline))) if kind == LOAD => pipeline.load(index),
+            (_, Some(Work::Pipeline(pipeline))) => pipeline.store(index),
             _ => unreachable!("only accesses are queued"),
         }
     }

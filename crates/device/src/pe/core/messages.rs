@@ -9,10 +9,10 @@ use cubeyard_sim::{Context, NodeId, Time};
 use super::latest::Latest;
 use super::{ANY, Core, RECEIVE, Run, SEND, State};
 use crate::message::{Arrival, CommandTarget, Message, PortChange, RequestId};
-use crate::pe::brief::What;
 use crate::pe::ipcq::{Arrived, Port, Ports};
+use crate::pe::packed::Packed;
 use crate::pe::{
-    self, Cause, CommandId, OpUnit, Part, PortError, PortId, PortSpec, SlotMemory, Work,
+    Cause, CommandId, OpUnit, Part, PortError, PortId, PortMessage, PortSpec, SlotMemory, Work,
 };
 use receive::Reading;
 
@@ -129,9 +129,7 @@ impl Core {
         if run.open == 0 {
             return None;
         }
-        if let What::Long(place) = run.what(id)
-            && let Work::ReceiveAny(any) = run.long(id, place)
-        {
+        if let (Packed::Long(_), Some(Work::ReceiveAny(any))) = (run.packed(id), run.long(id)) {
             return Some(self.any_waits(run, id, any));
         }
         let (message, receives) = run.message(id)?;
@@ -148,14 +146,14 @@ impl Core {
 
 impl Run {
     /// A command that sends has been issued.
-    pub(super) fn issue_send(&mut self, id: CommandId, message: pe::Message, ports: &mut Ports) {
+    pub(super) fn issue_send(&mut self, id: CommandId, message: PortMessage, ports: &mut Ports) {
         if self.port(id, message, ports).is_some() {
             self.stand(SEND, id);
         }
     }
 
     /// A command that receives has been issued.
-    pub(super) fn issue_receive(&mut self, id: CommandId, message: pe::Message, ports: &mut Ports) {
+    pub(super) fn issue_receive(&mut self, id: CommandId, message: PortMessage, ports: &mut Ports) {
         if let Some(port) = self.port(id, message, ports) {
             port.wanted.push_back(id);
             self.want(message.port);
@@ -164,20 +162,14 @@ impl Run {
 
     /// The message that a command sends or receives, and whether it receives: none if it does neither, or one of
     /// several is to be chosen.
-    fn message(&self, id: CommandId) -> Option<(pe::Message, bool)> {
-        match self.what(id) {
-            What::Send(message) => Some((message, false)),
-            What::Receive(message) => Some((message, true)),
-            What::Long(place) => match self.long(id, place) {
-                Work::Send(message) => Some((*message, false)),
-                Work::Receive(message) => Some((*message, true)),
-                _ => None,
-            },
-            What::Chosen(place, port) => {
-                let Work::ReceiveAny(any) = self.long(id, place) else {
-                    unreachable!("it was one of several")
-                };
-                Some((pe::Message { port, bytes: any.bytes, format: any.format }, true))
+    fn message(&self, id: CommandId) -> Option<(PortMessage, bool)> {
+        match (self.packed(id), self.long(id)) {
+            (Packed::Send(message, _), _) => Some((message, false)),
+            (Packed::Receive(message, _), _) => Some((message, true)),
+            (_, Some(&Work::Send(message))) => Some((message, false)),
+            (_, Some(&Work::Receive(message))) => Some((message, true)),
+            (Packed::Chosen(_, port), Some(Work::ReceiveAny(any))) => {
+                Some((PortMessage { port, bytes: any.bytes, format: any.format }, true))
             }
             _ => None,
         }
@@ -187,7 +179,7 @@ impl Run {
     fn port<'p>(
         &mut self,
         id: CommandId,
-        message: pe::Message,
+        message: PortMessage,
         ports: &'p mut Ports,
     ) -> Option<&'p mut Port> {
         let Some(port) = ports.get_mut(message.port) else {

@@ -5,8 +5,8 @@ use cubeyard_sim::Time;
 use super::latest::{Kept, Latest};
 use super::progress::Progress;
 use super::{COMPUTE, DISPATCH, LOAD, Run, STORE};
-use crate::pe::brief::{Brief, What};
-use crate::pe::{Cause, CommandId, Dependencies, Pipeline, Work};
+use crate::pe::packed::Packed;
+use crate::pe::{Cause, Command, CommandId, Dependencies, Pipeline, Work};
 
 /// How many times a pipeline's parts may be remembered before they are looked through.
 const KEPT: usize = 64;
@@ -15,8 +15,7 @@ const KEPT: usize = 64;
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Slot {
-    /// What it is.
-    pub(super) brief: Brief,
+    pub(super) packed: Packed,
     /// How far a pipeline is. Other commands have one part, so they need nothing to know that by; apart,
     /// because a core goes through many of those.
     pub(super) pipelined: Option<Box<Pipelined>>,
@@ -82,8 +81,8 @@ impl Pipelined {
 
 impl Slot {
     /// Takes in a command, in the place of one that is done.
-    pub(super) fn begin(&mut self, brief: Brief) {
-        *self = Self { brief, pipelined: None, follower: 0 };
+    pub(super) fn begin(&mut self, packed: Packed) {
+        *self = Self { packed, pipelined: None, follower: 0 };
     }
 
     /// The next part of a kind to begin.
@@ -100,32 +99,42 @@ impl Slot {
 }
 
 impl Run {
-    /// What a command is, in brief.
-    pub(super) fn what(&self, id: CommandId) -> What {
-        self.slot(id).brief.what()
+    pub(super) fn packed(&self, id: CommandId) -> Packed {
+        self.slot(id).packed
     }
 
-    /// What a command is that is not brief.
-    pub(super) fn long(&self, id: CommandId, place: u32) -> &Work {
-        self.commands.long(id, place).0
+    /// Returns the work of a command that is not packed.
+    pub(super) fn long(&self, id: CommandId) -> Option<&Work> {
+        self.long_command(id).map(|command| &command.work)
     }
 
-    /// The pipeline that a command is.
+    pub(super) fn long_command(&self, id: CommandId) -> Option<&Command> {
+        match self.packed(id) {
+            Packed::Long(place) | Packed::Chosen(place, _) => Some(self.commands.long(id, place)),
+            _ => None,
+        }
+    }
+
     pub(super) fn pipeline(&self, id: CommandId) -> &dyn Pipeline {
-        let What::Long(place) = self.what(id) else { unreachable!("a pipeline is long") };
-        let Work::Pipeline(pipeline) = self.long(id, place) else { unreachable!("it is none") };
-        &**pipeline
+        match self.long(id) {
+            Some(Work::Pipeline(pipeline)) => &**pipeline,
+            _ => unreachable!("only pipelines have several parts"),
+        }
     }
 
-    /// When a command can begin as far as others go, or the first that it waits for.
+    /// Returns when a command can begin as far as others go, or the first that it waits for.
     pub(super) fn ready(&self, id: CommandId) -> Result<Latest, CommandId> {
-        let slot = self.slot(id);
-        match (slot.brief.after(), slot.brief.what()) {
-            (Some(after), _) => self.ready_after(id, after),
-            (None, What::Long(place) | What::Chosen(place, _)) => {
-                self.ready_after(id, self.commands.long(id, place).1)
+        match &self.slot(id).packed {
+            Packed::Dma { after, .. }
+            | Packed::Send(_, after)
+            | Packed::Receive(_, after)
+            | Packed::Compute(_, after) => self.ready_after(id, after),
+            &Packed::Long(place) | &Packed::Chosen(place, _) => {
+                self.ready_after(id, &self.commands.long(id, place).after)
             }
-            _ => unreachable!("only long commands come after many"),
+            Packed::Wait(_) | Packed::Fence | Packed::Dispatch(_) | Packed::End => {
+                unreachable!("only commands are given places")
+            }
         }
     }
 
@@ -190,8 +199,8 @@ impl Run {
     /// Forgets the times of parts that nothing waits for any more.
     fn forget(&mut self, id: CommandId) {
         let place = id as usize & (self.slots.len() - 1);
-        let What::Long(long) = self.slots[place].brief.what() else { return };
-        let (Work::Pipeline(pipeline), _) = self.commands.long(id, long) else { return };
+        let Packed::Long(long) = self.slots[place].packed else { return };
+        let Work::Pipeline(pipeline) = &self.commands.long(id, long).work else { return };
         let Some(pipelined) = &mut self.slots[place].pipelined else { return };
         let Pipelined { parts, fetched, .. } = &mut **pipelined;
         let next = |kind: usize| (!parts[kind].is_begun()).then_some(parts[kind].next);

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use super::*;
-use crate::pe::{Dma, Format, Message};
+use crate::pe::{Dma, Format, PortMessage};
 
 const PROGRAMS: usize = 3;
 const WINDOW: u32 = 3;
@@ -90,7 +90,11 @@ fn end(from: usize, to: usize) -> End {
 fn command(step: Step, number: CommandId) -> Command {
     let (Step::Access { after, .. } | Step::Send { after, .. }) = step else {
         return Command {
-            work: Work::Receive(Message { port: PortId(0), bytes: 1, format: Format::default() }),
+            work: Work::Receive(PortMessage {
+                port: PortId(0),
+                bytes: 1,
+                format: Format::default(),
+            }),
             after: Dependencies::default(),
             loads_after: Dependencies::default(),
         };
@@ -99,7 +103,7 @@ fn command(step: Step, number: CommandId) -> Command {
     let dma = Dma { direction: Direction::Write, address: 0, bytes: 1, rows: None };
     let work = match step {
         Step::Send { .. } => {
-            Work::Send(Message { port: PortId(0), bytes: 1, format: Format::default() })
+            Work::Send(PortMessage { port: PortId(0), bytes: 1, format: Format::default() })
         }
         _ => Work::Dma(dma),
     };

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use cubeyard_device::message::Direction;
-use cubeyard_device::pe::{self, Command, Dma, Next, OpUnit, Pipeline, Program, Strips, Work};
+use cubeyard_device::pe::{
+    self, Command, Dma, Instruction, OpUnit, Pipeline, Program, Strips, Work,
+};
 use cubeyard_sim::Span;
 use proptest::prelude::*;
 
@@ -191,14 +193,13 @@ pub(crate) struct Steps {
 }
 
 impl Program for Steps {
-    fn next(&mut self) -> Next {
-        match self.steps.pop_front() {
-            Some(Step::Task(task)) => Next::Command(task.command(self.address)),
-            Some(Step::Wait(id)) => Next::Wait(small(id)),
-            Some(Step::Fence) => Next::Fence,
-            Some(Step::Calls(count)) => Next::Dispatch(count),
-            None => Next::End,
-        }
+    fn next(&mut self) -> Result<Option<Instruction>, String> {
+        Ok(self.steps.pop_front().map(|step| match step {
+            Step::Task(task) => Instruction::Command(task.command(self.address)),
+            Step::Wait(id) => Instruction::Wait(small(id)),
+            Step::Fence => Instruction::Fence,
+            Step::Calls(count) => Instruction::Dispatch(count),
+        }))
     }
 }
 

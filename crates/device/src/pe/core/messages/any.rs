@@ -3,9 +3,10 @@
 use cubeyard_sim::Context;
 
 use super::{ANY, Core, Run};
-use crate::pe::brief::What;
+use crate::message::Message;
 use crate::pe::ipcq::Ports;
-use crate::pe::{AnyOf, CommandId, Message, PortId, Work};
+use crate::pe::packed::Packed;
+use crate::pe::{AnyOf, CommandId, PortId, PortMessage, Work};
 
 impl Core {
     /// Who could send what a command waits for.
@@ -20,7 +21,7 @@ impl Run {
     /// A command that receives from one of several ports has been issued.
     pub(in crate::pe::core) fn issue_any(&mut self, id: CommandId, any: &AnyOf, ports: &mut Ports) {
         let (bytes, format) = (any.bytes, any.format);
-        let message = |&port: &PortId| Message { port, bytes, format };
+        let message = |&port: &PortId| PortMessage { port, bytes, format };
         if any.ports.iter().map(message).all(|of| self.port(id, of, ports).is_some()) {
             self.messages.undecided.push(id);
             self.due.add(ANY);
@@ -32,7 +33,7 @@ impl Run {
     pub(in crate::pe::core) fn choose(
         &mut self,
         ports: &mut Ports,
-        context: &mut Context<crate::message::Message>,
+        context: &mut Context<Message>,
     ) {
         let mut later = None;
         for id in std::mem::take(&mut self.messages.undecided) {
@@ -54,8 +55,10 @@ impl Run {
     }
 
     fn decide(&mut self, id: CommandId, ports: &mut Ports) -> bool {
-        let What::Long(place) = self.what(id) else { unreachable!("it has none yet") };
-        let Work::ReceiveAny(any) = self.long(id, place) else { unreachable!("it wants any") };
+        let (Packed::Long(long), Some(Work::ReceiveAny(any))) = (self.packed(id), self.long(id))
+        else {
+            unreachable!("only such commands are undecided")
+        };
         let last = any.ports.iter().position(|port| Some(*port) == self.messages.last_any);
         let (first, count) = (last.map_or(0, |last| last + 1), any.ports.len());
         let mut turns = (first..first + count).map(|turn| turn % count);
@@ -66,7 +69,7 @@ impl Run {
         let wanted = &mut ports.get_mut(port).expect("checked when it was issued").wanted;
         let earlier = wanted.iter().take_while(|&&other| other < id).count();
         wanted.insert(earlier, id);
-        self.slot_mut(id).brief.choose(port);
+        self.slot_mut(id).packed = Packed::Chosen(long, port);
         self.messages.last_any = Some(port);
         self.want(port);
         let result = self.program.chosen(id, place);

@@ -5,7 +5,7 @@ use cubeyard_sim::Context;
 use super::{Latest, Run, SEND};
 use crate::message::{Arrival, Message, Packet, PeDmaMessage};
 use crate::pe::ipcq::{Port, Ports};
-use crate::pe::{self, Cause, CommandId, OpUnit};
+use crate::pe::{Cause, CommandId, OpUnit, PortMessage};
 
 impl Run {
     /// Sends what can leave now.
@@ -41,7 +41,7 @@ impl Run {
         id: CommandId,
         ready: Latest,
         port: &mut Port,
-        pe::Message { bytes, format, .. }: pe::Message,
+        PortMessage { bytes, format, .. }: PortMessage,
         data: Option<Vec<u8>>,
         context: &mut Context<Message>,
     ) {

@@ -1,0 +1,118 @@
+//! Instructions of programs: commands for the engines, and the waits of `PE_CPU` between them.
+
+use std::fmt;
+use std::rc::Rc;
+
+use super::{Dependencies, Strips};
+use crate::access::{Direction, Rows};
+use crate::ids::{CommandId, Format, PortId};
+
+/// An instruction of a program.
+#[derive(Clone, Debug)]
+pub enum Instruction {
+    /// Issues a command to an engine.
+    Command(Command),
+    /// `PE_CPU` waits until a command is done.
+    Wait(CommandId),
+    /// `PE_CPU` waits until all commands are done.
+    Fence,
+    /// `PE_CPU` is busy for this many dispatches.
+    Dispatch(u32),
+}
+
+impl Instruction {
+    /// Returns the command, if it is one.
+    pub fn command(&self) -> Option<&Command> {
+        match self {
+            Self::Command(command) => Some(command),
+            Self::Wait(_) | Self::Fence | Self::Dispatch(_) => None,
+        }
+    }
+}
+
+/// A command for an engine.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// Work of the engine.
+    pub work: Work,
+    /// Commands that must be done before.
+    pub after: Dependencies,
+    /// Commands that must be done before a [pipeline](Work::Pipeline) loads; its loads do not wait for
+    /// those of `after`.
+    pub loads_after: Dependencies,
+}
+
+/// Work of a command.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// Moves data into the TCM, or out of it.
+    Dma(Dma),
+    /// Computes from the TCM to the TCM, in the matrix or vector unit.
+    Compute(Strips),
+    /// Sends a message to another PE.
+    Send(PortMessage),
+    /// Receives a message from another PE.
+    Receive(PortMessage),
+    /// Receives a message from whichever of several PEs has sent one.
+    ReceiveAny(Rc<AnyOf>),
+    /// Many loads, computations and stores that overlap.
+    Pipeline(Rc<dyn Pipeline>),
+}
+
+/// A message that may come to one of several ports: the first that comes, and in turns if several have
+/// come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnyOf {
+    /// Ports that the message may come to.
+    pub ports: Vec<PortId>,
+    /// Length of the message, in bytes.
+    pub bytes: u64,
+    /// Format of its elements.
+    pub format: Format,
+}
+
+/// A message between PEs, at one end of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortMessage {
+    /// Port that it leaves or comes to.
+    pub port: PortId,
+    /// Length of the message, in bytes.
+    pub bytes: u64,
+    /// Format of its elements.
+    pub format: Format,
+}
+
+/// An access of a DMA engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dma {
+    /// Direction of the data, as seen by the memory.
+    pub direction: Direction,
+    /// Virtual address, or a physical one if it is not mapped.
+    pub address: u64,
+    /// Length of the data, in bytes.
+    pub bytes: u64,
+    /// Layout of the data in memory, if it is not contiguous.
+    pub rows: Option<Rows>,
+}
+
+/// A tiled operation: loads, computations and stores, each kind in order, and their dependencies.
+///
+/// Load `i` waits until [`load_after`](Self::load_after)`(i)` computations have fetched their operands, because
+/// it takes their place in the TCM; computation `i` waits for loads and stores; store `i` for computations.
+/// Each of these numbers must not fall as `i` grows.
+pub trait Pipeline: fmt::Debug {
+    /// Returns the numbers of loads, computations and stores.
+    fn parts(&self) -> [u32; 3];
+    /// Returns a load.
+    fn load(&self, index: u32) -> Dma;
+    /// Returns the number of computations that must have fetched their operands before a load.
+    fn load_after(&self, index: u32) -> u32;
+    /// Returns a computation.
+    fn compute(&self, index: u32) -> Strips;
+    /// Returns the numbers of loads and stores that must be done before a computation.
+    fn compute_after(&self, index: u32) -> [u32; 2];
+    /// Returns a store.
+    fn store(&self, index: u32) -> Dma;
+    /// Returns the number of computations that must be done before a store.
+    fn store_after(&self, index: u32) -> u32;
+}
