@@ -6,7 +6,7 @@
 
 use cubeyard_device::machine::{Machine, Rehearsal};
 use cubeyard_device::message::RequestId;
-use cubeyard_device::pe::{Cause, CoreReport, Dma, OpLog, OpRecord, OpUnit, Stretch};
+use cubeyard_device::pe::{CoreReport, Dma, OpCause, OpLog, OpRecord, OpUnit, Stretch};
 use cubeyard_device::request::PeRef;
 use cubeyard_runtime::LaunchReport;
 use cubeyard_sim::{NodeId, Span, Time};
@@ -106,7 +106,7 @@ impl Walk<'_> {
         operation: Option<&Operation>,
     ) -> (SliceKind, String) {
         let name = operation.map_or_else(String::new, Operation::name);
-        if !stretch.at_work && stretch.reason.cause == Cause::Message {
+        if !stretch.at_work && stretch.reason.cause == OpCause::Message {
             let (it, to) = (carried(record.unit), self.pe(record));
             return (SliceKind::Message, format!("{it} on its way to {to}"));
         }
@@ -151,7 +151,7 @@ impl Walk<'_> {
     }
 
     fn why(&self, stretch: &Stretch, record: &OpRecord) -> String {
-        if !stretch.at_work && stretch.reason.cause != Cause::Message {
+        if !stretch.at_work && stretch.reason.cause != OpCause::Message {
             return "its overhead for each command".to_owned();
         }
         let before = stretch.reason.before.map(|before| &self.log.records()[before as usize]);
@@ -163,21 +163,23 @@ impl Walk<'_> {
             return format!("after {its}");
         }
         match stretch.reason.cause {
-            Cause::Start => "the launch began".to_owned(),
-            Cause::Dispatch if record.unit == OpUnit::Cpu => "one call after the other".to_owned(),
-            Cause::Dispatch => "it was dispatched then".to_owned(),
-            Cause::Unit => format!("{} was busy: {its}", record.unit.name()),
+            OpCause::Start => "the launch began".to_owned(),
+            OpCause::Dispatch if record.unit == OpUnit::Cpu => {
+                "one call after the other".to_owned()
+            }
+            OpCause::Dispatch => "it was dispatched then".to_owned(),
+            OpCause::Unit => format!("{} was busy: {its}", record.unit.name()),
             // A load has no operands: it waits for its memory in the TCM.
-            Cause::After if record.unit == OpUnit::Load => {
+            OpCause::After if record.unit == OpUnit::Load => {
                 format!("its place in the TCM was free after {its}")
             }
-            Cause::After => format!("it comes after {its}"),
-            Cause::Part => format!("after {}: {its}", before.unit.name()),
-            Cause::Window => format!("PE_CPU waited for {its}"),
-            Cause::Message if record.unit == OpUnit::Send => {
+            OpCause::After => format!("it comes after {its}"),
+            OpCause::Part => format!("after {}: {its}", before.unit.name()),
+            OpCause::Window => format!("PE_CPU waited for {its}"),
+            OpCause::Message if record.unit == OpUnit::Send => {
                 format!("a slot was free after {its}")
             }
-            Cause::Message => format!("it came after {its}"),
+            OpCause::Message => format!("it came after {its}"),
         }
     }
 }

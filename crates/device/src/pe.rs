@@ -27,8 +27,8 @@ pub use chunks::Chunks;
 pub(crate) use core::{Core, Shared, command_of};
 pub use dependencies::Dependencies;
 pub use instruction::{AnyOf, Command, Dma, Instruction, Pipeline, PortMessage, Work};
-pub use ipcq::{PortError, PortSpec, SlotMemory, Waiting};
-pub use log::{Cause, OpLog, OpRecord, OpUnit, Reason, Stretch};
+pub use ipcq::{PortError, PortSpec, SlotMemory, WaitMode};
+pub use log::{OpCause, OpLog, OpRecord, OpUnit, Reason, Stretch};
 pub use packed::Instructions;
 pub use strips::Strips;
 
@@ -44,7 +44,7 @@ pub(crate) const ALARM: u64 = u64::MAX;
 
 /// A part of a command: loads, computations and stores are counted each by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum CommandPart {
     /// A load.
     Load(u32),
     /// A computation.

@@ -10,8 +10,6 @@ mod book;
 mod knowledge;
 mod order;
 
-pub use order::Order;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,6 +21,7 @@ use crate::message::{Direction, RequestId, Rows};
 use crate::pe::{Command, CommandId, PortId};
 use book::Book;
 use knowledge::Knowledge;
+use order::LaunchOrder;
 
 /// The most races that are kept.
 const MOST: usize = 1000;
@@ -56,7 +55,7 @@ pub struct Race {
 /// What is known of the accesses of programs.
 #[derive(Debug, Default)]
 pub struct Races {
-    order: Order,
+    order: LaunchOrder,
     knowledge: Knowledge,
     books: BTreeMap<NodeId, Book>,
     /// By the two accesses.
@@ -77,7 +76,7 @@ impl Races {
 
     /// The host has seen the end of all launches.
     pub fn synchronized(&mut self) {
-        self.order = Order::default();
+        self.order = LaunchOrder::default();
         self.tidy();
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use cubeyard_device::pe::{PortId, PortSpec, SlotMemory, Waiting};
+use cubeyard_device::pe::{PortId, PortSpec, SlotMemory, WaitMode};
 use cubeyard_device::request::{PeRef, Request};
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::{CubeId, PeId, PhysAddr, SipId};
@@ -53,7 +53,7 @@ pub struct RingConfig {
     /// Size of the message that returns a credit.
     pub credit_bytes: Bytes,
     /// Way in which receivers wait for a message.
-    pub waiting: Waiting,
+    pub waiting: WaitMode,
 }
 
 /// The published values: four slots of 4 KiB in the TCM, credits of 16 bytes, receivers that are woken.
@@ -64,7 +64,7 @@ impl Default for RingConfig {
             slots: 4,
             slot_bytes: Bytes::kib(4),
             credit_bytes: Bytes::new(16),
-            waiting: Waiting::Sleep,
+            waiting: WaitMode::Sleep,
         }
     }
 }

@@ -3,7 +3,7 @@
 use cubeyard_collectives::collective::{Operation, ReduceOp, algorithms};
 use cubeyard_collectives::distributed::ccl::{CclConfig, DEFAULT};
 use cubeyard_collectives::distributed::{DistError, Places, Ranks};
-use cubeyard_device::pe::Waiting;
+use cubeyard_device::pe::WaitMode;
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::{RingConfig, SlotKind};
 use cubeyard_sim::Span;
@@ -139,7 +139,7 @@ fn channels_are_as_the_file_says() {
     let text = "defaults: {algorithm: deep, backpressure: poll, poll_ns: 5}\n\
                 algorithms: {deep: {module: ring, n_slots: 16, slot_size: 64 KiB, buffer_kind: hbm}}\n";
     let resolved = read(text).resolve(&machine(2), 4096, ALL_REDUCE).unwrap();
-    let waiting = Waiting::Poll(Span::from_ps(5000));
+    let waiting = WaitMode::Poll(Span::from_ps(5000));
     let [slot_bytes, credit_bytes] = [64 << 10, 16].map(cubeyard_memory::Bytes::new);
     let ring = RingConfig { kind: SlotKind::Hbm, slots: 16, slot_bytes, credit_bytes, waiting };
     assert_eq!((resolved.name.as_str(), resolved.algorithm.name()), ("deep", "ring"));

@@ -21,17 +21,16 @@ use crate::message::{Access, Direction, Done, Message, RequesterMessage, Rows, S
 pub struct Memory {
     channels: Channels,
     flit_bytes: u64,
-    /// The accesses whose last burst has not ended, by the alarm that says so: posted writes, and in data
-    /// mode all of them.
+    /// Accesses whose last burst has not ended, by their alarm: posted writes, and in data mode all.
     ending: BTreeMap<u64, Ending>,
     alarms: u64,
-    /// All bursts so far, if they are kept.
+    /// All bursts so far, if they are recorded.
     record: Option<Vec<Burst>>,
-    /// What it holds, in data mode.
+    /// Contents in data mode.
     contents: Option<Contents>,
 }
 
-/// What is to be done when the last burst of an access has ended.
+/// Actions at the end of the last burst of an access.
 #[derive(Clone, Debug)]
 struct Ending {
     direction: Direction,
@@ -39,12 +38,12 @@ struct Ending {
     bytes: u64,
     rows: Option<Rows>,
     data: Option<Slice>,
-    /// Told then, for a posted write.
+    /// Receiver of the completion of a posted write.
     done: Option<Done>,
 }
 
 impl Memory {
-    /// A memory whose flits consist of whole bursts.
+    /// Creates a memory whose flits consist of whole bursts.
     pub fn new(spec: ChannelsSpec, flit_bytes: u64) -> Self {
         Self {
             channels: Channels::new(spec),
@@ -56,37 +55,36 @@ impl Memory {
         }
     }
 
-    /// Keeps every burst from now on, for [`bursts`](Self::bursts).
+    /// Records every burst from now on, for [`bursts`](Self::bursts).
     pub fn keep_bursts(&mut self) {
         self.record.get_or_insert_default();
     }
 
-    /// The bursts that were kept, in the order in which they were asked for.
+    /// Returns the recorded bursts, in the order of their requests.
     pub fn bursts(&self) -> &[Burst] {
         self.record.as_deref().unwrap_or_default()
     }
 
-    /// Holds data from now on.
+    /// Starts to hold data.
     pub fn keep_contents(&mut self) {
         self.contents.get_or_insert_default();
     }
 
-    /// What it holds, in data mode.
+    /// Returns the contents, in data mode.
     pub fn contents(&self) -> Option<&Contents> {
         self.contents.as_ref()
     }
 
-    /// What it holds, in data mode, to be changed.
-    pub fn contents_mut(&mut self) -> Option<&mut Contents> {
+    pub(crate) fn contents_mut(&mut self) -> Option<&mut Contents> {
         self.contents.as_mut()
     }
 
-    /// Its channels.
+    /// Returns the channels.
     pub fn channels(&self) -> &Channels {
         &self.channels
     }
 
-    /// Reads: the data goes back flit by flit and in order, each when its bursts have ended.
+    /// Sends the data of a read back flit by flit and in order, each when its bursts have ended.
     fn read(&mut self, access: Box<Access>, context: &mut Context<Message>) {
         let flits = access.bytes.div_ceil(self.flit_bytes);
         let mut ends = Vec::with_capacity(usize::try_from(flits).expect("checked by the machine"));
@@ -101,7 +99,7 @@ impl Memory {
         answer(access, route, bytes, Asks::Each(ends), context);
     }
 
-    /// All flits of a write are here: it is acknowledged, or done, when its last burst has ended.
+    /// Acknowledges or completes a write whose flits are all here, when its last burst has ended.
     fn written(&mut self, access: Box<Access>, context: &mut Context<Message>) {
         let end = access.written.get();
         let posted = access.back.is_none().then_some(access.done);
@@ -111,7 +109,7 @@ impl Memory {
         }
     }
 
-    /// Sets an alarm for the end of an access, if something is to be done then.
+    /// Sets an alarm for the end of an access, if it has data to move or a completion to report.
     fn end_at(
         &mut self,
         end: Time,

@@ -1,4 +1,4 @@
-//! A PE's MMU: what its virtual addresses mean, and what it costs to know.
+//! A PE's MMU: translation of its virtual addresses, and the time that it takes.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use cubeyard_sim::Span;
 use crate::message::{Mapping, Rows};
 use crate::topology::MmuSpec;
 
-/// `PE_MMU`. It is told the time of nothing: mappings come to it with messages, and DMA asks it.
+/// `PE_MMU`. Stateless in time: pure address translation.
 #[derive(Clone, Debug)]
 pub struct Mmu {
     spec: MmuSpec,
@@ -19,56 +19,56 @@ pub struct Mmu {
     counts: MmuCounts,
 }
 
-/// What an MMU has done.
+/// Counters of an MMU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MmuCounts {
-    /// Accesses translated.
+    /// Number of translated accesses.
     pub translations: u64,
-    /// Accesses to an address that was not mapped.
+    /// Number of accesses to an address that was not mapped.
     pub faults: u64,
-    /// Pages that the TLB held.
+    /// Number of page lookups that hit the TLB.
     pub tlb_hits: u64,
-    /// Pages that it did not hold.
+    /// Number of page lookups that missed the TLB.
     pub tlb_misses: u64,
 }
 
-/// A range of virtual addresses as ranges of physical ones, and what it cost to know.
+/// A range of virtual addresses as ranges of physical ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Translation {
-    /// In the order of the virtual addresses.
+    /// Physical ranges, in the order of the virtual addresses.
     pub pieces: Vec<(PhysAddr, u64)>,
-    /// What the translation takes.
+    /// Duration of the translation.
     pub span: Span,
 }
 
 /// A part of an access that lies in one memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where it begins.
+    /// Physical address of the first byte.
     pub to: PhysAddr,
-    /// How much of it is moved.
+    /// Number of bytes that are moved.
     pub bytes: u64,
-    /// How that lies there, if not in one piece.
+    /// Layout of the bytes, if they are not contiguous.
     pub rows: Option<Rows>,
 }
 
 /// An address that is not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The address.
+    /// Address that is not mapped.
     pub address: u64,
-    /// What it took to find out.
+    /// Duration of the failed translation.
     pub span: Span,
 }
 
 impl Mmu {
-    /// An MMU without mappings.
+    /// Creates an MMU without mappings.
     pub fn new(spec: MmuSpec) -> Self {
         let tlb = spec.tlb_entries.map(|entries| Box::new(Tlb::new(entries)));
         Self { spec, table: PageTable::default(), tlb, counts: MmuCounts::default() }
     }
 
-    /// Takes mappings in: all, or none.
+    /// Adds mappings: all, or none.
     pub fn map(&mut self, mappings: &[Mapping]) -> Result<(), MapError> {
         for (done, mapping) in mappings.iter().enumerate() {
             if let Err(error) = self.table.map(mapping.from, Bytes::new(mapping.bytes), mapping.to)
@@ -80,7 +80,7 @@ impl Mmu {
         Ok(())
     }
 
-    /// Takes mappings out; those that are not there are an error, and the others are out nevertheless.
+    /// Removes mappings; a missing one is an error, but the others are removed nevertheless.
     pub fn unmap(&mut self, mappings: &[Mapping]) -> Result<(), MapError> {
         let mut result = Ok(());
         for mapping in mappings {
@@ -94,7 +94,7 @@ impl Mmu {
         result
     }
 
-    /// What a range of virtual addresses means.
+    /// Translates a range of virtual addresses.
     pub fn translate(&mut self, address: u64, bytes: u64) -> Result<Translation, Fault> {
         self.counts.translations += 1;
         let span = self.spec.tlb_overhead + self.look_up(address, bytes);
@@ -117,8 +117,8 @@ impl Mmu {
         Ok(Translation { pieces, span })
     }
 
-    /// What rows of virtual addresses mean, in the order of what is moved. Rows that lie as far from each
-    /// other in one memory as in the virtual range stay one piece.
+    /// Translates rows of virtual addresses, in the order of the moved data. Rows that have the same pitch in
+    /// one memory as in the virtual range stay one piece.
     pub fn translate_rows(
         &mut self,
         address: u64,
@@ -144,7 +144,7 @@ impl Mmu {
         Ok((pieces, span))
     }
 
-    /// What an access means that lies within a mapping: none if it does not, or if a TLB has to be asked.
+    /// Translates an access within a mapping; none if it goes beyond, or if there is a TLB.
     pub fn translate_within(
         &mut self,
         mapping: &Mapping,
@@ -165,33 +165,34 @@ impl Mmu {
         })
     }
 
-    /// The mapping that an address is in. Takes no simulated time and counts for nothing.
+    /// Returns the mapping of an address, without any effect on time or counters.
     pub fn mapping(&self, address: u64) -> Option<Mapping> {
         let (from, bytes, to) = self.table.mapping(address)?;
         Some(Mapping { from, bytes: bytes.get(), to })
     }
 
-    /// Where an address lies, and how much follows it there. Takes no simulated time and counts for nothing.
+    /// Returns the physical address and the contiguous bytes from there on, without any effect on time or
+    /// counters.
     pub fn place(&self, address: u64) -> Option<(PhysAddr, u64)> {
         self.table.translate(address).map(|(to, left)| (to, left.get()))
     }
 
-    /// What each access pays for its translation, if it misses nothing.
+    /// Returns the duration of a translation without TLB misses.
     pub fn overhead(&self) -> Span {
         self.spec.tlb_overhead
     }
 
-    /// Whether an address that is not mapped is an error.
+    /// Returns whether an address that is not mapped is an error.
     pub fn is_strict(&self) -> bool {
         self.spec.strict
     }
 
-    /// What it has done.
+    /// Returns the counters.
     pub fn counts(&self) -> MmuCounts {
         self.counts
     }
 
-    /// How many mappings it has.
+    /// Returns the number of mappings.
     pub fn mappings(&self) -> usize {
         self.table.len()
     }
@@ -200,7 +201,7 @@ impl Mmu {
         self.spec.page.get()
     }
 
-    /// What the pages of a range cost that the TLB does not hold.
+    /// Looks the pages of a range up in the TLB, and returns the duration of the misses.
     fn look_up(&mut self, address: u64, bytes: u64) -> Span {
         let (first, last) = (address / self.page(), (address + bytes - 1) / self.page());
         let Some(tlb) = &mut self.tlb else { return Span::ZERO };
@@ -211,7 +212,7 @@ impl Mmu {
     }
 }
 
-/// Adds a part of a row to the pieces: to the last, if it goes on as its rows do.
+/// Adds a part of a row to the pieces: to the last, if it continues its rows.
 fn join(pieces: &mut Vec<Piece>, (to, bytes): (PhysAddr, u64), rows: Rows) {
     if bytes == rows.bytes
         && let Some(last) = pieces.last_mut()
@@ -225,12 +226,13 @@ fn join(pieces: &mut Vec<Piece>, (to, bytes): (PhysAddr, u64), rows: Rows) {
     pieces.push(Piece { to, bytes, rows });
 }
 
-/// The pages that were used last.
+/// The most recently used pages.
 #[derive(Clone, Debug)]
 struct Tlb {
     entries: usize,
-    /// When each page was used, and which page was used when.
+    /// Time of the last use of each page, counted in uses.
     used: BTreeMap<u64, u64>,
+    /// Page of each time of use.
     by_use: BTreeMap<u64, u64>,
     uses: u64,
 }
@@ -240,7 +242,7 @@ impl Tlb {
         Self { entries: entries as usize, used: BTreeMap::new(), by_use: BTreeMap::new(), uses: 0 }
     }
 
-    /// Uses a page: whether it was held.
+    /// Uses a page, and returns whether it was held.
     fn touch(&mut self, page: u64) -> bool {
         self.uses += 1;
         let before = self.used.insert(page, self.uses);

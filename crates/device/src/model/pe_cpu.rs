@@ -1,4 +1,4 @@
-//! The processor of a PE: waits for the start of a launch, runs its kernel, and says so.
+//! The processor of a PE: waits for the start of a launch, runs its kernel, and reports its end.
 //!
 //! All PEs of a launch start at one instant. `IO_CPU` looks ahead far enough for every command to
 //! arrive; if traffic holds one up for longer, all wait for it, so a PE is never late. A PE runs one kernel
@@ -13,20 +13,20 @@ use super::io_cpu::send;
 use crate::message::{CommandTarget, Launch, MCpuMessage, Message, PeCpuMessage, RequestId};
 use crate::pe::{ALARM, Core, Program};
 
-/// `PE_CPU`. What it charges a message is its node's overhead.
+/// `PE_CPU`. It charges each message the overhead of its node.
 #[derive(Debug)]
 pub struct PeCpu {
-    /// The launches that wait for their start, and those at work.
-    launches: BTreeMap<RequestId, Waiting>,
-    /// What they run; a launch without a program only takes its time.
+    /// Launches that wait for their start, and those that run.
+    launches: BTreeMap<RequestId, PendingLaunch>,
+    /// Programs of the launches; a launch without one only takes its time.
     programs: BTreeMap<RequestId, Box<dyn Program>>,
-    /// Those that have started and wait for the core.
+    /// Launches that have started and wait for the core.
     queue: VecDeque<RequestId>,
     core: Core,
 }
 
 #[derive(Clone, Debug)]
-struct Waiting {
+struct PendingLaunch {
     target: CommandTarget,
     launch: Rc<Launch>,
     /// Whether its program has been started.
@@ -52,7 +52,6 @@ impl PeCpu {
         &mut self.core
     }
 
-    /// Starts the next program if the core is free.
     fn next(&mut self, context: &mut Context<Message>) {
         if self.core.is_busy() {
             return;
@@ -76,7 +75,7 @@ impl PeCpu {
         self.next(context);
     }
 
-    /// A launch starts, or one that only takes time is over.
+    /// Starts the program of a launch, or ends a launch that has none.
     fn due(&mut self, request: RequestId, context: &mut Context<Message>) {
         let launch = self.launches.get_mut(&request).expect("it was started once");
         if launch.started || !self.programs.contains_key(&request) {
@@ -91,7 +90,7 @@ impl PeCpu {
         match message {
             PeCpuMessage::Launch(target, launch) => {
                 context.raise(launch.armed[target.index()]);
-                let waiting = Waiting { target, launch, started: false };
+                let waiting = PendingLaunch { target, launch, started: false };
                 self.launches.insert(waiting.target.command.request, waiting);
             }
             PeCpuMessage::Ports(target, change) => {

@@ -74,7 +74,7 @@ impl PeDma {
         &self.mmu
     }
 
-    /// An access has been answered: all of it, or a piece.
+    /// Completes an access of which all pieces have been answered.
     fn answered(&mut self, done: Done, context: &mut Context<Message>) {
         self.requester.answered();
         let place = self.pieces.iter().position(|(whole, _)| *whole == done);
@@ -88,7 +88,7 @@ impl PeDma {
         done.tell(true, context);
     }
 
-    /// Sends a message to another PE: to its DMA if its slots are in the TCM, else into their memory.
+    /// Sends a message to another PE: to its DMA if its slots are in the TCM, or else to their memory.
     fn send(&mut self, packet: Box<Packet>, context: &mut Context<Message>) {
         let result = match packet.memory {
             SlotMemory::Tcm => self.send_to_pe(packet, context),
@@ -138,7 +138,6 @@ impl PeDma {
         Ok(())
     }
 
-    /// The way to a node.
     fn way(&mut self, from: NodeId, to: NodeId) -> Result<Route, RequestError> {
         if let Some((_, way)) = self.ways.find(|(node, _)| *node == to) {
             return Ok(Route::clone(way));

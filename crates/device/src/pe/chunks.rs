@@ -1,9 +1,9 @@
-//! Long lists that grow without being moved.
+//! Lists that grow without moving their elements.
 
-/// How many things are in a chunk.
+/// Number of elements in a chunk.
 pub(super) const CHUNK: usize = 128;
 
-/// A list that is only added to: in chunks, so that what is in it stays where it is as it grows.
+/// An append-only list in chunks, whose elements stay in place as it grows.
 #[derive(Clone, Debug)]
 pub struct Chunks<T> {
     /// All are full but the last.
@@ -17,7 +17,7 @@ impl<T> Default for Chunks<T> {
 }
 
 impl<T> Chunks<T> {
-    /// Adds something at the end.
+    /// Appends an element.
     pub fn push(&mut self, thing: T) {
         match self.chunks.last_mut().filter(|chunk| chunk.len() < CHUNK) {
             Some(chunk) => chunk.push(thing),
@@ -33,28 +33,28 @@ impl<T> Chunks<T> {
         self.chunks.push(chunk);
     }
 
-    /// How many there are.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK + last.len())
     }
 
-    /// Whether there are none.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
 
-    /// One of them, if there are as many.
+    /// Returns an element; none beyond the last.
     pub fn get(&self, number: usize) -> Option<&T> {
         self.chunks.get(number / CHUNK)?.get(number % CHUNK)
     }
 
-    /// Those from one on that lie together with it; none if there are not as many.
+    /// Returns the elements from one on that are in its chunk; none beyond the last.
     pub(super) fn together(&self, from: usize) -> &[T] {
         let chunk = self.chunks.get(from / CHUNK);
         chunk.and_then(|chunk| chunk.get(from % CHUNK..)).unwrap_or_default()
     }
 
-    /// All of them, in order.
+    /// Returns all elements, in order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.chunks.iter().flatten()
     }

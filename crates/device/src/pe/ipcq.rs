@@ -28,7 +28,7 @@ pub enum SlotMemory {
 
 /// How a receiver finds out that a message has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
+pub enum WaitMode {
     /// It is woken.
     Sleep,
     /// It looks every so often.
@@ -55,7 +55,7 @@ pub struct PortSpec {
     /// What the message that returns a credit carries.
     pub credit_bytes: u64,
     /// How this end waits.
-    pub waiting: Waiting,
+    pub waiting: WaitMode,
 }
 
 impl PortSpec {
@@ -249,7 +249,7 @@ mod tests {
             memory: SlotMemory::Tcm,
             peer_memory: SlotMemory::Tcm,
             credit_bytes: 0,
-            waiting: Waiting::Sleep,
+            waiting: WaitMode::Sleep,
         }
     }
 

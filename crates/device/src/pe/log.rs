@@ -2,7 +2,7 @@
 
 use cubeyard_sim::{NodeId, Span, Time};
 
-use super::{CommandId, Part};
+use super::{CommandId, CommandPart};
 use crate::message::RequestId;
 
 /// A unit of a PE.
@@ -63,7 +63,7 @@ impl OpUnit {
 
 /// Why an operation did not begin earlier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Cause {
+pub enum OpCause {
     /// The launch had not started.
     #[default]
     Start,
@@ -91,7 +91,7 @@ pub struct OpRecord {
     /// The command.
     pub command: CommandId,
     /// Which part of it.
-    pub part: Part,
+    pub part: CommandPart,
     /// The unit.
     pub unit: OpUnit,
     /// When it began.
@@ -113,7 +113,7 @@ pub struct OpRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reason {
     /// What.
-    pub cause: Cause,
+    pub cause: OpCause,
     /// The record of that, if there is one. It ended at that instant, or some overhead before; or it is the
     /// stage before, whose first strip was done.
     pub before: Option<u32>,
@@ -173,7 +173,7 @@ impl OpLog {
     /// each begins where the next one in the list ends, and the last begins when the launch started.
     pub fn path(&self, last: u32, until: Time) -> impl Iterator<Item = Stretch> {
         let end = self.records()[last as usize].end;
-        let reason = Reason { cause: Cause::Dispatch, before: Some(last) };
+        let reason = Reason { cause: OpCause::Dispatch, before: Some(last) };
         let after = overhead(last, reason, end, until);
         let mut at = Some((last, until.min(end)));
         let work = std::iter::from_fn(move || {

@@ -1,10 +1,10 @@
-//! A computation as the compute engine sees it: strips that stream through three stages.
+//! Computations as the compute engine sees them: strips that stream through three stages.
 
 use cubeyard_sim::{Span, Time};
 
 use super::OpUnit;
 
-/// A computation: so many strips, each fetched from the TCM, worked on, and stored to the TCM.
+/// A computation of strips, each fetched from the TCM, worked on, and stored to the TCM.
 ///
 /// While one strip is worked on the next is fetched and the one before stored, so the slowest stage sets
 /// the pace.
@@ -12,42 +12,42 @@ use super::OpUnit;
 pub struct Strips {
     /// [`OpUnit::Gemm`] or [`OpUnit::Math`].
     pub unit: OpUnit,
-    /// How many.
+    /// Number of strips.
     pub count: u32,
-    /// What each takes to be fetched.
+    /// Time to fetch a strip.
     pub fetch: Span,
-    /// What each takes to be worked on.
+    /// Time to work on a strip.
     pub work: Span,
-    /// What each takes to be stored.
+    /// Time to store a strip.
     pub store: Span,
 }
 
-/// When the stages of the compute engine are free.
+/// Times at which the stages of the compute engine are free.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Stages {
+pub(super) struct ComputeStages {
     pub(super) free: [Time; 3],
 }
 
-/// What a stage did for a computation: from when, until when, and whether it was kept waiting by the stage
-/// before it to the end.
+/// Use of a stage by a computation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Stage {
+pub(super) struct StageUse {
     pub(super) start: Time,
     pub(super) end: Time,
+    /// Whether the stage before kept it waiting up to the last strip.
     pub(super) fed: bool,
 }
 
 impl Strips {
-    /// What each stage is busy with it.
+    /// Returns the time for which each stage is busy.
     pub fn busy(&self) -> [Span; 3] {
         [self.fetch, self.work, self.store].map(|span| span * u64::from(self.count))
     }
 }
 
-impl Stages {
+impl ComputeStages {
     /// Streams a computation through the stages, from `ready` on at the earliest.
-    pub(super) fn stream(&mut self, strips: &Strips, ready: Time) -> [Stage; 3] {
-        let mut stages = [Stage::default(); 3];
+    pub(super) fn stream(&mut self, strips: &Strips, ready: Time) -> [StageUse; 3] {
+        let mut stages = [StageUse::default(); 3];
         let mut first = ready;
         let mut last = ready;
         let each = [strips.fetch, strips.work, strips.store];
@@ -56,7 +56,7 @@ impl Stages {
             let paced = start + span * u64::from(strips.count);
             let fed = last + span;
             let end = paced.max(fed);
-            stages[index] = Stage { start, end, fed: fed > paced };
+            stages[index] = StageUse { start, end, fed: fed > paced };
             self.free[index] = end;
             (first, last) = (start + span, end);
         }
@@ -88,7 +88,7 @@ mod tests {
         fn a_stream_takes_as_long_as_its_strips_one_by_one(
             works in proptest::collection::vec((0..100_u64, 0..50_u64, 0..50_u64, 1..20_u32, 0..80_u64), 1..20),
         ) {
-            let mut stages = Stages::default();
+            let mut stages = ComputeStages::default();
             let mut free = [0; 3];
             let mut ready = 0;
             for (fetch, work, store, count, later) in works {

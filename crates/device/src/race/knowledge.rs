@@ -21,24 +21,24 @@ use clock::Clock;
 type ProgramId = (RequestId, NodeId);
 
 /// A port of a PE, by its DMA engine: where messages come to.
-type End = (NodeId, PortId);
+type PortEnd = (NodeId, PortId);
 
 /// What all programs know.
 #[derive(Debug, Default)]
 pub(super) struct Knowledge {
-    programs: BTreeMap<ProgramId, Program>,
+    programs: BTreeMap<ProgramId, ProgramKnowledge>,
     /// What the messages tell that were sent to each port and not received. They come in this order.
-    on_the_way: BTreeMap<End, VecDeque<Clock>>,
+    on_the_way: BTreeMap<PortEnd, VecDeque<Clock>>,
 }
 
 /// The last commands of a program, and what came before them.
 #[derive(Debug)]
-struct Program {
+struct ProgramKnowledge {
     id: ProgramId,
     window: u32,
     /// The number of the first command that is kept.
     first: CommandId,
-    nodes: VecDeque<Node>,
+    nodes: VecDeque<CommandKnowledge>,
     /// Commands in the window that the program has waited for.
     waited: Vec<CommandId>,
     /// All commands before this one are done.
@@ -49,7 +49,7 @@ struct Program {
 
 /// A command.
 #[derive(Debug)]
-struct Node {
+struct CommandKnowledge {
     /// What all of it comes after, but for the loads of a pipeline.
     after: Dependencies,
     /// What the loads of a pipeline come after.
@@ -75,7 +75,7 @@ impl Knowledge {
         command: &Command,
         window: u32,
     ) {
-        let program = self.programs.entry(id).or_insert_with(|| Program::new(id, window));
+        let program = self.programs.entry(id).or_insert_with(|| ProgramKnowledge::new(id, window));
         program.issue(number, command);
     }
 
@@ -94,19 +94,19 @@ impl Knowledge {
     }
 
     /// A port is new: nothing is on its way there.
-    pub(super) fn installed(&mut self, port: End) {
+    pub(super) fn installed(&mut self, port: PortEnd) {
         self.on_the_way.remove(&port);
     }
 
     /// A command sends a message.
-    pub(super) fn sent(&mut self, id: ProgramId, command: CommandId, to: End) {
+    pub(super) fn sent(&mut self, id: ProgramId, command: CommandId, to: PortEnd) {
         let program = self.programs.get_mut(&id).expect("it has issued the command");
         let told = program.tells(command);
         self.on_the_way.entry(to).or_default().push_back(told);
     }
 
     /// A command has received the next message at a port.
-    pub(super) fn received(&mut self, id: ProgramId, command: CommandId, at: End) {
+    pub(super) fn received(&mut self, id: ProgramId, command: CommandId, at: PortEnd) {
         let told = self.on_the_way.get_mut(&at).and_then(VecDeque::pop_front);
         let program = self.programs.get_mut(&id).expect("it has issued the command");
         let node = program.node_mut(command).expect("it is under way");
@@ -127,7 +127,7 @@ impl Knowledge {
     }
 }
 
-impl Program {
+impl ProgramKnowledge {
     fn new(id: ProgramId, window: u32) -> Self {
         Self {
             id,
@@ -149,7 +149,7 @@ impl Program {
         let fence = self.fence;
         self.waited.retain(|&waited| waited >= fence);
         let is_pipeline = matches!(command.work, Work::Pipeline(_));
-        self.nodes.push_back(Node {
+        self.nodes.push_back(CommandKnowledge {
             after: command.after.clone(),
             loads_after: is_pipeline.then(|| command.loads_after.clone()),
             waited: self.waited.clone(),
@@ -173,11 +173,11 @@ impl Program {
         self.fence = end;
     }
 
-    fn node(&self, command: CommandId) -> Option<&Node> {
+    fn node(&self, command: CommandId) -> Option<&CommandKnowledge> {
         self.nodes.get(command.checked_sub(self.first)? as usize)
     }
 
-    fn node_mut(&mut self, command: CommandId) -> Option<&mut Node> {
+    fn node_mut(&mut self, command: CommandId) -> Option<&mut CommandKnowledge> {
         self.nodes.get_mut(command.checked_sub(self.first)? as usize)
     }
 
@@ -233,14 +233,14 @@ impl Program {
         while let Some(before) = open.pop() {
             if before >= fence && !done.contains(&before) {
                 done.push(before);
-                open.extend(self.node(before).into_iter().flat_map(Node::before));
+                open.extend(self.node(before).into_iter().flat_map(CommandKnowledge::before));
             }
         }
         known.with(self.id, fence, done)
     }
 }
 
-impl Node {
+impl CommandKnowledge {
     /// The commands that were done before all of it was.
     fn before(&self) -> impl Iterator<Item = CommandId> {
         let loads = self.loads_after.iter().flat_map(|loads| loads.iter());

@@ -10,7 +10,7 @@ use crate::message::RequestId;
 /// A launch comes after all that the host had seen the end of when it was made, and after what it was told to
 /// wait for. So of each launch those are kept that it does *not* come after.
 #[derive(Clone, Debug, Default)]
-pub struct Order {
+pub(super) struct LaunchOrder {
     /// The launches whose end the host has not seen.
     open: BTreeSet<RequestId>,
     /// The launches made before each that it is not ordered after.
@@ -19,9 +19,9 @@ pub struct Order {
     host: Option<RequestId>,
 }
 
-impl Order {
+impl LaunchOrder {
     /// A launch is made, after some others.
-    pub fn launched(&mut self, launch: RequestId, after: &[RequestId]) {
+    pub(super) fn launched(&mut self, launch: RequestId, after: &[RequestId]) {
         let ordered = |before: &RequestId| after.iter().any(|&of| self.is_before(*before, of));
         let beside = self.open.iter().copied().filter(|before| !ordered(before)).collect();
         self.beside.insert(launch, beside);
@@ -31,7 +31,7 @@ impl Order {
 
     /// The host makes an access, beside all launches whose end it has not seen: what stands for it. The host sees the
     /// end of its access at once, so whatever is launched later comes after it.
-    pub fn host(&mut self, request: RequestId) -> RequestId {
+    pub(super) fn host(&mut self, request: RequestId) -> RequestId {
         let (open, beside) = (&self.open, &mut self.beside);
         *self.host.get_or_insert_with(|| {
             beside.insert(request, open.clone());
@@ -40,7 +40,7 @@ impl Order {
     }
 
     /// The host has seen the end of a launch, and so of those before it.
-    pub fn waited(&mut self, launch: RequestId) {
+    pub(super) fn waited(&mut self, launch: RequestId) {
         let mut open = std::mem::take(&mut self.open);
         open.retain(|&before| !self.is_before(before, launch));
         self.open = open;
@@ -51,7 +51,7 @@ impl Order {
     }
 
     /// Whether the host has seen the end of all launches.
-    pub fn is_quiet(&self) -> bool {
+    pub(super) fn is_quiet(&self) -> bool {
         self.open.is_empty()
     }
 
@@ -62,7 +62,7 @@ impl Order {
     }
 
     /// Whether one of two accesses comes before the other.
-    pub fn orders(&self, one: Agent, other: Agent) -> bool {
+    pub(super) fn orders(&self, one: Agent, other: Agent) -> bool {
         if one.launch == other.launch {
             return one.pe == other.pe;
         }
@@ -92,8 +92,9 @@ mod tests {
 
     #[test]
     fn streams_events_and_the_host_order_launches() {
-        let mut order = Order::default();
-        let ordered = |order: &Order, one, other| order.orders(agent(one, 0), agent(other, 0));
+        let mut order = LaunchOrder::default();
+        let ordered =
+            |order: &LaunchOrder, one, other| order.orders(agent(one, 0), agent(other, 0));
         // Two streams of two launches each: 1 then 3, 2 then 4.
         order.launched(id(1), &[]);
         order.launched(id(2), &[]);
@@ -118,7 +119,7 @@ mod tests {
     #[test]
     fn the_host_is_ordered_with_what_it_has_seen_the_end_of_and_with_what_it_launches_later() {
         let host = |id| Agent { launch: id, pe: None, command: 0, direction: Direction::Write };
-        let mut order = Order::default();
+        let mut order = LaunchOrder::default();
         order.launched(id(1), &[]);
         order.launched(id(2), &[]);
         order.waited(id(1));
@@ -134,7 +135,7 @@ mod tests {
 
     #[test]
     fn pes_of_a_launch_are_not_ordered() {
-        let mut order = Order::default();
+        let mut order = LaunchOrder::default();
         order.launched(id(1), &[]);
         assert!(!order.orders(agent(1, 0), agent(1, 1)));
         assert!(order.orders(agent(1, 0), agent(1, 0)));

@@ -1,20 +1,20 @@
 //! Names of the parts of a tiled operation.
 
-use cubeyard_device::pe::Part;
+use cubeyard_device::pe::CommandPart;
 
 use super::Kind;
 use super::plan::{Computation, Plan};
 
 impl Plan {
     /// Names a part: `A[0:32, 64:128]` for a load, `tile (0, 1), step 3` for a computation.
-    pub fn part(&self, part: Part) -> String {
+    pub fn part(&self, part: CommandPart) -> String {
         match part {
-            Part::Load(index) => {
+            CommandPart::Load(index) => {
                 let (source, out, step) = self.load_of(index);
                 format!("{}{}", self.source_name(source), shown(self.source_box(source, out, step)))
             }
-            Part::Compute(index) => self.computation_name(self.computation(index)),
-            Part::Store(index) => {
+            CommandPart::Compute(index) => self.computation_name(self.computation(index)),
+            CommandPart::Store(index) => {
                 let name = if self.kind == Kind::Gemm { "C" } else { "y" };
                 format!("{name}{}", shown(self.output_box(index)))
             }

@@ -1,6 +1,6 @@
 //! Operations of a PE's units, described in terms of the kernel.
 
-use cubeyard_device::pe::{Dma, OpRecord, OpUnit, Part, Work};
+use cubeyard_device::pe::{CommandPart, Dma, OpRecord, OpUnit, Work};
 
 use super::Recording;
 use crate::{Effect, Order, place};
@@ -47,25 +47,25 @@ impl Recording {
 }
 
 /// Names a part of a command that has several.
-fn part(order: &Order, work: &Work, part: Part) -> Option<String> {
+fn part(order: &Order, work: &Work, part: CommandPart) -> Option<String> {
     if let Effect::Composite(plan) = &order.effect {
         return Some(plan.part(part));
     }
     let Work::Pipeline(accesses) = work else { return None };
     let [loads, _, stores] = accesses.parts();
     match part {
-        Part::Load(index) => Some(format!("access {} of {loads}", index + 1)),
-        Part::Store(index) => Some(format!("access {} of {stores}", index + 1)),
-        Part::Compute(_) => None,
+        CommandPart::Load(index) => Some(format!("access {} of {loads}", index + 1)),
+        CommandPart::Store(index) => Some(format!("access {} of {stores}", index + 1)),
+        CommandPart::Compute(_) => None,
     }
 }
 
 /// Returns the access of a part, if it is one.
-fn dma(work: &Work, part: Part) -> Option<Dma> {
+fn dma(work: &Work, part: CommandPart) -> Option<Dma> {
     match (work, part) {
-        (Work::Dma(dma), Part::Load(_) | Part::Store(_)) => Some(*dma),
-        (Work::Pipeline(pipeline), Part::Load(index)) => Some(pipeline.load(index)),
-        (Work::Pipeline(pipeline), Part::Store(index)) => Some(pipeline.store(index)),
+        (Work::Dma(dma), CommandPart::Load(_) | CommandPart::Store(_)) => Some(*dma),
+        (Work::Pipeline(pipeline), CommandPart::Load(index)) => Some(pipeline.load(index)),
+        (Work::Pipeline(pipeline), CommandPart::Store(index)) => Some(pipeline.store(index)),
         _ => None,
     }
 }

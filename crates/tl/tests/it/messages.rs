@@ -1,6 +1,6 @@
 //! Messages between PEs: what comes out, when, and who waits when nothing does.
 
-use cubeyard_device::pe::Waiting;
+use cubeyard_device::pe::WaitMode;
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
@@ -60,9 +60,9 @@ fn who_polls_notices_later() {
         let config = RingConfig { waiting, ..RingConfig::default() };
         run(4, 64, &config, &around()).unwrap().0.max()
     };
-    let sleeps = time(Waiting::Sleep);
-    assert_eq!(time(Waiting::Poll(Span::ZERO)), sleeps);
-    assert!(time(Waiting::Poll(Span::from_ps(50_000))) > sleeps);
+    let sleeps = time(WaitMode::Sleep);
+    assert_eq!(time(WaitMode::Poll(Span::ZERO)), sleeps);
+    assert!(time(WaitMode::Poll(Span::from_ps(50_000))) > sleeps);
 }
 
 #[test]

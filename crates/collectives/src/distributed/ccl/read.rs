@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use cubeyard_device::input::{Field, InputError, InputProblem, Map};
-use cubeyard_device::pe::Waiting;
+use cubeyard_device::pe::WaitMode;
 use cubeyard_device::topology::SipTopology;
 use cubeyard_memory::Bytes;
 use cubeyard_runtime::{RingConfig, SlotKind};
@@ -53,7 +53,7 @@ impl Settings {
             field.choice(&[("sleep", false), ("poll", true)])
         })?;
         set(&mut self.poll, map.optional("poll_ns"), poll)?;
-        ring.waiting = if self.polls { Waiting::Poll(self.poll) } else { Waiting::Sleep };
+        ring.waiting = if self.polls { WaitMode::Poll(self.poll) } else { WaitMode::Sleep };
         Ok(self)
     }
 }

@@ -1,4 +1,4 @@
-//! The bursts of accesses, flit by flit.
+//! Bursts of accesses, flit by flit.
 
 use std::ops::Range;
 
@@ -7,27 +7,27 @@ use cubeyard_sim::Time;
 use super::Memory;
 use crate::message::{Access, Direction, RequestId, Rows};
 
-/// A burst that has been given a channel.
+/// A burst on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Burst {
-    /// Whose it is.
+    /// Request that it belongs to.
     pub request: RequestId,
-    /// The flit that it belongs to.
+    /// Index of its flit in the transfer.
     pub flit: u64,
-    /// Which channel it has.
+    /// Number of its channel.
     pub channel: u64,
-    /// Read or write.
+    /// Direction of the data.
     pub direction: Direction,
-    /// When it was asked for.
+    /// Time of the request for the channel.
     pub asked: Time,
-    /// When it starts to move data.
+    /// Start of the data transfer.
     pub start: Time,
-    /// When it ends.
+    /// End of the data transfer.
     pub end: Time,
 }
 
 impl Memory {
-    /// Takes the bursts of one flit and says when the last ends.
+    /// Schedules the bursts of one flit, and returns the end of the last.
     #[inline]
     pub(super) fn take_bursts(
         &mut self,
@@ -44,7 +44,6 @@ impl Memory {
         self.take_rows(rows, access, flit, bytes, asked)
     }
 
-    /// As [`take_bursts`](Self::take_bursts), of an access to rows.
     fn take_rows(
         &mut self,
         rows: Rows,
@@ -58,7 +57,7 @@ impl Memory {
         let mut last = asked;
         let mut next = 0;
         for (offset, bytes) in rows.segments(from, bytes) {
-            // What of a burst a row leaves over is there for the next, if it begins in it.
+            // A burst that one row leaves incomplete also serves the next row, if that begins in it.
             let (first, end) = ((access.address + offset) / burst, access.address + offset + bytes);
             let bursts = first.max(next)..end.div_ceil(burst);
             next = bursts.end;
@@ -67,7 +66,6 @@ impl Memory {
         last
     }
 
-    /// Takes bursts by number and says when the last ends.
     #[inline]
     fn take(&mut self, bursts: Range<u64>, access: &Access, flit: u64, asked: Time) -> Time {
         if self.record.is_some() {

@@ -1,14 +1,14 @@
-//! Channels that bursts take in turn.
+//! Channels that serve bursts in turn.
 
 use std::ops::Range;
 
 use cubeyard_sim::{Span, Time};
 
 use super::ChannelsSpec;
-use super::rows::{Asking, Rows};
+use super::rows::{Asking, OpenRows};
 use crate::access::Direction;
 
-/// When each channel is free. It is told the time, so that it can be tested without an engine.
+/// Occupation of the channels. The time is an argument, so it can be used without an engine.
 ///
 /// ```
 /// use cubeyard_device::message::Direction;
@@ -34,17 +34,17 @@ use crate::access::Direction;
 pub struct Channels {
     spec: ChannelsSpec,
     burst_bytes: Divisor,
-    /// How many channels there are.
+    /// Number of channels.
     count: Divisor,
     state: Vec<Channel>,
-    rows: Option<Box<Rows>>,
+    rows: Option<Box<OpenRows>>,
 }
 
-/// A number that others are divided by often: quickly where it is a power of two, as it is most often.
+/// A frequent divisor: most are powers of two, for which a shift is faster.
 #[derive(Clone, Copy, Debug)]
 struct Divisor {
     number: u64,
-    /// Which power of two it is, if it is one.
+    /// Exponent, if it is a power of two.
     power: Option<u32>,
 }
 
@@ -67,7 +67,7 @@ struct Channel {
 }
 
 impl Channel {
-    /// When a burst could start, were it not for rows.
+    /// Returns the earliest start of a burst, regardless of rows.
     #[inline]
     fn start(&self, direction: Direction, asked: Time, turn_around: Span) -> Time {
         let start = asked.max(self.free);
@@ -75,7 +75,7 @@ impl Channel {
         if turns { start + turn_around } else { start }
     }
 
-    /// Moves a burst, and says when it ends.
+    /// Occupies the channel with a burst, and returns its end.
     #[inline]
     fn take(&mut self, start: Time, direction: Direction, burst: Span) -> Time {
         self.direction = Some(direction);
@@ -86,33 +86,33 @@ impl Channel {
 }
 
 impl Channels {
-    /// Channels that are all free.
+    /// Creates channels that are all free.
     ///
     /// # Panics
-    /// If there are none, or bursts are of no bytes; if rows are not of whole bursts, or refreshes leave no
+    /// If there are none or bursts are empty; if rows are not of whole bursts, or refreshes leave no
     /// time for a burst ([`RowsSpec::least_interval`](super::RowsSpec::least_interval)).
     pub fn new(spec: ChannelsSpec) -> Self {
         assert!(spec.channels > 0 && spec.burst_bytes > 0, "a memory of nothing");
         let channels = usize::try_from(spec.channels).expect("a machine has few channels");
-        let rows = spec.rows.map(|rows| Box::new(Rows::new(rows, &spec)));
+        let rows = spec.rows.map(|rows| Box::new(OpenRows::new(rows, &spec)));
         let state = vec![Channel::default(); channels];
         let (burst_bytes, count) = (Divisor::new(spec.burst_bytes), Divisor::new(spec.channels));
         Self { spec, burst_bytes, count, state, rows }
     }
 
-    /// What they were made from.
+    /// Returns the parameters.
     pub fn spec(&self) -> &ChannelsSpec {
         &self.spec
     }
 
-    /// The bursts of some bytes: as many as they fill, from the one that they begin in on.
+    /// Returns the numbers of the bursts of a range: as many as its length fills, from its first on.
     #[inline]
     pub(super) fn numbers(&self, address: u64, bytes: u64) -> Range<u64> {
         let first = self.burst_bytes.quotient(address);
         first..first + self.burst_bytes.quotient(bytes + self.spec.burst_bytes - 1)
     }
 
-    /// Takes the channel of burst `number` of the memory, asked for at `asked`, and says when it ends.
+    /// Schedules burst `number` of the memory, requested at `asked`, and returns its end.
     pub fn burst(&mut self, number: u64, direction: Direction, asked: Time) -> Time {
         let index = self.channel_of(number);
         let channel = &mut self.state[index];
@@ -124,7 +124,7 @@ impl Channels {
         channel.take(start, direction, self.spec.burst)
     }
 
-    /// Takes the channels of several bursts and says when the last ends; `asked` if there are none.
+    /// Schedules several bursts, and returns the end of the last; `asked` if there are none.
     #[inline]
     pub(super) fn bursts(
         &mut self,
@@ -154,7 +154,7 @@ impl Channels {
         (number - self.count.quotient(number) * self.spec.channels) as usize
     }
 
-    /// How long each channel has moved data.
+    /// Returns the time for which each channel has moved data.
     pub fn busy(&self) -> impl Iterator<Item = Span> + '_ {
         self.state.iter().map(|channel| channel.busy)
     }

@@ -1,4 +1,4 @@
-//! Banks that keep a row open, and their refresh: when a burst may start because of them.
+//! Banks with open rows and refresh, and the earliest start of a burst that follows from them.
 //!
 //! A channel's bursts go to its banks by address. Burst `n` of the memory is number `c = ⌊n / channels⌋` on
 //! its channel; a row holds `row_bytes / burst_bytes` of these, rows are numbered from 0 upwards, and row `r`
@@ -9,11 +9,11 @@ use cubeyard_sim::{Span, Time};
 
 use super::{ChannelsSpec, RefreshSpec, RowsSpec};
 
-/// What the banks of a memory hold open.
+/// Open rows of all banks of a memory.
 #[derive(Clone, Debug)]
-pub(super) struct Rows {
+pub(super) struct OpenRows {
     spec: RowsSpec,
-    /// How long a burst takes.
+    /// Duration of a burst.
     burst: Span,
     bursts_in_row: u64,
     channels: Vec<Banks>,
@@ -22,35 +22,35 @@ pub(super) struct Rows {
 #[derive(Clone, Debug)]
 struct Banks {
     banks: Vec<Bank>,
-    /// When the next refresh is due.
+    /// Time of the next refresh.
     due: Time,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Bank {
     open: Option<u64>,
-    /// The end of its last burst or refresh: it can be opened or closed from then on.
+    /// End of the last burst or refresh, from which on the row can be opened or closed.
     free: Time,
 }
 
-/// A burst that asks for a channel.
+/// A burst that requests a channel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asking {
     pub(super) channel: usize,
-    /// Its place on the channel, by address.
+    /// Number of the burst on its channel, by address.
     pub(super) number: u64,
     pub(super) asked: Time,
-    /// When the channel's last burst ends.
+    /// End of the channel's last burst.
     pub(super) free: Time,
-    /// When it could start, were it not for rows.
+    /// Earliest start, regardless of rows.
     pub(super) start: Time,
 }
 
-impl Rows {
-    /// Banks that are all closed, with the first refresh an interval away.
+impl OpenRows {
+    /// Creates banks that are all closed, with the first refresh an interval away.
     ///
     /// # Panics
-    /// If there are no banks, rows are not of whole bursts, or there is no time between refreshes.
+    /// If there are no banks, rows are not of whole bursts, or refreshes leave no time for a burst.
     pub(super) fn new(spec: RowsSpec, memory: &ChannelsSpec) -> Self {
         let bursts_in_row = spec.row_bytes / memory.burst_bytes;
         let is_whole = bursts_in_row * memory.burst_bytes == spec.row_bytes;
@@ -64,7 +64,7 @@ impl Rows {
         Self { spec, burst: memory.burst, bursts_in_row, channels: vec![banks; channels] }
     }
 
-    /// When a burst starts; its row is open from then on.
+    /// Opens the row of a burst, and returns the start of the burst.
     #[inline(never)]
     pub(super) fn start(&mut self, burst: Asking) -> Time {
         let row = burst.number / self.bursts_in_row;
@@ -85,7 +85,7 @@ impl Rows {
         start
     }
 
-    /// When a row of a bank can be open, if that is wanted from `asked` on.
+    /// Returns when a row of a bank can be open, if it is requested at `asked`.
     fn row_ready(&self, bank: Bank, row: u64, asked: Time) -> Time {
         let from = asked.max(bank.free);
         match bank.open {
@@ -95,8 +95,8 @@ impl Rows {
         }
     }
 
-    /// Does the refresh that is due before this burst: it waits for the burst under way, and for open rows
-    /// to be closed. Of several that came due since and found nothing to do, only the last still matters.
+    /// Performs the refresh that is due before this burst: it waits for the burst under way, and for open rows
+    /// to be closed. Of several that came due while the channel was idle, only the last still matters.
     fn refresh(&mut self, burst: &Asking) {
         let RefreshSpec { interval, takes } = self.spec.refresh.expect("it is due");
         let Banks { banks, due } = &mut self.channels[burst.channel];

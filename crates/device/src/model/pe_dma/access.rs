@@ -11,7 +11,7 @@ use crate::model::mmu::Piece;
 use crate::pe::{Dma, command_of};
 use crate::race::Agent;
 
-/// A mapping that lies in one memory, and the ways there and back.
+/// A mapping that lies in one memory, with the routes there and back.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     mapping: Mapping,
@@ -21,14 +21,12 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Whether a virtual address is in it.
     fn holds(&self, address: u64) -> bool {
         address.wrapping_sub(self.mapping.from) < self.mapping.bytes
     }
 }
 
 impl PeDma {
-    /// Makes an access.
     pub(super) fn access(&mut self, access: &VirtualAccess, context: &mut Context<Message>) {
         let VirtualAccess { address, bytes, rows, .. } = *access;
         let within = self.known(address, context.node()).and_then(|known| {
@@ -42,7 +40,7 @@ impl PeDma {
         self.requester.access(Box::new(access), span, context);
     }
 
-    /// The mapping of an address, which is remembered once it was asked for.
+    /// Returns the mapping of an address, and remembers it.
     fn known(&mut self, address: u64, node: NodeId) -> Option<Known> {
         if let Some(known) = self.known.find(|known| known.holds(address)) {
             return Some(known.clone());
@@ -55,7 +53,7 @@ impl PeDma {
         Some(known)
     }
 
-    /// Makes an access of several pieces, or of one that is not mapped.
+    /// Makes an access of several pieces, or to an address that is not mapped.
     fn access_pieces(&mut self, access: &VirtualAccess, context: &mut Context<Message>) {
         if access.bytes == 0 {
             return self.fail(access, "an access of 0 bytes".to_owned(), context);
@@ -95,7 +93,7 @@ impl PeDma {
         }
     }
 
-    /// Pieces that lie in one memory each: what is mapped may go on over the border of two slices of the HBM.
+    /// Cuts pieces where a slice of the HBM ends, so that each lies in one memory.
     fn cut(&self, pieces: Vec<Piece>) -> Vec<Piece> {
         let slice = self.wiring.topology().spec().hbm.slice.get();
         if pieces.iter().all(|piece| is_within_slice(piece, slice)) {
@@ -104,7 +102,7 @@ impl PeDma {
         pieces.iter().flat_map(|piece| within_slices(piece, slice)).collect()
     }
 
-    /// The accesses that a translated one becomes.
+    /// Returns the accesses to the pieces of a translated one.
     fn accesses(
         &self,
         whole: &VirtualAccess,
@@ -124,7 +122,7 @@ impl PeDma {
         Ok(accesses)
     }
 
-    /// The access to a piece of a translated one, which begins so many bytes into it.
+    /// Returns the access to a piece that begins `moved` bytes into a translated one.
     fn piece(
         &self,
         whole: &VirtualAccess,
@@ -149,7 +147,7 @@ impl PeDma {
         }
     }
 
-    /// Notes an access of a program, or one that the host has this engine make, if races are looked for.
+    /// Reports an access of a program or of the host to the race detector.
     fn note(&self, whole: &VirtualAccess, piece: &Piece, memory: NodeId) {
         let VirtualAccess { request, direction, .. } = *whole;
         let (address, bytes) = (piece.to.sub_offset().get(), piece.bytes);
@@ -164,7 +162,7 @@ impl PeDma {
         });
     }
 
-    /// Notes that an access of a program is taken for one to physical addresses.
+    /// Reports that an unmapped access of a program goes to physical addresses.
     fn note_fall(&self, access: &VirtualAccess) {
         let Done::Core(pe, token) = access.done else { return };
         let VirtualAccess { request, direction, address, bytes, rows, .. } = *access;
@@ -177,7 +175,7 @@ impl PeDma {
         access.done.tell(false, context);
     }
 
-    /// Reads a slot: its address is physical.
+    /// Reads a slot by its physical address.
     pub(super) fn read_slot(&mut self, access: &VirtualAccess, context: &mut Context<Message>) {
         let to = PhysAddr::from_bits(access.address).expect("an address of a slot");
         let piece = Piece { to, bytes: access.bytes, rows: None };
@@ -190,14 +188,13 @@ impl PeDma {
     }
 }
 
-/// Whether a piece lies in one slice of the HBM, or elsewhere.
+/// Returns whether a piece lies in one slice of the HBM, or not in the HBM.
 fn is_within_slice(piece: &Piece, slice: u64) -> bool {
     let extent = piece.rows.map_or(piece.bytes, |rows| rows.extent(piece.bytes));
     piece.to.hbm_offset().is_none_or(|from| from.get() % slice + extent <= slice)
 }
 
-/// A piece cut where one slice of the HBM ends and the next begins: the addresses go on, and the memory is another. Rows
-/// that do not all lie in one slice go one by one.
+/// Cuts a piece where a slice of the HBM ends; rows that do not all lie in one slice become pieces of their own.
 fn within_slices(piece: &Piece, slice: u64) -> Vec<Piece> {
     let Piece { to, bytes, rows } = *piece;
     let Some(from) = to.hbm_offset().filter(|_| !is_within_slice(piece, slice)) else {
@@ -209,7 +206,7 @@ fn within_slices(piece: &Piece, slice: u64) -> Vec<Piece> {
         while at < length {
             let room = slice - (from.get() + offset + at) % slice;
             let Ok(to) = PhysAddr::from_bits(to.to_bits() + offset + at) else {
-                // It ends where nothing lies, which whoever looks for its memory says.
+                // It ends where nothing lies, which the lookup of its memory reports.
                 return vec![*piece];
             };
             let bytes = room.min(length - at);

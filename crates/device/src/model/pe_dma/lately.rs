@@ -1,13 +1,12 @@
-//! What was looked up lately.
+//! A small cache of recent lookups.
 
-/// How many are kept.
 const FEW: usize = 4;
 
-/// The last few things that were looked up: what is in use is little, and asked for often.
+/// The last few results of lookups: few are in use at once, and each is looked up often.
 #[derive(Clone, Debug)]
 pub(super) struct Lately<T> {
     things: [Option<T>; FEW],
-    /// The place of the one to go next.
+    /// Index of the entry to replace next.
     next: usize,
 }
 
@@ -22,7 +21,7 @@ impl<T> Lately<T> {
         self.things.iter().flatten().find(|thing| is(thing))
     }
 
-    /// Keeps one more thing, in the place of the first that was kept.
+    /// Keeps one more entry, in place of the oldest.
     pub(super) fn keep(&mut self, thing: T) {
         self.things[self.next] = Some(thing);
         self.next = (self.next + 1) % FEW;

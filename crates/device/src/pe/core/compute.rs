@@ -6,7 +6,7 @@ use super::latest::Latest;
 use super::progress::Mark;
 use super::{COMPUTE, LOAD, Run, STORE};
 use crate::pe::packed::Packed;
-use crate::pe::{Cause, CommandId, OpRecord, OpUnit, Part, Strips, Work};
+use crate::pe::{CommandId, CommandPart, OpCause, OpRecord, OpUnit, Strips, Work};
 
 impl Run {
     /// Carries out the computations whose beginning is known.
@@ -42,7 +42,7 @@ impl Run {
         let pipeline = self.pipeline(id);
         for (kind, count) in [LOAD, STORE].into_iter().zip(pipeline.compute_after(index)) {
             let Mark { time, record } = pipelined.parts[kind].until(count).ok_or(id)?;
-            ready = ready.or(time, Cause::Part, record);
+            ready = ready.or(time, OpCause::Part, record);
         }
         Ok((ready, pipeline.compute(index)))
     }
@@ -63,7 +63,7 @@ impl Run {
         for (unit, busy) in units.into_iter().zip(strips.busy()) {
             self.report.busy[unit as usize] += busy;
         }
-        let end = Latest::new(stages[2].end, Cause::Part, None);
+        let end = Latest::new(stages[2].end, OpCause::Part, None);
         if !self.logs {
             return end;
         }
@@ -71,7 +71,7 @@ impl Run {
         // When the first strip came, and when the last; what each of these was up to.
         let (mut first, mut last) = (ready, ready);
         for (stage, (unit, done)) in units.into_iter().zip(stages).enumerate() {
-            let busy = Latest::new(free[stage], Cause::Unit, self.stage_records[stage]);
+            let busy = Latest::new(free[stage], OpCause::Unit, self.stage_records[stage]);
             let began = first.or(busy.time, busy.cause, busy.record);
             // A stage that has nothing to do has no record: what it waits for is what others wait for.
             if each[stage] == Span::ZERO {
@@ -84,7 +84,7 @@ impl Run {
                 request: self.request,
                 pe: self.node,
                 command: id,
-                part: Part::Compute(index),
+                part: CommandPart::Compute(index),
                 unit,
                 start: done.start,
                 end: done.end,
@@ -94,8 +94,8 @@ impl Run {
                 ended: ended.reason(),
             });
             self.stage_records[stage] = record;
-            first = Latest::new(done.start + each[stage], Cause::Part, record);
-            last = Latest::new(done.end, Cause::Part, record);
+            first = Latest::new(done.start + each[stage], OpCause::Part, record);
+            last = Latest::new(done.end, OpCause::Part, record);
         }
         last
     }

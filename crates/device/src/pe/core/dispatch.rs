@@ -9,7 +9,7 @@ use super::slot::{End, Pipelined};
 use super::{COMPUTE, DISPATCH, LOAD, Ports, Run, STORE, State};
 use crate::message::{Direction, RequestId};
 use crate::pe::packed::Packed;
-use crate::pe::{Cause, CommandId, Instruction, OpUnit, Part, Work};
+use crate::pe::{CommandId, CommandPart, Instruction, OpCause, OpUnit, Work};
 use crate::race::Races;
 use crate::topology::CoreSpec;
 
@@ -40,7 +40,7 @@ impl Run {
                 State::Waiting(id) => {
                     let Some(end) = self.done(id) else { return self.due.wait(DISPATCH, id) };
                     self.state = State::Going;
-                    self.cpu = self.cpu.or(end.time, Cause::Window, end.record);
+                    self.cpu = self.cpu.or(end.time, OpCause::Window, end.record);
                     self.tell(|races, launch, pe| races.waited_for(launch, pe, id));
                 }
                 State::Fenced => {
@@ -48,7 +48,7 @@ impl Run {
                         return;
                     }
                     self.state = State::Going;
-                    self.cpu = self.cpu.or(self.last.time, Cause::Window, self.last.record);
+                    self.cpu = self.cpu.or(self.last.time, OpCause::Window, self.last.record);
                     self.tell(Races::fenced);
                 }
                 State::Holding => {
@@ -78,8 +78,9 @@ impl Run {
         self.cpu.time += span;
         self.report.busy[OpUnit::Cpu as usize] += span;
         let end = self.cpu.time;
-        let record = self.record(self.next, Part::Compute(0), OpUnit::Cpu, before, start, end);
-        self.cpu = Latest::new(self.cpu.time, Cause::Dispatch, record);
+        let record =
+            self.record(self.next, CommandPart::Compute(0), OpUnit::Cpu, before, start, end);
+        self.cpu = Latest::new(self.cpu.time, OpCause::Dispatch, record);
     }
 
     /// When a command was done; none if it is not. Those before the window were done before the last
@@ -100,7 +101,7 @@ impl Run {
     fn place(&mut self, overhead: Span, ports: &mut Ports) {
         if let Some(before) = self.next.checked_sub(self.window) {
             let end = self.end_of(before).latest();
-            self.cpu = self.cpu.or(end.time, Cause::Window, end.record);
+            self.cpu = self.cpu.or(end.time, OpCause::Window, end.record);
         }
         let id = self.next;
         let packed = self.commands.place(id);
@@ -138,8 +139,8 @@ impl Run {
                 self.issue_any(id, &any, ports);
             }
             Work::Pipeline(pipeline) => {
-                let parts = pipeline.parts();
-                self.issue_pipeline(id, parts);
+                let counts = pipeline.parts();
+                self.issue_pipeline(id, counts);
             }
         }
     }

@@ -10,7 +10,7 @@ use super::progress::Mark;
 use super::{COMPUTE, LOAD, Run, STORE, State};
 use crate::message::{Buffer, Done, Message, PeDmaMessage, Slice, Unwritten, VirtualAccess};
 use crate::pe::packed::Packed;
-use crate::pe::{Cause, CommandId, Dma, OpUnit, Part, Work};
+use crate::pe::{CommandId, CommandPart, Dma, OpCause, OpUnit, Work};
 
 /// The read or the write engines of the DMA.
 #[derive(Debug, Default)]
@@ -76,7 +76,7 @@ impl Run {
         let mark = mark.ok_or(id)?;
         let ready =
             if is_load { self.ready_after(id, &pipelined.loads_after) } else { self.ready(id) };
-        Ok(ready?.or(mark.time, Cause::Part, mark.record))
+        Ok(ready?.or(mark.time, OpCause::Part, mark.record))
     }
 
     fn access(&self, id: CommandId, kind: usize, index: u32) -> Dma {
@@ -158,7 +158,7 @@ impl Run {
         let kind = [LOAD, STORE][unit];
         self.due.add(kind);
         let (id, index) = (flight.command, flight.index);
-        let part = if unit == 0 { Part::Load(index) } else { Part::Store(index) };
+        let part = if unit == 0 { CommandPart::Load(index) } else { CommandPart::Store(index) };
         let record = self.record(id, part, op, flight.from, flight.start, now);
         self.dma[unit].last = Mark { time: now, record };
         if !well {
@@ -177,7 +177,7 @@ impl Run {
             let loaded = self.program.loaded(id, index, buffer.take(), unwritten);
             self.check(loaded);
         }
-        self.part_done(id, kind, index, Latest::new(now, Cause::Part, record));
+        self.part_done(id, kind, index, Latest::new(now, OpCause::Part, record));
     }
 }
 
@@ -186,7 +186,7 @@ impl DmaUnit {
     /// it is what the one before it waited for, or the end of one that held an engine.
     fn held_up(&self, now: Time) -> Latest {
         let by = if self.begun.time == now { self.begun } else { self.last };
-        Latest::new(now, Cause::Unit, by.record)
+        Latest::new(now, OpCause::Unit, by.record)
     }
 }
 

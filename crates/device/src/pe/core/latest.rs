@@ -3,14 +3,14 @@
 use cubeyard_sim::Time;
 
 use super::progress::Mark;
-use crate::pe::{Cause, Reason};
+use crate::pe::{OpCause, Reason};
 
 /// The latest of several times, and what it belongs to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Latest {
     pub(super) time: Time,
     pub(super) record: Kept,
-    pub(super) cause: Cause,
+    pub(super) cause: OpCause,
 }
 
 const _: () = assert!(size_of::<Latest>() == 16, "each slot has two");
@@ -40,12 +40,12 @@ impl From<Kept> for Option<u32> {
 }
 
 impl Latest {
-    pub(super) fn new(time: Time, cause: Cause, record: impl Into<Kept>) -> Self {
+    pub(super) fn new(time: Time, cause: OpCause, record: impl Into<Kept>) -> Self {
         Self { time, record: record.into(), cause }
     }
 
     /// The later of the two; this one, if they are equal.
-    pub(super) fn or(self, time: Time, cause: Cause, record: impl Into<Kept>) -> Self {
+    pub(super) fn or(self, time: Time, cause: OpCause, record: impl Into<Kept>) -> Self {
         if time > self.time { Self::new(time, cause, record) } else { self }
     }
 

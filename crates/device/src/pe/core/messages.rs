@@ -12,7 +12,8 @@ use crate::message::{Arrival, CommandTarget, Message, PortChange, RequestId};
 use crate::pe::ipcq::{Arrived, Port, Ports};
 use crate::pe::packed::Packed;
 use crate::pe::{
-    Cause, CommandId, OpUnit, Part, PortError, PortId, PortMessage, PortSpec, SlotMemory, Work,
+    CommandId, CommandPart, OpCause, OpUnit, PortError, PortId, PortMessage, PortSpec, SlotMemory,
+    Work,
 };
 use receive::Reading;
 
@@ -164,10 +165,12 @@ impl Run {
     /// several is to be chosen.
     fn message(&self, id: CommandId) -> Option<(PortMessage, bool)> {
         match (self.packed(id), self.long(id)) {
-            (Packed::Send(message, _), _) => Some((message, false)),
-            (Packed::Receive(message, _), _) => Some((message, true)),
-            (_, Some(&Work::Send(message))) => Some((message, false)),
-            (_, Some(&Work::Receive(message))) => Some((message, true)),
+            (Packed::Send(message, _), _) | (_, Some(&Work::Send(message))) => {
+                Some((message, false))
+            }
+            (Packed::Receive(message, _), _) | (_, Some(&Work::Receive(message))) => {
+                Some((message, true))
+            }
             (Packed::Chosen(_, port), Some(Work::ReceiveAny(any))) => {
                 Some((PortMessage { port, bytes: any.bytes, format: any.format }, true))
             }
@@ -212,8 +215,8 @@ impl Run {
         end: Time,
     ) -> Option<u32> {
         self.report.busy[unit as usize] += end - from.time;
-        let record = self.record(id, Part::Compute(0), unit, from, from.time, end);
-        self.put_off(id, end, Cause::Part, record.into());
+        let record = self.record(id, CommandPart::Compute(0), unit, from, from.time, end);
+        self.put_off(id, end, OpCause::Part, record.into());
         self.command_done(id);
         record
     }

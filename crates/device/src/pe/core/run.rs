@@ -13,8 +13,8 @@ use super::messages::Messages;
 use super::queue::Queue;
 use super::slot::{End, Slot};
 use crate::message::{Message, RequestId};
-use crate::pe::strips::Stages;
-use crate::pe::{ALARM, CommandId, CoreReport, OpRecord, OpUnit, Part, Program};
+use crate::pe::strips::ComputeStages;
+use crate::pe::{ALARM, CommandId, CommandPart, CoreReport, OpRecord, OpUnit, Program};
 
 /// A program under way. What is looked at whenever something happens comes first, and close together: a machine
 /// has many cores, and caches do not hold them all.
@@ -57,7 +57,7 @@ pub(super) struct Run {
     pub(super) logs: bool,
     /// Whether races are looked for.
     pub(super) watched: bool,
-    pub(super) stages: Stages,
+    pub(super) stages: ComputeStages,
     pub(super) stage_records: [Option<u32>; 3],
     pub(super) report: CoreReport,
     pub(super) program: Box<dyn Program>,
@@ -112,7 +112,7 @@ impl Run {
             has_data: program.has_data(),
             logs: shared.ops.borrow().is_kept(),
             watched: shared.races.is_on(),
-            stages: Stages { free: [now; 3] },
+            stages: ComputeStages { free: [now; 3] },
             stage_records: [None; 3],
             report: CoreReport { started: now, ..CoreReport::default() },
             program,
@@ -213,7 +213,7 @@ impl Run {
     pub(super) fn record(
         &self,
         command: CommandId,
-        part: Part,
+        part: CommandPart,
         unit: OpUnit,
         after: Latest,
         start: Time,

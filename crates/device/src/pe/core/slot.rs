@@ -6,7 +6,7 @@ use super::latest::{Kept, Latest};
 use super::progress::Progress;
 use super::{COMPUTE, DISPATCH, LOAD, Run, STORE};
 use crate::pe::packed::Packed;
-use crate::pe::{Cause, Command, CommandId, Dependencies, Pipeline, Work};
+use crate::pe::{Command, CommandId, Dependencies, OpCause, Pipeline, Work};
 
 /// How many times a pipeline's parts may be remembered before they are looked through.
 const KEPT: usize = 64;
@@ -31,7 +31,7 @@ const _: () = assert!(size_of::<Slot>() == 64, "a line of the cache: a core goes
 pub(super) struct End {
     time: Time,
     record: Kept,
-    cause: Cause,
+    cause: OpCause,
     pub(super) is_done: bool,
 }
 
@@ -149,7 +149,7 @@ impl Run {
             // Those before the window were done before this command had its place.
             if before + self.window > id {
                 let end = self.end_of(before).done_at().ok_or(before)?;
-                ready = ready.or(end.time, Cause::After, end.record);
+                ready = ready.or(end.time, OpCause::After, end.record);
             }
         }
         Ok(ready)
@@ -162,7 +162,7 @@ impl Run {
     }
 
     /// A command is done at a time or later.
-    pub(super) fn put_off(&mut self, id: CommandId, time: Time, cause: Cause, record: Kept) {
+    pub(super) fn put_off(&mut self, id: CommandId, time: Time, cause: OpCause, record: Kept) {
         let end = self.end_of_mut(id);
         *end = End::open(end.latest().or(time, cause, record));
     }

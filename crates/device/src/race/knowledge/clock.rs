@@ -8,11 +8,11 @@ use crate::pe::CommandId;
 
 /// Which commands of which programs are done. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Clock(Option<Rc<BTreeMap<ProgramId, Done>>>);
+pub(super) struct Clock(Option<Rc<BTreeMap<ProgramId, DoneCommands>>>);
 
 /// Commands of one program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Done {
+struct DoneCommands {
     /// All before this one.
     below: CommandId,
     /// And these.
@@ -33,7 +33,7 @@ impl Clock {
         if Rc::ptr_eq(mine, theirs) {
             return self;
         }
-        let is_new = |(program, done): &(&ProgramId, &Done)| {
+        let is_new = |(program, done): &(&ProgramId, &DoneCommands)| {
             !mine.get(program).is_some_and(|mine| mine.covers(done))
         };
         let news: Vec<_> = theirs.iter().filter(is_new).collect();
@@ -59,7 +59,7 @@ impl Clock {
     }
 }
 
-impl Done {
+impl DoneCommands {
     fn covers(&self, other: &Self) -> bool {
         self.below >= other.below
             && other.also.iter().all(|id| *id < self.below || self.also.contains(id))

@@ -83,7 +83,7 @@ fn program(number: usize) -> ProgramId {
 }
 
 /// The port of a program where messages from another come.
-fn end(from: usize, to: usize) -> End {
+fn end(from: usize, to: usize) -> PortEnd {
     (NodeId::new(to), PortId(u32::try_from(from).unwrap()))
 }
 

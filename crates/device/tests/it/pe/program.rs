@@ -204,10 +204,10 @@ impl Program for Steps {
 }
 
 /// Which part of a command a record is of, if it is an access.
-pub(crate) fn access_of(part: pe::Part, unit: OpUnit) -> Option<Part> {
+pub(crate) fn access_of(part: pe::CommandPart, unit: OpUnit) -> Option<Part> {
     match (part, unit) {
-        (pe::Part::Load(index), OpUnit::Load) => Some(Part::Load(index as usize)),
-        (pe::Part::Store(index), OpUnit::Store) => Some(Part::Store(index as usize)),
+        (pe::CommandPart::Load(index), OpUnit::Load) => Some(Part::Load(index as usize)),
+        (pe::CommandPart::Store(index), OpUnit::Store) => Some(Part::Store(index as usize)),
         _ => None,
     }
 }

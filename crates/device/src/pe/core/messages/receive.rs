@@ -10,7 +10,7 @@ use crate::message::{
     Buffer, Credit, Direction, Done, Message, PeDmaMessage, Slice, VirtualAccess,
 };
 use crate::pe::ipcq::{Port, Ports};
-use crate::pe::{Cause, CommandId, OpUnit, PortId, SlotMemory, Waiting};
+use crate::pe::{CommandId, OpCause, OpUnit, PortId, SlotMemory, WaitMode};
 
 /// A message that is being read from a slot in memory.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl Run {
             self.fail(format!("{what}: the message from {peer} is of {found}"));
             return false;
         }
-        let start = ready.or(arrived.at, Cause::Message, arrived.record);
+        let start = ready.or(arrived.at, OpCause::Message, arrived.record);
         let start = Latest { time: noticed(port.spec.waiting, ready.time, start.time), ..start };
         if port.spec.memory != SlotMemory::Tcm && start.time > context.now() {
             self.set_alarm(RECEIVE, start.time, context);
@@ -168,9 +168,9 @@ impl Run {
 }
 
 /// When a receiver that waits since `since` notices what came at `came`.
-fn noticed(waiting: Waiting, since: Time, came: Time) -> Time {
+fn noticed(waiting: WaitMode, since: Time, came: Time) -> Time {
     match waiting {
-        Waiting::Poll(every) if every > Span::ZERO && came > since => {
+        WaitMode::Poll(every) if every > Span::ZERO && came > since => {
             since + every * (came - since).ps().div_ceil(every.ps())
         }
         _ => came,

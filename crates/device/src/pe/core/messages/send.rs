@@ -5,7 +5,7 @@ use cubeyard_sim::Context;
 use super::{Latest, Run, SEND};
 use crate::message::{Arrival, Message, Packet, PeDmaMessage};
 use crate::pe::ipcq::{Port, Ports};
-use crate::pe::{Cause, CommandId, OpUnit, PortMessage};
+use crate::pe::{CommandId, OpCause, OpUnit, PortMessage};
 
 impl Run {
     /// Sends what can leave now.
@@ -17,7 +17,7 @@ impl Run {
                 Err(before) => return self.due.wait(SEND, before),
             };
             let last = self.messages.last_sent;
-            let ready = ready.or(self.messages.sent, Cause::Unit, last);
+            let ready = ready.or(self.messages.sent, OpCause::Unit, last);
             let port = ports.get_mut(message.port).expect("checked when it was issued");
             if port.credits == 0 {
                 port.starved = true;
@@ -51,8 +51,11 @@ impl Run {
         let now = context.now();
         let end = now + pe.dma_overhead + pe.link.bandwidth.span(bytes);
         // What could have left before waited for the credit that came now.
-        let from =
-            if ready.time < now { Latest::new(now, Cause::Message, port.credited) } else { ready };
+        let from = if ready.time < now {
+            Latest::new(now, OpCause::Message, port.credited)
+        } else {
+            ready
+        };
         let record = self.message_done(id, OpUnit::Send, from, end);
         let to = (port.peer, port.spec.peer_port);
         self.tell(|races, launch, pe| races.sent(launch, pe, id, to));
