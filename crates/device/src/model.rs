@@ -1,4 +1,4 @@
-//! The parts of a machine that do something, each in its file.
+//! The active parts of a machine, each in its file.
 
 mod io_cpu;
 mod m_cpu;

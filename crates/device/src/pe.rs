@@ -1,17 +1,14 @@
-//! What a PE does with a kernel: commands, and the engines that carry them out.
+//! Execution of a kernel on a PE: commands, and the engines that carry them out.
 //!
 //! `PE_CPU` runs the kernel: each call costs it a dispatch and becomes a [`Command`] of the scheduler, which
-//! hands it to an engine. There are three of these: DMA reads, DMA writes, and the compute engine, which
-//! streams strips from the TCM through the matrix or vector unit and back. An engine serves commands in the
-//! order in which they were dispatched, and begins one when the commands that it comes
-//! [after](Command::after) are done. So loads run ahead of what uses them, as far as the window of commands
+//! hands it to an engine: DMA reads, DMA writes, or the compute engine, which streams strips from the TCM through
+//! the matrix or vector unit and back. An engine serves commands in the order of dispatch, and begins one when its
+//! [dependencies](Command::after) are done. So loads run ahead of their uses, as far as the window of commands
 //! under way allows.
 //!
-//! What a command means, and in data mode what it computes, is the [`Program`]'s business: the device moves
-//! bytes and spends time.
-//!
-//! Only DMA meets other traffic. All else is arithmetic on times, so a run of commands without DMA costs no
-//! event.
+//! The meaning of a command, and in data mode its result, is up to the [`Program`]: the device moves bytes and
+//! spends time. Only DMA meets other traffic. The rest is arithmetic on times, so a run of commands without DMA
+//! costs no event.
 
 mod chunks;
 mod core;
@@ -39,24 +36,24 @@ use cubeyard_sim::Time;
 
 pub use crate::ids::{CommandId, Format, PortId};
 
-/// The alarm of a core, among those of the processor that it belongs to.
+/// Token of the core's alarm among those of its `PE_CPU`.
 pub(crate) const ALARM: u64 = u64::MAX;
 
-/// A part of a command: loads, computations and stores are counted each by itself.
+/// A part of a command: loads, computations and stores are counted separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandPart {
-    /// A load.
+    /// Load of this index.
     Load(u32),
-    /// A computation.
+    /// Computation of this index.
     Compute(u32),
-    /// A store.
+    /// Store of this index.
     Store(u32),
 }
 
-/// What a PE runs.
+/// A program of a PE.
 ///
-/// A program is asked for commands one at a time, and in data mode is told what was loaded and asked what is
-/// to be stored. It is asked in an order in which whatever a part needs has come before.
+/// A program is asked for instructions one at a time. In data mode it is given the loaded bytes and asked for the
+/// stored ones, in an order that respects the dependencies.
 pub trait Program: fmt::Debug {
     /// Returns the next instruction, none at the end, or an error in words. It is not called again after
     /// the end or an error.
@@ -66,11 +63,11 @@ pub trait Program: fmt::Debug {
     fn instructions(&self) -> Option<Rc<Instructions>> {
         None
     }
-    /// Whether it wants the bytes.
+    /// Returns whether the program wants the bytes of its loads and stores.
     fn has_data(&self) -> bool {
         false
     }
-    /// Bytes have been loaded, all of which somebody wrote but for the address given.
+    /// Takes loaded bytes; `unwritten` is the first address of them that was never written.
     fn loaded(
         &mut self,
         command: CommandId,
@@ -81,43 +78,43 @@ pub trait Program: fmt::Debug {
         let _ = (command, load, bytes, unwritten);
         Ok(())
     }
-    /// A command that receives from [one of several](Work::ReceiveAny) ports has one: its place among them. This
-    /// is told before what is received.
+    /// Takes the index of the port that a command received from, if it had the choice among
+    /// [several](Work::ReceiveAny). It is called before [`loaded`](Self::loaded).
     fn chosen(&mut self, command: CommandId, place: usize) -> Result<(), String> {
         let _ = (command, place);
         Ok(())
     }
-    /// A computation is done.
+    /// Performs a computation that is done.
     fn computed(&mut self, command: CommandId, part: u32) -> Result<(), String> {
         let _ = (command, part);
         Ok(())
     }
-    /// The bytes of a store.
+    /// Returns the bytes of a store.
     fn payload(&mut self, command: CommandId, store: u32) -> Result<Vec<u8>, String> {
         let _ = (command, store);
         Ok(Vec::new())
     }
-    /// A command in words, with the place in the kernel, for reports.
+    /// Describes a command with its place in the kernel, for reports.
     fn describe(&self, command: CommandId) -> String {
         format!("command {command}")
     }
-    /// The name of a format that another program sent, for reports.
+    /// Returns the name of a format that another program sent, for reports.
     fn format_name(&self, format: Format) -> String {
         format!("format {}", format.0)
     }
 }
 
-/// What came of a program on a PE.
+/// Report of a program on a PE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoreReport {
-    /// When it started.
+    /// Start of the program.
     pub started: Time,
-    /// When its last command was done.
+    /// End of its last command.
     pub ended: Time,
-    /// Commands dispatched.
+    /// Number of commands dispatched.
     pub commands: u64,
     /// Bytes that DMA moved into the PE, and out of it.
     pub moved: [u64; 2],
-    /// How long each unit was busy, by [`OpUnit`].
+    /// Time for which each unit was busy, by [`OpUnit`].
     pub busy: [cubeyard_sim::Span; OpUnit::COUNT],
 }

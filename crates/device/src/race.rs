@@ -1,10 +1,9 @@
 //! Races: two accesses to the same bytes, at least one a write, with no order between them.
 //!
-//! PEs of one launch are ordered by messages alone, and launches of different streams by those,
-//! an event or the host. What a PE does with one program is ordered: its language sees to that. What the host
-//! reads and writes itself is ordered with launches whose end it has seen, and with those that it makes later.
-//! Accesses are noted where their addresses are translated, so two virtual addresses of the same memory are no
-//! way around.
+//! PEs of one launch are ordered by messages alone, and launches of different streams by messages,
+//! events or the host. The commands of one program are ordered by its language. Accesses of the host are
+//! ordered after launches whose end it has seen, and before those that it makes later. Accesses are recorded
+//! after translation, so two virtual addresses of the same memory are found too.
 
 mod book;
 mod knowledge;
@@ -17,70 +16,71 @@ use std::rc::Rc;
 
 use cubeyard_sim::NodeId;
 
+use crate::ids::CommandId;
 use crate::message::{Direction, RequestId, Rows};
-use crate::pe::{Command, CommandId, PortId};
 use book::Book;
 use knowledge::Knowledge;
 use order::LaunchOrder;
 
-/// The most races that are kept.
+/// Largest number of races that are kept.
 const MOST: usize = 1000;
 
 /// An access of a program, or of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Agent {
-    /// The launch; for the host, a request of its own.
+    /// Launch of the program; for the host, a request of its own.
     pub launch: RequestId,
-    /// The `PE_CPU` of the PE; none for the host.
+    /// `PE_CPU` of the PE; none for the host.
     pub pe: Option<NodeId>,
-    /// The command.
+    /// Command that makes the access.
     pub command: CommandId,
-    /// Read or write.
+    /// Direction of the data.
     pub direction: Direction,
 }
 
-/// Two accesses to the same bytes that nothing orders.
+/// Two accesses to the same bytes without an order between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Race {
-    /// The memory.
+    /// Memory of the bytes.
     pub memory: NodeId,
-    /// From the first byte that both touch to the last, as the memory counts.
+    /// Range that both accesses touch, in addresses of the memory.
     pub range: Range<u64>,
-    /// Who came first, this time.
+    /// Access that was first in this run.
     pub earlier: Agent,
-    /// Who came second.
+    /// Access that was second in this run.
     pub later: Agent,
 }
 
-/// What is known of the accesses of programs.
+/// Accesses of programs and their order, as far as it is certain.
 #[derive(Debug, Default)]
 pub struct Races {
     order: LaunchOrder,
-    knowledge: Knowledge,
+    /// Order by messages between PEs.
+    pub(crate) knowledge: Knowledge,
     books: BTreeMap<NodeId, Book>,
-    /// By the two accesses.
+    /// Memory and range by the two accesses.
     found: BTreeMap<(Agent, Agent), (NodeId, Range<u64>)>,
 }
 
 impl Races {
-    /// A launch is made, after some others.
+    /// Adds a launch that comes after some others.
     pub fn launched(&mut self, launch: RequestId, after: &[RequestId]) {
         self.order.launched(launch, after);
     }
 
-    /// The host has seen the end of a launch.
+    /// Notes that the host has seen the end of a launch.
     pub fn waited(&mut self, launch: RequestId) {
         self.order.waited(launch);
         self.tidy();
     }
 
-    /// The host has seen the end of all launches.
+    /// Notes that the host has seen the end of all launches.
     pub fn synchronized(&mut self) {
         self.order = LaunchOrder::default();
         self.tidy();
     }
 
-    /// Once the host has seen the end of all launches, whatever comes is after all that was.
+    /// Forgets all accesses once the host has seen the end of all launches: later ones come after them.
     fn tidy(&mut self) {
         if self.order.is_quiet() {
             self.books.clear();
@@ -88,13 +88,12 @@ impl Races {
         }
     }
 
-    /// Whether the host has seen the end of all launches.
+    /// Returns whether the host has seen the end of all launches.
     pub fn is_quiet(&self) -> bool {
         self.order.is_quiet()
     }
 
-    /// Notes an access.
-    pub fn access(
+    pub(crate) fn access(
         &mut self,
         memory: NodeId,
         address: u64,
@@ -116,9 +115,8 @@ impl Races {
         }
     }
 
-    /// Notes an access of the host, which waits for its end before it does anything else. With no launch under way
-    /// there is nothing that it could race with.
-    pub fn host_access(
+    /// Adds an access of the host, which waits for its end. Without launches under way it cannot race.
+    pub(crate) fn host_access(
         &mut self,
         memory: NodeId,
         address: u64,
@@ -134,70 +132,21 @@ impl Races {
         self.access(memory, address, bytes, None, by);
     }
 
-    /// A program has issued a command. It has so many under way at most.
-    pub fn issued(
-        &mut self,
-        launch: RequestId,
-        pe: NodeId,
-        id: CommandId,
-        command: &Command,
-        window: u32,
-    ) {
-        self.knowledge.issued((launch, pe), id, command, window);
-    }
-
-    /// A program has seen the end of a command.
-    pub fn waited_for(&mut self, launch: RequestId, pe: NodeId, command: CommandId) {
-        self.knowledge.waited((launch, pe), command);
-    }
-
-    /// A program has seen the end of all that it issued.
-    pub fn fenced(&mut self, launch: RequestId, pe: NodeId) {
-        self.knowledge.fenced((launch, pe));
-    }
-
-    /// A port of a PE, by its DMA engine, is there from now on.
-    pub fn installed(&mut self, port: (NodeId, PortId)) {
-        self.knowledge.installed(port);
-    }
-
-    /// A command sends a message to a port.
-    pub fn sent(
-        &mut self,
-        launch: RequestId,
-        pe: NodeId,
-        command: CommandId,
-        to: (NodeId, PortId),
-    ) {
-        self.knowledge.sent((launch, pe), command, to);
-    }
-
-    /// A command has received the next message at a port.
-    pub fn received(
-        &mut self,
-        launch: RequestId,
-        pe: NodeId,
-        command: CommandId,
-        at: (NodeId, PortId),
-    ) {
-        self.knowledge.received((launch, pe), command, at);
-    }
-
     /// Forgets a range, as when its memory is freed.
-    pub fn forget(&mut self, memory: NodeId, range: Range<u64>) {
+    pub(crate) fn forget(&mut self, memory: NodeId, range: Range<u64>) {
         if let Some(book) = self.books.get_mut(&memory) {
             book.forget(range);
         }
     }
 
-    /// The races so far, which are forgotten.
+    /// Takes the races found so far.
     pub fn take(&mut self) -> Vec<Race> {
         let race = |((earlier, later), (memory, range))| Race { memory, range, earlier, later };
         std::mem::take(&mut self.found).into_iter().map(race).collect()
     }
 }
 
-/// Shared handle to the races of a machine; none are looked for without data.
+/// Shared handle to the races of a machine; without data mode there are none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RaceDetector(Option<Rc<RefCell<Races>>>);
 
@@ -210,7 +159,6 @@ impl RaceDetector {
         self.0.is_some()
     }
 
-    /// Calls a function with the races, if they are looked for.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Races) -> T) -> Option<T> {
         self.0.as_ref().map(|races| act(&mut races.borrow_mut()))
     }

@@ -1,4 +1,4 @@
-//! Commands to PEs: the way of each message, and for launches the one instant at which all PEs start.
+//! Commands to PEs: the routes of their messages, and the common start of launches.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use crate::pe::{PortSpec, SlotMemory};
 use crate::request::{Outcome, PeRef, RequestError};
 use crate::topology::{NodeKind, Topology};
 
-/// A part of the way of a command.
+/// A stage of a command's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// From the host's endpoint to `IO_CPU`.
@@ -35,7 +35,7 @@ pub enum Stage {
     FromIoCpu,
 }
 
-/// How long each part of the way of a command took, in their order.
+/// Duration of each stage of a command, in order.
 pub type Stages = [(Stage, Span); Stage::ALL.len()];
 
 impl Stage {
@@ -60,7 +60,7 @@ impl Stage {
         }
     }
 
-    /// As in `IO_CPU to the cubes`.
+    /// Returns the name, as in `IO_CPU to the cubes`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ToIoCpu => "PCIE_EP to IO_CPU",
@@ -73,7 +73,7 @@ impl Stage {
     }
 }
 
-/// The ways of the last command about mappings, and to whom it went.
+/// Routes of the last command about mappings, and its PEs.
 #[derive(Debug)]
 pub(super) struct LastMapping {
     sip: SipId,
@@ -173,8 +173,8 @@ impl<W: Watch> Machine<W> {
         Ok(Rc::new(HostCommand { request, body, to_io_cpu, from_io_cpu, cubes, done }))
     }
 
-    /// The ways of mappings. Those of the last command are often those of the next, as when a tensor is
-    /// put onto a device and taken off again.
+    /// Returns the routes of a command about mappings. They are often those of the last one, as when a tensor is
+    /// deployed and freed again.
     fn mapping_cubes(&mut self, targets: Targets<'_>) -> Result<Rc<[CommandCube]>, RequestError> {
         let Targets { sip, cubes, pes } = targets;
         if let Some(last) = &self.last_mapping
@@ -224,7 +224,7 @@ impl<W: Watch> Machine<W> {
         names.map(|name| self.engine.tasks().signal(name, None)).collect()
     }
 
-    /// How long the slowest message of a cube takes from `IO_CPU`, if nothing is in its way.
+    /// Returns the unloaded latency of the slowest message from `IO_CPU` to the PEs of a cube.
     fn lead(&self, cube: &CommandCube) -> Span {
         let to_pe =
             cube.pes.iter().map(|pe| self.topology().flight(&pe.to)).max().unwrap_or_default();

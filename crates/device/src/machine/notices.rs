@@ -1,4 +1,4 @@
-//! What a machine notices of programs, and mail that nobody takes.
+//! Notices about programs, and messages that were not received.
 
 use std::ops::Range;
 
@@ -9,19 +9,19 @@ use crate::model::Part;
 use crate::notice::{Notice, Noticed};
 
 impl<W: Watch> Machine<W> {
-    /// Says which ranges of physical addresses a launch may access by addresses that are not mapped: what
-    /// it accesses of others is a [notice](Self::take_notices).
+    /// Sets the physical ranges that a launch may access by unmapped addresses; other such accesses become
+    /// [notices](Self::take_notices).
     pub fn give(&mut self, launch: RequestId, ranges: Vec<Range<u64>>) {
         self.notices.borrow_mut().give(launch, ranges);
     }
 
-    /// Takes what was noticed of programs of some launches since this was last asked.
+    /// Takes the notices about some launches.
     pub fn take_notices(&self, of: impl FnMut(RequestId) -> bool) -> Vec<Notice> {
         self.notices.borrow_mut().take(of)
     }
 
-    /// Drops the messages that nobody has received, each with a notice, and makes all ports as they were when
-    /// they were installed. For when no program is under way: how many messages there were.
+    /// Drops the messages that were not received, each with a notice, resets all ports, and returns the number of
+    /// messages. No program may be under way.
     pub fn clear_mail(&mut self) -> u64 {
         let mail = self.shared.mail.take();
         if mail > 0 {

@@ -1,4 +1,4 @@
-//! The network and the parts that a topology asks for.
+//! The network and the parts of a topology.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ fn part(shared: &Rc<Shared>, notices: &Rc<RefCell<Notices>>, node: &Node) -> Opt
             turn_around: spec.hbm.turn_around,
             rows: spec.hbm.rows,
         }),
-        // An SRAM takes what its link brings, a flit at a time.
+        // An SRAM is as fast as its link, a flit at a time.
         NodeKind::Sram => memory(ChannelsSpec {
             burst_bytes: spec.hbm.burst.get(),
             channels: 1,

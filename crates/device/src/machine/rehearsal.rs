@@ -1,4 +1,4 @@
-//! Accesses that are tried out on a machine that has nothing else to do.
+//! Latencies of accesses, measured on an idle machine.
 
 use std::collections::BTreeMap;
 
@@ -11,24 +11,23 @@ use crate::pe::{Command, Dependencies, Dma, Instruction, OpUnit, Program, Work};
 use crate::request::{Outcome, PeRef, Request};
 use crate::topology::Topology;
 
-/// Finds out what accesses of PEs take alone, rows and all. Those that are alike are tried once.
+/// Measures unloaded latencies of PE accesses, including rows. Equal accesses are measured once.
 #[derive(Debug)]
 pub struct Rehearsal {
     machine: Machine,
     known: BTreeMap<Key, Option<Span>>,
 }
 
-/// What the time of an access depends on: whose it is, the memory, and where it begins among the channels.
+/// Everything that the latency depends on, including the first burst's position among the channels.
 type Key = (PeRef, NodeId, u64, Direction, u64, Option<(u64, u64)>);
 
 impl Rehearsal {
-    /// On machines such as this.
+    /// Creates a rehearsal on a machine of this topology.
     pub fn new(topology: &Topology) -> Self {
         Self { machine: Machine::new(topology.clone()), known: BTreeMap::new() }
     }
 
-    /// How long an access takes that has the machine for itself, at a physical address; none if it is not
-    /// one that can be made.
+    /// Returns the unloaded latency of an access to a physical address; none if it cannot be made.
     pub fn span(&mut self, pe: PeRef, dma: &Dma) -> Option<Span> {
         let address = PhysAddr::from_bits(dma.address).ok()?;
         let hbm = &self.machine.topology().spec().hbm;
@@ -63,7 +62,6 @@ impl Rehearsal {
     }
 }
 
-/// A program of one access.
 #[derive(Debug)]
 struct OneAccess(Option<Dma>);
 

@@ -1,4 +1,4 @@
-//! The core of a PE: dispatches the commands of a program and sees them through its engines.
+//! The core of a PE: dispatches the commands of a program to its engines.
 
 mod commands;
 mod compute;
@@ -53,7 +53,6 @@ pub(crate) struct Shared {
 }
 
 impl Core {
-    /// Creates a core whose DMA engine is at a node.
     pub(crate) fn new(dma: NodeId, shared: Rc<Shared>) -> Self {
         Self { dma, shared, ports: Ports::default(), run: None, reports: BTreeMap::new() }
     }
@@ -68,7 +67,6 @@ impl Core {
         self.reports.remove(&launch);
     }
 
-    /// Whether a program is under way.
     pub(crate) fn is_busy(&self) -> bool {
         self.run.is_some()
     }
@@ -89,13 +87,13 @@ impl Core {
         self.advance(context);
     }
 
-    /// An alarm has come: the program that has ended now, if it has.
+    /// Goes on at an alarm, and returns the launch whose program has ended, if it has.
     pub(crate) fn wake(&mut self, context: &mut Context<Message>) -> Option<RequestId> {
         self.advance(context);
         self.ended(context)
     }
 
-    /// An access of the program is done.
+    /// Goes on after an access of the program, and returns the launch if its program has ended.
     pub(crate) fn dma_done(
         &mut self,
         token: u64,
@@ -112,7 +110,7 @@ impl Core {
         self.ended(context)
     }
 
-    /// Stops the program of a launch where it is: what it waited for, if it is the one under way.
+    /// Stops the program of a launch, and describes what it waited for, if it is under way.
     pub(crate) fn stop(&mut self, launch: RequestId) -> Option<String> {
         let waits = self.waits_for();
         let run = self.run.as_mut().filter(|run| run.request == launch)?;
@@ -120,7 +118,7 @@ impl Core {
         waits
     }
 
-    /// What the program waits for.
+    /// Describes what the program waits for.
     pub(crate) fn waits_for(&self) -> Option<String> {
         let run = self.run.as_ref()?;
         let what = match run.state {
@@ -135,7 +133,6 @@ impl Core {
         self.message_waits(run, id).unwrap_or_else(|| run.program.describe(id))
     }
 
-    /// Does all that can be done now.
     fn advance(&mut self, context: &mut Context<Message>) {
         let Some(run) = &mut self.run else { return };
         let (spec, ports) = (&self.shared.wiring.topology().spec().pe.core, &mut self.ports);
@@ -166,7 +163,7 @@ impl Core {
         run.set_alarm_for_the_end(context);
     }
 
-    /// The program, if it has ended.
+    /// Returns the launch if its program has ended.
     fn ended(&mut self, context: &Context<Message>) -> Option<RequestId> {
         let run = self.run.as_ref()?;
         if !run.is_over() || run.end() > context.now() {

@@ -1,12 +1,12 @@
 //! Message rings between PEs: `PE_IPCQ`.
 //!
-//! A port of a PE is one end of a channel to another PE: what is sent from one end comes out at the other, in
-//! order. Each direction of a channel is a ring of slots at the receiver. A sender has a credit for each free
-//! slot, and gets it back through the fabric when the receiver has taken the message out. Data and what is
-//! to be known of it travel together, so a message is there all at once.
+//! A port of a PE is one end of a channel to another PE, which delivers messages in order. Each direction of a
+//! channel is a ring of slots at the receiver. A sender has a credit for each free slot, and gets it back through
+//! the fabric when the receiver has taken the message out. Data and metadata travel together, so a message arrives
+//! all at once.
 //!
-//! A port is known by its number on both ends, never by who sent: two PEs may have several channels between
-//! them, as the two of a ring have.
+//! A port is identified by its number at both ends, never by the sender: two PEs may have several channels
+//! between them, as in a ring of two.
 
 use std::collections::VecDeque;
 
@@ -16,110 +16,109 @@ use thiserror::Error;
 
 use crate::ids::{CommandId, Format, PeRef, PortId, RequestId};
 
-/// Where the slots of a ring are.
+/// Memory that holds the slots of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotMemory {
-    /// In the receiver's TCM.
+    /// TCM of the receiver.
     Tcm,
-    /// In a memory of the receiver's cube, its SRAM or HBM, from this address on. A message is written there,
-    /// and read from there when it is received.
+    /// SRAM or HBM of the receiver's cube, from this address on. A message is written there, and read when it is
+    /// received.
     At(PhysAddr),
 }
 
-/// How a receiver finds out that a message has come.
+/// Method by which a receiver notices a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitMode {
-    /// It is woken.
+    /// The receiver is woken.
     Sleep,
-    /// It looks every so often.
+    /// The receiver looks at this interval.
     Poll(Span),
 }
 
 /// One end of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortSpec {
-    /// Its number on this PE.
+    /// Number of the port on this PE.
     pub port: PortId,
-    /// The PE at the other end.
+    /// PE at the other end.
     pub peer: PeRef,
-    /// The number of the port there.
+    /// Number of the port at the other end.
     pub peer_port: PortId,
-    /// How many messages the ring at each end holds.
+    /// Number of slots in the ring at each end.
     pub slots: u32,
-    /// How long a message can be.
+    /// Length of a slot, in bytes.
     pub slot_bytes: u64,
-    /// Where the slots of this end's ring are.
+    /// Memory of the slots at this end.
     pub memory: SlotMemory,
-    /// Where those of the other end are.
+    /// Memory of the slots at the other end.
     pub peer_memory: SlotMemory,
-    /// What the message that returns a credit carries.
+    /// Payload of the message that returns a credit, in bytes.
     pub credit_bytes: u64,
-    /// How this end waits.
+    /// Method by which this end notices messages.
     pub waiting: WaitMode,
 }
 
 impl PortSpec {
-    /// What an entry takes in the message that installs it.
+    /// Length of an entry in the message that installs it, in bytes.
     pub const BYTES: u64 = 32;
 }
 
-/// A port could not be installed or taken out.
+/// Error of installing or removing a port.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PortError {
-    /// There is one of that number.
+    /// A port of that number exists.
     #[error("port {0} is there already")]
     Taken(u32),
-    /// There is none of that number.
+    /// No port of that number exists.
     #[error("there is no port {0}")]
     None(u32),
-    /// Messages are in it, or somebody waits for one.
+    /// Messages are in the port's slots.
     #[error("port {port} is in use: {what}")]
     InUse {
-        /// The port.
+        /// Number of the port.
         port: u32,
-        /// What is in it.
+        /// Description of its content.
         what: String,
     },
 }
 
-/// A message that has come and was not taken.
+/// A message in a slot that no command has taken.
 #[derive(Debug)]
 pub(super) struct Arrived {
     pub(super) at: Time,
     pub(super) bytes: u64,
     pub(super) format: Format,
     pub(super) data: Option<Box<[u8]>>,
-    /// Which slot of the ring it is in.
     pub(super) slot: u32,
-    /// The record of its sending, if that is kept.
+    /// Record of the send operation, if records are kept.
     pub(super) record: Option<u32>,
 }
 
-/// One end of a channel, at work.
+/// State of one end of a channel.
 #[derive(Debug)]
 pub(super) struct Port {
     pub(super) spec: PortSpec,
-    /// The DMA engine of the other end.
+    /// DMA engine of the other end.
     pub(super) peer: NodeId,
-    /// Free slots at the other end.
+    /// Number of free slots at the other end.
     pub(super) credits: u32,
-    /// Whether a command waits for one.
+    /// Whether a command waits for a credit.
     pub(super) starved: bool,
-    /// The record of the receiving that freed the last of them, if that is kept.
+    /// Record of the receive operation that freed the last slot, if records are kept.
     pub(super) credited: Option<u32>,
-    /// Messages that were sent, ever: the next goes into this slot modulo the slots.
+    /// Number of messages sent so far: the next goes into this slot modulo the slots.
     pub(super) sent: u64,
-    /// Of each slot at the other end that was used, the launch and the command that sent the last message there.
+    /// Launch and command of the last message in each slot at the other end that was used.
     pub(super) senders: Vec<(RequestId, CommandId)>,
     pub(super) arrived: VecDeque<Arrived>,
-    /// The commands that want a message from here, in order.
+    /// Commands that wait for a message of this port, in order.
     pub(super) wanted: VecDeque<CommandId>,
 }
 
-/// The ports of a PE, in the order of their numbers.
+/// Ports of a PE, in the order of their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Ports {
-    /// The numbers of the first: most PEs have few, and these are at hand.
+    /// Numbers of the first ports, for a fast lookup: most PEs have few.
     first: [Option<PortId>; FEW],
     ids: Vec<PortId>,
     list: Vec<Port>,
@@ -152,7 +151,7 @@ impl Ports {
         Ok(())
     }
 
-    /// Takes ports out: all, or none. Credits that are on their way are waited for by whoever asks.
+    /// Removes ports: all, or none. The caller waits for credits on their way.
     pub(super) fn remove(&mut self, ids: &[PortSpec]) -> Result<(), PortError> {
         for spec in ids {
             let id = spec.port;
@@ -172,12 +171,11 @@ impl Ports {
         Ok(())
     }
 
-    /// All ports, in the order of their numbers.
     pub(super) fn all(&self) -> &[Port] {
         &self.list
     }
 
-    /// Makes all ports as they were when they were installed: no message, and every slot free.
+    /// Resets all ports as when they were installed: no message, and every slot free.
     pub(super) fn reset(&mut self) {
         self.list.iter_mut().for_each(Port::reset);
     }
@@ -201,12 +199,11 @@ impl Ports {
 }
 
 impl Port {
-    /// The slot that the next message goes into.
     pub(super) fn next_slot(&self) -> u32 {
         u32::try_from(self.sent % u64::from(self.spec.slots)).expect("less than the slots")
     }
 
-    /// Notes who sends the next message.
+    /// Notes the sender of the next message.
     pub(super) fn sends(&mut self, slot: u32, launch: RequestId, command: CommandId) {
         // Slots are used in turn, so the next is one that is there or the one behind the last.
         match self.senders.get_mut(slot as usize) {

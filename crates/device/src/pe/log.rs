@@ -1,4 +1,4 @@
-//! What PEs did, operation by operation, and why each began when it did.
+//! Log of the operations of PEs, with the reason for each start.
 
 use cubeyard_sim::{NodeId, Span, Time};
 
@@ -8,19 +8,19 @@ use crate::message::RequestId;
 /// A unit of a PE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OpUnit {
-    /// The processor that dispatches.
+    /// `PE_CPU`, which dispatches.
     Cpu,
-    /// DMA reads, into the TCM.
+    /// DMA engines that read, into the TCM.
     Load,
-    /// DMA writes, out of the TCM.
+    /// DMA engines that write, out of the TCM.
     Store,
-    /// From the TCM to the compute engine.
+    /// Path from the TCM to the compute engine.
     Fetch,
-    /// The matrix unit.
+    /// Matrix unit of the compute engine.
     Gemm,
-    /// The vector unit.
+    /// Vector unit of the compute engine.
     Math,
-    /// From the compute engine to the TCM.
+    /// Path from the compute engine to the TCM.
     Keep,
     /// Messages to other PEs.
     Send,
@@ -29,10 +29,10 @@ pub enum OpUnit {
 }
 
 impl OpUnit {
-    /// How many there are.
+    /// Number of units.
     pub const COUNT: usize = 9;
 
-    /// All, in the order of their numbers.
+    /// All units, in the order of their numbers.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Cpu,
         Self::Load,
@@ -45,7 +45,7 @@ impl OpUnit {
         Self::Receive,
     ];
 
-    /// As in `DMA read`.
+    /// Returns the name, as in `DMA read`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cpu => "PE_CPU",
@@ -61,7 +61,7 @@ impl OpUnit {
     }
 }
 
-/// Why an operation did not begin earlier.
+/// Cause for which an operation did not begin earlier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OpCause {
     /// The launch had not started.
@@ -71,9 +71,9 @@ pub enum OpCause {
     Dispatch,
     /// The unit was busy with the operation before.
     Unit,
-    /// It came after another command.
+    /// Another command that it depends on was not done.
     After,
-    /// The stage before it, or a part of its own command.
+    /// The stage before it, or a part of its own command, was not done.
     Part,
     /// The window of commands under way was full, or the kernel waited.
     Window,
@@ -84,57 +84,57 @@ pub enum OpCause {
 /// An operation of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpRecord {
-    /// The launch.
+    /// Launch of the program.
     pub request: RequestId,
-    /// The `PE_CPU` of the PE.
+    /// `PE_CPU` of the PE.
     pub pe: NodeId,
-    /// The command.
+    /// Command of the operation.
     pub command: CommandId,
-    /// Which part of it.
+    /// Part of the command.
     pub part: CommandPart,
-    /// The unit.
+    /// Unit that worked.
     pub unit: OpUnit,
-    /// When it began.
+    /// Start of the operation.
     pub start: Time,
-    /// When it ended.
+    /// End of the operation.
     pub end: Time,
-    /// How long the unit worked in that time: a stage of the compute engine waits between strips for slower ones.
+    /// Working time of the unit: a stage of the compute engine also waits for slower ones between strips.
     pub busy: Span,
-    /// Why it did not begin earlier.
+    /// Reason for not beginning earlier.
     pub began: Reason,
-    /// From when on its end was up to the unit itself.
+    /// Time from which on the end depended on the unit alone.
     pub from: Time,
-    /// What its end was up to until then: what its beginning was up to, or the stage before it, which kept
-    /// it waiting to the last strip.
+    /// Reason for not ending earlier before that time: that of its start, or the stage before, which kept it
+    /// waiting up to the last strip.
     pub ended: Reason,
 }
 
-/// What an operation waited for last.
+/// Last event that an operation waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// What.
+    /// Kind of the event.
     pub cause: OpCause,
-    /// The record of that, if there is one. It ended at that instant, or some overhead before; or it is the
-    /// stage before, whose first strip was done.
+    /// Index of the event's record, if there is one. It ended at that instant, or some overhead before; or it
+    /// is the stage before, whose first strip was done.
     pub before: Option<u32>,
 }
 
-/// A stretch of the time that led to the end of an operation.
+/// A stretch of the critical path to the end of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// From when.
+    /// Start of the stretch.
     pub start: Time,
-    /// Until when.
+    /// End of the stretch.
     pub end: Time,
-    /// The operation that took it.
+    /// Index of the operation's record.
     pub record: u32,
-    /// Why the operation was not earlier, or what passed before it.
+    /// Reason for the operation not being earlier, or for the overhead before it.
     pub reason: Reason,
-    /// Whether the operation was under way; or else overhead passed before it, or after the last.
+    /// Whether the operation was under way; otherwise overhead passed before it, or after the last.
     pub at_work: bool,
 }
 
-/// The operations of a machine's PEs, if they are kept.
+/// Operations of a machine's PEs, if they are kept.
 #[derive(Clone, Debug, Default)]
 pub struct OpLog {
     records: Option<Vec<OpRecord>>,
@@ -146,12 +146,12 @@ impl OpLog {
         self.records.get_or_insert_default();
     }
 
-    /// Whether records are kept.
+    /// Returns whether records are kept.
     pub fn is_kept(&self) -> bool {
         self.records.is_some()
     }
 
-    /// What was kept.
+    /// Returns all records.
     pub fn records(&self) -> &[OpRecord] {
         self.records.as_deref().unwrap_or_default()
     }
@@ -169,8 +169,8 @@ impl OpLog {
         Some(u32::try_from(records.len() - 1).expect("fewer than 2³² operations"))
     }
 
-    /// The time that led to an instant, at which an operation had ended, from the last stretch to the first:
-    /// each begins where the next one in the list ends, and the last begins when the launch started.
+    /// Returns the critical path to `until`, not before the end of operation `last`, from the last stretch to the
+    /// first: each begins where the next in the list ends, and the last begins when the launch started.
     pub fn path(&self, last: u32, until: Time) -> impl Iterator<Item = Stretch> {
         let end = self.records()[last as usize].end;
         let reason = Reason { cause: OpCause::Dispatch, before: Some(last) };
@@ -192,7 +192,7 @@ impl OpLog {
             .filter(|stretch| stretch.start < stretch.end)
     }
 
-    /// The last of some operations to end; the first of equals.
+    /// Returns the selected operation that ends last; the first of equals.
     pub fn last(&self, mut of: impl FnMut(&OpRecord) -> bool) -> Option<u32> {
         let records = self.records().iter().enumerate().rev();
         let last = records.filter(|(_, record)| of(record)).max_by_key(|(_, record)| record.end);
@@ -201,14 +201,13 @@ impl OpLog {
 }
 
 impl OpRecord {
-    /// From when on an instant of it was up to the unit itself, and what it was up to until then. Before its
-    /// end somebody waited for no more than its first strip.
+    /// Returns the time from which on it worked towards `until`, and the reason before that. A wait that ends
+    /// before the operation was for its first strip only.
     fn led_to(&self, until: Time) -> (Time, Reason) {
         if until == self.end { (self.from, self.ended) } else { (self.start, self.began) }
     }
 }
 
-/// What passed before an operation, if anything did.
 fn overhead(record: u32, reason: Reason, start: Time, end: Time) -> Option<Stretch> {
     (start < end).then_some(Stretch { start, end, record, reason, at_work: false })
 }

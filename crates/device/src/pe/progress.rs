@@ -1,24 +1,24 @@
-//! How far an engine is with the parts of a command.
+//! Progress of an engine with the parts of a pipeline.
 
 use std::collections::VecDeque;
 
 use cubeyard_sim::Time;
 
-/// The parts of one kind of a command: loads, computations or stores.
+/// Parts of one kind: loads, computations or stores.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// The next to begin.
+    /// Index of the next part to begin.
     pub(super) next: u32,
     pub(super) total: u32,
-    /// Those before this one are done, and it is not asked when.
+    /// Parts before this one are done, at times that are no longer needed.
     base: u32,
-    /// When those from `base` on were done, and all before them; never earlier than the one before.
+    /// Times at which each part from `base` on and all before it were done.
     times: VecDeque<Mark>,
-    /// Those that were done before one that was begun earlier.
+    /// Parts that were done before one that was begun earlier.
     early: Vec<(u32, Mark)>,
 }
 
-/// When a part was done, and its record if records are kept.
+/// End of a part, and its record if records are kept.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mark {
     pub(super) time: Time,
@@ -26,12 +26,11 @@ pub(super) struct Mark {
 }
 
 impl Progress {
-    /// None of so many has begun.
     pub(super) fn new(total: u32) -> Self {
         Self { total, ..Self::default() }
     }
 
-    /// How many are done, without a gap.
+    /// Returns the number of parts that are done without a gap.
     fn done(&self) -> u32 {
         self.base + u32::try_from(self.kept()).expect("as many as parts")
     }
@@ -40,7 +39,7 @@ impl Progress {
         self.next == self.total
     }
 
-    /// When the first `count` were done; none if they are not.
+    /// Returns when the first `count` parts were done; none if they are not.
     pub(super) fn until(&self, count: u32) -> Option<Mark> {
         if count <= self.base {
             return Some(Mark::default());
@@ -48,7 +47,6 @@ impl Progress {
         self.times.get((count - self.base - 1) as usize).copied()
     }
 
-    /// One is done.
     pub(super) fn finish(&mut self, index: u32, mark: Mark) {
         let mut next = self.done();
         if index != next {
@@ -64,7 +62,7 @@ impl Progress {
         }
     }
 
-    /// Forgets the times of all before `count`, which nobody asks for any more.
+    /// Forgets the times of all parts before `count`.
     pub(super) fn forget(&mut self, count: u32) {
         while self.base + 1 < count && self.times.len() > 1 {
             self.times.pop_front();

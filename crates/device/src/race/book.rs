@@ -1,4 +1,4 @@
-//! Who touched which bytes of a memory last.
+//! The last accesses to each byte of a memory.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -6,13 +6,13 @@ use std::ops::Range;
 use super::Agent;
 use crate::message::Direction;
 
-/// Ranges that do not overlap, by their first byte.
+/// Disjoint ranges by their first byte.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Book {
     ranges: BTreeMap<u64, Entry>,
 }
 
-/// A range: its end, who wrote it last, and who has read it since.
+/// A range with its last writer, and its readers since.
 #[derive(Clone, Debug, Default)]
 struct Entry {
     end: u64,
@@ -21,7 +21,7 @@ struct Entry {
 }
 
 impl Book {
-    /// Notes an access, and tells of each earlier one to the same bytes where one of the two writes.
+    /// Adds an access, and reports each earlier one to the same bytes if one of the two writes.
     pub(super) fn access(
         &mut self,
         range: Range<u64>,
@@ -59,7 +59,7 @@ impl Book {
         }
     }
 
-    /// Lets no range go on over an address.
+    /// Splits the range that contains an address there.
     fn cut(&mut self, at: u64) {
         let Some((_, entry)) = self.ranges.range_mut(..at).next_back() else { return };
         if entry.end > at {

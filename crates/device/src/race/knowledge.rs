@@ -1,10 +1,10 @@
-//! What a program knows to be done, from messages that it has received.
+//! Commands that a program knows to be done, from the messages that it has received.
 //!
-//! A message tells its receiver what its sender had seen the end of: the commands that the send comes
-//! [after](crate::pe::Command::after), what the program waited for before it, what a fence has ended, what is
-//! a whole window back, and what the sender had been told itself. A command knows what the messages have told
-//! that it comes after in the same ways. That a command happened to be over when a message left counts for
-//! nothing: on a slower machine it might not be.
+//! A message carries the commands whose end its sender had seen: those that the send comes
+//! [after](crate::pe::Command::after), those that the program waited for or fenced, those a whole window back,
+//! and those that the sender had learned from messages itself. A command learns in the same ways from the messages
+//! that it comes after. A command that merely happened to be over when a message left does not count: on a
+//! slower machine it might not be.
 
 mod clock;
 
@@ -20,55 +20,54 @@ use clock::Clock;
 /// A launch, and the `PE_CPU` of one of its PEs.
 type ProgramId = (RequestId, NodeId);
 
-/// A port of a PE, by its DMA engine: where messages come to.
+/// DMA engine of a PE, and one of its ports.
 type PortEnd = (NodeId, PortId);
 
-/// What all programs know.
+/// Knowledge of all programs.
 #[derive(Debug, Default)]
-pub(super) struct Knowledge {
+pub(crate) struct Knowledge {
     programs: BTreeMap<ProgramId, ProgramKnowledge>,
-    /// What the messages tell that were sent to each port and not received. They come in this order.
+    /// Contents of the messages to each port that were not received, in the order of sending.
     on_the_way: BTreeMap<PortEnd, VecDeque<Clock>>,
 }
 
-/// The last commands of a program, and what came before them.
+/// The last commands of a program, and its knowledge before them.
 #[derive(Debug)]
 struct ProgramKnowledge {
     id: ProgramId,
     window: u32,
-    /// The number of the first command that is kept.
+    /// Number of the first command in `nodes`.
     first: CommandId,
     nodes: VecDeque<CommandKnowledge>,
     /// Commands in the window that the program has waited for.
     waited: Vec<CommandId>,
     /// All commands before this one are done.
     fence: CommandId,
-    /// What messages have told that are a window back, or before a fence.
+    /// Knowledge from messages a window back, or before a fence.
     told: Clock,
 }
 
-/// A command.
 #[derive(Debug)]
 struct CommandKnowledge {
-    /// What all of it comes after, but for the loads of a pipeline.
+    /// Dependencies, except of the loads of a pipeline.
     after: Dependencies,
-    /// What the loads of a pipeline come after.
+    /// Dependencies of the loads of a pipeline.
     loads_after: Option<Dependencies>,
-    /// What the program had waited for.
+    /// Commands that the program had waited for.
     waited: Vec<CommandId>,
     /// All commands before this one were done.
     fence: CommandId,
-    /// What the program had been told.
+    /// Knowledge of the program when it issued the command.
     told: Clock,
-    /// What it was told by the message that it received.
+    /// Content of the message that the command received.
     heard: Clock,
-    /// What is known when it begins to compute, store or send, once that has been worked out.
+    /// Knowledge when it begins to compute, store or send, once computed.
     knows: Option<Clock>,
 }
 
 impl Knowledge {
-    /// A program has issued a command.
-    pub(super) fn issued(
+    /// Adds a command that a program has issued.
+    pub(crate) fn issued(
         &mut self,
         id: ProgramId,
         number: CommandId,
@@ -79,41 +78,40 @@ impl Knowledge {
         program.issue(number, command);
     }
 
-    /// A program has seen the end of a command.
-    pub(super) fn waited(&mut self, id: ProgramId, command: CommandId) {
+    /// Notes that a program has seen the end of a command.
+    pub(crate) fn waited(&mut self, id: ProgramId, command: CommandId) {
         if let Some(program) = self.programs.get_mut(&id) {
             program.waited.push(command);
         }
     }
 
-    /// A program has seen the end of all that it issued.
-    pub(super) fn fenced(&mut self, id: ProgramId) {
+    /// Notes that a program has seen the end of all its commands.
+    pub(crate) fn fenced(&mut self, id: ProgramId) {
         if let Some(program) = self.programs.get_mut(&id) {
             program.fenced();
         }
     }
 
-    /// A port is new: nothing is on its way there.
-    pub(super) fn installed(&mut self, port: PortEnd) {
+    /// Notes that a port is new: no message is on its way there.
+    pub(crate) fn installed(&mut self, port: PortEnd) {
         self.on_the_way.remove(&port);
     }
 
-    /// A command sends a message.
-    pub(super) fn sent(&mut self, id: ProgramId, command: CommandId, to: PortEnd) {
+    pub(crate) fn sent(&mut self, id: ProgramId, command: CommandId, to: PortEnd) {
         let program = self.programs.get_mut(&id).expect("it has issued the command");
         let told = program.tells(command);
         self.on_the_way.entry(to).or_default().push_back(told);
     }
 
-    /// A command has received the next message at a port.
-    pub(super) fn received(&mut self, id: ProgramId, command: CommandId, at: PortEnd) {
+    /// Notes that a command has received the next message of a port.
+    pub(crate) fn received(&mut self, id: ProgramId, command: CommandId, at: PortEnd) {
         let told = self.on_the_way.get_mut(&at).and_then(VecDeque::pop_front);
         let program = self.programs.get_mut(&id).expect("it has issued the command");
         let node = program.node_mut(command).expect("it is under way");
         node.heard = told.expect("what is received was sent");
     }
 
-    /// Whether an access comes after another because of messages.
+    /// Returns whether messages order two accesses.
     pub(super) fn orders(&mut self, earlier: Agent, later: Agent) -> bool {
         // The host neither sends nor receives messages.
         let (Some(one), Some(other)) = (earlier.pe, later.pe) else { return false };
@@ -121,7 +119,6 @@ impl Knowledge {
         program.knows_for(later).has((earlier.launch, one), earlier.command)
     }
 
-    /// Forgets all programs.
     pub(super) fn clear(&mut self) {
         self.programs.clear();
     }
@@ -181,7 +178,7 @@ impl ProgramKnowledge {
         self.nodes.get_mut(command.checked_sub(self.first)? as usize)
     }
 
-    /// What is known once a command is done.
+    /// Returns the knowledge once a command is done.
     fn after(&mut self, command: CommandId) -> Clock {
         let Some(heard) = self.node(command).map(|node| node.heard.clone()) else {
             return self.told.clone();
@@ -189,7 +186,7 @@ impl ProgramKnowledge {
         self.knows(command).join(&heard)
     }
 
-    /// What is known when a command begins to compute, store or send.
+    /// Returns the knowledge when a command begins to compute, store or send.
     fn knows(&mut self, command: CommandId) -> Clock {
         let Some(node) = self.node(command) else { return self.told.clone() };
         if let Some(known) = &node.knows {
@@ -202,7 +199,7 @@ impl ProgramKnowledge {
         known
     }
 
-    /// What is known of others when an access begins.
+    /// Returns the knowledge when an access begins.
     fn knows_for(&mut self, access: Agent) -> Clock {
         let loads = self.node(access.command).and_then(|node| node.loads_after.clone());
         match loads {
@@ -213,7 +210,7 @@ impl ProgramKnowledge {
         }
     }
 
-    /// What is known when all of these are done, and a command was issued.
+    /// Returns the knowledge when a command is issued and all commands before it are done.
     fn beginning(&mut self, command: CommandId, before: &[CommandId]) -> Clock {
         let node = self.node(command).expect("it is under way");
         let (mut known, fence, waited) = (node.told.clone(), node.fence, node.waited.clone());
@@ -223,7 +220,8 @@ impl ProgramKnowledge {
         known
     }
 
-    /// What a command tells: what it knows, and which commands of this program are done before it.
+    /// Returns the content of a message: the knowledge of the command that sends it, and the commands of this
+    /// program that are done before it.
     fn tells(&mut self, command: CommandId) -> Clock {
         let known = self.knows(command);
         let Some(node) = self.node(command) else { return known };
@@ -241,7 +239,7 @@ impl ProgramKnowledge {
 }
 
 impl CommandKnowledge {
-    /// The commands that were done before all of it was.
+    /// Returns the commands that are done before all parts of this one.
     fn before(&self) -> impl Iterator<Item = CommandId> {
         let loads = self.loads_after.iter().flat_map(|loads| loads.iter());
         self.after.iter().chain(loads).chain(&self.waited).copied()

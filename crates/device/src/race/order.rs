@@ -1,26 +1,26 @@
-//! Which of two accesses comes before the other, whatever the machine's speed.
+//! Order of accesses by launches, whatever the machine's speed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Agent;
 use crate::message::RequestId;
 
-/// What orders accesses: streams, events and the host between launches; nothing between the PEs of one.
+/// Order of launches by streams, events and the host; there is none between the PEs of one launch.
 ///
-/// A launch comes after all that the host had seen the end of when it was made, and after what it was told to
-/// wait for. So of each launch those are kept that it does *not* come after.
+/// A launch comes after all launches whose end the host had seen when it was made, and after those that it waits
+/// for. So for each launch the earlier ones are kept that it does *not* come after.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LaunchOrder {
-    /// The launches whose end the host has not seen.
+    /// Launches whose end the host has not seen.
     open: BTreeSet<RequestId>,
-    /// The launches made before each that it is not ordered after.
+    /// Earlier launches that each launch is not ordered after.
     beside: BTreeMap<RequestId, BTreeSet<RequestId>>,
-    /// What stands for all accesses of the host since `open` last changed.
+    /// Request that represents all accesses of the host since `open` last changed.
     host: Option<RequestId>,
 }
 
 impl LaunchOrder {
-    /// A launch is made, after some others.
+    /// Adds a launch that comes after some others.
     pub(super) fn launched(&mut self, launch: RequestId, after: &[RequestId]) {
         let ordered = |before: &RequestId| after.iter().any(|&of| self.is_before(*before, of));
         let beside = self.open.iter().copied().filter(|before| !ordered(before)).collect();
@@ -29,8 +29,8 @@ impl LaunchOrder {
         self.host = None;
     }
 
-    /// The host makes an access, beside all launches whose end it has not seen: what stands for it. The host sees the
-    /// end of its access at once, so whatever is launched later comes after it.
+    /// Adds an access of the host, which is not ordered with open launches, and returns the request that represents
+    /// it. The host waits for its access, so later launches come after it.
     pub(super) fn host(&mut self, request: RequestId) -> RequestId {
         let (open, beside) = (&self.open, &mut self.beside);
         *self.host.get_or_insert_with(|| {
@@ -39,7 +39,7 @@ impl LaunchOrder {
         })
     }
 
-    /// The host has seen the end of a launch, and so of those before it.
+    /// Notes that the host has seen the end of a launch, and so of those before it.
     pub(super) fn waited(&mut self, launch: RequestId) {
         let mut open = std::mem::take(&mut self.open);
         open.retain(|&before| !self.is_before(before, launch));
@@ -50,18 +50,17 @@ impl LaunchOrder {
         }
     }
 
-    /// Whether the host has seen the end of all launches.
     pub(super) fn is_quiet(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Whether one launch is another, or over when it begins.
+    /// Returns whether one launch is another, or over when it begins.
     fn is_before(&self, one: RequestId, other: RequestId) -> bool {
         one == other
             || one < other && !self.beside.get(&other).is_some_and(|beside| beside.contains(&one))
     }
 
-    /// Whether one of two accesses comes before the other.
+    /// Returns whether two accesses are ordered.
     pub(super) fn orders(&self, one: Agent, other: Agent) -> bool {
         if one.launch == other.launch {
             return one.pe == other.pe;

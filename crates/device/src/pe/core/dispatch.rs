@@ -1,4 +1,4 @@
-//! Dispatch: what `PE_CPU` does, and commands on their way to the engines.
+//! Dispatch of commands by `PE_CPU` to the engines.
 
 use std::rc::Rc;
 
@@ -14,7 +14,6 @@ use crate::race::Races;
 use crate::topology::CoreSpec;
 
 impl Run {
-    /// Lets `PE_CPU` go on as far as it can.
     pub(super) fn dispatch(&mut self, spec: &CoreSpec, ports: &mut Ports) {
         loop {
             match self.state {
@@ -41,7 +40,7 @@ impl Run {
                     let Some(end) = self.done(id) else { return self.due.wait(DISPATCH, id) };
                     self.state = State::Going;
                     self.cpu = self.cpu.or(end.time, OpCause::Window, end.record);
-                    self.tell(|races, launch, pe| races.waited_for(launch, pe, id));
+                    self.tell(|races, launch, pe| races.knowledge.waited((launch, pe), id));
                 }
                 State::Fenced => {
                     if self.open > 0 {
@@ -49,7 +48,7 @@ impl Run {
                     }
                     self.state = State::Going;
                     self.cpu = self.cpu.or(self.last.time, OpCause::Window, self.last.record);
-                    self.tell(Races::fenced);
+                    self.tell(|races, launch, pe| races.knowledge.fenced((launch, pe)));
                 }
                 State::Holding => {
                     if let Some(before) = self.before_place() {
@@ -63,7 +62,7 @@ impl Run {
         }
     }
 
-    /// Tells those who look for races of something that orders commands.
+    /// Reports something that orders commands to the race detector.
     pub(super) fn tell<T>(
         &self,
         what: impl FnOnce(&mut Races, RequestId, NodeId) -> T,
@@ -72,7 +71,6 @@ impl Run {
         if self.watched { self.shared.races.with(act) } else { None }
     }
 
-    /// Lets `PE_CPU` be busy.
     fn spend(&mut self, span: Span) {
         let (before, start) = (self.cpu, self.cpu.time);
         self.cpu.time += span;
@@ -83,7 +81,7 @@ impl Run {
         self.cpu = Latest::new(self.cpu.time, OpCause::Dispatch, record);
     }
 
-    /// When a command was done; none if it is not. Those before the window were done before the last
+    /// Returns when a command was done; none if it is not. Those before the window were done before the last
     /// dispatch.
     fn done(&self, id: CommandId) -> Option<Latest> {
         if u64::from(id) + u64::from(self.window) < u64::from(self.next) || id >= self.next {
@@ -92,12 +90,12 @@ impl Run {
         self.end_of(id).done_at()
     }
 
-    /// The command that must be done before there is a place in the window for the next, if there is none.
+    /// Returns the command that must be done before the next fits into the window, if the window is full.
     fn before_place(&self) -> Option<CommandId> {
         self.next.checked_sub(self.window).filter(|&before| !self.end_of(before).is_done)
     }
 
-    /// Issues the next command, for which there is a place in the window.
+    /// Issues the next command, which fits into the window.
     fn place(&mut self, overhead: Span, ports: &mut Ports) {
         if let Some(before) = self.next.checked_sub(self.window) {
             let end = self.end_of(before).latest();
@@ -106,7 +104,8 @@ impl Run {
         let id = self.next;
         let packed = self.commands.place(id);
         self.tell(|races, launch, pe| {
-            races.issued(launch, pe, id, &self.commands.unpack(id, packed), self.window);
+            let command = self.commands.unpack(id, packed);
+            races.knowledge.issued((launch, pe), id, &command, self.window);
         });
         let issued = Latest { time: self.cpu.time + overhead, ..self.cpu };
         self.slot_mut(id).begin(packed);
@@ -117,7 +116,6 @@ impl Run {
         self.issue(id, packed, ports);
     }
 
-    /// Hands a command to its unit.
     fn issue(&mut self, id: CommandId, packed: Packed, ports: &mut Ports) {
         match packed {
             Packed::Dma { direction, .. } => self.stand(engine(direction), id),
@@ -161,7 +159,6 @@ impl Run {
     }
 }
 
-/// Who moves data this way.
 fn engine(direction: Direction) -> usize {
     match direction {
         Direction::Read => LOAD,

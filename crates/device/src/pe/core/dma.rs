@@ -12,13 +12,13 @@ use crate::message::{Buffer, Done, Message, PeDmaMessage, Slice, Unwritten, Virt
 use crate::pe::packed::Packed;
 use crate::pe::{CommandId, CommandPart, Dma, OpCause, OpUnit, Work};
 
-/// The read or the write engines of the DMA.
+/// Read or write engines of the DMA.
 #[derive(Debug, Default)]
 pub(super) struct DmaUnit {
     pub(super) under_way: Vec<Flight>,
-    /// The last that was done.
+    /// End of the last access that was done.
     last: Mark,
-    /// What the last that was begun had waited for, and when it began.
+    /// Start of the last access that was begun, and the record that it had waited for.
     begun: Mark,
 }
 
@@ -64,7 +64,7 @@ impl Run {
         }
     }
 
-    /// When an access can begin, or the command that it waits for: another, or more of its own.
+    /// Returns when an access can begin, or the command that it waits for, which may be its own.
     fn access_ready(&self, id: CommandId, kind: usize, index: u32) -> Result<Latest, CommandId> {
         let Some(pipelined) = &self.slot(id).pipelined else { return self.ready(id) };
         let (pipeline, is_load) = (self.pipeline(id), kind == LOAD);
@@ -91,7 +91,7 @@ impl Run {
         }
     }
 
-    /// The buffer that an access fills or is filled from, in data mode, or what went wrong.
+    /// Returns the buffer of an access in data mode, or the error of the program.
     fn buffer(
         &mut self,
         id: CommandId,
@@ -110,7 +110,7 @@ impl Run {
         Ok(Some(Buffer::new(bytes.into())))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what an access is made of, in one place")]
+    #[expect(clippy::too_many_arguments, reason = "all of an access, in one place")]
     fn begin(
         &mut self,
         command: CommandId,
@@ -182,23 +182,22 @@ impl Run {
 }
 
 impl DmaUnit {
-    /// What an access waited for that could have begun before now: the engines serve accesses in order, so
-    /// it is what the one before it waited for, or the end of one that held an engine.
+    /// Returns the cause of the delay of an access that could have begun before now. The engines serve accesses
+    /// in order, so it is the cause of the one before, or the end of one that held an engine.
     fn held_up(&self, now: Time) -> Latest {
         let by = if self.begun.time == now { self.begun } else { self.last };
         Latest::new(now, OpCause::Unit, by.record)
     }
 }
 
-/// Set in the token of a store.
 const STORE_BIT: u64 = 1 << 63;
 
-/// What an access is known by while it is under way; the command and direction can be read from it.
+/// Returns the number of an access under way, which contains its command and direction.
 fn token(command: CommandId, unit: usize, index: u32) -> u64 {
     u64::from(command) << 31 | u64::from(index) | if unit == 1 { STORE_BIT } else { 0 }
 }
 
-/// The command that an access belongs to, by its token.
+/// Returns the command of an access by its token.
 pub(crate) fn command_of(token: u64) -> CommandId {
     CommandId::try_from((token & !STORE_BIT) >> 31).expect("made from a command")
 }

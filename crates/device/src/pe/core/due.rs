@@ -1,41 +1,33 @@
-//! Which units of a core have something to look at.
+//! Units of a core that may have something to do.
 
 use super::CommandId;
 
-/// The units whose state may have changed since they last looked, and the commands that the others wait for. A
-/// unit that is not due would find what it found before.
+/// Units whose inputs may have changed since they last ran, and the commands that the others wait for. A unit
+/// that is not due would find nothing new.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Due {
-    /// Those that are due, a bit each.
+    /// Bit mask of the units that are due.
     now: u8,
-    /// Those that are due whenever a command is done.
+    /// Bit mask of the units that are due whenever a command is done.
     often: u8,
-    /// The command of each whose end it waits for.
+    /// Command whose end each unit waits for.
     after: [CommandId; UNITS],
 }
 
-/// The DMA engines that read.
 pub(super) const LOAD: usize = 0;
-/// The compute engine.
 pub(super) const COMPUTE: usize = 1;
-/// The DMA engines that write.
 pub(super) const STORE: usize = 2;
-/// Messages to other PEs.
 pub(super) const SEND: usize = 3;
-/// Messages from one of several PEs, which is to be chosen.
+/// Choice of the port for messages from any of several PEs.
 pub(super) const ANY: usize = 4;
-/// Messages from other PEs.
 pub(super) const RECEIVE: usize = 5;
-/// What `PE_CPU` does.
 pub(super) const DISPATCH: usize = 6;
-/// How many there are.
 pub(super) const UNITS: usize = 7;
 
 /// No command has this number: they are fewer.
 const NOTHING: CommandId = CommandId::MAX;
 
 impl Default for Due {
-    /// Every unit is due.
     fn default() -> Self {
         Self { now: (1 << UNITS) - 1, often: 0, after: [NOTHING; UNITS] }
     }
@@ -46,7 +38,7 @@ impl Due {
         self.now |= 1 << unit;
     }
 
-    /// Whether a unit is due. It is not any more, unless something changes.
+    /// Returns whether a unit is due, and clears it.
     pub(super) fn take(&mut self, unit: usize) -> bool {
         let bit = 1 << unit;
         let is_due = self.now & bit != 0;
@@ -58,7 +50,7 @@ impl Due {
         is_due
     }
 
-    /// A unit has found that it waits for the end of a command.
+    /// Lets a unit wait for the end of a command.
     pub(super) fn wait(&mut self, unit: usize, command: CommandId) {
         if self.after[unit] == NOTHING {
             self.after[unit] = command;
@@ -67,7 +59,7 @@ impl Due {
         }
     }
 
-    /// A command is done: whoever waits for it is due.
+    /// Makes the units due that wait for a command that is done.
     pub(super) fn done(&mut self, command: CommandId) {
         let waiting = self.after.iter().enumerate().filter(|(_, after)| **after == command);
         let bits = waiting.fold(0, |bits, (unit, _)| bits | 1 << unit);

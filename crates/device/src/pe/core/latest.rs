@@ -5,7 +5,7 @@ use cubeyard_sim::Time;
 use super::progress::Mark;
 use crate::pe::{OpCause, Reason};
 
-/// The latest of several times, and what it belongs to.
+/// The latest of several times, with its cause.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Latest {
     pub(super) time: Time,
@@ -15,7 +15,7 @@ pub(super) struct Latest {
 
 const _: () = assert!(size_of::<Latest>() == 16, "each slot has two");
 
-/// The number of a record, if it is kept: an option that is half as long.
+/// Index of a record, if records are kept, in half the size of an `Option`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept(u32);
 
@@ -44,7 +44,7 @@ impl Latest {
         Self { time, record: record.into(), cause }
     }
 
-    /// The later of the two; this one, if they are equal.
+    /// Returns the later of two times; this one, if they are equal.
     pub(super) fn or(self, time: Time, cause: OpCause, record: impl Into<Kept>) -> Self {
         if time > self.time { Self::new(time, cause, record) } else { self }
     }

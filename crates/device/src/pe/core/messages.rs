@@ -17,26 +17,25 @@ use crate::pe::{
 };
 use receive::Reading;
 
-/// Set in the token of a slot that is read.
+/// Bit in the token of a slot that is read.
 pub(super) const SLOT_BIT: u64 = 1 << 62;
 
-/// The messages of a program.
+/// Messages of a program.
 #[derive(Debug, Default)]
 pub(super) struct Messages {
-    /// When the last message has left.
+    /// Departure of the last message.
     sent: Time,
     last_sent: Option<u32>,
-    /// The ports that commands of this program want messages from.
+    /// Ports that commands of this program wait for.
     wanted: Vec<PortId>,
-    /// The commands that want a message from one of several ports, and have none yet, in order.
+    /// Commands that wait for a message of one of several ports, in order.
     undecided: Vec<CommandId>,
-    /// The port that the last of these had.
+    /// Port of the last message of these.
     last_any: Option<PortId>,
     reading: Vec<Reading>,
 }
 
 impl Messages {
-    /// Whether no slot is being read.
     pub(super) fn is_idle(&self) -> bool {
         self.reading.is_empty()
     }
@@ -55,16 +54,16 @@ impl Core {
     fn install(&mut self, ports: &[PortSpec]) -> Result<(), PortError> {
         let topology = self.shared.wiring.topology();
         self.shared.races.with(|races| {
-            ports.iter().for_each(|spec| races.installed((self.dma, spec.port)));
+            ports.iter().for_each(|spec| races.knowledge.installed((self.dma, spec.port)));
         });
         self.ports.install(ports, |pe| topology.pe_dma(pe.sip, pe.cube, pe.pe))
     }
 
-    /// A message has come into a slot: whether the program may have waited for it.
+    /// Takes a message into a slot, and returns whether the program may have waited for it.
     pub(crate) fn arrived(&mut self, arrival: Arrival, context: &Context<Message>) -> bool {
         let port = self.ports.get_mut(arrival.port).expect("messages are sent to ports that are");
         let Arrival { bytes, format, slot, data, record, .. } = arrival;
-        // What comes into the TCM must be written there; a memory has done so.
+        // The TCM must still be written; a memory has been.
         let write = self.shared.wiring.topology().spec().pe.core.tcm_write;
         let at = match port.spec.memory {
             SlotMemory::Tcm => context.now() + write.span(bytes),
@@ -79,11 +78,11 @@ impl Core {
         if !run.messages.undecided.is_empty() {
             run.due.add(ANY);
         }
-        // A memory says so among the alarms of the instant, those of the core before or after.
+        // The alarm of a memory comes before or after those of the core at the same instant.
         !run.due.is_empty() || port.spec.memory != SlotMemory::Tcm
     }
 
-    /// A slot at the other end of a port is free again: whether the program may have waited for it.
+    /// Takes a credit, and returns whether the program may have waited for it.
     pub(crate) fn credit(&mut self, port: PortId, record: Option<u32>) -> bool {
         let Some(port) = self.ports.get_mut(port) else { return false };
         port.credits += 1;
@@ -95,28 +94,28 @@ impl Core {
         starved
     }
 
-    /// Messages that nobody has received: the port that each is at, and its slot and length.
+    /// Returns port, slot and length of each message that was not received.
     pub(crate) fn unreceived(&self) -> impl Iterator<Item = (PortSpec, u32, u64)> {
         self.ports.all().iter().flat_map(|port| {
             port.arrived.iter().map(|arrived| (port.spec, arrived.slot, arrived.bytes))
         })
     }
 
-    /// Who sent what is in a slot at the other end of a port.
+    /// Returns the sender of the message in a slot at the other end of a port.
     pub(crate) fn sender(&self, port: PortId, slot: u32) -> Option<(RequestId, CommandId)> {
         self.ports.get(port)?.senders.get(slot as usize).copied()
     }
 
-    /// Makes all ports as they were when they were installed. Nothing may be on its way to them.
+    /// Resets all ports as when they were installed. No message may be on its way.
     pub(crate) fn reset_ports(&mut self) {
         self.shared.races.with(|races| {
             let ports = self.ports.all().iter();
-            ports.for_each(|port| races.installed((self.dma, port.spec.port)));
+            ports.for_each(|port| races.knowledge.installed((self.dma, port.spec.port)));
         });
         self.ports.reset();
     }
 
-    /// A program that failed wants no more messages.
+    /// Removes the waits of a program that failed.
     pub(super) fn leave_ports(&mut self, run: &Run) {
         for &port in &run.messages.wanted {
             if let Some(port) = self.ports.get_mut(port) {
@@ -125,7 +124,7 @@ impl Core {
         }
     }
 
-    /// What a port is at, for the report of a deadlock.
+    /// Describes the message that a command waits for, for the report of a deadlock.
     pub(super) fn message_waits(&self, run: &Run, id: CommandId) -> Option<String> {
         if run.open == 0 {
             return None;
@@ -146,14 +145,12 @@ impl Core {
 }
 
 impl Run {
-    /// A command that sends has been issued.
     pub(super) fn issue_send(&mut self, id: CommandId, message: PortMessage, ports: &mut Ports) {
         if self.port(id, message, ports).is_some() {
             self.stand(SEND, id);
         }
     }
 
-    /// A command that receives has been issued.
     pub(super) fn issue_receive(&mut self, id: CommandId, message: PortMessage, ports: &mut Ports) {
         if let Some(port) = self.port(id, message, ports) {
             port.wanted.push_back(id);
@@ -161,8 +158,8 @@ impl Run {
         }
     }
 
-    /// The message that a command sends or receives, and whether it receives: none if it does neither, or one of
-    /// several is to be chosen.
+    /// Returns the message that a command sends or receives, and whether it receives; none while its port is to be
+    /// chosen.
     fn message(&self, id: CommandId) -> Option<(PortMessage, bool)> {
         match (self.packed(id), self.long(id)) {
             (Packed::Send(message, _), _) | (_, Some(&Work::Send(message))) => {
@@ -178,7 +175,7 @@ impl Run {
         }
     }
 
-    /// The port of a message, if there is one and the message fits its slots.
+    /// Returns the port of a message; fails the program if there is none or the slots are too short.
     fn port<'p>(
         &mut self,
         id: CommandId,
@@ -199,7 +196,6 @@ impl Run {
         Some(port)
     }
 
-    /// Notes that a command wants a message from a port.
     fn want(&mut self, port: PortId) {
         if !self.messages.wanted.contains(&port) {
             self.messages.wanted.push(port);

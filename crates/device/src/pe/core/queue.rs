@@ -1,18 +1,17 @@
-//! Commands that stand in line for a unit.
+//! Queues of commands for each unit.
 
 use super::slot::Slot;
 use super::{CommandId, Run};
 
-/// The commands that have something to begin, in the order of dispatch. Each slot names the one after its own,
-/// so that a queue has no memory of its own.
+/// Commands with parts to begin, in the order of dispatch. The slots link them, so a queue needs no memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Queue {
-    /// The first and the last, unless it is empty.
+    /// First and last command, unless it is empty.
     ends: Option<[CommandId; 2]>,
 }
 
 impl Run {
-    /// Puts a command last in the queue of a unit, which is due.
+    /// Appends a command to the queue of a unit, which becomes due.
     pub(super) fn stand(&mut self, unit: usize, id: CommandId) {
         let first = match self.queues[unit].ends {
             Some([first, last]) => {
@@ -25,12 +24,10 @@ impl Run {
         self.due.add(unit);
     }
 
-    /// The first command in the queue of a unit.
     pub(super) fn front(&self, unit: usize) -> Option<CommandId> {
         self.queues[unit].ends.map(|[first, _]| first)
     }
 
-    /// Takes the first command out of the queue of a unit.
     pub(super) fn leave(&mut self, unit: usize) {
         let ends = self.queues[unit].ends.filter(|[first, last]| first != last);
         let rest = ends.map(|[first, last]| [self.slot(first).follower(unit), last]);
@@ -39,7 +36,6 @@ impl Run {
 }
 
 impl Slot {
-    /// The command after this one in the queue of a unit.
     fn follower(&self, unit: usize) -> CommandId {
         self.pipelined.as_ref().map_or(self.follower, |pipelined| pipelined.followers[unit])
     }

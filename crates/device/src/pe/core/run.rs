@@ -16,33 +16,31 @@ use crate::message::{Message, RequestId};
 use crate::pe::strips::ComputeStages;
 use crate::pe::{ALARM, CommandId, CommandPart, CoreReport, OpRecord, OpUnit, Program};
 
-/// A program under way. What is looked at whenever something happens comes first, and close together: a machine
-/// has many cores, and caches do not hold them all.
+/// A program under way. Frequently used fields come first, and close together: a machine has many cores, and
+/// caches do not hold them all.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Run {
-    /// The units that may have something to do.
     pub(super) due: Due,
-    /// The units that have an alarm, a bit each.
+    /// Bit mask of the units that have an alarm.
     pub(super) alarmed: u8,
     pub(super) state: State,
-    /// How many commands are not done.
+    /// Number of commands that are not done.
     pub(super) open: usize,
     pub(super) next: CommandId,
-    /// How many commands may be under way.
+    /// Largest number of commands under way.
     pub(super) window: u32,
-    /// The alarms of units, [`Time::NEVER`] where none is set; `PE_CPU` has one for the end.
+    /// Alarms of the units, [`Time::NEVER`] where none is set; that of `PE_CPU` is for the end.
     pub(super) alarms: [Time; UNITS],
-    /// The last commands, each at its number modulo a power of two: at least the window.
+    /// The last commands, each at its number modulo a power of two, at least the window.
     pub(super) slots: Box<[Slot]>,
-    /// The ends of the last commands: at least twice the window, as one under way may come after another that has
-    /// left the window since.
+    /// Ends of the last commands, at least twice the window: a dependency may have left the window since.
     pub(super) ends: Box<[End]>,
-    /// When `PE_CPU` can dispatch again, and why not earlier.
+    /// Time at which `PE_CPU` can dispatch again, and its cause.
     pub(super) cpu: Latest,
-    /// The end of the last command that is done.
+    /// End of the last command that is done.
     pub(super) last: Latest,
-    /// The commands that each engine has parts of to begin, loads, computations, stores; and those that send.
+    /// Queues for loads, computations, stores and sends.
     pub(super) queues: [Queue; 4],
     pub(super) commands: Commands,
     pub(super) messages: Messages,
@@ -55,7 +53,6 @@ pub(super) struct Run {
     pub(super) dma_node: NodeId,
     pub(super) has_data: bool,
     pub(super) logs: bool,
-    /// Whether races are looked for.
     pub(super) watched: bool,
     pub(super) stages: ComputeStages,
     pub(super) stage_records: [Option<u32>; 3],
@@ -63,15 +60,15 @@ pub(super) struct Run {
     pub(super) program: Box<dyn Program>,
 }
 
-/// What `PE_CPU` is at.
+/// State of `PE_CPU`.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum State {
     Going,
-    /// For a command to be done.
+    /// Waits for a command to be done.
     Waiting(CommandId),
-    /// For all commands to be done.
+    /// Waits for all commands to be done.
     Fenced,
-    /// For a place in the window for the next command.
+    /// Waits for a place in the window for the next command.
     Holding,
     Ended,
     Failed,
@@ -137,7 +134,6 @@ impl Run {
         &mut self.ends[place]
     }
 
-    /// The first command that is not done.
     pub(super) fn first_open(&self) -> CommandId {
         let oldest = self.next.saturating_sub(self.window);
         (oldest..self.next).find(|&id| !self.end_of(id).is_done).unwrap_or(oldest)
@@ -158,8 +154,8 @@ impl Run {
         self.last.time.max(self.cpu.time)
     }
 
-    /// Takes the alarms that are set for now. Who receives has one for several ports, so that it looks again
-    /// whatever time it is.
+    /// Takes the alarms that are due. Receivers share one alarm for several ports, so they are made due at any
+    /// alarm.
     pub(super) fn hear_alarms(&mut self, now: Time) {
         let mut left = self.alarmed;
         while left != 0 {
@@ -176,7 +172,7 @@ impl Run {
         }
     }
 
-    /// Sets the alarm of a unit. Those of one instant share one.
+    /// Sets the alarm of a unit. Alarms of one instant share one event.
     pub(super) fn set_alarm(&mut self, unit: usize, time: Time, context: &mut Context<Message>) {
         if !self.alarms.contains(&time) {
             context.wake_after(time - context.now(), ALARM);

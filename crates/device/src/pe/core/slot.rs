@@ -1,4 +1,4 @@
-//! Commands under way: what they wait for, and when they are done.
+//! Commands under way, with their dependencies and ends.
 
 use cubeyard_sim::Time;
 
@@ -8,7 +8,7 @@ use super::{COMPUTE, DISPATCH, LOAD, Run, STORE};
 use crate::pe::packed::Packed;
 use crate::pe::{Command, CommandId, Dependencies, OpCause, Pipeline, Work};
 
-/// How many times a pipeline's parts may be remembered before they are looked through.
+/// Number of kept times of a pipeline's parts beyond which old ones are forgotten.
 const KEPT: usize = 64;
 
 /// A command under way.
@@ -16,17 +16,16 @@ const KEPT: usize = 64;
 #[repr(align(64))]
 pub(super) struct Slot {
     pub(super) packed: Packed,
-    /// How far a pipeline is. Other commands have one part, so they need nothing to know that by; apart,
-    /// because a core goes through many of those.
+    /// Progress of a pipeline; other commands have one part. Boxed, because pipelines are few.
     pub(super) pipelined: Option<Box<Pipelined>>,
-    /// The command after it in the queue that it stands in; a pipeline may stand in several.
+    /// Next command in its queue; a pipeline may be in several.
     pub(super) follower: CommandId,
 }
 
 const _: () = assert!(size_of::<Slot>() == 64, "a line of the cache: a core goes through many");
 
-/// When a command was done, if it is; before that, when an engine could first begin it, as far as dispatch goes,
-/// or the end of the last part of a pipeline that is done.
+/// End of a command, if it is done; before that, the time at which dispatch allowed it to begin, or the end of
+/// the pipeline's latest part.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct End {
     time: Time,
@@ -38,7 +37,6 @@ pub(super) struct End {
 const _: () = assert!(size_of::<End>() == 16, "four to a line of the cache");
 
 impl End {
-    /// The end of a command that is not done, as far as it is known.
     pub(super) fn open(Latest { time, record, cause }: Latest) -> Self {
         Self { time, record, cause, is_done: false }
     }
@@ -47,31 +45,28 @@ impl End {
         Latest { time: self.time, record: self.record, cause: self.cause }
     }
 
-    /// When it was done; none if it is not.
     pub(super) fn done_at(self) -> Option<Latest> {
         self.is_done.then(|| self.latest())
     }
 }
 
-/// How far the parts of a pipeline are, which wait for each other.
+/// Progress of the parts of a pipeline.
 #[derive(Debug)]
 pub(super) struct Pipelined {
-    /// When an engine could first begin a part, as far as dispatch goes.
+    /// Time at which dispatch allowed a part to begin.
     issued: Latest,
-    /// Loads, computations, stores.
+    /// Progress of loads, computations and stores.
     pub(super) parts: [Progress; 3],
-    /// The computations that have taken their operands out of the TCM.
+    /// Progress of the fetches of operands from the TCM.
     pub(super) fetched: Progress,
-    /// What its loads come after.
     pub(super) loads_after: Dependencies,
-    /// Parts that are not done.
+    /// Number of parts that are not done.
     left: u32,
-    /// The commands after it in the queues for loads, computations and stores.
+    /// Next commands in the queues for loads, computations and stores.
     pub(super) followers: [CommandId; 3],
 }
 
 impl Pipelined {
-    /// One of so many parts, none of which has begun.
     pub(super) fn new(parts: [u32; 3], issued: Latest, loads_after: Dependencies) -> Box<Self> {
         let fetched = Progress::new(parts[COMPUTE]);
         let (left, parts) = (parts.iter().sum(), parts.map(Progress::new));
@@ -80,17 +75,16 @@ impl Pipelined {
 }
 
 impl Slot {
-    /// Takes in a command, in the place of one that is done.
     pub(super) fn begin(&mut self, packed: Packed) {
         *self = Self { packed, pipelined: None, follower: 0 };
     }
 
-    /// The next part of a kind to begin.
+    /// Returns the index of the next part of a kind to begin.
     pub(super) fn next(&self, kind: usize) -> u32 {
         self.pipelined.as_ref().map_or(0, |pipelined| pipelined.parts[kind].next)
     }
 
-    /// Begins the next part of a kind: whether it is the last.
+    /// Begins the next part of a kind, and returns whether it is the last.
     pub(super) fn begin_next(&mut self, kind: usize) -> bool {
         let Some(pipelined) = &mut self.pipelined else { return true };
         pipelined.parts[kind].next += 1;
@@ -138,7 +132,7 @@ impl Run {
         }
     }
 
-    /// When all of these commands are done and the command itself is issued, or the first of them that is not.
+    /// Returns when a command is issued and its dependencies are done, or the first that is not.
     pub(super) fn ready_after(
         &self,
         id: CommandId,
@@ -146,7 +140,7 @@ impl Run {
     ) -> Result<Latest, CommandId> {
         let mut ready = self.issued(id);
         for &before in after {
-            // Those before the window were done before this command had its place.
+            // Those before the window were done before this command was issued.
             if before + self.window > id {
                 let end = self.end_of(before).done_at().ok_or(before)?;
                 ready = ready.or(end.time, OpCause::After, end.record);
@@ -155,19 +149,17 @@ impl Run {
         Ok(ready)
     }
 
-    /// When an engine could first begin a command, as far as dispatch goes.
     fn issued(&self, id: CommandId) -> Latest {
         let pipelined = self.slot(id).pipelined.as_ref();
         pipelined.map_or_else(|| self.end_of(id).latest(), |pipelined| pipelined.issued)
     }
 
-    /// A command is done at a time or later.
+    /// Moves the end of a command to a time, unless it is later already.
     pub(super) fn put_off(&mut self, id: CommandId, time: Time, cause: OpCause, record: Kept) {
         let end = self.end_of_mut(id);
         *end = End::open(end.latest().or(time, cause, record));
     }
 
-    /// A part of a command is done.
     pub(super) fn part_done(&mut self, id: CommandId, kind: usize, index: u32, end: Latest) {
         self.put_off(id, end.time, end.cause, end.record);
         let slot = self.slot_mut(id);
@@ -196,7 +188,7 @@ impl Run {
         self.last = self.last.or(end.time, end.cause, end.record);
     }
 
-    /// Forgets the times of parts that nothing waits for any more.
+    /// Forgets the times of parts that no other part waits for any more.
     fn forget(&mut self, id: CommandId) {
         let place = id as usize & (self.slots.len() - 1);
         let Packed::Long(long) = self.slots[place].packed else { return };

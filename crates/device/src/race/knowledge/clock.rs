@@ -1,4 +1,4 @@
-//! Which commands of which programs are done.
+//! Sets of commands that are done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -6,16 +6,16 @@ use std::rc::Rc;
 use super::ProgramId;
 use crate::pe::CommandId;
 
-/// Which commands of which programs are done. Cheap to clone.
+/// Commands that are done, by program. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clock(Option<Rc<BTreeMap<ProgramId, DoneCommands>>>);
 
 /// Commands of one program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct DoneCommands {
-    /// All before this one.
+    /// All commands before this one are done.
     below: CommandId,
-    /// And these.
+    /// Further commands that are done.
     also: BTreeSet<CommandId>,
 }
 
@@ -25,7 +25,7 @@ impl Clock {
         done.is_some_and(|done| command < done.below || done.also.contains(&command))
     }
 
-    /// What either of the two has.
+    /// Returns the union of two sets.
     pub(super) fn join(mut self, other: &Self) -> Self {
         let (Some(mine), Some(theirs)) = (&mut self.0, &other.0) else {
             return if self.0.is_some() { self } else { other.clone() };
@@ -46,7 +46,7 @@ impl Clock {
         self
     }
 
-    /// And these commands of a program: all below one, and some others.
+    /// Adds commands of a program: all below one, and some others.
     pub(super) fn with(
         mut self,
         program: ProgramId,

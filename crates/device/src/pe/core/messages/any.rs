@@ -1,4 +1,4 @@
-//! Messages from whichever of several ports has one.
+//! Messages from any of several ports.
 
 use cubeyard_sim::Context;
 
@@ -9,7 +9,6 @@ use crate::pe::packed::Packed;
 use crate::pe::{AnyOf, CommandId, PortId, PortMessage, Work};
 
 impl Core {
-    /// Who could send what a command waits for.
     pub(super) fn any_waits(&self, run: &Run, id: CommandId, any: &AnyOf) -> String {
         let ports = any.ports.iter().filter_map(|&port| self.ports.get(port));
         let peers: Vec<_> = ports.map(|port| port.spec.peer.to_string()).collect();
@@ -18,7 +17,6 @@ impl Core {
 }
 
 impl Run {
-    /// A command that receives from one of several ports has been issued.
     pub(in crate::pe::core) fn issue_any(&mut self, id: CommandId, any: &AnyOf, ports: &mut Ports) {
         let (bytes, format) = (any.bytes, any.format);
         let message = |&port: &PortId| PortMessage { port, bytes, format };
@@ -28,8 +26,7 @@ impl Run {
         }
     }
 
-    /// Lets commands that want a message from one of several ports, and could begin now, want the one that has
-    /// come.
+    /// Chooses ports for the commands that could begin now.
     pub(in crate::pe::core) fn choose(
         &mut self,
         ports: &mut Ports,
@@ -78,7 +75,7 @@ impl Run {
     }
 }
 
-/// Whether a port has a message that no earlier command wants.
+/// Returns whether a port has a message that no earlier command waits for.
 fn has_for(ports: &Ports, port: PortId, id: CommandId) -> bool {
     ports.get(port).is_some_and(|port| {
         port.arrived.len() > port.wanted.iter().filter(|&&other| other < id).count()

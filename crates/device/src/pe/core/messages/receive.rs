@@ -1,4 +1,4 @@
-//! Messages from other PEs: each is taken from its slot, which is free then.
+//! Messages from other PEs: each is taken from its slot, which becomes free.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -22,7 +22,6 @@ pub(super) struct Reading {
 }
 
 impl Run {
-    /// Takes messages that are there and wanted.
     pub(in crate::pe::core) fn receive(
         &mut self,
         ports: &mut Ports,
@@ -37,7 +36,7 @@ impl Run {
         self.messages.wanted = wanted;
     }
 
-    /// Takes the next message of a port, if it is there and wanted.
+    /// Takes the next message of a port if a command waits for it.
     fn take(&mut self, port: &mut Port, context: &mut Context<Message>) -> bool {
         let (Some(&id), Some(arrived)) = (port.wanted.front(), port.arrived.front()) else {
             return false;
@@ -71,7 +70,7 @@ impl Run {
         }
         self.shared.mail.update(|mail| mail - 1);
         let at = (self.dma_node, port.spec.port);
-        self.tell(|races, launch, pe| races.received(launch, pe, id, at));
+        self.tell(|races, launch, pe| races.knowledge.received((launch, pe), id, at));
         match port.spec.memory {
             SlotMemory::Tcm => self.take_from_tcm(id, port, start, context),
             SlotMemory::At(base) => self.read_slot(id, port, start, base.to_bits(), context),
@@ -133,7 +132,6 @@ impl Run {
         context.call(self.dma_node, PeDmaMessage::ReadSlot(Box::new(access)).into());
     }
 
-    /// A slot in memory has been read.
     pub(in crate::pe::core) fn slot_read(
         &mut self,
         token: u64,
@@ -152,7 +150,6 @@ impl Run {
         self.give_back(port, context.now(), record, context);
     }
 
-    /// Returns the credit of a message that has been taken.
     fn give_back(
         &self,
         port: &Port,
@@ -167,7 +164,7 @@ impl Run {
     }
 }
 
-/// When a receiver that waits since `since` notices what came at `came`.
+/// Returns when a receiver that waits since `since` notices a message of time `came`.
 fn noticed(waiting: WaitMode, since: Time, came: Time) -> Time {
     match waiting {
         WaitMode::Poll(every) if every > Span::ZERO && came > since => {

@@ -8,7 +8,6 @@ use crate::pe::ipcq::{Port, Ports};
 use crate::pe::{CommandId, OpCause, OpUnit, PortMessage};
 
 impl Run {
-    /// Sends what can leave now.
     pub(in crate::pe::core) fn send(&mut self, ports: &mut Ports, context: &mut Context<Message>) {
         while let Some(id) = self.front(SEND) {
             let (message, _) = self.message(id).expect("only sends are queued");
@@ -58,7 +57,7 @@ impl Run {
         };
         let record = self.message_done(id, OpUnit::Send, from, end);
         let to = (port.peer, port.spec.peer_port);
-        self.tell(|races, launch, pe| races.sent(launch, pe, id, to));
+        self.tell(|races, launch, pe| races.knowledge.sent((launch, pe), id, to));
         let arrival = Arrival {
             port: port.spec.peer_port,
             bytes,
