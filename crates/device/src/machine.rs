@@ -108,15 +108,15 @@ impl<W: Watch> Machine<W> {
         self.submit_with(request.into())
     }
 
-    /// Submits a request with a time, a correlation number, a buffer or signals to wait for.
+    /// Submits a request with a time, a buffer or signals to wait for.
     pub fn submit_with(&mut self, submission: Submission<'_>) -> Result<RequestId, RequestError> {
-        let Submission { request: body, at, correlation, buffer, after } = submission;
+        let Submission { request: body, at, buffer, after } = submission;
         let request = RequestId::new(self.made);
         let made = at.max(self.now());
         check_buffer(&body, buffer)?;
-        let Start { device, node, message, done, detail } = self.begin(request, &body, buffer)?;
+        let Start { node, message, done, detail } = self.begin(request, &body, buffer)?;
         self.made += 1;
-        let envelope = Envelope { correlation, request, device, made, body };
+        let envelope = Envelope { request, made, body };
         self.requests.insert(request, Submitted { envelope, done, detail });
         let Some(after) = after else {
             self.engine.call_at(made, node, message);
@@ -157,7 +157,7 @@ impl<W: Watch> Machine<W> {
     pub fn completion(&self, request: RequestId) -> Option<Completion> {
         let Submitted { envelope, done, detail } = self.requests.get(&request)?;
         let done = self.engine.tasks().raised(*done)?;
-        let Envelope { correlation, made, body, .. } = envelope;
+        let Envelope { made, body, .. } = envelope;
         let outcome = match (self.shared.failures.get(request), detail) {
             (Some(failure), _) => {
                 let origin = self.topology().node(failure.origin).name.clone();
@@ -166,7 +166,7 @@ impl<W: Watch> Machine<W> {
             (None, Detail::Command(command)) => command::outcome(command),
             (None, _) => Outcome::Moved { bytes: body.bytes().unwrap_or_default() },
         };
-        Some(Completion { correlation: *correlation, request, made: *made, done, outcome })
+        Some(Completion { request, made: *made, done, outcome })
     }
 
     /// Forgets a request that is done, with its logs and reports. Its number is not used again.

@@ -68,27 +68,18 @@ pub enum Request {
         /// Number of bytes to move.
         bytes: u64,
     },
-    /// PEs of one SIP add mappings to their MMUs.
-    MmuMap {
+    /// PEs of one SIP add mappings to their MMUs, or remove them.
+    Mappings {
         /// SIP of the PEs.
         sip: SipId,
         /// Cubes of the SIP that take part.
         cubes: Vec<CubeId>,
         /// PEs of each cube that take part.
         pes: Vec<PeId>,
-        /// Mappings to add.
+        /// Mappings of each PE.
         mappings: Arc<[Mapping]>,
-    },
-    /// PEs of one SIP remove mappings from their MMUs.
-    MmuUnmap {
-        /// SIP of the PEs.
-        sip: SipId,
-        /// Cubes of the SIP that take part.
-        cubes: Vec<CubeId>,
-        /// PEs of each cube that take part.
-        pes: Vec<PeId>,
-        /// Mappings to remove.
-        mappings: Arc<[Mapping]>,
+        /// Whether the mappings are removed.
+        remove: bool,
     },
     /// PEs of one SIP install ports to others, or remove them.
     Connect {
@@ -125,8 +116,6 @@ pub struct Submission<'a> {
     pub request: Request,
     /// Time of the request; now, if it is past.
     pub at: Time,
-    /// Number that the completion bears, chosen by the host for requests that belong together.
-    pub correlation: u64,
     /// Source or destination of the data, as long as the request says. Without data mode it is not
     /// touched.
     pub buffer: Option<&'a Buffer>,
@@ -136,19 +125,15 @@ pub struct Submission<'a> {
 
 impl From<Request> for Submission<'_> {
     fn from(request: Request) -> Self {
-        Self { request, at: Time::ZERO, correlation: 0, buffer: None, after: None }
+        Self { request, at: Time::ZERO, buffer: None, after: None }
     }
 }
 
 /// A request with its ids, which its completion repeats.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// Number that the host chooses for requests that belong together.
-    pub correlation: u64,
     /// Unique id that the machine assigns.
     pub request: RequestId,
-    /// SIP that the request goes to.
-    pub device: SipId,
     /// Time at which the request was made.
     pub made: Time,
     /// The request itself.
@@ -158,8 +143,6 @@ pub struct Envelope {
 /// Completion of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// Correlation number of the envelope.
-    pub correlation: u64,
     /// Id of the request.
     pub request: RequestId,
     /// Time at which the request was made.
@@ -217,10 +200,7 @@ impl Request {
             Self::PeDma { bytes, .. }
             | Self::MCpuDma { bytes, .. }
             | Self::VirtualDma { bytes, .. } => Some(*bytes),
-            Self::KernelLaunch { .. }
-            | Self::MmuMap { .. }
-            | Self::MmuUnmap { .. }
-            | Self::Connect { .. } => None,
+            Self::KernelLaunch { .. } | Self::Mappings { .. } | Self::Connect { .. } => None,
         }
     }
 }

@@ -106,8 +106,8 @@ fn requests<W: Write>(
             Request::PeDma { direction, bytes, .. }
             | Request::VirtualDma { direction, bytes, .. }
             | Request::MCpuDma { direction, bytes, .. } => (dma_name(*direction), *bytes),
-            Request::MmuMap { .. } => ("MmuMap", 0),
-            Request::MmuUnmap { .. } => ("MmuUnmap", 0),
+            Request::Mappings { remove: false, .. } => ("MmuMap", 0),
+            Request::Mappings { remove: true, .. } => ("MmuUnmap", 0),
             Request::Connect { .. } => ("Connect", 0),
             Request::KernelLaunch { .. } => ("KernelLaunch", 0),
         };

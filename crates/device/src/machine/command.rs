@@ -154,10 +154,10 @@ impl<W: Watch> Machine<W> {
     }
 
     /// Returns the start of a command, at the host's endpoint.
-    fn start(&self, device: SipId, command: Rc<HostCommand>) -> Start {
-        let (node, done) = (self.topology().endpoint(device), command.done);
+    fn start(&self, sip: SipId, command: Rc<HostCommand>) -> Start {
+        let (node, done) = (self.topology().endpoint(sip), command.done);
         let detail = Detail::Command(Rc::clone(&command));
-        Start { device, node, message: HostMessage::Command(command).into(), done, detail }
+        Start { node, message: HostMessage::Command(command).into(), done, detail }
     }
 
     fn command(

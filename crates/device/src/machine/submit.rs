@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use cubeyard_memory::address::{PhysAddr, SipId};
+use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::{NodeId, SignalId};
 
 use super::command::Targets;
@@ -16,7 +16,6 @@ use crate::request::{Request, RequestError, Shard};
 
 /// A checked request: the node that it starts at, and the message that starts it.
 pub(super) struct Start {
-    pub(super) device: SipId,
     pub(super) node: NodeId,
     pub(super) message: Message,
     pub(super) done: SignalId,
@@ -64,18 +63,15 @@ impl<W: Watch> Machine<W> {
                 let done = Done::Signal(signal);
                 let access =
                     VirtualAccess { request, direction, address, bytes, rows: None, data, done };
-                let (device, message) = (from.sip, PeDmaMessage::Access(Box::new(access)).into());
+                let message = PeDmaMessage::Access(Box::new(access)).into();
                 let detail = Detail::VirtualAccess;
-                return Ok(Start { device, node, message, done: signal, detail });
+                return Ok(Start { node, message, done: signal, detail });
             }
             Request::KernelLaunch { ref kernel, sip, ref cubes, ref pes, work } => {
                 return self.launch(request, kernel, targets(sip, cubes, pes), work);
             }
-            Request::MmuMap { sip, ref cubes, ref pes, ref mappings } => {
-                return self.mapping(request, targets(sip, cubes, pes), mappings, false);
-            }
-            Request::MmuUnmap { sip, ref cubes, ref pes, ref mappings } => {
-                return self.mapping(request, targets(sip, cubes, pes), mappings, true);
+            Request::Mappings { sip, ref cubes, ref pes, ref mappings, remove } => {
+                return self.mapping(request, targets(sip, cubes, pes), mappings, remove);
             }
             Request::Connect { sip, ref cubes, ref pes, ref ports, remove } => {
                 return self.ports(request, targets(sip, cubes, pes), ports, remove);
@@ -110,7 +106,7 @@ impl<W: Watch> Machine<W> {
         };
         let detail = Detail::Access(Box::new(access.clone()));
         let message = RequesterMessage::Issue(Box::new(access)).into();
-        Ok(Start { device: address.sip(), node, message, done, detail })
+        Ok(Start { node, message, done, detail })
     }
 
     /// Creates the signal of a request.

@@ -14,15 +14,10 @@ use crate::pe::PortSpec;
 /// A command that `IO_CPU` hands to cubes and each `M_CPU` to PEs, and whose completions they gather.
 #[derive(Debug)]
 pub struct HostCommand {
-    /// Request that it belongs to.
     pub request: RequestId,
-    /// Task of each PE.
     pub body: CommandBody,
-    /// Route from the PCIe endpoint to `IO_CPU`.
     pub to_io_cpu: Route,
-    /// Route from `IO_CPU` to the PCIe endpoint.
     pub from_io_cpu: Route,
-    /// Cubes that take part.
     pub cubes: Rc<[CommandCube]>,
     /// Raised when the host has the completion.
     pub done: SignalId,
@@ -31,18 +26,13 @@ pub struct HostCommand {
 /// Task of the PEs of a command.
 #[derive(Clone, Debug)]
 pub enum CommandBody {
-    /// Run a kernel.
     Launch(Rc<Launch>),
-    /// Add mappings to the MMU, or remove them.
     Mappings(Rc<MappingChange>),
-    /// Install ports, or remove them.
     Ports(Rc<PortChange>),
 }
 
-/// A launch of a kernel.
 #[derive(Debug)]
 pub struct Launch {
-    /// Name of the kernel.
     pub kernel: String,
     /// Time that `IO_CPU` looks ahead, so that every PE has its command before they start.
     pub lead: Span,
@@ -50,66 +40,53 @@ pub struct Launch {
     pub start: OnceCell<Time>,
     /// Actual start: the announced one, or when the last PE had its command if that was later.
     pub started: OnceCell<Time>,
-    /// Time that each PE works.
     pub work: Span,
     /// Raised when each PE has its command and waits for the start, cube by cube.
     pub armed: Vec<SignalId>,
 }
 
-/// Mappings that an MMU adds or removes.
 #[derive(Debug)]
 pub struct MappingChange {
-    /// Mappings for every PE of the command.
     pub mappings: Arc<[Mapping]>,
-    /// Whether they are removed.
     pub remove: bool,
 }
 
-/// Ports that PEs install or remove.
 #[derive(Debug)]
 pub struct PortChange {
     /// Ports of each PE, cube by cube.
     pub ports: Arc<[Vec<PortSpec>]>,
-    /// Whether they are removed.
     pub remove: bool,
 }
 
-/// A cube that takes part in a command.
 #[derive(Debug)]
 pub struct CommandCube {
-    /// Route from `IO_CPU` to the cube's `M_CPU`.
+    /// Route from `IO_CPU` to `M_CPU`.
     pub to: Route,
-    /// Route from the cube's `M_CPU` to `IO_CPU`.
     pub back: Route,
-    /// PEs that take part.
     pub pes: Vec<CommandPe>,
 }
 
-/// A PE that takes part in a command.
 #[derive(Debug)]
 pub struct CommandPe {
     /// The DMA engine with the MMU for mappings, the `PE_CPU` for anything else.
     pub node: NodeId,
-    /// Route from `M_CPU` to the PE.
     pub to: Route,
-    /// Route from the PE to `M_CPU`.
     pub back: Route,
 }
 
 /// A command as one of its PEs gets it.
 #[derive(Clone, Debug)]
 pub struct CommandTarget {
-    /// Command that the PE takes part in.
     pub command: Rc<HostCommand>,
-    /// Index of the cube in the command.
+    /// Index in the command.
     pub cube: u32,
-    /// Index of the PE in the cube.
+    /// Index in the cube.
     pub pe: u32,
 }
 
 impl HostCommand {
     /// Returns the payload of each of its messages on the way to the PEs, in bytes.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         match &self.body {
             CommandBody::Launch(_) => 0,
             CommandBody::Mappings(change) => change.mappings.len() as u64 * Mapping::BYTES,
@@ -120,25 +97,23 @@ impl HostCommand {
         }
     }
 
-    /// Iterates over the PEs that take part, cube by cube.
-    pub fn pes(&self) -> impl Iterator<Item = &CommandPe> {
+    pub(crate) fn pes(&self) -> impl Iterator<Item = &CommandPe> {
         self.cubes.iter().flat_map(|cube| &cube.pes)
     }
 }
 
 impl CommandTarget {
-    /// Returns the node and the routes of the PE.
-    pub fn at(&self) -> &CommandPe {
+    pub(crate) fn at(&self) -> &CommandPe {
         &self.command.cubes[self.cube as usize].pes[self.pe as usize]
     }
 
     /// Returns the index of the PE among all of the command.
-    pub fn index(&self) -> usize {
+    pub(crate) fn index(&self) -> usize {
         self.cube as usize * self.command.cubes[0].pes.len() + self.pe as usize
     }
 
     /// Returns the message that brings the command to the PE.
-    pub fn message(self) -> Message {
+    pub(crate) fn message(self) -> Message {
         match self.command.body.clone() {
             CommandBody::Launch(launch) => PeCpuMessage::Launch(self, launch).into(),
             CommandBody::Mappings(change) => PeDmaMessage::Mappings(self, change).into(),

@@ -70,7 +70,7 @@ fn commanded<W: Watch>(mut machine: Machine<W>) -> (u64, u64, Vec<Time>, Vec<Lin
     let mapping = |from| [Mapping { from, bytes: 4096, to: far }].into();
     let map = |cubes: &[CubeId], from| {
         let (cubes, pes, mappings) = (cubes.to_vec(), pes.clone(), mapping(from));
-        Request::MmuMap { sip, cubes, pes, mappings }
+        Request::Mappings { sip, cubes, pes, mappings, remove: false }
     };
     let read = |bytes| {
         let direction = Direction::Read;

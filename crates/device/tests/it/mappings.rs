@@ -28,11 +28,7 @@ fn change(machine: &mut Machine, mappings: &[Mapping], takes_in: bool) {
     let pe = machine.view().pe("sip0.cube0.pe0").unwrap();
     let (sip, cubes, pes) = (pe.sip, vec![pe.cube], vec![pe.pe]);
     let mappings = Arc::from(mappings);
-    let request = if takes_in {
-        Request::MmuMap { sip, cubes, pes, mappings }
-    } else {
-        Request::MmuUnmap { sip, cubes, pes, mappings }
-    };
+    let request = Request::Mappings { sip, cubes, pes, mappings, remove: !takes_in };
     done(machine, request);
 }
 

@@ -187,11 +187,7 @@ impl Inner {
 impl Installed {
     fn request(self, map: bool) -> Request {
         let Self { sip, cubes, pes, mappings } = self;
-        if map {
-            Request::MmuMap { sip, cubes, pes, mappings }
-        } else {
-            Request::MmuUnmap { sip, cubes, pes, mappings }
-        }
+        Request::Mappings { sip, cubes, pes, mappings, remove: !map }
     }
 }
 

@@ -86,11 +86,7 @@ fn perform(
         let machine = context.machine.borrow();
         (machine.topology().cubes().collect(), machine.topology().pes().collect())
     };
-    let request = if map {
-        Request::MmuMap { sip, cubes, pes, mappings }
-    } else {
-        Request::MmuUnmap { sip, cubes, pes, mappings }
-    };
+    let request = Request::Mappings { sip, cubes, pes, mappings, remove: !map };
     context.perform([(request, None)])?;
     Ok(())
 }
