@@ -31,7 +31,7 @@ pub(crate) unsafe fn read<'a, T>(pointer: *const T, name: &str) -> Result<&'a T,
 /// Returns the target of a pointer, to be changed.
 ///
 /// # Safety
-/// As with [`read`], and nobody else uses it meanwhile.
+/// As with [`read`], and no other code uses it meanwhile.
 pub(crate) unsafe fn change<'a, T>(pointer: *mut T, name: &str) -> Result<&'a mut T, Failure> {
     check(pointer, name)?;
     // SAFETY: it is neither null nor unaligned; the rest is the caller's promise.
@@ -41,7 +41,7 @@ pub(crate) unsafe fn change<'a, T>(pointer: *mut T, name: &str) -> Result<&'a mu
 /// Writes a value through a pointer.
 ///
 /// # Safety
-/// If it is not null and is aligned, it points to memory for a `T` that nobody else uses.
+/// If it is not null and is aligned, it points to memory for a `T` that no other code uses.
 pub(crate) unsafe fn write<T>(pointer: *mut T, name: &str, value: T) -> Result<(), Failure> {
     check(pointer, name)?;
     // SAFETY: it is neither null nor unaligned; the rest is the caller's promise.
@@ -72,8 +72,8 @@ pub(crate) fn place_if<T>(pointer: *mut T, name: &str) -> Result<(), Failure> {
 /// elements do not fit, only the length is written.
 ///
 /// # Safety
-/// What is not null and is aligned points to memory for so many elements, and for the number, that
-/// nobody else uses.
+/// Pointers that are not null and are aligned point to memory for so many elements, and for the number,
+/// that no other code uses.
 pub(crate) unsafe fn write_list<T>(
     (list, capacity): (*mut T, usize),
     count: *mut usize,

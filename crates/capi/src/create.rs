@@ -78,7 +78,7 @@ unsafe extern "C" fn cubeyard_create_device(
 }
 
 /// # Safety
-/// What is not null and is aligned points to a configuration, and to memory to write to.
+/// Pointers that are not null and are aligned point to a configuration, and to memory to write to.
 unsafe fn create(
     config: *const Config,
     allocator: *mut *mut Front,

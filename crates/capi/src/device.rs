@@ -13,12 +13,12 @@ use crate::argument;
 use crate::config::Config;
 use crate::status::Failure;
 
-type Acquire = unsafe extern "C" fn(*mut c_void, u64, *mut u64) -> c_int;
-type Release = unsafe extern "C" fn(*mut c_void, u64, u64);
-type Info = unsafe extern "C" fn(*mut c_void, *mut u64, *mut u64);
-type Commit = unsafe extern "C" fn(*mut c_void, u64, u64, u64) -> c_int;
-type Decommit = unsafe extern "C" fn(*mut c_void, u64, u64, u64);
-type Physical = unsafe extern "C" fn(*mut c_void, u64, *mut u64) -> c_int;
+type AcquireFn = unsafe extern "C" fn(*mut c_void, u64, *mut u64) -> c_int;
+type ReleaseFn = unsafe extern "C" fn(*mut c_void, u64, u64);
+type InfoFn = unsafe extern "C" fn(*mut c_void, *mut u64, *mut u64);
+type CommitFn = unsafe extern "C" fn(*mut c_void, u64, u64, u64) -> c_int;
+type DecommitFn = unsafe extern "C" fn(*mut c_void, u64, u64, u64);
+type PhysicalFn = unsafe extern "C" fn(*mut c_void, u64, *mut u64) -> c_int;
 
 /// The struct `cubeyard_device` of the header.
 #[repr(C)]
@@ -27,14 +27,14 @@ pub(crate) struct CDevice {
     mode: u32,
     granule: u64,
     user: *mut c_void,
-    acquire: Option<Acquire>,
-    release: Option<Release>,
-    info: Option<Info>,
-    reserve: Option<Acquire>,
-    commit: Option<Commit>,
-    decommit: Option<Decommit>,
+    acquire: Option<AcquireFn>,
+    release: Option<ReleaseFn>,
+    info: Option<InfoFn>,
+    reserve: Option<AcquireFn>,
+    commit: Option<CommitFn>,
+    decommit: Option<DecommitFn>,
     table_entries: u64,
-    physical: Option<Physical>,
+    physical: Option<PhysicalFn>,
 }
 
 /// Length of the struct in version 1.0 of the header, which ends before the table.
@@ -44,8 +44,8 @@ impl CDevice {
     /// Copies the struct, with zeros for fields that the caller's version does not have.
     ///
     /// # Safety
-    /// If it is not null and is aligned, `device` points to a struct of which at least the first
-    /// field is there, and as much as that says.
+    /// If it is not null and is aligned, `device` points to a struct of at least the length that
+    /// its first field gives.
     unsafe fn copied(device: *const Self) -> Result<Self, Failure> {
         // SAFETY: the first field is there.
         let size = *unsafe { argument::read(device.cast::<usize>(), "device") }?;
@@ -64,22 +64,22 @@ impl CDevice {
 pub(crate) struct Device {
     mode: AddressMode,
     user: *mut c_void,
-    acquire: Acquire,
-    release: Release,
-    info: Info,
-    granules: Option<Granules>,
+    acquire: AcquireFn,
+    release: ReleaseFn,
+    info: InfoFn,
+    granules: Option<GranuleFns>,
     /// Number of entries of the firmware's table, if it has one.
     table: Option<usize>,
     regions: AtomicUsize,
-    physical: Option<Physical>,
+    physical: Option<PhysicalFn>,
 }
 
 /// Functions of a device that can commit memory.
-struct Granules {
+struct GranuleFns {
     granule: Bytes,
-    reserve: Acquire,
-    commit: Commit,
-    decommit: Decommit,
+    reserve: AcquireFn,
+    commit: CommitFn,
+    decommit: DecommitFn,
 }
 
 // SAFETY: the header says that callbacks are called on any thread, with `user` as it was given.
@@ -89,8 +89,8 @@ unsafe impl Sync for Device {}
 
 impl Device {
     /// # Safety
-    /// If it is not null and is aligned, `device` points to a struct of which at least the first
-    /// field is there, and as much as that says.
+    /// If it is not null and is aligned, `device` points to a struct of at least the length that
+    /// its first field gives.
     pub(crate) unsafe fn new(device: *const CDevice, config: &Config) -> Result<Self, Failure> {
         // SAFETY: the caller's promise is the same.
         let device = &unsafe { CDevice::copied(device) }?;
@@ -101,14 +101,14 @@ impl Device {
             acquire: argument::function(device.acquire, "device.acquire")?,
             release: argument::function(device.release, "device.release")?,
             info: argument::function(device.info, "device.info")?,
-            granules: (device.granule > 0).then(|| Granules::new(device)).transpose()?,
+            granules: (device.granule > 0).then(|| GranuleFns::new(device)).transpose()?,
             table: (entries > 0).then_some(entries),
             regions: AtomicUsize::new(0),
             physical: device.physical,
         })
     }
 
-    fn region(&self, acquire: Acquire, size: Bytes) -> Option<RegionHandle> {
+    fn region(&self, acquire: AcquireFn, size: Bytes) -> Option<RegionHandle> {
         let mut id = 0;
         // SAFETY: the caller gave this function for this purpose, with this pointer.
         let given = unsafe { acquire(self.user, size.get(), &raw mut id) } != 0;
@@ -119,7 +119,7 @@ impl Device {
     }
 }
 
-impl Granules {
+impl GranuleFns {
     fn new(device: &CDevice) -> Result<Self, Failure> {
         if !device.granule.is_power_of_two() {
             return Err(argument::wrong("device.granule", "is no power of two"));

@@ -12,17 +12,17 @@ use crate::status::{CReport, Status, c_string};
 type Pressure = unsafe extern "C" fn(*mut c_void, *const CReport);
 
 /// A function of the caller, with its first argument.
-struct Callback {
+struct PressureCallback {
     function: Pressure,
     user: *mut c_void,
 }
 
 // SAFETY: the header says that callbacks are called on any thread, with `user` as it was given.
-unsafe impl Send for Callback {}
+unsafe impl Send for PressureCallback {}
 // SAFETY: likewise, and on several threads at a time.
-unsafe impl Sync for Callback {}
+unsafe impl Sync for PressureCallback {}
 
-impl Callback {
+impl PressureCallback {
     fn run(&self, report: &OutOfMemory) {
         let words = c_string(report.to_string());
         let report = CReport::new(report, &words);
@@ -41,7 +41,8 @@ unsafe extern "C" fn cubeyard_on_pressure(
     call(|| {
         // SAFETY: the header asks for an allocator.
         let front = unsafe { Front::of(allocator) }?;
-        let callback = Callback { function: argument::function(callback, "callback")?, user };
+        let callback =
+            PressureCallback { function: argument::function(callback, "callback")?, user };
         front.allocator.on_pressure(move |report| callback.run(report));
         Ok(())
     })

@@ -9,7 +9,7 @@ use crate::status::{Failure, Status};
 use crate::{Front, argument, fork};
 
 /// Target of a `cubeyard_registry *`.
-pub(crate) struct Registry {
+pub(crate) struct CRegistry {
     /// Number of forks before it was made.
     forks: u64,
     allocators: Mutex<BTreeMap<u32, Registered>>,
@@ -35,7 +35,7 @@ impl Drop for Registered {
     }
 }
 
-impl Registry {
+impl CRegistry {
     fn allocators(&self) -> MutexGuard<'_, BTreeMap<u32, Registered>> {
         self.allocators.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -56,23 +56,23 @@ fn unknown(device: u32) -> Failure {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cubeyard_registry_new(registry: *mut *mut Registry) -> Status {
+unsafe extern "C" fn cubeyard_registry_new(registry: *mut *mut CRegistry) -> Status {
     call(|| {
         argument::place(registry, "registry")?;
-        let made = Registry { forks: fork::watch()?, allocators: Mutex::default() };
+        let made = CRegistry { forks: fork::watch()?, allocators: Mutex::default() };
         // SAFETY: the header asks for a place to write to.
         unsafe { argument::write(registry, "registry", Box::into_raw(Box::new(made))) }
     })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cubeyard_registry_free(registry: *mut Registry) -> Status {
+unsafe extern "C" fn cubeyard_registry_free(registry: *mut CRegistry) -> Status {
     call(|| {
         if registry.is_null() {
             return Ok(());
         }
         // SAFETY: the header asks for a registry.
-        unsafe { Registry::of(registry) }?;
+        unsafe { CRegistry::of(registry) }?;
         // SAFETY: the header asks for a registry that nobody uses any more; it came out of a box of
         // ours.
         drop(unsafe { Box::from_raw(registry) });
@@ -82,13 +82,13 @@ unsafe extern "C" fn cubeyard_registry_free(registry: *mut Registry) -> Status {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_registry_add(
-    registry: *const Registry,
+    registry: *const CRegistry,
     device: u32,
     allocator: *mut Front,
 ) -> Status {
     call(|| {
         // SAFETY: the header asks for a registry and an allocator.
-        let (registry, front) = unsafe { (Registry::of(registry)?, Front::of(allocator)?) };
+        let (registry, front) = unsafe { (CRegistry::of(registry)?, Front::of(allocator)?) };
         let mut allocators = registry.allocators();
         if allocators.contains_key(&device) {
             let message = format!("device {device} has an allocator already");
@@ -101,13 +101,13 @@ unsafe extern "C" fn cubeyard_registry_add(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_registry_get(
-    registry: *const Registry,
+    registry: *const CRegistry,
     device: u32,
     allocator: *mut *mut Front,
 ) -> Status {
     call(|| {
         // SAFETY: the header asks for a registry.
-        let registry = unsafe { Registry::of(registry) }?;
+        let registry = unsafe { CRegistry::of(registry) }?;
         let found = registry.allocators().get(&device).map(|registered| registered.0);
         let found = found.ok_or_else(|| unknown(device))?.cast_mut();
         // SAFETY: the header asks for a place to write to.
@@ -116,10 +116,10 @@ unsafe extern "C" fn cubeyard_registry_get(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cubeyard_registry_remove(registry: *const Registry, device: u32) -> Status {
+unsafe extern "C" fn cubeyard_registry_remove(registry: *const CRegistry, device: u32) -> Status {
     call(|| {
         // SAFETY: the header asks for a registry.
-        let registry = unsafe { Registry::of(registry) }?;
+        let registry = unsafe { CRegistry::of(registry) }?;
         let removed = registry.allocators().remove(&device);
         removed.map(drop).ok_or_else(|| unknown(device))
     })
@@ -127,14 +127,14 @@ unsafe extern "C" fn cubeyard_registry_remove(registry: *const Registry, device:
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_registry_devices(
-    registry: *const Registry,
+    registry: *const CRegistry,
     devices: *mut u32,
     capacity: usize,
     count: *mut usize,
 ) -> Status {
     call(|| {
         // SAFETY: the header asks for a registry.
-        let registry = unsafe { Registry::of(registry) }?;
+        let registry = unsafe { CRegistry::of(registry) }?;
         let found: Vec<_> = registry.allocators().keys().copied().collect();
         // SAFETY: the header asks for room for `capacity` numbers, and NULL or a place for the count.
         unsafe { argument::write_list((devices, capacity), count, &found, "devices") }

@@ -32,8 +32,8 @@ unsafe impl Sync for Events {}
 
 impl Events {
     /// # Safety
-    /// If it is not null and is aligned, `events` points to a struct of which at least the first
-    /// field is there, and as much as that says.
+    /// If it is not null and is aligned, `events` points to a struct of at least the length that
+    /// its first field gives.
     pub(crate) unsafe fn new(events: *const CEvents) -> Result<Self, Failure> {
         // SAFETY: the first field is there.
         let size = *unsafe { argument::read(events.cast::<usize>(), "events") }?;

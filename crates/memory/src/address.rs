@@ -64,7 +64,7 @@ pub enum AddressError {
         /// Lowest number that is too high.
         limit: u32,
     },
-    /// The offset is not inside what it is an offset in.
+    /// The offset is outside its window or slice.
     #[error("offset {:#x} is outside the {field}, which is {:#x} bytes long", offset.get(), limit.get())]
     Offset {
         /// Name of the window or slice.

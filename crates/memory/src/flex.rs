@@ -20,16 +20,15 @@
 //! assert_eq!(allocator.stats().allocated(), Bytes::new(1024));
 //! ```
 //!
-//! **Threads.** Every region has a lock of its own; whoever frees a block needs no other. With the
-//! region strategy `thread-home` threads do not contend: each has a region, and collects the blocks
-//! of others that it frees to pass them on 64 at a time, or when somebody looks at the statistics or
-//! runs out of memory. (Peaks then count such a block until it is passed on.) No lock is held while
-//! the device, a callback or the streams are called.
+//! **Threads.** Every region has a lock of its own, and a free needs no other. With the region strategy
+//! `thread-home` threads do not contend: each has a region, and passes on the blocks of other regions
+//! that it frees 64 at a time, or when the statistics are read or memory runs out. (Until then, peaks
+//! count such a block.) No lock is held while the device, a callback or the streams are called.
 //!
 //! **When memory runs out** the allocator frees blocks whose streams have passed, acquires another
-//! region, waits for streams, gives back what is wholly free (unless the configuration says that it
-//! never does), and calls the callbacks ([`FlexAllocator::on_pressure`]), in this order and as far as
-//! each applies; then it tries once more and reports ([`OutOfMemory`]).
+//! region, waits for streams, gives idle memory back to the device (unless configured otherwise), and
+//! calls the callbacks ([`FlexAllocator::on_pressure`]), in this order; then it tries once more and
+//! reports ([`OutOfMemory`]).
 
 mod acquire;
 mod advice;

@@ -170,7 +170,6 @@ impl FreeList {
         self.free(offset.ok_or(foreign)?, bytes)
     }
 
-    /// Returns the end of a range, if it lies in the space.
     fn end_of(&self, offset: Bytes, size: Bytes) -> Result<u64, FreeCause> {
         if size.is_zero() {
             return Err(FreeCause::ZeroBytes { offset });

@@ -35,9 +35,9 @@
 //! assert_eq!(stats.key("reserved_bytes.all.current"), Some(12 << 30)); // one region
 //! ```
 //!
-//! What is placed where is a line of configuration. When memory runs out, callbacks may free some;
-//! if that does not help, the error says whether memory is full, fragmented, or too small for the
-//! request in any case.
+//! The configuration, a line of text, chooses the policies. When memory runs out, callbacks may free
+//! some; if that does not help, the error tells full from fragmented memory and from requests that are
+//! too large in any case.
 //!
 //! ```
 //! # use std::sync::{Arc, Mutex};

@@ -65,7 +65,7 @@ pub enum MapError {
         /// Physical address given.
         to: PhysAddr,
     },
-    /// It is not what was mapped: a range is unmapped as it was mapped.
+    /// The range is not one mapping: a range is unmapped as it was mapped.
     #[error("{bytes} from {from:#x} are not mapped as one range")]
     NotMapped {
         /// First virtual address.

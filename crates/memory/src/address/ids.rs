@@ -73,7 +73,6 @@ pub enum Die {
 }
 
 impl Die {
-    /// Returns the die with a number from an address.
     pub(super) fn from_field(field: u32) -> Option<Self> {
         match field.checked_sub(CubeId::COUNT) {
             None => CubeId::new(field).map(Self::Cube).ok(),
@@ -81,7 +80,6 @@ impl Die {
         }
     }
 
-    /// Returns the number of the die in an address.
     pub(super) fn field(self) -> u64 {
         match self {
             Self::Cube(cube) => cube.field(),

@@ -3,13 +3,10 @@
 use super::{AddressError, Die, PeId};
 use crate::Bytes;
 
-/// Start of the PE-local window of a cube.
 const PE_LOCAL: u64 = 1 << 37;
 /// Bytes of the PE-local window for each PE: TCM in the lower half, registers in the upper.
 const PE_STRIDE: u64 = 1 << 30;
-/// Start of the window of the management processor.
 const M_CPU: u64 = 3 << 36;
-/// Start of the SRAM window.
 const SRAM: u64 = 7 << 35;
 
 /// A place in a die: the window, and the offset in it.

@@ -58,7 +58,7 @@ pub enum Refused {
     Senseless,
 }
 
-/// Numbers of what the suite has done, so that a run that did nothing is noticed.
+/// Counts of the operations of a run, so that a run without any is noticed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Number of blocks that were placed.

@@ -142,7 +142,6 @@ impl HostMemory {
 }
 
 impl HostState {
-    /// Returns the address of committed memory of a region.
     fn at(&self, region: RegionId, offset: Bytes, length: usize) -> Option<*mut u8> {
         let held =
             self.regions.get(&region).filter(|held| held.holds(offset, Bytes::new(length as u64)));

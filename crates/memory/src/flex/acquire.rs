@@ -13,7 +13,6 @@ use crate::policy::{Kind, Request};
 use crate::stats::Places;
 use crate::sync::{Arc, lock};
 
-/// Outcome of acquiring a region.
 pub(super) enum Acquired {
     /// It is there, and the request for which it was acquired is in it.
     Placed(Allocation),
@@ -25,7 +24,6 @@ pub(super) enum Acquired {
     Refused,
 }
 
-/// The device has no region to give.
 struct NoRegion;
 
 impl FlexAllocator {
@@ -64,7 +62,6 @@ impl FlexAllocator {
         acquired
     }
 
-    /// Puts a new region into a vacant slot, and the request into the region.
     fn settle_region(
         &self,
         slot: &Arc<Slot>,
@@ -139,7 +136,6 @@ impl FlexAllocator {
         info!(target: LOG, why, "regions locked");
     }
 
-    /// Returns what keeps it from acquiring a region.
     pub(super) fn limit(&self) -> RegionLimit {
         let regions = lock(&self.shared.regions);
         let entries = regions.segments.len();
@@ -156,7 +152,6 @@ impl FlexAllocator {
         }
     }
 
-    /// Returns the longest block that a region could ever hold.
     pub(super) fn longest_block(&self) -> Bytes {
         let (config, total) = (self.config(), self.shared.total);
         let longest = match config.growth {
@@ -168,7 +163,6 @@ impl FlexAllocator {
         longest.unwrap_or(Bytes::ZERO).align_down(config.alignment)
     }
 
-    /// Returns the size of a request's block.
     pub(super) fn rounded(&self, request: &Request) -> Bytes {
         request.size.align_up(self.config().alignment).unwrap_or(Bytes::MAX)
     }

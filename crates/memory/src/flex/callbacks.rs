@@ -5,7 +5,6 @@ use crate::sync::{Arc, Mutex, lock, thread_number};
 
 type Callback = Arc<dyn Fn(&OutOfMemory) + Send + Sync>;
 
-/// Functions that are called when memory runs out, and may free some.
 #[derive(Default)]
 pub(crate) struct Callbacks {
     functions: Mutex<Vec<Callback>>,
@@ -27,7 +26,6 @@ impl Callbacks {
         lock(&self.functions).push(Arc::new(callback));
     }
 
-    /// Returns whether this thread is inside a callback.
     pub(crate) fn is_calling(&self) -> bool {
         lock(&self.calling).contains(&thread_number())
     }

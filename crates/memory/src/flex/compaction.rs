@@ -110,7 +110,6 @@ impl Compaction {
         true
     }
 
-    /// Plans to move blocks from the high end of a slot into ranges below them.
     fn close_up(&mut self, slot: &Arc<Slot>) {
         for (block, alignment) in slot.movable().iter().rev() {
             let below = Some(block.offset);
@@ -179,7 +178,6 @@ impl Slot {
         Some(room)
     }
 
-    /// Frees room that no block was moved into.
     fn give_room_back(self: &Arc<Self>, room: BlockKey) {
         self.shared.journal.tick();
         let mut state = self.enter();

@@ -130,116 +130,111 @@ pub enum ConfigError {
     },
 }
 
-struct Key {
-    name: &'static str,
-    expected: fn() -> String,
-    set: fn(&mut FlexConfig, &str) -> Option<()>,
-}
+/// Name of a key, description of its values, and the function that sets it.
+type Key = (&'static str, fn() -> String, fn(&mut FlexConfig, &str) -> Option<()>);
 
 const SIZE: &str = "a size such as 4GiB, 20MiB or 128";
 
 const KEYS: [Key; 10] = [
-    Key {
-        name: "fallback_sizes",
-        expected: || format!("[SIZE;SIZE;…], each {SIZE}, at least one"),
-        set: |config, value| {
-            config.fallback_sizes = list(value)?.map(size).collect::<Option<Vec<_>>>()?;
-            config.fallback_sizes.iter().all(|size| !size.is_zero()).then_some(())
+    (
+        "fallback_sizes",
+        || format!("[SIZE;SIZE;…], each {SIZE}, at least one"),
+        |config, value| {
+            let positive = |text| size(text).filter(|size| !size.is_zero());
+            put(&mut config.fallback_sizes, list(value)?.map(positive).collect())
         },
-    },
-    Key {
-        name: "max_regions",
-        expected: || format!("a number from 1 to {MAX_REGIONS}"),
-        set: |config, value| {
-            config.max_regions =
-                value.parse().ok().filter(|count| (1..=MAX_REGIONS).contains(count))?;
-            Some(())
+    ),
+    (
+        "max_regions",
+        || format!("a number from 1 to {MAX_REGIONS}"),
+        |config, value| {
+            let fits = |count: &usize| (1..=MAX_REGIONS).contains(count);
+            put(&mut config.max_regions, value.parse().ok().filter(fits))
         },
-    },
-    Key {
-        name: "alignment",
-        expected: || format!("a power of two from {} to 2MiB", MIN_ALIGNMENT.get()),
-        set: |config, value| {
+    ),
+    (
+        "alignment",
+        || format!("a power of two from {} to 2MiB", MIN_ALIGNMENT.get()),
+        |config, value| {
             let range = MIN_ALIGNMENT..=Bytes::mib(2);
             let fits = |size: &Bytes| size.get().is_power_of_two() && range.contains(size);
-            config.alignment = size(value).filter(fits)?;
-            Some(())
+            put(&mut config.alignment, size(value).filter(fits))
         },
-    },
-    Key {
-        name: "region",
-        expected: || one_of(policy::REGION.iter().map(|policy| policy.name)),
-        set: |config, value| {
-            config.region = policy::REGION.iter().find(|policy| policy.name == value)?;
-            Some(())
+    ),
+    (
+        "region",
+        || one_of(policy::REGION.iter().map(|policy| policy.name)),
+        |config, value| {
+            let mut policies = policy::REGION.into_iter();
+            put(&mut config.region, policies.find(|policy| policy.name == value))
         },
-    },
-    Key {
-        name: "block",
-        expected: || one_of(policy::BLOCK.iter().map(|policy| policy.name)),
-        set: |config, value| {
-            config.block = policy::BLOCK.iter().find(|policy| policy.name == value)?;
-            Some(())
+    ),
+    (
+        "block",
+        || one_of(policy::BLOCK.iter().map(|policy| policy.name)),
+        |config, value| {
+            let mut policies = policy::BLOCK.into_iter();
+            put(&mut config.block, policies.find(|policy| policy.name == value))
         },
-    },
-    Key {
-        name: "acquire",
-        expected: || "lazy, first or eager(COUNT)".to_owned(),
-        set: |config, value| {
-            config.acquire = match call(value) {
-                ("lazy", None) => Acquire::Lazy,
-                ("first", None) => Acquire::First,
-                ("eager", Some(count)) => Acquire::Eager(count.parse().ok()?),
-                _ => return None,
+    ),
+    (
+        "acquire",
+        || "lazy, first or eager(COUNT)".to_owned(),
+        |config, value| {
+            let acquire = match call(value) {
+                ("lazy", None) => Some(Acquire::Lazy),
+                ("first", None) => Some(Acquire::First),
+                ("eager", Some(count)) => count.parse().ok().map(Acquire::Eager),
+                _ => None,
             };
-            Some(())
+            put(&mut config.acquire, acquire)
         },
-    },
-    Key {
-        name: "release",
-        expected: || format!("never or when_idle(SIZE), SIZE being {SIZE}"),
-        set: |config, value| {
-            config.release = match call(value) {
-                ("never", None) => Release::Never,
-                ("when_idle", Some(limit)) => Release::WhenIdle(size(limit)?),
-                _ => return None,
+    ),
+    (
+        "release",
+        || format!("never or when_idle(SIZE), SIZE being {SIZE}"),
+        |config, value| {
+            let release = match call(value) {
+                ("never", None) => Some(Release::Never),
+                ("when_idle", Some(limit)) => size(limit).map(Release::WhenIdle),
+                _ => None,
             };
-            Some(())
+            put(&mut config.release, release)
         },
-    },
-    Key {
-        name: "growth",
-        expected: || format!("fixed, growable(SIZE) or recycle(SIZE), SIZE being {SIZE}"),
-        set: |config, value| {
-            config.growth = match call(value) {
-                ("fixed", None) => Growth::Fixed,
-                ("growable", Some(reserve)) => Growth::Growable(size(reserve)?),
-                ("recycle", Some(reserve)) => Growth::Recycle(size(reserve)?),
-                _ => return None,
+    ),
+    (
+        "growth",
+        || format!("fixed, growable(SIZE) or recycle(SIZE), SIZE being {SIZE}"),
+        |config, value| {
+            let growth = match call(value) {
+                ("fixed", None) => Some(Growth::Fixed),
+                ("growable", Some(reserve)) => size(reserve).map(Growth::Growable),
+                ("recycle", Some(reserve)) => size(reserve).map(Growth::Recycle),
+                _ => None,
             };
-            Some(())
+            put(&mut config.growth, growth)
         },
-    },
-    Key {
-        name: "own_regions",
-        expected: || {
-            format!("[KIND;KIND;…], each {}", one_of(Kind::ALL.iter().map(|kind| kind.name())))
-        },
-        set: |config, value| {
+    ),
+    (
+        "own_regions",
+        || format!("[KIND;KIND;…], each {}", one_of(Kind::ALL.iter().map(|kind| kind.name()))),
+        |config, value| {
             let kind = |name: &str| Kind::ALL.into_iter().find(|kind| kind.name() == name);
-            config.own_regions = list(value)?.map(kind).collect::<Option<_>>()?;
-            Some(())
+            put(&mut config.own_regions, list(value)?.map(kind).collect())
         },
-    },
-    Key {
-        name: "history",
-        expected: || "a number of events".to_owned(),
-        set: |config, value| {
-            config.history = value.parse().ok()?;
-            Some(())
-        },
-    },
+    ),
+    (
+        "history",
+        || "a number of events".to_owned(),
+        |config, value| put(&mut config.history, value.parse().ok()),
+    ),
 ];
+
+/// Sets a field, if its value could be parsed.
+fn put<T>(field: &mut T, value: Option<T>) -> Option<()> {
+    *field = value?;
+    Some(())
+}
 
 fn one_of(names: impl Iterator<Item = &'static str>) -> String {
     format!("one of {}", names.collect::<Vec<_>>().join(", "))
@@ -277,18 +272,15 @@ fn size(value: &str) -> Option<Bytes> {
 impl FlexConfig {
     /// Sets one key. On an error nothing is changed.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
-        let Some(found) = KEYS.iter().find(|known| known.name == key) else {
-            let known = KEYS.iter().map(|known| known.name).collect::<Vec<_>>().join(", ");
+        let Some((name, expected, set)) = KEYS.iter().find(|(name, ..)| *name == key) else {
+            let known = KEYS.map(|(name, ..)| name).join(", ");
             return Err(ConfigError::UnknownKey { key: key.to_owned(), known });
         };
-        let mut changed = self.clone();
-        (found.set)(&mut changed, value).ok_or_else(|| ConfigError::BadValue {
-            key: found.name,
+        set(self, value).ok_or_else(|| ConfigError::BadValue {
+            key: name,
             value: value.to_owned(),
-            expected: (found.expected)(),
-        })?;
-        *self = changed;
-        Ok(())
+            expected: expected(),
+        })
     }
 }
 

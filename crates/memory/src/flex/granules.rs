@@ -5,7 +5,6 @@ use std::ops::Range;
 use crate::Bytes;
 use crate::index::Hole;
 
-/// The committed granules of a region, a bit each.
 #[derive(Clone, Debug)]
 pub(crate) struct Granules {
     /// A granule is `1 << shift` bytes.

@@ -62,14 +62,12 @@ pub struct HistoryEntry {
     pub time_us: u64,
 }
 
-/// A clock, in microseconds.
 pub(crate) type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// The history that an allocator keeps, if it keeps any, and the clock that dates its entries.
 pub(crate) struct Journal {
     ring: Option<Mutex<Ring>>,
     clock: Option<Clock>,
-    /// The clock's latest reading.
     now_us: AtomicU64,
 }
 
@@ -93,7 +91,6 @@ impl Journal {
         }
     }
 
-    /// Adds an entry with the clock's latest reading.
     pub(crate) fn record(&self, action: Action, address: u64, size: Bytes, stream: u32) {
         let Some(ring) = &self.ring else { return };
         let mut ring = lock(ring);

@@ -34,7 +34,6 @@ impl<T: Clone> Moves<T> {
         self.len.load(Ordering::Acquire) == 0
     }
 
-    /// Returns the present place of a handle's block, if it has moved.
     pub(crate) fn get(&self, handle: SlotKey) -> Option<T> {
         if self.is_empty() {
             return None;
@@ -42,12 +41,10 @@ impl<T: Clone> Moves<T> {
         lock(&self.table).forward.get(&handle).cloned()
     }
 
-    /// Returns whether a handle's block has moved.
     pub(crate) fn contains(&self, handle: SlotKey) -> bool {
         !self.is_empty() && lock(&self.table).forward.contains_key(&handle)
     }
 
-    /// Returns the present places of all moved blocks.
     pub(crate) fn all(&self) -> Vec<T> {
         lock(&self.table).forward.values().cloned().collect()
     }

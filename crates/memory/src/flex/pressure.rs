@@ -154,7 +154,6 @@ impl FlexAllocator {
         found.map(Allocation::new)
     }
 
-    /// Reports why there is no room for a request.
     fn shortage(&self, request: &Request) -> OutOfMemory {
         let rounded = self.rounded(request);
         let regions = self.reports(|slot| slot.view(request.kind).is_some());
@@ -196,7 +195,6 @@ impl FlexAllocator {
         full.map_or_else(|| self.limit(), |table| RegionLimit::Table(table.entries))
     }
 
-    /// Returns how many freed bytes wait for a stream.
     fn pending_bytes(&self) -> Bytes {
         let stats = self.stats();
         let active = stats.get(Quantity::ActiveBytes, Pool::All).current;

@@ -44,7 +44,6 @@ impl Region {
         Self { handle, index, strategy: (config.block.make)(), granules, base }
     }
 
-    /// Returns the memory that the device has given for it.
     pub(crate) fn reserved(&self) -> Bytes {
         self.granules.as_ref().map_or(self.handle.size, Granules::committed)
     }
@@ -57,7 +56,6 @@ impl Region {
         self.index.live_blocks() == 0
     }
 
-    /// Returns the parts that have memory, as offsets and sizes.
     pub(crate) fn backed(&self) -> Vec<(Bytes, Bytes)> {
         match &self.granules {
             None => vec![(Bytes::ZERO, self.handle.size)],
@@ -73,7 +71,6 @@ impl Region {
         self.granules.as_ref().is_none_or(|granules| granules.is_backed(block.offset, block.size))
     }
 
-    /// Returns the longest free range that has memory.
     fn largest(&self) -> Bytes {
         let Some(granules) = &self.granules else { return self.index.largest() };
         let parts = self.index.extents().into_iter().flat_map(|part| match part {
@@ -84,7 +81,6 @@ impl Region {
     }
 }
 
-/// A block that was placed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PlacedBlock {
     /// It has memory.
@@ -117,7 +113,6 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    /// Returns the note of a new block, if it needs one, and its tag.
     fn of(request: &Request, granule: Bytes) -> (Option<Self>, Tag) {
         let own_stream = (request.stream >= FAR_STREAM).then_some(request.stream);
         let alignment = (request.alignment > granule).then_some(request.alignment);
@@ -155,7 +150,6 @@ impl RegionState {
         self.region.as_mut()
     }
 
-    /// Returns the region of a live block.
     pub(crate) fn region(&self) -> &Region {
         self.region.as_ref().expect("a region with a live block stays")
     }
@@ -164,7 +158,6 @@ impl RegionState {
         self.region.as_mut().expect("a region with a live block stays")
     }
 
-    /// Returns whether there is a region, and nothing in it is live.
     pub(crate) fn is_idle(&self) -> bool {
         self.region.as_ref().is_some_and(Region::is_idle)
     }
@@ -185,7 +178,6 @@ impl RegionState {
         self.region.insert(region)
     }
 
-    /// Takes the region out if nothing in it is live.
     pub(crate) fn take_idle_region(&mut self) -> Option<Region> {
         let region = self.region.take_if(|region| region.is_idle())?;
         self.serial = region.index.serial();
@@ -194,7 +186,6 @@ impl RegionState {
         Some(region)
     }
 
-    /// Takes the region out, whatever is live in it.
     pub(crate) fn take_region(&mut self) -> Option<Region> {
         self.region.take()
     }
@@ -256,7 +247,6 @@ impl RegionState {
         Ok(Some(FreedBlock { block, stream, others }))
     }
 
-    /// Marks a freed block as waiting for its streams.
     pub(crate) fn set_pending(&mut self, block: &Block) {
         self.set_tag(block.key, Tag::from_bits(block.tag).without_note().pending());
     }
@@ -296,7 +286,6 @@ impl RegionState {
         Ok(self.region().address(block.offset))
     }
 
-    /// Keeps a block in place until it is unpinned as often.
     pub(crate) fn pin(&mut self, key: BlockKey, usable: fn(Tag) -> bool) -> Result<(), FreeError> {
         self.change_note(key, usable, |note, _| note.pins += 1)
     }
@@ -314,7 +303,6 @@ impl RegionState {
         unpinned.expect("a pinned block is live")
     }
 
-    /// Notes that another stream uses a block.
     pub(crate) fn record_stream(
         &mut self,
         key: BlockKey,
@@ -350,7 +338,6 @@ impl RegionState {
         Ok(answer)
     }
 
-    /// Returns the figures of the region.
     pub(crate) fn report(&mut self) -> Option<RegionReport> {
         self.region.as_mut()?.index.join_quick();
         self.count_splits();
@@ -366,7 +353,6 @@ impl RegionState {
         })
     }
 
-    /// Returns the stream of a live block.
     pub(crate) fn stream(&self, key: BlockKey, tag: Tag) -> u32 {
         let note = tag.is_noted().then(|| self.notes.get(&key)).flatten();
         note.and_then(|note| note.own_stream).unwrap_or(tag.stream())

@@ -1,4 +1,4 @@
-//! The slots of an allocator, and what they share.
+//! The slots of an allocator, and the state that they share.
 //!
 //! A slot is the place of one region: a lock around a [`RegionState`], a turn for calls to the device
 //! about it, and a [mailbox](mail). An allocator has a fixed number of slots; a region stays in one
@@ -48,7 +48,6 @@ pub(crate) use release::RegionTurn;
 const VACANT: u64 = u64::MAX;
 /// References to itself that a slot keeps at most.
 const SPARE: usize = 256;
-/// Target of the log events.
 pub(crate) const LOG: &str = "cubeyard::alloc";
 
 /// A block, named by its slot and its key.
@@ -60,13 +59,10 @@ fn slot_key((slot, key): &SlotBlock) -> SlotKey {
 
 /// State that the slots of one allocator share.
 pub(crate) struct Shared {
-    /// Number of the allocator, unique in the process.
     pub(crate) id: u64,
     pub(crate) config: FlexConfig,
     pub(crate) device: Arc<dyn DeviceMemory>,
-    /// Memory of the device in all.
     pub(crate) total: Bytes,
-    /// Granule of growable regions.
     pub(crate) granule: Bytes,
     /// The slots, while the allocator exists; set once.
     slots: OnceLock<Weak<Slots>>,
@@ -90,7 +86,6 @@ pub(crate) struct Shared {
     pub(crate) moves: Moves<SlotBlock>,
 }
 
-/// State of the regions as a whole.
 #[derive(Debug)]
 pub(crate) struct Regions {
     /// The device has refused all sizes, so no region is acquired any more.
@@ -142,7 +137,6 @@ impl Shared {
         }
     }
 
-    /// Returns all slots, while the allocator exists.
     fn slots(&self) -> Vec<Arc<Slot>> {
         let slots = self.slots.get().and_then(Weak::upgrade);
         slots.map(|slots| slots.to_vec()).unwrap_or_default()
@@ -173,8 +167,7 @@ impl Shared {
         change(&mut lock(&self.counters));
     }
 
-    /// Looks into possible new peaks of some sums over all regions. With the allocator gone, nobody
-    /// asks for them.
+    /// Updates the peaks of some sums over all regions, while the allocator exists.
     pub(crate) fn settle(&self, places: Places) {
         if let Some(slots) = self.slots.get().and_then(Weak::upgrade) {
             self.with_all_counts(&slots, |counts, peaks| {
@@ -266,7 +259,6 @@ impl Shared {
     }
 }
 
-/// The slots of an allocator, by their numbers.
 #[derive(Debug)]
 pub(crate) struct Slots(Box<[Arc<Slot>]>);
 
@@ -295,7 +287,6 @@ impl Drop for Slots {
     }
 }
 
-/// State that a slot's lock guards.
 #[derive(Debug)]
 pub(crate) struct SlotState {
     pub(crate) region: RegionState,
@@ -311,7 +302,6 @@ pub(crate) struct SlotState {
 pub(crate) struct Slot {
     pub(crate) number: usize,
     pub(crate) shared: Arc<Shared>,
-    /// Number of the region among all that were acquired.
     since: AtomicU64,
     /// Number of the only kind of block that the region takes, or `usize::MAX`.
     kind: AtomicUsize,
@@ -346,22 +336,19 @@ impl Slot {
         self.free.load(Ordering::Relaxed) == VACANT
     }
 
-    /// Returns a number that orders regions by age.
     pub(crate) fn since(&self) -> u64 {
         self.since.load(Ordering::Relaxed)
     }
 
-    /// Returns whether this thread is inside a call to the device about the region.
     pub(crate) fn is_calling(&self) -> bool {
         self.turn.is_mine()
     }
 
-    /// Returns whether two regions take the same kinds of blocks.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.kind.load(Ordering::Relaxed) == other.kind.load(Ordering::Relaxed)
     }
 
-    /// Returns what a region strategy may know, if a block of this kind may be put here.
+    /// Returns the view of a region strategy, if a block of this kind may be put here.
     pub(crate) fn view(&self, kind: Kind) -> Option<RegionView> {
         let free = self.free.load(Ordering::Relaxed);
         let own = self.shared.config.own_regions.contains(&kind);
@@ -414,7 +401,7 @@ impl Slot {
         self.free.store(free, Ordering::Relaxed);
     }
 
-    /// Unlocks the slot after a change, and looks into what may be a new peak.
+    /// Unlocks the slot after a change, and updates peaks that it may have raised.
     pub(crate) fn leave(&self, mut state: MutexGuard<'_, SlotState>) {
         self.publish(&state.region);
         if !state.region.counts.is_above() {
@@ -427,7 +414,6 @@ impl Slot {
         }
     }
 
-    /// Unlocks the slot after a free, which may have left the region idle.
     pub(crate) fn leave_freed(&self, state: MutexGuard<'_, SlotState>) {
         let idle = state.region.is_idle();
         self.leave(state);
@@ -477,7 +463,6 @@ impl Slot {
         }
     }
 
-    /// Frees the range of a block.
     pub(crate) fn give_back(&self, state: &mut RegionState, key: BlockKey) {
         let block = state.give_back(key);
         let stream = Tag::from_bits(block.tag).stream();
@@ -489,7 +474,6 @@ impl Slot {
         }
     }
 
-    /// Records and logs a block that was placed.
     pub(crate) fn record_placed(&self, state: &RegionState, block: &Block) {
         let tag = Tag::from_bits(block.tag);
         let region = state.region();
@@ -507,7 +491,6 @@ impl Slot {
         self.shared.journal.record(action, address, block.requested, stream);
     }
 
-    /// Returns the memory of the region if nothing in it is live.
     pub(crate) fn idle_bytes(self: &Arc<Self>) -> Option<Bytes> {
         self.enter().region.get().filter(|region| region.is_idle()).map(Region::reserved)
     }

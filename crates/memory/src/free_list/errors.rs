@@ -209,7 +209,6 @@ impl fmt::Display for Exact {
     }
 }
 
-/// A range as its offset and size.
 struct ByteRange(Bytes, Bytes);
 
 impl fmt::Display for ByteRange {

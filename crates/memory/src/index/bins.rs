@@ -39,7 +39,6 @@ struct Octave {
 /// Free blocks by size. See the module's comment.
 #[derive(Clone, Debug)]
 pub(crate) struct SizeBins {
-    /// Octaves that hold a block.
     used: u64,
     /// Words of an octave's `used` that are not zero.
     words: [u64; OCTAVES],

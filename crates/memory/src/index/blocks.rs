@@ -56,7 +56,6 @@ impl Blocks {
         self.len
     }
 
-    /// Returns the end of the space in units.
     pub(crate) fn end(&self) -> u64 {
         self.start(NONE)
     }
@@ -80,7 +79,6 @@ impl Blocks {
         self.nodes[id as usize].start
     }
 
-    /// Returns the size of a free block.
     #[inline]
     pub(crate) fn hole(&self, id: Id) -> u64 {
         self.nodes[id as usize].amount
@@ -237,7 +235,6 @@ impl Blocks {
         self.nodes[NONE as usize].start = end;
     }
 
-    /// Returns all blocks of the chain in address order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Id> + '_ {
         let some = |id| (id != NONE).then_some(id);
         std::iter::successors(some(self.next(NONE)), move |&id| some(self.next(id)))

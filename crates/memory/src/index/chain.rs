@@ -44,7 +44,6 @@ impl Chain {
         self.bins.footprint() + self.tree.as_ref().map_or(0, AddressTree::footprint)
     }
 
-    /// Returns the free ranges by address.
     #[inline]
     pub(super) fn tree(&mut self, blocks: &Blocks) -> &AddressTree {
         self.tree.get_or_insert_with(|| {
@@ -105,7 +104,6 @@ impl Chain {
         id
     }
 
-    /// Frees a block.
     #[inline]
     pub(super) fn free(&mut self, blocks: &mut Blocks, id: Id, start: u64, units: u64) {
         let link = self.release(blocks, id, start, units);
@@ -168,7 +166,6 @@ impl Chain {
     }
 }
 
-/// Returns the free ranges of a chain in address order.
 pub(super) fn ranges(blocks: &Blocks) -> impl Iterator<Item = FreeRange> + '_ {
     blocks.iter().filter(|&id| blocks.is_free(id)).map(|id| range(blocks, id))
 }

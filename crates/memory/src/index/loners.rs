@@ -27,7 +27,6 @@ impl Loners {
         Self { tree: AddressTree::new(), waiting: None }
     }
 
-    /// Returns the number of free ranges.
     pub(super) fn len(&self) -> usize {
         let waiting = self.waiting_joined().map(|(_, neighbours)| neighbours);
         self.tree.len() + usize::from(waiting.is_some()) - waiting.unwrap_or(0)
@@ -41,7 +40,6 @@ impl Loners {
         self.tree.footprint()
     }
 
-    /// Returns the free ranges.
     pub(super) fn ranges(&self) -> Vec<FreeRange> {
         let waiting = self.waiting_joined().map(|(joined, _)| joined);
         let apart = |range: &FreeRange| !waiting.is_some_and(|joined| joined.contains(*range));
@@ -73,7 +71,6 @@ impl Loners {
         self.tree.give_back(FreeRange { start, size: units, link: 0 }, NOWHERE);
     }
 
-    /// Frees a block.
     #[inline]
     pub(super) fn free(&mut self, blocks: &mut Blocks, id: Id, start: u64, units: u64) {
         let (range, near) = (FreeRange { start, size: units, link: 0 }, blocks.near(id));

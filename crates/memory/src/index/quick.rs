@@ -17,7 +17,6 @@ const LISTS: usize = 256;
 /// Highest number of blocks on all lists together.
 pub(super) const MOST: usize = 4096;
 
-/// The quick lists of a space.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Quick {
     /// A size in units, and the latest block of that size, chained by its tag. Made for the first block.

@@ -67,7 +67,6 @@ struct Item {
 #[repr(C, align(64))]
 struct Page {
     len: u32,
-    /// Levels above the leaves.
     level: u32,
     /// The page that has this one as a child, and where; the root's mean nothing.
     parent: u32,
@@ -159,7 +158,6 @@ impl Page {
     }
 }
 
-/// The place of a range in the tree, valid until the tree changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     page: u32,
@@ -180,7 +178,6 @@ pub(crate) struct AddressTree {
     /// Pages of `pages` that are not part of the tree now.
     spare: Vec<u32>,
     root: u32,
-    /// Levels above the leaves.
     height: u32,
     len: usize,
     /// Whether the ranges have links; without, those of all ranges are 0.
@@ -209,7 +206,6 @@ impl AddressTree {
             + self.long.capacity() * size_of::<(u64, u64)>()
     }
 
-    /// Returns the size of the longest range, 0 where there is none.
     pub(crate) fn longest(&self) -> u64 {
         let long = self.long.iter().map(|&(_, size)| size).max();
         long.unwrap_or_else(|| self.page(self.root).longest().unsigned_abs().into())
@@ -256,13 +252,11 @@ impl AddressTree {
         place.expect("a free range is in the tree")
     }
 
-    /// Returns the last range that starts at `key` or below.
     #[inline]
     pub(crate) fn at_or_below(&self, key: u64) -> Option<Place> {
         self.descend(|page| page.rank(key).checked_sub(1))
     }
 
-    /// Returns the first range that starts above `key`.
     pub(crate) fn above(&self, key: u64) -> Option<FreeRange> {
         let gap = self.gap(key);
         (self.start_above(gap) != u64::MAX).then(|| self.entry(self.place_above(gap)))
@@ -346,8 +340,8 @@ impl AddressTree {
         at
     }
 
-    /// Takes `units` from `at` on out of the range at `place`. What is left below keeps the link of
-    /// the range, what is left above gets `link`.
+    /// Takes `units` from `at` on out of the range at `place`. The rest below keeps the link of the
+    /// range, the rest above gets `link`.
     #[inline]
     pub(crate) fn cut(&mut self, place: Place, at: u64, units: u64, link: u32) {
         let hole = self.entry(place);

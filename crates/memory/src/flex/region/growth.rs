@@ -11,7 +11,6 @@ use crate::policy::Request;
 #[derive(Debug)]
 pub(crate) struct CommitPlan {
     pub(crate) handle: RegionHandle,
-    /// Parts to be committed.
     pub(crate) missing: Vec<(Bytes, Bytes)>,
     /// Parts to be decommitted before; they already count as such.
     pub(crate) idle: Vec<(Bytes, Bytes)>,
@@ -74,7 +73,6 @@ impl RegionState {
         None
     }
 
-    /// Takes all idle granules of a growable region, for the caller to decommit.
     pub(crate) fn shrink(&mut self) -> Option<(RegionHandle, Vec<(Bytes, Bytes)>)> {
         let region = self.region.as_mut().filter(|region| region.is_growable())?;
         let idle = region.take_idle(Bytes::MAX);
@@ -85,7 +83,6 @@ impl RegionState {
 }
 
 impl Region {
-    /// Returns the lowest offset at which a request fits into committed memory.
     fn backed_place(&self, request: &Request) -> Option<Bytes> {
         let granules = self.granules.as_ref()?;
         let size = request.size.align_up(self.index.granule())?;

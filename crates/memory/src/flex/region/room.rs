@@ -14,7 +14,7 @@ pub(crate) struct Moving {
 
 impl RegionState {
     /// Takes room for a block that is to move here, at the lowest place that holds it, below `limit`
-    /// if there is one. Nobody owns the room until the block has moved into it.
+    /// if there is one. The room has no owner until the block has moved into it.
     pub(crate) fn reserve_room(
         &mut self,
         block: &Block,
@@ -33,12 +33,10 @@ impl RegionState {
         Some(room)
     }
 
-    /// Returns the room that was reserved under a key.
     pub(crate) fn room(&self, key: BlockKey) -> Block {
         self.region().index.get(key).expect("the room belongs to the plan")
     }
 
-    /// Returns the blocks that may be moved, with their alignments.
     pub(crate) fn movable_blocks(&self) -> Vec<(Block, Bytes)> {
         let parts = self.get().map(|region| region.index.extents()).unwrap_or_default();
         let live = parts.into_iter().filter_map(|part| match part {
@@ -60,7 +58,6 @@ impl RegionState {
         free.then_some(alignment)
     }
 
-    /// Frees a movable block that moves elsewhere, and returns what it keeps.
     pub(crate) fn move_out(&mut self, key: BlockKey) -> (FreedBlock, Moving) {
         let (_, tag) = self.owned(key).expect("a movable block is live");
         let stream = self.stream(key, tag);
@@ -71,7 +68,6 @@ impl RegionState {
         (FreedBlock { stream, ..freed }, Moving { tag, note })
     }
 
-    /// Makes reserved room the block that has moved into it.
     pub(crate) fn move_in(&mut self, room: BlockKey, Moving { tag, note }: Moving) {
         let block = self.room(room);
         self.set_tag(room, tag);

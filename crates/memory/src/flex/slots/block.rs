@@ -8,7 +8,6 @@ use crate::index::{Block, BlockKey};
 use crate::sync::Arc;
 
 impl Slot {
-    /// Frees a block for its owner.
     pub(crate) fn free(self: &Arc<Self>, key: BlockKey) -> Result<(), FreeError> {
         self.shared.journal.tick();
         let mut state = self.enter();
@@ -17,7 +16,6 @@ impl Slot {
         outcome
     }
 
-    /// Frees the leaked block that starts at `address`.
     pub(crate) fn free_at(self: &Arc<Self>, address: VirtualAddress) -> Result<(), FreeError> {
         self.shared.journal.tick();
         let mut state = self.enter();
@@ -29,12 +27,10 @@ impl Slot {
         outcome
     }
 
-    /// Calls `act` on the region with the slot locked.
     pub(crate) fn with<T>(self: &Arc<Self>, act: impl FnOnce(&mut RegionState) -> T) -> T {
         act(&mut self.enter().region)
     }
 
-    /// Returns the address of a live block, and the block.
     pub(crate) fn find(
         self: &Arc<Self>,
         key: BlockKey,
@@ -77,7 +73,6 @@ pub(crate) fn follow<T>(
     }
 }
 
-/// Frees the block of a handle at its present place.
 pub(crate) fn free_now(block: SlotBlock) {
     let mut block = block;
     loop {

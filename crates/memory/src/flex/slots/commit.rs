@@ -39,7 +39,6 @@ impl Slot {
         Some((Arc::clone(self), block.key))
     }
 
-    /// Places a request in a slot that is locked.
     pub(super) fn place(&self, state: &mut RegionState, request: &Request) -> Option<PlacedBlock> {
         // More than the device has could never be committed, and would have very many granules.
         if request.size > self.shared.total && state.get().is_some_and(Region::is_growable) {

@@ -13,10 +13,8 @@ use super::{Slot, SlotBlock, block, slot_key};
 use crate::index::BlockKey;
 use crate::sync::{Apart, Arc, AtomicBool, Mutex, Ordering, lock};
 
-/// Number of blocks that an outbox collects.
 const OUTBOX: usize = 64;
 
-/// The boxes of all slots of an allocator.
 pub(crate) type Mail = Arc<[Mailbox]>;
 
 /// Blocks that a slot's thread frees in other slots, and blocks that arrive for the slot.
@@ -81,7 +79,7 @@ pub(crate) fn post(block: SlotBlock, home: usize) {
     }
 }
 
-/// Passes on what all threads have collected. Returns the slots that it went to.
+/// Delivers the blocks of all outboxes. Returns the slots that they went to.
 pub(crate) fn collect(mail: &[Mailbox]) -> Vec<Arc<Slot>> {
     let mut slots = Vec::new();
     for Mailbox { outbox, .. } in mail {
@@ -95,8 +93,7 @@ pub(crate) fn collect(mail: &[Mailbox]) -> Vec<Arc<Slot>> {
     slots
 }
 
-/// Puts a block into an outbox, and passes on what is there when that is enough. Returns what is to
-/// be freed at once.
+/// Puts a block into an outbox, and delivers a full one. Returns the blocks to be freed at once.
 #[inline]
 fn post_in(mail: &[Mailbox], post: SlotBlock, home: usize) -> Vec<SlotBlock> {
     let mut outbox = lock(&mail[home].outbox);
@@ -109,8 +106,8 @@ fn post_in(mail: &[Mailbox], post: SlotBlock, home: usize) -> Vec<SlotBlock> {
     if outbox.len() < OUTBOX { Vec::new() } else { deliver(mail, &mut outbox) }
 }
 
-/// Puts blocks into the inboxes of their slots. Returns what compaction has moved meanwhile. (An
-/// inbox is locked under an outbox, and only what was moved is under an inbox.)
+/// Puts blocks into the inboxes of their slots. Returns those that compaction has moved meanwhile. (An
+/// inbox is locked under an outbox, and the table of moved blocks under an inbox.)
 fn deliver(mail: &[Mailbox], posts: &mut Vec<SlotBlock>) -> Vec<SlotBlock> {
     let mut moved = Vec::new();
     // Mostly all of them belong to one slot, which takes them all.

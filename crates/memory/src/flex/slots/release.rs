@@ -7,7 +7,7 @@ use crate::flex::history::Action;
 use crate::flex::region::Region;
 use crate::sync::{Arc, MutexGuard, Ordering, TurnGuard, lock};
 
-/// The right to acquire and release regions. Its end does what others have put off until then.
+/// The right to acquire and release regions. Its end performs releases that were put off until then.
 pub(crate) struct RegionTurn<'a> {
     shared: &'a Shared,
     turn: Option<TurnGuard<'a>>,
@@ -107,7 +107,7 @@ impl Shared {
         Some(bytes)
     }
 
-    /// Ends an allocator, whose blocks may stay. Nobody can free leaked ones any more, and only the
+    /// Ends an allocator, whose blocks may stay. Leaked ones cannot be freed any more, and only the
     /// owners of the others will poll the streams.
     pub(super) fn close(&self, slots: &[Arc<Slot>]) {
         self.closed.store(true, Ordering::Release);

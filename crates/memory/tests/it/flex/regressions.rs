@@ -262,6 +262,24 @@ fn events_are_recorded_on_the_very_stream_however_large_its_number() {
     assert_eq!(allocator.stats().get(Quantity::Active, Pool::All).current, 0);
 }
 
+/// When compaction moved such a block, its old place waited for a stream that does not exist.
+#[test]
+fn a_moved_block_waits_for_its_very_stream_however_large_its_number() {
+    let streams = Arc::new(ManualStreams::default());
+    let allocator = with_streams(card(Bytes::gib(1)), "fallback_sizes:[64MiB]", streams.clone());
+    let large = u32::MAX - 5;
+    let on = |stream| Request { stream, ..Request::new(mib(1)) };
+    let below = allocator.allocate_for(&on(large)).unwrap();
+    let _moved = allocator.allocate_for(&on(large)).unwrap();
+    drop(below);
+    // A second stream: from now on blocks wait, and the first stream is waited for once.
+    drop(allocator.allocate_for(&on(2)).unwrap());
+    allocator.synchronize();
+    let before = streams.recorded().len();
+    assert_eq!(allocator.compact().commit(), 1);
+    assert_eq!(streams.recorded()[before..], [large]);
+}
+
 /// Only the text form of a configuration was checked; a struct with such values made calls panic.
 #[test]
 fn an_impossible_configuration_is_refused_when_the_allocator_is_made() {
