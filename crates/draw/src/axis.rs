@@ -1,8 +1,46 @@
-//! Ticks of axes with their labels, and labels that do not overlap.
+//! Ticks of axes with their labels.
 
 use cubeyard_units::Span;
-
 use cubeyard_units::text::{TimeUnit, quantity};
+
+/// Binary units of byte counts, in bytes.
+pub const BYTE_UNITS: [(f64, &str); 6] = [
+    (1.0, "bytes"),
+    (1024.0, "KiB"),
+    (1_048_576.0, "MiB"),
+    (1_073_741_824.0, "GiB"),
+    (1_099_511_627_776.0, "TiB"),
+    (1_125_899_906_842_624.0, "PiB"),
+];
+
+/// Units of long times, in microseconds.
+pub const TIME_UNITS: [(f64, &str); 5] = [
+    (1.0, "microseconds"),
+    (1e3, "milliseconds"),
+    (1e6, "seconds"),
+    (60e6, "minutes"),
+    (3600e6, "hours"),
+];
+
+/// Returns the largest unit of which `end` has at least two, so that few ticks are fractions.
+pub fn unit(units: &[(f64, &'static str)], end: f64) -> (f64, &'static str) {
+    let fitting = units.iter().rev().find(|(unit, _)| *unit * 2.0 <= end);
+    *fitting.unwrap_or(&units[0])
+}
+
+/// Returns multiples of a round step from 0 to `end`, at most `most` beside 0.
+pub fn multiples(end: f64, most: u32) -> impl Iterator<Item = f64> {
+    let (step, end) = (nice_step(end / f64::from(most)), end * (1.0 + 1e-9));
+    (0..=most).map(move |count| f64::from(count) * step).take_while(move |value| *value <= end)
+}
+
+/// Returns multiples of a round number of units from 0 to `end`, at most `most` beside 0, labelled in the unit.
+pub fn ticks(end: f64, unit: f64, most: u32) -> Vec<(f64, String)> {
+    let decimals = decimals(nice_step(end / unit / f64::from(most)));
+    let label =
+        |value: f64| if value > 0.0 { format!("{value:.decimals$}") } else { "0".to_owned() };
+    multiples(end / unit, most).map(|value| (value * unit, label(value))).collect()
+}
 
 /// A time axis from 0 to `end`.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,18 +53,11 @@ pub struct TimeAxis {
 }
 
 impl TimeAxis {
-    /// Creates an axis with at most eleven ticks.
+    /// Creates an axis with at most ten ticks.
     pub fn new(end: Span) -> Self {
         let unit = TimeUnit::of(end);
         let end = end.ps().max(1) as f64;
-        let step = nice_step(end / unit.ps / 9.0);
-        let decimals = decimals(step);
-        let values = (0..).map(|place| f64::from(place) * step);
-        let inside = values.take_while(|value| *value <= end / unit.ps * (1.0 + 1e-9));
-        let name =
-            |value: f64| if value > 0.0 { format!("{value:.decimals$}") } else { "0".to_owned() };
-        let ticks = inside.map(|value| (value * unit.ps, name(value))).collect();
-        Self { unit, ticks, end }
+        Self { unit, ticks: ticks(end, unit.ps, 9), end }
     }
 
     /// Returns the position of an instant on an axis of this length.
@@ -116,24 +147,6 @@ fn superscript(character: char) -> char {
     character.to_digit(10).map_or('⁻', |digit| DIGITS[digit as usize])
 }
 
-/// Moves heights down, and then up again from the bottom, until any two are at least `gap` apart.
-pub fn spread(heights: &[f64], gap: f64, bottom: f64) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..heights.len()).collect();
-    order.sort_by(|&left, &right| heights[left].total_cmp(&heights[right]));
-    let mut moved = heights.to_vec();
-    let mut least = f64::MIN;
-    for &place in &order {
-        moved[place] = moved[place].max(least);
-        least = moved[place] + gap;
-    }
-    let mut most = bottom;
-    for &place in order.iter().rev() {
-        moved[place] = moved[place].min(most);
-        most = moved[place] - gap;
-    }
-    moved
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,10 +199,25 @@ mod tests {
     }
 
     #[test]
-    fn labels_keep_apart_and_above_the_bottom() {
-        assert_eq!(spread(&[10.0, 50.0, 30.0], 20.0, 100.0), [10.0, 50.0, 30.0]);
-        assert_eq!(spread(&[50.0, 50.0, 53.0], 10.0, 100.0), [50.0, 60.0, 70.0]);
-        assert_eq!(spread(&[95.0, 99.0], 10.0, 100.0), [90.0, 100.0]);
-        assert!(spread(&[], 10.0, 100.0).is_empty());
+    fn bytes_are_counted_in_the_unit_that_fits() {
+        let texts = |end: f64| -> (Vec<String>, &str) {
+            let (unit, name) = unit(&BYTE_UNITS, end);
+            (ticks(end, unit, 6).into_iter().map(|(_, text)| text).collect(), name)
+        };
+        let (gib, mib) = (BYTE_UNITS[3].0, BYTE_UNITS[2].0);
+        assert_eq!(texts(8.4 * gib), (["0", "2", "4", "6", "8"].map(String::from).to_vec(), "GiB"));
+        assert_eq!(texts(1365.0 * mib).0, ["0", "500", "1000"]);
+        assert_eq!(texts(2.1 * mib).0, ["0", "0.5", "1.0", "1.5", "2.0"]);
+        assert_eq!(texts(1.0).1, "bytes");
+        assert!(texts(1.05 * u64::MAX as f64).0.len() < 8);
+    }
+
+    #[test]
+    fn steps_are_round() {
+        for (least, step) in
+            [(0.9, 1.0), (1.0, 1.0), (1.1, 2.0), (30.0, 50.0), (0.06, 0.1), (6.0, 10.0)]
+        {
+            assert!((nice_step(least) - step).abs() < 1e-9, "{least}");
+        }
     }
 }

@@ -1,7 +1,6 @@
-//! Text that came from elsewhere, made fit for XML and for the room there is. For whoever draws a page.
+//! Text from elsewhere, made fit for XML and shortened.
 
-/// `text` with what means something in XML written as references, and with a replacement for what
-/// XML does not allow at all.
+/// Writes markup characters as references, and characters that XML forbids as U+FFFD.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -20,15 +19,15 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// At most `longest` characters, the middle of a longer text left out; then [`escape`]d.
+/// Replaces the middle of a text of more than `longest` characters by an ellipsis.
 pub fn shorten(text: &str, longest: usize) -> String {
     let characters: Vec<char> = text.chars().collect();
     if characters.len() <= longest {
-        return escape(text);
+        return text.to_owned();
     }
     let half = longest / 2;
     let (start, end) = (&characters[..half], &characters[characters.len() - half..]);
-    escape(&start.iter().chain(&['…']).chain(end).collect::<String>())
+    start.iter().chain(&['…']).chain(end).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Bounds of the resources, as bars relative to the kernel time.
 
-use super::markup::{bar, cell, number, table};
+use super::markup::bar;
 use super::{Bound, RunReport};
+use cubeyard_draw::{cell, number, table};
 use cubeyard_units::text::{TimeUnit, percent_column};
 
 /// Draws a table of bounds with bars, longest first; empty if there are none.

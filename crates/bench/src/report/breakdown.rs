@@ -2,8 +2,9 @@
 
 use cubeyard_sim::Span;
 
-use super::markup::{WIDTH, cell, class, legend, number, picture, swatch, table};
+use super::markup::{WIDTH, class, legend, picture, swatch};
 use super::{RunReport, SliceKind, Step};
+use cubeyard_draw::{cell, number, table};
 use cubeyard_units::text::{TimeUnit, count, percent, percent_column, span};
 
 /// Number of steps in the table.

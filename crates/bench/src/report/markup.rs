@@ -1,7 +1,6 @@
-//! Escaping of text, and the elements that all pictures share.
+//! Elements that the pictures of a page share.
 
-pub(crate) use cubeyard_draw::xml::escape;
-pub(super) use cubeyard_draw::xml::shorten;
+use cubeyard_draw::xml::escape;
 
 use super::SliceKind;
 
@@ -19,32 +18,6 @@ pub(super) fn picture(class: &str, title: &str, height: f64, body: &str) -> Stri
         "<svg class=\"{class}\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
          role=\"img\" aria-label=\"{title}\">\n{body}</svg>\n"
     )
-}
-
-/// Wraps a section of the page; empty if the body is.
-pub(super) fn section(title: &str, body: &str) -> String {
-    if body.is_empty() {
-        return String::new();
-    }
-    format!("<section>\n<h2>{title}</h2>\n{body}</section>\n")
-}
-
-/// Makes a table whose head and rows are ready-made cells.
-pub(super) fn table(class: &str, head: &str, rows: &str) -> String {
-    format!(
-        "<div class=\"wide\"><table class=\"{class}\">\n<thead><tr>{head}</tr></thead>\n\
-         <tbody>\n{rows}</tbody>\n</table></div>\n"
-    )
-}
-
-/// Makes a cell of text.
-pub(super) fn cell(text: &str) -> String {
-    format!("<td>{}</td>", escape(text))
-}
-
-/// Makes a right-aligned cell of a number.
-pub(super) fn number(text: &str) -> String {
-    format!("<td class=\"n\">{}</td>", escape(text))
 }
 
 /// Makes a cell with a bar from 0 to 1: a pale one behind a solid one.

@@ -30,7 +30,7 @@
     for (var place = first; end / size * (from + share) * 1.000001 >= value; value = ++place * step) {
       var x = left + (value * size / end - from) / share * width;
       add('path', {'class': 'grid', d: 'M' + x + ' ' + (top - 4) + 'V' + (top + height)}, '');
-      add('text', {'class': 'soft middle', x: x, y: top - 10}, value ? value.toFixed(decimals) : '0');
+      add('text', {'class': 'soft', 'text-anchor': 'middle', x: x, y: top - 10}, value ? value.toFixed(decimals) : '0');
     }
   }
 

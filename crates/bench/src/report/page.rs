@@ -4,11 +4,13 @@ use cubeyard_sim::Span;
 
 use super::bounds::bounds;
 use super::breakdown::breakdown;
-use super::markup::{cell, escape, joined, number, section, table};
+use super::markup::joined;
 use super::roofline::roofline;
 use super::timeline::timeline;
 use super::utilisation::utilisation;
 use super::{Check, RunReport};
+use cubeyard_draw::xml::escape;
+use cubeyard_draw::{cell, number, section, table};
 use cubeyard_units::text::{TimeUnit, bytes, count, percent, quantity, significant, span};
 
 const STYLE: &str = include_str!("page.css");
@@ -17,17 +19,8 @@ const SCRIPT: &str = include_str!("page.js");
 
 /// Draws a self-contained page, readable in light and dark mode, in print and without its script.
 pub fn page(report: &RunReport) -> String {
-    let name = escape(&report.bench);
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
-         <meta name=\"color-scheme\" content=\"light dark\"/>\n\
-         <title>{name} – Cubeyard</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         {}{}{}</main>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
-        head(report),
-        tiles(report),
-        sections(report)
-    )
+    let main = head(report) + &tiles(report) + &sections(report);
+    cubeyard_draw::page(&report.bench, STYLE, &main, SCRIPT)
 }
 
 fn sections(report: &RunReport) -> String {

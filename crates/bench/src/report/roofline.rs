@@ -1,8 +1,10 @@
 //! The roofline: the rate that the machine allows at each intensity, and the rate of this run.
 
-use super::markup::{joined, picture, shorten};
+use super::markup::{WIDTH, joined, picture};
 use super::{Bound, RunReport};
-use cubeyard_draw::axis::{LogAxis, power_of_ten, prefixed_power_of_ten, spread};
+use cubeyard_draw::axis::{LogAxis, power_of_ten, prefixed_power_of_ten};
+use cubeyard_draw::plot::{Label, Plot};
+use cubeyard_draw::svg::{Area, Canvas, MIDDLE};
 use cubeyard_units::text::{percent, quantity, significant};
 
 const LEFT: f64 = 76.0;
@@ -10,7 +12,10 @@ const RIGHT: f64 = 750.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 350.0;
 const HEIGHT: f64 = 400.0;
-const LABEL_GAP: f64 = 19.0;
+const PLOT: Plot = Plot {
+    area: Area { x: LEFT, y: TOP, width: RIGHT - LEFT, height: BOTTOM - TOP },
+    right: WIDTH - 16.0,
+};
 /// Maximum number of bounds drawn: the tightest.
 const MOST_BOUNDS: usize = 8;
 const RATE: &str = "FLOP/s";
@@ -20,8 +25,12 @@ pub(super) fn roofline(report: &RunReport) -> String {
     let Some(roofline) = Roofline::new(report) else {
         return String::new();
     };
-    let body = roofline.axes() + &roofline.roof() + &roofline.point() + &roofline.labels();
-    let picture = picture("roofline", "Roofline", HEIGHT, &body);
+    let mut canvas = Canvas::default();
+    roofline.axes(&mut canvas);
+    roofline.roof(&mut canvas);
+    roofline.point(&mut canvas);
+    PLOT.labels(&mut canvas, &roofline.labels());
+    let picture = picture("roofline", "Roofline", HEIGHT, &canvas.into_elements());
     format!("<div class=\"wide\">{picture}</div>\n{}", roofline.sentence())
 }
 
@@ -55,28 +64,23 @@ impl<'a> Roofline<'a> {
         Some(Self { x, y, intensity, rate, ridge, peak, bandwidth, bounds })
     }
 
-    fn axes(&self) -> String {
-        let (middle, title, edge) = (f64::midpoint(LEFT, RIGHT), BOTTOM + 40.0, LEFT - 8.0);
-        format!(
-            "{}{}<path class=\"axis\" d=\"M{LEFT} {TOP}V{BOTTOM}H{RIGHT}\"/>\n\
-             <text class=\"soft middle\" x=\"{middle}\" y=\"{title}\">FLOP for each byte moved</text>\n\
-             <text class=\"soft end\" x=\"{edge}\" y=\"{}\">{RATE}</text>\n",
-            self.x.decades().into_iter().map(intensity_tick).collect::<String>(),
-            self.y.decades().into_iter().map(rate_tick).collect::<String>(),
-            TOP - 14.0
-        )
+    fn axes(&self, canvas: &mut Canvas) {
+        let named = |axis: LogAxis, name: fn(i32) -> String| -> Vec<_> {
+            axis.decades().into_iter().map(|(place, power)| (place, name(power))).collect()
+        };
+        let (across, up) = (named(self.x, power_of_ten), named(self.y, prefixed_power_of_ten));
+        PLOT.axes(canvas, &across, &up, ["FLOP for each byte moved", RATE]);
     }
 
     /// Draws the slope of the memories up to the ridge, then the peak of the engines.
-    fn roof(&self) -> String {
+    fn roof(&self, canvas: &mut Canvas) {
         let (x, y) = self.foot();
         let (ridge, peak) = (self.x.position(self.ridge), self.y.position(self.peak));
-        format!(
-            "<path class=\"under\" d=\"M{x:.1} {y:.1}L{ridge:.1} {peak:.1}H{RIGHT}V{BOTTOM}H{x:.1}Z\"/>\n\
-             <path class=\"roof\" d=\"M{x:.1} {y:.1}L{ridge:.1} {peak:.1}H{RIGHT}\"/>\n\
-             <path class=\"thin\" d=\"M{ridge:.1} {peak:.1}V{BOTTOM}\"/>\n{}",
-            self.slope_name((x, y), (ridge, peak))
-        )
+        let roof = format!("M{x:.1} {y:.1}L{ridge:.1} {peak:.1}H{RIGHT}");
+        canvas.path(&format!("{roof}V{BOTTOM}H{x:.1}Z"), "class=\"under\"");
+        canvas.path(&roof, "class=\"roof\"");
+        canvas.path(&format!("M{ridge:.1} {peak:.1}V{BOTTOM}"), "class=\"thin\"");
+        self.slope_name(canvas, (x, y), (ridge, peak));
     }
 
     /// Returns the point at which the slope enters the picture.
@@ -88,49 +92,44 @@ impl<'a> Roofline<'a> {
     }
 
     /// Draws the bandwidth along the slope, away from the run's own mark.
-    fn slope_name(&self, (x0, y0): (f64, f64), (x1, y1): (f64, f64)) -> String {
-        let length = (x1 - x0).hypot(y1 - y0);
-        if length < 170.0 {
-            return String::new();
+    fn slope_name(&self, canvas: &mut Canvas, (x0, y0): (f64, f64), (x1, y1): (f64, f64)) {
+        if (x1 - x0).hypot(y1 - y0) < 170.0 {
+            return;
         }
         let near = |share: f64| (x0 + (x1 - x0) * share - self.x.position(self.intensity)).abs();
         let share = if near(0.33) > near(0.67) { 0.33 } else { 0.67 };
         let (x, y) = (x0 + (x1 - x0) * share, y0 + (y1 - y0) * share);
         let angle = (y1 - y0).atan2(x1 - x0).to_degrees();
-        let text = quantity(self.bandwidth, "B/s");
-        format!(
-            "<text class=\"middle\" transform=\"translate({x:.1} {y:.1}) rotate({angle:.1})\" \
-             y=\"-8\">{text}</text>\n"
-        )
+        let turned = format!("{MIDDLE} transform=\"translate({x:.1} {y:.1}) rotate({angle:.1})\"");
+        canvas.text(0.0, -8.0, &turned, &quantity(self.bandwidth, "B/s"));
     }
 
     /// Draws the run, and the marks of the bounds above it.
-    fn point(&self) -> String {
+    fn point(&self, canvas: &mut Canvas) {
         let (x, y) = (self.x.position(self.intensity), self.y.position(self.rate));
-        let ticks = self.bounds.iter().map(|(rate, _)| {
-            let y = self.y.position(*rate);
-            format!("<path class=\"bound\" d=\"M{:.1} {y:.1}H{:.1}\"/>\n", x - 9.0, x + 9.0)
-        });
         let top = self.bounds.last().map_or(y, |(rate, _)| self.y.position(*rate)).min(y);
-        format!(
-            "<path class=\"thin\" d=\"M{x:.1} {top:.1}V{BOTTOM}\"/>\n{}\
-             <circle class=\"point\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6\"/>\n",
-            ticks.collect::<String>()
-        )
+        canvas.path(&format!("M{x:.1} {top:.1}V{BOTTOM}"), "class=\"thin\"");
+        for (rate, _) in &self.bounds {
+            let mark = format!("M{:.1} {:.1}h18", x - 9.0, self.y.position(*rate));
+            canvas.path(&mark, "class=\"bound\"");
+        }
+        canvas.push(&format!("<circle class=\"point\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6\"/>"));
     }
 
-    /// Draws rates and names at the right, each connected to its mark.
-    fn labels(&self) -> String {
+    /// Returns the labels of the peak, this run and the bounds, each with the end of its mark.
+    fn labels(&self) -> Vec<Label> {
         let x = self.x.position(self.intensity);
-        let peak =
-            Label { rate: self.peak, name: "peak of the engines", from: RIGHT, class: "peak" };
-        let run = Label { rate: self.rate, name: "this run", from: x + 6.0, class: "run" };
-        let bound = |&(rate, name)| Label { rate, name, from: x + 9.0, class: "bound" };
-        let labels: Vec<_> = [peak, run].into_iter().chain(self.bounds.iter().map(bound)).collect();
-        let heights: Vec<_> = labels.iter().map(|label| self.y.position(label.rate)).collect();
-        let moved = spread(&heights, LABEL_GAP, BOTTOM);
-        let places = heights.into_iter().zip(moved);
-        labels.iter().zip(places).map(|(label, (y, to))| label.drawn(y, to)).collect()
+        let label = |name: &str, rate: f64, from: f64| Label {
+            name: name.to_owned(),
+            figures: quantity(rate, RATE),
+            from: (from, self.y.position(rate)),
+            leader: "class=\"leader\"".to_owned(),
+            bold: false,
+        };
+        let peak = label("peak of the engines", self.peak, RIGHT);
+        let run = Label { bold: true, ..label("this run", self.rate, x + 6.0) };
+        let bounds = self.bounds.iter().map(|(rate, name)| label(name, *rate, x + 9.0));
+        [peak, run].into_iter().chain(bounds).collect()
     }
 
     fn sentence(&self) -> String {
@@ -145,47 +144,6 @@ impl<'a> Roofline<'a> {
         );
         format!("<p class=\"remark\">{}</p>\n", joined(&text))
     }
-}
-
-/// A label at the right.
-struct Label<'a> {
-    rate: f64,
-    name: &'a str,
-    /// End of its mark.
-    from: f64,
-    class: &'a str,
-}
-
-impl Label<'_> {
-    /// Draws a line from its mark at height `y` to its text at height `to`.
-    fn drawn(&self, y: f64, to: f64) -> String {
-        let Self { rate, name, from, class } = self;
-        let (rate, name, baseline) = (quantity(*rate, RATE), shorten(name, 22), to + 4.5);
-        format!(
-            "<g class=\"{class}\"><path class=\"leader\" d=\"M{from:.1} {y:.1}H{RIGHT}L{} {to:.1}h8\"/>\
-             <text class=\"end\" x=\"{}\" y=\"{baseline:.1}\">{rate}</text>\
-             <text x=\"{}\" y=\"{baseline:.1}\">{name}</text></g>\n",
-            RIGHT + 14.0,
-            RIGHT + 138.0,
-            RIGHT + 148.0
-        )
-    }
-}
-
-fn intensity_tick((x, power): (f64, i32)) -> String {
-    let (y, name) = (BOTTOM + 18.0, power_of_ten(power));
-    format!(
-        "<path class=\"grid\" d=\"M{x:.1} {TOP}V{BOTTOM}\"/>\
-         <text class=\"soft middle\" x=\"{x:.1}\" y=\"{y}\">{name}</text>\n"
-    )
-}
-
-fn rate_tick((y, power): (f64, i32)) -> String {
-    let (x, baseline, name) = (LEFT - 8.0, y + 4.0, prefixed_power_of_ten(power));
-    format!(
-        "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{RIGHT}\"/>\
-         <text class=\"soft end\" x=\"{x}\" y=\"{baseline:.1}\">{name}</text>\n"
-    )
 }
 
 /// Returns the rates that the bounds alone would allow this run, tightest first, without those far above the

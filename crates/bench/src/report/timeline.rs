@@ -4,10 +4,12 @@ use std::fmt::Write as _;
 
 use cubeyard_sim::Span;
 
-use super::markup::{WIDTH, class, escape, legend, picture, shorten};
+use super::markup::{WIDTH, class, legend, picture};
 use super::merge::{Block, fit, sorted};
 use super::{Lane, RunReport, Slice, SliceKind, Step};
 use cubeyard_draw::axis::TimeAxis;
+use cubeyard_draw::svg::{Canvas, END, GRID, MIDDLE, SOFT};
+use cubeyard_draw::xml::{escape, shorten};
 use cubeyard_units::text::{count, percent, span};
 
 const LEFT: f64 = 150.0;
@@ -96,52 +98,33 @@ fn drawn(rows: &[Row<'_>], end: Span, kernel: Span) -> String {
 
 /// Draws lines at round times, with labels above.
 fn ticks(axis: &TimeAxis, bottom: f64) -> String {
-    let mut text = format!(
-        "<text class=\"soft end\" x=\"{}\" y=\"{}\">time in {}</text>\n<g class=\"ticks\">",
-        LEFT - 36.0,
-        TOP - 10.0,
-        axis.unit.name
-    );
+    let (mut canvas, baseline) = (Canvas::default(), TOP - 10.0);
+    let unit = format!("time in {}", axis.unit.name);
+    canvas.text(LEFT - 36.0, baseline, &format!("{SOFT} {END}"), &unit);
+    canvas.push("<g class=\"ticks\">");
     for (ps, name) in &axis.ticks {
         let x = LEFT + axis.position(*ps, PLOT);
-        write!(
-            text,
-            "<path class=\"grid\" d=\"M{x:.1} {y}V{bottom}\"/>\
-             <text class=\"soft middle\" x=\"{x:.1}\" y=\"{}\">{name}</text>",
-            TOP - 10.0,
-            y = TOP - 4.0
-        )
-        .expect("text can always be appended to");
+        canvas.path(&format!("M{x:.1} {}V{bottom}", TOP - 4.0), GRID);
+        canvas.text(x, baseline, &format!("{SOFT} {MIDDLE}"), name);
     }
-    text + "</g>\n"
+    canvas.push("</g>");
+    canvas.into_elements()
 }
 
 /// Draws the names of lanes below those of their PEs; returns also the top of each lane, and the bottom.
 fn names(rows: &[Row<'_>]) -> (String, Vec<f64>, f64) {
-    let (mut text, mut places, mut y, mut place) = (String::new(), Vec::new(), TOP, "");
+    let (mut canvas, mut places, mut y, mut place) = (Canvas::default(), Vec::new(), TOP, "");
     for &Row { group, unit, .. } in rows {
         if group != place || y <= TOP {
             place = group;
             y += if group.is_empty() { 6.0 } else { HEADING };
-            let baseline = y - 7.0;
-            writeln!(
-                text,
-                "<text class=\"strong\" x=\"8\" y=\"{baseline}\">{}</text>",
-                shorten(group, 40)
-            )
-            .expect("text can always be appended to");
+            canvas.text(8.0, y - 7.0, "class=\"strong\"", &shorten(group, 40));
         }
-        let (x, baseline) = (LEFT - 10.0, y + 11.0);
-        writeln!(
-            text,
-            "<text class=\"end\" x=\"{x}\" y=\"{baseline}\">{}</text>",
-            shorten(unit, 18)
-        )
-        .expect("text can always be appended to");
+        canvas.text(LEFT - 10.0, y + 11.0, END, &shorten(unit, 18));
         places.push(y - TOP);
         y += ROW;
     }
-    (text, places, y)
+    (canvas.into_elements(), places, y)
 }
 
 /// Returns the time that a pixel stands for, in picoseconds.
@@ -190,20 +173,11 @@ fn title(block: &Block<'_>) -> String {
             all if all > 0.995 => String::new(),
             share => format!(", busy {}", percent(share)),
         };
-        return format!("{}: {from} to {to}, {takes}{busy}", cut(&slice.name));
+        return format!("{}: {from} to {to}, {takes}{busy}", shorten(&slice.name, 60));
     }
     let (from, to) = (span(Span::from_ps(block.start)), span(Span::from_ps(block.end)));
     let (number, kind) = (count(block.count as u64), block.kind.name());
     format!("{number} slices, mostly {kind}: {from} to {to}, busy {}", percent(block.density(0.0)))
-}
-
-/// Shortens a name that is longer than a line.
-fn cut(name: &str) -> String {
-    if name.chars().count() <= 60 {
-        name.to_owned()
-    } else {
-        name.chars().take(59).chain(['…']).collect()
-    }
 }
 
 /// Draws a line at the end of the kernel, if something continues after it.

@@ -1,7 +1,8 @@
 //! Utilisation of units as bars: the mean over all PEs in front of the busiest one.
 
-use super::markup::{bar, cell, number, table};
+use super::markup::bar;
 use super::{RunReport, UnitUse};
+use cubeyard_draw::{cell, number, table};
 use cubeyard_units::text::percent_column;
 
 /// Draws a table of units with bars; empty if there are none.

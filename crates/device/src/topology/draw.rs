@@ -1,24 +1,21 @@
-//! Pictures of a machine, level by level, as SVG.
-//!
-//! Each is complete in itself: no script, no font and no style sheet from elsewhere, and a background of
-//! its own.
+//! Diagrams of a machine, level by level, as self-contained SVG.
 
-mod canvas;
 mod cube;
+mod diagram;
 mod pe;
 mod sip;
 mod system;
 
 use super::{Topology, WireSpec};
 
-/// A level of a machine.
+/// Level of a machine that a diagram shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
     /// The SIPs and the switch between them.
     System,
     /// The cubes and IO chiplets of a SIP.
     Sip,
-    /// The routers of a cube and what is attached to them.
+    /// The routers of a cube and the components attached to them.
     Cube,
     /// A PE and its slice of the HBM.
     Pe,
@@ -28,7 +25,7 @@ impl View {
     /// All levels, from the outermost.
     pub const ALL: [Self; 4] = [Self::System, Self::Sip, Self::Cube, Self::Pe];
 
-    /// What files and options call it.
+    /// Returns the name in files and options.
     pub const fn name(self) -> &'static str {
         match self {
             Self::System => "system",
@@ -40,7 +37,7 @@ impl View {
 }
 
 impl Topology {
-    /// One level of the machine as an SVG picture.
+    /// Draws one level of the machine as SVG.
     pub fn draw(&self, view: View) -> String {
         match view {
             View::System => system::draw(self),
@@ -51,12 +48,12 @@ impl Topology {
     }
 }
 
-/// As in `256 GB/s, 0.5 mm`.
+/// Formats bandwidth and length, e.g. `256 GB/s, 0.5 mm`.
 fn wire(wire: WireSpec) -> String {
     format!("{}, {} mm", wire.bandwidth, wire.length_mm)
 }
 
-/// As in `1 PE` or `8 PEs`.
+/// Formats a count, e.g. `1 PE` or `8 PEs`.
 fn counted(count: u32, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

@@ -1,53 +1,44 @@
-//! A page of its own with the charts, their figures and the advice.
+//! The page with the charts, their figures and the advice.
 
 use super::svg;
 use crate::{COLUMNS, Report, advice};
 use cubeyard_draw::xml::escape;
+use cubeyard_draw::{cell, number, page, table};
 
-const STYLE: &str = "\
-body{font:15px/1.5 system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;color:#1f2933;\
-background:#f5f7fa;margin:0}\
-main{max-width:1000px;margin:0 auto;padding:24px 16px}\
-section{background:#fff;border:1px solid #e4e7eb;border-radius:8px;margin:0 0 24px;padding:8px 16px 16px}\
-svg{width:100%;height:auto}\
-table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}\
-th,td{text-align:right;padding:4px 10px;border-bottom:1px solid #e4e7eb}\
-th:first-child,td:first-child{text-align:left}\
-.best{font-weight:700}.failed td{color:#a61b1b}.advice{font-size:17px}";
+const STYLE: &str = ".best{font-weight:700}.failed td{color:var(--bad)}\n";
 
-/// A page that needs nothing else: for each report a chart and a table, then the advice on all.
+/// Draws a self-contained page: the advice on all reports, then a chart and a table for each.
 pub fn html(reports: &[Report]) -> String {
     let sections: String = reports.iter().map(section).collect();
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
-         <title>Cubeyard replay</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <h1>Cubeyard replay</h1>\n<p class=\"advice\">{advice}</p>\n{sections}</main>\n</body>\n</html>\n",
-        advice = escape(&advice(reports))
-    )
+    let advice = escape(&advice(reports));
+    let main = format!("<h1>Replay</h1>\n<p class=\"verdict\">{advice}</p>\n{sections}");
+    page("Replay", STYLE, &main, "")
 }
 
 fn section(report: &Report) -> String {
     let best = report.recommended().map(|row| row.policy.name);
-    let mut rows = vec![row("th", "", &COLUMNS.map(str::to_owned))];
+    let mut rows = String::new();
     for line in &report.rows {
         let class = match &line.outcome.failed {
             Some(_) => "failed",
             None if best == Some(line.policy.name) => "best",
             None => "",
         };
-        rows.push(row("td", class, &line.cells()));
+        rows += &row(class, &line.cells());
         if let Some(failure) = &line.outcome.failed {
             let message = escape(&failure.to_string());
-            rows.push(format!("<tr class=\"failed\"><td colspan=\"6\">{message}</td></tr>\n"));
+            rows += &format!("<tr class=\"failed\"><td colspan=\"6\">{message}</td></tr>\n");
         }
     }
-    rows.extend(report.recorded_cells().map(|cells| row("td", "", &cells)));
+    rows.extend(report.recorded_cells().map(|cells| row("", &cells)));
+    let [policy, figures @ ..] = COLUMNS;
+    let head = figures.map(|name| format!("<th class=\"n\">{name}</th>")).concat();
+    let table = table("policies", &format!("<th>{policy}</th>{head}"), &rows);
     let picture = svg(std::slice::from_ref(report));
-    format!("<section>\n{picture}<table>\n{}</table>\n</section>\n", rows.concat())
+    format!("<section>\n<div class=\"wide\">{picture}</div>\n{table}</section>\n")
 }
 
-fn row(tag: &str, class: &str, cells: &[String]) -> String {
-    let cells = cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell)));
-    format!("<tr class=\"{class}\">{}</tr>\n", cells.collect::<Vec<_>>().concat())
+fn row(class: &str, [policy, figures @ ..]: &[String; 6]) -> String {
+    let figures: String = figures.iter().map(|figure| number(figure)).collect();
+    format!("<tr class=\"{class}\">{}{figures}</tr>\n", cell(policy))
 }

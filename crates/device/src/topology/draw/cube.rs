@@ -1,21 +1,23 @@
-//! The routers of a cube and what is attached to them.
+//! Diagram of a cube: its routers and the components attached to them.
+
+use cubeyard_draw::svg::Area;
 
 use super::super::build::connection_router;
 use super::super::{Position, Side, Spec, mesh};
-use super::canvas::{Anchor, Area, Canvas, EDGE, Paint, TOP};
+use super::diagram::{Anchor, Diagram, EDGE, Paint, TOP};
 use super::{counted, wire};
 
-/// From the middle of a router to that of the next.
+/// Distances between the centres of adjacent routers.
 const COLUMN: f64 = 152.0;
 const ROW: f64 = 118.0;
 const ROUTER: (f64, f64) = (58.0, 28.0);
-/// From the middle of the outermost routers to the ports.
+/// Distance from the centre of an outermost router to the port.
 const REACH: f64 = 92.0;
-/// The same to the south and east, where components are attached in between.
+/// The same distance to the south and east, where components lie in between.
 const FAR_REACH: f64 = 148.0;
-/// How thick ports are.
+/// Thickness of a port.
 const PORT: f64 = 30.0;
-/// Components at one router that are drawn; the others are counted.
+/// Maximum number of components drawn at one router; the rest are counted.
 const SHOWN: usize = 4;
 
 pub(super) fn draw(spec: &Spec) -> String {
@@ -23,7 +25,7 @@ pub(super) fn draw(spec: &Spec) -> String {
     let title =
         format!("A cube: {}, {}", counted(routers, "router"), counted(spec.pe_count(), "PE"));
     let remark = "Traffic goes along the row first, then along the column, and around where there is no router.";
-    let mut canvas = Canvas::new(&title, remark);
+    let mut diagram = Diagram::new(&title, remark);
     let origin = (EDGE + PORT + REACH, TOP + PORT + REACH);
     let middle = |at: Position| {
         (origin.0 + f64::from(at.column) * COLUMN, origin.1 + f64::from(at.row) * ROW)
@@ -32,41 +34,46 @@ pub(super) fn draw(spec: &Spec) -> String {
     let end = middle(last);
     for &at in &spec.routers.removed {
         let (x, y) = middle(at);
-        canvas.gap(Area::centred(x, y, 74.0, ROUTER.1), "no router");
+        diagram.gap(Area::centred(x, y, 74.0, ROUTER.1), "no router");
     }
     for at in mesh::all(&spec.routers) {
-        router(&mut canvas, spec, at, middle);
+        router(&mut diagram, spec, at, middle);
     }
     for side in Side::ALL {
-        port(&mut canvas, spec, side, (origin, end), middle);
+        port(&mut diagram, spec, side, (origin, end), middle);
     }
-    let bottom = canvas.legend(EDGE, end.1 + FAR_REACH + PORT + 30.0, &legend(spec));
-    canvas.finish((end.0 + FAR_REACH + PORT + EDGE).max(820.0), bottom + EDGE)
+    let bottom = diagram.legend(EDGE, end.1 + FAR_REACH + PORT + 30.0, &legend(spec));
+    diagram.finish((end.0 + FAR_REACH + PORT + EDGE).max(820.0), bottom + EDGE)
 }
 
-fn router(canvas: &mut Canvas, spec: &Spec, at: Position, middle: impl Fn(Position) -> (f64, f64)) {
+fn router(
+    diagram: &mut Diagram,
+    spec: &Spec,
+    at: Position,
+    middle: impl Fn(Position) -> (f64, f64),
+) {
     let (x, y) = middle(at);
     for side in [Side::East, Side::South] {
         let beside = mesh::step(at, side).filter(|&beside| mesh::has(&spec.routers, beside));
         if let Some(beside) = beside {
-            canvas.wire(Paint::Router, &[(x, y), middle(beside)]);
+            diagram.wire(Paint::Router, &[(x, y), middle(beside)]);
         }
     }
-    canvas.chip(Paint::Router, Area::centred(x, y, ROUTER.0, ROUTER.1), &at.to_string());
+    diagram.chip(Paint::Router, Area::centred(x, y, ROUTER.0, ROUTER.1), &at.to_string());
     let attached = attached(spec, at);
     if let Some(&(paint, _)) = attached.first() {
-        canvas.wire(paint, &[(x + 20.0, y), (x + 34.0, y + 30.0)]);
+        diagram.wire(paint, &[(x + 20.0, y), (x + 34.0, y + 30.0)]);
     }
     let all = attached.len();
     let shown = if all > SHOWN { SHOWN - 1 } else { all };
     let more = (all > shown).then(|| (Paint::Frame, format!("{} more", all - shown)));
     for (place, (paint, name)) in attached.into_iter().take(shown).chain(more).enumerate() {
         let y = y + 24.0 + 19.0 * place as f64;
-        canvas.chip(paint, Area { x: x + 10.0, y, width: 88.0, height: 18.0 }, &name);
+        diagram.chip(paint, Area { x: x + 10.0, y, width: 88.0, height: 18.0 }, &name);
     }
 }
 
-/// Everything at a router, in the order of its nodes.
+/// Returns the components at a router, in the order of its nodes.
 fn attached(spec: &Spec, at: Position) -> Vec<(Paint, String)> {
     let mut attached = Vec::new();
     if spec.m_cpu.router == at {
@@ -82,9 +89,9 @@ fn attached(spec: &Spec, at: Position) -> Vec<(Paint, String)> {
     attached
 }
 
-/// The port of a side with its connections.
+/// Draws the port of a side with its connections.
 fn port(
-    canvas: &mut Canvas,
+    diagram: &mut Diagram,
     spec: &Spec,
     side: Side,
     (start, end): ((f64, f64), (f64, f64)),
@@ -110,20 +117,20 @@ fn port(
             Side::West => ((x - 60.0, y), (area.right() - deep, y)),
             Side::East => ((area.x - 34.0, y), (area.x + deep, y)),
         };
-        canvas.wire(Paint::Port, &[(x, y), to]);
-        canvas.chip(
+        diagram.wire(Paint::Port, &[(x, y), to]);
+        diagram.chip(
             Paint::Port,
             Area::centred(at.0, at.1, 46.0, 20.0),
             &format!("conn{connection}"),
         );
     }
-    canvas.area(Paint::Port, area);
+    diagram.area(Paint::Port, area);
     let (x, y) = area.middle();
     let name = format!("ucie_{}", side.letter());
     if side.is_horizontal() {
-        canvas.standing_name(x + 5.0, y, &name);
+        diagram.standing_name(x + 5.0, y, &name);
     } else {
-        canvas.name(x, y + 5.0, Anchor::Middle, &name);
+        diagram.name(x, y + 5.0, Anchor::Middle, &name);
     }
 }
 

@@ -1,35 +1,38 @@
-//! The cubes and IO chiplets of a SIP.
+//! Diagram of a SIP: its cubes and IO chiplets.
+
+use cubeyard_draw::svg::Area;
 
 use super::super::{Side, Spec, layout};
-use super::canvas::{Anchor, Area, Canvas, EDGE, Paint, TOP};
+use super::diagram::{Anchor, Diagram, EDGE, Paint, TOP};
 use super::{counted, wire};
 
 const CUBE: f64 = 112.0;
-/// From the middle of a cube to that of the next.
+/// Distance between the centres of adjacent cubes.
 const PITCH: f64 = 176.0;
-/// How far an IO chiplet sticks out, and how long its ports are.
+/// Thickness of an IO chiplet.
 const CHIPLET: f64 = 112.0;
+/// Side of a port.
 const PORT: f64 = 22.0;
 
 pub(super) fn draw(spec: &Spec) -> String {
     let (cubes, chiplets) = (spec.cube_count(), layout::number(spec.io.chiplets.len()));
     let title = format!("A SIP: {}, {}", counted(cubes, "cube"), counted(chiplets, "IO chiplet"));
     let remark = "Cube y · w + x is in column x, row y. Traffic goes along the row first, then along the column.";
-    let mut canvas = Canvas::new(&title, remark);
+    let mut diagram = Diagram::new(&title, remark);
     let has =
         |side| f64::from(u8::from(spec.io.chiplets.contains(&side))) * (CHIPLET + PITCH - CUBE);
     let origin = (EDGE + has(Side::West), TOP + has(Side::North));
     for cube in 0..cubes {
-        self::cube(&mut canvas, spec, origin, cube);
+        self::cube(&mut diagram, spec, origin, cube);
     }
     for (io, &side) in spec.io.chiplets.iter().enumerate() {
-        chiplet(&mut canvas, spec, origin, io, side);
+        chiplet(&mut diagram, spec, origin, io, side);
     }
     let (w, h) = (f64::from(spec.cubes.w), f64::from(spec.cubes.h));
     let right = origin.0 + (w - 1.0) * PITCH + CUBE + has(Side::East);
     let bottom = origin.1 + (h - 1.0) * PITCH + CUBE + has(Side::South);
-    let bottom = canvas.legend(EDGE, bottom + 34.0, &legend(spec));
-    canvas.finish((right + EDGE).max(760.0), bottom + EDGE)
+    let bottom = diagram.legend(EDGE, bottom + 34.0, &legend(spec));
+    diagram.finish((right + EDGE).max(760.0), bottom + EDGE)
 }
 
 fn legend(spec: &Spec) -> Vec<(Paint, &'static str, String)> {
@@ -78,7 +81,7 @@ fn middle(spec: &Spec, origin: (f64, f64), cube: u32) -> (f64, f64) {
     (along(origin.0, at.column), along(origin.1, at.row))
 }
 
-/// The middle of the port on a side of a box with this middle.
+/// Returns the centre of the port on a side of a box around a point.
 fn port((x, y): (f64, f64), half: f64, side: Side) -> (f64, f64) {
     let reach = half + PORT / 2.0 - 8.0;
     match side {
@@ -89,10 +92,15 @@ fn port((x, y): (f64, f64), half: f64, side: Side) -> (f64, f64) {
     }
 }
 
-fn cube(canvas: &mut Canvas, spec: &Spec, origin: (f64, f64), cube: u32) {
+fn cube(diagram: &mut Diagram, spec: &Spec, origin: (f64, f64), cube: u32) {
     let (x, y) = middle(spec, origin, cube);
     let lines = [counted(spec.pe_count(), "PE"), format!("{} HBM", spec.hbm.capacity)];
-    canvas.labelled(Paint::Frame, Area::centred(x, y, CUBE, CUBE), &format!("cube {cube}"), &lines);
+    diagram.labelled(
+        Paint::Frame,
+        Area::centred(x, y, CUBE, CUBE),
+        &format!("cube {cube}"),
+        &lines,
+    );
     for side in Side::ALL {
         let beside = layout::cube_beside(spec, cube, side);
         if beside.is_none() && !spec.io.chiplets.contains(&side) {
@@ -101,17 +109,17 @@ fn cube(canvas: &mut Canvas, spec: &Spec, origin: (f64, f64), cube: u32) {
         let at = port((x, y), CUBE / 2.0, side);
         if let (Some(beside), Side::East | Side::South) = (beside, side) {
             let other = port(middle(spec, origin, beside), CUBE / 2.0, side.opposite());
-            canvas.wire(Paint::Port, &[at, other]);
+            diagram.wire(Paint::Port, &[at, other]);
         }
-        port_box(canvas, at, &side.letter().to_ascii_uppercase().to_string());
+        port_box(diagram, at, &side.letter().to_ascii_uppercase().to_string());
     }
 }
 
-fn port_box(canvas: &mut Canvas, (x, y): (f64, f64), name: &str) {
-    canvas.chip(Paint::Port, Area::centred(x, y, PORT, PORT), name);
+fn port_box(diagram: &mut Diagram, (x, y): (f64, f64), name: &str) {
+    diagram.chip(Paint::Port, Area::centred(x, y, PORT, PORT), name);
 }
 
-fn chiplet(canvas: &mut Canvas, spec: &Spec, origin: (f64, f64), io: usize, side: Side) {
+fn chiplet(diagram: &mut Diagram, spec: &Spec, origin: (f64, f64), io: usize, side: Side) {
     let ports = layout::io_ports(spec, side);
     let first = middle(spec, origin, layout::io_cube(spec, side, 0));
     let last = middle(spec, origin, layout::io_cube(spec, side, ports - 1));
@@ -125,18 +133,18 @@ fn chiplet(canvas: &mut Canvas, spec: &Spec, origin: (f64, f64), io: usize, side
     };
     let (x, y) = (f64::midpoint(first.0, last.0) + dx, f64::midpoint(first.1, last.1) + dy);
     let (across, along) = (last.0 - first.0 + CHIPLET, last.1 - first.1 + CHIPLET);
-    canvas.area(Paint::Frame, Area::centred(x, y, across, along));
-    parts(canvas, (x, y), side, &format!("io{io}"), across > 2.0 * CHIPLET);
+    diagram.area(Paint::Frame, Area::centred(x, y, across, along));
+    parts(diagram, (x, y), side, &format!("io{io}"), across > 2.0 * CHIPLET);
     for number in 0..ports {
         let cube = middle(spec, origin, layout::io_cube(spec, side, number));
         let at = port((cube.0 + dx, cube.1 + dy), CHIPLET / 2.0, side.opposite());
-        canvas.wire(Paint::Port, &[at, port(cube, CUBE / 2.0, side)]);
-        port_box(canvas, at, &number.to_string());
+        diagram.wire(Paint::Port, &[at, port(cube, CUBE / 2.0, side)]);
+        port_box(diagram, at, &number.to_string());
     }
 }
 
-/// What is on an IO chiplet, beside each other where it is wide enough.
-fn parts(canvas: &mut Canvas, (x, y): (f64, f64), side: Side, name: &str, is_wide: bool) {
+/// Draws the components of an IO chiplet, side by side if it is wide enough.
+fn parts(diagram: &mut Diagram, (x, y): (f64, f64), side: Side, name: &str, is_wide: bool) {
     let parts = [(Paint::Router, "io_noc"), (Paint::Processor, "io_cpu"), (Paint::Pcie, "pcie_ep")];
     // Away from the ports, which are on the side of the cubes.
     let (x, y) = match side {
@@ -146,11 +154,11 @@ fn parts(canvas: &mut Canvas, (x, y): (f64, f64), side: Side, name: &str, is_wid
         Side::South => (x, y + 6.0),
     };
     let name_y = if is_wide { y - 14.0 } else { y - 36.0 };
-    canvas.name(x, name_y, Anchor::Middle, name);
+    diagram.name(x, name_y, Anchor::Middle, name);
     for (place, (paint, part)) in parts.into_iter().enumerate() {
         let step = place as f64 - 1.0;
         let (x, y) =
             if is_wide { (x + 76.0 * step, y + 10.0) } else { (x, y + 10.0 + 26.0 * step) };
-        canvas.chip(paint, Area::centred(x, y, 64.0, 21.0), part);
+        diagram.chip(paint, Area::centred(x, y, 64.0, 21.0), part);
     }
 }

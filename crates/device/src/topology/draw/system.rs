@@ -1,18 +1,20 @@
-//! The SIPs and the switch between them.
+//! Diagram of the SIPs and the switch between them.
+
+use cubeyard_draw::svg::Area;
 
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::SipId;
 
 use super::super::{Side, SipTopology, Topology};
-use super::canvas::{Area, Canvas, EDGE, Paint, TOP};
+use super::diagram::{Diagram, EDGE, Paint, TOP};
 use super::{counted, wire};
 
 const WIDTH: f64 = 226.0;
 const HEIGHT: f64 = 112.0;
-/// From the left edge of a SIP to that of the next; PCIe runs in between.
+/// Distance between the left edges of adjacent SIPs; PCIe runs in between.
 const COLUMN: f64 = 262.0;
 const ROW: f64 = 140.0;
-/// SIPs beside each other in a ring, which has no rows of its own.
+/// SIPs in a row of a ring.
 const RING_COLUMNS: u32 = 4;
 
 pub(super) fn draw(topology: &Topology) -> String {
@@ -33,12 +35,12 @@ pub(super) fn draw(topology: &Topology) -> String {
         ),
     };
     let title = format!("The system: {}", counted(sips.count, "SIP"));
-    let mut canvas = Canvas::new(&title, &remark);
+    let mut diagram = Diagram::new(&title, &remark);
     let rows = sips.count.div_ceil(columns);
     let width = (f64::from(columns) * COLUMN + 2.0 * EDGE).max(580.0);
     let switch = Area { x: EDGE, y: TOP, width: width - 2.0 * EDGE, height: 58.0 };
     let overhead = format!("fabric.switch0 · {} a transfer", spec.switch_overhead);
-    canvas.labelled(Paint::Pcie, switch, "PCIe switch", &[overhead]);
+    diagram.labelled(Paint::Pcie, switch, "PCIe switch", &[overhead]);
     let first = switch.bottom() + 44.0;
     for sip in topology.sips() {
         let (column, row) = (sip.number() % columns, sip.number() / columns);
@@ -49,17 +51,17 @@ pub(super) fn draw(topology: &Topology) -> String {
             height: HEIGHT,
         };
         let (trunk, y) = (area.x - 18.0, area.y + HEIGHT / 2.0);
-        canvas.wire(Paint::Pcie, &[(trunk, switch.bottom()), (trunk, y), (area.x, y)]);
-        canvas.labelled(Paint::Frame, area, &sip.to_string(), &figures(topology, sip));
+        diagram.wire(Paint::Pcie, &[(trunk, switch.bottom()), (trunk, y), (area.x, y)]);
+        diagram.labelled(Paint::Frame, area, &sip.to_string(), &figures(topology, sip));
     }
     let bottom = first + f64::from(rows) * ROW + 6.0;
     let link = format!("{} each way", wire(spec.pcie.link));
     let bottom =
-        canvas.legend(EDGE, bottom, &[(Paint::Pcie, "PCIe link of each IO chiplet", link)]);
-    canvas.finish(width, bottom + EDGE)
+        diagram.legend(EDGE, bottom, &[(Paint::Pcie, "PCIe link of each IO chiplet", link)]);
+    diagram.finish(width, bottom + EDGE)
 }
 
-/// What a SIP has and who is beside it.
+/// Lists the components of a SIP and its neighbours.
 fn figures(topology: &Topology, sip: SipId) -> Vec<String> {
     let spec = topology.spec();
     let (cubes, pes) = (spec.cube_count(), spec.cube_count() * spec.pe_count());

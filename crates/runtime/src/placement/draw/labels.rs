@@ -1,62 +1,47 @@
-//! Names on rectangles: of parts if all of them have room, else of cubes, else of SIPs.
+//! Names on rectangles: of parts if all have room for them, else of cubes, else of SIPs.
 
+use cubeyard_draw::svg::{Area, MIDDLE, SOFT};
 use cubeyard_memory::Bytes;
 
 use super::super::Split;
 use super::paint::number;
 use super::{Picture, Shard};
 
-/// A rectangle on the paper.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rect {
-    pub(super) left: f64,
-    pub(super) top: f64,
-    pub(super) right: f64,
-    pub(super) bottom: f64,
+/// Returns whether text of this length fits into the rectangle.
+fn has_room(area: Area, text: &str) -> bool {
+    area.width >= 6.6 * text.chars().count() as f64 + 4.0 && area.height >= 13.0
 }
 
-impl Rect {
-    fn around(self, other: Self) -> Self {
-        Self {
-            left: self.left.min(other.left),
-            top: self.top.min(other.top),
-            right: self.right.max(other.right),
-            bottom: self.bottom.max(other.bottom),
-        }
-    }
-
-    pub(super) fn shorter(self) -> f64 {
-        (self.right - self.left).min(self.bottom - self.top)
-    }
-
-    fn has_room(self, text: &str) -> bool {
-        let width = 6.6 * text.chars().count() as f64 + 4.0;
-        self.right - self.left >= width && self.bottom - self.top >= 13.0
-    }
+/// Returns the smallest rectangle around both.
+fn union(a: Area, b: Area) -> Area {
+    let (x, y) = (a.x.min(b.x), a.y.min(b.y));
+    let (right, bottom) = (a.right().max(b.right()), a.bottom().max(b.bottom()));
+    Area { x, y, width: right - x, height: bottom - y }
 }
 
-const LEVELS: [&str; 3] = ["sip", "cube", "pe"];
+/// Names of the levels in labels.
+pub(super) const LEVELS: [&str; 3] = ["sip", "cube", "pe"];
 
 impl Picture<'_> {
-    /// Parts joined while their numbers at the first `levels` levels are the same. They are neighbours
-    /// in the order of parts, and their union is a rectangle, as it was one before it was split.
-    pub(super) fn joined(&self, levels: usize) -> Vec<(&Shard, Rect)> {
-        let mut joined: Vec<(&Shard, Rect)> = Vec::new();
+    /// Joins the parts that are equal in the first `levels` levels. Such parts are adjacent in order, and their union
+    /// is a rectangle, because splitting one made them.
+    pub(super) fn joined(&self, levels: usize) -> Vec<(&Shard, Area)> {
+        let mut joined: Vec<(&Shard, Area)> = Vec::new();
         for copies in self.layout.parts() {
             let (shard, area) = (&copies[0], self.area(&copies[0]));
             match joined.last_mut() {
-                Some((first, whole)) if same(first, shard, levels) => *whole = whole.around(area),
+                Some((first, whole)) if same(first, shard, levels) => *whole = union(*whole, area),
                 _ => joined.push((shard, area)),
             }
         }
         joined
     }
 
-    pub(super) fn unions(&self, levels: usize) -> Vec<Rect> {
+    pub(super) fn unions(&self, levels: usize) -> Vec<Area> {
         self.joined(levels).into_iter().map(|(_, area)| area).collect()
     }
 
-    /// A shard's name, as far as the levels that split tell it.
+    /// Returns the name of a shard from the levels that split the tensor.
     fn name(&self, shard: &Shard, levels: usize) -> String {
         let split = (0..levels).filter(|&level| self.layout.splits[level] != Split::Replicate);
         let names = split.map(|level| format!("{}{}", LEVELS[level], number(shard, level)));
@@ -65,15 +50,16 @@ impl Picture<'_> {
         if everywhere { "all of it in each PE".to_owned() } else { name }
     }
 
-    /// Writes names on the finest level that has room for all of them; gives where the matrix ends.
-    pub(super) fn labels(&mut self) -> f64 {
+    /// Writes names on the finest level that has room for all of them.
+    pub(super) fn labels(&mut self) {
         let fitting = [3, 2, 1].into_iter().find_map(|levels| {
-            let labels: Vec<(String, Rect, u64)> = self
+            let labels: Vec<(String, Area, u64)> = self
                 .joined(levels)
                 .into_iter()
                 .map(|(shard, area)| (self.name(shard, levels), area, shard.nbytes))
                 .collect();
-            let room = labels.iter().all(|(name, area, _)| !name.is_empty() && area.has_room(name));
+            let room =
+                labels.iter().all(|(name, area, _)| !name.is_empty() && has_room(*area, name));
             room.then_some((levels, labels))
         });
         if let Some((levels, labels)) = fitting {
@@ -82,17 +68,16 @@ impl Picture<'_> {
                 self.label(area, &name, bytes.as_deref());
             }
         }
-        self.whole().bottom + 10.0
     }
 
-    fn label(&mut self, area: Rect, name: &str, bytes: Option<&str>) {
-        let (x, y) = (f64::midpoint(area.left, area.right), f64::midpoint(area.top, area.bottom));
-        let bytes = bytes.filter(|text| area.has_room(text) && area.bottom - area.top >= 32.0);
-        let style = "font-size=\"11\" text-anchor=\"middle\"";
+    fn label(&mut self, area: Area, name: &str, bytes: Option<&str>) {
+        let (x, y) = area.middle();
+        let bytes = bytes.filter(|text| has_room(area, text) && area.height >= 32.0);
+        let style = format!("font-size=\"11\" {MIDDLE}");
         let raised = if bytes.is_some() { 3.0 } else { -4.0 };
-        self.text(x, y - raised, style, name);
+        self.canvas.text(x, y - raised, &style, name);
         if let Some(bytes) = bytes {
-            self.text(x, y + 11.0, &format!("{style} fill=\"#57606a\""), bytes);
+            self.canvas.text(x, y + 11.0, &format!("{style} {SOFT}"), bytes);
         }
     }
 }

@@ -1,17 +1,16 @@
-//! Colours: a hue for each place of the outermost level that tells parts apart, a shade for the next.
+//! Colours of shards: a hue by cube, a shade by PE.
 
 use super::super::{Layout, Shard, Split};
 
-/// Which level the hue and which the shade is for.
+/// Levels that determine hue and shade: 0 for SIPs, 1 for cubes, 2 for PEs, each with its count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hues {
-    /// 0 for SIPs, 1 for cubes, 2 for PEs; how many.
     pub(super) hue: Option<(usize, u32)>,
     pub(super) shade: Option<(usize, u32)>,
 }
 
 impl Hues {
-    /// Cubes have the hues and PEs the shades, if both split; else whoever does.
+    /// Takes the first two of cubes, PEs and SIPs that split the tensor.
     pub(super) fn new(layout: &Layout) -> Self {
         let mut levels = [1, 2, 0].into_iter().filter_map(|level: usize| {
             let count = layout.shards.iter().map(|shard| number(shard, level) + 1).max()?;
@@ -26,25 +25,24 @@ impl Hues {
         self.colour(place(self.hue), place(self.shade))
     }
 
-    /// The colour of a place and a shade.
     pub(super) fn colour(self, place: u32, shade: u32) -> String {
         let hues = self.hue.map_or(1, |(_, count)| count);
         let shades = self.shade.map_or(1, |(_, count)| count);
         let hue = 210.0 + 360.0 * f64::from(place) / f64::from(hues);
-        // Neighbours on the wheel differ in strength too, which few hues alone would not need.
+        // Adjacent hues also differ in saturation, since many hues alone are hard to distinguish.
         let strength = if place.is_multiple_of(2) { 0.75 } else { 0.5 };
         let light = 0.90 - 0.20 * f64::from(shade) / f64::from(shades.max(2) - 1);
         rgb(hue % 360.0, strength, if shades == 1 { 0.82 } else { light })
     }
 }
 
-/// A shard's number at a level.
+/// Returns the index of a shard's SIP, cube or PE.
 pub(super) fn number(shard: &Shard, level: usize) -> u32 {
     let at = shard.at;
     [at.sip.number(), at.cube.number(), at.pe.number()][level]
 }
 
-/// Hue in degrees, saturation and lightness, as pages write colours.
+/// Converts hue in degrees, saturation and lightness to a hexadecimal colour.
 fn rgb(hue: f64, saturation: f64, lightness: f64) -> String {
     let reach = saturation * lightness.min(1.0 - lightness);
     let channel = |offset: f64| {
