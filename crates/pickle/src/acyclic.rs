@@ -1,16 +1,16 @@
-//! The last check of a pickle: nothing contains itself, and nothing nests too deeply.
+//! Final check of a pickle: no container contains itself or nests too deeply.
 
 use super::error::Problem;
 use super::{Container, PickleError, Value};
 use crate::budget::Budget;
 
-/// How far the walk has got with a container.
+/// Progress of the walk through a container.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Unseen,
-    /// It lies on the path from the root to where the walk is.
+    /// On the path from the root to the current position.
     Open,
-    /// All of it has been seen; so many containers lie within each other here, this one included.
+    /// Completely visited; the value is its nesting depth, itself included.
     Done(u16),
 }
 
@@ -21,11 +21,11 @@ struct Step {
     height: u16,
 }
 
-/// Refuses cycles and depth beyond `limit` among all that `root` refers to.
+/// Rejects cycles and nesting beyond `limit` among everything that `root` refers to.
 ///
-/// This cannot be seen while reading, since a pickle may put a list into another one first and fill
-/// it later. The walk meets each container once, however often it is referred to, and keeps its
-/// own stack, which is never longer than `limit`.
+/// This is unknown while reading, since a pickle may put a list into another one first and fill it later. The walk
+/// visits each container once, however often it is referred to, and keeps its own stack, which is never longer
+/// than `limit`.
 pub(super) fn check(
     containers: &[Container],
     root: Value,
@@ -73,7 +73,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Notes that a container of this height lies in the last one of the path.
+    /// Records that the last container of the path contains one of this height.
     fn reach(&mut self, container: u32, height: u16) -> Result<(), PickleError> {
         if self.path.len() + usize::from(height) > usize::from(self.limit) {
             return Err(self.error(container, Problem::TooDeep { limit: self.limit }));

@@ -1,24 +1,24 @@
-//! `Budget`: the memory that a reader may take, counted before it is taken.
+//! A memory budget for readers, charged before memory is allocated.
 
 use thiserror::Error;
 
 use cubeyard_units::Bytes;
 
-/// What the heap adds to an allocation, and to each entry of a map.
+/// Heap overhead of an allocation, and of each map entry, in bytes.
 const OVERHEAD: usize = 16;
 
-/// Reading takes more memory than the caller allows. Allow more, or read less.
+/// Reading would take more memory than the caller allows. Raise the limit, or read less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("reading this takes more than {limit} of memory, which is the limit")]
 pub struct MemoryLimit {
-    /// The limit that the caller set.
+    /// The limit set by the caller.
     pub limit: Bytes,
 }
 
-/// Memory that is left to a reader.
+/// Memory left to a reader.
 ///
-/// Whoever reads untrusted input charges each table before it grows, so that no input can take more
-/// than the limit, whatever it says about itself.
+/// A reader of untrusted input charges each table before it grows, so that no input takes more memory than the
+/// limit.
 #[derive(Clone, Debug)]
 pub struct Budget {
     limit: Bytes,
@@ -26,36 +26,36 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A budget of `limit`, of which `held` is taken already.
+    /// Creates a budget of `limit`, of which `held` bytes are already used.
     pub fn new(limit: Bytes, held: usize) -> Result<Self, MemoryLimit> {
         let mut budget = Self { limit, left: limit.get() };
         budget.charge(held)?;
         Ok(budget)
     }
 
-    /// What is left.
+    /// Returns the number of bytes left.
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// A budget for one stage of the work: what is left here, and at most `most`.
+    /// Creates a budget for one stage of the work: the rest of this one, but at most `most` bytes.
     pub fn stage(&self, most: u64) -> Self {
         Self { limit: self.limit, left: self.left.min(most) }
     }
 
-    /// Takes `bytes` off the budget.
+    /// Charges `bytes` to the budget.
     pub fn charge(&mut self, bytes: usize) -> Result<(), MemoryLimit> {
         let left = self.left.checked_sub(bytes as u64);
         self.left = left.ok_or(MemoryLimit { limit: self.limit })?;
         Ok(())
     }
 
-    /// Gives back what was charged before.
+    /// Returns bytes that were charged before.
     pub fn release(&mut self, bytes: usize) {
         self.left += bytes as u64;
     }
 
-    /// Makes room for `more` items. Tables grow by doubling, and while one moves both are there.
+    /// Makes room for `more` items, charging both tables while items move. Tables grow by doubling.
     pub fn reserve<T>(&mut self, table: &mut Vec<T>, more: usize) -> Result<(), MemoryLimit> {
         let (held, needed) = (table.capacity(), table.len().saturating_add(more));
         if needed <= held {
@@ -80,13 +80,13 @@ impl Budget {
         Ok(())
     }
 
-    /// Charges a table of `count` items of this type, which is made at once.
+    /// Charges a table of `count` items that is allocated at once.
     pub fn charge_table<T>(&mut self, count: usize) -> Result<(), MemoryLimit> {
         self.charge(count.saturating_mul(size_of::<T>()).saturating_add(OVERHEAD))
     }
 }
 
-/// Memory that an entry of a `BTreeMap` takes at most: its nodes are at least half full.
+/// Returns the maximum memory of a `BTreeMap` entry, in bytes: nodes are at least half full.
 pub const fn map_entry<K, V>() -> usize {
     2 * (size_of::<K>() + size_of::<V>()) + OVERHEAD
 }

@@ -1,121 +1,121 @@
-//! Why a pickle was refused.
+//! Errors of the pickle reader.
 
 use thiserror::Error;
 
 use crate::MemoryLimit;
 
-/// Why a pickle was refused, and where. No part of it can be used.
+/// Reason and position of a rejected pickle. No part of it can be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("byte {offset}, {opcode}: {problem}")]
 pub struct PickleError {
-    /// Where the opcode stands.
+    /// Byte offset of the opcode.
     pub offset: usize,
     /// Python's name for the opcode.
     pub opcode: &'static str,
-    /// What is wrong with it.
+    /// The fault of the opcode.
     pub problem: Problem,
 }
 
-/// What is wrong with an opcode of a pickle.
+/// Fault of an opcode in a pickle.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Problem {
     /// The byte is no opcode, so this is no pickle or a damaged one.
     #[error("expected an opcode, found {found:#04x}")]
     Unknown {
-        /// The byte.
+        /// The byte in place of an opcode.
         found: u8,
     },
-    /// The opcode makes something other than plain data. Such a pickle can run any code when Python
-    /// loads it.
+    /// The opcode creates something other than plain data. Python can run arbitrary code when it loads such a
+    /// pickle.
     #[error("expected plain data, found an opcode that makes {makes}")]
     Refused {
-        /// What it makes.
+        /// Kind of object that the opcode creates.
         makes: &'static str,
     },
-    /// The protocol came after Python 3.14.
+    /// The protocol is newer than that of Python 3.14.
     #[error("expected protocol 0 to 5, found {found}")]
     Protocol {
-        /// Its number.
+        /// Number of the protocol.
         found: u8,
     },
     /// The input ends within the opcode's argument.
     #[error("expected {needed} more bytes, found {left}")]
     Truncated {
-        /// The bytes that the argument takes.
+        /// Length of the argument, in bytes.
         needed: u64,
-        /// The bytes that are left.
+        /// Number of bytes left in the input.
         left: usize,
     },
     /// The input ends within the line that is the opcode's argument.
     #[error("expected a line, found no end to it")]
     EndlessLine,
-    /// The opcode takes something from the stack that is not there.
+    /// The opcode takes a value from an empty stack.
     #[error("expected {expected} on the stack, found nothing")]
     Nothing {
-        /// What it takes.
+        /// The value that the opcode takes.
         expected: &'static str,
     },
-    /// The opcode takes something from the stack, and something else is there.
+    /// The opcode takes a value of another kind from the stack.
     #[error("expected {expected} on the stack, found {found}")]
     Kind {
-        /// What it takes.
+        /// The value that the opcode takes.
         expected: &'static str,
-        /// What is there.
+        /// Kind of the value on the stack.
         found: &'static str,
     },
-    /// A dictionary gets a last key without a value.
+    /// A dictionary gets a key without a value.
     #[error("expected keys with values, found {count} items")]
     Odd {
-        /// How many there are of both together.
+        /// Number of keys and values together.
         count: usize,
     },
-    /// The opcode reads a place of the memo where nothing was put.
+    /// The opcode reads a memo entry that was never written.
     #[error("expected something in place {index} of the memo, found nothing")]
     NotMemoized {
-        /// Which place.
+        /// Index of the memo entry.
         index: u64,
     },
-    /// The opcode writes a place of the memo that no honest pickle has reached by then.
+    /// The opcode writes a memo entry further ahead than any pickle written by Python.
     #[error("expected at most {largest} as the place in the memo, found {index}")]
     Memo {
-        /// Which place.
+        /// Index of the memo entry.
         index: u64,
-        /// The last one that can have been reached.
+        /// Largest index that is possible at this offset.
         largest: usize,
     },
-    /// The argument is not what the opcode takes.
+    /// The argument is malformed.
     #[error("expected {expected}, found `{found}`")]
     Literal {
-        /// What it takes.
+        /// The argument that the opcode takes.
         expected: &'static str,
-        /// The beginning of what is there.
+        /// Beginning of the argument found.
         found: String,
     },
-    /// An integer takes more than 64 bits.
+    /// An integer has more than 64 bits.
     #[error("expected an integer of at most 64 bits, found {bytes} bytes")]
     Integer {
-        /// The length of its argument.
+        /// Length of its argument, in bytes.
         bytes: usize,
     },
-    /// The input and what is made of it take more memory than the limit.
+    /// The input and the values read from it take more memory than the limit.
     #[error(transparent)]
     Memory(#[from] MemoryLimit),
-    /// What is made of the input takes more memory than that of any honest pickle of its length.
+    /// The values take more memory than any pickle of this length that Python writes.
     #[error(
         "expected data that takes at most {factor} bytes of memory for each byte of a pickle, found \
          more"
     )]
     Inflated {
-        /// How many bytes of memory a byte of input may take.
+        /// Maximum memory for each byte of input, in bytes.
         factor: u64,
     },
     /// There are more values than 32 bits can number.
     #[error("expected fewer than 2³² values, found more")]
     TooMany,
-    /// Containers lie deeper within each other than the limit.
+    /// Containers nest more deeply than the limit.
     #[error("expected at most {limit} containers within each other, found more")]
     TooDeep {
-        /// The limit.
+        /// Maximum nesting depth.
         limit: u16,
     },
     /// A container contains itself.
@@ -124,13 +124,13 @@ pub enum Problem {
     /// The pickle stops with other than one value on the stack.
     #[error("expected one value on the stack, found {count}")]
     Leftover {
-        /// How many there are.
+        /// Number of values on the stack.
         count: usize,
     },
-    /// Something follows the pickle.
+    /// Bytes follow the pickle.
     #[error("expected the end of the input, found {count} more bytes")]
     Trailing {
-        /// How many bytes.
+        /// Number of bytes that follow.
         count: usize,
     },
 }

@@ -1,8 +1,8 @@
-//! The beginning of what was found in a file, fit for an error message.
+//! Beginnings of file contents, for error messages.
 
 const LONGEST: usize = 40;
 
-/// At most the first 40 bytes as text on one line, with a sign that more followed.
+/// Formats at most the first 40 bytes as text on one line, with an ellipsis if more follow.
 pub fn excerpt(found: &[u8]) -> String {
     let shown = String::from_utf8_lossy(&found[..found.len().min(LONGEST)]);
     let more = if found.len() > LONGEST { "…" } else { "" };

@@ -1,19 +1,18 @@
-//! Plain data in Python's pickle form: read without trust, and written for Python to read.
+//! Reader and writer of plain data in Python's pickle format; the reader trusts no input.
 //!
-//! A pickle is a program for a small stack machine, and Python's own reader lets that program call
-//! anything. [`read`] builds plain data only (none, booleans, numbers, text, bytes, lists, tuples
-//! and dictionaries) and refuses every other opcode by name. It takes time and memory in
-//! proportion to its input, and never more memory than its limit, whatever the input says:
+//! A pickle is a program for a small stack machine, and Python's own reader lets that program call any function.
+//! [`read`] builds plain data only (none, booleans, numbers, text, bytes, lists, tuples and dictionaries) and
+//! rejects every other opcode by name. Its time and memory are proportional to its input, and its memory never
+//! exceeds the limit:
 //!
-//! - Values live in the flat tables of a [`Document`] and refer to each other by number. Sharing
-//!   costs nothing, dropping does not recurse, and text is borrowed from the input.
-//! - A declared length is compared with what is left before anything is allocated, and every table
-//!   is counted against the limit before it grows.
-//! - A pickle that takes more than 16 bytes of memory for each byte of its own is refused: honest
-//!   ones take about 5, and some opcodes of one byte could take 96.
-//! - Values that contain themselves or nest too deeply are refused, so a visitor may recurse. It
-//!   has to mind sharing, though: following every reference to a shared value takes exponential
-//!   time in a pickle made for that.
+//! - Values live in the flat tables of a [`Document`] and refer to each other by index. Sharing costs nothing, dropping
+//!   does not recurse, and text is borrowed from the input.
+//! - A declared length is compared with the rest of the input before anything is allocated, and every table is charged to
+//!   the limit before it grows.
+//! - A pickle that takes more than 16 bytes of memory for each byte of input is rejected: those that Python writes take
+//!   about 5, and some opcodes of one byte could take 96.
+//! - Values that contain themselves or nest too deeply are rejected, so that a visitor may recurse. Following every
+//!   reference to a shared value can take exponential time, however.
 //!
 //! ```
 //! use cubeyard_pickle::{self as pickle, Limits, Value};
@@ -44,65 +43,57 @@ use cubeyard_units::Bytes;
 pub use self::budget::{Budget, MemoryLimit, map_entry};
 pub use self::error::{PickleError, Problem};
 pub use self::excerpt::excerpt;
-pub use self::read::read_within;
-pub use self::read::{check_beginning, read};
+pub use self::read::{check_beginning, read, read_within};
 pub use self::write::{DictWriter, ListWriter, Slot, write_dict};
 
-/// How much a pickle may ask for.
+/// Limits on the resources that a pickle may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Memory for the input and for all that is made of it.
+    /// Memory for the input and everything read from it.
     pub memory: Bytes,
-    /// The most containers that may lie within each other.
+    /// Maximum nesting depth of containers.
     pub depth: u16,
 }
 
-impl Limits {
-    /// Limits for a pickle that may take this much memory.
-    pub fn new(memory: Bytes) -> Self {
-        Self { memory, ..Self::default() }
-    }
-}
-
-/// Room for snapshots of a day: 4 GiB. PyTorch nests them 6 deep.
+/// 4 GiB, enough for snapshots of a whole day, and a depth of 64; PyTorch's snapshots have 6.
 impl Default for Limits {
     fn default() -> Self {
         Self { memory: Bytes::gib(4), depth: 64 }
     }
 }
 
-/// A value of a [`Document`], which holds what is longer than a number.
+/// A value of a [`Document`], which holds everything longer than a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// Python's `None`.
+    /// The value `None` of Python.
     None,
-    /// A boolean.
+    /// A truth value.
     Boolean(bool),
-    /// An integer of 64 bits with sign.
+    /// A signed integer of 64 bits.
     Integer(i64),
-    /// An integer above that, of 64 bits without sign.
+    /// An unsigned integer above the signed range.
     Large(u64),
-    /// A number with a fraction.
+    /// A floating-point number.
     Float(f64),
-    /// A string.
+    /// A Unicode string.
     Text(Text),
-    /// Bytes that need not be text.
+    /// A byte string.
     Bytes(Blob),
-    /// A list.
+    /// A Python list.
     List(Sequence),
-    /// A tuple.
+    /// A Python tuple.
     Tuple(Sequence),
-    /// A dictionary.
+    /// A Python dictionary.
     Dict(Dict),
 }
 
 impl Value {
-    /// An integer in the one form that fits it.
+    /// Creates an integer in the one variant that represents it.
     fn unsigned(number: u64) -> Self {
         i64::try_from(number).map_or(Self::Large(number), Self::Integer)
     }
 
-    /// What kind of value this is, with its article.
+    /// Returns the kind of value with its article, e.g. `a list`.
     pub const fn kind(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -117,7 +108,7 @@ impl Value {
         }
     }
 
-    /// The container that this is, if it is one.
+    /// Returns the index of the container that this value refers to, if any.
     const fn container(self) -> Option<u32> {
         match self {
             Self::List(Sequence(index))
@@ -128,47 +119,47 @@ impl Value {
     }
 }
 
-/// A string of a [`Document`].
+/// Handle of a string in a [`Document`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text(u32);
 
 impl Text {
-    /// Its place in a `Vec` with one entry for each of [`Document::texts`].
+    /// Returns its index in a `Vec` with one entry for each of [`Document::texts`].
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Bytes of a [`Document`].
+/// Handle of a byte string in a [`Document`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blob(u32);
 
-/// A list or tuple of a [`Document`].
+/// Handle of a list or tuple in a [`Document`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sequence(u32);
 
 impl Sequence {
-    /// Its place in a `Vec` with one entry for each of [`Document::containers`].
+    /// Returns its index in a `Vec` with one entry for each of [`Document::containers`].
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A dictionary of a [`Document`].
+/// Handle of a dictionary in a [`Document`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dict(u32);
 
 impl Dict {
-    /// Its place in a `Vec` with one entry for each of [`Document::containers`].
+    /// Returns its index in a `Vec` with one entry for each of [`Document::containers`].
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What a pickle said: a value and all that it refers to.
+/// Contents of a pickle: a value and everything that it refers to.
 ///
-/// A [`Text`], [`Blob`], [`Sequence`] or [`Dict`] means something only to the document that it came
-/// from; another one may answer with something else or panic.
+/// A [`Text`], [`Blob`], [`Sequence`] or [`Dict`] is valid only for the document that it came from; another
+/// document may return something else or panic.
 #[derive(Debug)]
 pub struct Document<'a> {
     root: Value,
@@ -177,52 +168,52 @@ pub struct Document<'a> {
     containers: Vec<Container>,
 }
 
-/// The items of a list or tuple, or the keys of a dictionary, each before its value.
+/// Items of a list or tuple, or keys of a dictionary, each followed by its value.
 #[derive(Debug)]
 struct Container {
     items: Vec<Value>,
-    /// The byte that it was made at, for errors that show only at the end.
+    /// Offset of the opcode that created it, for errors found at the end.
     offset: usize,
 }
 
 impl Document<'_> {
-    /// The value that was pickled.
+    /// Returns the pickled value.
     pub fn root(&self) -> Value {
         self.root
     }
 
-    /// How many lists, tuples and dictionaries there are.
+    /// Returns the number of lists, tuples and dictionaries.
     pub fn containers(&self) -> usize {
         self.containers.len()
     }
 
-    /// How many strings there are; the same words may be here more than once.
+    /// Returns the number of strings, of which several may be equal.
     pub fn texts(&self) -> usize {
         self.texts.len()
     }
 
-    /// What a string says.
+    /// Returns the contents of a string.
     pub fn text(&self, text: Text) -> &str {
         &self.texts[text.index()]
     }
 
-    /// What bytes hold.
+    /// Returns the contents of a byte string.
     pub fn bytes(&self, blob: Blob) -> &[u8] {
         self.blobs[blob.0 as usize]
     }
 
-    /// The items of a list or tuple.
+    /// Returns the items of a list or tuple.
     pub fn items(&self, sequence: Sequence) -> &[Value] {
         &self.containers[sequence.index()].items
     }
 
-    /// The keys and values of a dictionary in the order in which they were set. A key that was set
-    /// twice is here twice; the last counts.
+    /// Returns the keys and values of a dictionary in the order in which they were set. A key set twice occurs
+    /// twice; the last value counts.
     pub fn entries(&self, dict: Dict) -> impl DoubleEndedIterator<Item = (Value, Value)> {
         self.containers[dict.index()].items.chunks_exact(2).map(|pair| (pair[0], pair[1]))
     }
 
-    /// What a dictionary holds for a string, found by looking at every key.
+    /// Returns the value of a string key, searching all keys.
     pub fn get(&self, dict: Dict, key: &str) -> Option<Value> {
         let is_key = |value| matches!(value, Value::Text(text) if self.text(text) == key);
         self.entries(dict).rev().find(|(found, _)| is_key(*found)).map(|(_, value)| value)

@@ -1,10 +1,10 @@
-//! Numbers and text as pickles spell them.
+//! Parsers of numbers and text in pickles.
 
 use super::Value;
 use super::error::Problem;
 use crate::excerpt::excerpt;
 
-/// An integer of any length in two's complement, the lowest byte first.
+/// Parses an integer of any length in little-endian two's complement.
 pub(super) fn long(bytes: &[u8]) -> Result<Value, Problem> {
     let negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);
     let sign = if negative { 0xff } else { 0 };
@@ -20,7 +20,7 @@ pub(super) fn long(bytes: &[u8]) -> Result<Value, Problem> {
     }
 }
 
-/// The argument of `INT`, which spells booleans as well.
+/// Parses the argument of `INT`, which also represents booleans.
 pub(super) fn int(line: &[u8]) -> Result<Value, Problem> {
     match line {
         b"00" => Ok(Value::Boolean(false)),
@@ -29,7 +29,7 @@ pub(super) fn int(line: &[u8]) -> Result<Value, Problem> {
     }
 }
 
-/// The argument of `LONG`, which ends in an `L`.
+/// Parses the argument of `LONG`, which ends in an `L`.
 pub(super) fn decimal(line: &[u8]) -> Result<Value, Problem> {
     let digits = line.strip_suffix(b"L").unwrap_or(line);
     let text = str::from_utf8(digits).unwrap_or_default();
@@ -40,26 +40,26 @@ pub(super) fn decimal(line: &[u8]) -> Result<Value, Problem> {
     })
 }
 
-/// The argument of `FLOAT`.
+/// Parses the argument of `FLOAT`.
 pub(super) fn float(line: &[u8]) -> Result<Value, Problem> {
     let parsed = str::from_utf8(line).ok().and_then(|text| text.parse().ok());
     let wrong = || Problem::Literal { expected: "a float", found: excerpt(line) };
     parsed.map(Value::Float).ok_or_else(wrong)
 }
 
-/// The argument of `GET` and `PUT`.
+/// Parses the argument of `GET` and `PUT`.
 pub(super) fn memo_index(line: &[u8]) -> Result<u64, Problem> {
     let parsed = str::from_utf8(line).ok().and_then(|text| text.parse().ok());
     parsed.ok_or_else(|| Problem::Literal { expected: "a place in the memo", found: excerpt(line) })
 }
 
-/// A string as the binary opcodes spell it.
+/// Parses the UTF-8 argument of a binary opcode.
 pub(super) fn text(bytes: &[u8]) -> Result<&str, Problem> {
     str::from_utf8(bytes)
         .map_err(|_| Problem::Literal { expected: "UTF-8 text", found: excerpt(bytes) })
 }
 
-/// The argument of `UNICODE`: Latin-1, with other characters as `\uXXXX` or `\UXXXXXXXX`.
+/// Parses the argument of `UNICODE`: Latin-1, with other characters as `\uXXXX` or `\UXXXXXXXX`.
 pub(super) fn escaped_text(line: &[u8]) -> Result<String, Problem> {
     let mut text = String::with_capacity(line.len());
     let mut rest = line;

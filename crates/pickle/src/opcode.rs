@@ -1,10 +1,10 @@
-//! The opcodes of pickle, protocols 0 to 5, with the names that Python gives them.
+//! Opcodes of pickle protocols 0 to 5, with their names in Python.
 
 macro_rules! opcodes {
     ($($name:ident = $code:literal;)*) => {
         $(pub(super) const $name: u8 = $code;)*
 
-        /// What Python calls an opcode.
+        /// Returns Python's name for an opcode.
         pub(super) const fn name(code: u8) -> &'static str {
             match code {
                 $($name => stringify!($name),)*
@@ -85,7 +85,8 @@ opcodes! {
     READONLY_BUFFER = 0x98;
 }
 
-/// What an opcode makes that is no plain data, or `None` for a byte that is no opcode at all.
+/// Returns the kind of object that an opcode creates if it is not plain data, and `None` for a byte that is no
+/// opcode.
 pub(super) const fn makes(code: u8) -> Option<&'static str> {
     match code {
         GLOBAL | STACK_GLOBAL | EXT1 | EXT2 | EXT4 => Some("a class or function"),

@@ -1,4 +1,4 @@
-//! The stack machine that a pickle is a program for.
+//! The stack machine that runs a pickle.
 
 mod stack;
 
@@ -15,11 +15,11 @@ use super::{
 use crate::MemoryLimit;
 use crate::budget::Budget;
 
-/// Memory that a byte of a pickle may take, and what every pickle may take beside that.
+/// Maximum memory for each byte of a pickle, and the allowance on top of it, in bytes.
 const FACTOR: u64 = 16;
 const ALWAYS: u64 = 1 << 20;
 
-/// Reads one pickle that takes up all of `input`.
+/// Reads one pickle that occupies all of `input`.
 pub fn read<'a>(input: &'a [u8], limits: &Limits) -> Result<Document<'a>, PickleError> {
     let whole =
         |limit: MemoryLimit| PickleError { offset: 0, opcode: "pickle", problem: limit.into() };
@@ -27,7 +27,7 @@ pub fn read<'a>(input: &'a [u8], limits: &Limits) -> Result<Document<'a>, Pickle
     read_within(input, limits.depth, &mut budget)
 }
 
-/// Reads one pickle that takes up all of `input`, which is charged already.
+/// Reads one pickle that occupies all of `input`, which is already charged to the budget.
 pub fn read_within<'a>(
     input: &'a [u8],
     depth: u16,
@@ -50,7 +50,7 @@ pub fn read_within<'a>(
     Ok(machine.document)
 }
 
-/// Refuses what cannot be the beginning of a pickle of plain data, however it may go on.
+/// Rejects an input that is not the beginning of a pickle of plain data.
 pub fn check_beginning(start: &[u8], limits: &Limits) -> Result<(), PickleError> {
     let cut_off = |problem: &Problem| {
         matches!(problem, Problem::Truncated { .. } | Problem::EndlessLine | Problem::Memory(_))
@@ -66,15 +66,15 @@ pub fn check_beginning(start: &[u8], limits: &Limits) -> Result<(), PickleError>
 struct Machine<'a> {
     source: Source<'a>,
     budget: Budget,
-    /// Only the beginning of the input is here.
+    /// Whether only the beginning of the input is present.
     partial: bool,
-    /// Values built so far. Every table is shorter than this, so its indices fit 32 bits.
+    /// Number of values built so far. No table is longer, so that indices fit 32 bits.
     built: u32,
     stack: Vec<Value>,
-    /// How high the stack was at each mark. What lies below the last one is out of reach.
+    /// Height of the stack at each mark. Values below the last mark are out of reach.
     marks: Vec<usize>,
     memo: Vec<Option<Value>>,
-    /// How many places of the memo are taken.
+    /// Number of memo entries in use.
     memoized: usize,
     document: Document<'a>,
 }
@@ -109,7 +109,7 @@ impl<'a> Machine<'a> {
         acyclic::check(&self.document.containers, self.document.root, depth, &self.budget)
     }
 
-    /// Gives back the memory that only the machine needed.
+    /// Releases the memory of the stack, the marks and the memo.
     fn release_tools(&mut self) {
         let (stack, marks, memo) =
             (take(&mut self.stack), take(&mut self.marks), take(&mut self.memo));
@@ -131,7 +131,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Carries out one opcode other than `STOP`.
+    /// Executes one opcode other than `STOP`.
     #[rustfmt::skip] // a table reads best with one opcode a line
     fn step(&mut self, code: u8) -> Result<(), Problem> {
         match code {
@@ -199,7 +199,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// A frame says how much a reader may fetch at once. All of the input is here already.
+    /// Checks the length of a frame, which only tells a streaming reader how much to fetch.
     fn frame(&mut self) -> Result<(), Problem> {
         let (needed, left) = (self.source.eight_bytes()?, self.source.left());
         if needed > left as u64 && !self.partial {
@@ -267,7 +267,6 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// The error of a pickle that ends without `STOP`.
 fn end(offset: usize, problem: Problem) -> PickleError {
     PickleError { offset, opcode: "end of input", problem }
 }

@@ -1,4 +1,4 @@
-//! `Source`: the input of a pickle, read from front to back.
+//! The input of a pickle, read from front to back.
 
 use super::error::Problem;
 
@@ -13,7 +13,7 @@ impl<'a> Source<'a> {
         Self { input, at: 0 }
     }
 
-    /// How many bytes have been read.
+    /// Returns the number of bytes read.
     pub(super) fn offset(&self) -> usize {
         self.at
     }
@@ -22,12 +22,12 @@ impl<'a> Source<'a> {
         &self.input[self.at..]
     }
 
-    /// How many bytes are left.
+    /// Returns the number of bytes left.
     pub(super) fn left(&self) -> usize {
         self.input.len() - self.at
     }
 
-    /// The next so many bytes. Nothing is allocated for them, however many are asked for.
+    /// Reads the next `count` bytes without allocating.
     pub(super) fn take(&mut self, count: u64) -> Result<&'a [u8], Problem> {
         let fits = usize::try_from(count).ok().and_then(|count| self.rest().get(..count));
         let taken = fits.ok_or(Problem::Truncated { needed: count, left: self.left() })?;
@@ -35,7 +35,7 @@ impl<'a> Source<'a> {
         Ok(taken)
     }
 
-    /// The next line, without its end.
+    /// Reads the next line, without its end.
     pub(super) fn line(&mut self) -> Result<&'a [u8], Problem> {
         let end = self.rest().iter().position(|&byte| byte == b'\n');
         let line = &self.rest()[..end.ok_or(Problem::EndlessLine)?];
@@ -43,7 +43,7 @@ impl<'a> Source<'a> {
         Ok(line)
     }
 
-    /// The next `N` bytes as they stand.
+    /// Reads the next `N` bytes.
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Problem> {
         let missed = Problem::Truncated { needed: N as u64, left: self.left() };
         let array = *self.rest().first_chunk().ok_or(missed)?;

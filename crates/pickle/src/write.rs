@@ -1,17 +1,17 @@
-//! Writing plain data as a pickle of protocol 4.
+//! Writer of plain data as a pickle of protocol 4.
 //!
-//! Only opcodes that the viewer of PyTorch's snapshots, `MemoryViz.js`, knows as well. It turns
-//! numbers into doubles, so integers from 2⁵³ up lose their last bits there.
+//! It uses only opcodes that PyTorch's snapshot viewer, `MemoryViz.js`, supports. The viewer converts numbers to
+//! doubles, so that integers from 2⁵³ up lose their last bits there.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use super::opcode;
 
-/// Writes a dictionary with what `fill` puts into it, and hands back the sink.
+/// Writes a dictionary filled by `fill`, and returns the sink.
 ///
-/// Nothing is held back but the strings that were written, each of which is written once; so use a
-/// sink that buffers.
+/// Strings are remembered, so that each is written once; everything else goes to the sink at once, which should
+/// buffer.
 pub fn write_dict<W: Write>(
     sink: W,
     fill: impl FnOnce(&mut DictWriter<'_, W>) -> io::Result<()>,
@@ -31,7 +31,7 @@ pub struct DictWriter<'p, W> {
 }
 
 impl<W: Write> DictWriter<'_, W> {
-    /// Room for the value of `key`. Without a value the key is not written either.
+    /// Returns the slot for the value of `key`. The key is written together with the value.
     #[must_use = "an entry is written when it gets its value"]
     pub fn entry<'k>(&'k mut self, key: &'k str) -> Slot<'k, W> {
         Slot { pickler: self.pickler, items: &mut self.items, key: Some(key) }
@@ -46,14 +46,14 @@ pub struct ListWriter<'p, W> {
 }
 
 impl<W: Write> ListWriter<'_, W> {
-    /// Room for one more item.
+    /// Returns the slot for one more item.
     #[must_use = "an item is written when it gets its value"]
     pub fn item(&mut self) -> Slot<'_, W> {
         Slot { pickler: self.pickler, items: &mut self.items, key: None }
     }
 }
 
-/// Room for exactly one value.
+/// A slot for exactly one value.
 #[derive(Debug)]
 #[must_use = "a slot is written when it gets its value"]
 pub struct Slot<'p, W> {
@@ -63,34 +63,34 @@ pub struct Slot<'p, W> {
 }
 
 impl<'p, W: Write> Slot<'p, W> {
-    /// Python's `None`.
+    /// Writes the value `None` of Python.
     pub fn none(self) -> io::Result<()> {
         self.begin()?.put(&[opcode::NONE])
     }
 
-    /// A boolean.
+    /// Writes a boolean.
     pub fn boolean(self, value: bool) -> io::Result<()> {
         self.begin()?.put(&[if value { opcode::NEWTRUE } else { opcode::NEWFALSE }])
     }
 
-    /// An integer.
+    /// Writes an integer.
     pub fn integer(self, value: impl Into<i128>) -> io::Result<()> {
         self.begin()?.integer(value.into())
     }
 
-    /// A number with a fraction.
+    /// Writes a floating-point number.
     pub fn float(self, value: f64) -> io::Result<()> {
         let pickler = self.begin()?;
         pickler.put(&[opcode::BINFLOAT])?;
         pickler.put(&value.to_be_bytes())
     }
 
-    /// A string.
+    /// Writes a string.
     pub fn text(self, value: &str) -> io::Result<()> {
         self.begin()?.text(value)
     }
 
-    /// A list of what `fill` puts into it.
+    /// Writes a list filled by `fill`.
     pub fn list(
         self,
         fill: impl FnOnce(&mut ListWriter<'_, W>) -> io::Result<()>,
@@ -102,7 +102,7 @@ impl<'p, W: Write> Slot<'p, W> {
         list.items.close(list.pickler)
     }
 
-    /// A tuple of what `fill` puts into it.
+    /// Writes a tuple filled by `fill`.
     pub fn tuple(
         self,
         fill: impl FnOnce(&mut ListWriter<'_, W>) -> io::Result<()>,
@@ -116,7 +116,7 @@ impl<'p, W: Write> Slot<'p, W> {
         }
     }
 
-    /// A dictionary with what `fill` puts into it.
+    /// Writes a dictionary filled by `fill`.
     pub fn dict(
         self,
         fill: impl FnOnce(&mut DictWriter<'_, W>) -> io::Result<()>,
@@ -124,7 +124,7 @@ impl<'p, W: Write> Slot<'p, W> {
         self.begin()?.dict(fill)
     }
 
-    /// Writes what has to stand before the value.
+    /// Writes the opcodes that precede the value.
     fn begin(self) -> io::Result<&'p mut Pickler<W>> {
         self.items.open(self.pickler)?;
         if let Some(key) = self.key {
@@ -134,7 +134,7 @@ impl<'p, W: Write> Slot<'p, W> {
     }
 }
 
-/// The items of one container that lie on the reader's stack and not yet in the container.
+/// Items of a container that are still on the reader's stack.
 #[derive(Debug)]
 struct Items {
     count: usize,
@@ -143,13 +143,13 @@ struct Items {
 }
 
 impl Items {
-    /// Items that go into their container a thousand at a time, as with Python. The viewer passes
-    /// them as arguments of one call, of which browsers allow only so many.
+    /// Items appended to their container 1,000 at a time, as Python does. The viewer passes them as arguments of
+    /// one call, whose number browsers limit.
     const fn appended(close: u8) -> Self {
         Self { count: 0, most: 1000, close }
     }
 
-    /// Items that make their container all together.
+    /// Items that form their container together.
     const fn at_once(close: u8) -> Self {
         Self { count: 0, most: usize::MAX, close }
     }
@@ -173,7 +173,7 @@ impl Items {
     }
 }
 
-/// The sink, and the strings that it has got, with their places in the reader's memo.
+/// The sink, and the strings written to it with their memo indices.
 #[derive(Debug)]
 struct Pickler<W> {
     sink: W,
@@ -240,7 +240,7 @@ impl<W: Write> Pickler<W> {
     }
 }
 
-/// The fewest low bytes that still show the sign of `value`, and how many these are.
+/// Returns the fewest low bytes that still show the sign of `value`, and their number.
 fn shortest(value: i128, bytes: &[u8; 16]) -> (u8, &[u8]) {
     let redundant = if value < 0 { value.leading_ones() } else { value.leading_zeros() };
     // One of the equal leading bits is the sign and has to stay.

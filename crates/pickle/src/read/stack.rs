@@ -1,14 +1,14 @@
-//! What opcodes take from the stack and the memo.
+//! Stack and memo operations of the opcodes.
 
 use super::{Container, Machine, Problem, Value};
 
 impl Machine<'_> {
-    /// The lowest place of the stack that can be reached: that of the last mark.
+    /// Returns the lowest index of the stack within reach: that of the last mark.
     fn floor(&self) -> usize {
         self.marks.last().copied().unwrap_or(0)
     }
 
-    /// The place of the last `count` values of the stack.
+    /// Returns the index of the first of the last `count` values.
     pub(super) fn last(&self, count: usize) -> Result<usize, Problem> {
         let start = self.stack.len().checked_sub(count).filter(|&start| start >= self.floor());
         start.ok_or(Problem::Nothing { expected: "more values" })
@@ -25,7 +25,7 @@ impl Machine<'_> {
         Ok(top)
     }
 
-    /// Carries out `POP`, which takes a mark where no value lies above it.
+    /// Executes `POP`, which removes a mark if no value lies above it.
     pub(super) fn discard(&mut self) -> Result<(), Problem> {
         if self.stack.len() > self.floor() {
             self.stack.pop();
@@ -38,16 +38,16 @@ impl Machine<'_> {
         self.marks.pop().ok_or(Problem::Nothing { expected: "a mark" })
     }
 
-    /// Takes all that lies above the last mark, and the mark.
+    /// Removes and returns the values above the last mark, and removes the mark.
     pub(super) fn pop_items(&mut self) -> Result<Vec<Value>, Problem> {
         let start = self.pop_mark()?;
         self.take_from(start)
     }
 
-    /// Takes what lies from `start` up, into a vector that is no larger than it needs to be.
+    /// Removes and returns the values from `start` up, in a vector without spare capacity.
     ///
-    /// `split_off` may hand over the stack's own buffer, so that a pickle that has once been high
-    /// could go on to make small lists with room for millions.
+    /// `split_off` may return the stack's own buffer, so that a pickle with a once high stack could create small
+    /// lists with room for millions.
     pub(super) fn take_from(&mut self, start: usize) -> Result<Vec<Value>, Problem> {
         if start < self.stack.len() {
             self.budget.charge_table::<Value>(self.stack.len() - start)?;
@@ -55,7 +55,7 @@ impl Machine<'_> {
         Ok(self.stack.drain(start..).collect())
     }
 
-    /// Moves what lies from `start` up to the end of the list below it.
+    /// Moves the values from `start` up to the end of the list below them.
     pub(super) fn append_from(&mut self, start: usize) -> Result<(), Problem> {
         match self.below(start, "a list")? {
             Value::List(list) => self.move_into(list.index(), start),
@@ -63,7 +63,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Moves what lies from `start` up, keys and values in turn, to the dictionary below it.
+    /// Moves the values from `start` up, alternating keys and values, into the dictionary below them.
     pub(super) fn set_from(&mut self, start: usize) -> Result<(), Problem> {
         check_pairs(&self.stack[start..])?;
         match self.below(start, "a dictionary")? {
@@ -90,7 +90,7 @@ impl Machine<'_> {
         self.push(value)
     }
 
-    /// Puts a copy of the top of the stack into the memo.
+    /// Stores a copy of the top of the stack in the memo.
     ///
     /// Python numbers the places one after the other, and filling one takes a byte at least. So a
     /// place beyond the bytes read so far is an attempt to have a large memo allocated.
@@ -109,12 +109,12 @@ impl Machine<'_> {
     }
 }
 
-/// The place that the next entry of a table gets.
+/// Returns the index of the next entry of a table.
 pub(super) fn next_index<T>(table: &[T]) -> u32 {
     u32::try_from(table.len()).expect("no table is longer than the count of values, of 32 bits")
 }
 
-/// Refuses items of a dictionary that are no keys with values. Python cannot hash what can change.
+/// Rejects an odd number of items, and keys that Python cannot hash.
 pub(super) fn check_pairs(items: &[Value]) -> Result<(), Problem> {
     if !items.len().is_multiple_of(2) {
         return Err(Problem::Odd { count: items.len() });
@@ -126,5 +126,5 @@ pub(super) fn check_pairs(items: &[Value]) -> Result<(), Problem> {
     }
 }
 
-/// A document grows by entries of this size; more would show in every large snapshot.
+/// Every large snapshot would grow with the size of these.
 const _: () = assert!(size_of::<Value>() == 16 && size_of::<Container>() == 32);

@@ -164,7 +164,7 @@ fn sharing_costs_no_more_than_its_references() {
 #[test]
 fn tables_are_counted_against_the_limit() {
     // Four values on the stack are 80 bytes, the mark 48, the list 144 and its items 80.
-    let limits = |memory| Limits::new(Bytes::new(memory));
+    let limits = |memory| Limits { memory: Bytes::new(memory), ..Limits::default() };
     let needed = 6 + 80 + 48 + 144 + 80 + 20;
     assert!(read(b"](NNe.", &limits(needed)).is_ok());
     for memory in 0..needed - 20 {
@@ -178,7 +178,7 @@ fn tables_are_counted_against_the_limit() {
 #[test]
 fn a_pickle_that_swells_is_refused_whatever_the_limit() {
     let lists = |count: usize| [b"(".to_vec(), vec![b']'; count], b"t.".to_vec()].concat();
-    let limits = Limits::new(Bytes::gib(100));
+    let limits = Limits { memory: Bytes::gib(100), ..Limits::default() };
     assert!(read(&lists(1_000), &limits).is_ok());
     let error = read(&lists(4 << 20), &limits).map(|_| ()).unwrap_err();
     assert_eq!(error.problem, Problem::Inflated { factor: 16 });
@@ -186,7 +186,7 @@ fn a_pickle_that_swells_is_refused_whatever_the_limit() {
     let swelling: [&[u8]; 7] = [b"N", b"(", b"\x8c\0", b")", b"]", b"h\0", b"N\x85"];
     for part in swelling {
         let bytes = [b"]\x94(".to_vec(), part.repeat(8 << 20), b"e.".to_vec()].concat();
-        let limits = Limits::new(Bytes::mib(128));
+        let limits = Limits { memory: Bytes::mib(128), ..Limits::default() };
         let error = read(&bytes, &limits).map(|_| ()).unwrap_err();
         let limited = matches!(error.problem, Problem::Inflated { .. } | Problem::Memory(_));
         assert!(limited, "{part:?}: {error}");
