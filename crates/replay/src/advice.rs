@@ -1,19 +1,19 @@
-//! A sentence on what to make of reports, computed from their rows, and one on each that it cannot use.
+//! Advice computed from the rows of reports, with a sentence on each report that gives none.
 
 use super::policy::{EXPANDABLE, PYTORCH};
 use super::{Kind, ReplayPolicy, Report, Row, refused};
 use crate::trace::RecordedBy;
 use cubeyard_units::Bytes;
 
-/// Savings below this share are not worth a word.
+/// Savings below this fraction are not mentioned.
 const NOTICEABLE: f64 = 0.001;
-/// Expandable segments that come this near to the best are recommended beside it.
+/// Expandable segments within this fraction of the best policy are recommended beside it.
 const NEAR: f64 = 0.01;
 
-/// One sentence that says which policy to use, and is true of `reports`. More lines say on which of them there
-/// is a [`Doubt`](super::Doubt), so that they do not count, and who would have served a request that failed.
+/// Returns a sentence that names the policy to use. Further lines name the reports that are left out because of a
+/// [`Doubt`](super::Doubt), and the policies that would have served a request that failed.
 ///
-/// Policies are compared with what PyTorch reserved: as recorded, or else as its model says.
+/// Policies are compared with the bytes that PyTorch reserved: as recorded, or else according to its model.
 pub fn advice(reports: &[Report]) -> String {
     let telling: Vec<_> = reports.iter().filter(|report| !is_idle(report)).collect();
     let sound: Vec<_> = telling.iter().copied().filter(|report| report.doubt().is_none()).collect();
@@ -33,7 +33,7 @@ pub fn advice(reports: &[Report]) -> String {
     lines.join("\n")
 }
 
-/// On the first request that failed when a trace was recorded.
+/// Returns a sentence on the first request that failed when the trace was recorded.
 fn on_refusal(report: &Report) -> Option<String> {
     let refusals = &report.recording.as_ref()?.out_of_memory;
     let fits = |row: &&Row| row.fits == Some(true);
@@ -63,7 +63,7 @@ fn on_one(report: &Report) -> String {
 
 const WHY: &str = "compare the sizes in the trace with what the failed rows say";
 
-/// What the allocator reserved that others are compared with.
+/// Reserved bytes that policies are compared with.
 struct Baseline {
     reserved: Bytes,
     recorded: bool,
@@ -76,7 +76,7 @@ fn baseline(report: &Report) -> Option<Baseline> {
     Some(Baseline { reserved, recorded: recorded.is_some() })
 }
 
-/// Whose figure the baseline is, with the setting that it had.
+/// Returns the recorded allocator with its setting, as the subject of a sentence.
 fn holder(report: &Report) -> &'static str {
     match &report.recording {
         Some(recording) if recording.by == RecordedBy::Cubeyard => "Cubeyard",
@@ -85,14 +85,13 @@ fn holder(report: &Report) -> &'static str {
     }
 }
 
-/// Whether PyTorch's setting can still be changed: it was recorded without, or not at all.
+/// Returns whether `expandable_segments` can still be turned on: the recording does not have it.
 fn can_expand(report: &Report) -> bool {
     let settled = |by, expandable| by == RecordedBy::Cubeyard || expandable;
     !report.recording.as_ref().is_some_and(|it| settled(it.by, it.expandable))
 }
 
-/// What somebody could change to: anything but PyTorch's defaults, and a plan only for want of
-/// anything else.
+/// Returns the best alternative to PyTorch's defaults. A plan counts only if there is nothing else.
 fn best_choice(report: &Report) -> Option<&Row> {
     let rows = report.rows.iter();
     let served = rows.filter(|row| row.outcome.failed.is_none() && is_choice(report, row));
@@ -128,7 +127,7 @@ fn against_live(report: &Report, best: &Row) -> String {
     format!("`{name}` needs {reserved}{least}, {above} above the peak of live bytes{pytorch}.")
 }
 
-/// How to get to know PyTorch's figure, which is missing.
+/// Returns the reason why PyTorch's figure is missing.
 fn pytorch_clause(reports: &[&Report]) -> String {
     let mut rows = reports.iter().flat_map(|report| &report.rows);
     if rows.any(|row| row.policy.name == PYTORCH) {
@@ -137,7 +136,7 @@ fn pytorch_clause(reports: &[&Report]) -> String {
     format!(": replay `{PYTORCH}` beside it to see what PyTorch would reserve")
 }
 
-/// What keeps a superlative true where a plan, which is no choice, may need still less.
+/// Returns a restriction of "least", needed if a plan was replayed: it may need still less but is no choice.
 fn unplanned(reports: &[&Report], best: Kind) -> &'static str {
     let mut rows = reports.iter().flat_map(|report| &report.rows);
     let plan = rows.any(|row| row.policy.kind == Kind::Planned);
@@ -175,8 +174,8 @@ fn against_pytorch(report: &Report, best: &Row, baseline: &Baseline) -> String {
     format!("`{name}` {needs} {needed} where {by} {holds} {reserved}: {saved} less{again}{alone}.")
 }
 
-/// What changing one setting of PyTorch would do, given what that needs in relation to the best
-/// policy and to PyTorch's default.
+/// Returns the effect of turning on PyTorch's expandable segments, given its ratios to the best policy and to
+/// PyTorch's default.
 fn expandable_clause(to_best: f64, to_baseline: f64) -> String {
     let saved = 1.0 - to_baseline;
     let effect = if to_best <= 1.0 + NEAR && saved >= NOTICEABLE {
@@ -224,7 +223,7 @@ fn on_several(reports: &[&Report]) -> String {
     }
 }
 
-/// What a policy needs on each trace, in relation to something else.
+/// Reserved bytes of a policy on each trace, relative to a basis.
 struct Ratios {
     policy: ReplayPolicy,
     ratios: Vec<f64>,
@@ -244,13 +243,13 @@ impl Ratios {
         self.policy.kind == Kind::Planned
     }
 
-    /// The geometric mean.
+    /// Returns the geometric mean.
     fn mean(&self) -> f64 {
         (self.ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / self.ratios.len() as f64).exp()
     }
 }
 
-/// The choice that needs the least over all traces, of those that could serve each.
+/// Returns the alternative that needs the least over all traces, among those that served each.
 fn best_of_all(reports: &[&Report], basis: &[Bytes]) -> Option<Ratios> {
     let for_all = |row: &&Row| reports.iter().all(|report| is_choice(report, row));
     let choices = reports.first()?.rows.iter().filter(for_all);
@@ -305,7 +304,7 @@ fn change(ratio: f64) -> String {
     }
 }
 
-/// A share in percent: with a decimal below ten.
+/// Formats a fraction as a percentage, with one decimal below 10 %.
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent >= 9.95 { format!("{percent:.0} %") } else { format!("{percent:.1} %") }

@@ -1,36 +1,36 @@
-//! Whether a recording can carry advice: it is whole, and the model of PyTorch reproduces it.
+//! Fitness of a recording for advice: it must be whole, and the model of PyTorch must reproduce it.
 
 use std::fmt;
 
 use super::pytorch::PyTorch;
-use super::{Report, Target, run};
+use super::run;
 use crate::trace::{HistoryExtent, RecordedBy, Recording, Trace};
 use cubeyard_units::Bytes;
 
-/// The most by which the model may miss what PyTorch recorded.
+/// Maximum relative deviation of the model from the bytes that PyTorch recorded.
 const TOLERANCE: f64 = 0.01;
 
-/// Why a recording gives no advice. Its text ends with what to do.
+/// Reason why a recording gives no advice. Its text ends with a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Doubt {
     /// The snapshot has no history.
     NoHistory,
-    /// Its history begins in the middle.
+    /// The history begins in the middle.
     Begun {
-        /// Bytes of the blocks that were live by then.
+        /// Live bytes at its start.
         live: Bytes,
-        /// Bytes that were reserved by then.
+        /// Reserved bytes at its start.
         reserved: Bytes,
     },
     /// History and segments contradict each other.
     Contradiction,
-    /// The model of PyTorch does not come to what PyTorch recorded.
+    /// The model of PyTorch does not reproduce the recorded bytes.
     NotReproduced {
-        /// What the model reserves.
+        /// Bytes that the model reserves.
         modelled: Bytes,
-        /// What was reserved.
+        /// Bytes that were reserved.
         recorded: Bytes,
-        /// Settings that the model does not follow.
+        /// Settings that the model does not support.
         settings: Vec<&'static str>,
     },
 }
@@ -66,37 +66,32 @@ impl fmt::Display for Doubt {
     }
 }
 
-impl Report {
-    /// Why the figures here give no advice, if they do not.
-    pub fn doubt(&self) -> Option<Doubt> {
-        let Recording { by, reserved, history, other_settings, .. } = self.recording.as_ref()?;
-        match *history {
-            HistoryExtent::Missing => return Some(Doubt::NoHistory),
-            HistoryExtent::Begun { live, reserved } => {
-                return Some(Doubt::Begun { live, reserved });
-            }
-            HistoryExtent::Whole => {}
-        }
-        let Some(recorded) = *reserved else { return Some(Doubt::Contradiction) };
-        let modelled = self.modelled.filter(|_| *by == RecordedBy::PyTorch)?;
-        let missed = modelled.get().abs_diff(recorded.get()) as f64;
-        let settings = other_settings.clone();
-        let reproduced = missed <= TOLERANCE * recorded.get() as f64;
-        (!reproduced).then_some(Doubt::NotReproduced { modelled, recorded, settings })
+/// Returns the doubt about a recording, given the bytes that the model of PyTorch reserves for its trace.
+pub(super) fn doubt(recording: &Recording, modelled: Option<Bytes>) -> Option<Doubt> {
+    match recording.history {
+        HistoryExtent::Missing => return Some(Doubt::NoHistory),
+        HistoryExtent::Begun { live, reserved } => return Some(Doubt::Begun { live, reserved }),
+        HistoryExtent::Whole => {}
     }
+    let Some(recorded) = recording.reserved else { return Some(Doubt::Contradiction) };
+    let modelled = modelled.filter(|_| recording.by == RecordedBy::PyTorch)?;
+    let missed = modelled.get().abs_diff(recorded.get()) as f64;
+    let settings = recording.other_settings.clone();
+    let reproduced = missed <= TOLERANCE * recorded.get() as f64;
+    (!reproduced).then_some(Doubt::NotReproduced { modelled, recorded, settings })
 }
 
-/// What the model of PyTorch, with the recorded settings, reserves for a trace that is a whole recording of
-/// it.
+/// Returns the bytes that the model of PyTorch, with the recorded settings, reserves for a trace; `None` unless the trace
+/// is a whole recording of PyTorch.
 pub(super) fn modelled(trace: &Trace) -> Option<Bytes> {
     let recording = trace.recording.as_ref()?;
     if recording.by != RecordedBy::PyTorch || recording.history != HistoryExtent::Whole {
         return None;
     }
-    // Where a request failed, PyTorch has given back its cache before. Others may have freed memory since.
+    // PyTorch returns its cache before a request fails. Other processes may have freed memory since.
     let capacity = recording.out_of_memory.first().and_then(|failure| failure.capacity);
     let capacity = capacity.max(capacity.and(recording.reserved));
     let make = if recording.expandable { PyTorch::expandable } else { PyTorch::native };
     let mut model = make(capacity);
-    Some(run(trace, &mut model as &mut dyn Target, &mut |_| {}).peak_reserved)
+    Some(run(trace, &mut model, &mut |_| {}).peak_reserved)
 }

@@ -1,4 +1,4 @@
-//! The Flex allocator as a target: one growable region of a device that has all the memory it wants.
+//! The Flex allocator as a target: one growable region on a device of practically unlimited memory.
 
 use super::Target;
 use crate::trace::Allocate;
@@ -8,21 +8,21 @@ use cubeyard_memory::policy::Request;
 use cubeyard_units::Bytes;
 use std::sync::Arc;
 
-/// The device, and the addresses of the region: 64 TiB, more than any accelerator has.
+/// Size of the device and of the region: 64 TiB, more than any accelerator has.
 const SPACE: Bytes = Bytes::new(1 << 46);
 
-/// An allocator, and the blocks of a trace that are live.
+/// An allocator and its live blocks.
 #[derive(Debug)]
 pub(super) struct Flex {
     allocator: FlexAllocator,
     card: Arc<Card>,
-    /// By the number of the allocation, which is its token.
+    /// Live blocks, indexed by token: the number of the allocation.
     live: Vec<Option<Allocation>>,
 }
 
 impl Flex {
-    /// A region that grows in granules of 2 MiB, with the block strategy `block`; memory that lies
-    /// idle in it is used again elsewhere if it `recycles`.
+    /// Creates a region that grows in granules of 2 MiB, with the block strategy `block`. Idle memory is remapped
+    /// if it `recycles`.
     pub(super) fn new(block: &str, recycles: bool, allocations: u32) -> Self {
         let card = Arc::new(Card::new(CardSpec::physical(SPACE)));
         let growth = if recycles { "recycle" } else { "growable" };

@@ -1,9 +1,8 @@
-//! Replay: feed a recorded trace to an allocator and see what it would have needed.
+//! Replay of recorded allocations under several allocation policies.
 //!
-//! An allocator that can be replayed is a [`Target`]; [`run`] feeds it a trace and counts. The
-//! policies that people can choose between are the lines of [`POLICIES`]; a [`Report`] holds what
-//! came of one trace under several of them, [`advice`] says in a sentence what to make of reports,
-//! and [`chart`] draws them.
+//! [`trace`] reads recordings of PyTorch, RMM and scripts. A [`Target`] is an allocator under replay; [`run`] feeds it a
+//! trace and counts bytes. [`POLICIES`] lists the policies to compare. A [`Report`] has the results of one trace under
+//! several of them, [`advice()`] recommends one, and [`chart`] draws them.
 //!
 //! ```
 //! use cubeyard_memory::Bytes;
@@ -51,23 +50,22 @@ pub use self::timeline::{Point, Timeline};
 use crate::trace::Allocate;
 use cubeyard_units::Bytes;
 
-/// An allocator that a trace can be fed to.
+/// An allocator under replay.
 ///
-/// The replay calls [`allocate`](Target::allocate) once for each allocation of the trace that has
-/// any bytes, and [`free`](Target::free) at most once for each that succeeded. A token is whatever
-/// the target finds its block with.
+/// The replay calls [`allocate`](Target::allocate) once for each allocation of the trace of nonzero size, and
+/// [`free`](Target::free) at most once for each that succeeded. A token identifies a block to its target.
 pub trait Target {
-    /// Serves a request, or says why it cannot.
+    /// Serves a request and returns its token, or the reason why it cannot.
     fn allocate(&mut self, request: &Allocate) -> Result<u64, String>;
 
-    /// Takes back what `allocate` answered with this token.
+    /// Frees the block with this token.
     fn free(&mut self, token: u64);
 
-    /// What it holds of the device's memory at this moment.
+    /// Returns the number of bytes that it currently holds of the device's memory.
     fn reserved(&self) -> Bytes;
 }
 
-/// The examples of the pages about this crate, as tests.
+/// Examples of the pages about this crate, as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/replay.md")]

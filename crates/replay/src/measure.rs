@@ -1,18 +1,18 @@
-//! How long a target takes for an operation.
+//! Time of a target for each operation.
 
 use super::Target;
 use super::run::BATCH;
 use crate::trace::{Event, Trace};
 
-/// Short traces are repeated until the clock has run this long, so that its steps do not show.
+/// Measured time at which short traces are no longer repeated, far above the resolution of clocks.
 const ENOUGH_NS: u64 = 20_000_000;
-/// How often at most, whatever the clock says.
+/// Maximum number of passes.
 const MOST_PASSES: usize = 32;
-/// A target that takes this long to make is not made again.
+/// Creation time of a target from which on a trace is not repeated.
 const SLOW_NS: u64 = 100_000_000;
 
-/// Nanoseconds for each call of a target, in the fastest of several passes over the trace, each with
-/// a target of its own; nothing where the target fails or is never called.
+/// Returns the nanoseconds for each call of a target, in the fastest of several passes over the trace, each with a
+/// new target; `None` if the target fails or is never called.
 ///
 /// Only the calls and the walk over the events are timed, in batches.
 pub(super) fn nanoseconds_per_operation(
@@ -40,7 +40,7 @@ pub(super) fn nanoseconds_per_operation(
     Some(fastest)
 }
 
-/// How many calls there were, and how long they took.
+/// Returns the number of calls and their time in nanoseconds.
 fn pass_over(
     trace: &Trace,
     target: &mut dyn Target,
@@ -60,7 +60,7 @@ fn pass_over(
     Some((operations, elapsed))
 }
 
-/// Whether the target was called for this event; nothing where it failed.
+/// Returns whether the target was called for this event; `None` if it failed.
 #[inline]
 fn step(target: &mut dyn Target, tokens: &mut [Option<u64>], event: &Event) -> Option<bool> {
     match event {

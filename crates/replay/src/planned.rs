@@ -1,14 +1,14 @@
-//! The offline planner as a target: every block at the offset that was computed ahead.
+//! The offline planner as a target: every block lies at its precomputed offset.
 
 use super::Target;
 use crate::planner::{Plan, TooLarge, plan};
 use crate::trace::{Allocate, Trace};
 use cubeyard_units::Bytes;
 
-/// The granule of the memory that the plan is for.
+/// Granule of the planned memory.
 const GRANULE: Bytes = Bytes::mib(2);
 
-/// A plan that is followed: memory is committed up to the highest byte in use so far.
+/// A plan being followed: memory is committed up to the highest byte used so far.
 #[derive(Debug)]
 pub(super) struct Planned {
     plan: Result<Plan, TooLarge>,

@@ -1,16 +1,15 @@
 //! The planner: fixed offsets for all allocations of a history that will repeat.
 //!
-//! A training step or a captured graph asks for the same blocks in the same order every time. Once
-//! its lifetimes are known, the offsets can be computed ahead: this is dynamic storage allocation,
-//! which is NP-hard, but whose lower bound, the peak of the live bytes, is nearly reached on real
-//! programs. Two kinds of heuristics complement each other, so [`plan`] tries them in turn, stops at
-//! the first that is close enough to the bound, and otherwise keeps the best:
+//! A training step or a captured graph requests the same blocks in the same order every time. Once their lifetimes
+//! are known, offsets can be computed in advance. This is dynamic storage allocation: NP-hard, but real programs
+//! come close to its lower bound, the peak of the live bytes. [`plan`] tries two complementary kinds of
+//! heuristics, stops at the first result close enough to the bound, and otherwise keeps the best:
 //!
-//! - *greedy*: take the blocks in a fixed order and put each at the lowest offset that is free for
-//!   its whole life. Largest first packs training, whose peak consists of a few large blocks.
-//! - *replay*: take the blocks in the order of the history, below a wall at the bound, and put each
-//!   next to a block that dies at about the same time. It packs servers, whose blocks come and go
-//!   in all sizes, and where greedy leaves a third unused.
+//! - *greedy*: takes the blocks in a fixed order and puts each at the lowest offset that is free for its whole life.
+//!   Largest first packs training well, whose peak consists of a few large blocks.
+//! - *replay*: takes the blocks in the order of the history, below a wall at the bound, and puts each next to a block that
+//!   dies at about the same time. It packs servers well, whose blocks come and go in all sizes, and of which greedy
+//!   leaves a third unused.
 //!
 //! ```
 //! use cubeyard_memory::Bytes;
@@ -33,43 +32,42 @@ use std::collections::BTreeMap;
 use crate::trace::{Event, Trace, TraceId};
 use cubeyard_units::Bytes;
 
-/// Blocks start at multiples of this.
+/// Alignment of blocks.
 const ALIGNMENT: Bytes = Bytes::new(128);
 
-/// An extent within one part in this many of the bound is close enough to stop searching.
+/// An extent within one part in this many of the bound ends the search.
 const CLOSE_ENOUGH: u64 = 192;
 
-/// With more pairs of blocks than this that live at the same time, only [`FIRST`] is tried: a greedy
-/// order costs a fraction of a microsecond for each pair.
+/// Number of pairs of blocks with overlapping lives above which only [`FIRST`] is tried: a greedy order costs a
+/// fraction of a microsecond for each pair.
 const MOST_MEETINGS: u64 = 40_000_000;
 
-/// Where each allocation of a trace goes.
+/// Offsets of all allocations of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The offset of each allocation, by its [`TraceId`].
+    /// Offset of each allocation, indexed by its [`TraceId`].
     pub offsets: Vec<Bytes>,
-    /// The bytes that a region needs for all of it, in whole granules.
+    /// Size of the region that holds all blocks, in whole granules.
     pub extent: Bytes,
-    /// The most bytes that are live at one time, each block rounded up to 128: no plan needs less.
+    /// Maximum number of live bytes, each block rounded up to 128 bytes: a lower bound of every plan.
     pub peak_live: Bytes,
 }
 
-/// Two blocks of a [`Plan`] that are live at the same time share bytes: the plan is not to be used.
+/// Two blocks of a [`Plan`] overlap while both are live: the plan must not be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("allocation {} would overlap allocation {}, which is still live", .new.0, .live.0)]
 pub struct Overlap {
-    /// The block that was there.
+    /// The block allocated first.
     pub live: TraceId,
-    /// The block that was put over it.
+    /// The block placed over it.
     pub new: TraceId,
 }
 
-/// The sizes of a trace add up to more than there is memory in the world, so its offsets might not
-/// fit 64 bits.
+/// The sizes of a trace add up to more than 62 bits, so that offsets might not fit 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the allocations add up to {total} bytes, for which there can be no plan")]
 pub struct TooLarge {
-    /// What they add up to.
+    /// Sum of the sizes, each with 128 bytes for rounding.
     pub total: u128,
 }
 
@@ -80,7 +78,7 @@ pub struct TooLarge {
 /// allocations: each greedy order costs O(n · k log k), where k is the number of blocks that one
 /// block meets during its life, and each replay O(n · h), where h is the number of holes.
 ///
-/// Sizes that add up to more than 62 bits are refused: there is no such memory.
+/// Sizes that add up to more than 62 bits are rejected.
 pub fn plan(trace: &Trace, granule: Bytes) -> Result<Plan, TooLarge> {
     let total = trace.events.iter().fold(0_u128, |total, event| match event {
         Event::Allocate(request) => total + u128::from(request.size.get()) + 128,
@@ -114,10 +112,10 @@ pub fn plan(trace: &Trace, granule: Bytes) -> Result<Plan, TooLarge> {
     })
 }
 
-/// Offsets for the blocks, given the least extent that can be hoped for.
+/// Computes offsets of the blocks, given the lower bound of the extent.
 type Attempt = fn(&[Block], u64) -> Vec<u64>;
 
-/// What [`plan`] always tries, the most often successful first.
+/// Attempts that [`plan`] always makes, the most successful first.
 const FIRST: &[Attempt] = &[
     |blocks, _| greedy::place(blocks, |block| block.size),
     |blocks, bound| replay::place(blocks, bound),
@@ -125,24 +123,24 @@ const FIRST: &[Attempt] = &[
     |blocks, bound| replay::place(blocks, bound + bound / 128),
 ];
 
-/// What it tries where that is not good enough and time allows.
+/// Attempts made if the first are not close enough and there are few meetings.
 const THEN: &[Attempt] = &[
     |blocks, _| greedy::place(blocks, |block| u64::from(block.size.ilog2())),
     |blocks, _| greedy::place(blocks, |block| u64::from(block.life().ilog2())),
     |blocks, _| greedy::place(blocks, |block| block.size.saturating_mul(u64::from(block.life()))),
 ];
 
-/// What finds an optimal plan, where there are so few blocks that all orders can be tried.
+/// Attempts that find an optimal plan by trying all orders of a few blocks.
 const EXACT: &[Attempt] = &[|blocks, _| greedy::place_in_all_orders(blocks)];
-/// Up to so many blocks; seven have 5,040 orders.
+/// Maximum number of blocks for [`EXACT`]; seven have 5,040 orders.
 const FEW: usize = 7;
 
 impl Plan {
-    /// Replays `trace` and checks that no two blocks that are live together share a byte.
+    /// Replays `trace` and checks that no two live blocks overlap.
     ///
     /// # Panics
     ///
-    /// When `trace` is not the one that was planned, and has more allocations.
+    /// If `trace` has more allocations than the planned one.
     pub fn verify(&self, trace: &Trace) -> Result<(), Overlap> {
         let mut live: BTreeMap<Bytes, (Bytes, TraceId)> = BTreeMap::new();
         for event in &trace.events {
@@ -167,8 +165,8 @@ impl Plan {
     }
 }
 
-/// One allocation: its size, and its life from `start` up to but not including `end`, where the time
-/// is the number of allocations made before.
+/// An allocation: its size, and its life from `start` to before `end`. Time is the number of allocations made
+/// before.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     size: u64,
@@ -190,7 +188,7 @@ fn whole_granules(bytes: u64, granule: Bytes) -> u64 {
     Bytes::new(bytes).align_up(granule).expect("a recorded peak is far below 2^64").get()
 }
 
-/// The blocks of a trace by their number.
+/// Returns the blocks of a trace, indexed by number.
 fn lifetimes(trace: &Trace) -> Vec<Block> {
     let mut blocks =
         vec![Block { size: 0, start: 0, end: trace.allocations }; trace.allocations as usize];
@@ -209,7 +207,7 @@ fn lifetimes(trace: &Trace) -> Vec<Block> {
     blocks
 }
 
-/// The numbers of the blocks in the order in which they were allocated.
+/// Returns the indices of the blocks in the order of allocation.
 fn by_start(blocks: &[Block]) -> Vec<usize> {
     let mut order = vec![0; blocks.len()];
     for (index, block) in blocks.iter().enumerate() {
@@ -218,7 +216,7 @@ fn by_start(blocks: &[Block]) -> Vec<usize> {
     order
 }
 
-/// The most bytes that are live at one time.
+/// Returns the maximum number of live bytes.
 fn peak(blocks: &[Block]) -> u64 {
     let mut freed = vec![0; blocks.len() + 1];
     for block in blocks {
@@ -232,8 +230,7 @@ fn peak(blocks: &[Block]) -> u64 {
     most
 }
 
-/// How many pairs of blocks are live at the same time: each block meets those that are live when it
-/// starts.
+/// Returns the number of pairs of blocks that are live at the same time: each block meets those live at its start.
 fn meetings(blocks: &[Block]) -> u64 {
     let mut freed = vec![0; blocks.len() + 1];
     for block in blocks {

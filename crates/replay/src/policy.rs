@@ -1,15 +1,14 @@
-//! The policies that a trace can be replayed under.
+//! Policies under which a trace can be replayed.
 
 use thiserror::Error;
 
+use super::Target;
 use super::flex::Flex;
-use super::measure::nanoseconds_per_operation;
 use super::planned::Planned;
 use super::pytorch::PyTorch;
-use super::{Row, Target, refused, run};
 use crate::trace::Trace;
 
-/// Every policy, in the order in which they are shown.
+/// All policies in the order of presentation.
 pub const POLICIES: &[ReplayPolicy] = &[
     ReplayPolicy::new(PYTORCH, Kind::PyTorch, "PyTorch's allocator as it is by default", |_| {
         Box::new(PyTorch::native(None))
@@ -49,32 +48,32 @@ pub const POLICIES: &[ReplayPolicy] = &[
     ),
 ];
 
-/// What PyTorch does today unless it is told otherwise: what others are compared with.
+/// PyTorch with its default settings, with which others are compared.
 pub(super) const PYTORCH: &str = "pytorch";
-/// What PyTorch does with one setting changed.
+/// PyTorch with `expandable_segments:True`.
 pub(super) const EXPANDABLE: &str = "pytorch-expandable";
 
-/// A way to allocate, by its name.
+/// A named way to allocate.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayPolicy {
-    /// What people call it.
+    /// Name on the command line and in reports.
     pub name: &'static str,
-    /// What it does, in a few words.
+    /// Behaviour in a few words.
     pub summary: &'static str,
-    /// What it takes to use it.
+    /// Kind of the policy.
     pub kind: Kind,
-    /// An allocator of this policy, with nothing allocated yet.
+    /// Creates an allocator of this policy for a trace.
     pub make: fn(&Trace) -> Box<dyn Target + '_>,
 }
 
-/// What it takes to use a policy.
+/// Kind of a policy: the knowledge that it requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// PyTorch's own allocator.
+    /// PyTorch's own allocator, online.
     PyTorch,
-    /// Another allocator, which knows no more than PyTorch's: requests as they come.
+    /// Another allocator that sees requests as they come.
     Online,
-    /// A plan made from the whole trace. It is of use where the same trace will come again.
+    /// A plan made from the whole trace, useful if the same trace will repeat.
     Planned,
 }
 
@@ -87,39 +86,20 @@ impl ReplayPolicy {
     ) -> Self {
         Self { name, summary, kind, make }
     }
-
-    /// Replays a trace, once to count bytes and then again to take the time.
-    ///
-    /// `clock` tells nanoseconds since some moment; time of the processor, so that others who use it do not
-    /// show. `progress` is told as in [`run`], in all twice
-    /// the events of the trace unless the policy fails.
-    pub fn replay(
-        &self,
-        trace: &Trace,
-        clock: &mut dyn FnMut() -> u64,
-        progress: &mut dyn FnMut(usize),
-    ) -> Row {
-        let outcome = run(trace, &mut *(self.make)(trace), progress);
-        let ns_per_op = match outcome.failed {
-            Some(_) => None,
-            None => nanoseconds_per_operation(trace, &self.make, clock, progress),
-        };
-        Row { policy: *self, outcome, ns_per_op, fits: refused::fits(self, trace) }
-    }
 }
 
-/// The policy of this name.
+/// Returns the policy of this name.
 pub fn policy(name: &str) -> Result<&'static ReplayPolicy, UnknownPolicy> {
     POLICIES.iter().find(|policy| policy.name == name).ok_or_else(|| UnknownPolicy::new(name))
 }
 
-/// There is no policy of this name: take one of [`POLICIES`].
+/// There is no policy of this name: choose one of [`POLICIES`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("there is no policy `{name}`{} The policies are {}", did_you_mean(*nearest), names())]
 pub struct UnknownPolicy {
     /// The name that was given.
     pub name: String,
-    /// The name that was probably meant.
+    /// The most similar name, if one is similar.
     pub nearest: Option<&'static str>,
 }
 

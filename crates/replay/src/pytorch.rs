@@ -1,10 +1,10 @@
-//! Models of PyTorch's caching allocator: what it would have reserved for a trace, without a GPU.
+//! Models of PyTorch's caching allocator, which compute the bytes that it reserves for a trace without a GPU.
 //!
-//! Both models follow torch 2.11. Sizes are rounded up to 512 bytes. A request of up to 1 MiB is
-//! served by the small pool of its stream, any other by the large pool. A pool gives the smallest
-//! free block that is large enough, cuts off what is not needed, and joins a freed block with free
-//! neighbours; memory goes back to the driver only when the device is full. The models differ in how
-//! a pool grows ([`PyTorch::native`], [`PyTorch::expandable`]).
+//! Both models follow torch 2.11. Sizes are rounded up to 512 bytes. A request of up to 1 MiB is served by the
+//! small pool of its stream, any other by the large pool. A pool takes the smallest free block that is large
+//! enough, splits off the rest, and joins a freed block with free neighbours; memory is returned to the driver
+//! only when the device is full. The models differ in the growth of pools ([`PyTorch::native`],
+//! [`PyTorch::expandable`]).
 //!
 //! ```
 //! use cubeyard_memory::Bytes;
@@ -20,8 +20,8 @@
 //! # Ok::<(), String>(())
 //! ```
 //!
-//! A replay frees at once. PyTorch holds back a block that another stream still uses
-//! (`record_stream`), which traces do not tell.
+//! A replay frees immediately. PyTorch delays the free of a block that another stream still uses
+//! (`record_stream`), which traces do not show.
 
 mod blocks;
 mod device;
@@ -40,16 +40,16 @@ use device::Device;
 use expandable::Expandable;
 use native::Native;
 
-/// Every block is a multiple of this.
+/// Granule of all blocks.
 const MIN_BLOCK: Bytes = Bytes::new(512);
-/// The largest request for the small pool.
+/// Largest request served by the small pool.
 const SMALL_REQUEST: Bytes = Bytes::mib(1);
-/// The unit in which small pools grow.
+/// Growth step of small pools.
 const SMALL_BUFFER: Bytes = Bytes::mib(2);
-/// The unit in which large pools grow, but for large requests with the default settings.
+/// Growth step of large pools, except for large requests with the default settings.
 const LARGE_BUFFER: Bytes = Bytes::mib(20);
 
-/// The token of an allocation of no bytes, which has no block.
+/// Token of an allocation of zero bytes, which has no block.
 const NOTHING: u64 = u64::MAX;
 
 /// A model of PyTorch's caching allocator on one device.
@@ -63,18 +63,18 @@ pub struct PyTorch {
 }
 
 impl PyTorch {
-    /// PyTorch with its default settings: pools grow by segments of 2 MiB, of 20 MiB, or of the
-    /// size of the request, and blocks of different segments never join.
+    /// Creates a model with PyTorch's default settings: pools grow by segments of 2 MiB, of 20 MiB, or of the size
+    /// of the request, and blocks of different segments never join.
     ///
-    /// `capacity` is what the device can give; `None` stands for a device without end.
+    /// `capacity` is the memory of the device; `None` means unlimited.
     pub fn native(capacity: Option<Bytes>) -> Self {
         Self::new(Box::new(Native), capacity)
     }
 
-    /// PyTorch with `expandable_segments:True`: each pool has one long range of addresses, of which
-    /// pages of 2 MiB (small pool) or 20 MiB (large pool) get memory as they are needed.
+    /// Creates a model with `expandable_segments:True`: each pool has one long range of addresses, whose pages of
+    /// 2 MiB (small pool) or 20 MiB (large pool) are mapped as needed.
     ///
-    /// `capacity` is what the device can give; `None` stands for a device without end.
+    /// `capacity` is the memory of the device; `None` means unlimited.
     pub fn expandable(capacity: Option<Bytes>) -> Self {
         Self::new(Box::new(Expandable), capacity)
     }
@@ -84,23 +84,23 @@ impl PyTorch {
         Self { growth, blocks, device, allocated: Bytes::ZERO, peak_allocated: Bytes::ZERO }
     }
 
-    /// The bytes of the blocks in use: what was requested, with rounding and with rests that were
-    /// too small to cut off.
+    /// Returns the bytes of the blocks in use: requested sizes with rounding and with remainders too small to
+    /// split off.
     pub fn allocated(&self) -> Bytes {
         self.allocated
     }
 
-    /// The most that [`allocated`](Self::allocated) has been.
+    /// Returns the maximum of [`allocated`](Self::allocated) so far.
     pub fn peak_allocated(&self) -> Bytes {
         self.peak_allocated
     }
 
-    /// How many segments it holds. Like PyTorch's own statistics, this leaves out expandable ones.
+    /// Returns the number of segments held. Expandable ones are left out, as in PyTorch's own statistics.
     pub fn segments(&self) -> usize {
         self.device.segments()
     }
 
-    /// A free block of at least `size` bytes, from the cache or else from the driver.
+    /// Returns a free block of at least `size` bytes, from the cache or else from the driver.
     fn find(&mut self, pool: Pool, size: Bytes) -> Option<BlockId> {
         let Self { growth, blocks, device, .. } = self;
         if let Some(block) = growth.best_fit(blocks, pool, size) {
@@ -112,7 +112,7 @@ impl PyTorch {
         })
     }
 
-    /// Takes `size` bytes of a free block, or all of it where the rest is not worth cutting off.
+    /// Takes `size` bytes of a free block, or all of it if the remainder is too small to split off.
     fn occupy(&mut self, block: BlockId, size: Bytes) {
         self.blocks.take(block);
         let rest = self.blocks[block].size - size;
@@ -159,17 +159,17 @@ impl Target for PyTorch {
     }
 }
 
-/// How pools get their memory: where the two models differ.
+/// Growth of pools, in which the two models differ.
 trait Growth: fmt::Debug + Send + Sync {
-    /// The cached block to serve `size` bytes from.
+    /// Returns the cached block that serves `size` bytes.
     fn best_fit(&self, blocks: &Blocks, pool: Pool, size: Bytes) -> Option<BlockId>;
 
-    /// Whether a rest of `rest` bytes is cut off from a block; never where it is zero.
+    /// Returns whether a remainder of `rest` bytes is split off; never if it is zero.
     fn splits(&self, pool: Pool, rest: Bytes) -> bool;
 
     /// Gets memory so that one free block of `pool` holds `size` bytes, and returns that block.
     ///
-    /// Where the device cannot give enough, what it gave until then may stay in the pool.
+    /// If the device cannot provide enough, the memory obtained until then may stay in the pool.
     fn grow(
         &self,
         blocks: &mut Blocks,
@@ -178,11 +178,11 @@ trait Growth: fmt::Debug + Send + Sync {
         size: Bytes,
     ) -> Option<BlockId>;
 
-    /// Gives the device back what no live block needs.
+    /// Returns memory without live blocks to the device.
     fn release_cached(&self, blocks: &mut Blocks, device: &mut Device);
 }
 
-/// Blocks that may serve the same requests: those of one stream and of one kind of size.
+/// Key of the blocks that serve the same requests: those of one stream and size class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pool {
     stream: u32,
@@ -195,7 +195,7 @@ impl Pool {
     }
 }
 
-/// The next multiple of `step`, which need not be a power of two, unless it exceeds 64 bits.
+/// Rounds up to a multiple of `step`, which need not be a power of two; `None` beyond 64 bits.
 fn round_up(size: Bytes, step: Bytes) -> Option<Bytes> {
     size.get().checked_next_multiple_of(step.get()).map(Bytes::new)
 }

@@ -1,20 +1,19 @@
-//! Whether a policy would have served a request that failed when the trace was recorded.
+//! Replay of requests that failed when the trace was recorded.
 
 use super::policy::{EXPANDABLE, PYTORCH};
 use super::pytorch::PyTorch;
 use super::{ReplayPolicy, Target, run};
 use crate::trace::{Allocate, Event, HistoryExtent, OutOfMemory, Trace, TraceId};
-use cubeyard_units::Bytes;
 
-/// Whether `policy` serves the first request of `trace` that failed, with all that came before it, from what
-/// the recorded allocator could have had; nothing where none failed or where that is not known.
+/// Returns whether `policy` serves the first request of `trace` that failed, after all events before it, from the memory
+/// available to the recorded allocator; `None` if none failed or that memory is unknown.
 pub(super) fn fits(policy: &ReplayPolicy, trace: &Trace) -> Option<bool> {
     let recording = trace.recording.as_ref()?;
     let failure = recording.out_of_memory.first()?;
     let capacity = failure.capacity.filter(|_| recording.history == HistoryExtent::Whole)?;
     let trace = until(trace, failure)?;
     let mut target: Box<dyn Target + '_> = match policy.name {
-        // These give back what they cache before they fail.
+        // These return cached memory before they fail.
         PYTORCH => Box::new(PyTorch::native(Some(capacity))),
         EXPANDABLE => Box::new(PyTorch::expandable(Some(capacity))),
         _ => (policy.make)(&trace),
@@ -23,7 +22,7 @@ pub(super) fn fits(policy: &ReplayPolicy, trace: &Trace) -> Option<bool> {
     Some(outcome.failed.is_none() && outcome.peak_reserved <= capacity)
 }
 
-/// The trace up to the request that failed, and with it.
+/// Returns the trace up to and including the request that failed.
 fn until(trace: &Trace, failure: &OutOfMemory) -> Option<Trace> {
     let OutOfMemory { event, size, stream, .. } = *failure;
     let before = trace.events.get(..event)?;
@@ -35,7 +34,8 @@ fn until(trace: &Trace, failure: &OutOfMemory) -> Option<Trace> {
     Some(Trace { name: trace.name.clone(), events, allocations, recording: None })
 }
 
-/// Sentence on the first request that failed when a trace was recorded, and on who would have served it.
+/// Returns a sentence on the first request that failed when a trace was recorded, and on the policies that would have
+/// served it.
 pub(super) fn sentence(
     name: &str,
     failure: &OutOfMemory,
@@ -52,5 +52,5 @@ pub(super) fn sentence(
         [one] => format!("`{one}` would have fitted"),
         many => format!("`{}` would have fitted", many.join("`, `")),
     };
-    format!("{asked}, with {} to be had in all: {verdict}.", Bytes::to_string(&capacity))
+    format!("{asked}, with {capacity} to be had in all: {verdict}.")
 }

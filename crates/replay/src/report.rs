@@ -1,77 +1,83 @@
-//! `Report`: what came of one trace under several policies.
+//! Results of one trace under several policies.
 
-use super::{Kind, Outcome, ReplayPolicy, doubt};
+use super::measure::nanoseconds_per_operation;
+use super::{Doubt, Kind, Outcome, ReplayPolicy, doubt, refused, run};
 use crate::trace::{RecordedBy, Recording, Trace};
 use cubeyard_units::Bytes;
+use cubeyard_units::text::count;
 
-/// What came of one trace under several policies.
+/// Results of one trace under several policies.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The name of the trace.
+    /// Name of the trace.
     pub trace: String,
-    /// What the trace knows of the allocator that was recorded.
+    /// Properties of the recorded allocator, if the trace has them.
     pub recording: Option<Recording>,
-    /// What the model of PyTorch, with the settings that were recorded, reserves for the trace; nothing for
-    /// traces that are no whole recording of PyTorch.
+    /// Bytes that the model of PyTorch, with the recorded settings, reserves for the trace; `None` unless the trace is a
+    /// whole recording of PyTorch.
     pub modelled: Option<Bytes>,
-    /// A row for each policy, in the order in which they are to be shown.
+    /// A row for each policy, in the order of presentation.
     pub rows: Vec<Row>,
 }
 
-/// What came of one trace under one policy.
+/// Result of one trace under one policy.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The policy.
+    /// Policy that was replayed.
     pub policy: ReplayPolicy,
-    /// What it needed.
+    /// Memory that it needed.
     pub outcome: Outcome,
-    /// Time of an allocation or a free on average, in nanoseconds of the clock that was given; nothing where the policy
-    /// failed or had nothing to do.
+    /// Mean time of an allocation or free in nanoseconds; `None` if the policy failed or was never called.
     pub ns_per_op: Option<f64>,
-    /// Whether it would have served the first request that failed when the trace was recorded; nothing where
-    /// none did, or where it is not known what there was.
+    /// Whether it would have served the first request that failed when the trace was recorded; `None` if none failed or
+    /// the available memory is unknown.
     pub fits: Option<bool>,
 }
 
-/// The headings of the columns that [`Row::cells`] fills.
+/// Headings of the columns of [`Row::cells`].
 pub const COLUMNS: [&str; 6] = ["policy", "events", "peak live", "peak reserved", "waste", "ns/op"];
 
 impl Report {
-    /// A report on `trace` that has no rows yet.
+    /// Creates a report on `trace` without rows.
     pub fn new(trace: &Trace) -> Self {
         let (name, recording) = (trace.name.clone(), trace.recording.clone());
         Self { trace: name, recording, modelled: doubt::modelled(trace), rows: Vec::new() }
     }
 
-    /// What the allocator that was recorded had reserved at its peak, where the trace knows it.
+    /// Returns the peak of the bytes that the recorded allocator reserved, if the trace has it.
     pub fn recorded_reserved(&self) -> Option<Bytes> {
         self.recording.as_ref().and_then(|recording| recording.reserved)
     }
 
-    /// Name of the row with what was recorded.
+    /// Returns the name of the row with the recorded figures.
     pub(super) fn recorded_name(&self) -> String {
         let by = self.recording.as_ref().map_or(RecordedBy::PyTorch, |recording| recording.by);
         format!("{by}, as recorded")
     }
 
-    /// The row to point out: the best, unless there is a [`doubt`](Self::doubt).
+    /// Returns the reason why the figures give no advice, if there is one.
+    pub fn doubt(&self) -> Option<Doubt> {
+        doubt::doubt(self.recording.as_ref()?, self.modelled)
+    }
+
+    /// Returns the best row, unless there is a [`doubt`](Self::doubt).
     pub fn recommended(&self) -> Option<&Row> {
         self.best().filter(|_| self.doubt().is_none())
     }
 
-    /// The row that reserved the least, the first of several. A plan counts only where there is
-    /// nothing else, for it knew the future; a policy that failed never counts.
+    /// Returns the first row that reserved the least. A plan, which knows the future, counts only if there is nothing
+    /// else; a policy that failed never counts.
     pub fn best(&self) -> Option<&Row> {
         let served = self.rows.iter().filter(|row| row.outcome.failed.is_none());
         served.min_by_key(|row| (row.policy.kind == Kind::Planned, row.outcome.peak_reserved))
     }
 
-    /// The row of the policy of this name, unless the policy failed.
+    /// Returns the row of the policy of this name, unless the policy failed.
     pub(super) fn served(&self, name: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.policy.name == name && row.outcome.failed.is_none())
     }
 
-    /// A row in the form of [`Row::cells`] with what was recorded, where the trace knows it.
+    /// Returns the recorded figures in the form of [`Row::cells`], if the trace has them.
     pub fn recorded_cells(&self) -> Option<[String; 6]> {
         let recorded = self.recorded_reserved()?;
         let live = self.rows.iter().map(|row| row.outcome.peak_live).max().unwrap_or_default();
@@ -84,15 +90,35 @@ impl Report {
     }
 }
 
+impl ReplayPolicy {
+    /// Replays a trace, once to count bytes and then again to measure time.
+    ///
+    /// `clock` returns nanoseconds of processor time, so that other processes have no effect. `progress` is called as by
+    /// [`run`], for twice the events of the trace in all unless the policy fails.
+    pub fn replay(
+        &self,
+        trace: &Trace,
+        clock: &mut dyn FnMut() -> u64,
+        progress: &mut dyn FnMut(usize),
+    ) -> Row {
+        let outcome = run(trace, &mut *(self.make)(trace), progress);
+        let ns_per_op = match outcome.failed {
+            Some(_) => None,
+            None => nanoseconds_per_operation(trace, &self.make, clock, progress),
+        };
+        Row { policy: *self, outcome, ns_per_op, fits: refused::fits(self, trace) }
+    }
+}
+
 impl Row {
-    /// What to show of this row to people, under [`COLUMNS`].
+    /// Formats the row for the columns of [`COLUMNS`].
     pub fn cells(&self) -> [String; 6] {
         let outcome = &self.outcome;
         let missing =
             || if outcome.failed.is_some() { "failed".to_owned() } else { "–".to_owned() };
         [
             self.policy.name.to_owned(),
-            grouped(outcome.events),
+            count(outcome.events as u64),
             outcome.peak_live.to_string(),
             outcome.peak_reserved.to_string(),
             outcome.waste().map_or_else(missing, significant),
@@ -101,7 +127,7 @@ impl Row {
     }
 }
 
-/// A ratio with as many decimals as are worth reading.
+/// Formats a ratio with at most three decimals, fewer for large ones.
 pub(super) fn significant(ratio: f64) -> String {
     let decimals = match ratio {
         ..10.0 => 3,
@@ -110,19 +136,6 @@ pub(super) fn significant(ratio: f64) -> String {
         _ => 0,
     };
     format!("{ratio:.decimals$}")
-}
-
-/// A number with a comma between thousands.
-pub(super) fn grouped(number: usize) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]
@@ -135,13 +148,6 @@ mod tests {
             [(1.0, "1.000"), (12.345, "12.35"), (123.45, "123.5"), (16384.0, "16384")]
         {
             assert_eq!(significant(ratio), text);
-        }
-    }
-
-    #[test]
-    fn thousands_are_set_apart() {
-        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(grouped(number), text);
         }
     }
 }

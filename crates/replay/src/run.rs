@@ -6,62 +6,61 @@ use super::{Target, Timeline};
 use crate::trace::{Allocate, Event, Trace};
 use cubeyard_units::Bytes;
 
-/// What a live allocation occupies at least is a multiple of this.
+/// Granule to which live allocations are rounded up.
 const LIVE_GRANULE: Bytes = Bytes::new(128);
 
-/// How many events pass between two reports of progress.
+/// Number of events between two reports of progress.
 pub(super) const BATCH: usize = 4096;
 
-/// What a target needed for a trace.
+/// Memory that a target needed for a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// How many events of the trace were replayed: all, or those before the failure.
+    /// Number of events replayed: all, or those before the failure.
     pub events: usize,
-    /// The most bytes that were live at once: as requested, each rounded up to 128.
+    /// Maximum number of live bytes: requested sizes, each rounded up to 128.
     pub peak_live: Bytes,
-    /// The most that the target held of the device's memory.
+    /// Maximum number of bytes that the target held of the device's memory.
     pub peak_reserved: Bytes,
-    /// Both of them over the length of the trace.
+    /// Live and reserved bytes over the trace.
     pub timeline: Timeline,
-    /// The request that the target could not serve, where the replay ended.
+    /// The request that the target could not serve, which ended the replay.
     pub failed: Option<Failure>,
 }
 
 impl Outcome {
-    /// Peak reserved over peak live; nothing for a replay that failed or had nothing live, where it
-    /// would compare with nothing.
+    /// Returns peak reserved over peak live; `None` for a replay that failed or had no live bytes.
     pub fn waste(&self) -> Option<f64> {
         let comparable = self.failed.is_none() && !self.peak_live.is_zero();
         comparable.then(|| self.peak_reserved.get() as f64 / self.peak_live.get() as f64)
     }
 }
 
-/// A request that a target could not serve. It ends that replay and nothing else.
+/// A request that a target could not serve. It ends this replay only.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("event {event}: {message}")]
 pub struct Failure {
-    /// Which event of the trace, from 1.
+    /// Number of the event in the trace, from 1.
     pub event: usize,
-    /// The target's report.
+    /// Error message of the target.
     pub message: String,
 }
 
-/// Memory that any policy takes at most for an allocation of a trace.
+/// Maximum memory of any policy for an allocation of a trace, in bytes.
 const MEMORY_PER_ALLOCATION: u64 = 512;
-/// Memory that a replay takes beside that: pictures over time, and tables that have a least size.
+/// Memory of a replay beside that: timelines, and tables of a minimum size.
 const MEMORY_ALWAYS: u64 = 16 << 20;
 
-/// Memory that the replay of `trace` takes at most, whatever the policy.
+/// Returns the maximum memory of a replay of `trace` under any policy.
 ///
-/// It is in proportion to the allocations: in the worst case all of them are live at once.
+/// It is proportional to the allocations: in the worst case all of them are live at once.
 pub fn memory_needed(trace: &Trace) -> Bytes {
     Bytes::new(MEMORY_ALWAYS + MEMORY_PER_ALLOCATION * u64::from(trace.allocations))
 }
 
 /// Feeds the events of `trace` to `target`, in order, until one fails.
 ///
-/// Allocations of no bytes take nothing anywhere: they and their frees are passed over. `progress`
-/// is told every now and then how many events were replayed since it was last told.
+/// Allocations of zero bytes and their frees are skipped. `progress` receives the number of events replayed since
+/// the last call.
 pub fn run(trace: &Trace, target: &mut dyn Target, progress: &mut dyn FnMut(usize)) -> Outcome {
     let mut run = Run::new(trace);
     for (batch, events) in trace.events.chunks(BATCH).enumerate() {
@@ -80,7 +79,7 @@ pub fn run(trace: &Trace, target: &mut dyn Target, progress: &mut dyn FnMut(usiz
 struct Run {
     outcome: Outcome,
     live: Bytes,
-    /// The token and the rounded size of each allocation that is live.
+    /// Token and rounded size of each live allocation.
     blocks: Vec<Option<(u64, Bytes)>>,
 }
 
@@ -115,7 +114,7 @@ impl Run {
         Ok(())
     }
 
-    /// The rounded size of a request, and what is live with it, unless 64 bits cannot count them.
+    /// Returns the rounded size of a request, and the live bytes with it, unless they exceed 64 bits.
     fn live_with(&self, request: &Allocate) -> Option<(Bytes, Bytes)> {
         let size = request.size.align_up(LIVE_GRANULE)?;
         Some((size, self.live.checked_add(size)?))

@@ -1,19 +1,19 @@
-//! `Timeline`: live and reserved bytes over a trace, short enough to draw.
+//! Live and reserved bytes over a trace, short enough to draw.
 
 use crate::trace::{Event, Trace};
 use cubeyard_units::Bytes;
 
-/// The most points that a timeline has.
+/// Maximum number of points of a timeline.
 const POINTS: usize = 1000;
 
 /// Live and reserved bytes over a trace.
 ///
-/// A long trace is cut into runs of equally many events, and each run keeps its maxima, so the
-/// peaks are never lost.
+/// A long trace is divided into runs of equally many events, of which each keeps its maxima, so that no peak is
+/// lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeline {
     points: Vec<Point>,
-    /// Events to a point.
+    /// Number of events for each point.
     stride: usize,
     events: usize,
     total: usize,
@@ -21,21 +21,21 @@ pub struct Timeline {
     timed: bool,
 }
 
-/// The maxima of some events that follow each other.
+/// Maxima of consecutive events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// The first of these events, from 0.
+    /// Index of the first of these events.
     pub event: usize,
-    /// When that was, in microseconds since the trace began.
+    /// Time of that event, in microseconds since the start of the trace.
     pub time_us: u64,
-    /// The most bytes live after any of them.
+    /// Maximum number of live bytes after any of them.
     pub live: Bytes,
-    /// The most bytes reserved after any of them.
+    /// Maximum number of reserved bytes after any of them.
     pub reserved: Bytes,
 }
 
 impl Timeline {
-    /// An empty timeline with room for every event of `trace`.
+    /// Creates an empty timeline for the events of `trace`.
     pub(super) fn new(trace: &Trace) -> Self {
         let total = trace.events.len();
         let stride = total.div_ceil(POINTS).max(1);
@@ -43,7 +43,7 @@ impl Timeline {
         Self { points: Vec::new(), stride, events: 0, total, end_us, timed: is_timed(trace) }
     }
 
-    /// Notes what there was after the next event.
+    /// Records the state after the next event.
     pub(super) fn push(&mut self, time_us: u64, live: Bytes, reserved: Bytes) {
         match self.points.last_mut() {
             Some(last) if !self.events.is_multiple_of(self.stride) => {
@@ -55,22 +55,22 @@ impl Timeline {
         self.events += 1;
     }
 
-    /// What there was, in order.
+    /// Returns the points in order of time.
     pub fn points(&self) -> &[Point] {
         &self.points
     }
 
-    /// How many events the whole trace has, of which a replay that failed has seen the first.
+    /// Returns the number of events of the whole trace; a replay that failed has seen only the first of them.
     pub fn total_events(&self) -> usize {
         self.total
     }
 
-    /// When the trace ends, in microseconds since it began.
+    /// Returns the end of the trace, in microseconds since its start.
     pub fn end_us(&self) -> u64 {
         self.end_us
     }
 
-    /// Whether the times were measured. Scripts have none: their events count microseconds.
+    /// Returns whether the times were measured. The events of a script are one microsecond apart.
     pub fn is_timed(&self) -> bool {
         self.timed
     }

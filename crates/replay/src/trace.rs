@@ -1,7 +1,7 @@
-//! Allocation traces: who asked for how many bytes, in which order, and when they were given back.
+//! Allocation traces: requests and frees of one device, in order, with their sizes and times.
 //!
-//! [`read`] tells the forms apart by their content: PyTorch's memory snapshots ([`snapshot`]), the
-//! logs of RAPIDS RMM ([`rmm`]), and scripts that people write ([`script`]).
+//! [`read`] recognizes the formats by their content: PyTorch's memory snapshots ([`snapshot`]), logs of RAPIDS RMM
+//! ([`rmm`]), and scripts ([`script`]).
 
 mod detect;
 mod recorder;
@@ -15,50 +15,50 @@ pub use self::recording::{HistoryExtent, OutOfMemory, RecordedBy, Recording};
 
 use cubeyard_units::Bytes;
 
-/// A history of allocations and frees on one device, in the order in which they happened.
+/// A history of allocations and frees on one device, in order.
 ///
-/// Every allocation has a dense number of its own, so that a replay can keep its state in a `Vec`.
+/// Allocations are numbered densely, so that a replay can keep its state in a `Vec`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// What to call it: the name of its file without folders and endings, with the device where a
-    /// file holds several.
+    /// Name of the trace: that of its file without folders and extensions, with the device if a file holds
+    /// several.
     pub name: String,
-    /// What happened.
+    /// Allocations and frees, in order.
     pub events: Vec<Event>,
-    /// How many allocations `events` holds; their numbers are `0..allocations`.
+    /// Number of allocations in `events`; they are numbered `0..allocations`.
     pub allocations: u32,
-    /// What the file says about the allocator that was recorded; nothing for logs and scripts.
+    /// Properties of the recorded allocator; `None` for logs and scripts.
     pub recording: Option<Recording>,
 }
 
 impl Trace {
-    /// What the allocator that was recorded had reserved at its peak, where the file says so.
+    /// Returns the peak of the bytes that the recorded allocator reserved, if the file has it.
     pub fn recorded_reserved(&self) -> Option<Bytes> {
         self.recording.as_ref().and_then(|recording| recording.reserved)
     }
 
-    /// Memory that the events take.
+    /// Returns the memory taken by the events.
     pub fn memory(&self) -> Bytes {
         Bytes::new((self.events.capacity() as u64).saturating_mul(size_of::<Event>() as u64))
     }
 }
 
-/// One step of a [`Trace`].
+/// One allocation or free of a [`Trace`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// `id` was allocated.
+    /// An allocation was made.
     Allocate(Allocate),
-    /// The allocation `id`, live until now, was freed.
+    /// A live allocation was freed.
     Free {
-        /// Which allocation.
+        /// Number of the allocation.
         id: TraceId,
-        /// When, in microseconds since the trace began.
+        /// Time in microseconds since the start of the trace.
         time_us: u64,
     },
 }
 
 impl Event {
-    /// When it happened, in microseconds since the trace began.
+    /// Returns the time in microseconds since the start of the trace.
     pub fn time_us(&self) -> u64 {
         match self {
             Self::Allocate(Allocate { time_us, .. }) | Self::Free { time_us, .. } => *time_us,
@@ -69,25 +69,24 @@ impl Event {
 /// An allocation in a [`Trace`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocate {
-    /// Its number.
+    /// Number of the allocation.
     pub id: TraceId,
-    /// The bytes asked for, not rounded.
+    /// Requested size, not rounded.
     pub size: Bytes,
-    /// The stream that it was asked for on.
+    /// Number of the stream that requested it.
     pub stream: u32,
-    /// Where in the program it was asked for: equal numbers for equal call stacks, 0 where the
-    /// trace has no stacks.
+    /// Call site: equal numbers for equal call stacks, 0 if the trace has no stacks.
     pub site: u32,
-    /// When, in microseconds since the trace began.
+    /// Time in microseconds since the start of the trace.
     pub time_us: u64,
 }
 
-/// The number of an allocation within its [`Trace`].
+/// Number of an allocation within its [`Trace`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TraceId(pub u32);
 
 impl TraceId {
-    /// The place of this allocation in a `Vec` with one entry for each.
+    /// Returns the index of this allocation in a `Vec` with one entry for each.
     pub const fn index(self) -> usize {
         self.0 as usize
     }

@@ -11,8 +11,8 @@ pub(super) fn place(blocks: &[Block], key: impl Fn(&Block) -> u64) -> Vec<u64> {
     place_in(blocks, &order)
 }
 
-/// Places the blocks in every order and keeps the best. Some order is optimal: that in which the
-/// blocks of an optimal plan lie above each other. For a handful of blocks only.
+/// Places the blocks in every order and keeps the best; for a handful of blocks. One order is optimal: the blocks
+/// of an optimal plan from the lowest offset up.
 pub(super) fn place_in_all_orders(blocks: &[Block]) -> Vec<u64> {
     let mut order: Vec<usize> = (0..blocks.len()).collect();
     let mut best = place_in(blocks, &order);
@@ -52,7 +52,7 @@ fn place_in(blocks: &[Block], order: &[usize]) -> Vec<u64> {
     offsets
 }
 
-/// The lowest offset with `size` free bytes, where `taken` are the used ranges by their start.
+/// Returns the lowest offset with `size` free bytes; `taken` are the used ranges sorted by start.
 fn lowest_gap(taken: &[(u64, u64)], size: u64) -> u64 {
     let mut free_from = 0;
     for &(start, end) in taken {
@@ -64,10 +64,10 @@ fn lowest_gap(taken: &[(u64, u64)], size: u64) -> u64 {
     free_from
 }
 
-/// The blocks placed so far, to be asked which of them a given block meets in its life.
+/// The blocks placed so far, searchable by overlap of lives.
 ///
-/// A complete binary tree over the start times; each node knows the latest end below it, so a
-/// subtree whose blocks have all died is skipped.
+/// A complete binary tree over the start times; each node has the latest end below it, so that a subtree of dead
+/// blocks is skipped.
 struct Placed {
     leaves: usize,
     latest_end: Vec<u32>,
@@ -89,7 +89,7 @@ impl Placed {
         }
     }
 
-    /// Adds the ranges of all placed blocks that live at some time together with `block`.
+    /// Adds the ranges of all placed blocks whose lives overlap that of `block`.
     fn meet(&self, block: &Block, ranges: &mut Vec<(u64, u64)>) {
         self.descend(1, 0, self.leaves, block, ranges);
     }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use super::{Block, by_start};
 
-/// The end of a wall, which outlives every block.
+/// End of a wall's life, after every block.
 const NEVER: u32 = u32::MAX;
 
-/// Replays the history below a wall at offset `wall`; what finds no room there goes above it.
+/// Replays the history below a wall at offset `wall`; blocks without room there go above it.
 ///
-/// A block goes to the end of a hole whose neighbour's remaining life is nearest to its own, in
-/// half octaves; among equals into the smallest hole, then the lowest. What dies together leaves one
-/// hole behind, and what stays longest gathers at the two walls.
+/// A block goes to the end of a hole whose neighbour's remaining life is nearest to its own, in half octaves;
+/// among equals into the smallest hole, then the lowest. Blocks that die together leave one hole, and long-lived
+/// ones gather at the two walls.
 pub(super) fn place(blocks: &[Block], wall: u64) -> Vec<u64> {
     let mut space = Space::new(wall);
     let mut offsets = vec![0; blocks.len()];
@@ -26,7 +26,7 @@ pub(super) fn place(blocks: &[Block], wall: u64) -> Vec<u64> {
     offsets
 }
 
-/// A free range and when the blocks (or walls) on its two sides end.
+/// A free range, with the ends of the lives of its neighbours (blocks or walls).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Hole {
     start: u64,
@@ -35,7 +35,7 @@ struct Hole {
     right_dies: u32,
 }
 
-/// The holes by offset, and the end of the life of each live block by its offset.
+/// Holes by offset, and the end of life of each live block by its offset.
 struct Space {
     wall: u64,
     holes: Vec<Hole>,
@@ -66,7 +66,7 @@ impl Space {
         offset
     }
 
-    /// The best hole and whether to use its right end.
+    /// Returns the best hole, and whether to use its right end.
     fn choose(&self, block: &Block) -> (usize, bool) {
         let own = half_octave(block.life());
         let mut best: Option<((bool, u32, u64), usize, bool)> = None;
@@ -91,7 +91,7 @@ impl Space {
         (index, at_right)
     }
 
-    /// When the last block below `offset` ends.
+    /// Returns the end of life of the last block below `offset`.
     fn last_below(&self, offset: u64) -> u32 {
         self.live.range(..offset).next_back().map_or(NEVER, |(_, &dies)| dies)
     }
@@ -123,7 +123,7 @@ impl Space {
     }
 }
 
-/// Which half octave a time is in: 0, 1, 2–3, 4–5, 6–7, 8–11, …
+/// Returns the half octave of a time: 0, 1, 2–3, 4–5, 6–7, 8–11, …
 fn half_octave(time: u32) -> u32 {
     match time.checked_ilog2() {
         None => 0,

@@ -1,9 +1,9 @@
-//! `Blocks`: segments of addresses cut into blocks, and the lists in which they are found again.
+//! Segments of addresses divided into blocks, with search orders.
 //!
-//! A block is used, free or unmapped, and neighbours in a segment never share one of the last two
-//! states. Three steps keep that so: [`take`](Blocks::take) makes a block used,
-//! [`cut`](Blocks::cut) divides a used one, and [`settle`](Blocks::settle) makes a used one free or
-//! unmapped and joins it with neighbours of the same state.
+//! A block is used, free or unmapped, and adjacent blocks of a segment are never both free or both unmapped. Three
+//! operations keep that so: [`take`](Blocks::take) makes a block used, [`cut`](Blocks::cut) divides a used one,
+//! and [`settle`](Blocks::settle) makes a used one free or unmapped and joins it with neighbours of the same
+//! state.
 
 use std::collections::BTreeSet;
 use std::ops::Index;
@@ -11,12 +11,12 @@ use std::ops::Index;
 use super::Pool;
 use cubeyard_units::Bytes;
 
-/// The place of a block in [`Blocks`]; used again after the block has been joined to another.
+/// Index of a block in [`Blocks`]; reused after the block was joined to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct BlockId(u32);
 
 impl BlockId {
-    /// The block that `token` stands for, where it can stand for one at all.
+    /// Returns the block of a token, if the token is in range.
     pub(super) fn from_token(token: u64) -> Option<Self> {
         u32::try_from(token).ok().map(Self)
     }
@@ -30,12 +30,12 @@ impl BlockId {
     }
 }
 
-/// What a block is good for at the moment.
+/// State of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Allocated, or in the middle of a change.
+    /// Allocated, or being changed.
     Used,
-    /// Has memory and waits for a request.
+    /// Mapped and available.
     Free,
     /// Addresses without memory.
     Unmapped,
@@ -45,7 +45,7 @@ pub(super) enum State {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     pub(super) pool: Pool,
-    /// Where its segment starts.
+    /// Start of its segment.
     pub(super) segment: Bytes,
     pub(super) address: Bytes,
     pub(super) size: Bytes,
@@ -65,9 +65,9 @@ impl Block {
 pub(super) struct Blocks {
     slots: Vec<Block>,
     vacant: Vec<BlockId>,
-    /// In the order of best fit: the smallest first, the lowest of equals.
+    /// Free blocks in best-fit order: the smallest first, then the lowest.
     free: BTreeSet<(Pool, Bytes, Bytes, BlockId)>,
-    /// In the order of addresses.
+    /// Unmapped blocks in the order of addresses.
     unmapped: BTreeSet<(Pool, Bytes, BlockId)>,
 }
 
@@ -80,7 +80,7 @@ impl Index<BlockId> for Blocks {
 }
 
 impl Blocks {
-    /// Adds a segment of one block, free or unmapped.
+    /// Adds a segment of one free or unmapped block.
     pub(super) fn add_segment(
         &mut self,
         pool: Pool,
@@ -103,24 +103,24 @@ impl Blocks {
         id
     }
 
-    /// Forgets a segment that is one used block again.
+    /// Removes a segment that is a single used block.
     pub(super) fn remove_segment(&mut self, id: BlockId) {
         debug_assert!(self[id].is_whole_segment() && self[id].state == State::Used);
         self.vacant.push(id);
     }
 
-    /// The free blocks of a pool with at least `size` bytes, best fit first.
+    /// Returns the free blocks of a pool with at least `size` bytes, best fit first.
     pub(super) fn free_from(&self, pool: Pool, size: Bytes) -> impl Iterator<Item = BlockId> {
         let start = (pool, size, Bytes::ZERO, BlockId(0));
         self.free.range(start..).take_while(move |entry| entry.0 == pool).map(|entry| entry.3)
     }
 
-    /// The free blocks of all pools.
+    /// Returns the free blocks of all pools.
     pub(super) fn all_free(&self) -> impl Iterator<Item = BlockId> {
         self.free.iter().map(|entry| entry.3)
     }
 
-    /// The unmapped blocks of a pool, lowest first.
+    /// Returns the unmapped blocks of a pool, lowest first.
     pub(super) fn unmapped(&self, pool: Pool) -> impl Iterator<Item = BlockId> {
         let start = (pool, Bytes::ZERO, BlockId(0));
         self.unmapped.range(start..).take_while(move |entry| entry.0 == pool).map(|entry| entry.2)
@@ -141,7 +141,7 @@ impl Blocks {
         self.slots[id.index()].state = State::Used;
     }
 
-    /// Cuts a used block after `size` bytes and returns the rest, used as well.
+    /// Cuts a used block after `size` bytes and returns the rest, which is used too.
     pub(super) fn cut(&mut self, id: BlockId, size: Bytes) -> BlockId {
         let block = self[id];
         debug_assert!(block.state == State::Used && !size.is_zero() && size < block.size);
@@ -157,7 +157,7 @@ impl Blocks {
 
     /// Makes a used block free or unmapped, joined with its neighbours of that state.
     ///
-    /// The joined block keeps the name `id`.
+    /// The joined block keeps the index `id`.
     pub(super) fn settle(&mut self, id: BlockId, state: State) {
         assert_eq!(self[id].state, State::Used, "a block is given back once");
         self.join_next(id, state);

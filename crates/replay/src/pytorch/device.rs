@@ -1,17 +1,17 @@
-//! `Device`: the driver under the allocator, with its memory and its addresses.
+//! The driver below the allocator, with its memory and addresses.
 
 use std::collections::BTreeMap;
 
 use super::round_up;
 use cubeyard_units::Bytes;
 
-/// New address ranges come in multiples of this, as seen in PyTorch's own snapshots.
+/// Granule of new address ranges, as seen in PyTorch's own snapshots.
 const REGION: Bytes = Bytes::mib(32);
 
-/// Where addresses begin, counting down: far above any sum of sizes that a trace could hold.
+/// Start of the addresses, which are assigned downwards: far above any sum of sizes in a trace.
 const TOP: Bytes = Bytes::new(1 << 62);
 
-/// What the allocator asks for memory.
+/// Memory and addresses of the simulated driver.
 #[derive(Debug)]
 pub(super) struct Device {
     capacity: Option<Bytes>,
@@ -37,7 +37,7 @@ impl Device {
         self.segments
     }
 
-    /// Gives memory with addresses of its own, or nothing where either has run out.
+    /// Allocates memory with addresses; `None` if either has run out.
     pub(super) fn allocate_segment(&mut self, size: Bytes) -> Option<Bytes> {
         let reserved = self.reserved_with(size)?;
         let address = self.addresses.take(size)?;
@@ -52,7 +52,7 @@ impl Device {
         self.segments -= 1;
     }
 
-    /// Gives addresses with no memory behind them.
+    /// Reserves addresses without memory.
     pub(super) fn reserve_addresses(&mut self, size: Bytes) -> Option<Bytes> {
         self.addresses.take(size)
     }
@@ -61,7 +61,7 @@ impl Device {
         self.addresses.give_back(address, size);
     }
 
-    /// Puts memory behind `size` bytes of reserved addresses, all of them or none.
+    /// Maps memory to `size` bytes of reserved addresses, all or none.
     pub(super) fn map(&mut self, size: Bytes) -> Option<()> {
         self.reserved = self.reserved_with(size)?;
         Some(())
@@ -79,18 +79,17 @@ impl Device {
 
 /// The driver's address space.
 ///
-/// Among free blocks of one size PyTorch takes the one at the lowest address, so the order in which
-/// the driver hands out addresses changes what is reserved, by up to 3 % on our traces. The driver's
-/// order is not documented. Here it is the lowest hole that is large enough, else a new region below
-/// all others: of five orders tried (upwards, downwards, and the lowest, highest or tightest hole)
-/// the only one with PyTorch's figures on all recorded traces. It is also the nearest to two real
-/// snapshots, where it puts 96 and 97 % of all pairs of segments in the recorded order; nearly all
-/// others have a segment of the start of the process, when the addresses still had other holes.
-/// Where holes open because segments were freed, it is a guess.
+/// Among free blocks of one size PyTorch takes the one at the lowest address, so that the order in which the
+/// driver assigns addresses changes the reserved bytes, by up to 3 % on our traces. The driver's order is not
+/// documented. Here it is the lowest hole that is large enough, else a new region below all others: of five orders
+/// tried (upwards, downwards, and the lowest, highest or tightest hole) the only one with PyTorch's figures on all
+/// recorded traces. It is also the nearest to two real snapshots, where it puts 96 and 97 % of all pairs of
+/// segments in the recorded order; nearly all others include a segment from the start of the process, when the
+/// addresses still had other holes. For holes left by freed segments it is a guess.
 #[derive(Debug)]
 struct Addresses {
     lowest: Bytes,
-    /// Unused ranges at or above `lowest`: where each starts, and its size.
+    /// Unused ranges at or above `lowest`: start and size of each.
     holes: BTreeMap<Bytes, Bytes>,
 }
 

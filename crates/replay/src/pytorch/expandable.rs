@@ -1,24 +1,24 @@
-//! `Expandable`: growth by mapping pages into one long range of addresses for each pool.
+//! Growth by mapping pages into one long range of addresses for each pool.
 
 use super::blocks::{Block, BlockId, Blocks, State};
 use super::device::Device;
 use super::{Growth, LARGE_BUFFER, MIN_BLOCK, Pool, SMALL_BUFFER, round_up};
 use cubeyard_units::Bytes;
 
-/// The addresses of a segment where the device has no end: sixteen tebibytes.
+/// Address range of a segment on an unlimited device: 16 TiB.
 const UNLIMITED_SPAN: Bytes = Bytes::gib(16 << 10);
 
-/// Segments of which only the pages that were needed have memory.
+/// Segments whose pages are mapped only as needed.
 ///
-/// Pages count from the start of their segment. An unmapped block starts and ends at a page, so
-/// that mapping its low end never meets a page that has memory already.
+/// Pages are counted from the start of their segment. An unmapped block starts and ends at a page, so that mapping
+/// its low end never meets a mapped page.
 #[derive(Debug)]
 pub(super) struct Expandable;
 
 impl Growth for Expandable {
-    /// A block that ends where unmapped addresses begin counts for what it could grow to, so that it
-    /// is kept for requests that nothing else can hold. The blocks come by their present size, hence
-    /// the search passes over such a block to the next larger one.
+    /// A block that precedes unmapped addresses counts with the size to which it could grow, so that it is kept
+    /// for requests that nothing else can hold. Blocks are ordered by present size, hence the search skips such a
+    /// block in favour of the next larger one.
     fn best_fit(&self, blocks: &Blocks, pool: Pool, size: Bytes) -> Option<BlockId> {
         let mut candidates = blocks.free_from(pool, size);
         let mut best = candidates.next()?;
@@ -65,7 +65,7 @@ impl Growth for Expandable {
     }
 }
 
-/// How large a free block could become.
+/// Returns the size to which a free block could grow.
 fn reach(blocks: &Blocks, id: BlockId) -> Bytes {
     let unmapped = |next: &BlockId| blocks[*next].state == State::Unmapped;
     let growth = blocks[id].next.filter(unmapped).map_or(Bytes::ZERO, |next| blocks[next].size);
@@ -76,8 +76,8 @@ fn page(pool: Pool) -> Bytes {
     if pool.large { LARGE_BUFFER } else { SMALL_BUFFER }
 }
 
-/// The lowest unmapped block that, with what is not used around it, has the addresses for `size`;
-/// or the free block before it, from which to start.
+/// Returns the lowest unmapped block that, with the unused blocks around it, has addresses for `size`; or the free
+/// block before it, at which to start.
 fn find_room(blocks: &Blocks, pool: Pool, size: Bytes) -> Option<BlockId> {
     let start = |id: BlockId| {
         let is_free = |previous: &BlockId| blocks[*previous].state == State::Free;
@@ -96,8 +96,8 @@ fn has_room(blocks: &Blocks, first: BlockId, size: Bytes) -> bool {
     room >= size
 }
 
-/// Adds a segment with an eighth more addresses than the device has memory, so that holes between
-/// blocks seldom make a second one necessary.
+/// Adds a segment with an eighth more addresses than the device has memory, so that holes between blocks seldom
+/// require a second one.
 fn reserve_segment(
     blocks: &mut Blocks,
     device: &mut Device,
@@ -111,8 +111,7 @@ fn reserve_segment(
     Some(blocks.add_segment(pool, start, span, State::Unmapped))
 }
 
-/// Maps the pages that hold the first `size` bytes of an unmapped block, which becomes free and
-/// joins its neighbours.
+/// Maps the pages of the first `size` bytes of an unmapped block, which becomes free and joins its neighbours.
 fn map(blocks: &mut Blocks, device: &mut Device, id: BlockId, size: Bytes) -> Option<()> {
     let pages = round_up(size, page(blocks[id].pool))?;
     device.map(pages)?;
@@ -125,8 +124,7 @@ fn map(blocks: &mut Blocks, device: &mut Device, id: BlockId, size: Bytes) -> Op
     Some(())
 }
 
-/// Takes the memory from the pages that lie wholly in a free block; a segment without any memory is
-/// given up.
+/// Unmaps the pages that lie wholly in a free block, and releases a segment without mapped pages.
 fn unmap(blocks: &mut Blocks, device: &mut Device, id: BlockId) {
     let Some((before, pages)) = whole_pages(&blocks[id]) else { return };
     blocks.take(id);
@@ -143,7 +141,7 @@ fn unmap(blocks: &mut Blocks, device: &mut Device, id: BlockId) {
     release_segment_if_unmapped(blocks, device, middle);
 }
 
-/// How far into a block its first page starts, and how many bytes of whole pages follow.
+/// Returns the offset of the first whole page in a block, and the bytes of whole pages from there.
 fn whole_pages(block: &Block) -> Option<(Bytes, Bytes)> {
     let page = page(block.pool);
     let offset = block.address - block.segment;

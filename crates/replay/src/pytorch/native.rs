@@ -1,14 +1,14 @@
-//! `Native`: the default way to grow, by one segment from the driver after another.
+//! Growth by default: one segment from the driver after another.
 
 use super::blocks::{BlockId, Blocks, State};
 use super::device::Device;
 use super::{Growth, LARGE_BUFFER, MIN_BLOCK, Pool, SMALL_BUFFER, SMALL_REQUEST, round_up};
 use cubeyard_units::Bytes;
 
-/// Requests from here on get a segment of their own.
+/// Smallest request that gets a segment of its own.
 const OWN_SEGMENT: Bytes = Bytes::mib(10);
 
-/// Segments of fixed places and sizes, returned to the driver only when they are wholly free.
+/// Segments of fixed address and size, returned to the driver only when wholly free.
 #[derive(Debug)]
 pub(super) struct Native;
 
@@ -17,8 +17,8 @@ impl Growth for Native {
         blocks.free_from(pool, size).next()
     }
 
-    /// A large block keeps a rest of up to 1 MiB: it could only serve requests of the small pool,
-    /// which never look here.
+    /// A large block keeps a remainder of up to 1 MiB: it could serve only requests of the small pool, which never
+    /// search here.
     fn splits(&self, pool: Pool, rest: Bytes) -> bool {
         if pool.large { rest > SMALL_REQUEST } else { rest >= MIN_BLOCK }
     }
@@ -45,7 +45,7 @@ impl Growth for Native {
     }
 }
 
-/// What to ask the driver for when no block of the pool can hold `size`.
+/// Returns the size of the segment to allocate when no block of the pool can hold `size`.
 fn segment_size(pool: Pool, size: Bytes) -> Option<Bytes> {
     match pool.large {
         false => Some(SMALL_BUFFER),

@@ -1,4 +1,4 @@
-//! Telling the forms of traces apart.
+//! Detection of trace formats.
 
 use thiserror::Error;
 
@@ -11,50 +11,49 @@ use cubeyard_pickle::excerpt;
 use cubeyard_pickle::{self as pickle, Limits};
 use cubeyard_units::Bytes;
 
-/// Why a file gave no traces. Its message holds the line or the byte; who opened the file adds its
-/// name.
+/// Reason why a file holds no traces. The message has the line or the byte; the caller adds the name of the file.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ReadError {
-    /// There is nothing in it.
+    /// The file is empty.
     #[error("byte 0: the file is empty")]
     Empty,
-    /// It is compressed: decompress it first.
+    /// The file is compressed: decompress it first.
     #[error("byte 0: this is gzip; decompress it first")]
     Gzip,
-    /// It is something known that holds no trace.
+    /// The file has a known format that holds no trace.
     #[error("byte 0: this is {what}, which holds no trace: {FORMS}")]
     Foreign {
-        /// What it is.
+        /// Name of the format.
         what: &'static str,
     },
-    /// It begins like nothing that is known here.
+    /// The file begins like no known format.
     #[error("line {line}: a trace does not begin with `{found}`: {FORMS}")]
     Unknown {
-        /// The first line that says anything.
+        /// The first line with content.
         line: usize,
-        /// The beginning of that line.
+        /// Beginning of that line.
         found: String,
     },
-    /// It looks like a log of RMM, but cannot be read as one.
+    /// The file looks like an RMM log, but cannot be read as one.
     #[error("RMM log, {0}")]
     Rmm(#[from] RmmError),
-    /// It looks like a snapshot of PyTorch, but cannot be read as one.
+    /// The file looks like a PyTorch snapshot, but cannot be read as one.
     #[error("snapshot, {0}")]
     Snapshot(#[from] SnapshotError),
-    /// It looks like a script, but cannot be read as one.
+    /// The file looks like a script, but cannot be read as one.
     #[error("script, {0}")]
     Script(#[from] ScriptError),
-    /// It looks like a script, but is not text.
+    /// The file looks like a script, but is not text.
     #[error("script, byte {offset}: this is not UTF-8 text")]
     Text {
-        /// The first byte that does not belong.
+        /// Offset of the first invalid byte.
         offset: usize,
     },
 }
 
 const FORMS: &str = "expected a PyTorch memory snapshot, an RMM log or a script";
 
-/// How files begin that people might take for a trace.
+/// Beginnings of files that might be mistaken for a trace.
 const FOREIGN: [(&[u8], &str); 8] = [
     (b"{", "JSON"),
     (b"[", "JSON"),
@@ -66,22 +65,22 @@ const FOREIGN: [(&[u8], &str); 8] = [
     (b"<", "HTML or XML"),
 ];
 
-/// Form of a trace, as its beginning shows it.
+/// Format of a trace, detected from its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A memory snapshot of PyTorch, a pickle.
     Snapshot,
     /// A log of RAPIDS RMM.
     Rmm,
-    /// A script.
+    /// A script as in [`script`].
     Script,
 }
 
 impl Form {
-    /// Tells the form of a file from its first bytes, before the rest of it has to be read.
+    /// Detects the format of a file from its first bytes.
     ///
-    /// Answers nothing where these bytes are blank lines and comments only, so that more are needed
-    /// to tell. What cannot be a trace, however it goes on, is an error.
+    /// Returns `None` if these bytes are blank lines and comments only, so that more are needed. A beginning that
+    /// no trace has is an error.
     ///
     /// ```
     /// use cubeyard_replay::trace::Form;
@@ -97,7 +96,7 @@ impl Form {
         Ok(form)
     }
 
-    /// The form of what begins like this, or is this as a `whole`.
+    /// Detects the format of a beginning, or of a `whole` file.
     fn of(start: &[u8], whole: bool) -> Result<Option<Self>, ReadError> {
         let text = start.trim_ascii_start();
         if text.is_empty() {
@@ -119,10 +118,10 @@ impl Form {
     }
 }
 
-/// Reads the traces in a file, whatever form they have: one for each device that it knows of.
+/// Reads the traces in a file of any format: one for each device.
 ///
-/// `name` becomes the name of the trace; where there are several, each adds its device. `limit` is
-/// on the memory for `bytes` and for all that is made of them: no file takes more, whatever it says.
+/// `name` becomes the name of the trace; if there are several, each adds its device. `limit` bounds the memory for
+/// `bytes` and for everything read from them.
 pub fn read(name: &str, bytes: &[u8], limit: Bytes) -> Result<Vec<Trace>, ReadError> {
     match Form::of(bytes, true)? {
         Some(Form::Snapshot) => Ok(snapshot::read(name, bytes, limit)?),
@@ -132,7 +131,7 @@ pub fn read(name: &str, bytes: &[u8], limit: Bytes) -> Result<Vec<Trace>, ReadEr
 }
 
 impl ReadError {
-    /// The limit of memory that was too low, where that is what is wrong.
+    /// Returns the memory limit that was too low, if that is the error.
     pub fn memory_limit(&self) -> Option<MemoryLimit> {
         match *self {
             Self::Rmm(RmmError::Memory(limit))
@@ -143,13 +142,13 @@ impl ReadError {
     }
 }
 
-/// Whether this begins like a pickle of a dictionary: with `PROTO` from protocol 2 on, and before
-/// that with the opcodes that make one.
+/// Returns whether this begins like a pickled dictionary: with `PROTO` from protocol 2 on, and before that with
+/// the opcodes that create one.
 fn is_pickle(bytes: &[u8]) -> bool {
     matches!(bytes, [0x80, 0..=16, ..] | [b'(', b'd', ..] | [b'}', ..])
 }
 
-/// Whether the first line names a column of RMM's log among others.
+/// Returns whether the first line has several columns, among them one of an RMM log.
 fn has_rmm_header(text: &[u8]) -> bool {
     let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let names = || line.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
@@ -162,8 +161,8 @@ fn read_script(name: &str, bytes: &[u8], limit: Bytes) -> Result<Trace, ReadErro
     Ok(script::read(name, text, limit)?)
 }
 
-/// Whether the first statement is one. A file whose first statement is none is no faulty script, but
-/// no script at all; one without any may become one, and is one where it is `whole`.
+/// Returns whether the first statement is valid; an invalid one means that this is no script at all. Without any
+/// statement a `whole` file is a script, and a beginning may become one.
 fn begins_like_a_script(bytes: &[u8], whole: bool) -> Result<bool, ReadError> {
     let lines = (1..).zip(bytes.split(|&byte| byte == b'\n'));
     let mut trimmed = lines.map(|(line, text)| (line, text.trim_ascii()));

@@ -1,4 +1,4 @@
-//! `Recorder`: numbers allocations as a reader meets them and keeps their order.
+//! Numbering of allocations, streams and times for readers of traces.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use cubeyard_pickle::MemoryLimit;
 use cubeyard_pickle::{Budget, map_entry};
 use cubeyard_units::Bytes;
 
-/// A [`Trace`] under construction, and the memory that is left for it.
+/// A [`Trace`] under construction, and the memory left for it.
 #[derive(Debug)]
 pub(super) struct Recorder {
     trace: Trace,
@@ -19,8 +19,7 @@ impl Recorder {
         Self { trace: Trace { name: name.to_owned(), ..Trace::default() }, budget }
     }
 
-    /// Appends an allocation without a call site, or answers `None` where its number would not fit
-    /// 32 bits.
+    /// Appends an allocation without a call site; `None` if its number would not fit 32 bits.
     pub(super) fn allocate(
         &mut self,
         size: Bytes,
@@ -45,16 +44,16 @@ impl Recorder {
     }
 }
 
-/// Gives streams small numbers in the order in which they are met.
+/// Numbers streams in the order of their first use.
 ///
-/// What files call a stream is often the address of its object in the recorded process.
+/// Files often identify a stream by the address of its object in the recorded process.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     numbers: BTreeMap<i128, u32>,
 }
 
 impl Streams {
-    /// The number of the stream that the file calls `raw`, or `None` after four billion streams.
+    /// Returns the number of the stream that the file calls `raw`; `None` beyond 32 bits.
     pub(super) fn number(
         &mut self,
         raw: i128,
@@ -70,11 +69,10 @@ impl Streams {
     }
 }
 
-/// Turns the times of a file into microseconds since its first event.
+/// Converts the times of a file to microseconds since its first event.
 ///
-/// Threads that log side by side can swap neighbouring lines, and the wall clock can be set back or
-/// pass midnight. A time that lies before its predecessor counts as equal to it: the order of the
-/// events is the truth here, the times are only a measure.
+/// Threads that log concurrently can swap neighbouring lines, and the wall clock can be set back or pass midnight.
+/// A time before its predecessor counts as equal to it: the order of events is authoritative.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     first_us: Option<u64>,
@@ -82,14 +80,14 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// The time to record for an event at `raw_us` of the file's own clock.
+    /// Returns the time to record for an event at `raw_us` of the file's own clock.
     pub(super) fn advance(&mut self, raw_us: u64) -> u64 {
         let first = *self.first_us.get_or_insert(raw_us);
         self.latest_us = self.latest_us.max(raw_us.saturating_sub(first));
         self.latest_us
     }
 
-    /// The time of the last event, for one that has none of its own.
+    /// Returns the time of the last event, for one without a time.
     pub(super) fn latest(&self) -> u64 {
         self.latest_us
     }

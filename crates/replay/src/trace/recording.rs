@@ -1,23 +1,23 @@
-//! `Recording`: what a snapshot says about the allocator that it was taken of.
+//! Properties of the allocator that a snapshot was taken of.
 
 use std::fmt;
 
 use cubeyard_units::Bytes;
 
-/// What a snapshot says about the allocator that it was taken of, beside what was asked of it.
+/// Properties of the allocator that a snapshot was taken of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
-    /// The allocator.
+    /// The recorded allocator.
     pub by: RecordedBy,
-    /// The most that it had reserved; nothing where history and segments contradict each other.
+    /// Peak of the reserved bytes; `None` if history and segments contradict each other.
     pub reserved: Option<Bytes>,
-    /// How much of its history is in the file.
+    /// Extent of the history in the file.
     pub history: HistoryExtent,
     /// Whether PyTorch had `expandable_segments:True`.
     pub expandable: bool,
-    /// Settings of PyTorch that are not its defaults, and that its models do not follow.
+    /// Settings of PyTorch that differ from its defaults and that its models do not support.
     pub other_settings: Vec<&'static str>,
-    /// Requests that failed for want of memory, in their order.
+    /// Requests that failed for lack of memory, in order.
     pub out_of_memory: Vec<OutOfMemory>,
 }
 
@@ -39,32 +39,32 @@ impl fmt::Display for RecordedBy {
     }
 }
 
-/// How much of an allocator's history a snapshot holds.
+/// Extent of the history in a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HistoryExtent {
-    /// All of it, from the first byte that was reserved.
+    /// The whole history, from the first reserved byte.
     Whole,
-    /// Nothing: only what was live when the snapshot was taken.
+    /// No history: only the blocks that were live when the snapshot was taken.
     Missing,
-    /// The end of it: recording began late, or the ring of entries was full and lost the oldest.
+    /// The end of the history: recording began late, or the ring of entries lost the oldest.
     Begun {
-        /// Bytes of the blocks that were live by then.
+        /// Live bytes at the start of the history.
         live: Bytes,
-        /// Bytes that were reserved by then.
+        /// Reserved bytes at the start of the history.
         reserved: Bytes,
     },
 }
 
-/// A request that failed for want of memory.
+/// A request that failed for lack of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
-    /// How many events of the trace came before it.
+    /// Number of events of the trace before it.
     pub event: usize,
-    /// The bytes that were asked for.
+    /// Requested size in bytes.
     pub size: Bytes,
-    /// The stream that they were asked for on.
+    /// Number of the stream that requested it.
     pub stream: u32,
-    /// All that the allocator could have had: what it had reserved, and what the device had free. Nothing
-    /// where the file does not say.
+    /// Bytes available to the allocator: those it had reserved and those free on the device. `None` if the file
+    /// does not say.
     pub capacity: Option<Bytes>,
 }

@@ -1,13 +1,13 @@
-//! The log of RAPIDS RMM's `logging_resource_adaptor`, as comma-separated values.
+//! Logs of RAPIDS RMM's `logging_resource_adaptor`, as comma-separated values.
 //!
-//! The first line names the columns: `Thread,Time,Action,Pointer,Size,Stream`. They are found by
-//! name, so their order is free and further columns are passed over; the thread is not used.
+//! The first line names the columns: `Thread,Time,Action,Pointer,Size,Stream`. They are found by name, in any
+//! order; further columns and the thread are ignored.
 //!
-//! - A pointer names an allocation until it is freed, and may then name the next one.
-//! - `allocate failure` got nothing, and neither did a request for no bytes that was answered with
-//!   a null pointer. Both are passed over, the second together with its free.
-//! - Times count from the first event. One that goes backwards counts as equal to its predecessor,
-//!   so a log that runs past midnight stands still until the clock has caught up.
+//! - A pointer identifies an allocation until it is freed, and may then be reused.
+//! - `allocate failure` is ignored, and so is a request for zero bytes answered with a null pointer, together with its
+//!   free.
+//! - Times are relative to the first event. A time before its predecessor counts as equal to it, so that after midnight
+//!   the time of a log does not advance until its clock has caught up.
 
 mod field;
 mod write;
@@ -25,91 +25,91 @@ use cubeyard_units::Bytes;
 
 pub use self::write::write;
 
-/// Why a log of RMM could not be read. None of it is recoverable: correct the file.
+/// Reason why an RMM log could not be read: correct the file.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RmmError {
-    /// The first line that is not blank, which names the columns, is not there.
+    /// The header, the first line that is not blank, is missing.
     #[error("line 1: expected the names of the columns, found the end of the file")]
     NoHeader,
-    /// The header does not name a column that is needed.
+    /// The header lacks a required column.
     #[error("line {line}: the header has no column `{column}`")]
     NoColumn {
-        /// Where the header is.
+        /// Line of the header.
         line: usize,
-        /// Which column is missed.
+        /// Name of the missing column.
         column: &'static str,
     },
-    /// A line ends before a column that is needed.
+    /// A line ends before a required column.
     #[error("line {line}: ends before its `{column}`")]
     ShortLine {
-        /// Where.
+        /// Line of the file, from 1.
         line: usize,
-        /// The column that is missed.
+        /// Name of the missing column.
         column: &'static str,
     },
-    /// A field does not hold what its column is for.
+    /// A field does not have the format of its column.
     #[error("line {line}: expected {expected} as `{column}`, found `{found}`")]
     Field {
-        /// Where.
+        /// Line of the file, from 1.
         line: usize,
-        /// Whose field.
+        /// Name of the column.
         column: &'static str,
-        /// What belongs there.
+        /// Expected format of the field.
         expected: &'static str,
-        /// The beginning of what is there.
+        /// Beginning of the field.
         found: String,
     },
     /// A pointer was allocated while it was live.
     #[error("line {line}: {pointer:#x} is allocated, but is live since line {since}")]
     AlreadyLive {
-        /// Where.
+        /// Line of the file, from 1.
         line: usize,
-        /// Which pointer.
+        /// Address of the allocation.
         pointer: u64,
-        /// The line that allocated it.
+        /// Line that allocated it.
         since: usize,
     },
     /// A pointer was freed that was not live.
     #[error("line {line}: {pointer:#x} is freed, but is not live")]
     NotLive {
-        /// Where.
+        /// Line of the file, from 1.
         line: usize,
-        /// Which pointer.
+        /// Address that was freed.
         pointer: u64,
     },
-    /// A free names another size than its allocation.
+    /// A free and its allocation differ in size.
     #[error(
         "line {line}: {pointer:#x} is freed with {} bytes, but line {since} allocated {}",
         freed.get(),
         allocated.get()
     )]
     SizeMismatch {
-        /// Where.
+        /// Line of the file, from 1.
         line: usize,
-        /// Which pointer.
+        /// Address that was freed.
         pointer: u64,
-        /// The size that the free names.
+        /// Size according to the free.
         freed: Bytes,
-        /// The size that was allocated.
+        /// Size according to the allocation.
         allocated: Bytes,
-        /// The line that allocated it.
+        /// Line that allocated it.
         since: usize,
     },
-    /// Some bytes were allocated at the null pointer.
+    /// A nonzero size was allocated at the null pointer.
     #[error("line {line}: {} bytes are allocated at the null pointer", size.get())]
     NullPointer {
-        /// Where.
+        /// Line of the file, from 1.
         line: usize,
-        /// How many bytes.
+        /// Size of the allocation.
         size: Bytes,
     },
     /// There are more allocations or streams than 32 bits can number.
     #[error("line {line}: more allocations or streams than 32 bits can number")]
     TooMany {
-        /// Where.
+        /// Line of the file, from 1.
         line: usize,
     },
-    /// The log and its trace take more memory than the limit. Allow more, or record a shorter part.
+    /// The log and its trace take more memory than the limit. Raise the limit, or record a shorter part.
     #[error(transparent)]
     Memory(#[from] MemoryLimit),
 }
@@ -139,13 +139,13 @@ pub fn read(name: &str, log: &[u8], limit: Bytes) -> Result<Trace, RmmError> {
     Ok(reader.recorder.finish())
 }
 
-/// Lines that are not blank, with their numbers from 1, without what ends them.
+/// Returns the lines that are not blank, with their numbers from 1, without line ends.
 fn lines(log: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let numbered = log.split(|&byte| byte == b'\n').zip(1..);
     numbered.map(|(text, line)| (line, text.trim_ascii())).filter(|(_, text)| !text.is_empty())
 }
 
-/// What a pointer names while it is live.
+/// The live allocation at a pointer.
 #[derive(Clone, Copy, Debug)]
 struct Live {
     id: TraceId,

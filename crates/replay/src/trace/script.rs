@@ -1,7 +1,7 @@
-//! Scripts: allocation traces that people write and read, with what they expect.
+//! Scripts: allocation traces as text, with expectations.
 //!
-//! One statement a line; `#` starts a comment. Sizes and offsets are bytes, or carry `KiB`, `MiB`
-//! or `GiB`, set off or not.
+//! One statement a line; `#` starts a comment. Sizes and offsets are in bytes, or have the unit `KiB`, `MiB` or
+//! `GiB`, with or without a space before it.
 //!
 //! ```text
 //! space 1024              # the size of the space
@@ -15,9 +15,8 @@
 //! free-bytes 1024         # all free bytes together
 //! ```
 //!
-//! What follows the size of an `alloc` may come in any order, the expectation last. `high` asks for
-//! the upper end of the space, `at` for one offset. Only the statements are kept: writing a script
-//! that was read drops its comments.
+//! Options follow the size of an `alloc` in any order, the expectation last. `high` requests the upper end of the
+//! space, `at` an exact offset. Comments are not kept.
 
 mod display;
 mod parse;
@@ -35,69 +34,69 @@ use cubeyard_pickle::excerpt;
 use cubeyard_pickle::{Budget, map_entry};
 use cubeyard_units::Bytes;
 
-/// What a script says, in order.
+/// Statements of a script, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Script {
-    /// The statements, none of them carried out yet.
+    /// The statements as parsed.
     pub statements: Vec<Statement>,
 }
 
-/// A statement and where it stands.
+/// A statement with its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// Its line, from 1.
+    /// Line of the script, from 1.
     pub line: usize,
-    /// What it says.
+    /// Content of the statement.
     pub step: Step,
 }
 
-/// What one statement says.
+/// Content of one statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// `space`: the space that is allocated from has this size.
+    /// `space`: size of the space that is allocated from.
     Space(Bytes),
-    /// `granule`: sizes and offsets are multiples of this power of two.
+    /// `granule`: power of two of which sizes and offsets are multiples.
     Granule(Bytes),
-    /// `policy`: expected offsets are those of the policy of this name.
+    /// `policy`: name of the policy that the expected offsets are for.
     Policy(String),
-    /// `alloc`: allocate.
+    /// `alloc`: requests an allocation.
     Allocate(Request),
-    /// `free`: give back.
+    /// `free`: frees an allocation.
     Free {
-        /// What the allocation was called.
+        /// Name of the allocation.
         name: String,
-        /// Whether the free has to be refused.
+        /// Whether the free must be rejected.
         refused: bool,
     },
-    /// `largest`: the largest free range has to be this large.
+    /// `largest`: expected size of the largest free range.
     Largest(Bytes),
-    /// `free-bytes`: so many bytes have to be free in all.
+    /// `free-bytes`: expected number of free bytes.
     FreeBytes(Bytes),
 }
 
-/// What an `alloc` asks for.
+/// Request of an `alloc` statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What to call it until it is freed.
+    /// Name of the allocation until it is freed.
     pub name: String,
-    /// The bytes asked for, not rounded.
+    /// Requested size, not rounded.
     pub size: Bytes,
-    /// A power of two that the offset has to be a multiple of.
+    /// Power of two of which the offset must be a multiple.
     pub align: Option<Bytes>,
-    /// The only offset that will do.
+    /// Exact offset requested.
     pub at: Option<Bytes>,
-    /// Whether it belongs at the upper end of the space.
+    /// Whether the upper end of the space is requested.
     pub high: bool,
-    /// The stream that it is for.
+    /// Number of the requesting stream.
     pub stream: Option<u32>,
-    /// What it is for.
+    /// Purpose of the allocation.
     pub kind: Option<Kind>,
-    /// What has to come of it, where the script says so.
+    /// Expected outcome, if the script has one.
     pub outcome: Option<Outcome>,
 }
 
 impl Request {
-    /// A request for `size` bytes called `name`, with nothing else said.
+    /// Creates a request for `size` bytes called `name`, without options.
     pub fn new(name: impl Into<String>, size: Bytes) -> Self {
         Self {
             name: name.into(),
@@ -112,7 +111,7 @@ impl Request {
     }
 }
 
-/// What an allocation is for.
+/// Purpose of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Data of the model.
@@ -123,88 +122,88 @@ pub enum Kind {
     Staging,
 }
 
-/// What is expected of an `alloc`.
+/// Expected outcome of an `alloc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It succeeds, at this offset.
+    /// The allocation succeeds at this offset.
     Offset(Bytes),
-    /// It fails for want of memory.
+    /// The allocation fails for lack of memory.
     OutOfMemory,
 }
 
-/// Why a script could not be read or turned into a trace. Correct the line and try again.
+/// Reason why a script could not be read or converted to a trace. Correct the line and try again.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ScriptError {
-    /// A word is not what can stand in its place.
+    /// A word is not valid in its position.
     #[error("line {line}: expected {expected}, found `{found}`")]
     Word {
-        /// Where.
+        /// Line of the script, from 1.
         line: usize,
-        /// What can stand there.
+        /// Description of the valid words.
         expected: &'static str,
-        /// What stands there.
+        /// The word found.
         found: String,
     },
     /// A line ends too early.
     #[error("line {line}: expected {expected}, found the end of the line")]
     Short {
-        /// Where.
+        /// Line of the script, from 1.
         line: usize,
-        /// What is missed.
+        /// Description of the missing word.
         expected: &'static str,
     },
     /// An option of `alloc` is given twice.
     #[error("line {line}: `{option}` is given twice")]
     Twice {
-        /// Where.
+        /// Line of the script, from 1.
         line: usize,
-        /// Which option.
+        /// Name of the option.
         option: &'static str,
     },
     /// An alignment or granule is no power of two.
     #[error("line {line}: `{word}` has to be a power of two, but is {}", size.get())]
     PowerOfTwo {
-        /// Where.
+        /// Line of the script, from 1.
         line: usize,
-        /// `align` or `granule`.
+        /// Statement or option: `align` or `granule`.
         word: &'static str,
-        /// What it is.
+        /// The value given.
         size: Bytes,
     },
     /// A name is given to an allocation while it names another one.
     #[error("line {line}: `{name}` is allocated, but is live since line {since}")]
     AlreadyLive {
-        /// Where.
+        /// Line of the script, from 1.
         line: usize,
-        /// Which name.
+        /// Name of the allocation.
         name: String,
-        /// The line that allocated it.
+        /// Line that allocated it.
         since: usize,
     },
-    /// A free names nothing that is live.
+    /// A free names no live allocation.
     #[error("line {line}: `{name}` is freed, but is not live")]
     NotLive {
-        /// Where.
+        /// Line of the script, from 1.
         line: usize,
-        /// Which name.
+        /// Name that was freed.
         name: String,
     },
     /// There are more allocations than 32 bits can number.
     #[error("line {line}: more allocations than 32 bits can number")]
     TooMany {
-        /// Where.
+        /// Line of the script, from 1.
         line: usize,
     },
-    /// The text and its trace take more memory than the limit. Allow more, or shorten the script.
+    /// The text and its trace take more memory than the limit. Raise the limit, or shorten the script.
     #[error(transparent)]
     Memory(#[from] MemoryLimit),
 }
 
 impl Script {
-    /// Reads the text of a script, with every statement of it.
+    /// Parses a script, keeping every statement.
     ///
-    /// That takes up to 30 times the memory of the text. [`trace::read`](super::read), for files of
-    /// others, keeps no statements and has a limit.
+    /// This takes up to 30 times the memory of the text. [`trace::read`](super::read) keeps no statements and has
+    /// a limit.
     ///
     /// ```
     /// use cubeyard_replay::trace::script::Script;
@@ -219,11 +218,10 @@ impl Script {
         Ok(Self { statements: statements.collect::<Result<_, _>>()? })
     }
 
-    /// The allocations and frees, for a replay.
+    /// Converts the script to a trace.
     ///
-    /// Expectations are dropped, and so is what they say will come to nothing: an `alloc` that has
-    /// to run out of memory and a `free` that has to be refused. A script has no clock, so each
-    /// event is taken to be one microsecond after its predecessor.
+    /// Expectations are dropped, and so are statements that are expected to have no effect: an `alloc` that must
+    /// run out of memory and a `free` that must be rejected. Events are one microsecond apart.
     pub fn to_trace(&self, name: &str) -> Result<Trace, ScriptError> {
         let mut replay = Replay::new(name, Budget::new(Bytes::MAX, 0)?);
         for statement in &self.statements {
@@ -244,7 +242,7 @@ pub(super) fn read(name: &str, text: &str, limit: Bytes) -> Result<Trace, Script
     Ok(replay.recorder.finish())
 }
 
-/// Which names are live, while a script becomes a trace.
+/// Conversion of a script to a trace, with the live names.
 struct Replay {
     recorder: Recorder,
     live: BTreeMap<String, (TraceId, usize)>,
@@ -290,7 +288,7 @@ impl Replay {
     }
 }
 
-/// Memory that a live name takes: its letters, which the heap rounds up to 16, and its entry.
+/// Returns the memory of a live name: its letters, which the heap rounds up to 16, and its entry.
 fn live_entry(name: &str) -> usize {
     name.len().next_multiple_of(16) + 16 + map_entry::<String, (TraceId, usize)>()
 }

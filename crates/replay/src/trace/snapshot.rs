@@ -1,26 +1,23 @@
-//! PyTorch's memory snapshots, as `torch.cuda.memory._dump_snapshot` writes them.
+//! PyTorch's memory snapshots, as written by `torch.cuda.memory._dump_snapshot`.
 //!
-//! A snapshot is a pickled dictionary. `device_traces` has a list for each device of what its
-//! allocator did, and `segments` says what it held in the end. From both comes a [`Trace`] for each
-//! device, with sizes as they were asked for:
+//! A snapshot is a pickled dictionary. `device_traces` lists the actions of each device's allocator, and
+//! `segments` its memory at the end. Both yield a [`Trace`] for each device, with requested sizes:
 //!
-//! - A free has two phases. The program lets go with `free_requested`, but while another stream
-//!   still uses the memory it is not there to be used again. So the trace frees at
-//!   `free_completed`, or at `free_requested` where PyTorch was told not to record the other.
-//!   A block whose free was not completed when the snapshot was taken stays live.
-//! - The history is a ring: its oldest entries may be lost. What is freed without having been
-//!   allocated was live at its start, and so was a block that is live in the end without an entry.
-//!   Those are allocated at time zero, in the order of their addresses.
-//! - Call sites are numbered from 1 by what their frames say (file, line and function). A block
-//!   that was live at the start and freed has 0: only the frames of its free are known.
-//! - The recorded peak is found by walking back from the segments that are there in the end. It
-//!   covers the history that is left, and is not known where history and segments contradict each
-//!   other (they are not taken at the same moment).
-//! - A history is whole if nothing was reserved when it began. [`Recording`](super::Recording) says so,
-//!   with the settings and the requests that failed.
+//! - A free has two phases. The program frees with `free_requested`, but the memory is not reused while another stream
+//!   still uses it. So the trace frees at `free_completed`, or at `free_requested` if PyTorch was configured not to record
+//!   the other. A block whose free was not completed when the snapshot was taken stays live.
+//! - The history is a ring: its oldest entries may be lost. A block freed without having been allocated was live at its
+//!   start, and so was a block live at the end without an entry. Those are allocated at time zero, in the order of their
+//!   addresses.
+//! - Call sites are numbered from 1 by the file, line and function of their frames. A block that was live at the start
+//!   and freed has 0: only the frames of its free are known.
+//! - The recorded peak is found by walking back from the segments at the end. It covers the history that is left, and is
+//!   unknown if history and segments contradict each other (they are not recorded at the same moment).
+//! - A history is whole if nothing was reserved at its start. [`Recording`](super::Recording) has this, the settings and
+//!   the requests that failed.
 //!
-//! The same entry may not occur twice. PyTorch makes a dictionary for each, and small files that
-//! repeat one would otherwise be traces of any length.
+//! The same entry may not occur twice. PyTorch writes a dictionary for each; a small file that repeats one could
+//! otherwise be a trace of any length.
 
 mod cursor;
 mod history;
@@ -42,46 +39,46 @@ use cubeyard_pickle::MemoryLimit;
 use cubeyard_pickle::{self as pickle, Limits, PickleError, Problem};
 use cubeyard_units::Bytes;
 
-/// Why a snapshot could not be read. None of it is recoverable but a limit that was too low.
+/// Reason why a snapshot could not be read. Only a memory limit that was too low can be remedied.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SnapshotError {
-    /// It is no pickle of plain data.
+    /// The file is no pickle of plain data.
     #[error(transparent)]
     Pickle(PickleError),
-    /// The file and what is made of it take more memory than the limit. Allow more, or record a
-    /// shorter part.
+    /// The file and everything read from it take more memory than the limit. Raise the limit, or record a shorter
+    /// part.
     #[error(transparent)]
     Memory(#[from] MemoryLimit),
-    /// A part of it is not what it has to be.
+    /// A part of the snapshot has the wrong type or value.
     #[error("{part}: expected {expected}, found {found}")]
     Part {
-        /// Which part, as one would write it in Python.
+        /// Path of the part in Python's notation.
         part: String,
-        /// What it has to be.
+        /// Description of a valid value.
         expected: &'static str,
-        /// What it is.
+        /// The value found.
         found: String,
     },
-    /// An entry stands in a second place.
+    /// An entry occurs a second time.
     #[error("{part}: expected an entry of its own, found one that occurred before")]
     Repeated {
-        /// The second place.
+        /// Path of the second occurrence.
         part: String,
     },
     /// An address is allocated while it is live.
     #[error("{part}: {address:#x} is allocated, but is live")]
     AlreadyLive {
-        /// The entry.
+        /// Path of the entry.
         part: String,
-        /// Which address.
+        /// Address of the allocation.
         address: u64,
     },
     /// An address is freed that is not live.
     #[error("{part}: {address:#x} is freed, but is not live")]
     NotLive {
-        /// The entry.
+        /// Path of the entry.
         part: String,
-        /// Which address.
+        /// Address that was freed.
         address: u64,
     },
     /// There are more allocations, streams or call sites than 32 bits can number.
@@ -98,10 +95,10 @@ impl From<PickleError> for SnapshotError {
     }
 }
 
-/// Reads a snapshot: a trace for each device on which anything was allocated, in their order.
+/// Reads a snapshot: one trace for each device with allocations, in order.
 ///
-/// A snapshot that was taken of nothing gives no trace at all. `limit` is on the memory for the
-/// file and for all that is made of it.
+/// A snapshot without allocations yields no trace. `limit` bounds the memory for the file and for everything read
+/// from it.
 pub fn read(name: &str, bytes: &[u8], limit: Bytes) -> Result<Vec<Trace>, SnapshotError> {
     let budget = &mut Budget::new(limit, bytes.len())?;
     let document = pickle::read_within(bytes, Limits::default().depth, budget)?;
@@ -133,8 +130,7 @@ pub fn read(name: &str, bytes: &[u8], limit: Bytes) -> Result<Vec<Trace>, Snapsh
     Ok(named(name, traces))
 }
 
-/// Drops the devices on which nothing happened. The rest have their device in their name where there
-/// are several.
+/// Drops the devices without events. If several remain, their traces are named by device.
 fn named(name: &str, mut traces: Vec<(u64, Trace)>) -> Vec<Trace> {
     traces.retain(|(_, trace)| !trace.events.is_empty());
     let several = traces.len() > 1;

@@ -1,4 +1,4 @@
-//! Columns by name, and the numbers in their fields.
+//! Columns by name, and parsers of their fields.
 
 use super::RmmError;
 use cubeyard_pickle::excerpt;
@@ -28,7 +28,7 @@ impl Column {
     }
 }
 
-/// Which column stands at which place of a line.
+/// The column at each position of a line.
 #[derive(Debug)]
 pub(super) struct Header {
     places: Vec<Option<Column>>,
@@ -46,7 +46,7 @@ impl Header {
         }
     }
 
-    /// Takes a line apart, without allocating: a log has a line for every allocation of a day.
+    /// Splits a line into fields without allocating.
     pub(super) fn row<'a>(&self, line: usize, text: &'a [u8]) -> Row<'a> {
         let mut fields = [None; Column::ALL.len()];
         for (place, field) in self.places.iter().zip(text.split(|&byte| byte == b',')) {
@@ -58,7 +58,7 @@ impl Header {
     }
 }
 
-/// The fields of one line.
+/// Fields of one line.
 #[derive(Debug)]
 pub(super) struct Row<'a> {
     pub(super) line: usize,
@@ -96,7 +96,7 @@ impl<'a> Row<'a> {
         parse(self.text(column)?).ok_or_else(|| self.wrong(column, expected))
     }
 
-    /// The error for a field that does not hold what its column is for.
+    /// Creates the error for a field of the wrong format.
     pub(super) fn wrong(&self, column: Column, expected: &'static str) -> RmmError {
         let field = self.fields[column as usize].unwrap_or_default();
         let found = excerpt(field);
@@ -104,7 +104,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Hexadecimal after `0x`, `(nil)` as C libraries print a null pointer, and decimal otherwise.
+/// Parses hexadecimal after `0x`, `(nil)` as C libraries print a null pointer, and decimal otherwise.
 fn address(text: &[u8]) -> Option<u64> {
     if text == b"(nil)" {
         return Some(0);
@@ -127,7 +127,7 @@ fn whole(digits: &[u8], radix: u32) -> Option<u64> {
     if digits.is_empty() { None } else { digits.iter().try_fold(0, add) }
 }
 
-/// Hours, minutes, seconds and a fraction, which versions of RMM set off with a point or a colon.
+/// Parses hours, minutes, seconds and a fraction, which versions of RMM separate by a point or a colon.
 fn time_us(text: &[u8]) -> Option<u64> {
     let mut parts = text.split(|byte| matches!(byte, b':' | b'.'));
     let hours = decimal(parts.next()?)?;
@@ -140,7 +140,7 @@ fn time_us(text: &[u8]) -> Option<u64> {
     parts.next().is_none().then_some(time)
 }
 
-/// The digits after the point as microseconds; what is finer is cut off.
+/// Parses the digits after the point as microseconds; further digits are cut off.
 fn microseconds(digits: &[u8]) -> Option<u64> {
     let kept = &digits[..digits.len().min(6)];
     let scale = 10_u64.pow(6 - u32::try_from(kept.len()).ok()?);

@@ -1,17 +1,17 @@
-//! Writing a trace as a log of RMM.
+//! Writer of traces as RMM logs.
 
 use std::io::{self, Write};
 
 use crate::trace::{Event, Trace, TraceId};
 use cubeyard_units::Bytes;
 
-/// RMM aligns to 256 bytes; twice that keeps the addresses apart from offsets of small blocks.
+/// Distance between addresses: twice RMM's alignment of 256 bytes.
 const ADDRESS_STEP: u64 = 512;
 
 /// Writes `trace` so that RMM's own tools, and [`read`](super::read), can replay it.
 ///
-/// Every allocation has an address of its own. Call sites and the recorded peak have no column and
-/// are lost; streams are renumbered when the log is read, in the order of their first use.
+/// Every allocation has its own address. Call sites and the recorded peak are lost; streams are renumbered in the
+/// order of their first use when the log is read.
 ///
 /// # Panics
 ///

@@ -1,18 +1,18 @@
-//! From statements to words.
+//! Formatting of scripts.
 
 use std::fmt::{self, Display, Formatter};
 
 use super::{Kind, Outcome, Request, Script, Statement, Step};
 use cubeyard_units::Bytes;
 
-/// One statement a line, in a form that [`Script::parse`] reads back.
+/// Formats one statement a line, in a form that [`Script::parse`] reads back.
 impl Display for Script {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.statements.iter().try_for_each(|statement| writeln!(f, "{statement}"))
     }
 }
 
-/// The statement without its line number.
+/// Formats the statement without its line number.
 impl Display for Statement {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.step.fmt(f)
@@ -71,7 +71,7 @@ impl Display for Outcome {
     }
 }
 
-/// A size in the largest unit that leaves no remainder, where `Bytes` itself would round.
+/// A size formatted in the largest unit without remainder, where `Bytes` itself would round.
 struct Exact(Bytes);
 
 impl Display for Exact {

@@ -1,4 +1,4 @@
-//! From words to statements.
+//! Parser of statements.
 
 use std::iter::Peekable;
 use std::str::SplitWhitespace;
@@ -14,17 +14,17 @@ const OPTIONS: &str = "`align`, `at`, `high`, `stream`, `kind` or `->`";
 /// Words that a line can start with.
 const WORDS: [&str; 7] = ["space", "granule", "policy", "alloc", "free", "largest", "free-bytes"];
 
-/// Whether a line can start with this word.
+/// Returns whether a line can start with this word.
 pub(in crate::trace) fn is_statement(word: &[u8]) -> bool {
     WORDS.iter().any(|known| known.as_bytes() == word)
 }
 
-/// Whether a line can start with a word of which this is the beginning.
+/// Returns whether a line can start with a word that has this prefix.
 pub(in crate::trace) fn begins_statement(word: &[u8]) -> bool {
     WORDS.iter().any(|known| known.as_bytes().starts_with(word))
 }
 
-/// The statement on a line, if it has one.
+/// Parses the statement on a line, if any.
 pub(super) fn statement(line: usize, text: &str) -> Result<Option<Statement>, ScriptError> {
     let code = text.split_once('#').map_or(text, |(code, _)| code);
     let mut words = Words { line, words: code.split_whitespace().peekable() };
@@ -84,7 +84,7 @@ fn set<T>(
     }
 }
 
-/// The words of one line that are not read yet.
+/// Unread words of one line.
 struct Words<'a> {
     line: usize,
     words: Peekable<SplitWhitespace<'a>>,
@@ -99,7 +99,7 @@ impl<'a> Words<'a> {
         ScriptError::Word { line: self.line, expected, found: excerpt(found.as_bytes()) }
     }
 
-    /// A name, which cannot be the arrow that sets off what is expected.
+    /// Reads a name, which cannot be the arrow before an expectation.
     fn name(&mut self, expected: &'static str) -> Result<String, ScriptError> {
         match self.next(expected)? {
             "->" => Err(self.wrong(expected, "->")),
@@ -157,7 +157,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Whether `-> error` follows.
+    /// Returns whether `-> error` follows.
     fn refusal(&mut self) -> Result<bool, ScriptError> {
         if self.words.next_if_eq(&"->").is_none() {
             return Ok(false);
@@ -176,12 +176,12 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Digits only: the standard parser would also take a sign.
+/// Parses digits only: the standard parser would also accept a sign.
 fn whole(digits: &str) -> Option<u64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-/// By how many bits a unit moves the number before it.
+/// Returns the binary logarithm of a unit in bytes.
 fn shift(unit: &str) -> Option<u32> {
     match unit {
         "" => Some(0),

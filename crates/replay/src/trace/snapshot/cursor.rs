@@ -1,4 +1,4 @@
-//! `Cursor`: a value of a snapshot that knows its place, so that errors can name it.
+//! A value of a snapshot together with its path, for errors.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub(super) struct Cursor<'d, 'p> {
     place: Place<'p>,
 }
 
-/// The way to a value, put into words only when something is wrong with it.
+/// Path to a value, formatted only for an error.
 #[derive(Clone, Copy, Debug)]
 enum Place<'p> {
     Root,
@@ -21,7 +21,7 @@ enum Place<'p> {
     Item(&'p Place<'p>, usize),
 }
 
-/// As Python would write it: `device_traces[0][17].addr`.
+/// Formats the path in Python's notation: `device_traces[0][17].addr`.
 impl fmt::Display for Place<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -38,12 +38,12 @@ impl<'d> Cursor<'d, '_> {
         Self { document, value: document.root(), place: Place::Root }
     }
 
-    /// The way here, for errors.
+    /// Returns the path, for errors.
     pub(super) fn part(&self) -> String {
         self.place.to_string()
     }
 
-    /// The value of a key that has to be there.
+    /// Returns the value of a required key.
     pub(super) fn field<'s>(&'s self, key: &'static str) -> Result<Cursor<'d, 's>, SnapshotError> {
         let expected = "a value";
         let (part, found) = (Place::Key(&self.place, key), "nothing".to_owned());
@@ -51,7 +51,7 @@ impl<'d> Cursor<'d, '_> {
         self.optional(key)?.ok_or_else(missing)
     }
 
-    /// The value of a key, if it is there.
+    /// Returns the value of a key, if it is there.
     pub(super) fn optional<'s>(
         &'s self,
         key: &'static str,
@@ -65,7 +65,7 @@ impl<'d> Cursor<'d, '_> {
         }))
     }
 
-    /// The items of a list or tuple.
+    /// Returns the items of a list or tuple.
     pub(super) fn items<'s>(
         &'s self,
     ) -> Result<impl Iterator<Item = Cursor<'d, 's>>, SnapshotError> {
@@ -78,7 +78,7 @@ impl<'d> Cursor<'d, '_> {
         }))
     }
 
-    /// The list or tuple that this is.
+    /// Returns the list or tuple.
     pub(super) fn sequence(&self) -> Result<Sequence, SnapshotError> {
         match self.value {
             Value::List(sequence) | Value::Tuple(sequence) => Ok(sequence),
@@ -86,7 +86,7 @@ impl<'d> Cursor<'d, '_> {
         }
     }
 
-    /// The place of a dictionary among the containers of the document.
+    /// Returns the index of a dictionary among the containers of the document.
     pub(super) fn dictionary(&self) -> Result<usize, SnapshotError> {
         match self.value {
             Value::Dict(dict) => Ok(dict.index()),
@@ -94,7 +94,7 @@ impl<'d> Cursor<'d, '_> {
         }
     }
 
-    /// This dictionary, noted in `seen`; refused where it was noted before.
+    /// Returns this dictionary after marking it in `seen`; fails if it is marked already.
     pub(super) fn unseen(self, seen: &mut [bool]) -> Result<Self, SnapshotError> {
         if std::mem::replace(&mut seen[self.dictionary()?], true) {
             return Err(SnapshotError::Repeated { part: self.part() });
@@ -106,7 +106,7 @@ impl<'d> Cursor<'d, '_> {
         self.string().map(|text| self.document.text(text))
     }
 
-    /// The string that this is, which may be shared, rather than what it says.
+    /// Returns the handle of the string, which may be shared, rather than its content.
     pub(super) fn string(&self) -> Result<Text, SnapshotError> {
         match self.value {
             Value::Text(text) => Ok(text),
@@ -134,18 +134,18 @@ impl<'d> Cursor<'d, '_> {
         }
     }
 
-    /// The value itself, for those who take any kind.
+    /// Returns the value of any kind.
     pub(super) fn value(&self) -> Value {
         self.value
     }
 
-    /// Whether a dictionary holds anything other than `value`.
+    /// Returns whether a dictionary holds anything other than `value`.
     pub(super) fn has_value_other_than(&self, value: Value) -> Result<bool, SnapshotError> {
         let Value::Dict(dict) = self.value else { return Err(self.wrong("a dictionary")) };
         Ok(self.document.entries(dict).any(|(_, found)| found != value))
     }
 
-    /// The error for a value that is not what it has to be.
+    /// Creates the error for an invalid value.
     pub(super) fn wrong(&self, expected: &'static str) -> SnapshotError {
         let found = match self.value {
             Value::Text(text) => {

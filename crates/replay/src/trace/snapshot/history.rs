@@ -1,4 +1,4 @@
-//! One device's history: which free belongs to which allocation.
+//! History of one device: assigns frees to allocations.
 
 mod finish;
 
@@ -11,16 +11,16 @@ use cubeyard_pickle::MemoryLimit;
 use cubeyard_pickle::{Budget, map_entry};
 use cubeyard_units::Bytes;
 
-/// The actions that change nothing.
+/// Actions that change nothing.
 const IDLE: [&str; 4] = ["snapshot", "annotate", "workspace_snapshot", "user_defined"];
 const ACTIONS: &str = "an action of PyTorch 2.15 or earlier";
 
-/// An allocation, before it is known how many were live at the start and so come first.
+/// An allocation, while the number of those live at the start, which come first, is unknown.
 #[derive(Clone, Copy, Debug)]
 enum Owner {
-    /// It was live at the start; its place in `at_start`.
+    /// Live at the start; index in `at_start`.
     AtStart(usize),
-    /// It was allocated in the history; how many were before it.
+    /// Allocated in the history; number of allocations before it.
     Since(u32),
 }
 
@@ -41,27 +41,27 @@ enum Step {
         owner: Owner,
         time_us: u64,
     },
-    /// A request that failed, by its number.
+    /// A request that failed; index in `refused`.
     OutOfMemory(usize),
-    /// A free that turned out to have come later.
+    /// A free that turned out to be later.
     Withdrawn,
 }
 
-/// A request that failed for want of memory.
+/// A request that failed for lack of memory.
 #[derive(Clone, Copy, Debug)]
 struct Refused {
     size: Bytes,
     stream: i128,
     device_free: Option<u64>,
-    /// How many changes of what is reserved came before it.
+    /// Number of changes of the reserved bytes before it.
     changes: usize,
 }
 
-/// What is known of an address that the history has mentioned.
+/// State of an address that occurs in the history.
 #[derive(Clone, Copy, Debug)]
 enum State {
     Live(Owner),
-    /// A free was requested, and stands at this place of the steps until it is completed.
+    /// Free requested but not completed; index of the free in `steps`.
     Freeing(Owner, usize),
     Free,
 }
@@ -77,7 +77,7 @@ pub(super) struct History {
     refused: Vec<Refused>,
 }
 
-/// What an entry of the history says, apart from its action.
+/// An entry of the history, apart from its action.
 struct Entry<'e> {
     cursor: &'e Cursor<'e, 'e>,
     address: u64,
@@ -146,7 +146,7 @@ impl History {
         Ok(self.note(entry.address, State::Live(owner), budget)?)
     }
 
-    /// Notes what is known of an address.
+    /// Sets the state of an address.
     fn note(&mut self, address: u64, state: State, budget: &mut Budget) -> Result<(), MemoryLimit> {
         if self.addresses.insert(address, state).is_none() {
             budget.charge(map_entry::<u64, State>())?;
@@ -186,7 +186,7 @@ impl History {
         Ok(budget.push(&mut self.steps, Step::Free { owner, time_us: entry.time_us })?)
     }
 
-    /// Takes back a free that came later, or not at all.
+    /// Withdraws a free that came later, or never.
     fn withdraw(&mut self, place: usize) {
         if place + 1 == self.steps.len() {
             self.steps.pop();

@@ -1,14 +1,14 @@
-//! What the recorded allocator had reserved.
+//! Reserved bytes of the recorded allocator.
 
 use cubeyard_units::Bytes;
 
-/// A change of what is reserved; less than zero where memory went back to the device.
+/// A change of the reserved bytes; negative if memory was returned to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Change(pub(super) i128);
 
-/// The most that was reserved at once, from what was reserved in the end and how it came to that.
+/// Returns the peak of the reserved bytes, walking back through the changes from the bytes reserved at the end.
 ///
-/// `None` where nothing is known of the device's memory, or where going back leads below zero.
+/// `None` if nothing is known of the device's memory, or if the walk leads below zero.
 pub(super) fn peak(in_the_end: Option<u64>, changes: &[Change]) -> Option<Bytes> {
     if in_the_end.is_none() && changes.is_empty() {
         return None;
@@ -26,9 +26,7 @@ pub(super) fn peak(in_the_end: Option<u64>, changes: &[Change]) -> Option<Bytes>
     u64::try_from(peak).ok().map(Bytes::new)
 }
 
-/// What was reserved before `changes`, from what was reserved in the end.
-///
-/// `None` where that would be below zero.
+/// Returns the bytes reserved before `changes`, given those reserved at the end; `None` if negative.
 pub(super) fn before(in_the_end: Option<u64>, changes: &[Change]) -> Option<Bytes> {
     let sum: i128 = changes.iter().map(|Change(change)| change).sum();
     u64::try_from(i128::from(in_the_end.unwrap_or(0)) - sum).ok().map(Bytes::new)

@@ -1,4 +1,4 @@
-//! What each device's allocator held when the snapshot was taken.
+//! Blocks of each device's allocator when the snapshot was taken.
 
 use std::collections::{BTreeMap, btree_map};
 
@@ -6,39 +6,34 @@ use super::{Cursor, Sites, SnapshotError};
 use cubeyard_pickle::{Budget, map_entry};
 use cubeyard_units::Bytes;
 
-/// A block that is still in use.
+/// A block still in use.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) address: u64,
     pub(super) size: Bytes,
     pub(super) stream: i128,
     pub(super) site: u32,
-    /// The program has let go of it, but a stream has not.
+    /// Whether the program has freed it, but a stream still uses it.
     pub(super) pending: bool,
-    /// The places of its segment and of itself in there.
-    place: (usize, usize),
+    /// Indices of its segment, and of the block within it.
+    pub(super) place: (usize, usize),
 }
 
 impl Block {
-    /// The places of its segment and of itself in there.
-    pub(super) fn place(&self) -> (usize, usize) {
-        self.place
-    }
-
-    /// Where the snapshot has it, for errors.
+    /// Returns the path in the snapshot, for errors.
     pub(super) fn part(&self) -> String {
         format!("segments[{}].blocks[{}]", self.place.0, self.place.1)
     }
 }
 
-/// What is left of one device's history in the end.
+/// Blocks and reserved bytes of a device at the end.
 #[derive(Debug, Default)]
 pub(super) struct Remains {
     pub(super) reserved: u64,
     pub(super) blocks: Vec<Block>,
 }
 
-/// The remains of each device that has any.
+/// Remaining blocks of each device that has any.
 #[derive(Debug, Default)]
 pub(super) struct Segments {
     devices: BTreeMap<u64, Remains>,
@@ -104,7 +99,7 @@ impl IntoIterator for Segments {
     }
 }
 
-/// The size of a block that is in use as it was asked for, and whether its free is under way.
+/// Returns the requested size of a block in use, and whether its free is pending.
 fn use_of(block: &Cursor<'_, '_>) -> Result<Option<(Bytes, bool)>, SnapshotError> {
     let state = block.field("state")?;
     let pending = match state.text()? {

@@ -1,10 +1,10 @@
-//! The settings of the allocator that a snapshot was taken of.
+//! Settings of the allocator that a snapshot was taken of.
 
 use super::{Cursor, SnapshotError};
 use crate::trace::RecordedBy;
 use cubeyard_pickle::Value;
 
-/// What the settings of a snapshot say; PyTorch's defaults where it has none.
+/// Settings in a snapshot; PyTorch's defaults if it has none.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) by: RecordedBy,

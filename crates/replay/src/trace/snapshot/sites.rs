@@ -1,4 +1,4 @@
-//! `Sites`: numbers for call stacks.
+//! Numbers of call stacks.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,13 @@ use cubeyard_pickle::Document;
 use cubeyard_pickle::MemoryLimit;
 use cubeyard_pickle::{Budget, map_entry};
 
-/// What a frame says: file, line and function, the texts by their numbers.
+/// A frame: file, line and function, the texts by their numbers.
 type Frame = (u32, i128, u32);
 
-/// Gives equal stacks of frames equal numbers, from 1, in the order in which they are met.
+/// Assigns equal numbers to equal stacks of frames, from 1, in the order of first occurrence.
 ///
-/// Snapshots refer to one list from many entries, to one frame from many lists, and to one text from
-/// many frames. Each is looked at once, which keeps the time in proportion to the file: it may be
-/// made of a long text and many references to it.
+/// Many entries refer to one list, many lists to one frame, and many frames to one text. Each is examined once,
+/// which keeps the time proportional to the file.
 #[derive(Debug)]
 pub(super) struct Sites<'d> {
     stacks: Numbers<Vec<u32>>,
@@ -30,7 +29,7 @@ impl<'d> Sites<'d> {
         Ok(Self { stacks, frames, texts: Numbers::new(document.texts(), budget)? })
     }
 
-    /// The number for the `frames` of an entry; 0 where it has none.
+    /// Returns the number for the `frames` of an entry; 0 if it has none.
     pub(super) fn site(
         &mut self,
         entry: &Cursor<'d, '_>,
@@ -79,10 +78,10 @@ impl<'d> Sites<'d> {
     }
 }
 
-/// Numbers for things of one kind: equal ones for equal content.
+/// Numbers for values of one kind: equal numbers for equal content.
 #[derive(Debug)]
 struct Numbers<K> {
-    /// The number of each thing that was met, by its place in the document.
+    /// Numbers assigned so far, by index in the document.
     by_place: Vec<Option<u32>>,
     by_content: BTreeMap<K, u32>,
 }
@@ -93,7 +92,7 @@ impl<K: Ord> Numbers<K> {
         Ok(Self { by_place: vec![None; places], by_content: BTreeMap::new() })
     }
 
-    /// The number of what is at `place` and has this content.
+    /// Returns the number of the value at `place` with this content.
     fn number(
         &mut self,
         place: usize,

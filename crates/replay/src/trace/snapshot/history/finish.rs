@@ -1,4 +1,4 @@
-//! The end of a history: what was live at its start is known, and everything gets its number.
+//! End of a history: blocks live at the start become known, and everything is numbered.
 
 use super::{History, Owner, Refused, Request, State, Step};
 use crate::trace::recorder::Streams;
@@ -11,7 +11,7 @@ use cubeyard_pickle::Budget;
 use cubeyard_units::Bytes;
 
 impl History {
-    /// The trace, still without a name.
+    /// Returns the trace, without a name.
     pub(in crate::trace::snapshot) fn finish(
         mut self,
         remains: Option<Remains>,
@@ -34,7 +34,7 @@ impl History {
         Ok(Trace { recording: Some(recording), ..trace })
     }
 
-    /// How much of the allocator's history this is, with all that was live at its start known.
+    /// Returns the extent of the history, once all blocks live at its start are known.
     fn extent(&self, has_history: bool, in_the_end: Option<u64>) -> HistoryExtent {
         let reserved = reserved::before(in_the_end, &self.changes).unwrap_or_default();
         match (has_history, self.at_start.is_empty() && reserved.is_zero()) {
@@ -48,9 +48,9 @@ impl History {
         }
     }
 
-    /// Adds the blocks that were live from start to end, so that no entry mentions them.
+    /// Adds the blocks that were live from start to end and thus have no entry.
     fn keep(&mut self, mut blocks: Vec<Block>, budget: &mut Budget) -> Result<(), SnapshotError> {
-        blocks.sort_unstable_by_key(|block| (block.address, block.place()));
+        blocks.sort_unstable_by_key(|block| (block.address, block.place));
         if let Some(pair) = blocks.windows(2).find(|pair| pair[0].address == pair[1].address) {
             let (part, address) = (pair[1].part(), pair[1].address);
             return Err(SnapshotError::AlreadyLive { part, address });
@@ -68,7 +68,7 @@ impl History {
         Ok(())
     }
 
-    /// The trace of all steps.
+    /// Returns the trace of all steps.
     fn assemble(
         self,
         in_the_end: Option<u64>,
@@ -105,18 +105,18 @@ impl History {
     }
 }
 
-/// Gives allocations and streams their numbers in the order of the trace.
+/// Numbers of allocations and streams in the order of the trace.
 struct Numbering {
-    /// The number of the first allocation of the history itself.
+    /// Number of the first allocation within the history.
     first: u32,
-    /// The number of each allocation that was live at the start.
+    /// Number of each allocation that was live at the start.
     ids: Vec<TraceId>,
     next: u32,
     streams: Streams,
 }
 
 impl Numbering {
-    /// What a step comes to; `None` for one that was withdrawn.
+    /// Converts a step to an event; `None` for one that was withdrawn.
     fn event(&mut self, step: Step, budget: &mut Budget) -> Result<Option<Event>, SnapshotError> {
         let event = match step {
             Step::Allocate { request: Request { size, stream, site }, time_us } => {
