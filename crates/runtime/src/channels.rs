@@ -212,10 +212,10 @@ impl Inner {
         };
         for Channel { ends: [a, b] } in channels {
             if let Some(end) = [a, b].into_iter().find(|end| !is_there(end.pe)) {
-                return Err(RuntimeError::NoSuchPe { pe: end.pe });
+                return Err(RuntimeError::NoSuchPe(end.pe));
             }
             if a.pe == b.pe {
-                return Err(RuntimeError::ToItself { pe: a.pe });
+                return Err(RuntimeError::ToItself(a.pe));
             }
         }
         Ok(())

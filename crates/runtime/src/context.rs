@@ -1,4 +1,4 @@
-//! A context: a machine, its memory, and the tensors that live there.
+//! Contexts: a machine with the allocators of its memory.
 
 mod deferred;
 mod deploy;
@@ -39,23 +39,22 @@ use crate::sip_memory::SipMemory;
 use deferred::{AfterLook, Deferred};
 use faults::Steps;
 
-/// How a context works.
+/// Configuration of a [`Context`].
 #[derive(Clone, Debug)]
 pub struct ContextConfig {
-    /// The machine.
+    /// Topology of the simulated machine.
     pub topology: Topology,
-    /// Whether memory holds data; without it, only time is simulated.
+    /// Whether memory holds data; without it, only times are simulated.
     pub data: bool,
-    /// Whether tensors have virtual addresses that are mapped in the PEs' MMUs; else kernels and DMA use
-    /// physical ones.
+    /// Kind of addresses that tensors have.
     pub addressing: Addressing,
-    /// First virtual address of tensors, a multiple of the MMU's page. By default it is the first that no physical
-    /// address can be, 2⁵¹, so that a virtual address which a PE does not map is never taken for a physical one.
-    /// [`VirtualSpec::CONTEXT_BASE`](cubeyard_memory::virtual_space::VirtualSpec::CONTEXT_BASE), 4 GiB, is what ADR-0048 D4 has.
+    /// First virtual address of tensors, a multiple of the MMU's page. The default, 2⁵¹, is above all physical addresses,
+    /// so that an unmapped virtual address is never taken for a physical one. ADR-0048 D4 has 4 GiB
+    /// ([`VirtualSpec::CONTEXT_BASE`](cubeyard_memory::virtual_space::VirtualSpec::CONTEXT_BASE)).
     pub virtual_base: DeviceVa,
 }
 
-/// Which addresses tensors have.
+/// Kind of addresses that tensors have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Addressing {
     /// One contiguous virtual range, mapped in the MMUs (ADR-0011, phase 1).
@@ -73,47 +72,48 @@ impl Default for ContextConfig {
     }
 }
 
-/// What a host program talks to. See the [crate](crate) for an example.
+/// A simulated machine with its memory, on which tensors are placed and kernels launched. See the [crate](crate) for
+/// an example.
 ///
-/// Dropping it, or [`close`](Self::close), gives everything back that its tensors hold.
+/// Dropping it, or [`close`](Self::close), frees all that its tensors hold.
 #[derive(Debug)]
 pub struct Context {
     pub(crate) inner: Rc<Inner>,
 }
 
-/// What a context and its tensors share.
+/// State that a context, its tensors, channels and launches share.
 pub(crate) struct Inner {
     pub(crate) addressing: Addressing,
     virtual_base: DeviceVa,
     pub(crate) data: bool,
     pub(crate) machine: RefCell<Machine>,
     layout: AddressLayout,
-    /// Made when a PE is first used.
+    /// Allocators of each PE, made on first use.
     pub(crate) memory: RefCell<BTreeMap<PeRef, PeMemory>>,
-    /// The SRAM of each cube, made when it is first used.
+    /// Allocator of each cube's SRAM, made on first use.
     pub(crate) srams: RefCell<BTreeMap<(SipId, CubeId), CubeSram>>,
-    /// The ports of PEs that are in use.
+    /// Ports that channels use.
     pub(crate) ports: RefCell<BTreeSet<(PeRef, PortId)>>,
-    /// Made when a tensor is first placed.
+    /// Allocator of virtual addresses, made on first use.
     pub(crate) virtual_space: RefCell<Option<VirtualAllocator>>,
     storages: RefCell<BTreeMap<TensorId, Weak<Storage>>>,
     deployed: Cell<u64>,
     pub(crate) in_flight: RefCell<BTreeMap<RequestId, InFlight>>,
-    /// The SIPs whose memory is managed in regions, as long as somebody takes some.
+    /// Memory of the SIPs that are managed in regions, while an allocator or a block uses it.
     pub(crate) regions: RefCell<BTreeMap<SipId, sync::Weak<SipMemory>>>,
     closed: Cell<bool>,
-    /// What could not be given back.
+    /// Errors of releases that failed.
     release_errors: RefCell<Vec<String>>,
-    /// What was dropped while the machine was looked at.
+    /// Releases that wait until the machine is no longer borrowed.
     deferred: Deferred,
     steps: Steps,
 }
 
 impl Context {
-    /// A context on a machine of its own.
+    /// Creates a context on a machine of its own.
     ///
     /// # Panics
-    /// If the topology's memories fit no address, which it has checked.
+    /// If the topology's memories do not fit the address format, which reading a topology checks.
     pub fn new(config: ContextConfig) -> Self {
         let ContextConfig { topology, data, addressing, virtual_base } = config;
         let spec = topology.spec();
@@ -121,7 +121,7 @@ impl Context {
             hbm_bytes_per_cube: spec.hbm.capacity,
             hbm_slices_per_cube: spec.pe_count(),
             tcm_bytes_per_pe: spec.pe.tcm,
-            // What the tiles of kernels take is not for others.
+            // Tiles of kernels are allocated from this part by the kernels themselves.
             tcm_scheduler_reserved_bytes: spec.pe.core.scratch,
             sram_bytes_per_cube: spec.sram.capacity,
         };
@@ -149,25 +149,23 @@ impl Context {
         Self { inner: Rc::new(inner) }
     }
 
-    /// The machine's present.
+    /// Returns the current simulated time.
     pub fn now(&self) -> Time {
         self.inner.machine.borrow().now()
     }
 
-    /// Keeps every operation of the PEs from now on, for reports and traces.
+    /// Starts to record every operation of the PEs, for reports and traces.
     pub fn keep_ops(&self) {
         self.inner.machine.borrow().keep_ops();
     }
 
-    /// The operations that were kept; they are kept no more.
+    /// Stops recording and returns the recorded operations.
     pub fn take_ops(&self) -> OpLog {
         self.inner.machine.borrow().take_ops()
     }
 
-    /// Looks at the machine.
-    ///
-    /// It stands still meanwhile: whatever would have to run it is [`RuntimeError::Looked`]. What tensors and
-    /// channels hold that are dropped in `look` is given back right after it.
+    /// Calls `look` with the machine, which cannot run meanwhile: operations that would run it are
+    /// [`RuntimeError::Looked`]. Memory of tensors and channels that `look` drops is freed right after it.
     pub fn machine<T>(&self, look: impl FnOnce(&Machine) -> T) -> T {
         let after = AfterLook(&self.inner);
         let machine = self.inner.machine.borrow();
@@ -177,26 +175,26 @@ impl Context {
         seen
     }
 
-    /// Number of launches whose end the context has not seen.
+    /// Returns the number of launches whose completion has not been taken in.
     pub fn under_way(&self) -> usize {
         self.inner.in_flight.borrow().len()
     }
 
-    /// Waits until all launches are done.
+    /// Runs the machine until all launches are done.
     pub fn synchronize(&self) -> Result<(), RuntimeError> {
         let ran = self.inner.run_and_settle();
         self.inner.machine.borrow().races(Races::synchronized);
         ran
     }
 
-    /// Gives everything back that tensors still hold, and says what that was. What is done with them
-    /// afterwards is an error.
+    /// Frees everything that tensors still hold, and reports it. Later operations on them are
+    /// [`RuntimeError::Closed`].
     pub fn close(self) -> LeakReport {
         self.inner.close()
     }
 }
 
-/// Without the machine, which has a hundred thousand parts.
+/// Leaves out the machine, which has a hundred thousand parts.
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { addressing, data, closed, .. } = self;
@@ -225,7 +223,6 @@ impl Inner {
         self.release_errors.borrow_mut().push(error.to_string());
     }
 
-    /// The allocators of a PE, made when it is first used.
     pub(crate) fn with_memory<T>(&self, pe: PeRef, act: impl FnOnce(&mut PeMemory) -> T) -> T {
         let mut memory = self.memory.borrow_mut();
         let fresh = || {

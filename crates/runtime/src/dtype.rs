@@ -1,8 +1,7 @@
-//! What the elements of a tensor are: their kinds, and numbers to bytes and back.
+//! Element types of tensors, and conversion of numbers to bytes and back.
 //!
-//! Bytes are little-endian. There are two ways to them: [`DType::encode`] and [`DType::decode`] go through
-//! `f64`, for values that are computed (fills, ranges, random numbers); [`Element`] takes the elements of
-//! a Rust slice as they are.
+//! Bytes are little-endian. [`DType::encode`] and [`DType::decode`] convert through `f64`, for computed values
+//! (fills, ranges, random numbers); [`Element`] converts Rust numbers exactly.
 //!
 //! ```
 //! use cubeyard_runtime::dtype::{DType, Element};
@@ -32,18 +31,19 @@ use cubeyard_device::input::nearest;
 use thiserror::Error;
 
 pub use element::Element;
+pub use float::FloatFormat;
 use float::{BF16, E4M3, E5M2, F16};
 
-/// The kind of a tensor's elements.
+/// Element type of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DType {
-    /// IEEE binary16.
+    /// IEEE 754 binary16.
     F16,
     /// The upper half of binary32.
     Bf16,
-    /// IEEE binary32.
+    /// IEEE 754 binary32.
     F32,
-    /// IEEE binary64.
+    /// IEEE 754 binary64.
     F64,
     /// 4 bits of exponent, 3 of mantissa, no infinities, at most 448: what PyTorch calls `float8_e4m3fn`.
     Fp8E4m3,
@@ -69,32 +69,32 @@ pub enum DType {
     Bool,
 }
 
-/// There is no kind of element of that name. Choose one that is there.
+/// An element type of that name does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("expected one of {}; found `{found}`; the nearest is `{nearest}`", DType::names().join(", "))]
 pub struct NoSuchDType {
-    /// The name given, or the beginning of it.
+    /// The given name, escaped and cut to 80 characters.
     pub found: String,
-    /// The most similar name.
+    /// The most similar name that exists.
     pub nearest: &'static str,
 }
 
-/// The value is none of an integer type. Choose another value, or a wider type.
+/// A value is outside the range of an integer type. Choose another value or a wider type.
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
 #[error("{value} is no {dtype}, which goes from {least} to {greatest}")]
 pub struct OutOfRange {
-    /// The value.
+    /// The value that was given.
     pub value: f64,
-    /// The type.
+    /// The integer type.
     pub dtype: DType,
-    /// Its least value.
+    /// Least value of the type.
     pub least: i128,
-    /// Its greatest value.
+    /// Greatest value of the type.
     pub greatest: i128,
 }
 
 impl DType {
-    /// All kinds.
+    /// All element types.
     pub const ALL: [Self; 15] = [
         Self::F16,
         Self::Bf16,
@@ -113,7 +113,7 @@ impl DType {
         Self::Bool,
     ];
 
-    /// How many bytes an element has.
+    /// Returns the size of an element in bytes.
     pub const fn size(self) -> u64 {
         match self {
             Self::Fp8E4m3 | Self::Fp8E5m2 | Self::I8 | Self::U8 | Self::Bool => 1,
@@ -123,7 +123,7 @@ impl DType {
         }
     }
 
-    /// What files and options call it.
+    /// Returns the name used in files and options.
     pub const fn name(self) -> &'static str {
         match self {
             Self::F16 => "f16",
@@ -144,17 +144,27 @@ impl DType {
         }
     }
 
-    /// All names.
+    /// Returns the names of all element types.
     pub fn names() -> [&'static str; 15] {
         Self::ALL.map(Self::name)
     }
 
-    /// Whether it has fractions.
+    /// Returns the format of a float of at most 16 bits.
+    pub const fn float_format(self) -> Option<FloatFormat> {
+        Some(match self {
+            Self::F16 => F16,
+            Self::Bf16 => BF16,
+            Self::Fp8E4m3 => E4M3,
+            Self::Fp8E5m2 => E5M2,
+            _ => return None,
+        })
+    }
+
+    /// Returns whether it is a floating-point type.
     pub const fn is_float(self) -> bool {
         self.integers().is_none() && !matches!(self, Self::Bool)
     }
 
-    /// The least and the greatest value of an integer type.
     const fn integers(self) -> Option<(i128, i128)> {
         Some(match self {
             Self::I8 => (i8::MIN as i128, i8::MAX as i128),
@@ -169,12 +179,11 @@ impl DType {
         })
     }
 
-    /// Appends the element that is nearest to `value`.
+    /// Appends the bytes of the element nearest to `value`.
     ///
-    /// Floats are rounded once, to nearest, ties to even. Beyond the greatest they become infinite; in
-    /// `fp8_e4m3`, which has no infinities, not a number: as PyTorch does with both fp8 types. Integers
-    /// lose their fraction, and what is then out of range is an error, as is what is not a number. A bool
-    /// is whether the value is not zero.
+    /// Floats are rounded once, to nearest, ties to even. On overflow they become infinite, or NaN in `fp8_e4m3`,
+    /// which has no infinities, as in PyTorch. Integers are truncated; values out of range and NaN are errors. A
+    /// bool is true for every value but zero.
     pub fn encode(self, value: f64, bytes: &mut Vec<u8>) -> Result<(), OutOfRange> {
         match self {
             Self::F16 => bytes.extend(F16.encode(value).to_le_bytes()),
@@ -194,7 +203,6 @@ impl DType {
         Ok(())
     }
 
-    /// A value without its fraction, if this integer type has it.
     fn integer(self, value: f64) -> Result<i128, OutOfRange> {
         let (least, greatest) = self.integers().expect("all other types are converted before");
         // Saturates, and takes what is not a number for 0, which the second condition is for.
@@ -206,7 +214,7 @@ impl DType {
         Err(OutOfRange { value, dtype: self, least, greatest })
     }
 
-    /// The value of an element. 64-bit integers beyond 2⁵³ are rounded; [`Element`] has them exactly.
+    /// Returns the value of an element. 64-bit integers beyond 2⁵³ are rounded; [`Element`] converts them exactly.
     ///
     /// # Panics
     ///
@@ -232,7 +240,7 @@ impl DType {
         }
     }
 
-    /// How many bytes an element has, for slices.
+    /// Returns the size of an element in bytes, for slices.
     pub fn width(self) -> usize {
         usize::try_from(self.size()).expect("it is at most 8")
     }
@@ -249,7 +257,6 @@ impl FromStr for DType {
     }
 }
 
-/// Its [`name`](DType::name).
 impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

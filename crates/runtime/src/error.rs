@@ -1,4 +1,4 @@
-//! What can go wrong between a host program and a machine.
+//! Errors of the runtime.
 
 use cubeyard_device::request::{PeRef, RequestError};
 use cubeyard_memory::address::SipId;
@@ -30,54 +30,55 @@ pub enum AllocateError {
     Region(#[from] flex::AllocateError),
 }
 
-/// Why something was not done. Whatever was taken on the way has been given back.
+/// Reason why an operation failed. Everything that it had allocated has been freed.
 #[derive(Clone, Debug, Error)]
+#[non_exhaustive]
 pub enum RuntimeError {
-    /// The shape means nothing.
+    /// The dimensions are not those of a tensor.
     #[error(transparent)]
     Shape(#[from] ShapeError),
     /// The placement does not fit the machine.
     #[error(transparent)]
     Placement(#[from] PlacementError),
-    /// A value that the element type cannot have.
+    /// A value is outside the range of the element type.
     #[error(transparent)]
     Value(#[from] OutOfRange),
     /// Memory or addresses could not be allocated.
     #[error(transparent)]
     Allocate(#[from] AllocateError),
-    /// The machine does not take the request.
+    /// The machine refuses the request.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// Something went wrong on the machine.
+    /// A component of the machine reported an error.
     #[error("{origin}: {what}")]
     Machine {
-        /// The part that found it.
+        /// Component that reported the error.
         origin: String,
-        /// What.
+        /// Description of the error.
         what: String,
     },
-    /// Launches waited for each other, or for what nobody does, and the machine came to a stop. They have been
-    /// stopped where they were: their tensors hold what was written until then, messages that nobody received are
-    /// gone, and the context can be used again.
+    /// Launches waited for each other, or for an event that never comes, until no event was left. They have been stopped:
+    /// their tensors hold what was written until then, messages that were not received are gone, and the context can be
+    /// used again.
     #[error("the machine has come to a stop: {0}")]
     Stalled(String),
-    /// Simulated time is over. Ask for less work, or for a faster machine.
+    /// Simulated time has reached its end. Simulate less work, or a faster machine.
     #[error(
         "simulated time has run out: the next event lies more than 2⁶¹ ps (26 days) after the start"
     )]
     OutOfTime,
-    /// The machine cannot run while somebody looks at it. Do this after the look.
+    /// The machine cannot run while [`Context::machine`](crate::Context::machine) borrows it.
     #[error(
         "the machine cannot run inside of `Context::machine`, which looks at it; do this after it"
     )]
     Looked,
-    /// The range of virtual addresses does not go with the page of the MMUs.
+    /// The range of virtual addresses is not aligned to the pages of the MMUs.
     #[error(transparent)]
     VirtualRange(#[from] virtual_space::VirtualSpecError),
     /// The context was closed.
     #[error("the context is closed")]
     Closed,
-    /// The tensor is on no device; deploy it first.
+    /// The tensor is not deployed; [`Tensor::to`](crate::Tensor::to) deploys it.
     #[error("the tensor is on no device; `to` puts it there")]
     NotDeployed,
     /// The tensor belongs to another context.
@@ -86,80 +87,68 @@ pub enum RuntimeError {
     /// The elements are of another type.
     #[error("elements of {expected}, found {found}")]
     Type {
-        /// What the tensor has.
+        /// Element type of the tensor.
         expected: DType,
-        /// What was given or asked for.
+        /// Element type that was given or requested.
         found: DType,
     },
-    /// There are more or fewer elements.
+    /// The number of elements differs.
     #[error("{expected} elements of a tensor of {shape}, found {found}")]
     Count {
-        /// The tensor's shape.
+        /// Shape of the tensor.
         shape: Shape,
-        /// How many it has.
+        /// Number of elements of the tensor.
         expected: u64,
-        /// How many were given.
+        /// Number of elements that were given.
         found: u64,
     },
     /// The range is empty or goes beyond the tensor.
     #[error("bytes {start} to {end} of a tensor of {nbytes} bytes")]
     Range {
-        /// Where it begins.
+        /// First byte of the range.
         start: u64,
-        /// Where it ends.
+        /// End of the range, exclusive.
         end: u64,
-        /// How many bytes the tensor has.
+        /// Size of the tensor in bytes.
         nbytes: u64,
     },
     /// The range of rows is reversed or goes beyond the tensor.
     #[error("rows {start} to {end} of a tensor of {shape}")]
     Rows {
-        /// Where it begins.
+        /// First row of the range.
         start: u64,
-        /// Where it ends.
+        /// End of the range, exclusive.
         end: u64,
-        /// The tensor's shape.
+        /// Shape of the tensor.
         shape: Shape,
     },
-    /// The machine holds no data: it was made without.
+    /// The context holds no data; create it with data.
     #[error("the context simulates time only; make it with data to read values")]
     NoData,
-    /// The tensor's addresses are not in the order of its elements, so it has no such view.
-    #[error("{shape} is split by columns, so its rows do not follow each other")]
-    NotContiguous {
-        /// The tensor's shape.
-        shape: Shape,
-    },
+    /// The tensor, of this shape, is split by columns, so that its addresses are not row-major and it has no such view.
+    #[error("{0} is split by columns, so its rows do not follow each other")]
+    NotContiguous(Shape),
     /// The memory of the SIP is managed in regions. Use another SIP, or drop the device and its blocks first.
-    #[error("the memory of {sip} is managed in regions")]
-    TakenByRegions {
-        /// The SIP.
-        sip: SipId,
-    },
-    /// Tensors or rings are in the SIP's HBM, so it cannot be managed in regions now. Drop them first.
-    #[error("slices of PEs of {sip} are in use, so its memory cannot be managed in regions now")]
-    TakenBySlices {
-        /// The SIP.
-        sip: SipId,
-    },
-    /// An operand is in the memory of one SIP, and the launch on another. Launch where the operand is.
+    #[error("the memory of {0} is managed in regions")]
+    TakenByRegions(SipId),
+    /// Tensors or rings are in the SIP's HBM, so that it cannot be managed in regions. Drop them first.
+    #[error("slices of PEs of {0} are in use, so its memory cannot be managed in regions now")]
+    TakenBySlices(SipId),
+    /// An operand and its launch are on different SIPs. Launch on the SIP of the operand.
     #[error("the operand is in the memory of {operand}, and the launch is on {launch}")]
     OtherSip {
-        /// The SIP of the operand.
+        /// SIP of the operand.
         operand: SipId,
-        /// The SIP of the launch.
+        /// SIP of the launch.
         launch: SipId,
     },
     /// The machine has no such SIP.
-    #[error("the machine has no {sip}")]
-    NoSuchSip {
-        /// The SIP.
-        sip: SipId,
-    },
-    /// The allocator cannot be made.
+    #[error("the machine has no {0}")]
+    NoSuchSip(SipId),
+    /// The allocator of regions cannot be created.
     #[error(transparent)]
     Build(#[from] flex::BuildError),
-    /// The operands do not go with the program.
+    /// The operands do not fit the program.
     #[error(transparent)]
     Launch(#[from] flex::LaunchError),
     /// The range is empty or goes beyond the block.
@@ -175,24 +164,18 @@ pub enum RuntimeError {
     /// A port is in use by other channels. Drop those, or choose another number.
     #[error("port {port} of {pe} is in use")]
     PortTaken {
-        /// The PE.
+        /// PE of the port.
         pe: PeRef,
-        /// The number.
+        /// Number of the port.
         port: u32,
     },
-    /// A channel joins two PEs. A PE that needs its own data keeps it.
-    #[error("a channel from {pe} to itself: expected two PEs")]
-    ToItself {
-        /// The PE.
-        pe: PeRef,
-    },
+    /// A channel has both ends on the same PE.
+    #[error("a channel from {0} to itself: expected two PEs")]
+    ToItself(PeRef),
     /// The machine has no such PE.
-    #[error("the machine has no {pe}")]
-    NoSuchPe {
-        /// The PE.
-        pe: PeRef,
-    },
-    /// A ring that can hold no message.
+    #[error("the machine has no {0}")]
+    NoSuchPe(PeRef),
+    /// A ring cannot hold a message.
     #[error(
         "a ring of {slots} slots of {} bytes: expected at least one slot of at least one byte",
         slot_bytes.get()
@@ -203,28 +186,25 @@ pub enum RuntimeError {
         /// Size of a slot.
         slot_bytes: Bytes,
     },
-    /// A launch was not done in time, and its programs were stopped. Give it more time, or mend what waits.
+    /// A launch was not done within its limit, and its programs were stopped.
     #[error("not done after {limit}: {waiting}")]
     Deadline {
-        /// The time it had.
+        /// Limit of simulated time.
         limit: Span,
-        /// Who waited for what.
+        /// Description of the PEs that waited, and for what.
         waiting: String,
     },
-    /// A kernel is not one that can run, in words that name its place.
+    /// A kernel cannot run; the text names the kernel and its line.
     #[error("{0}")]
     Kernel(String),
     /// A step failed because a test wants it to.
     #[doc(hidden)]
-    #[error("made to fail at step {step}")]
-    Injected {
-        /// Number of the step.
-        step: u64,
-    },
+    #[error("made to fail at step {0}")]
+    Injected(u64),
 }
 
 impl RuntimeError {
-    /// Whether simulated memory or time has run out, rather than that it was asked for what cannot be.
+    /// Returns whether simulated memory or time has run out, in contrast to a wrong request.
     pub fn is_exhausted(&self) -> bool {
         matches!(
             self,

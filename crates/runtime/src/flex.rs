@@ -1,10 +1,9 @@
-//! The Flex family on the machine: regions of a SIP's HBM, programs in them, and launches on their blocks.
+//! Memory of a SIP in regions, with programs and launches on blocks of them.
 //!
-//! A SIP's memory is managed either in slices of PEs, for tensors, or in regions, for this. A region lies in the
-//! HBM of one cube; its id is its physical address (PF), or its index in the firmware's table (VF), which the
-//! machine resolves. Programs and data get there by `MemoryWrite`, and so do the flat addresses of a launch's
-//! operands, into a block of that launch's own, before it runs. The PEs of the SIP map each segment at its flat
-//! addresses, so that what a kernel is given is what its PE can use.
+//! A SIP's memory is managed either in slices of PEs, for tensors, or in regions. A region lies in the HBM of one cube;
+//! its id is its physical address (PF), or its index in the firmware's table (VF), which the machine resolves. Programs,
+//! data and the table of a launch's operands are written by `MemoryWrite`. The PEs of the SIP map each segment at its
+//! flat addresses, which kernels use.
 
 mod operands;
 mod transfer;
@@ -27,8 +26,7 @@ use windows::Windows;
 
 /// A SIP whose memory is managed in regions.
 ///
-/// The SIP's memory stays with its regions as long as the device, its allocator or a block of it lives. Meanwhile no
-/// tensor, no ring in HBM and no second device gets any of it.
+/// While the device, its allocator or a block lives, tensors, rings in HBM and other devices on this SIP are refused.
 #[derive(Debug)]
 pub struct FlexDevice {
     context: Rc<Inner>,
@@ -38,12 +36,12 @@ pub struct FlexDevice {
 }
 
 impl Context {
-    /// Manages the memory of a SIP in regions from now on, as a physical function. Nothing may have any of it.
+    /// Manages the memory of a SIP in regions, as a physical function. None of it may be allocated.
     pub fn flex(&self, sip: SipId, config: FlexConfig) -> Result<FlexDevice, RuntimeError> {
         self.flex_function(sip, SipFunction::Physical, config)
     }
 
-    /// As [`flex`](Self::flex), with the choice of what the ids of regions mean.
+    /// Does the same as [`flex`](Self::flex) for either function, which determines the ids of regions.
     pub fn flex_function(
         &self,
         sip: SipId,
@@ -55,11 +53,11 @@ impl Context {
             let there = machine.topology().sips().any(|other| other == sip);
             there.then(|| Arc::new(SipMemory::new(sip, function, machine.topology())))
         });
-        let memory = memory.ok_or(RuntimeError::NoSuchSip { sip })?;
+        let memory = memory.ok_or(RuntimeError::NoSuchSip(sip))?;
         self.inner.check_slices(sip)?;
         let stats = self.memory_stats();
         if stats.pes.iter().any(|pe| pe.pe.sip == sip && !pe.used.is_zero()) {
-            return Err(RuntimeError::TakenBySlices { sip });
+            return Err(RuntimeError::TakenBySlices(sip));
         }
         let device = Arc::clone(&memory) as Arc<dyn DeviceMemory>;
         let allocator = FlexAllocator::builder(device).config(config).build()?;
@@ -76,29 +74,29 @@ impl Inner {
     /// Refuses slices of a SIP's HBM while its memory is managed in regions.
     pub(crate) fn check_slices(&self, sip: SipId) -> Result<(), RuntimeError> {
         if self.regions_of(sip).is_some() {
-            return Err(RuntimeError::TakenByRegions { sip });
+            return Err(RuntimeError::TakenByRegions(sip));
         }
         Ok(())
     }
 
-    /// The memory of a SIP, while somebody takes regions of it.
+    /// Returns the memory of a SIP while it is managed in regions.
     pub(crate) fn regions_of(&self, sip: SipId) -> Option<Arc<SipMemory>> {
         self.regions.borrow().get(&sip).and_then(Weak::upgrade)
     }
 }
 
 impl FlexDevice {
-    /// The SIP.
+    /// Returns the SIP of the device.
     pub fn sip(&self) -> SipId {
         self.sip
     }
 
-    /// The allocator of its regions.
+    /// Returns the allocator of its regions.
     pub fn allocator(&self) -> &FlexAllocator {
         &self.allocator
     }
 
-    /// Puts a program into memory of its own; a launch of it takes so many operands.
+    /// Allocates program memory and writes a binary into it; its launches take `operands` operands.
     pub fn load(&self, binary: &[u8], operands: usize) -> Result<Program, RuntimeError> {
         self.context.check_open()?;
         let bytes = Bytes::new(binary.len() as u64);

@@ -1,49 +1,38 @@
-//! What a tensor is to hold when it is put onto a device.
+//! Initial values of a tensor.
 
 use std::rc::Rc;
 
 use crate::dtype::{DType, OutOfRange};
 
-/// What a tensor is to hold. The bytes are made when they are needed, part by part.
+/// Initial values of a tensor. Their bytes are made part by part, when they are written.
 #[derive(Clone, Debug)]
 pub(crate) enum Init {
-    /// Whatever is there.
+    /// No values: nothing is written.
     Empty,
-    /// Values that were read back where the context holds none: writing them takes its time. Only in a context
-    /// without data, where nobody asks for their bytes.
+    /// Unknown values, read back in a context without data. Writing them takes simulated time.
     Absent,
-    /// One value everywhere.
+    /// The same value for every element.
     Full(f64),
-    /// `start`, `start + step`, …
-    Arange {
-        /// The first.
-        start: f64,
-        /// From one to the next.
-        step: f64,
-    },
-    /// Evenly spread from 0 to 1, the same for the same seed.
-    Rand {
-        /// The seed.
-        seed: u64,
-    },
-    /// These bytes, element after element.
+    /// The values `start`, `start + step`, …
+    Arange { start: f64, step: f64 },
+    /// Uniform random values from 0 to 1, determined by the seed.
+    Rand { seed: u64 },
+    /// The bytes of all elements.
     Data(Rc<[u8]>),
 }
 
 impl Init {
-    /// Whether something has to be written.
     pub(crate) fn is_written(&self) -> bool {
         !matches!(self, Self::Empty)
     }
 
-    /// The same for elements of another type, of which there are so many.
+    /// Converts the values of `count` elements to another type.
     pub(crate) fn converted(self, from: DType, to: DType, count: u64) -> Result<Self, OutOfRange> {
         let convert = |element: &[u8], bytes: &mut Vec<u8>| to.encode(from.decode(element), bytes);
         let mut bytes = Vec::new();
         let mut converted = Vec::new();
         match self {
             Self::Empty | Self::Absent => return Ok(self),
-            // One of them stands for all.
             Self::Full(value) => {
                 from.encode(value, &mut bytes)?;
                 convert(&bytes, &mut converted)?;
@@ -57,7 +46,7 @@ impl Init {
         Ok(Self::Data(converted.into()))
     }
 
-    /// Appends the bytes of elements, from the one of number `first` on.
+    /// Appends the bytes of `count` elements from index `first` on.
     pub(crate) fn fill(
         &self,
         dtype: DType,

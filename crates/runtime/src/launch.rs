@@ -27,11 +27,11 @@ use crate::tensor::Tensor;
 /// An argument of a launch.
 #[derive(Clone, Debug)]
 pub enum Argument<'a> {
-    /// A tensor on the device; the kernel is given its base address.
+    /// A deployed tensor; the kernel gets its base address.
     Tensor(&'a Tensor),
-    /// A block of a region; the kernel is given its flat address.
+    /// An array in a block of a region; the kernel gets its flat address.
     Operand(FlexOperand),
-    /// A number.
+    /// A number, passed by value.
     Scalar(f64),
 }
 
@@ -73,7 +73,7 @@ impl<'a> Launch<'a> {
         Self { arguments: Vec::new(), sip, cubes: Vec::new(), pes: Vec::new() }
     }
 
-    /// Appends arguments.
+    /// Appends arguments of the kernel.
     #[must_use]
     pub fn arguments(mut self, all: impl IntoIterator<Item: Into<Argument<'a>>>) -> Self {
         self.arguments.extend(all.into_iter().map(Into::into));
@@ -93,7 +93,7 @@ impl<'a> Launch<'a> {
     }
 }
 
-/// Makes the program of each PE of a launch.
+/// Function that makes the program of each PE of a launch.
 pub type Programs<'a> =
     &'a mut dyn FnMut(&Site, &[BoundArgument]) -> Result<Box<dyn Program>, RuntimeError>;
 
@@ -201,7 +201,7 @@ impl LaunchHandle {
 }
 
 impl Inner {
-    /// The memory that a launch keeps until it is done.
+    /// Returns the memory that a launch keeps until it is done.
     fn uses(self: &Rc<Self>, launch: &Launch<'_>) -> Result<Vec<Rc<dyn Any>>, RuntimeError> {
         let mut uses: Vec<Rc<dyn Any>> = Vec::new();
         for argument in &launch.arguments {
@@ -214,7 +214,7 @@ impl Inner {
         Ok(uses)
     }
 
-    /// The addresses that programs of a launch may access, in order.
+    /// Returns the addresses that programs of a launch may access, in order.
     fn live_for(&self, launch: &Launch<'_>) -> Vec<Range<u64>> {
         let mut live = self.live_ranges();
         let tensors = live.len();
@@ -228,8 +228,8 @@ impl Inner {
         live
     }
 
-    /// The physical memory that the programs of a launch may access by addresses that are not mapped: that of its
-    /// blocks, and of its tensors where these have no other addresses.
+    /// Returns the physical addresses that programs of a launch may access: those of its blocks, and of its tensors
+    /// where addressing is physical.
     fn given(&self, launch: &Launch<'_>) -> Vec<Range<u64>> {
         let mut given = Vec::new();
         for argument in &launch.arguments {

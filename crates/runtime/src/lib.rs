@@ -1,10 +1,9 @@
-//! What a host program talks to: tensors that live over many PEs behind one contiguous address, and memory
-//! that always comes back.
+//! Host runtime of the simulated machine: contexts, tensors distributed over PEs, channels and kernel launches.
 //!
-//! A [`Context`] has a machine of its own. Tensors are made on the host; [`Tensor::to`] puts one onto the
-//! machine as a [`Placement`](placement::Placement) says: memory is taken in every PE that holds a part,
-//! one range of virtual addresses is taken for all of it, the PEs' MMUs are told through the fabric, and what
-//! the tensor is to hold is written. Here a matrix of 256 rows goes over the 128 PEs of a SIP, with data:
+//! A [`Context`] owns a machine. Tensors are created on the host; [`Tensor::to`] deploys one by a
+//! [`Placement`](placement::Placement): it allocates memory in every PE that holds a part and one contiguous range of
+//! virtual addresses, installs the mappings in the PEs' MMUs through the fabric, and writes the initial values. Here a
+//! matrix of 256 rows is split over the 128 PEs of a SIP:
 //!
 //! ```
 //! use cubeyard_runtime::dtype::DType;
@@ -16,23 +15,23 @@
 //! let values: Vec<f32> = (0..1024).map(|value| value as f32).collect();
 //! let tensor = context.from_slice(&[256, 4], &values)?.to(&over_a_sip)?;
 //!
-//! // Two rows in each PE, and addresses without a gap.
+//! // Each PE holds two rows; the addresses are contiguous.
 //! assert_eq!(tensor.shards()?.len(), 128);
 //! assert_eq!(tensor.shards()?[1].at.to_string(), "sip0.cube0.pe1");
 //! assert_eq!(tensor.va_base()?.unwrap().to_bits(), 1 << 51);
 //!
-//! // The host reads over the fabric what it has written; a view has the same memory.
+//! // The host reads the values over the fabric; a view shares the memory.
 //! assert_eq!(tensor.read::<f32>()?, values);
 //! let two_rows = tensor.rows(2..4)?;
 //! assert_eq!(two_rows.read::<f32>()?, values[8..16]);
 //!
-//! // A PE reads what another one holds, through its own MMU.
+//! // A PE reads rows that another one holds, through its own MMU.
 //! let pe = context.machine(|machine| machine.view().pe("sip0.cube5.pe3"))?;
 //! let read = tensor.read_from(pe, 32..64)?;
 //! assert_eq!(read.bytes.unwrap(), two_rows.read_bytes()?.known()?);
 //! assert!(read.latency.ns() > 0.0);
 //!
-//! // PEs run programs, which `cubeyard_kernels` makes of kernels. This one computes for 1,000 dispatches.
+//! // PEs run programs, which `cubeyard_tl` makes of kernels. This one is busy for 1,000 dispatches.
 //! use cubeyard_device::pe::{Instruction, Program};
 //! use cubeyard_memory::address::SipId;
 //! use cubeyard_runtime::Launch;
@@ -51,7 +50,7 @@
 //! let report = context.stream().launch_programs("busy", &launch, &mut programs)?.wait()?;
 //! assert_eq!((report.pes.len(), report.max().ns()), (128, 1000.0));
 //!
-//! // The last that uses the memory gives it back, and then all is as it was in the beginning.
+//! // Dropping the last view frees the memory.
 //! drop(tensor);
 //! assert_eq!(context.memory_stats().tensors, 1);
 //! drop(two_rows);
@@ -60,13 +59,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Whatever goes wrong on the way is a [`RuntimeError`], and what was taken until then has been given back.
+//! An operation that fails returns a [`RuntimeError`], after everything that it had allocated was freed. A
+//! [`ContextThread`] lets any thread drive a context.
 //!
-//! | module | what is there |
+//! | module | contents |
 //! |---|---|
-//! | [`placement`] | which PE holds which part, as plain data |
-//! | [`dtype`] | what elements are, and numbers to bytes and back |
-//! | [`shape`] | dimensions, and the matrix that they are seen as |
+//! | [`placement`] | distribution of tensors over SIPs, cubes and PEs, as plain data |
+//! | [`dtype`] | element types, and conversion of numbers to bytes and back |
+//! | [`shape`] | dimensions of tensors |
 
 pub mod dtype;
 pub mod placement;

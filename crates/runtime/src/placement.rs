@@ -1,15 +1,14 @@
-//! Which PE holds which part of a tensor, as plain data.
+//! Placement of tensors over SIPs, cubes and PEs, as plain data.
 //!
 //! A [`Placement`] says for each level (SIP, cube, PE) whether a tensor is copied or split there; over a
 //! shape and a machine it becomes a [`Layout`]: a [`Shard`] for each PE that holds something.
 //!
-//! A tensor is seen as a matrix ([`Shape::matrix`]). The SIPs split it, the cubes of a SIP split the SIP's
-//! part, the PEs of a cube the cube's part. Where a number of rows or columns does not go up in the number
-//! of parts, the first parts have one more; where there are too few, the last PEs hold nothing.
+//! A tensor is split as a matrix ([`Shape::matrix`]): first over the SIPs, then each SIP's part over its cubes, then
+//! each cube's part over its PEs. Where rows or columns cannot be divided evenly, the first parts have one more; where
+//! there are fewer than parts, the last PEs hold nothing.
 //!
-//! The tensor's addresses are contiguous: part after part, in the order of SIPs, cubes and PEs, and each
-//! part row by row. Copies of a part are at the same place. So with `row_wise` alone the whole tensor is
-//! row-major.
+//! The tensor's addresses are contiguous: part after part, in the order of SIPs, cubes and PEs, and each part
+//! row-major. Copies of a part share their addresses. With `row_wise` splits alone the whole tensor is row-major.
 //!
 //! ```
 //! use cubeyard_device::topology::Topology;
@@ -53,24 +52,24 @@ use cubeyard_memory::address::SipId;
 #[cfg(doc)]
 use crate::shape::Shape;
 
-/// How a tensor is spread over a machine: the seeds' `DPPolicy`.
+/// Distribution of a tensor over a machine, level by level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// What the SIPs do with the tensor.
+    /// Split of the tensor over the SIPs.
     pub sip: Split,
-    /// What the cubes of a SIP do with the SIP's part.
+    /// Split of a SIP's part over its cubes.
     pub cube: Split,
-    /// What the PEs of a cube do with the cube's part.
+    /// Split of a cube's part over its PEs.
     pub pe: Split,
-    /// The SIPs, each once. Parts are dealt in this order.
+    /// SIPs, each once, in the order of their parts.
     pub sips: Vec<SipId>,
-    /// Only the first so many cubes of each SIP.
+    /// Number of cubes of each SIP, the first ones; all by default.
     pub cubes: Option<u32>,
-    /// Only the first so many PEs of each cube.
+    /// Number of PEs of each cube, the first ones; all by default.
     pub pes: Option<u32>,
 }
 
-/// A copy in every PE of the first SIP.
+/// Places a copy in every PE of the first SIP.
 impl Default for Placement {
     fn default() -> Self {
         Self {
@@ -85,7 +84,7 @@ impl Default for Placement {
 }
 
 impl Placement {
-    /// One copy, in the first PE of the first cube of a SIP.
+    /// Places one copy, in the first PE of the first cube of a SIP.
     ///
     /// ```
     /// # use cubeyard_device::topology::Topology;

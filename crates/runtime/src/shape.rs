@@ -1,4 +1,4 @@
-//! How many elements a tensor has in each dimension.
+//! Dimensions of a tensor.
 //!
 //! ```
 //! use cubeyard_runtime::dtype::DType;
@@ -24,63 +24,62 @@ use thiserror::Error;
 
 use crate::dtype::DType;
 
-/// What a shape without dimensions is called.
 const SCALAR: &str = "scalar";
 
-/// The dimensions of a tensor, at most eight; none for a single number. A dimension may be 0: then there are no
-/// elements. They can be counted in 64 bits, also if each 0 were a 1.
+/// Dimensions of a tensor, at most eight; none for a single number. A dimension may be 0: then there are no elements.
+/// The product of all dimensions but the zeros fits 64 bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shape {
-    /// Those after `rank` are 0.
+    /// Zero from `rank` on.
     dimensions: [u64; Shape::MOST],
     rank: usize,
 }
 
-/// Why these are not the dimensions of a tensor. Nothing has been made; choose others.
+/// Reason why dimensions are not those of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ShapeError {
-    /// More dimensions than there can be.
+    /// More than eight dimensions.
     #[error("a shape has at most {} dimensions, and this one {dimensions}", Shape::MOST)]
     Dimensions {
-        /// How many.
+        /// Number of dimensions.
         dimensions: usize,
     },
-    /// More elements or bytes than 64 bits can count.
+    /// More than 2⁶⁴ − 1 elements or bytes.
     #[error("{shape} has more {what} than 64 bits can count")]
     Overflow {
-        /// The dimensions.
+        /// Text of the dimensions.
         shape: String,
-        /// Elements, or bytes of a type.
+        /// `elements`, or `bytes of` an element type.
         what: String,
     },
-    /// Not as many elements as there are.
+    /// Numbers of elements differ.
     #[error("{from} has {elements} elements, and {to} has {others}")]
     Reshape {
-        /// What there is.
+        /// Shape before the change.
         from: String,
-        /// Its elements.
+        /// Elements of the present shape.
         elements: u64,
-        /// What was asked for.
+        /// Shape that was requested.
         to: String,
-        /// Its elements.
+        /// Elements of the requested shape.
         others: u64,
     },
-    /// Not written as a shape is.
+    /// The text is not a shape.
     #[error("expected dimensions such as 4096x4096, each below 2^64, or {SCALAR}; found `{found}`")]
     Text {
-        /// What was written, or the beginning of it.
+        /// The text, escaped and cut to 80 characters.
         found: String,
     },
 }
 
 impl Shape {
-    /// How many dimensions there can be.
+    /// Largest number of dimensions.
     pub const MOST: usize = 8;
 
-    /// The shape of a single number, without dimensions.
+    /// Shape of a single number, without dimensions.
     pub const SCALAR: Self = Self { dimensions: [0; Self::MOST], rank: 0 };
 
-    /// A shape with these dimensions, the last one varying fastest.
+    /// Creates a shape; the last dimension varies fastest.
     pub fn new(dimensions: &[u64]) -> Result<Self, ShapeError> {
         let rank = dimensions.len();
         let mut kept = [0; Self::MOST];
@@ -97,28 +96,28 @@ impl Shape {
         }
     }
 
-    /// The dimensions.
+    /// Returns the dimensions, the outermost first.
     pub fn dimensions(&self) -> &[u64] {
         &self.dimensions[..self.rank]
     }
 
-    /// How many dimensions there are.
+    /// Returns the number of dimensions.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// How many elements there are; none where a dimension is 0.
+    /// Returns the number of elements.
     pub fn elements(&self) -> u64 {
         self.dimensions().iter().product()
     }
 
-    /// How many bytes the elements have, if 64 bits can count them.
+    /// Returns the size of all elements in bytes, if it fits 64 bits.
     pub fn nbytes(&self, dtype: DType) -> Result<u64, ShapeError> {
         let bytes = self.elements().checked_mul(dtype.size());
         bytes.ok_or_else(|| overflow(self.dimensions(), format!("bytes of {dtype}")))
     }
 
-    /// The distance in elements from one to the next along each dimension, row-major.
+    /// Returns the row-major stride of each dimension, in elements.
     pub fn strides(&self) -> Vec<u64> {
         let mut strides = vec![1; self.rank];
         for place in (1..self.rank).rev() {
@@ -127,8 +126,8 @@ impl Shape {
         strides
     }
 
-    /// Rows and columns of the matrix that a placement sees: the last dimension is the columns, all
-    /// others are the rows. A vector is one column, so that splitting its rows splits its elements.
+    /// Returns rows and columns of the matrix that a placement splits: the last dimension is the columns, the product
+    /// of all others the rows. A vector is one column, so that splitting its rows splits its elements.
     pub fn matrix(&self) -> (u64, u64) {
         match self.dimensions() {
             [rows @ .., columns] if self.rank > 1 => (rows.iter().product(), *columns),
@@ -136,7 +135,7 @@ impl Shape {
         }
     }
 
-    /// Other dimensions for as many elements.
+    /// Returns a shape with other dimensions and as many elements.
     pub fn reshape(&self, dimensions: &[u64]) -> Result<Self, ShapeError> {
         let to = Self::new(dimensions)?;
         let (elements, others) = (self.elements(), to.elements());
@@ -158,7 +157,7 @@ fn text(dimensions: &[u64]) -> String {
     dimensions.iter().map(u64::to_string).collect::<Vec<_>>().join("x")
 }
 
-/// As in `4096x4096`, or `scalar`.
+/// Writes dimensions as in `4096x4096`, or `scalar`.
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&text(self.dimensions()))
@@ -184,7 +183,7 @@ impl FromStr for Shape {
     }
 }
 
-/// Digits and nothing else: `parse` alone takes a sign too.
+/// Parses digits and nothing else; `parse` alone accepts a sign.
 fn number(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()

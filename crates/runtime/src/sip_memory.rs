@@ -10,37 +10,37 @@ use cubeyard_memory::device::{
 };
 use cubeyard_memory::free_list::{Checking, FreeList};
 
-/// The function of a SIP that regions are taken from: what their ids mean.
+/// PCIe function through which a SIP is used; it determines the ids of regions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SipFunction {
     /// Physical function: the id of a region is its physical address.
     #[default]
     Physical,
-    /// Virtual function: the id of a region is its index in the firmware's table, and the machine knows the address.
+    /// Virtual function: the id of a region is its index in the firmware's table, which the machine resolves.
     Virtual {
-        /// Number of entries of the table: how many regions there can be at a time.
+        /// Number of entries of the table, which bounds the number of regions.
         entries: usize,
     },
 }
 
-/// The HBM of a SIP: each region lies in one cube.
+/// HBM of a SIP as a [`DeviceMemory`]: each region lies in one cube.
 #[derive(Debug)]
 pub struct SipMemory {
     sip: SipId,
-    state: Mutex<State>,
+    state: Mutex<SipState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct SipState {
     cubes: Vec<(CubeId, FreeList)>,
-    /// The firmware's table; a physical function has none.
+    /// Firmware's table of a virtual function.
     table: Option<FirmwareTable>,
-    /// How many regions are out.
+    /// Number of allocated regions.
     regions: usize,
 }
 
 impl SipMemory {
-    /// All of a SIP's HBM.
+    /// Creates the memory of a SIP, all of it free.
     pub fn new(sip: SipId, function: SipFunction, topology: &Topology) -> Self {
         let capacity = topology.spec().hbm.capacity;
         let cube = |cube| (cube, FreeList::new(capacity, Checking::Checked));
@@ -48,23 +48,22 @@ impl SipMemory {
             SipFunction::Physical => None,
             SipFunction::Virtual { entries } => Some(FirmwareTable::new(entries)),
         };
-        let state = State { cubes: topology.cubes().map(cube).collect(), table, regions: 0 };
+        let state = SipState { cubes: topology.cubes().map(cube).collect(), table, regions: 0 };
         Self { sip, state: Mutex::new(state) }
     }
 
-    /// The number of regions that are out.
+    /// Returns the number of allocated regions.
     pub fn regions(&self) -> usize {
         self.with(|state| state.regions)
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
-        // The lists are whole again before a panic can pass through here.
+    fn with<T>(&self, act: impl FnOnce(&mut SipState) -> T) -> T {
+        // The lists are consistent whenever a panic can occur.
         act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl State {
-    /// Takes memory for a region, and says where it lies.
+impl SipState {
     fn take(&mut self, sip: SipId, size: Bytes) -> Option<PhysAddr> {
         let mut cubes = self.cubes.iter_mut();
         let (cube, offset) =

@@ -1,4 +1,4 @@
-//! Tensors: a shape and an element type on the host, and once deployed, memory on a device.
+//! Tensors on the host and on the machine.
 
 mod dma;
 mod host;
@@ -22,7 +22,9 @@ use crate::init::Init;
 use crate::placement::{Layout, Placement, Shard};
 use crate::shape::Shape;
 
-/// A tensor. Dropping the last one that has a storage gives its memory back.
+/// A tensor: shape, element type and initial values on the host, and once deployed, memory on the machine.
+///
+/// Clones and views share the memory; dropping the last one frees it.
 #[derive(Clone, Debug)]
 pub struct Tensor {
     context: Rc<Inner>,
@@ -30,11 +32,11 @@ pub struct Tensor {
     dtype: DType,
     init: Init,
     storage: Option<Rc<Storage>>,
-    /// Where the tensor begins in its storage, for a view.
+    /// Offset of a view in the storage.
     offset_bytes: u64,
 }
 
-/// Tensors are made on the host, and get memory when they are put onto a device with [`Tensor::to`].
+/// Constructors of tensors on the host; [`Tensor::to`] deploys them.
 impl Context {
     fn tensor(&self, dimensions: &[u64], dtype: DType, init: Init) -> Result<Tensor, RuntimeError> {
         self.inner.check_open()?;
@@ -44,22 +46,22 @@ impl Context {
         Ok(Tensor { context, shape, dtype, init, storage: None, offset_bytes: 0 })
     }
 
-    /// A tensor that holds whatever is there.
+    /// Creates a tensor without initial values.
     pub fn empty(&self, dimensions: &[u64], dtype: DType) -> Result<Tensor, RuntimeError> {
         self.tensor(dimensions, dtype, Init::Empty)
     }
 
-    /// A tensor of zeros.
+    /// Creates a tensor of zeros.
     pub fn zeros(&self, dimensions: &[u64], dtype: DType) -> Result<Tensor, RuntimeError> {
         self.full(dimensions, dtype, 0.0)
     }
 
-    /// A tensor of ones.
+    /// Creates a tensor of ones.
     pub fn ones(&self, dimensions: &[u64], dtype: DType) -> Result<Tensor, RuntimeError> {
         self.full(dimensions, dtype, 1.0)
     }
 
-    /// A tensor of one value.
+    /// Creates a tensor of one value.
     pub fn full(
         &self,
         dimensions: &[u64],
@@ -70,7 +72,7 @@ impl Context {
         self.tensor(dimensions, dtype, Init::Full(value))
     }
 
-    /// A vector of `count` values from `start` on, `step` apart.
+    /// Creates a vector of `count` values from `start` on, `step` apart.
     pub fn arange(
         &self,
         start: f64,
@@ -84,7 +86,7 @@ impl Context {
         self.tensor(&[count], dtype, Init::Arange { start, step })
     }
 
-    /// A tensor of values evenly spread from 0 to 1, the same for the same seed.
+    /// Creates a tensor of uniform random values from 0 to 1, determined by the seed.
     pub fn rand(
         &self,
         dimensions: &[u64],
@@ -94,7 +96,7 @@ impl Context {
         self.tensor(dimensions, dtype, Init::Rand { seed })
     }
 
-    /// A tensor of these elements, row by row.
+    /// Creates a tensor of these elements, row by row.
     pub fn from_slice<T: Element>(
         &self,
         dimensions: &[u64],
@@ -108,19 +110,19 @@ impl Context {
 }
 
 impl Context {
-    /// Whether a tensor belongs to this context.
+    /// Returns whether a tensor belongs to this context.
     pub fn owns(&self, tensor: &Tensor) -> bool {
         Rc::ptr_eq(&self.inner, &tensor.context)
     }
 }
 
 impl Tensor {
-    /// Its shape.
+    /// Returns the shape.
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// What its elements are.
+    /// Returns the element type.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
@@ -130,13 +132,13 @@ impl Tensor {
         Bytes::new(self.shape.nbytes(self.dtype).expect("checked when it was made"))
     }
 
-    /// Whether it is on a device.
+    /// Returns whether the tensor has memory on the machine.
     pub fn is_deployed(&self) -> bool {
         self.storage.is_some()
     }
 
-    /// The tensor on a device: memory is taken as the placement says, mapped, and written if this one says
-    /// what it is to hold. If anything goes wrong, all is given back.
+    /// Deploys the tensor: allocates memory by the placement, maps it, and writes the initial values, if there are any.
+    /// On an error everything is freed.
     pub fn to(&self, placement: &Placement) -> Result<Self, RuntimeError> {
         self.context.check_open()?;
         let layout = {
@@ -148,15 +150,15 @@ impl Tensor {
         Ok(Self { storage, init, offset_bytes: 0, context: Rc::clone(&self.context), ..*self })
     }
 
-    /// The tensor with elements of another type, on the host; one on a device is read back for it. What holds
-    /// whatever is there, or values that the context does not have, still does so.
+    /// Returns a tensor on the host with elements of another type; a deployed one is read back for it. Unknown values
+    /// stay unknown.
     pub fn to_dtype(&self, dtype: DType) -> Result<Self, RuntimeError> {
         let init = self.contents()?.converted(self.dtype, dtype, self.shape.elements())?;
         let context = Rc::clone(&self.context);
         Ok(Self { context, shape: self.shape, dtype, init, storage: None, offset_bytes: 0 })
     }
 
-    /// What it holds: what is on the device, which is read back, or what it is to hold there.
+    /// Returns the values, read back if the tensor is deployed.
     fn contents(&self) -> Result<Init, RuntimeError> {
         if self.storage.is_none() {
             return Ok(self.init.clone());
@@ -172,7 +174,7 @@ impl Tensor {
         self.storage.as_ref().ok_or(RuntimeError::NotDeployed)
     }
 
-    /// The storage, if it is of this context.
+    /// Returns the storage, if it belongs to this context.
     pub(crate) fn storage_of(&self, context: &Rc<Inner>) -> Result<Rc<Storage>, RuntimeError> {
         if !Rc::ptr_eq(&self.context, context) {
             return Err(RuntimeError::Foreign);
@@ -186,27 +188,27 @@ impl Tensor {
         Ok(base.map(|base| DeviceVa::new(base.to_bits() + self.offset_bytes)))
     }
 
-    /// Where its storage is, by offset, and copies of the same part by PE.
+    /// Returns the shards of its memory by offset, copies of the same part by PE.
     pub fn shards(&self) -> Result<&[DeployedShard], RuntimeError> {
         Ok(&self.deployed()?.shards)
     }
 
-    /// Which PE holds which part of its storage.
+    /// Returns the layout of its memory.
     pub fn layout(&self) -> Result<&Layout, RuntimeError> {
         Ok(&self.deployed()?.layout)
     }
 
-    /// How long its mappings took to install, through the fabric.
+    /// Returns the duration of installing its mappings, through the fabric.
     pub fn mapping_latency(&self) -> Result<Span, RuntimeError> {
         Ok(self.deployed()?.mapping)
     }
 
-    /// Where that time went, for the mapping that took longest: the stages add up to it.
+    /// Returns the stages of the mapping that took longest; they add up to that duration.
     pub fn mapping_stages(&self) -> Result<&[(Stage, Span)], RuntimeError> {
         Ok(self.deployed()?.stages.as_ref().map_or(&[], |stages| &stages[..]))
     }
 
-    /// The same memory in another shape.
+    /// Returns a view of the same memory in another shape.
     pub fn view(&self, dimensions: &[u64]) -> Result<Self, RuntimeError> {
         let shape = self.shape.reshape(dimensions)?;
         if self.storage.is_some() && shape.matrix() != self.shape.matrix() {
@@ -215,7 +217,7 @@ impl Tensor {
         Ok(Self { shape, ..self.clone() })
     }
 
-    /// Some of its rows, in the same memory, or none of them; a row is all but the first dimension.
+    /// Returns a view of a range of rows, possibly empty; a row spans all but the first dimension.
     pub fn rows(&self, rows: Range<u64>) -> Result<Self, RuntimeError> {
         self.deployed()?;
         self.check_contiguous()?;
@@ -232,7 +234,7 @@ impl Tensor {
         Ok(Self { shape, offset_bytes, ..self.clone() })
     }
 
-    /// Whether rows follow each other in its addresses.
+    /// Returns whether its addresses are row-major.
     pub(crate) fn is_contiguous(&self) -> bool {
         let Some(storage) = &self.storage else { return true };
         let (_, columns) = storage.layout.shape().matrix();
@@ -242,7 +244,7 @@ impl Tensor {
 
     fn check_contiguous(&self) -> Result<(), RuntimeError> {
         let shape = self.storage.as_ref().map_or(self.shape, |storage| storage.layout.shape());
-        self.is_contiguous().then_some(()).ok_or(RuntimeError::NotContiguous { shape })
+        self.is_contiguous().then_some(()).ok_or(RuntimeError::NotContiguous(shape))
     }
 
     pub(crate) fn storage(&self) -> Option<&Rc<Storage>> {

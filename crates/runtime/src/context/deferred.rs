@@ -1,4 +1,4 @@
-//! What is dropped while somebody looks at the machine, and is given back afterwards.
+//! Releases that wait until [`Context::machine`](super::Context::machine) no longer borrows the machine.
 
 use std::cell::{RefCell, RefMut};
 use std::fmt;
@@ -8,10 +8,8 @@ use cubeyard_device::machine::Machine;
 use super::Inner;
 use crate::error::RuntimeError;
 
-/// Gives back what something held.
 type GiveBack = Box<dyn FnOnce(&Inner)>;
 
-/// What is to be given back.
 #[derive(Default)]
 pub(super) struct Deferred(RefCell<Vec<GiveBack>>);
 
@@ -21,7 +19,7 @@ impl fmt::Debug for Deferred {
     }
 }
 
-/// Gives back what was dropped in a look at the machine, when it is dropped itself.
+/// Performs the deferred releases when it is dropped.
 pub(super) struct AfterLook<'c>(pub(super) &'c Inner);
 
 impl Drop for AfterLook<'_> {
@@ -31,12 +29,12 @@ impl Drop for AfterLook<'_> {
 }
 
 impl Inner {
-    /// The machine, to be run or changed, unless somebody looks at it.
+    /// Borrows the machine to run or change it, unless [`Context::machine`](super::Context::machine) borrows it.
     pub(crate) fn machine_mut(&self) -> Result<RefMut<'_, Machine>, RuntimeError> {
         self.machine.try_borrow_mut().map_err(|_| RuntimeError::Looked)
     }
 
-    /// Does what needs the machine now, or as soon as nobody looks at it.
+    /// Calls `act` now, or as soon as the machine is no longer borrowed.
     pub(crate) fn when_free(&self, act: impl FnOnce(&Inner) + 'static) {
         if self.machine.try_borrow_mut().is_ok() {
             act(self);
@@ -45,7 +43,7 @@ impl Inner {
         }
     }
 
-    /// Gives back what was dropped while the machine was looked at, unless it still is.
+    /// Performs the deferred releases, unless the machine is still borrowed.
     pub(super) fn give_back_dropped(&self) {
         while self.machine.try_borrow_mut().is_ok() {
             let next = self.deferred.0.borrow_mut().pop();

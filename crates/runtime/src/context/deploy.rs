@@ -1,4 +1,4 @@
-//! Putting tensors onto a device and taking them off, step by step, with the way back from each.
+//! Deployment of tensors, and its reverse: memory, addresses, mappings, contents.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::init::Init;
 use crate::placement::{Layout, Shard};
 
 impl Inner {
-    /// Takes memory for a layout, maps it, and writes what it is to hold.
+    /// Allocates memory for a layout, maps it, and writes the initial values. On an error everything is freed.
     pub(crate) fn deploy(
         self: &Rc<Self>,
         layout: Layout,
@@ -65,14 +65,13 @@ impl Inner {
         Ok(())
     }
 
-    /// Whole bursts, so that every shard begins with one.
+    /// Rounds up to whole bursts, so that every shard begins with one.
     fn rounded(&self, bytes: u64) -> Bytes {
         let burst = self.machine.borrow().topology().spec().hbm.burst;
         Bytes::new(bytes.next_multiple_of(burst.get()))
     }
 
     fn take_addresses(&self, layout: &Layout, taken: &mut Taken) -> Result<(), RuntimeError> {
-        // What has no elements needs no addresses.
         if self.addressing == Addressing::Physical || layout.nbytes() == 0 {
             return Ok(());
         }
@@ -97,7 +96,7 @@ impl Inner {
         Ok(VirtualAllocator::from_spec(VirtualSpec { base: self.virtual_base, ..range })?)
     }
 
-    /// Installs the mappings through the fabric, all at once.
+    /// Installs the mappings in all MMUs through the fabric, at the same time.
     fn install(
         &self,
         layout: &Layout,
@@ -120,7 +119,7 @@ impl Inner {
         self.step()?;
         let requests = wanted.iter().map(|wanted| (wanted.clone().request(true), None));
         let done = self.perform_and(requests, |machine, request| machine.view().stages(request));
-        // Whatever part of it was installed is taken out again by whoever gives this back.
+        // On an error `give_back` removes those that were installed.
         taken.installed = wanted;
         let (span, stages) = done?;
         (taken.mapping, taken.stages) = (span, stages);
@@ -128,7 +127,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Writes what a tensor is to hold into every copy of every part.
+    /// Writes initial values into every copy of every part.
     pub(crate) fn write_all(
         &self,
         layout: &Layout,
@@ -153,8 +152,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes mappings out through the fabric and returns addresses and memory, now or as soon as nobody looks at
-    /// the machine. Cannot be made to fail; what goes wrong is in the report at the end.
+    /// Removes mappings through the fabric and frees addresses and memory, now or as soon as the machine is not
+    /// borrowed. Errors are reported when the context is closed.
     pub(crate) fn give_back(&self, taken: Taken, shards: Vec<DeployedShard>) {
         self.when_free(move |this| this.give_back_now(taken, &shards));
     }
@@ -164,7 +163,7 @@ impl Inner {
         if !installed.is_empty() {
             let removals = installed.into_iter().map(|installed| (installed.request(false), None));
             match self.perform(removals) {
-                // Of an installation that failed, a part was never there.
+                // After a failed installation some mappings are not there to be removed.
                 Err(RuntimeError::Machine { .. }) if !is_installed => {}
                 Err(error) => self.note_release_error(&error),
                 Ok(_) => {}
@@ -191,7 +190,7 @@ impl Installed {
     }
 }
 
-/// The bytes of a part, as its holders have them: row by row.
+/// Returns the initial bytes of a part, row by row.
 fn contents(layout: &Layout, part: &Shard, init: &Init) -> Result<Buffer, RuntimeError> {
     let (_, columns) = layout.shape().matrix();
     let mut bytes = Vec::with_capacity(usize::try_from(part.nbytes).expect("it fits memory"));
@@ -202,7 +201,7 @@ fn contents(layout: &Layout, part: &Shard, init: &Init) -> Result<Buffer, Runtim
     Ok(Buffer::new(bytes.into()))
 }
 
-/// PEs, in order, as SIPs, cubes of each, and PEs of each cube: a command goes to every PE of every cube.
+/// Groups sorted PEs by SIP into sets of cubes with the same PEs, since a command goes to every PE of every cube.
 fn rectangles(pes: &[PeRef]) -> Vec<(SipId, Vec<CubeId>, Vec<PeId>)> {
     let mut all: Vec<(SipId, Vec<CubeId>, Vec<PeId>)> = Vec::new();
     for pes in pes.chunk_by(|one, next| (one.sip, one.cube) == (next.sip, next.cube)) {

@@ -41,7 +41,7 @@ impl Inner {
     pub(crate) fn step(&self) -> Result<(), RuntimeError> {
         let step = self.steps.taken.replace(self.steps.taken.get() + 1);
         if self.steps.fails.get() == Some(step) {
-            return Err(RuntimeError::Injected { step });
+            return Err(RuntimeError::Injected(step));
         }
         Ok(())
     }

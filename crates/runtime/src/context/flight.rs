@@ -1,4 +1,4 @@
-//! Launches under way, and what came of them.
+//! Launches under way, and their outcomes.
 
 use std::any::Any;
 use std::cell::OnceCell;
@@ -13,30 +13,30 @@ use cubeyard_sim::{Span, Time};
 use super::Inner;
 use crate::error::RuntimeError;
 
-/// What came of a launch.
+/// Times of a launch that has run to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchReport {
-    /// Its number on the machine.
+    /// Id of the launch on the machine.
     pub request: RequestId,
-    /// When the host made it.
+    /// Time at which the host made the launch.
     pub made: Time,
-    /// When all PEs started.
+    /// Common start of all PEs.
     pub started: Time,
-    /// When the host had the completion.
+    /// Time at which the host received the completion.
     pub done: Time,
-    /// How long each PE worked.
+    /// Working time of each PE.
     pub pes: Vec<(PeRef, Span)>,
-    /// What each PE did, if it ran a program.
+    /// Activity of each PE that ran a program.
     pub cores: Vec<(PeRef, CoreReport)>,
 }
 
 impl LaunchReport {
-    /// The longest that a PE worked.
+    /// Returns the longest working time of a PE.
     pub fn max(&self) -> Span {
         self.pes.iter().map(|&(_, span)| span).max().unwrap_or_default()
     }
 
-    /// How long PEs worked on average.
+    /// Returns the mean working time of the PEs.
     pub fn mean(&self) -> Span {
         Span::mean(self.pes.iter().map(|&(_, span)| span))
     }

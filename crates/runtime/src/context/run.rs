@@ -9,8 +9,8 @@ use super::Inner;
 use crate::error::RuntimeError;
 
 impl Inner {
-    /// Makes requests at once, runs the machine until all are done, and says how long that took. The first
-    /// that failed is the error; all are forgotten.
+    /// Submits requests at the same time, runs the machine until all are done, and returns the duration. The first that
+    /// failed is the error.
     pub(crate) fn perform(
         &self,
         requests: impl IntoIterator<Item = (Request, Option<Buffer>)>,
@@ -18,8 +18,7 @@ impl Inner {
         self.perform_and(requests, |_, _| ()).map(|(span, ())| span)
     }
 
-    /// As [`perform`](Self::perform), with a look at the machine before the requests are forgotten: at the one
-    /// that was done last, if there was any.
+    /// Does the same as [`perform`](Self::perform), and calls `look` for the request that was done last, if any.
     pub(crate) fn perform_and<T: Default>(
         &self,
         requests: impl IntoIterator<Item = (Request, Option<Buffer>)>,
@@ -61,8 +60,7 @@ impl Inner {
         failed.map(|()| (span, seen))
     }
 
-    /// Makes requests that read, at once: the bytes of each one after the other, in data mode, and how long
-    /// it took.
+    /// Submits reads at the same time; returns the bytes of each, if there is data, and the duration.
     pub(crate) fn fetch(
         &self,
         requests: Vec<Request>,
@@ -80,14 +78,14 @@ impl Inner {
         Ok((buffers.iter().map(|buffer| buffer.take()).collect(), span))
     }
 
-    /// Runs the machine until these are done; launches under way go on meanwhile.
+    /// Runs the machine until these requests are done; launches under way go on meanwhile.
     fn run_until_done(&self, ids: &[RequestId]) -> Result<(), RuntimeError> {
         let mut machine = self.machine.borrow_mut();
         if self.in_flight.borrow().is_empty() {
             let stop = machine.run();
             return stopped(&machine, stop);
         }
-        // A launch that has come to a stop is the business of whoever waits for it.
+        // A stalled launch is reported to the caller that waits for it, not here.
         let mut open = ids.to_vec();
         loop {
             while open.pop_if(|id| machine.completion(*id).is_some()).is_some() {}
@@ -103,7 +101,7 @@ impl Inner {
         }
     }
 
-    /// Runs the machine until nothing is left to happen, and takes in what came of launches.
+    /// Runs the machine until no event is left, and takes in the outcomes of launches.
     pub(crate) fn run_and_settle(&self) -> Result<(), RuntimeError> {
         self.run()?;
         self.settle_all()
@@ -115,8 +113,7 @@ impl Inner {
         settled
     }
 
-    /// Runs the machine until nothing is left to happen. Launches that cannot go on are stopped, and are the
-    /// error.
+    /// Runs the machine until no event is left. Launches that cannot go on are stopped, and are the error.
     fn run(&self) -> Result<(), RuntimeError> {
         let mut machine = self.machine_mut()?;
         let stop = machine.run();
@@ -125,8 +122,7 @@ impl Inner {
         stopped.or_else(|stalled| self.abandon(stalled))
     }
 
-    /// Once no launch is under way, forgets what was kept for launches, and drops messages that nobody has
-    /// received.
+    /// Once no launch is under way, drops their records and the messages that were not received.
     pub(super) fn tidy(&self) -> Result<(), RuntimeError> {
         if self.in_flight.borrow().is_empty() {
             let mut machine = self.machine_mut()?;
@@ -150,15 +146,15 @@ impl Inner {
         }
         let waiting = machine.stop_programs(launch);
         drop(machine);
-        // Others may wait for what the launch would have sent. They are stopped, too, and told so themselves.
+        // Launches that wait for its messages are stopped, too; their own handles report that.
         self.run().or_else(told_otherwise)?;
         self.settle().or_else(told_otherwise)?;
         self.tidy()?;
         Err(RuntimeError::Deadline { limit, waiting: waiting.join("; ") })
     }
 
-    /// Stops all launches that are under way after the machine has come to a stop, and those that came after
-    /// them and cannot go on either. All of them are told; the first stop is the error.
+    /// Stops all launches under way after a stall, and later ones that stall then. The handle of each reports it; the
+    /// first stall is the error.
     fn abandon(&self, stalled: RuntimeError) -> Result<(), RuntimeError> {
         let RuntimeError::Stalled(first) = stalled else { return Err(stalled) };
         let mut waiting = first.clone();
@@ -177,7 +173,7 @@ impl Inner {
         Err(RuntimeError::Stalled(first))
     }
 
-    /// Stops the programs of all launches that are under way: whether there were any.
+    /// Stops the programs of all launches under way; returns whether there were any.
     fn stop_launches(&self, waiting: &str) -> Result<bool, RuntimeError> {
         let mut machine = self.machine_mut()?;
         let mut in_flight = self.in_flight.borrow_mut();
@@ -192,7 +188,6 @@ impl Inner {
     }
 }
 
-/// What a completion says that failed.
 fn check(completion: &Completion) -> Result<(), RuntimeError> {
     match &completion.outcome {
         Outcome::Failed { origin, what } => {
@@ -202,7 +197,7 @@ fn check(completion: &Completion) -> Result<(), RuntimeError> {
     }
 }
 
-/// Passes over what whoever waits for a launch is told of it.
+/// Ignores errors that the handle of a launch reports.
 fn told_otherwise(error: RuntimeError) -> Result<(), RuntimeError> {
     match error {
         RuntimeError::Machine { .. } | RuntimeError::Stalled(_) => Ok(()),

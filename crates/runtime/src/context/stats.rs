@@ -19,9 +19,9 @@ use crate::shape::Shape;
 pub struct PeUsage {
     /// PE whose HBM slice it is.
     pub pe: PeRef,
-    /// Allocated size.
+    /// Size of all allocations.
     pub used: Bytes,
-    /// Free size.
+    /// Size of all free ranges.
     pub free: Bytes,
     /// Size of the largest free range.
     pub largest: Bytes,

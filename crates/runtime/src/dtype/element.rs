@@ -1,10 +1,10 @@
-//! Rust types that are elements of tensors.
+//! Rust types as elements of tensors.
 
 use half::{bf16, f16};
 
 use super::DType;
 
-/// A Rust type that a tensor's elements can be made of and read as, without passing through `f64`.
+/// A Rust type that tensors can be made of and read as, without conversion to `f64`.
 ///
 /// ```
 /// use cubeyard_runtime::dtype::{DType, Element};
@@ -15,27 +15,27 @@ use super::DType;
 /// assert_eq!(u64::DTYPE, DType::U64);
 /// ```
 pub trait Element: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static {
-    /// The kind of element that it is.
+    /// Element type of a tensor of these.
     const DTYPE: DType;
 
-    /// Appends its bytes, as many as `DTYPE` says.
+    /// Appends the bytes of the element, [`DType::size`] of them.
     fn to_bytes(self, bytes: &mut Vec<u8>);
 
-    /// The element with these bytes.
+    /// Returns the element with these bytes.
     ///
     /// # Panics
     ///
-    /// If there are not as many as `DTYPE` says.
+    /// If there are not [`DType::size`] bytes.
     fn from_bytes(bytes: &[u8]) -> Self;
 
-    /// The bytes of elements, one after the other.
+    /// Returns the bytes of elements, one after the other.
     fn slice_to_bytes(elements: &[Self]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(size_of_val(elements));
         elements.iter().for_each(|element| element.to_bytes(&mut bytes));
         bytes
     }
 
-    /// The elements with these bytes, unless the last one is not whole.
+    /// Returns the elements with these bytes; none if the last one is not whole.
     fn slice_from_bytes(bytes: &[u8]) -> Option<Vec<Self>> {
         let elements = bytes.chunks_exact(Self::DTYPE.width());
         elements.remainder().is_empty().then(|| elements.map(Self::from_bytes).collect())
@@ -64,7 +64,7 @@ element!(
     u8: U8, u16: U16, u32: U32, u64: U64
 );
 
-/// Any byte but 0 is read as true.
+/// Every byte but 0 is read as true.
 impl Element for bool {
     const DTYPE: DType = DType::Bool;
 

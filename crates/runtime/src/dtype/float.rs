@@ -1,26 +1,27 @@
-//! Floats of at most 16 bits: to and from `f64`, rounded once.
+//! Floats of at most 16 bits: their formats, and conversion from and to `f64` with one rounding.
 //!
 //! `half` (2.7) drops 32 bits of an `f64` before it rounds, so that a value just above a tie counts as the
-//! tie; and it has no fp8. What these formats have in common is one rule of arithmetic, which is here.
+//! tie; and it has no fp8.
 
-/// A format: a sign, an exponent, a mantissa, and what its largest codes mean.
+/// Bit layout of a float of at most 16 bits: sign, exponent and mantissa, from the highest bit on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Small {
-    /// Bits of the mantissa.
-    mantissa: u16,
-    /// The power of two of the smallest normal numbers.
-    least: i32,
-    /// The bit of the sign.
-    sign: u16,
-    /// The code of the greatest number; what is larger without the sign is none.
-    greatest: u16,
-    /// The code of what is beyond.
-    overflow: u16,
-    /// The code of what is not a number.
-    nan: u16,
+#[non_exhaustive]
+pub struct FloatFormat {
+    /// Number of mantissa bits.
+    pub mantissa: u16,
+    /// Exponent of the least normal number, as a power of two.
+    pub least: i32,
+    /// Mask of the sign bit.
+    pub sign: u16,
+    /// Code of the greatest finite number; greater codes are infinite or NaN.
+    pub greatest: u16,
+    /// Code of infinity, or of NaN where the format has no infinity.
+    pub overflow: u16,
+    /// Code of NaN.
+    pub nan: u16,
 }
 
-pub(super) const F16: Small = Small {
+pub(super) const F16: FloatFormat = FloatFormat {
     mantissa: 10,
     least: -14,
     sign: 0x8000,
@@ -29,7 +30,7 @@ pub(super) const F16: Small = Small {
     nan: 0x7e00,
 };
 
-pub(super) const BF16: Small = Small {
+pub(super) const BF16: FloatFormat = FloatFormat {
     mantissa: 7,
     least: -126,
     sign: 0x8000,
@@ -38,14 +39,14 @@ pub(super) const BF16: Small = Small {
     nan: 0x7fc0,
 };
 
-pub(super) const E4M3: Small =
-    Small { mantissa: 3, least: -6, sign: 0x80, greatest: 0x7e, overflow: 0x7f, nan: 0x7f };
+pub(super) const E4M3: FloatFormat =
+    FloatFormat { mantissa: 3, least: -6, sign: 0x80, greatest: 0x7e, overflow: 0x7f, nan: 0x7f };
 
-pub(super) const E5M2: Small =
-    Small { mantissa: 2, least: -14, sign: 0x80, greatest: 0x7b, overflow: 0x7c, nan: 0x7f };
+pub(super) const E5M2: FloatFormat =
+    FloatFormat { mantissa: 2, least: -14, sign: 0x80, greatest: 0x7b, overflow: 0x7c, nan: 0x7f };
 
-impl Small {
-    /// The code of the number nearest to `value`, of two the even one.
+impl FloatFormat {
+    /// Rounds to the nearest number, ties to even, and returns its code.
     pub(super) fn encode(self, value: f64) -> u16 {
         let sign = if value.is_sign_negative() { self.sign } else { 0 };
         if value.is_nan() {
@@ -72,7 +73,7 @@ impl Small {
         if code > self.greatest { self.overflow } else { code }
     }
 
-    /// The number of a code.
+    /// Returns the number of a code.
     pub(super) fn decode(self, code: u16) -> f64 {
         let magnitude = code & (self.sign - 1);
         let value = if magnitude <= self.greatest {
@@ -92,13 +93,13 @@ impl Small {
         f64::from(hidden + low) * self.step(power)
     }
 
-    /// The distance between neighbours from 2 to this power on.
+    /// Returns the distance of neighbours from 2 to this power on.
     fn step(self, power: i32) -> f64 {
         2f64.powi(power - i32::from(self.mantissa))
     }
 }
 
-/// The power of two at or below a value; for what `f64` has no normal number for, less than any format has.
+/// Returns the greatest power of two that is at most `value`; for subnormals less than any format has.
 fn exponent(value: f64) -> i32 {
     let field = (value.to_bits() >> 52) & 0x7ff;
     i32::try_from(field).expect("it has 11 bits") - 1023

@@ -1,4 +1,4 @@
-//! The segments that the PEs of a SIP can access.
+//! Segments mapped in the MMUs of a SIP's PEs.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,8 +15,8 @@ use cubeyard_memory::flex::{Segment, SegmentTable, VirtualAddress};
 use crate::context::Inner;
 use crate::error::RuntimeError;
 
-/// Segments at their flat addresses in the MMUs of a SIP's PEs, installed through the fabric when a launch needs them
-/// first. Dropping this takes them out again.
+/// Segments mapped at their flat addresses in the MMUs of a SIP's PEs, on first use by a launch. Dropping this
+/// removes the mappings.
 pub(super) struct Windows {
     context: Rc<Inner>,
     sip: SipId,
@@ -36,7 +36,7 @@ impl Windows {
         Self { context, sip, mapped: RefCell::default() }
     }
 
-    /// Maps what a table has, and no more. A segment that is no longer there has no block that a launch could use.
+    /// Maps the segments of a table, and removes those that are no longer in it: they have no blocks.
     pub(super) fn follow(&self, table: &SegmentTable) -> Result<(), RuntimeError> {
         let mut wanted = BTreeMap::new();
         for segment in table.entries().iter().flatten() {
@@ -59,7 +59,7 @@ impl Windows {
         Ok(())
     }
 
-    /// What a segment is, a mapping for each memory that it lies in.
+    /// Returns the mappings of a segment, one for each PE's memory that it lies in.
     fn mappings(&self, segment: &Segment) -> Result<Arc<[Mapping]>, RuntimeError> {
         let start = VirtualAddress { region_id: segment.region_id, offset: Bytes::ZERO };
         let pieces = self.context.pieces(self.sip, start, segment.size.get())?.into_iter();
@@ -69,7 +69,6 @@ impl Windows {
         Ok(pieces.map(mapping).collect())
     }
 
-    /// Has mappings installed in all PEs of the SIP, or taken out.
     fn perform(&self, mappings: &Arc<[Mapping]>, map: bool) -> Result<(), RuntimeError> {
         perform(&self.context, self.sip, mappings, map)
     }

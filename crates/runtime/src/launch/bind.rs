@@ -1,4 +1,4 @@
-//! What a program on a PE is told: where it runs, and its arguments as it sees them.
+//! Site and arguments of a program on one PE.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -13,60 +13,60 @@ use crate::placement::Shard;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
-/// Where a program runs.
+/// Position of a program in its launch, and the resources of its PE.
 #[derive(Clone, Debug)]
 pub struct Site {
-    /// The PE.
+    /// PE that runs the program.
     pub pe: PeRef,
-    /// Which of the launch's PEs of its cube it is, and which of the launch's cubes that is.
+    /// Index of the PE among the launch's PEs of its cube, and of the cube among the launch's cubes.
     pub index: [usize; 2],
-    /// How many PEs of a cube, and how many cubes, the launch has.
+    /// Number of the launch's PEs in each cube, and of its cubes.
     pub count: [usize; 2],
     /// Whether memory holds data.
     pub has_data: bool,
-    /// The group whose ports it uses.
+    /// Group whose ports the program uses.
     pub group: u16,
-    /// What the PE can do.
+    /// Parameters of the PE.
     pub core: Rc<CoreSpec>,
-    /// The addresses of all tensors on the device and of the launch's operands, in order: what a program may access.
+    /// Addresses that the program may access: of all deployed tensors and of the launch's operands, in order.
     pub live: Rc<Vec<Range<u64>>>,
 }
 
 /// An argument as a PE sees it.
 #[derive(Clone, Debug)]
 pub enum BoundArgument {
-    /// A tensor.
+    /// A tensor or an array in a block.
     Tensor(BoundTensor),
-    /// A number.
+    /// A number, passed by value.
     Scalar(f64),
 }
 
 /// A tensor as a PE sees it.
 #[derive(Clone, Debug)]
 pub struct BoundTensor {
-    /// What its elements are.
+    /// Element type of the tensor.
     pub dtype: DType,
-    /// Its shape.
+    /// Shape of the tensor.
     pub shape: Shape,
-    /// The address of the whole of it, row by row; none if no one range of addresses is that.
+    /// First address of the whole tensor, row-major; none if no contiguous range holds it.
     pub whole: Option<u64>,
-    /// What this PE holds of it; none if it holds nothing, or the tensor is a view.
+    /// Part that this PE holds; none if it holds nothing or the tensor is a view.
     pub local: Option<LocalPart>,
 }
 
-/// The part of a tensor that a PE holds: a matrix of its own, row by row.
+/// Part of a tensor that a PE holds, as a row-major matrix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalPart {
-    /// Its address.
+    /// First address of the part.
     pub address: u64,
-    /// Which rows of the tensor's matrix it is.
+    /// Rows of the tensor's matrix.
     pub rows: Range<u64>,
-    /// Which columns of them.
+    /// Columns of the tensor's matrix.
     pub columns: Range<u64>,
 }
 
 impl Argument<'_> {
-    /// The argument as a PE sees it.
+    /// Resolves the argument for a PE.
     pub(super) fn bind(&self, pe: PeRef, addressing: Addressing) -> BoundArgument {
         match self {
             Self::Scalar(value) => BoundArgument::Scalar(*value),
@@ -97,14 +97,14 @@ fn bind(tensor: &Tensor, pe: PeRef, addressing: Addressing) -> BoundTensor {
     let is_all = |part: &LocalPart| part.rows == (0..rows) && part.columns == (0..columns);
     let own = local.as_ref().filter(|part| is_all(part)).map(|part| part.address);
     let virtual_base = storage.va_base.filter(|_| tensor.is_contiguous());
-    // Nothing can be accessed of what has no elements, so that any address will do.
+    // Without elements nothing is accessed, so any address will do.
     let nowhere = tensor.nbytes().is_zero().then_some(0);
     let whole = virtual_base.map(|base| base.to_bits() + tensor.offset_bytes()).or(own).or(nowhere);
     BoundTensor { dtype: tensor.dtype(), shape: tensor.shape(), whole, local }
 }
 
 impl Inner {
-    /// The addresses of all tensors on the device, in order.
+    /// Returns the addresses of all deployed tensors, in order.
     pub(super) fn live_ranges(&self) -> Vec<Range<u64>> {
         let mut ranges = Vec::new();
         for storage in self.live() {

@@ -1,4 +1,4 @@
-//! What can be wrong with a placement.
+//! Errors of placements.
 
 use std::fmt;
 
@@ -18,7 +18,6 @@ pub enum Level {
     Pe,
 }
 
-/// As in `SIP`.
 impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -29,40 +28,40 @@ impl fmt::Display for Level {
     }
 }
 
-/// Why a placement means nothing on a machine. Nothing has been made; choose another.
+/// Reason why a placement does not fit a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PlacementError {
     /// More cubes or PEs than the machine has.
     #[error("a placement over {asked} {level}s needs as many, and the machine has {there}")]
     TooMany {
-        /// Of what.
+        /// Level that has too few.
         level: Level,
-        /// How many are asked for.
+        /// Number that was requested.
         asked: u32,
-        /// How many there are.
+        /// Number that the machine has.
         there: u32,
     },
-    /// On nothing at all.
+    /// No SIP, cube or PE to place on.
     #[error("a placement needs at least one {level}")]
     Nowhere {
-        /// Of what there is none.
+        /// Level without any.
         level: Level,
     },
     /// The machine has no such SIP.
     #[error("there is no {sip}: the machine has {there} SIPs, counted from 0")]
     NoSuchSip {
-        /// Which.
+        /// SIP that does not exist.
         sip: SipId,
-        /// How many there are.
+        /// Number that the machine has.
         there: u32,
     },
     /// A SIP is named twice.
     #[error("{sip} is named twice; a placement names each SIP once")]
     SipTwice {
-        /// Which.
+        /// SIP that is repeated.
         sip: SipId,
     },
-    /// The tensor has too many bytes.
+    /// The size of the tensor does not fit 64 bits.
     #[error(transparent)]
     Shape(#[from] ShapeError),
 }

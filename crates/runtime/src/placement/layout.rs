@@ -1,4 +1,4 @@
-//! A placement as it is on a machine.
+//! Placements resolved on a machine.
 
 use std::ops::Range;
 
@@ -9,108 +9,106 @@ use super::Split;
 use crate::dtype::DType;
 use crate::shape::Shape;
 
-/// What one PE holds of a tensor: a rectangle of its matrix.
+/// Part of a tensor that one PE holds: a rectangle of its matrix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Who holds it.
+    /// PE that holds the shard.
     pub at: PeRef,
-    /// Which rows of the tensor's matrix.
+    /// Rows of the tensor's matrix.
     pub rows: Range<u64>,
-    /// Which columns of them.
+    /// Columns of the tensor's matrix.
     pub columns: Range<u64>,
-    /// Where it begins in the tensor's addresses; copies of a part have the same.
+    /// Offset in the tensor's addresses, in bytes; the same for all copies of a part.
     pub offset_bytes: u64,
-    /// How long it is. It has at least one element.
+    /// Size in bytes, at least one element.
     pub nbytes: u64,
 }
 
 impl Shard {
-    /// The range of the tensor's addresses that it is.
+    /// Returns its range of the tensor's addresses, in bytes.
     pub fn bytes(&self) -> Range<u64> {
         self.offset_bytes..self.offset_bytes + self.nbytes
     }
 }
 
-/// Who holds what of a tensor: the outcome of [`Placement::resolve`](super::Placement::resolve).
+/// Shards of a tensor on a machine: the result of [`Placement::resolve`](super::Placement::resolve).
 ///
-/// The tensor consists of different parts, which fill its addresses without a gap; each is held by
-/// [`copies`](Self::copies) PEs.
+/// The parts of the tensor fill its addresses without a gap; each is held by [`copies`](Self::copies) PEs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub(super) shape: Shape,
     pub(super) dtype: DType,
     pub(super) nbytes: u64,
-    /// Of SIP, cube and PE.
+    /// Splits of SIPs, cubes and PEs.
     pub(super) splits: [Split; 3],
     pub(super) copies: usize,
-    /// Part after part, of each its copies by PE.
+    /// By part, then by PE.
     pub(super) shards: Vec<Shard>,
     pub(super) sips: Vec<SipId>,
     pub(super) cubes: Vec<CubeId>,
-    /// All PEs of a cube, also those that the placement leaves out.
+    /// All PEs of a cube, also those that are not placed on.
     pub(super) pes: Vec<PeId>,
-    /// How many of them it is placed on.
     pub(super) placed_pes: usize,
 }
 
 impl Layout {
-    /// The tensor's shape.
+    /// Returns the tensor's shape.
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// What its elements are.
+    /// Returns the tensor's element type.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// How many bytes it has, each counted once.
+    /// Returns the size in bytes of one copy.
     pub fn nbytes(&self) -> u64 {
         self.nbytes
     }
 
-    /// How many bytes all its copies take.
+    /// Returns the size in bytes of all copies.
     pub fn held_bytes(&self) -> u128 {
         u128::from(self.nbytes) * self.copies as u128
     }
 
-    /// How many PEs hold each part: the product of the counts of the levels that replicate.
+    /// Returns the number of PEs that hold each part.
     pub fn copies(&self) -> usize {
         self.copies
     }
 
-    /// What the SIPs, the cubes and the PEs do with it.
+    /// Returns the splits over SIPs, cubes and PEs.
     pub fn splits(&self) -> [Split; 3] {
         self.splits
     }
 
-    /// The SIPs that it is placed on.
+    /// Returns the SIPs that the tensor is placed on.
     pub fn sips(&self) -> &[SipId] {
         &self.sips
     }
 
-    /// The cubes of each SIP that it is placed on.
+    /// Returns the cubes of each SIP that the tensor is placed on.
     pub fn cubes(&self) -> &[CubeId] {
         &self.cubes
     }
 
-    /// How many PEs of each cube it is placed on: the first so many.
+    /// Returns the number of PEs of each cube that the tensor is placed on, the first ones.
     pub fn placed_pes(&self) -> usize {
         self.placed_pes
     }
 
-    /// The fewest and the most bytes that a PE holds, of those that hold something.
+    /// Returns the sizes of the smallest and the largest shard, in bytes.
     pub fn bytes_of_holders(&self) -> (u64, u64) {
         let bytes = || self.shards.iter().map(|shard| shard.nbytes);
         (bytes().min().unwrap_or_default(), bytes().max().unwrap_or_default())
     }
 
-    /// All shards: by offset, and copies of the same part by PE. No PE has two.
+    /// Returns all shards by offset, copies of the same part by PE. No PE has two.
     pub fn shards(&self) -> &[Shard] {
         &self.shards
     }
 
-    /// The different parts by offset, each as the shards that are its copies, by PE.
+    /// Returns the parts by offset, each as the shards that are its copies, by PE.
     ///
     /// ```
     /// # use cubeyard_device::topology::Topology;
@@ -125,8 +123,8 @@ impl Layout {
         self.shards.chunks_exact(self.copies)
     }
 
-    /// The copy that a PE uses of the byte at an offset: its own, else the first in its cube, else the
-    /// first in its SIP, else the first. `None` beyond the tensor's end. Takes logarithmic time.
+    /// Returns the copy of the byte at an offset that a PE uses: its own, else the first in its cube, else the first in
+    /// its SIP, else the first. `None` beyond the tensor's end. Takes logarithmic time.
     ///
     /// ```
     /// # use cubeyard_device::{request::PeRef, topology::Topology};
@@ -148,7 +146,7 @@ impl Layout {
         Some(&self.shards[self.copy_for(pe, after - self.copies)])
     }
 
-    /// Which of the copies from index `first` on a PE uses.
+    /// Returns the index of the copy that a PE uses, of those from index `first` on.
     pub(super) fn copy_for(&self, pe: PeRef, first: usize) -> usize {
         let copies = &self.shards[first..first + self.copies];
         let nearest = |at: PeRef| {

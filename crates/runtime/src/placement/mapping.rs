@@ -1,4 +1,4 @@
-//! Which PEs map which shards.
+//! Shards that each PE maps in its MMU.
 
 use std::ops::Range;
 
@@ -7,29 +7,25 @@ use cubeyard_device::request::PeRef;
 use super::resolve::every;
 use super::{Layout, Split};
 
-/// PEs whose page tables get the same of a tensor.
+/// PEs that map the same shards of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MappingGroup {
     /// The PEs, in order.
     pub pes: Vec<PeRef>,
-    /// What they map: indices into [`Layout::shards`], by offset, no two of them overlapping.
+    /// Indices into [`Layout::shards`], by offset, without overlaps.
     pub shards: Vec<usize>,
 }
 
 impl Layout {
-    /// Which PEs map which shards, as ADR-0011 D3.3 has it.
+    /// Returns the shards that each PE maps, by the rules of ADR-0011 D3.3.
     ///
-    /// All PEs of all cubes that the tensor is placed on take part, those that hold nothing too.
+    /// All PEs of the cubes that the tensor is placed on take part, also those that hold nothing.
     ///
-    /// * A level that splits lets everybody see everything: each part is mapped, in the copy that the PE
-    ///   [uses](Self::holder_for).
-    /// * Where cubes replicate, a PE maps only what is in its own cube; where SIPs replicate, only what is
-    ///   in its own SIP.
-    /// * Where PEs replicate, a PE maps its own copy. Of the parts of other cubes, if cubes split, it maps
-    ///   the first.
+    /// * Where a level splits, a PE maps every part, in the copy that it [uses](Self::holder_for).
+    /// * Where cubes replicate, a PE maps shards of its own cube only; where SIPs replicate, of its own SIP only.
+    /// * Where PEs replicate, a PE maps its own copy, and of parts in other cubes the first.
     ///
-    /// PEs that map the same are one group; PEs that map nothing are in none. Groups are ordered by their
-    /// first PE.
+    /// PEs that map the same form a group; PEs that map nothing are in none. Groups are ordered by their first PE.
     ///
     /// ```
     /// # use cubeyard_device::topology::Topology;
@@ -47,12 +43,11 @@ impl Layout {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn mapping_groups(&self) -> Vec<MappingGroup> {
-        // By what they see first, which is cheap, and then by what they map, which also joins those that
-        // see differently and find the same there.
+        // Grouping by `sight` is cheap; comparing the mapped shards also joins groups that differ in `sight` only.
         let pes: Vec<_> = every(&self.sips, &self.cubes, &self.pes).collect();
         let mut runs: Vec<(Range<usize>, Vec<usize>)> = Vec::new();
         let (mut shards, mut to) = (Vec::new(), 0);
-        // Those that see the same follow each other, since a place is seen with all that is above it.
+        // PEs of the same sight are adjacent, since sight includes all levels above.
         for run in pes.chunk_by(|&one, &next| self.sight(one) == self.sight(next)) {
             let from = to;
             to += run.len();
@@ -76,10 +71,10 @@ impl Layout {
         groups
     }
 
-    /// What of a PE's place matters for what it maps: two with the same map the same.
+    /// Returns the coordinates of a PE that its mappings depend on: PEs of the same sight map the same.
     fn sight(&self, pe: PeRef) -> [Option<u32>; 3] {
         let replicated = self.splits.map(|split| split == Split::Replicate);
-        // Where a cube has one holder, all its PEs use that one.
+        // Where a cube has one holder, all PEs of the cube use it.
         let [_, cube, own] = replicated;
         [
             replicated.contains(&true).then(|| pe.sip.number()),
@@ -88,7 +83,7 @@ impl Layout {
         ]
     }
 
-    /// The shards that a PE maps, into a list that is used again.
+    /// Writes the shards that a PE maps into a reused list.
     fn mapped_by(&self, pe: PeRef, mapped: &mut Vec<usize>) {
         let [sip, cube, _] = self.splits.map(|split| split == Split::Replicate);
         let seen = |&index: &usize| {

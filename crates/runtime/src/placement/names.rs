@@ -1,13 +1,12 @@
-//! Who holds a part, in words.
+//! Text of the PEs that hold a part.
 
 use cubeyard_device::request::PeRef;
 
 use super::Shard;
 
-/// The PEs of a part's copies, joined: as in `sip0.cube0-15.pe3`.
+/// Formats the PEs of a part's copies, e.g. `sip0.cube0-15.pe3`.
 ///
-/// The copies are those of one of [`Layout::parts`](super::Layout::parts), which are every PE of some
-/// cubes of some SIPs.
+/// The copies are one of [`Layout::parts`](super::Layout::parts): the same PEs in each of some cubes of some SIPs.
 pub fn holders(copies: &[Shard]) -> String {
     let numbers = |of: fn(PeRef) -> u32| {
         let mut numbers: Vec<u32> = copies.iter().map(|shard| of(shard.at)).collect();
@@ -20,7 +19,7 @@ pub fn holders(copies: &[Shard]) -> String {
     format!("sip{sips}.cube{cubes}.pe{}", numbers(|at| at.pe.number()))
 }
 
-/// Rising numbers, as in `0-3,5`.
+/// Formats rising numbers, e.g. `0-3,5`.
 fn ranges(numbers: &[u32]) -> String {
     let runs = numbers.chunk_by(|a, b| a + 1 == *b);
     let text = |run: &[u32]| match run {

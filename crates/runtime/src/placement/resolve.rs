@@ -1,19 +1,16 @@
-//! A placement over a shape and a machine.
+//! Resolution of a placement over a shape and a machine.
 
 use cubeyard_device::request::PeRef;
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 
-use super::split::Part;
+use super::split::Rectangle;
 use super::{Layout, Level, Placement, PlacementError, Shard, Split};
 use crate::dtype::DType;
 use crate::shape::Shape;
 
 impl Placement {
-    /// Who holds what of a tensor on a machine.
-    ///
-    /// It takes time and memory in proportion to the PEs that hold something, whatever the size of the
-    /// tensor.
+    /// Returns the shards of a tensor on a machine, in time and memory proportional to their number.
     pub fn resolve(
         &self,
         shape: Shape,
@@ -68,7 +65,6 @@ impl Placement {
     }
 }
 
-/// How many are taken of those that there are.
 fn limited(level: Level, limit: Option<u32>, there: u32) -> Result<usize, PlacementError> {
     let asked = limit.unwrap_or(there);
     if asked == 0 {
@@ -80,7 +76,7 @@ fn limited(level: Level, limit: Option<u32>, there: u32) -> Result<usize, Placem
     Ok(usize::try_from(asked).expect("a machine fits the memory"))
 }
 
-/// The places of each level that hold something, and what they do with it.
+/// SIPs, cubes and PEs that hold something, with their splits.
 struct Places<'a> {
     sips: (Split, &'a [SipId]),
     cubes: (Split, &'a [CubeId]),
@@ -88,7 +84,6 @@ struct Places<'a> {
 }
 
 impl Places<'_> {
-    /// How many hold the same part.
     fn copies(&self) -> usize {
         let copies = |split: Split, count: usize| count / split.parts(count);
         copies(self.sips.0, self.sips.1.len())
@@ -96,19 +91,18 @@ impl Places<'_> {
             * copies(self.pes.0, self.pes.1.len())
     }
 
-    /// All shards: part after part, of each its copies by PE.
     fn shards(&self, shape: Shape, dtype: DType) -> Vec<Shard> {
         let mut shards =
             Vec::with_capacity(self.sips.1.len() * self.cubes.1.len() * self.pes.1.len());
         let (rows, columns) = shape.matrix();
-        let whole = Part { rows: 0..rows, columns: 0..columns };
+        let whole = Rectangle { rows: 0..rows, columns: 0..columns };
         let mut offset_bytes = 0;
         for (sips, of_sip) in parts(self.sips, &whole) {
             for (cubes, of_cube) in parts(self.cubes, &of_sip) {
                 for (pes, part) in parts(self.pes, &of_cube) {
-                    // No more than the whole tensor has, which was counted.
+                    // At most the size of the tensor, which fits.
                     let nbytes = part.elements() * dtype.size();
-                    let Part { rows, columns } = part;
+                    let Rectangle { rows, columns } = part;
                     let shard = |at| Shard {
                         at,
                         rows: rows.clone(),
@@ -125,17 +119,17 @@ impl Places<'_> {
     }
 }
 
-/// The different parts that a level makes of a part, each with the places that hold it; not the empty ones.
+/// Splits a part over the members of a level; returns the parts that are not empty with their holders.
 fn parts<'a, T>(
     (split, places): (Split, &'a [T]),
-    whole: &Part,
-) -> impl Iterator<Item = (&'a [T], Part)> {
+    whole: &Rectangle,
+) -> impl Iterator<Item = (&'a [T], Rectangle)> {
     let each = places.len() / split.parts(places.len());
     let part = move |(index, holders)| (holders, split.part(whole, index, places.len()));
     places.chunks(each).enumerate().map(part).filter(|(_, part)| part.elements() > 0)
 }
 
-/// Every PE of these, in order.
+/// Returns every PE of these cubes of these SIPs, in order.
 pub(super) fn every(sips: &[SipId], cubes: &[CubeId], pes: &[PeId]) -> impl Iterator<Item = PeRef> {
     sips.iter().flat_map(move |&sip| {
         cubes.iter().flat_map(move |&cube| pes.iter().map(move |&pe| PeRef { sip, cube, pe }))

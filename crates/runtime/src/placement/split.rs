@@ -1,4 +1,4 @@
-//! What a level does with a tensor, and the arithmetic of parts.
+//! Splits of a tensor at one level.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,33 +8,33 @@ use cubeyard_device::input::nearest;
 
 use thiserror::Error;
 
-/// What a level does with the part of a tensor that it is given.
+/// Distribution of a part of a tensor over the members of a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Split {
-    /// Each has a copy.
+    /// Each member has a copy.
     #[default]
     Replicate,
-    /// Each has some of the rows; ADR-0011 calls it `shard_m`.
+    /// Each member has some of the rows: `shard_m` of ADR-0011.
     RowWise,
-    /// Each has some of the columns.
+    /// Each member has some of the columns.
     ColumnWise,
 }
 
-/// There is no way to split of that name. Choose one that is there.
+/// A split of that name does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("expected one of {}; found `{found}`; the nearest is `{nearest}`", Split::names().join(", "))]
 pub struct NoSuchSplit {
-    /// The name given, or the beginning of it.
+    /// The given name, escaped and cut to 80 characters.
     pub found: String,
-    /// The most similar name.
+    /// The most similar name that exists.
     pub nearest: &'static str,
 }
 
 impl Split {
-    /// All ways.
+    /// All splits, the default first.
     pub const ALL: [Self; 3] = [Self::Replicate, Self::RowWise, Self::ColumnWise];
 
-    /// What files and options call it.
+    /// Returns the name used in files and options.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Replicate => "replicate",
@@ -43,46 +43,45 @@ impl Split {
         }
     }
 
-    /// All names.
+    /// Returns the names of all splits.
     pub fn names() -> [&'static str; 3] {
         Self::ALL.map(Self::name)
     }
 
-    /// How many different parts `count` places make.
+    /// Returns the number of different parts of `count` members.
     pub(super) fn parts(self, count: usize) -> usize {
         if self == Self::Replicate { 1 } else { count }
     }
 
-    /// The part of `whole` that is number `index` of `count`.
-    pub(super) fn part(self, whole: &Part, index: usize, count: usize) -> Part {
+    pub(super) fn part(self, whole: &Rectangle, index: usize, count: usize) -> Rectangle {
         let (index, count) = (index as u64, count as u64);
-        let Part { rows, columns } = whole.clone();
+        let Rectangle { rows, columns } = whole.clone();
         match self {
-            Self::Replicate => Part { rows, columns },
-            Self::RowWise => Part { rows: portion(&rows, index, count), columns },
-            Self::ColumnWise => Part { rows, columns: portion(&columns, index, count) },
+            Self::Replicate => Rectangle { rows, columns },
+            Self::RowWise => Rectangle { rows: portion(&rows, index, count), columns },
+            Self::ColumnWise => Rectangle { rows, columns: portion(&columns, index, count) },
         }
     }
 }
 
-/// A rectangle of a matrix.
+/// Rectangle of a tensor's matrix.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct Rectangle {
     pub(super) rows: Range<u64>,
     pub(super) columns: Range<u64>,
 }
 
-impl Part {
+impl Rectangle {
     pub(super) fn elements(&self) -> u64 {
         (self.rows.end - self.rows.start) * (self.columns.end - self.columns.start)
     }
 }
 
-/// Portion `index` of `count` of a range: all are equal, but the first have one more where it does not go up.
+/// Returns portion `index` of `count` of a range; where it is not divisible, the first portions have one more.
 pub(super) fn portion(whole: &Range<u64>, index: u64, count: u64) -> Range<u64> {
     let length = whole.end - whole.start;
     let (each, more) = (length / count, length % count);
-    // No more than the length, so it cannot overflow.
+    // At most the length, so it cannot overflow.
     let start = |index: u64| whole.start + each * index + index.min(more);
     start(index)..start(index + 1)
 }
@@ -98,7 +97,6 @@ impl FromStr for Split {
     }
 }
 
-/// Its [`name`](Split::name).
 impl fmt::Display for Split {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

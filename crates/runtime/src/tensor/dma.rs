@@ -1,4 +1,4 @@
-//! A tensor as a PE's DMA sees it.
+//! Reads of a tensor by a PE's DMA.
 
 use std::ops::Range;
 
@@ -11,24 +11,21 @@ use super::Tensor;
 use crate::context::Storage;
 use crate::error::RuntimeError;
 
-/// What a PE's DMA has read.
+/// Result of a read by a PE's DMA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DmaRead {
-    /// The bytes; none if the context holds no data.
+    /// Bytes that were read; none if the context holds no data.
     pub bytes: Option<Vec<u8>>,
-    /// From the order to the last byte, translation included.
+    /// Time from the command to the last byte, translation included.
     pub latency: Span,
 }
 
 impl Tensor {
-    /// Reads bytes of the tensor's addresses with a PE's DMA, as a kernel there would: through the PE's MMU,
-    /// or where addresses are physical, from the copy that the PE uses. Takes simulated time.
+    /// Reads a range of the tensor's bytes with a PE's DMA, as a kernel there would: through the PE's MMU, or where
+    /// addresses are physical, from the copy that the PE uses. Takes simulated time.
     ///
-    /// With virtual addresses, what the PE does not map is a page fault, and [strict] or not, an error unless
-    /// the virtual address is a physical one, too: by default none is
-    /// ([`ContextConfig::virtual_base`](crate::ContextConfig::virtual_base)).
-    ///
-    /// [strict]: cubeyard_device::topology::MmuSpec::strict
+    /// A virtual address that the PE does not map is a page fault, and an error unless it is a physical address, too; by
+    /// default none is ([`ContextConfig::virtual_base`](crate::ContextConfig::virtual_base)).
     pub fn read_from(&self, pe: PeRef, range: Range<u64>) -> Result<DmaRead, RuntimeError> {
         let storage = self.deployed()?;
         let nbytes = self.nbytes().get();
@@ -44,7 +41,7 @@ impl Tensor {
     }
 }
 
-/// The requests that read a range of the storage.
+/// Returns the requests that read a range of the storage.
 fn requests(storage: &Storage, from: PeRef, range: Range<u64>) -> Vec<Request> {
     let direction = Direction::Read;
     if let Some(base) = storage.va_base {

@@ -1,4 +1,4 @@
-//! Reads and writes of the host: the bytes of a tensor or view and no others, over the fabric.
+//! Reads and writes of the host, over the fabric.
 
 use std::ops::Range;
 
@@ -14,16 +14,16 @@ use crate::init::Init;
 use crate::placement::Shard;
 use crate::shape::Shape;
 
-/// The bytes of a part that belong to a tensor, in every copy of the part.
+/// Bytes of a tensor or view that lie in one part, in every copy of the part.
 struct Piece<'a> {
     part: &'a Shard,
     copies: &'a [DeployedShard],
-    /// Which bytes of the storage's addresses.
+    /// Range of the storage's addresses, in bytes.
     range: Range<u64>,
 }
 
 impl Piece<'_> {
-    /// Where they are in a copy.
+    /// Returns the physical range in a copy.
     fn within(&self, copy: &DeployedShard) -> RequestShard {
         let bits = copy.address.to_bits() + (self.range.start - copy.offset_bytes.get());
         let address = PhysAddr::from_bits(bits).expect("within a shard");
@@ -32,7 +32,7 @@ impl Piece<'_> {
 }
 
 impl Storage {
-    /// What a range of its addresses is of each part.
+    /// Cuts a range of its addresses at the borders of parts.
     fn pieces(&self, range: &Range<u64>) -> Vec<Piece<'_>> {
         let parts = self.layout.parts().zip(self.shards.chunks_exact(self.layout.copies()));
         let pieces = parts.map(|(part, copies)| {
@@ -45,8 +45,8 @@ impl Storage {
 }
 
 impl Tensor {
-    /// The elements, row by row, read over the fabric. Takes its time also where the context holds no data; then
-    /// there are no values.
+    /// Reads the elements, row by row, over the fabric. Takes simulated time also without data; then the values are
+    /// absent.
     pub fn read<T: Element>(&self) -> Result<Values<T>, RuntimeError> {
         self.check_type::<T>()?;
         Ok(match self.read_bytes()? {
@@ -57,7 +57,7 @@ impl Tensor {
         })
     }
 
-    /// The bytes of the elements, row by row, read over the fabric as by [`read`](Self::read).
+    /// Reads the bytes of the elements as [`read`](Self::read) does.
     pub fn read_bytes(&self) -> Result<Values<u8>, RuntimeError> {
         let storage = self.deployed()?;
         let pieces = storage.pieces(&self.range());
@@ -73,7 +73,7 @@ impl Tensor {
         if self.is_contiguous() {
             return Ok(Values::Known(read.concat()));
         }
-        // Only all of a tensor that is split by columns can be seen, so each piece is a part.
+        // A tensor that is split by columns has no partial views, so each piece is a whole part.
         let mut all = vec![0; usize::try_from(self.nbytes().get()).expect("it fits memory")];
         for (piece, bytes) in pieces.iter().zip(read) {
             scatter(piece.part, storage.layout.shape(), self.dtype, &bytes, &mut all);
@@ -81,8 +81,7 @@ impl Tensor {
         Ok(Values::Known(all))
     }
 
-    /// Writes elements, row by row, over the fabric, into every copy. Through a view, only its own bytes are
-    /// written.
+    /// Writes elements, row by row, over the fabric, into every copy. A view writes its own bytes only.
     pub fn write<T: Element>(&self, elements: &[T]) -> Result<(), RuntimeError> {
         let storage = self.deployed()?;
         self.check_type::<T>()?;
@@ -106,7 +105,7 @@ impl Tensor {
         Ok(())
     }
 
-    /// Its bytes in the storage's addresses.
+    /// Returns its range of the storage's addresses, in bytes.
     fn range(&self) -> Range<u64> {
         self.offset_bytes..self.offset_bytes + self.nbytes().get()
     }
@@ -119,7 +118,7 @@ impl Tensor {
     }
 }
 
-/// Puts the bytes of a part where its rows are.
+/// Copies the rows of a part into the whole tensor.
 fn scatter(part: &Shard, shape: Shape, dtype: DType, bytes: &[u8], all: &mut [u8]) {
     let (_, columns) = shape.matrix();
     let place = |element: u64| usize::try_from(element).expect("it fits memory") * dtype.width();

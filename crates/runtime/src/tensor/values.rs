@@ -1,10 +1,10 @@
-//! Elements that the host has read.
+//! Values that the host has read.
 
 use crate::error::RuntimeError;
 
-/// Elements that the host has read: their values, or that there are none, where the context simulates time only.
+/// Values that the host has read; absent where the context simulates times only.
 ///
-/// Values that are absent equal nothing but themselves; they are never zeros.
+/// Absent values equal nothing but absent values; they are never zeros.
 ///
 /// ```
 /// use cubeyard_runtime::placement::Placement;
@@ -24,9 +24,9 @@ use crate::error::RuntimeError;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Values<T> {
-    /// The values, row by row.
+    /// Values, row by row.
     Known(Vec<T>),
-    /// No values: the transfer took its time, and the context holds no data.
+    /// No values: the context holds no data. The transfer took its time.
     Absent,
 }
 
@@ -39,7 +39,7 @@ impl<T> Values<T> {
         }
     }
 
-    /// Whether there are no values.
+    /// Returns whether the values are absent.
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::Absent)
     }

@@ -42,41 +42,10 @@ const F32: Format = Format {
     special: 0,
 };
 
-const F16: Format = Format {
-    shift: 13,
-    least: 0x3880_0000,
-    anchor: 0.5,
-    greatest: 0x477f_e000,
-    scale: power(-112),
-    special: 0x7c00,
-    ..F32
-};
-
-const BF16: Format = Format { shift: 16, greatest: 0x7f7f_0000, special: 0x7f80, ..F32 };
-
-const E4M3: Format = Format {
-    shift: 20,
-    least: 0x3c80_0000,
-    anchor: power(14),
-    greatest: 0x43e0_0000,
-    overflow: 0x7fc0_0000,
-    nan: 0x7fc0_0000,
-    scale: power(-120),
-    sign: 0x80,
-    special: 0x7f,
-};
-
-const E5M2: Format = Format {
-    shift: 21,
-    least: 0x3880_0000,
-    anchor: power(7),
-    greatest: 0x4760_0000,
-    overflow: INFINITY,
-    nan: 0x7fe0_0000,
-    scale: power(-112),
-    sign: 0x80,
-    special: 0x7c,
-};
+const F16: Format = Format::new(DType::F16);
+const BF16: Format = Format::new(DType::Bf16);
+const E4M3: Format = Format::new(DType::Fp8E4m3);
+const E5M2: Format = Format::new(DType::Fp8E5m2);
 
 /// Returns a power of two that is a normal `f32`.
 const fn power(exponent: i32) -> f32 {
@@ -84,6 +53,25 @@ const fn power(exponent: i32) -> f32 {
 }
 
 impl Format {
+    /// Derives the format of a type of at most 16 bits.
+    const fn new(dtype: DType) -> Self {
+        let format = dtype.float_format().expect("a float of at most 16 bits");
+        let (shift, rebias) = (23 - format.mantissa as u32, 126 + format.least);
+        let has_infinity = format.overflow != format.nan;
+        let mantissa = format.nan & ((1 << format.mantissa) - 1);
+        Self {
+            shift,
+            least: (rebias + 1).cast_unsigned() << 23,
+            anchor: power(format.least + shift as i32),
+            greatest: ((format.greatest as u32) << shift) + (rebias.cast_unsigned() << 23),
+            overflow: if has_infinity { INFINITY } else { F32.nan },
+            nan: if has_infinity { INFINITY | (mantissa as u32) << shift } else { F32.nan },
+            scale: power(-rebias),
+            sign: format.sign,
+            special: format.overflow,
+        }
+    }
+
     /// Returns the format of a type that is held as `f32`.
     pub(super) fn of(dtype: DType) -> Self {
         match dtype {
