@@ -117,7 +117,7 @@ impl Buffers {
         flit: u32,
         hop: u16,
     ) {
-        let transfer = traffic.transfers.at(slot);
+        let transfer = &traffic.transfers[slot];
         let link = transfer.hops[usize::from(hop)].link;
         let input = if hop == transfer.leg.from {
             Input::SOURCE
@@ -140,7 +140,7 @@ impl Buffers {
         input: Input,
     ) {
         let Some(&standing) = self.queue(at, input).front() else { return };
-        let transfer = traffic.transfers.at(standing.slot);
+        let transfer = &traffic.transfers[standing.slot];
         let link = transfer.hops[usize::from(standing.hop)].link;
         let head = Head { input, asked: standing.asked, begun: transfer.begun };
         self.link(link).heads.push(head);

@@ -131,7 +131,7 @@ impl<M> Fabric<M> {
     /// Starts a leg from hop `from`: as a train, if it can be one.
     fn start_leg<E: Environment<M>>(&mut self, env: &mut E, slot: SlotId, from: u16, asks: &Asks) {
         let leg = self.leg_from(slot, from);
-        let transfer = self.trains.traffic.transfers.get(slot);
+        let transfer = &mut self.trains.traffic.transfers[slot];
         (transfer.leg, transfer.arrived) = (leg, 0);
         if self.uses_trains && !E::REPORTS_FLITS && self.trains.set_out(env, slot, asks) {
             return;
@@ -143,7 +143,7 @@ impl<M> Fabric<M> {
     /// The part of a route from hop `from` to the next node that stores and forwards, or to the destination.
     fn leg_from(&self, slot: SlotId, from: u16) -> Leg {
         let Traffic { links, transfers, .. } = &self.trains.traffic;
-        let hops = &transfers.at(slot).hops;
+        let hops = &transfers[slot].hops;
         let mut to = usize::from(from);
         loop {
             let link = &links[hops[to].link.index()];
@@ -164,7 +164,7 @@ impl<M> Fabric<M> {
     /// Lets all flits of a leg ask for its first link, or join the queue before it.
     fn begin(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
         let traffic = &mut self.trains.traffic;
-        let transfer = traffic.transfers.at(slot);
+        let transfer = &traffic.transfers[slot];
         let (flits, hop, now) = (transfer.flits, transfer.leg.from, env.now());
         for flit in 0..flits {
             match self.buffers.as_deref_mut() {
@@ -181,7 +181,7 @@ impl<M> Fabric<M> {
         slot: SlotId,
     ) -> Option<(NodeId, Delivery<M>)> {
         let traffic = &mut self.trains.traffic;
-        let transfer = traffic.transfers.at(slot);
+        let transfer = &traffic.transfers[slot];
         if transfer.leg.end != LegEnd::Store {
             return Some(traffic.deliver(slot));
         }

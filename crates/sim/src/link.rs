@@ -88,6 +88,7 @@ pub(crate) struct Paces<'a> {
 }
 
 impl<'a> Paces<'a> {
+    #[inline]
     pub(crate) fn new(bytes: u64, network: &'a Network) -> Self {
         Self { bytes, network, last: None }
     }

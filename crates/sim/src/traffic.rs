@@ -38,7 +38,7 @@ impl<M> Traffic<M> {
     /// the node.
     #[inline]
     pub(crate) fn rank_at(&self, slot: SlotId, hop: u16) -> u32 {
-        let transfer = self.transfers.at(slot);
+        let transfer = &self.transfers[slot];
         let rank = if hop == transfer.leg.from {
             self.links[transfer.hops[usize::from(hop)].link.index()].start_rank
         } else {
@@ -56,7 +56,7 @@ impl<M> Traffic<M> {
         asks: &Asks,
         queues: bool,
     ) {
-        let transfer = self.transfers.at(slot);
+        let transfer = &self.transfers[slot];
         let (flits, hop) = (transfer.flits, transfer.leg.from);
         let rank = self.rank_at(slot, hop);
         match asks {
@@ -87,7 +87,7 @@ impl<M> Traffic<M> {
         hop: u16,
         asked: Time,
     ) {
-        let transfer = self.transfers.get(slot);
+        let transfer = &mut self.transfers[slot];
         let at = &mut transfer.hops[usize::from(hop)];
         let link = &mut self.links[at.link.index()];
         let span = if flit + 1 == transfer.flits {
@@ -157,7 +157,7 @@ impl<M> Traffic<M> {
     ) -> bool {
         let now = env.now().ps();
         self.deliver_flits(env, slot, flit, &[now]);
-        let transfer = self.transfers.get(slot);
+        let transfer = &mut self.transfers[slot];
         transfer.arrived += 1;
         transfer.arrived == transfer.flits
     }
@@ -170,7 +170,7 @@ impl<M> Traffic<M> {
         first: u32,
         times: &[u64],
     ) {
-        let transfer = self.transfers.at(slot);
+        let transfer = &self.transfers[slot];
         let message = transfer.message.as_ref().expect("it is under way");
         let flits = (first..transfer.flits).zip(times).map(|(index, &at)| Flit {
             index: u64::from(index),
@@ -183,7 +183,7 @@ impl<M> Traffic<M> {
     /// Removes a transfer that has arrived at its destination.
     pub(crate) fn deliver(&mut self, slot: SlotId) -> (NodeId, Delivery<M>) {
         let node = self.destination(slot);
-        let transfer = self.transfers.get(slot);
+        let transfer = &mut self.transfers[slot];
         let delivery = Delivery {
             transfer: transfer.id,
             bytes: transfer.bytes,
@@ -196,12 +196,12 @@ impl<M> Traffic<M> {
 
     /// The node at the end of a leg, if its component takes single flits.
     pub(crate) fn flit_end(&self, slot: SlotId) -> Option<NodeId> {
-        let takes_flits = self.transfers.at(slot).leg.end == LegEnd::Flits;
+        let takes_flits = self.transfers[slot].leg.end == LegEnd::Flits;
         takes_flits.then(|| self.destination(slot))
     }
 
     fn destination(&self, slot: SlotId) -> NodeId {
-        self.links[self.transfers.at(slot).last_link().index()].to
+        self.links[self.transfers[slot].last_link().index()].to
     }
 }
 
@@ -209,14 +209,14 @@ impl<M> Index<SlotId> for Traffic<M> {
     type Output = Transfer<M>;
     #[inline]
     fn index(&self, slot: SlotId) -> &Transfer<M> {
-        self.transfers.at(slot)
+        &self.transfers[slot]
     }
 }
 
 impl<M> IndexMut<SlotId> for Traffic<M> {
     #[inline]
     fn index_mut(&mut self, slot: SlotId) -> &mut Transfer<M> {
-        self.transfers.get(slot)
+        &mut self.transfers[slot]
     }
 }
 

@@ -86,6 +86,7 @@ impl LinkUse {
         &self.trains[self.booked as usize..]
     }
 
+    #[inline]
     fn clear(&mut self) {
         self.trains.clear();
         self.booked = 0;

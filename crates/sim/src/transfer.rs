@@ -4,6 +4,8 @@ mod train;
 
 pub(crate) use train::Train;
 
+use std::ops::{Index, IndexMut};
+
 use crate::Time;
 use crate::id::{LinkId, SlotId, TransferId};
 use crate::link::Paces;
@@ -187,7 +189,7 @@ impl<M> Transfers<M> {
 
     pub(crate) fn remove(&mut self, slot: SlotId) {
         if let Some(free) = self.kept.replace(slot) {
-            self.free[usize::from(self.at(free).flits > 1)].push(free);
+            self.free[usize::from(self[free].flits > 1)].push(free);
         }
     }
 
@@ -195,14 +197,19 @@ impl<M> Transfers<M> {
         let free = self.free.iter().map(Vec::len).sum::<usize>();
         self.slots.len() - free - usize::from(self.kept.is_some())
     }
+}
 
+impl<M> Index<SlotId> for Transfers<M> {
+    type Output = Transfer<M>;
     #[inline]
-    pub(crate) fn get(&mut self, slot: SlotId) -> &mut Transfer<M> {
-        &mut self.slots[slot.index()]
-    }
-
-    #[inline]
-    pub(crate) fn at(&self, slot: SlotId) -> &Transfer<M> {
+    fn index(&self, slot: SlotId) -> &Transfer<M> {
         &self.slots[slot.index()]
+    }
+}
+
+impl<M> IndexMut<SlotId> for Transfers<M> {
+    #[inline]
+    fn index_mut(&mut self, slot: SlotId) -> &mut Transfer<M> {
+        &mut self.slots[slot.index()]
     }
 }

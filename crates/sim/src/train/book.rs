@@ -126,7 +126,7 @@ impl<M> Trains<M> {
     /// Books the flit of a lane that asks next, and those behind it that ask before a limit.
     fn book_run(&mut self, id: LinkId, lane: &mut Lane, limit: Place) {
         let Traffic { links, transfers, .. } = &mut self.traffic;
-        let asks = lane.asks(&transfers.at(lane.slot).train.times);
+        let asks = lane.asks(&transfers[lane.slot].train.times);
         let link = &mut links[id.index()];
         link.last = lane.id;
         loop {

@@ -175,7 +175,7 @@ impl<M> Trains<M> {
         let entered = self.traffic[slot].train.entered;
         let mut rank = self.traffic.rank_at(slot, entered);
         let Traffic { network, links, transfers, flit_ranks, .. } = &mut self.traffic;
-        let transfer = transfers.get(slot);
+        let transfer = &mut transfers[slot];
         let (leg, begun) = (transfer.leg, transfer.train.begun);
         let mut paces = transfer.paces(network);
         // Of those that began together, or came by one link at one time, the last there is the last here.
@@ -229,7 +229,7 @@ impl<M> Trains<M> {
     #[cold]
     fn write_out_rows(&mut self, slot: SlotId) {
         let Traffic { links, transfers, .. } = &mut self.traffic;
-        let transfer = transfers.get(slot);
+        let transfer = &mut transfers[slot];
         let (leg, flits) = (transfer.leg, transfer.flits as usize);
         transfer.train.is_brief = false;
         transfer.train.times.resize(flits * (transfer.last_row() + 1), 0);

@@ -53,7 +53,7 @@ impl<M> Trains<M> {
     #[inline]
     fn give_links(&mut self, slot: SlotId) -> Result<(), usize> {
         let Traffic { network, links, transfers, flit_ranks, .. } = &mut self.traffic;
-        let transfer = transfers.get(slot);
+        let transfer = &mut transfers[slot];
         let mut paces = transfer.paces(network);
         let (id, leg, begun) = (transfer.id, transfer.leg, transfer.train.begun);
         let hops = &mut transfer.hops[usize::from(leg.from)..usize::from(leg.to)];
@@ -110,7 +110,7 @@ impl<M> Trains<M> {
     /// Takes back the links of some rows, of which the train is the last user.
     fn take_links(&mut self, slot: SlotId, rows: Range<usize>) {
         let Traffic { network, links, transfers, .. } = &mut self.traffic;
-        let transfer = transfers.at(slot);
+        let transfer = &transfers[slot];
         let hops = &transfer.leg_hops()[rows.clone()];
         for (hop, user) in hops.iter().zip(&transfer.train.light.users[rows]).rev() {
             let link = &mut links[hop.link.index()];
