@@ -58,18 +58,18 @@ pub(crate) fn follow<T>(
 ) -> Result<T, FreeError> {
     let handle = (slot.number, key);
     let moves = &slot.shared.moves;
-    let mut moved = moves.get(handle);
+    let mut place = moves.get(handle);
     loop {
-        let (at, at_key) = moved.as_ref().map_or((slot, key), |(slot, key)| (slot, *key));
+        let (at, at_key) = place.as_ref().map_or((slot, key), |(slot, key)| (slot, *key));
         let outcome = act(at, at_key);
         if outcome.is_ok() {
             return outcome;
         }
         let now = moves.get(handle);
-        if now.as_ref().map(slot_key) == moved.as_ref().map(slot_key) {
+        if now.as_ref().map(slot_key) == place.as_ref().map(slot_key) {
             return outcome;
         }
-        moved = now;
+        place = now;
     }
 }
 
