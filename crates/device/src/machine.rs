@@ -20,10 +20,10 @@ use std::sync::Weak;
 
 use cubeyard_memory::address::{PhysAddr, SipId};
 use cubeyard_memory::device::DeviceMemory;
-use cubeyard_sim::{Engine, SignalId, Span, Stop, Time};
+use cubeyard_sim::{Engine, NodeId, SignalId, Span, Stop, Time};
 
 use crate::log::{Log, Watch};
-use crate::message::{Access, Buffer, CommandBody, HostCommand, PeCpuMessage, RequestId};
+use crate::message::{Access, Buffer, CommandBody, HostCommand, Message, PeCpuMessage, RequestId};
 use crate::model::Part;
 use crate::notice::Notices;
 use crate::pe::{OpLog, Program, Shared};
@@ -31,7 +31,6 @@ use crate::race::Races;
 use crate::request::{Completion, Envelope, Outcome, PeRef, Request, RequestError, Submission};
 use crate::topology::Topology;
 use command::LastMapping;
-use submit::Start;
 
 /// A simulated accelerator system.
 ///
@@ -78,6 +77,14 @@ enum Detail {
     Access(Box<Access>),
     VirtualAccess,
     Command(Rc<HostCommand>),
+}
+
+/// A checked request: the node that it starts at, and the message that starts it.
+struct Start {
+    node: NodeId,
+    message: Message,
+    done: SignalId,
+    detail: Detail,
 }
 
 impl Machine {

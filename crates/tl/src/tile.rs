@@ -16,11 +16,11 @@ use crate::numeric::TileType;
 #[derive(Clone)]
 pub struct Tile {
     ty: TileType,
-    cell: Rc<Cell_>,
+    cell: Rc<TileCell>,
 }
 
 /// State shared by the clones and views of a tile.
-struct Cell_ {
+struct TileCell {
     tl: Tl,
     value: ValueId,
     place: Range<u64>,
@@ -30,7 +30,7 @@ struct Cell_ {
 impl Tile {
     pub(super) fn new(tl: &Tl, ty: TileType, place: Range<u64>) -> Self {
         let value = tl.state.new_value();
-        let cell = Cell_ { tl: tl.clone(), value, place, producer: Cell::new(0) };
+        let cell = TileCell { tl: tl.clone(), value, place, producer: Cell::new(0) };
         Self { ty, cell: Rc::new(cell) }
     }
 
@@ -76,7 +76,7 @@ impl Tile {
     }
 }
 
-impl Drop for Cell_ {
+impl Drop for TileCell {
     fn drop(&mut self) {
         let state = &self.tl.state;
         state.scratch.borrow_mut().release(&self.place);

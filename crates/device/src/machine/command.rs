@@ -7,8 +7,7 @@ use std::sync::Arc;
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_sim::{NodeId, SignalId, Span};
 
-use super::submit::Start;
-use super::{Detail, Machine, MachineView};
+use super::{Detail, Machine, MachineView, Start};
 use crate::log::Watch;
 use crate::message::{
     CommandBody, CommandCube, CommandPe, HostCommand, HostMessage, Launch, Mapping, MappingChange,

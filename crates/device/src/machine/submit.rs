@@ -6,21 +6,13 @@ use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::{NodeId, SignalId};
 
 use super::command::Targets;
-use super::{Detail, Machine};
+use super::{Detail, Machine, Start};
 use crate::log::Watch;
 use crate::message::{
-    Access, Buffer, Direction, Done, Message, PeDmaMessage, RequestId, RequesterMessage, Slice,
+    Access, Buffer, Direction, Done, PeDmaMessage, RequestId, RequesterMessage, Slice,
     VirtualAccess,
 };
 use crate::request::{Request, RequestError, Shard};
-
-/// A checked request: the node that it starts at, and the message that starts it.
-pub(super) struct Start {
-    pub(super) node: NodeId,
-    pub(super) message: Message,
-    pub(super) done: SignalId,
-    pub(super) detail: Detail,
-}
 
 /// An access to physical memory by a node.
 struct Physical {

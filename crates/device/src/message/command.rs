@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use cubeyard_sim::{NodeId, Route, SignalId, Span, Time};
 
-use super::{Message, PeCpuMessage, PeDmaMessage};
 use crate::access::Mapping;
 use crate::ids::RequestId;
 use crate::pe::PortSpec;
@@ -110,14 +109,5 @@ impl CommandTarget {
     /// Returns the index of the PE among all of the command.
     pub(crate) fn index(&self) -> usize {
         self.cube as usize * self.command.cubes[0].pes.len() + self.pe as usize
-    }
-
-    /// Returns the message that brings the command to the PE.
-    pub(crate) fn message(self) -> Message {
-        match self.command.body.clone() {
-            CommandBody::Launch(launch) => PeCpuMessage::Launch(self, launch).into(),
-            CommandBody::Mappings(change) => PeDmaMessage::Mappings(self, change).into(),
-            CommandBody::Ports(change) => PeCpuMessage::Ports(self, change).into(),
-        }
     }
 }

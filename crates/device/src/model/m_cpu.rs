@@ -7,7 +7,9 @@ use cubeyard_sim::{Context, Span};
 
 use super::Requester;
 use super::io_cpu::{Open, send};
-use crate::message::{CommandTarget, IoCpuMessage, MCpuMessage, Message};
+use crate::message::{
+    CommandBody, CommandTarget, IoCpuMessage, MCpuMessage, Message, PeCpuMessage, PeDmaMessage,
+};
 
 /// `M_CPU`. It charges each message the overhead of its node.
 #[derive(Clone, Debug)]
@@ -30,7 +32,7 @@ impl MCpu {
                     let command = Rc::clone(&command);
                     let (route, bytes) = (pe.to.clone(), command.bytes());
                     let target = CommandTarget { command, cube, pe: number };
-                    send(context, route, bytes, target.message());
+                    send(context, route, bytes, to_pe(target));
                 }
             }
             MCpuMessage::PeDone(CommandTarget { command, cube, .. }) => {
@@ -44,5 +46,14 @@ impl MCpu {
 
     pub(super) fn waits_for(&self) -> Option<String> {
         self.pes.waits_for("PEs").or_else(|| self.dma.waits_for())
+    }
+}
+
+/// Returns the message that brings a command to a PE.
+fn to_pe(target: CommandTarget) -> Message {
+    match target.command.body.clone() {
+        CommandBody::Launch(launch) => PeCpuMessage::Launch(target, launch).into(),
+        CommandBody::Mappings(change) => PeDmaMessage::Mappings(target, change).into(),
+        CommandBody::Ports(change) => PeCpuMessage::Ports(target, change).into(),
     }
 }
