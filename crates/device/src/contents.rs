@@ -87,7 +87,6 @@ impl Contents {
         self.pages.len() * PAGE
     }
 
-    /// Adds a range to those that were written.
     fn note(&mut self, mut from: u64, mut until: u64) {
         let touching: Vec<_> = self
             .written

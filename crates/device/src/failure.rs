@@ -10,12 +10,10 @@ use crate::ids::RequestId;
 /// Error of a request that was found while it ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// Node that found it.
     pub(crate) origin: NodeId,
     pub(crate) what: String,
 }
 
-/// First failure of each request.
 #[derive(Debug, Default)]
 pub(crate) struct Failures(RefCell<BTreeMap<RequestId, Failure>>);
 

@@ -67,7 +67,6 @@ pub struct Machine<W = Log> {
 #[derive(Debug)]
 struct Submitted {
     envelope: Envelope,
-    /// Raised when the request is done.
     done: SignalId,
     detail: Detail,
 }

@@ -132,7 +132,6 @@ impl Races {
         self.access(memory, address, bytes, None, by);
     }
 
-    /// Forgets a range, as when its memory is freed.
     pub(crate) fn forget(&mut self, memory: NodeId, range: Range<u64>) {
         if let Some(book) = self.books.get_mut(&memory) {
             book.forget(range);

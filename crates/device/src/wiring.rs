@@ -11,7 +11,6 @@ use crate::topology::{NodeKind, Topology};
 /// Largest request, in bytes.
 const MOST_BYTES: u64 = 1 << 40;
 
-/// A topology and its routes.
 #[derive(Debug)]
 pub(crate) struct Wiring {
     topology: Topology,
@@ -19,7 +18,6 @@ pub(crate) struct Wiring {
     routes: RefCell<Vec<Vec<Ways>>>,
 }
 
-/// Routes to a node and back.
 #[derive(Debug)]
 struct Ways {
     to: NodeId,
@@ -41,7 +39,6 @@ impl Wiring {
         self.ways(from, to, |ways| Route::clone(&ways.there))
     }
 
-    /// Returns the routes there and back.
     pub(crate) fn routes(&self, from: NodeId, to: NodeId) -> Result<(Route, Route), RequestError> {
         self.ways(from, to, |ways| (Route::clone(&ways.there), Route::clone(&ways.back)))
     }

@@ -84,7 +84,6 @@ pub(super) struct LastMapping {
 /// Part of a PE that a command goes to.
 type Receiver = fn(&Topology, SipId, CubeId, PeId) -> NodeId;
 
-/// PEs that a command goes to.
 #[derive(Clone, Copy)]
 pub(super) struct Targets<'a> {
     pub(super) sip: SipId,
@@ -112,7 +111,6 @@ impl<W: Watch> Machine<W> {
         Ok(self.start(targets.sip, command))
     }
 
-    /// Makes a command that adds mappings, or removes them.
     pub(super) fn mapping(
         &mut self,
         request: RequestId,
@@ -127,7 +125,6 @@ impl<W: Watch> Machine<W> {
         Ok(self.start(targets.sip, command))
     }
 
-    /// Makes a command that installs ports, or removes them.
     pub(super) fn ports(
         &mut self,
         request: RequestId,
@@ -216,7 +213,6 @@ impl<W: Watch> Machine<W> {
         Ok(CommandCube { to, back, pes: pes? })
     }
 
-    /// Creates a signal for each PE of a launch.
     fn armed(&self, Targets { sip, cubes, pes }: Targets<'_>) -> Vec<SignalId> {
         let names =
             cubes.iter().flat_map(|cube| pes.iter().map(move |pe| format!("{sip}.{cube}.{pe}")));

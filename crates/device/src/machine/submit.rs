@@ -101,7 +101,6 @@ impl<W: Watch> Machine<W> {
         Ok(Start { node, message, done, detail })
     }
 
-    /// Creates the signal of a request.
     pub(super) fn signal(&self) -> SignalId {
         self.engine.tasks().signal(String::new(), None)
     }

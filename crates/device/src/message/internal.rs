@@ -43,7 +43,6 @@ pub enum PeDmaMessage {
     /// Return a credit to the sender of a message.
     SendCredit {
         credit: Credit,
-        /// Payload of its message, in bytes.
         bytes: u64,
         at: Time,
     },

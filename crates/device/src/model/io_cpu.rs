@@ -66,7 +66,6 @@ impl Open {
     }
 }
 
-/// Sends a message now.
 pub(super) fn send(
     context: &mut Context<Message>,
     route: Route,

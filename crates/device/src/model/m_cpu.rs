@@ -49,7 +49,6 @@ impl MCpu {
     }
 }
 
-/// Returns the message that brings a command to a PE.
 fn to_pe(target: CommandTarget) -> Message {
     match target.command.body.clone() {
         CommandBody::Launch(launch) => PeCpuMessage::Launch(target, launch).into(),

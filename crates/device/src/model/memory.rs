@@ -26,7 +26,6 @@ pub struct Memory {
     alarms: u64,
     /// All bursts so far, if they are recorded.
     record: Option<Vec<Burst>>,
-    /// Contents in data mode.
     contents: Option<Contents>,
 }
 
@@ -38,7 +37,6 @@ struct Ending {
     bytes: u64,
     rows: Option<Rows>,
     data: Option<Slice>,
-    /// Receiver of the completion of a posted write.
     done: Option<Done>,
 }
 
@@ -141,7 +139,6 @@ fn answer(
     context.send(TransferSpec { route, bytes, asks, message });
 }
 
-/// Moves the data of an access that has ended.
 fn move_data(contents: &mut Contents, ending: &Ending) {
     let Some(Slice { buffer, offset, unwritten }) = &ending.data else { return };
     let mut buffer = buffer.borrow_mut();

@@ -226,7 +226,6 @@ fn join(pieces: &mut Vec<Piece>, (to, bytes): (PhysAddr, u64), rows: Rows) {
     pieces.push(Piece { to, bytes, rows });
 }
 
-/// The most recently used pages.
 #[derive(Clone, Debug)]
 struct Tlb {
     entries: usize,

@@ -29,7 +29,6 @@ pub struct PeCpu {
 struct PendingLaunch {
     target: CommandTarget,
     launch: Rc<Launch>,
-    /// Whether its program has been started.
     started: bool,
 }
 
@@ -39,7 +38,6 @@ impl PeCpu {
         Self { launches, programs, queue: VecDeque::new(), core }
     }
 
-    /// Takes the program of a launch.
     pub(crate) fn load(&mut self, launch: RequestId, program: Box<dyn Program>) {
         self.programs.insert(launch, program);
     }

@@ -32,7 +32,6 @@ use lately::Lately;
 #[derive(Clone, Debug)]
 pub struct PeDma {
     requester: Requester,
-    /// Processor of the PE.
     cpu: NodeId,
     /// Boxed, because an access within a known mapping needs little of it.
     mmu: Box<Mmu>,

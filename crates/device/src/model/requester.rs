@@ -28,7 +28,6 @@ impl Requester {
         }
     }
 
-    /// Handles a message about a command of the host.
     pub(super) fn handle_command(&mut self, message: HostMessage, context: &mut Context<Message>) {
         match message {
             HostMessage::Command(command) => {

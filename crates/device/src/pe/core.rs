@@ -57,12 +57,10 @@ impl Core {
         Self { dma, shared, ports: Ports::default(), run: None, reports: BTreeMap::new() }
     }
 
-    /// Returns the report of a launch's program, if it has ended.
     pub(crate) fn report(&self, launch: RequestId) -> Option<CoreReport> {
         self.reports.get(&launch).copied()
     }
 
-    /// Forgets the report of a launch.
     pub(crate) fn forget(&mut self, launch: RequestId) {
         self.reports.remove(&launch);
     }

@@ -203,7 +203,6 @@ impl Port {
         u32::try_from(self.sent % u64::from(self.spec.slots)).expect("less than the slots")
     }
 
-    /// Notes the sender of the next message.
     pub(super) fn sends(&mut self, slot: u32, launch: RequestId, command: CommandId) {
         // Slots are used in turn, so the next is one that is there or the one behind the last.
         match self.senders.get_mut(slot as usize) {

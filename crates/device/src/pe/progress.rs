@@ -7,7 +7,6 @@ use cubeyard_sim::Time;
 /// Parts of one kind: loads, computations or stores.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// Index of the next part to begin.
     pub(super) next: u32,
     pub(super) total: u32,
     /// Parts before this one are done, at times that are no longer needed.

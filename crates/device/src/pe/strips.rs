@@ -28,7 +28,6 @@ pub(super) struct ComputeStages {
     pub(super) free: [Time; 3],
 }
 
-/// Use of a stage by a computation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct StageUse {
     pub(super) start: Time,

@@ -23,7 +23,6 @@ type ProgramId = (RequestId, NodeId);
 /// DMA engine of a PE, and one of its ports.
 type PortEnd = (NodeId, PortId);
 
-/// Knowledge of all programs.
 #[derive(Debug, Default)]
 pub(crate) struct Knowledge {
     programs: BTreeMap<ProgramId, ProgramKnowledge>,
@@ -51,7 +50,6 @@ struct ProgramKnowledge {
 struct CommandKnowledge {
     /// Dependencies, except of the loads of a pipeline.
     after: Dependencies,
-    /// Dependencies of the loads of a pipeline.
     loads_after: Option<Dependencies>,
     /// Commands that the program had waited for.
     waited: Vec<CommandId>,
@@ -66,7 +64,6 @@ struct CommandKnowledge {
 }
 
 impl Knowledge {
-    /// Adds a command that a program has issued.
     pub(crate) fn issued(
         &mut self,
         id: ProgramId,

@@ -20,7 +20,6 @@ pub(super) struct LaunchOrder {
 }
 
 impl LaunchOrder {
-    /// Adds a launch that comes after some others.
     pub(super) fn launched(&mut self, launch: RequestId, after: &[RequestId]) {
         let ordered = |before: &RequestId| after.iter().any(|&of| self.is_before(*before, of));
         let beside = self.open.iter().copied().filter(|before| !ordered(before)).collect();
@@ -60,7 +59,6 @@ impl LaunchOrder {
             || one < other && !self.beside.get(&other).is_some_and(|beside| beside.contains(&one))
     }
 
-    /// Returns whether two accesses are ordered.
     pub(super) fn orders(&self, one: Agent, other: Agent) -> bool {
         if one.launch == other.launch {
             return one.pe == other.pe;

@@ -34,7 +34,6 @@ use crate::access::Direction;
 pub struct Channels {
     spec: ChannelsSpec,
     burst_bytes: Divisor,
-    /// Number of channels.
     count: Divisor,
     state: Vec<Channel>,
     rows: Option<Box<OpenRows>>,

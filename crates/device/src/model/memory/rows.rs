@@ -13,7 +13,6 @@ use super::{ChannelsSpec, RefreshSpec, RowsSpec};
 #[derive(Clone, Debug)]
 pub(super) struct OpenRows {
     spec: RowsSpec,
-    /// Duration of a burst.
     burst: Span,
     bursts_in_row: u64,
     channels: Vec<Banks>,

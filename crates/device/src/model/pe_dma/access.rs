@@ -175,7 +175,6 @@ impl PeDma {
         access.done.tell(false, context);
     }
 
-    /// Reads a slot by its physical address.
     pub(super) fn read_slot(&mut self, access: &VirtualAccess, context: &mut Context<Message>) {
         let to = PhysAddr::from_bits(access.address).expect("an address of a slot");
         let piece = Piece { to, bytes: access.bytes, rows: None };

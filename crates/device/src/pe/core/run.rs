@@ -60,7 +60,6 @@ pub(super) struct Run {
     pub(super) program: Box<dyn Program>,
 }
 
-/// State of `PE_CPU`.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum State {
     Going,
@@ -198,7 +197,6 @@ impl Run {
         self.queues = Default::default();
     }
 
-    /// Fails the program if one of its functions did.
     pub(super) fn check(&mut self, result: Result<(), String>) {
         if let Err(what) = result {
             self.fail(what);

@@ -10,7 +10,6 @@ use crate::pe::CommandId;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clock(Option<Rc<BTreeMap<ProgramId, DoneCommands>>>);
 
-/// Commands of one program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct DoneCommands {
     /// All commands before this one are done.
@@ -25,7 +24,6 @@ impl Clock {
         done.is_some_and(|done| command < done.below || done.also.contains(&command))
     }
 
-    /// Returns the union of two sets.
     pub(super) fn join(mut self, other: &Self) -> Self {
         let (Some(mine), Some(theirs)) = (&mut self.0, &other.0) else {
             return if self.0.is_some() { self } else { other.clone() };
