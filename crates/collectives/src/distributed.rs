@@ -23,6 +23,7 @@
 //! ```
 
 pub mod ccl;
+mod config;
 mod error;
 mod group;
 mod places;
@@ -34,8 +35,9 @@ mod wired;
 mod worker;
 
 pub use ccl::CclConfig;
+pub use config::{GroupConfig, Ranks};
 pub use error::DistError;
-pub use group::{CollectiveReport, Group, GroupConfig, Pending, Ranks};
+pub use group::{CollectiveReport, Group, Pending};
 pub use places::Places;
 pub use process_group::ProcessGroup;
 pub use wired::Wired;

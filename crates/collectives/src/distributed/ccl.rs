@@ -28,8 +28,9 @@ use cubeyard_device::input::{self, Document, InputError, nearest};
 use cubeyard_device::topology::{SipTopology, Topology};
 use cubeyard_sim::Span;
 
+use super::config::GroupConfig;
 use super::error::DistError;
-use super::group::{GroupConfig, check_root};
+use super::group::check_root;
 use super::places::Places;
 use crate::collective::{Algorithm, Operation, algorithms};
 

@@ -9,55 +9,18 @@ pub use pending::{CollectiveReport, Pending};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use cubeyard_memory::address::{CubeId, SipId};
+use cubeyard_memory::address::SipId;
 use cubeyard_runtime::dtype::DType;
-use cubeyard_runtime::{Channels, Context, Launch, RingConfig, Stream, Tensor};
+use cubeyard_runtime::{Channels, Context, Launch, Stream, Tensor};
 use cubeyard_sim::Span;
 
 use super::ccl::Cost;
+use super::config::GroupConfig;
 use super::error::DistError;
 use super::places::Places;
 use crate::collective::{Algorithm, Job, Operation, World};
 use cubeyard_tl::kernel::Kernel;
 use cubeyard_tl::launch::Launcher;
-
-/// The kind of unit that is a rank.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ranks {
-    /// A SIP with all its PEs.
-    #[default]
-    Sip,
-    /// A cube with all its PEs.
-    Cube,
-    /// A single PE.
-    Pe,
-}
-
-impl Ranks {
-    /// Returns the plural of the unit, for messages.
-    pub const fn kind(self) -> &'static str {
-        match self {
-            Self::Sip => "SIPs",
-            Self::Cube => "cubes",
-            Self::Pe => "PEs",
-        }
-    }
-}
-
-/// Settings of a group.
-#[derive(Clone, Debug, Default)]
-pub struct GroupConfig {
-    /// The kind of unit that is a rank.
-    pub ranks: Ranks,
-    /// SIPs of the group in the order of ranks; if empty, all.
-    pub sips: Vec<SipId>,
-    /// Cubes of each SIP that take part, in ascending order; if empty, all.
-    pub cubes: Vec<CubeId>,
-    /// Number of ranks; by default as many as possible.
-    pub world_size: Option<usize>,
-    /// Settings of the channels' ring buffers.
-    pub ring: RingConfig,
-}
 
 /// Ranks that are wired to each other for one algorithm.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use cubeyard_device::topology::{NodeId, SipTopology, Topology};
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_runtime::{Channel, End};
 
+use super::config::{GroupConfig, Ranks};
 use super::error::DistError;
-use super::group::{GroupConfig, Ranks};
 use crate::collective::{Wire, World};
 use cubeyard_tl::Port;
 

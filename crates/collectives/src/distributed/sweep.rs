@@ -5,6 +5,7 @@
 
 mod chart;
 mod measure;
+mod shape;
 mod sizes;
 mod values;
 
@@ -13,14 +14,15 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_sim::Span;
 
 use super::ccl::{CclAlgorithm, CclConfig, Resolved};
+use super::config::Ranks;
 use super::error::DistError;
-use super::group::Ranks;
 use super::places::Places;
 use crate::collective::Operation;
 use crate::collective::bound::{Bound, Spread, bound};
 use cubeyard_tl::Needs;
 
-use measure::{Shape, row};
+use measure::row;
+use shape::Shape;
 
 pub use chart::{page, svg};
 pub use sizes::{BadSizes, Sizes, bytes};

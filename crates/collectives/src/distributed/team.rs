@@ -15,8 +15,9 @@ use cubeyard_runtime::{Context, Tensor};
 use cubeyard_sim::Span;
 
 use super::ccl::{CclAlgorithm, CclConfig, Cost, excludes_size, is_less};
+use super::config::{GroupConfig, Ranks};
 use super::error::DistError;
-use super::group::{Group, GroupConfig, Pending, Ranks, check_root};
+use super::group::{Group, Pending, check_root};
 use crate::collective::{Direct, Operation, ReduceOp};
 use cubeyard_tl::launch::Launcher;
 

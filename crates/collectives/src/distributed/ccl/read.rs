@@ -11,7 +11,7 @@ use cubeyard_sim::Span;
 
 use super::{CclAlgorithm, CclConfig};
 use crate::collective::algorithms;
-use crate::distributed::group::{GroupConfig, Ranks};
+use crate::distributed::config::{GroupConfig, Ranks};
 
 type Result<T> = std::result::Result<T, InputError>;
 

@@ -9,8 +9,8 @@ mod held;
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_runtime::{Context, Tensor};
 
-use super::Ranks;
 use crate::collective::{Operation, World};
+use crate::distributed::config::Ranks;
 use crate::distributed::error::DistError;
 use crate::distributed::places::Places;
 use held::Held;

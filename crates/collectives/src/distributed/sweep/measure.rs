@@ -4,8 +4,8 @@ use cubeyard_memory::address::SipId;
 use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::{Context, ContextConfig, Tensor};
 
+use super::shape::Shape;
 use super::{Figures, Row, SweepConfig, values};
-use crate::collective::Operation;
 use crate::collective::bound::Bound;
 use crate::distributed::ccl::Resolved;
 use crate::distributed::error::DistError;
@@ -44,30 +44,6 @@ pub(super) fn row(
     };
     let count = shape.bytes / config.dtype.size();
     Ok(Row { bytes: shape.bytes, count, algorithm, figures })
-}
-
-/// Elements per PE of a size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
-    pub(super) bytes: u64,
-    /// Number of elements of each PE's input and output.
-    pub(super) input: u64,
-    pub(super) output: u64,
-}
-
-impl Shape {
-    pub(super) fn new(config: &SweepConfig, places: &Places, size: u64) -> Self {
-        let ranks = places.world().ranks as u64;
-        let element = places.positions() as u64 * config.dtype.size();
-        let (grows, shrinks) = config.operation.growth(ranks);
-        let parts = match config.operation {
-            Operation::AllReduce(_) | Operation::Reduce(..) | Operation::Broadcast(_) => 1,
-            _ => ranks,
-        };
-        let elements = size.div_ceil(element * parts).max(1) * parts;
-        let input = elements / grows;
-        Self { bytes: elements * element, input, output: input * grows / shrinks }
-    }
 }
 
 /// Runs the collective on a machine of its own.

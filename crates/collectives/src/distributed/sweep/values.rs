@@ -7,7 +7,7 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::{Context, Tensor};
 
 use super::SweepConfig;
-use super::measure::Shape;
+use super::shape::Shape;
 use crate::collective::{Operation, ReduceOp};
 use crate::distributed::error::DistError;
 use crate::distributed::places::Places;

@@ -8,8 +8,8 @@ use cubeyard_device::request::PeRef;
 use cubeyard_runtime::Tensor;
 use cubeyard_runtime::placement::Shard;
 
+use crate::distributed::config::Ranks;
 use crate::distributed::error::DistError;
-use crate::distributed::group::Ranks;
 use crate::distributed::places::Places;
 
 /// Parts of a tensor by PE.

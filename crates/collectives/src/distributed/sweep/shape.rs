@@ -1,0 +1,29 @@
+//! Elements per PE of a row of a sweep.
+
+use super::SweepConfig;
+use crate::collective::Operation;
+use crate::distributed::places::Places;
+
+/// Elements per PE of a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) bytes: u64,
+    /// Number of elements of each PE's input and output.
+    pub(super) input: u64,
+    pub(super) output: u64,
+}
+
+impl Shape {
+    pub(super) fn new(config: &SweepConfig, places: &Places, size: u64) -> Self {
+        let ranks = places.world().ranks as u64;
+        let element = places.positions() as u64 * config.dtype.size();
+        let (grows, shrinks) = config.operation.growth(ranks);
+        let parts = match config.operation {
+            Operation::AllReduce(_) | Operation::Reduce(..) | Operation::Broadcast(_) => 1,
+            _ => ranks,
+        };
+        let elements = size.div_ceil(element * parts).max(1) * parts;
+        let input = elements / grows;
+        Self { bytes: elements * element, input, output: input * grows / shrinks }
+    }
+}
