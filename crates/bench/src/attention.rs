@@ -1,6 +1,6 @@
 //! Reference implementation of attention, and the layout of its keys.
 
-use super::inputs::{size, transposed};
+use super::reference::{size, transposed};
 
 /// Tolerance of attention in f16: weights and result are each rounded with an error of 2⁻¹¹. Scores, sums and
 /// powers in f32 add far less, and values are at most 1, so 2⁻¹⁰ plus a margin.

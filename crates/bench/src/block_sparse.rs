@@ -5,7 +5,8 @@ use cubeyard_runtime::Argument;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 
-use super::inputs::{F16_SUMS, at_least, fits_tcm, multiple, numbers, place, product, size};
+use super::inputs::{F16_SUMS, at_least, fits_tcm, multiple, numbers, place};
+use super::reference::{product, size};
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use cubeyard_kernels::block_sparse;
 

@@ -6,9 +6,9 @@ use cubeyard_device::topology::Topology;
 use cubeyard_runtime::Tensor;
 use cubeyard_runtime::dtype::DType;
 
-use super::inputs::at_least;
+use super::inputs::{at_least, spread, tensor};
 use super::links::links;
-use super::numbers::{rounding, spread, tensor, worse};
+use super::reference::{rounding, worse};
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use crate::report::Check;
 use cubeyard_collectives::collective::{Operation, ReduceOp};
@@ -103,7 +103,7 @@ impl<'l> DdpProblem<'l> {
     }
 
     fn expected(&self) -> Vec<f64> {
-        let mut sums = vec![0.0; super::inputs::size(self.elements)];
+        let mut sums = vec![0.0; super::reference::size(self.elements)];
         for gradient in self.gradients.iter().flatten() {
             sums.iter_mut().zip(gradient).for_each(|(sum, value)| *sum += value);
         }

@@ -7,7 +7,8 @@ use cubeyard_runtime::placement::Placement;
 use cubeyard_runtime::{Argument, RuntimeError, Tensor};
 use smallvec::smallvec;
 
-use super::numbers::{compare, spread, sum_rounding, tensor};
+use super::inputs::{compare, spread, tensor};
+use super::reference::sum_rounding;
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use cubeyard_kernels::{OperandLayout, Staging, gemm, gemm_blocked};
 use cubeyard_tl::numeric::{TileType, infer};

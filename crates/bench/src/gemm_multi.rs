@@ -6,9 +6,8 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::shape::Shape;
 
-use super::inputs::{
-    F16_SUMS, at_least, core, fits_tcm, numbers, ordered, panel_order, place, product, size,
-};
+use super::inputs::{F16_SUMS, at_least, core, fits_tcm, numbers, place};
+use super::reference::{ordered, panel_order, product, size};
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use cubeyard_kernels::gemm_multi;
 

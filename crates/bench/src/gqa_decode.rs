@@ -6,7 +6,8 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 
 use super::attention::{COMMANDS_OF_BLOCK, F16_ATTENTION, attention, stored_keys};
-use super::inputs::{at_least, core, multiple, numbers, place, queries, size};
+use super::inputs::{at_least, core, multiple, numbers, place, queries};
+use super::reference::size;
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use cubeyard_kernels::gqa_decode;
 

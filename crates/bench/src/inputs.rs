@@ -1,13 +1,13 @@
-//! Inputs of benches, and plain reference products.
+//! Reproducible inputs of benches, and checks of their parameters and results.
 
 use cubeyard_device::topology::CoreSpec;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Placement;
-use cubeyard_runtime::random_bits;
-use cubeyard_runtime::{RuntimeError, Tensor};
+use cubeyard_runtime::{RuntimeError, Tensor, random_bits, uniform};
 
-use super::numbers::tensor;
+use super::reference::difference;
 use super::{BenchError, Lab};
+use crate::report::Check;
 
 /// Tolerance of sums in f16: half a unit in the last place is 2⁻¹¹ of the greatest result. As much again is
 /// left for sums in f32 of some thousand products, whose errors of 2⁻²⁴ each stay far below.
@@ -38,38 +38,53 @@ pub(super) fn place(
     tensor(lab, dimensions, dtype, lab.has_data.then_some(values), over)
 }
 
-/// Returns the product of an m × k and a k × n matrix.
-pub(super) fn product(a: &[f64], b: &[f64], k: u64, n: u64) -> Vec<f64> {
-    let (k, n) = (size(k), size(n));
-    let mut product = vec![0.0; a.len() / k * n];
-    for (a, sums) in a.chunks_exact(k).zip(product.chunks_exact_mut(n)) {
-        for (a, b) in a.iter().zip(b.chunks_exact(n)) {
-            sums.iter_mut().zip(b).for_each(|(sum, b)| *sum += a * b);
-        }
+/// Returns numbers spread uniformly over a range, rounded to an element type; `None` without data.
+pub(super) fn spread(
+    lab: &Lab<'_>,
+    count: u64,
+    dtype: DType,
+    seed: u64,
+    [least, most]: [f64; 2],
+) -> Result<Option<Vec<f64>>, RuntimeError> {
+    if !lab.has_data {
+        return Ok(None);
     }
-    product
+    let at = |index| uniform(seed, index);
+    let values = (0..count).map(|index| rounded(least + (most - least) * at(index), dtype));
+    values.collect::<Result<_, _>>().map(Some)
 }
 
-/// Transposes a matrix with this number of columns.
-pub(super) fn transposed(matrix: &[f64], columns: usize) -> Vec<f64> {
-    let column = |column: usize| matrix.iter().skip(column).step_by(columns);
-    (0..columns).flat_map(column).copied().collect()
+fn rounded(value: f64, dtype: DType) -> Result<f64, RuntimeError> {
+    let mut bytes = Vec::new();
+    dtype.encode(value, &mut bytes)?;
+    Ok(dtype.decode(&bytes))
 }
 
-/// Permutes numbers; empty if there are none.
-pub(super) fn ordered(values: &[f64], order: &[usize]) -> Vec<f64> {
-    if values.is_empty() { Vec::new() } else { order.iter().map(|&from| values[from]).collect() }
+/// Makes a tensor of these numbers, or an uninitialised one if there are none.
+pub(super) fn tensor(
+    lab: &Lab<'_>,
+    dimensions: &[u64],
+    dtype: DType,
+    values: Option<&[f64]>,
+    over: &Placement,
+) -> Result<Tensor, RuntimeError> {
+    let tensor = match values {
+        Some(values) => lab.context.from_slice(dimensions, values)?.to_dtype(dtype)?,
+        None => lab.context.empty(dimensions, dtype)?,
+    };
+    tensor.to(over)
 }
 
-/// Returns the row-major indices of a matrix's elements in the order of storage by panels.
-pub(super) fn panel_order(rows: u64, columns: u64, width: u64) -> Vec<usize> {
-    let (rows, columns, width) = (size(rows), size(columns), size(width));
-    let mut order = Vec::with_capacity(rows * columns);
-    for first in (0..columns).step_by(width) {
-        let end = columns.min(first + width);
-        (0..rows).for_each(|row| order.extend(row * columns + first..row * columns + end));
-    }
-    order
+/// Compares the elements of a tensor with the expected ones, in data mode: the greatest difference, relative to
+/// the greatest expected element.
+pub(super) fn compare(
+    lab: &Lab<'_>,
+    tensor: &Tensor,
+    tolerance: f64,
+    expected: Option<&[f64]>,
+) -> Result<Option<Check>, RuntimeError> {
+    let (Some(found), Some(expected)) = (lab.values(tensor)?, expected) else { return Ok(None) };
+    Ok(Some(difference(&found, expected, f64::MIN_POSITIVE, tolerance)))
 }
 
 /// Returns the parameters of a PE.
@@ -108,9 +123,4 @@ pub(super) fn multiple(name: &str, value: u64, of: u64, why: &str) -> Result<(),
         return Ok(());
     }
     Err(BenchError::Unfit(format!("{name}={value}: expected a multiple of {of}, {why}")))
-}
-
-/// Converts a count to `usize`, saturating.
-pub(super) fn size(count: u64) -> usize {
-    usize::try_from(count).unwrap_or(usize::MAX)
 }

@@ -4,36 +4,15 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use cubeyard_memory::address::{CubeId, PeId, SipId};
-use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::{Argument, Context, Launch, RuntimeError, Tensor};
 
-use super::inputs::size;
-use super::numbers::difference;
 use super::phase::Phase;
-use crate::report::{Bound, Check};
+use super::reference::{difference, size};
+use crate::report::Check;
 use cubeyard_collectives::distributed::Distributed;
 use cubeyard_tl::kernel::Kernel;
 use cubeyard_tl::launch::Launcher;
-
-/// The work that any implementation must do.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Work {
-    /// Floating-point operations of matrix products, with the element type that determines the engine's rate;
-    /// `None` without products.
-    pub gemm: Option<(DType, u64)>,
-    /// Elements that the vector engine must process, in units of its simple rate.
-    pub elements: u64,
-    /// Bytes that the vector engine must fetch from the TCMs, and store to them. The fetches of matrix products
-    /// follow from their operations. Operations that can be chained without the TCM count nothing.
-    pub tcm: [u64; 2],
-    /// Bytes that must leave or enter memory: each input once, each output once, over all PEs.
-    pub bytes: u64,
-    /// Number of PE memories over which these bytes are spread evenly; by default all PEs of the launch.
-    pub memories: Option<u64>,
-    /// Minimum times that the links allow for the required messages.
-    pub links: Vec<Bound>,
-}
 
 /// A context, and the launches on it.
 ///
@@ -65,7 +44,8 @@ impl<'c> Lab<'c> {
     pub fn settle(&self) -> Result<(), RuntimeError> {
         let launched = self.launcher.take_launched().into_iter();
         let launched = launched.map(|(name, handle)| Ok((name, handle.wait()?)));
-        let phases = Phase::of(self, launched.collect::<Result<_, RuntimeError>>()?);
+        let phases =
+            Phase::of(self.context, &self.launcher, launched.collect::<Result<_, RuntimeError>>()?);
         self.phases.borrow_mut().extend(phases);
         Ok(())
     }

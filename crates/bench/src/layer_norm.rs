@@ -6,8 +6,8 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 use cubeyard_sim::Bandwidth;
 
-use super::inputs::core;
-use super::numbers::{compare, rounding, spread, sum_rounding, tensor};
+use super::inputs::{compare, core, spread, tensor};
+use super::reference::{rounding, sum_rounding};
 use super::rows::{at_least, parameters};
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use cubeyard_kernels::{EPSILON, layer_norm};

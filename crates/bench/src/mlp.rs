@@ -3,8 +3,8 @@
 use cubeyard_runtime::dtype::DType;
 
 use super::Lab;
-use super::inputs::{numbers, product};
-use super::numbers::rounding;
+use super::inputs::numbers;
+use super::reference::{product, rounding};
 use cubeyard_kernels::Activation;
 
 /// Returns weights scaled so that sums over `features` are about 1, where activations are nonlinear; scaled by

@@ -11,10 +11,10 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 use cubeyard_runtime::{Argument, RingConfig, RuntimeError, Tensor};
 
-use super::inputs::{fits_tcm, multiple, numbers, place, size, transposed};
+use super::inputs::{fits_tcm, multiple, numbers, place};
 use super::links::links_between;
 use super::mlp::{Layers, tolerance, weights};
-use super::numbers::worse;
+use super::reference::{size, transposed, worse};
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use crate::report::Check;
 use cubeyard_collectives::distributed::Wired;

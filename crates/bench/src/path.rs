@@ -8,10 +8,9 @@ use cubeyard_device::machine::{Machine, Rehearsal};
 use cubeyard_device::message::RequestId;
 use cubeyard_device::pe::{CoreReport, Dma, OpCause, OpLog, OpRecord, OpUnit, Stretch};
 use cubeyard_device::request::PeRef;
-use cubeyard_runtime::LaunchReport;
+use cubeyard_runtime::{Context, LaunchReport};
 use cubeyard_sim::{NodeId, Span, Time};
 
-use super::Lab;
 use crate::report::{AccessTime, SliceKind, Step};
 use cubeyard_tl::launch::Launcher;
 use cubeyard_tl::program::Operation;
@@ -29,15 +28,19 @@ pub(super) struct Leg {
 
 /// Returns the path of launches that have just ended, while their tensors are still mapped; `started` is the
 /// start of the first.
-pub(super) fn path(lab: &Lab<'_>, launches: &[(String, LaunchReport)], started: Time) -> Vec<Leg> {
+pub(super) fn path(
+    context: &Context,
+    launcher: &Launcher<'_>,
+    launches: &[(String, LaunchReport)],
+    started: Time,
+) -> Vec<Leg> {
     let Some((request, pe, core)) = last(launches) else { return Vec::new() };
-    lab.context.machine(|machine| {
+    context.machine(|machine| {
         let (topology, log) = (machine.topology(), machine.view().ops());
         let node = topology.pe_cpu(pe.sip, pe.cube, pe.pe);
         let last = log.last(|record| record.request == request && record.pe == node);
         let Some(last) = last else { return Vec::new() };
-        let mut walk =
-            Walk { machine, log: &log, launcher: &lab.launcher, node, started, rehearsal: None };
+        let mut walk = Walk { machine, log: &log, launcher, node, started, rehearsal: None };
         let stretches = log.path(last, core.ended);
         // Earlier launches are not part of this time.
         let stretches = stretches.take_while(|stretch| stretch.end > started);

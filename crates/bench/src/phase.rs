@@ -1,12 +1,12 @@
 //! Phases of a run: sets of launches that overlap in time, one after the other.
 
-use cubeyard_runtime::LaunchReport;
+use cubeyard_runtime::{Context, LaunchReport};
 use cubeyard_sim::{Span, Time};
 
-use super::Lab;
 use super::limit::HOST;
 use super::path::{Leg, path};
 use crate::report::{SliceKind, Step};
+use cubeyard_tl::launch::Launcher;
 
 /// Launches that overlap in time: a kernel on several SIPs, or several kernels.
 #[derive(Debug)]
@@ -19,7 +19,11 @@ pub(super) struct Phase {
 
 impl Phase {
     /// Groups completed launches into phases, while their tensors are still mapped.
-    pub(super) fn of(lab: &Lab<'_>, mut launches: Vec<(String, LaunchReport)>) -> Vec<Self> {
+    pub(super) fn of(
+        context: &Context,
+        launcher: &Launcher<'_>,
+        mut launches: Vec<(String, LaunchReport)>,
+    ) -> Vec<Self> {
         launches.sort_by_key(|(_, launch)| launch.started);
         let mut phases: Vec<Self> = Vec::new();
         for launch in launches {
@@ -29,7 +33,7 @@ impl Phase {
             }
         }
         for phase in &mut phases {
-            phase.legs = path(lab, &phase.launches, phase.started());
+            phase.legs = path(context, launcher, &phase.launches, phase.started());
         }
         phases
     }

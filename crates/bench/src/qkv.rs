@@ -5,10 +5,8 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 use cubeyard_runtime::{Argument, RuntimeError, Tensor};
 
-use super::inputs::{
-    F16_SUMS, core, fits_tcm, multiple, numbers, ordered, panel_order, place, product, size,
-};
-use super::numbers::worse;
+use super::inputs::{F16_SUMS, core, fits_tcm, multiple, numbers, place};
+use super::reference::{ordered, panel_order, product, size, worse};
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use crate::report::Check;
 use cubeyard_kernels::qkv;

@@ -8,16 +8,14 @@ use cubeyard_device::pe::OpUnit;
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::SipId;
-use cubeyard_runtime::{Context, ContextConfig, RuntimeError};
+use cubeyard_runtime::{Context, ContextConfig};
 use cubeyard_sim::Span;
-use thiserror::Error;
 
 use super::limit::{breakdown, limit};
 use super::peaks::{bounds, peak_rate};
 use super::phase::{self, Phase};
-use super::{Bench, Lab, Outcome, ParameterError, RunLog, TooLarge, Values};
+use super::{Bench, BenchError, Lab, Outcome, RunLog, Values};
 use crate::report::{RunReport, Traffic, UnitUse};
-use cubeyard_collectives::distributed::DistError;
 use cubeyard_tl::launch::{Launcher, Mode};
 use cubeyard_tl::program::Finding;
 
@@ -53,50 +51,6 @@ impl Run {
     /// Returns whether there are no findings and no wrong results.
     pub fn is_well(&self) -> bool {
         self.findings.is_empty() && self.report.check.is_none_or(|check| check.passed())
-    }
-}
-
-/// The error of a bench that could not run to its end.
-#[derive(Debug, Error)]
-pub enum BenchError {
-    /// There is no such bench.
-    #[error("there is no bench `{name}`{}", nearest.as_ref().map_or_else(String::new, |nearest| format!("; the nearest is `{nearest}`")))]
-    NoSuchBench {
-        /// The name given.
-        name: String,
-        /// The most similar name.
-        nearest: Option<String>,
-    },
-    /// A parameter is invalid.
-    #[error(transparent)]
-    Parameter(#[from] ParameterError),
-    /// The parameters do not fit together or the machine; the text says why.
-    #[error("{0}")]
-    Unfit(String),
-    /// The bench reads loaded values, so it needs data mode.
-    #[error("{0} branches on loaded values: it needs --data")]
-    NeedsData(&'static str),
-    /// The run needs more host memory than allowed.
-    #[error(transparent)]
-    TooLarge(#[from] TooLarge),
-    /// An error of the runtime or the machine.
-    #[error(transparent)]
-    Runtime(#[from] RuntimeError),
-    /// An error of a process group.
-    #[error(transparent)]
-    Distributed(#[from] DistError),
-}
-
-impl BenchError {
-    /// Returns whether memory or time has run out, as opposed to an invalid request.
-    pub fn is_exhausted(&self) -> bool {
-        match self {
-            Self::TooLarge(_) => true,
-            Self::Runtime(error) | Self::Distributed(DistError::Runtime(error)) => {
-                error.is_exhausted()
-            }
-            _ => false,
-        }
     }
 }
 

@@ -11,8 +11,9 @@ use cubeyard_runtime::shape::Shape;
 use cubeyard_runtime::{Argument, RingConfig, RuntimeError};
 
 use super::attention::{COMMANDS_OF_BLOCK, F16_ATTENTION, attention, stored_keys};
-use super::inputs::{at_least, fits_tcm, multiple, numbers, place, queries, size};
+use super::inputs::{at_least, fits_tcm, multiple, numbers, place, queries};
 use super::links::links_among;
+use super::reference::size;
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use cubeyard_collectives::collective::{Operation, ReduceOp, World};
 use cubeyard_collectives::distributed::Wired;

@@ -5,10 +5,10 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::{Argument, RuntimeError, Tensor};
 
-use super::inputs::{fits_tcm, multiple, numbers, place, size};
+use super::inputs::{fits_tcm, multiple, numbers, place};
 use super::links::links;
 use super::mlp::{Layers, tolerance, weights};
-use super::numbers::worse;
+use super::reference::{size, worse};
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use crate::report::Check;
 use cubeyard_collectives::collective::{Algorithm, Operation, ReduceOp, algorithms};

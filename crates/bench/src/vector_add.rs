@@ -5,7 +5,7 @@ use cubeyard_runtime::Argument;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 
-use super::numbers::rounding;
+use super::reference::rounding;
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use cubeyard_kernels::vector_add;
 

@@ -4,7 +4,7 @@ use cubeyard_device::topology::Topology;
 use cubeyard_sim::Span;
 
 use super::cut::{Cut, Phase};
-use super::driver::Part;
+use super::part::Part;
 
 /// Data and operations that a part requires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

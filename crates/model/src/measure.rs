@@ -9,8 +9,9 @@ use cubeyard_sim::{Span, Time};
 
 use super::bound::{Demand, Rates};
 use super::cut::{Cut, Work};
-use super::driver::{Driver, Part};
+use super::driver::Driver;
 use super::error::ModelError;
+use super::part::Part;
 use super::report::{Memory, ModelReport, PartReport};
 use super::spec::ModelSpec;
 use super::tensors::Tensors;

@@ -7,7 +7,7 @@ use cubeyard_runtime::{Context, RuntimeError, Tensor};
 
 use super::cut::Cut;
 use super::error::ModelError;
-use super::report::{Memory, Use};
+use super::memory::{Memory, Use};
 
 /// A tensor of a model. Weights and caches contain all layers: PE by PE, the layers of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 use cubeyard_sim::{Span, Time};
 
 use super::cut::Phase;
-use super::driver::{Part, Ran};
+use super::driver::Ran;
+use super::part::Part;
 
 /// A step with some of its identical layers. SIPs wait for each other in every all-reduce, so the time of one
 /// is that of all.

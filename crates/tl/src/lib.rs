@@ -30,6 +30,7 @@
 
 mod composite;
 mod fail;
+mod input;
 pub mod kernel;
 pub mod launch;
 mod layout;
@@ -42,6 +43,7 @@ pub mod needs;
 pub mod numeric;
 mod op;
 mod order;
+mod port;
 pub mod program;
 mod race;
 mod reference;
@@ -54,14 +56,15 @@ mod value;
 pub(crate) use composite::PlanRun;
 pub use composite::{Composite, Epilogue, Handle, Plan, Source, TileGrid};
 pub use cubeyard_device::pe::Instruction;
+pub use input::{Input, ValueId};
 pub use layout::pack;
 pub use mask::Mask;
-pub use message::Port;
 pub(crate) use message::format_name;
 pub use needs::{Needs, TooLarge};
 pub use op::Op;
+pub use port::Port;
 pub use reference::Ref;
-pub use tape::{Computation, Effect, Input, Operand, Order, Place, Tape, ValueId, place};
+pub use tape::{Computation, Effect, Operand, Order, Place, Tape, place};
 pub use tile::Tile;
 
 use std::cell::{Cell, OnceCell, RefCell};

@@ -51,8 +51,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-pub use array::Array;
-pub use cast::cast;
+pub use array::{Array, cast};
 pub use dot::dot;
 pub use elementwise::{binary, merge, ternary, unary};
 pub use error::NumericError;

@@ -8,13 +8,11 @@ use cubeyard_device::pe::{Chunks, CommandId, Instruction, Instructions, Work};
 use smallvec::{SmallVec, smallvec};
 
 use super::composite::Plan;
+use super::input::{Input, ValueId};
 use super::mask::Mask;
-use super::message::Port;
 use super::op::Op;
+use super::port::Port;
 use crate::numeric::TileType;
-
-/// Id of a value: the contents of a tile.
-pub type ValueId = u32;
 
 /// A line in a kernel's source.
 pub type Place = &'static Location<'static>;
@@ -94,15 +92,6 @@ pub struct Computation {
     /// The value that is computed.
     pub output: ValueId,
     /// Type and shape of the result.
-    pub ty: TileType,
-}
-
-/// A tile as an operand: a value, viewed in a shape.
-#[derive(Clone, Debug)]
-pub struct Input {
-    /// The value of the tile.
-    pub value: ValueId,
-    /// Type and shape in which its elements are viewed.
     pub ty: TileType,
 }
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use cubeyard_device::pe::CommandId;
 
 use super::Tl;
-use super::tape::{Input, ValueId};
+use super::input::{Input, ValueId};
 use crate::numeric::TileType;
 
 /// An immutable tile in the TCM; each computation returns a new one. Cheap to clone; dropping the last clone

@@ -2,7 +2,7 @@
 
 use cubeyard_runtime::uniform;
 
-use crate::inputs::size;
+use crate::reference::size;
 
 /// Returns the preferred experts of each token, best first, with gates that sum to 1. Scores are drawn
 /// uniformly; the score of expert e of n is reduced by `skew` % · e / n, which favours the first experts.

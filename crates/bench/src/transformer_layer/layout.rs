@@ -1,7 +1,8 @@
 //! The numbers of a layer as matrices, and in the layout of the PEs.
 
 use crate::Lab;
-use crate::inputs::{numbers, panel_order, queries, size};
+use crate::inputs::{numbers, queries};
+use crate::reference::{panel_order, size};
 use cubeyard_model::{Cut, Held};
 
 /// A row-major matrix.

@@ -2,7 +2,7 @@
 
 use super::layout::{Matrix, Numbers};
 use crate::attention::attention;
-use crate::inputs::{product, size};
+use crate::reference::{product, size};
 use cubeyard_kernels::EPSILON;
 
 /// Returns the tokens of a step after the layer.

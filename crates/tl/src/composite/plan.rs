@@ -16,8 +16,8 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_sim::Span;
 use smallvec::smallvec;
 
+use super::super::input::{Input, ValueId};
 use super::super::op::Op;
-use super::super::tape::{Input, ValueId};
 use super::super::{Ref, Tile};
 use super::{Composite, Epilogue, Kind, Source};
 use crate::numeric::{Binary, TileType};

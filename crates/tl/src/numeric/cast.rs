@@ -10,16 +10,6 @@
 use cubeyard_runtime::dtype::DType;
 
 use super::value::Data;
-use super::{Array, NumericError, infer};
-
-/// Converts the elements to another type.
-///
-/// Floats are rounded once, to nearest, ties to even; values too large become infinite, or NaN in `fp8_e4m3`.
-/// From float to integer the fraction is dropped, values out of range saturate, and NaN becomes 0. From integer
-/// to integer the upper bits are dropped. To bool, any value but 0 is true; from bool, the result is 0 or 1.
-pub fn cast(a: &Array, dtype: DType) -> Result<Array, NumericError> {
-    Ok(a.converted(infer::cast(a.ty(), dtype)?))
-}
 
 /// Width of an integer type.
 #[derive(Clone, Copy)]

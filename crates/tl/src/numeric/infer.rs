@@ -6,10 +6,30 @@ mod shape;
 
 use cubeyard_runtime::dtype::DType;
 
-use super::{Binary, NumericError, Reduce, Scan, Ternary, TileType, Unary};
+use super::{
+    Binary, MOST_DIMENSIONS, MOST_ELEMENTS, NumericError, Reduce, Scan, Ternary, TileType, Unary,
+};
 use shape::{axis_of, broadcast};
 
 pub use shape::{broadcast_to, merge, paste, permute, reshape, slice, transpose};
+
+impl TileType {
+    /// Returns the type, unless it has too many dimensions or elements.
+    pub fn new(dtype: DType, shape: &[u64]) -> Result<Self, NumericError> {
+        Self { dtype, shape: shape.into() }.checked()
+    }
+
+    /// Checks the limits on dimensions and elements.
+    pub(super) fn checked(self) -> Result<Self, NumericError> {
+        if self.shape.len() > MOST_DIMENSIONS {
+            return Err(NumericError::Dimensions { tile: self });
+        }
+        if self.elements() > MOST_ELEMENTS {
+            return Err(NumericError::TooLarge { tile: self });
+        }
+        Ok(self)
+    }
+}
 
 /// The element types on which an operation is defined.
 #[derive(Clone, Copy)]

@@ -5,8 +5,6 @@ use std::fmt;
 use cubeyard_runtime::dtype::DType;
 use smallvec::SmallVec;
 
-use super::NumericError;
-
 /// Maximum number of dimensions of a tile.
 pub const MOST_DIMENSIONS: usize = 4;
 
@@ -27,11 +25,6 @@ pub struct TileType {
 }
 
 impl TileType {
-    /// Returns the type, unless it has too many dimensions or elements.
-    pub fn new(dtype: DType, shape: &[u64]) -> Result<Self, NumericError> {
-        Self { dtype, shape: shape.into() }.checked()
-    }
-
     /// Returns the type of a single element without dimensions.
     pub fn scalar(dtype: DType) -> Self {
         Self { dtype, shape: Lengths::new() }
@@ -54,17 +47,6 @@ impl TileType {
     #[must_use]
     pub fn with_dtype(&self, dtype: DType) -> Self {
         Self { dtype, shape: self.shape.clone() }
-    }
-
-    /// Checks the limits on dimensions and elements.
-    pub(super) fn checked(self) -> Result<Self, NumericError> {
-        if self.shape.len() > MOST_DIMENSIONS {
-            return Err(NumericError::Dimensions { tile: self });
-        }
-        if self.elements() > MOST_ELEMENTS {
-            return Err(NumericError::TooLarge { tile: self });
-        }
-        Ok(self)
     }
 
     /// Returns the number of elements as a `usize`; for types that were checked.

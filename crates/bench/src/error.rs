@@ -1,0 +1,52 @@
+//! Errors of benches.
+
+use cubeyard_collectives::distributed::DistError;
+use cubeyard_runtime::RuntimeError;
+use cubeyard_tl::TooLarge;
+use thiserror::Error;
+
+use super::ParameterError;
+
+/// The error of a bench that could not run to its end.
+#[derive(Debug, Error)]
+pub enum BenchError {
+    /// There is no such bench.
+    #[error("there is no bench `{name}`{}", nearest.as_ref().map_or_else(String::new, |nearest| format!("; the nearest is `{nearest}`")))]
+    NoSuchBench {
+        /// The name given.
+        name: String,
+        /// The most similar name.
+        nearest: Option<String>,
+    },
+    /// A parameter is invalid.
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
+    /// The parameters do not fit together or the machine; the text says why.
+    #[error("{0}")]
+    Unfit(String),
+    /// The bench reads loaded values, so it needs data mode.
+    #[error("{0} branches on loaded values: it needs --data")]
+    NeedsData(&'static str),
+    /// The run needs more host memory than allowed.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
+    /// An error of the runtime or the machine.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// An error of a process group.
+    #[error(transparent)]
+    Distributed(#[from] DistError),
+}
+
+impl BenchError {
+    /// Returns whether memory or time has run out, as opposed to an invalid request.
+    pub fn is_exhausted(&self) -> bool {
+        match self {
+            Self::TooLarge(_) => true,
+            Self::Runtime(error) | Self::Distributed(DistError::Runtime(error)) => {
+                error.is_exhausted()
+            }
+            _ => false,
+        }
+    }
+}
