@@ -42,9 +42,9 @@ impl Bench for FlashAttention {
         vec![
             Parameter::whole("heads", 8, (1, 1 << 16), "heads of Q, K and V, over all sequences"),
             Parameter::whole("sequence", 128, (1, 1 << 20), "tokens per sequence"),
-            Parameter::whole("head_dim", 64, (1, 1024), "features per head"),
-            Parameter::whole("block_q", 64, (1, 4096), "tokens per block of Q"),
-            Parameter::whole("block_k", 64, (1, 4096), "tokens per block of K and V"),
+            Parameter::whole("head-dim", 64, (1, 1024), "features per head"),
+            Parameter::whole("block-q", 64, (1, 4096), "tokens per block of Q"),
+            Parameter::whole("block-k", 64, (1, 4096), "tokens per block of K and V"),
             Parameter::choice(
                 "causal",
                 &["yes", "no"],
@@ -57,7 +57,7 @@ impl Bench for FlashAttention {
 
     fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
         let [heads, tokens, features, block_q, block_k] =
-            values.wholes(["heads", "sequence", "head_dim", "block_q", "block_k"]);
+            values.wholes(["heads", "sequence", "head-dim", "block-q", "block-k"]);
         let (of_q, of_k) = (tokens.div_ceil(block_q), tokens.div_ceil(block_k));
         // With causal masking, half of all pairs of blocks.
         let seen = if values.choice("causal") == "yes" { (of_k / 2).max(1) } else { of_k };
@@ -90,9 +90,9 @@ impl Bench for FlashAttention {
 impl FlashProblem {
     fn new(values: &Values) -> Result<Self, BenchError> {
         let [heads, tokens, features, cubes, pes] =
-            values.wholes(["heads", "sequence", "head_dim", "cubes", "pes"]);
+            values.wholes(["heads", "sequence", "head-dim", "cubes", "pes"]);
         at_least("heads", heads, cubes * pes, "one for each PE; or set cubes or pes")?;
-        let blocks = values.wholes(["block_q", "block_k"]);
+        let blocks = values.wholes(["block-q", "block-k"]);
         let causal = values.choice("causal") == "yes";
         Ok(Self { heads, tokens, features, blocks, causal, cubes, pes })
     }

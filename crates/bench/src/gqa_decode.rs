@@ -36,10 +36,10 @@ impl Bench for GqaDecode {
         vec![
             Parameter::whole("batch", 1, (1, 1 << 16), "number of sequences"),
             Parameter::whole("context", 512, (1, 1 << 24), "cached tokens per sequence"),
-            Parameter::whole("q_heads", 64, (1, 1024), "heads of Q; Llama-70B has 64"),
-            Parameter::whole("kv_heads", 8, (1, 1024), "heads of K and V; Llama-70B has 8"),
-            Parameter::whole("head_dim", 128, (1, 1024), "features per head"),
-            Parameter::whole("block_k", 256, (1, 1 << 16), "tokens per block of K and V"),
+            Parameter::whole("q-heads", 64, (1, 1024), "heads of Q; Llama-70B has 64"),
+            Parameter::whole("kv-heads", 8, (1, 1024), "heads of K and V; Llama-70B has 8"),
+            Parameter::whole("head-dim", 128, (1, 1024), "features per head"),
+            Parameter::whole("block-k", 256, (1, 1 << 16), "tokens per block of K and V"),
             Parameter::whole("cubes", 1, (1, 64), "number of cubes"),
             Parameter::whole("pes", 8, (1, 64), "PEs per cube"),
         ]
@@ -47,17 +47,17 @@ impl Bench for GqaDecode {
 
     fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
         let [batch, context, q_heads, kv_heads, features, block] =
-            values.wholes(["batch", "context", "q_heads", "kv_heads", "head_dim", "block_k"]);
+            values.wholes(["batch", "context", "q-heads", "kv-heads", "head-dim", "block-k"]);
         Needs::elements([2, batch, kv_heads, context, features])
             + Needs::elements([2, batch, q_heads, features])
             + Needs::commands([COMMANDS_OF_BLOCK, batch, kv_heads, context.div_ceil(block)])
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
-        let [block, cubes, pes] = values.wholes(["block_k", "cubes", "pes"]);
+        let [block, cubes, pes] = values.wholes(["block-k", "cubes", "pes"]);
         let problem = DecodeProblem::new(values)?;
         let DecodeProblem { rows, group, features, context } = problem;
-        at_least("batch * kv_heads", rows, cubes * pes, "one for each PE; or set cubes or pes")?;
+        at_least("batch * kv-heads", rows, cubes * pes, "one for each PE; or set cubes or pes")?;
         let over = lab.placement(Split::RowWise, Split::RowWise, cubes, pes);
         let q = queries(lab, rows * group * features, 1);
         let [k, v] = [2, 3].map(|seed| numbers(lab, rows * context * features, seed));
@@ -79,13 +79,13 @@ impl Bench for GqaDecode {
 
 impl DecodeProblem {
     fn new(values: &Values) -> Result<Self, BenchError> {
-        let [q, kv] = values.wholes(["q_heads", "kv_heads"]);
-        multiple("q_heads", q, kv, "as many for each of the kv_heads")?;
+        let [q, kv] = values.wholes(["q-heads", "kv-heads"]);
+        multiple("q-heads", q, kv, "as many for each of the kv-heads")?;
         let (rows, group) = (values.whole("batch") * kv, q / kv);
         Ok(Self {
             rows,
             group,
-            features: values.whole("head_dim"),
+            features: values.whole("head-dim"),
             context: values.whole("context"),
         })
     }

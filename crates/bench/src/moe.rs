@@ -54,7 +54,7 @@ impl Bench for Moe {
             Parameter::whole("features", 128, (1, 1 << 13), "features per token"),
             Parameter::whole("hidden", 256, (1, 1 << 14), "hidden features of an expert"),
             Parameter::whole("experts", 16, (1, 1 << 10), "experts of all PEs"),
-            Parameter::whole("top_k", 2, (1, 2), "experts per token"),
+            Parameter::whole("top-k", 2, (1, 2), "experts per token"),
             Parameter::whole(
                 "capacity",
                 125,
@@ -112,7 +112,7 @@ impl Bench for Moe {
 impl<'l> MoeProblem<'l> {
     fn new(lab: &'l Lab<'l>, values: &Values) -> Result<Self, BenchError> {
         let [tokens, features, hidden, experts, top, capacity, cubes, pes] = values.wholes([
-            "tokens", "features", "hidden", "experts", "top_k", "capacity", "cubes", "pes",
+            "tokens", "features", "hidden", "experts", "top-k", "capacity", "cubes", "pes",
         ]);
         let ranks = lab.sips.len() as u64 * cubes * pes;
         multiple("tokens", tokens, ranks, "as many for each PE")?;

@@ -50,10 +50,10 @@ impl Bench for SequenceAttention {
         vec![
             Parameter::whole("batch", 1, (1, 1 << 12), "number of sequences"),
             Parameter::whole("context", 2048, (1, 1 << 24), "cached tokens per sequence"),
-            Parameter::whole("q_heads", 64, (1, 1024), "heads of Q; Llama-70B has 64"),
-            Parameter::whole("kv_heads", 8, (1, 1024), "heads of K and V; Llama-70B has 8"),
-            Parameter::whole("head_dim", 128, (1, 1024), "features per head"),
-            Parameter::whole("block_k", 256, (1, 1 << 16), "tokens per block of K and V"),
+            Parameter::whole("q-heads", 64, (1, 1024), "heads of Q; Llama-70B has 64"),
+            Parameter::whole("kv-heads", 8, (1, 1024), "heads of K and V; Llama-70B has 8"),
+            Parameter::whole("head-dim", 128, (1, 1024), "features per head"),
+            Parameter::whole("block-k", 256, (1, 1 << 16), "tokens per block of K and V"),
             Parameter::whole("cubes", 2, (1, 64), "number of cubes"),
             Parameter::whole("pes", 8, (1, 64), "PEs per cube"),
         ]
@@ -61,7 +61,7 @@ impl Bench for SequenceAttention {
 
     fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
         let [batch, context, q_heads, kv_heads, features, block] =
-            values.wholes(["batch", "context", "q_heads", "kv_heads", "head_dim", "block_k"]);
+            values.wholes(["batch", "context", "q-heads", "kv-heads", "head-dim", "block-k"]);
         let blocks = context.div_ceil(block);
         Needs::elements([2, batch, kv_heads, context, features])
             + Needs::elements([2, batch, q_heads, features])
@@ -99,9 +99,9 @@ impl Bench for SequenceAttention {
 impl SequenceProblem {
     fn new(lab: &Lab<'_>, values: &Values) -> Result<Self, BenchError> {
         let [q, kv, batch, features, context, block, cubes, pes] = values.wholes([
-            "q_heads", "kv_heads", "batch", "head_dim", "context", "block_k", "cubes", "pes",
+            "q-heads", "kv-heads", "batch", "head-dim", "context", "block-k", "cubes", "pes",
         ]);
-        multiple("q_heads", q, kv, "as many for each of the kv_heads")?;
+        multiple("q-heads", q, kv, "as many for each of the kv-heads")?;
         at_least("context", context, cubes * pes, "one for each PE; or set cubes or pes")?;
         let (rows, group) = (batch * kv, q / kv);
         let block = block.min(context.div_ceil(cubes * pes));
@@ -109,7 +109,7 @@ impl SequenceProblem {
         let sums = 4 * group * (features + 2);
         let bytes = (rows + 4) * sums + 8 * block * features + 24 * group * block;
         let what = format!("the sums of {rows} rows and two blocks of K and V");
-        fits_tcm(lab, bytes, &what, "fewer sequences or heads, or a smaller block_k")?;
+        fits_tcm(lab, bytes, &what, "fewer sequences or heads, or a smaller block-k")?;
         Ok(Self { rows, group, features, context, block, cubes, pes })
     }
 

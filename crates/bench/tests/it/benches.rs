@@ -29,3 +29,22 @@ fn recorded_and_live_take_the_same_time_with_data_and_without() {
         assert_eq!(time(true, Mode::Recorded), recorded, "{}", bench.name());
     }
 }
+
+#[test]
+fn parameters_are_written_with_hyphens_and_an_old_name_suggests_the_new_one() {
+    let mut seen = 0;
+    for bench in catalogue() {
+        for parameter in bench.parameters() {
+            let name = parameter.name;
+            assert!(!name.contains('_'), "{}: {name}", bench.name());
+            if name.contains('-') {
+                let set = vec![format!("{}=1", name.replace('-', "_"))];
+                let error = run(&*bench, &RunConfig { set, ..config(false, Mode::Recorded) });
+                let error = error.expect_err("an old name").to_string();
+                assert!(error.ends_with(&format!("; the nearest is `{name}`")), "{error}");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 10, "{seen}");
+}

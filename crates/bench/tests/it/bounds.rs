@@ -57,8 +57,8 @@ fn cubes_of_a_sip_reach_a_fifth_of_their_bound() {
 #[test]
 fn no_bench_is_quicker_than_its_bounds_with_other_settings() {
     let cases = [
-        ("flash-attention", vec!["sequence=256", "head_dim=128"]),
-        ("gqa-decode", vec!["q_heads=256"]),
+        ("flash-attention", vec!["sequence=256", "head-dim=128"]),
+        ("gqa-decode", vec!["q-heads=256"]),
         ("layer-norm", vec!["dtype=f32", "rows=64"]),
         ("layer-norm", vec!["dtype=bf16", "columns=4096"]),
         ("softmax", vec!["dtype=f32", "tile=1"]),

@@ -85,20 +85,20 @@ fn projections_are_right_in_every_shape() {
 fn attention_is_right_with_and_without_a_future() {
     for causal in ["yes", "no"] {
         for (q, k) in [(64, 64), (32, 96), (96, 32), (33, 50), (300, 300)] {
-            let blocks = format!("block_q={q} block_k={k} causal={causal}");
+            let blocks = format!("block-q={q} block-k={k} causal={causal}");
             is_right(
                 "flash-attention",
-                &format!("{blocks} heads=3 pes=2 sequence=150 head_dim=40"),
+                &format!("{blocks} heads=3 pes=2 sequence=150 head-dim=40"),
             );
         }
-        is_right("flash-attention", &format!("sequence=1 head_dim=1 causal={causal}"));
+        is_right("flash-attention", &format!("sequence=1 head-dim=1 causal={causal}"));
     }
 }
 
 #[test]
 fn a_future_that_is_not_seen_costs_about_half() {
     let time = |causal| {
-        let set = format!("causal={causal} sequence=1024 block_q=64 block_k=64");
+        let set = format!("causal={causal} sequence=1024 block-q=64 block-k=64");
         asked("flash-attention", &set, false).unwrap().report.kernel.ps() as f64
     };
     let ratio = time("yes") / time("no");
@@ -107,15 +107,15 @@ fn a_future_that_is_not_seen_costs_about_half() {
 
 #[test]
 fn decoding_is_right_with_uneven_heads_and_contexts() {
-    is_right("gqa-decode", "batch=3 context=70 block_k=32 head_dim=64");
-    is_right("gqa-decode", "batch=5 context=33 block_k=64 cubes=2 head_dim=32");
-    is_right("gqa-decode", "q_heads=6 kv_heads=6 pes=4 context=100 block_k=99");
-    is_right("gqa-decode", "q_heads=40 kv_heads=1 pes=1 context=1");
+    is_right("gqa-decode", "batch=3 context=70 block-k=32 head-dim=64");
+    is_right("gqa-decode", "batch=5 context=33 block-k=64 cubes=2 head-dim=32");
+    is_right("gqa-decode", "q-heads=6 kv-heads=6 pes=4 context=100 block-k=99");
+    is_right("gqa-decode", "q-heads=40 kv-heads=1 pes=1 context=1");
 }
 
 #[test]
 fn long_contexts_are_read_at_most_of_the_memorys_rate() {
-    let run = asked("gqa-decode", "context=65536 block_k=1024", false).unwrap();
+    let run = asked("gqa-decode", "context=65536 block-k=1024", false).unwrap();
     assert!(run.report.share() > 0.75, "{}", run.report.share());
     assert_eq!(bound(&run.report), "the HBM of a PE");
     let cache = 2 * 2 * 8 * 128 * 65536;
@@ -151,15 +151,15 @@ fn what_does_not_go_together_is_refused_by_name() {
     is_unfit("qkv", "tokens=33 cubes=2", "tokens=33: expected a multiple of 2");
     is_unfit("qkv", "shrink=1 tokens=4096 resident=4096", "choose fewer resident tokens");
     is_unfit("flash-attention", "heads=4", "heads=4: expected at least 8, one for each PE");
-    is_unfit("gqa-decode", "kv_heads=12", "q_heads=64: expected a multiple of 12");
-    is_unfit("gqa-decode", "cubes=2", "batch * kv_heads=8: expected at least 16");
+    is_unfit("gqa-decode", "kv-heads=12", "q-heads=64: expected a multiple of 12");
+    is_unfit("gqa-decode", "cubes=2", "batch * kv-heads=8: expected at least 16");
     is_unfit("block-sparse", "m=100", "m=100: expected a multiple of 64");
     is_unfit("block-sparse", "k=1024 n=65536", "choose a smaller k, n or block");
 }
 
 #[test]
 fn blocks_too_large_for_the_tcm_name_the_line() {
-    let error = asked("flash-attention", "sequence=8192 block_q=2048 block_k=2048", false);
+    let error = asked("flash-attention", "sequence=8192 block-q=2048 block-k=2048", false);
     let error = error.unwrap_err().to_string();
     assert!(error.contains("flash_attention") && error.contains("a tile of 16.00 MiB"), "{error}");
 }

@@ -49,7 +49,7 @@ fn refused(name: &str, set: &[&str], data: bool) -> Bytes {
 /// Each of these took all memory of the host, or asked for more than there is and was aborted.
 #[test]
 fn what_cannot_fit_is_known_from_its_parameters() {
-    let attention = ["heads=65536", "sequence=1048576", "head_dim=1024"];
+    let attention = ["heads=65536", "sequence=1048576", "head-dim=1024"];
     assert!(refused("flash-attention", &attention, true) > Bytes::gib(1 << 20));
     assert!(refused("copy", &["bytes=4294967296", "cubes=16"], true) > Bytes::gib(1 << 10));
     let blocks = ["block=1", "elements=4000000", "cubes=16"];

@@ -2,7 +2,7 @@
 
 use cubeyard_bench::{BenchError, Run, RunConfig, find, run};
 use cubeyard_collectives::collective::Wire;
-use cubeyard_collectives::distributed::Wired;
+use cubeyard_collectives::distributed::KernelChannels;
 use cubeyard_device::request::PeRef;
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::address::{CubeId, PeId, SipId};
@@ -86,7 +86,7 @@ fn links_bound_messages_by_what_leaves_a_sip_or_a_pe() {
     let moe = right("moe", "experts=2 pes=1 tokens=64 capacity=10000");
     assert_eq!(bound(&moe, "links of messages"), 2 * 32 * 256 * 1000 / 256);
     // As many rows as PEs: each sends 3 of 4, of 8 heads × 34 numbers, and keeps its own.
-    let set = "q_heads=32 kv_heads=4 head_dim=32 context=64 cubes=1 pes=4";
+    let set = "q-heads=32 kv-heads=4 head-dim=32 context=64 cubes=1 pes=4";
     let attention = right("sequence-attention", set);
     assert_eq!(
         bound(&attention, "links for reduce_scatter (injection)"),
@@ -124,7 +124,7 @@ fn weights_are_read_once_by_all_ranks_together() {
 
 #[test]
 fn attention_over_a_spread_sequence_is_that_over_all_of_it() {
-    let small = "q_heads=8 kv_heads=2 head_dim=32 block_k=16";
+    let small = "q-heads=8 kv-heads=2 head-dim=32 block-k=16";
     for (cubes, pes) in [(1, 1), (1, 2), (1, 3), (1, 8), (2, 5), (3, 8), (16, 8)] {
         // Tokens that do not go up in the PEs: some have one more.
         right("sequence-attention", &format!("{small} context=150 cubes={cubes} pes={pes}"));
@@ -133,19 +133,19 @@ fn attention_over_a_spread_sequence_is_that_over_all_of_it() {
     for batch in [1, 2, 3, 5] {
         right("sequence-attention", &format!("{small} context=40 batch={batch} cubes=1 pes=4"));
     }
-    right("sequence-attention", "context=16 q_heads=40 kv_heads=8 head_dim=64");
+    right("sequence-attention", "context=16 q-heads=40 kv-heads=8 head-dim=64");
     is_unfit(
         "sequence-attention",
         "context=15",
         "context=15: expected at least 16, one for each PE",
     );
-    is_unfit("sequence-attention", "q_heads=12", "q_heads=12: expected a multiple of 8");
+    is_unfit("sequence-attention", "q-heads=12", "q-heads=12: expected a multiple of 8");
 }
 
 #[test]
 fn more_pes_read_a_long_sequence_in_less_time() {
     let time = |cubes| {
-        let set = format!("context=16384 cubes={cubes} head_dim=64 q_heads=8");
+        let set = format!("context=16384 cubes={cubes} head-dim=64 q-heads=8");
         let set = set.split_whitespace().map(str::to_owned).collect();
         let (topology, mode) = (Topology::embedded(), Mode::Recorded);
         let config = RunConfig { topology, set, data: false, mode, sips: vec![], ops: false };
@@ -160,9 +160,9 @@ fn experts_answer_the_tokens_that_they_take() {
     let small = "features=32 hidden=64";
     for top in [1, 2] {
         for skew in [0, 100] {
-            right("moe", &format!("{small} top_k={top} skew={skew}"));
+            right("moe", &format!("{small} top-k={top} skew={skew}"));
         }
-        right("moe", &format!("{small} top_k={top} experts=32 tokens=64 capacity=1000"));
+        right("moe", &format!("{small} top-k={top} experts=32 tokens=64 capacity=1000"));
     }
     right("moe", &format!("{small} pes=1 cubes=3 experts=6 tokens=60"));
     let one = on(Topology::embedded(), "moe", "features=32 hidden=64 pes=1 experts=3", &[0]);
@@ -187,8 +187,9 @@ fn wires_end_at_pes_that_are_there_and_go_when_dropped() {
     let (sip, cube) = (SipId::new(0).unwrap(), CubeId::new(0).unwrap());
     let pes = [0, 1].map(|pe| PeRef { sip, cube, pe: PeId::new(pe).unwrap() });
     let wire = |to| Wire { ends: [(0, Port(3)), (to, Port(3))] };
-    let make =
-        |wires: &[Wire]| Wired::new(&context, &launcher, &pes, wires, &RingConfig::default());
+    let make = |wires: &[Wire]| {
+        KernelChannels::new(&context, &launcher, &pes, wires, &RingConfig::default())
+    };
     let error = make(&[wire(1), wire(2)]).unwrap_err();
     assert_eq!(error.to_string(), "rank 2: there are 2 ranks");
     let one = make(&[wire(1)]).unwrap();

@@ -226,7 +226,7 @@ fn a_tiled_product_is_explained_tile_by_tile_and_launch_by_launch() {
     assert_eq!(between.what, "the host hears of the end and launches what comes next");
     assert_eq!((first, between.start), (second, *first));
     assert_eq!(report.kernel, *first + between.span() + *second);
-    expect!["DMA reads of `gemm f32[32, 64]` at paths.rs:48 (57 % of the critical path, 10 % of that behind other traffic)"].assert_eq(&report.limited_by);
+    expect!["DMA reads of `gemm f32[32, 64]` at paths.rs:47 (57 % of the critical path, 10 % of that behind other traffic)"].assert_eq(&report.limited_by);
 }
 
 /// All benches, and the one above.

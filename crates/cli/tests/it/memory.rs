@@ -85,7 +85,7 @@ fn too_large(sandbox: &Sandbox, arguments: &[&str]) -> String {
 #[test]
 fn what_cannot_fit_is_refused_with_an_estimate() {
     let sandbox = Sandbox::new("memory-estimate");
-    let attention = ["heads=65536", "sequence=1048576", "head_dim=1024"];
+    let attention = ["heads=65536", "sequence=1048576", "head-dim=1024"];
     let attention: Vec<_> = attention.iter().flat_map(|text| ["--set", text]).collect();
     too_large(&sandbox, &[&["run", "flash-attention", "--data"][..], &attention].concat());
     let copy = ["run", "copy", "--set", "bytes=4294967296", "--set", "cubes=16", "--data"];
