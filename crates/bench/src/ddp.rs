@@ -8,11 +8,12 @@ use cubeyard_runtime::dtype::DType;
 
 use super::inputs::{at_least, spread, tensor};
 use super::links::links;
-use super::reference::{rounding, worse};
+use super::reference::worse;
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use crate::report::Check;
 use cubeyard_collectives::collective::{Operation, ReduceOp};
-use cubeyard_collectives::distributed::{CclConfig, DistError, Places, Worker};
+use cubeyard_collectives::distributed::{CclConfig, DistError, RankMap, Worker};
+use cubeyard_tl::numeric::rounding;
 
 pub(super) struct Ddp;
 
@@ -60,10 +61,9 @@ impl Bench for Ddp {
         dist.init_with("ahbm", &ccl)?;
         dist.spawn(|worker| problem.step(worker, &means))?;
         lab.settle()?;
-        let places =
-            lab.context.machine(|machine| Places::new(machine.topology(), &ccl.defaults))?;
+        let map = lab.context.machine(|machine| RankMap::new(machine.topology(), &ccl.defaults))?;
         let check = problem.check(&means.take())?;
-        Ok(Outcome { work: problem.work(&places), check, notes: Vec::new() })
+        Ok(Outcome { work: problem.work(&map), check, notes: Vec::new() })
     }
 }
 
@@ -111,13 +111,13 @@ impl<'l> DdpProblem<'l> {
     }
 
     /// Returns the work: each element is read and written once on each rank, and added once per other rank.
-    fn work(&self, places: &Places) -> Work {
+    fn work(&self, map: &RankMap) -> Work {
         let (ranks, bytes) = (self.gradients.len() as u64, self.elements * self.dtype.size());
         let operation = Operation::AllReduce(ReduceOp::Avg);
         Work {
             elements: self.elements * (ranks - 1),
             bytes: 2 * ranks * bytes,
-            links: links(self.lab, places, operation, bytes),
+            links: links(self.lab, map, operation, bytes),
             ..Work::default()
         }
     }

@@ -7,10 +7,11 @@ use cubeyard_runtime::placement::Split;
 use cubeyard_sim::Bandwidth;
 
 use super::inputs::{compare, core, spread, tensor};
-use super::reference::{rounding, sum_rounding};
+use super::reference::sum_rounding;
 use super::rows::{at_least, parameters};
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use cubeyard_kernels::{EPSILON, layer_norm};
+use cubeyard_tl::numeric::rounding;
 
 pub(super) struct LayerNorm;
 

@@ -41,7 +41,7 @@ pub use cubeyard_tl::{Needs, TooLarge};
 pub use error::BenchError;
 pub use lab::Lab;
 pub use log::RunLog;
-pub use parameter::{Kind, Parameter, ParameterError, Value, Values};
+pub use parameter::{Parameter, ParameterError, ParameterKind, Value, Values};
 pub use run::{Run, RunConfig, check_memory, run};
 pub use work::Work;
 

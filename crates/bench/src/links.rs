@@ -10,18 +10,13 @@ use super::Lab;
 use crate::report::Bound;
 use cubeyard_collectives::collective::bound::{Spread, bound, capacity};
 use cubeyard_collectives::collective::{Operation, World};
-use cubeyard_collectives::distributed::Places;
+use cubeyard_collectives::distributed::RankMap;
 
 /// Returns the bound of an operation among the ranks of a group; `bytes` is the larger of a rank's input and
 /// output.
-pub(super) fn links(
-    lab: &Lab<'_>,
-    places: &Places,
-    operation: Operation,
-    bytes: u64,
-) -> Vec<Bound> {
-    let world = places.world();
-    let engines = |rank| lab.context.machine(|machine| places.engines(machine.topology(), rank));
+pub(super) fn links(lab: &Lab<'_>, map: &RankMap, operation: Operation, bytes: u64) -> Vec<Bound> {
+    let world = map.world();
+    let engines = |rank| lab.context.machine(|machine| map.engines(machine.topology(), rank));
     let members: Vec<_> = (0..world.ranks).map(engines).collect();
     links_among(lab, &members, world, operation, bytes)
 }

@@ -4,8 +4,9 @@ use cubeyard_runtime::dtype::DType;
 
 use super::Lab;
 use super::inputs::numbers;
-use super::reference::{product, rounding};
+use super::reference::product;
 use cubeyard_kernels::Activation;
+use cubeyard_tl::numeric::rounding;
 
 /// Returns weights scaled so that sums over `features` are about 1, where activations are nonlinear; scaled by
 /// a power of 2, so that f16 represents them exactly.

@@ -17,7 +17,7 @@ use super::mlp::{Layers, tolerance, weights};
 use super::reference::{size, transposed, worse};
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use crate::report::Check;
-use cubeyard_collectives::distributed::Wired;
+use cubeyard_collectives::distributed::KernelChannels;
 use cubeyard_kernels::{Activation, Routing, moe, moe_wires};
 
 pub(super) struct Moe;
@@ -94,7 +94,8 @@ impl Bench for Moe {
         let pes = problem.members(&tensors)?;
         let ring =
             RingConfig { slot_bytes: Bytes::new(2 * problem.features), ..RingConfig::default() };
-        let wired = Wired::new(lab.context, &lab.launcher, &pes, &moe_wires(pes.len()), &ring)?;
+        let wired =
+            KernelChannels::new(lab.context, &lab.launcher, &pes, &moe_wires(pes.len()), &ring)?;
         wired.use_on(&lab.launcher);
         let launches = lab.sips.iter().enumerate().map(|(index, &sip)| {
             let mut arguments: Vec<_> = tensors[index].iter().map(Argument::Tensor).collect();

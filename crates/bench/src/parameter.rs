@@ -15,14 +15,14 @@ pub struct Parameter {
     /// Description in one line.
     pub help: &'static str,
     /// The values that it admits.
-    pub kind: Kind,
+    pub kind: ParameterKind,
     /// Default value of the parameter.
     pub default: Value,
 }
 
 /// The values that a parameter admits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ParameterKind {
     /// A whole number in an inclusive range.
     Whole(u64, u64),
     /// One of these words.
@@ -90,21 +90,21 @@ impl Parameter {
         (least, most): (u64, u64),
         help: &'static str,
     ) -> Self {
-        Self { name, help, kind: Kind::Whole(least, most), default: Value::Whole(default) }
+        Self { name, help, kind: ParameterKind::Whole(least, most), default: Value::Whole(default) }
     }
 
     /// Makes a parameter that is one of some words; the first is the default.
     pub fn choice(name: &'static str, words: &'static [&'static str], help: &'static str) -> Self {
-        Self { name, help, kind: Kind::Choice(words), default: Value::Choice(words[0]) }
+        Self { name, help, kind: ParameterKind::Choice(words), default: Value::Choice(words[0]) }
     }
 
     /// Makes a parameter that is an element type; the first is the default.
     pub fn dtype(name: &'static str, types: &'static [DType], help: &'static str) -> Self {
-        Self { name, help, kind: Kind::Type(types), default: Value::Type(types[0]) }
+        Self { name, help, kind: ParameterKind::Type(types), default: Value::Type(types[0]) }
     }
 }
 
-impl Kind {
+impl ParameterKind {
     fn parse(self, text: &str) -> Option<Value> {
         match self {
             Self::Whole(least, most) => {
@@ -123,7 +123,7 @@ impl Kind {
 }
 
 /// Describes the admitted values in words.
-impl fmt::Display for Kind {
+impl fmt::Display for ParameterKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Whole(least, most) => write!(f, "a whole number from {least} to {most}"),

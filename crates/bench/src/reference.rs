@@ -1,6 +1,7 @@
 //! Reference results in plain loops, and their comparison with those of kernels.
 
 use cubeyard_runtime::dtype::DType;
+use cubeyard_tl::numeric::rounding;
 
 use crate::report::Check;
 
@@ -36,20 +37,6 @@ pub(super) fn panel_order(rows: u64, columns: u64, width: u64) -> Vec<usize> {
         (0..rows).for_each(|row| order.extend(row * columns + first..row * columns + end));
     }
     order
-}
-
-/// Returns the maximum relative error of rounding to nearest; 0 for integers, which are exact.
-pub(super) fn rounding(dtype: DType) -> f64 {
-    let bits = match dtype {
-        DType::Fp8E5m2 => 3,
-        DType::Fp8E4m3 => 4,
-        DType::Bf16 => 8,
-        DType::F16 => 11,
-        DType::F32 => 24,
-        DType::F64 => 53,
-        _ => return 0.0,
-    };
-    0.5_f64.powi(bits)
 }
 
 /// Returns the maximum error of a sum of so many terms in `f32`, in any order, relative to the sum of their

@@ -16,7 +16,7 @@ use super::links::links_among;
 use super::reference::size;
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use cubeyard_collectives::collective::{Operation, ReduceOp, World};
-use cubeyard_collectives::distributed::Wired;
+use cubeyard_collectives::distributed::KernelChannels;
 use cubeyard_kernels::{sequence_attention, sequence_attention_wires};
 
 pub(super) struct SequenceAttention;
@@ -142,12 +142,12 @@ impl SequenceProblem {
     }
 
     /// Wires the PEs; a slot holds the value sums of a row, and a ring two rows.
-    fn wire(&self, lab: &Lab<'_>, parts: &Parts) -> Result<Wired, BenchError> {
+    fn wire(&self, lab: &Lab<'_>, parts: &Parts) -> Result<KernelChannels, BenchError> {
         let pes: Vec<_> = parts.iter().map(|(pe, _)| *pe).collect();
         let slot_bytes = Bytes::new(4 * self.group * self.features);
         let ring = RingConfig { slots: 6, slot_bytes, ..RingConfig::default() };
         let wires = sequence_attention_wires(pes.len());
-        Ok(Wired::new(lab.context, &lab.launcher, &pes, &wires, &ring)?)
+        Ok(KernelChannels::new(lab.context, &lab.launcher, &pes, &wires, &ring)?)
     }
 
     /// Returns the expected output; row `i` is on PE `i` modulo the number of PEs.

@@ -6,10 +6,11 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 
 use super::inputs::{compare, spread, tensor};
-use super::reference::{rounding, sum_rounding};
+use super::reference::sum_rounding;
 use super::rows::{at_least, parameters};
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use cubeyard_kernels::softmax;
+use cubeyard_tl::numeric::rounding;
 
 pub(super) struct Softmax;
 

@@ -222,7 +222,7 @@ impl<'l> MlpProblem<'l> {
             gemm: Some((DType::F16, 4 * tokens * features * hidden)),
             elements: tokens * (hidden + features * (ranks - 1)),
             bytes: bytes + ranks * sums,
-            links: links(self.lab, group.places(), JOIN, sums),
+            links: links(self.lab, group.rank_map(), JOIN, sums),
             ..Work::default()
         }
     }

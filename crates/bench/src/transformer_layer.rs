@@ -10,7 +10,9 @@ use cubeyard_runtime::dtype::DType;
 
 use super::inputs::at_least;
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
-use cubeyard_model::{Cut, Driver, ModelError, ModelSpec, Part, Phase, Tensors, Work as Tokens};
+use cubeyard_model::{
+    Cut, Driver, ModelError, ModelSpec, Phase, StepPart, Tensors, Work as Tokens,
+};
 use layout::Numbers;
 
 /// Tolerance in f16: Q, K and V, attention, and the inside of the feed-forward part are rounded, and so is each
@@ -41,8 +43,8 @@ impl Bench for TransformerLayer {
             Parameter::whole("hidden", 128, (1, 1 << 16), "features of a token between layers"),
             Parameter::whole("ffn", 512, (1, 1 << 18), "features inside the feed-forward part"),
             Parameter::whole("heads", 32, (1, 1024), "heads of Q"),
-            Parameter::whole("kv_heads", 8, (1, 1024), "heads of K and V"),
-            Parameter::whole("head_dim", 16, (1, 1024), "features per head"),
+            Parameter::whole("kv-heads", 8, (1, 1024), "heads of K and V"),
+            Parameter::whole("head-dim", 16, (1, 1024), "features per head"),
         ]
     }
 
@@ -52,7 +54,7 @@ impl Bench for TransformerLayer {
 
     fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
         let [batch, context, hidden, ffn, heads, kv_heads, head_dim] =
-            values.wholes(["batch", "context", "hidden", "ffn", "heads", "kv_heads", "head_dim"]);
+            values.wholes(["batch", "context", "hidden", "ffn", "heads", "kv-heads", "head-dim"]);
         Needs::elements([2, hidden, heads, head_dim])
             + Needs::elements([2, hidden, kv_heads, head_dim])
             + Needs::elements([3, hidden, ffn])
@@ -71,7 +73,7 @@ impl Bench for TransformerLayer {
         let tensors = Tensors::new(lab.context, &cut, &lab.sips, lab.has_data.then_some(&contents));
         let tensors = tensors.map_err(unfit)?;
         let mut driver = Driver::new(lab.context, &lab.launcher, &cut, &tensors).map_err(unfit)?;
-        for part in Part::layer(cut.work.phase) {
+        for part in StepPart::layer(cut.work.phase) {
             driver.order(part, 0, position).map_err(unfit)?;
         }
         driver.finish().map_err(unfit)?;
@@ -84,7 +86,7 @@ impl Bench for TransformerLayer {
 
 fn cut(lab: &Lab<'_>, values: &Values) -> Result<Cut, BenchError> {
     let [batch, context, chunk, hidden, ffn, heads, kv_heads, head_dim] = values
-        .wholes(["batch", "context", "chunk", "hidden", "ffn", "heads", "kv_heads", "head_dim"]);
+        .wholes(["batch", "context", "chunk", "hidden", "ffn", "heads", "kv-heads", "head-dim"]);
     let phase = if values.choice("phase") == "decode" { Phase::Decode } else { Phase::Prefill };
     let (sips, all) = lab.context.machine(|machine| {
         let topology = machine.topology();
@@ -108,7 +110,7 @@ fn unfit(error: ModelError) -> BenchError {
 }
 
 fn work(cut: &Cut, position: u64) -> Work {
-    let parts = Part::layer(cut.work.phase).into_iter();
+    let parts = StepPart::layer(cut.work.phase).into_iter();
     let demands = parts.map(|part| cut.demand(part, position));
     let (bytes, flop) =
         demands.fold((0, 0), |(bytes, flop), demand| (bytes + demand.bytes, flop + demand.flop));

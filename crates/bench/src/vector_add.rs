@@ -5,9 +5,9 @@ use cubeyard_runtime::Argument;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 
-use super::reference::rounding;
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use cubeyard_kernels::vector_add;
+use cubeyard_tl::numeric::rounding;
 
 pub(super) struct VectorAdd;
 

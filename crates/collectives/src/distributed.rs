@@ -22,25 +22,25 @@
 //! # Ok::<(), cubeyard_collectives::distributed::DistError>(())
 //! ```
 
+mod algorithms;
 pub mod ccl;
 mod config;
 mod error;
 mod group;
-mod places;
+mod kernel_channels;
 mod point;
 mod process_group;
+mod rank_map;
 pub mod sweep;
-mod team;
-mod wired;
 mod worker;
 
 pub use ccl::CclConfig;
 pub use config::{GroupConfig, Ranks};
 pub use error::DistError;
 pub use group::{CollectiveReport, Group, Pending};
-pub use places::Places;
+pub use kernel_channels::KernelChannels;
 pub use process_group::ProcessGroup;
-pub use wired::Wired;
+pub use rank_map::RankMap;
 pub use worker::{WorkHandle, Worker};
 
 use std::cell::{Cell, RefCell};
@@ -50,10 +50,10 @@ use std::rc::Rc;
 use cubeyard_runtime::{Context, Tensor};
 
 use crate::collective::Operation;
+use algorithms::Algorithms;
 use cubeyard_tl::kernel::Kernel;
 use cubeyard_tl::launch::Launcher;
-use team::Team;
-use worker::Hub;
+use worker::CallMatcher;
 
 /// Name of the only backend.
 const BACKEND: &str = "ahbm";
@@ -64,7 +64,7 @@ pub struct Distributed<'c> {
     context: &'c Context,
     launcher: Rc<Launcher<'c>>,
     backend: RefCell<Option<Backend>>,
-    hub: Hub,
+    matcher: CallMatcher,
     /// The rank whose worker is running.
     current: Cell<Option<usize>>,
     /// Number of process groups created so far.
@@ -78,7 +78,8 @@ pub struct Distributed<'c> {
 struct Backend {
     ccl: CclConfig,
     world: ProcessGroup,
-    teams: BTreeMap<u32, Rc<Team>>,
+    /// The wired algorithms of each group, by its id.
+    groups: BTreeMap<u32, Rc<Algorithms>>,
 }
 
 impl<'c> Distributed<'c> {
@@ -89,9 +90,9 @@ impl<'c> Distributed<'c> {
 
     /// As [`new`](Self::new), with collectives launched by a shared launcher.
     pub fn with_launcher(context: &'c Context, launcher: Rc<Launcher<'c>>) -> Self {
-        let (backend, hub) = (RefCell::default(), Hub::default());
+        let (backend, matcher) = (RefCell::default(), CallMatcher::default());
         let (current, made, point) = (Cell::new(None), Cell::new(0), point::kernel());
-        Self { context, launcher, backend, hub, current, made, point }
+        Self { context, launcher, backend, matcher, current, made, point }
     }
 
     /// Creates the group of all SIPs, one rank each, and installs its channels through the fabric. On an error
@@ -118,11 +119,11 @@ impl<'c> Distributed<'c> {
         if config.ranks != Ranks::Sip {
             return Err(DistError::NotSips(config.ranks.kind()));
         }
-        let places = self.context.machine(|machine| Places::new(machine.topology(), config))?;
-        let members: Vec<_> = (0..places.sips.len()).collect();
-        let (world, team) = self.wire(ccl, &members, places.sips)?;
-        let teams = BTreeMap::from([(world.id(), team)]);
-        self.backend.replace(Some(Backend { ccl: ccl.clone(), world, teams }));
+        let map = self.context.machine(|machine| RankMap::new(machine.topology(), config))?;
+        let members: Vec<_> = (0..map.sips.len()).collect();
+        let (world, algorithms) = self.wire(ccl, &members, map.sips)?;
+        let groups = BTreeMap::from([(world.id(), algorithms)]);
+        self.backend.replace(Some(Backend { ccl: ccl.clone(), world, groups }));
         Ok(())
     }
 

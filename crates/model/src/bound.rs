@@ -4,7 +4,7 @@ use cubeyard_device::topology::Topology;
 use cubeyard_sim::Span;
 
 use super::cut::{Cut, Phase};
-use super::part::Part;
+use super::part::StepPart;
 
 /// Data and operations that a part requires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,26 +44,26 @@ impl Rates {
 
 impl Cut {
     /// Returns the demand of a part in a step that begins at a position.
-    pub fn demand(&self, part: Part, position: u64) -> Demand {
+    pub fn demand(&self, part: StepPart, position: u64) -> Demand {
         demand(self, part, position)
     }
 }
 
-fn demand(cut: &Cut, part: Part, position: u64) -> Demand {
+fn demand(cut: &Cut, part: StepPart, position: u64) -> Demand {
     let (spec, element, tokens) = (&cut.spec, cut.work.dtype.size(), cut.tokens());
     let product =
         |weights: u64, tokens: u64| Demand { bytes: weights * element, flop: 2 * weights * tokens };
     match part {
-        Part::Embedding => Demand { bytes: tokens * spec.hidden * element, flop: 0 },
-        Part::Norm | Part::Append | Part::AllReduce => Demand::default(),
-        Part::Qkv => {
+        StepPart::Embedding => Demand { bytes: tokens * spec.hidden * element, flop: 0 },
+        StepPart::Norm | StepPart::Append | StepPart::AllReduce => Demand::default(),
+        StepPart::Qkv => {
             product(spec.hidden * (spec.heads + 2 * spec.kv_heads) * spec.head_dim, tokens)
         }
-        Part::Attention => attention(cut, position),
-        Part::Output => product(spec.heads * spec.head_dim * spec.hidden, tokens),
-        Part::GateUp => product(2 * spec.hidden * spec.ffn, tokens),
-        Part::Down => product(spec.ffn * spec.hidden, tokens),
-        Part::Head => product(spec.hidden * spec.vocab, cut.sequences),
+        StepPart::Attention => attention(cut, position),
+        StepPart::Output => product(spec.heads * spec.head_dim * spec.hidden, tokens),
+        StepPart::GateUp => product(2 * spec.hidden * spec.ffn, tokens),
+        StepPart::Down => product(spec.ffn * spec.hidden, tokens),
+        StepPart::Head => product(spec.hidden * spec.vocab, cut.sequences),
     }
 }
 

@@ -9,7 +9,7 @@ use cubeyard_runtime::{Channels, Context, Launch, LaunchHandle, LaunchReport, St
 use super::cut::{Cut, Phase};
 use super::error::ModelError;
 use super::kernels;
-use super::part::Part;
+use super::part::StepPart;
 use super::tensors::{Buffers, SipTensors, Tensors};
 use super::wiring::{channels, ring};
 use cubeyard_collectives::collective::{Grid, Operation, ReduceOp};
@@ -21,7 +21,7 @@ use cubeyard_tl::launch::Launcher;
 #[derive(Clone, Debug)]
 pub struct Ran {
     /// The part of the step.
-    pub part: Part,
+    pub part: StepPart,
     /// Report of each launch, by SIP.
     pub launches: Vec<LaunchReport>,
 }
@@ -42,9 +42,9 @@ pub struct Driver<'a> {
     /// Channels between the cubes that share a head, and the group number of their ports.
     _channels: Channels,
     ports: u16,
-    begun: Vec<(Part, Begun)>,
+    begun: Vec<(StepPart, Begun)>,
     /// Kernels of the parts so far, kept so that their recordings are reused.
-    kernels: RefCell<BTreeMap<Part, Kernel>>,
+    kernels: RefCell<BTreeMap<StepPart, Kernel>>,
 }
 
 impl<'a> Driver<'a> {
@@ -79,8 +79,8 @@ impl<'a> Driver<'a> {
 
     /// Launches a part on every SIP, after the earlier launches there. `layer` selects the weights, and
     /// `position` is the start of the step in its sequences.
-    pub fn order(&mut self, part: Part, layer: u64, position: u64) -> Result<(), ModelError> {
-        let begun = if part == Part::AllReduce {
+    pub fn order(&mut self, part: StepPart, layer: u64, position: u64) -> Result<(), ModelError> {
+        let begun = if part == StepPart::AllReduce {
             let tensors = self.tensors.sips.iter().map(|sip| (&sip.buffers.partial, &sip.tokens));
             let (tensors, sum): (Vec<_>, _) =
                 (tensors.collect(), Operation::AllReduce(ReduceOp::Sum));
@@ -101,7 +101,7 @@ impl<'a> Driver<'a> {
 
     fn launch(
         &self,
-        part: Part,
+        part: StepPart,
         layer: u64,
         position: u64,
     ) -> Result<Vec<LaunchHandle>, ModelError> {
@@ -120,20 +120,20 @@ impl<'a> Driver<'a> {
         Ok(handles)
     }
 
-    fn kernel(&self, part: Part) -> Kernel {
+    fn kernel(&self, part: StepPart) -> Kernel {
         let cut = &self.cut;
         match (part, cut.work.phase) {
-            (Part::Embedding, _) => kernels::embed(cut),
-            (Part::Norm, _) => kernels::norm(cut),
-            (Part::Qkv, _) => kernels::qkv(cut),
-            (Part::Append, _) => kernels::append(cut),
-            (Part::Attention, Phase::Decode) => kernels::decode(cut),
-            (Part::Attention, Phase::Prefill) => kernels::prefill(cut),
-            (Part::Output, _) => kernels::output(cut),
-            (Part::GateUp, _) => kernels::gate_up(cut),
-            (Part::Down, _) => kernels::down(cut),
-            (Part::Head, _) => kernels::head(cut),
-            (Part::AllReduce, _) => unreachable!("it is a collective"),
+            (StepPart::Embedding, _) => kernels::embed(cut),
+            (StepPart::Norm, _) => kernels::norm(cut),
+            (StepPart::Qkv, _) => kernels::qkv(cut),
+            (StepPart::Append, _) => kernels::append(cut),
+            (StepPart::Attention, Phase::Decode) => kernels::decode(cut),
+            (StepPart::Attention, Phase::Prefill) => kernels::prefill(cut),
+            (StepPart::Output, _) => kernels::output(cut),
+            (StepPart::GateUp, _) => kernels::gate_up(cut),
+            (StepPart::Down, _) => kernels::down(cut),
+            (StepPart::Head, _) => kernels::head(cut),
+            (StepPart::AllReduce, _) => unreachable!("it is a collective"),
         }
     }
 
@@ -155,7 +155,7 @@ impl<'a> Driver<'a> {
 
 /// Returns the arguments of a part's kernel on a SIP.
 fn arguments(
-    part: Part,
+    part: StepPart,
     sip: &SipTensors,
     [layer, position, adds]: [u64; 3],
 ) -> (Vec<&Tensor>, Vec<u64>) {
@@ -168,14 +168,14 @@ fn arguments(
     let Buffers { qkv, angles, attended, logarithms, .. } = buffers;
     let attention = vec![qkv, keys, values, angles, attended, logarithms];
     match part {
-        Part::Embedding => (vec![&weights.table, tokens], vec![]),
-        Part::Norm => (vec![tokens, &buffers.sums], vec![]),
-        Part::Qkv => columns(&weights.qkv, &buffers.qkv),
-        Part::Append | Part::Attention => (attention, vec![layer, position]),
-        Part::Output => rows(&buffers.attended, &weights.output),
-        Part::GateUp => columns(&weights.gate_up, &buffers.inner),
-        Part::Down => rows(&buffers.inner, &weights.down),
-        Part::Head => columns(&weights.head, &buffers.logits),
-        Part::AllReduce => unreachable!("it is a collective"),
+        StepPart::Embedding => (vec![&weights.table, tokens], vec![]),
+        StepPart::Norm => (vec![tokens, &buffers.sums], vec![]),
+        StepPart::Qkv => columns(&weights.qkv, &buffers.qkv),
+        StepPart::Append | StepPart::Attention => (attention, vec![layer, position]),
+        StepPart::Output => rows(&buffers.attended, &weights.output),
+        StepPart::GateUp => columns(&weights.gate_up, &buffers.inner),
+        StepPart::Down => rows(&buffers.inner, &weights.down),
+        StepPart::Head => columns(&weights.head, &buffers.logits),
+        StepPart::AllReduce => unreachable!("it is a collective"),
     }
 }

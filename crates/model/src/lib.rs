@@ -28,7 +28,7 @@ pub use cut::{Cut, Phase, Work};
 pub use driver::{Driver, Ran};
 pub use error::ModelError;
 pub use measure::{MeasureConfig, measure};
-pub use part::Part;
+pub use part::StepPart;
 pub use report::ModelReport;
 pub use spec::ModelSpec;
 pub use tensors::{Contents, Held, SipTensors, Tensors};

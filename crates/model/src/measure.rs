@@ -11,7 +11,7 @@ use super::bound::{Demand, Rates};
 use super::cut::{Cut, Work};
 use super::driver::Driver;
 use super::error::ModelError;
-use super::part::Part;
+use super::part::StepPart;
 use super::report::{Memory, ModelReport, PartReport};
 use super::spec::ModelSpec;
 use super::tensors::Tensors;
@@ -45,7 +45,7 @@ impl MeasureConfig {
         let cut = Cut::new(&self.spec, self.work, &self.topology, sips)?;
         let positions = cut.positions().min(self.positions.unwrap_or(POSITIONS));
         let layers = self.layers.clamp(1, cut.spec.layers);
-        let launches = Part::layer(cut.work.phase).len() as u64 * layers + positions;
+        let launches = StepPart::layer(cut.work.phase).len() as u64 * layers + positions;
         // Each PE that takes part loads and stores at least once.
         Ok(Needs::commands([2, launches, cut.all()]))
     }
@@ -66,7 +66,7 @@ pub fn measure(
     let at = positions(cut.positions(), config.positions.unwrap_or(POSITIONS));
     progress(0, at.len());
     let timeline = step(&mut driver, &cut, config.layers.clamp(1, cut.spec.layers))?;
-    let mut attention = vec![(0, timeline.in_layer(Part::Attention))];
+    let mut attention = vec![(0, timeline.in_layer(StepPart::Attention))];
     for (done, &position) in at.iter().enumerate().skip(1) {
         progress(done, at.len());
         attention.push((position, attention_at(&mut driver, position * cut.each)?));
@@ -78,20 +78,20 @@ pub fn measure(
 
 /// Runs a step at the first position, with some of its layers.
 fn step(driver: &mut Driver<'_>, cut: &Cut, layers: u64) -> Result<Timeline, ModelError> {
-    driver.order(Part::Embedding, 0, 0)?;
+    driver.order(StepPart::Embedding, 0, 0)?;
     for layer in 0..layers {
-        for part in Part::layer(cut.work.phase) {
+        for part in StepPart::layer(cut.work.phase) {
             driver.order(part, layer, 0)?;
         }
     }
-    driver.order(Part::Norm, 0, 0)?;
-    driver.order(Part::Head, 0, 0)?;
+    driver.order(StepPart::Norm, 0, 0)?;
+    driver.order(StepPart::Head, 0, 0)?;
     Ok(Timeline::new(&driver.finish()?, layers))
 }
 
 /// Runs attention alone, at another position.
 fn attention_at(driver: &mut Driver<'_>, position: u64) -> Result<Span, ModelError> {
-    driver.order(Part::Attention, 0, position)?;
+    driver.order(StepPart::Attention, 0, position)?;
     let ran = driver.finish()?;
     Ok(ran[0].launches[0].max())
 }
@@ -134,8 +134,8 @@ impl Measured<'_> {
     }
 
     fn parts(&self) -> Vec<PartReport> {
-        let mut kinds = vec![Part::Embedding];
-        for part in Part::layer(self.cut.work.phase).into_iter().chain([Part::Head]) {
+        let mut kinds = vec![StepPart::Embedding];
+        for part in StepPart::layer(self.cut.work.phase).into_iter().chain([StepPart::Head]) {
             if !kinds.contains(&part) {
                 kinds.push(part);
             }
@@ -143,15 +143,15 @@ impl Measured<'_> {
         kinds.into_iter().map(|part| self.part(part)).collect()
     }
 
-    fn part(&self, part: Part) -> PartReport {
+    fn part(&self, part: StepPart) -> PartReport {
         let (cut, layers) = (self.cut, self.cut.spec.layers * self.cut.steps());
         let outside = match part {
-            Part::Embedding => cut.steps(),
-            Part::Norm | Part::Head => self.rounds(),
+            StepPart::Embedding => cut.steps(),
+            StepPart::Norm | StepPart::Head => self.rounds(),
             _ => 0,
         };
         let in_layers = match part {
-            Part::Attention => self.attention(),
+            StepPart::Attention => self.attention(),
             _ => times(self.timeline.in_layer(part), layers),
         };
         let total = in_layers + times(self.timeline.outside(part), outside);
@@ -161,9 +161,9 @@ impl Measured<'_> {
     }
 
     /// Returns the demand of all runs of a part. Only attention depends on the position of a step.
-    fn demand(&self, part: Part, count: u64) -> Demand {
+    fn demand(&self, part: StepPart, count: u64) -> Demand {
         let (cut, positions) = (self.cut, self.cut.positions());
-        if part != Part::Attention {
+        if part != StepPart::Attention {
             let Demand { bytes, flop } = cut.demand(part, 0);
             return Demand { bytes: bytes.saturating_mul(count), flop: flop.saturating_mul(count) };
         }
@@ -183,7 +183,7 @@ impl Measured<'_> {
     /// Returns the total time: all steps are like the first, except for attention.
     fn total(&self) -> Span {
         let (timeline, layers) = (&self.timeline, self.cut.spec.layers * self.cut.steps());
-        let without = timeline.layer() - timeline.in_layer(Part::Attention);
+        let without = timeline.layer() - timeline.in_layer(StepPart::Attention);
         times(timeline.before(), self.cut.steps())
             + times(without, layers)
             + self.attention()

@@ -4,7 +4,7 @@ use super::cut::Phase;
 
 /// A part of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum StepPart {
     /// Lookup of the features of each token.
     Embedding,
     /// Sums of squares of a norm.
@@ -27,7 +27,7 @@ pub enum Part {
     Head,
 }
 
-impl Part {
+impl StepPart {
     /// Returns the name used in reports.
     pub const fn name(self) -> &'static str {
         match self {

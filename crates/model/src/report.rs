@@ -3,7 +3,7 @@
 use cubeyard_sim::Span;
 
 use super::cut::Cut;
-use super::part::Part;
+use super::part::StepPart;
 
 pub use super::bound::Demand;
 pub use super::memory::{Memory, Use};
@@ -12,7 +12,7 @@ pub use super::memory::{Memory, Use};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartReport {
     /// The part of the step.
-    pub part: Part,
+    pub part: StepPart,
     /// Number of runs of the part.
     pub count: u64,
     /// Total time of all runs, each from its start to the end of the last PE, as seen by the first SIP.

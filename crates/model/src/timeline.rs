@@ -4,14 +4,14 @@ use cubeyard_sim::{Span, Time};
 
 use super::cut::Phase;
 use super::driver::Ran;
-use super::part::Part;
+use super::part::StepPart;
 
 /// A step with some of its identical layers. SIPs wait for each other in every all-reduce, so the time of one
 /// is that of all.
 #[derive(Clone, Debug)]
 pub(super) struct Timeline {
     /// Parts with their start and end.
-    ran: Vec<(Part, Time, Time)>,
+    ran: Vec<(StepPart, Time, Time)>,
     layers: u64,
 }
 
@@ -47,24 +47,24 @@ impl Timeline {
     }
 
     /// Returns the total time of a kind of part per layer.
-    pub(super) fn in_layer(&self, part: Part) -> Span {
+    pub(super) fn in_layer(&self, part: StepPart) -> Span {
         let of_layers = &self.ran[1..self.last_norm()];
         Span::from_ps(sum(of_layers, part).ps() / self.layers)
     }
 
     /// Returns the total time of a kind of part outside of layers.
-    pub(super) fn outside(&self, part: Part) -> Span {
+    pub(super) fn outside(&self, part: StepPart) -> Span {
         sum(&self.ran[..1], part) + sum(&self.ran[self.last_norm()..], part)
     }
 }
 
-fn sum(ran: &[(Part, Time, Time)], part: Part) -> Span {
+fn sum(ran: &[(StepPart, Time, Time)], part: StepPart) -> Span {
     ran.iter().filter(|(kind, ..)| *kind == part).map(|&(_, began, ended)| ended - began).sum()
 }
 
 /// Returns the number of runs of a kind of part per layer.
-pub(super) fn per_layer(part: Part, phase: Phase) -> u64 {
-    Part::layer(phase).into_iter().filter(|kind| *kind == part).count() as u64
+pub(super) fn per_layer(part: StepPart, phase: Phase) -> u64 {
+    StepPart::layer(phase).into_iter().filter(|kind| *kind == part).count() as u64
 }
 
 /// Returns at most `most` of `all` positions, evenly spread, including the first and the last.

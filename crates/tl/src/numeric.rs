@@ -55,6 +55,7 @@ pub use array::{Array, cast};
 pub use dot::dot;
 pub use elementwise::{binary, merge, ternary, unary};
 pub use error::NumericError;
+pub use narrow::rounding;
 pub use operation::{Binary, Reduce, Scan, Ternary, Unary};
 pub use reduce::{reduce, scan, softmax};
 pub use shape::{broadcast_to, paste, permute, reshape, slice, transpose};

@@ -3,7 +3,7 @@
 use cubeyard_bench::{RunConfig, find, run};
 use cubeyard_device::topology::Topology;
 use cubeyard_model::report::ModelReport;
-use cubeyard_model::{Cut, MeasureConfig, ModelError, ModelSpec, Part, Phase, Work, measure};
+use cubeyard_model::{Cut, MeasureConfig, ModelError, ModelSpec, Phase, StepPart, Work, measure};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_tl::launch::Mode;
 
@@ -41,7 +41,7 @@ fn apart(one: &ModelReport, other: &ModelReport) -> f64 {
 #[test]
 fn a_layer_has_the_numbers_of_its_reference_however_sequences_are_dealt() {
     let bench = find("transformer-layer").unwrap();
-    let shape = ["hidden=64", "ffn=64", "heads=8", "kv_heads=2"];
+    let shape = ["hidden=64", "ffn=64", "heads=8", "kv-heads=2"];
     for more in [
         // Parts of one sequence, more parts than tokens, some PEs idle, a sequence each, several each.
         &["batch=1", "context=50"][..],
@@ -107,8 +107,9 @@ fn a_step_reads_all_weights_once_and_computes_twice_as_much_for_each_token() {
     let (spec, batch) = (ModelSpec::named("llama-70b").unwrap(), 5);
     let work = Work { chunk: 512, ..work(Phase::Decode, batch, 1) };
     let cut = Cut::new(&spec, work, &Topology::embedded(), 2).unwrap();
-    let layer = [Part::Qkv, Part::Output, Part::GateUp, Part::Down].map(|part| cut.demand(part, 0));
-    let head = cut.demand(Part::Head, 0);
+    let layer = [StepPart::Qkv, StepPart::Output, StepPart::GateUp, StepPart::Down]
+        .map(|part| cut.demand(part, 0));
+    let head = cut.demand(StepPart::Head, 0);
     let bytes: u64 = layer.iter().map(|demand| demand.bytes).sum();
     let flop: u64 = layer.iter().map(|demand| demand.flop).sum();
     // All but the embedding, and the norms, whose weights are in those of what follows.
@@ -117,7 +118,7 @@ fn a_step_reads_all_weights_once_and_computes_twice_as_much_for_each_token() {
     assert_eq!(spec.layers * bytes + head.bytes, 2 * weights);
     assert_eq!(spec.layers * flop + head.flop, 2 * weights * batch);
     // A key and a value of 128 numbers, in two bytes each, for each of 8 heads; two products with each of 64.
-    let attention = cut.demand(Part::Attention, 0);
+    let attention = cut.demand(StepPart::Attention, 0);
     assert_eq!((attention.bytes, attention.flop), (batch * 8 * 128 * 4, batch * 64 * 128 * 4));
 }
 
@@ -134,7 +135,7 @@ fn weights_stream_at_the_rate_of_the_matrix_engine() {
     // A tile of 64 × 32 weights is 4096 bytes: 16 ns at 256 GB/s, but 16.384 in the engine.
     let tiles = |rows: f64, columns: f64| rows / 64.0 * columns / 32.0 * 16.384;
     for (part, least) in
-        [(Part::GateUp, tiles(2048.0, 4096.0)), (Part::Down, tiles(4096.0, 1024.0))]
+        [(StepPart::GateUp, tiles(2048.0, 4096.0)), (StepPart::Down, tiles(4096.0, 1024.0))]
     {
         let took = of(part);
         assert!(took >= least && took < 1.08 * least, "{part:?}: {took} ns, at least {least} ns");

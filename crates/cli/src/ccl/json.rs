@@ -5,7 +5,7 @@ use cubeyard_collectives::distributed::sweep::{Row, Sweep, Winner};
 use serde_json::{Value, json};
 
 pub(super) fn render(sweep: &Sweep) -> Result<String> {
-    let world = sweep.places.world();
+    let world = sweep.map.world();
     let bound = sweep.bound.as_ref().map(|bound| {
         json!({
             "kind": bound.kind.name(),
@@ -23,7 +23,7 @@ pub(super) fn render(sweep: &Sweep) -> Result<String> {
         "dtype": sweep.dtype.name(),
         "ranks": world.ranks,
         "rank_kind": sweep.ranks.kind(),
-        "pes_per_rank": sweep.places.positions(),
+        "pes_per_rank": sweep.map.positions(),
         "grid": world.grid,
         "bound": bound,
         "rows": sweep.rows.iter().map(row).collect::<Vec<_>>(),

@@ -42,7 +42,7 @@ pub(super) fn render(sweep: &Sweep, colours: bool) -> String {
 }
 
 fn head(sweep: &Sweep, colours: bool) -> String {
-    let (world, positions) = (sweep.places.world(), sweep.places.positions());
+    let (world, positions) = (sweep.map.world(), sweep.map.positions());
     let grid: Vec<_> = world.grid.iter().map(ToString::to_string).collect();
     let title = paint(&sweep.operation.to_string(), BOLD, colours);
     let (ranks, kind) = (world.ranks, sweep.ranks.kind());

@@ -1,4 +1,4 @@
-//! The ranks of a process group, wired for every algorithm that may be chosen among them.
+//! The algorithms of a process group: each that may be chosen among its ranks, wired.
 //!
 //! All channels are installed when the group is made, all or nothing (ADR-0047 D3). Wiring an algorithm when it
 //! is first chosen would add to the time of that call, and could fail for lack of memory in the middle of a
@@ -24,11 +24,12 @@ use cubeyard_tl::launch::Launcher;
 /// Binary logarithm of the largest size for which the choice of algorithms is explored.
 const LONGEST: u32 = 40;
 
-/// The wired ranks of a process group.
+/// The wired algorithms of a process group.
 #[derive(Debug)]
-pub(super) struct Team {
+pub(super) struct Algorithms {
     pub(super) sips: Vec<SipId>,
-    lanes: Vec<Lane>,
+    /// The group of each algorithm, and the sizes in bytes for which it may be chosen.
+    groups: Vec<(Group, RangeInclusive<u64>)>,
     /// Group for barriers and point-to-point transfers.
     pub(super) direct: Group,
     /// A number on each rank, for barriers.
@@ -36,16 +37,9 @@ pub(super) struct Team {
     costs: RefCell<BTreeMap<(usize, Operation), Option<Cost>>>,
 }
 
-/// An algorithm's group, and the sizes for which it may be chosen.
-#[derive(Debug)]
-struct Lane {
-    group: Group,
-    bytes: RangeInclusive<u64>,
-}
-
-impl Team {
+impl Algorithms {
     /// Wires some SIPs. Each algorithm that is needed takes a group number.
-    pub(super) fn install(
+    pub(super) fn wire(
         context: &Context,
         ccl: &CclConfig,
         sips: Vec<SipId>,
@@ -56,22 +50,22 @@ impl Team {
             GroupConfig { ranks: Ranks::Sip, world_size: None, sips, cubes, ring: config.ring }
         };
         let direct = Group::new(context, &of_these(&ccl.defaults), Box::new(Direct), number()?)?;
-        let mut lanes = Vec::new();
+        let mut groups = Vec::new();
         for algorithm in candidates(context, ccl, &of_these, sips.len())? {
             let config = of_these(&algorithm.config);
             let group = Group::new(context, &config, algorithm.algorithm(), number()?)?;
-            lanes.push(Lane { group, bytes: algorithm.bytes.clone() });
+            groups.push((group, algorithm.bytes.clone()));
         }
         let token = |&sip: &SipId| -> Result<Tensor, DistError> {
             Ok(context.zeros(&[1], DType::I32)?.to(&Placement::one(sip))?)
         };
         let tokens = sips.iter().map(token).collect::<Result<_, _>>()?;
-        Ok(Self { sips, lanes, direct, tokens, costs: RefCell::default() })
+        Ok(Self { sips, groups, direct, tokens, costs: RefCell::default() })
     }
 
     /// Returns the names of the wired algorithms.
-    pub(super) fn algorithms(&self) -> Vec<&'static str> {
-        self.lanes.iter().map(|lane| lane.group.algorithm()).collect()
+    pub(super) fn names(&self) -> Vec<&'static str> {
+        self.groups.iter().map(|(group, _)| group.algorithm()).collect()
     }
 
     /// Begins an operation by the fastest algorithm for its size, as far as estimates are known.
@@ -84,8 +78,8 @@ impl Team {
     ) -> Result<Pending, DistError> {
         let size = tensors.iter().map(|(input, output)| input.nbytes().max(output.nbytes())).max();
         check_root(operation, self.direct.world())?;
-        let lane = self.choose(context, operation, size.unwrap_or_default().get())?;
-        lane.group.begin(launcher, context, operation, tensors)
+        let group = self.choose(context, operation, size.unwrap_or_default().get())?;
+        group.begin(launcher, context, operation, tensors)
     }
 
     fn choose(
@@ -93,30 +87,30 @@ impl Team {
         context: &Context,
         operation: Operation,
         size: u64,
-    ) -> Result<&Lane, DistError> {
+    ) -> Result<&Group, DistError> {
         let mut whys = Vec::new();
-        let mut best: Option<(Option<Span>, &Lane)> = None;
-        for (place, lane) in self.lanes.iter().enumerate() {
-            let refused = lane.group.refuses(operation);
-            if let Some(why) = refused.or_else(|| excludes_size(&lane.bytes, size)) {
-                whys.push(format!("{}: {why}", lane.group.algorithm()));
+        let mut best: Option<(Option<Span>, &Group)> = None;
+        for (place, (group, sizes)) in self.groups.iter().enumerate() {
+            let refused = group.refuses(operation);
+            if let Some(why) = refused.or_else(|| excludes_size(sizes, size)) {
+                whys.push(format!("{}: {why}", group.algorithm()));
                 continue;
             }
             let time = self.cost(context, place, operation).and_then(|cost| cost.span(size));
             if best.as_ref().is_none_or(|(least, _)| is_less(time, *least)) {
-                best = Some((time, lane));
+                best = Some((time, group));
             }
         }
         let none = || DistError::Refused { algorithm: "ahbm", why: whys.join("; ") };
-        best.map(|(_, lane)| lane).ok_or_else(none)
+        best.map(|(_, group)| group).ok_or_else(none)
     }
 
-    fn cost(&self, context: &Context, lane: usize, operation: Operation) -> Option<Cost> {
-        if let Some(known) = self.costs.borrow().get(&(lane, operation)) {
+    fn cost(&self, context: &Context, place: usize, operation: Operation) -> Option<Cost> {
+        if let Some(known) = self.costs.borrow().get(&(place, operation)) {
             return *known;
         }
-        let cost = self.lanes[lane].group.cost(context, operation);
-        self.costs.borrow_mut().insert((lane, operation), cost);
+        let cost = self.groups[place].0.cost(context, operation);
+        self.costs.borrow_mut().insert((place, operation), cost);
         cost
     }
 

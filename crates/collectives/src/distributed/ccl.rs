@@ -31,7 +31,7 @@ use cubeyard_sim::Span;
 use super::config::GroupConfig;
 use super::error::DistError;
 use super::group::check_root;
-use super::places::Places;
+use super::rank_map::RankMap;
 use crate::collective::{Algorithm, Operation, algorithms};
 
 pub use cost::Cost;
@@ -188,10 +188,10 @@ impl CclAlgorithm {
         bytes: u64,
         operation: Operation,
     ) -> Result<Resolved, DistError> {
-        let places = Places::new(topology, &self.config)?;
-        check_root(operation, places.world())?;
+        let map = RankMap::new(topology, &self.config)?;
+        check_root(operation, map.world())?;
         let algorithm = self.algorithm();
-        if let Some(why) = algorithm.refuses(operation, places.world()) {
+        if let Some(why) = algorithm.refuses(operation, map.world()) {
             return Err(DistError::Refused { algorithm: self.module, why });
         }
         let estimate = self.cost(topology, operation)?.and_then(|cost| cost.span(bytes));
@@ -205,7 +205,7 @@ impl CclAlgorithm {
         bytes: u64,
         operation: Operation,
     ) -> Result<Resolved, DistError> {
-        let ranks = Places::new(topology, &self.config)?.world().ranks;
+        let ranks = RankMap::new(topology, &self.config)?.world().ranks;
         let excluded = excludes_size(&self.bytes, bytes);
         match excluded.or_else(|| self.excludes(topology, ranks)) {
             Some(why) => Err(DistError::Refused { algorithm: self.module, why }),

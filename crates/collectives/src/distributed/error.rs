@@ -273,6 +273,11 @@ pub enum DistError {
     Runtime(#[from] RuntimeError),
 }
 
+/// Lists items, separated by commas.
+pub(super) fn listed<T: ToString>(items: &[T]) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
 fn toward(call: &str) -> &'static str {
     if call == "send" { "send to" } else { "recv from" }
 }

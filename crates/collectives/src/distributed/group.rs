@@ -17,7 +17,7 @@ use cubeyard_sim::Span;
 use super::ccl::Cost;
 use super::config::GroupConfig;
 use super::error::DistError;
-use super::places::Places;
+use super::rank_map::RankMap;
 use crate::collective::{Algorithm, Job, Operation, World};
 use cubeyard_tl::kernel::Kernel;
 use cubeyard_tl::launch::Launcher;
@@ -26,7 +26,7 @@ use cubeyard_tl::launch::Launcher;
 #[derive(Debug)]
 pub struct Group {
     config: GroupConfig,
-    places: Places,
+    map: RankMap,
     algorithm: Box<dyn Algorithm>,
     number: u16,
     channels: Channels,
@@ -43,21 +43,21 @@ impl Group {
         algorithm: Box<dyn Algorithm>,
         number: u16,
     ) -> Result<Self, DistError> {
-        let places = context.machine(|machine| Places::new(machine.topology(), config))?;
-        let channels = places.channels(&algorithm.wires(places.world()), number);
+        let map = context.machine(|machine| RankMap::new(machine.topology(), config))?;
+        let channels = map.channels(&algorithm.wires(map.world()), number);
         let channels = context.connect(&channels, &config.ring)?;
         let (config, kernels) = (config.clone(), RefCell::default());
-        Ok(Self { config, places, algorithm, number, channels, kernels })
+        Ok(Self { config, map, algorithm, number, channels, kernels })
     }
 
     /// Returns the arrangement of its ranks.
     pub fn world(&self) -> &World {
-        self.places.world()
+        self.map.world()
     }
 
     /// Returns the PEs of its ranks.
-    pub fn places(&self) -> &Places {
-        &self.places
+    pub fn rank_map(&self) -> &RankMap {
+        &self.map
     }
 
     /// Returns the time that installation took, and the bytes of memory of its rings.
@@ -67,7 +67,7 @@ impl Group {
 
     /// Returns its SIPs in the order of ranks.
     pub fn sips(&self) -> &[SipId] {
-        &self.places.sips
+        &self.map.sips
     }
 
     /// Returns its number among the groups of the machine.
@@ -89,7 +89,7 @@ impl Group {
     pub(super) fn cost(&self, context: &Context, operation: Operation) -> Option<Cost> {
         let schedule = self.algorithm.schedule(operation, self.world())?;
         let slot = self.config.ring.slot_bytes.get();
-        Some(context.machine(|m| Cost::of(m.topology(), &self.places, &schedule, slot)))
+        Some(context.machine(|m| Cost::of(m.topology(), &self.map, &schedule, slot)))
     }
 
     /// Returns the maximum number of elements per message.
@@ -120,7 +120,7 @@ impl Group {
         operation: Operation,
         tensors: &[(&Tensor, &Tensor)],
     ) -> Result<Pending, DistError> {
-        let streams: Vec<_> = self.places.sips.iter().map(|_| context.stream()).collect();
+        let streams: Vec<_> = self.map.sips.iter().map(|_| context.stream()).collect();
         self.begin_on(launcher, context, &streams, operation, tensors)
     }
 
@@ -137,7 +137,7 @@ impl Group {
         if let Some(why) = self.refuses(operation) {
             return Err(DistError::Refused { algorithm: self.algorithm.name(), why });
         }
-        let seats = door::collective(context, &self.places, operation, tensors)?;
+        let seats = door::collective(context, &self.map, operation, tensors)?;
         let (found, expected) = (streams.len(), seats.len());
         if found != expected {
             return Err(DistError::Streams { operation: operation.name(), found, expected });
@@ -149,7 +149,7 @@ impl Group {
         let mut handles = Vec::with_capacity(seats.len());
         for (index, (stream, seat)) in streams.iter().zip(seats).enumerate() {
             let Seat { sip, tensors, cubes, pes } = seat;
-            let numbers = self.places.numbers(index).map(|number| number as f64);
+            let numbers = self.map.numbers(index).map(|number| number as f64);
             let launch =
                 Launch::new(sip).arguments(tensors).arguments(numbers).cubes(cubes).pes(pes);
             handles.push(launcher.launch(stream, &kernel, &launch)?);

@@ -1,4 +1,4 @@
-//! PEs wired to each other for a custom kernel.
+//! Channels between PEs for a custom kernel.
 
 use cubeyard_device::request::PeRef;
 use cubeyard_runtime::{Channel, Channels, Context, End, RingConfig};
@@ -8,12 +8,12 @@ use super::error::DistError;
 use crate::collective::Wire;
 use cubeyard_tl::launch::Launcher;
 
-/// PEs with channels between them. Kernels launched after [`use_on`](Self::use_on) see the ends as ports;
+/// Channels between PEs for a custom kernel. Kernels launched after [`use_on`](Self::use_on) see the ends as ports;
 /// dropping it removes the channels.
 ///
 /// ```
 /// use cubeyard_collectives::collective::Wire;
-/// use cubeyard_collectives::distributed::Wired;
+/// use cubeyard_collectives::distributed::KernelChannels;
 /// use cubeyard_tl::kernel::Kernel;
 /// use cubeyard_tl::launch::Launcher;
 /// use cubeyard_tl::Port;
@@ -36,8 +36,8 @@ use cubeyard_tl::launch::Launcher;
 /// let launcher = Launcher::new(&context);
 /// let pes: Vec<_> = x.shards()?.iter().map(|shard| shard.at).collect();
 /// let wire = Wire { ends: [(0, Port(0)), (1, Port(0))] };
-/// let wired = Wired::new(&context, &launcher, &pes, &[wire], &RingConfig::default())?;
-/// wired.use_on(&launcher);
+/// let channels = KernelChannels::new(&context, &launcher, &pes, &[wire], &RingConfig::default())?;
+/// channels.use_on(&launcher);
 /// let launch = Launch::new(SipId::new(0)?).arguments([&x]);
 /// let launch = launch.cubes(vec![pes[0].cube]).pes(vec![pes[0].pe, pes[1].pe]);
 /// launcher.run(&swap, &launch)?;
@@ -45,12 +45,12 @@ use cubeyard_tl::launch::Launcher;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Wired {
+pub struct KernelChannels {
     number: u16,
     channels: Channels,
 }
 
-impl Wired {
+impl KernelChannels {
     /// Wires PEs through the fabric: all or none. The ends of wires are indices in `pes`.
     pub fn new(
         context: &Context,

@@ -25,20 +25,11 @@ impl Distributed<'_> {
         target: (usize, &Tensor),
     ) -> Result<Pending, DistError> {
         self.check_outside(&"send")?;
-        self.start_send(group, source, target)
-    }
-
-    /// As [`begin_send_in`](Self::begin_send_in), for workers whose calls match.
-    pub(super) fn start_send(
-        &self,
-        group: &ProcessGroup,
-        source: (usize, &Tensor),
-        target: (usize, &Tensor),
-    ) -> Result<Pending, DistError> {
-        let team = self.team(group)?;
-        let seats = transfer(self.context, team.direct.places(), source, target)?;
-        let piece = team.direct.piece(source.1.dtype());
-        self.launcher.use_group(team.direct.number());
+        let wired = self.wired(group)?;
+        let direct = &wired.direct;
+        let seats = transfer(self.context, direct.rank_map(), source, target)?;
+        let piece = direct.piece(source.1.dtype());
+        self.launcher.use_group(direct.number());
         let mut handles = Vec::new();
         for (seat, (peer, sends)) in seats.into_iter().zip([(target.0, 1.0), (source.0, 0.0)]) {
             let Seat { sip, tensors, cubes, pes } = seat;

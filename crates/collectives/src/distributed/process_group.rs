@@ -9,7 +9,8 @@ use std::rc::Rc;
 use cubeyard_memory::address::SipId;
 use cubeyard_runtime::Tensor;
 
-use super::team::Team;
+use super::algorithms::Algorithms;
+use super::error::listed;
 use super::{CclConfig, CollectiveReport, DistError, Distributed, Pending};
 use crate::collective::Operation;
 
@@ -48,10 +49,6 @@ impl fmt::Display for ProcessGroup {
     }
 }
 
-pub(super) fn listed(ranks: &[usize]) -> String {
-    ranks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
-
 impl Distributed<'_> {
     /// Returns the group of all ranks.
     pub fn world(&self) -> Result<ProcessGroup, DistError> {
@@ -64,12 +61,12 @@ impl Distributed<'_> {
     /// grid, else as a ring.
     pub fn new_group(&self, ranks: &[usize]) -> Result<ProcessGroup, DistError> {
         let (ccl, sips) = self.with(|backend| {
-            let sips = members(ranks, &backend.teams[&backend.world.id].sips)?;
+            let sips = members(ranks, &backend.groups[&backend.world.id].sips)?;
             Ok((backend.ccl.clone(), sips))
         })?;
-        let (group, team) = self.wire(&ccl, ranks, sips)?;
+        let (group, algorithms) = self.wire(&ccl, ranks, sips)?;
         if let Some(backend) = self.backend.borrow_mut().as_mut() {
-            backend.teams.insert(group.id, team);
+            backend.groups.insert(group.id, algorithms);
         }
         Ok(group)
     }
@@ -80,14 +77,13 @@ impl Distributed<'_> {
             return self.destroy_process_group();
         }
         let mut backend = self.backend.borrow_mut();
-        let teams = backend.as_mut().map(|backend| &mut backend.teams);
-        let team = teams.and_then(|teams| teams.remove(&group.id));
-        team.map(drop).ok_or_else(|| DistError::NoGroup(group.to_string()))
+        let removed = backend.as_mut().and_then(|backend| backend.groups.remove(&group.id));
+        removed.map(drop).ok_or_else(|| DistError::NoGroup(group.to_string()))
     }
 
     /// Returns the names of the algorithms for which a group is wired.
     pub fn algorithms(&self, group: &ProcessGroup) -> Result<Vec<&'static str>, DistError> {
-        Ok(self.team(group)?.algorithms())
+        Ok(self.wired(group)?.names())
     }
 
     /// Performs an operation of a group's members, as [`run`](Self::run).
@@ -108,28 +104,13 @@ impl Distributed<'_> {
         tensors: &[(&Tensor, &Tensor)],
     ) -> Result<Pending, DistError> {
         self.check_outside(&operation)?;
-        self.start(group, operation, tensors)
-    }
-
-    /// As [`begin_in`](Self::begin_in), for workers whose calls match.
-    pub(super) fn start(
-        &self,
-        group: &ProcessGroup,
-        operation: Operation,
-        tensors: &[(&Tensor, &Tensor)],
-    ) -> Result<Pending, DistError> {
-        self.team(group)?.begin(&self.launcher, self.context, operation, tensors)
+        self.wired(group)?.begin(&self.launcher, self.context, operation, tensors)
     }
 
     /// Begins a barrier, which ends when every member's device has heard from every other.
     pub fn begin_barrier(&self, group: &ProcessGroup) -> Result<Pending, DistError> {
         self.check_outside(&"barrier")?;
-        self.start_barrier(group)
-    }
-
-    /// As [`begin_barrier`](Self::begin_barrier), for workers whose calls match.
-    pub(super) fn start_barrier(&self, group: &ProcessGroup) -> Result<Pending, DistError> {
-        self.team(group)?.barrier(&self.launcher, self.context)
+        self.wired(group)?.barrier(&self.launcher, self.context)
     }
 
     /// Makes a group of some ranks of the world and wires their SIPs.
@@ -138,19 +119,20 @@ impl Distributed<'_> {
         ccl: &CclConfig,
         members: &[usize],
         sips: Vec<SipId>,
-    ) -> Result<(ProcessGroup, Rc<Team>), DistError> {
+    ) -> Result<(ProcessGroup, Rc<Algorithms>), DistError> {
         let id = self.made.get();
         self.made.set(id.checked_add(1).ok_or(DistError::Exhausted)?);
         let group = ProcessGroup { id, members: members.into() };
         let number = || self.launcher.new_group().ok_or(DistError::Exhausted);
-        let team = Team::install(self.context, ccl, sips, number)?;
-        Ok((group, Rc::new(team)))
+        let algorithms = Algorithms::wire(self.context, ccl, sips, number)?;
+        Ok((group, Rc::new(algorithms)))
     }
 
-    pub(super) fn team(&self, group: &ProcessGroup) -> Result<Rc<Team>, DistError> {
+    /// Returns the wired algorithms of a group; fails if it has been destroyed.
+    pub(super) fn wired(&self, group: &ProcessGroup) -> Result<Rc<Algorithms>, DistError> {
         self.with(|backend| {
-            let team = backend.teams.get(&group.id).cloned();
-            team.ok_or_else(|| DistError::NoGroup(group.to_string()))
+            let found = backend.groups.get(&group.id).cloned();
+            found.ok_or_else(|| DistError::NoGroup(group.to_string()))
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The PEs of the ranks of a group, and the arrangement of ranks.
+//! Mapping of the ranks of a group to PEs, and their arrangement.
 
 use std::fmt;
 
@@ -8,13 +8,13 @@ use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_runtime::{Channel, End};
 
 use super::config::{GroupConfig, Ranks};
-use super::error::DistError;
+use super::error::{DistError, listed};
 use crate::collective::{Wire, World};
 use cubeyard_tl::Port;
 
-/// The PEs of the ranks of a group.
+/// Mapping of the ranks of a group to PEs.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct RankMap {
     ranks: Ranks,
     pub(super) sips: Vec<SipId>,
     pub(super) cubes: Vec<CubeId>,
@@ -22,13 +22,13 @@ pub struct Places {
     world: World,
 }
 
-impl Places {
+impl RankMap {
     /// Resolves the ranks of a group on a machine, or fails if it has too few.
     pub fn new(topology: &Topology, config: &GroupConfig) -> Result<Self, DistError> {
         let pes: Vec<_> = topology.pes().collect();
         let cubes = those("cube", &config.cubes, topology.cubes())?;
         if !cubes.is_sorted() {
-            return Err(DistError::Unsorted(names(&cubes)));
+            return Err(DistError::Unsorted(listed(&cubes)));
         }
         let mut sips = those("SIP", &config.sips, topology.sips())?;
         let each = match config.ranks {
@@ -137,10 +137,6 @@ fn those<T: Copy + Ord + fmt::Display>(
         Some(pair) => Err(DistError::Repeated { kind, name: pair[0].to_string() }),
         None => Ok(named.to_vec()),
     }
-}
-
-fn names<T: fmt::Display>(of: &[T]) -> String {
-    of.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the arrangement of ranks: PEs in cubes, cubes in the mesh of a SIP, SIPs by the topology. Cubes or

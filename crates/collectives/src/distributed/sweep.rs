@@ -16,7 +16,7 @@ use cubeyard_sim::Span;
 use super::ccl::{CclAlgorithm, CclConfig, Resolved};
 use super::config::Ranks;
 use super::error::DistError;
-use super::places::Places;
+use super::rank_map::RankMap;
 use crate::collective::Operation;
 use crate::collective::bound::{Bound, Spread, bound};
 use cubeyard_tl::Needs;
@@ -71,7 +71,7 @@ pub struct Sweep {
     /// The kind of unit that is a rank.
     pub ranks: Ranks,
     /// The ranks and their PEs, for the first algorithm.
-    pub places: Places,
+    pub map: RankMap,
     /// The bound of the fabric; `None` for a single rank.
     pub bound: Option<Bound>,
     /// A row for each size and algorithm.
@@ -129,17 +129,17 @@ pub struct Winner {
 impl SweepConfig {
     /// Returns the minimum of host memory for the largest size; sizes are measured one after the other.
     pub fn needs(&self) -> Result<Needs, DistError> {
-        let places = Places::new(&self.topology, &self.ccl.defaults)?;
+        let map = RankMap::new(&self.topology, &self.ccl.defaults)?;
         let size = self.sizes.iter().copied().max().unwrap_or(0);
         let checked = self.sizes.iter().copied().filter(|size| *size <= self.check_up_to).max();
         let all = self.ccl.algorithms.iter().map(|it| &it.config).chain([&self.ccl.defaults]);
         let slot = all.map(|config| config.ring.slot_bytes.get()).max().unwrap_or(1).max(1);
-        let pes = (places.world().ranks * places.positions()) as u64;
-        let Shape { input, output, .. } = Shape::new(self, &places, size);
+        let pes = (map.world().ranks * map.positions()) as u64;
+        let Shape { input, output, .. } = Shape::new(self, &map, size);
         // Each piece of a PE's input or output is moved twice, into its TCM and out of it.
         let pieces = (input.min(output) * self.dtype.size()).div_ceil(slot);
         let held = checked.map_or(Needs::default(), |size| {
-            let Shape { input, output, .. } = Shape::new(self, &places, size);
+            let Shape { input, output, .. } = Shape::new(self, &map, size);
             Needs::elements([pes, input + output])
         });
         Ok(held + Needs::commands([2, pes, pieces]))
@@ -149,14 +149,14 @@ impl SweepConfig {
 impl Sweep {
     /// Measures all sizes and algorithms.
     pub fn run(config: &SweepConfig) -> Result<Self, DistError> {
-        let (lanes, refused) = lanes(config)?;
-        let first = lanes.first().map_or(&config.ccl.defaults, |lane| &lane.config);
-        let places = Places::new(&config.topology, first)?;
-        let bound = bound_of(config, &places);
+        let (algorithms, refused) = measured(config)?;
+        let first = algorithms.first().map_or(&config.ccl.defaults, |algorithm| &algorithm.config);
+        let map = RankMap::new(&config.topology, first)?;
+        let bound = bound_of(config, &map);
         let mut rows: Vec<Row> = Vec::new();
         for &size in &config.sizes {
-            for lane in chosen(config, &lanes, size)? {
-                let row = row(config, lane, size, bound.as_ref())?;
+            for algorithm in chosen(config, &algorithms, size)? {
+                let row = row(config, algorithm, size, bound.as_ref())?;
                 let same =
                     |known: &Row| (known.bytes, &known.algorithm) == (row.bytes, &row.algorithm);
                 if !rows.iter().any(same) {
@@ -165,7 +165,7 @@ impl Sweep {
             }
         }
         let (operation, dtype, ranks) = (config.operation, config.dtype, first.ranks);
-        Ok(Self { operation, dtype, ranks, places, bound, rows, refused })
+        Ok(Self { operation, dtype, ranks, map, bound, rows, refused })
     }
 
     /// Returns the fastest algorithm for each range of sizes.
@@ -196,54 +196,54 @@ impl Sweep {
 }
 
 /// Returns the algorithms that are measured at every size, and those left out.
-fn lanes(config: &SweepConfig) -> Result<(Vec<CclAlgorithm>, Refused), DistError> {
-    let (mut lanes, mut refused) = (Vec::new(), Vec::new());
+fn measured(config: &SweepConfig) -> Result<(Vec<CclAlgorithm>, Refused), DistError> {
+    let (mut algorithms, mut refused) = (Vec::new(), Vec::new());
     let all = match &config.which {
         Which::Named(name) => vec![config.ccl.named(name)?.clone()],
         Which::All => config.ccl.algorithms.iter().filter(|it| it.enabled).cloned().collect(),
-        Which::Auto => return Ok((lanes, refused)),
+        Which::Auto => return Ok((algorithms, refused)),
     };
     let is_named = matches!(config.which, Which::Named(_));
-    for lane in all {
-        match lane.resolved(&config.topology, 0, config.operation) {
+    for algorithm in all {
+        match algorithm.resolved(&config.topology, 0, config.operation) {
             Ok(resolved) => match crowded(config, &resolved)? {
-                Some(why) if !is_named => refused.push((lane.name, why)),
-                _ => lanes.push(lane),
+                Some(why) if !is_named => refused.push((algorithm.name, why)),
+                _ => algorithms.push(algorithm),
             },
-            Err(DistError::Refused { why, .. }) if !is_named => refused.push((lane.name, why)),
+            Err(DistError::Refused { why, .. }) if !is_named => refused.push((algorithm.name, why)),
             Err(error) => return Err(error),
         }
     }
-    if lanes.is_empty() {
+    if algorithms.is_empty() {
         let why = format!("no algorithm of the file supports {}", config.operation);
         return Err(DistError::Refused { algorithm: "all", why });
     }
-    Ok((lanes, refused))
+    Ok((algorithms, refused))
 }
 
 /// Returns the reason not to measure an algorithm that was not named: too many channels.
-fn crowded(config: &SweepConfig, lane: &Resolved) -> Result<Option<String>, DistError> {
-    let places = Places::new(&config.topology, &lane.config)?;
-    let channels = lane.algorithm.wires(places.world()).len() * places.positions();
+fn crowded(config: &SweepConfig, algorithm: &Resolved) -> Result<Option<String>, DistError> {
+    let map = RankMap::new(&config.topology, &algorithm.config)?;
+    let channels = algorithm.algorithm.wires(map.world()).len() * map.positions();
     let why = || format!("it needs {channels} channels; it is run if asked for by name");
     Ok((channels > MOST_CHANNELS).then(why))
 }
 
 fn chosen(
     config: &SweepConfig,
-    lanes: &[CclAlgorithm],
+    algorithms: &[CclAlgorithm],
     size: u64,
 ) -> Result<Vec<Resolved>, DistError> {
     let (topology, operation) = (&config.topology, config.operation);
     if config.which == Which::Auto {
         return Ok(vec![config.ccl.resolve(topology, size, operation)?]);
     }
-    lanes.iter().map(|lane| lane.resolved(topology, size, operation)).collect()
+    algorithms.iter().map(|algorithm| algorithm.resolved(topology, size, operation)).collect()
 }
 
-fn bound_of(config: &SweepConfig, places: &Places) -> Option<Bound> {
-    let (topology, world) = (&config.topology, places.world());
-    let members: Vec<_> = (0..world.ranks).map(|rank| places.engines(topology, rank)).collect();
+fn bound_of(config: &SweepConfig, map: &RankMap) -> Option<Bound> {
+    let (topology, world) = (&config.topology, map.world());
+    let members: Vec<_> = (0..world.ranks).map(|rank| map.engines(topology, rank)).collect();
     // All PEs hold equally much in a sweep.
     bound(topology, &members, world, config.operation, Spread::Even)
 }

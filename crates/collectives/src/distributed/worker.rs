@@ -8,7 +8,7 @@ mod meeting;
 mod spawn;
 
 pub use call::WorkHandle;
-pub(super) use meeting::Hub;
+pub(super) use meeting::CallMatcher;
 
 use std::cell::Cell;
 use std::panic::Location;
@@ -67,7 +67,7 @@ impl<'a> Worker<'a> {
 
     /// Returns this rank as a member of a group; fails if it is none.
     pub fn in_group(&self, group: &ProcessGroup) -> Result<Self, DistError> {
-        self.dist.team(group)?;
+        self.dist.wired(group)?;
         let rank = self.global_rank();
         let place = group.rank_of(rank);
         let not = || DistError::NotMember { rank, members: group.to_string() };
@@ -88,7 +88,7 @@ impl<'a> Worker<'a> {
 
     /// Returns a placement row by row over all PEs of the device.
     pub fn placement(&self) -> Placement {
-        let world = self.dist.world().and_then(|world| self.dist.team(&world));
+        let world = self.dist.world().and_then(|world| self.dist.wired(&world));
         let sip = world.map(|world| world.sips[self.device.get()]);
         let sip = sip.unwrap_or_else(|_| SipId::new(0).expect("there is a first one"));
         let (cube, pe) = (Split::RowWise, Split::RowWise);
@@ -165,7 +165,7 @@ impl<'a> Worker<'a> {
     #[track_caller]
     fn with_peer(&self, name: &'static str, peer: usize, call: Call) -> WorkHandle {
         if let Err(error) = check_peer(name, self.rank, peer, self.group.size()) {
-            self.dist.hub.refuse(error);
+            self.dist.matcher.refuse(error);
         }
         self.post(call)
     }
@@ -180,7 +180,7 @@ impl<'a> Worker<'a> {
         let answer = Answer::default();
         let at = Location::caller();
         let posted = Posted { call, at, answer: Rc::clone(&answer), order: 0 };
-        self.dist.hub.post(&self.group, self.rank, posted);
+        self.dist.matcher.post(&self.group, self.rank, posted);
         WorkHandle { answer }
     }
 }

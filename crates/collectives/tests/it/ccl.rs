@@ -2,7 +2,7 @@
 
 use cubeyard_collectives::collective::{Operation, ReduceOp, algorithms};
 use cubeyard_collectives::distributed::ccl::{CclConfig, DEFAULT};
-use cubeyard_collectives::distributed::{DistError, Places, Ranks};
+use cubeyard_collectives::distributed::{DistError, RankMap, Ranks};
 use cubeyard_device::pe::WaitMode;
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::{RingConfig, SlotKind};
@@ -116,7 +116,7 @@ fn the_world_is_the_algorithms_then_the_defaults_then_the_machines() {
     let machine = machine(8);
     let world = |text: &str| {
         let resolved = read(text).resolve(&machine, 4096, ALL_REDUCE).unwrap();
-        Places::new(&machine, &resolved.config).unwrap().world().ranks
+        RankMap::new(&machine, &resolved.config).unwrap().world().ranks
     };
     assert_eq!(world("defaults: {algorithm: ring}\n"), 8);
     assert_eq!(world("defaults: {algorithm: ring, world_size: 4}\n"), 4);

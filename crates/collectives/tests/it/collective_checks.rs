@@ -9,7 +9,9 @@
 )]
 
 use cubeyard_collectives::collective::{Operation, ReduceOp, Wire, algorithms};
-use cubeyard_collectives::distributed::{DistError, Distributed, Group, GroupConfig, Ranks, Wired};
+use cubeyard_collectives::distributed::{
+    DistError, Distributed, Group, GroupConfig, KernelChannels, Ranks,
+};
 use cubeyard_device::request::PeRef;
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_runtime::dtype::DType;
@@ -296,7 +298,8 @@ fn a_message_of_another_type_is_refused_although_it_is_as_long() {
         let y = context.zeros(&[2, 8], dtype).unwrap().to(&two).unwrap();
         let pes: Vec<_> = x.shards().unwrap().iter().map(|shard| shard.at).collect();
         let wire = Wire { ends: [(0, Port::E), (1, Port::W)] };
-        let wired = Wired::new(&context, &launcher, &pes, &[wire], &RingConfig::default()).unwrap();
+        let wired = KernelChannels::new(&context, &launcher, &pes, &[wire], &RingConfig::default())
+            .unwrap();
         wired.use_on(&launcher);
         let hand = Kernel::new("hand on", move |tl, args| {
             Box::pin(async move {
@@ -334,7 +337,7 @@ fn a_channel_from_a_pe_to_itself_is_refused() {
     let pe = |number| PeRef { sip, cube, pe: PeId::new(number).unwrap() };
     let wire = |a, b| Wire { ends: [(a, Port(0)), (b, Port(1))] };
     let connect = |pes: &[PeRef], wire: Wire, ring: &RingConfig| {
-        Wired::new(&context, &launcher, pes, &[wire], ring).map(drop)
+        KernelChannels::new(&context, &launcher, pes, &[wire], ring).map(drop)
     };
     let ring = RingConfig::default();
     let own = "a channel from sip0.cube0.pe0 to itself: expected two PEs";

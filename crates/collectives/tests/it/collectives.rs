@@ -141,8 +141,8 @@ fn least(
     elements: u64,
     dtype: DType,
 ) -> f64 {
-    let (places, world) = (group.places(), group.world());
-    let members: Vec<_> = (0..world.ranks).map(|rank| places.engines(topology, rank)).collect();
+    let (map, world) = (group.rank_map(), group.world());
+    let members: Vec<_> = (0..world.ranks).map(|rank| map.engines(topology, rank)).collect();
     let Some(bound) = bound(topology, &members, world, operation, Spread::Any) else { return 0.0 };
     let shared = (world.ranks / group.sips().len()) as u64;
     let bytes = elements * dtype.size() / shared;

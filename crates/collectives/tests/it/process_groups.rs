@@ -6,7 +6,7 @@ use std::cell::RefCell;
 
 use cubeyard_collectives::collective::{Operation, ReduceOp, algorithms};
 use cubeyard_collectives::distributed::{
-    CclConfig, DistError, Distributed, Group, GroupConfig, Places, Ranks, Worker,
+    CclConfig, DistError, Distributed, Group, GroupConfig, RankMap, Ranks, Worker,
 };
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::address::{CubeId, SipId};
@@ -289,8 +289,8 @@ fn some_ranks_lie_as_their_sips_and_cubes_do() {
         let sips = sips.iter().map(|&number| sip(number)).collect();
         let cubes = cubes.iter().map(|&number| CubeId::new(number).unwrap()).collect();
         let config = GroupConfig { sips, cubes, ranks, ..GroupConfig::default() };
-        let places = Places::new(&topology, &config).map_err(|error| error.to_string())?;
-        let world = places.world();
+        let map = RankMap::new(&topology, &config).map_err(|error| error.to_string())?;
+        let world = map.world();
         Ok((world.grid.clone(), world.wraps.clone()))
     };
     let of_sips = |sips: &[usize]| world(sips, &[], Ranks::Sip);

@@ -52,6 +52,16 @@ const fn power(exponent: i32) -> f32 {
     f32::from_bits((127 + exponent).cast_unsigned() << 23)
 }
 
+/// Returns the maximum relative error of rounding to nearest; 0 for integers, which are exact.
+pub fn rounding(dtype: DType) -> f64 {
+    let bits = match dtype {
+        DType::F64 => 53,
+        _ if dtype.is_float() => 24 - Format::of(dtype).shift,
+        _ => return 0.0,
+    };
+    0.5_f64.powi(bits.cast_signed())
+}
+
 impl Format {
     /// Derives the format of a type of at most 16 bits.
     const fn new(dtype: DType) -> Self {

@@ -6,7 +6,7 @@ use cubeyard_sim::Span;
 use super::{CclAlgorithm, CclConfig, Cost};
 use crate::collective::{Operation, ReduceOp};
 use crate::distributed::error::DistError;
-use crate::distributed::places::Places;
+use crate::distributed::rank_map::RankMap;
 
 impl CclConfig {
     /// Returns the names of the algorithms that are chosen for some operation of up to 2^`longest` bytes among
@@ -42,12 +42,12 @@ impl CclAlgorithm {
         topology: &Topology,
         operation: Operation,
     ) -> Result<Option<Cost>, DistError> {
-        let (places, algorithm) = (Places::new(topology, &self.config)?, self.algorithm());
-        if algorithm.refuses(operation, places.world()).is_some() {
+        let (map, algorithm) = (RankMap::new(topology, &self.config)?, self.algorithm());
+        if algorithm.refuses(operation, map.world()).is_some() {
             return Ok(None);
         }
         let slot = self.config.ring.slot_bytes.get();
-        let schedule = algorithm.schedule(operation, places.world());
-        Ok(schedule.map(|schedule| Cost::of(topology, &places, &schedule, slot)))
+        let schedule = algorithm.schedule(operation, map.world());
+        Ok(schedule.map(|schedule| Cost::of(topology, &map, &schedule, slot)))
     }
 }

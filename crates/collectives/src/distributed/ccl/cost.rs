@@ -9,7 +9,7 @@ use cubeyard_device::topology::{LinkId, Topology};
 use cubeyard_sim::Span;
 
 use crate::collective::{Flow, Schedule, Stage};
-use crate::distributed::places::Places;
+use crate::distributed::rank_map::RankMap;
 
 /// Number of flows of a stage that are sampled.
 const MOST_FLOWS: usize = 512;
@@ -40,9 +40,9 @@ pub struct Cost {
 
 impl Cost {
     /// Computes the cost of a schedule with messages of at most `slot_bytes` bytes.
-    pub fn of(topology: &Topology, places: &Places, schedule: &Schedule, slot_bytes: u64) -> Self {
-        let fabric = Fabric { topology, places };
-        let piece = slot_bytes as f64 * places.positions() as f64;
+    pub fn of(topology: &Topology, map: &RankMap, schedule: &Schedule, slot_bytes: u64) -> Self {
+        let fabric = Fabric { topology, map };
+        let piece = slot_bytes as f64 * map.positions() as f64;
         let mut cost = Self { alpha: START_NS, piece, ..Self::default() };
         for stage in &schedule.stages {
             let (alpha, beta) = fabric.stage(stage);
@@ -67,7 +67,7 @@ impl Cost {
 /// The links between ranks.
 struct Fabric<'a> {
     topology: &'a Topology,
-    places: &'a Places,
+    map: &'a RankMap,
 }
 
 impl Fabric<'_> {
@@ -93,14 +93,14 @@ impl Fabric<'_> {
 
     fn routes(&self, flow: &Flow) -> impl Iterator<Item = Vec<LinkId>> {
         let [from, to] =
-            [flow.from, flow.to].map(|rank| self.places.engines(self.topology, rank).into_iter());
+            [flow.from, flow.to].map(|rank| self.map.engines(self.topology, rank).into_iter());
         from.zip(to).filter_map(|(from, to)| self.topology.route(from, to).ok())
     }
 
     /// Returns the time of the busiest link per byte of the operation's size, in picoseconds.
     fn busiest(&self, flows: &[&Flow]) -> f64 {
         let mut load = vec![0.0_f64; self.topology.links().len()];
-        let each = 1.0 / self.places.positions() as f64;
+        let each = 1.0 / self.map.positions() as f64;
         let scale = every(flows.len()) as f64;
         for flow in sampled(flows) {
             for route in self.routes(flow) {

@@ -11,8 +11,8 @@ use cubeyard_runtime::{Context, Tensor};
 
 use crate::collective::{Operation, World};
 use crate::distributed::config::Ranks;
-use crate::distributed::error::DistError;
-use crate::distributed::places::Places;
+use crate::distributed::error::{DistError, listed};
+use crate::distributed::rank_map::RankMap;
 use held::Held;
 
 /// An admitted rank: its SIP, its tensors, and the PEs that hold part of them.
@@ -28,7 +28,7 @@ pub(in crate::distributed) struct Seat<'t> {
 /// The checks of one call.
 pub(in crate::distributed) struct Door<'a> {
     context: &'a Context,
-    places: &'a Places,
+    map: &'a RankMap,
     /// Name of the call in errors.
     name: &'static str,
 }
@@ -47,13 +47,13 @@ pub(in crate::distributed) fn check_root(
 /// Admits a collective, given an input and an output for each SIP.
 pub(in crate::distributed) fn collective<'t>(
     context: &Context,
-    places: &Places,
+    map: &RankMap,
     operation: Operation,
     tensors: &[(&'t Tensor, &'t Tensor)],
 ) -> Result<Vec<Seat<'t>>, DistError> {
-    check_root(operation, places.world())?;
-    let door = Door { context, places, name: operation.name() };
-    let (found, expected) = (tensors.len(), places.sips.len());
+    check_root(operation, map.world())?;
+    let door = Door { context, map, name: operation.name() };
+    let (found, expected) = (tensors.len(), map.sips.len());
     if found != expected {
         return Err(DistError::Tensors { operation: door.name, found, expected });
     }
@@ -65,10 +65,10 @@ pub(in crate::distributed) fn collective<'t>(
         door.check_output(rank, operation, input, output)?;
     }
     check_op(operation, first)?;
-    let held = |tensor: &&'t Tensor| Held::of(tensor, places);
+    let held = |tensor: &&'t Tensor| Held::of(tensor, map);
     let inputs = tensors.iter().map(|(input, _)| held(input)).collect::<Result<Vec<_>, _>>()?;
     let outputs = tensors.iter().map(|(_, output)| held(output)).collect::<Result<Vec<_>, _>>()?;
-    for rank in 0..places.world().ranks {
+    for rank in 0..map.world().ranks {
         door.check_layout(rank, &inputs)?;
         door.check_lengths(rank, operation, &inputs, &outputs)?;
     }
@@ -79,19 +79,19 @@ pub(in crate::distributed) fn collective<'t>(
 /// Admits a transfer between two ranks; returns the seats of the sender and the receiver.
 pub(in crate::distributed) fn transfer<'t>(
     context: &Context,
-    places: &Places,
+    map: &RankMap,
     (from, source): (usize, &'t Tensor),
     (to, target): (usize, &'t Tensor),
 ) -> Result<[Seat<'t>; 2], DistError> {
-    check_peer("send", from, to, places.world().ranks)?;
-    check_peer("recv", to, from, places.world().ranks)?;
-    let sends = Door { context, places, name: "send" };
-    let receives = Door { context, places, name: "recv" };
+    check_peer("send", from, to, map.world().ranks)?;
+    check_peer("recv", to, from, map.world().ranks)?;
+    let sends = Door { context, map, name: "send" };
+    let receives = Door { context, map, name: "recv" };
     sends.check_own(from, source)?;
     receives.check_own(to, target)?;
     receives.check_alike(to, target, source)?;
-    let sent = Held::of(source, places)?;
-    let taken = Held::of(target, places)?;
+    let sent = Held::of(source, map)?;
+    let taken = Held::of(target, map)?;
     receives.check_same((to, &taken), (from, &sent))?;
     Ok([sends.seat(from, vec![source])?, receives.seat(to, vec![target])?])
 }
@@ -145,7 +145,7 @@ impl Door<'_> {
         if layout.nbytes() != tensor.nbytes().get() {
             return Err(self.place(rank, "a view of a part, expected a tensor of its own"));
         }
-        let sip = self.places.sips[rank];
+        let sip = self.map.sips[rank];
         if let Some(shard) = layout.shards().iter().find(|shard| shard.at.sip != sip) {
             return Err(self.place(rank, format!("on {}, expected {sip}", shard.at.sip)));
         }
@@ -154,15 +154,13 @@ impl Door<'_> {
 
     /// Checks that a tensor is on exactly the cubes of the group; a rank that is a SIP may use fewer.
     fn check_cubes(&self, rank: usize, tensor: &Tensor) -> Result<(), DistError> {
-        let ((found, _), expected) = (rectangle(tensor)?, &self.places.cubes);
-        let is_less = self.places.ranks() == Ranks::Sip || found.is_empty();
+        let ((found, _), expected) = (rectangle(tensor)?, &self.map.cubes);
+        let is_less = self.map.ranks() == Ranks::Sip || found.is_empty();
         let is_within = found.iter().all(|cube| expected.contains(cube));
         if found == *expected || is_less && is_within {
             return Ok(());
         }
-        let names =
-            |cubes: &[CubeId]| cubes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        let (found, expected) = (names(&found), names(expected));
+        let (found, expected) = (listed(&found), listed(expected));
         Err(self.place(rank, format!("on {found}, expected {expected}")))
     }
 
@@ -178,7 +176,7 @@ impl Door<'_> {
         if found != expected {
             return Err(DistError::OutputType { operation: self.name, rank, found, expected });
         }
-        let is_moved = operation == Operation::AllToAll && self.places.world().ranks > 1;
+        let is_moved = operation == Operation::AllToAll && self.map.world().ranks > 1;
         if is_moved && shares(input, output)? {
             return Err(self.place(rank, "its input and its output, expected two tensors"));
         }
@@ -187,7 +185,7 @@ impl Door<'_> {
 
     /// Checks that a rank holds on each of its PEs the same part as the first rank.
     fn check_layout(&self, rank: usize, inputs: &[Held<'_>]) -> Result<(), DistError> {
-        let of = |rank: usize| (rank, &inputs[self.places.sip_of(rank)]);
+        let of = |rank: usize| (rank, &inputs[self.map.sip_of(rank)]);
         self.check_same(of(rank), of(0))
     }
 
@@ -196,7 +194,7 @@ impl Door<'_> {
         (rank, held): (usize, &Held<'_>),
         (other, like): (usize, &Held<'_>),
     ) -> Result<(), DistError> {
-        let pes = self.places.members(rank).into_iter().zip(self.places.members(other));
+        let pes = self.map.members(rank).into_iter().zip(self.map.members(other));
         for (pe, as_pe) in pes {
             let (found, expected) = (held.region(pe), like.region(as_pe));
             if found != expected {
@@ -223,8 +221,8 @@ impl Door<'_> {
         inputs: &[Held<'_>],
         outputs: &[Held<'_>],
     ) -> Result<(), DistError> {
-        let (sip, ranks) = (self.places.sip_of(rank), self.places.world().ranks);
-        for pe in self.places.members(rank) {
+        let (sip, ranks) = (self.map.sip_of(rank), self.map.world().ranks);
+        for pe in self.map.members(rank) {
             let (input, output) = (inputs[sip].region(pe), outputs[sip].region(pe));
             let expected = operation.output(rank, ranks, input.elements());
             let (operation_name, found) = (self.name, output.elements());
@@ -256,10 +254,10 @@ impl Door<'_> {
 
     /// Makes a rank's seat, with all PEs of the group if none holds anything.
     fn seat<'t>(&self, rank: usize, tensors: Vec<&'t Tensor>) -> Result<Seat<'t>, DistError> {
-        let sip = self.places.sips[rank];
+        let sip = self.map.sips[rank];
         let (cubes, pes) = rectangle(tensors[0])?;
         if cubes.is_empty() {
-            let (cubes, pes) = (self.places.cubes.clone(), self.places.pes.clone());
+            let (cubes, pes) = (self.map.cubes.clone(), self.map.pes.clone());
             return Ok(Seat { sip, tensors, cubes, pes });
         }
         Ok(Seat { sip, tensors, cubes, pes })

@@ -37,7 +37,7 @@ pub fn page(sweep: &Sweep) -> String {
 }
 
 fn title(sweep: &Sweep) -> String {
-    let (ranks, kind) = (sweep.places.world().ranks, sweep.ranks.kind());
+    let (ranks, kind) = (sweep.map.world().ranks, sweep.ranks.kind());
     format!("{} of {}, {ranks} {kind}: bus bandwidth", sweep.operation, sweep.dtype)
 }
 

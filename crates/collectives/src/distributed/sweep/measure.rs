@@ -10,21 +10,21 @@ use crate::collective::bound::Bound;
 use crate::distributed::ccl::Resolved;
 use crate::distributed::error::DistError;
 use crate::distributed::group::{CollectiveReport, Group};
-use crate::distributed::places::Places;
+use crate::distributed::rank_map::RankMap;
 use cubeyard_tl::launch::Launcher;
 
 /// Measures one size and algorithm. If simulated memory or time runs out, the row says so.
 pub(super) fn row(
     config: &SweepConfig,
-    lane: Resolved,
+    resolved: Resolved,
     size: u64,
     bound: Option<&Bound>,
 ) -> Result<Row, DistError> {
-    let places = Places::new(&config.topology, &lane.config)?;
-    let shape = Shape::new(config, &places, size);
-    let ranks = places.world().ranks;
-    let (algorithm, estimate) = (lane.name.clone(), lane.estimate);
-    let figures = match measure(config, lane, &places, shape) {
+    let map = RankMap::new(&config.topology, &resolved.config)?;
+    let shape = Shape::new(config, &map, size);
+    let ranks = map.world().ranks;
+    let (algorithm, estimate) = (resolved.name.clone(), resolved.estimate);
+    let figures = match measure(config, resolved, &map, shape) {
         Ok((report, wrong)) => {
             let rate = shape.bytes as f64 / (report.kernel.ps().max(1) as f64 / 1e12);
             let bus = rate * config.operation.bus_factor(ranks);
@@ -49,22 +49,22 @@ pub(super) fn row(
 /// Runs the collective on a machine of its own.
 fn measure(
     config: &SweepConfig,
-    lane: Resolved,
-    places: &Places,
+    resolved: Resolved,
+    map: &RankMap,
     shape: Shape,
 ) -> Result<(CollectiveReport, Option<u64>), DistError> {
     let (topology, data) = (config.topology.clone(), shape.bytes <= config.check_up_to);
     let context = Context::new(ContextConfig { topology, data, ..ContextConfig::default() });
-    let group = Group::new(&context, &lane.config, lane.algorithm, 0)?;
-    let values = values::Values { config, places, shape };
+    let group = Group::new(&context, &resolved.config, resolved.algorithm, 0)?;
+    let values = values::Values { config, map, shape };
     let mut tensors = Vec::new();
-    for (index, &sip) in places.sips.iter().enumerate() {
+    for (index, &sip) in map.sips.iter().enumerate() {
         let input = if data {
             values.input(&context, index)?
         } else {
-            empty(config, &context, places, shape.input)?
+            empty(config, &context, map, shape.input)?
         };
-        let output = empty(config, &context, places, shape.output)?;
+        let output = empty(config, &context, map, shape.output)?;
         tensors.push((input.to(&placement(sip))?, output.to(&placement(sip))?));
     }
     let pairs: Vec<(&Tensor, &Tensor)> =
@@ -81,10 +81,10 @@ fn measure(
 fn empty(
     config: &SweepConfig,
     context: &Context,
-    places: &Places,
+    map: &RankMap,
     elements: u64,
 ) -> Result<Tensor, DistError> {
-    let rows = (places.cubes.len() * places.pes.len()) as u64;
+    let rows = (map.cubes.len() * map.pes.len()) as u64;
     Ok(context.zeros(&[rows, elements], config.dtype)?)
 }
 

@@ -2,7 +2,7 @@
 
 use super::SweepConfig;
 use crate::collective::Operation;
-use crate::distributed::places::Places;
+use crate::distributed::rank_map::RankMap;
 
 /// Elements per PE of a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,9 +14,9 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    pub(super) fn new(config: &SweepConfig, places: &Places, size: u64) -> Self {
-        let ranks = places.world().ranks as u64;
-        let element = places.positions() as u64 * config.dtype.size();
+    pub(super) fn new(config: &SweepConfig, map: &RankMap, size: u64) -> Self {
+        let ranks = map.world().ranks as u64;
+        let element = map.positions() as u64 * config.dtype.size();
         let (grows, shrinks) = config.operation.growth(ranks);
         let parts = match config.operation {
             Operation::AllReduce(_) | Operation::Reduce(..) | Operation::Broadcast(_) => 1,

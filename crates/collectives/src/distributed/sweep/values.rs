@@ -10,12 +10,13 @@ use super::SweepConfig;
 use super::shape::Shape;
 use crate::collective::{Operation, ReduceOp};
 use crate::distributed::error::DistError;
-use crate::distributed::places::Places;
+use crate::distributed::rank_map::RankMap;
+use cubeyard_tl::numeric::rounding;
 
 /// Inputs and results of a row.
 pub(super) struct Values<'a> {
     pub(super) config: &'a SweepConfig,
-    pub(super) places: &'a Places,
+    pub(super) map: &'a RankMap,
     pub(super) shape: Shape,
 }
 
@@ -49,13 +50,13 @@ impl Values<'_> {
     }
 
     fn rows(&self) -> usize {
-        self.places.cubes.len() * self.places.pes.len()
+        self.map.cubes.len() * self.map.pes.len()
     }
 
     /// Returns the rank of a PE of a SIP, and its position there.
     fn owner(&self, sip: usize, row: usize) -> (usize, usize) {
         let place = sip * self.rows() + row;
-        (place / self.places.positions(), place % self.places.positions())
+        (place / self.map.positions(), place % self.map.positions())
     }
 
     /// Returns a range of a PE's input.
@@ -97,7 +98,7 @@ impl Values<'_> {
         (rank, position): (usize, usize),
         joined: &'a [Vec<f64>],
     ) -> Option<Cow<'a, [f64]>> {
-        let (ranks, length) = (self.places.world().ranks, self.length());
+        let (ranks, length) = (self.map.world().ranks, self.length());
         let all = 0..length;
         let mine = length * rank / ranks..length * (rank + 1) / ranks;
         let of_all = |range: Range<usize>| {
@@ -125,7 +126,7 @@ impl Values<'_> {
         else {
             return Vec::new();
         };
-        let ranks = self.places.world().ranks;
+        let ranks = self.map.world().ranks;
         let share = if op == ReduceOp::Avg { ranks as f64 } else { 1.0 };
         let whole = |position| {
             let part = |rank| self.part((rank, position), 0..self.length());
@@ -139,12 +140,12 @@ impl Values<'_> {
             whole.iter_mut().for_each(|value| *value /= share);
             whole
         };
-        (0..self.places.positions()).map(whole).collect()
+        (0..self.map.positions()).map(whole).collect()
     }
 
     /// Returns whether a number is right, up to one rounding per rank.
     fn is_close(&self, found: f64, expected: f64) -> bool {
-        let ranks = self.places.world().ranks as f64;
+        let ranks = self.map.world().ranks as f64;
         let allowed = ranks * rounding(self.config.dtype) * expected.abs().max(1.0);
         (found - expected).abs() <= allowed
     }
@@ -161,18 +162,5 @@ fn join(op: ReduceOp, a: f64, b: f64) -> f64 {
         ReduceOp::Band => (bits.0 & bits.1) as f64,
         ReduceOp::Bor => (bits.0 | bits.1) as f64,
         ReduceOp::Bxor => (bits.0 ^ bits.1) as f64,
-    }
-}
-
-/// Returns the relative error of one rounding.
-fn rounding(dtype: DType) -> f64 {
-    match dtype {
-        DType::F16 => 2_f64.powi(-11),
-        DType::Bf16 => 2_f64.powi(-8),
-        DType::F32 => 2_f64.powi(-24),
-        DType::F64 => 2_f64.powi(-53),
-        DType::Fp8E4m3 => 2_f64.powi(-4),
-        DType::Fp8E5m2 => 2_f64.powi(-3),
-        _ => 0.0,
     }
 }

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 
 use super::call::{Call, Posted};
-use crate::distributed::process_group::listed;
+use crate::distributed::error::listed;
 use crate::distributed::{DistError, Distributed, Pending, ProcessGroup};
 use cubeyard_tl::place;
 
@@ -17,7 +17,7 @@ struct Queues {
 
 /// Matches the calls of all ranks.
 #[derive(Debug, Default)]
-pub(in crate::distributed) struct Hub {
+pub(in crate::distributed) struct CallMatcher {
     /// Queues by the id of their group.
     queues: RefCell<BTreeMap<u32, Queues>>,
     posted: Cell<usize>,
@@ -34,7 +34,7 @@ pub(super) struct Meeting {
     pub(super) calls: Vec<(usize, Posted)>,
 }
 
-impl Hub {
+impl CallMatcher {
     pub(super) fn reset(&self, ranks: usize) {
         self.queues.take();
         self.refused.take();
@@ -113,10 +113,10 @@ impl Queues {
 type Begun = (Vec<(usize, Posted)>, Result<Pending, DistError>);
 
 impl Distributed<'_> {
-    /// Begins all matching calls, then waits for them; returns whether there were any.
+    /// Begins all matching calls, then waits for them; returns whether there were any. No worker is running then.
     pub(super) fn meet(&self) -> Result<bool, DistError> {
         let mut begun: Vec<Begun> = Vec::new();
-        while let Some(meeting) = self.hub.next_meeting() {
+        while let Some(meeting) = self.matcher.next_meeting() {
             let pending = self.carry_out(&meeting);
             begun.push((meeting.calls, pending));
         }
@@ -135,7 +135,7 @@ impl Distributed<'_> {
 
     fn carry_out(&self, Meeting { group, calls }: &Meeting) -> Result<Pending, DistError> {
         match &calls[0].1.call {
-            Call::Barrier => self.start_barrier(group),
+            Call::Barrier => self.begin_barrier(group),
             Call::Collective(operation, ..) => {
                 let tensors: Vec<_> = calls
                     .iter()
@@ -144,11 +144,11 @@ impl Distributed<'_> {
                         _ => None,
                     })
                     .collect();
-                self.start(group, *operation, &tensors)
+                self.begin_in(group, *operation, &tensors)
             }
             Call::Send(to, source) => match &calls[1].1.call {
                 Call::Receive(_, target) => {
-                    self.start_send(group, (calls[0].0, source), (*to, target))
+                    self.begin_send_in(group, (calls[0].0, source), (*to, target))
                 }
                 other => unreachable!("a pair is a send and a receive: {other:?}"),
             },
@@ -163,8 +163,8 @@ impl Distributed<'_> {
         rank: usize,
         ranks: &[usize],
     ) -> Result<ProcessGroup, DistError> {
-        let place = self.hub.asked.borrow()[rank];
-        let known = self.hub.made.borrow().get(place).cloned();
+        let place = self.matcher.asked.borrow()[rank];
+        let known = self.matcher.made.borrow().get(place).cloned();
         let group = match known {
             Some(known) if known.members() == ranks => known,
             Some(known) => {
@@ -173,11 +173,11 @@ impl Distributed<'_> {
             }
             None => {
                 let group = self.new_group(ranks)?;
-                self.hub.made.borrow_mut().push(group.clone());
+                self.matcher.made.borrow_mut().push(group.clone());
                 group
             }
         };
-        self.hub.asked.borrow_mut()[rank] += 1;
+        self.matcher.asked.borrow_mut()[rank] += 1;
         Ok(group)
     }
 }

@@ -20,7 +20,7 @@ impl<'c> Distributed<'c> {
     {
         let world = self.world()?;
         self.check_outside(&"spawn")?;
-        self.hub.reset(world.size());
+        self.matcher.reset(world.size());
         let task = |rank| -> Option<Task<'a>> {
             Some(Box::pin(work(Worker::new(self, world.clone(), rank))))
         };
@@ -40,7 +40,7 @@ impl<'c> Distributed<'c> {
                     *place = None;
                     result?;
                 }
-                self.hub.check()?;
+                self.matcher.check()?;
             }
             self.current.set(None);
             let met = self.meet()?;
@@ -57,19 +57,21 @@ impl<'c> Distributed<'c> {
 
     /// Describes the state of each rank in a deadlock.
     fn who_waits(&self, tasks: &[Option<Task<'_>>], world: &ProcessGroup) -> String {
-        let state =
-            |(rank, task): (usize, &Option<Task<'_>>)| match (self.hub.waits(rank, world), task) {
-                (Some(what), _) => format!("rank {rank} waits in {what}"),
-                (None, None) => format!("rank {rank} has returned"),
-                (None, Some(_)) => format!("rank {rank} awaits something other than a collective"),
-            };
+        let state = |(rank, task): (usize, &Option<Task<'_>>)| match (
+            self.matcher.waits(rank, world),
+            task,
+        ) {
+            (Some(what), _) => format!("rank {rank} waits in {what}"),
+            (None, None) => format!("rank {rank} has returned"),
+            (None, Some(_)) => format!("rank {rank} awaits something other than a collective"),
+        };
         tasks.iter().enumerate().map(state).collect::<Vec<_>>().join("; ")
     }
 
     /// Describes a call that no other rank has matched, although all have returned.
     fn leftover(&self, world: &ProcessGroup) -> Option<String> {
         let mut ranks = 0..world.size();
-        let left = ranks.find_map(|rank| Some((rank, self.hub.waits(rank, world)?)));
+        let left = ranks.find_map(|rank| Some((rank, self.matcher.waits(rank, world)?)));
         left.map(|(rank, what)| {
             format!("rank {rank} called {what} and did not wait for it; others did not call it")
         })

@@ -10,7 +10,7 @@ use cubeyard_runtime::placement::Shard;
 
 use crate::distributed::config::Ranks;
 use crate::distributed::error::DistError;
-use crate::distributed::places::Places;
+use crate::distributed::rank_map::RankMap;
 
 /// Parts of a tensor by PE.
 pub(super) struct Held<'t> {
@@ -30,9 +30,9 @@ pub(super) enum Region {
 }
 
 impl<'t> Held<'t> {
-    pub(super) fn of(tensor: &'t Tensor, places: &Places) -> Result<Self, DistError> {
+    pub(super) fn of(tensor: &'t Tensor, map: &RankMap) -> Result<Self, DistError> {
         let shards = tensor.layout()?.shards().iter().map(|shard| (shard.at, shard)).collect();
-        Ok(Self { shards, is_each: places.ranks() == Ranks::Sip })
+        Ok(Self { shards, is_each: map.ranks() == Ranks::Sip })
     }
 
     pub(super) fn region(&self, pe: PeRef) -> Region {
