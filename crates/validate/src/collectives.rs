@@ -7,7 +7,7 @@
 //! ```
 //! use cubeyard_validate::collectives;
 //!
-//! let checks = validate::checks();
+//! let checks = collectives::checks();
 //! assert!(checks.iter().any(|check| check.family() == "collectives"));
 //! assert!(checks.iter().any(|check| check.name() == "lrab of 3x2 SIPs of 4x4 cubes, 64 KiB"));
 //! ```
