@@ -34,16 +34,16 @@ pub fn colour(index: usize) -> &'static str {
     COLOURS[index % COLOURS.len()]
 }
 
-/// Axis-parallel rectangle.
+/// A rectangle parallel to the axes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Area {
     /// Coordinate of the left edge.
     pub x: f64,
     /// Coordinate of the top edge.
     pub y: f64,
-    /// Extent to the right.
+    /// Extent from left to right.
     pub width: f64,
-    /// Extent downwards.
+    /// Extent from top to bottom.
     pub height: f64,
 }
 

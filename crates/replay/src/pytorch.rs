@@ -97,7 +97,7 @@ impl PyTorch {
 
     /// Returns the number of segments held. Expandable ones are left out, as in PyTorch's own statistics.
     pub fn segments(&self) -> usize {
-        self.device.segments()
+        self.device.segments
     }
 
     /// Returns a free block of at least `size` bytes, from the cache or else from the driver.
@@ -125,8 +125,8 @@ impl PyTorch {
     }
 
     fn out_of_memory(&self, asked: Bytes) -> String {
-        let capacity = self.device.capacity().map_or("no limit".to_owned(), |it| it.to_string());
-        let (reserved, allocated) = (self.device.reserved(), self.allocated);
+        let capacity = self.device.capacity.map_or("no limit".to_owned(), |it| it.to_string());
+        let (reserved, allocated) = (self.device.reserved, self.allocated);
         format!(
             "out of memory: asked for {asked}; {reserved} reserved of {capacity}, {allocated} of it allocated"
         )
@@ -155,7 +155,7 @@ impl Target for PyTorch {
     }
 
     fn reserved(&self) -> Bytes {
-        self.device.reserved()
+        self.device.reserved
     }
 }
 

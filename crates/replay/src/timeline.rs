@@ -12,13 +12,17 @@ const POINTS: usize = 1000;
 /// lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeline {
-    points: Vec<Point>,
+    /// Points in order of time.
+    pub points: Vec<Point>,
+    /// Number of events of the whole trace; a replay that failed has seen only the first of them.
+    pub total_events: usize,
+    /// End of the trace, in microseconds since its start.
+    pub end_us: u64,
+    /// Whether the times were measured. The events of a script are one microsecond apart.
+    pub is_timed: bool,
     /// Number of events for each point.
     stride: usize,
     events: usize,
-    total: usize,
-    end_us: u64,
-    timed: bool,
 }
 
 /// Maxima of consecutive events.
@@ -40,7 +44,8 @@ impl Timeline {
         let total = trace.events.len();
         let stride = total.div_ceil(POINTS).max(1);
         let end_us = trace.events.last().map_or(0, Event::time_us);
-        Self { points: Vec::new(), stride, events: 0, total, end_us, timed: is_timed(trace) }
+        let (points, is_timed) = (Vec::new(), is_timed(trace));
+        Self { points, total_events: total, end_us, is_timed, stride, events: 0 }
     }
 
     /// Records the state after the next event.
@@ -53,26 +58,6 @@ impl Timeline {
             _ => self.points.push(Point { event: self.events, time_us, live, reserved }),
         }
         self.events += 1;
-    }
-
-    /// Returns the points in order of time.
-    pub fn points(&self) -> &[Point] {
-        &self.points
-    }
-
-    /// Returns the number of events of the whole trace; a replay that failed has seen only the first of them.
-    pub fn total_events(&self) -> usize {
-        self.total
-    }
-
-    /// Returns the end of the trace, in microseconds since its start.
-    pub fn end_us(&self) -> u64 {
-        self.end_us
-    }
-
-    /// Returns whether the times were measured. The events of a script are one microsecond apart.
-    pub fn is_timed(&self) -> bool {
-        self.timed
     }
 }
 
@@ -103,9 +88,9 @@ mod tests {
                 let peak = u64::from(index == events / 3) * 1000;
                 timeline.push(index, Bytes::new(peak), Bytes::new(2 * peak));
             }
-            assert_eq!(timeline.points().len(), points);
-            let live = timeline.points().iter().map(|point| point.live.get()).max();
-            let reserved = timeline.points().iter().map(|point| point.reserved.get()).max();
+            assert_eq!(timeline.points.len(), points);
+            let live = timeline.points.iter().map(|point| point.live.get()).max();
+            let reserved = timeline.points.iter().map(|point| point.reserved.get()).max();
             assert_eq!(
                 (live, reserved),
                 if events == 0 { (None, None) } else { (Some(1000), Some(2000)) }
@@ -115,8 +100,8 @@ mod tests {
 
     #[test]
     fn counted_events_are_no_times() {
-        assert!(!Timeline::new(&trace(0..10)).is_timed());
-        assert!(!Timeline::new(&trace([0; 10].into_iter())).is_timed());
-        assert!(Timeline::new(&trace((0..10).map(|it| it * 2))).is_timed());
+        assert!(!Timeline::new(&trace(0..10)).is_timed);
+        assert!(!Timeline::new(&trace([0; 10].into_iter())).is_timed);
+        assert!(Timeline::new(&trace((0..10).map(|it| it * 2))).is_timed);
     }
 }

@@ -47,11 +47,7 @@ impl<'a> Panel<'a> {
         let most = reserved.chain(live).chain(report.recorded_reserved()).max().unwrap_or_default();
         let end = longest.map_or(1, |row| {
             let timeline = &row.outcome.timeline;
-            if timeline.is_timed() {
-                timeline.end_us()
-            } else {
-                (timeline.total_events() as u64).max(1)
-            }
+            if timeline.is_timed { timeline.end_us } else { (timeline.total_events as u64).max(1) }
         });
         Self { report, longest, end: end as f64, most: most.get().max(1) as f64 * 1.05 }
     }
@@ -85,7 +81,7 @@ impl<'a> Panel<'a> {
     }
 
     fn heading(&self, canvas: &mut Canvas) {
-        let events = self.longest.map_or(0, |row| row.outcome.timeline.total_events());
+        let events = self.longest.map_or(0, |row| row.outcome.timeline.total_events);
         let noun = if events == 1 { "event" } else { "events" };
         let remark = format!(
             "what each policy reserved over {} {noun}, and what was live; waste is peak reserved ÷ peak live",
@@ -98,7 +94,7 @@ impl<'a> Panel<'a> {
     }
 
     fn axes(&self, canvas: &mut Canvas) {
-        let timed = self.longest.is_some_and(|row| row.outcome.timeline.is_timed());
+        let timed = self.longest.is_some_and(|row| row.outcome.timeline.is_timed);
         let (across, title) = if timed {
             let (unit, name) = unit(&TIME_UNITS, self.end);
             (ticks(self.end, unit, 8), format!("time in {name}"))
@@ -120,7 +116,7 @@ impl<'a> Panel<'a> {
         let timeline = &row.outcome.timeline;
         let mut path = format!("M{LEFT:.1} {BOTTOM:.1}");
         let (mut x, mut y) = (LEFT, BOTTOM);
-        for point in timeline.points() {
+        for point in &timeline.points {
             x = self.x(instant(timeline, point));
             let next = self.y(figure(point).get() as f64);
             if (next - y).abs() >= 0.05 {
@@ -170,7 +166,7 @@ impl<'a> Panel<'a> {
 
 /// Returns the position of a point on the axis: its time, or its number if the times were not measured.
 fn instant(timeline: &Timeline, point: &Point) -> f64 {
-    if timeline.is_timed() { point.time_us as f64 } else { point.event as f64 }
+    if timeline.is_timed { point.time_us as f64 } else { point.event as f64 }
 }
 
 fn label(name: &str, figures: String, y: f64, colour: &str, dash: &str) -> Label {

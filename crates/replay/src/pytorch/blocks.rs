@@ -88,17 +88,9 @@ impl Blocks {
         size: Bytes,
         state: State,
     ) -> BlockId {
-        let (used, apart) = (State::Used, None);
-        let whole = Block {
-            pool,
-            segment: start,
-            address: start,
-            size,
-            state: used,
-            previous: apart,
-            next: apart,
-        };
-        let id = self.insert(whole);
+        let (segment, address, previous, next) = (start, start, None, None);
+        let used = State::Used;
+        let id = self.insert(Block { pool, segment, address, size, state: used, previous, next });
         self.settle(id, state);
         id
     }

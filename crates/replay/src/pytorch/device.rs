@@ -14,27 +14,15 @@ const TOP: Bytes = Bytes::new(1 << 62);
 /// Memory and addresses of the simulated driver.
 #[derive(Debug)]
 pub(super) struct Device {
-    capacity: Option<Bytes>,
-    reserved: Bytes,
-    segments: usize,
-    addresses: Addresses,
+    pub(super) capacity: Option<Bytes>,
+    pub(super) reserved: Bytes,
+    pub(super) segments: usize,
+    pub(super) addresses: Addresses,
 }
 
 impl Device {
     pub(super) fn new(capacity: Option<Bytes>) -> Self {
         Self { capacity, reserved: Bytes::ZERO, segments: 0, addresses: Addresses::new() }
-    }
-
-    pub(super) fn capacity(&self) -> Option<Bytes> {
-        self.capacity
-    }
-
-    pub(super) fn reserved(&self) -> Bytes {
-        self.reserved
-    }
-
-    pub(super) fn segments(&self) -> usize {
-        self.segments
     }
 
     /// Allocates memory with addresses; `None` if either has run out.
@@ -50,15 +38,6 @@ impl Device {
         self.addresses.give_back(address, size);
         self.reserved -= size;
         self.segments -= 1;
-    }
-
-    /// Reserves addresses without memory.
-    pub(super) fn reserve_addresses(&mut self, size: Bytes) -> Option<Bytes> {
-        self.addresses.take(size)
-    }
-
-    pub(super) fn release_addresses(&mut self, address: Bytes, size: Bytes) {
-        self.addresses.give_back(address, size);
     }
 
     /// Maps memory to `size` bytes of reserved addresses, all or none.
@@ -87,7 +66,7 @@ impl Device {
 /// segments in the recorded order; nearly all others include a segment from the start of the process, when the
 /// addresses still had other holes. For holes left by freed segments it is a guess.
 #[derive(Debug)]
-struct Addresses {
+pub(super) struct Addresses {
     lowest: Bytes,
     /// Unused ranges at or above `lowest`: start and size of each.
     holes: BTreeMap<Bytes, Bytes>,
@@ -98,7 +77,8 @@ impl Addresses {
         Self { lowest: TOP, holes: BTreeMap::new() }
     }
 
-    fn take(&mut self, size: Bytes) -> Option<Bytes> {
+    /// Reserves `size` bytes of addresses, without memory.
+    pub(super) fn take(&mut self, size: Bytes) -> Option<Bytes> {
         let fits = |(_, hole): &(&Bytes, &Bytes)| **hole >= size;
         let (start, hole) = match self.holes.iter().find(fits) {
             Some((&start, &hole)) => (start, hole),
@@ -117,7 +97,7 @@ impl Addresses {
         Some((self.lowest, region))
     }
 
-    fn give_back(&mut self, mut start: Bytes, mut size: Bytes) {
+    pub(super) fn give_back(&mut self, mut start: Bytes, mut size: Bytes) {
         if let Some(after) = self.holes.remove(&(start + size)) {
             size += after;
         }
@@ -168,6 +148,6 @@ mod tests {
         let mut device = Device::new(Some(Bytes::mib(4)));
         assert_eq!(device.allocate_segment(Bytes::mib(5)), None);
         assert!(device.allocate_segment(Bytes::mib(4)).is_some());
-        assert_eq!((device.reserved(), device.segments()), (Bytes::mib(4), 1));
+        assert_eq!((device.reserved, device.segments), (Bytes::mib(4), 1));
     }
 }

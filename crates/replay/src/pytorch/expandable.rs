@@ -105,9 +105,9 @@ fn reserve_segment(
     size: Bytes,
 ) -> Option<BlockId> {
     let with_slack = |capacity: Bytes| capacity.checked_add(Bytes::new(capacity.get() / 8));
-    let span = device.capacity().and_then(with_slack).unwrap_or(UNLIMITED_SPAN);
+    let span = device.capacity.and_then(with_slack).unwrap_or(UNLIMITED_SPAN);
     let span = round_up(span, page(pool)).filter(|&span| span >= size)?;
-    let start = device.reserve_addresses(span)?;
+    let start = device.addresses.take(span)?;
     Some(blocks.add_segment(pool, start, span, State::Unmapped))
 }
 
@@ -153,7 +153,7 @@ fn whole_pages(block: &Block) -> Option<(Bytes, Bytes)> {
 
 fn release_segment_if_unmapped(blocks: &mut Blocks, device: &mut Device, id: BlockId) {
     if blocks[id].is_whole_segment() {
-        device.release_addresses(blocks[id].address, blocks[id].size);
+        device.addresses.give_back(blocks[id].address, blocks[id].size);
         blocks.take(id);
         blocks.remove_segment(id);
     }

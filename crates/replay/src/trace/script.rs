@@ -90,9 +90,9 @@ pub struct Request {
     /// Number of the requesting stream.
     pub stream: Option<u32>,
     /// Purpose of the allocation.
-    pub kind: Option<Kind>,
+    pub kind: Option<Purpose>,
     /// Expected outcome, if the script has one.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<Expectation>,
 }
 
 impl Request {
@@ -113,7 +113,7 @@ impl Request {
 
 /// Purpose of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum Purpose {
     /// Data of the model.
     Tensor,
     /// Code for the device.
@@ -124,7 +124,7 @@ pub enum Kind {
 
 /// Expected outcome of an `alloc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum Expectation {
     /// The allocation succeeds at this offset.
     Offset(Bytes),
     /// The allocation fails for lack of memory.
@@ -264,7 +264,7 @@ impl Replay {
 
     fn allocate(&mut self, line: usize, request: &Request) -> Result<(), ScriptError> {
         let Request { name, size, .. } = request;
-        if request.outcome == Some(Outcome::OutOfMemory) {
+        if request.outcome == Some(Expectation::OutOfMemory) {
             return Ok(());
         }
         if let Some(&(_, since)) = self.live.get(name) {

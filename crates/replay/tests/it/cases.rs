@@ -13,7 +13,7 @@ use cubeyard_memory::free_list::Checking;
 use cubeyard_memory::index::{BlockKey, Fit, FreeIndex};
 use cubeyard_memory::policy;
 use cubeyard_memory::{Bytes, FreeList};
-use cubeyard_replay::trace::script::{Outcome, Request, Script, Step};
+use cubeyard_replay::trace::script::{Expectation, Request, Script, Step};
 
 /// An allocator over one space, as the cases see it.
 trait Engine {
@@ -201,8 +201,10 @@ fn run(script: &Script, engine: &mut dyn Engine) {
             Step::Allocate(request) => {
                 let place = engine.allocate(request);
                 match request.outcome {
-                    Some(Outcome::Offset(offset)) => assert_eq!(place, Some(offset), "line {line}"),
-                    Some(Outcome::OutOfMemory) => assert_eq!(place, None, "line {line}"),
+                    Some(Expectation::Offset(offset)) => {
+                        assert_eq!(place, Some(offset), "line {line}")
+                    }
+                    Some(Expectation::OutOfMemory) => assert_eq!(place, None, "line {line}"),
                     None => assert!(place.is_some(), "line {line}"),
                 }
             }

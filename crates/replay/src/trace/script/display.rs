@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Kind, Outcome, Request, Script, Statement, Step};
+use super::{Expectation, Purpose, Request, Script, Statement, Step};
 use cubeyard_units::Bytes;
 
 /// Formats one statement a line, in a form that [`Script::parse`] reads back.
@@ -52,7 +52,7 @@ fn write_option(f: &mut Formatter<'_>, word: &str, value: Option<impl Display>) 
     value.map_or(Ok(()), |value| write!(f, " {word} {value}"))
 }
 
-impl Display for Kind {
+impl Display for Purpose {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Tensor => "tensor",
@@ -62,7 +62,7 @@ impl Display for Kind {
     }
 }
 
-impl Display for Outcome {
+impl Display for Expectation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Offset(offset) => Exact(*offset).fmt(f),

@@ -3,7 +3,7 @@
 use std::iter::Peekable;
 use std::str::SplitWhitespace;
 
-use super::{Kind, Outcome, Request, ScriptError, Statement, Step};
+use super::{Expectation, Purpose, Request, ScriptError, Statement, Step};
 use cubeyard_pickle::excerpt;
 use cubeyard_units::Bytes;
 
@@ -136,23 +136,23 @@ impl<'a> Words<'a> {
         number.ok_or_else(|| self.wrong(expected, word))
     }
 
-    fn kind(&mut self) -> Result<Kind, ScriptError> {
+    fn kind(&mut self) -> Result<Purpose, ScriptError> {
         let expected = "`tensor`, `program` or `staging`";
         match self.next(expected)? {
-            "tensor" => Ok(Kind::Tensor),
-            "program" => Ok(Kind::Program),
-            "staging" => Ok(Kind::Staging),
+            "tensor" => Ok(Purpose::Tensor),
+            "program" => Ok(Purpose::Program),
+            "staging" => Ok(Purpose::Staging),
             other => Err(self.wrong(expected, other)),
         }
     }
 
-    fn outcome(&mut self) -> Result<Outcome, ScriptError> {
+    fn outcome(&mut self) -> Result<Expectation, ScriptError> {
         let expected = "an offset or `out of memory`";
         if self.words.next_if_eq(&"out").is_none() {
-            return self.size(expected).map(Outcome::Offset);
+            return self.size(expected).map(Expectation::Offset);
         }
         match (self.next(expected)?, self.next(expected)?) {
-            ("of", "memory") => Ok(Outcome::OutOfMemory),
+            ("of", "memory") => Ok(Expectation::OutOfMemory),
             (of, memory) => Err(self.wrong(expected, &format!("out {of} {memory}"))),
         }
     }

@@ -1,7 +1,7 @@
 //! Scripts: what is written is read back, whatever it says.
 
 use cubeyard_memory::Bytes;
-use cubeyard_replay::trace::script::{Kind, Outcome, Request, Script, Statement, Step};
+use cubeyard_replay::trace::script::{Expectation, Purpose, Request, Script, Statement, Step};
 use cubeyard_replay::trace::{read, rmm};
 use proptest::option;
 use proptest::prelude::*;
@@ -20,12 +20,12 @@ fn names() -> impl Strategy<Value = String> {
     "[a-zé_][a-z0-9_.-]{0,6}"
 }
 
-fn kinds() -> impl Strategy<Value = Kind> {
-    prop_oneof![Just(Kind::Tensor), Just(Kind::Program), Just(Kind::Staging)]
+fn kinds() -> impl Strategy<Value = Purpose> {
+    prop_oneof![Just(Purpose::Tensor), Just(Purpose::Program), Just(Purpose::Staging)]
 }
 
-fn outcomes() -> impl Strategy<Value = Outcome> {
-    prop_oneof![sizes().prop_map(Outcome::Offset), Just(Outcome::OutOfMemory)]
+fn outcomes() -> impl Strategy<Value = Expectation> {
+    prop_oneof![sizes().prop_map(Expectation::Offset), Just(Expectation::OutOfMemory)]
 }
 
 fn requests() -> impl Strategy<Value = Request> {
