@@ -235,7 +235,7 @@ impl Inner {
         for argument in &launch.arguments {
             match argument {
                 Argument::Tensor(tensor) if self.addressing == Addressing::Physical => {
-                    let shards = tensor.storage().map_or(&[][..], |storage| &storage.shards);
+                    let shards = tensor.storage.as_ref().map_or(&[][..], |storage| &storage.shards);
                     given.extend(shards.iter().map(DeployedShard::addresses));
                 }
                 Argument::Operand(operand) => given.push(operand.range()),

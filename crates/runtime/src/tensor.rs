@@ -31,9 +31,9 @@ pub struct Tensor {
     shape: Shape,
     dtype: DType,
     init: Init,
-    storage: Option<Rc<Storage>>,
+    pub(crate) storage: Option<Rc<Storage>>,
     /// Offset of a view in the storage.
-    offset_bytes: u64,
+    pub(crate) offset_bytes: u64,
 }
 
 /// Constructors of tensors on the host; [`Tensor::to`] deploys them.
@@ -245,14 +245,6 @@ impl Tensor {
     fn check_contiguous(&self) -> Result<(), RuntimeError> {
         let shape = self.storage.as_ref().map_or(self.shape, |storage| storage.layout.shape());
         self.is_contiguous().then_some(()).ok_or(RuntimeError::NotContiguous(shape))
-    }
-
-    pub(crate) fn storage(&self) -> Option<&Rc<Storage>> {
-        self.storage.as_ref()
-    }
-
-    pub(crate) fn offset_bytes(&self) -> u64 {
-        self.offset_bytes
     }
 
     fn check_count(&self, found: u64) -> Result<(), RuntimeError> {

@@ -1,7 +1,6 @@
 //! Releases that wait until [`Context::machine`](super::Context::machine) no longer borrows the machine.
 
 use std::cell::{RefCell, RefMut};
-use std::fmt;
 
 use cubeyard_device::machine::Machine;
 
@@ -12,12 +11,6 @@ type GiveBack = Box<dyn FnOnce(&Inner)>;
 
 #[derive(Default)]
 pub(super) struct Deferred(RefCell<Vec<GiveBack>>);
-
-impl fmt::Debug for Deferred {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Deferred").field(&self.0.borrow().len()).finish()
-    }
-}
 
 /// Performs the deferred releases when it is dropped.
 pub(super) struct AfterLook<'c>(pub(super) &'c Inner);

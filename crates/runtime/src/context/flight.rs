@@ -15,6 +15,7 @@ use crate::error::RuntimeError;
 
 /// Times of a launch that has run to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LaunchReport {
     /// Id of the launch on the machine.
     pub request: RequestId,

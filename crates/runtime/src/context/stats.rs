@@ -16,6 +16,7 @@ use crate::shape::Shape;
 
 /// HBM usage of a PE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PeUsage {
     /// PE whose HBM slice it is.
     pub pe: PeRef,
@@ -29,6 +30,7 @@ pub struct PeUsage {
 
 /// HBM usage of the regions of a SIP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RegionsUsage {
     /// SIP whose memory is managed in regions.
     pub sip: SipId,
@@ -48,6 +50,7 @@ impl fmt::Display for RegionsUsage {
 
 /// Memory usage of the tensors, rings and regions of a context.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryStats {
     /// Number of tensors on the device; a tensor and its views count once.
     pub tensors: usize,
@@ -65,6 +68,7 @@ pub struct MemoryStats {
 
 /// Contents of the HBM of a PE.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PeSnapshot {
     /// PE whose HBM slice it is.
     pub pe: PeRef,
@@ -76,6 +80,7 @@ pub struct PeSnapshot {
 
 /// A shard in the HBM of a PE.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ShardSnapshot {
     /// Id of the tensor; its clones and views have the same.
     pub tensor: TensorId,
@@ -89,6 +94,7 @@ pub struct ShardSnapshot {
 
 /// Memory that was still allocated when a context was closed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LeakReport {
     /// Descriptions of the tensors that were still alive; they have been freed.
     pub tensors: Vec<String>,

@@ -18,6 +18,7 @@ use crate::placement::Layout;
 
 /// A shard in device memory: `(sip, cube, pe, pa, nbytes, offset_bytes)` of ADR-0008.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeployedShard {
     /// PE whose HBM slice holds the shard.
     pub at: PeRef,

@@ -1,6 +1,5 @@
 //! Blocks of regions as operands of a launch.
 
-use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -64,21 +63,13 @@ pub struct FlexOperands {
     prepared: Rc<Prepared>,
 }
 
+#[derive(Debug)]
 pub(crate) struct Prepared {
     context: Rc<Inner>,
     sip: SipId,
     launch: PreparedLaunch,
     arrays: Vec<(Shape, DType)>,
     _windows: Rc<Windows>,
-}
-
-impl fmt::Debug for Prepared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { sip, launch, arrays, .. } = self;
-        let mut text = f.debug_struct("Prepared");
-        text.field("sip", sip).field("launch", launch).field("arrays", arrays);
-        text.finish_non_exhaustive()
-    }
 }
 
 /// An operand of a launch, passed to a kernel as an argument.

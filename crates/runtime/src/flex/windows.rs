@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -17,18 +16,12 @@ use crate::error::RuntimeError;
 
 /// Segments mapped at their flat addresses in the MMUs of a SIP's PEs, on first use by a launch. Dropping this
 /// removes the mappings.
+#[derive(Debug)]
 pub(super) struct Windows {
     context: Rc<Inner>,
     sip: SipId,
     /// By flat address.
     mapped: RefCell<BTreeMap<u64, Arc<[Mapping]>>>,
-}
-
-impl fmt::Debug for Windows {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { sip, mapped, .. } = self;
-        f.debug_struct("Windows").field("sip", sip).field("mapped", mapped).finish_non_exhaustive()
-    }
 }
 
 impl Windows {
@@ -45,14 +38,14 @@ impl Windows {
         let known = self.mapped.borrow().clone();
         for (base, mappings) in &known {
             if wanted.get(base) != Some(mappings) {
-                self.perform(mappings, false)?;
+                perform(&self.context, self.sip, mappings, false)?;
                 self.mapped.borrow_mut().remove(base);
             }
         }
         for (base, mappings) in wanted {
             if known.get(&base) != Some(&mappings) {
                 self.context.step()?;
-                self.perform(&mappings, true)?;
+                perform(&self.context, self.sip, &mappings, true)?;
                 self.mapped.borrow_mut().insert(base, mappings);
             }
         }
@@ -67,10 +60,6 @@ impl Windows {
             Mapping { from: segment.base + range.start, bytes: shard.bytes, to: shard.address }
         };
         Ok(pieces.map(mapping).collect())
-    }
-
-    fn perform(&self, mappings: &Arc<[Mapping]>, map: bool) -> Result<(), RuntimeError> {
-        perform(&self.context, self.sip, mappings, map)
     }
 }
 

@@ -43,6 +43,7 @@ pub enum BoundArgument {
 
 /// A tensor as a PE sees it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct BoundTensor {
     /// Element type of the tensor.
     pub dtype: DType,
@@ -56,6 +57,7 @@ pub struct BoundTensor {
 
 /// Part of a tensor that a PE holds, as a row-major matrix.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LocalPart {
     /// First address of the part.
     pub address: u64,
@@ -81,7 +83,7 @@ impl Argument<'_> {
 }
 
 fn bind(tensor: &Tensor, pe: PeRef, addressing: Addressing) -> BoundTensor {
-    let storage = tensor.storage().expect("checked before");
+    let storage = tensor.storage.as_ref().expect("checked before");
     let layout = &storage.layout;
     let place = layout.shards().iter().position(|shard| shard.at == pe);
     let address = |place: usize| match (addressing, storage.va_base) {
@@ -99,7 +101,7 @@ fn bind(tensor: &Tensor, pe: PeRef, addressing: Addressing) -> BoundTensor {
     let virtual_base = storage.va_base.filter(|_| tensor.is_contiguous());
     // Without elements nothing is accessed, so any address will do.
     let nowhere = tensor.nbytes().is_zero().then_some(0);
-    let whole = virtual_base.map(|base| base.to_bits() + tensor.offset_bytes()).or(own).or(nowhere);
+    let whole = virtual_base.map(|base| base.to_bits() + tensor.offset_bytes).or(own).or(nowhere);
     BoundTensor { dtype: tensor.dtype(), shape: tensor.shape(), whole, local }
 }
 

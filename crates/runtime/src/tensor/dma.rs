@@ -13,6 +13,7 @@ use crate::error::RuntimeError;
 
 /// Result of a read by a PE's DMA.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DmaRead {
     /// Bytes that were read; none if the context holds no data.
     pub bytes: Option<Vec<u8>>,
