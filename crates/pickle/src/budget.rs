@@ -39,6 +39,7 @@ impl Budget {
     }
 
     /// Creates a budget for one stage of the work: the rest of this one, but at most `most` bytes.
+    #[must_use]
     pub fn stage(&self, most: u64) -> Self {
         Self { limit: self.limit, left: self.left.min(most) }
     }
