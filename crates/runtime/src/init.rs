@@ -90,7 +90,7 @@ pub fn uniform(seed: u64, element: u64) -> f64 {
     random_bits(seed, element) as f64 / u64::MAX as f64
 }
 
-/// Returns 64 random bits for each seed and element: output `element` of Sebastiano Vigna's SplitMix64, which can be
+/// Returns 64 random bits for each seed and element: output `element` of Sebastiano Vigna's `SplitMix64`, which can be
 /// computed for any position, so that contents do not depend on the order in which they are made.
 pub fn random_bits(seed: u64, element: u64) -> u64 {
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -27,7 +27,7 @@ fn section(report: &Report) -> String {
         rows += &row(class, &line.cells());
         if let Some(failure) = &line.outcome.failed {
             let message = escape(&failure.to_string());
-            rows += &format!("<tr class=\"failed\"><td colspan=\"6\">{message}</td></tr>\n");
+            rows.extend([format!("<tr class=\"failed\"><td colspan=\"6\">{message}</td></tr>\n")]);
         }
     }
     rows.extend(report.recorded_cells().map(|cells| row("", &cells)));

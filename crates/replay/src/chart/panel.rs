@@ -120,7 +120,7 @@ impl<'a> Panel<'a> {
             x = self.x(instant(timeline, point));
             let next = self.y(figure(point).get() as f64);
             if (next - y).abs() >= 0.05 {
-                path += &format!("H{x:.1}V{next:.1}");
+                path.extend([format!("H{x:.1}V{next:.1}")]);
                 y = next;
             }
         }

@@ -72,7 +72,7 @@ impl Format {
         Self {
             shift,
             least: (rebias + 1).cast_unsigned() << 23,
-            anchor: power(format.least + shift as i32),
+            anchor: power(format.least + shift.cast_signed()),
             greatest: ((format.greatest as u32) << shift) + (rebias.cast_unsigned() << 23),
             overflow: if has_infinity { INFINITY } else { F32.nan },
             nan: if has_infinity { INFINITY | (mantissa as u32) << shift } else { F32.nan },
