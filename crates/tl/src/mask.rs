@@ -8,7 +8,13 @@ use crate::numeric::TileType;
 /// ```
 /// use cubeyard_tl::Mask;
 ///
-/// The last tile of 100 elements in tiles of 64 has 36.
+/// // The last tile of 100 elements in tiles of 64 has 36.
+/// let mask = Mask::below(&[64], &[36]);
+/// assert_eq!(mask.count(), 36);
+/// // Every second element.
+/// let mask = Mask::new(&[64], |index| index[0] % 2 == 0);
+/// assert_eq!(mask.count(), 32);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mask {
     shape: Vec<u64>,
