@@ -1,7 +1,6 @@
 //! A block-sparse matrix times a dense one.
 
 use cubeyard_device::topology::Topology;
-use cubeyard_runtime::Argument;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 
@@ -75,9 +74,7 @@ impl Bench for BlockSparse {
             place(lab, &[columns * block, n], DType::F16, &everywhere, &b)?,
             lab.context.empty(&[rows, block * n], DType::F16)?.to(&over)?,
         ];
-        let mut arguments: Vec<_> = tensors.iter().map(Argument::Tensor).collect();
-        arguments.push(Argument::Scalar(block as f64));
-        lab.launch(&block_sparse(), arguments, cubes, pes)?;
+        lab.launch(&block_sparse(), tensors.iter().collect(), vec![block], cubes, pes)?;
         let check = lab.check(&tensors[3], F16_SUMS, || problem.expected(&there, &a, &b))?;
         let blocks = there.iter().filter(|flag| **flag != 0.0).count() as u64;
         let notes = vec![format!("{blocks} of {} blocks are present", rows * columns)];

@@ -1,11 +1,10 @@
 //! Copy bandwidth of PEs: from their own memory, their neighbours', or that of a single PE.
 
 use cubeyard_device::topology::Topology;
-use cubeyard_runtime::Argument;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 
-use super::inputs::{compare, spread, tensor};
+use super::inputs::{compare, place, spread};
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use cubeyard_kernels::{CopyFrom, copy};
 
@@ -44,14 +43,11 @@ impl Bench for Copy {
         let (all, shape) = (cubes * pes, [cubes * pes, bytes]);
         let over = lab.placement(Split::RowWise, Split::RowWise, cubes, pes);
         let numbers = spread(lab, all * bytes, DType::U8, 1, [0.0, 255.0])?;
-        let x = tensor(lab, &shape, DType::U8, numbers.as_deref(), &over)?;
+        let x = place(lab, &shape, DType::U8, &over, &numbers)?;
         let y = lab.context.empty(&shape, DType::U8)?.to(&over)?;
-        let mut arguments: Vec<_> = [&x, &y].map(Argument::Tensor).to_vec();
-        arguments.push(Argument::Scalar(values.whole("block") as f64));
-        lab.launch(&copy(from), arguments, cubes, pes)?;
-        let expected = numbers.map(|numbers| copied(from, &numbers, all, pes));
+        lab.launch(&copy(from), vec![&x, &y], vec![values.whole("block")], cubes, pes)?;
         // A copy is exact.
-        let check = compare(lab, &y, 0.0, expected.as_deref())?;
+        let check = compare(lab, &y, 0.0, || copied(from, &numbers, all, pes))?;
         Ok(Outcome { work: work(from, bytes, all), check, notes: vec![note(from, lab)] })
     }
 }

@@ -6,9 +6,9 @@ use cubeyard_device::topology::Topology;
 use cubeyard_runtime::Tensor;
 use cubeyard_runtime::dtype::DType;
 
-use super::inputs::{at_least, spread, tensor};
+use super::inputs::{at_least, place, spread};
 use super::links::links;
-use super::reference::worse;
+use super::reference::{size, worse};
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use crate::report::Check;
 use cubeyard_collectives::collective::{Operation, ReduceOp};
@@ -22,8 +22,8 @@ struct DdpProblem<'l> {
     lab: &'l Lab<'l>,
     elements: u64,
     dtype: DType,
-    /// The gradients of each rank, with data.
-    gradients: Vec<Option<Vec<f64>>>,
+    /// The gradients of each rank; empty without data.
+    gradients: Vec<Vec<f64>>,
 }
 
 impl Bench for Ddp {
@@ -84,9 +84,9 @@ impl<'l> DdpProblem<'l> {
         means: &RefCell<Vec<Tensor>>,
     ) -> Result<(), DistError> {
         worker.set_device(worker.rank())?;
-        let mine = self.gradients[worker.rank()].as_deref();
+        let mine = &self.gradients[worker.rank()];
         let on_device = worker.placement();
-        let gradient = tensor(self.lab, &[self.elements], self.dtype, mine, &on_device)?;
+        let gradient = place(self.lab, &[self.elements], self.dtype, &on_device, mine)?;
         worker.all_reduce(&gradient, ReduceOp::Avg).await?;
         means.borrow_mut().push(gradient);
         worker.barrier().await
@@ -103,8 +103,8 @@ impl<'l> DdpProblem<'l> {
     }
 
     fn expected(&self) -> Vec<f64> {
-        let mut sums = vec![0.0; super::reference::size(self.elements)];
-        for gradient in self.gradients.iter().flatten() {
+        let mut sums = vec![0.0; size(self.elements)];
+        for gradient in &self.gradients {
             sums.iter_mut().zip(gradient).for_each(|(sum, value)| *sum += value);
         }
         sums.iter().map(|sum| sum / self.gradients.len() as f64).collect()

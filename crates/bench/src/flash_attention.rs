@@ -1,7 +1,6 @@
 //! Attention over whole sequences, with heads spread over PEs.
 
 use cubeyard_device::topology::Topology;
-use cubeyard_runtime::Argument;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 
@@ -78,10 +77,8 @@ impl Bench for FlashAttention {
             tensors.push(place(lab, &shape, DType::F16, &over, values)?);
         }
         tensors.push(lab.context.empty(&shape, DType::F16)?.to(&over)?);
-        let mut arguments: Vec<_> = tensors.iter().map(Argument::Tensor).collect();
-        let numbers = [features, blocks[0], blocks[1], u64::from(causal)];
-        arguments.extend(numbers.map(|number| Argument::Scalar(number as f64)));
-        lab.launch(&flash_attention(), arguments, cubes, pes)?;
+        let numbers = vec![features, blocks[0], blocks[1], u64::from(causal)];
+        lab.launch(&flash_attention(), tensors.iter().collect(), numbers, cubes, pes)?;
         let check = lab.check(&tensors[3], F16_ATTENTION, || problem.expected(&q, &k, &v))?;
         Ok(Outcome { work: problem.work(), check, notes: vec![NOTE.to_owned()] })
     }

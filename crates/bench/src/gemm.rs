@@ -4,11 +4,11 @@ use cubeyard_device::topology::Spec;
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Placement;
-use cubeyard_runtime::{Argument, RuntimeError, Tensor};
+use cubeyard_runtime::{RuntimeError, Tensor};
 use smallvec::smallvec;
 
-use super::inputs::{compare, spread, tensor};
-use super::reference::sum_rounding;
+use super::inputs::{compare, place, spread};
+use super::reference::{product, sum_rounding};
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use cubeyard_kernels::{OperandLayout, Staging, gemm, gemm_blocked};
 use cubeyard_tl::numeric::{TileType, infer};
@@ -68,11 +68,10 @@ impl Bench for Gemm {
         let most = if case.dtype.is_float() { 1.0 } else { 3.0 };
         let left = spread(lab, m * k, case.dtype, 1, [0.0, most])?;
         let right = spread(lab, k * n, case.dtype, 2, [0.0, most])?;
-        let product = case.launch(lab, left.as_deref(), right.as_deref())?;
-        let expected = left.zip(right).map(|(left, right)| case.expected(&left, &right));
+        let product = case.launch(lab, &left, &right)?;
         // Products are exact in the accumulator's type; the sum is rounded at each term.
         let tolerance = if case.dtype.is_float() { sum_rounding(k) } else { 0.0 };
-        let check = compare(lab, &product, tolerance, expected.as_deref())?;
+        let check = compare(lab, &product, tolerance, || case.expected(&left, &right))?;
         let bytes = (m * k + k * n) * case.dtype.size() + m * n * case.output.size();
         let work = Work { gemm: Some((case.dtype, 2 * m * k * n)), bytes, ..Work::default() };
         Ok(Outcome { work, check, notes: case.notes() })
@@ -129,12 +128,7 @@ impl Case {
     }
 
     /// Runs the kernel and returns the product.
-    fn launch(
-        &self,
-        lab: &Lab<'_>,
-        left: Option<&[f64]>,
-        right: Option<&[f64]>,
-    ) -> Result<Tensor, RuntimeError> {
+    fn launch(&self, lab: &Lab<'_>, left: &[f64], right: &[f64]) -> Result<Tensor, RuntimeError> {
         let [m, k, n] = self.shape;
         let [tile_m, tile_k, tile_n] = self.tile();
         let (a_by_tile, b_by_tile) = self.by_tile();
@@ -143,14 +137,12 @@ impl Case {
         let right_tile = b_by_tile.then_some([tile_k, tile_n]);
         let right = self.matrix(lab, [k, n], self.dtype, right, right_tile)?;
         let tile = self.staging.map(|_| [tile_m, tile_n]);
-        let product = self.matrix(lab, [m, n], self.output, None, tile)?;
+        let product = self.matrix(lab, [m, n], self.output, &[], tile)?;
         let (kernel, numbers) = match self.staging {
             Some(staging) => (gemm(staging, self.layout), self.shape),
             None => (gemm_blocked(), self.block),
         };
-        let mut arguments: Vec<_> = [&left, &right, &product].map(Argument::Tensor).to_vec();
-        arguments.extend(numbers.map(|number| Argument::Scalar(number as f64)));
-        lab.launch(&kernel, arguments, 1, 1)?;
+        lab.launch(&kernel, vec![&left, &right, &product], numbers.to_vec(), 1, 1)?;
         Ok(product)
     }
 
@@ -171,21 +163,21 @@ impl Case {
         lab: &Lab<'_>,
         shape: [u64; 2],
         dtype: DType,
-        values: Option<&[f64]>,
+        values: &[f64],
         tile: Option<[u64; 2]>,
     ) -> Result<Tensor, RuntimeError> {
         let over = Placement::one(lab.sips[0]);
         let tile = tile.filter(|_| self.layout == OperandLayout::Tiled);
-        let Some(tile) = tile else { return tensor(lab, &shape, dtype, values, &over) };
-        let packed = values.map(|values| pack(values, shape, tile));
+        let Some(tile) = tile else { return place(lab, &shape, dtype, &over, values) };
+        let packed = if values.is_empty() { Vec::new() } else { pack(values, shape, tile) };
         let length = |axis: usize| shape[axis].next_multiple_of(tile[axis]);
-        tensor(lab, &[length(0) * length(1)], dtype, packed.as_deref(), &over)
+        place(lab, &[length(0) * length(1)], dtype, &over, &packed)
     }
 
     /// Returns the expected product in its memory layout.
     fn expected(&self, left: &[f64], right: &[f64]) -> Vec<f64> {
-        let ([m, _, n], [tile_m, _, tile_n]) = (self.shape, self.tile());
-        let product = reference(left, right, self.shape);
+        let ([m, k, n], [tile_m, _, tile_n]) = (self.shape, self.tile());
+        let product = product(left, right, k, n);
         match self.layout {
             OperandLayout::RowMajor => product,
             OperandLayout::Tiled => pack(&product, [m, n], [tile_m, tile_n]),
@@ -217,16 +209,4 @@ impl Case {
             used.len()
         )
     }
-}
-
-/// Computes the product row by row, in f64.
-fn reference(left: &[f64], right: &[f64], [m, k, n]: [u64; 3]) -> Vec<f64> {
-    let [m, k, n] = [m, k, n].map(|length| usize::try_from(length).expect("it fits memory"));
-    let mut product = vec![0.0; m * n];
-    for (left, sums) in left.chunks_exact(k).zip(product.chunks_exact_mut(n)) {
-        for (factor, row) in left.iter().zip(right.chunks_exact(n)) {
-            sums.iter_mut().zip(row).for_each(|(sum, element)| *sum += factor * element);
-        }
-    }
-    product
 }

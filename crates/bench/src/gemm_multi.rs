@@ -1,7 +1,6 @@
 //! A matrix product over many PEs, split in three ways.
 
 use cubeyard_device::topology::Topology;
-use cubeyard_runtime::Argument;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::shape::Shape;
@@ -80,10 +79,9 @@ impl Bench for GemmMulti {
             place(lab, &[k, n], DType::F16, &over_b, &stored_b)?,
             lab.context.empty(&[m, n], DType::F16)?.to(&over_c)?,
         ];
-        let by_panel = if values.choice("stream") == "panel" { 1.0 } else { 0.0 };
-        let mut arguments: Vec<_> = tensors.iter().map(Argument::Tensor).collect();
-        arguments.extend([resident as f64, width as f64, by_panel].map(Argument::Scalar));
-        lab.launch(&gemm_multi(), arguments, problem.cubes, problem.pes)?;
+        let by_panel = u64::from(values.choice("stream") == "panel");
+        let numbers = vec![resident, width, by_panel];
+        lab.launch(&gemm_multi(), tensors.iter().collect(), numbers, problem.cubes, problem.pes)?;
         let order = stored(lab, [m, n], &over_c, width)?;
         let check = lab.check(&tensors[2], F16_SUMS, || ordered(&product(&a, &b, k, n), &order))?;
         Ok(Outcome { work: problem.work(), check, notes: Vec::new() })

@@ -1,7 +1,6 @@
 //! Attention of one new token per sequence, with the KV cache spread by head.
 
 use cubeyard_device::topology::Topology;
-use cubeyard_runtime::Argument;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 
@@ -69,9 +68,7 @@ impl Bench for GqaDecode {
             place(lab, &of_cache, DType::F16, &over, &v)?,
             lab.context.empty(&of_token, DType::F16)?.to(&over)?,
         ];
-        let mut arguments: Vec<_> = tensors.iter().map(Argument::Tensor).collect();
-        arguments.extend([features, block].map(|number| Argument::Scalar(number as f64)));
-        lab.launch(&gqa_decode(), arguments, cubes, pes)?;
+        lab.launch(&gqa_decode(), tensors.iter().collect(), vec![features, block], cubes, pes)?;
         let check = lab.check(&tensors[3], F16_ATTENTION, || problem.expected(&q, &k, &v))?;
         Ok(Outcome { work: problem.work(), check, notes: problem.notes(lab) })
     }

@@ -27,7 +27,7 @@ pub(super) fn queries(lab: &Lab<'_>, count: u64, seed: u64) -> Vec<f64> {
     numbers(lab, count, seed).into_iter().map(|number| 8.0 * number).collect()
 }
 
-/// Places a tensor of these numbers on the device; uninitialised without data.
+/// Places a tensor of these numbers on the device; uninitialised if there are none.
 pub(super) fn place(
     lab: &Lab<'_>,
     dimensions: &[u64],
@@ -35,23 +35,25 @@ pub(super) fn place(
     over: &Placement,
     values: &[f64],
 ) -> Result<Tensor, RuntimeError> {
-    tensor(lab, dimensions, dtype, lab.has_data.then_some(values), over)
+    let tensor = if values.is_empty() {
+        lab.context.empty(dimensions, dtype)?
+    } else {
+        lab.context.from_slice(dimensions, values)?.to_dtype(dtype)?
+    };
+    tensor.to(over)
 }
 
-/// Returns numbers spread uniformly over a range, rounded to an element type; `None` without data.
+/// Returns numbers spread uniformly over a range, rounded to an element type; empty without data.
 pub(super) fn spread(
     lab: &Lab<'_>,
     count: u64,
     dtype: DType,
     seed: u64,
     [least, most]: [f64; 2],
-) -> Result<Option<Vec<f64>>, RuntimeError> {
-    if !lab.has_data {
-        return Ok(None);
-    }
+) -> Result<Vec<f64>, RuntimeError> {
+    let count = if lab.has_data { count } else { 0 };
     let at = |index| uniform(seed, index);
-    let values = (0..count).map(|index| rounded(least + (most - least) * at(index), dtype));
-    values.collect::<Result<_, _>>().map(Some)
+    (0..count).map(|index| rounded(least + (most - least) * at(index), dtype)).collect()
 }
 
 fn rounded(value: f64, dtype: DType) -> Result<f64, RuntimeError> {
@@ -60,31 +62,16 @@ fn rounded(value: f64, dtype: DType) -> Result<f64, RuntimeError> {
     Ok(dtype.decode(&bytes))
 }
 
-/// Makes a tensor of these numbers, or an uninitialised one if there are none.
-pub(super) fn tensor(
-    lab: &Lab<'_>,
-    dimensions: &[u64],
-    dtype: DType,
-    values: Option<&[f64]>,
-    over: &Placement,
-) -> Result<Tensor, RuntimeError> {
-    let tensor = match values {
-        Some(values) => lab.context.from_slice(dimensions, values)?.to_dtype(dtype)?,
-        None => lab.context.empty(dimensions, dtype)?,
-    };
-    tensor.to(over)
-}
-
 /// Compares the elements of a tensor with the expected ones, in data mode: the greatest difference, relative to
 /// the greatest expected element.
 pub(super) fn compare(
     lab: &Lab<'_>,
     tensor: &Tensor,
     tolerance: f64,
-    expected: Option<&[f64]>,
+    expected: impl FnOnce() -> Vec<f64>,
 ) -> Result<Option<Check>, RuntimeError> {
-    let (Some(found), Some(expected)) = (lab.values(tensor)?, expected) else { return Ok(None) };
-    Ok(Some(difference(&found, expected, f64::MIN_POSITIVE, tolerance)))
+    let Some(found) = lab.values(tensor)? else { return Ok(None) };
+    Ok(Some(difference(&found, &expected(), f64::MIN_POSITIVE, tolerance)))
 }
 
 /// Returns the parameters of a PE.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_runtime::placement::{Placement, Split};
-use cubeyard_runtime::{Argument, Context, Launch, RuntimeError, Tensor};
+use cubeyard_runtime::{Context, Launch, RuntimeError, Tensor};
 
 use super::phase::Phase;
 use super::reference::{difference, size};
@@ -35,7 +35,7 @@ pub struct Lab<'c> {
 impl<'c> Lab<'c> {
     /// Returns a process group, not yet initialised, whose collectives count as launches of the bench.
     pub fn distributed(&self) -> Distributed<'c> {
-        Distributed::with_launcher(self.context, Rc::clone(&self.launcher))
+        Distributed::with_launcher(Rc::clone(&self.launcher))
     }
 
     /// Waits for all launches and records their times. The critical path must be computed while the tensors are
@@ -44,8 +44,8 @@ impl<'c> Lab<'c> {
     pub fn settle(&self) -> Result<(), RuntimeError> {
         let launched = self.launcher.take_launched().into_iter();
         let launched = launched.map(|(name, handle)| Ok((name, handle.wait()?)));
-        let phases =
-            Phase::of(self.context, &self.launcher, launched.collect::<Result<_, RuntimeError>>()?);
+        let launched = launched.collect::<Result<_, RuntimeError>>()?;
+        let phases = Phase::of(&self.launcher, launched);
         self.phases.borrow_mut().extend(phases);
         Ok(())
     }
@@ -86,30 +86,31 @@ impl<'c> Lab<'c> {
         Placement { cube, pe, cubes, pes, sips: vec![sip], ..Placement::default() }
     }
 
-    /// Launches a kernel on the first SIP and waits for it.
+    /// Launches a kernel on the first SIP, with tensors and then numbers as arguments, and waits for it.
     pub fn launch(
         &self,
         kernel: &Kernel,
-        arguments: Vec<Argument<'_>>,
+        tensors: Vec<&Tensor>,
+        numbers: Vec<u64>,
         cubes: u64,
         pes: u64,
     ) -> Result<(), RuntimeError> {
-        self.launch_each(kernel, vec![(self.sips[0], arguments)], cubes, pes)
+        self.launch_each(kernel, vec![(self.sips[0], tensors, numbers)], cubes, pes)
     }
 
-    /// Launches a kernel on several SIPs at the same time, each with its own arguments, and waits for all of
-    /// them.
+    /// Launches a kernel on several SIPs at the same time, each with its own tensors and numbers, and waits for
+    /// all of them.
     pub fn launch_each(
         &self,
         kernel: &Kernel,
-        each: Vec<(SipId, Vec<Argument<'_>>)>,
+        each: Vec<(SipId, Vec<&Tensor>, Vec<u64>)>,
         cubes: u64,
         pes: u64,
     ) -> Result<(), RuntimeError> {
-        let (cubes, pes) = (self.cubes(cubes), self.pes(pes));
-        for (sip, arguments) in each {
-            let (cubes, pes) = (cubes.clone(), pes.clone());
-            let launch = Launch::new(sip).arguments(arguments).cubes(cubes).pes(pes);
+        for (sip, tensors, numbers) in each {
+            let numbers = numbers.into_iter().map(|number| number as f64);
+            let launch = Launch::new(sip).arguments(tensors).arguments(numbers);
+            let launch = launch.cubes(self.cubes(cubes)).pes(self.pes(pes));
             self.launcher.launch(&self.context.stream(), kernel, &launch)?;
         }
         self.settle()

@@ -1,12 +1,11 @@
 //! Layer norm over the rows of a matrix, spread over PEs.
 
 use cubeyard_device::topology::Topology;
-use cubeyard_runtime::Argument;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 use cubeyard_sim::Bandwidth;
 
-use super::inputs::{compare, core, spread, tensor};
+use super::inputs::{compare, core, place, spread};
 use super::reference::sum_rounding;
 use super::rows::{at_least, parameters};
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
@@ -47,20 +46,21 @@ impl Bench for LayerNorm {
             spread(lab, columns, dtype, 2, [0.5, 1.5])?,
             spread(lab, columns, dtype, 3, [-1.0, 1.0])?,
         ];
-        let x = tensor(lab, &[rows, columns], dtype, numbers[0].as_deref(), &over)?;
-        let gamma = tensor(lab, &[columns], dtype, numbers[1].as_deref(), &copies)?;
-        let beta = tensor(lab, &[columns], dtype, numbers[2].as_deref(), &copies)?;
+        let x = place(lab, &[rows, columns], dtype, &over, &numbers[0])?;
+        let gamma = place(lab, &[columns], dtype, &copies, &numbers[1])?;
+        let beta = place(lab, &[columns], dtype, &copies, &numbers[2])?;
         let y = lab.context.empty(&[rows, columns], dtype)?.to(&over)?;
-        let mut arguments: Vec<_> = [&x, &gamma, &beta, &y].map(Argument::Tensor).to_vec();
-        arguments.push(Argument::Scalar(values.whole("tile") as f64));
-        lab.launch(&layer_norm(), arguments, cubes, pes)?;
-        let expected = match &numbers {
-            [Some(x), Some(gamma), Some(beta)] => Some(reference(x, gamma, beta)),
-            _ => None,
-        };
+        lab.launch(
+            &layer_norm(),
+            vec![&x, &gamma, &beta, &y],
+            vec![values.whole("tile")],
+            cubes,
+            pes,
+        )?;
+        let expected = || reference(&numbers[0], &numbers[1], &numbers[2]);
         // The result is rounded once, two sums in f32 at each term, and the rest a few times.
         let tolerance = rounding(dtype) + 2.0 * sum_rounding(columns + 8);
-        let check = compare(lab, &y, tolerance, expected.as_deref())?;
+        let check = compare(lab, &y, tolerance, expected)?;
         let work = work(lab, rows, columns, dtype);
         Ok(Outcome { work, check, notes: vec![note(lab)] })
     }

@@ -12,8 +12,7 @@ use cubeyard_sim::NodeId;
 use super::Lab;
 use super::path::Leg;
 use super::phase::{Phase, legs};
-use cubeyard_tl::launch::Ran;
-use cubeyard_tl::program::Operation;
+use cubeyard_tl::program::{OpDescription, Ran};
 
 /// All operations of the PEs in a run, for timelines and traces.
 #[derive(Debug)]
@@ -49,7 +48,7 @@ impl RunLog {
     }
 
     /// Describes an operation in terms of its kernel; `None` for a dispatch after the last command.
-    pub fn operation(&self, record: &OpRecord) -> Option<Operation> {
+    pub fn operation(&self, record: &OpRecord) -> Option<OpDescription> {
         self.ran.get(&(record.request, *self.pes.get(&record.pe)?))?.operation(record)
     }
 

@@ -9,7 +9,7 @@ use cubeyard_device::topology::Topology;
 use cubeyard_memory::Bytes;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
-use cubeyard_runtime::{Argument, RingConfig, RuntimeError, Tensor};
+use cubeyard_runtime::{RingConfig, RuntimeError, Tensor};
 
 use super::inputs::{fits_tcm, multiple, numbers, place};
 use super::links::links_between;
@@ -94,15 +94,12 @@ impl Bench for Moe {
         let pes = problem.members(&tensors)?;
         let ring =
             RingConfig { slot_bytes: Bytes::new(2 * problem.features), ..RingConfig::default() };
-        let wired =
-            KernelChannels::new(lab.context, &lab.launcher, &pes, &moe_wires(pes.len()), &ring)?;
+        let wired = KernelChannels::new(&lab.launcher, &pes, &moe_wires(pes.len()), &ring)?;
         wired.use_on(&lab.launcher);
         let launches = lab.sips.iter().enumerate().map(|(index, &sip)| {
-            let mut arguments: Vec<_> = tensors[index].iter().map(Argument::Tensor).collect();
             let first = index as u64 * problem.of_sip();
-            let numbers = [problem.features, problem.hidden, first];
-            arguments.extend(numbers.map(|number| Argument::Scalar(number as f64)));
-            (sip, arguments)
+            let numbers = vec![problem.features, problem.hidden, first];
+            (sip, tensors[index].iter().collect(), numbers)
         });
         lab.launch_each(&moe(&problem.routing), launches.collect(), problem.cubes, problem.pes)?;
         let check = problem.check(&inputs, &tensors)?;

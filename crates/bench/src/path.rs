@@ -8,12 +8,12 @@ use cubeyard_device::machine::{Machine, Rehearsal};
 use cubeyard_device::message::RequestId;
 use cubeyard_device::pe::{CoreReport, Dma, OpCause, OpLog, OpRecord, OpUnit, Stretch};
 use cubeyard_device::request::PeRef;
-use cubeyard_runtime::{Context, LaunchReport};
+use cubeyard_runtime::LaunchReport;
 use cubeyard_sim::{NodeId, Span, Time};
 
 use crate::report::{AccessTime, SliceKind, Step};
 use cubeyard_tl::launch::Launcher;
-use cubeyard_tl::program::Operation;
+use cubeyard_tl::program::OpDescription;
 
 /// A step of the path, with its command.
 #[derive(Clone, Debug)]
@@ -29,13 +29,12 @@ pub(super) struct Leg {
 /// Returns the path of launches that have just ended, while their tensors are still mapped; `started` is the
 /// start of the first.
 pub(super) fn path(
-    context: &Context,
     launcher: &Launcher<'_>,
     launches: &[(String, LaunchReport)],
     started: Time,
 ) -> Vec<Leg> {
     let Some((request, pe, core)) = last(launches) else { return Vec::new() };
-    context.machine(|machine| {
+    launcher.context().machine(|machine| {
         let (topology, log) = (machine.topology(), machine.view().ops());
         let node = topology.pe_cpu(pe.sip, pe.cube, pe.pe);
         let last = log.last(|record| record.request == request && record.pe == node);
@@ -97,7 +96,7 @@ impl Walk<'_> {
     }
 
     /// Describes an operation in terms of the kernel of its PE.
-    fn operation(&self, record: &OpRecord) -> Option<Operation> {
+    fn operation(&self, record: &OpRecord) -> Option<OpDescription> {
         self.launcher.ran(record.request, self.pe(record))?.operation(record)
     }
 
@@ -106,9 +105,9 @@ impl Walk<'_> {
         &self,
         stretch: &Stretch,
         record: &OpRecord,
-        operation: Option<&Operation>,
+        operation: Option<&OpDescription>,
     ) -> (SliceKind, String) {
-        let name = operation.map_or_else(String::new, Operation::name);
+        let name = operation.map_or_else(String::new, OpDescription::name);
         if !stretch.at_work && stretch.reason.cause == OpCause::Message {
             let (it, to) = (carried(record.unit), self.pe(record));
             return (SliceKind::Message, format!("{it} on its way to {to}"));
@@ -126,7 +125,7 @@ impl Walk<'_> {
     fn access(
         &mut self,
         record: &OpRecord,
-        operation: &Operation,
+        operation: &OpDescription,
         took: Span,
     ) -> Option<AccessTime> {
         let (dma, pe) = (operation.dma?, self.pe(record));

@@ -1,6 +1,6 @@
 //! Phases of a run: sets of launches that overlap in time, one after the other.
 
-use cubeyard_runtime::{Context, LaunchReport};
+use cubeyard_runtime::LaunchReport;
 use cubeyard_sim::{Span, Time};
 
 use super::limit::HOST;
@@ -20,7 +20,6 @@ pub(super) struct Phase {
 impl Phase {
     /// Groups completed launches into phases, while their tensors are still mapped.
     pub(super) fn of(
-        context: &Context,
         launcher: &Launcher<'_>,
         mut launches: Vec<(String, LaunchReport)>,
     ) -> Vec<Self> {
@@ -33,7 +32,7 @@ impl Phase {
             }
         }
         for phase in &mut phases {
-            phase.legs = path(context, launcher, &phase.launches, phase.started());
+            phase.legs = path(launcher, &phase.launches, phase.started());
         }
         phases
     }

@@ -3,7 +3,7 @@
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
-use cubeyard_runtime::{Argument, RuntimeError, Tensor};
+use cubeyard_runtime::{RuntimeError, Tensor};
 
 use super::inputs::{F16_SUMS, core, fits_tcm, multiple, numbers, place};
 use super::reference::{ordered, panel_order, product, size, worse};
@@ -82,10 +82,14 @@ impl Bench for Qkv {
             [0, 1, 2].map(|of| numbers(lab, problem.heads[of] * problem.head(), 2 + of as u64));
         let inputs = problem.inputs(lab, &x, &weights)?;
         let outs = problem.outs(lab)?;
-        let mut arguments: Vec<_> = inputs.iter().chain(&outs).map(Argument::Tensor).collect();
-        let numbers = [problem.resident, problem.features, problem.width];
-        arguments.extend(numbers.map(|number| Argument::Scalar(number as f64)));
-        lab.launch(&qkv(), arguments, problem.cubes, problem.pes)?;
+        let numbers = vec![problem.resident, problem.features, problem.width];
+        lab.launch(
+            &qkv(),
+            inputs.iter().chain(&outs).collect(),
+            numbers,
+            problem.cubes,
+            problem.pes,
+        )?;
         let mut check: Option<Check> = None;
         for (out, weights) in outs.iter().zip(&weights) {
             check = worse(check, lab.check(out, F16_SUMS, || problem.expected(&x, weights))?);

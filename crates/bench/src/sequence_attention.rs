@@ -8,7 +8,7 @@ use cubeyard_memory::Bytes;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, PlacementError, Split};
 use cubeyard_runtime::shape::Shape;
-use cubeyard_runtime::{Argument, RingConfig, RuntimeError};
+use cubeyard_runtime::{RingConfig, RuntimeError};
 
 use super::attention::{COMMANDS_OF_BLOCK, F16_ATTENTION, attention, stored_keys};
 use super::inputs::{at_least, fits_tcm, multiple, numbers, place, queries};
@@ -88,9 +88,13 @@ impl Bench for SequenceAttention {
         ];
         let wired = problem.wire(lab, &parts)?;
         wired.use_on(&lab.launcher);
-        let mut arguments: Vec<_> = tensors.iter().map(Argument::Tensor).collect();
-        arguments.extend([features, block].map(|number| Argument::Scalar(number as f64)));
-        lab.launch(&sequence_attention(), arguments, cubes, pes)?;
+        lab.launch(
+            &sequence_attention(),
+            tensors.iter().collect(),
+            vec![features, block],
+            cubes,
+            pes,
+        )?;
         let check = lab.check(&tensors[3], F16_ATTENTION, || problem.expected(&q, &k, &v))?;
         Ok(Outcome { work: problem.work(lab, &parts), check, notes: Vec::new() })
     }
@@ -147,7 +151,7 @@ impl SequenceProblem {
         let slot_bytes = Bytes::new(4 * self.group * self.features);
         let ring = RingConfig { slots: 6, slot_bytes, ..RingConfig::default() };
         let wires = sequence_attention_wires(pes.len());
-        Ok(KernelChannels::new(lab.context, &lab.launcher, &pes, &wires, &ring)?)
+        Ok(KernelChannels::new(&lab.launcher, &pes, &wires, &ring)?)
     }
 
     /// Returns the expected output; row `i` is on PE `i` modulo the number of PEs.

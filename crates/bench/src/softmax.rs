@@ -1,11 +1,10 @@
 //! Softmax over the rows of a matrix, spread over PEs.
 
 use cubeyard_device::topology::Topology;
-use cubeyard_runtime::Argument;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 
-use super::inputs::{compare, spread, tensor};
+use super::inputs::{compare, place, spread};
 use super::reference::sum_rounding;
 use super::rows::{at_least, parameters};
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
@@ -41,15 +40,12 @@ impl Bench for Softmax {
         let over = lab.placement(Split::RowWise, Split::RowWise, cubes, pes);
         // Exponentials from nearly 0 to several thousands.
         let numbers = spread(lab, rows * columns, dtype, 1, [-8.0, 8.0])?;
-        let x = tensor(lab, &[rows, columns], dtype, numbers.as_deref(), &over)?;
+        let x = place(lab, &[rows, columns], dtype, &over, &numbers)?;
         let y = lab.context.empty(&[rows, columns], dtype)?.to(&over)?;
-        let mut arguments: Vec<_> = [&x, &y].map(Argument::Tensor).to_vec();
-        arguments.push(Argument::Scalar(values.whole("tile") as f64));
-        lab.launch(&softmax(), arguments, cubes, pes)?;
-        let expected = numbers.map(|numbers| reference(&numbers, columns));
+        lab.launch(&softmax(), vec![&x, &y], vec![values.whole("tile")], cubes, pes)?;
         // The result is rounded once, the sum in f32 at each term, and powers and quotients a few times.
         let tolerance = rounding(dtype) + sum_rounding(columns + 8);
-        let check = compare(lab, &y, tolerance, expected.as_deref())?;
+        let check = compare(lab, &y, tolerance, || reference(&numbers, columns))?;
         Ok(Outcome { work: work(lab, rows * columns, dtype), check, notes: Vec::new() })
     }
 }

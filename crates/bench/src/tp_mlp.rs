@@ -3,7 +3,7 @@
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
-use cubeyard_runtime::{Argument, RuntimeError, Tensor};
+use cubeyard_runtime::{RuntimeError, Tensor};
 
 use super::inputs::{fits_tcm, multiple, numbers, place};
 use super::links::links;
@@ -90,7 +90,7 @@ impl Bench for TpMlp {
         let each = if problem.ranks == Ranks::Cube { problem.of_sip() / problem.cubes } else { 0 };
         problem.launch(Activation::Identity, &layers, [3, 2, 4], each)?;
         let sums: Vec<_> = layers.iter().map(|layer| (&layer[4], &layer[4])).collect();
-        group.run(&lab.launcher, lab.context, JOIN, &sums)?;
+        group.run(&lab.launcher, JOIN, &sums)?;
         lab.settle()?;
         let check = problem.check(&inputs, &layers)?;
         Ok(Outcome { work: problem.work(&group), check, notes: Vec::new() })
@@ -186,9 +186,7 @@ impl<'l> MlpProblem<'l> {
         each: u64,
     ) -> Result<(), RuntimeError> {
         let launches = self.lab.sips.iter().zip(layers).map(|(&sip, layer)| {
-            let mut arguments = which.map(|index| Argument::Tensor(&layer[index])).to_vec();
-            arguments.extend([BLOCK, each].map(|number| Argument::Scalar(number as f64)));
-            (sip, arguments)
+            (sip, which.map(|index| &layer[index]).to_vec(), vec![BLOCK, each])
         });
         self.lab.launch_each(&linear(activation), launches.collect(), self.cubes, self.pes)
     }

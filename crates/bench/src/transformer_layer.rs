@@ -10,9 +10,7 @@ use cubeyard_runtime::dtype::DType;
 
 use super::inputs::at_least;
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
-use cubeyard_model::{
-    Cut, Driver, ModelError, ModelSpec, Phase, StepPart, Tensors, Work as Tokens,
-};
+use cubeyard_model::{Cut, Driver, ModelError, ModelSpec, Phase, StepPart, Tensors, Workload};
 use layout::Numbers;
 
 /// Tolerance in f16: Q, K and V, attention, and the inside of the feed-forward part are rounded, and so is each
@@ -72,7 +70,7 @@ impl Bench for TransformerLayer {
         let contents = |held, sip| numbers.held(held, sip);
         let tensors = Tensors::new(lab.context, &cut, &lab.sips, lab.has_data.then_some(&contents));
         let tensors = tensors.map_err(unfit)?;
-        let mut driver = Driver::new(lab.context, &lab.launcher, &cut, &tensors).map_err(unfit)?;
+        let mut driver = Driver::new(&lab.launcher, &cut, &tensors).map_err(unfit)?;
         for part in StepPart::layer(cut.work.phase) {
             driver.order(part, 0, position).map_err(unfit)?;
         }
@@ -96,7 +94,7 @@ fn cut(lab: &Lab<'_>, values: &Values) -> Result<Cut, BenchError> {
     // Neither embedding nor head is run: one word per PE is enough.
     let (name, layers, vocab) = ("a layer".to_owned(), 1, all);
     let spec = ModelSpec { name, layers, hidden, ffn, heads, kv_heads, head_dim, vocab };
-    let work = Tokens { phase, batch, context, chunk, dtype: DType::F16 };
+    let work = Workload { phase, batch, context, chunk, dtype: DType::F16 };
     lab.context.machine(|machine| Cut::new(&spec, work, machine.topology(), sips)).map_err(unfit)
 }
 

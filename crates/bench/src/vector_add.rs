@@ -1,7 +1,6 @@
 //! The sum of two vectors, spread over PEs.
 
 use cubeyard_device::topology::Topology;
-use cubeyard_runtime::Argument;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 
@@ -44,9 +43,7 @@ impl Bench for VectorAdd {
         let x = lab.context.rand(&[elements], dtype, 1)?.to(&over)?;
         let y = lab.context.rand(&[elements], dtype, 2)?.to(&over)?;
         let z = lab.context.empty(&[elements], dtype)?.to(&over)?;
-        let mut arguments: Vec<_> = [&x, &y, &z].map(Argument::Tensor).to_vec();
-        arguments.push(Argument::Scalar(values.whole("block") as f64));
-        lab.launch(&vector_add(), arguments, cubes, pes)?;
+        lab.launch(&vector_add(), vec![&x, &y, &z], vec![values.whole("block")], cubes, pes)?;
         let (left, right) = (lab.values(&x)?, lab.values(&y)?);
         let pairs = || left.iter().flatten().zip(right.iter().flatten());
         let sum = || pairs().map(|(left, right)| left + right).collect();

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
-use cubeyard_model::{MeasureConfig, ModelError, ModelSpec, Phase, Work, measure};
+use cubeyard_model::{MeasureConfig, ModelError, ModelSpec, Phase, Workload, measure};
 use cubeyard_runtime::dtype::DType;
 
 use crate::progress::Progress;
@@ -100,7 +100,7 @@ fn config(arguments: &Arguments) -> Result<MeasureConfig> {
     let Arguments { batch, context, chunk, dtype, layers, positions, .. } = *arguments;
     Ok(MeasureConfig {
         spec: spec(arguments.spec.as_deref(), &arguments.llm)?,
-        work: Work { phase, batch, context, chunk, dtype },
+        work: Workload { phase, batch, context, chunk, dtype },
         topology: topology::read(arguments.topology.as_deref(), arguments.output)?,
         layers,
         positions,

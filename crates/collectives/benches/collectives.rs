@@ -43,7 +43,7 @@ fn main() {
     for round in 0..3 {
         let start = cpu();
         let operation = Operation::AllReduce(ReduceOp::Sum);
-        let report = group.run(&launcher, &context, operation, &pairs).expect("it runs");
+        let report = group.run(&launcher, operation, &pairs).expect("it runs");
         let took = cpu() - start;
         let commands: u64 = report
             .launches

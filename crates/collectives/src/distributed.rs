@@ -85,11 +85,12 @@ struct Backend {
 impl<'c> Distributed<'c> {
     /// Makes an instance for a context, without a backend.
     pub fn new(context: &'c Context) -> Self {
-        Self::with_launcher(context, Rc::new(Launcher::new(context)))
+        Self::with_launcher(Rc::new(Launcher::new(context)))
     }
 
     /// As [`new`](Self::new), with collectives launched by a shared launcher.
-    pub fn with_launcher(context: &'c Context, launcher: Rc<Launcher<'c>>) -> Self {
+    pub fn with_launcher(launcher: Rc<Launcher<'c>>) -> Self {
+        let context = launcher.context();
         let (backend, matcher) = (RefCell::default(), CallMatcher::default());
         let (current, made, point) = (Cell::new(None), Cell::new(0), point::kernel());
         Self { context, launcher, backend, matcher, current, made, point }

@@ -31,7 +31,7 @@ pub enum Phase {
 
 /// The workload of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Work {
+pub struct Workload {
     /// Phase of inference.
     pub phase: Phase,
     /// Number of sequences.
@@ -50,7 +50,7 @@ pub struct Cut {
     /// The distributed model.
     pub spec: ModelSpec,
     /// Workload of the model.
-    pub work: Work,
+    pub work: Workload,
     /// Number of SIPs.
     pub sips: u64,
     /// Number of cubes per SIP.
@@ -80,7 +80,7 @@ impl Cut {
     /// Distributes a model over the first `sips` SIPs of a machine.
     pub fn new(
         spec: &ModelSpec,
-        work: Work,
+        work: Workload,
         topology: &Topology,
         sips: u64,
     ) -> Result<Self, ModelError> {
@@ -127,7 +127,7 @@ impl Cut {
 
     /// Distributes sequences and tokens over the PEs of a group.
     fn deal(&mut self) {
-        let (Work { phase, batch, context, chunk, .. }, units) = (self.work, self.units());
+        let (Workload { phase, batch, context, chunk, .. }, units) = (self.work, self.units());
         self.parts = (units / batch).clamp(1, context);
         self.held = batch.div_ceil(units);
         self.room = context.div_ceil(self.parts);
@@ -229,7 +229,7 @@ impl Cut {
 
     /// Returns a label that distinguishes the kernels of this distribution.
     pub fn label(&self) -> String {
-        let Work { batch, context, dtype, .. } = self.work;
+        let Workload { batch, context, dtype, .. } = self.work;
         let tokens = self.tokens();
         format!("{} {dtype} {tokens} of {batch}x{context}", self.spec.name)
     }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use cubeyard_runtime::{Channels, Context, Launch, LaunchHandle, LaunchReport, Stream, Tensor};
+use cubeyard_runtime::{Channels, Launch, LaunchHandle, LaunchReport, Stream, Tensor};
 
 use super::cut::{Cut, Phase};
 use super::error::ModelError;
@@ -19,7 +19,7 @@ use cubeyard_tl::launch::Launcher;
 
 /// A part that has run.
 #[derive(Clone, Debug)]
-pub struct Ran {
+pub struct PartRun {
     /// The part of the step.
     pub part: StepPart,
     /// Report of each launch, by SIP.
@@ -33,7 +33,6 @@ enum Begun {
 
 /// Launches the parts of a step.
 pub struct Driver<'a> {
-    context: &'a Context,
     launcher: &'a Launcher<'a>,
     cut: Rc<Cut>,
     tensors: &'a Tensors,
@@ -50,11 +49,11 @@ pub struct Driver<'a> {
 impl<'a> Driver<'a> {
     /// Wires the cubes to each other.
     pub fn new(
-        context: &'a Context,
         launcher: &'a Launcher<'a>,
         cut: &Rc<Cut>,
         tensors: &'a Tensors,
     ) -> Result<Self, ModelError> {
+        let context = launcher.context();
         let sips: Vec<_> = tensors.sips.iter().map(|of_sip| of_sip.sip).collect();
         let streams = sips.iter().map(|_| context.stream()).collect();
         let config =
@@ -64,7 +63,6 @@ impl<'a> Driver<'a> {
         let ports = number()?;
         let channels = context.connect(&channels(context, cut, &sips, ports), &ring(cut))?;
         Ok(Self {
-            context,
             launcher,
             cut: Rc::clone(cut),
             tensors,
@@ -84,14 +82,8 @@ impl<'a> Driver<'a> {
             let tensors = self.tensors.sips.iter().map(|sip| (&sip.buffers.partial, &sip.tokens));
             let (tensors, sum): (Vec<_>, _) =
                 (tensors.collect(), Operation::AllReduce(ReduceOp::Sum));
-            let (launcher, streams) = (self.launcher, &self.streams);
-            Begun::Collective(self.group.begin_on(
-                launcher,
-                self.context,
-                streams,
-                sum,
-                &tensors,
-            )?)
+            let pending = self.group.begin_on(self.launcher, &self.streams, sum, &tensors)?;
+            Begun::Collective(pending)
         } else {
             Begun::Kernel(self.launch(part, layer, position)?)
         };
@@ -138,7 +130,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Waits for all launches.
-    pub fn finish(&mut self) -> Result<Vec<Ran>, ModelError> {
+    pub fn finish(&mut self) -> Result<Vec<PartRun>, ModelError> {
         let mut all = Vec::new();
         for (part, begun) in self.begun.drain(..) {
             let launches = match begun {
@@ -147,7 +139,7 @@ impl<'a> Driver<'a> {
                     handles.iter().map(LaunchHandle::wait).collect::<Result<_, _>>()?
                 }
             };
-            all.push(Ran { part, launches });
+            all.push(PartRun { part, launches });
         }
         Ok(all)
     }

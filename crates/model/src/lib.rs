@@ -24,8 +24,8 @@ mod tensors;
 mod timeline;
 mod wiring;
 
-pub use cut::{Cut, Phase, Work};
-pub use driver::{Driver, Ran};
+pub use cut::{Cut, Phase, Workload};
+pub use driver::{Driver, PartRun};
 pub use error::ModelError;
 pub use measure::{MeasureConfig, measure};
 pub use part::StepPart;

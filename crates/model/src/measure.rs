@@ -8,7 +8,7 @@ use cubeyard_runtime::{Context, ContextConfig, RuntimeError};
 use cubeyard_sim::{Span, Time};
 
 use super::bound::{Demand, Rates};
-use super::cut::{Cut, Work};
+use super::cut::{Cut, Workload};
 use super::driver::Driver;
 use super::error::ModelError;
 use super::part::StepPart;
@@ -28,7 +28,7 @@ pub struct MeasureConfig {
     /// The measured model.
     pub spec: ModelSpec,
     /// Workload of the model.
-    pub work: Work,
+    pub work: Workload,
     /// The simulated machine.
     pub topology: Topology,
     /// Number of layers to run; since all are identical, one suffices.
@@ -62,7 +62,7 @@ pub fn measure(
     let context = Context::new(ContextConfig { topology, ..ContextConfig::default() });
     let tensors = Tensors::new(&context, &cut, &sips, None)?;
     let launcher = Launcher::new(&context);
-    let mut driver = Driver::new(&context, &launcher, &cut, &tensors)?;
+    let mut driver = Driver::new(&launcher, &cut, &tensors)?;
     let at = positions(cut.positions(), config.positions.unwrap_or(POSITIONS));
     progress(0, at.len());
     let timeline = step(&mut driver, &cut, config.layers.clamp(1, cut.spec.layers))?;

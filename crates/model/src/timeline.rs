@@ -3,7 +3,7 @@
 use cubeyard_sim::{Span, Time};
 
 use super::cut::Phase;
-use super::driver::Ran;
+use super::driver::PartRun;
 use super::part::StepPart;
 
 /// A step with some of its identical layers. SIPs wait for each other in every all-reduce, so the time of one
@@ -17,8 +17,8 @@ pub(super) struct Timeline {
 
 impl Timeline {
     /// Makes the timeline of an embedding, `layers` layers, a norm and a head.
-    pub(super) fn new(ran: &[Ran], layers: u64) -> Self {
-        let of_first = |ran: &Ran| {
+    pub(super) fn new(ran: &[PartRun], layers: u64) -> Self {
+        let of_first = |ran: &PartRun| {
             let launch = &ran.launches[0];
             (ran.part, launch.started, launch.started + launch.max())
         };

@@ -71,7 +71,7 @@ pub enum Epilogue {
 #[must_use = "a composite is ordered by store or tile"]
 pub struct Composite {
     tl: Tl,
-    kind: Kind,
+    kind: CompositeKind,
     sources: Vec<Source>,
     /// Epilogues after each step, after each output tile, and at the end.
     epilogues: [Vec<Epilogue>; 3],
@@ -82,7 +82,7 @@ pub struct Composite {
 
 /// The computation of each step.
 #[derive(Clone, Debug, PartialEq)]
-enum Kind {
+enum CompositeKind {
     Gemm,
     /// Elementwise over all operands.
     Map(Op),
@@ -106,23 +106,23 @@ impl Tl {
     /// Builds a matrix product in tiles of the matrix engine.
     #[track_caller]
     pub fn gemm(&self, a: impl Into<Source>, b: impl Into<Source>) -> Composite {
-        self.composite(Kind::Gemm, vec![a.into(), b.into()])
+        self.composite(CompositeKind::Gemm, vec![a.into(), b.into()])
     }
 
     /// Builds an elementwise operation on matrices of one shape.
     #[track_caller]
     pub fn map(&self, op: Op, operands: Vec<Source>) -> Composite {
-        self.composite(Kind::Map(op), operands)
+        self.composite(CompositeKind::Map(op), operands)
     }
 
     /// Builds a reduction of each row of a matrix; the result is a column.
     #[track_caller]
     pub fn reduce_rows(&self, reduce: Reduce, x: impl Into<Source>) -> Composite {
-        self.composite(Kind::Reduce(reduce), vec![x.into()])
+        self.composite(CompositeKind::Reduce(reduce), vec![x.into()])
     }
 
     #[track_caller]
-    fn composite(&self, kind: Kind, sources: Vec<Source>) -> Composite {
+    fn composite(&self, kind: CompositeKind, sources: Vec<Source>) -> Composite {
         self.count();
         let (tl, epilogues) = (self.clone(), <[Vec<Epilogue>; 3]>::default());
         Composite { tl, kind, sources, epilogues, ahead: 2, tile: None }
@@ -198,8 +198,8 @@ impl Composite {
         // Not in a closure: `track_caller` would report the closure as the line of the kernel.
         let plan = match Plan::new(self, output, to, core) {
             Ok(plan) => plan,
-            Err(plan::Problem::NoRate(dtype)) => tl.fail(no_rate(dtype, tl)),
-            Err(plan::Problem::Text(text)) => tl.fail(text),
+            Err(plan::PlanProblem::NoRate(dtype)) => tl.fail(no_rate(dtype, tl)),
+            Err(plan::PlanProblem::Text(text)) => tl.fail(text),
         };
         let accesses = plan.accesses();
         tl.check_live(&accesses);
@@ -250,7 +250,7 @@ impl Composite {
     }
 }
 
-impl Kind {
+impl CompositeKind {
     /// Returns the type of the result before the cast to the output type.
     fn output(&self, types: &[&TileType]) -> Result<TileType, crate::numeric::NumericError> {
         match self {

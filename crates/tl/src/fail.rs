@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt::Display;
 use std::panic::Location;
 
-use super::{Place, State, Tl, place};
+use super::{KernelState, Place, Tl, place};
 use crate::numeric::NumericError;
 
 /// Panic payload that unwinds a failed kernel.
@@ -33,7 +33,7 @@ impl Tl {
     }
 }
 
-impl State {
+impl KernelState {
     /// Formats an error with the kernel, the PE and the line.
     pub(super) fn problem(&self, at: Place, what: &dyn Display) -> String {
         format!("{} on {}, {}: {what}", self.kernel, self.site.pe, place(at))

@@ -172,15 +172,6 @@ impl TensorArg<'_> {
         let shape = if is_vector { vec![rows * columns] } else { vec![rows, columns] };
         Some(Ref::new(part.address, &shape, self.bound.dtype))
     }
-
-    /// Returns the first row and column of [`local`](Self::local) in the whole tensor.
-    #[track_caller]
-    pub fn local_start(&self) -> [u64; 2] {
-        match &self.bound.local {
-            Some(part) => [part.rows.start, part.columns.start],
-            None => [0; 2],
-        }
-    }
 }
 
 /// Formats the error of a kernel that panicked.

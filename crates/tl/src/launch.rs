@@ -3,7 +3,6 @@
 mod recordings;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use cubeyard_device::message::RequestId;
@@ -14,7 +13,7 @@ use cubeyard_runtime::{
 };
 
 use crate::kernel::Kernel;
-use crate::program::{Finding, Findings, KernelProgram, Recording, live};
+use crate::program::{Finding, Findings, KernelProgram, Ran, Recording, live};
 use crate::race::{RaceText, notice_finding};
 use recordings::Recordings;
 
@@ -75,9 +74,6 @@ pub struct Launcher<'c> {
     launched: Option<RefCell<Vec<(String, LaunchHandle)>>>,
 }
 
-/// Recordings by launch and PE.
-pub type Ran = BTreeMap<(RequestId, PeRef), Recording>;
-
 impl<'c> Launcher<'c> {
     /// Makes a launcher that records kernels.
     pub fn new(context: &'c Context) -> Self {
@@ -98,6 +94,11 @@ impl<'c> Launcher<'c> {
             groups: Cell::new(0),
             launched: None,
         }
+    }
+
+    /// Returns the context of its launches.
+    pub fn context(&self) -> &'c Context {
+        self.context
     }
 
     /// Sets the maximum number of calls of `tl` by a kernel on a PE (default 2²²); more are taken for an

@@ -81,12 +81,12 @@ use traffic::Traffic;
 /// A kernel's view of the PE that it runs on. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Tl {
-    pub(crate) state: Rc<State>,
+    pub(crate) state: Rc<KernelState>,
 }
 
 /// State shared by a kernel and its tiles.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct KernelState {
     pub(crate) kernel: Rc<str>,
     pub(crate) site: Site,
     pub(crate) tape: Rc<RefCell<Tape>>,
@@ -110,7 +110,7 @@ pub(crate) struct State {
 impl Tl {
     pub(crate) fn new(kernel: Rc<str>, site: Site, recording: bool, limit: usize) -> Self {
         let scratch = Scratch::new(site.core.scratch, site.core.window);
-        let state = State {
+        let state = KernelState {
             kernel,
             site,
             tape: Rc::default(),
@@ -176,13 +176,6 @@ impl Tl {
         self.count();
         self.state.site.core.scratch.get()
     }
-
-    /// Returns the bytes of the TCM that the kernel's tiles occupy now.
-    #[track_caller]
-    pub fn scratch_used(&self) -> u64 {
-        self.count();
-        self.state.scratch.borrow().used()
-    }
 }
 
 impl Tl {
@@ -199,7 +192,7 @@ impl Tl {
     }
 }
 
-impl State {
+impl KernelState {
     /// Registers one more value and returns its id.
     fn new_value(&self) -> ValueId {
         let mut tape = self.tape.borrow_mut();

@@ -5,7 +5,7 @@ use std::ops::Range;
 use cubeyard_device::message::Rows;
 use cubeyard_device::pe::{Dma, Work};
 
-use super::{Effect, State, Tape, Tl};
+use super::{Effect, KernelState, Tape, Tl};
 
 impl Tl {
     /// Ends the kernel if an access is not within a tensor.
@@ -19,7 +19,7 @@ impl Tl {
     }
 }
 
-impl State {
+impl KernelState {
     /// Checks the accesses of a recording against the tensors that exist now.
     pub(crate) fn check_live(&self, live: &[Range<u64>]) -> Result<(), String> {
         let tape = self.tape.borrow();

@@ -76,7 +76,6 @@ impl Tl {
         let mut tape = self.state.tape.borrow_mut();
         let step = tape.push(Instruction::Command(command));
         tape.orders.push(Order { step, effect, place: Location::caller() });
-        tape.peak = self.state.scratch.borrow().peak();
         id
     }
 

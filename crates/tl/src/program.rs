@@ -6,7 +6,7 @@ mod operation;
 mod values;
 
 pub use findings::{Finding, Findings};
-pub use operation::Operation;
+pub use operation::OpDescription;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,18 +16,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use cubeyard_device::message::RequestId;
 use cubeyard_device::pe::{CommandId, Format, Instruction, Instructions, Program};
+use cubeyard_device::request::PeRef;
 use cubeyard_runtime::{BoundArgument, Site};
 
 use crate::kernel::{Args, Kernel, KernelFuture, panicked};
 use crate::numeric::NumericError;
-use crate::{PlanRun, State, Tape, Tl, format_name, place};
+use crate::{KernelState, PlanRun, Tape, Tl, format_name, place};
 use values::Values;
 
 /// A kernel recorded for one PE. It can be run any number of times.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    pub(crate) state: Rc<State>,
+    pub(crate) state: Rc<KernelState>,
 }
 
 impl Recording {
@@ -71,6 +73,9 @@ impl Recording {
     }
 }
 
+/// Recordings by launch and PE.
+pub type Ran = BTreeMap<(RequestId, PeRef), Recording>;
+
 /// Starts a kernel that runs step by step with its PE and may read loaded values. It fails after `limit` calls
 /// of `tl`.
 pub fn live(
@@ -87,7 +92,7 @@ pub fn live(
 }
 
 /// Resumes a kernel; returns whether it has ended, or its error.
-fn poll(state: &State, future: &mut KernelFuture) -> Result<Poll<()>, String> {
+fn poll(state: &KernelState, future: &mut KernelFuture) -> Result<Poll<()>, String> {
     let mut context = Context::from_waker(Waker::noop());
     let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut context)));
     match (state.error.take(), polled) {
@@ -99,7 +104,7 @@ fn poll(state: &State, future: &mut KernelFuture) -> Result<Poll<()>, String> {
 
 /// A kernel as a PE's core runs it.
 pub struct KernelProgram {
-    pub(crate) state: Rc<State>,
+    pub(crate) state: Rc<KernelState>,
     /// The rest of the kernel, if it is live and has not ended.
     future: Option<KernelFuture>,
     tape: Rc<RefCell<Tape>>,
@@ -120,7 +125,7 @@ impl fmt::Debug for KernelProgram {
 }
 
 impl KernelProgram {
-    fn new(state: Rc<State>, future: Option<KernelFuture>, findings: &Findings) -> Self {
+    fn new(state: Rc<KernelState>, future: Option<KernelFuture>, findings: &Findings) -> Self {
         Self {
             tape: Rc::clone(&state.tape),
             has_data: state.site.has_data,

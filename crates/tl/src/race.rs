@@ -1,18 +1,15 @@
 //! Findings of the machine about kernels, as text: races, stray accesses, messages that were not received.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use cubeyard_device::machine::Machine;
-use cubeyard_device::message::{Direction, RequestId};
+use cubeyard_device::message::Direction;
 use cubeyard_device::notice::{Notice, Noticed};
 use cubeyard_device::race::{Agent, Race};
 use cubeyard_device::request::PeRef;
 
 use crate::place;
-use crate::program::{Finding, Recording};
-
-type Ran = BTreeMap<(RequestId, PeRef), Recording>;
+use crate::program::{Finding, Ran};
 
 /// A race, with the names of its memory and PEs.
 #[derive(Debug)]

@@ -20,14 +20,12 @@ pub(super) struct Scratch {
     /// Ranges that recent commands use, as long as these may be under way.
     recent: VecDeque<(CommandId, Range<u64>)>,
     window: u32,
-    peak: u64,
-    used: u64,
 }
 
 impl Scratch {
     pub(super) fn new(bytes: Bytes, window: u32) -> Self {
         let free = FreeList::new(bytes, Checking::Trusted);
-        Self { free, resting: VecDeque::new(), recent: VecDeque::new(), window, peak: 0, used: 0 }
+        Self { free, resting: VecDeque::new(), recent: VecDeque::new(), window }
     }
 
     /// Allocates a range; the error says why none fits.
@@ -35,8 +33,6 @@ impl Scratch {
         let size = bytes.max(1).next_multiple_of(LINE);
         loop {
             if let Ok(offset) = self.free.allocate(Bytes::new(size)) {
-                self.used += size;
-                self.peak = self.peak.max(self.used);
                 return Ok(offset.get()..offset.get() + size);
             }
             let place = self.resting.pop_front().ok_or_else(|| self.refusal(bytes))?;
@@ -58,7 +54,6 @@ impl Scratch {
     }
 
     pub(super) fn release(&mut self, place: &Range<u64>) {
-        self.used -= place.end - place.start;
         self.resting.push_back(place.clone());
     }
 
@@ -81,16 +76,6 @@ impl Scratch {
         let uses = move |(old, used): &(CommandId, Range<u64>)| under_way(*old) && overlaps(used);
         self.recent.iter().filter(move |recent| uses(recent)).map(|(old, _)| *old)
     }
-
-    /// Returns the greatest number of bytes in use at once.
-    pub(super) fn peak(&self) -> u64 {
-        self.peak
-    }
-
-    /// Returns the bytes in use.
-    pub(super) fn used(&self) -> u64 {
-        self.used
-    }
 }
 
 #[cfg(test)]
@@ -107,7 +92,6 @@ mod tests {
             places.push(place.start / LINE);
         }
         assert_eq!(places, [0, 1, 2, 3, 0]);
-        assert_eq!((scratch.used(), scratch.peak()), (0, LINE));
         let all = scratch.allocate(4 * LINE).unwrap();
         assert_eq!(all, 0..4 * LINE);
         let what = scratch.allocate(1).unwrap_err();

@@ -125,8 +125,6 @@ pub struct Tape {
     pub(super) uses: Vec<u32>,
     /// Whether the kernel still holds the tile of each value.
     pub(super) held: Vec<bool>,
-    /// Greatest number of bytes of the TCM in use at once.
-    pub(super) peak: u64,
     /// Number of floating-point operations.
     flop: u64,
 }
@@ -185,11 +183,6 @@ impl Tape {
         let step = self.step(self.order(command).step as usize);
         let command = step.as_ref().and_then(Instruction::command);
         command.expect("a step that is a command").work.clone()
-    }
-
-    /// Returns the greatest number of bytes of the TCM in use at once.
-    pub fn peak_bytes(&self) -> u64 {
-        self.peak
     }
 
     /// Returns the floating-point operations, as [`Op::flop`] counts them.

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use cubeyard_device::pe::CommandId;
 
-use super::{Handle, Instruction, State, Tile, Tl};
+use super::{Handle, Instruction, KernelState, Tile, Tl};
 
 impl Tl {
     /// Waits until a tiled operation is done.
@@ -36,17 +36,17 @@ impl Tl {
         }
         self.wait_on(tile.producer());
         self.state.use_value(tile.value());
-        Value { state: Rc::clone(&self.state), tile: tile.clone() }
+        PendingValue { state: Rc::clone(&self.state), tile: tile.clone() }
     }
 }
 
 /// A future of a tile's elements.
-struct Value {
-    state: Rc<State>,
+struct PendingValue {
+    state: Rc<KernelState>,
     tile: Tile,
 }
 
-impl Future for Value {
+impl Future for PendingValue {
     type Output = Vec<f64>;
 
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Vec<f64>> {

@@ -199,7 +199,7 @@ fn time(
     let tensors = group.sips().iter().map(tensor).collect::<Result<Vec<_>, _>>()?;
     let pairs: Vec<_> = tensors.iter().map(|tensor| (tensor, tensor)).collect();
     let operation = Operation::AllReduce(ReduceOp::Sum);
-    Ok(group.run(&Launcher::new(&context), &context, operation, &pairs)?.kernel)
+    Ok(group.run(&Launcher::new(&context), operation, &pairs)?.kernel)
 }
 
 /// Makes a tensor with a row for each cube of a SIP.

@@ -3,7 +3,9 @@
 use cubeyard_bench::{RunConfig, find, run};
 use cubeyard_device::topology::Topology;
 use cubeyard_model::report::ModelReport;
-use cubeyard_model::{Cut, MeasureConfig, ModelError, ModelSpec, Phase, StepPart, Work, measure};
+use cubeyard_model::{
+    Cut, MeasureConfig, ModelError, ModelSpec, Phase, StepPart, Workload, measure,
+};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_tl::launch::Mode;
 
@@ -20,11 +22,11 @@ fn tiny() -> ModelSpec {
     ModelSpec::read_bytes("tiny", text).unwrap()
 }
 
-fn work(phase: Phase, batch: u64, context: u64) -> Work {
-    Work { phase, batch, context, chunk: 32, dtype: DType::F16 }
+fn work(phase: Phase, batch: u64, context: u64) -> Workload {
+    Workload { phase, batch, context, chunk: 32, dtype: DType::F16 }
 }
 
-fn config(work: Work) -> MeasureConfig {
+fn config(work: Workload) -> MeasureConfig {
     MeasureConfig { spec: tiny(), work, topology: small(), layers: 1, positions: None }
 }
 
@@ -105,7 +107,7 @@ fn parts_and_launches_add_up_and_none_is_faster_than_its_bound() {
 #[test]
 fn a_step_reads_all_weights_once_and_computes_twice_as_much_for_each_token() {
     let (spec, batch) = (ModelSpec::named("llama-70b").unwrap(), 5);
-    let work = Work { chunk: 512, ..work(Phase::Decode, batch, 1) };
+    let work = Workload { chunk: 512, ..work(Phase::Decode, batch, 1) };
     let cut = Cut::new(&spec, work, &Topology::embedded(), 2).unwrap();
     let layer = [StepPart::Qkv, StepPart::Output, StepPart::GateUp, StepPart::Down]
         .map(|part| cut.demand(part, 0));

@@ -187,9 +187,7 @@ fn wires_end_at_pes_that_are_there_and_go_when_dropped() {
     let (sip, cube) = (SipId::new(0).unwrap(), CubeId::new(0).unwrap());
     let pes = [0, 1].map(|pe| PeRef { sip, cube, pe: PeId::new(pe).unwrap() });
     let wire = |to| Wire { ends: [(0, Port(3)), (to, Port(3))] };
-    let make = |wires: &[Wire]| {
-        KernelChannels::new(&context, &launcher, &pes, wires, &RingConfig::default())
-    };
+    let make = |wires: &[Wire]| KernelChannels::new(&launcher, &pes, wires, &RingConfig::default());
     let error = make(&[wire(1), wire(2)]).unwrap_err();
     assert_eq!(error.to_string(), "rank 2: there are 2 ranks");
     let one = make(&[wire(1)]).unwrap();

@@ -5,9 +5,9 @@ use cubeyard_bench::{
     Bench, BenchError, Lab, Needs, Outcome, Parameter, Run, RunConfig, Values, catalogue, run,
 };
 use cubeyard_device::topology::Topology;
+use cubeyard_runtime::RingConfig;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
-use cubeyard_runtime::{Argument, RingConfig};
 use cubeyard_sim::Span;
 use cubeyard_tl::Port;
 use cubeyard_tl::kernel::Kernel;
@@ -48,7 +48,7 @@ impl Bench for Product {
             })
         });
         for _ in 0..2 {
-            lab.launch(&kernel, [&a, &b, &c].map(Argument::Tensor).to_vec(), 1, 1)?;
+            lab.launch(&kernel, vec![&a, &b, &c], Vec::new(), 1, 1)?;
         }
         Ok(Outcome::default())
     }
@@ -87,7 +87,7 @@ impl Bench for Passing {
         let _channels = lab.context.connect(&ring(self.pes), &config)?;
         // Twice, so that the second comes after all that the first has left in the ports.
         for _ in 0..2 {
-            lab.launch(&self.kernel, [&x, &y].map(Argument::Tensor).to_vec(), 1, pes)?;
+            lab.launch(&self.kernel, vec![&x, &y], Vec::new(), 1, pes)?;
         }
         Ok(Outcome::default())
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use cubeyard_model::report::{ModelReport, PartReport, Use};
-use cubeyard_model::{Phase, Work};
+use cubeyard_model::{Phase, Workload};
 use cubeyard_sim::Span;
 use cubeyard_units::text::{count, percent, percent_column, significant, span};
 
@@ -24,7 +24,7 @@ pub(super) fn render(report: &ModelReport, colours: bool) -> String {
 
 fn head(report: &ModelReport, colours: bool) -> String {
     let cut = &report.cut;
-    let Work { phase, batch, context, dtype, .. } = cut.work;
+    let Workload { phase, batch, context, dtype, .. } = cut.work;
     let name = paint(&cut.spec.name, BOLD, colours);
     let phase = match phase {
         Phase::Decode => "decode",

@@ -21,7 +21,7 @@ use std::fmt;
 use cubeyard_device::topology::{LinkId, NodeId, Topology};
 
 use super::{Operation, World};
-use flow::{Flow, flow};
+use flow::{MaximumFlow, flow};
 use routed::Routes;
 
 /// The kind of cut that limits a collective.
@@ -90,7 +90,8 @@ pub fn bound(
     let all: Vec<usize> = (0..ranks).collect();
     let cuts = Cuts { topology, members, routes: Routes::new(topology, members), operation };
     let alone: Vec<_> = all.iter().map(|&rank| split(&all, &[rank])).collect();
-    let alone: Vec<[Flow; 2]> = alone.iter().map(|sides| cuts.flows(sides, Spread::Any)).collect();
+    let alone: Vec<[MaximumFlow; 2]> =
+        alone.iter().map(|sides| cuts.flows(sides, Spread::Any)).collect();
     let mut bounds = cuts.together(&alone);
     for (rank, flows) in alone.into_iter().enumerate() {
         let names = [format!("rank {rank}"), format!("all ranks but {rank}")];
@@ -124,7 +125,7 @@ impl Cuts<'_> {
     }
 
     /// Returns the maximum flow from the first side to the second, and back.
-    fn flows(&self, [near, far]: &[Vec<usize>; 2], spread: Spread) -> [Flow; 2] {
+    fn flows(&self, [near, far]: &[Vec<usize>; 2], spread: Spread) -> [MaximumFlow; 2] {
         if let Some(routes) = &self.routes {
             return [[&near[..], far], [far, near]].map(|sides| match spread {
                 Spread::Even => routes.even_flow(sides),
@@ -140,7 +141,7 @@ impl Cuts<'_> {
     }
 
     /// Bounds by the bytes that all ranks together send and receive, over the sum of their capacities.
-    fn together(&self, alone: &[[Flow; 2]]) -> Vec<Bound> {
+    fn together(&self, alone: &[[MaximumFlow; 2]]) -> Vec<Bound> {
         let one = |way: usize| {
             let all: f64 = alone.iter().map(|flows| flows[way].rate as f64).sum();
             let narrowest = alone.iter().map(|flows| &flows[way]).min_by_key(|flow| flow.rate)?;
@@ -157,7 +158,7 @@ impl Cuts<'_> {
         &self,
         kind: BoundKind,
         near: &[usize],
-        flows: [Flow; 2],
+        flows: [MaximumFlow; 2],
         names: [String; 2],
     ) -> Vec<Bound> {
         let is_near = |rank: usize| near.contains(&rank);
@@ -170,7 +171,7 @@ impl Cuts<'_> {
             .collect()
     }
 
-    fn bound(&self, kind: BoundKind, seconds: f64, flow: &Flow, side: String) -> Bound {
+    fn bound(&self, kind: BoundKind, seconds: f64, flow: &MaximumFlow, side: String) -> Bound {
         let factor = self.operation.bus_factor(self.ranks());
         let links = named(self.topology, &flow.cut);
         Bound { kind, bus: factor / seconds, capacity: flow.rate as f64, side, links }

@@ -7,7 +7,7 @@ mod stages;
 
 use std::ops::Range;
 
-use super::pieces::{Flat, by_turns, in_round, pieces};
+use super::pieces::{Flat, Round, by_turns, in_round, pieces};
 use super::{
     Algorithm, Job, Operation, ReduceOp, Schedule, Wire, World, finish, join, kernel, rank_of,
 };
@@ -61,9 +61,6 @@ async fn run(tl: Tl, args: Args, job: Job) {
         Operation::Scatter(root) => this.scatter(root),
     }
 }
-
-/// Index of a round, and the number of rounds.
-type Round = (usize, usize);
 
 struct Member {
     tl: Tl,

@@ -82,6 +82,9 @@ fn rounds(held: u64, tcm: u64) -> u64 {
     held.div_ceil((tcm / 4).max(1)).max(1)
 }
 
+/// Index of a round, and the number of rounds.
+pub(super) type Round = (usize, usize);
+
 /// Returns the share of a range in a round.
 pub(super) fn in_round(range: &Range<u64>, round: usize, rounds: usize) -> Range<u64> {
     let inner = part(range.end - range.start, round, rounds);

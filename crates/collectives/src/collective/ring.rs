@@ -9,7 +9,7 @@ use std::ops::Range;
 use smallvec::smallvec;
 
 use super::line::{Held, Line, Ranges};
-use super::pieces::{Flat, in_round, pieces};
+use super::pieces::{Flat, Round, in_round, pieces};
 use super::{
     Algorithm, Job, Operation, ReduceOp, Schedule, Stage, Wire, World, finish, join, kernel,
     rank_of,
@@ -89,9 +89,6 @@ async fn run(tl: Tl, args: Args, job: Job) {
         other => unreachable!("refused: {other}"),
     }
 }
-
-/// Index of a round, and the number of rounds.
-type Round = (usize, usize);
 
 /// The state of one rank in the ring.
 struct Around {

@@ -72,14 +72,13 @@ impl Algorithms {
     pub(super) fn begin(
         &self,
         launcher: &Launcher<'_>,
-        context: &Context,
         operation: Operation,
         tensors: &[(&Tensor, &Tensor)],
     ) -> Result<Pending, DistError> {
         let size = tensors.iter().map(|(input, output)| input.nbytes().max(output.nbytes())).max();
         check_root(operation, self.direct.world())?;
-        let group = self.choose(context, operation, size.unwrap_or_default().get())?;
-        group.begin(launcher, context, operation, tensors)
+        let group = self.choose(launcher.context(), operation, size.unwrap_or_default().get())?;
+        group.begin(launcher, operation, tensors)
     }
 
     fn choose(
@@ -115,13 +114,9 @@ impl Algorithms {
     }
 
     /// Begins a barrier, which ends when every member's device has heard from every other.
-    pub(super) fn barrier(
-        &self,
-        launcher: &Launcher<'_>,
-        context: &Context,
-    ) -> Result<Pending, DistError> {
+    pub(super) fn barrier(&self, launcher: &Launcher<'_>) -> Result<Pending, DistError> {
         let tokens: Vec<_> = self.tokens.iter().map(|token| (token, token)).collect();
-        self.direct.begin(launcher, context, Operation::AllReduce(ReduceOp::Max), &tokens)
+        self.direct.begin(launcher, Operation::AllReduce(ReduceOp::Max), &tokens)
     }
 }
 

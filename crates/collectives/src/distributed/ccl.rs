@@ -144,11 +144,6 @@ impl CclConfig {
         })
     }
 
-    /// Sets the number of ranks of all groups, whatever the file says.
-    pub fn set_world_size(&mut self, world_size: usize) {
-        self.each(|config| config.world_size = Some(world_size));
-    }
-
     /// Changes the settings of all groups.
     pub fn each(&mut self, change: impl Fn(&mut GroupConfig)) {
         change(&mut self.defaults);

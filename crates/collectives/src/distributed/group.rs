@@ -105,23 +105,21 @@ impl Group {
     pub fn run(
         &self,
         launcher: &Launcher<'_>,
-        context: &Context,
         operation: Operation,
         tensors: &[(&Tensor, &Tensor)],
     ) -> Result<CollectiveReport, DistError> {
-        self.begin(launcher, context, operation, tensors)?.wait()
+        self.begin(launcher, operation, tensors)?.wait()
     }
 
     /// Begins an operation as [`run`](Self::run) does, and returns at once.
     pub fn begin(
         &self,
         launcher: &Launcher<'_>,
-        context: &Context,
         operation: Operation,
         tensors: &[(&Tensor, &Tensor)],
     ) -> Result<Pending, DistError> {
-        let streams: Vec<_> = self.map.sips.iter().map(|_| context.stream()).collect();
-        self.begin_on(launcher, context, &streams, operation, tensors)
+        let streams: Vec<_> = self.map.sips.iter().map(|_| launcher.context().stream()).collect();
+        self.begin_on(launcher, &streams, operation, tensors)
     }
 
     /// Begins an operation as [`begin`](Self::begin) does, after the earlier launches on the stream of each
@@ -129,11 +127,11 @@ impl Group {
     pub fn begin_on(
         &self,
         launcher: &Launcher<'_>,
-        context: &Context,
         streams: &[Stream],
         operation: Operation,
         tensors: &[(&Tensor, &Tensor)],
     ) -> Result<Pending, DistError> {
+        let context = launcher.context();
         if let Some(why) = self.refuses(operation) {
             return Err(DistError::Refused { algorithm: self.algorithm.name(), why });
         }

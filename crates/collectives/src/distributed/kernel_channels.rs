@@ -1,7 +1,7 @@
 //! Channels between PEs for a custom kernel.
 
 use cubeyard_device::request::PeRef;
-use cubeyard_runtime::{Channel, Channels, Context, End, RingConfig};
+use cubeyard_runtime::{Channel, Channels, End, RingConfig};
 use cubeyard_sim::Span;
 
 use super::error::DistError;
@@ -36,7 +36,7 @@ use cubeyard_tl::launch::Launcher;
 /// let launcher = Launcher::new(&context);
 /// let pes: Vec<_> = x.shards()?.iter().map(|shard| shard.at).collect();
 /// let wire = Wire { ends: [(0, Port(0)), (1, Port(0))] };
-/// let channels = KernelChannels::new(&context, &launcher, &pes, &[wire], &RingConfig::default())?;
+/// let channels = KernelChannels::new(&launcher, &pes, &[wire], &RingConfig::default())?;
 /// channels.use_on(&launcher);
 /// let launch = Launch::new(SipId::new(0)?).arguments([&x]);
 /// let launch = launch.cubes(vec![pes[0].cube]).pes(vec![pes[0].pe, pes[1].pe]);
@@ -53,7 +53,6 @@ pub struct KernelChannels {
 impl KernelChannels {
     /// Wires PEs through the fabric: all or none. The ends of wires are indices in `pes`.
     pub fn new(
-        context: &Context,
         launcher: &Launcher<'_>,
         pes: &[PeRef],
         wires: &[Wire],
@@ -69,7 +68,7 @@ impl KernelChannels {
             Ok(Channel { ends: [a?, b?] })
         };
         let channels = wires.iter().map(channel).collect::<Result<Vec<_>, _>>()?;
-        let channels = context.connect(&channels, ring)?;
+        let channels = launcher.context().connect(&channels, ring)?;
         Ok(Self { number, channels })
     }
 

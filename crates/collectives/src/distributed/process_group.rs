@@ -104,13 +104,13 @@ impl Distributed<'_> {
         tensors: &[(&Tensor, &Tensor)],
     ) -> Result<Pending, DistError> {
         self.check_outside(&operation)?;
-        self.wired(group)?.begin(&self.launcher, self.context, operation, tensors)
+        self.wired(group)?.begin(&self.launcher, operation, tensors)
     }
 
     /// Begins a barrier, which ends when every member's device has heard from every other.
     pub fn begin_barrier(&self, group: &ProcessGroup) -> Result<Pending, DistError> {
         self.check_outside(&"barrier")?;
-        self.wired(group)?.barrier(&self.launcher, self.context)
+        self.wired(group)?.barrier(&self.launcher)
     }
 
     /// Makes a group of some ranks of the world and wires their SIPs.

@@ -219,13 +219,13 @@ fn a_cube_that_holds_less_than_another_is_told() {
         // Five rows on four cubes: only the first has one for its second PE.
         let uneven = rows(5);
         assert_eq!(
-            text(group.run(&launcher, &context, SUM, &[(&uneven, &uneven)])),
+            text(group.run(&launcher, SUM, &[(&uneven, &uneven)])),
             "all_reduce: rank 1 holds nothing on sip0.cube1.pe1, expected 1 row of 3 columns, as \
              rank 0 on sip0.cube0.pe1"
         );
         // Four rows: no cube has one for its second PE.
         let even = rows(4);
-        group.run(&launcher, &context, SUM, &[(&even, &even)]).unwrap();
+        group.run(&launcher, SUM, &[(&even, &even)]).unwrap();
         let sums = [18, 22, 26].repeat(4);
         assert_eq!(even.read::<i32>().unwrap(), sums, "{}", group.algorithm());
     }
@@ -298,8 +298,7 @@ fn a_message_of_another_type_is_refused_although_it_is_as_long() {
         let y = context.zeros(&[2, 8], dtype).unwrap().to(&two).unwrap();
         let pes: Vec<_> = x.shards().unwrap().iter().map(|shard| shard.at).collect();
         let wire = Wire { ends: [(0, Port::E), (1, Port::W)] };
-        let wired = KernelChannels::new(&context, &launcher, &pes, &[wire], &RingConfig::default())
-            .unwrap();
+        let wired = KernelChannels::new(&launcher, &pes, &[wire], &RingConfig::default()).unwrap();
         wired.use_on(&launcher);
         let hand = Kernel::new("hand on", move |tl, args| {
             Box::pin(async move {
@@ -337,7 +336,7 @@ fn a_channel_from_a_pe_to_itself_is_refused() {
     let pe = |number| PeRef { sip, cube, pe: PeId::new(number).unwrap() };
     let wire = |a, b| Wire { ends: [(a, Port(0)), (b, Port(1))] };
     let connect = |pes: &[PeRef], wire: Wire, ring: &RingConfig| {
-        KernelChannels::new(&context, &launcher, pes, &[wire], ring).map(drop)
+        KernelChannels::new(&launcher, pes, &[wire], ring).map(drop)
     };
     let ring = RingConfig::default();
     let own = "a channel from sip0.cube0.pe0 to itself: expected two PEs";

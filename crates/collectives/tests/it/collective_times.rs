@@ -48,7 +48,7 @@ fn time(algorithm: Box<dyn Algorithm>, ranks: usize, bytes: u64) -> f64 {
     let tensors: Vec<_> = (0..ranks).map(|rank| tensor(&context, rank, bytes / 2)).collect();
     let pairs: Vec<_> = tensors.iter().map(|tensor| (tensor, tensor)).collect();
     let operation = Operation::AllReduce(ReduceOp::Sum);
-    let report = group.run(&Launcher::new(&context), &context, operation, &pairs).unwrap();
+    let report = group.run(&Launcher::new(&context), operation, &pairs).unwrap();
     report.kernel.ps() as f64 / 1000.0
 }
 
@@ -240,7 +240,7 @@ fn ranks_with_tensors_of_different_lengths_are_told() {
     let run = |tensors: &[&Tensor]| -> DistError {
         let pairs: Vec<_> = tensors.iter().map(|&tensor| (tensor, tensor)).collect();
         let operation = Operation::AllReduce(ReduceOp::Sum);
-        group.run(&Launcher::new(&context), &context, operation, &pairs).unwrap_err()
+        group.run(&Launcher::new(&context), operation, &pairs).unwrap_err()
     };
     let error = run(&[&tensors[0], &tensors[1]]).to_string();
     assert_eq!(error, "all_reduce: rank 1 has f16[996], expected f16[1000]");

@@ -186,7 +186,7 @@ fn check(
     }
     let pairs: Vec<_> = tensors.iter().map(|(input, output)| (input, output)).collect();
     let launcher = Launcher::new(&context);
-    let report = group.run(&launcher, &context, operation, &pairs)?;
+    let report = group.run(&launcher, operation, &pairs)?;
     assert_eq!(launcher.findings(), [], "{name} {operation}");
     let least = least(&machine.topology(), &group, operation, count * elements.max(width), dtype);
     assert!(report.kernel.ns() >= least, "{name} {operation}: {least} on {machine:?} {given:?}");
@@ -261,7 +261,7 @@ fn parts_of_many_mebibytes_go_in_rounds() {
         let tensors =
             [0, 1].map(|sip| (tensor(sip, elements), tensor(sip, elements * grow / shrink)));
         let pairs: Vec<_> = tensors.iter().map(|(input, output)| (input, output)).collect();
-        let report = group.run(&Launcher::new(&context), &context, operation, &pairs).unwrap();
+        let report = group.run(&Launcher::new(&context), operation, &pairs).unwrap();
         let bytes = 4 * elements.max(elements * grow / shrink);
         let least = bytes as f64 * operation.bus_factor(2) / 512.0;
         let took = report.kernel.ns();

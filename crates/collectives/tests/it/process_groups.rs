@@ -329,12 +329,12 @@ fn some_cubes_of_a_sip_are_a_group() {
         let group = Group::new(&context, &config, algorithm, number as u16).unwrap();
         let values: Vec<i32> = (0..8 * 33).collect();
         let x = context.from_slice(&[8, 33], &values).unwrap().to(&rows(4)).unwrap();
-        group.run(&launcher, &context, SUM, &[(&x, &x)]).unwrap();
+        group.run(&launcher, SUM, &[(&x, &x)]).unwrap();
         let sum = |index: i32| (0..4).map(|cube| cube * 66 + index % 66).sum();
         let expected: Vec<i32> = (0..8 * 33).map(sum).collect();
         assert_eq!(x.read::<i32>().unwrap(), expected, "{}", group.algorithm());
         let wide = context.zeros(&[8, 33], DType::I32).unwrap().to(&rows(2)).unwrap();
-        let error = group.run(&launcher, &context, SUM, &[(&wide, &wide)]).unwrap_err().to_string();
+        let error = group.run(&launcher, SUM, &[(&wide, &wide)]).unwrap_err().to_string();
         assert!(
             error.contains("is on cube0, cube1, expected cube0, cube1, cube2, cube3"),
             "{error}"

@@ -195,7 +195,7 @@ fn a_group_keeps_the_kernels_of_its_operations() {
     let launcher = Launcher::new(&context);
     for (op, expected) in [(ReduceOp::Sum, 1), (ReduceOp::Sum, 1), (ReduceOp::Max, 2)] {
         let operation = Operation::AllReduce(op);
-        group.run(&launcher, &context, operation, &[(&a, &a), (&b, &b)]).unwrap();
+        group.run(&launcher, operation, &[(&a, &a), (&b, &b)]).unwrap();
         assert_eq!(asked.get(), expected);
     }
     assert_eq!(launcher.recordings().len(), 4);

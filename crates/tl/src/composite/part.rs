@@ -2,8 +2,8 @@
 
 use cubeyard_device::pe::CommandPart;
 
-use super::Kind;
-use super::plan::{Computation, Plan};
+use super::CompositeKind;
+use super::plan::{Plan, PlanComputation};
 
 impl Plan {
     /// Names a part: `A[0:32, 64:128]` for a load, `tile (0, 1), step 3` for a computation.
@@ -15,7 +15,7 @@ impl Plan {
             }
             CommandPart::Compute(index) => self.computation_name(self.computation(index)),
             CommandPart::Store(index) => {
-                let name = if self.kind == Kind::Gemm { "C" } else { "y" };
+                let name = if self.kind == CompositeKind::Gemm { "C" } else { "y" };
                 format!("{name}{}", shown(self.output_box(index)))
             }
         }
@@ -23,13 +23,13 @@ impl Plan {
 
     fn source_name(&self, source: usize) -> String {
         match (&self.kind, self.sources.len()) {
-            (Kind::Gemm, _) => ["A", "B"][source].to_owned(),
+            (CompositeKind::Gemm, _) => ["A", "B"][source].to_owned(),
             (_, 1) => "x".to_owned(),
             _ => format!("x{source}"),
         }
     }
 
-    fn computation_name(&self, computation: Computation) -> String {
+    fn computation_name(&self, computation: PlanComputation) -> String {
         let tile = |out: u32| {
             let (row, column) = (out / self.grid.columns, out % self.grid.columns);
             format!("tile ({row}, {column})")
@@ -40,14 +40,14 @@ impl Plan {
         };
         let epilogue = |scope: usize, number: usize| self.epilogues[scope][number].0.name();
         match computation {
-            Computation::Step { out, step: number } => step(out, number),
-            Computation::AfterStep { out, step: of, number } => {
+            PlanComputation::Step { out, step: number } => step(out, number),
+            PlanComputation::AfterStep { out, step: of, number } => {
                 format!("{}, {}", step(out, of), epilogue(0, number))
             }
-            Computation::AfterTile { out, number } => {
+            PlanComputation::AfterTile { out, number } => {
                 format!("{}, {}", tile(out), epilogue(1, number))
             }
-            Computation::AtTheEnd { number } => format!("{} at the end", epilogue(2, number)),
+            PlanComputation::AtTheEnd { number } => format!("{} at the end", epilogue(2, number)),
         }
     }
 }

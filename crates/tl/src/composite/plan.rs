@@ -5,7 +5,7 @@ mod grid;
 mod pipeline;
 
 pub use grid::TileGrid;
-pub(super) use pipeline::Computation;
+pub(super) use pipeline::PlanComputation;
 
 use std::fmt;
 
@@ -19,14 +19,14 @@ use smallvec::smallvec;
 use super::super::input::{Input, ValueId};
 use super::super::op::Op;
 use super::super::{Ref, Tile};
-use super::{Composite, Epilogue, Kind, Source};
+use super::{Composite, CompositeKind, Epilogue, Source};
 use crate::numeric::{Binary, TileType};
 use cost::Costs;
 
 /// A tiled operation that was issued, cut into tiles.
 #[derive(Debug)]
 pub struct Plan {
-    pub(super) kind: Kind,
+    pub(super) kind: CompositeKind,
     pub(super) grid: TileGrid,
     pub(super) sources: Vec<PlanSource>,
     pub(super) epilogues: [Vec<(Op, Option<PlanOperand>)>; 3],
@@ -53,7 +53,7 @@ pub(super) enum PlanOperand {
     Tile(Input),
 }
 
-pub(super) enum Problem {
+pub(super) enum PlanProblem {
     NoRate(DType),
     Text(String),
 }
@@ -64,7 +64,7 @@ impl Plan {
         output: TileType,
         to: Option<Ref>,
         core: &CoreSpec,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self, PlanProblem> {
         let grid = grid::grid(composite, core)?;
         let sources: Vec<_> = composite.sources.iter().map(PlanSource::of).collect();
         let is_loaded = |&index: &usize| matches!(sources[index], PlanSource::Memory(_));
@@ -98,7 +98,7 @@ impl Plan {
             loaded,
             value: None,
         };
-        this.check_tiles().map_err(Problem::Text)?;
+        this.check_tiles().map_err(PlanProblem::Text)?;
         this.costs = this.costs(core)?;
         Ok(this)
     }
@@ -122,9 +122,9 @@ impl Plan {
     /// Names the operation and its output, e.g. `gemm f32[32, 32]`.
     pub fn brief(&self) -> String {
         let name = match &self.kind {
-            Kind::Gemm => "gemm",
-            Kind::Map(op) => op.name(),
-            Kind::Reduce(reduce) => reduce.name(),
+            CompositeKind::Gemm => "gemm",
+            CompositeKind::Map(op) => op.name(),
+            CompositeKind::Reduce(reduce) => reduce.name(),
         };
         format!("{name} {}", self.output)
     }
@@ -138,9 +138,9 @@ impl Plan {
     pub(super) fn flop(&self) -> u64 {
         let types: Vec<_> = self.sources.iter().map(PlanSource::ty).collect();
         let step = match &self.kind {
-            Kind::Gemm => Op::Dot.flop(&types, &self.output),
-            Kind::Map(op) => op.flop(&types, &self.output),
-            Kind::Reduce(_) => types[0].elements(),
+            CompositeKind::Gemm => Op::Dot.flop(&types, &self.output),
+            CompositeKind::Map(op) => op.flop(&types, &self.output),
+            CompositeKind::Reduce(_) => types[0].elements(),
         };
         let epilogues = self.epilogues[1].len() + self.epilogues[2].len();
         let steps = self.epilogues[0].len() as u64 * u64::from(self.grid.steps);
@@ -200,14 +200,14 @@ fn operation(epilogue: &Epilogue) -> (Op, Option<PlanOperand>) {
 }
 
 /// Checks that an epilogue's operand is a row of the output or has the output's shape.
-fn check_operand(operand: Option<&PlanOperand>, output: &TileType) -> Result<(), Problem> {
+fn check_operand(operand: Option<&PlanOperand>, output: &TileType) -> Result<(), PlanProblem> {
     let Some(ty) = operand.and_then(PlanOperand::ty) else { return Ok(()) };
     let columns = &output.shape[1..];
     if *ty.shape == *columns || ty.shape == output.shape {
         return Ok(());
     }
     let text = format!("an epilogue with {ty} on {output}: expected a row of it, or its shape");
-    Err(Problem::Text(text))
+    Err(PlanProblem::Text(text))
 }
 
 impl PlanSource {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::plan::{Computation, Plan, PlanOperand, PlanSource};
-use super::{Kind, Op};
+use super::plan::{Plan, PlanComputation, PlanOperand, PlanSource};
+use super::{CompositeKind, Op};
 use crate::numeric::{self, Array, Binary, NumericError, Reduce, TileType};
 
 /// Tiles of a composite under way.
@@ -44,14 +44,14 @@ impl PlanRun {
     ) -> Result<(), NumericError> {
         let computation = plan.computation(index);
         match computation {
-            Computation::Step { out, step } => self.step(plan, out, step, value)?,
-            Computation::AfterStep { out, number, .. } => {
+            PlanComputation::Step { out, step } => self.step(plan, out, step, value)?,
+            PlanComputation::AfterStep { out, number, .. } => {
                 self.epilogue(plan, out, &plan.epilogues[0][number], value)?;
             }
-            Computation::AfterTile { out, number } => {
+            PlanComputation::AfterTile { out, number } => {
                 self.epilogue(plan, out, &plan.epilogues[1][number], value)?;
             }
-            Computation::AtTheEnd { number } => self.at_the_end(plan, number, value)?,
+            PlanComputation::AtTheEnd { number } => self.at_the_end(plan, number, value)?,
         }
         match plan.ends_tile(computation) {
             Some(out) => self.finish_tile(plan, out),
@@ -93,9 +93,9 @@ impl PlanRun {
         }
         let tiles: Vec<_> = tiles.iter().collect();
         self.sum = Some(match &plan.kind {
-            Kind::Gemm => numeric::dot(tiles[0], tiles[1], self.sum.as_ref())?,
-            Kind::Map(op) => op.compute(&tiles)?,
-            Kind::Reduce(reduce) => {
+            CompositeKind::Gemm => numeric::dot(tiles[0], tiles[1], self.sum.as_ref())?,
+            CompositeKind::Map(op) => op.compute(&tiles)?,
+            CompositeKind::Reduce(reduce) => {
                 let part = numeric::reduce(*reduce, tiles[0], 1, true)?;
                 match self.sum.take() {
                     Some(sum) => numeric::binary(joins(*reduce), &sum, &part)?,

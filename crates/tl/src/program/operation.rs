@@ -7,7 +7,7 @@ use crate::{Effect, Order, place};
 
 /// The command, part and line to which an operation of a unit belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Operation {
+pub struct OpDescription {
     /// The command, e.g. `load f16[64, 32]`.
     pub command: String,
     /// The part of the command if it has several, e.g. `A[0:32, 64:128]`.
@@ -18,7 +18,7 @@ pub struct Operation {
     pub dma: Option<Dma>,
 }
 
-impl Operation {
+impl OpDescription {
     /// Returns the command with its part.
     pub fn name(&self) -> String {
         match &self.part {
@@ -30,14 +30,14 @@ impl Operation {
 
 impl Recording {
     /// Describes an operation of the PE; `None` for a dispatch after the last command.
-    pub fn operation(&self, record: &OpRecord) -> Option<Operation> {
+    pub fn operation(&self, record: &OpRecord) -> Option<OpDescription> {
         let tape = self.tape();
         if record.command as usize >= tape.commands() {
             return None;
         }
         let (order, work) = (tape.order(record.command), tape.work(record.command));
         let is_dispatch = record.unit == OpUnit::Cpu;
-        Some(Operation {
+        Some(OpDescription {
             command: order.effect.brief(),
             part: if is_dispatch { None } else { part(order, &work, record.part) },
             place: place(order.place),

@@ -7,7 +7,7 @@ use cubeyard_device::topology::{Link, LinkId, NodeId, Topology};
 
 /// A maximum flow with its minimum cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Flow {
+pub(super) struct MaximumFlow {
     /// Rate of the flow, in bytes per second.
     pub(super) rate: u64,
     /// The links of a minimum cut; their capacities add up to the rate.
@@ -18,7 +18,7 @@ pub(super) struct Flow {
 const ENDLESS: u64 = 1 << 50;
 
 /// Returns the maximum flow over all links of a machine between two sets of nodes.
-pub(super) fn flow(topology: &Topology, from: &[NodeId], to: &[NodeId]) -> Flow {
+pub(super) fn flow(topology: &Topology, from: &[NodeId], to: &[NodeId]) -> MaximumFlow {
     flow_over(topology, from, to, &|_| true)
 }
 
@@ -28,7 +28,7 @@ pub(super) fn flow_over(
     from: &[NodeId],
     to: &[NodeId],
     is_open: &dyn Fn(LinkId) -> bool,
-) -> Flow {
+) -> MaximumFlow {
     let count = topology.nodes().len();
     let mut graph = Graph::new(count + 2);
     let (source, sink) = (count, count + 1);
@@ -43,7 +43,7 @@ pub(super) fn flow_over(
     let crosses = |link: &&Link| is_near(link.from) && !is_near(link.to);
     let cut = topology.links().iter().filter(crosses).map(own).filter(|&link| is_open(link));
     let cut = cut.collect();
-    Flow { rate, cut }
+    MaximumFlow { rate, cut }
 }
 
 const UNREACHED: u32 = u32::MAX;

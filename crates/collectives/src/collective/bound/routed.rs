@@ -6,7 +6,7 @@
 
 use cubeyard_device::topology::{LinkId, NodeId, Topology};
 
-use super::flow::{Flow, flow_over};
+use super::flow::{MaximumFlow, flow_over};
 
 /// Limit on the number of routes; beyond it, the computation takes too long.
 const MOST_ROUTES: usize = 100_000;
@@ -57,7 +57,7 @@ impl<'a> Routes<'a> {
     }
 
     /// Returns the maximum flow from some ranks to others at some positions.
-    fn flow_of(&self, positions: std::ops::Range<usize>, sides: [&[usize]; 2]) -> Flow {
+    fn flow_of(&self, positions: std::ops::Range<usize>, sides: [&[usize]; 2]) -> MaximumFlow {
         let mut used = vec![false; self.topology.links().len()];
         for position in positions.clone() {
             let links = self.ways(position, sides).flatten();
@@ -71,13 +71,13 @@ impl<'a> Routes<'a> {
     }
 
     /// Returns the maximum flow from some ranks to others.
-    pub(super) fn flow(&self, sides: [&[usize]; 2]) -> Flow {
+    pub(super) fn flow(&self, sides: [&[usize]; 2]) -> MaximumFlow {
         self.flow_of(self.positions(), sides)
     }
 
     /// Returns the maximum flow from some ranks to others if every position sends equally much: the minimum
     /// over the cuts of single positions.
-    pub(super) fn even_flow(&self, sides: [&[usize]; 2]) -> Flow {
+    pub(super) fn even_flow(&self, sides: [&[usize]; 2]) -> MaximumFlow {
         let all = self.flow(sides);
         if self.positions().len() > MOST_POSITIONS {
             return all;
@@ -89,7 +89,7 @@ impl<'a> Routes<'a> {
 
     /// Returns the flow that a set of links allows if every position sends equally much; the routes of a
     /// position cross the set a minimum number of times.
-    fn held_up(&self, cut: Vec<LinkId>, sides: [&[usize]; 2]) -> Option<Flow> {
+    fn held_up(&self, cut: Vec<LinkId>, sides: [&[usize]; 2]) -> Option<MaximumFlow> {
         let mut is_cut = vec![false; self.topology.links().len()];
         cut.iter().for_each(|link| is_cut[link.index()] = true);
         let times = |way: &[LinkId]| way.iter().filter(|link| is_cut[link.index()]).count() as u64;
@@ -97,6 +97,6 @@ impl<'a> Routes<'a> {
         let crossings: u64 = self.positions().map(least).sum();
         let rates = cut.iter().map(|&link| self.topology.link(link).bandwidth.bytes_per_second());
         let all = rates.sum::<u64>().checked_mul(self.positions().len() as u64)?;
-        Some(Flow { rate: all.checked_div(crossings)?, cut })
+        Some(MaximumFlow { rate: all.checked_div(crossings)?, cut })
     }
 }

@@ -42,10 +42,10 @@ fn title(sweep: &Sweep) -> String {
 }
 
 /// A line: its name, and its points of size and bandwidth.
-type Line<'a> = (&'a str, Vec<(f64, f64)>);
+type Series<'a> = (&'a str, Vec<(f64, f64)>);
 
 struct Chart<'a> {
-    lines: Vec<Line<'a>>,
+    lines: Vec<Series<'a>>,
     sizes: (f64, f64),
     most: f64,
     bound: Option<f64>,
@@ -54,7 +54,7 @@ struct Chart<'a> {
 impl<'a> Chart<'a> {
     /// Makes the chart; `None` if nothing was measured.
     fn new(sweep: &'a Sweep) -> Option<Self> {
-        let mut lines: Vec<Line<'a>> = Vec::new();
+        let mut lines: Vec<Series<'a>> = Vec::new();
         for row in &sweep.rows {
             let Ok(figures) = &row.figures else { continue };
             let point = (row.bytes as f64, figures.bus_bandwidth);

@@ -70,7 +70,7 @@ fn measure(
     let pairs: Vec<(&Tensor, &Tensor)> =
         tensors.iter().map(|(input, output)| (input, output)).collect();
     let launcher = Launcher::new(&context);
-    let report = group.run(&launcher, &context, config.operation, &pairs)?;
+    let report = group.run(&launcher, config.operation, &pairs)?;
     if !data {
         return Ok((report, None));
     }

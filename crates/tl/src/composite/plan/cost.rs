@@ -5,8 +5,8 @@ use cubeyard_device::topology::CoreSpec;
 use cubeyard_sim::Span;
 use smallvec::smallvec;
 
-use super::super::Kind;
-use super::{Op, Plan, PlanOperand, Problem};
+use super::super::CompositeKind;
+use super::{Op, Plan, PlanOperand, PlanProblem};
 use crate::numeric::TileType;
 
 /// Durations of the computations, each for a full tile.
@@ -19,7 +19,7 @@ pub(super) struct Costs {
 }
 
 impl Plan {
-    pub(super) fn costs(&self, core: &CoreSpec) -> Result<Costs, Problem> {
+    pub(super) fn costs(&self, core: &CoreSpec) -> Result<Costs, PlanProblem> {
         let [m, k, n] = self.grid.tile;
         let of = |index: usize| {
             let shape = self.tile_shape(index, [m, k, n]);
@@ -29,14 +29,14 @@ impl Plan {
         };
         let types: Vec<_> = (0..self.sources.len()).map(of).collect();
         let types: Vec<_> = types.iter().collect();
-        let wrong = |error: crate::numeric::NumericError| Problem::Text(error.to_string());
+        let wrong = |error: crate::numeric::NumericError| PlanProblem::Text(error.to_string());
         let op = match &self.kind {
-            Kind::Gemm => Op::Dot,
-            Kind::Map(op) => op.clone(),
-            Kind::Reduce(reduce) => Op::Reduce(*reduce, 1, true),
+            CompositeKind::Gemm => Op::Dot,
+            CompositeKind::Map(op) => op.clone(),
+            CompositeKind::Reduce(reduce) => Op::Reduce(*reduce, 1, true),
         };
         let result = op.infer(&types).map_err(wrong)?;
-        let step = op.cost(&types, &result, core).map_err(Problem::NoRate)?;
+        let step = op.cost(&types, &result, core).map_err(PlanProblem::NoRate)?;
         let out = TileType {
             dtype: self.output.dtype,
             shape: smallvec![m.min(self.output.shape[0]), n.min(self.output.shape[1])],
@@ -57,7 +57,7 @@ impl Plan {
             // The final output lies in the TCM and passes through the vector unit once more.
             let operand = operand.as_ref().and_then(PlanOperand::ty);
             let inputs: Vec<_> = std::iter::once(&all).chain(operand).collect();
-            *strips = op.cost(&inputs, &all, core).map_err(Problem::NoRate)?;
+            *strips = op.cost(&inputs, &all, core).map_err(PlanProblem::NoRate)?;
         }
         Ok(Costs {
             step: Strips { store: Span::ZERO, ..step },

@@ -2,8 +2,8 @@
 
 use cubeyard_device::topology::CoreSpec;
 
-use super::super::{Composite, Kind};
-use super::{Plan, Problem};
+use super::super::{Composite, CompositeKind};
+use super::{Plan, PlanProblem};
 
 /// Number of output tiles, steps per output tile, and the shape of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,17 +19,17 @@ pub struct TileGrid {
     pub tile: [u64; 3],
 }
 
-pub(super) fn grid(composite: &Composite, core: &CoreSpec) -> Result<TileGrid, Problem> {
+pub(super) fn grid(composite: &Composite, core: &CoreSpec) -> Result<TileGrid, PlanProblem> {
     let first = composite.sources[0].ty();
     let tiles = |length: u64, edge: u64| {
         u32::try_from(length.div_ceil(edge))
-            .map_err(|_| Problem::Text(format!("{length} in tiles of {edge}: too many tiles")))
+            .map_err(|_| PlanProblem::Text(format!("{length} in tiles of {edge}: too many tiles")))
     };
     let edge = |length: u64, most: u64| length.min(most).max(1);
     let tile = match (&composite.kind, composite.tile) {
-        (Kind::Gemm, _) => [core.gemm.m, core.gemm.k, core.gemm.n].map(u64::from),
+        (CompositeKind::Gemm, _) => [core.gemm.m, core.gemm.k, core.gemm.n].map(u64::from),
         (_, Some([rows, columns])) if rows > 0 && columns > 0 => [rows, columns, columns],
-        (_, Some(_)) => return Err(Problem::Text("tiles without rows or columns".to_owned())),
+        (_, Some(_)) => return Err(PlanProblem::Text("tiles without rows or columns".to_owned())),
         // Whole strips: as many rows as fit in one.
         (_, None) => {
             let columns = edge(first.shape[1], core.math.strip.into());
@@ -39,19 +39,19 @@ pub(super) fn grid(composite: &Composite, core: &CoreSpec) -> Result<TileGrid, P
     };
     let [m, k, n] = tile;
     Ok(match &composite.kind {
-        Kind::Gemm => TileGrid {
+        CompositeKind::Gemm => TileGrid {
             rows: tiles(first.shape[0], m)?,
             columns: tiles(composite.sources[1].ty().shape[1], n)?,
             steps: tiles(first.shape[1], k)?,
             tile,
         },
-        Kind::Map(_) => TileGrid {
+        CompositeKind::Map(_) => TileGrid {
             rows: tiles(first.shape[0], m)?,
             columns: tiles(first.shape[1], n)?,
             steps: 1,
             tile,
         },
-        Kind::Reduce(_) => TileGrid {
+        CompositeKind::Reduce(_) => TileGrid {
             rows: tiles(first.shape[0], m)?,
             columns: 1,
             steps: tiles(first.shape[1], k)?,
@@ -64,9 +64,9 @@ impl Plan {
     /// Returns rows and columns of an operand's full tile.
     pub(super) fn tile_shape(&self, index: usize, [m, k, n]: [u64; 3]) -> [u64; 2] {
         match (&self.kind, index) {
-            (Kind::Gemm, 0) | (Kind::Reduce(_), _) => [m, k],
-            (Kind::Gemm, _) => [k, n],
-            (Kind::Map(_), _) => [m, n],
+            (CompositeKind::Gemm, 0) | (CompositeKind::Reduce(_), _) => [m, k],
+            (CompositeKind::Gemm, _) => [k, n],
+            (CompositeKind::Map(_), _) => [m, n],
         }
     }
 
@@ -82,9 +82,9 @@ impl Plan {
         let (row, column) = (u64::from(row) * m, u64::from(column) * n);
         let step = u64::from(step) * k;
         let start = match (&self.kind, index) {
-            (Kind::Gemm, 0) | (Kind::Reduce(_), _) => [row, step],
-            (Kind::Gemm, _) => [step, column],
-            (Kind::Map(_), _) => [row, column],
+            (CompositeKind::Gemm, 0) | (CompositeKind::Reduce(_), _) => [row, step],
+            (CompositeKind::Gemm, _) => [step, column],
+            (CompositeKind::Map(_), _) => [row, column],
         };
         clip(start, self.tile_shape(index, self.grid.tile), &self.sources[index].ty().shape)
     }

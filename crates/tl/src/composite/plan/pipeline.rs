@@ -8,7 +8,7 @@ use super::{Plan, PlanSource};
 
 /// Identifies one computation of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::composite) enum Computation {
+pub(in crate::composite) enum PlanComputation {
     /// A step of an output tile.
     Step { out: u32, step: u32 },
     /// An epilogue after a step.
@@ -39,21 +39,21 @@ impl Plan {
         self.grid.steps * self.per_step() + self.epilogues_at(1)
     }
 
-    pub(in crate::composite) fn computation(&self, index: u32) -> Computation {
+    pub(in crate::composite) fn computation(&self, index: u32) -> PlanComputation {
         let (out, rest) = (index / self.per_out(), index % self.per_out());
         if out >= self.outs() {
-            return Computation::AtTheEnd {
+            return PlanComputation::AtTheEnd {
                 number: (index - self.outs() * self.per_out()) as usize,
             };
         }
         let (step, number) = (rest / self.per_step(), rest % self.per_step());
         if step >= self.grid.steps {
             let number = (rest - self.grid.steps * self.per_step()) as usize;
-            return Computation::AfterTile { out, number };
+            return PlanComputation::AfterTile { out, number };
         }
         match number {
-            0 => Computation::Step { out, step },
-            _ => Computation::AfterStep { out, step, number: number as usize - 1 },
+            0 => PlanComputation::Step { out, step },
+            _ => PlanComputation::AfterStep { out, step, number: number as usize - 1 },
         }
     }
 
@@ -70,20 +70,20 @@ impl Plan {
     }
 
     /// Returns the output tile that a computation completes, if any.
-    pub(in crate::composite) fn ends_tile(&self, computation: Computation) -> Option<u32> {
+    pub(in crate::composite) fn ends_tile(&self, computation: PlanComputation) -> Option<u32> {
         match computation {
-            Computation::Step { out, step } => (step + 1 == self.grid.steps
+            PlanComputation::Step { out, step } => (step + 1 == self.grid.steps
                 && self.per_step() == 1
                 && self.epilogues[1].is_empty())
             .then_some(out),
-            Computation::AfterStep { out, step, number } => (step + 1 == self.grid.steps
+            PlanComputation::AfterStep { out, step, number } => (step + 1 == self.grid.steps
                 && number + 1 == self.epilogues[0].len()
                 && self.epilogues[1].is_empty())
             .then_some(out),
-            Computation::AfterTile { out, number } => {
+            PlanComputation::AfterTile { out, number } => {
                 (number + 1 == self.epilogues[1].len()).then_some(out)
             }
-            Computation::AtTheEnd { .. } => None,
+            PlanComputation::AtTheEnd { .. } => None,
         }
     }
 }
@@ -112,10 +112,10 @@ impl Pipeline for Plan {
     fn compute(&self, index: u32) -> Strips {
         let computation = self.computation(index);
         let strips = match computation {
-            Computation::Step { .. } => self.costs.step,
-            Computation::AfterStep { number, .. } => self.costs.epilogues[0][number],
-            Computation::AfterTile { number, .. } => self.costs.epilogues[1][number],
-            Computation::AtTheEnd { number } => self.costs.epilogues[2][number],
+            PlanComputation::Step { .. } => self.costs.step,
+            PlanComputation::AfterStep { number, .. } => self.costs.epilogues[0][number],
+            PlanComputation::AfterTile { number, .. } => self.costs.epilogues[1][number],
+            PlanComputation::AtTheEnd { number } => self.costs.epilogues[2][number],
         };
         match self.ends_tile(computation) {
             Some(_) => {
@@ -130,11 +130,11 @@ impl Pipeline for Plan {
         let loads = self.loads_each();
         let all = self.outs() * self.grid.steps * loads;
         let (out, loads) = match self.computation(index) {
-            Computation::Step { out, step } | Computation::AfterStep { out, step, .. } => {
+            PlanComputation::Step { out, step } | PlanComputation::AfterStep { out, step, .. } => {
                 (out, (out * self.grid.steps + step + 1) * loads)
             }
-            Computation::AfterTile { out, .. } => (out, (out + 1) * self.grid.steps * loads),
-            Computation::AtTheEnd { .. } => (self.outs() - 1, all),
+            PlanComputation::AfterTile { out, .. } => (out, (out + 1) * self.grid.steps * loads),
+            PlanComputation::AtTheEnd { .. } => (self.outs() - 1, all),
         };
         let stores = if self.to.is_some() { out.saturating_sub(1) } else { 0 };
         [loads, stores]
