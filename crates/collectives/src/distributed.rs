@@ -61,7 +61,6 @@ const BACKEND: &str = "ahbm";
 /// The counterpart of the module `torch.distributed`.
 #[derive(Debug)]
 pub struct Distributed<'c> {
-    context: &'c Context,
     launcher: Rc<Launcher<'c>>,
     backend: RefCell<Option<Backend>>,
     matcher: CallMatcher,
@@ -90,10 +89,9 @@ impl<'c> Distributed<'c> {
 
     /// As [`new`](Self::new), with collectives launched by a shared launcher.
     pub fn with_launcher(launcher: Rc<Launcher<'c>>) -> Self {
-        let context = launcher.context();
         let (backend, matcher) = (RefCell::default(), CallMatcher::default());
         let (current, made, point) = (Cell::new(None), Cell::new(0), point::kernel());
-        Self { context, launcher, backend, matcher, current, made, point }
+        Self { launcher, backend, matcher, current, made, point }
     }
 
     /// Creates the group of all SIPs, one rank each, and installs its channels through the fabric. On an error
@@ -120,7 +118,8 @@ impl<'c> Distributed<'c> {
         if config.ranks != Ranks::Sip {
             return Err(DistError::NotSips(config.ranks.kind()));
         }
-        let map = self.context.machine(|machine| RankMap::new(machine.topology(), config))?;
+        let map =
+            self.launcher.context().machine(|machine| RankMap::new(machine.topology(), config))?;
         let members: Vec<_> = (0..map.sips.len()).collect();
         let (world, algorithms) = self.wire(ccl, &members, map.sips)?;
         let groups = BTreeMap::from([(world.id(), algorithms)]);

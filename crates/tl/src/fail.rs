@@ -20,11 +20,6 @@ impl Tl {
     }
 
     #[track_caller]
-    pub(crate) fn check(&self, result: Result<(), String>) {
-        self.checked(result);
-    }
-
-    #[track_caller]
     pub(crate) fn checked<T>(&self, result: Result<T, impl Into<Problem>>) -> T {
         match result {
             Ok(value) => value,

@@ -19,7 +19,7 @@ impl Tl {
     /// Loads the elements that a mask selects; the others are set to `other`.
     #[track_caller]
     pub fn load_masked(&self, from: &Ref, mask: &Mask, other: f64) -> Tile {
-        self.check(mask.check(from.ty()));
+        self.checked(mask.check(from.ty()));
         self.load_with(from, Some((Rc::new(mask.clone()), other)))
     }
 
@@ -47,7 +47,7 @@ impl Tl {
     /// Stores the elements that a mask selects.
     #[track_caller]
     pub fn store_masked(&self, to: &Ref, tile: &Tile, mask: &Mask) {
-        self.check(mask.check(tile.ty()));
+        self.checked(mask.check(tile.ty()));
         self.store_with(to, tile, Some(Rc::new(mask.clone())));
     }
 

@@ -79,7 +79,6 @@ impl Tl {
         id
     }
 
-    /// Returns the id of the next command.
     #[track_caller]
     pub(super) fn next_command(&self) -> CommandId {
         let Ok(next) = u32::try_from(self.state.tape.borrow().commands()) else {

@@ -62,7 +62,6 @@ impl Tile {
         &self.cell.place
     }
 
-    /// Returns the command that computes it.
     pub(super) fn producer(&self) -> CommandId {
         self.cell.producer.get()
     }

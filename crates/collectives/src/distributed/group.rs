@@ -85,7 +85,6 @@ impl Group {
         self.algorithm.refuses(operation, self.world())
     }
 
-    /// Returns the cost of an operation.
     pub(super) fn cost(&self, context: &Context, operation: Operation) -> Option<Cost> {
         let schedule = self.algorithm.schedule(operation, self.world())?;
         let slot = self.config.ring.slot_bytes.get();

@@ -25,9 +25,10 @@ impl Distributed<'_> {
         target: (usize, &Tensor),
     ) -> Result<Pending, DistError> {
         self.check_outside(&"send")?;
+        let context = self.launcher.context();
         let wired = self.wired(group)?;
         let direct = &wired.direct;
-        let seats = transfer(self.context, direct.rank_map(), source, target)?;
+        let seats = transfer(context, direct.rank_map(), source, target)?;
         let piece = direct.piece(source.1.dtype());
         self.launcher.use_group(direct.number());
         let mut handles = Vec::new();
@@ -36,9 +37,9 @@ impl Distributed<'_> {
             let numbers = [sends, peer as f64, piece as f64];
             let launch =
                 Launch::new(sip).arguments(tensors).arguments(numbers).cubes(cubes).pes(pes);
-            handles.push(self.launcher.launch(&self.context.stream(), &self.point, &launch)?);
+            handles.push(self.launcher.launch(&context.stream(), &self.point, &launch)?);
         }
-        Ok(Pending::new("direct", self.context.now(), source.1.nbytes().get(), handles))
+        Ok(Pending::new("direct", context.now(), source.1.nbytes().get(), handles))
     }
 }
 

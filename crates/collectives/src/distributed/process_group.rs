@@ -124,7 +124,7 @@ impl Distributed<'_> {
         self.made.set(id.checked_add(1).ok_or(DistError::Exhausted)?);
         let group = ProcessGroup { id, members: members.into() };
         let number = || self.launcher.new_group().ok_or(DistError::Exhausted);
-        let algorithms = Algorithms::wire(self.context, ccl, sips, number)?;
+        let algorithms = Algorithms::wire(self.launcher.context(), ccl, sips, number)?;
         Ok((group, Rc::new(algorithms)))
     }
 

@@ -56,7 +56,7 @@ impl<'a> Worker<'a> {
 
     /// Returns the context of all ranks.
     pub fn context(&self) -> &'a Context {
-        self.dist.context
+        self.dist.launcher.context()
     }
 
     /// Makes a group of some ranks of the world. Every rank may do so, whether it is a member or not: the n-th

@@ -50,7 +50,6 @@ impl Default for Recordings {
 }
 
 impl Recordings {
-    /// Sets the limit on steps.
     pub(super) fn limit(self, steps: usize) -> Self {
         Self { limit: steps, ..self }
     }

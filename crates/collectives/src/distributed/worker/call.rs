@@ -12,7 +12,6 @@ use cubeyard_runtime::Tensor;
 use crate::collective::Operation;
 use crate::distributed::{CollectiveReport, DistError};
 
-/// A call of a rank.
 #[derive(Clone, Debug)]
 pub(super) enum Call {
     Collective(Operation, Tensor, Tensor),
