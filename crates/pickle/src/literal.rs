@@ -40,7 +40,6 @@ pub(super) fn decimal(line: &[u8]) -> Result<Value, Problem> {
     })
 }
 
-/// Parses the argument of `FLOAT`.
 pub(super) fn float(line: &[u8]) -> Result<Value, Problem> {
     let parsed = str::from_utf8(line).ok().and_then(|text| text.parse().ok());
     let wrong = || Problem::Literal { expected: "a float", found: excerpt(line) };

@@ -13,7 +13,6 @@ impl<'a> Source<'a> {
         Self { input, at: 0 }
     }
 
-    /// Returns the number of bytes read.
     pub(super) fn offset(&self) -> usize {
         self.at
     }
@@ -22,7 +21,6 @@ impl<'a> Source<'a> {
         &self.input[self.at..]
     }
 
-    /// Returns the number of bytes left.
     pub(super) fn left(&self) -> usize {
         self.input.len() - self.at
     }

@@ -63,7 +63,6 @@ fn on_one(report: &Report) -> String {
 
 const WHY: &str = "compare the sizes in the trace with what the failed rows say";
 
-/// Reserved bytes that policies are compared with.
 struct Baseline {
     reserved: Bytes,
     recorded: bool,
@@ -243,7 +242,6 @@ impl Ratios {
         self.policy.kind == Kind::Planned
     }
 
-    /// Returns the geometric mean.
     fn mean(&self) -> f64 {
         (self.ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / self.ratios.len() as f64).exp()
     }

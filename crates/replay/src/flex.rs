@@ -11,7 +11,6 @@ use std::sync::Arc;
 /// Size of the device and of the region: 64 TiB, more than any accelerator has.
 const SPACE: Bytes = Bytes::new(1 << 46);
 
-/// An allocator and its live blocks.
 #[derive(Debug)]
 pub(super) struct Flex {
     allocator: FlexAllocator,

@@ -6,7 +6,6 @@ use crate::trace::{Event, Trace};
 
 /// Measured time at which short traces are no longer repeated, far above the resolution of clocks.
 const ENOUGH_NS: u64 = 20_000_000;
-/// Maximum number of passes.
 const MOST_PASSES: usize = 32;
 /// Creation time of a target from which on a trace is not repeated.
 const SLOW_NS: u64 = 100_000_000;

@@ -5,7 +5,6 @@ use crate::planner::{Plan, TooLarge, plan};
 use crate::trace::{Allocate, Trace};
 use cubeyard_units::Bytes;
 
-/// Granule of the planned memory.
 const GRANULE: Bytes = Bytes::mib(2);
 
 /// A plan being followed: memory is committed up to the highest byte used so far.

@@ -32,7 +32,6 @@ use std::collections::BTreeMap;
 use crate::trace::{Event, Trace, TraceId};
 use cubeyard_units::Bytes;
 
-/// Alignment of blocks.
 const ALIGNMENT: Bytes = Bytes::new(128);
 
 /// An extent within one part in this many of the bound ends the search.
@@ -216,7 +215,6 @@ fn by_start(blocks: &[Block]) -> Vec<usize> {
     order
 }
 
-/// Returns the maximum number of live bytes.
 fn peak(blocks: &[Block]) -> u64 {
     let mut freed = vec![0; blocks.len() + 1];
     for block in blocks {

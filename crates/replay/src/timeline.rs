@@ -3,7 +3,6 @@
 use crate::trace::{Event, Trace};
 use cubeyard_units::Bytes;
 
-/// Maximum number of points of a timeline.
 const POINTS: usize = 1000;
 
 /// Live and reserved bytes over a trace.
@@ -48,7 +47,6 @@ impl Timeline {
         Self { points, total_events: total, end_us, is_timed, stride, events: 0 }
     }
 
-    /// Records the state after the next event.
     pub(super) fn push(&mut self, time_us: u64, live: Bytes, reserved: Bytes) {
         match self.points.last_mut() {
             Some(last) if !self.events.is_multiple_of(self.stride) => {

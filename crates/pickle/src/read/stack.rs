@@ -109,7 +109,6 @@ impl Machine<'_> {
     }
 }
 
-/// Returns the index of the next entry of a table.
 pub(super) fn next_index<T>(table: &[T]) -> u32 {
     u32::try_from(table.len()).expect("no table is longer than the count of values, of 32 bits")
 }

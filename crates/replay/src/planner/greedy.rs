@@ -36,7 +36,6 @@ pub(super) fn place_in_all_orders(blocks: &[Block]) -> Vec<u64> {
     best
 }
 
-/// Places the blocks in this order.
 fn place_in(blocks: &[Block], order: &[usize]) -> Vec<u64> {
     let mut placed = Placed::new(blocks.len());
     let mut offsets = vec![0; blocks.len()];

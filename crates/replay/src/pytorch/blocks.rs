@@ -30,7 +30,6 @@ impl BlockId {
     }
 }
 
-/// State of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Allocated, or being changed.
@@ -60,7 +59,6 @@ impl Block {
     }
 }
 
-/// All blocks of an allocator.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     slots: Vec<Block>,
@@ -107,7 +105,6 @@ impl Blocks {
         self.free.range(start..).take_while(move |entry| entry.0 == pool).map(|entry| entry.3)
     }
 
-    /// Returns the free blocks of all pools.
     pub(super) fn all_free(&self) -> impl Iterator<Item = BlockId> {
         self.free.iter().map(|entry| entry.3)
     }

@@ -145,7 +145,6 @@ fn lines(log: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     numbered.map(|(text, line)| (line, text.trim_ascii())).filter(|(_, text)| !text.is_empty())
 }
 
-/// The live allocation at a pointer.
 #[derive(Clone, Copy, Debug)]
 struct Live {
     id: TraceId,

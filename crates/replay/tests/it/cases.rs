@@ -202,7 +202,7 @@ fn run(script: &Script, engine: &mut dyn Engine) {
                 let place = engine.allocate(request);
                 match request.outcome {
                     Some(Expectation::Offset(offset)) => {
-                        assert_eq!(place, Some(offset), "line {line}")
+                        assert_eq!(place, Some(offset), "line {line}");
                     }
                     Some(Expectation::OutOfMemory) => assert_eq!(place, None, "line {line}"),
                     None => assert!(place.is_some(), "line {line}"),

@@ -4,7 +4,6 @@ use super::RmmError;
 use cubeyard_pickle::excerpt;
 use cubeyard_units::Bytes;
 
-/// A column that the reader needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Column {
     Time,
@@ -58,7 +57,6 @@ impl Header {
     }
 }
 
-/// Fields of one line.
 #[derive(Debug)]
 pub(super) struct Row<'a> {
     pub(super) line: usize,

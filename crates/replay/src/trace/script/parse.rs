@@ -11,7 +11,6 @@ const STATEMENTS: &str =
     "`space`, `granule`, `policy`, `alloc`, `free`, `largest`, `free-bytes` or a comment";
 const OPTIONS: &str = "`align`, `at`, `high`, `stream`, `kind` or `->`";
 
-/// Words that a line can start with.
 const WORDS: [&str; 7] = ["space", "granule", "policy", "alloc", "free", "largest", "free-bytes"];
 
 /// Returns whether a line can start with this word.
@@ -84,7 +83,6 @@ fn set<T>(
     }
 }
 
-/// Unread words of one line.
 struct Words<'a> {
     line: usize,
     words: Peekable<SplitWhitespace<'a>>,

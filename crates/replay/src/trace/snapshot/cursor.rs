@@ -65,7 +65,6 @@ impl<'d> Cursor<'d, '_> {
         }))
     }
 
-    /// Returns the items of a list or tuple.
     pub(super) fn items<'s>(
         &'s self,
     ) -> Result<impl Iterator<Item = Cursor<'d, 's>>, SnapshotError> {
@@ -78,7 +77,6 @@ impl<'d> Cursor<'d, '_> {
         }))
     }
 
-    /// Returns the list or tuple.
     pub(super) fn sequence(&self) -> Result<Sequence, SnapshotError> {
         match self.value {
             Value::List(sequence) | Value::Tuple(sequence) => Ok(sequence),
@@ -134,7 +132,6 @@ impl<'d> Cursor<'d, '_> {
         }
     }
 
-    /// Returns the value of any kind.
     pub(super) fn value(&self) -> Value {
         self.value
     }

@@ -11,7 +11,6 @@ use cubeyard_pickle::MemoryLimit;
 use cubeyard_pickle::{Budget, map_entry};
 use cubeyard_units::Bytes;
 
-/// Actions that change nothing.
 const IDLE: [&str; 4] = ["snapshot", "annotate", "workspace_snapshot", "user_defined"];
 const ACTIONS: &str = "an action of PyTorch 2.15 or earlier";
 
@@ -47,7 +46,6 @@ enum Step {
     Withdrawn,
 }
 
-/// A request that failed for lack of memory.
 #[derive(Clone, Copy, Debug)]
 struct Refused {
     size: Bytes,
@@ -146,7 +144,6 @@ impl History {
         Ok(self.note(entry.address, State::Live(owner), budget)?)
     }
 
-    /// Sets the state of an address.
     fn note(&mut self, address: u64, state: State, budget: &mut Budget) -> Result<(), MemoryLimit> {
         if self.addresses.insert(address, state).is_none() {
             budget.charge(map_entry::<u64, State>())?;

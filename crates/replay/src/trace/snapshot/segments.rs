@@ -6,7 +6,6 @@ use super::{Cursor, Sites, SnapshotError};
 use cubeyard_pickle::{Budget, map_entry};
 use cubeyard_units::Bytes;
 
-/// A block still in use.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) address: u64,

@@ -68,7 +68,6 @@ impl History {
         Ok(())
     }
 
-    /// Returns the trace of all steps.
     fn assemble(
         self,
         in_the_end: Option<u64>,
