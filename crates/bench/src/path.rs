@@ -30,10 +30,10 @@ pub(super) struct Leg {
 /// start of the first.
 pub(super) fn path(
     launcher: &Launcher<'_>,
-    launches: &[(String, LaunchReport)],
+    reports: &[(String, LaunchReport)],
     started: Time,
 ) -> Vec<Leg> {
-    let Some((request, pe, core)) = last(launches) else { return Vec::new() };
+    let Some((request, pe, core)) = last(reports) else { return Vec::new() };
     launcher.context().machine(|machine| {
         let (topology, log) = (machine.topology(), machine.view().ops());
         let node = topology.pe_cpu(pe.sip, pe.cube, pe.pe);

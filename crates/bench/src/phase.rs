@@ -21,11 +21,11 @@ impl Phase {
     /// Groups completed launches into phases, while their tensors are still mapped.
     pub(super) fn of(
         launcher: &Launcher<'_>,
-        mut launches: Vec<(String, LaunchReport)>,
+        mut reports: Vec<(String, LaunchReport)>,
     ) -> Vec<Self> {
-        launches.sort_by_key(|(_, launch)| launch.started);
+        reports.sort_by_key(|(_, launch)| launch.started);
         let mut phases: Vec<Self> = Vec::new();
-        for launch in launches {
+        for launch in reports {
             match phases.last_mut().filter(|phase| launch.1.started < phase.ended()) {
                 Some(phase) => phase.launches.push(launch),
                 None => phases.push(Self { launches: vec![launch], legs: Vec::new() }),
