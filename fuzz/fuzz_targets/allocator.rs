@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
+use cubeyard_memory::Bytes;
 use cubeyard_memory::conformance::Naive;
 use cubeyard_memory::device::{Card, CardSpec, DeviceMemory, Fault, Faulty};
 use cubeyard_memory::flex::{Allocation, BlockState, FlexAllocator, FlexConfig};
 use cubeyard_memory::index::{Block, Fit, FreeIndex};
 use cubeyard_memory::policy::{self, Kind, Request};
 use cubeyard_memory::stats::{Pool, Quantity};
-use cubeyard_memory::Bytes;
 use libfuzzer_sys::fuzz_target;
 
 /// Numbers from the input; zeros when it has come to its end.
@@ -191,8 +191,7 @@ fn books(allocator: &FlexAllocator, live: &[Allocation], leaked: usize, free: &B
         assert_eq!(end, segment.address + segment.total_size.get());
     }
     assert_eq!(current(Quantity::ActiveBytes), allocated);
-    let mut places: Vec<_> =
-        live.iter().map(|block| (block.address(), block.size())).collect();
+    let mut places: Vec<_> = live.iter().map(|block| (block.address(), block.size())).collect();
     places.sort_unstable();
     assert!(places.windows(2).all(|pair| {
         pair[0].0.region_id != pair[1].0.region_id
