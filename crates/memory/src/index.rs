@@ -279,7 +279,8 @@ impl FreeIndex {
     /// joined with the free ranges beside it later. Returns the block as it was.
     #[inline]
     pub fn free_quick(&mut self, key: BlockKey) -> Result<Block, StaleBlock> {
-        let block = self.retire(key)?;
+        let block = self.get(key).ok_or(StaleBlock)?;
+        self.retire(&block);
         let evicted = self.quick.push(&mut self.blocks, key.id, block.size.get() >> self.shift);
         if evicted != NONE {
             self.join_list(evicted);
@@ -355,7 +356,8 @@ impl FreeIndex {
     /// Frees a block and joins it with the free ranges beside it. Returns the block as it was.
     #[inline]
     pub fn free(&mut self, key: BlockKey) -> Result<Block, StaleBlock> {
-        let block = self.retire(key)?;
+        let block = self.get(key).ok_or(StaleBlock)?;
+        self.retire(&block);
         let (start, units) = (block.offset.get() >> self.shift, block.size.get() >> self.shift);
         self.join(key.id, start, units);
         Ok(block)
@@ -437,14 +439,12 @@ impl FreeIndex {
 
     /// Takes a live block from its owner; its range is not free yet.
     #[inline]
-    fn retire(&mut self, key: BlockKey) -> Result<Block, StaleBlock> {
-        let block = self.get(key).ok_or(StaleBlock)?;
+    fn retire(&mut self, block: &Block) {
         if let Some(addresses) = &mut self.addresses {
-            addresses.remove(&self.blocks.start(key.id));
+            addresses.remove(&self.blocks.start(block.key.id));
         }
         self.live -= 1;
         self.free += block.size.get() >> self.shift;
-        Ok(block)
     }
 
     /// Joins the blocks of a quick list, from `first` on.

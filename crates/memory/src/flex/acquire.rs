@@ -47,9 +47,9 @@ impl FlexAllocator {
         let vacant = home.or_else(|| self.slots.iter().find(|slot| slot.is_vacant()));
         let Some(slot) = vacant else { return Acquired::Refused };
         let Ok(placed) = self.settle_region(slot, request) else { return Acquired::Refused };
-        let block = placed.and_then(|placed| slot.complete_place(placed));
-        let acquired = match (block, request) {
-            (Some(block), _) => Acquired::Placed(Allocation::new((Arc::clone(slot), block.key))),
+        let key = placed.and_then(|placed| slot.complete_place(placed));
+        let acquired = match (key, request) {
+            (Some(key), _) => Acquired::Placed(Allocation::new((Arc::clone(slot), key))),
             (None, None) => Acquired::Region,
             // There is no memory to commit, and the region is useless, unless others use it already.
             (None, Some(_)) if self.shared.release(slot).is_some() => return Acquired::Refused,

@@ -89,7 +89,7 @@ impl Drop for Allocation {
         let Some(slot) = self.slot.take() else { return };
         match slot.foreign_home() {
             Some(home) => slots::post((slot, self.key), home),
-            None => slots::free_now((slot, self.key)),
+            None => slots::free_now(slot, self.key),
         }
     }
 }

@@ -84,6 +84,11 @@ impl Journal {
         Self { ring: (limit > 0).then(ring), clock, now_us: AtomicU64::new(0) }
     }
 
+    /// Returns whether events are kept.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.ring.is_some()
+    }
+
     /// Reads the clock. Called with no lock held, since the clock is the user's code.
     pub(crate) fn tick(&self) {
         if let (Some(clock), Some(_)) = (&self.clock, &self.ring) {

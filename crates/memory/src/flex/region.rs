@@ -82,20 +82,17 @@ impl Region {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum PlacedBlock {
-    /// It has memory.
-    Backed(Block),
-    /// Memory must be committed for it.
-    Unbacked(Block),
+pub(crate) struct PlacedBlock {
+    pub(crate) key: BlockKey,
+    /// Whether it has memory, rather than memory to be committed for it.
+    pub(crate) backed: bool,
 }
 
 /// A block that its owner has freed, as it was.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct FreedBlock {
-    pub(crate) block: Block,
+    pub(crate) key: BlockKey,
     pub(crate) stream: u32,
-    /// Streams that use it beside its own.
-    pub(crate) others: Vec<u32>,
 }
 
 /// State of the few blocks that need more than a tag.
@@ -200,12 +197,12 @@ impl RegionState {
         if let Some(note) = note {
             self.notes.insert(block.key, note);
         }
-        if !backed {
+        if backed {
+            self.count_placed(&block);
+        } else {
             self.set_tag(block.key, tag.coming(true));
-            return Some(PlacedBlock::Unbacked(block));
         }
-        self.count_placed(&block);
-        Some(PlacedBlock::Backed(block))
+        Some(PlacedBlock { key: block.key, backed })
     }
 
     /// Returns a live block that has an owner, and its tag.
@@ -239,16 +236,29 @@ impl RegionState {
             return Ok(None);
         }
         let stream = self.stream(key, tag);
-        let note = tag.is_noted().then(|| self.notes.remove(&key)).flatten();
         let pool = Pool::of(block.size);
         self.counts.take(Quantity::Allocation, pool, 1);
         self.counts.take(Quantity::AllocatedBytes, pool, block.size.get());
-        let others = note.map(|note| note.streams).unwrap_or_default();
-        Ok(Some(FreedBlock { block, stream, others }))
+        Ok(Some(FreedBlock { key, stream }))
     }
 
-    pub(crate) fn set_pending(&mut self, block: &Block) {
-        self.set_tag(block.key, Tag::from_bits(block.tag).without_note().pending());
+    /// Forgets the note of a freed block, and returns the streams that use it beside its own.
+    #[inline]
+    pub(crate) fn take_streams(&mut self, key: BlockKey) -> Vec<u32> {
+        if self.notes.is_empty() {
+            return Vec::new();
+        }
+        self.notes.remove(&key).map(|note| note.streams).unwrap_or_default()
+    }
+
+    pub(crate) fn set_pending(&mut self, key: BlockKey) {
+        let tag = Tag::from_bits(self.block(key).tag);
+        self.set_tag(key, tag.without_note().pending());
+    }
+
+    /// Returns a block that is in use.
+    pub(crate) fn block(&self, key: BlockKey) -> Block {
+        self.region().index.get(key).expect("a block in use has its key")
     }
 
     /// Returns the range of a freed block to the region.

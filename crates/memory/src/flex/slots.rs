@@ -451,12 +451,14 @@ impl Slot {
 
     /// Frees the range of a freed block, now or when its streams have passed.
     pub(crate) fn free_when_passed(self: &Arc<Self>, state: &mut RegionState, freed: FreedBlock) {
-        let key = freed.block.key;
-        self.record(Action::FreeRequested, state.region(), &freed.block, freed.stream);
+        let key = freed.key;
+        if self.is_recorded() {
+            self.record(Action::FreeRequested, state.region(), &state.block(key), freed.stream);
+        }
         let streams = &self.shared.streams;
-        match streams.to_wait_for(freed.stream, freed.others) {
+        match streams.to_wait_for(freed.stream, state.take_streams(key)) {
             Some(waited) => {
-                state.set_pending(&freed.block);
+                state.set_pending(key);
                 streams.wait_for((Arc::clone(self), key), waited);
             }
             None => self.give_back(state, key),
@@ -472,6 +474,11 @@ impl Slot {
         {
             log_free(region, &block);
         }
+    }
+
+    /// Returns whether blocks that come and go are recorded or logged.
+    fn is_recorded(&self) -> bool {
+        self.shared.journal.is_kept() || enabled!(target: LOG, Level::DEBUG)
     }
 
     pub(crate) fn record_placed(&self, state: &RegionState, block: &Block) {

@@ -1,10 +1,10 @@
 //! Memory of a growable region, which is committed and decommitted in granules.
 
-use super::{Note, PlacedBlock, Region, RegionState};
+use super::{Note, Region, RegionState};
 use crate::Bytes;
 use crate::device::RegionHandle;
 use crate::flex::tag::Tag;
-use crate::index::{Block, Extent};
+use crate::index::{Block, BlockKey, Extent};
 use crate::policy::Request;
 
 /// The calls to the device that give a block its memory. Parts are offsets and sizes.
@@ -23,9 +23,8 @@ impl RegionState {
         let region = self.region.as_mut()?;
         region.index.join_quick();
         if region.granules.is_none() {
-            return match self.place(request)? {
-                PlacedBlock::Backed(block) | PlacedBlock::Unbacked(block) => Some(block),
-            };
+            let placed = self.place(request)?;
+            return Some(self.block(placed.key));
         }
         let offset = region.backed_place(request)?;
         let (note, tag) = Note::of(request, region.index.granule());
@@ -39,7 +38,8 @@ impl RegionState {
 
     /// Plans the commit for a block. With `recycle`, granules that are idle elsewhere are decommitted
     /// for it, and count as such at once: no other request may rely on them.
-    pub(crate) fn plan_commit(&mut self, block: &Block, recycle: bool) -> CommitPlan {
+    pub(crate) fn plan_commit(&mut self, key: BlockKey, recycle: bool) -> CommitPlan {
+        let block = self.block(key);
         let region = self.region_mut();
         let granules = region.granules.as_ref().expect("only growable regions commit");
         let missing = granules.missing(block.offset, block.size);
@@ -54,14 +54,15 @@ impl RegionState {
     /// is removed and nothing is returned.
     pub(crate) fn finish_commit(
         &mut self,
-        block: Block,
+        key: BlockKey,
         committed: &[(Bytes, Bytes)],
     ) -> Option<Block> {
+        let block = self.block(key);
         let region = self.region_mut();
         let granules = region.granules.as_mut().expect("only growable regions commit");
         committed.iter().for_each(|&(offset, size)| granules.mark(offset, size, true));
         if region.is_backed(&block) {
-            self.set_tag(block.key, Tag::from_bits(block.tag));
+            self.set_tag(key, Tag::from_bits(block.tag).coming(false));
             self.count_memory();
             self.count_placed(&block);
             return Some(block);

@@ -64,8 +64,8 @@ impl RegionState {
         let note = self.notes.remove(&key);
         self.set_tag(key, tag.without_note());
         let freed = self.let_go(key).expect("a movable block is live");
-        let freed = freed.expect("a movable block is not pinned");
-        (FreedBlock { stream, ..freed }, Moving { tag, note })
+        freed.expect("a movable block is not pinned");
+        (FreedBlock { key, stream }, Moving { tag, note })
     }
 
     pub(crate) fn move_in(&mut self, room: BlockKey, Moving { tag, note }: Moving) {

@@ -1,6 +1,6 @@
 //! Operations on one live block, by its slot and key.
 
-use super::{Slot, SlotBlock, slot_key};
+use super::{Slot, slot_key};
 use crate::flex::VirtualAddress;
 use crate::flex::error::FreeError;
 use crate::flex::region::RegionState;
@@ -73,17 +73,17 @@ pub(crate) fn follow<T>(
     }
 }
 
-pub(crate) fn free_now(block: SlotBlock) {
-    let mut block = block;
+pub(crate) fn free_now(slot: Arc<Slot>, key: BlockKey) {
+    let (mut slot, mut key) = (slot, key);
     loop {
-        let moves = &block.0.shared.moves;
-        if let Some(next) = moves.remove(slot_key(&block), slot_key) {
-            block = next;
+        let (moves, place) = (&slot.shared.moves, (slot.number, key));
+        if let Some(next) = moves.remove(place, slot_key) {
+            (slot, key) = next;
         } else {
-            match block.0.free(block.1) {
+            match slot.free(key) {
                 Ok(()) => return,
                 // Compaction was faster; the table of moved blocks has the new place.
-                Err(_) if moves.contains(slot_key(&block)) => {}
+                Err(_) if moves.contains(place) => {}
                 Err(error) => panic!("a handle's block is live: {error}"),
             }
         }

@@ -5,7 +5,7 @@ use crate::Bytes;
 use crate::flex::config::Growth;
 use crate::flex::history::Action;
 use crate::flex::region::{CommitPlan, PlacedBlock, Region, RegionState};
-use crate::index::Block;
+use crate::index::BlockKey;
 use crate::policy::Request;
 use crate::sync::Arc;
 
@@ -16,8 +16,8 @@ impl Slot {
         let placed = self.place(&mut state.region, request)?;
         let spare = state.spare.pop();
         self.leave(state);
-        let block = self.complete_place(placed)?;
-        Some((spare.unwrap_or_else(|| Arc::clone(self)), block.key))
+        let key = self.complete_place(placed)?;
+        Some((spare.unwrap_or_else(|| Arc::clone(self)), key))
     }
 
     /// Places a request where the region has memory already: the last resort when the device has none.
@@ -45,54 +45,48 @@ impl Slot {
             return None;
         }
         let placed = state.place(request)?;
-        if let PlacedBlock::Backed(block) = &placed {
-            self.record_placed(state, block);
+        if placed.backed && self.is_recorded() {
+            self.record_placed(state, &state.block(placed.key));
         }
         Some(placed)
     }
 
     /// Commits the memory that a placed block lacks; without memory the block is removed.
-    pub(crate) fn complete_place(self: &Arc<Self>, placed: PlacedBlock) -> Option<Block> {
-        match placed {
-            PlacedBlock::Backed(block) => Some(block),
-            PlacedBlock::Unbacked(block) => self.commit(block),
-        }
+    pub(crate) fn complete_place(self: &Arc<Self>, placed: PlacedBlock) -> Option<BlockKey> {
+        (placed.backed || self.commit(placed.key)).then_some(placed.key)
     }
 
-    fn commit(self: &Arc<Self>, block: Block) -> Option<Block> {
+    /// Returns whether there was memory; without, the block is gone.
+    fn commit(self: &Arc<Self>, key: BlockKey) -> bool {
         let Some(turn) = self.turn.take() else {
             // This thread commits to the region already: the device is not called twice at a time.
-            return self.finish_commit(block, &[]);
+            return self.finish_commit(key, &[]);
         };
-        let plan = self.plan_commit(&block);
+        let plan = self.plan_commit(key);
         let done = self.shared.call_commit(&plan);
         self.shared.journal.tick();
-        let outcome = self.finish_commit(block, if done { &plan.missing } else { &[] });
+        let outcome = self.finish_commit(key, if done { &plan.missing } else { &[] });
         drop(turn);
         outcome
     }
 
-    fn plan_commit(self: &Arc<Self>, block: &Block) -> CommitPlan {
+    fn plan_commit(self: &Arc<Self>, key: BlockKey) -> CommitPlan {
         let recycle = matches!(self.shared.config.growth, Growth::Recycle(_));
         let mut state = self.enter();
-        let plan = state.region.plan_commit(block, recycle);
+        let plan = state.region.plan_commit(key, recycle);
         self.record_parts(Action::SegmentUnmap, state.region.region(), &plan.idle);
         plan
     }
 
-    fn finish_commit(
-        self: &Arc<Self>,
-        block: Block,
-        committed: &[(Bytes, Bytes)],
-    ) -> Option<Block> {
+    fn finish_commit(self: &Arc<Self>, key: BlockKey, committed: &[(Bytes, Bytes)]) -> bool {
         let mut state = self.enter();
         self.record_parts(Action::SegmentMap, state.region.region(), committed);
-        let outcome = state.region.finish_commit(block, committed);
-        if let Some(block) = &outcome {
+        let placed = state.region.finish_commit(key, committed);
+        if let Some(block) = &placed {
             self.record_placed(&state.region, block);
         }
         self.leave(state);
-        outcome
+        placed.is_some()
     }
 
     /// Records parts of a region that memory was committed to or decommitted from.

@@ -130,5 +130,5 @@ fn deliver(mail: &[Mailbox], posts: &mut Vec<SlotBlock>) -> Vec<SlotBlock> {
 }
 
 fn free_all(posts: Vec<SlotBlock>) {
-    posts.into_iter().for_each(block::free_now);
+    posts.into_iter().for_each(|(slot, key)| block::free_now(slot, key));
 }
