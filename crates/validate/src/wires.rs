@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use cubeyard_runtime::random_bits;
 use cubeyard_sim::{
     Asks, Bandwidth, Component, Context, Delivery, Engine, EngineConfig, LinkId, LinkSpec, Network,
     NodeId, NodeSpec, NullObserver, Observer, Route, Span, Stop, Time, TransferSpec,
@@ -112,21 +113,22 @@ impl Wires {
     }
 }
 
-/// A deterministic random number generator (`SplitMix64`).
+/// A deterministic random number generator: the outputs of [`random_bits`] for one seed, in order.
 #[derive(Clone, Debug)]
-pub(super) struct Dice(u64);
+pub(super) struct Dice {
+    seed: u64,
+    drawn: u64,
+}
 
 impl Dice {
     pub(super) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self { seed, drawn: 0 }
     }
 
     pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        let bits = random_bits(self.seed, self.drawn);
+        self.drawn += 1;
+        bits
     }
 
     /// Returns a number below `bound`, which is so small that the bias is negligible.
