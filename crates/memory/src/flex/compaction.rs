@@ -181,7 +181,7 @@ impl Slot {
     fn give_room_back(self: &Arc<Self>, room: BlockKey) {
         self.shared.journal.tick();
         let mut state = self.enter();
-        let block = state.region.room(room);
+        let block = state.region.block(room);
         let stream = Tag::from_bits(block.tag).stream();
         self.record(Action::FreeRequested, state.region.region(), &block, stream);
         self.give_back(&mut state.region, room);

@@ -256,7 +256,7 @@ impl RegionState {
         self.set_tag(key, tag.without_note().pending());
     }
 
-    /// Returns a block that is in use.
+    /// Returns a block that is in use, or room that compaction has taken for one.
     pub(crate) fn block(&self, key: BlockKey) -> Block {
         self.region().index.get(key).expect("a block in use has its key")
     }

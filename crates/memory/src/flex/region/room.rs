@@ -33,10 +33,6 @@ impl RegionState {
         Some(room)
     }
 
-    pub(crate) fn room(&self, key: BlockKey) -> Block {
-        self.region().index.get(key).expect("the room belongs to the plan")
-    }
-
     pub(crate) fn movable_blocks(&self) -> Vec<(Block, Bytes)> {
         let parts = self.get().map(|region| region.index.extents()).unwrap_or_default();
         let live = parts.into_iter().filter_map(|part| match part {
@@ -69,7 +65,7 @@ impl RegionState {
     }
 
     pub(crate) fn move_in(&mut self, room: BlockKey, Moving { tag, note }: Moving) {
-        let block = self.room(room);
+        let block = self.block(room);
         self.set_tag(room, tag);
         if let Some(note) = note {
             self.notes.insert(room, note);
