@@ -452,7 +452,7 @@ impl Slot {
     /// Frees the range of a freed block, now or when its streams have passed.
     pub(crate) fn free_when_passed(self: &Arc<Self>, state: &mut RegionState, freed: FreedBlock) {
         let key = freed.key;
-        if self.is_recorded() {
+        if self.shared.journal.is_kept() {
             self.record(Action::FreeRequested, state.region(), &state.block(key), freed.stream);
         }
         let streams = &self.shared.streams;
