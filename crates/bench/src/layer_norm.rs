@@ -7,7 +7,7 @@ use cubeyard_sim::Bandwidth;
 
 use super::inputs::{compare, core, place, spread};
 use super::reference::sum_rounding;
-use super::rows::{at_least, parameters};
+use super::rows::{RowMatrix, parameters};
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use cubeyard_kernels::{EPSILON, layer_norm};
 use cubeyard_tl::numeric::rounding;
@@ -34,11 +34,8 @@ impl Bench for LayerNorm {
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
-        let (rows, columns) = (values.whole("rows"), values.whole("columns"));
-        let (cubes, pes, dtype) =
-            (values.whole("cubes"), values.whole("pes"), values.dtype("dtype"));
-        at_least(self.name(), rows, cubes * pes)?;
-        let over = lab.placement(Split::RowWise, Split::RowWise, cubes, pes);
+        let RowMatrix { rows, columns, cubes, pes, dtype, over } =
+            RowMatrix::new(self.name(), lab, values)?;
         let copies = lab.placement(Split::Replicate, Split::Replicate, cubes, pes);
         let numbers = [
             // A mean other than 0, so that it matters.

@@ -1,8 +1,9 @@
 //! Shared parts of benches that process each row of a matrix.
 
 use cubeyard_runtime::dtype::DType;
+use cubeyard_runtime::placement::{Placement, Split};
 
-use super::{BenchError, Parameter};
+use super::{BenchError, Lab, Parameter, Values};
 
 const TYPES: &[DType] = &[DType::F16, DType::Bf16, DType::F32];
 
@@ -18,8 +19,28 @@ pub(super) fn parameters(tile: u64) -> Vec<Parameter> {
     ]
 }
 
+/// A matrix whose rows are spread over PEs.
+pub(super) struct RowMatrix {
+    pub(super) rows: u64,
+    pub(super) columns: u64,
+    pub(super) cubes: u64,
+    pub(super) pes: u64,
+    pub(super) dtype: DType,
+    pub(super) over: Placement,
+}
+
+impl RowMatrix {
+    /// Reads the [`parameters`] of a bench, and checks that every PE has a row.
+    pub(super) fn new(bench: &str, lab: &Lab<'_>, values: &Values) -> Result<Self, BenchError> {
+        let [rows, columns, cubes, pes] = values.wholes(["rows", "columns", "cubes", "pes"]);
+        at_least(bench, rows, cubes * pes)?;
+        let over = lab.placement(Split::RowWise, Split::RowWise, cubes, pes);
+        Ok(Self { rows, columns, cubes, pes, dtype: values.dtype("dtype"), over })
+    }
+}
+
 /// Checks that every PE has a row.
-pub(super) fn at_least(bench: &str, rows: u64, pes: u64) -> Result<(), BenchError> {
+fn at_least(bench: &str, rows: u64, pes: u64) -> Result<(), BenchError> {
     if rows >= pes {
         return Ok(());
     }

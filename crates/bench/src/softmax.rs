@@ -2,11 +2,10 @@
 
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
-use cubeyard_runtime::placement::Split;
 
 use super::inputs::{compare, place, spread};
 use super::reference::sum_rounding;
-use super::rows::{at_least, parameters};
+use super::rows::{RowMatrix, parameters};
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use cubeyard_kernels::softmax;
 use cubeyard_tl::numeric::rounding;
@@ -33,11 +32,8 @@ impl Bench for Softmax {
     }
 
     fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
-        let (rows, columns) = (values.whole("rows"), values.whole("columns"));
-        let (cubes, pes, dtype) =
-            (values.whole("cubes"), values.whole("pes"), values.dtype("dtype"));
-        at_least(self.name(), rows, cubes * pes)?;
-        let over = lab.placement(Split::RowWise, Split::RowWise, cubes, pes);
+        let RowMatrix { rows, columns, cubes, pes, dtype, over } =
+            RowMatrix::new(self.name(), lab, values)?;
         // Exponentials from nearly 0 to several thousands.
         let numbers = spread(lab, rows * columns, dtype, 1, [-8.0, 8.0])?;
         let x = place(lab, &[rows, columns], dtype, &over, &numbers)?;
