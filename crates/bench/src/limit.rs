@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use cubeyard_sim::Span;
+use cubeyard_units::text::whole_percent;
 
 use super::path::Leg;
 use crate::report::{RunReport, SliceKind, Step};
@@ -19,11 +20,11 @@ pub(super) fn limit(report: &RunReport, legs: &[Leg]) -> String {
     let reached = report.bound().filter(|_| report.share() >= REACHED);
     match (reached, longest(legs), report.busiest_unit()) {
         (Some(bound), ..) => {
-            format!("{} (in use {} of the time)", bound.resource, percent(report.share()))
+            format!("{} (in use {} of the time)", bound.resource, whole_percent(report.share()))
         }
         (None, Some(part), _) => part,
         (None, None, Some(unit)) => {
-            format!("{} (busy {} of the time)", unit.unit, percent(unit.mean))
+            format!("{} (busy {} of the time)", unit.unit, whole_percent(unit.mean))
         }
         (None, None, None) => String::new(),
     }
@@ -44,7 +45,7 @@ fn longest(legs: &[Leg]) -> Option<String> {
     }
     let whole: Span = parts.values().map(|(all, _)| *all).sum();
     let (key, (all, waiting)) = parts.into_iter().rev().max_by_key(|(_, (all, _))| *all)?;
-    let share = |part: Span, of: Span| percent(part.ps() as f64 / of.ps() as f64);
+    let share = |part: Span, of: Span| whole_percent(part.ps() as f64 / of.ps() as f64);
     let behind = match waiting {
         Span::ZERO => String::new(),
         _ => format!(", {} of that behind other traffic", share(waiting, all)),
@@ -69,10 +70,6 @@ fn part_name((kind, command, place): (SliceKind, &str, &str)) -> String {
         SliceKind::Wait => "waiting in",
     };
     format!("{who} `{command}` at {place}")
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
 }
 
 /// Returns the time of each kind of work in some steps, in the order of legends.

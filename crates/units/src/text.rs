@@ -106,6 +106,11 @@ pub fn percent(share: f64) -> String {
     }
 }
 
+/// Formats a fraction as a percentage without decimals: `56 %`, `0 %`.
+pub fn whole_percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
 /// Formats a fraction as a percentage with one decimal, for a table column.
 pub fn percent_column(share: f64) -> String {
     match share * 100.0 {
@@ -169,5 +174,6 @@ mod tests {
         }
         let columns = [0.5, 0.0, 1e9, f64::NAN].map(percent_column);
         assert_eq!(columns, ["50.0 %", "0.0 %", "1.00e11 %", "–"]);
+        assert_eq!([0.0, 0.004, 0.556, 1.0].map(whole_percent), ["0 %", "0 %", "56 %", "100 %"]);
     }
 }

@@ -4,6 +4,7 @@ use cubeyard_device::probe::{
     CaseReport, Hop, Invariant, Measured, PatternReport, REFERENCE_BYTES, SWEEP_BYTES,
 };
 use cubeyard_sim::Span;
+use cubeyard_units::text::whole_percent;
 
 use super::Explained;
 use crate::grid::{BOLD, GREEN, RED, bytes, paint, table};
@@ -25,10 +26,7 @@ fn parts(measured: &Measured) -> Vec<String> {
 }
 
 fn rate(measured: &Measured) -> Vec<String> {
-    vec![
-        format!("{:.1}", measured.gb_per_second()),
-        format!("{:.0} %", measured.utilisation() * 100.0),
-    ]
+    vec![format!("{:.1}", measured.gb_per_second()), whole_percent(measured.utilisation())]
 }
 
 /// Formats the cases, their sweeps, their routes, and the invariants.
@@ -169,8 +167,8 @@ pub(super) fn pattern(report: &PatternReport, explained: &[Explained], colours: 
     text += &table(&heading, &rows, 4, colours);
     text.extend([format!("\n{}\n", paint("the links in use for the longest", BOLD, colours))]);
     let used = |link: &cubeyard_device::probe::LinkUse| {
-        let share = link.busy.ns() / report.makespan.ns().max(f64::MIN_POSITIVE) * 100.0;
-        vec![link.link.clone(), ns(link.busy), format!("{share:.0} %")]
+        let share = link.busy.ns() / report.makespan.ns().max(f64::MIN_POSITIVE);
+        vec![link.link.clone(), ns(link.busy), whole_percent(share)]
     };
     let rows: Vec<_> = report.links.iter().take(LINKS).map(used).collect();
     text += &table(&["link", "busy", "of the time"], &rows, 1, colours);
