@@ -13,8 +13,8 @@ use super::wires::{Packet, Wire, Wires};
 use super::{Check, CheckKind, Expected};
 use cubeyard_device::topology::Topology;
 
-const AWARE: &str = "astra-network-analytical, congestion-aware";
-const UNAWARE: &str = "astra-network-analytical, congestion-unaware";
+const AWARE: &str = "astra-network-analytical, congestion-aware (sources.md#astra-sim)";
+const UNAWARE: &str = "astra-network-analytical, congestion-unaware (sources.md#astra-sim)";
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const NPUS: usize = 16;
@@ -22,7 +22,7 @@ const NPUS: usize = 16;
 const SMALL: usize = 8;
 const CHUNKS: u64 = 4;
 const CHUNK: u64 = MIB / CHUNKS / SMALL as u64;
-const REGRESSION: &str = "astra-sim, regression, ring of 8";
+const REGRESSION: &str = "astra-sim, regression, ring of 8 (sources.md#astra-sim)";
 const ENDPOINTS: &str =
     "theirs includes endpoints and memories, which the network alone does not have";
 /// Bandwidth of a link whose serialisation time is negligible, in bytes per second.

@@ -11,7 +11,7 @@ use cubeyard_device::message::RequestId;
 use cubeyard_device::topology::Topology;
 
 const PE: &str = "sip0.cube0.pe0";
-const CHANNEL: &str = "Ramulator 2.1, HBM2-2000: peak of a channel";
+const CHANNEL: &str = "Ramulator 2.1, HBM2-2000: peak of a channel (sources.md#ramulator)";
 const ROWS: &str = "on a machine with hbm.rows, which the default machine has not: banks, rows and refresh \
                     of the preset";
 const BY_HAND: &str = "by hand: 256 B in 8 ns on a channel";
@@ -56,7 +56,7 @@ fn bandwidth(topology: &Topology) -> Vec<Check<'_>> {
             CheckKind::Predicted,
             "one channel, a stream, with refresh",
             Expected::equal(30.4, "GB/s"),
-            "Ramulator 2.1, HBM2-2000",
+            "Ramulator 2.1, HBM2-2000 (sources.md#ramulator)",
             refreshed,
         )
         .because(ROWS),
@@ -78,7 +78,7 @@ fn latency(topology: &Topology) -> Vec<Check<'_>> {
             CheckKind::Calibrated,
             "read of a burst that finds another row open, beside the way and the burst",
             Expected::ns(42.0),
-            "Ramulator 2.1, HBM2-2000: nRP + nRCD + nCL",
+            "Ramulator 2.1, HBM2-2000: nRP + nRCD + nCL (sources.md#ramulator)",
             move || other_row() - burst(Read),
         )
         .because(ROWS),

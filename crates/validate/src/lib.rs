@@ -120,6 +120,11 @@ impl<'t> Check<'t> {
         self.family
     }
 
+    /// Returns the source of the expected figure.
+    pub fn source(&self) -> &'static str {
+        self.source
+    }
+
     /// Measures and compares, unless the check is left out.
     pub fn run(&self) -> Row {
         if let Some(reason) = self.left_out {

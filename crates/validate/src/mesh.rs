@@ -12,8 +12,8 @@ use super::wires::{Arrival, Dice, Packet, Wires};
 use super::{Check, CheckKind, Expected};
 use cubeyard_device::topology::Topology;
 
-const ZERO_LOAD: &str = "4 per router + link + 3; BookSim2 at zero load";
-const BOOKSIM: &str = "BookSim2, 8x8, uniform";
+const ZERO_LOAD: &str = "4 per router + link + 3; BookSim2 at zero load (sources.md#booksim2)";
+const BOOKSIM: &str = "BookSim2, 8x8, uniform (sources.md#booksim2)";
 const BUFFERS: &str = "BookSim2 has small buffers and arbiters, ours unlimited room and links \
                        that are reserved: never tuned to agree";
 

@@ -14,7 +14,8 @@ use cubeyard_device::message::Direction::{self, Read, Write};
 use cubeyard_device::request::Request;
 use cubeyard_device::topology::Topology;
 
-const PE_DMA: &str = "published, PE DMA to HBM";
+const PE_DMA: &str = "kernbench2 a759d580, a76487ca (sources.md#pe-dma)";
+const PROBE: &str = "kernbench2 ADR-0049, release 2 (sources.md#probe)";
 const DIRECTION: &str = "the direction was not published; the other one, which is nearer, is held \
                          to the figure, and this one is shown";
 
@@ -29,13 +30,13 @@ fn local_ns(topology: &Topology, direction: Direction, kib: u64) -> f64 {
 }
 
 fn local(topology: &Topology) -> Vec<Check<'_>> {
-    let sizes = [(16, 77.0), (32, 141.0)];
+    let sizes = [(16, 77.0, PE_DMA), (32, 141.0, PROBE)];
     let cases = sizes.into_iter().flat_map(|size| [(Read, size), (Write, size)]);
     let mut checks: Vec<_> = cases
-        .map(|(direction, (kib, ns))| {
+        .map(|(direction, (kib, ns, source))| {
             let name = format!("own HBM, {direction} {kib} KiB");
             let ours = move || local_ns(topology, direction, kib);
-            Check::new(CheckKind::Calibrated, name, Expected::ns(ns), PE_DMA, ours)
+            Check::new(CheckKind::Calibrated, name, Expected::ns(ns), source, ours)
         })
         .collect();
     let slope = move || {
@@ -49,21 +50,21 @@ fn local(topology: &Topology) -> Vec<Check<'_>> {
             CheckKind::Calibrated,
             "own HBM, each byte of a read",
             Expected::equal(1000.0 / 256.0, "ps"),
-            "slope of the two published sizes",
+            "slope of the two published sizes (sources.md#pe-dma)",
             slope,
         ),
         Check::new(
             CheckKind::Calibrated,
             "own HBM, what a read takes besides",
             Expected::ns(13.0),
-            "the two published sizes at 1/256 ns a byte",
+            "the two published sizes at 1/256 ns a byte (sources.md#pe-dma)",
             fixed,
         ),
         Check::new(
             CheckKind::Indicative,
             "own HBM, utilisation with 64 KiB",
             Expected::at_least(90.0, "%"),
-            "published probe, second release",
+            PROBE,
             utilisation,
         )
         .because("published as \"about 64 KB\", for a model that charged bytes once, at the end"),
@@ -128,10 +129,10 @@ fn next_cube(topology: &Topology) -> Vec<Check<'_>> {
             CheckKind::Calibrated,
             "of these flows, on connection 0",
             Expected::equal(7.0, ""),
-            "published, as a known artefact",
+            PE_DMA,
             move || on_connection_0(topology),
         )
-        .because("the places of the connections were chosen so"),
+        .because("published as a known artefact; the places of the connections were chosen so"),
         Check::new(
             CheckKind::Indicative,
             "all these bytes, of one connection's 128 GB/s",
@@ -186,7 +187,7 @@ fn far(topology: &Topology) -> Vec<Check<'_>> {
         CheckKind::Calibrated,
         "host, write 64 KiB to pe0",
         Expected::ns(545.0),
-        "published, host writes over 128 GB/s",
+        "kernbench2 4929040c (sources.md#host-writes)",
         write,
     ));
     checks

@@ -8,3 +8,4 @@
 mod closed_forms;
 mod lrab_published;
 mod machines;
+mod sources;
