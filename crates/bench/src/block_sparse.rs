@@ -60,7 +60,7 @@ impl Bench for BlockSparse {
         matrices + Needs::commands([2, rows + there])
     }
 
-    fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
+    fn run(&self, lab: &Lab, values: &Values) -> Result<Outcome, BenchError> {
         let problem = SparseProblem::new(lab, values)?;
         let SparseProblem { rows, columns, block, n, cubes, pes, .. } = problem;
         let over = lab.placement(Split::RowWise, Split::RowWise, cubes, pes);
@@ -83,7 +83,7 @@ impl Bench for BlockSparse {
 }
 
 impl SparseProblem {
-    fn new(lab: &Lab<'_>, values: &Values) -> Result<Self, BenchError> {
+    fn new(lab: &Lab, values: &Values) -> Result<Self, BenchError> {
         let [m, k, n, block] = values.wholes(["m", "k", "n", "block"]);
         let [density, cubes, pes] = values.wholes(["density", "cubes", "pes"]);
         multiple("m", m, block, "the rows of a block")?;

@@ -37,7 +37,7 @@ impl Bench for Copy {
         Needs::elements([2, cubes, pes, bytes]) + blocks
     }
 
-    fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
+    fn run(&self, lab: &Lab, values: &Values) -> Result<Outcome, BenchError> {
         let (cubes, pes) = (values.whole("cubes"), values.whole("pes"));
         let (from, bytes) = (pattern(values)?, values.whole("bytes"));
         let (all, shape) = (cubes * pes, [cubes * pes, bytes]);
@@ -84,7 +84,7 @@ fn work(from: CopyFrom, bytes: u64, all: u64) -> Work {
     }
 }
 
-fn note(from: CopyFrom, lab: &Lab<'_>) -> String {
+fn note(from: CopyFrom, lab: &Lab) -> String {
     let link = lab.context.machine(|machine| machine.topology().spec().ucie.router_link.bandwidth);
     let link = link.bytes_per_second() / 1_000_000_000;
     match from {

@@ -19,7 +19,7 @@ pub(super) struct Ddp;
 
 /// Parameters and inputs of a run.
 struct DdpProblem<'l> {
-    lab: &'l Lab<'l>,
+    lab: &'l Lab,
     elements: u64,
     dtype: DType,
     /// The gradients of each rank; empty without data.
@@ -52,7 +52,7 @@ impl Bench for Ddp {
         Needs::elements([sips, values.whole("elements")])
     }
 
-    fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
+    fn run(&self, lab: &Lab, values: &Values) -> Result<Outcome, BenchError> {
         let problem = DdpProblem::new(lab, values)?;
         let mut ccl = CclConfig::embedded();
         ccl.each(|config| config.sips.clone_from(&lab.sips));
@@ -68,7 +68,7 @@ impl Bench for Ddp {
 }
 
 impl<'l> DdpProblem<'l> {
-    fn new(lab: &'l Lab<'l>, values: &Values) -> Result<Self, BenchError> {
+    fn new(lab: &'l Lab, values: &Values) -> Result<Self, BenchError> {
         let (elements, dtype) = (values.whole("elements"), values.dtype("dtype"));
         let (cubes, pes) = lab.counts();
         at_least("elements", elements, cubes * pes, "one for each PE of a SIP")?;

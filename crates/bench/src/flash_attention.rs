@@ -64,7 +64,7 @@ impl Bench for FlashAttention {
             + Needs::commands([COMMANDS_OF_BLOCK, heads, of_q, seen])
     }
 
-    fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
+    fn run(&self, lab: &Lab, values: &Values) -> Result<Outcome, BenchError> {
         let problem = FlashProblem::new(values)?;
         let FlashProblem { heads, tokens, features, blocks, causal, cubes, pes } = problem;
         let over = lab.placement(Split::RowWise, Split::RowWise, cubes, pes);

@@ -61,7 +61,7 @@ impl Bench for Gemm {
         matrices + Needs::commands([3, of_m, of_k, of_n]) + Needs::commands([of_m, of_n])
     }
 
-    fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
+    fn run(&self, lab: &Lab, values: &Values) -> Result<Outcome, BenchError> {
         let case = Case::of(lab, values)?;
         let [m, k, n] = case.shape;
         // Inputs are not negative, so that nothing cancels and the error is bounded by the sum.
@@ -91,7 +91,7 @@ struct Case {
 }
 
 impl Case {
-    fn of(lab: &Lab<'_>, values: &Values) -> Result<Self, BenchError> {
+    fn of(lab: &Lab, values: &Values) -> Result<Self, BenchError> {
         let dtype = values.dtype("dtype");
         let staging = match values.choice("staging") {
             "load-ref" => Some(Staging::LoadRef),
@@ -128,7 +128,7 @@ impl Case {
     }
 
     /// Runs the kernel and returns the product.
-    fn launch(&self, lab: &Lab<'_>, left: &[f64], right: &[f64]) -> Result<Tensor, RuntimeError> {
+    fn launch(&self, lab: &Lab, left: &[f64], right: &[f64]) -> Result<Tensor, RuntimeError> {
         let [m, k, n] = self.shape;
         let [tile_m, tile_k, tile_n] = self.tile();
         let (a_by_tile, b_by_tile) = self.by_tile();
@@ -160,7 +160,7 @@ impl Case {
     /// Makes a matrix in memory; in tiles if it is moved by tiles and the layout is tiled.
     fn matrix(
         &self,
-        lab: &Lab<'_>,
+        lab: &Lab,
         shape: [u64; 2],
         dtype: DType,
         values: &[f64],

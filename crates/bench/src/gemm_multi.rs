@@ -65,7 +65,7 @@ impl Bench for GemmMulti {
         matrices + Needs::tiles(topology, [m, k, n])
     }
 
-    fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
+    fn run(&self, lab: &Lab, values: &Values) -> Result<Outcome, BenchError> {
         let problem = GemmMultiProblem::new(values);
         let (GemmMultiProblem { m, k, n, .. }, width) = (problem, u64::from(core(lab).gemm.n));
         let resident = values.whole("resident");
@@ -110,7 +110,7 @@ impl GemmMultiProblem {
         (all / self.copies[0], all / self.copies[1])
     }
 
-    fn check(&self, lab: &Lab<'_>, resident: u64, width: u64) -> Result<(), BenchError> {
+    fn check(&self, lab: &Lab, resident: u64, width: u64) -> Result<(), BenchError> {
         let (rows, columns) = self.parts();
         at_least("m", self.m, rows, "a row for each part")?;
         at_least("n", self.n, columns, "a column for each part")?;
@@ -133,7 +133,7 @@ impl GemmMultiProblem {
 /// Returns the source index of each element of a matrix whose parts are stored panel by panel in each PE; empty
 /// without data.
 fn stored(
-    lab: &Lab<'_>,
+    lab: &Lab,
     shape: [u64; 2],
     over: &Placement,
     width: u64,

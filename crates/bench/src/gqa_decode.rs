@@ -52,7 +52,7 @@ impl Bench for GqaDecode {
             + Needs::commands([COMMANDS_OF_BLOCK, batch, kv_heads, context.div_ceil(block)])
     }
 
-    fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
+    fn run(&self, lab: &Lab, values: &Values) -> Result<Outcome, BenchError> {
         let [block, cubes, pes] = values.wholes(["block-k", "cubes", "pes"]);
         let problem = DecodeProblem::new(values)?;
         let DecodeProblem { rows, group, features, context } = problem;
@@ -104,7 +104,7 @@ impl DecodeProblem {
         Work { gemm, elements: scores, bytes, ..Work::default() }
     }
 
-    fn notes(&self, lab: &Lab<'_>) -> Vec<String> {
+    fn notes(&self, lab: &Lab) -> Vec<String> {
         let rows = u64::from(core(lab).gemm.m);
         if self.group >= rows {
             return Vec::new();

@@ -14,7 +14,7 @@ use crate::report::Check;
 pub(super) const F16_SUMS: f64 = 1.0 / 1024.0;
 
 /// Returns numbers from -1 to 1 that f16 represents exactly, determined by the seed; empty without data.
-pub(super) fn numbers(lab: &Lab<'_>, count: u64, seed: u64) -> Vec<f64> {
+pub(super) fn numbers(lab: &Lab, count: u64, seed: u64) -> Vec<f64> {
     let count = if lab.has_data { count } else { 0 };
     // Eleven bits: the precision of f16 for numbers up to 1.
     let at = |index| random_bits(seed, index) >> 53;
@@ -23,13 +23,13 @@ pub(super) fn numbers(lab: &Lab<'_>, count: u64, seed: u64) -> Vec<f64> {
 
 /// Returns queries from -8 to 8: scores differ enough that some weights are large, so that results differ from
 /// the mean of all values, which would hide errors of order.
-pub(super) fn queries(lab: &Lab<'_>, count: u64, seed: u64) -> Vec<f64> {
+pub(super) fn queries(lab: &Lab, count: u64, seed: u64) -> Vec<f64> {
     numbers(lab, count, seed).into_iter().map(|number| 8.0 * number).collect()
 }
 
 /// Places a tensor of these numbers on the device; uninitialised if there are none.
 pub(super) fn place(
-    lab: &Lab<'_>,
+    lab: &Lab,
     dimensions: &[u64],
     dtype: DType,
     over: &Placement,
@@ -45,7 +45,7 @@ pub(super) fn place(
 
 /// Returns numbers spread uniformly over a range, rounded to an element type; empty without data.
 pub(super) fn spread(
-    lab: &Lab<'_>,
+    lab: &Lab,
     count: u64,
     dtype: DType,
     seed: u64,
@@ -65,7 +65,7 @@ fn rounded(value: f64, dtype: DType) -> Result<f64, RuntimeError> {
 /// Compares the elements of a tensor with the expected ones, in data mode: the greatest difference, relative to
 /// the greatest expected element.
 pub(super) fn compare(
-    lab: &Lab<'_>,
+    lab: &Lab,
     tensor: &Tensor,
     tolerance: f64,
     expected: impl FnOnce() -> Vec<f64>,
@@ -75,13 +75,13 @@ pub(super) fn compare(
 }
 
 /// Returns the parameters of a PE.
-pub(super) fn core(lab: &Lab<'_>) -> CoreSpec {
+pub(super) fn core(lab: &Lab) -> CoreSpec {
     lab.context.machine(|machine| machine.topology().spec().pe.core.clone())
 }
 
 /// Checks that so many bytes fit in the TCM; `what` names their use, and `advice` follows "choose".
 pub(super) fn fits_tcm(
-    lab: &Lab<'_>,
+    lab: &Lab,
     bytes: u64,
     what: &str,
     advice: &str,

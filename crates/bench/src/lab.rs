@@ -20,11 +20,11 @@ use cubeyard_tl::launch::Launcher;
 /// [`Group`](cubeyard_collectives::distributed::Group), or by the process group of [`distributed`](Self::distributed). The
 /// time of a bench is from the first start to the last end, including the host's time between launches.
 #[derive(Debug)]
-pub struct Lab<'c> {
+pub struct Lab {
     /// The context of the run.
-    pub context: &'c Context,
+    pub context: Context,
     /// The launcher of all kernels.
-    pub launcher: Rc<Launcher<'c>>,
+    pub launcher: Rc<Launcher>,
     /// Whether memory holds data.
     pub has_data: bool,
     /// The SIPs to use.
@@ -32,9 +32,9 @@ pub struct Lab<'c> {
     pub(super) phases: RefCell<Vec<Phase>>,
 }
 
-impl<'c> Lab<'c> {
+impl Lab {
     /// Returns a process group, not yet initialised, whose collectives count as launches of the bench.
-    pub fn distributed(&self) -> Distributed<'c> {
+    pub fn distributed(&self) -> Distributed {
         Distributed::with_launcher(Rc::clone(&self.launcher))
     }
 

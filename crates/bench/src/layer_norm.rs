@@ -33,7 +33,7 @@ impl Bench for LayerNorm {
         Needs::elements([2, rows, columns]) + Needs::commands([12, rows.div_ceil(tile)])
     }
 
-    fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
+    fn run(&self, lab: &Lab, values: &Values) -> Result<Outcome, BenchError> {
         let RowMatrix { rows, columns, cubes, pes, dtype, over } =
             RowMatrix::new(self.name(), lab, values)?;
         let copies = lab.placement(Split::Replicate, Split::Replicate, cubes, pes);
@@ -66,7 +66,7 @@ impl Bench for LayerNorm {
 /// Returns the work: each element is summed twice, plain and squared, and takes part in at least three
 /// operations: the square, the product with deviation and mean, and that with gamma and beta. For both sums and
 /// the last product it comes from the TCM in f32, to which narrower types are cast first.
-fn work(lab: &Lab<'_>, rows: u64, columns: u64, dtype: DType) -> Work {
+fn work(lab: &Lab, rows: u64, columns: u64, dtype: DType) -> Work {
     let math = lab.context.machine(|machine| machine.topology().spec().pe.core.math);
     let sum = math.simple.bytes_per_second() / math.reduce.bytes_per_second().max(1);
     let elements = rows * columns * (2 * sum + 3);
@@ -77,7 +77,7 @@ fn work(lab: &Lab<'_>, rows: u64, columns: u64, dtype: DType) -> Work {
 }
 
 /// Explains why the bound of the vector engine is not reached.
-fn note(lab: &Lab<'_>) -> String {
+fn note(lab: &Lab) -> String {
     let core = core(lab);
     let giga = |rate: Bandwidth| rate.bytes_per_second() / 1_000_000_000;
     format!(

@@ -14,7 +14,7 @@ use cubeyard_collectives::distributed::RankMap;
 
 /// Returns the bound of an operation among the ranks of a group; `bytes` is the larger of a rank's input and
 /// output.
-pub(super) fn links(lab: &Lab<'_>, map: &RankMap, operation: Operation, bytes: u64) -> Vec<Bound> {
+pub(super) fn links(lab: &Lab, map: &RankMap, operation: Operation, bytes: u64) -> Vec<Bound> {
     let world = map.world();
     let engines = |rank| lab.context.machine(|machine| map.engines(machine.topology(), rank));
     let members: Vec<_> = (0..world.ranks).map(engines).collect();
@@ -23,7 +23,7 @@ pub(super) fn links(lab: &Lab<'_>, map: &RankMap, operation: Operation, bytes: u
 
 /// Returns the bound of an operation among ranks, given by the DMA engines of their PEs.
 pub(super) fn links_among(
-    lab: &Lab<'_>,
+    lab: &Lab,
     members: &[Vec<NodeId>],
     world: &World,
     operation: Operation,
@@ -46,7 +46,7 @@ pub(super) fn links_among(
 /// Returns the bound of messages among PEs, where `bytes` go from one to another: the longest time that the
 /// data leaving a PE, or a SIP, takes.
 pub(super) fn links_between(
-    lab: &Lab<'_>,
+    lab: &Lab,
     pes: &[PeRef],
     bytes: impl Fn(usize, usize) -> u64,
 ) -> Vec<Bound> {
@@ -65,7 +65,7 @@ pub(super) fn links_between(
 }
 
 /// Returns the minimum time of so many bytes from some PEs to others; `None` if either side is empty.
-fn least(lab: &Lab<'_>, sides: [Vec<PeRef>; 2], bytes: u64) -> Option<Span> {
+fn least(lab: &Lab, sides: [Vec<PeRef>; 2], bytes: u64) -> Option<Span> {
     if sides.iter().any(Vec::is_empty) {
         return None;
     }

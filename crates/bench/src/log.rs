@@ -26,7 +26,7 @@ pub struct RunLog {
 
 impl RunLog {
     /// Takes the recorded operations.
-    pub(super) fn take(lab: &Lab<'_>) -> Self {
+    pub(super) fn take(lab: &Lab) -> Self {
         let (ops, ran) = (lab.context.take_ops(), lab.launcher.take_ran());
         let mut this = Self { ops, ran, phases: lab.phases.take(), pes: BTreeMap::new() };
         this.pes = lab.context.machine(|machine| {

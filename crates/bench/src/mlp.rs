@@ -10,7 +10,7 @@ use cubeyard_tl::numeric::rounding;
 
 /// Returns weights scaled so that sums over `features` are about 1, where activations are nonlinear; scaled by
 /// a power of 2, so that f16 represents them exactly.
-pub(super) fn weights(lab: &Lab<'_>, count: u64, features: u64, seed: u64) -> Vec<f64> {
+pub(super) fn weights(lab: &Lab, count: u64, features: u64, seed: u64) -> Vec<f64> {
     let shrink = 0.5_f64.powi((features.max(1).ilog2() / 2).cast_signed());
     numbers(lab, count, seed).into_iter().map(|weight| weight * shrink).collect()
 }

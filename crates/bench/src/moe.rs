@@ -24,7 +24,7 @@ pub(super) struct Moe;
 
 /// Parameters of a run.
 struct MoeProblem<'l> {
-    lab: &'l Lab<'l>,
+    lab: &'l Lab,
     features: u64,
     hidden: u64,
     cubes: u64,
@@ -85,7 +85,7 @@ impl Bench for Moe {
             + Needs::commands([3, tokens])
     }
 
-    fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
+    fn run(&self, lab: &Lab, values: &Values) -> Result<Outcome, BenchError> {
         let problem = MoeProblem::new(lab, values)?;
         let inputs = problem.inputs();
         let sips = 0..lab.sips.len();
@@ -108,7 +108,7 @@ impl Bench for Moe {
 }
 
 impl<'l> MoeProblem<'l> {
-    fn new(lab: &'l Lab<'l>, values: &Values) -> Result<Self, BenchError> {
+    fn new(lab: &'l Lab, values: &Values) -> Result<Self, BenchError> {
         let [tokens, features, hidden, experts, top, capacity, cubes, pes] = values.wholes([
             "tokens", "features", "hidden", "experts", "top-k", "capacity", "cubes", "pes",
         ]);

@@ -29,7 +29,7 @@ pub(super) struct Leg {
 /// Returns the path of launches that have just ended, while their tensors are still mapped; `started` is the
 /// start of the first.
 pub(super) fn path(
-    launcher: &Launcher<'_>,
+    launcher: &Launcher,
     reports: &[(String, LaunchReport)],
     started: Time,
 ) -> Vec<Leg> {
@@ -63,7 +63,7 @@ fn last(launches: &[(String, LaunchReport)]) -> Option<(RequestId, PeRef, CoreRe
 struct Walk<'a> {
     machine: &'a Machine,
     log: &'a OpLog,
-    launcher: &'a Launcher<'a>,
+    launcher: &'a Launcher,
     /// The `PE_CPU` of the PE that ended last.
     node: NodeId,
     started: Time,

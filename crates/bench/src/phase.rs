@@ -20,7 +20,7 @@ pub(super) struct Phase {
 impl Phase {
     /// Groups completed launches into phases, while their tensors are still mapped.
     pub(super) fn of(
-        launcher: &Launcher<'_>,
+        launcher: &Launcher,
         mut reports: Vec<(String, LaunchReport)>,
     ) -> Vec<Self> {
         reports.sort_by_key(|(_, launch)| launch.started);

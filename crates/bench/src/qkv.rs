@@ -75,7 +75,7 @@ impl Bench for Qkv {
         matrices + Needs::tiles(topology, [tokens, d, columns])
     }
 
-    fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
+    fn run(&self, lab: &Lab, values: &Values) -> Result<Outcome, BenchError> {
         let problem = QkvProblem::new(lab, values)?;
         let x = numbers(lab, problem.tokens * problem.d, 1);
         let weights =
@@ -99,7 +99,7 @@ impl Bench for Qkv {
 }
 
 impl QkvProblem {
-    fn new(lab: &Lab<'_>, values: &Values) -> Result<Self, BenchError> {
+    fn new(lab: &Lab, values: &Values) -> Result<Self, BenchError> {
         let (d, heads) = shape(values);
         let shrink = values.whole("shrink");
         if !128_u64.is_multiple_of(shrink) {
@@ -116,7 +116,7 @@ impl QkvProblem {
         Ok(problem)
     }
 
-    fn check(&self, lab: &Lab<'_>) -> Result<(), BenchError> {
+    fn check(&self, lab: &Lab) -> Result<(), BenchError> {
         let mut tokens = self.tokens;
         if self.across_tokens {
             let why = "as many for each of the cubes; or set across=heads";
@@ -138,7 +138,7 @@ impl QkvProblem {
     /// Places the tokens, and the weights with a row per head.
     fn inputs(
         &self,
-        lab: &Lab<'_>,
+        lab: &Lab,
         x: &[f64],
         weights: &[Vec<f64>],
     ) -> Result<Vec<Tensor>, RuntimeError> {
@@ -158,7 +158,7 @@ impl QkvProblem {
     }
 
     /// Makes Q, K and V, with a row per head; if cubes split tokens, they split the columns.
-    fn outs(&self, lab: &Lab<'_>) -> Result<Vec<Tensor>, RuntimeError> {
+    fn outs(&self, lab: &Lab) -> Result<Vec<Tensor>, RuntimeError> {
         let cube = if self.across_tokens { Split::ColumnWise } else { Split::RowWise };
         let over = lab.placement(cube, Split::RowWise, self.cubes, self.pes);
         let columns = self.tokens * self.features;

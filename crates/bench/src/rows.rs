@@ -31,7 +31,7 @@ pub(super) struct RowMatrix {
 
 impl RowMatrix {
     /// Reads the [`parameters`] of a bench, and checks that every PE has a row.
-    pub(super) fn new(bench: &str, lab: &Lab<'_>, values: &Values) -> Result<Self, BenchError> {
+    pub(super) fn new(bench: &str, lab: &Lab, values: &Values) -> Result<Self, BenchError> {
         let [rows, columns, cubes, pes] = values.wholes(["rows", "columns", "cubes", "pes"]);
         at_least(bench, rows, cubes * pes)?;
         let over = lab.placement(Split::RowWise, Split::RowWise, cubes, pes);

@@ -79,7 +79,7 @@ pub fn run(bench: &dyn Bench, config: &RunConfig) -> Result<Run, BenchError> {
     let mode = if bench.needs_data() { Mode::Live } else { config.mode };
     let launcher = Rc::new(Launcher::with_mode(&context, mode).keep_launched());
     let (sips, phases) = (sips(bench, config), RefCell::default());
-    let lab = Lab { context: &context, launcher, has_data: data, sips, phases };
+    let lab = Lab { context, launcher, has_data: data, sips, phases };
     let outcome = bench.run(&lab, &values)?;
     lab.settle()?;
     let findings = lab.launcher.findings();
@@ -111,7 +111,7 @@ pub(super) fn sips(bench: &dyn Bench, config: &RunConfig) -> Vec<SipId> {
     }
 }
 
-fn report(lab: &Lab<'_>, outcome: &Outcome, topology: &Topology) -> RunReport {
+fn report(lab: &Lab, outcome: &Outcome, topology: &Topology) -> RunReport {
     let phases = lab.phases.borrow();
     let kernel = phase::whole(&phases);
     let launches = || phases.iter().flat_map(|phase| &phase.launches);
@@ -142,7 +142,7 @@ fn report(lab: &Lab<'_>, outcome: &Outcome, topology: &Topology) -> RunReport {
 }
 
 /// Says which of its SIPs were idle.
-fn idle(lab: &Lab<'_>, phases: &[Phase]) -> Vec<String> {
+fn idle(lab: &Lab, phases: &[Phase]) -> Vec<String> {
     let launches = || phases.iter().flat_map(|phase| &phase.launches);
     let ran = |sip: &SipId| launches().any(|(_, it)| it.pes.iter().any(|(pe, _)| pe.sip == *sip));
     let idle = lab.sips.iter().filter(|sip| !ran(sip));

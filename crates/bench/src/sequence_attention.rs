@@ -68,7 +68,7 @@ impl Bench for SequenceAttention {
             + Needs::commands([COMMANDS_OF_BLOCK, batch, kv_heads, blocks])
     }
 
-    fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
+    fn run(&self, lab: &Lab, values: &Values) -> Result<Outcome, BenchError> {
         let problem = SequenceProblem::new(lab, values)?;
         let SequenceProblem { rows, group, features, context, block, cubes, pes } = problem;
         let by_token = lab.placement(Split::RowWise, Split::RowWise, cubes, pes);
@@ -101,7 +101,7 @@ impl Bench for SequenceAttention {
 }
 
 impl SequenceProblem {
-    fn new(lab: &Lab<'_>, values: &Values) -> Result<Self, BenchError> {
+    fn new(lab: &Lab, values: &Values) -> Result<Self, BenchError> {
         let [q, kv, batch, features, context, block, cubes, pes] = values.wholes([
             "q-heads", "kv-heads", "batch", "head-dim", "context", "block-k", "cubes", "pes",
         ]);
@@ -118,7 +118,7 @@ impl SequenceProblem {
     }
 
     /// Returns the tokens of each PE.
-    fn parts(&self, lab: &Lab<'_>, over: &Placement) -> Result<Parts, RuntimeError> {
+    fn parts(&self, lab: &Lab, over: &Placement) -> Result<Parts, RuntimeError> {
         let layout = lab.context.machine(|machine| {
             let shape = Shape::new(&[self.context, 1]).map_err(PlacementError::from)?;
             over.resolve(shape, DType::F16, machine.topology())
@@ -146,7 +146,7 @@ impl SequenceProblem {
     }
 
     /// Wires the PEs; a slot holds the value sums of a row, and a ring two rows.
-    fn wire(&self, lab: &Lab<'_>, parts: &Parts) -> Result<KernelChannels, BenchError> {
+    fn wire(&self, lab: &Lab, parts: &Parts) -> Result<KernelChannels, BenchError> {
         let pes: Vec<_> = parts.iter().map(|(pe, _)| *pe).collect();
         let slot_bytes = Bytes::new(4 * self.group * self.features);
         let ring = RingConfig { slots: 6, slot_bytes, ..RingConfig::default() };
@@ -170,7 +170,7 @@ impl SequenceProblem {
 
     /// Returns the work: that of one PE, plus the messages by which all but one PE pass on their part of each
     /// row; the receiving PEs alternate.
-    fn work(&self, lab: &Lab<'_>, parts: &Parts) -> Work {
+    fn work(&self, lab: &Lab, parts: &Parts) -> Work {
         let Self { rows, group, features, context, .. } = *self;
         let (scores, ranks) = (rows * group * context, parts.len() as u64);
         let engine = |pe: &PeRef| {

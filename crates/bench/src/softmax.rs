@@ -31,7 +31,7 @@ impl Bench for Softmax {
         Needs::elements([2, rows, columns]) + Needs::commands([3, rows.div_ceil(tile)])
     }
 
-    fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
+    fn run(&self, lab: &Lab, values: &Values) -> Result<Outcome, BenchError> {
         let RowMatrix { rows, columns, cubes, pes, dtype, over } =
             RowMatrix::new(self.name(), lab, values)?;
         // Exponentials from nearly 0 to several thousands.
@@ -48,7 +48,7 @@ impl Bench for Softmax {
 
 /// Returns the work: the vector engine processes each element twice at its rate for exponentials: once for
 /// maximum and sum, once for the quotient. Separate operations would take longer.
-fn work(lab: &Lab<'_>, elements: u64, dtype: DType) -> Work {
+fn work(lab: &Lab, elements: u64, dtype: DType) -> Work {
     let math = lab.context.machine(|machine| machine.topology().spec().pe.core.math);
     let simple = math.simple.bytes_per_second() / math.special.bytes_per_second().max(1);
     let bytes = 2 * elements * dtype.size();

@@ -25,7 +25,7 @@ const BLOCK: u64 = 32;
 
 /// Parameters of a run.
 struct MlpProblem<'l> {
-    lab: &'l Lab<'l>,
+    lab: &'l Lab,
     tokens: u64,
     features: u64,
     hidden: u64,
@@ -77,7 +77,7 @@ impl Bench for TpMlp {
             + Needs::commands([3, hidden.div_ceil(BLOCK)])
     }
 
-    fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
+    fn run(&self, lab: &Lab, values: &Values) -> Result<Outcome, BenchError> {
         let problem = MlpProblem::new(lab, values)?;
         let inputs = problem.inputs();
         let sips = 0..lab.sips.len();
@@ -85,7 +85,7 @@ impl Bench for TpMlp {
             sips.map(|sip| problem.place(&inputs, sip)).collect::<Result<_, _>>()?;
         let number = lab.launcher.new_group().ok_or(DistError::Exhausted)?;
         let way = problem.algorithm()?;
-        let group = Group::new(lab.context, &problem.config(), way, number)?;
+        let group = Group::new(&lab.context, &problem.config(), way, number)?;
         problem.launch(problem.activation, &layers, [0, 1, 2], 0)?;
         let each = if problem.ranks == Ranks::Cube { problem.of_sip() / problem.cubes } else { 0 };
         problem.launch(Activation::Identity, &layers, [3, 2, 4], each)?;
@@ -98,7 +98,7 @@ impl Bench for TpMlp {
 }
 
 impl<'l> MlpProblem<'l> {
-    fn new(lab: &'l Lab<'l>, values: &Values) -> Result<Self, BenchError> {
+    fn new(lab: &'l Lab, values: &Values) -> Result<Self, BenchError> {
         let [tokens, features, hidden] = values.wholes(["tokens", "features", "hidden"]);
         let silu = values.choice("activation") == "silu";
         let activation = if silu { Activation::Silu } else { Activation::Gelu };

@@ -59,7 +59,7 @@ impl Bench for TransformerLayer {
             + Needs::elements([2, batch, context, kv_heads, head_dim])
     }
 
-    fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
+    fn run(&self, lab: &Lab, values: &Values) -> Result<Outcome, BenchError> {
         let cut = Rc::new(cut(lab, values)?);
         let position = match cut.work.phase {
             Phase::Decode => cut.work.context - 1,
@@ -68,7 +68,7 @@ impl Bench for TransformerLayer {
         at_least("context", cut.work.context, cut.each, "as many as a step has")?;
         let numbers = Numbers::new(lab, &cut, position);
         let contents = |held, sip| numbers.held(held, sip);
-        let tensors = Tensors::new(lab.context, &cut, &lab.sips, lab.has_data.then_some(&contents));
+        let tensors = Tensors::new(&lab.context, &cut, &lab.sips, lab.has_data.then_some(&contents));
         let tensors = tensors.map_err(unfit)?;
         let mut driver = Driver::new(&lab.launcher, &cut, &tensors).map_err(unfit)?;
         for part in StepPart::layer(cut.work.phase) {
@@ -82,7 +82,7 @@ impl Bench for TransformerLayer {
     }
 }
 
-fn cut(lab: &Lab<'_>, values: &Values) -> Result<Cut, BenchError> {
+fn cut(lab: &Lab, values: &Values) -> Result<Cut, BenchError> {
     let [batch, context, chunk, hidden, ffn, heads, kv_heads, head_dim] = values
         .wholes(["batch", "context", "chunk", "hidden", "ffn", "heads", "kv-heads", "head-dim"]);
     let phase = if values.choice("phase") == "decode" { Phase::Decode } else { Phase::Prefill };

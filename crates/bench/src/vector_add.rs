@@ -36,7 +36,7 @@ impl Bench for VectorAdd {
         Needs::elements([3, elements]) + Needs::commands([4, elements.div_ceil(block)])
     }
 
-    fn run(&self, lab: &Lab<'_>, values: &Values) -> Result<Outcome, BenchError> {
+    fn run(&self, lab: &Lab, values: &Values) -> Result<Outcome, BenchError> {
         let (elements, dtype) = (values.whole("elements"), values.dtype("dtype"));
         let (cubes, pes) = (values.whole("cubes"), values.whole("pes"));
         let over = lab.placement(Split::RowWise, Split::RowWise, cubes, pes);

@@ -60,8 +60,8 @@ const BACKEND: &str = "ahbm";
 
 /// The counterpart of the module `torch.distributed`.
 #[derive(Debug)]
-pub struct Distributed<'c> {
-    launcher: Rc<Launcher<'c>>,
+pub struct Distributed {
+    launcher: Rc<Launcher>,
     backend: RefCell<Option<Backend>>,
     matcher: CallMatcher,
     /// The rank whose worker is running.
@@ -81,14 +81,14 @@ struct Backend {
     groups: BTreeMap<u32, Rc<Algorithms>>,
 }
 
-impl<'c> Distributed<'c> {
+impl Distributed {
     /// Makes an instance for a context, without a backend.
-    pub fn new(context: &'c Context) -> Self {
+    pub fn new(context: &Context) -> Self {
         Self::with_launcher(Rc::new(Launcher::new(context)))
     }
 
     /// As [`new`](Self::new), with collectives launched by a shared launcher.
-    pub fn with_launcher(launcher: Rc<Launcher<'c>>) -> Self {
+    pub fn with_launcher(launcher: Rc<Launcher>) -> Self {
         let (backend, matcher) = (RefCell::default(), CallMatcher::default());
         let (current, made, point) = (Cell::new(None), Cell::new(0), point::kernel());
         Self { launcher, backend, matcher, current, made, point }

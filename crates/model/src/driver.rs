@@ -33,7 +33,7 @@ enum Begun {
 
 /// Launches the parts of a step.
 pub struct Driver<'a> {
-    launcher: &'a Launcher<'a>,
+    launcher: &'a Launcher,
     cut: Rc<Cut>,
     tensors: &'a Tensors,
     streams: Vec<Stream>,
@@ -49,7 +49,7 @@ pub struct Driver<'a> {
 impl<'a> Driver<'a> {
     /// Wires the cubes to each other.
     pub fn new(
-        launcher: &'a Launcher<'a>,
+        launcher: &'a Launcher,
         cut: &Rc<Cut>,
         tensors: &'a Tensors,
     ) -> Result<Self, ModelError> {

@@ -75,11 +75,17 @@ impl Default for ContextConfig {
 /// A simulated machine with its memory, on which tensors are placed and kernels launched. See the [crate](crate) for
 /// an example.
 ///
-/// Dropping it, or [`close`](Self::close), frees all that its tensors hold.
-#[derive(Debug)]
+/// Cheap to clone: clones share the machine. Dropping the last, or [`close`](Self::close) of any, frees all that
+/// its tensors hold.
+#[derive(Clone, Debug)]
 pub struct Context {
     pub(crate) inner: Rc<Inner>,
+    /// Closes the context when the last clone is dropped, though tensors may still refer to it.
+    _open: Rc<Open>,
 }
+
+#[derive(Debug)]
+struct Open(Rc<Inner>);
 
 /// State that a context, its tensors, channels and launches share.
 pub(crate) struct Inner {
@@ -146,7 +152,8 @@ impl Context {
             deferred: Deferred::default(),
             steps: Steps::default(),
         };
-        Self { inner: Rc::new(inner) }
+        let inner = Rc::new(inner);
+        Self { _open: Rc::new(Open(Rc::clone(&inner))), inner }
     }
 
     /// Returns the current simulated time.
@@ -204,9 +211,9 @@ impl fmt::Debug for Inner {
     }
 }
 
-impl Drop for Context {
+impl Drop for Open {
     fn drop(&mut self) {
-        self.inner.close();
+        self.0.close();
     }
 }
 

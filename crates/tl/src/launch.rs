@@ -59,8 +59,8 @@ pub enum Mode {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Launcher<'c> {
-    context: &'c Context,
+pub struct Launcher {
+    context: Context,
     mode: Mode,
     findings: Findings,
     group: Cell<u16>,
@@ -74,17 +74,17 @@ pub struct Launcher<'c> {
     launched: Option<RefCell<Vec<(String, LaunchHandle)>>>,
 }
 
-impl<'c> Launcher<'c> {
+impl Launcher {
     /// Makes a launcher that records kernels.
-    pub fn new(context: &'c Context) -> Self {
+    pub fn new(context: &Context) -> Self {
         Self::with_mode(context, Mode::Recorded)
     }
 
     /// Makes a launcher that runs kernels in a given mode.
-    pub fn with_mode(context: &'c Context, mode: Mode) -> Self {
+    pub fn with_mode(context: &Context, mode: Mode) -> Self {
         let (recordings, ran) = (RefCell::default(), RefCell::default());
         Self {
-            context,
+            context: context.clone(),
             mode,
             findings: Rc::default(),
             group: Cell::new(0),
@@ -97,8 +97,8 @@ impl<'c> Launcher<'c> {
     }
 
     /// Returns the context of its launches.
-    pub fn context(&self) -> &'c Context {
-        self.context
+    pub fn context(&self) -> &Context {
+        &self.context
     }
 
     /// Sets the maximum number of calls of `tl` by a kernel on a PE (default 2²²); more are taken for an

@@ -41,7 +41,7 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    pub(super) fn new(lab: &Lab<'_>, cut: &Cut, position: u64) -> Self {
+    pub(super) fn new(lab: &Lab, cut: &Cut, position: u64) -> Self {
         let spec = &cut.spec;
         let (attended, kv) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
         let plain = |rows: u64, columns: u64, seed| Matrix {

@@ -36,7 +36,7 @@ impl Bench for Product {
         Needs::default()
     }
 
-    fn run(&self, lab: &Lab<'_>, _: &Values) -> Result<Outcome, BenchError> {
+    fn run(&self, lab: &Lab, _: &Values) -> Result<Outcome, BenchError> {
         let one = lab.placement(Split::Replicate, Split::Replicate, 1, 1);
         let a = lab.context.rand(&[32, 192], DType::F16, 1)?.to(&one)?;
         let b = lab.context.rand(&[192, 64], DType::F16, 2)?.to(&one)?;
@@ -78,7 +78,7 @@ impl Bench for Passing {
         Needs::default()
     }
 
-    fn run(&self, lab: &Lab<'_>, _: &Values) -> Result<Outcome, BenchError> {
+    fn run(&self, lab: &Lab, _: &Values) -> Result<Outcome, BenchError> {
         let pes = u64::from(self.pes);
         let rows = lab.placement(Split::Replicate, Split::RowWise, 1, pes);
         let x = lab.context.rand(&[pes, 64], DType::F32, 1)?.to(&rows)?;

@@ -71,7 +71,7 @@ impl Algorithms {
     /// Begins an operation by the fastest algorithm for its size, as far as estimates are known.
     pub(super) fn begin(
         &self,
-        launcher: &Launcher<'_>,
+        launcher: &Launcher,
         operation: Operation,
         tensors: &[(&Tensor, &Tensor)],
     ) -> Result<Pending, DistError> {
@@ -114,7 +114,7 @@ impl Algorithms {
     }
 
     /// Begins a barrier, which ends when every member's device has heard from every other.
-    pub(super) fn barrier(&self, launcher: &Launcher<'_>) -> Result<Pending, DistError> {
+    pub(super) fn barrier(&self, launcher: &Launcher) -> Result<Pending, DistError> {
         let tokens: Vec<_> = self.tokens.iter().map(|token| (token, token)).collect();
         self.direct.begin(launcher, Operation::AllReduce(ReduceOp::Max), &tokens)
     }

@@ -103,7 +103,7 @@ impl Group {
     /// has as many elements as [`Operation::output`] returns. All of this is checked before anything moves.
     pub fn run(
         &self,
-        launcher: &Launcher<'_>,
+        launcher: &Launcher,
         operation: Operation,
         tensors: &[(&Tensor, &Tensor)],
     ) -> Result<CollectiveReport, DistError> {
@@ -113,7 +113,7 @@ impl Group {
     /// Begins an operation as [`run`](Self::run) does, and returns at once.
     pub fn begin(
         &self,
-        launcher: &Launcher<'_>,
+        launcher: &Launcher,
         operation: Operation,
         tensors: &[(&Tensor, &Tensor)],
     ) -> Result<Pending, DistError> {
@@ -125,7 +125,7 @@ impl Group {
     /// SIP.
     pub fn begin_on(
         &self,
-        launcher: &Launcher<'_>,
+        launcher: &Launcher,
         streams: &[Stream],
         operation: Operation,
         tensors: &[(&Tensor, &Tensor)],

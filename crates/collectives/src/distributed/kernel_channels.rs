@@ -53,7 +53,7 @@ pub struct KernelChannels {
 impl KernelChannels {
     /// Wires PEs through the fabric: all or none. The ends of wires are indices in `pes`.
     pub fn new(
-        launcher: &Launcher<'_>,
+        launcher: &Launcher,
         pes: &[PeRef],
         wires: &[Wire],
         ring: &RingConfig,
@@ -73,7 +73,7 @@ impl KernelChannels {
     }
 
     /// Lets later kernels of a launcher use these channels.
-    pub fn use_on(&self, launcher: &Launcher<'_>) {
+    pub fn use_on(&self, launcher: &Launcher) {
         launcher.use_group(self.number);
     }
 

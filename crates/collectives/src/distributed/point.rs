@@ -7,7 +7,7 @@ use super::{DistError, Distributed, ProcessGroup};
 use cubeyard_tl::kernel::{Args, Kernel};
 use cubeyard_tl::{Port, Tl};
 
-impl Distributed<'_> {
+impl Distributed {
     /// Begins a transfer of one rank's tensor into a tensor of another.
     pub fn begin_send(
         &self,

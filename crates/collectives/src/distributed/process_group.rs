@@ -49,7 +49,7 @@ impl fmt::Display for ProcessGroup {
     }
 }
 
-impl Distributed<'_> {
+impl Distributed {
     /// Returns the group of all ranks.
     pub fn world(&self) -> Result<ProcessGroup, DistError> {
         self.with(|backend| Ok(backend.world.clone()))

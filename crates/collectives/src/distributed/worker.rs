@@ -26,7 +26,7 @@ use call::{Answer, Call, Posted};
 /// The worker of a rank, in the group of all ranks or another.
 #[derive(Debug)]
 pub struct Worker<'a> {
-    dist: &'a Distributed<'a>,
+    dist: &'a Distributed,
     group: ProcessGroup,
     /// Its rank in the group.
     rank: usize,
@@ -35,7 +35,7 @@ pub struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     /// Makes the worker of a rank of the world.
-    fn new(dist: &'a Distributed<'a>, world: ProcessGroup, rank: usize) -> Self {
+    fn new(dist: &'a Distributed, world: ProcessGroup, rank: usize) -> Self {
         Self { dist, group: world, rank, device: Rc::new(Cell::new(rank)) }
     }
 

@@ -54,7 +54,7 @@ pub(crate) fn place<T: Element>(context: &Context, shape: &[u64], values: &[T]) 
 
 /// Runs a kernel on one PE.
 pub(crate) fn run(
-    launcher: &Launcher<'_>,
+    launcher: &Launcher,
     kernel: &Kernel,
     arguments: Vec<Argument<'_>>,
 ) -> Result<LaunchReport, RuntimeError> {

@@ -20,7 +20,7 @@ fn reads(name: &str) -> Kernel {
 }
 
 /// What a launcher has found. The lines of the kernels above are part of it.
-fn check(launcher: &Launcher<'_>, expected: &Expect) {
+fn check(launcher: &Launcher, expected: &Expect) {
     let lines: Vec<_> = launcher.findings().iter().map(ToString::to_string).collect();
     expected.assert_eq(&lines.join("\n"));
 }

@@ -112,7 +112,7 @@ impl Queues {
 /// Calls that have begun, and their pending results.
 type Begun = (Vec<(usize, Posted)>, Result<Pending, DistError>);
 
-impl Distributed<'_> {
+impl Distributed {
     /// Begins all matching calls, then waits for them; returns whether there were any. No worker is running then.
     pub(super) fn meet(&self) -> Result<bool, DistError> {
         let mut begun: Vec<Begun> = Vec::new();

@@ -9,12 +9,11 @@ use crate::distributed::{DistError, Distributed, ProcessGroup};
 
 type Task<'a> = Pin<Box<dyn Future<Output = Result<(), DistError>> + 'a>>;
 
-impl<'c> Distributed<'c> {
+impl Distributed {
     /// Runs a worker for each rank until all have returned, as `torch.multiprocessing.spawn`. The first error
     /// ends all of them.
     pub fn spawn<'a, F, W>(&'a self, work: F) -> Result<(), DistError>
     where
-        'c: 'a,
         F: Fn(Worker<'a>) -> W,
         W: Future<Output = Result<(), DistError>> + 'a,
     {
