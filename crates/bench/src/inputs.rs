@@ -80,12 +80,7 @@ pub(super) fn core(lab: &Lab) -> CoreSpec {
 }
 
 /// Checks that so many bytes fit in the TCM; `what` names their use, and `advice` follows "choose".
-pub(super) fn fits_tcm(
-    lab: &Lab,
-    bytes: u64,
-    what: &str,
-    advice: &str,
-) -> Result<(), BenchError> {
+pub(super) fn fits_tcm(lab: &Lab, bytes: u64, what: &str, advice: &str) -> Result<(), BenchError> {
     let there = core(lab).scratch;
     let bytes = cubeyard_memory::Bytes::new(bytes);
     if bytes <= there {

@@ -19,10 +19,7 @@ pub(super) struct Phase {
 
 impl Phase {
     /// Groups completed launches into phases, while their tensors are still mapped.
-    pub(super) fn of(
-        launcher: &Launcher,
-        mut reports: Vec<(String, LaunchReport)>,
-    ) -> Vec<Self> {
+    pub(super) fn of(launcher: &Launcher, mut reports: Vec<(String, LaunchReport)>) -> Vec<Self> {
         reports.sort_by_key(|(_, launch)| launch.started);
         let mut phases: Vec<Self> = Vec::new();
         for launch in reports {

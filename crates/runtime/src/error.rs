@@ -67,6 +67,10 @@ pub enum RuntimeError {
         "simulated time has run out: the next event lies more than 2⁶¹ ps (26 days) after the start"
     )]
     OutOfTime,
+    /// The user has interrupted the run. Launches under way were stopped: their tensors hold what was written until
+    /// then, and the context can be used again.
+    #[error("interrupted")]
+    Interrupted,
     /// The machine cannot run while [`Context::machine`](crate::Context::machine) borrows it.
     #[error(
         "the machine cannot run inside of `Context::machine`, which looks at it; do this after it"

@@ -269,7 +269,7 @@ impl Inner {
         machine.races(|races| races.launched(request, after));
         let outcome = FlightOutcome::default();
         let flight =
-            InFlight { pes: all, outcome: Rc::clone(&outcome), stalled: None, _uses: uses };
+            InFlight { pes: all, outcome: Rc::clone(&outcome), stopped: None, _uses: uses };
         self.in_flight.borrow_mut().insert(request, flight);
         Ok(LaunchHandle { context: Rc::clone(self), request, outcome })
     }

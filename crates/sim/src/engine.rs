@@ -10,6 +10,7 @@ use crate::component::{Component, Context, Order};
 use crate::credit::BufferSpec;
 use crate::fabric::Fabric;
 use crate::id::{NodeId, TransferId};
+use crate::interrupt::Pulse;
 use crate::network::Network;
 use crate::observer::{NullObserver, Observer};
 use crate::queue::Wheel;
@@ -184,10 +185,12 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         self.run_until(Time::NEVER)
     }
 
-    /// Runs until no event is left, or until `deadline` or simulated time is over.
+    /// Runs until no event is left, until `deadline` or simulated time is over, or until it is
+    /// [interrupted](crate::interruptible).
     pub fn run_until(&mut self, deadline: Time) -> Stop {
         self.settle_tasks();
         let last = deadline.min(Time::HORIZON);
+        let mut pulse = Pulse::default();
         while let Some(entry) = self.present.queue.pop_until(last) {
             let present = &mut self.present;
             let before = if entry.time == present.now { present.reached } else { 0 };
@@ -195,6 +198,9 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             present.rank = entry.rank;
             present.reached = entry.rank.max(before);
             self.happen(entry.event);
+            if pulse.beat() {
+                return Stop::Interrupted;
+            }
         }
         if self.next_time().is_some() {
             self.present.now = last;

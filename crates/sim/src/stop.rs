@@ -15,6 +15,8 @@ pub enum Stop {
     Deadlock(Vec<Waiting>),
     /// Simulated time is over: the next event lies beyond [`Time::HORIZON`](crate::Time::HORIZON).
     OutOfTime,
+    /// The user wants it to stop (see [`interruptible`](crate::interruptible)); events are pending.
+    Interrupted,
 }
 
 /// One line in the report of a deadlock.

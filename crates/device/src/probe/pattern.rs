@@ -142,6 +142,7 @@ impl Pattern {
         match machine.run() {
             Stop::Idle => {}
             Stop::Deadlock(waiting) => return Err(RunError::stalled(machine, &waiting)),
+            Stop::Interrupted => return Err(RunError::Interrupted),
             Stop::OutOfTime | Stop::Deadline => return Err(RunError::OutOfTime),
         }
         let done = |&id: &RequestId| machine.completion(id).expect("idle means done").done;

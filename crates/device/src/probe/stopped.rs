@@ -30,6 +30,9 @@ pub enum RunError {
         "simulated time has run out: the next event lies more than 2⁶¹ ps (26 days) after the start"
     )]
     OutOfTime,
+    /// The user has interrupted the run.
+    #[error("interrupted")]
+    Interrupted,
 }
 
 impl RunError {

@@ -51,8 +51,8 @@ pub(crate) type FlightOutcome = Rc<OnceCell<Result<LaunchReport, RuntimeError>>>
 pub(crate) struct InFlight {
     pub(crate) pes: Vec<PeRef>,
     pub(crate) outcome: FlightOutcome,
-    /// Description of who waited for what, if the launch was stopped because it could not go on.
-    pub(crate) stalled: Option<String>,
+    /// Reason for which the launch was stopped, if it was.
+    pub(crate) stopped: Option<RuntimeError>,
     pub(crate) _uses: Vec<Rc<dyn Any>>,
 }
 
@@ -85,12 +85,12 @@ impl Inner {
         let report_of = |&pe: &PeRef| Some((pe, machine.view().core_report(request, pe)?));
         let cores: Vec<_> = flight.pes.iter().filter_map(report_of).collect();
         machine.retire(request);
-        match (outcome, &flight.stalled) {
+        match (outcome, &flight.stopped) {
             (Outcome::Ran { started, .. }, _) => {
                 let pes = cores.iter().map(|&(pe, core)| (pe, core.ended - core.started)).collect();
                 Ok(LaunchReport { request, made, started, done, pes, cores })
             }
-            (Outcome::Failed { .. }, Some(waiting)) => Err(RuntimeError::Stalled(waiting.clone())),
+            (Outcome::Failed { .. }, Some(reason)) => Err(reason.clone()),
             (Outcome::Failed { origin, what }, None) => Err(RuntimeError::Machine { origin, what }),
             (other, _) => unreachable!("a launch runs or fails: {other:?}"),
         }

@@ -3,7 +3,7 @@
 use cubeyard_device::machine::Machine;
 use cubeyard_device::message::{Buffer, RequestId};
 use cubeyard_device::request::{Completion, Outcome, Request, Submission};
-use cubeyard_sim::{Span, Stop, Time};
+use cubeyard_sim::{Span, Stop, Time, interruptible, uninterrupted};
 
 use super::Inner;
 use crate::error::RuntimeError;
@@ -82,7 +82,8 @@ impl Inner {
     fn run_until_done(&self, ids: &[RequestId]) -> Result<(), RuntimeError> {
         let mut machine = self.machine.borrow_mut();
         if self.in_flight.borrow().is_empty() {
-            let stop = machine.run();
+            // A transfer of the host is not cut off: its memory may be freed right after it.
+            let stop = uninterrupted(|| machine.run());
             return stopped(&machine, stop);
         }
         // A stalled launch is reported to the caller that waits for it, not here.
@@ -93,7 +94,7 @@ impl Inner {
                 return Ok(());
             }
             let next = machine.view().engine().next_time().unwrap_or(Time::NEVER);
-            let stop = machine.run_until(next);
+            let stop = uninterrupted(|| machine.run_until(next));
             if stop != Stop::Deadline {
                 let is_done = ids.iter().all(|&id| machine.completion(id).is_some());
                 return if is_done { Ok(()) } else { stopped(&machine, stop) };
@@ -119,7 +120,7 @@ impl Inner {
         let stop = machine.run();
         let stopped = stopped(&machine, stop);
         drop(machine);
-        stopped.or_else(|stalled| self.abandon(stalled))
+        stopped.or_else(|error| self.abandon(error))
     }
 
     /// Once no launch is under way, drops their records and the messages that were not received.
@@ -141,7 +142,7 @@ impl Inner {
         if stop != Stop::Deadline || machine.completion(launch).is_some() {
             let stopped = stopped(&machine, stop);
             drop(machine);
-            stopped.or_else(|stalled| self.abandon(stalled))?;
+            stopped.or_else(|error| self.abandon(error))?;
             return self.settle_all();
         }
         let waiting = machine.stop_programs(launch);
@@ -153,34 +154,55 @@ impl Inner {
         Err(RuntimeError::Deadline { limit, waiting: waiting.join("; ") })
     }
 
-    /// Stops all launches under way after a stall, and later ones that stall then. The handle of each reports it; the
-    /// first stall is the error.
-    fn abandon(&self, stalled: RuntimeError) -> Result<(), RuntimeError> {
-        let RuntimeError::Stalled(first) = stalled else { return Err(stalled) };
-        let mut waiting = first.clone();
-        while self.stop_launches(&waiting)? {
+    /// Stops all launches under way after a stall or an interruption, and later ones that stall then. The handle of each
+    /// reports it; the first reason is the error.
+    fn abandon(&self, first: RuntimeError) -> Result<(), RuntimeError> {
+        match first {
+            RuntimeError::Stalled(_) => self.stop_stalled(first.clone())?,
+            RuntimeError::Interrupted => self.stop_all()?,
+            other => return Err(other),
+        }
+        self.tidy()?;
+        Err(first)
+    }
+
+    fn stop_stalled(&self, mut reason: RuntimeError) -> Result<(), RuntimeError> {
+        while self.stop_launches(&reason)? {
             let mut machine = self.machine_mut()?;
             let stop = machine.run();
             let ended = stopped(&machine, stop);
             drop(machine);
             self.settle().or_else(told_otherwise)?;
             match ended {
-                Err(RuntimeError::Stalled(next)) => waiting = next,
+                Err(next @ RuntimeError::Stalled(_)) => reason = next,
                 _ => break,
             }
         }
-        self.tidy()?;
-        Err(RuntimeError::Stalled(first))
+        Ok(())
+    }
+
+    /// Runs the machine to its end, and stops every program soon after it has begun.
+    fn stop_all(&self) -> Result<(), RuntimeError> {
+        loop {
+            self.stop_launches(&RuntimeError::Interrupted)?;
+            let mut machine = self.machine_mut()?;
+            let stop = interruptible(|| true, || machine.run());
+            drop(machine);
+            self.settle().or_else(told_otherwise)?;
+            if stop != Stop::Interrupted {
+                return Ok(());
+            }
+        }
     }
 
     /// Stops the programs of all launches under way; returns whether there were any.
-    fn stop_launches(&self, waiting: &str) -> Result<bool, RuntimeError> {
+    fn stop_launches(&self, reason: &RuntimeError) -> Result<bool, RuntimeError> {
         let mut machine = self.machine_mut()?;
         let mut in_flight = self.in_flight.borrow_mut();
         let mut is_any = false;
         for (&launch, flight) in in_flight.iter_mut() {
             if !machine.stop_programs(launch).is_empty() {
-                flight.stalled = Some(waiting.to_owned());
+                flight.stopped = Some(reason.clone());
                 is_any = true;
             }
         }
@@ -200,7 +222,9 @@ fn check(completion: &Completion) -> Result<(), RuntimeError> {
 /// Ignores errors that the handle of a launch reports.
 fn told_otherwise(error: RuntimeError) -> Result<(), RuntimeError> {
     match error {
-        RuntimeError::Machine { .. } | RuntimeError::Stalled(_) => Ok(()),
+        RuntimeError::Machine { .. } | RuntimeError::Stalled(_) | RuntimeError::Interrupted => {
+            Ok(())
+        }
         other => Err(other),
     }
 }
@@ -213,6 +237,7 @@ fn stopped(machine: &Machine, stop: Stop) -> Result<(), RuntimeError> {
             Err(RuntimeError::Stalled(lines.join("; ")))
         }
         Stop::OutOfTime => Err(RuntimeError::OutOfTime),
+        Stop::Interrupted => Err(RuntimeError::Interrupted),
         Stop::Idle | Stop::Deadline => Ok(()),
     }
 }

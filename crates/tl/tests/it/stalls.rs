@@ -3,15 +3,17 @@
 
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
-use cubeyard_runtime::{Channels, Context, RingConfig, RuntimeError, SlotKind, Tensor};
-use cubeyard_sim::Span;
+use cubeyard_runtime::{
+    Channels, Context, ContextConfig, Launch, RingConfig, RuntimeError, SlotKind, Tensor,
+};
+use cubeyard_sim::{Span, interruptible};
 use cubeyard_tl::kernel::{Args, Kernel};
 use cubeyard_tl::launch::{Launcher, Mode};
 use cubeyard_tl::numeric::Unary;
 use cubeyard_tl::{Op, Port, Tl};
 
 use crate::lab::ring;
-use crate::lab::{context, kernel, launch, one, place, run, tensors};
+use crate::lab::{context, kernel, launch, one, place, run, sip, tensors};
 
 /// A row of 64 for each of two PEs, which are wired as a ring.
 fn two(context: &Context, kind: SlotKind) -> (Tensor, Channels) {
@@ -256,4 +258,39 @@ fn nothing_panics_while_the_machine_is_looked_at() {
     context.machine(|_| drop((x, channels)));
     assert!(context.is_pristine());
     assert!(context.close().is_clean());
+}
+
+#[test]
+fn an_interrupted_launch_stops_with_those_behind_it_and_the_context_goes_on() {
+    let context = Context::new(ContextConfig { data: true, ..ContextConfig::default() });
+    let over = Placement { cube: Split::RowWise, pe: Split::RowWise, ..Placement::default() };
+    let ones =
+        |context: &Context| context.from_slice(&[128], &[1.0_f32; 128]).unwrap().to(&over).unwrap();
+    let x = ones(&context);
+    let reads = kernel("reads", |tl, args| {
+        for _ in 0..300 {
+            tl.load(&args.tensor(0).local());
+        }
+    });
+    let launcher = Launcher::new(&context);
+    let stream = context.stream();
+    let all = Launch::new(sip()).arguments([&x]);
+    let first = launcher.launch(&stream, &reads, &all).unwrap();
+    let behind = launcher.launch(&stream, &reads, &all).unwrap();
+    let whole = launcher.launch(&context.stream(), &reads, &all).unwrap();
+    for handle in [first, behind, whole] {
+        let error = interruptible(|| true, || handle.wait()).unwrap_err();
+        assert!(matches!(error, RuntimeError::Interrupted), "{error}");
+    }
+    assert_eq!(context.under_way(), 0);
+    assert_eq!(x.read::<f32>().unwrap(), vec![1.0; 128]);
+    let report = launcher.run(&reads, &all).unwrap();
+    assert_eq!(report.pes.len(), 128);
+    // A fresh context takes the same time: nothing of the interrupted launches is left.
+    let fresh = Context::new(ContextConfig { data: true, ..ContextConfig::default() });
+    let y = ones(&fresh);
+    let alone = Launcher::new(&fresh).run(&reads, &Launch::new(sip()).arguments([&y])).unwrap();
+    assert_eq!(alone.max(), report.max());
+    drop(x);
+    assert!(context.is_pristine());
 }

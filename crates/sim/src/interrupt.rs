@@ -1,0 +1,53 @@
+//! Interruption of a running engine, as by a user's Ctrl-C.
+
+use std::cell::Cell;
+
+/// Number of events between two questions: below a millisecond of work.
+const EVENTS: u32 = 1 << 12;
+
+thread_local! {
+    /// The question that engines of this thread ask while they run.
+    static QUESTION: Cell<Option<fn() -> bool>> = const { Cell::new(None) };
+}
+
+/// Calls `act`, in which every engine of this thread asks `is_wanted` once in 4,096 events whether to stop. An engine
+/// that stops returns [`Stop::Interrupted`](crate::Stop::Interrupted), and can run on later.
+///
+/// ```
+/// use cubeyard_sim::interruptible;
+///
+/// assert_eq!(interruptible(|| false, || 6 * 7), 42);
+/// ```
+pub fn interruptible<T>(is_wanted: fn() -> bool, act: impl FnOnce() -> T) -> T {
+    /// Restores the question of the caller, also if `act` panics.
+    struct Restore(Option<fn() -> bool>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            QUESTION.set(self.0);
+        }
+    }
+    let _restore = Restore(QUESTION.replace(Some(is_wanted)));
+    act()
+}
+
+/// Calls `act` without interruption, inside of [`interruptible`] too.
+pub fn uninterrupted<T>(act: impl FnOnce() -> T) -> T {
+    interruptible(|| false, act)
+}
+
+/// Counts the events of one run of an engine.
+#[derive(Default)]
+pub(crate) struct Pulse(u32);
+
+impl Pulse {
+    /// Counts an event; returns whether the run is to stop after it.
+    #[inline]
+    pub(crate) fn beat(&mut self) -> bool {
+        self.0 += 1;
+        if self.0 < EVENTS {
+            return false;
+        }
+        self.0 = 0;
+        QUESTION.get().is_some_and(|is_wanted| is_wanted())
+    }
+}
