@@ -3,8 +3,8 @@
 mod json;
 mod table;
 
+use crate::code::Code;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::{Args, ValueEnum};
@@ -106,10 +106,10 @@ impl From<Rank> for Ranks {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     if arguments.print_default {
         terminal::print(DEFAULT)?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(Code::Done);
     }
     arguments.plot.as_deref().map_or(Ok(()), |path| check_plot(arguments, path))?;
     let config = config(arguments)?;
@@ -126,9 +126,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         terminal::note(
             "error: simulated memory or time has run out\n  help: ask for smaller --sizes",
         );
-        return Ok(ExitCode::from(3));
+        return Ok(Code::Exhausted);
     }
-    Ok(if sweep.is_right() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if sweep.is_right() { Code::Done } else { Code::Failed })
 }
 
 fn config(arguments: &Arguments) -> Result<SweepConfig> {

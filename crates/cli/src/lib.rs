@@ -4,6 +4,7 @@
 //! failed, 2 bad input, 3 out of simulated memory or time, or beyond `--memory`.
 
 mod ccl;
+mod code;
 mod grid;
 mod input;
 mod list;
@@ -20,10 +21,10 @@ mod terminal;
 mod topology;
 mod validate;
 
+pub use code::Code;
 pub use memory::Limited;
 
 use std::ffi::OsString;
-use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use cubeyard_memory::Bytes;
@@ -59,7 +60,7 @@ enum Command {
 ///
 /// The limit of `--memory` is held to the byte only in a program whose global allocator is [`Limited`]; elsewhere,
 /// work whose parameters alone imply more is refused.
-pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Code {
     match Cli::try_parse_from(arguments) {
         Ok(cli) => execute(cli),
         Err(error) => refuse(&error),
@@ -67,30 +68,30 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 /// Prints help, the version or a usage error, as clap would.
-fn refuse(error: &clap::Error) -> ExitCode {
+fn refuse(error: &clap::Error) -> Code {
     // Nothing can be told to a user whose terminal is gone.
     let _ = error.print();
-    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+    if error.exit_code() == 0 { Code::Done } else { Code::Refused }
 }
 
-fn execute(Cli { command, memory }: Cli) -> ExitCode {
+fn execute(Cli { command, memory }: Cli) -> Code {
     memory::set(memory);
     let done = match command.unwrap_or_else(|| Command::Run(run::Arguments::default())) {
         Command::Ccl(arguments) => ccl::run(&arguments),
-        Command::List(arguments) => list::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::List(arguments) => list::run(&arguments).map(|()| Code::Done),
         Command::Model(arguments) => model::run(&arguments),
-        Command::Placement(arguments) => placement::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Placement(arguments) => placement::run(&arguments).map(|()| Code::Done),
         Command::Probe(arguments) => probe::run(&arguments),
-        Command::Replay(arguments) => replay::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Replay(arguments) => replay::run(&arguments).map(|()| Code::Done),
         Command::Run(arguments) => run::run(&arguments),
-        Command::Topology(arguments) => topology::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Topology(arguments) => topology::run(&arguments).map(|()| Code::Done),
         Command::Validate(arguments) => validate::run(&arguments),
     };
     match done {
         Ok(code) => code,
         Err(error) => {
             terminal::note(&format!("error: {error:#}"));
-            ExitCode::from(if error.is::<input::MemoryExceeded>() { 3 } else { 2 })
+            if error.is::<input::MemoryExceeded>() { Code::Exhausted } else { Code::Refused }
         }
     }
 }

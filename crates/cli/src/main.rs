@@ -6,5 +6,5 @@ use std::process::ExitCode;
 static ALLOCATOR: cubeyard_cli::Limited = cubeyard_cli::Limited;
 
 fn main() -> ExitCode {
-    cubeyard_cli::run(std::env::args_os())
+    cubeyard_cli::run(std::env::args_os()).into()
 }

@@ -3,7 +3,7 @@
 mod allocator;
 mod free;
 
-use std::process::ExitCode;
+use crate::code::Code;
 
 use anyhow::{Result, anyhow};
 use cubeyard_bench::TooLarge;
@@ -35,10 +35,10 @@ pub(crate) fn limit() -> Bytes {
 }
 
 /// Reports that a command would need more than the limit, judged by its parameters.
-pub(crate) fn refuse(error: &TooLarge) -> ExitCode {
+pub(crate) fn refuse(error: &TooLarge) -> Code {
     let help = "reduce the work, or raise the limit with --memory";
     terminal::note(&format!("error: {error} (--memory)\n  help: {help}"));
-    ExitCode::from(3)
+    Code::Exhausted
 }
 
 fn default_limit() -> Option<Bytes> {

@@ -3,8 +3,8 @@
 mod json;
 mod table;
 
+use crate::code::Code;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
@@ -68,7 +68,7 @@ enum ModelPhase {
     Prefill,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     let config = config(arguments)?;
     match config.needs().map(|needs| needs.within(memory::limit(), false)) {
         Ok(Ok(())) => {}
@@ -89,7 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Err(error) => return refused(&error),
     };
     arguments.output.print(|colours| table::render(&report, colours), || json::render(&report))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Code::Done)
 }
 
 fn config(arguments: &Arguments) -> Result<MeasureConfig> {
@@ -118,11 +118,11 @@ fn spec(file: Option<&Path>, name: &str) -> Result<ModelSpec> {
 }
 
 /// Adds help to an error. Ends with code 3 if simulated memory or time ran out.
-fn refused(error: &ModelError) -> Result<ExitCode> {
+fn refused(error: &ModelError) -> Result<Code> {
     if error.is_exhausted() {
         let help = "a smaller --batch, a shorter --context, or a larger machine with --topology";
         terminal::note(&format!("error: {error}\n  help: {help}"));
-        return Ok(ExitCode::from(3));
+        return Ok(Code::Exhausted);
     }
     let help = match error {
         ModelError::Uneven { .. } => {

@@ -3,8 +3,8 @@
 mod json;
 mod table;
 
+use crate::code::Code;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
@@ -69,7 +69,7 @@ struct NamedStep {
     behind: Option<usize>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     if let Some(path) = &arguments.trace {
         let Arguments { topology, pattern, .. } = arguments;
         let inputs = output::named([("--topology", topology), ("--pattern", pattern)]);
@@ -82,7 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
 }
 
-fn run_cases(arguments: &Arguments, topology: &Topology) -> Result<ExitCode> {
+fn run_cases(arguments: &Arguments, topology: &Topology) -> Result<Code> {
     let cases = chosen(topology, &arguments.case)?;
     if arguments.trace.is_some() && cases.len() != 1 {
         bail!(
@@ -111,10 +111,10 @@ fn run_cases(arguments: &Arguments, topology: &Topology) -> Result<ExitCode> {
         || json::cases(&reports, &invariants, &explained),
     )?;
     let holds = invariants.iter().all(|invariant| invariant.holds);
-    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if holds { Code::Done } else { Code::Failed })
 }
 
-fn run_pattern(arguments: &Arguments, topology: &Topology, file: &Path) -> Result<ExitCode> {
+fn run_pattern(arguments: &Arguments, topology: &Topology, file: &Path) -> Result<Code> {
     let (name, bytes) = input::named_bytes(file, LIMIT)?;
     let pattern = Pattern::read(&name, &bytes, topology)
         .map_err(|error| anyhow!("{error}\n  help: a transfer looks like {TRANSFER}"))?;
@@ -138,20 +138,21 @@ fn run_pattern(arguments: &Arguments, topology: &Topology, file: &Path) -> Resul
         |colours| table::pattern(&report, &explained, colours),
         || json::pattern(&report, &explained),
     )?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Code::Done)
 }
 
 /// Reports a run without a result.
-fn stopped(error: &RunError) -> ExitCode {
+fn stopped(error: &RunError) -> Code {
     let help = match error {
         RunError::Stalled { .. } => "larger buffers in the topology, or none",
         RunError::TooManyRecords { .. } => {
             "fewer or smaller transfers; without --explain and --trace none are kept"
         }
+        RunError::Interrupted => "run it again",
         RunError::OutOfTime => "fewer or smaller transfers, or a faster machine",
     };
     terminal::note(&format!("error: {error}\n  help: {help}"));
-    ExitCode::from(3)
+    Code::Exhausted
 }
 
 fn steps_of(machine: &Machine<FlitLog>, report: &PatternReport) -> Vec<Explained> {

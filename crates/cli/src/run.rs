@@ -4,9 +4,9 @@ mod explain;
 mod json;
 mod table;
 
+use crate::code::Code;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::{Context as _, Result, anyhow};
@@ -81,7 +81,7 @@ impl FromStr for Device {
 }
 
 /// Reads and runs everything before any output is written, so that a failure leaves no partial result.
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     output::check(&inputs(arguments), &outputs(arguments))?;
     let topology = topology::read(arguments.topology.as_deref(), arguments.output)?;
     let config = config(arguments, topology)?;
@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         |colours| table::render(&run, arguments.explain, colours),
         || json::render(&run, arguments.explain),
     )?;
-    Ok(if run.is_well() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if run.is_well() { Code::Done } else { Code::Failed })
 }
 
 fn chosen(arguments: &Arguments) -> Result<Box<dyn Bench>, BenchError> {
@@ -130,13 +130,13 @@ fn sips(device: Option<Device>, topology: &Topology) -> Result<Vec<SipId>> {
 }
 
 /// Adds help to an error. Ends with code 3 if simulated memory or time ran out.
-fn refused(error: &BenchError) -> Result<ExitCode> {
+fn refused(error: &BenchError) -> Result<Code> {
     let help = match error {
         _ if error.is_exhausted() => {
             terminal::note(&format!(
                 "error: {error}\n  help: use smaller parameters with --set, or a larger machine with --topology"
             ));
-            return Ok(ExitCode::from(3));
+            return Ok(Code::Exhausted);
         }
         BenchError::NoSuchBench { .. } => "cubeyard list shows all benches",
         BenchError::Parameter(ParameterError::Form(_)) => "as in --set elements=4096",

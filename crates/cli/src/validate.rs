@@ -3,8 +3,8 @@
 mod json;
 mod table;
 
+use crate::code::Code;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     output: OutputOptions,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     let topology = topology::read(arguments.topology.as_deref(), arguments.output)?;
     let mut rows = cubeyard_validate::run(&topology);
     rows.extend(collectives::checks().iter().map(Check::run));
@@ -38,15 +38,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         let line = format!("{left_out} checks of the default topology were left out");
         arguments.output.remark(&line);
     }
-    Ok(ExitCode::from(status(&rows)))
+    Ok(status(&rows))
 }
 
 fn count(rows: &[Row], verdict: Verdict) -> usize {
     rows.iter().filter(|row| row.verdict == verdict).count()
 }
 
-fn status(rows: &[Row]) -> u8 {
-    u8::from(count(rows, Verdict::Failed) > 0)
+fn status(rows: &[Row]) -> Code {
+    if count(rows, Verdict::Failed) > 0 { Code::Failed } else { Code::Done }
 }
 
 #[cfg(test)]
@@ -64,8 +64,8 @@ mod tests {
     /// No input makes one of our checks fail, so the test makes one up.
     #[test]
     fn a_failed_check_is_seen_in_every_form() {
-        assert_eq!(status(&rows(2.0)), 0);
-        assert_eq!(status(&rows(2.001)), 1);
+        assert_eq!(status(&rows(2.0)), Code::Done);
+        assert_eq!(status(&rows(2.001)), Code::Failed);
         let table = table::render(&rows(2.001), false);
         assert!(table.contains("✗ made up"), "{table}");
         assert!(table.contains("0 ✓ within tolerance, 1 ✗ out of it, 0 – indicative"), "{table}");

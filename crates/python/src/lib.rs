@@ -1,0 +1,24 @@
+//! The native module of the Python package `cubeyard`: converts arguments, calls the crates below, converts results.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`error`] | the exceptions, and the conversion of errors into them |
+//! | [`session`] | contexts shared by threads |
+//! | [`signals`] | Ctrl-C during long calls |
+//! | [`command`] | the `cubeyard` command |
+
+mod command;
+mod error;
+#[expect(dead_code, reason = "the modules that use it follow")]
+mod session;
+#[expect(dead_code, reason = "the modules that use it follow")]
+mod signals;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    command::register(module)?;
+    Ok(())
+}

@@ -1,0 +1,210 @@
+//! A context with everything that belongs to it, which any thread of Python can use, one at a time.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+
+use cubeyard_runtime::Context;
+use cubeyard_tl::launch::Launcher;
+use pyo3::prelude::*;
+
+use crate::error::{self, Kind};
+use crate::signals;
+
+/// A context, the launcher of its kernels, and the objects that Python holds by [`Owned`].
+pub(crate) struct Session {
+    pub(crate) context: Context,
+    pub(crate) launcher: Launcher,
+    objects: BTreeMap<u64, Box<dyn Any>>,
+    last: u64,
+}
+
+/// A session that may move to another thread.
+struct Movable(Session);
+
+// SAFETY: a context, its tensors, launchers and streams share reference counts that are not atomic, so one thread at a
+// time may touch all of them. They are reached through a session only: it is moved out of its lock for a call and moved
+// back after it, objects that Python holds stay inside (`Owned` is a number), and no closure of a call returns one. None
+// of them refers to storage of a thread.
+#[expect(unsafe_code, reason = "the safety comment above")]
+unsafe impl Send for Movable {}
+
+/// A session that Python objects share.
+#[derive(Clone)]
+pub(crate) struct Shared(Arc<Inner>);
+
+struct Inner {
+    state: Mutex<State>,
+    /// Notified when the session is put back.
+    back: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The session, unless a call uses it or it was lost by a panic.
+    session: Option<Box<Movable>>,
+    /// The thread whose call uses the session.
+    user: Option<ThreadId>,
+    /// Objects that were dropped while a call used the session.
+    dropped: Vec<u64>,
+}
+
+/// An object of a session, held by Python. Dropping it drops the object: at once, or after the call that uses the
+/// session now.
+pub(crate) struct Owned<T> {
+    pub(crate) shared: Shared,
+    key: u64,
+    of: PhantomData<fn() -> T>,
+}
+
+impl Session {
+    /// Keeps an object for Python. `shared` is the handle of this session.
+    pub(crate) fn keep<T: 'static>(&mut self, shared: &Shared, object: T) -> Owned<T> {
+        self.last += 1;
+        self.objects.insert(self.last, Box::new(object));
+        Owned { shared: shared.clone(), key: self.last, of: PhantomData }
+    }
+
+    /// Returns an object that Python holds.
+    pub(crate) fn get<T: 'static>(&self, owned: &Owned<T>) -> PyResult<&T> {
+        let object = self.objects.get(&owned.key).and_then(|object| object.downcast_ref());
+        object.ok_or_else(|| Kind::Input.error("the object belongs to another context"))
+    }
+
+    /// Returns an object that Python holds, to be changed.
+    pub(crate) fn get_mut<T: 'static>(&mut self, owned: &Owned<T>) -> PyResult<&mut T> {
+        let object = self.objects.get_mut(&owned.key).and_then(|object| object.downcast_mut());
+        object.ok_or_else(|| Kind::Input.error("the object belongs to another context"))
+    }
+
+    /// Returns the number of objects that Python holds.
+    pub(crate) fn objects(&self) -> usize {
+        self.objects.len()
+    }
+}
+
+impl Shared {
+    /// Makes a session of a new context.
+    pub(crate) fn new(make: impl FnOnce() -> (Context, Launcher)) -> Self {
+        let (context, launcher) = make();
+        let session = Session { context, launcher, objects: BTreeMap::new(), last: 0 };
+        let state = State { session: Some(Box::new(Movable(session))), ..State::default() };
+        Self(Arc::new(Inner { state: Mutex::new(state), back: Condvar::new() }))
+    }
+
+    /// Calls `act` with the session, for work of microseconds. Waits for a call of another thread.
+    pub(crate) fn with<T>(
+        &self,
+        py: Python<'_>,
+        act: impl FnOnce(&mut Session) -> PyResult<T>,
+    ) -> PyResult<T> {
+        let mut session = self.enter(py)?;
+        let done = catch_unwind(AssertUnwindSafe(|| act(&mut session.0)));
+        self.leave(session, done)
+    }
+
+    /// Calls `act` with the session, without the GIL; Ctrl-C interrupts a simulation in it.
+    pub(crate) fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        act: impl FnOnce(&mut Session) -> PyResult<T> + Send,
+    ) -> PyResult<T> {
+        let mut session = self.enter(py)?;
+        let movable = &mut session;
+        let call = move || act(&mut movable.as_mut().0);
+        let done = signals::long(py, || catch_unwind(AssertUnwindSafe(call)));
+        self.leave(session, done)
+    }
+
+    /// Returns whether both are handles of one session.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, py: Python<'_>) -> PyResult<Box<Movable>> {
+        if let Some(session) = self.state().take() {
+            return Ok(session);
+        }
+        py.detach(|| self.wait())
+    }
+
+    /// Waits for the session without the GIL, which the call that uses it may need.
+    fn wait(&self) -> PyResult<Box<Movable>> {
+        let mut state = self.state();
+        loop {
+            if let Some(session) = state.take() {
+                return Ok(session);
+            }
+            match state.user {
+                None => {
+                    return Err(Kind::Internal
+                        .error("the context was lost by an earlier mistake of cubeyard"));
+                }
+                Some(user) if user == thread::current().id() => {
+                    let what =
+                        "the context is in use by the kernel or call that this call is made from";
+                    return Err(Kind::Busy.error(what));
+                }
+                Some(_) => state = self.0.back.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    /// Puts the session back, after objects that were dropped meanwhile. After a panic its state is unknown: it is leaked.
+    fn leave<T>(&self, session: Box<Movable>, done: thread::Result<PyResult<T>>) -> PyResult<T> {
+        match done {
+            Ok(done) => {
+                self.put_back(session);
+                done
+            }
+            Err(panic) => {
+                std::mem::forget(session);
+                self.state().user = None;
+                self.0.back.notify_all();
+                Err(error::internal(&*panic))
+            }
+        }
+    }
+
+    fn put_back(&self, mut session: Box<Movable>) {
+        loop {
+            let mut state = self.state();
+            if state.dropped.is_empty() {
+                (state.session, state.user) = (Some(session), None);
+                self.0.back.notify_one();
+                return;
+            }
+            let dropped = std::mem::take(&mut state.dropped);
+            drop(state);
+            // Dropping a tensor runs the machine, and may drop further objects.
+            dropped.iter().for_each(|key| drop(session.0.objects.remove(key)));
+        }
+    }
+}
+
+impl State {
+    fn take(&mut self) -> Option<Box<Movable>> {
+        let session = self.session.take()?;
+        self.user = Some(thread::current().id());
+        Some(session)
+    }
+}
+
+impl<T> Drop for Owned<T> {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        state.dropped.push(self.key);
+        let session = state.take();
+        drop(state);
+        if let Some(session) = session {
+            self.shared.put_back(session);
+        }
+    }
+}

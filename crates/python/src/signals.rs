@@ -1,0 +1,44 @@
+//! Ctrl-C during long calls.
+
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
+
+use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::prelude::*;
+
+/// Time between two looks for a signal. A look takes the GIL.
+const PAUSE: Duration = Duration::from_millis(20);
+
+thread_local! {
+    static LOOKED: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// The exception that a handler of a signal has raised.
+    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+/// Calls `act` without the GIL. Simulations in it stop soon after a handler of a signal has raised an exception;
+/// [`take`] returns that exception.
+pub(crate) fn long<T: Send>(py: Python<'_>, act: impl FnOnce() -> T + Send) -> T {
+    py.detach(|| cubeyard_sim::interruptible(is_wanted, act))
+}
+
+/// Returns whether a handler of a signal has raised an exception.
+#[expect(clippy::disallowed_methods, reason = "a front reads the clock")]
+pub(crate) fn is_wanted() -> bool {
+    let now = Instant::now();
+    if LOOKED.get().is_some_and(|last| now.duration_since(last) < PAUSE) {
+        return false;
+    }
+    LOOKED.set(Some(now));
+    Python::attach(|py| match py.check_signals() {
+        Ok(()) => false,
+        Err(error) => {
+            RAISED.replace(Some(error));
+            true
+        }
+    })
+}
+
+/// Takes the exception for which a run was interrupted.
+pub(crate) fn take() -> PyErr {
+    RAISED.take().unwrap_or_else(|| PyKeyboardInterrupt::new_err(()))
+}
