@@ -78,11 +78,7 @@ impl<'l> DdpProblem<'l> {
     }
 
     /// Runs one rank; its tensor is added to `means` once it holds the mean.
-    async fn step(
-        &self,
-        worker: Worker<'_>,
-        means: &RefCell<Vec<Tensor>>,
-    ) -> Result<(), DistError> {
+    async fn step(&self, worker: Worker, means: &RefCell<Vec<Tensor>>) -> Result<(), DistError> {
         worker.set_device(worker.rank())?;
         let mine = &self.gradients[worker.rank()];
         let on_device = worker.placement();

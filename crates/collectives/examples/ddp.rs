@@ -16,7 +16,7 @@ const ELEMENTS: usize = 262_144;
 /// What the ranks say, in this order.
 type Said = RefCell<Vec<String>>;
 
-async fn train(worker: Worker<'_>, said: &Said) -> Result<(), DistError> {
+async fn train(worker: Worker, said: &Said) -> Result<(), DistError> {
     let (rank, context) = (worker.rank(), worker.context());
     let say = |what: String| said.borrow_mut().push(format!("rank {rank}: {what}"));
 

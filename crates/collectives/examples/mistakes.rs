@@ -11,13 +11,13 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::{Context, ContextConfig};
 
 /// Two SIPs whose ranks do something together.
-async fn reduce(worker: &Worker<'_>, elements: u64, dtype: DType) -> Result<(), DistError> {
+async fn reduce(worker: &Worker, elements: u64, dtype: DType) -> Result<(), DistError> {
     let tensor = worker.context().zeros(&[elements], dtype)?.to(&worker.placement())?;
     worker.all_reduce(&tensor, ReduceOp::Sum).await
 }
 
 /// What becomes of two ranks that do something.
-fn ranks(work: &impl AsyncFn(Worker<'_>) -> Result<(), DistError>) -> Result<(), DistError> {
+fn ranks(work: &impl AsyncFn(Worker) -> Result<(), DistError>) -> Result<(), DistError> {
     let context = Context::new(ContextConfig::default());
     let dist = Distributed::new(&context);
     dist.init_process_group("ahbm")?;

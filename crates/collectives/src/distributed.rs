@@ -41,7 +41,7 @@ pub use group::{CollectiveReport, Group, Pending};
 pub use kernel_channels::KernelChannels;
 pub use process_group::ProcessGroup;
 pub use rank_map::RankMap;
-pub use worker::{WorkHandle, Worker};
+pub use worker::{Spawned, WorkHandle, Worker};
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -58,9 +58,15 @@ use worker::CallMatcher;
 /// Name of the only backend.
 const BACKEND: &str = "ahbm";
 
-/// The counterpart of the module `torch.distributed`.
-#[derive(Debug)]
+/// The counterpart of the module `torch.distributed`. Cheap to clone: clones share the process groups.
+#[derive(Clone, Debug)]
 pub struct Distributed {
+    state: Rc<State>,
+}
+
+/// State that an instance and its workers share.
+#[derive(Debug)]
+struct State {
     launcher: Rc<Launcher>,
     backend: RefCell<Option<Backend>>,
     matcher: CallMatcher,
@@ -91,7 +97,8 @@ impl Distributed {
     pub fn with_launcher(launcher: Rc<Launcher>) -> Self {
         let (backend, matcher) = (RefCell::default(), CallMatcher::default());
         let (current, made, point) = (Cell::new(None), Cell::new(0), point::kernel());
-        Self { launcher, backend, matcher, current, made, point }
+        let state = State { launcher, backend, matcher, current, made, point };
+        Self { state: Rc::new(state) }
     }
 
     /// Creates the group of all SIPs, one rank each, and installs its channels through the fabric. On an error
@@ -118,23 +125,26 @@ impl Distributed {
         if config.ranks != Ranks::Sip {
             return Err(DistError::NotSips(config.ranks.kind()));
         }
-        let map =
-            self.launcher.context().machine(|machine| RankMap::new(machine.topology(), config))?;
+        let map = self
+            .state
+            .launcher
+            .context()
+            .machine(|machine| RankMap::new(machine.topology(), config))?;
         let members: Vec<_> = (0..map.sips.len()).collect();
         let (world, algorithms) = self.wire(ccl, &members, map.sips)?;
         let groups = BTreeMap::from([(world.id(), algorithms)]);
-        self.backend.replace(Some(Backend { ccl: ccl.clone(), world, groups }));
+        self.state.backend.replace(Some(Backend { ccl: ccl.clone(), world, groups }));
         Ok(())
     }
 
     /// Removes all groups, through the fabric.
     pub fn destroy_process_group(&self) -> Result<(), DistError> {
-        self.backend.take().map(drop).ok_or(DistError::NotInitialized)
+        self.state.backend.take().map(drop).ok_or(DistError::NotInitialized)
     }
 
     /// Returns whether there is a group.
     pub fn is_initialized(&self) -> bool {
-        self.backend.borrow().is_some()
+        self.state.backend.borrow().is_some()
     }
 
     /// Returns the number of ranks.
@@ -144,7 +154,7 @@ impl Distributed {
 
     /// Returns the rank of the calling worker; 0 outside of workers.
     pub fn get_rank(&self) -> Result<usize, DistError> {
-        self.with(|_| Ok(self.current.get().unwrap_or(0)))
+        self.with(|_| Ok(self.state.current.get().unwrap_or(0)))
     }
 
     /// Returns the name of the backend, `ahbm`.
@@ -177,7 +187,7 @@ impl Distributed {
 
     /// Checks that no worker is running: calls for all ranks are not for one of them to make.
     fn check_outside(&self, call: &impl ToString) -> Result<(), DistError> {
-        match self.current.get() {
+        match self.state.current.get() {
             Some(rank) => Err(DistError::Inside { rank, call: call.to_string() }),
             None => Ok(()),
         }
@@ -185,10 +195,10 @@ impl Distributed {
 
     /// Returns the defects of collective kernels that nevertheless ran to their ends.
     pub fn findings(&self) -> Vec<cubeyard_tl::program::Finding> {
-        self.launcher.findings()
+        self.state.launcher.findings()
     }
 
     fn with<T>(&self, act: impl FnOnce(&Backend) -> Result<T, DistError>) -> Result<T, DistError> {
-        act(self.backend.borrow().as_ref().ok_or(DistError::NotInitialized)?)
+        act(self.state.backend.borrow().as_ref().ok_or(DistError::NotInitialized)?)
     }
 }

@@ -25,19 +25,23 @@ impl Distributed {
         target: (usize, &Tensor),
     ) -> Result<Pending, DistError> {
         self.check_outside(&"send")?;
-        let context = self.launcher.context();
+        let context = self.state.launcher.context();
         let wired = self.wired(group)?;
         let direct = &wired.direct;
         let seats = transfer(context, direct.rank_map(), source, target)?;
         let piece = direct.piece(source.1.dtype());
-        self.launcher.use_group(direct.number());
+        self.state.launcher.use_group(direct.number());
         let mut handles = Vec::new();
         for (seat, (peer, sends)) in seats.into_iter().zip([(target.0, 1.0), (source.0, 0.0)]) {
             let Seat { sip, tensors, cubes, pes } = seat;
             let numbers = [sends, peer as f64, piece as f64];
             let launch =
                 Launch::new(sip).arguments(tensors).arguments(numbers).cubes(cubes).pes(pes);
-            handles.push(self.launcher.launch(&context.stream(), &self.point, &launch)?);
+            handles.push(self.state.launcher.launch(
+                &context.stream(),
+                &self.state.point,
+                &launch,
+            )?);
         }
         Ok(Pending::new("direct", context.now(), source.1.nbytes().get(), handles))
     }

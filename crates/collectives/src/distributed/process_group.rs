@@ -65,7 +65,7 @@ impl Distributed {
             Ok((backend.ccl.clone(), sips))
         })?;
         let (group, algorithms) = self.wire(&ccl, ranks, sips)?;
-        if let Some(backend) = self.backend.borrow_mut().as_mut() {
+        if let Some(backend) = self.state.backend.borrow_mut().as_mut() {
             backend.groups.insert(group.id, algorithms);
         }
         Ok(group)
@@ -76,7 +76,7 @@ impl Distributed {
         if *group == self.world()? {
             return self.destroy_process_group();
         }
-        let mut backend = self.backend.borrow_mut();
+        let mut backend = self.state.backend.borrow_mut();
         let removed = backend.as_mut().and_then(|backend| backend.groups.remove(&group.id));
         removed.map(drop).ok_or_else(|| DistError::NoGroup(group.to_string()))
     }
@@ -104,13 +104,13 @@ impl Distributed {
         tensors: &[(&Tensor, &Tensor)],
     ) -> Result<Pending, DistError> {
         self.check_outside(&operation)?;
-        self.wired(group)?.begin(&self.launcher, operation, tensors)
+        self.wired(group)?.begin(&self.state.launcher, operation, tensors)
     }
 
     /// Begins a barrier, which ends when every member's device has heard from every other.
     pub fn begin_barrier(&self, group: &ProcessGroup) -> Result<Pending, DistError> {
         self.check_outside(&"barrier")?;
-        self.wired(group)?.barrier(&self.launcher)
+        self.wired(group)?.barrier(&self.state.launcher)
     }
 
     /// Makes a group of some ranks of the world and wires their SIPs.
@@ -120,11 +120,11 @@ impl Distributed {
         members: &[usize],
         sips: Vec<SipId>,
     ) -> Result<(ProcessGroup, Rc<Algorithms>), DistError> {
-        let id = self.made.get();
-        self.made.set(id.checked_add(1).ok_or(DistError::Exhausted)?);
+        let id = self.state.made.get();
+        self.state.made.set(id.checked_add(1).ok_or(DistError::Exhausted)?);
         let group = ProcessGroup { id, members: members.into() };
-        let number = || self.launcher.new_group().ok_or(DistError::Exhausted);
-        let algorithms = Algorithms::wire(self.launcher.context(), ccl, sips, number)?;
+        let number = || self.state.launcher.new_group().ok_or(DistError::Exhausted);
+        let algorithms = Algorithms::wire(self.state.launcher.context(), ccl, sips, number)?;
         Ok((group, Rc::new(algorithms)))
     }
 

@@ -9,6 +9,7 @@ mod spawn;
 
 pub use call::WorkHandle;
 pub(super) use meeting::CallMatcher;
+pub use spawn::Spawned;
 
 use std::cell::Cell;
 use std::panic::Location;
@@ -22,21 +23,25 @@ use super::group::check_peer;
 use super::{DistError, Distributed, ProcessGroup};
 use crate::collective::{Operation, ReduceOp};
 use call::{Answer, Call, Posted};
+use cubeyard_tl::place;
 
 /// The worker of a rank, in the group of all ranks or another.
-#[derive(Debug)]
-pub struct Worker<'a> {
-    dist: &'a Distributed,
+#[derive(Clone, Debug)]
+pub struct Worker {
+    dist: Distributed,
     group: ProcessGroup,
     /// Its rank in the group.
     rank: usize,
     device: Rc<Cell<usize>>,
+    /// Line of its calls, if a front names it.
+    at: Option<String>,
 }
 
-impl<'a> Worker<'a> {
+impl Worker {
     /// Makes the worker of a rank of the world.
-    fn new(dist: &'a Distributed, world: ProcessGroup, rank: usize) -> Self {
-        Self { dist, group: world, rank, device: Rc::new(Cell::new(rank)) }
+    fn new(dist: &Distributed, world: ProcessGroup, rank: usize) -> Self {
+        let device = Rc::new(Cell::new(rank));
+        Self { dist: dist.clone(), group: world, rank, device, at: None }
     }
 
     /// Returns its rank in the group.
@@ -55,8 +60,8 @@ impl<'a> Worker<'a> {
     }
 
     /// Returns the context of all ranks.
-    pub fn context(&self) -> &'a Context {
-        self.dist.launcher.context()
+    pub fn context(&self) -> &Context {
+        self.dist.state.launcher.context()
     }
 
     /// Makes a group of some ranks of the world. Every rank may do so, whether it is a member or not: the n-th
@@ -71,8 +76,14 @@ impl<'a> Worker<'a> {
         let rank = self.global_rank();
         let place = group.rank_of(rank);
         let not = || DistError::NotMember { rank, members: group.to_string() };
-        let (group, device) = (group.clone(), Rc::clone(&self.device));
-        Ok(Self { dist: self.dist, rank: place.ok_or_else(not)?, group, device })
+        let rank = place.ok_or_else(not)?;
+        Ok(Self { rank, group: group.clone(), ..self.clone() })
+    }
+
+    /// Returns the same worker with calls at this line, such as `train.py:12`, for fronts in other languages.
+    #[must_use]
+    pub fn called_at(&self, line: &str) -> Self {
+        Self { at: Some(line.to_owned()), ..self.clone() }
     }
 
     /// Selects the SIP of [`placement`](Self::placement), as `torch.accelerator.set_device_index`. The default
@@ -165,7 +176,7 @@ impl<'a> Worker<'a> {
     #[track_caller]
     fn with_peer(&self, name: &'static str, peer: usize, call: Call) -> WorkHandle {
         if let Err(error) = check_peer(name, self.rank, peer, self.group.size()) {
-            self.dist.matcher.refuse(error);
+            self.dist.state.matcher.refuse(error);
         }
         self.post(call)
     }
@@ -178,9 +189,10 @@ impl<'a> Worker<'a> {
     #[track_caller]
     fn post(&self, call: Call) -> WorkHandle {
         let answer = Answer::default();
-        let at = Location::caller();
+        let here = Location::caller();
+        let at = self.at.clone().unwrap_or_else(|| place(here));
         let posted = Posted { call, at, answer: Rc::clone(&answer), order: 0 };
-        self.dist.matcher.post(&self.group, self.rank, posted);
+        self.dist.state.matcher.post(&self.group, self.rank, posted);
         WorkHandle { answer }
     }
 }

@@ -129,7 +129,7 @@ fn a_group_is_made_whole_or_not_at_all() {
 }
 
 /// What every operation gives in a group, from the ranks of its members in it.
-async fn every_operation(worker: &Worker<'_>) -> Result<(), DistError> {
+async fn every_operation(worker: &Worker) -> Result<(), DistError> {
     let (rank, n, context) = (worker.rank(), worker.world_size(), worker.context());
     let place = Placement::one(sip(worker.global_rank()));
     let tensor = |values: &[f32]| context.from_slice(&[values.len() as u64], values)?.to(&place);

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::future::Future;
-use std::panic::Location;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -39,7 +38,8 @@ pub(super) type Answer = Rc<RefCell<Option<Result<Option<CollectiveReport>, Stri
 #[derive(Clone, Debug)]
 pub(super) struct Posted {
     pub(super) call: Call,
-    pub(super) at: &'static Location<'static>,
+    /// Line of the call.
+    pub(super) at: String,
     pub(super) answer: Answer,
     /// Number of calls before it.
     pub(super) order: usize,

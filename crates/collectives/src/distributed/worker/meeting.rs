@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, VecDeque};
 use super::call::{Call, Posted};
 use crate::distributed::error::listed;
 use crate::distributed::{DistError, Distributed, Pending, ProcessGroup};
-use cubeyard_tl::place;
 
 /// Unmatched calls of a group's members.
 #[derive(Debug)]
@@ -72,7 +71,7 @@ impl CallMatcher {
         let queues = self.queues.borrow();
         let of_group = |queues: &Queues| -> Option<(usize, String)> {
             let posted = queues.calls[queues.group.rank_of(rank)?].front()?;
-            let (name, at) = (posted.call.name(), place(posted.at));
+            let (name, at) = (posted.call.name(), &posted.at);
             let group = &queues.group;
             let of = if group == world { String::new() } else { format!(" of ranks {group}") };
             Some((posted.order, format!("{name}{of} at {at}")))
@@ -116,7 +115,7 @@ impl Distributed {
     /// Begins all matching calls, then waits for them; returns whether there were any. No worker is running then.
     pub(super) fn meet(&self) -> Result<bool, DistError> {
         let mut begun: Vec<Begun> = Vec::new();
-        while let Some(meeting) = self.matcher.next_meeting() {
+        while let Some(meeting) = self.state.matcher.next_meeting() {
             let pending = self.carry_out(&meeting);
             begun.push((meeting.calls, pending));
         }
@@ -163,8 +162,8 @@ impl Distributed {
         rank: usize,
         ranks: &[usize],
     ) -> Result<ProcessGroup, DistError> {
-        let place = self.matcher.asked.borrow()[rank];
-        let known = self.matcher.made.borrow().get(place).cloned();
+        let place = self.state.matcher.asked.borrow()[rank];
+        let known = self.state.matcher.made.borrow().get(place).cloned();
         let group = match known {
             Some(known) if known.members() == ranks => known,
             Some(known) => {
@@ -173,11 +172,11 @@ impl Distributed {
             }
             None => {
                 let group = self.new_group(ranks)?;
-                self.matcher.made.borrow_mut().push(group.clone());
+                self.state.matcher.made.borrow_mut().push(group.clone());
                 group
             }
         };
-        self.matcher.asked.borrow_mut()[rank] += 1;
+        self.state.matcher.asked.borrow_mut()[rank] += 1;
         Ok(group)
     }
 }
