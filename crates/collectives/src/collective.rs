@@ -31,6 +31,7 @@ pub use direct::to as port_to;
 pub use pieces::by_turns;
 
 use std::fmt;
+use std::rc::Rc;
 
 use cubeyard_tl::kernel::{Args, Kernel};
 use cubeyard_tl::{Port, Tile, Tl};
@@ -72,6 +73,29 @@ pub trait Algorithm: fmt::Debug {
 
     /// Returns the messages of an operation for the cost model; `None` if it refuses the operation.
     fn schedule(&self, operation: Operation, world: &World) -> Option<Schedule>;
+}
+
+/// A shared algorithm, as a front brings it.
+impl Algorithm for Rc<dyn Algorithm> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn refuses(&self, operation: Operation, world: &World) -> Option<String> {
+        (**self).refuses(operation, world)
+    }
+
+    fn wires(&self, world: &World) -> Vec<Wire> {
+        (**self).wires(world)
+    }
+
+    fn kernel(&self, job: &Job) -> Kernel {
+        (**self).kernel(job)
+    }
+
+    fn schedule(&self, operation: Operation, world: &World) -> Option<Schedule> {
+        (**self).schedule(operation, world)
+    }
 }
 
 /// Returns all algorithms.

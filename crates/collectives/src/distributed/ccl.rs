@@ -23,6 +23,7 @@ mod cost;
 mod read;
 
 use std::ops::RangeInclusive;
+use std::rc::Rc;
 
 use cubeyard_device::input::{self, Document, InputError, nearest};
 use cubeyard_device::topology::{SipTopology, Topology};
@@ -32,7 +33,7 @@ use super::config::GroupConfig;
 use super::error::DistError;
 use super::group::check_root;
 use super::rank_map::RankMap;
-use crate::collective::{Algorithm, Operation, algorithms};
+use crate::collective::{Algorithm, Operation};
 
 pub use cost::Cost;
 
@@ -41,6 +42,9 @@ pub const DEFAULT: &str = include_str!("ccl.yaml");
 
 /// Name of the embedded file in errors.
 const DEFAULT_NAME: &str = "the default ccl.yaml";
+
+/// Function of a front that finds an algorithm by the name of its module.
+pub type FindModule<'a> = &'a dyn Fn(&str) -> Option<Result<Rc<dyn Algorithm>, String>>;
 
 /// The choice of algorithms, and their groups' settings.
 #[derive(Clone, Debug)]
@@ -58,8 +62,8 @@ pub struct CclConfig {
 pub struct CclAlgorithm {
     /// Its name in the file.
     pub name: String,
-    /// Name of the registered algorithm.
-    pub module: &'static str,
+    /// The registered algorithm, or one of a front.
+    pub module: Rc<dyn Algorithm>,
     /// Whether it may be chosen.
     pub enabled: bool,
     /// Settings of its groups.
@@ -93,10 +97,16 @@ impl CclConfig {
 
     /// Reads `text` as an overlay of the embedded file. Errors call it `name`.
     pub fn read(name: &str, text: &str) -> Result<Self, InputError> {
+        Self::read_with(name, text, &|_| None)
+    }
+
+    /// As [`read`](Self::read), for a front that has algorithms of its own: `find` returns the one of a `module`
+    /// that is not registered, `None` if it knows none of this name, or the reason why it cannot be used.
+    pub fn read_with(name: &str, text: &str, find: FindModule<'_>) -> Result<Self, InputError> {
         // An invalid default is the result of the user's file.
         let default_name = format!("{name} over {DEFAULT_NAME}");
         let document = Document::overlaid(&default_name, DEFAULT, name, text)?;
-        read::config(&document.root())
+        read::config(&document.root(), find)
     }
 
     /// As [`read`](Self::read), from bytes that may not be text.
@@ -172,8 +182,7 @@ impl Resolved {
 impl CclAlgorithm {
     /// Returns the registered algorithm.
     pub fn algorithm(&self) -> Box<dyn Algorithm> {
-        let mut all = algorithms().into_iter();
-        all.find(|algorithm| algorithm.name() == self.module).expect("checked when it was read")
+        Box::new(Rc::clone(&self.module))
     }
 
     /// Resolves this algorithm, if it supports an operation.
@@ -187,7 +196,7 @@ impl CclAlgorithm {
         check_root(operation, map.world())?;
         let algorithm = self.algorithm();
         if let Some(why) = algorithm.refuses(operation, map.world()) {
-            return Err(DistError::Refused { algorithm: self.module, why });
+            return Err(DistError::Refused { algorithm: self.module.name(), why });
         }
         let estimate = self.cost(topology, operation)?.and_then(|cost| cost.span(bytes));
         Ok(Resolved { name: self.name.clone(), algorithm, config: self.config.clone(), estimate })
@@ -203,7 +212,7 @@ impl CclAlgorithm {
         let ranks = RankMap::new(topology, &self.config)?.world().ranks;
         let excluded = excludes_size(&self.bytes, bytes);
         match excluded.or_else(|| self.excludes(topology, ranks)) {
-            Some(why) => Err(DistError::Refused { algorithm: self.module, why }),
+            Some(why) => Err(DistError::Refused { algorithm: self.module.name(), why }),
             None => self.resolved(topology, bytes, operation),
         }
     }

@@ -1,6 +1,8 @@
 //! `ccl.yaml`: what it refuses, which algorithm it chooses, and what its groups are like.
 
-use cubeyard_collectives::collective::{Operation, ReduceOp, algorithms};
+use std::rc::Rc;
+
+use cubeyard_collectives::collective::{Algorithm, Operation, ReduceOp, Ring, algorithms};
 use cubeyard_collectives::distributed::ccl::{CclConfig, DEFAULT};
 use cubeyard_collectives::distributed::{DistError, RankMap, Ranks};
 use cubeyard_device::pe::WaitMode;
@@ -171,4 +173,28 @@ fn the_quickest_is_chosen_of_those_that_may_be() {
     let error = chosen(off, 256, Operation::AllToAll).unwrap_err();
     assert!(matches!(error, DistError::Refused { .. }), "{error}");
     assert!(error.to_string().contains("ring: all_to_all is not supported"), "{error}");
+}
+
+#[test]
+fn a_front_brings_algorithms_of_its_own() {
+    let find = |module: &str| match module {
+        "my_ring" => Some(Ok(Rc::new(Ring) as Rc<dyn Algorithm>)),
+        "broken" => Some(Err("a module with `kernel`".to_owned())),
+        _ => None,
+    };
+    let read = |module: &str| {
+        let text =
+            format!("defaults: {{algorithm: mine}}\nalgorithms:\n  mine:\n    module: {module}\n");
+        CclConfig::read_with("mine.yaml", &text, &find)
+    };
+    let config = read("my_ring").unwrap();
+    let resolved = config.resolve(&Topology::embedded(), 1 << 20, ALL_REDUCE).unwrap();
+    assert_eq!((&*resolved.name, resolved.algorithm.name()), ("mine", "ring"));
+    // A registered name is not asked of the front.
+    assert_eq!(read("tree").unwrap().named("mine").unwrap().module.name(), "tree");
+    let broken =
+        "mine.yaml:4: algorithms.mine.module: expected a module with `kernel`, found broken";
+    assert_eq!(read("broken").unwrap_err().to_string(), broken);
+    let unknown = read("nobody").unwrap_err().to_string();
+    assert!(unknown.contains("expected one of direct, ring, grid"), "{unknown}");
 }

@@ -1,6 +1,7 @@
 //! Conversion of a parsed file to a configuration.
 
 use std::ops::RangeInclusive;
+use std::rc::Rc;
 
 use cubeyard_device::input::{Field, InputError, InputProblem, Map};
 use cubeyard_device::pe::WaitMode;
@@ -9,8 +10,8 @@ use cubeyard_memory::Bytes;
 use cubeyard_runtime::{RingConfig, SlotKind};
 use cubeyard_sim::Span;
 
-use super::{CclAlgorithm, CclConfig};
-use crate::collective::algorithms;
+use super::{CclAlgorithm, CclConfig, FindModule};
+use crate::collective::{Algorithm, algorithms};
 use crate::distributed::config::{GroupConfig, Ranks};
 
 type Result<T> = std::result::Result<T, InputError>;
@@ -93,7 +94,7 @@ fn poll(field: &Field<'_>) -> Result<Span> {
 }
 
 /// Reads a complete file.
-pub(super) fn config(root: &Field<'_>) -> Result<CclConfig> {
+pub(super) fn config(root: &Field<'_>, find: FindModule<'_>) -> Result<CclConfig> {
     let mut map = root.map()?;
     let (defaults, by_name) = (map.field("defaults"), map.field("algorithms"));
     map.finish()?;
@@ -104,7 +105,7 @@ pub(super) fn config(root: &Field<'_>) -> Result<CclConfig> {
     defaults.finish()?;
     let mut algorithms = Vec::new();
     for (name, field) in by_name.map()?.each() {
-        algorithms.push(algorithm(name, &field, &settings)?);
+        algorithms.push(algorithm(name, &field, &settings, find)?);
     }
     let forced = choice(&forced, &algorithms)?;
     Ok(CclConfig { forced, defaults: settings.config, algorithms })
@@ -117,7 +118,12 @@ fn choice(field: &Field<'_>, algorithms: &[CclAlgorithm]) -> Result<Option<Strin
     Ok(field.choice(&names)?.map(ToOwned::to_owned))
 }
 
-fn algorithm(name: &str, field: &Field<'_>, settings: &Settings) -> Result<CclAlgorithm> {
+fn algorithm(
+    name: &str,
+    field: &Field<'_>,
+    settings: &Settings,
+    find: FindModule<'_>,
+) -> Result<CclAlgorithm> {
     let mut map = field.map()?;
     let module = map.optional("module");
     let mut enabled = true;
@@ -130,18 +136,30 @@ fn algorithm(name: &str, field: &Field<'_>, settings: &Settings) -> Result<CclAl
     let world = range(map.optional("from_world"), map.optional("to_world"), 1..=usize::MAX, count)?;
     let sips = sips(map.optional("sip_topologies"))?;
     map.finish()?;
-    let module = registered(name, field, module.as_ref())?;
+    let module = registered(name, field, module.as_ref(), find)?;
     Ok(CclAlgorithm { name: name.to_owned(), module, enabled, config, bytes, world, sips })
 }
 
-/// Returns the registered algorithm that is named, else that of the same name as the entry.
-fn registered(name: &str, entry: &Field<'_>, module: Option<&Field<'_>>) -> Result<&'static str> {
-    let known: Vec<_> = algorithms().iter().map(|known| (known.name(), known.name())).collect();
-    let same = known.iter().find(|(known, _)| *known == name);
-    match (module, same) {
-        (Some(module), _) => module.choice(&known),
-        (None, Some((name, _))) => Ok(name),
-        (None, None) => Err(entry.error(InputProblem::MissingKey { name: "module" })),
+/// Returns the algorithm that is named, registered or of a front, else the registered one of the same name as the entry.
+fn registered(
+    name: &str,
+    entry: &Field<'_>,
+    module: Option<&Field<'_>>,
+    find: FindModule<'_>,
+) -> Result<Rc<dyn Algorithm>> {
+    let named = |name: &str| algorithms().into_iter().find(|known| known.name() == name);
+    let Some(module) = module else {
+        let missing = || entry.error(InputProblem::MissingKey { name: "module" });
+        return named(name).map(Rc::from).ok_or_else(missing);
+    };
+    let text = module.text("the name of an algorithm")?;
+    match (named(text), find(text)) {
+        (Some(known), _) => Ok(known.into()),
+        (None, Some(found)) => found.map_err(|why| module.unexpected(why)),
+        (None, None) => {
+            let known: Vec<_> = algorithms().iter().map(|known| (known.name(), ())).collect();
+            Err(module.choice(&known).expect_err("it is none of them"))
+        }
     }
 }
 
