@@ -14,6 +14,10 @@ def run_command(arguments: Sequence[str]) -> int: ...
 # topology
 
 # results: probe, validate, model, collectives
+def arrow_stream(columns: Sequence[tuple[str, str, Sequence[object]]], rows: int) -> object: ...
+def table_page(
+    title: str, summary: str, tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[tuple[str, bool]]]]]
+) -> str: ...
 
 # context
 

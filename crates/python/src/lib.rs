@@ -6,6 +6,7 @@
 //! | [`session`] | contexts shared by threads |
 //! | [`signals`] | Ctrl-C during long calls |
 //! | [`command`] | the `cubeyard` command |
+//! | [`table`] | tables of results, as Arrow streams and as pages |
 
 mod command;
 mod error;
@@ -13,6 +14,7 @@ mod error;
 mod session;
 #[expect(dead_code, reason = "the modules that use it follow")]
 mod signals;
+mod table;
 
 use pyo3::prelude::*;
 
@@ -20,5 +22,6 @@ use pyo3::prelude::*;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     command::register(module)?;
+    table::register(module)?;
     Ok(())
 }

@@ -1,0 +1,189 @@
+"""Results: frozen dataclasses that are plain data, tables, pages and pictures."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from cubeyard import _native
+from cubeyard.errors import CubeyardError, InputError
+
+__all__ = ["HIDDEN", "Result", "columns", "plain", "table"]
+
+HIDDEN: Mapping[str, bool] = {"hidden": True}
+"""Metadata of a dataclass field that `to_dict()` leaves out."""
+
+HEIGHT = 640
+"""Height of a page in a notebook, in pixels. It can be dragged."""
+
+
+class Result(ABC):
+    """Base of results.
+
+    A derived class is a frozen dataclass. Its fields are named as in the JSON of the command; a trailing underscore
+    (`from_`) is left out there.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Times(Result):
+    ...     times_ns: tuple[float, ...]
+    ...     def rows(self):
+    ...         return [{"run": run, "ns": ns} for run, ns in enumerate(self.times_ns)]
+    ...     def _draw(self, axes):
+    ...         axes.plot(self.times_ns)
+    >>> times = Times((77.0, 79.5))
+    >>> times.to_dict()
+    {'times_ns': [77.0, 79.5]}
+    >>> times.rows()[1]
+    {'run': 1, 'ns': 79.5}
+    """
+
+    _title: ClassVar[str] = ""
+    """Title of the page; the name of the class if empty."""
+    _types: ClassVar[Mapping[str, str]] = {}
+    """Arrow types of columns whose values may all be missing: `bool`, `int64`, `float64` or `utf8`."""
+
+    def to_dict(self) -> Any:
+        """Returns plain data, equal to what the command prints with `--format json`."""
+        return plain(self)
+
+    @abstractmethod
+    def rows(self) -> list[dict[str, Any]]:
+        """Returns the table: a dictionary of plain values for each row."""
+
+    def page(self) -> str:
+        """Returns the report as a self-contained HTML page."""
+        title = self._title or type(self).__name__
+        return _native.table_page(title, self._summary(), self._tables())
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Writes the page of `page()` to a file and returns its path.
+
+        Raises:
+            InputError: The file cannot be written.
+        """
+        path = Path(path)
+        try:
+            path.write_text(self.page(), encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"path: {path}: cannot be written: {error.strerror}; name another file") from error
+        return path
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draws the result with matplotlib and returns the axes.
+
+        Args:
+            axes: Axes of matplotlib to draw on; those of a new figure if None.
+
+        Raises:
+            CubeyardError: matplotlib is not installed.
+        """
+        if axes is None:
+            axes = new_axes()
+        self._draw(axes)
+        return axes
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Exports the table as an Arrow stream, which pandas, polars and pyarrow read. A requested schema is not applied."""
+        rows = self.rows()
+        return _native.arrow_stream(columns(rows, self._types), len(rows))
+
+    def _repr_html_(self) -> str:
+        """Shows the page in a notebook, in a frame so that its style stays inside."""
+        page = html.escape(self.page())
+        style = f"width:100%;height:{HEIGHT}px;border:0;resize:vertical"
+        return f'<iframe srcdoc="{page}" style="{style}"></iframe>'
+
+    def _summary(self) -> str:
+        """Returns the line below the title of the page."""
+        return ""
+
+    def _tables(self) -> list[tuple[str, list[str], list[list[tuple[str, bool]]]]]:
+        """Returns the tables of the page, made by `table`."""
+        return [table("Results", self.rows())]
+
+    @abstractmethod
+    def _draw(self, axes: Any) -> None:
+        """Draws the result on axes of matplotlib."""
+
+
+def plain(value: Any) -> Any:
+    """Returns a value as JSON has it: dataclasses are dictionaries and tuples are lists."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = [field for field in dataclasses.fields(value) if not field.metadata.get("hidden")]
+        return {field.name.rstrip("_"): plain(getattr(value, field.name)) for field in fields}
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value
+
+
+def columns(rows: Sequence[Mapping[str, Any]], types: Mapping[str, str]) -> list[tuple[str, str, list[Any]]]:
+    """Returns the columns of a table: name, Arrow type and values. `types` names those of missing values.
+
+    >>> columns([{"name": "a", "ns": 1}, {"name": "b", "ns": 0.5, "ok": None}], {"ok": "bool"})
+    [('name', 'utf8', ['a', 'b']), ('ns', 'float64', [1, 0.5]), ('ok', 'bool', [None, None])]
+    """
+    names = dict.fromkeys(name for row in rows for name in row) if rows else dict.fromkeys(types)
+    found = []
+    for name in names:
+        values = [row.get(name) for row in rows]
+        found.append((name, types.get(name) or _type(name, values), values))
+    return found
+
+
+def _type(name: str, values: Iterable[Any]) -> str:
+    """Returns the Arrow type of a column."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {bool}:
+        return "bool"
+    if kinds == {int}:
+        return "int64"
+    if kinds and kinds <= {int, float}:
+        return "float64"
+    if kinds <= {str}:
+        return "utf8"
+    kind = ", ".join(sorted(kind.__name__ for kind in kinds))
+    raise InputError(f"column {name}: expected numbers, text or truth values alone, found {kind}")
+
+
+def table(title: str, rows: Sequence[Mapping[str, Any]]) -> tuple[str, list[str], list[list[tuple[str, bool]]]]:
+    """Returns a table of a page: its title, the names of its columns, its cells."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return title, names, [[_cell(row.get(name)) for name in names] for row in rows]
+
+
+def _cell(value: Any) -> tuple[str, bool]:
+    """Returns the text of a cell, and whether it is a number.
+
+    >>> _cell(1234567), _cell(0.123456), _cell(True), _cell(None)
+    (('1,234,567', True), ('0.1235', True), ('yes', False), ('', False))
+    """
+    if value is None:
+        return "", False
+    if isinstance(value, bool):
+        return ("yes" if value else "no"), False
+    if isinstance(value, int):
+        return f"{value:,}", True
+    if isinstance(value, float):
+        return (f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"), True
+    return str(value), False
+
+
+def new_axes() -> Any:
+    """Returns the axes of a new figure of matplotlib.
+
+    Raises:
+        CubeyardError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise CubeyardError("plot() needs matplotlib: pip install 'cubeyard[plot]'") from error
+    return pyplot.subplots()[1]
