@@ -7,6 +7,9 @@ __version__: str
 # command
 def run_command(arguments: Sequence[str]) -> int: ...
 
+# licences
+def licences() -> str: ...
+
 # memory
 
 # replay

@@ -7,9 +7,11 @@
 //! | [`signals`] | Ctrl-C during long calls |
 //! | [`command`] | the `cubeyard` command |
 //! | [`table`] | tables of results, as Arrow streams and as pages |
+//! | [`licences`] | the licences of what is linked in |
 
 mod command;
 mod error;
+mod licences;
 #[expect(dead_code, reason = "the modules that use it follow")]
 mod session;
 #[expect(dead_code, reason = "the modules that use it follow")]
@@ -23,5 +25,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     command::register(module)?;
     table::register(module)?;
+    licences::register(module)?;
     Ok(())
 }
