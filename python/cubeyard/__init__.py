@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from cubeyard import errors
 from cubeyard._native import __version__
+from cubeyard.context import Context, LeakReport
 from cubeyard.errors import CubeyardError
+from cubeyard.placement import Placement
+from cubeyard.tensor import Tensor
 
-__all__ = ["CubeyardError", "__version__", "errors"]
+__all__ = [
+    "Context",
+    "CubeyardError",
+    "LeakReport",
+    "Placement",
+    "Tensor",
+    "__version__",
+    "errors",
+]

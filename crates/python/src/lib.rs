@@ -5,18 +5,29 @@
 //! | [`error`] | the exceptions, and the conversion of errors into them |
 //! | [`session`] | contexts shared by threads |
 //! | [`signals`] | Ctrl-C during long calls |
+//! | [`topology`] | topologies of machines |
+//! | [`context`], [`tensor`], [`bytes`] | contexts, their tensors, and the bytes of these |
 //! | [`command`] | the `cubeyard` command |
 //! | [`table`] | tables of results, as Arrow streams and as pages |
 //! | [`licences`] | the licences of what is linked in |
 
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "arguments from Python are converted into owned values"
+)]
+
+mod bytes;
 mod command;
+mod context;
+#[allow(dead_code, reason = "modules that use more of it follow")]
 mod error;
 mod licences;
-#[expect(dead_code, reason = "the modules that use it follow")]
+#[allow(dead_code, reason = "modules that use more of it follow")]
 mod session;
-#[expect(dead_code, reason = "the modules that use it follow")]
 mod signals;
 mod table;
+mod tensor;
+mod topology;
 
 use pyo3::prelude::*;
 
@@ -26,5 +37,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     command::register(module)?;
     table::register(module)?;
     licences::register(module)?;
+    bytes::register(module)?;
+    context::register(module)?;
+    tensor::register(module)?;
+    topology::register(module)?;
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Initial values of a tensor.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::dtype::{DType, OutOfRange};
 
@@ -18,7 +18,7 @@ pub(crate) enum Init {
     /// Uniform random values from 0 to 1, determined by the seed.
     Rand { seed: u64 },
     /// The bytes of all elements.
-    Data(Rc<[u8]>),
+    Data(Arc<Vec<u8>>),
 }
 
 impl Init {
@@ -43,7 +43,7 @@ impl Init {
         for element in bytes.chunks_exact(from.width()) {
             convert(element, &mut converted)?;
         }
-        Ok(Self::Data(converted.into()))
+        Ok(Self::Data(Arc::new(converted)))
     }
 
     /// Appends the bytes of `count` elements from index `first` on.

@@ -9,6 +9,7 @@ pub use values::Values;
 
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use cubeyard_device::machine::Stage;
 use cubeyard_memory::Bytes;
@@ -102,9 +103,19 @@ impl Context {
         dimensions: &[u64],
         elements: &[T],
     ) -> Result<Tensor, RuntimeError> {
-        let data = Init::Data(T::slice_to_bytes(elements).into());
-        let tensor = self.tensor(dimensions, T::DTYPE, data)?;
-        tensor.check_count(elements.len() as u64)?;
+        self.from_bytes(dimensions, T::DTYPE, T::slice_to_bytes(elements))
+    }
+
+    /// Creates a tensor of elements of these little-endian bytes, row by row, without a copy of them.
+    pub fn from_bytes(
+        &self,
+        dimensions: &[u64],
+        dtype: DType,
+        bytes: Vec<u8>,
+    ) -> Result<Tensor, RuntimeError> {
+        let found = bytes.len() as u64;
+        let tensor = self.tensor(dimensions, dtype, Init::Data(Arc::new(bytes)))?;
+        tensor.check_bytes(found)?;
         Ok(tensor)
     }
 }
@@ -164,7 +175,7 @@ impl Tensor {
             return Ok(self.init.clone());
         }
         Ok(match self.read_bytes()? {
-            Values::Known(bytes) => Init::Data(bytes.into()),
+            Values::Known(bytes) => Init::Data(Arc::new(bytes)),
             Values::Absent => Init::Absent,
         })
     }
@@ -247,9 +258,10 @@ impl Tensor {
         self.is_contiguous().then_some(()).ok_or(RuntimeError::NotContiguous(shape))
     }
 
-    fn check_count(&self, found: u64) -> Result<(), RuntimeError> {
-        let expected = self.shape.elements();
-        if found == expected {
+    /// Checks a number of bytes against the number of elements.
+    fn check_bytes(&self, bytes: u64) -> Result<(), RuntimeError> {
+        let (expected, found) = (self.shape.elements(), bytes / self.dtype.size());
+        if bytes == self.nbytes().get() {
             return Ok(());
         }
         Err(RuntimeError::Count { shape: self.shape, expected, found })

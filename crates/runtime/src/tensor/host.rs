@@ -1,6 +1,7 @@
 //! Reads and writes of the host, over the fabric.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use cubeyard_device::message::Buffer;
 use cubeyard_device::request::{Request, Shard as RequestShard};
@@ -81,14 +82,34 @@ impl Tensor {
         Ok(Values::Known(all))
     }
 
+    /// Returns the bytes of the elements: those that the host holds, without a copy where it was given them, or those that
+    /// are read over the fabric. Without data a deployed tensor has none: [`RuntimeError::NoData`].
+    pub fn bytes(&self) -> Result<Arc<Vec<u8>>, RuntimeError> {
+        self.context.check_open()?;
+        match self.contents()? {
+            Init::Data(bytes) => Ok(bytes),
+            Init::Absent => Err(RuntimeError::NoData),
+            init => {
+                let mut bytes = Vec::new();
+                init.fill(self.dtype, 0, self.shape.elements(), &mut bytes)?;
+                Ok(Arc::new(bytes))
+            }
+        }
+    }
+
     /// Writes elements, row by row, over the fabric, into every copy. A view writes its own bytes only.
     pub fn write<T: Element>(&self, elements: &[T]) -> Result<(), RuntimeError> {
-        let storage = self.deployed()?;
+        self.deployed()?;
         self.check_type::<T>()?;
-        self.check_count(elements.len() as u64)?;
-        let bytes = T::slice_to_bytes(elements);
+        self.write_bytes(T::slice_to_bytes(elements))
+    }
+
+    /// Writes the little-endian bytes of the elements as [`write`](Self::write) does.
+    pub fn write_bytes(&self, bytes: Vec<u8>) -> Result<(), RuntimeError> {
+        let storage = self.deployed()?;
+        self.check_bytes(bytes.len() as u64)?;
         if self.nbytes().get() == storage.layout.nbytes() {
-            let init = Init::Data(bytes.into());
+            let init = Init::Data(Arc::new(bytes));
             return self.context.write_all(&storage.layout, &storage.shards, &init);
         }
         let mut requests = Vec::new();

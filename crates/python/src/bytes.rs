@@ -1,0 +1,117 @@
+//! Bytes that cross between Python and Rust: one copy, or none.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::Arc;
+
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::error::Kind;
+
+/// Bytes from which on a copy is made without the GIL.
+const MANY: usize = 1 << 20;
+
+/// Copies the bytes of a contiguous object.
+pub(crate) fn copy_in(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let buffer = contiguous(object)?;
+    let count = buffer.item_count();
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(count).map_err(|_| no_room(count))?;
+    // SAFETY: the buffer keeps its memory of `count` bytes alive, the vector has room for as many, and its length is set
+    // after they were written. Another thread of Python that changes the array meanwhile changes what is copied, as it
+    // does in NumPy.
+    #[expect(unsafe_code, reason = "the safety comment above")]
+    unsafe {
+        copy(py, buffer.buf_ptr().cast(), bytes.as_mut_ptr(), count);
+        bytes.set_len(count);
+    }
+    Ok(bytes)
+}
+
+/// Copies bytes into a contiguous object of the same size.
+pub(crate) fn copy_out(py: Python<'_>, bytes: &[u8], into: &Bound<'_, PyAny>) -> PyResult<()> {
+    let buffer = contiguous(into)?;
+    if buffer.readonly() || buffer.item_count() != bytes.len() {
+        let (found, expected) = (buffer.item_count(), bytes.len());
+        let text = format!("a buffer of {found} bytes: expected a writable one of {expected}");
+        return Err(Kind::Input.error(text));
+    }
+    // SAFETY: the buffer is writable, keeps its memory of so many bytes alive, and does not overlap what Rust owns.
+    #[expect(unsafe_code, reason = "the safety comment above")]
+    unsafe {
+        copy(py, bytes.as_ptr(), buffer.buf_ptr().cast(), bytes.len());
+    }
+    Ok(())
+}
+
+fn contiguous(object: &Bound<'_, PyAny>) -> PyResult<PyBuffer<u8>> {
+    let buffer = PyBuffer::<u8>::get(object)?;
+    if buffer.is_c_contiguous() {
+        return Ok(buffer);
+    }
+    Err(Kind::Input.error("a buffer with gaps: expected contiguous bytes"))
+}
+
+/// Makes the exception of a host without memory.
+pub(crate) fn no_room(bytes: usize) -> PyErr {
+    let details = [("requested", bytes as u64)];
+    Kind::OutOfMemory.with(format!("the host has no {bytes} bytes of memory"), &details)
+}
+
+/// Addresses that a copy without the GIL takes along.
+struct Ends(*const u8, *mut u8);
+
+// SAFETY: they are used within the call that makes them, whose caller keeps both memories alive.
+#[expect(unsafe_code, reason = "the safety comment above")]
+unsafe impl Send for Ends {}
+
+/// Copies bytes, without the GIL where they are many.
+///
+/// # Safety
+/// Both memories have so many bytes, do not overlap and stay alive.
+#[expect(unsafe_code, reason = "the caller's promise")]
+unsafe fn copy(py: Python<'_>, from: *const u8, to: *mut u8, count: usize) {
+    let ends = Ends(from, to);
+    let act = move || {
+        let Ends(from, to) = { ends };
+        // SAFETY: as promised by the caller.
+        unsafe { ptr::copy_nonoverlapping(from, to, count) };
+    };
+    if count < MANY { act() } else { py.detach(act) }
+}
+
+/// Bytes of a tensor on the host, which Python reads without a copy.
+#[pyclass(frozen, module = "cubeyard._native")]
+pub(crate) struct HostBytes {
+    pub(crate) bytes: Arc<Vec<u8>>,
+}
+
+#[pymethods]
+impl HostBytes {
+    #[expect(unsafe_code, reason = "the buffer protocol is one of C")]
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let bytes = &slf.get().bytes;
+        let size = ffi::Py_ssize_t::try_from(bytes.len())
+            .map_err(|_| PyBufferError::new_err("too many bytes"))?;
+        let start = bytes.as_ptr().cast_mut().cast::<c_void>();
+        // SAFETY: the view is Python's to be filled; it holds a reference to the object, which owns the bytes and never
+        // changes them, and is read-only.
+        let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, size, 1, flags) };
+        if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+    }
+
+    fn __len__(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<HostBytes>()
+}

@@ -1,0 +1,156 @@
+//! Tensors.
+
+use cubeyard_memory::address::SipId;
+use cubeyard_memory::virtual_space::DeviceVa;
+use cubeyard_runtime as runtime;
+use cubeyard_runtime::RuntimeError;
+use cubeyard_runtime::dtype::DType;
+use cubeyard_runtime::placement::{Placement, Split};
+use pyo3::prelude::*;
+
+use crate::bytes::{self, HostBytes};
+use crate::error::{Kind, OrRaise};
+use crate::session::{Owned, Session, Shared};
+
+/// A tensor of a context. Shape and element type are kept here, so that reading them needs no lock.
+#[pyclass(frozen, module = "cubeyard._native")]
+pub(crate) struct Tensor {
+    pub(crate) owned: Owned<runtime::Tensor>,
+    #[pyo3(get)]
+    shape: Vec<u64>,
+    dtype: DType,
+    #[pyo3(get)]
+    nbytes: u64,
+    #[pyo3(get)]
+    is_deployed: bool,
+}
+
+/// Splits over SIPs, cubes and PEs; SIPs; numbers of cubes and of PEs.
+type Distribution = (String, String, String, Vec<u32>, Option<u32>, Option<u32>);
+
+/// PE, first physical address, size and offset of a shard.
+type ShardParts = (String, u64, u64, u64);
+
+#[pymethods]
+impl Tensor {
+    #[getter]
+    fn dtype(&self) -> &'static str {
+        self.dtype.name()
+    }
+
+    /// Puts the tensor on the machine.
+    fn to(&self, py: Python<'_>, placement: Distribution) -> PyResult<Self> {
+        let placement = placed(placement)?;
+        self.derive(py, |tensor| tensor.to(&placement))
+    }
+
+    /// Converts the elements; the result is on the host.
+    fn to_dtype(&self, py: Python<'_>, dtype_name: &str) -> PyResult<Self> {
+        let dtype = dtype(dtype_name)?;
+        self.derive(py, |tensor| tensor.to_dtype(dtype))
+    }
+
+    fn view(&self, py: Python<'_>, shape: Vec<u64>) -> PyResult<Self> {
+        self.derive(py, |tensor| tensor.view(&shape))
+    }
+
+    fn rows(&self, py: Python<'_>, start: u64, end: u64) -> PyResult<Self> {
+        self.derive(py, |tensor| tensor.rows(start..end))
+    }
+
+    /// Copies the elements into a writable contiguous buffer.
+    fn read_into(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<()> {
+        bytes::copy_out(py, &self.bytes(py)?.bytes, buffer)
+    }
+
+    /// Returns the bytes of the elements, without a copy where the host holds them.
+    fn bytes(&self, py: Python<'_>) -> PyResult<HostBytes> {
+        let bytes = self.ask(py, runtime::Tensor::bytes)?;
+        Ok(HostBytes { bytes })
+    }
+
+    /// Writes the elements from a contiguous buffer.
+    fn write(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<()> {
+        let bytes = bytes::copy_in(py, buffer)?;
+        self.ask(py, |tensor| tensor.write_bytes(bytes))
+    }
+
+    fn shards(&self, py: Python<'_>) -> PyResult<Vec<ShardParts>> {
+        self.look(py, |tensor| {
+            let parts = |shard: &runtime::DeployedShard| {
+                let runtime::DeployedShard { at, address, nbytes, offset_bytes, .. } = *shard;
+                (at.to_string(), address.to_bits(), nbytes.get(), offset_bytes.get())
+            };
+            Ok(tensor.shards()?.iter().map(parts).collect())
+        })
+    }
+
+    fn va_base(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        self.look(py, |tensor| Ok(tensor.va_base()?.map(DeviceVa::to_bits)))
+    }
+
+    /// Returns the duration of installing the mappings, in picoseconds.
+    fn mapping_latency_ps(&self, py: Python<'_>) -> PyResult<u64> {
+        self.look(py, |tensor| Ok(tensor.mapping_latency()?.ps()))
+    }
+
+    /// Draws the distribution over the PEs as SVG.
+    fn draw(&self, py: Python<'_>) -> PyResult<String> {
+        self.look(py, |tensor| Ok(tensor.layout()?.draw()))
+    }
+}
+
+impl Tensor {
+    pub(crate) fn keep(session: &mut Session, shared: &Shared, tensor: runtime::Tensor) -> Self {
+        let (shape, dtype) = (tensor.shape().dimensions().to_vec(), tensor.dtype());
+        let (nbytes, is_deployed) = (tensor.nbytes().get(), tensor.is_deployed());
+        Self { owned: session.keep(shared, tensor), shape, dtype, nbytes, is_deployed }
+    }
+
+    fn derive(
+        &self,
+        py: Python<'_>,
+        act: impl FnOnce(&runtime::Tensor) -> Result<runtime::Tensor, RuntimeError> + Send,
+    ) -> PyResult<Self> {
+        let shared = &self.owned.shared;
+        shared.run(py, |session| {
+            let tensor = act(session.get(&self.owned)?).or_raise()?;
+            Ok(Self::keep(session, shared, tensor))
+        })
+    }
+
+    fn ask<T: Send>(
+        &self,
+        py: Python<'_>,
+        act: impl FnOnce(&runtime::Tensor) -> Result<T, RuntimeError> + Send,
+    ) -> PyResult<T> {
+        self.owned.shared.run(py, |session| act(session.get(&self.owned)?).or_raise())
+    }
+
+    fn look<T>(
+        &self,
+        py: Python<'_>,
+        act: impl FnOnce(&runtime::Tensor) -> Result<T, RuntimeError>,
+    ) -> PyResult<T> {
+        self.owned.shared.with(py, |session| act(session.get(&self.owned)?).or_raise())
+    }
+}
+
+/// Reads the name of an element type.
+pub(crate) fn dtype(name: &str) -> PyResult<DType> {
+    name.parse().map_err(|error| Kind::Input.error(format!("dtype: {error}")))
+}
+
+fn placed((sip, cube, pe, sips, cubes, pes): Distribution) -> PyResult<Placement> {
+    let split = |level: &str, name: &str| {
+        name.parse::<Split>().map_err(|error| Kind::Input.error(format!("{level}: {error}")))
+    };
+    let ids: Result<Vec<SipId>, _> = sips.into_iter().map(SipId::new).collect();
+    let sips = ids.map_err(|error| Kind::Input.error(format!("sips: {error}")))?;
+    let (sip, cube, pe) = (split("sip", &sip)?, split("cube", &cube)?, split("pe", &pe)?);
+    Ok(Placement { sip, cube, pe, sips, cubes, pes })
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Tensor>()
+}

@@ -1,0 +1,78 @@
+"""Element types: their names, and the NumPy types that hold them.
+
+| name | NumPy |
+|---|---|
+| `f16`, `f32`, `f64`, `i8` … `i64`, `u8` … `u64`, `bool` | the type of that kind and size |
+| `bf16`, `fp8_e4m3`, `fp8_e5m2` | those of `ml_dtypes` where it is installed, else the bits as `uint16`, `uint8`, `uint8` |
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from cubeyard.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["name_of", "numpy_type"]
+
+# Name, NumPy's name, and the name of ml_dtypes where NumPy has no such type.
+_TYPES = {
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "f64": "float64",
+    "fp8_e4m3": "float8_e4m3fn",
+    "fp8_e5m2": "float8_e5m2",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "u8": "uint8",
+    "u16": "uint16",
+    "u32": "uint32",
+    "u64": "uint64",
+    "bool": "bool",
+}
+_NAMES = {numpy: name for name, numpy in _TYPES.items()}
+_BITS = {"bf16": "uint16", "fp8_e4m3": "uint8", "fp8_e5m2": "uint8"}
+
+
+def name_of(dtype: Any, argument: str = "dtype") -> str:
+    """Returns the name of an element type, given by its name, by a NumPy type, or by a Python type.
+
+    >>> name_of("f32"), name_of("float16"), name_of(float), name_of("<i2")
+    ('f32', 'f16', 'f64', 'i16')
+    """
+    if isinstance(dtype, str) and dtype in _TYPES:
+        return dtype
+    if isinstance(dtype, str) and dtype in _NAMES:
+        return _NAMES[dtype]
+    import numpy as np
+
+    try:
+        return _NAMES[np.dtype(dtype).name]
+    except (TypeError, KeyError):
+        expected = ", ".join(_TYPES)
+        raise InputError(f"{argument}={dtype!r}: expected one of {expected}, or the NumPy type of one") from None
+
+
+@cache
+def numpy_type(name: str) -> np.dtype[Any]:
+    """Returns the NumPy type that holds elements of a type.
+
+    >>> numpy_type("f32").name
+    'float32'
+    """
+    import numpy as np
+
+    if name not in _BITS:
+        return np.dtype(_TYPES[name])
+    try:
+        import ml_dtypes
+    except ImportError:
+        return np.dtype(_BITS[name])
+    held: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _TYPES[name]))
+    return held
