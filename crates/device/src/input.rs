@@ -18,13 +18,15 @@
 //! );
 //! ```
 
-mod document;
+pub(crate) mod document;
 mod error;
 mod nearest;
+mod plain;
 pub(crate) mod reader;
 pub(crate) mod yaml;
 
 pub use document::{Document, text};
 pub use error::{InputError, InputProblem};
 pub use nearest::nearest;
+pub use plain::PlainValue;
 pub use reader::{Field, Map};

@@ -33,6 +33,7 @@ mod ids;
 mod layout;
 mod mesh;
 mod names;
+mod overrides;
 mod places;
 mod reach;
 mod read;
@@ -47,6 +48,7 @@ mod tests;
 pub use draw::View;
 pub use ids::{Link, LinkId, Node, NodeId, NodeKind, NodePlace, Position, Side};
 pub use names::NoSuchNode;
+pub use overrides::{OverrideError, TopologyHash};
 pub use reach::Unreachable;
 pub use resolve::ResolveError;
 pub use route::RouteError;
@@ -61,7 +63,9 @@ use cubeyard_memory::address::{CubeId, PeId, SipId};
 
 use layout::Layout;
 
-use crate::input::{self, Document, InputError};
+use crate::input::{self, Document, InputError, PlainValue};
+
+use input::document::LONGEST;
 
 /// The topology file of the default machine, with the meaning, unit and source of every value.
 pub const DEFAULT: &str = include_str!("topology/default.yaml");
@@ -73,6 +77,8 @@ const DEFAULT_NAME: &str = "the default topology";
 #[derive(Clone, Debug)]
 pub struct Topology {
     spec: Spec,
+    /// The file of this machine with the defaults filled in.
+    values: PlainValue,
     layout: Layout,
     nodes: Vec<Node>,
     links: Vec<Link>,
@@ -92,7 +98,7 @@ impl Topology {
         // What is wrong with a default is wrong because of the user's file.
         let default_name = format!("{name} over {DEFAULT_NAME}");
         let document = Document::overlaid(&default_name, DEFAULT, name, text)?;
-        Ok(Self::new(read::spec(&document.root())?))
+        Ok(Self::new(read::spec(&document.root())?, document.root().value()))
     }
 
     /// Reads a file as [`read`](Self::read) does, from bytes that may not be UTF-8.
@@ -100,11 +106,13 @@ impl Topology {
         Self::read(name, input::text(name, bytes)?)
     }
 
-    fn new(spec: Spec) -> Self {
+    fn new(spec: Spec, mut values: PlainValue) -> Self {
+        // A grid that follows from the number of SIPs is given.
+        values.set("sips", overrides::sips(spec.sips));
         let layout = Layout::new(&spec);
         let build::Built { nodes, links, into } = build::build(&spec, &layout);
         let by_name = names::sorted(&nodes);
-        Self { spec, layout, nodes, links, into, by_name }
+        Self { spec, values, layout, nodes, links, into, by_name }
     }
 
     /// Returns the values of the file, with the defaults filled in.

@@ -1,20 +1,20 @@
 //! Tables of results: columns as an Arrow stream, rows as a page.
 
-use std::ffi::CString;
+use std::ffi::CStr;
 use std::sync::Arc;
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{
     ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray,
 };
-use arrow_schema::{ArrowError, DataType, Field, Schema};
+use arrow_schema::{ArrowError, Field, Schema};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::error::Kind;
 
 /// Name that Arrow gives to capsules of streams.
-const STREAM: &str = "arrow_array_stream";
+const STREAM: &CStr = c"arrow_array_stream";
 
 /// A column: its name, its type, its values with `None` for those that are missing.
 type Column<'py> = (String, String, Bound<'py, PyAny>);
@@ -36,8 +36,7 @@ fn arrow_stream<'py>(
     let batch = batch(Schema::new(fields), arrays, rows).map_err(broken)?;
     let schema = batch.schema();
     let reader = RecordBatchIterator::new([Ok(batch)], schema);
-    let name = CString::new(STREAM).expect("no zero byte");
-    PyCapsule::new(py, FFI_ArrowArrayStream::new(Box::new(reader)), Some(name))
+    PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(reader)), STREAM)
 }
 
 /// Converts values into an array of the type that `kind` names.

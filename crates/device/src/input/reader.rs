@@ -5,7 +5,7 @@ use cubeyard_sim::{Bandwidth, Span};
 
 use super::nearest;
 use super::yaml::{Entry, Mark, Tree, Value, join};
-use super::{InputError, InputProblem};
+use super::{InputError, InputProblem, PlainValue};
 
 /// A value with its key.
 #[derive(Debug)]
@@ -101,6 +101,11 @@ impl<'a> Field<'a> {
             Value::Scalar { text, .. } => excerpt(text),
         };
         self.error(InputProblem::Value { expected: expected.into(), found })
+    }
+
+    /// Returns the value as plain data.
+    pub fn value(&self) -> PlainValue {
+        PlainValue::of(self.tree)
     }
 
     /// Reads the value as a mapping.
@@ -227,12 +232,12 @@ fn digits(text: &str) -> Option<u64> {
 }
 
 /// Parses a number as YAML writes it; Rust alone would also accept `inf` and `nan`.
-fn decimal(text: &str) -> Option<f64> {
+pub(super) fn decimal(text: &str) -> Option<f64> {
     let is_number = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
     text.bytes().all(is_number).then(|| text.parse().ok())?
 }
 
-fn bytes(text: &str) -> Option<Bytes> {
+pub(super) fn bytes(text: &str) -> Option<Bytes> {
     const UNITS: [(&str, u32); 5] =
         [(" KiB", 10), (" MiB", 20), (" GiB", 30), (" TiB", 40), (" B", 0)];
     let unit = UNITS.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));

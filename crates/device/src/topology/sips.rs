@@ -136,7 +136,10 @@ impl Topology {
     /// ```
     pub fn with_sips(self, overlay: SipsOverlay) -> Result<Self, SipsError> {
         let sips = overlay.over(self.spec.sips)?;
-        Ok(if sips == self.spec.sips { self } else { Self::new(Spec { sips, ..self.spec }) })
+        if sips == self.spec.sips {
+            return Ok(self);
+        }
+        Ok(Self::new(Spec { sips, ..self.spec }, self.values))
     }
 }
 
@@ -235,5 +238,6 @@ mod tests {
         let file = Topology::read("six.yaml", text).unwrap();
         assert_eq!(ours.spec(), file.spec());
         assert_eq!(ours.nodes().len(), file.nodes().len());
+        assert_eq!(ours.content_hash(), file.content_hash());
     }
 }

@@ -1,0 +1,164 @@
+//! Values given apart from the topology file, and the values of a machine as plain data.
+
+use std::fmt;
+
+use thiserror::Error;
+
+use super::spec::{SipTopology, SipsSpec};
+use super::{Topology, read};
+use crate::input::reader::Field;
+use crate::input::{InputError, InputProblem, PlainValue, yaml};
+
+/// Name of the machine's own values in errors.
+const MACHINE: &str = "the machine";
+/// Number of characters of a value that errors show.
+const SHOWN: usize = 60;
+
+/// Hash of the values of a machine. Prints as 32 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TopologyHash(u128);
+
+impl fmt::Display for TopologyHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// Error in values given apart from the topology file. Correct the key or the value.
+///
+/// It prints as `key=value: problem`, with the key of the problem in between if that is another one.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{given}: {}{problem}", prefix(given, key))]
+pub struct OverrideError {
+    /// Override with the problem, as `key=value`; all of them if the problem is a value of the machine that does not go
+    /// with them.
+    pub given: String,
+    /// Key of the problem, as in `hbm.burst_bytes`.
+    pub key: Box<str>,
+    /// Problem of this key.
+    pub problem: InputProblem,
+}
+
+fn prefix(given: &str, key: &str) -> String {
+    let is_given = given.split_once('=').is_some_and(|(given, _)| given == key);
+    if is_given || key.is_empty() { String::new() } else { format!("{key}: ") }
+}
+
+impl Topology {
+    /// Returns the values of the machine in the structure of a topology file, with the defaults filled in. A file of
+    /// them gives the same machine.
+    pub fn values(&self) -> &PlainValue {
+        &self.values
+    }
+
+    /// Returns a hash of [`values`](Self::values). Files that say the same in another order or notation have the same
+    /// hash: FNV-1a of 128 bits over the values in one line of YAML, with sorted keys and without those that are `none`.
+    ///
+    /// ```
+    /// use cubeyard_device::topology::Topology;
+    ///
+    /// let one = Topology::read("one.yaml", "hbm: {bytes_per_cube: 24 GiB}\nflit_bytes: 512\n")?;
+    /// let other = Topology::read("b", "flit_bytes: 512\nhbm: {bytes_per_cube: 25769803776}\n")?;
+    /// assert_eq!(one.content_hash(), other.content_hash());
+    /// assert_ne!(one.content_hash(), Topology::embedded().content_hash());
+    /// # Ok::<(), cubeyard_device::input::InputError>(())
+    /// ```
+    pub fn content_hash(&self) -> TopologyHash {
+        const START: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+        const PRIME: u128 = (1 << 88) + 0x13b;
+        let text = self.values.normal().to_string();
+        let next = |hash: u128, byte: u8| (hash ^ u128::from(byte)).wrapping_mul(PRIME);
+        TopologyHash(text.bytes().fold(START, next))
+    }
+
+    /// Returns this machine with other values: a key with dots, as in `hbm.link.bandwidth_gbs`, or one of the file's
+    /// mappings, of which a value may have some keys. They are checked as those of a file. Later ones replace earlier.
+    ///
+    /// The grid of the SIPs is that of the machine only if their number and topology stay.
+    ///
+    /// ```
+    /// use cubeyard_device::input::PlainValue;
+    /// use cubeyard_device::topology::Topology;
+    ///
+    /// let with = |key: &str, value| Topology::embedded().with_overrides(&[(key.to_owned(), value)]);
+    /// let fast = with("hbm.channel_bandwidth_gbs", PlainValue::Whole(64)).unwrap();
+    /// assert_eq!(fast.spec().hbm.channel_bandwidth.gb_per_second(), 64.0);
+    ///
+    /// let error = with("hbm.chanel_bandwidth", PlainValue::Whole(64)).unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "hbm.chanel_bandwidth=64: hbm: expected a known key, found `chanel_bandwidth`; the nearest is \
+    ///      `channel_bandwidth_gbs`"
+    /// );
+    /// ```
+    pub fn with_overrides(
+        &self,
+        overrides: &[(String, PlainValue)],
+    ) -> Result<Self, OverrideError> {
+        let texts: Vec<_> = overrides.iter().map(Given::new).collect();
+        let base = self.base(&texts).to_string();
+        let spec_and_values = || {
+            let mut tree = yaml::parse(MACHINE, &base)?;
+            for given in &texts {
+                yaml::check_length(&given.shown, given.text.len(), super::LONGEST)?;
+                tree.overlay(yaml::parse(&given.shown, &given.text)?);
+            }
+            Ok((read::spec(&Field::root(&tree))?, PlainValue::of(&tree)))
+        };
+        let (spec, values) = spec_and_values().map_err(|error| refused(error, &texts))?;
+        Ok(Self::new(spec, values))
+    }
+
+    /// Returns the machine's values, without the grid of the SIPs if other SIPs are given without one.
+    fn base(&self, texts: &[Given]) -> PlainValue {
+        let mut base = self.values.clone();
+        let is_given = |name| {
+            texts
+                .iter()
+                .any(|given| given.value.get("sips").is_some_and(|sips| sips.get(name).is_some()))
+        };
+        if (is_given("count") || is_given("topology")) && !is_given("w") && !is_given("h") {
+            let SipsSpec { count, topology, .. } = self.spec.sips;
+            base.set("sips", sips(SipsSpec { count, topology, w: 0, h: 0 }));
+        }
+        base
+    }
+}
+
+/// Returns the SIPs as in a file: with a grid unless they form a ring or it is empty.
+pub(super) fn sips(spec: SipsSpec) -> PlainValue {
+    let topology = PlainValue::Text(spec.topology.name().to_owned());
+    let mut entries = vec![("count", PlainValue::Whole(spec.count.into())), ("topology", topology)];
+    if spec.topology != SipTopology::Ring1d && spec.w > 0 {
+        entries.push(("w", PlainValue::Whole(spec.w.into())));
+        entries.push(("h", PlainValue::Whole(spec.h.into())));
+    }
+    PlainValue::Map(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+}
+
+/// An override in the structure of a file.
+struct Given {
+    /// `key=value`, for errors.
+    shown: String,
+    value: PlainValue,
+    text: String,
+}
+
+impl Given {
+    fn new((key, value): &(String, PlainValue)) -> Self {
+        let mut shown: String = format!("{key}={value}").chars().take(SHOWN).collect();
+        shown = shown.replace(char::is_control, "\u{fffd}");
+        let nested = |value, key: &str| PlainValue::Map(vec![(key.to_owned(), value)]);
+        let value = key.rsplit('.').fold(value.clone(), nested);
+        let text = value.to_string();
+        Self { shown, value, text }
+    }
+}
+
+/// Names the override at fault.
+fn refused(error: InputError, texts: &[Given]) -> OverrideError {
+    let InputError { file, key, problem, .. } = error;
+    let all = || texts.iter().map(|given| given.shown.as_str()).collect::<Vec<_>>().join(", ");
+    let given = if &*file == MACHINE { all() } else { file.into_string() };
+    OverrideError { given, key, problem }
+}
