@@ -23,6 +23,7 @@ mod validate;
 
 pub use code::Code;
 pub use memory::Limited;
+pub use placement::{layout_json, layout_text};
 
 use std::ffi::OsString;
 

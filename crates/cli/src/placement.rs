@@ -72,6 +72,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     arguments.output.print(|colours| table::render(&layout, colours), || json::render(&layout))
 }
 
+/// Formats a layout as `cubeyard placement` prints it.
+pub fn layout_text(layout: &Layout) -> String {
+    table::render(layout, false)
+}
+
+/// Formats a layout as `cubeyard placement --format json` prints it.
+pub fn layout_json(layout: &Layout) -> String {
+    json::render(layout).expect("a record of numbers and names is JSON")
+}
+
 fn placement(arguments: &Arguments, topology: &Topology) -> Result<Placement> {
     let Arguments { sip, cube, pe, cubes, pes, .. } = *arguments;
     let (asked, there) = (arguments.sips, topology.spec().sips.count);

@@ -6,7 +6,8 @@
 //! | [`session`] | contexts shared by threads |
 //! | [`signals`] | Ctrl-C during long calls |
 //! | [`topology`] | topologies of machines |
-//! | [`context`], [`tensor`], [`bytes`] | contexts, their tensors, and the bytes of these |
+//! | [`context`], [`tensor`], [`bytes`], [`placement`] | contexts, their tensors, the bytes of these, and their places |
+//! | [`launch`] | launches of kernels |
 //! | [`command`] | the `cubeyard` command |
 //! | [`table`] | tables of results, as Arrow streams and as pages |
 //! | [`licences`] | the licences of what is linked in |
@@ -21,7 +22,10 @@ mod command;
 mod context;
 #[allow(dead_code, reason = "modules that use more of it follow")]
 mod error;
+#[allow(dead_code, reason = "the kernels that use it follow")]
+mod launch;
 mod licences;
+mod placement;
 #[allow(dead_code, reason = "modules that use more of it follow")]
 mod session;
 mod signals;
@@ -39,6 +43,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     licences::register(module)?;
     bytes::register(module)?;
     context::register(module)?;
+    placement::register(module)?;
     tensor::register(module)?;
     topology::register(module)?;
     Ok(())

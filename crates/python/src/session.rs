@@ -4,6 +4,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
@@ -14,12 +15,17 @@ use pyo3::prelude::*;
 use crate::error::{self, Kind};
 use crate::signals;
 
+/// Number of sessions made so far.
+static SESSIONS: AtomicU64 = AtomicU64::new(0);
+
 /// A context, the launcher of its kernels, and the objects that Python holds by [`Owned`].
 pub(crate) struct Session {
     pub(crate) context: Context,
     pub(crate) launcher: Launcher,
     objects: BTreeMap<u64, Box<dyn Any>>,
     last: u64,
+    /// Number of the session in the process.
+    id: u64,
 }
 
 /// A session that may move to another thread.
@@ -37,6 +43,8 @@ unsafe impl Send for Movable {}
 pub(crate) struct Shared(Arc<Inner>);
 
 struct Inner {
+    /// Number of the session in the process.
+    id: u64,
     state: Mutex<State>,
     /// Notified when the session is put back.
     back: Condvar,
@@ -70,14 +78,16 @@ impl Session {
 
     /// Returns an object that Python holds.
     pub(crate) fn get<T: 'static>(&self, owned: &Owned<T>) -> PyResult<&T> {
-        let object = self.objects.get(&owned.key).and_then(|object| object.downcast_ref());
-        object.ok_or_else(|| Kind::Input.error("the object belongs to another context"))
+        let own = owned.shared.0.id == self.id;
+        let object = own.then(|| self.objects.get(&owned.key)).flatten();
+        object.and_then(|object| object.downcast_ref()).ok_or_else(foreign)
     }
 
     /// Returns an object that Python holds, to be changed.
     pub(crate) fn get_mut<T: 'static>(&mut self, owned: &Owned<T>) -> PyResult<&mut T> {
-        let object = self.objects.get_mut(&owned.key).and_then(|object| object.downcast_mut());
-        object.ok_or_else(|| Kind::Input.error("the object belongs to another context"))
+        let own = owned.shared.0.id == self.id;
+        let object = own.then(|| self.objects.get_mut(&owned.key)).flatten();
+        object.and_then(|object| object.downcast_mut()).ok_or_else(foreign)
     }
 
     /// Returns the number of objects that Python holds.
@@ -90,9 +100,10 @@ impl Shared {
     /// Makes a session of a new context.
     pub(crate) fn new(make: impl FnOnce() -> (Context, Launcher)) -> Self {
         let (context, launcher) = make();
-        let session = Session { context, launcher, objects: BTreeMap::new(), last: 0 };
+        let id = SESSIONS.fetch_add(1, Ordering::Relaxed);
+        let session = Session { context, launcher, objects: BTreeMap::new(), last: 0, id };
         let state = State { session: Some(Box::new(Movable(session))), ..State::default() };
-        Self(Arc::new(Inner { state: Mutex::new(state), back: Condvar::new() }))
+        Self(Arc::new(Inner { id, state: Mutex::new(state), back: Condvar::new() }))
     }
 
     /// Calls `act` with the session, for work of microseconds. Waits for a call of another thread.
@@ -187,6 +198,10 @@ impl Shared {
             dropped.iter().for_each(|key| drop(session.0.objects.remove(key)));
         }
     }
+}
+
+fn foreign() -> PyErr {
+    Kind::Input.error("the object belongs to another context: expected one of this context")
 }
 
 impl State {

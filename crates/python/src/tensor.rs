@@ -1,15 +1,16 @@
 //! Tensors.
 
-use cubeyard_memory::address::SipId;
+use std::sync::Arc;
+
 use cubeyard_memory::virtual_space::DeviceVa;
 use cubeyard_runtime as runtime;
 use cubeyard_runtime::RuntimeError;
 use cubeyard_runtime::dtype::DType;
-use cubeyard_runtime::placement::{Placement, Split};
 use pyo3::prelude::*;
 
 use crate::bytes::{self, HostBytes};
 use crate::error::{Kind, OrRaise};
+use crate::placement::{Distribution, placed};
 use crate::session::{Owned, Session, Shared};
 
 /// A tensor of a context. Shape and element type are kept here, so that reading them needs no lock.
@@ -24,9 +25,6 @@ pub(crate) struct Tensor {
     #[pyo3(get)]
     is_deployed: bool,
 }
-
-/// Splits over SIPs, cubes and PEs; SIPs; numbers of cubes and of PEs.
-type Distribution = (String, String, String, Vec<u32>, Option<u32>, Option<u32>);
 
 /// PE, first physical address, size and offset of a shard.
 type ShardParts = (String, u64, u64, u64);
@@ -94,6 +92,23 @@ impl Tensor {
         self.look(py, |tensor| Ok(tensor.mapping_latency()?.ps()))
     }
 
+    /// Reads bytes with the DMA of a PE; returns them, if there is data, and the latency in picoseconds.
+    fn read_from(
+        &self,
+        py: Python<'_>,
+        pe: &str,
+        start: u64,
+        end: u64,
+    ) -> PyResult<(Option<HostBytes>, u64)> {
+        let read = self.owned.shared.run(py, |session| {
+            let pe = session.context.machine(|machine| machine.view().pe(pe));
+            let pe = pe.map_err(RuntimeError::from).or_raise()?;
+            session.get(&self.owned)?.read_from(pe, start..end).or_raise()
+        })?;
+        let bytes = read.bytes.map(|bytes| HostBytes { bytes: Arc::new(bytes) });
+        Ok((bytes, read.latency.ps()))
+    }
+
     /// Draws the distribution over the PEs as SVG.
     fn draw(&self, py: Python<'_>) -> PyResult<String> {
         self.look(py, |tensor| Ok(tensor.layout()?.draw()))
@@ -139,16 +154,6 @@ impl Tensor {
 /// Reads the name of an element type.
 pub(crate) fn dtype(name: &str) -> PyResult<DType> {
     name.parse().map_err(|error| Kind::Input.error(format!("dtype: {error}")))
-}
-
-fn placed((sip, cube, pe, sips, cubes, pes): Distribution) -> PyResult<Placement> {
-    let split = |level: &str, name: &str| {
-        name.parse::<Split>().map_err(|error| Kind::Input.error(format!("{level}: {error}")))
-    };
-    let ids: Result<Vec<SipId>, _> = sips.into_iter().map(SipId::new).collect();
-    let sips = ids.map_err(|error| Kind::Input.error(format!("sips: {error}")))?;
-    let (sip, cube, pe) = (split("sip", &sip)?, split("cube", &cube)?, split("pe", &pe)?);
-    Ok(Placement { sip, cube, pe, sips, cubes, pes })
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -66,6 +66,18 @@ impl Init {
                     |element: u64| usize::try_from(element).expect("it is in memory") * width;
                 bytes.extend_from_slice(&data[place(first)..place(first + count)]);
             }
+            Self::Full(value) => {
+                let start = bytes.len();
+                dtype.encode(*value, bytes)?;
+                let element = bytes.split_off(start);
+                let count = usize::try_from(count).expect("it fits memory");
+                match element[..] {
+                    [first, ref rest @ ..] if rest.iter().all(|&byte| byte == first) => {
+                        bytes.resize(start + count * width, first);
+                    }
+                    _ => bytes.extend_from_slice(&element.repeat(count)),
+                }
+            }
             _ => {
                 for element in first..first + count {
                     dtype.encode(self.value(element), bytes)?;
@@ -77,10 +89,11 @@ impl Init {
 
     fn value(&self, element: u64) -> f64 {
         match self {
-            Self::Full(value) => *value,
             Self::Arange { start, step } => start + step * element as f64,
             Self::Rand { seed } => uniform(*seed, element),
-            Self::Empty | Self::Absent | Self::Data(_) => unreachable!("it has no formula"),
+            Self::Empty | Self::Absent | Self::Full(_) | Self::Data(_) => {
+                unreachable!("it has no formula")
+            }
         }
     }
 }

@@ -1,0 +1,78 @@
+//! Launches of kernels on a session.
+
+use cubeyard_device::request::PeRef;
+use cubeyard_memory::address::{AddressError, CubeId, PeId, SipId};
+use cubeyard_runtime::{Argument, Launch, LaunchReport};
+use cubeyard_sim::Span;
+use cubeyard_tl::kernel::Kernel;
+use pyo3::prelude::*;
+
+use crate::error::{IntoPyErr, Kind, OrRaise};
+use crate::session::Session;
+use crate::tensor::Tensor;
+
+/// An argument of a kernel.
+#[derive(FromPyObject)]
+pub(crate) enum Given {
+    Tensor(Py<Tensor>),
+    Number(f64),
+}
+
+/// PEs of a launch.
+pub(crate) struct Target {
+    sip: SipId,
+    cubes: Vec<CubeId>,
+    pes: Vec<PeId>,
+}
+
+/// Times of a launch in picoseconds: made, started, done; mean and longest working time; working time of each PE.
+pub(crate) type Times = (u64, u64, u64, u64, u64, Vec<(String, u64)>);
+
+impl Target {
+    /// Checks the numbers of a SIP, of cubes and of PEs of each cube; none are all.
+    pub(crate) fn new(sip: u32, cubes: Vec<u32>, pes: Vec<u32>) -> PyResult<Self> {
+        let cubes: Result<_, _> = cubes.into_iter().map(CubeId::new).collect();
+        let pes: Result<_, _> = pes.into_iter().map(PeId::new).collect();
+        Ok(Self {
+            sip: SipId::new(sip).or_raise()?,
+            cubes: cubes.or_raise()?,
+            pes: pes.or_raise()?,
+        })
+    }
+}
+
+impl IntoPyErr for AddressError {
+    fn into_py_err(self) -> PyErr {
+        Kind::Input.error(self.to_string())
+    }
+}
+
+/// Launches a kernel and waits for it. To be called by [`Shared::run`](crate::session::Shared::run), which drops the
+/// GIL; a kernel that calls Python takes it.
+pub(crate) fn run(
+    session: &Session,
+    kernel: &Kernel,
+    target: &Target,
+    given: &[Given],
+) -> PyResult<Times> {
+    let mut arguments = Vec::with_capacity(given.len());
+    for given in given {
+        arguments.push(match given {
+            Given::Tensor(tensor) => Argument::Tensor(session.get(&tensor.get().owned)?),
+            Given::Number(number) => Argument::Scalar(*number),
+        });
+    }
+    let launch = Launch::new(target.sip)
+        .arguments(arguments)
+        .cubes(target.cubes.clone())
+        .pes(target.pes.clone());
+    session.launcher.run(kernel, &launch).map(times).or_raise()
+}
+
+/// Returns the times of a launch as plain numbers.
+pub(crate) fn times(report: LaunchReport) -> Times {
+    let (mean, max) = (report.mean().ps(), report.max().ps());
+    let of_pe = |(pe, span): (PeRef, Span)| (pe.to_string(), span.ps());
+    let pes = report.pes.into_iter().map(of_pe).collect();
+    (report.made.ps(), report.started.ps(), report.done.ps(), mean, max, pes)
+}

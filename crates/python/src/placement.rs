@@ -1,0 +1,48 @@
+//! Placements and layouts.
+
+use cubeyard_memory::address::SipId;
+use cubeyard_runtime::placement::{self, Split};
+use cubeyard_runtime::shape::Shape;
+use pyo3::prelude::*;
+
+use crate::error::{Kind, OrRaise};
+use crate::tensor::dtype;
+use crate::topology::Topology;
+
+/// Splits over SIPs, cubes and PEs; SIPs; numbers of cubes and of PEs.
+pub(crate) type Distribution = (String, String, String, Vec<u32>, Option<u32>, Option<u32>);
+
+/// Resolves a placement of a tensor on a machine; returns its JSON, its text and its picture.
+#[pyfunction]
+fn layout(
+    py: Python<'_>,
+    placement: Distribution,
+    shape: Vec<u64>,
+    dtype_name: &str,
+    topology: &Topology,
+) -> PyResult<(String, String, String)> {
+    let (placement, dtype) = (placed(placement)?, dtype(dtype_name)?);
+    py.detach(|| {
+        let shape = Shape::new(&shape).map_err(cubeyard_runtime::RuntimeError::from).or_raise()?;
+        let layout = placement.resolve(shape, dtype, &topology.topology);
+        let layout = layout.map_err(cubeyard_runtime::RuntimeError::from).or_raise()?;
+        let json = cubeyard_cli::layout_json(&layout);
+        Ok((json, cubeyard_cli::layout_text(&layout), layout.draw()))
+    })
+}
+
+/// Converts a placement of Python's.
+pub(crate) fn placed(placement: Distribution) -> PyResult<placement::Placement> {
+    let (sip, cube, pe, sips, cubes, pes) = placement;
+    let split = |level: &str, name: &str| {
+        name.parse::<Split>().map_err(|error| Kind::Input.error(format!("{level}: {error}")))
+    };
+    let ids: Result<Vec<SipId>, _> = sips.into_iter().map(SipId::new).collect();
+    let sips = ids.map_err(|error| Kind::Input.error(format!("sips: {error}")))?;
+    let (sip, cube, pe) = (split("sip", &sip)?, split("cube", &cube)?, split("pe", &pe)?);
+    Ok(placement::Placement { sip, cube, pe, sips, cubes, pes })
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(layout, module)?)
+}
