@@ -22,12 +22,24 @@ type Body = dyn Fn(Tl, Args) -> KernelFuture;
 pub struct Kernel {
     name: Rc<str>,
     body: Rc<Body>,
+    is_live: bool,
 }
 
 impl Kernel {
     /// Makes a kernel. See [`tl`](crate) for how to write one.
     pub fn new(name: &str, body: impl Fn(Tl, Args) -> KernelFuture + 'static) -> Self {
-        Self { name: name.into(), body: Rc::new(body) }
+        Self { name: name.into(), body: Rc::new(body), is_live: false }
+    }
+
+    /// Lets every launcher run the kernel live.
+    #[must_use]
+    pub fn live(self) -> Self {
+        Self { is_live: true, ..self }
+    }
+
+    /// Returns whether every launcher runs the kernel live.
+    pub fn is_live(&self) -> bool {
+        self.is_live
     }
 
     /// Returns the name used in reports.
@@ -95,6 +107,11 @@ pub struct TensorArg<'a> {
 impl Args {
     pub(crate) fn new(tl: Tl, bound: Rc<[BoundArgument]>) -> Self {
         Self { tl, bound }
+    }
+
+    /// Returns all arguments in order.
+    pub fn bound(&self) -> &[BoundArgument] {
+        &self.bound
     }
 
     /// Returns the tensor at a position, counted from 0.

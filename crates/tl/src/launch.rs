@@ -226,7 +226,7 @@ impl Launcher {
         site: &Site,
         arguments: &[BoundArgument],
     ) -> Result<KernelProgram, String> {
-        if self.mode == Mode::Live {
+        if self.mode == Mode::Live || kernel.is_live() {
             return Ok(live(kernel, site, arguments, &self.findings, self.limit));
         }
         let make = || Recording::new(kernel, site, arguments, self.limit);

@@ -43,6 +43,7 @@ pub mod needs;
 pub mod numeric;
 mod op;
 mod order;
+mod place;
 mod port;
 pub mod program;
 mod race;
@@ -62,15 +63,17 @@ pub use mask::Mask;
 pub(crate) use message::format_name;
 pub use needs::{Needs, TooLarge};
 pub use op::Op;
+pub use place::{LineId, Place, ScriptLine};
 pub use port::Port;
 pub use reference::Ref;
-pub use tape::{Computation, Effect, Operand, Order, Place, Tape, place};
+pub use tape::{Computation, Effect, Operand, Order, Tape};
 pub use tile::Tile;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
+use cubeyard_device::request::PeRef;
 use cubeyard_runtime::Site;
 use cubeyard_runtime::dtype::DType;
 
@@ -98,6 +101,8 @@ pub(crate) struct KernelState {
     /// The value for which the kernel waits.
     pub(crate) wanted: Cell<Option<ValueId>>,
     pub(crate) error: RefCell<Option<String>>,
+    /// The line of the commands that follow, if the kernel is not written in Rust.
+    pub(crate) line: Cell<Option<LineId>>,
     /// Maximum number of calls of `tl` (more are taken for an endless loop), and calls made so far.
     limit: usize,
     calls: Cell<usize>,
@@ -119,6 +124,7 @@ impl Tl {
             known: RefCell::default(),
             wanted: Cell::new(None),
             error: RefCell::default(),
+            line: Cell::new(None),
             limit,
             calls: Cell::new(0),
             traffic: RefCell::default(),
@@ -168,6 +174,16 @@ impl Tl {
     pub fn ref_(&self, address: u64, shape: &[u64], dtype: DType) -> Ref {
         self.count();
         Ref::new(address, shape, dtype)
+    }
+
+    /// Returns whether the kernel is recorded, so that it cannot read loaded values.
+    pub fn is_recorded(&self) -> bool {
+        self.state.recording
+    }
+
+    /// Returns the PE that runs the kernel.
+    pub fn pe(&self) -> PeRef {
+        self.state.site.pe
     }
 
     /// Returns the bytes of the TCM that the kernel's tiles may occupy together.

@@ -32,7 +32,7 @@ impl KernelState {
         for command in commands(&tape) {
             for dma in accesses(&tape, command) {
                 if let Some(address) = outside(live, &dma) {
-                    let at = tape.order(command).place;
+                    let at = tape.place(command);
                     return Err(self.problem(at, &refusal(&dma, address)));
                 }
             }

@@ -1,7 +1,5 @@
 //! Issue of commands with their dependencies: operands, and earlier uses of the same memory.
 
-use std::panic::Location;
-
 use cubeyard_device::pe::{Command, CommandId, Dma, Instruction, Work};
 
 use smallvec::SmallVec;
@@ -73,9 +71,10 @@ impl Tl {
         }
         let (after, loads_after) = (after.as_slice().into(), loads_after.as_slice().into());
         let command = Command { work, after, loads_after };
+        let place = self.here();
         let mut tape = self.state.tape.borrow_mut();
         let step = tape.push(Instruction::Command(command));
-        tape.orders.push(Order { step, effect, place: Location::caller() });
+        tape.orders.push(Order::new(step, effect, place));
         id
     }
 

@@ -23,7 +23,7 @@ use cubeyard_runtime::{BoundArgument, Site};
 
 use crate::kernel::{Args, Kernel, KernelFuture, panicked};
 use crate::numeric::NumericError;
-use crate::{KernelState, PlanRun, Tape, Tl, format_name, place};
+use crate::{KernelState, PlanRun, Tape, Tl, format_name};
 use values::Values;
 
 /// A kernel recorded for one PE. It can be run any number of times.
@@ -169,7 +169,7 @@ impl KernelProgram {
 
     fn find(&self, command: CommandId, what: String) {
         let tape = self.tape.borrow();
-        let place = place(tape.order(command).place);
+        let place = tape.place(command).to_string();
         let (kernel, pe) = (self.state.kernel.to_string(), self.state.site.pe);
         let finding = Finding { kernel, pe, place, what };
         let mut findings = self.findings.borrow_mut();
@@ -180,7 +180,7 @@ impl KernelProgram {
 
     fn wrong(&self, command: CommandId, error: &NumericError) -> String {
         let tape = self.tape.borrow();
-        let at = place(tape.order(command).place);
+        let at = tape.place(command);
         format!("{} on {}, {at}: {error}", self.state.kernel, self.state.site.pe)
     }
 }
@@ -244,7 +244,7 @@ impl Program for KernelProgram {
 
     fn describe(&self, command: CommandId) -> String {
         let tape = self.tape.borrow();
-        format!("{} of {}", tape.order(command), self.state.kernel)
+        format!("{} of {}", tape.describe(command), self.state.kernel)
     }
 
     fn format_name(&self, format: Format) -> String {

@@ -8,7 +8,6 @@ use cubeyard_device::notice::{Notice, Noticed};
 use cubeyard_device::race::{Agent, Race};
 use cubeyard_device::request::PeRef;
 
-use crate::place;
 use crate::program::{Finding, Ran};
 
 /// A race, with the names of its memory and PEs.
@@ -96,7 +95,7 @@ impl Side {
         let state = &ran.get(&(agent.launch, pe))?.state;
         let tape = state.tape.borrow();
         let order = tape.order(agent.command);
-        let (kernel, place) = (state.kernel.to_string(), place(order.place));
+        let (kernel, place) = (state.kernel.to_string(), tape.place(agent.command).to_string());
         let (what, verb) = (order.effect.to_string(), verb(agent.direction));
         Some(Self { kernel, pe, place, what, verb })
     }

@@ -96,6 +96,19 @@ impl Ref {
         this
     }
 
+    /// Returns the same memory without a dimension, at its index 0; `None` if there is no such dimension, or if the
+    /// matrix is [packed](Self::packed).
+    pub fn without(&self, axis: usize) -> Option<Self> {
+        let Layout::Strided(strides) = &self.layout else { return None };
+        let (mut strides, mut ty) = (strides.clone(), self.ty.clone());
+        if axis >= ty.shape.len() {
+            return None;
+        }
+        strides.remove(axis);
+        ty.shape.remove(axis);
+        Some(Self { address: self.address, ty, layout: Layout::Strided(strides) })
+    }
+
     /// Returns a mask of the elements of the box of [`block`](Self::block) that are inside the edges.
     pub fn inside(&self, start: &[u64], shape: &[u64]) -> Mask {
         let limits: Vec<_> =
@@ -198,6 +211,18 @@ mod tests {
         assert_eq!(rows(&matrix.block(&[3, 0], &[2, 256]), None), [(1000 + 3 * 512, 1024, None)]);
         let column = matrix.transposed().block(&[5, 0], &[1, 128]);
         assert_eq!(rows(&column, None), [(1010, 256, Some((2, 512)))]);
+    }
+
+    #[test]
+    fn a_row_and_a_column_of_a_matrix_have_one_dimension() {
+        let matrix = Ref::new(1000, &[128, 256], DType::F16);
+        let row = matrix.block(&[3, 0], &[1, 256]).without(0).unwrap();
+        assert_eq!(row, Ref::new(1000 + 3 * 512, &[256], DType::F16));
+        let column = matrix.block(&[0, 5], &[128, 1]).without(1).unwrap();
+        assert_eq!(column.ty().shape.as_slice(), [128]);
+        assert_eq!(rows(&column, None), [(1010, 256, Some((2, 512)))]);
+        assert_eq!(row.without(1), None);
+        assert_eq!(Ref::packed(0, [64, 64], DType::F16, [32, 32]).without(0), None);
     }
 
     #[test]

@@ -11,11 +11,9 @@ use super::composite::Plan;
 use super::input::{Input, ValueId};
 use super::mask::Mask;
 use super::op::Op;
+use super::place::{CommandLine, LineId, Place, ScriptLine};
 use super::port::Port;
 use crate::numeric::TileType;
-
-/// A line in a kernel's source.
-pub type Place = &'static Location<'static>;
 
 /// The meaning of a command, and the line that issued it.
 #[derive(Clone, Debug)]
@@ -24,8 +22,10 @@ pub struct Order {
     pub(super) step: u32,
     /// The effect on tiles and memory, for data mode and for display.
     pub effect: Effect,
-    /// The line of the kernel.
-    pub place: Place,
+    /// The line of the kernel, if that is not written in Rust; it is kept apart from the other because it fills a gap.
+    script: Option<LineId>,
+    /// The line of Rust.
+    rust: &'static Location<'static>,
 }
 
 /// The effect of a command.
@@ -127,6 +127,18 @@ pub struct Tape {
     pub(super) held: Vec<bool>,
     /// Number of floating-point operations.
     flop: u64,
+    /// Lines of a kernel that is not written in Rust, as far as it has run.
+    pub(super) lines: Vec<ScriptLine>,
+}
+
+impl Order {
+    pub(super) fn new(step: u32, effect: Effect, line: CommandLine) -> Self {
+        Self { step, effect, script: line.script, rust: line.rust }
+    }
+
+    fn line(&self) -> CommandLine {
+        CommandLine { rust: self.rust, script: self.script }
+    }
 }
 
 impl Tape {
@@ -173,6 +185,19 @@ impl Tape {
     /// If there is no command of that number.
     pub fn order(&self, command: CommandId) -> &Order {
         self.orders.get(command as usize).expect("a command of this number")
+    }
+
+    /// Returns the line that issued a command.
+    ///
+    /// # Panics
+    /// If there is no command of that number.
+    pub fn place(&self, command: CommandId) -> Place<'_> {
+        self.place_of(self.order(command).line())
+    }
+
+    /// Formats a command, e.g. `load f16[32, 64] at softmax.rs:41`.
+    pub(crate) fn describe(&self, command: CommandId) -> String {
+        format!("{} at {}", self.order(command).effect, self.place(command))
     }
 
     /// Returns the work of a command for the engines.
@@ -251,19 +276,6 @@ impl fmt::Display for Effect {
     }
 }
 
-/// Formats e.g. `load f16[32, 64] at softmax.rs:41`.
-impl fmt::Display for Order {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at {}", self.effect, place(self.place))
-    }
-}
-
-/// Formats a place as file name and line, e.g. `softmax.rs:41`.
-pub fn place(at: Place) -> String {
-    let file = at.file().rsplit(['/', '\\']).next().unwrap_or_default();
-    format!("{file}:{}", at.line())
-}
-
 /// Lists the steps with their numbers and dependencies, one per line.
 impl fmt::Display for Tape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -272,7 +284,7 @@ impl fmt::Display for Tape {
             match &step {
                 Instruction::Command(command) => {
                     let (number, order) = orders.next().expect("each command has one");
-                    write!(f, "{number:>6}  {order}")?;
+                    write!(f, "{number:>6}  {} at {}", order.effect, self.place_of(order.line()))?;
                     if !command.after.is_empty() {
                         write!(f, "  after {:?}", command.after)?;
                     }

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use cubeyard_device::pe::CommandId;
 
 use super::{Handle, Instruction, KernelState, Tile, Tl};
+use crate::numeric::Array;
 
 impl Tl {
     /// Waits until a tiled operation is done.
@@ -27,6 +28,13 @@ impl Tl {
     /// mode.
     #[track_caller]
     pub fn value(&self, tile: &Tile) -> impl Future<Output = Vec<f64>> + use<> {
+        let contents = self.contents(tile);
+        async move { contents.await.values() }
+    }
+
+    /// As [`value`](Self::value), with the elements in the tile's type.
+    #[track_caller]
+    pub fn contents(&self, tile: &Tile) -> impl Future<Output = Rc<Array>> + use<> {
         if self.state.recording {
             let what = "the kernel reads loaded values, so it cannot be recorded: run it live";
             self.fail(what);
@@ -47,9 +55,9 @@ struct PendingValue {
 }
 
 impl Future for PendingValue {
-    type Output = Vec<f64>;
+    type Output = Rc<Array>;
 
-    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Vec<f64>> {
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Rc<Array>> {
         let wanted = self.tile.value();
         let mut known = self.state.known.borrow_mut();
         let Some(place) = known.iter().position(|(value, _)| *value == wanted) else {
@@ -57,6 +65,6 @@ impl Future for PendingValue {
             return Poll::Pending;
         };
         let (_, array) = known.swap_remove(place);
-        Poll::Ready(array.values())
+        Poll::Ready(array)
     }
 }

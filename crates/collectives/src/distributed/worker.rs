@@ -23,7 +23,7 @@ use super::group::check_peer;
 use super::{DistError, Distributed, ProcessGroup};
 use crate::collective::{Operation, ReduceOp};
 use call::{Answer, Call, Posted};
-use cubeyard_tl::place;
+use cubeyard_tl::Place;
 
 /// The worker of a rank, in the group of all ranks or another.
 #[derive(Clone, Debug)]
@@ -190,7 +190,7 @@ impl Worker {
     fn post(&self, call: Call) -> WorkHandle {
         let answer = Answer::default();
         let here = Location::caller();
-        let at = self.at.clone().unwrap_or_else(|| place(here));
+        let at = self.at.clone().unwrap_or_else(|| Place::from(here).to_string());
         let posted = Posted { call, at, answer: Rc::clone(&answer), order: 0 };
         self.dist.state.matcher.post(&self.group, self.rank, posted);
         WorkHandle { answer }

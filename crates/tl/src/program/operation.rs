@@ -3,7 +3,7 @@
 use cubeyard_device::pe::{CommandPart, Dma, OpRecord, OpUnit, Work};
 
 use super::Recording;
-use crate::{Effect, Order, place};
+use crate::{Effect, Order};
 
 /// The command, part and line to which an operation of a unit belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Recording {
         Some(OpDescription {
             command: order.effect.brief(),
             part: if is_dispatch { None } else { part(order, &work, record.part) },
-            place: place(order.place),
+            place: tape.place(record.command).to_string(),
             dma: if is_dispatch { None } else { dma(&work, record.part) },
         })
     }

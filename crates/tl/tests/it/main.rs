@@ -14,5 +14,6 @@ mod messages;
 mod numbers;
 mod races;
 mod receive_any;
+mod script;
 mod stalls;
 mod strays;
