@@ -6,15 +6,19 @@ from cubeyard import errors
 from cubeyard._native import __version__
 from cubeyard.context import Context, LeakReport
 from cubeyard.errors import CubeyardError
+from cubeyard.kernel import Kernel, LaunchReport, jit
 from cubeyard.placement import Placement
 from cubeyard.tensor import Tensor
 
 __all__ = [
     "Context",
     "CubeyardError",
+    "Kernel",
+    "LaunchReport",
     "LeakReport",
     "Placement",
     "Tensor",
     "__version__",
     "errors",
+    "jit",
 ]

@@ -9,6 +9,7 @@ use cubeyard_runtime::{AllocateError, RuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::kernel::failure;
 use crate::signals;
 
 /// Kinds of exceptions: the classes of `cubeyard.errors`.
@@ -93,6 +94,9 @@ impl IntoPyErr for PyErr {
 
 impl IntoPyErr for RuntimeError {
     fn into_py_err(self) -> PyErr {
+        if let Some(raised) = failure::raised(&self.to_string()) {
+            return raised;
+        }
         let kind = match &self {
             Self::Interrupted => return signals::take(),
             Self::Allocate(error) => {

@@ -8,6 +8,7 @@
 //! | [`topology`] | topologies of machines |
 //! | [`context`], [`tensor`], [`bytes`], [`placement`] | contexts, their tensors, the bytes of these, and their places |
 //! | [`launch`] | launches of kernels |
+//! | [`kernel`] | kernels in Python |
 //! | [`command`] | the `cubeyard` command |
 //! | [`table`] | tables of results, as Arrow streams and as pages |
 //! | [`licences`] | the licences of what is linked in |
@@ -22,7 +23,7 @@ mod command;
 mod context;
 #[allow(dead_code, reason = "modules that use more of it follow")]
 mod error;
-#[allow(dead_code, reason = "the kernels that use it follow")]
+mod kernel;
 mod launch;
 mod licences;
 mod placement;
@@ -46,5 +47,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     placement::register(module)?;
     tensor::register(module)?;
     topology::register(module)?;
+    kernel::register(module)?;
     Ok(())
 }

@@ -13,6 +13,7 @@ use cubeyard_tl::launch::Launcher;
 use pyo3::prelude::*;
 
 use crate::error::{self, Kind};
+use crate::kernel::Kernels;
 use crate::signals;
 
 /// Number of sessions made so far.
@@ -22,6 +23,7 @@ static SESSIONS: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct Session {
     pub(crate) context: Context,
     pub(crate) launcher: Launcher,
+    pub(crate) kernels: Kernels,
     objects: BTreeMap<u64, Box<dyn Any>>,
     last: u64,
     /// Number of the session in the process.
@@ -101,7 +103,8 @@ impl Shared {
     pub(crate) fn new(make: impl FnOnce() -> (Context, Launcher)) -> Self {
         let (context, launcher) = make();
         let id = SESSIONS.fetch_add(1, Ordering::Relaxed);
-        let session = Session { context, launcher, objects: BTreeMap::new(), last: 0, id };
+        let (kernels, objects) = (Kernels::default(), BTreeMap::new());
+        let session = Session { context, launcher, kernels, objects, last: 0, id };
         let state = State { session: Some(Box::new(Movable(session))), ..State::default() };
         Self(Arc::new(Inner { id, state: Mutex::new(state), back: Condvar::new() }))
     }

@@ -1,0 +1,153 @@
+//! Kernels in Python: functions that run once for each PE of a launch and call `tl`.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`driver`] | the future that calls a function and resumes its coroutine |
+//! | [`run`] | the tiles and the line of a kernel on one PE |
+//! | [`language`], [`math`], [`composite`], [`wait`] | `tl` |
+//! | [`tile`], [`reference`], [`mask`] | tiles, references to memory, masks |
+//! | [`numbers`] | shapes, element types and ports as arguments |
+//! | [`lines`], [`failure`] | lines of Python, and exceptions of kernels |
+
+mod composite;
+pub(crate) mod driver;
+pub(crate) mod failure;
+mod language;
+mod lines;
+mod mask;
+mod math;
+mod numbers;
+mod reference;
+mod run;
+mod tile;
+mod wait;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use cubeyard_tl as tl;
+use pyo3::prelude::*;
+
+use crate::context::Context;
+use crate::error::Kind;
+use crate::launch::{self, Given, Target, Times};
+use driver::Function;
+use lines::Lines;
+
+/// An identity of recordings: launches with one key reuse each other's. Dropping it drops the recordings of its kernel.
+#[pyclass(frozen, module = "cubeyard._native")]
+pub(crate) struct KernelKey {
+    number: Arc<u64>,
+}
+
+#[pymethods]
+impl KernelKey {
+    #[new]
+    fn new() -> Self {
+        static KEYS: AtomicU64 = AtomicU64::new(0);
+        Self { number: Arc::new(KEYS.fetch_add(1, Ordering::Relaxed)) }
+    }
+}
+
+/// The function that a kernel calls, during a launch.
+type Slot = Rc<RefCell<Option<Rc<Function>>>>;
+
+/// Kernels of a session by key.
+///
+/// They hold no object of Python between launches, so a context keeps nothing of a script alive.
+#[derive(Default)]
+pub(crate) struct Kernels(BTreeMap<u64, Kept>);
+
+struct Kept {
+    key: Weak<u64>,
+    kernel: tl::kernel::Kernel,
+    slot: Slot,
+    lines: Rc<Lines>,
+}
+
+impl Kernels {
+    /// Returns the kernel of a key; kernels whose keys are gone are dropped.
+    fn get(
+        &mut self,
+        key: &Arc<u64>,
+        name: &str,
+        live: bool,
+    ) -> (tl::kernel::Kernel, Slot, Rc<Lines>) {
+        if !self.0.contains_key(key) {
+            self.0.retain(|_, kept| kept.key.strong_count() > 0);
+        }
+        let kept = self.0.entry(**key).or_insert_with(|| Kept::new(key, name, live));
+        (kept.kernel.clone(), Rc::clone(&kept.slot), Rc::clone(&kept.lines))
+    }
+}
+
+impl Kept {
+    fn new(key: &Arc<u64>, name: &str, live: bool) -> Self {
+        let slot = Slot::default();
+        let calls = Rc::clone(&slot);
+        let kernel = tl::kernel::Kernel::new(name, move |tl, args| {
+            let function = calls.borrow().clone();
+            driver::start(function.expect("a kernel starts within its launch"), tl, args)
+        });
+        let kernel = if live { kernel.live() } else { kernel };
+        Self { key: Arc::downgrade(key), kernel, slot, lines: Rc::default() }
+    }
+}
+
+/// A function of Python with what a launch needs to know about it.
+#[derive(FromPyObject)]
+struct Program {
+    key: Py<KernelKey>,
+    name: String,
+    function: Py<PyAny>,
+    parameters: Vec<String>,
+    live: bool,
+}
+
+/// Launches a kernel on PEs of a SIP and waits for it.
+#[pyfunction]
+#[pyo3(name = "launch")]
+fn launch_kernel(
+    py: Python<'_>,
+    context: &Bound<'_, Context>,
+    program: Program,
+    arguments: Vec<Bound<'_, PyAny>>,
+    target: (u32, Vec<u32>, Vec<u32>),
+) -> PyResult<Times> {
+    let given = arguments.iter().zip(&program.parameters);
+    let given = given.map(|(of, name)| of.extract().map_err(|_| no_argument(name, of)));
+    let given = given.collect::<PyResult<Vec<Given>>>()?;
+    let target = Target::new(target.0, target.1, target.2)?;
+    context.get().shared.run(py, move |session| {
+        let key = Arc::clone(&program.key.get().number);
+        let (kernel, slot, lines) = session.kernels.get(&key, &program.name, program.live);
+        let Program { name, function, parameters, .. } = program;
+        slot.replace(Some(Rc::new(Function { name, function, parameters, lines })));
+        let done = launch::run(session, &kernel, &target, &given);
+        slot.replace(None);
+        done
+    })
+}
+
+/// Makes the exception of an argument that is neither a tensor nor a number.
+fn no_argument(name: &str, of: &Bound<'_, PyAny>) -> PyErr {
+    let kind = tile::kind_of(of);
+    Kind::Input.error(format!("argument `{name}`: expected a tensor or a number, found {kind}"))
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<KernelKey>()?;
+    module.add_class::<math::TlMath>()?;
+    module.add_class::<language::Tl>()?;
+    module.add_class::<tile::Tile>()?;
+    module.add_class::<reference::Ref>()?;
+    module.add_class::<mask::Mask>()?;
+    module.add_class::<composite::Composite>()?;
+    module.add_class::<composite::Handle>()?;
+    module.add_class::<wait::Done>()?;
+    module.add_class::<wait::PendingValue>()?;
+    module.add_function(wrap_pyfunction!(launch_kernel, module)?)
+}

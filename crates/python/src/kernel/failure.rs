@@ -1,0 +1,80 @@
+//! Exceptions of kernels, on their way from the kernel through the simulation to the caller.
+
+use std::cell::RefCell;
+
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+use pyo3::types::PyTraceback;
+
+use super::run::Run;
+use crate::error::Kind;
+
+thread_local! {
+    /// The error of the kernel that failed last, with the exception that ended it, if it did not catch that.
+    static RAISED: RefCell<Option<(String, Option<PyErr>)>> = const { RefCell::new(None) };
+}
+
+/// Fails a run with an exception of its kernel.
+pub(super) fn keep(py: Python<'_>, run: &Run, function: &Bound<'_, PyAny>, error: PyErr) {
+    if run.tl.failure().is_none() {
+        let (file, line) = innermost(py, function, &error);
+        run.set_line(run.lines().of(file, line));
+        let kind =
+            error.get_type(py).name().map_or_else(|_| String::new(), |name| name.to_string());
+        let text = error.value(py).str().map_or_else(|_| String::new(), |text| text.to_string());
+        run.tl.note_failure(&format!("{kind}: {text}"));
+    }
+    RAISED.replace(run.tl.failure().map(|text| (text, Some(error))));
+}
+
+/// Keeps the error of a kernel that caught its exception.
+pub(super) fn keep_caught(run: &Run) {
+    if let Some(text) = run.tl.failure() {
+        RAISED.replace(Some((text, None)));
+    }
+}
+
+/// Makes the exception of an error that ends with that of a kernel in Python; `None` if it is not one. Its cause is the
+/// exception of the kernel; Ctrl-C and the like are raised as they are.
+pub(crate) fn raised(text: &str) -> Option<PyErr> {
+    let (text, cause) =
+        RAISED.with_borrow_mut(|raised| raised.take_if(|(of, _)| text.ends_with(&**of)))?;
+    Some(Python::attach(|py| match cause {
+        Some(cause) if !cause.is_instance_of::<PyException>(py) => cause,
+        cause => {
+            let error = Kind::Kernel.error(text);
+            error.set_cause(py, cause);
+            error
+        }
+    }))
+}
+
+/// Returns file and line of an exception: of its innermost frame in the file of the kernel, or of the innermost at all.
+fn innermost(py: Python<'_>, function: &Bound<'_, PyAny>, error: &PyErr) -> (String, u32) {
+    let defined = definition(function);
+    let mut found = None;
+    let mut next = error.traceback(py);
+    while let Some(trace) = next {
+        let at = place(&trace);
+        let keeps = matches!((&found, &at), (Some((file, _)), Ok((other, _))) if *file == defined.0 && *other != defined.0);
+        if !keeps {
+            found = at.ok();
+        }
+        next = trace.getattr("tb_next").ok().and_then(|next| next.cast_into().ok());
+    }
+    found.unwrap_or(defined)
+}
+
+fn place(trace: &Bound<'_, PyTraceback>) -> PyResult<(String, u32)> {
+    let code = trace.getattr("tb_frame")?.getattr("f_code")?;
+    Ok((code.getattr("co_filename")?.extract()?, trace.getattr("tb_lineno")?.extract()?))
+}
+
+/// Returns file and first line of a function.
+pub(super) fn definition(function: &Bound<'_, PyAny>) -> (String, u32) {
+    let read = || -> PyResult<_> {
+        let code = function.getattr("__code__")?;
+        Ok((code.getattr("co_filename")?.extract()?, code.getattr("co_firstlineno")?.extract()?))
+    };
+    read().unwrap_or_else(|_| ("?".to_owned(), 0))
+}

@@ -1,0 +1,232 @@
+//! `tl`: the view that a kernel in Python has of its PE.
+
+use cubeyard_tl as tl;
+use cubeyard_tl::Port;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use super::composite::{Composite, Handle, Source};
+use super::mask::{self, Mask};
+use super::math::TlMath;
+use super::numbers::{dtype, lengths, port, whole};
+use super::reference::Ref;
+use super::run::{self, Run};
+use super::tile::{LIVE, Tile};
+use super::wait::{Done, PendingValue};
+
+/// A kernel's view of the PE that it runs on.
+#[pyclass(frozen, extends = TlMath, module = "cubeyard._native")]
+pub(crate) struct Tl;
+
+impl Tl {
+    /// Makes the `tl` of a run.
+    pub(super) fn of(py: Python<'_>, run: &Run) -> PyResult<Py<Self>> {
+        let base = TlMath { info: run.info().clone() };
+        Py::new(py, PyClassInitializer::from(base).add_subclass(Self))
+    }
+}
+
+#[pymethods]
+impl Tl {
+    /// Returns the index of this PE within its cube of the launch (axis 0), or the index of the cube (axis 1).
+    #[pyo3(signature = (axis=0))]
+    fn program_id(slf: &Bound<'_, Self>, axis: usize) -> PyResult<u64> {
+        slf.as_super().get().run(slf.py())?.attempt(|tl| tl.program_id(axis))
+    }
+
+    /// Returns the number of PEs per cube of the launch (axis 0), or the number of cubes (axis 1).
+    #[pyo3(signature = (axis=0))]
+    fn num_programs(slf: &Bound<'_, Self>, axis: usize) -> PyResult<u64> {
+        slf.as_super().get().run(slf.py())?.attempt(|tl| tl.num_programs(axis))
+    }
+
+    /// Returns the quotient rounded up: the number of tiles of length `b` that cover `a`.
+    fn cdiv(slf: &Bound<'_, Self>, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> PyResult<u64> {
+        let run = slf.as_super().get().run(slf.py())?;
+        let (a, b) = (whole("a", a)?, whole("b", b)?);
+        run.attempt(|tl| tl.cdiv(a, b))
+    }
+
+    /// Returns M, K and N of a tile of the matrix engine.
+    fn gemm_tile(slf: &Bound<'_, Self>) -> PyResult<(u64, u64, u64)> {
+        let [m, k, n] = slf.as_super().get().run(slf.py())?.attempt(tl::Tl::gemm_tile)?;
+        Ok((m, k, n))
+    }
+
+    /// Returns the bytes of the TCM that the kernel's tiles may occupy together.
+    fn scratch_bytes(slf: &Bound<'_, Self>) -> PyResult<u64> {
+        slf.as_super().get().run(slf.py())?.attempt(tl::Tl::scratch_bytes)
+    }
+
+    /// Returns a reference to contiguous elements in memory from `address` on. Moves no data.
+    #[pyo3(name = "ref")]
+    fn reference(
+        slf: &Bound<'_, Self>,
+        address: &Bound<'_, PyAny>,
+        shape: &Bound<'_, PyAny>,
+        dtype: &Bound<'_, PyAny>,
+    ) -> PyResult<Ref> {
+        let run = slf.as_super().get().run(slf.py())?;
+        let (address, shape) = (whole("address", address)?, lengths("shape", shape)?);
+        let dtype = self::dtype(dtype)?;
+        Ok(run.attempt(|tl| tl.ref_(address, &shape, dtype))?.into())
+    }
+
+    /// Returns a mask of the elements whose index is below `limits` in every dimension.
+    fn mask(
+        slf: &Bound<'_, Self>,
+        shape: &Bound<'_, PyAny>,
+        limits: &Bound<'_, PyAny>,
+    ) -> PyResult<Mask> {
+        slf.as_super().get().run(slf.py())?;
+        Mask::below(shape, limits)
+    }
+
+    /// Loads a tile into the TCM. With a mask, the elements that it does not select are set to `other`.
+    #[pyo3(signature = (from_, mask=None, other=0.0))]
+    fn load(
+        slf: &Bound<'_, Self>,
+        from_: &Bound<'_, Ref>,
+        mask: Option<&Bound<'_, PyAny>>,
+        other: f64,
+    ) -> PyResult<Tile> {
+        let run = slf.as_super().get().run(slf.py())?;
+        let from = from_.get().part(slf.py())?;
+        match mask.map(mask::read).transpose()? {
+            Some(mask) => run.make(|tl| tl.load_masked(from, &mask, other)),
+            None => run.make(|tl| tl.load(from)),
+        }
+    }
+
+    /// Stores a tile from the TCM to memory; with a mask, the elements that it selects.
+    #[pyo3(signature = (to, tile, mask=None))]
+    fn store(
+        slf: &Bound<'_, Self>,
+        to: &Bound<'_, Ref>,
+        tile: &Bound<'_, Tile>,
+        mask: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let run = slf.as_super().get().run(slf.py())?;
+        let (to, tile) = (to.get().part(slf.py())?, run.tile(tile.get())?);
+        match mask.map(mask::read).transpose()? {
+            Some(mask) => run.attempt(|tl| tl.store_masked(to, &tile, &mask)),
+            None => run.attempt(|tl| tl.store(to, &tile)),
+        }
+    }
+
+    /// Sends a tile to the PE at the other end of a port. Returns at once.
+    fn send(
+        slf: &Bound<'_, Self>,
+        port: &Bound<'_, PyAny>,
+        tile: &Bound<'_, Tile>,
+    ) -> PyResult<()> {
+        let run = slf.as_super().get().run(slf.py())?;
+        let (port, tile) = (self::port(port)?, run.tile(tile.get())?);
+        run.attempt(|tl| tl.send(port, &tile))
+    }
+
+    /// Receives a tile from the PE at the other end of a port. The kernel waits for it.
+    fn recv(
+        slf: &Bound<'_, Self>,
+        port: &Bound<'_, PyAny>,
+        shape: &Bound<'_, PyAny>,
+        dtype: &Bound<'_, PyAny>,
+    ) -> PyResult<Tile> {
+        let run = slf.as_super().get().run(slf.py())?;
+        let (port, shape, dtype) =
+            (self::port(port)?, lengths("shape", shape)?, self::dtype(dtype)?);
+        run.make(|tl| tl.recv(port, &shape, dtype))
+    }
+
+    /// As `recv`, but the kernel continues at once. Commands that use the tile wait for it.
+    fn recv_async(
+        slf: &Bound<'_, Self>,
+        port: &Bound<'_, PyAny>,
+        shape: &Bound<'_, PyAny>,
+        dtype: &Bound<'_, PyAny>,
+    ) -> PyResult<Tile> {
+        let run = slf.as_super().get().run(slf.py())?;
+        let (port, shape, dtype) =
+            (self::port(port)?, lengths("shape", shape)?, self::dtype(dtype)?);
+        run.make(|tl| tl.recv_async(port, &shape, dtype))
+    }
+
+    /// Receives a tile from any of several ports. The second tile is a single `i32`, the index in `ports` of the sender.
+    fn recv_any(
+        slf: &Bound<'_, Self>,
+        ports: &Bound<'_, PyAny>,
+        shape: &Bound<'_, PyAny>,
+        dtype: &Bound<'_, PyAny>,
+    ) -> PyResult<(Tile, Tile)> {
+        let run = slf.as_super().get().run(slf.py())?;
+        let ports = ports.try_iter()?.map(|of| port(&of?)).collect::<PyResult<Vec<Port>>>()?;
+        let (shape, dtype) = (lengths("shape", shape)?, self::dtype(dtype)?);
+        let (tile, place) = run.attempt(|tl| tl.recv_any(&ports, &shape, dtype))?;
+        Ok((run.keep(tile), run.keep(place)))
+    }
+
+    /// Waits until all commands issued so far are done.
+    fn fence(slf: &Bound<'_, Self>) -> PyResult<()> {
+        slf.as_super().get().run(slf.py())?.attempt(tl::Tl::fence)
+    }
+
+    /// Waits until a tiled operation is done. The result may be awaited.
+    fn wait(slf: &Bound<'_, Self>, handle: &Bound<'_, Handle>) -> PyResult<Done> {
+        let run = slf.as_super().get().run(slf.py())?;
+        let handle = handle.get().of(&run)?;
+        run.attempt(|tl| drop(tl.wait(handle)))?;
+        Ok(Done)
+    }
+
+    /// Waits until a tile is available. The result may be awaited.
+    fn wait_for(slf: &Bound<'_, Self>, tile: &Bound<'_, Tile>) -> PyResult<Done> {
+        let run = slf.as_super().get().run(slf.py())?;
+        let tile = run.tile(tile.get())?;
+        run.attempt(|tl| drop(tl.wait_for(&tile)))?;
+        Ok(Done)
+    }
+
+    /// Returns an awaitable of the elements of a tile, as an array of NumPy. The kernel must be live.
+    fn value(slf: &Bound<'_, Self>, tile: &Bound<'_, Tile>) -> PyResult<PendingValue> {
+        let run = slf.as_super().get().run(slf.py())?;
+        if run.tl.is_recorded() {
+            let what = format!("tl.value: the kernel is recorded, so it has no elements; {LIVE}");
+            return Err(run::fail(slf.py(), &what));
+        }
+        let tile = run.tile(tile.get())?;
+        let shape = tile.ty().shape.to_vec();
+        let contents = run.attempt(|tl| tl.contents(&tile))?;
+        Ok(PendingValue::new(&run, Box::pin(contents), shape))
+    }
+
+    /// Builds a matrix product in tiles of the matrix engine.
+    fn gemm(
+        slf: &Bound<'_, Self>,
+        a: &Bound<'_, PyAny>,
+        b: &Bound<'_, PyAny>,
+    ) -> PyResult<Composite> {
+        let run = slf.as_super().get().run(slf.py())?;
+        Ok(Composite::gemm(&run, [Source::read("a", a)?, Source::read("b", b)?]))
+    }
+
+    /// Builds an elementwise operation on matrices of one shape, by its name.
+    fn map(slf: &Bound<'_, Self>, op: &str, operands: &Bound<'_, PyAny>) -> PyResult<Composite> {
+        let run = slf.as_super().get().run(slf.py())?;
+        let operands = match operands.cast::<PyList>() {
+            Ok(list) => list.iter().collect::<Vec<_>>(),
+            Err(_) => operands.try_iter()?.collect::<PyResult<_>>()?,
+        };
+        let sources = operands.iter().map(|of| Source::read("operands", of));
+        Composite::map(slf.py(), &run, op, sources.collect::<PyResult<_>>()?)
+    }
+
+    /// Builds a reduction of each row of a matrix, by its name; the result is a column.
+    fn reduce_rows(slf: &Bound<'_, Self>, op: &str, x: &Bound<'_, PyAny>) -> PyResult<Composite> {
+        let run = slf.as_super().get().run(slf.py())?;
+        Composite::reduce(slf.py(), &run, op, Source::read("x", x)?)
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> String {
+        format!("tl of {}", slf.as_super().get().info.name())
+    }
+}

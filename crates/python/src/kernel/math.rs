@@ -1,0 +1,352 @@
+//! Computations on tiles, as methods of `tl`.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use cubeyard_tl as tl;
+use pyo3::prelude::*;
+
+use super::numbers::{axis, dtype, lengths, of_rank, whole};
+use super::run::{Run, RunInfo};
+use super::tile::{Operand, Tile};
+
+/// The computations of `tl`; see [`Tl`](super::language::Tl).
+#[pyclass(frozen, subclass, module = "cubeyard._native")]
+pub(crate) struct TlMath {
+    pub(super) info: Arc<RunInfo>,
+}
+
+impl TlMath {
+    pub(super) fn run(&self, py: Python<'_>) -> PyResult<Rc<Run>> {
+        self.info.run(py)
+    }
+}
+
+/// Reads numbers for each dimension of a tile.
+fn index(name: &str, of: &Bound<'_, PyAny>, tile: &tl::Tile) -> PyResult<Vec<u64>> {
+    of_rank(name, of, tile.ty().shape.len())
+}
+
+/// Defines the methods: functions of one tile, of two operands, and along an axis; and the others as they are written.
+macro_rules! methods {
+    (
+        unary { $($(#[$one:meta])* $unary:ident = $of_one:ident;)* }
+        binary { $($(#[$two:meta])* $binary:ident = $of_two:ident;)* }
+        reduce { $($(#[$along:meta])* $reduce:ident, $keeping:ident;)* }
+        $($rest:tt)*
+    ) => {
+        #[pymethods]
+        impl TlMath {
+            $($(#[$one])*
+            fn $unary(&self, py: Python<'_>, x: &Bound<'_, Tile>) -> PyResult<Tile> {
+                let run = self.run(py)?;
+                let x = run.tile(x.get())?;
+                run.make(|tl| tl.$of_one(&x))
+            })*
+
+            $($(#[$two])*
+            fn $binary(
+                &self,
+                py: Python<'_>,
+                x: &Bound<'_, PyAny>,
+                y: &Bound<'_, PyAny>,
+            ) -> PyResult<Tile> {
+                let run = self.run(py)?;
+                let (x, y) = (Operand::expect(&run, "x", x)?, Operand::expect(&run, "y", y)?);
+                run.make(|tl| tl.$of_two(&x, &y))
+            })*
+
+            $($(#[$along])*
+            #[pyo3(signature = (x, axis, keep=false))]
+            fn $reduce(
+                &self,
+                py: Python<'_>,
+                x: &Bound<'_, Tile>,
+                axis: &Bound<'_, PyAny>,
+                keep: bool,
+            ) -> PyResult<Tile> {
+                let run = self.run(py)?;
+                let x = run.tile(x.get())?;
+                let axis = self::axis(axis, x.ty().shape.len())?;
+                run.make(|tl| if keep { tl.$keeping(&x, axis) } else { tl.$reduce(&x, axis) })
+            })*
+
+            $($rest)*
+        }
+    };
+}
+
+methods! {
+    unary {
+        /// Negates each element.
+        neg = neg;
+        /// Returns the absolute value of each element.
+        abs = abs;
+        /// Returns e to the power of each element.
+        exp = exp;
+        /// Returns 2 to the power of each element.
+        exp2 = exp2;
+        /// Returns the natural logarithm of each element.
+        log = log;
+        /// Returns the logarithm to base 2 of each element.
+        log2 = log2;
+        /// Returns the square root of each element.
+        sqrt = sqrt;
+        /// Returns 1 / sqrt(x) of each element.
+        rsqrt = rsqrt;
+        /// Returns 1 / (1 + exp(-x)) of each element.
+        sigmoid = sigmoid;
+        /// Returns the hyperbolic tangent of each element.
+        tanh = tanh;
+        /// Returns the error function of each element.
+        erf = erf;
+        /// Returns the sine of each element.
+        sin = sin;
+        /// Returns the cosine of each element.
+        cos = cos;
+        /// Rounds each element down.
+        floor = floor;
+        /// Rounds each element up.
+        ceil = ceil;
+        /// Returns max(x, 0) of each element.
+        relu = relu;
+        /// Inverts every bit.
+        not_ = not;
+        /// Swaps the last two dimensions.
+        trans = trans;
+    }
+    binary {
+        /// Returns the elementwise sum.
+        add = add;
+        /// Returns the elementwise difference.
+        sub = sub;
+        /// Returns the elementwise product.
+        mul = mul;
+        /// Returns the elementwise quotient.
+        div = div;
+        /// Returns the remainder of the quotient rounded down.
+        rem = rem;
+        /// Raises `x` to the power of `y`.
+        pow = pow;
+        /// Returns the greater of two elements.
+        maximum = maximum;
+        /// Returns the smaller of two elements.
+        minimum = minimum;
+        /// Returns the bitwise and.
+        and_ = and;
+        /// Returns the bitwise or.
+        or_ = or;
+        /// Returns the bitwise exclusive or.
+        xor = xor;
+        /// Shifts bits left by `y`.
+        shl = shl;
+        /// Shifts bits right by `y`.
+        shr = shr;
+        /// Returns whether elements are equal.
+        eq = eq;
+        /// Returns whether elements differ.
+        ne = ne;
+        /// Returns whether `x` is less than `y`.
+        lt = lt;
+        /// Returns whether `x` is at most `y`.
+        le = le;
+        /// Returns whether `x` is greater than `y`.
+        gt = gt;
+        /// Returns whether `x` is at least `y`.
+        ge = ge;
+    }
+    reduce {
+        /// Sums the elements along an axis, which is kept with length 1 if `keep`.
+        sum, sum_keep;
+        /// Returns the greatest element along an axis.
+        max, max_keep;
+        /// Returns the least element along an axis.
+        min, min_keep;
+        /// Returns the index of the first greatest element along an axis.
+        argmax, argmax_keep;
+        /// Returns the index of the first least element along an axis.
+        argmin, argmin_keep;
+        /// Multiplies the elements along an axis.
+        prod, prod_keep;
+        /// Returns the exclusive or of the elements along an axis.
+        xor_sum, xor_sum_keep;
+    }
+
+    /// Returns `x` where the condition is true, else `y`.
+    #[pyo3(name = "where")]
+    fn where_(
+        &self,
+        py: Python<'_>,
+        condition: &Bound<'_, Tile>,
+        x: &Bound<'_, PyAny>,
+        y: &Bound<'_, PyAny>,
+    ) -> PyResult<Tile> {
+        let run = self.run(py)?;
+        let condition = run.tile(condition.get())?;
+        let (x, y) = (Operand::expect(&run, "x", x)?, Operand::expect(&run, "y", y)?);
+        run.make(|tl| tl.where_(&condition, &x, &y))
+    }
+
+    /// Returns `x * y + z`, rounded once.
+    fn fma(
+        &self,
+        py: Python<'_>,
+        x: &Bound<'_, Tile>,
+        y: &Bound<'_, PyAny>,
+        z: &Bound<'_, PyAny>,
+    ) -> PyResult<Tile> {
+        let run = self.run(py)?;
+        let x = run.tile(x.get())?;
+        let (y, z) = (Operand::expect(&run, "y", y)?, Operand::expect(&run, "z", z)?);
+        run.make(|tl| tl.fma(&x, &y, &z))
+    }
+
+    /// Limits `x` to the range from `low` to `high`.
+    fn clamp(
+        &self,
+        py: Python<'_>,
+        x: &Bound<'_, Tile>,
+        low: &Bound<'_, PyAny>,
+        high: &Bound<'_, PyAny>,
+    ) -> PyResult<Tile> {
+        let run = self.run(py)?;
+        let x = run.tile(x.get())?;
+        let (low, high) = (Operand::expect(&run, "low", low)?, Operand::expect(&run, "high", high)?);
+        run.make(|tl| tl.clamp(&x, &low, &high))
+    }
+
+    /// Returns the running sum along an axis, each element included.
+    fn cumsum(&self, py: Python<'_>, x: &Bound<'_, Tile>, axis: &Bound<'_, PyAny>) -> PyResult<Tile> {
+        let run = self.run(py)?;
+        let x = run.tile(x.get())?;
+        let axis = self::axis(axis, x.ty().shape.len())?;
+        run.make(|tl| tl.cumsum(&x, axis))
+    }
+
+    /// Returns the running product along an axis, each element included.
+    fn cumprod(&self, py: Python<'_>, x: &Bound<'_, Tile>, axis: &Bound<'_, PyAny>) -> PyResult<Tile> {
+        let run = self.run(py)?;
+        let x = run.tile(x.get())?;
+        let axis = self::axis(axis, x.ty().shape.len())?;
+        run.make(|tl| tl.cumprod(&x, axis))
+    }
+
+    /// Returns the exponentials along an axis, divided by their sum.
+    fn softmax(&self, py: Python<'_>, x: &Bound<'_, Tile>, axis: &Bound<'_, PyAny>) -> PyResult<Tile> {
+        let run = self.run(py)?;
+        let x = run.tile(x.get())?;
+        let axis = self::axis(axis, x.ty().shape.len())?;
+        run.make(|tl| tl.softmax(&x, axis))
+    }
+
+    /// Converts the elements to another type.
+    fn cast(&self, py: Python<'_>, x: &Bound<'_, Tile>, dtype: &Bound<'_, PyAny>) -> PyResult<Tile> {
+        let run = self.run(py)?;
+        let (x, dtype) = (run.tile(x.get())?, self::dtype(dtype)?);
+        run.make(|tl| tl.cast(&x, dtype))
+    }
+
+    /// Permutes the dimensions: dimension `axes[i]` becomes dimension `i`.
+    fn permute(&self, py: Python<'_>, x: &Bound<'_, Tile>, axes: &Bound<'_, PyAny>) -> PyResult<Tile> {
+        let run = self.run(py)?;
+        let x = run.tile(x.get())?;
+        let axes: Vec<_> = lengths("axes", axes)?.into_iter().map(|axis| usize::try_from(axis).unwrap_or(usize::MAX)).collect();
+        run.make(|tl| tl.permute(&x, &axes))
+    }
+
+    /// Views the same elements in another shape. Moves no data.
+    fn reshape(&self, py: Python<'_>, x: &Bound<'_, Tile>, shape: &Bound<'_, PyAny>) -> PyResult<Tile> {
+        let run = self.run(py)?;
+        let (x, shape) = (run.tile(x.get())?, lengths("shape", shape)?);
+        run.make(|tl| tl.reshape(&x, &shape))
+    }
+
+    /// Repeats the tile along dimensions of length 1. Elementwise operations broadcast by themselves.
+    fn broadcast_to(&self, py: Python<'_>, x: &Bound<'_, Tile>, shape: &Bound<'_, PyAny>) -> PyResult<Tile> {
+        let run = self.run(py)?;
+        let (x, shape) = (run.tile(x.get())?, lengths("shape", shape)?);
+        run.make(|tl| tl.broadcast_to(&x, &shape))
+    }
+
+    /// Returns the box of a tile that begins at `start`.
+    fn slice(
+        &self,
+        py: Python<'_>,
+        x: &Bound<'_, Tile>,
+        start: &Bound<'_, PyAny>,
+        shape: &Bound<'_, PyAny>,
+    ) -> PyResult<Tile> {
+        let run = self.run(py)?;
+        let x = run.tile(x.get())?;
+        let (start, shape) = (index("start", start, &x)?, index("shape", shape, &x)?);
+        run.make(|tl| tl.slice(&x, &start, &shape))
+    }
+
+    /// Returns a copy of `into` in which the box that begins at `start` is `tile`.
+    fn paste(
+        &self,
+        py: Python<'_>,
+        into: &Bound<'_, Tile>,
+        start: &Bound<'_, PyAny>,
+        tile: &Bound<'_, Tile>,
+    ) -> PyResult<Tile> {
+        let run = self.run(py)?;
+        let (into, tile) = (run.tile(into.get())?, run.tile(tile.get())?);
+        let start = index("start", start, &into)?;
+        run.make(|tl| tl.paste(&into, &start, &tile))
+    }
+
+    /// Returns `count` consecutive numbers from `start` on.
+    fn arange(
+        &self,
+        py: Python<'_>,
+        start: f64,
+        count: &Bound<'_, PyAny>,
+        dtype: &Bound<'_, PyAny>,
+    ) -> PyResult<Tile> {
+        let run = self.run(py)?;
+        let (count, dtype) = (whole("count", count)?, self::dtype(dtype)?);
+        run.make(|tl| tl.arange(start, count, dtype))
+    }
+
+    /// Returns a tile of zeros.
+    fn zeros(&self, py: Python<'_>, shape: &Bound<'_, PyAny>, dtype: &Bound<'_, PyAny>) -> PyResult<Tile> {
+        let run = self.run(py)?;
+        let (shape, dtype) = (lengths("shape", shape)?, self::dtype(dtype)?);
+        run.make(|tl| tl.zeros(&shape, dtype))
+    }
+
+    /// Returns a tile with all elements equal to `value`.
+    fn full(
+        &self,
+        py: Python<'_>,
+        shape: &Bound<'_, PyAny>,
+        value: f64,
+        dtype: &Bound<'_, PyAny>,
+    ) -> PyResult<Tile> {
+        let run = self.run(py)?;
+        let (shape, dtype) = (lengths("shape", shape)?, self::dtype(dtype)?);
+        run.make(|tl| tl.full(&shape, value, dtype))
+    }
+
+    /// Returns the matrix product. Narrow types accumulate in `f32`, which is also the result's type.
+    fn dot(&self, py: Python<'_>, a: &Bound<'_, Tile>, b: &Bound<'_, Tile>) -> PyResult<Tile> {
+        let run = self.run(py)?;
+        let (a, b) = (run.tile(a.get())?, run.tile(b.get())?);
+        run.make(|tl| tl.dot(&a, &b))
+    }
+
+    /// Returns the matrix product plus `accumulator`.
+    fn dot_add(
+        &self,
+        py: Python<'_>,
+        a: &Bound<'_, Tile>,
+        b: &Bound<'_, Tile>,
+        accumulator: &Bound<'_, Tile>,
+    ) -> PyResult<Tile> {
+        let run = self.run(py)?;
+        let (a, b) = (run.tile(a.get())?, run.tile(b.get())?);
+        let accumulator = run.tile(accumulator.get())?;
+        run.make(|tl| tl.dot_add(&a, &b, &accumulator))
+    }
+}

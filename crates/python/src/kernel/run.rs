@@ -1,0 +1,255 @@
+//! The run of a kernel on one PE: the tiles that Python holds of it, and the line that it is at.
+//!
+//! Python's objects are numbers into the table of their run. The table belongs to the kernel's future, inside the
+//! session; a thread finds it only while it resumes that kernel. So no object of a session is reached from elsewhere,
+//! and a tile that is used too late, in another kernel or in another thread is told apart by its run.
+
+use std::cell::{Cell, RefCell};
+use std::fmt::Display;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cubeyard_tl as tl;
+use cubeyard_tl::LineId;
+use pyo3::prelude::*;
+
+use super::lines::Lines;
+use super::tile::Tile;
+use super::wait::Wanted;
+use crate::error::Kind;
+
+/// Facts about a run that its Python objects share.
+pub(crate) struct RunInfo {
+    id: u64,
+    /// Kernel and PE, e.g. `scale on sip0.cube0.pe0`.
+    name: String,
+    /// Tiles that were dropped while the kernel was not being resumed.
+    dropped: Mutex<Vec<u32>>,
+    ended: AtomicBool,
+}
+
+/// A run, as the kernel's future holds it.
+pub(crate) struct Run {
+    info: Arc<RunInfo>,
+    pub(crate) tl: tl::Tl,
+    tiles: RefCell<Tiles>,
+    lines: Rc<Lines>,
+    /// Numbers of the lines in the kernel's tape, by their index in `lines`.
+    ids: RefCell<Vec<Option<LineId>>>,
+    line: Cell<usize>,
+    pub(super) wanted: Wanted,
+}
+
+/// Tiles by number, each with the index of the line that made it.
+#[derive(Default)]
+struct Tiles {
+    all: Vec<Option<(tl::Tile, usize)>>,
+    free: Vec<u32>,
+}
+
+thread_local! {
+    /// The run that this thread resumes.
+    static CURRENT: RefCell<Option<Rc<Run>>> = const { RefCell::new(None) };
+}
+
+/// Restores the run that was resumed before.
+struct Entered(Option<Rc<Run>>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        CURRENT.replace(self.0.take());
+    }
+}
+
+impl Run {
+    pub(crate) fn new(kernel: &str, tl: tl::Tl, lines: Rc<Lines>) -> Rc<Self> {
+        static RUNS: AtomicU64 = AtomicU64::new(0);
+        let info = RunInfo {
+            id: RUNS.fetch_add(1, Ordering::Relaxed),
+            name: format!("{kernel} on {}", tl.pe()),
+            dropped: Mutex::default(),
+            ended: AtomicBool::new(false),
+        };
+        Rc::new(Self {
+            info: Arc::new(info),
+            tl,
+            tiles: RefCell::default(),
+            lines,
+            ids: RefCell::default(),
+            line: Cell::new(0),
+            wanted: Wanted::default(),
+        })
+    }
+
+    pub(crate) fn info(&self) -> &Arc<RunInfo> {
+        &self.info
+    }
+
+    /// Calls `act` as a part of the kernel.
+    pub(crate) fn enter<T>(self: &Rc<Self>, act: impl FnOnce() -> T) -> T {
+        let _outer = Entered(CURRENT.replace(Some(Rc::clone(self))));
+        self.drop_tiles();
+        let done = act();
+        self.drop_tiles();
+        done
+    }
+
+    /// Drops the tiles that Python dropped elsewhere.
+    fn drop_tiles(&self) {
+        let dropped = std::mem::take(&mut *self.info.dropped());
+        dropped.into_iter().for_each(|key| self.release(key));
+    }
+
+    /// Ends the run: tiles that Python still holds are gone.
+    pub(crate) fn end(&self) {
+        self.info.ended.store(true, Ordering::Relaxed);
+        self.wanted.clear();
+        let tiles = self.tiles.take();
+        drop(tiles);
+    }
+
+    /// Returns the type and the line of a tile that Python still holds.
+    pub(crate) fn kept_tile(&self) -> Option<String> {
+        let tiles = self.tiles.borrow();
+        let (tile, line) = tiles.all.iter().flatten().next()?;
+        Some(format!("the tile {} of {}", tile.ty(), self.lines.name(*line)))
+    }
+
+    /// Sets the line of the commands that follow to that of the innermost frame of Python.
+    fn look_at_line(&self, py: Python<'_>) {
+        let line = self.lines.current(py);
+        self.line.set(line);
+        self.set_line(line);
+    }
+
+    /// Sets the line by its index.
+    pub(crate) fn set_line(&self, line: usize) {
+        let mut ids = self.ids.borrow_mut();
+        if ids.len() <= line {
+            ids.resize(line + 1, None);
+        }
+        let id = *ids[line].get_or_insert_with(|| self.tl.new_line(self.lines.place(line)));
+        self.tl.set_line(id);
+    }
+
+    /// Returns the lines of the kernel.
+    pub(crate) fn lines(&self) -> &Lines {
+        &self.lines
+    }
+
+    /// Returns a tile that Python holds.
+    pub(crate) fn tile(&self, tile: &Tile) -> PyResult<tl::Tile> {
+        if tile.info.id != self.info.id {
+            return Err(self.fail(&tile.info.misuse()));
+        }
+        let tiles = self.tiles.borrow();
+        let found = tiles.all.get(tile.key as usize).and_then(Option::as_ref);
+        Ok(found.expect("a tile of this run stays until Python drops it").0.clone())
+    }
+
+    /// Calls functions of `tl`; an error of theirs is an exception.
+    pub(crate) fn attempt<T>(&self, act: impl FnOnce(&tl::Tl) -> T) -> PyResult<T> {
+        self.tl.attempt(|| act(&self.tl)).map_err(|text| Kind::Kernel.error(text))
+    }
+
+    /// Calls a function of `tl` that makes a tile.
+    pub(crate) fn make(&self, act: impl FnOnce(&tl::Tl) -> tl::Tile) -> PyResult<Tile> {
+        Ok(self.keep(self.attempt(act)?))
+    }
+
+    /// Keeps a tile for Python.
+    pub(crate) fn keep(&self, tile: tl::Tile) -> Tile {
+        let (info, ty) = (Arc::clone(&self.info), tile.ty().clone());
+        Tile { info, ty, key: self.tiles.borrow_mut().insert(tile, self.line.get()) }
+    }
+
+    /// Makes the exception of an error; the kernel has failed with it.
+    pub(crate) fn fail(&self, what: &dyn Display) -> PyErr {
+        Kind::Kernel.error(self.tl.note_failure(what))
+    }
+
+    fn release(&self, key: u32) {
+        // The tile is dropped after the borrow ends.
+        let gone = self.tiles.borrow_mut().remove(key);
+        drop(gone);
+    }
+}
+
+impl Tiles {
+    fn insert(&mut self, tile: tl::Tile, line: usize) -> u32 {
+        if let Some(key) = self.free.pop() {
+            self.all[key as usize] = Some((tile, line));
+            return key;
+        }
+        self.all.push(Some((tile, line)));
+        u32::try_from(self.all.len() - 1).expect("fewer than 2³² tiles")
+    }
+
+    fn remove(&mut self, key: u32) -> Option<(tl::Tile, usize)> {
+        let gone = self.all.get_mut(key as usize)?.take();
+        self.free.extend(gone.is_some().then_some(key));
+        gone
+    }
+}
+
+impl RunInfo {
+    /// Returns kernel and PE.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns this run with its line up to date; an exception if this thread does not resume it now.
+    pub(crate) fn run(&self, py: Python<'_>) -> PyResult<Rc<Run>> {
+        match current() {
+            Some(run) if run.info.id == self.id => {
+                run.look_at_line(py);
+                Ok(run)
+            }
+            other => Err(failure(py, other, &self.misuse())),
+        }
+    }
+
+    /// Releases a tile, now or when the kernel is resumed.
+    pub(crate) fn release(&self, key: u32) {
+        match current() {
+            Some(run) if run.info.id == self.id => run.release(key),
+            _ if self.ended.load(Ordering::Relaxed) => {}
+            _ => self.dropped().push(key),
+        }
+    }
+
+    fn dropped(&self) -> std::sync::MutexGuard<'_, Vec<u32>> {
+        self.dropped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Describes the use of a tile or of `tl` outside its run.
+    fn misuse(&self) -> String {
+        let why = if self.ended.load(Ordering::Relaxed) {
+            "which has ended: tiles and tl belong to one run of a kernel"
+        } else {
+            "which does not run here: tiles and tl belong to one run of a kernel, and to its thread"
+        };
+        format!("used outside its run, that of {}, {why}", self.name)
+    }
+}
+
+fn current() -> Option<Rc<Run>> {
+    CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
+}
+
+/// Makes an exception that names the line of the kernel that runs, if one does.
+fn failure(py: Python<'_>, run: Option<Rc<Run>>, what: &str) -> PyErr {
+    match run {
+        Some(run) => {
+            run.look_at_line(py);
+            run.fail(&what)
+        }
+        None => Kind::Kernel.error(what),
+    }
+}
+
+/// Makes the exception of an error in the kernel that runs.
+pub(crate) fn fail(py: Python<'_>, what: &str) -> PyErr {
+    failure(py, current(), what)
+}

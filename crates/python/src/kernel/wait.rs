@@ -1,0 +1,144 @@
+//! Awaitables of a kernel.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cubeyard_runtime::dtype::DType;
+use cubeyard_tl::numeric::Array;
+use pyo3::exceptions::PyStopIteration;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyTuple};
+
+use super::run::{self, Run, RunInfo};
+
+/// The contents of a tile, to come.
+pub(super) type Contents = Pin<Box<dyn Future<Output = Rc<Array>>>>;
+
+/// An awaitable that is done.
+#[pyclass(frozen, module = "cubeyard._native", name = "Done")]
+pub(crate) struct Done;
+
+#[pymethods]
+impl Done {
+    fn __await__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__(&self) -> Option<Py<PyAny>> {
+        None
+    }
+}
+
+/// An awaitable of the elements of a tile.
+#[pyclass(frozen, module = "cubeyard._native")]
+pub(crate) struct PendingValue {
+    info: Arc<RunInfo>,
+    key: u32,
+    state: Mutex<State>,
+}
+
+enum State {
+    /// Not awaited yet.
+    New,
+    /// Awaited: the kernel waits for it.
+    Awaited,
+    Ready(Py<PyAny>),
+    Taken,
+}
+
+/// Futures of the values that a kernel has asked for, by number.
+#[derive(Default)]
+pub(crate) struct Wanted(RefCell<Vec<Option<(Contents, Vec<u64>)>>>);
+
+impl Wanted {
+    pub(super) fn clear(&self) {
+        let all = self.0.take();
+        drop(all);
+    }
+
+    fn insert(&self, contents: Contents, shape: Vec<u64>) -> u32 {
+        let mut all = self.0.borrow_mut();
+        all.push(Some((contents, shape)));
+        u32::try_from(all.len() - 1).expect("fewer than 2³² values")
+    }
+
+    /// Takes the future of a value, which is done when it was awaited.
+    pub(super) fn take(&self, key: u32) -> Option<(Contents, Vec<u64>)> {
+        let mut all = self.0.borrow_mut();
+        let taken = all.get_mut(key as usize)?.take();
+        while all.last().is_some_and(Option::is_none) {
+            all.pop();
+        }
+        taken
+    }
+}
+
+impl PendingValue {
+    pub(super) fn new(run: &Run, contents: Contents, shape: Vec<u64>) -> Self {
+        let key = run.wanted.insert(contents, shape);
+        Self { info: Arc::clone(run.info()), key, state: Mutex::new(State::New) }
+    }
+
+    /// Takes the future from the table of a run; `None` if it belongs to another.
+    pub(super) fn future(&self, run: &Run) -> Option<(Contents, Vec<u64>)> {
+        Arc::ptr_eq(&self.info, run.info()).then(|| run.wanted.take(self.key)).flatten()
+    }
+
+    /// Sets the elements, with which the kernel continues.
+    pub(super) fn set(&self, value: Py<PyAny>) {
+        *self.state() = State::Ready(value);
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl PendingValue {
+    fn __await__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        let py = slf.py();
+        let mut state = slf.get().state();
+        match std::mem::replace(&mut *state, State::Taken) {
+            State::New => {
+                *state = State::Awaited;
+                drop(state);
+                Ok(slf)
+            }
+            State::Ready(value) => Err(PyStopIteration::new_err((value,))),
+            State::Awaited | State::Taken => {
+                drop(state);
+                Err(run::fail(py, "a value is awaited twice: ask for it again by tl.value"))
+            }
+        }
+    }
+}
+
+/// Returns elements in a type that NumPy has: narrow floats that it lacks as `f32`, which holds each of them exactly.
+fn elements(array: &Array) -> (DType, Vec<u8>) {
+    match array.ty().dtype {
+        DType::Bf16 | DType::Fp8E4m3 | DType::Fp8E5m2 => {
+            #[expect(clippy::cast_possible_truncation, reason = "f32 holds these exactly")]
+            let single = |value: &f64| (*value as f32).to_le_bytes();
+            (DType::F32, array.values().iter().flat_map(single).collect())
+        }
+        dtype => (dtype, array.to_bytes()),
+    }
+}
+
+/// Makes an array of NumPy of the elements of a tile.
+pub(super) fn array(py: Python<'_>, array: &Array, shape: &[u64]) -> PyResult<Py<PyAny>> {
+    static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let make = MAKE.import(py, "cubeyard.kernel", "_array")?;
+    let (dtype, bytes) = elements(array);
+    let made = make.call1((dtype.name(), PyBytes::new(py, &bytes), PyTuple::new(py, shape)?))?;
+    Ok(made.unbind())
+}
