@@ -118,6 +118,16 @@ impl Distributed {
         if self.is_initialized() {
             return Err(DistError::Twice);
         }
+        let map = self.rank_map(ccl)?;
+        let members: Vec<_> = (0..map.sips.len()).collect();
+        let (world, algorithms) = self.wire(ccl, &members, map.sips)?;
+        let groups = BTreeMap::from([(world.id(), algorithms)]);
+        self.state.backend.replace(Some(Backend { ccl: ccl.clone(), world, groups }));
+        Ok(())
+    }
+
+    /// Returns the ranks of the group that [`init_with`](Self::init_with) would create.
+    pub fn rank_map(&self, ccl: &CclConfig) -> Result<RankMap, DistError> {
         let config = match &ccl.forced {
             Some(name) => &ccl.named(name)?.config,
             None => &ccl.defaults,
@@ -125,16 +135,8 @@ impl Distributed {
         if config.ranks != Ranks::Sip {
             return Err(DistError::NotSips(config.ranks.kind()));
         }
-        let map = self
-            .state
-            .launcher
-            .context()
-            .machine(|machine| RankMap::new(machine.topology(), config))?;
-        let members: Vec<_> = (0..map.sips.len()).collect();
-        let (world, algorithms) = self.wire(ccl, &members, map.sips)?;
-        let groups = BTreeMap::from([(world.id(), algorithms)]);
-        self.state.backend.replace(Some(Backend { ccl: ccl.clone(), world, groups }));
-        Ok(())
+        let context = self.state.launcher.context();
+        context.machine(|machine| RankMap::new(machine.topology(), config))
     }
 
     /// Removes all groups, through the fabric.

@@ -1,5 +1,7 @@
 //! Contexts.
 
+use std::rc::Rc;
+
 use cubeyard_memory::virtual_space::DeviceVa;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::{self as runtime, Addressing, ContextConfig, PeUsage};
@@ -42,7 +44,7 @@ impl Context {
         let shared = py.detach(|| {
             Shared::new(|| {
                 let context = runtime::Context::new(config);
-                let launcher = Launcher::new(&context);
+                let launcher = Rc::new(Launcher::new(&context));
                 (context, launcher)
             })
         });

@@ -9,6 +9,7 @@
 //! | [`context`], [`tensor`], [`bytes`], [`placement`] | contexts, their tensors, the bytes of these, and their places |
 //! | [`launch`] | launches of kernels |
 //! | [`kernel`] | kernels in Python |
+//! | [`distributed`] | process groups and their ranks |
 //! | [`command`] | the `cubeyard` command |
 //! | [`table`] | tables of results, as Arrow streams and as pages |
 //! | [`licences`] | the licences of what is linked in |
@@ -21,6 +22,7 @@
 mod bytes;
 mod command;
 mod context;
+mod distributed;
 #[allow(dead_code, reason = "modules that use more of it follow")]
 mod error;
 mod kernel;
@@ -45,6 +47,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     bytes::register(module)?;
     context::register(module)?;
     placement::register(module)?;
+    distributed::register(module)?;
+    signals::register(module)?;
     tensor::register(module)?;
     topology::register(module)?;
     kernel::register(module)?;

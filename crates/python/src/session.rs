@@ -4,6 +4,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
@@ -22,8 +23,8 @@ static SESSIONS: AtomicU64 = AtomicU64::new(0);
 /// A context, the launcher of its kernels, and the objects that Python holds by [`Owned`].
 pub(crate) struct Session {
     pub(crate) context: Context,
-    pub(crate) launcher: Launcher,
     pub(crate) kernels: Kernels,
+    pub(crate) launcher: Rc<Launcher>,
     objects: BTreeMap<u64, Box<dyn Any>>,
     last: u64,
     /// Number of the session in the process.
@@ -100,7 +101,7 @@ impl Session {
 
 impl Shared {
     /// Makes a session of a new context.
-    pub(crate) fn new(make: impl FnOnce() -> (Context, Launcher)) -> Self {
+    pub(crate) fn new(make: impl FnOnce() -> (Context, Rc<Launcher>)) -> Self {
         let (context, launcher) = make();
         let id = SESSIONS.fetch_add(1, Ordering::Relaxed);
         let (kernels, objects) = (Kernels::default(), BTreeMap::new());

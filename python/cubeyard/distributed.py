@@ -1,0 +1,505 @@
+"""Process groups in the manner of `torch.distributed`, with the backend `ahbm`.
+
+Ranks are SIPs. A worker reads as in a DDP script; `spawn` runs one for each rank, and their collectives go through the
+simulated fabric:
+
+>>> import numpy as np
+>>> import cubeyard.distributed as dist
+>>> def worker(rank, results):
+...     dist.init_process_group("ahbm")
+...     torch = dist.context()
+...     gradient = torch.full((1000,), rank + 1.0).to(dist.placement())
+...     dist.all_reduce(gradient)
+...     results.append(float(gradient.numpy()[0]))
+>>> results = []
+>>> report = dist.spawn(worker, args=(results,))
+>>> results
+[3.0, 3.0]
+>>> [call.operation for call in report.calls]
+['all_reduce sum']
+
+Ranks are cooperative tasks: one runs at a time, until it waits for a call that others have not made. If they wait for
+each other for good, every rank is stopped and the error says who waits in which line.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cubeyard import _native
+from cubeyard._result import Result
+from cubeyard.context import Context
+from cubeyard.errors import DistributedError, InputError
+from cubeyard.placement import Placement
+from cubeyard.tensor import Tensor
+
+__all__ = [
+    "CollectiveCall",
+    "CollectiveReport",
+    "Group",
+    "ReduceOp",
+    "Work",
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "barrier",
+    "broadcast",
+    "context",
+    "destroy_process_group",
+    "gather",
+    "get_backend",
+    "get_rank",
+    "get_world_size",
+    "init_process_group",
+    "is_initialized",
+    "new_group",
+    "placement",
+    "recv",
+    "reduce",
+    "reduce_scatter",
+    "scatter",
+    "send",
+    "set_device",
+    "spawn",
+]
+
+BACKEND = "ahbm"
+_here = threading.local()
+
+
+class ReduceOp(enum.StrEnum):
+    """Combination of the values of all ranks."""
+
+    SUM = "sum"
+    PRODUCT = "prod"
+    MIN = "min"
+    MAX = "max"
+    AVG = "avg"
+    BAND = "band"
+    BOR = "bor"
+    BXOR = "bxor"
+
+
+@dataclass(frozen=True)
+class CollectiveCall:
+    """A collective that was performed."""
+
+    operation: str
+    ranks: tuple[int, ...]
+    algorithm: str
+    bytes: int
+    """Size of each rank's input."""
+    kernel_ns: float
+    """Time from the start of the first PE to the end of the last."""
+    host_ns: float
+    """Time from the launches of the host until it has all completions."""
+
+
+@dataclass(frozen=True)
+class CollectiveReport(Result):
+    """The collectives of a run, in the order in which they were performed."""
+
+    calls: tuple[CollectiveCall, ...]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Returns a row for each collective."""
+        return [{**vars(call), "ranks": len(call.ranks)} for call in self.calls]
+
+    def _draw(self, axes: Any) -> None:
+        axes.barh([call.operation for call in self.calls], [call.kernel_ns for call in self.calls])
+        axes.set_xlabel("ns")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some ranks of the world, made by `new_group`."""
+
+    ranks: tuple[int, ...]
+    number: int
+
+    def size(self) -> int:
+        """Returns the number of ranks."""
+        return len(self.ranks)
+
+
+class _Stopped(BaseException):
+    """Ends a rank that waits when the run is over."""
+
+
+class _World:
+    """The ranks of a run, and the process groups that they share."""
+
+    def __init__(self, context: Context, ccl: tuple[str, str], ranks: int | None) -> None:
+        self.context = context
+        self.ccl = ccl
+        self.asked = ranks
+        self.native = _native.World(context._native)
+        self.ranks = [_Rank(self, rank) for rank in range(self.native.ranks(*ccl, ranks))]
+        self.members: set[int] = set()
+        self.left: set[int] = set()
+        self.open: list[Work] = []
+        self.calls: list[CollectiveCall] = []
+
+    def init(self, rank: int, backend: str) -> None:
+        if rank in self.members:
+            raise DistributedError("trying to initialize the default process group twice!")
+        if not self.members:
+            self.native.init(backend, *self.ccl, self.asked)
+            self.native.start()
+            self.native.enter(rank)
+        elif backend != BACKEND:
+            raise InputError(f"Unsupported backend '{backend}': expected '{BACKEND}'")
+        self.members.add(rank)
+
+    def destroy(self, rank: int) -> None:
+        self.members.discard(rank)
+        self.left.add(rank)
+        if len(self.left) == len(self.ranks):
+            self.native.stop()
+            self.native.destroy()
+            self.left.clear()
+
+    def run(self, fn: Callable[..., Any], args: Sequence[Any]) -> CollectiveReport:
+        try:
+            for rank in self.ranks:
+                rank.start(fn, args)
+            while any(not rank.ended for rank in self.ranks):
+                self.round()
+            if self.members:
+                self.native.finish()
+        except KeyboardInterrupt:
+            _native.interrupt(True)
+            raise
+        finally:
+            for rank in self.ranks:
+                rank.stop()
+            _native.interrupt(False)
+            self.native.stop()
+        return CollectiveReport(tuple(self.calls))
+
+    def round(self) -> None:
+        """Runs each rank until it waits or returns, then performs the calls that match."""
+        for rank in self.ranks:
+            if not rank.ended:
+                if self.members:
+                    self.native.enter(rank.rank)
+                rank.resume()
+                if self.members:
+                    self.native.check()
+        if self.members:
+            self.native.meet()
+        done = [work for work in self.open if work._settle()]
+        self.open = [work for work in self.open if work not in done]
+
+
+class _Rank:
+    """A rank, on a thread that runs only between `resume` and its next wait."""
+
+    def __init__(self, world: _World, rank: int) -> None:
+        self.world = world
+        self.rank = rank
+        self.ended = False
+        self.stopping = False
+        self.error: BaseException | None = None
+        self.thread: threading.Thread | None = None
+        self.turn = threading.Semaphore(0)
+        self.back = threading.Semaphore(0)
+
+    def start(self, fn: Callable[..., Any], args: Sequence[Any]) -> None:
+        self.thread = threading.Thread(target=self._main, args=(fn, args), name=f"rank {self.rank}", daemon=True)
+        self.thread.start()
+
+    def _main(self, fn: Callable[..., Any], args: Sequence[Any]) -> None:
+        self.turn.acquire()
+        _here.rank = self
+        try:
+            if not self.stopping:
+                fn(self.rank, *args)
+        except _Stopped:
+            pass
+        except BaseException as error:
+            self.error = error
+        finally:
+            _here.rank = None
+            self.ended = True
+            self.back.release()
+
+    def resume(self) -> None:
+        """Runs the rank until it waits or ends; raises its exception."""
+        self.turn.release()
+        self.back.acquire()
+        if self.error is not None:
+            error, self.error = self.error, None
+            error.add_note(f"raised by rank {self.rank}")
+            raise error
+        if self.ended and self.world.members:
+            self.world.native.returned(self.rank)
+
+    def wait(self) -> None:
+        """Lets the others run; called by the rank itself."""
+        self.back.release()
+        self.turn.acquire()
+        if self.stopping:
+            raise _Stopped
+
+    def stop(self) -> None:
+        """Ends the rank, if it still waits."""
+        self.stopping = True
+        if self.thread is not None and self.thread.is_alive():
+            self.turn.release()
+            self.thread.join()
+
+
+class Work:
+    """A call that was made; `wait` returns when it is done."""
+
+    def __init__(self, rank: _Rank, native: _native.Work, operation: str, ranks: tuple[int, ...]) -> None:
+        self._rank = rank
+        self._native = native
+        self._operation = operation
+        self._ranks = ranks
+
+    def is_completed(self) -> bool:
+        """Returns whether the call is done; raises if it has failed."""
+        return self._native.is_done()
+
+    def wait(self) -> None:
+        """Waits until every rank concerned has made the call and it is done."""
+        if getattr(_here, "rank", None) is not self._rank:
+            raise DistributedError(f"{self._operation}: another rank than the one that called it waits for it")
+        while not self._native.is_done():
+            self._rank.wait()
+
+    def _settle(self) -> bool:
+        """Takes in the report, once there is one; the first rank of a call does so for all."""
+        report = self._native.report()
+        if report is None:
+            return False
+        if self._rank.rank == self._ranks[0]:
+            algorithm, kernel_ps, host_ps, size = report
+            call = CollectiveCall(self._operation, self._ranks, algorithm, size, kernel_ps / 1000, host_ps / 1000)
+            self._rank.world.calls.append(call)
+        return True
+
+
+def spawn(
+    fn: Callable[..., Any],
+    args: Sequence[Any] = (),
+    nprocs: int | None = None,
+    *,
+    topology: Any = None,
+    data: bool = True,
+    ccl: str | os.PathLike[str] | None = None,
+    context: Context | None = None,
+) -> CollectiveReport:
+    """Calls `fn(rank, *args)` for each rank, as `torch.multiprocessing.spawn`, and returns when all have returned.
+
+    Args:
+        fn: the worker.
+        args: its further arguments.
+        nprocs: number of ranks, at most that of SIPs; by default that of `ccl`, else that of SIPs.
+        topology: the machine, as of `Context`.
+        data: whether numbers are computed; without them only times are simulated.
+        ccl: a `ccl.yaml` with the algorithms to use.
+        context: a context to run on, instead of one of its own; it stays open.
+
+    Raises:
+        Exception: the first exception of a rank, with a note that names the rank; the others are stopped.
+        DistributedError: ranks wait for each other for good.
+    """
+    if getattr(_here, "rank", None) is not None:
+        raise DistributedError("spawn inside of a rank: ranks are spawned by the program that owns the machine")
+    if context is not None:
+        return _World(context, _read(ccl), nprocs).run(fn, args)
+    with Context(topology, data=data) as own:
+        return _World(own, _read(ccl), nprocs).run(fn, args)
+
+
+def _read(ccl: str | os.PathLike[str] | None) -> tuple[str, str]:
+    if ccl is None:
+        return ("ccl.yaml", "")
+    try:
+        return (os.fspath(ccl), Path(ccl).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"ccl={ccl!s}: expected a file with YAML: {error}") from error
+
+
+def _current(call: str) -> _Rank:
+    rank: _Rank | None = getattr(_here, "rank", None)
+    if rank is None:
+        raise DistributedError(f"{call}: no rank is running here; call it in a function given to spawn")
+    return rank
+
+
+def _member(call: str) -> _Rank:
+    rank: _Rank | None = getattr(_here, "rank", None)
+    if rank is None or rank.rank not in rank.world.members:
+        raise DistributedError(
+            f"{call}: Default process group has not been initialized, please make sure to call init_process_group."
+        )
+    return rank
+
+
+def init_process_group(
+    backend: str = BACKEND, *, world_size: int | None = None, rank: int | None = None, **ignored: Any
+) -> None:
+    """Joins the group of all ranks; the first to call installs its channels through the fabric.
+
+    `world_size`, `rank` and further arguments of PyTorch are taken and ignored (ADR-0047 D2).
+    """
+    here = _current("init_process_group")
+    here.world.init(here.rank, backend)
+
+
+def destroy_process_group() -> None:
+    """Leaves the group; the last to leave removes its channels."""
+    here = _member("destroy_process_group")
+    here.world.destroy(here.rank)
+
+
+def is_initialized() -> bool:
+    """Returns whether this rank has joined the group."""
+    rank: _Rank | None = getattr(_here, "rank", None)
+    return rank is not None and rank.rank in rank.world.members
+
+
+def get_rank(group: Group | None = None) -> int:
+    """Returns the number of this rank; in a group, its place there, or -1."""
+    rank = _member("get_rank").rank
+    if group is None:
+        return rank
+    return group.ranks.index(rank) if rank in group.ranks else -1
+
+
+def get_world_size(group: Group | None = None) -> int:
+    """Returns the number of ranks."""
+    here = _member("get_world_size")
+    return len(here.world.ranks) if group is None else group.size()
+
+
+def get_backend() -> str:
+    """Returns `ahbm`."""
+    _member("get_backend")
+    return BACKEND
+
+
+def context() -> Context:
+    """Returns the context of all ranks, which poses as the module `torch`."""
+    return _current("context").world.context
+
+
+def set_device(device: int) -> None:
+    """Selects the SIP of `placement`; by default that of the rank."""
+    here = _member("set_device")
+    here.world.native.set_device(here.rank, device)
+
+
+def placement() -> Placement:
+    """Returns a placement row by row over all PEs of this rank's SIP."""
+    here = _member("placement")
+    return Placement(cube="row_wise", pe="row_wise", sips=[here.world.native.device(here.rank)])
+
+
+def new_group(ranks: Sequence[int]) -> Group:
+    """Makes a group of some ranks. Every rank calls it, whether it is a member or not."""
+    here = _member("new_group")
+    return Group(tuple(ranks), here.world.native.new_group(here.rank, list(ranks)))
+
+
+def all_reduce(
+    tensor: Tensor, op: str = ReduceOp.SUM, group: Group | None = None, async_op: bool = False
+) -> Work | None:
+    """Replaces every rank's tensor by the combination of all."""
+    return _call("all_reduce", [tensor], group, async_op, op=op)
+
+
+def reduce(
+    tensor: Tensor, dst: int, op: str = ReduceOp.SUM, group: Group | None = None, async_op: bool = False
+) -> Work | None:
+    """Replaces the tensor of rank `dst` by the combination of all."""
+    return _call("reduce", [tensor], group, async_op, op=op, peer=dst)
+
+
+def broadcast(tensor: Tensor, src: int, group: Group | None = None, async_op: bool = False) -> Work | None:
+    """Replaces every rank's tensor by that of rank `src`."""
+    return _call("broadcast", [tensor], group, async_op, peer=src)
+
+
+def all_gather(output: Tensor, input: Tensor, group: Group | None = None, async_op: bool = False) -> Work | None:
+    """Sets `output` to all ranks' inputs: in each PE, those of the same PE of each rank one after the other."""
+    return _call("all_gather", [input, output], group, async_op)
+
+
+def reduce_scatter(
+    output: Tensor, input: Tensor, op: str = ReduceOp.SUM, group: Group | None = None, async_op: bool = False
+) -> Work | None:
+    """Sets `output` to this rank's part of the combined inputs, in each PE."""
+    return _call("reduce_scatter", [input, output], group, async_op, op=op)
+
+
+def all_to_all(output: Tensor, input: Tensor, group: Group | None = None, async_op: bool = False) -> Work | None:
+    """Sets `output` to this rank's part of every input, in each PE."""
+    return _call("all_to_all", [input, output], group, async_op)
+
+
+def gather(
+    output: Tensor, input: Tensor, dst: int, group: Group | None = None, async_op: bool = False
+) -> Work | None:
+    """Sets the output of rank `dst` to all inputs, in each PE."""
+    return _call("gather", [input, output], group, async_op, peer=dst)
+
+
+def scatter(
+    output: Tensor, input: Tensor, src: int, group: Group | None = None, async_op: bool = False
+) -> Work | None:
+    """Sets `output` to this rank's part of the input of rank `src`, in each PE."""
+    return _call("scatter", [input, output], group, async_op, peer=src)
+
+
+def send(tensor: Tensor, dst: int, group: Group | None = None, async_op: bool = False) -> Work | None:
+    """Sends a tensor to a rank that receives it."""
+    return _call("send", [tensor], group, async_op, peer=dst)
+
+
+def recv(tensor: Tensor, src: int, group: Group | None = None, async_op: bool = False) -> Work | None:
+    """Receives a tensor that a rank sends."""
+    return _call("recv", [tensor], group, async_op, peer=src)
+
+
+def barrier(group: Group | None = None, async_op: bool = False) -> Work | None:
+    """Waits for all ranks, also in simulated time."""
+    return _call("barrier", [], group, async_op)
+
+
+def _call(
+    name: str, tensors: list[Tensor], group: Group | None, async_op: bool, *, op: str = "", peer: int = 0
+) -> Work | None:
+    here = _member(name)
+    for tensor in tensors:
+        if not isinstance(tensor, Tensor):
+            raise InputError(f"{name}: expected a cubeyard.Tensor, found {type(tensor).__name__}")
+    number = None if group is None else group.number
+    parts = [tensor._native for tensor in tensors]
+    native = here.world.native.post(here.rank, number, name, parts, str(op), peer, _line())
+    ranks = tuple(range(len(here.world.ranks))) if group is None else group.ranks
+    work = Work(here, native, f"{name} {op}".strip(), ranks)
+    here.world.open.append(work)
+    if async_op:
+        return work
+    work.wait()
+    return None
+
+
+def _line() -> str:
+    """Returns file and line of the caller outside of this module."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
