@@ -178,11 +178,19 @@ class _World:
             _native.interrupt(True)
             raise
         finally:
-            for rank in self.ranks:
-                rank.stop()
-            _native.interrupt(False)
-            self.native.stop()
+            self.close()
         return CollectiveReport(tuple(self.calls))
+
+    def close(self) -> None:
+        """Stops all ranks, and gives back what their groups hold."""
+        for rank in self.ranks:
+            rank.stop()
+        _native.interrupt(False)
+        self.native.stop()
+        if self.members or self.left:
+            self.native.destroy()
+        self.members.clear()
+        self.open.clear()
 
     def round(self) -> None:
         """Runs each rank until it waits or returns, then performs the calls that match."""

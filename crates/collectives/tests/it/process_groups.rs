@@ -341,3 +341,21 @@ fn some_cubes_of_a_sip_are_a_group() {
         );
     }
 }
+
+/// A call that nobody matched kept its tensors until the next run.
+#[test]
+fn a_run_that_fails_keeps_no_tensors() {
+    let context = Context::new(ContextConfig { data: true, ..ContextConfig::default() });
+    let dist = Distributed::new(&context);
+    dist.init_process_group("ahbm").unwrap();
+    let before = context.memory_stats().tensors;
+    let apart = dist.spawn(|worker| async move {
+        let mine = worker.context().zeros(&[16], DType::F32)?.to(&worker.placement())?;
+        match worker.rank() {
+            0 => worker.all_reduce(&mine, ReduceOp::Sum).await,
+            _ => worker.barrier().await,
+        }
+    });
+    assert!(matches!(apart, Err(DistError::Apart(_))));
+    assert_eq!(context.memory_stats().tensors, before);
+}

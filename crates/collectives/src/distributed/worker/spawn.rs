@@ -120,8 +120,10 @@ impl Spawned {
     }
 }
 
+/// Forgets the calls that nobody matched, with their tensors.
 impl Drop for Spawned {
     fn drop(&mut self) {
         self.dist.state.current.set(None);
+        self.dist.state.matcher.reset(self.size());
     }
 }
