@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cubeyard import errors
 from cubeyard._native import __version__
-from cubeyard.context import Context, LeakReport
+from cubeyard.context import Context
 from cubeyard.errors import CubeyardError
 from cubeyard.kernel import Kernel, LaunchReport, jit
 from cubeyard.placement import Placement
@@ -15,7 +15,6 @@ __all__ = [
     "CubeyardError",
     "Kernel",
     "LaunchReport",
-    "LeakReport",
     "Placement",
     "Tensor",
     "__version__",

@@ -16,7 +16,7 @@ from cubeyard.errors import InputError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["name_of", "numpy_type"]
+__all__ = ["name_of", "numpy_type", "of_bits"]
 
 # Name, NumPy's name, and the name of ml_dtypes where NumPy has no such type.
 _TYPES = {
@@ -53,7 +53,10 @@ def name_of(dtype: Any, argument: str = "dtype") -> str:
     import numpy as np
 
     try:
-        return _NAMES[np.dtype(dtype).name]
+        found = np.dtype(dtype)
+        if dtype is not None and found.byteorder != ">":
+            return _NAMES[found.name]
+        raise KeyError(dtype)
     except (TypeError, KeyError):
         expected = ", ".join(_TYPES)
         raise InputError(f"{argument}={dtype!r}: expected one of {expected}, or the NumPy type of one") from None
@@ -76,3 +79,17 @@ def numpy_type(name: str) -> np.dtype[Any]:
         return np.dtype(_BITS[name])
     held: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _TYPES[name]))
     return held
+
+
+def of_bits(held: np.dtype[Any], dtype: Any) -> str:
+    """Returns the name of an element type whose bits, or whose elements, an array holds.
+
+    >>> import numpy as np
+    >>> of_bits(np.dtype("uint16"), "bf16")
+    'bf16'
+    """
+    name = name_of(dtype)
+    if held.name in (_BITS.get(name), _TYPES[name]):
+        return name
+    bits = f" or its bits as {_BITS[name]}" if name in _BITS else ""
+    raise InputError(f"array: expected elements of {name}{bits}, found {held.name}; Tensor.to converts elements")

@@ -1,44 +1,46 @@
-"""Contexts: a simulated machine with its memory."""
+"""Contexts: a simulated machine with its memory.
+
+>>> import cubeyard, numpy as np
+>>> with cubeyard.Context() as context:
+...     rows = cubeyard.Placement(cube="row_wise", pe="row_wise")
+...     x = context.from_numpy(np.arange(16384, dtype=np.float32).reshape(256, 64)).to(rows)
+...     x.numpy()[1, :3].tolist(), len(x.shards), context.memory_stats().used
+([64.0, 65.0, 66.0], 128, 65536)
+
+A context may be used by any thread, by one at a time: others wait. Within a kernel its context is a `BusyError`. A process
+that was forked has a copy of the context, which is independent of the original; if another thread was in a call of the
+context at that moment, the copy is a `BusyError`.
+"""
 
 from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from cubeyard import _dtype
+from cubeyard import _arguments, _dtype, _topology
 from cubeyard import _native as native
 from cubeyard.errors import InputError
+from cubeyard.reports import Finding, LeakReport, MemoryStats, MmuCounts, PeUsage
 from cubeyard.tensor import Tensor
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Context", "LeakReport"]
+    from cubeyard.kernel import LaunchReport
 
+__all__ = ["Context"]
 
-@dataclass(frozen=True)
-class LeakReport:
-    """Memory that was still allocated when a context was closed."""
-
-    tensors: tuple[str, ...]
-    """Descriptions of the tensors that were still alive; they have been freed."""
-    regions: tuple[str, ...]
-    """Descriptions of regions that are still allocated."""
-    release_errors: tuple[str, ...]
-    """Errors of releases that failed."""
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether nothing was left and no release failed."""
-        return not (self.tensors or self.regions or self.release_errors)
+os.register_at_fork(after_in_child=native.forked)
 
 
 class Context:
-    """A simulated machine with its memory, on which tensors are placed and kernels launched."""
+    """A simulated machine with its memory, on which tensors are placed and kernels launched.
+
+    Leaving a `with` block closes it, which frees the memory of all its tensors.
+    """
 
     __slots__ = ("__weakref__", "_native")
 
@@ -52,9 +54,21 @@ class Context:
         addressing: Literal["virtual", "physical"] = "virtual",
         virtual_base: int | None = None,
     ) -> None:
+        """Makes a context on a machine of its own.
+
+        Args:
+            topology: None for the default machine, a path, a dictionary, or a `Topology`.
+            data: whether memory holds values; without, times alone are simulated.
+            addressing: kind of addresses that tensors have; `virtual` ones are contiguous.
+            virtual_base: first virtual address of tensors, a multiple of the MMU's page; 2**51 by default.
+        """
         if addressing not in ("virtual", "physical"):
             raise InputError(f"addressing={addressing!r}: expected 'virtual' or 'physical'")
-        machine = _topology(topology)
+        if not isinstance(data, bool):
+            raise InputError(f"data={data!r}: expected True or False")
+        if virtual_base is not None:
+            virtual_base = _arguments.count("virtual_base", virtual_base)
+        machine = _topology.resolve(topology)
         self._native = native.Context(machine, data, addressing == "physical", virtual_base)
 
     def __enter__(self) -> Context:
@@ -64,6 +78,10 @@ class Context:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        stats = self.memory_stats()
+        return f"<Context at {self.now} ns, {stats.tensors} tensors, {stats.used} bytes>"
 
     @property
     def now(self) -> float:
@@ -75,26 +93,97 @@ class Context:
         """Simulated time in picoseconds."""
         return self._native.now_ps()
 
+    @property
+    def is_pristine(self) -> bool:
+        """Whether nothing is allocated, mapped or connected."""
+        return self._native.is_pristine()
+
     def close(self) -> LeakReport:
-        """Frees all memory of the context's tensors, and reports what was still alive."""
+        """Waits for launches, frees the memory of all tensors, and reports those that were still alive.
+
+        >>> import cubeyard
+        >>> context = Context()
+        >>> tensor = context.zeros((2, 3)).to(cubeyard.Placement.one())
+        >>> context.close().tensors
+        ('a tensor of 2x3 f32 on 1 PEs, 24 bytes',)
+        """
         return LeakReport(*map(tuple, self._native.close()))
 
     def synchronize(self) -> None:
         """Runs the machine until all launches are done."""
         self._native.synchronize()
 
-    def from_numpy(self, array: np.ndarray[Any, Any]) -> Tensor:
-        """Makes a tensor of a copy of an array."""
+    def memory_stats(self) -> MemoryStats:
+        """Returns the memory usage.
+
+        >>> import cubeyard
+        >>> with Context() as context:
+        ...     tensor = context.zeros(1024).to(cubeyard.Placement())
+        ...     context.memory_stats().used == 128 * tensor.nbytes
+        True
+        """
+        tensors, used, virtual_used, pes, mmu = self._native.memory_stats()
+        return MemoryStats(tensors, used, virtual_used, tuple(PeUsage(*pe) for pe in pes), MmuCounts(*mmu))
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Returns the defects of kernels that ran to their ends, such as races and reads of memory never written."""
+        return tuple(Finding(*finding) for finding in self._native.findings())
+
+    def from_numpy(self, array: np.ndarray[Any, Any], dtype: Any = None) -> Tensor:
+        """Makes a tensor of the elements of an array, which are copied once; strided elements are copied twice.
+
+        Args:
+            array: an array of little-endian numbers or truth values.
+            dtype: `bf16`, `fp8_e4m3` or `fp8_e5m2`, if the array holds the bits of such elements as `uint16` or `uint8`.
+
+        >>> import numpy as np
+        >>> context = Context()
+        >>> context.from_numpy(np.eye(2, dtype=np.float16))
+        Tensor(shape=(2, 2), dtype='f16', on the host)
+        """
+        array = _arguments.elements(array)
+        name = _dtype.name_of(array.dtype)
+        if dtype is not None:
+            name = _dtype.of_bits(array.dtype, dtype)
+        return Tensor(self, self._native.of_buffer(list(array.shape), name, _arguments.flat(array)))
+
+    def from_dlpack(self, source: Any) -> Tensor:
+        """Makes a tensor of the elements of an object with `__dlpack__`, such as a PyTorch tensor on the CPU; copies once.
+
+        >>> import numpy as np
+        >>> Context().from_dlpack(np.arange(3.0)).numpy().tolist()
+        [0.0, 1.0, 2.0]
+        """
         import numpy as np
 
-        array = np.ascontiguousarray(array).reshape(np.shape(array))
-        name = _dtype.name_of(array.dtype, "dtype of array")
-        flat = array.reshape(-1).view(np.uint8)
-        return Tensor(self, self._native.of_buffer(list(array.shape), name, flat))
+        try:
+            array = np.from_dlpack(source)
+        except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
+            what = f"found {type(source).__name__}: {error}"
+            raise InputError(f"source: expected an object with __dlpack__ in the memory of the host, {what}") from error
+        return self.from_numpy(array)
+
+    def tensor(self, values: Any, dtype: Any = None) -> Tensor:
+        """Makes a tensor of a number, of nested lists, or of an array.
+
+        Args:
+            values: the elements.
+            dtype: type of the elements; by default that of an array, `f32` for floats, `i64` for integers, or `bool`.
+
+        >>> Context().tensor([[1, 2], [3, 4.5]])
+        Tensor(shape=(2, 2), dtype='f32', on the host)
+        """
+        import numpy as np
+
+        if isinstance(values, np.ndarray):
+            made = self.from_numpy(values)
+        else:
+            made = self.from_numpy(_listed(values, dtype))
+        return made if dtype is None or made.dtype == _dtype.name_of(dtype) else made.to(dtype)
 
     def empty(self, shape: int | Sequence[int], dtype: Any = "f32") -> Tensor:
-        """Makes a tensor without values."""
-        return Tensor(self, self._native.empty(_shape(shape), _dtype.name_of(dtype)))
+        """Makes a tensor without values: nothing is written when it is deployed."""
+        return Tensor(self, self._native.empty(_arguments.shape(shape), _dtype.name_of(dtype)))
 
     def zeros(self, shape: int | Sequence[int], dtype: Any = "f32") -> Tensor:
         """Makes a tensor of zeros."""
@@ -105,30 +194,63 @@ class Context:
         return self.full(shape, 1, dtype)
 
     def full(self, shape: int | Sequence[int], value: float, dtype: Any = "f32") -> Tensor:
-        """Makes a tensor of one value."""
-        return Tensor(self, self._native.full(_shape(shape), _dtype.name_of(dtype), value))
+        """Makes a tensor of one value, which is rounded to the nearest element; integers up to 2**53 are exact.
+
+        >>> Context().full(3, 2.5, "i8").numpy().tolist()
+        [2, 2, 2]
+        """
+        return Tensor(
+            self, self._native.full(_arguments.shape(shape), _dtype.name_of(dtype), _arguments.number("value", value))
+        )
 
     def rand(self, shape: int | Sequence[int], dtype: Any = "f32", *, seed: int = 0) -> Tensor:
-        """Makes a tensor of uniform random values from 0 to 1."""
-        return Tensor(self, self._native.rand(_shape(shape), _dtype.name_of(dtype), seed))
+        """Makes a tensor of uniform random values from 0 to 1, which depend on the seed alone."""
+        seed = _arguments.count("seed", seed)
+        return Tensor(self, self._native.rand(_arguments.shape(shape), _dtype.name_of(dtype), seed))
 
-    def launch(self, *arguments: Any, sip: int = 0, cubes: Any = None, pes: Any = None) -> Any:
-        """Launches a kernel with its arguments and waits for it: `launch(kernel, *args)` or `launch("name", fn, *args)`."""
-        kernel = importlib.import_module("cubeyard.kernel")
-        return kernel.launch(self, *arguments, sip=sip, cubes=cubes, pes=pes)
+    def arange(self, start: float, stop: float | None = None, step: float = 1, dtype: Any = None) -> Tensor:
+        """Makes a vector of the values from `start` on, `step` apart, below `stop`; `arange(n)` counts from 0.
+
+        >>> Context().arange(1, 8, 3).numpy().tolist()
+        [1, 4, 7]
+        """
+        first, end = (0, start) if stop is None else (start, stop)
+        if dtype is None:
+            dtype = "i64" if all(isinstance(value, int) for value in (first, end, step)) else "f32"
+        first, end, step = (_arguments.number(*given) for given in (("start", first), ("stop", end), ("step", step)))
+        count = _arguments.steps(first, end, step)
+        return Tensor(self, self._native.arange(first, step, count, _dtype.name_of(dtype)))
+
+    def launch(
+        self,
+        kernel: Any,
+        *arguments: Any,
+        sip: int = 0,
+        cubes: int | Iterable[int] | None = None,
+        pes: int | Iterable[int] | None = None,
+    ) -> LaunchReport:
+        """Launches a kernel and waits for it; `launch("name", function, …)` makes a kernel of a function.
+
+        Args:
+            kernel: a kernel made by `cubeyard.jit`, or a name, followed by a function.
+            arguments: deployed tensors and numbers.
+            sip: SIP that runs it.
+            cubes: cubes of the SIP that take part; all by default.
+            pes: PEs of each cube that take part; all by default.
+        """
+        launch = importlib.import_module("cubeyard.kernel").launch
+        report: LaunchReport = launch(self, kernel, *arguments, sip=sip, cubes=cubes, pes=pes)
+        return report
 
 
-def _shape(shape: int | Sequence[int]) -> list[int]:
-    dimensions = [shape] if isinstance(shape, int) else list(shape)
-    for size in dimensions:
-        if not isinstance(size, int) or not 0 <= size < 2**64:
-            raise InputError(f"shape={shape!r}: expected dimensions from 0 to 2^64 - 1")
-    return dimensions
+def _listed(values: Any, dtype: Any) -> np.ndarray[Any, Any]:
+    """Returns nested lists as an array: floats as `f32` unless another type is wanted, integers as `i64`."""
+    import numpy as np
 
-
-def _topology(topology: Any) -> native.Topology:
-    if topology is None:
-        return native.Topology.read("default", "")
-    name = os.fspath(topology)
-    with open(name, encoding="utf-8") as file:
-        return native.Topology.read(name, file.read())
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"values: expected numbers in nested lists of equal lengths: {error}") from error
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"values: expected numbers in nested lists, found {array.dtype.name}")
+    return array.astype(np.float32) if array.dtype.kind == "f" and dtype is None else array

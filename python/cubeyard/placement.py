@@ -2,15 +2,69 @@
 
 from __future__ import annotations
 
+import html
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from cubeyard.errors import InputError
+from cubeyard import _arguments, _dtype, _native
+from cubeyard._topology import resolve
+from cubeyard.errors import CubeyardError, InputError
 
-__all__ = ["Placement"]
+__all__ = ["Layout", "LayoutShard", "Placement"]
 
 Split = Literal["replicate", "row_wise", "column_wise"]
+SPLITS = ("replicate", "row_wise", "column_wise")
+
+
+@dataclass(frozen=True)
+class LayoutShard:
+    """Part of a tensor that one PE holds: a rectangle of its matrix."""
+
+    pe: str
+    """PE that holds the shard, such as `sip0.cube3.pe1`."""
+    rows: range
+    """Rows of the tensor's matrix."""
+    columns: range
+    """Columns of the tensor's matrix."""
+    offset: int
+    """Offset in the tensor's addresses, in bytes; the same for all copies of a part."""
+    nbytes: int
+    """Size in bytes."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A placement resolved for a shape and a machine: the shard of each PE that holds something."""
+
+    shards: tuple[LayoutShard, ...]
+    """Shards by offset, copies of the same part by PE."""
+    copies: int
+    """Number of PEs that hold each part."""
+    nbytes: int
+    """Size of one copy in bytes."""
+    _json: str
+    _text: str
+    _svg: str
+
+    def __str__(self) -> str:
+        """Returns a line for each part, then the totals, as `cubeyard placement` prints them."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"Layout({len(self.shards)} shards, {self.copies} copies, {self.nbytes} bytes)"
+
+    def to_dict(self) -> Any:
+        """Returns plain data, equal to what `cubeyard placement --format json` prints."""
+        return json.loads(self._json)
+
+    def draw(self) -> str:
+        """Returns a picture as SVG: the matrix, coloured by the PEs that hold each part."""
+        return self._svg
+
+    def _repr_html_(self) -> str:
+        return self._svg
 
 
 @dataclass(frozen=True)
@@ -20,8 +74,10 @@ class Placement:
     A tensor is split as a matrix, whose columns are the last dimension and whose rows are all others: first over the
     SIPs, then each SIP's part over its cubes, then each cube's part over its PEs.
 
-    >>> Placement(cube="row_wise", pe="row_wise")
-    Placement(sip='replicate', cube='row_wise', pe='row_wise', sips=(0,), cubes=None, pes=None)
+    >>> rows = Placement(cube="row_wise", pe="row_wise")
+    >>> layout = rows.layout((256, 64))
+    >>> len(layout.shards), layout.copies, layout.shards[1]
+    (128, 1, LayoutShard(pe='sip0.cube0.pe1', rows=range(2, 4), columns=range(0, 64), offset=512, nbytes=512))
     """
 
     sip: Split = "replicate"
@@ -31,7 +87,7 @@ class Placement:
     pe: Split = "replicate"
     """Split of a cube's part over its PEs."""
     sips: Sequence[int] = (0,)
-    """SIPs, each once, in the order of their parts."""
+    """SIPs, each once, in the order of their parts; a number stands for that one SIP."""
     cubes: int | None = None
     """Number of cubes of each SIP, the first ones; all by default."""
     pes: int | None = None
@@ -39,13 +95,14 @@ class Placement:
 
     def __post_init__(self) -> None:
         for level in ("sip", "cube", "pe"):
-            if getattr(self, level) not in ("replicate", "row_wise", "column_wise"):
-                expected = "expected 'replicate', 'row_wise' or 'column_wise'"
-                raise InputError(f"{level}={getattr(self, level)!r}: {expected}")
-        object.__setattr__(self, "sips", tuple(_number("sips", sip) for sip in self.sips))
+            split = getattr(self, level)
+            if split not in SPLITS:
+                raise InputError(f"{level}={split!r}: expected one of {', '.join(SPLITS)}")
+        sips = _arguments.shape(self.sips, "sips")
+        object.__setattr__(self, "sips", tuple(_arguments.count("sips", sip, 2**32 - 1) for sip in sips))
         for level in ("cubes", "pes"):
             if getattr(self, level) is not None:
-                _number(level, getattr(self, level))
+                _arguments.count(level, getattr(self, level), 2**32 - 1)
 
     @staticmethod
     def one(sip: int = 0) -> Placement:
@@ -56,11 +113,42 @@ class Placement:
         """
         return Placement(sips=(sip,), cubes=1, pes=1)
 
+    def layout(self, shape: int | Sequence[int], dtype: Any = "f32", topology: Any = None) -> Layout:
+        """Resolves the placement of a tensor on a machine.
+
+        >>> print(Placement(pe="column_wise", cubes=1, pes=2).layout((4, 8), "f16"))
+        4x8 f16, 64 B: SIPs replicate, cubes replicate, PEs column_wise
+        <BLANKLINE>
+          held by         rows  columns  offset  bytes
+          sip0.cube0.pe0  0..4     0..4       0     32
+          sip0.cube0.pe1  0..4     4..8      32     32
+        <BLANKLINE>
+        2 parts, held once
+        2 of 2 PEs hold 32 B each
+        all PEs of these cubes map the same shards, 16 mappings in all
+        <BLANKLINE>
+        """
+        sizes, name = _arguments.shape(shape), _dtype.name_of(dtype)
+        text, table, svg = _native.layout(self._native(), sizes, name, resolve(topology))
+        plain = json.loads(text)
+        shards = tuple(map(_shard, plain["shards"]))
+        return Layout(shards, plain["copies"], plain["nbytes"], text, table, svg)
+
+    def draw(self, shape: int | Sequence[int] = (4096, 4096), dtype: Any = "f16", topology: Any = None) -> str:
+        """Returns a picture of a placed tensor as SVG."""
+        return self.layout(shape, dtype, topology).draw()
+
+    def _repr_html_(self) -> str:
+        """Draws a matrix of 4096 x 4096 on the default machine, if it has that many SIPs, cubes and PEs."""
+        try:
+            return f"<code>{html.escape(repr(self))}</code>{self.draw()}"
+        except CubeyardError as error:
+            return f"<code>{html.escape(repr(self))}</code><p>{html.escape(str(error))}</p>"
+
     def _native(self) -> tuple[str, str, str, list[int], int | None, int | None]:
         return (self.sip, self.cube, self.pe, list(self.sips), self.cubes, self.pes)
 
 
-def _number(argument: str, value: object) -> int:
-    if isinstance(value, int) and 0 <= value < 2**32:
-        return value
-    raise InputError(f"{argument}={value!r}: expected numbers from 0 on")
+def _shard(plain: Any) -> LayoutShard:
+    pe = f"sip{plain['sip']}.cube{plain['cube']}.pe{plain['pe']}"
+    return LayoutShard(pe, range(*plain["rows"]), range(*plain["columns"]), plain["offset_bytes"], plain["nbytes"])

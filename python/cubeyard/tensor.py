@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import html
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cubeyard import _dtype
-from cubeyard.errors import InputError
+from cubeyard import _arguments, _dtype
+from cubeyard.errors import InputError, OutOfMemory
 from cubeyard.placement import Placement
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from cubeyard import _native as native
     from cubeyard.context import Context
 
-__all__ = ["Shard", "Tensor"]
+__all__ = ["DmaRead", "Shard", "Tensor"]
 
 
 @dataclass(frozen=True)
@@ -28,16 +29,37 @@ class Shard:
     address: int
     """First physical address."""
     nbytes: int
-    """Size without padding."""
+    """Size in bytes, without padding."""
     offset: int
     """Offset in the tensor's contiguous addresses, in bytes."""
+
+
+@dataclass(frozen=True)
+class DmaRead:
+    """Result of a read by the DMA of a PE."""
+
+    values: bytes | None
+    """Bytes that were read; None if the context holds no data."""
+    latency_ns: float
+    """Time from the command to the last byte, translation included."""
 
 
 class Tensor:
     """A tensor: shape, element type and values on the host, and once deployed, memory on the machine.
 
-    The methods of a `Context` make tensors. Views share the memory of their tensor; it is given back when the last of
-    them is dropped.
+    The methods of a `Context` make tensors. Their values on the host do not change; those of a deployed one do, by `copy_`
+    and by kernels. Views share the memory of their tensor; it is given back as soon as the last of them is dropped.
+
+    >>> import cubeyard, numpy as np
+    >>> context = cubeyard.Context()
+    >>> tensor = context.arange(6, dtype="f32").view(2, 3).to(cubeyard.Placement.one())
+    >>> tensor
+    Tensor(shape=(2, 3), dtype='f32', on 1 PE)
+    >>> np.asarray(tensor[1])
+    array([3., 4., 5.], dtype=float32)
+    >>> del tensor
+    >>> context.is_pristine
+    True
     """
 
     __slots__ = ("__weakref__", "_native", "context")
@@ -46,13 +68,14 @@ class Tensor:
     context: Context
 
     def __init__(self, context: Context, native: native.Tensor) -> None:
+        """Wraps a native tensor; the methods of a `Context` make tensors."""
         self.context = context
         self._native = native
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Dimensions, the outermost first."""
-        return tuple(self._native.shape)
+        return self._native.shape
 
     @property
     def dtype(self) -> str:
@@ -67,23 +90,152 @@ class Tensor:
     @property
     def ndim(self) -> int:
         """Number of dimensions."""
-        return len(self._native.shape)
+        return len(self.shape)
 
     @property
     def is_deployed(self) -> bool:
         """Whether the tensor has memory on the machine."""
         return self._native.is_deployed
 
+    @property
+    def shards(self) -> tuple[Shard, ...]:
+        """Shards of its memory by offset, copies of the same part by PE."""
+        return tuple(Shard(*shard) for shard in self._native.shards())
+
+    @property
+    def va_base(self) -> int | None:
+        """First of its contiguous virtual addresses; None where addresses are physical or there are no elements."""
+        return self._native.va_base()
+
+    @property
+    def mapping_latency(self) -> float:
+        """Duration of installing its mappings through the fabric, in nanoseconds."""
+        return self._native.mapping_latency_ps() / 1000
+
     def to(self, where: Any) -> Tensor:
-        """Deploys the tensor by a `Placement`, or converts it to an element type."""
+        """Deploys the tensor by a `Placement`, or converts it to an element type.
+
+        Deploying allocates memory on the machine, maps it and writes the values; it takes simulated time. A conversion
+        gives a tensor on the host; a deployed one is read back for it.
+
+        >>> import cubeyard
+        >>> cubeyard.Context().tensor([1.5, 2.25]).to("bf16").to(cubeyard.Placement(pe="row_wise"))
+        Tensor(shape=(2,), dtype='bf16', on 32 PEs)
+        """
         if isinstance(where, Placement):
             return Tensor(self.context, self._native.to(where._native()))
+        if where is None:
+            raise InputError("where=None: expected a Placement or an element type")
         return Tensor(self.context, self._native.to_dtype(_dtype.name_of(where, "where")))
 
+    def view(self, *shape: int | Sequence[int]) -> Tensor:
+        """Returns a view of the same elements in another shape."""
+        sizes: Any = shape[0] if len(shape) == 1 else shape
+        return Tensor(self.context, self._native.view(_arguments.shape(sizes)))
+
+    def rows(self, start: int, stop: int) -> Tensor:
+        """Returns a view of a range of rows of a deployed tensor; a row spans all but the first dimension."""
+        first, end = _arguments.count("start", start), _arguments.count("stop", stop)
+        return Tensor(self.context, self._native.rows(first, end))
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise InputError("len(tensor): expected a tensor with dimensions, found a single number")
+        return self.shape[0]
+
+    def __getitem__(self, index: int | slice) -> Tensor:
+        """Returns a view of one row, without its first dimension, or of a range of rows."""
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step != 1:
+                raise InputError(f"index={index!r}: expected rows that follow each other, found a step of {step}")
+            return self.rows(start, max(start, stop))
+        row = _arguments.count("index", index, len(self) - 1, -len(self)) % len(self)
+        return self.rows(row, row + 1).view(self.shape[1:])
+
+    def __iter__(self) -> Iterator[Tensor]:
+        """Yields a view of each row."""
+        return (self[row] for row in range(len(self)))
+
     def numpy(self) -> np.ndarray[Any, Any]:
-        """Returns the elements as a new array; a deployed tensor is read over the fabric, which takes simulated time."""
+        """Returns the elements as a new array; a deployed tensor is read over the fabric, which takes simulated time.
+
+        `bf16`, `fp8_e4m3` and `fp8_e5m2` are types of the package `ml_dtypes` where it is installed; else the array holds
+        their bits as `uint16` or `uint8`.
+        """
         import numpy as np
 
-        array = np.empty(self.shape, _dtype.numpy_type(self.dtype))
-        self._native.read_into(array.reshape(-1).view(np.uint8))
+        try:
+            array = np.empty(self.shape, _dtype.numpy_type(self.dtype))
+        except (MemoryError, ValueError) as error:
+            what = f"the host has no {self.nbytes} bytes of memory for an array of {self!r}"
+            raise OutOfMemory(what, {"requested": self.nbytes}) from error
+        self._native.read_into(_arguments.flat(array))
         return array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """Returns the elements for NumPy: of a tensor on the host without a copy and read-only, unless one is wanted."""
+        if copy is False and self.is_deployed:
+            raise InputError("copy=False: expected a tensor on the host; a deployed one is read over the fabric")
+        array = self.numpy() if copy or self.is_deployed else self._shared()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """Exports the elements by DLPack: of a tensor on the host without a copy, if the consumer knows read-only memory."""
+        if self.is_deployed or options.get("copy") or options.get("max_version") is None:
+            return self.numpy().__dlpack__(**options)
+        return self._shared().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Returns the device of the exported elements: the CPU."""
+        return (1, 0)
+
+    def copy_(self, source: Any) -> Tensor:
+        """Writes elements into a deployed tensor, over the fabric and into every copy; returns the tensor.
+
+        Args:
+            source: an array or a tensor of the same shape and element type.
+        """
+        array = source.numpy() if isinstance(source, Tensor) else _arguments.elements(source, "source")
+        found = source.dtype if isinstance(source, Tensor) else _dtype.name_of(array.dtype, "dtype of source")
+        is_alike = found == self.dtype or array.dtype == _dtype.numpy_type(self.dtype)
+        if array.shape != self.shape or not is_alike:
+            raise InputError(f"source: expected {self.dtype} of {self.shape}, found {found} of {array.shape}")
+        self._native.write(_arguments.flat(array))
+        return self
+
+    def read_from(self, pe: str, start: int = 0, stop: int | None = None) -> DmaRead:
+        """Reads a range of the tensor's bytes with the DMA of a PE, as a kernel there would; takes simulated time.
+
+        Args:
+            pe: name of the PE, such as `sip0.cube3.pe1`.
+            start: first byte of the tensor.
+            stop: end of the range; that of the tensor by default.
+        """
+        end = self.nbytes if stop is None else _arguments.count("stop", stop)
+        if not isinstance(pe, str):
+            raise InputError(f"pe={pe!r}: expected a name such as 'sip0.cube3.pe1'")
+        values, latency_ps = self._native.read_from(pe, _arguments.count("start", start), end)
+        return DmaRead(None if values is None else bytes(memoryview(values)), latency_ps / 1000)  # type: ignore[arg-type]
+
+    def draw(self) -> str:
+        """Returns a picture of a deployed tensor as SVG: its matrix, coloured by the PEs that hold each part."""
+        return self._native.draw()
+
+    def __repr__(self) -> str:
+        count = len(self._native.shards()) if self.is_deployed else 0
+        where = f"on {count} PE{'' if count == 1 else 's'}" if self.is_deployed else "on the host"
+        return f"Tensor(shape={self.shape}, dtype={self.dtype!r}, {where})"
+
+    def _repr_html_(self) -> str:
+        text = f"<code>{html.escape(repr(self))}</code>"
+        return text + self.draw() if self.is_deployed else text
+
+    def _shared(self) -> np.ndarray[Any, Any]:
+        """Returns a read-only array that shares the memory of a tensor on the host."""
+        import numpy as np
+
+        if self.nbytes == 0:
+            return self.numpy()
+        held: Any = self._native.bytes()
+        return np.frombuffer(held, _dtype.numpy_type(self.dtype)).reshape(self.shape)

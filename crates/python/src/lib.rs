@@ -49,6 +49,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     placement::register(module)?;
     distributed::register(module)?;
     signals::register(module)?;
+    session::register(module)?;
     tensor::register(module)?;
     topology::register(module)?;
     kernel::register(module)?;

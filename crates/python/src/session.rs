@@ -20,6 +20,19 @@ use crate::signals;
 /// Number of sessions made so far.
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
 
+/// Number of forks by which this process came to be, since the module was loaded.
+static FORKS: AtomicU64 = AtomicU64::new(0);
+
+/// Counts a fork, in the new process: calls of other threads do not go on there.
+#[pyfunction]
+fn forked() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(forked, module)?)
+}
+
 /// A context, the launcher of its kernels, and the objects that Python holds by [`Owned`].
 pub(crate) struct Session {
     pub(crate) context: Context,
@@ -57,8 +70,8 @@ struct Inner {
 struct State {
     /// The session, unless a call uses it or it was lost by a panic.
     session: Option<Box<Movable>>,
-    /// The thread whose call uses the session.
-    user: Option<ThreadId>,
+    /// The thread whose call uses the session, and the number of forks when it began.
+    user: Option<(ThreadId, u64)>,
     /// Objects that were dropped while a call used the session.
     dropped: Vec<u64>,
 }
@@ -162,7 +175,12 @@ impl Shared {
                     return Err(Kind::Internal
                         .error("the context was lost by an earlier mistake of cubeyard"));
                 }
-                Some(user) if user == thread::current().id() => {
+                Some((_, forks)) if forks != FORKS.load(Ordering::Relaxed) => {
+                    let what = "the context was in use by another thread when the process was forked: \
+                        make one after the fork";
+                    return Err(Kind::Busy.error(what));
+                }
+                Some((user, _)) if user == thread::current().id() => {
                     let what =
                         "the context is in use by the kernel or call that this call is made from";
                     return Err(Kind::Busy.error(what));
@@ -211,7 +229,7 @@ fn foreign() -> PyErr {
 impl State {
     fn take(&mut self) -> Option<Box<Movable>> {
         let session = self.session.take()?;
-        self.user = Some(thread::current().id());
+        self.user = Some((thread::current().id(), FORKS.load(Ordering::Relaxed)));
         Some(session)
     }
 }

@@ -7,6 +7,8 @@ use cubeyard_runtime as runtime;
 use cubeyard_runtime::RuntimeError;
 use cubeyard_runtime::dtype::DType;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyTuple;
 
 use crate::bytes::{self, HostBytes};
 use crate::error::{Kind, OrRaise};
@@ -17,8 +19,8 @@ use crate::session::{Owned, Session, Shared};
 #[pyclass(frozen, module = "cubeyard._native")]
 pub(crate) struct Tensor {
     pub(crate) owned: Owned<runtime::Tensor>,
-    #[pyo3(get)]
-    shape: Vec<u64>,
+    shape: PyOnceLock<Py<PyTuple>>,
+    dimensions: Vec<u64>,
     dtype: DType,
     #[pyo3(get)]
     nbytes: u64,
@@ -31,6 +33,12 @@ type ShardParts = (String, u64, u64, u64);
 
 #[pymethods]
 impl Tensor {
+    #[getter]
+    fn shape(&self, py: Python<'_>) -> PyResult<Py<PyTuple>> {
+        let make = || PyTuple::new(py, &self.dimensions).map(Bound::unbind);
+        Ok(self.shape.get_or_try_init(py, make)?.clone_ref(py))
+    }
+
     #[getter]
     fn dtype(&self) -> &'static str {
         self.dtype.name()
@@ -117,9 +125,10 @@ impl Tensor {
 
 impl Tensor {
     pub(crate) fn keep(session: &mut Session, shared: &Shared, tensor: runtime::Tensor) -> Self {
-        let (shape, dtype) = (tensor.shape().dimensions().to_vec(), tensor.dtype());
+        let (dimensions, dtype) = (tensor.shape().dimensions().to_vec(), tensor.dtype());
         let (nbytes, is_deployed) = (tensor.nbytes().get(), tensor.is_deployed());
-        Self { owned: session.keep(shared, tensor), shape, dtype, nbytes, is_deployed }
+        let owned = session.keep(shared, tensor);
+        Self { owned, shape: PyOnceLock::new(), dimensions, dtype, nbytes, is_deployed }
     }
 
     fn derive(
