@@ -3,6 +3,8 @@
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any, ClassVar, NoReturn, final
 
+from typing_extensions import disjoint_base
+
 __version__: str
 
 # command
@@ -82,9 +84,11 @@ class Tensor:
 
 
 # kernel
+@final
 class KernelKey:
     def __new__(cls) -> KernelKey: ...
 
+@disjoint_base
 class TlMath:
     def neg(self, x: Tile) -> Tile: ...
     def abs(self, x: Tile) -> Tile: ...
@@ -275,6 +279,32 @@ class PendingValue:
     def __await__(self) -> Generator[Any, Any, Any]: ...
     def __next__(self) -> Any: ...
 
+@final
+class RustKernel:
+    def __new__(cls, name: str, numbers: Sequence[int]) -> RustKernel: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def parameters(self) -> list[str]: ...
+
+@final
+class Channels:
+    @property
+    def latency_ps(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    def select(self) -> None: ...
+    def deselect(self) -> None: ...
+
+def connect(
+    context: Context,
+    pes: Sequence[str],
+    wires: Sequence[tuple[tuple[int, int], tuple[int, int]]],
+    ring: tuple[str, int, int],
+) -> Channels: ...
+def launch_rust(
+    context: Context, kernel: RustKernel, arguments: Sequence[Any], target: tuple[int, Sequence[int], Sequence[int]]
+) -> tuple[int, int, int, int, int, list[tuple[str, int]]]: ...
 def launch(
     context: Context, program: Any, arguments: Sequence[Any], target: tuple[int, Sequence[int], Sequence[int]]
 ) -> tuple[int, int, int, int, int, list[tuple[str, int]]]: ...

@@ -34,7 +34,7 @@ from cubeyard.tensor import Tensor
 if TYPE_CHECKING:
     from cubeyard.context import Context
 
-__all__ = ["Composite", "Handle", "Kernel", "LaunchReport", "Mask", "Ref", "Tile", "Tl", "jit", "launch"]
+__all__ = ["Composite", "Handle", "Kernel", "LaunchReport", "Mask", "Ref", "RustKernel", "Tile", "Tl", "jit", "launch"]
 
 # Fingerprints of a kernel whose recordings are kept.
 _MOST_KEYS = 16
@@ -128,6 +128,27 @@ class Kernel:
         return key
 
 
+class RustKernel:
+    """A kernel of the library in Rust; `cubeyard.kernels` has them."""
+
+    def __init__(self, name: str, numbers: tuple[int, ...] = ()) -> None:
+        """Finds a kernel by its name; `numbers` are its own parameters, if it has any."""
+        self._native = _native.RustKernel(name, list(numbers))
+
+    @property
+    def name(self) -> str:
+        """Name of the kernel."""
+        return self._native.name
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of its arguments."""
+        return tuple(self._native.parameters)
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.name} in Rust>"
+
+
 @overload
 def jit(function: Callable[..., Any], /) -> Kernel: ...
 @overload
@@ -184,12 +205,32 @@ def launch(
             raise InputError(f"launch({kernel!r}): expected a function after the name of a kernel")
         name, (kernel, *rest) = kernel, arguments
         arguments = tuple(rest)
-    of = _kernel(kernel, name)
     given = [argument._native if isinstance(argument, Tensor) else argument for argument in arguments]
-    program = of._program(len(given))
     target = (_numbers("sip", sip)[0], _numbers("cubes", cubes), _numbers("pes", pes))
-    made, started, done, mean, longest, spans = _native.launch(context._native, program, given, target)
-    return LaunchReport(of.name, made, started, done, mean, longest, dict(spans))
+    if isinstance(kernel, RustKernel):
+        return _launch_rust(context, kernel, given, target)
+    of = _kernel(kernel, name)
+    times = _native.launch(context._native, of._program(len(given)), given, target)
+    return _report(of.name, times)
+
+
+Target = tuple[int, list[int], list[int]]
+
+
+def _launch_rust(context: Context, kernel: RustKernel, given: list[Any], target: Target) -> LaunchReport:
+    if len(given) != len(kernel.parameters):
+        names = ", ".join(kernel.parameters)
+        raise InputError(f"kernel {kernel.name}({names}) launched with {len(given)} arguments")
+    for name, argument in zip(kernel.parameters, given, strict=True):
+        if not isinstance(argument, (_native.Tensor, int, float)):
+            found = type(argument).__name__
+            raise InputError(f"argument `{name}`: expected a tensor or a number, found {found}")
+    return _report(kernel.name, _native.launch_rust(context._native, kernel._native, given, target))
+
+
+def _report(kernel: str, times: tuple[int, int, int, int, int, list[tuple[str, int]]]) -> LaunchReport:
+    made, started, done, mean, longest, spans = times
+    return LaunchReport(kernel, made, started, done, mean, longest, dict(spans))
 
 
 def _kernel(kernel: Any, name: str | None) -> Kernel:

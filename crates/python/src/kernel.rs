@@ -6,9 +6,12 @@
 //! | [`run`] | the tiles and the line of a kernel on one PE |
 //! | [`language`], [`math`], [`composite`], [`wait`] | `tl` |
 //! | [`tile`], [`reference`], [`mask`] | tiles, references to memory, masks |
+//! | [`builtin`], [`channels`] | kernels of the library in Rust, and channels between PEs |
 //! | [`numbers`] | shapes, element types and ports as arguments |
 //! | [`lines`], [`failure`] | lines of Python, and exceptions of kernels |
 
+mod builtin;
+mod channels;
 mod composite;
 pub(crate) mod driver;
 pub(crate) mod failure;
@@ -47,9 +50,14 @@ pub(crate) struct KernelKey {
 impl KernelKey {
     #[new]
     fn new() -> Self {
-        static KEYS: AtomicU64 = AtomicU64::new(0);
-        Self { number: Arc::new(KEYS.fetch_add(1, Ordering::Relaxed)) }
+        Self { number: new_key() }
     }
+}
+
+/// Returns a number of its own.
+fn new_key() -> Arc<u64> {
+    static KEYS: AtomicU64 = AtomicU64::new(0);
+    Arc::new(KEYS.fetch_add(1, Ordering::Relaxed))
 }
 
 /// The function that a kernel calls, during a launch.
@@ -76,11 +84,33 @@ impl Kernels {
         name: &str,
         live: bool,
     ) -> (tl::kernel::Kernel, Slot, Rc<Lines>) {
+        self.forget(key);
+        let kept = self.0.entry(**key).or_insert_with(|| Kept::new(key, name, live));
+        (kept.kernel.clone(), Rc::clone(&kept.slot), Rc::clone(&kept.lines))
+    }
+
+    /// Returns the kernel of a key that is written in Rust.
+    fn rust(
+        &mut self,
+        key: &Arc<u64>,
+        make: impl FnOnce() -> PyResult<tl::kernel::Kernel>,
+    ) -> PyResult<tl::kernel::Kernel> {
+        if let Some(kept) = self.0.get(key) {
+            return Ok(kept.kernel.clone());
+        }
+        self.forget(key);
+        let (kernel, key) = (make()?, Arc::clone(key));
+        let (slot, lines) = (Slot::default(), Rc::default());
+        let kept = Kept { key: Arc::downgrade(&key), kernel: kernel.clone(), slot, lines };
+        self.0.insert(*key, kept);
+        Ok(kernel)
+    }
+
+    /// Drops the kernels whose keys are gone, before one of a new key is added.
+    fn forget(&mut self, key: &Arc<u64>) {
         if !self.0.contains_key(key) {
             self.0.retain(|_, kept| kept.key.strong_count() > 0);
         }
-        let kept = self.0.entry(**key).or_insert_with(|| Kept::new(key, name, live));
-        (kept.kernel.clone(), Rc::clone(&kept.slot), Rc::clone(&kept.lines))
     }
 }
 
@@ -125,7 +155,7 @@ fn launch_kernel(
         let key = Arc::clone(&program.key.get().number);
         let (kernel, slot, lines) = session.kernels.get(&key, &program.name, program.live);
         let Program { name, function, parameters, .. } = program;
-        slot.replace(Some(Rc::new(Function { name, function, parameters, lines })));
+        slot.replace(Some(Rc::new(Function { name, callable: function, parameters, lines })));
         let done = launch::run(session, &kernel, &target, &given);
         slot.replace(None);
         done
@@ -140,6 +170,8 @@ fn no_argument(name: &str, of: &Bound<'_, PyAny>) -> PyErr {
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<KernelKey>()?;
+    module.add_class::<builtin::RustKernel>()?;
+    module.add_class::<channels::Channels>()?;
     module.add_class::<math::TlMath>()?;
     module.add_class::<language::Tl>()?;
     module.add_class::<tile::Tile>()?;
@@ -149,5 +181,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<composite::Handle>()?;
     module.add_class::<wait::Done>()?;
     module.add_class::<wait::PendingValue>()?;
-    module.add_function(wrap_pyfunction!(launch_kernel, module)?)
+    module.add_function(wrap_pyfunction!(launch_kernel, module)?)?;
+    module.add_function(wrap_pyfunction!(builtin::launch_rust, module)?)?;
+    module.add_function(wrap_pyfunction!(channels::connect, module)?)
 }

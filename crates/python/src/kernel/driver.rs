@@ -22,7 +22,7 @@ use super::wait::{Contents, PendingValue, array};
 /// A function of Python as a kernel.
 pub(crate) struct Function {
     pub(crate) name: String,
-    pub(crate) function: Py<PyAny>,
+    pub(crate) callable: Py<PyAny>,
     /// Names of the parameters but `tl`.
     pub(crate) parameters: Vec<String>,
     /// The lines that it has been at, on any PE.
@@ -70,7 +70,7 @@ impl Future for Driver {
             match run.enter(|| this.resume(py, contents, context)) {
                 Ok(polled) => polled,
                 Err(error) => {
-                    failure::keep(py, &this.run, this.function.function.bind(py), error);
+                    failure::keep(py, &this.run, this.function.callable.bind(py), error);
                     this.end();
                     Poll::Ready(())
                 }
@@ -115,7 +115,7 @@ impl Driver {
         let arguments = PyTuple::new(py, self.refs(py)?)?;
         let named = PyDict::new(py);
         named.set_item(pyo3::intern!(py, "tl"), Tl::of(py, &self.run)?)?;
-        let result = self.function.function.bind(py).call(arguments, Some(&named))?;
+        let result = self.function.callable.bind(py).call(arguments, Some(&named))?;
         drop(named);
         if result.is_none() {
             return self.finish(py, &result);
@@ -189,7 +189,7 @@ impl Driver {
 
     /// Makes an exception that names the line of the function.
     fn at_definition(&self, py: Python<'_>, what: &str) -> PyErr {
-        let (file, line) = failure::definition(self.function.function.bind(py));
+        let (file, line) = failure::definition(self.function.callable.bind(py));
         self.run.set_line(self.run.lines().of(file, line));
         self.run.fail(&what)
     }
@@ -239,7 +239,7 @@ impl Drop for Driver {
         Python::attach(|py| {
             let run = Rc::clone(&self.run);
             if let Err(error) = run.enter(|| coroutine.call_method0(py, "close")) {
-                error.write_unraisable(py, Some(self.function.function.bind(py)));
+                error.write_unraisable(py, Some(self.function.callable.bind(py)));
             }
             drop(coroutine);
         });

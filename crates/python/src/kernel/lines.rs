@@ -13,7 +13,7 @@ pub(crate) struct Lines(RefCell<Known>);
 #[derive(Default)]
 struct Known {
     /// Code and line, sorted, with their index. The code is that of `codes`, so its address stays its own.
-    known: Vec<((usize, u32), usize)>,
+    indices: Vec<((usize, u32), usize)>,
     codes: Vec<Py<PyAny>>,
     places: Vec<ScriptLine>,
     /// The line of the last call, which is often that of the next.
@@ -50,11 +50,11 @@ impl Lines {
 
 impl Known {
     fn find(&mut self, key: (usize, u32), code: Bound<'_, PyAny>) -> usize {
-        let index = match self.known.binary_search_by_key(&key, |(key, _)| *key) {
-            Ok(at) => self.known[at].1,
+        let index = match self.indices.binary_search_by_key(&key, |(key, _)| *key) {
+            Ok(at) => self.indices[at].1,
             Err(at) => {
                 let index = self.add(ScriptLine { file: file_of(&code), line: key.1 });
-                self.known.insert(at, (key, index));
+                self.indices.insert(at, (key, index));
                 self.codes.push(code.unbind());
                 index
             }

@@ -67,8 +67,8 @@ pub(crate) fn port(of: &Bound<'_, PyAny>) -> PyResult<Port> {
         return Ok(Port(number));
     }
     let name: Option<String> = of.extract().ok();
-    let named = (0..8).map(Port).find(|port| Some(port.to_string()) == name);
-    named.ok_or_else(|| {
+    let found = (0..8).map(Port).find(|port| Some(port.to_string()) == name);
+    found.ok_or_else(|| {
         let names: Vec<_> = (0..8).map(|number| Port(number).to_string()).collect();
         let what = format!("a number from 0 to 65535, or one of {}", names.join(", "));
         expected("port", &what, of)

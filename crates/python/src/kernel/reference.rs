@@ -95,14 +95,11 @@ impl Ref {
                 "whole: only arguments of a kernel have it, not parts of them",
             ));
         };
-        match &argument.whole {
-            Some(whole) => Ok(whole.clone().into()),
-            None => {
-                let name = &argument.name;
-                let what = "it is not one contiguous row-major range; use the part of each PE";
-                Err(run::fail(py, &format!("argument `{name}`: {what}")))
-            }
-        }
+        argument.whole.clone().map(Self::from).ok_or_else(|| {
+            let name = &argument.name;
+            let what = "it is not one contiguous row-major range; use the part of each PE";
+            run::fail(py, &format!("argument `{name}`: {what}"))
+        })
     }
 
     /// The same memory with the last two dimensions swapped.
@@ -186,7 +183,7 @@ fn choices(
     items: &[Bound<'_, PyAny>],
     index: &Bound<'_, PyAny>,
 ) -> PyResult<Vec<Chosen>> {
-    let dots = items.iter().position(|item| item.is_instance_of::<PyEllipsis>());
+    let dots = items.iter().position(PyAnyMethods::is_instance_of::<PyEllipsis>);
     let (before, after) = match dots {
         Some(at) => (&items[..at], &items[at + 1..]),
         None => (items, &items[..0]),

@@ -67,7 +67,7 @@ type Binary = for<'a> fn(&tl::Tl, Value<'a>, Value<'a>) -> tl::Tile;
 impl Tile {
     /// Computes with another operand; `NotImplemented` if it is neither a tile nor a number.
     fn with(&self, other: &Bound<'_, PyAny>, act: Binary) -> PyResult<Py<PyAny>> {
-        self.both(other, |tl, this, other| act(tl, this, other))
+        self.both(other, act)
     }
 
     /// As [`with`](Self::with), with the operands swapped.

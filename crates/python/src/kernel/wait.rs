@@ -28,6 +28,7 @@ impl Done {
         slf
     }
 
+    #[expect(clippy::unused_self, reason = "a method of Python has it")]
     fn __next__(&self) -> Option<Py<PyAny>> {
         None
     }
@@ -50,9 +51,12 @@ enum State {
     Taken,
 }
 
+/// A future of contents, with the shape in which the tile is viewed.
+type Asked = (Contents, Vec<u64>);
+
 /// Futures of the values that a kernel has asked for, by number.
 #[derive(Default)]
-pub(crate) struct Wanted(RefCell<Vec<Option<(Contents, Vec<u64>)>>>);
+pub(crate) struct Wanted(RefCell<Vec<Option<Asked>>>);
 
 impl Wanted {
     pub(super) fn clear(&self) {
@@ -67,7 +71,7 @@ impl Wanted {
     }
 
     /// Takes the future of a value, which is done when it was awaited.
-    pub(super) fn take(&self, key: u32) -> Option<(Contents, Vec<u64>)> {
+    pub(super) fn take(&self, key: u32) -> Option<Asked> {
         let mut all = self.0.borrow_mut();
         let taken = all.get_mut(key as usize)?.take();
         while all.last().is_some_and(Option::is_none) {
@@ -84,7 +88,7 @@ impl PendingValue {
     }
 
     /// Takes the future from the table of a run; `None` if it belongs to another.
-    pub(super) fn future(&self, run: &Run) -> Option<(Contents, Vec<u64>)> {
+    pub(super) fn future(&self, run: &Run) -> Option<Asked> {
         Arc::ptr_eq(&self.info, run.info()).then(|| run.wanted.take(self.key)).flatten()
     }
 
@@ -137,8 +141,8 @@ fn elements(array: &Array) -> (DType, Vec<u8>) {
 /// Makes an array of NumPy of the elements of a tile.
 pub(super) fn array(py: Python<'_>, array: &Array, shape: &[u64]) -> PyResult<Py<PyAny>> {
     static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let make = MAKE.import(py, "cubeyard.kernel", "_array")?;
+    let class = MAKE.import(py, "cubeyard.kernel", "_array")?;
     let (dtype, bytes) = elements(array);
-    let made = make.call1((dtype.name(), PyBytes::new(py, &bytes), PyTuple::new(py, shape)?))?;
+    let made = class.call1((dtype.name(), PyBytes::new(py, &bytes), PyTuple::new(py, shape)?))?;
     Ok(made.unbind())
 }

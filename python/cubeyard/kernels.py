@@ -1,0 +1,63 @@
+"""Ready-made kernels in Rust, launched like those in Python.
+
+`python/examples/kernels.py` has the same kernels in Python, which issue the same commands and take the same time.
+
+>>> import cubeyard, numpy as np
+>>> from cubeyard import kernels
+>>> context = cubeyard.Context()
+>>> rows = cubeyard.Placement(cube="row_wise", pe="row_wise")
+>>> a = np.linspace(-8, 8, 256 * 64, dtype=np.float32).reshape(256, 64)
+>>> x, y = context.from_numpy(a).to(rows), context.zeros(a.shape).to(rows)
+>>> report = context.launch(kernels.softmax, x, y, 2)
+>>> bool(np.allclose(y.numpy().sum(1), 1))
+True
+"""
+
+from __future__ import annotations
+
+from cubeyard.errors import InputError
+from cubeyard.kernel import RustKernel
+
+__all__ = [
+    "flash_attention",
+    "gemm",
+    "gemm_blocked",
+    "layer_norm",
+    "ring_all_reduce",
+    "softmax",
+    "vector_add",
+]
+
+vector_add = RustKernel("vector_add")
+"""z = x + y. Arguments: x, y, z, and the elements per block."""
+
+softmax = RustKernel("softmax")
+"""Softmax of each row. Arguments: x, y, and the rows per tile."""
+
+layer_norm = RustKernel("layer_norm")
+"""Layer norm of each row. Arguments: x, gamma, beta, y, and the rows per tile."""
+
+gemm = RustKernel("gemm")
+"""c = a b on one PE, by one tiled operation. Arguments: a, b, c, and M, K and N."""
+
+gemm_blocked = RustKernel("gemm_blocked")
+"""c = a b on one PE, block by block. Arguments: a, b, c, and M, K and N of a block."""
+
+flash_attention = RustKernel("flash_attention")
+"""Attention for the heads of each PE. Arguments: Q, K, V and the output; the head dimension; the tokens per block of Q, and
+of K and V; and 1 for causal masking."""
+
+
+def ring_all_reduce(ranks: int, piece: int) -> RustKernel:
+    """Returns the sum over a ring of PEs, whose channels are those of `cubeyard.channels.ring`.
+
+    Arguments of the kernel: input, output, the rank of the first PE, and the rank increments per cube and per PE.
+
+    Args:
+        ranks: number of PEs.
+        piece: maximum number of elements per message.
+    """
+    for name, number in (("ranks", ranks), ("piece", piece)):
+        if not isinstance(number, int) or not 1 <= number < 2**63:
+            raise InputError(f"{name}={number!r}: expected a whole number, 1 or more")
+    return RustKernel("ring_all_reduce", (ranks, piece))
