@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from cubeyard import errors
+from cubeyard import errors, model
 from cubeyard._native import __version__
+from cubeyard._probe import PatternResult, ProbeResult, probe, probe_cases
+from cubeyard._validate import Validation, validate
 from cubeyard.context import Context
 from cubeyard.errors import CubeyardError
 from cubeyard.kernel import Kernel, LaunchReport, jit
+from cubeyard.machine import Machine
 from cubeyard.placement import Placement
 from cubeyard.tensor import Tensor
+from cubeyard.topology import Topology
 
 __all__ = [
     "Context",
     "CubeyardError",
     "Kernel",
     "LaunchReport",
+    "Machine",
+    "PatternResult",
     "Placement",
+    "ProbeResult",
     "Tensor",
+    "Topology",
+    "Validation",
     "__version__",
     "errors",
     "jit",
+    "model",
+    "probe",
+    "probe_cases",
+    "validate",
 ]

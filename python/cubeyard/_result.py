@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import html
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, cast, get_args, get_type_hints
 
 from cubeyard import _native
 from cubeyard.errors import CubeyardError, InputError
 
-__all__ = ["HIDDEN", "Result", "columns", "plain", "table"]
+__all__ = ["HIDDEN", "OPTIONAL", "Result", "build", "columns", "new_axes", "plain", "table"]
 
-HIDDEN: Mapping[str, bool] = {"hidden": True}
+HIDDEN: Mapping[str, Any] = {"hidden": True}
 """Metadata of a dataclass field that `to_dict()` leaves out."""
+
+OPTIONAL: Mapping[str, Any] = {"optional": True}
+"""Metadata of a dataclass field that `to_dict()` leaves out if it is None."""
+
+Made = TypeVar("Made")
 
 HEIGHT = 640
 """Height of a page in a notebook, in pixels. It can be dragged."""
@@ -115,13 +121,57 @@ class Result(ABC):
 def plain(value: Any) -> Any:
     """Returns a value as JSON has it: dataclasses are dictionaries and tuples are lists."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = [field for field in dataclasses.fields(value) if not field.metadata.get("hidden")]
-        return {field.name.rstrip("_"): plain(getattr(value, field.name)) for field in fields}
+        return {name.rstrip("_"): plain(item) for name, item in _shown(value)}
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     return value
+
+
+def _shown(value: Any) -> Iterable[tuple[str, Any]]:
+    """Returns the names and values of fields that are neither hidden nor left out."""
+    for field in dataclasses.fields(value):
+        item = getattr(value, field.name)
+        if not (field.metadata.get("hidden") or (field.metadata.get("optional") and item is None)):
+            yield field.name, item
+
+
+def build(made: type[Made], data: Mapping[str, Any], **hidden: Any) -> Made:
+    """Makes a dataclass of the data that its `to_dict()` would return, and of its hidden fields.
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Hop:
+    ...     from_: str
+    ...     wires_ns: tuple[float, ...]
+    >>> build(Hop, {"from": "host", "wires_ns": [1.5]})
+    Hop(from_='host', wires_ns=(1.5,))
+    """
+    parts: dict[str, Any] = _parts(cast(Any, made))
+    left = data.keys() - {name.rstrip("_") for name in parts}
+    if left:
+        raise TypeError(f"{made.__name__} has no field for {', '.join(sorted(left))}")
+    given = {name: data[name.rstrip("_")] for name in parts if name.rstrip("_") in data}
+    return made(**{name: _built(value, parts[name]) for name, value in given.items()}, **hidden)
+
+
+@functools.cache
+def _parts(made: Any) -> dict[str, Any]:
+    """Returns the fields of a dataclass that are not hidden, with the dataclass in the type of each."""
+    hints = get_type_hints(made)
+    fields = [field.name for field in dataclasses.fields(made) if not field.metadata.get("hidden")]
+    return {name: next(filter(dataclasses.is_dataclass, _types_in(hints[name])), None) for name in fields}
+
+
+def _types_in(hint: Any) -> Iterable[Any]:
+    """Returns a type and the types that it is made of."""
+    return [hint, *(inner for argument in get_args(hint) for inner in _types_in(argument))]
+
+
+def _built(value: Any, of: type | None) -> Any:
+    if isinstance(value, list):
+        return tuple(_built(item, of) for item in value)
+    return value if of is None or value is None else build(of, value)
 
 
 def columns(rows: Sequence[Mapping[str, Any]], types: Mapping[str, str]) -> list[tuple[str, str, list[Any]]]:

@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from cubeyard import _native
+from cubeyard._collectives import Sweep, sweep
 from cubeyard._result import Result
 from cubeyard.context import Context
 from cubeyard.errors import DistributedError, InputError
@@ -45,6 +46,7 @@ __all__ = [
     "CollectiveReport",
     "Group",
     "ReduceOp",
+    "Sweep",
     "Work",
     "all_gather",
     "all_reduce",
@@ -68,6 +70,7 @@ __all__ = [
     "send",
     "set_device",
     "spawn",
+    "sweep",
 ]
 
 BACKEND = "ahbm"

@@ -18,6 +18,7 @@ __all__ = [
     "InternalError",
     "KernelError",
     "MachineError",
+    "MachineWarning",
     "NoDataError",
     "OutOfMemory",
     "OutOfTime",
@@ -81,3 +82,7 @@ class DistributedError(CubeyardError, RuntimeError):
 
 class InternalError(CubeyardError, RuntimeError):
     """A mistake of this package. Please report it with the script that shows it."""
+
+
+class MachineWarning(UserWarning):
+    """A machine has something that no traffic can use, such as bandwidth behind a slower link."""

@@ -1,7 +1,7 @@
 //! `cubeyard ccl`: collectives over sizes and algorithms, in the form of nccl-tests.
 
-mod json;
-mod table;
+pub(crate) mod json;
+pub(crate) mod table;
 
 use crate::code::Code;
 use std::path::{Path, PathBuf};

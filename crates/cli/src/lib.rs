@@ -16,6 +16,7 @@ mod probe;
 mod processor_time;
 mod progress;
 mod replay;
+pub mod results;
 mod run;
 mod terminal;
 mod topology;

@@ -41,7 +41,7 @@ pub(crate) fn refuse(error: &TooLarge) -> Code {
     Code::Exhausted
 }
 
-fn default_limit() -> Option<Bytes> {
+pub(crate) fn default_limit() -> Option<Bytes> {
     free::host().map(|free| Bytes::new(free / 4 * 3))
 }
 

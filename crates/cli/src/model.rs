@@ -1,7 +1,7 @@
 //! `cubeyard model`: measures a step of a language model, part by part.
 
-mod json;
-mod table;
+pub(crate) mod json;
+pub(crate) mod table;
 
 use crate::code::Code;
 use std::path::{Path, PathBuf};

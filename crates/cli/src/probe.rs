@@ -1,22 +1,22 @@
 //! `cubeyard probe`: measures latency and bandwidth of a machine's fabric.
 
 mod json;
+mod results;
 mod table;
+
+pub use results::{ProbedCase, ProbedCases, ProbedPattern, Watcher};
 
 use crate::code::Code;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use cubeyard_device::explain::{Explainer, PathStep, explain};
 use cubeyard_device::log::FlitLog;
-use cubeyard_device::machine::{Machine, MachineBuilder};
-use cubeyard_device::message::RequestId;
-use cubeyard_device::probe::{
-    Case, CaseReport, Pattern, PatternReport, REFERENCE_BYTES, RunError, cases, invariants, measure,
-};
+use cubeyard_device::machine::Machine;
+use cubeyard_device::probe::{Case, Pattern, RunError, cases};
 use cubeyard_device::topology::Topology;
 use cubeyard_device::trace;
+use serde_json::Value;
 
 use crate::output::Files;
 use crate::terminal::OutputOptions;
@@ -55,20 +55,6 @@ pub(crate) struct Arguments {
     output: OutputOptions,
 }
 
-/// Critical path of a transfer, with its name.
-struct Explained {
-    name: String,
-    steps: Vec<NamedStep>,
-}
-
-/// A step of a critical path, with the names of its cause and place.
-struct NamedStep {
-    step: PathStep,
-    kind: &'static str,
-    place: String,
-    behind: Option<usize>,
-}
-
 pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     if let Some(path) = &arguments.trace {
         let Arguments { topology, pattern, .. } = arguments;
@@ -90,55 +76,33 @@ fn run_cases(arguments: &Arguments, topology: &Topology) -> Result<Code> {
             cases.len()
         );
     }
-    let reports: Result<Vec<CaseReport>, _> =
-        cases.iter().map(|case| measure(topology, case)).collect();
-    let reports = reports?;
-    let invariants = invariants(topology, &reports);
-    let mut explained = Vec::new();
-    if arguments.explain || arguments.trace.is_some() {
-        for case in &cases {
-            let mut machine = MachineBuilder::new(topology.clone()).build_with_flits();
-            let id = machine.submit(case.request(&machine, REFERENCE_BYTES)?)?;
-            machine.run();
-            let steps = named(&machine, &explain(&machine, id).unwrap_or_default());
-            explained.push(Explained { name: case.name.clone(), steps });
-            write_trace(arguments, &machine)?;
-        }
+    let trace = |machine: &Machine<FlitLog>| write_trace(arguments, machine);
+    let watcher = arguments.trace.is_some().then_some(&trace as Watcher<'_, anyhow::Error>);
+    let mut probed = Vec::new();
+    for case in &cases {
+        probed.push(ProbedCase::measure(topology, case, arguments.explain, watcher)?);
     }
-    let explained = if arguments.explain { explained } else { Vec::new() };
-    arguments.output.print(
-        |colours| table::cases(&reports, &invariants, &explained, colours),
-        || json::cases(&reports, &invariants, &explained),
-    )?;
-    let holds = invariants.iter().all(|invariant| invariant.holds);
-    Ok(if holds { Code::Done } else { Code::Failed })
+    let probed = ProbedCases::new(topology, probed);
+    arguments.output.print(|colours| probed.text(colours), || text(&probed.json()))?;
+    Ok(if probed.holds() { Code::Done } else { Code::Failed })
 }
 
 fn run_pattern(arguments: &Arguments, topology: &Topology, file: &Path) -> Result<Code> {
     let (name, bytes) = input::named_bytes(file, LIMIT)?;
     let pattern = Pattern::read(&name, &bytes, topology)
         .map_err(|error| anyhow!("{error}\n  help: a transfer looks like {TRANSFER}"))?;
-    let builder = MachineBuilder::new(topology.clone());
-    let (report, explained) = if arguments.explain || arguments.trace.is_some() {
-        let mut machine = builder.build_with_flits();
-        let report = match pattern.run(&mut machine) {
-            Ok(report) => report,
-            Err(error) => return Ok(stopped(&error)),
-        };
-        write_trace(arguments, &machine)?;
-        let explained = if arguments.explain { steps_of(&machine, &report) } else { Vec::new() };
-        (report, explained)
-    } else {
-        match pattern.run(&mut builder.build()) {
-            Ok(report) => (report, Vec::new()),
-            Err(error) => return Ok(stopped(&error)),
-        }
+    let trace = |machine: &Machine<FlitLog>| write_trace(arguments, machine);
+    let watcher = arguments.trace.is_some().then_some(&trace as Watcher<'_, anyhow::Error>);
+    let probed = match ProbedPattern::run(topology, &pattern, arguments.explain, watcher) {
+        Ok(probed) => probed,
+        Err(error) => return error.downcast().map(|error| stopped(&error)),
     };
-    arguments.output.print(
-        |colours| table::pattern(&report, &explained, colours),
-        || json::pattern(&report, &explained),
-    )?;
+    arguments.output.print(|colours| probed.text(colours), || text(&probed.json()))?;
     Ok(Code::Done)
+}
+
+fn text(value: &Value) -> Result<String> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
 /// Reports a run without a result.
@@ -153,25 +117,6 @@ fn stopped(error: &RunError) -> Code {
     };
     terminal::note(&format!("error: {error}\n  help: {help}"));
     Code::Exhausted
-}
-
-fn steps_of(machine: &Machine<FlitLog>, report: &PatternReport) -> Vec<Explained> {
-    let mut explainer = Explainer::new(machine);
-    let transfers = report.transfers.iter().enumerate();
-    let steps = transfers.map(|(number, transfer)| Explained {
-        name: format!("transfer {number}"),
-        steps: named(machine, &explainer.explain(transfer.request).unwrap_or_default()),
-    });
-    steps.collect()
-}
-
-/// Adds the names of causes, nodes and links to steps.
-fn named(machine: &Machine<FlitLog>, steps: &[PathStep]) -> Vec<NamedStep> {
-    let name = |step: &PathStep| {
-        let (kind, place, behind) = step.cause.describe(machine);
-        NamedStep { step: *step, kind, place, behind: behind.map(RequestId::index) }
-    };
-    steps.iter().map(name).collect()
 }
 
 /// Returns the cases with this name.

@@ -1,7 +1,7 @@
 //! `cubeyard topology`: checks a topology file and shows its machine.
 
-mod json;
-mod table;
+pub(crate) mod json;
+pub(crate) mod table;
 
 use std::fs;
 use std::io::Write as _;

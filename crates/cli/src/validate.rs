@@ -1,7 +1,7 @@
 //! `cubeyard validate`: compares known figures with simulated ones.
 
-mod json;
-mod table;
+pub(crate) mod json;
+pub(crate) mod table;
 
 use crate::code::Code;
 use std::path::PathBuf;

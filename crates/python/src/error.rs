@@ -147,6 +147,15 @@ fn of_regions(error: &flex::AllocateError) -> Vec<(&'static str, u64)> {
     numbers.map(|(name, bytes)| (name, bytes.get())).into()
 }
 
+/// Gives an exception of the package another text; its numbers stay.
+pub(crate) fn renamed(error: PyErr, text: &str) -> PyErr {
+    Python::attach(|py| {
+        // An exception of another package stays as it is.
+        let _ = error.value(py).setattr("args", (text,));
+        error
+    })
+}
+
 /// Calls `act`, and makes an exception of a panic: none crosses into Python.
 pub(crate) fn without_panic<T>(act: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| Err(internal(&*panic)))

@@ -12,6 +12,8 @@
 //! | [`distributed`] | process groups and their ranks |
 //! | [`command`] | the `cubeyard` command |
 //! | [`table`] | tables of results, as Arrow streams and as pages |
+//! | [`plain`] | dictionaries, lists, numbers and text, in and out |
+//! | [`probe`], [`study`] | measurements of the fabric, of models and of collectives |
 //! | [`licences`] | the licences of what is linked in |
 
 #![allow(
@@ -29,9 +31,12 @@ mod kernel;
 mod launch;
 mod licences;
 mod placement;
+mod plain;
+mod probe;
 #[allow(dead_code, reason = "modules that use more of it follow")]
 mod session;
 mod signals;
+mod study;
 mod table;
 mod tensor;
 mod topology;
@@ -53,5 +58,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     tensor::register(module)?;
     topology::register(module)?;
     kernel::register(module)?;
+    probe::register(module)?;
+    study::register(module)?;
     Ok(())
 }

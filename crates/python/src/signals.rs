@@ -45,6 +45,11 @@ pub(crate) fn is_wanted() -> bool {
     })
 }
 
+/// Fails if a handler of a signal has raised an exception: called in loops that are no simulation.
+pub(crate) fn check() -> PyResult<()> {
+    if is_wanted() { Err(take()) } else { Ok(()) }
+}
+
 /// Takes the exception for which a run was interrupted.
 pub(crate) fn take() -> PyErr {
     RAISED.take().unwrap_or_else(|| PyKeyboardInterrupt::new_err(()))

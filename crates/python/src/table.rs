@@ -73,10 +73,11 @@ fn table_page(
     tables: Vec<(String, Vec<String>, Vec<Vec<Cell>>)>,
 ) -> String {
     let escape = cubeyard_draw::xml::escape;
-    let mut main = format!("<h1>{}</h1>\n", escape(title));
-    if !summary.is_empty() {
-        main += &format!("<p class=\"verdict\">{}</p>\n", escape(summary));
-    }
+    let summary = match summary {
+        "" => String::new(),
+        summary => format!("<p class=\"verdict\">{}</p>\n", escape(summary)),
+    };
+    let mut main = format!("<h1>{}</h1>\n{summary}", escape(title));
     for (title, names, rows) in &tables {
         main += &cubeyard_draw::section(title, &table(names, rows));
     }

@@ -5,6 +5,11 @@ use cubeyard_collectives::distributed::sweep::{Row, Sweep, Winner};
 use serde_json::{Value, json};
 
 pub(super) fn render(sweep: &Sweep) -> Result<String> {
+    Ok(serde_json::to_string_pretty(&value(sweep))? + "\n")
+}
+
+/// Returns one object.
+pub(crate) fn value(sweep: &Sweep) -> Value {
     let world = sweep.map.world();
     let bound = sweep.bound.as_ref().map(|bound| {
         json!({
@@ -17,7 +22,7 @@ pub(super) fn render(sweep: &Sweep) -> Result<String> {
     });
     let refused = sweep.refused.iter();
     let refused = refused.map(|(name, why)| json!({ "algorithm": name, "why": why }));
-    let value = json!({
+    json!({
         "operation": sweep.operation.name(),
         "description": sweep.operation.to_string(),
         "dtype": sweep.dtype.name(),
@@ -30,8 +35,7 @@ pub(super) fn render(sweep: &Sweep) -> Result<String> {
         "winners": sweep.winners().iter().map(winner).collect::<Vec<_>>(),
         "refused": refused.collect::<Vec<_>>(),
         "right": sweep.is_right(),
-    });
-    Ok(serde_json::to_string_pretty(&value)? + "\n")
+    })
 }
 
 fn row(row: &Row) -> Value {

@@ -22,7 +22,7 @@ const HEADING: [&str; 11] = [
     "#wrong",
 ];
 
-pub(super) fn render(sweep: &Sweep, colours: bool) -> String {
+pub(crate) fn render(sweep: &Sweep, colours: bool) -> String {
     let mut text = head(sweep, colours) + "\n";
     let rows: Vec<_> = sweep.rows.iter().map(|row| cells(sweep, row)).collect();
     text += &table(&HEADING, &rows, 1, colours);

@@ -6,12 +6,17 @@ use cubeyard_model::report::{ModelReport, PartReport, Use};
 use serde_json::{Value, json};
 
 pub(super) fn render(report: &ModelReport) -> Result<String> {
+    Ok(serde_json::to_string_pretty(&value(report))? + "\n")
+}
+
+/// Returns one object.
+pub(crate) fn value(report: &ModelReport) -> Value {
     let (cut, memory) = (&report.cut, &report.memory);
     let phase = match cut.work.phase {
         Phase::Decode => "decode",
         Phase::Prefill => "prefill",
     };
-    let value = json!({
+    json!({
         "model": cut.spec.name,
         "parameters": cut.spec.parameters(),
         "layers": cut.spec.layers,
@@ -41,8 +46,7 @@ pub(super) fn render(report: &ModelReport) -> Result<String> {
             "activations": used(memory.activations),
             "all": used(memory.total),
         },
-    });
-    Ok(serde_json::to_string_pretty(&value)? + "\n")
+    })
 }
 
 fn part(part: &PartReport) -> Value {

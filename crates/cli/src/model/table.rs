@@ -11,7 +11,7 @@ use crate::grid::{BOLD, bytes, paint, table};
 
 const HEADING: [&str; 7] = ["part", "count", "each µs", "total ms", "share", "read GB", "of bound"];
 
-pub(super) fn render(report: &ModelReport, colours: bool) -> String {
+pub(crate) fn render(report: &ModelReport, colours: bool) -> String {
     let mut text = head(report, colours) + "\n";
     let mut rows: Vec<_> = report.parts.iter().map(|part| cells(report, part)).collect();
     rows.push(launches(report));

@@ -1,12 +1,11 @@
 //! Measurements as JSON.
 
-use anyhow::Result;
 use cubeyard_device::message::RequestId;
-use cubeyard_device::probe::{CaseReport, Hop, Invariant, Measured, PatternReport};
+use cubeyard_device::probe::{Hop, Invariant, LinkUse, Measured, TransferReport};
 use cubeyard_sim::Time;
 use serde_json::{Value, json};
 
-use super::Explained;
+use super::results::{Explained, NamedStep, ProbedCase, ProbedCases, ProbedPattern};
 
 fn measured(measured: &Measured) -> Value {
     json!({
@@ -41,9 +40,8 @@ fn route(hops: &[Hop]) -> Value {
     hops.iter().map(hop).collect()
 }
 
-fn steps(explained: &[Explained], number: usize) -> Value {
-    let Some(explained) = explained.get(number) else { return Value::Null };
-    let step = |step: &super::NamedStep| {
+fn steps(explained: &Explained) -> Value {
+    let step = |step: &NamedStep| {
         json!({
             "start_ns": (step.step.start - Time::ZERO).ns(),
             "duration_ns": (step.step.end - step.step.start).ns(),
@@ -56,9 +54,9 @@ fn steps(explained: &[Explained], number: usize) -> Value {
 }
 
 /// Adds the steps of the critical path, if they were asked for.
-fn with_steps(mut value: Value, explained: &[Explained], number: usize) -> Value {
-    if !explained.is_empty() {
-        value["explain"] = steps(explained, number);
+fn with_steps(mut value: Value, explained: Option<&Explained>) -> Value {
+    if let Some(explained) = explained {
+        value["explain"] = steps(explained);
     }
     value
 }
@@ -71,22 +69,8 @@ fn merged(mut value: Value, measured: Value) -> Value {
     value
 }
 
-pub(super) fn cases(
-    reports: &[CaseReport],
-    invariants: &[Invariant],
-    explained: &[Explained],
-) -> Result<String> {
-    let case = |(number, report): (usize, &CaseReport)| {
-        let value = json!({
-            "name": report.case.name,
-            "category": report.case.category.name(),
-            "from": report.case.start(),
-            "to": format!("{}.hbm", report.case.to),
-            "route": route(&report.route),
-            "sweep": report.sweep.iter().map(measured).collect::<Vec<_>>(),
-        });
-        with_steps(merged(value, measured(&report.reference)), explained, number)
-    };
+/// Returns one object for cases.
+pub(super) fn cases(cases: &ProbedCases) -> Value {
     let invariant = |invariant: &Invariant| {
         json!({
             "claim": invariant.claim,
@@ -94,40 +78,54 @@ pub(super) fn cases(
             "holds": invariant.holds,
         })
     };
-    let object = json!({
-        "cases": reports.iter().enumerate().map(case).collect::<Vec<_>>(),
-        "invariants": invariants.iter().map(invariant).collect::<Vec<_>>(),
-    });
-    Ok(serde_json::to_string_pretty(&object)? + "\n")
+    json!({
+        "cases": cases.cases.iter().map(case).collect::<Vec<_>>(),
+        "invariants": cases.invariants.iter().map(invariant).collect::<Vec<_>>(),
+    })
 }
 
-pub(super) fn pattern(report: &PatternReport, explained: &[Explained]) -> Result<String> {
-    let transfer = |(number, transfer): (usize, &cubeyard_device::probe::TransferReport)| {
-        let planned = &transfer.planned;
-        let held_up = transfer.held_up.as_ref().map(|held| {
-            json!({
-                "link": held.link,
-                "behind": held.behind.map(RequestId::index),
-                "ns": held.span.ns(),
-            })
-        });
-        let value = json!({
-            "op": planned.direction.to_string(),
-            "from": planned.from,
-            "to": planned.to,
-            "offset": planned.offset,
-            "at_ns": (planned.at - Time::ZERO).ns(),
-            "route": route(&transfer.route),
-            "held_up": held_up,
-        });
-        with_steps(merged(value, measured(&transfer.measured)), explained, number)
-    };
-    let link = |link: &cubeyard_device::probe::LinkUse| json!({ "link": link.link, "busy_ns": link.busy.ns() });
-    let object = json!({
+fn case(ProbedCase { report, explained }: &ProbedCase) -> Value {
+    let value = json!({
+        "name": report.case.name,
+        "category": report.case.category.name(),
+        "from": report.case.start(),
+        "to": format!("{}.hbm", report.case.to),
+        "route": route(&report.route),
+        "sweep": report.sweep.iter().map(measured).collect::<Vec<_>>(),
+    });
+    with_steps(merged(value, measured(&report.reference)), explained.as_ref())
+}
+
+/// Returns one object for a pattern.
+pub(super) fn pattern(ProbedPattern { report, explained }: &ProbedPattern) -> Value {
+    let link = |link: &LinkUse| json!({ "link": link.link, "busy_ns": link.busy.ns() });
+    let transfers = report.transfers.iter().enumerate();
+    let transfers = transfers.map(|(number, report)| transfer(report, explained.get(number)));
+    json!({
         "makespan_ns": report.makespan.ns(),
-        "transfers": report.transfers.iter().enumerate().map(transfer).collect::<Vec<_>>(),
+        "transfers": transfers.collect::<Vec<_>>(),
         "links": report.links.iter().map(link).collect::<Vec<_>>(),
         "order_hash": format!("{:016x}", report.order_hash),
+    })
+}
+
+fn transfer(transfer: &TransferReport, explained: Option<&Explained>) -> Value {
+    let planned = &transfer.planned;
+    let held_up = transfer.held_up.as_ref().map(|held| {
+        json!({
+            "link": held.link,
+            "behind": held.behind.map(RequestId::index),
+            "ns": held.span.ns(),
+        })
     });
-    Ok(serde_json::to_string_pretty(&object)? + "\n")
+    let value = json!({
+        "op": planned.direction.to_string(),
+        "from": planned.from,
+        "to": planned.to,
+        "offset": planned.offset,
+        "at_ns": (planned.at - Time::ZERO).ns(),
+        "route": route(&transfer.route),
+        "held_up": held_up,
+    });
+    with_steps(merged(value, measured(&transfer.measured)), explained)
 }

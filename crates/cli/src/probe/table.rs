@@ -1,12 +1,10 @@
 //! Measurements as text.
 
-use cubeyard_device::probe::{
-    CaseReport, Hop, Invariant, Measured, PatternReport, REFERENCE_BYTES, SWEEP_BYTES,
-};
+use cubeyard_device::probe::{CaseReport, Hop, Measured, REFERENCE_BYTES, SWEEP_BYTES};
 use cubeyard_sim::Span;
 use cubeyard_units::text::whole_percent;
 
-use super::Explained;
+use super::results::{Explained, NamedStep, ProbedCases, ProbedPattern};
 use crate::grid::{BOLD, GREEN, RED, bytes, paint, table};
 
 /// Largest number of links that are listed.
@@ -30,21 +28,17 @@ fn rate(measured: &Measured) -> Vec<String> {
 }
 
 /// Formats the cases, their sweeps, their routes, and the invariants.
-pub(super) fn cases(
-    reports: &[CaseReport],
-    invariants: &[Invariant],
-    explained: &[Explained],
-    colours: bool,
-) -> String {
+pub(super) fn cases(probed: &ProbedCases, colours: bool) -> String {
+    let reports: Vec<_> = probed.cases.iter().map(|case| &case.report).collect();
     let title = format!("{} each alone on a fresh machine, in ns", bytes(REFERENCE_BYTES));
     let mut text = paint(&title, BOLD, colours) + "\n";
-    text += &references(reports, colours);
+    text += &references(&reports, colours);
     text.extend([format!(
         "\n{}\n",
         paint("GB/s, and the share of the slowest link or memory", BOLD, colours)
     )]);
-    text += &sweep(reports, colours);
-    for report in reports {
+    text += &sweep(&reports, colours);
+    for report in &reports {
         let title = format!(
             "{}: {} → {}, the way of the data",
             report.case.name,
@@ -57,9 +51,9 @@ pub(super) fn cases(
             route(&report.route, colours)
         )]);
     }
-    text += &explanations(explained, colours);
+    text += &explanations(probed.cases.iter().filter_map(|case| case.explained.as_ref()), colours);
     text.push('\n');
-    for invariant in invariants {
+    for invariant in &probed.invariants {
         let (mark, colour) = if invariant.holds { ("✓", GREEN) } else { ("✗", RED) };
         let line = format!("{mark} {}: {}", invariant.claim, invariant.evidence);
         text += &(paint(&line, colour, colours) + "\n");
@@ -67,11 +61,11 @@ pub(super) fn cases(
     text
 }
 
-fn references(reports: &[CaseReport], colours: bool) -> String {
+fn references(reports: &[&CaseReport], colours: bool) -> String {
     let mut heading = vec!["case", "from", "to", "formula", "actual"];
     heading.extend(BREAKDOWN);
     heading.extend(["GB/s", "used"]);
-    let row = |report: &CaseReport| {
+    let row = |report: &&CaseReport| {
         let measured = &report.reference;
         let mut row =
             vec![report.case.name.clone(), report.case.start(), format!("{}.hbm", report.case.to)];
@@ -83,11 +77,11 @@ fn references(reports: &[CaseReport], colours: bool) -> String {
     table(&heading, &reports.iter().map(row).collect::<Vec<_>>(), 3, colours)
 }
 
-fn sweep(reports: &[CaseReport], colours: bool) -> String {
+fn sweep(reports: &[&CaseReport], colours: bool) -> String {
     let sizes = SWEEP_BYTES.map(bytes);
     let mut heading = vec!["case"];
     heading.extend(sizes.iter().map(String::as_str));
-    let row = |report: &CaseReport| {
+    let row = |report: &&CaseReport| {
         let cells = report.sweep.iter().map(|measured| rate(measured).join(" "));
         std::iter::once(report.case.name.clone()).chain(cells).collect()
     };
@@ -111,11 +105,11 @@ fn route(hops: &[Hop], colours: bool) -> String {
     table(&heading, &hops.iter().map(row).collect::<Vec<_>>(), 1, colours)
 }
 
-fn explanations(explained: &[Explained], colours: bool) -> String {
+fn explanations<'a>(explained: impl IntoIterator<Item = &'a Explained>, colours: bool) -> String {
     let mut text = String::new();
     for Explained { name, steps } in explained {
         let title = format!("{name}, step by step");
-        let row = |step: &super::NamedStep| {
+        let row = |step: &NamedStep| {
             let behind =
                 step.behind.map_or_else(String::new, |other| format!("behind transfer {other}"));
             vec![
@@ -137,7 +131,10 @@ fn explanations(explained: &[Explained], colours: bool) -> String {
 }
 
 /// Formats the results of a pattern.
-pub(super) fn pattern(report: &PatternReport, explained: &[Explained], colours: bool) -> String {
+pub(super) fn pattern(
+    ProbedPattern { report, explained }: &ProbedPattern,
+    colours: bool,
+) -> String {
     let mut heading = vec!["", "op", "from", "to", "bytes", "at", "alone", "actual"];
     heading.extend(BREAKDOWN);
     heading.extend(["GB/s", "used", "held up longest"]);

@@ -4,6 +4,7 @@ use anyhow::Result;
 use cubeyard_device::topology::{Summary, Topology};
 use cubeyard_sim::Bandwidth;
 use serde::Serialize;
+use serde_json::Value;
 
 /// Figures of a machine. Bandwidths are for one direction; null if there is nothing to cut.
 #[derive(Debug, Serialize)]
@@ -36,10 +37,19 @@ struct Record {
 }
 
 pub(super) fn render(topology: &Topology) -> Result<String> {
+    Ok(serde_json::to_string_pretty(&record(topology))? + "\n")
+}
+
+/// Returns one object.
+pub(crate) fn value(topology: &Topology) -> Value {
+    serde_json::to_value(record(topology)).expect("plain data")
+}
+
+fn record(topology: &Topology) -> Record {
     let (spec, summary) = (topology.spec(), topology.summary());
     let Summary { sips, cubes_per_sip, pes_per_cube, routers_per_cube, nodes, links, .. } = summary;
     let bytes = Bandwidth::bytes_per_second;
-    let record = Record {
+    Record {
         sips,
         sip_topology: spec.sips.topology.name(),
         sip_grid: [spec.sips.w, spec.sips.h],
@@ -65,6 +75,5 @@ pub(super) fn render(topology: &Topology) -> Result<String> {
         pcie_bytes_per_s_per_sip: bytes(summary.pcie_per_sip),
         system_bisection_bytes_per_s: summary.system_bisection.map(bytes),
         warnings: topology.unreachable().iter().map(ToString::to_string).collect(),
-    };
-    Ok(serde_json::to_string_pretty(&record)? + "\n")
+    }
 }

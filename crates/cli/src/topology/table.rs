@@ -9,7 +9,7 @@ use cubeyard_sim::Bandwidth;
 use crate::grid::{BOLD, DIM, paint};
 
 /// Formats counts, capacities and bandwidths.
-pub(super) fn render(topology: &Topology, colours: bool) -> String {
+pub(crate) fn render(topology: &Topology, colours: bool) -> String {
     let summary = topology.summary();
     let mut table =
         format!("{}\n{}\n\n", paint(&title(topology, &summary), BOLD, colours), counts(&summary));

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use cubeyard_validate::{Relation, Row, Verdict};
 use serde::Serialize;
+use serde_json::Value;
 
 /// Result of one check.
 #[derive(Debug, Serialize)]
@@ -32,6 +33,11 @@ struct Record<'a> {
 pub(super) fn render(rows: &[Row]) -> Result<String> {
     let records: Vec<_> = rows.iter().map(record).collect();
     Ok(serde_json::to_string_pretty(&records)? + "\n")
+}
+
+/// Returns an array with an object for each check.
+pub(crate) fn value(rows: &[Row]) -> Value {
+    rows.iter().map(|row| serde_json::to_value(record(row)).expect("plain data")).collect()
 }
 
 fn record(row: &Row) -> Record<'_> {

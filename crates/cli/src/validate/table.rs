@@ -7,7 +7,7 @@ use crate::grid::{BOLD, DIM, GREEN, RED, paint};
 
 const COLUMNS: [&str; 6] = ["", "expected", "ours", "deviation", "kind", "source"];
 
-pub(super) fn render(rows: &[Row], colours: bool) -> String {
+pub(crate) fn render(rows: &[Row], colours: bool) -> String {
     let mut remarks = Remarks::default();
     let cells: Vec<_> = rows.iter().map(|row| cells(row, &mut remarks)).collect();
     let widths = widths(&cells);

@@ -1,0 +1,229 @@
+//! Steps of language models and sweeps of collectives.
+
+use cubeyard_cli::results;
+use cubeyard_collectives::collective::{Operation, ReduceOp};
+use cubeyard_collectives::distributed::sweep::{Sizes, Sweep, SweepConfig, Which, page};
+use cubeyard_collectives::distributed::{CclConfig, Ranks};
+use cubeyard_device::input::nearest;
+use cubeyard_model::{MeasureConfig, ModelError, ModelSpec, Phase, Workload, measure};
+use cubeyard_runtime::dtype::DType;
+use cubeyard_tl::{Needs, TooLarge};
+use pyo3::prelude::*;
+use serde_json::Value;
+
+use crate::error::{IntoPyErr, Kind, OrRaise, without_panic};
+use crate::topology::Topology;
+use crate::{plain, signals};
+
+/// Largest size whose numbers are checked unless all are, in bytes; as `cubeyard ccl` has it.
+const CHECKED: u64 = 64 << 10;
+
+/// A file in place of a named model or of the default ccl.yaml: its name in errors, and its text.
+type Given = Option<(String, String)>;
+
+/// Parameters of a step, as Python gives them.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct StepArguments {
+    model: String,
+    file: Given,
+    prefill: bool,
+    batch: u64,
+    context: u64,
+    chunk: u64,
+    layers: u64,
+    dtype: String,
+    positions: Option<u64>,
+}
+
+impl StepArguments {
+    fn config(self, topology: &Topology) -> PyResult<MeasureConfig> {
+        let phase = if self.prefill { Phase::Prefill } else { Phase::Decode };
+        let dtype = named("dtype", &self.dtype)?;
+        let Self { batch, context, chunk, layers, positions, .. } = self;
+        Ok(MeasureConfig {
+            spec: spec(&self.model, self.file)?,
+            work: Workload { phase, batch, context, chunk, dtype },
+            topology: topology.topology.clone(),
+            layers,
+            positions,
+        })
+    }
+}
+
+/// Measures a step of a model, which is a known name or a file.
+#[pyfunction]
+fn model_step<'py>(
+    py: Python<'py>,
+    topology: &Topology,
+    arguments: StepArguments,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(Bound<'py, PyAny>, String)> {
+    let config = arguments.config(topology)?;
+    let report = signals::long(py, || without_panic(|| step(&config, progress)))?;
+    Ok((plain::json(py, &results::model_json(&report))?, results::model_text(&report)))
+}
+
+fn step(
+    config: &MeasureConfig,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<cubeyard_model::report::ModelReport> {
+    within(config.needs().or_raise()?, false)?;
+    let mut failed = None;
+    let mut tell = |done: usize, all: usize| {
+        let Some(progress) = &progress else { return };
+        let told = Python::attach(|py| progress.call1(py, (done, all, &config.spec.name)));
+        failed = failed.take().or(told.err());
+    };
+    let report = measure(config, &mut tell).or_raise();
+    failed.map_or(report, Err)
+}
+
+fn spec(model: &str, file: Given) -> PyResult<ModelSpec> {
+    match file {
+        Some((name, text)) => ModelSpec::read_bytes(&name, text.as_bytes()).or_raise(),
+        None => {
+            ModelSpec::named(model).map_err(|error| Kind::Input.error(format!("model: {error}")))
+        }
+    }
+}
+
+/// Returns the names of all known models.
+#[pyfunction]
+fn model_names() -> Vec<&'static str> {
+    ModelSpec::names().collect()
+}
+
+/// Parses a name; an error calls it `argument`.
+fn named<T: std::str::FromStr<Err: std::fmt::Display>>(argument: &str, text: &str) -> PyResult<T> {
+    text.parse().map_err(|error| Kind::Input.error(format!("{argument}={text:?}: {error}")))
+}
+
+/// Refuses work that needs more memory than the host has.
+fn within(needs: Needs, data: bool) -> PyResult<()> {
+    needs.within(results::host_memory(), data).or_raise()
+}
+
+impl IntoPyErr for TooLarge {
+    fn into_py_err(self) -> PyErr {
+        let numbers = [("requested", self.bytes.get()), ("free", self.limit.get())];
+        Kind::OutOfMemory.with(self.to_string(), &numbers)
+    }
+}
+
+impl IntoPyErr for ModelError {
+    fn into_py_err(self) -> PyErr {
+        let text = self.to_string();
+        match self {
+            Self::Runtime(error) => error.into_py_err(),
+            Self::Group(error) => error.into_py_err(),
+            Self::DoesNotFit { source, .. } => crate::error::renamed(source.into_py_err(), &text),
+            _ => Kind::Input.error(text),
+        }
+    }
+}
+
+/// Parameters of a sweep of collectives, as Python gives them.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct SweepArguments {
+    op: String,
+    reduce: String,
+    root: usize,
+    algorithm: String,
+    ranks: Option<String>,
+    world: Option<usize>,
+    sizes: Vec<String>,
+    dtype: String,
+    file: Given,
+    checks_all: bool,
+}
+
+impl SweepArguments {
+    fn config(&self, topology: &Topology) -> PyResult<SweepConfig> {
+        Ok(SweepConfig {
+            topology: topology.topology.clone(),
+            ccl: self.ccl()?,
+            which: which(&self.algorithm),
+            operation: operation(&self.op, named::<ReduceOp>("reduce", &self.reduce)?, self.root)?,
+            dtype: named::<DType>("dtype", &self.dtype)?,
+            sizes: all_sizes(&self.sizes)?,
+            check_up_to: if self.checks_all { u64::MAX } else { CHECKED },
+        })
+    }
+
+    fn ccl(&self) -> PyResult<CclConfig> {
+        let mut ccl = match &self.file {
+            Some((name, text)) => CclConfig::read_bytes(name, text.as_bytes()).or_raise()?,
+            None => CclConfig::embedded(),
+        };
+        if let Some(ranks) = self.ranks.as_deref().map(rank_kind).transpose()? {
+            ccl.each(|config| config.ranks = ranks);
+        }
+        if self.world.is_some() {
+            ccl.each(|config| config.world_size = self.world);
+        }
+        Ok(ccl)
+    }
+
+    /// Runs the sweep. Returns the JSON, the tables and the page of `cubeyard ccl`.
+    fn run(&self, topology: &Topology) -> PyResult<(Value, String, String)> {
+        let config = self.config(topology)?;
+        within(config.needs().or_raise()?, true)?;
+        let sweep = Sweep::run(&config).or_raise()?;
+        Ok((results::ccl_json(&sweep), results::ccl_text(&sweep), page(&sweep)))
+    }
+}
+
+/// Measures a collective over sizes and algorithms.
+#[pyfunction]
+fn ccl_sweep<'py>(
+    py: Python<'py>,
+    topology: &Topology,
+    arguments: SweepArguments,
+) -> PyResult<(Bound<'py, PyAny>, String, String)> {
+    let run = || without_panic(|| arguments.run(topology));
+    let (json, text, page) = signals::long(py, run)?;
+    Ok((plain::json(py, &json)?, text, page))
+}
+
+fn which(algorithm: &str) -> Which {
+    match algorithm {
+        "all" => Which::All,
+        "auto" => Which::Auto,
+        name => Which::Named(name.to_owned()),
+    }
+}
+
+fn rank_kind(name: &str) -> PyResult<Ranks> {
+    match name {
+        "sip" => Ok(Ranks::Sip),
+        "cube" => Ok(Ranks::Cube),
+        "pe" => Ok(Ranks::Pe),
+        _ => Err(Kind::Input.error(format!("ranks={name:?}: expected sip, cube or pe"))),
+    }
+}
+
+fn operation(name: &str, reduce: ReduceOp, root: usize) -> PyResult<Operation> {
+    let all = Operation::all(reduce, root);
+    let found = all.into_iter().find(|operation| operation.name() == name);
+    found.ok_or_else(|| {
+        let names = all.map(Operation::name);
+        let nearest = nearest(name, names.into_iter()).unwrap_or_default();
+        let known = names.join(", ");
+        let text = format!("op={name:?}: expected one of {known}; the nearest is `{nearest}`");
+        Kind::Input.error(text)
+    })
+}
+
+/// Returns all sizes of ranges such as `256:1M` and of single sizes.
+fn all_sizes(texts: &[String]) -> PyResult<Vec<u64>> {
+    let ranges: PyResult<Vec<Sizes>> = texts.iter().map(|text| named("sizes", text)).collect();
+    Ok(ranges?.into_iter().flat_map(Sizes::all).collect())
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(model_step, module)?)?;
+    module.add_function(wrap_pyfunction!(model_names, module)?)?;
+    module.add_function(wrap_pyfunction!(ccl_sweep, module)?)
+}

@@ -1,0 +1,188 @@
+"""Sweeps of collectives over sizes and algorithms."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from cubeyard import _dtype
+from cubeyard import _native as native
+from cubeyard._given import text_of
+from cubeyard._result import HIDDEN, OPTIONAL, Result, build, plain
+from cubeyard._topology import resolve
+from cubeyard.topology import TopologyLike
+
+__all__ = ["FabricBound", "Refusal", "Sweep", "SweepRow", "Winner", "sweep"]
+
+
+@dataclass(frozen=True)
+class FabricBound:
+    """Bound that the links of the fabric set."""
+
+    kind: str
+    busbw_gbs: float
+    capacity_gbs: float
+    side: int
+    links: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepRow:
+    """Measurement of one size and algorithm."""
+
+    algorithm: str
+    bytes: int
+    count: int
+    time_us: float | None = field(default=None, metadata=OPTIONAL)
+    """Time from the start of the first PE to the end of the last; None if the run failed."""
+    host_us: float | None = field(default=None, metadata=OPTIONAL)
+    algbw_gbs: float | None = field(default=None, metadata=OPTIONAL)
+    busbw_gbs: float | None = field(default=None, metadata=OPTIONAL)
+    share_of_bound: float | None = None
+    estimate_us: float | None = None
+    """Estimate of the cost model."""
+    wrong: int | None = None
+    """Number of wrong results, if they were computed."""
+    failed: str | None = field(default=None, metadata=OPTIONAL)
+    """Reason for which simulated memory or time has run out."""
+
+
+@dataclass(frozen=True)
+class Winner:
+    """Range of sizes for which one algorithm is the fastest."""
+
+    algorithm: str
+    from_bytes: int
+    to_bytes: int
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An algorithm that was left out."""
+
+    algorithm: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Sweep(Result):
+    """Measurements of a collective. The table has a row for each size and algorithm."""
+
+    operation: str
+    description: str
+    dtype: str
+    ranks: int
+    rank_kind: str
+    pes_per_rank: int
+    grid: Any
+    bound: FabricBound | None
+    """None for a single rank."""
+    rows_: tuple[SweepRow, ...]
+    winners: tuple[Winner, ...]
+    refused: tuple[Refusal, ...]
+    right: bool
+    """Whether all checked results are right."""
+    text: str = field(repr=False, compare=False, metadata=HIDDEN)
+    """Tables of the command."""
+    html: str = field(repr=False, compare=False, metadata=HIDDEN)
+    """Page of the command."""
+
+    _types: ClassVar[Mapping[str, str]] = {
+        "share_of_bound": "float64",
+        "estimate_us": "float64",
+        "wrong": "int64",
+    }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns plain data, equal to what `cubeyard ccl --format json` prints."""
+        data: dict[str, Any] = plain(self)
+        for row, shown in zip(self.rows_, data["rows"], strict=True):
+            if row.failed is not None:
+                for name in ("share_of_bound", "estimate_us", "wrong"):
+                    del shown[name]
+        return data
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Returns a row for each size and algorithm."""
+        rows: list[dict[str, Any]] = plain(self.rows_)
+        return rows
+
+    def page(self) -> str:
+        """Returns the page of `cubeyard ccl --plot`: bus bandwidth over size."""
+        return self.html
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _draw(self, axes: Any) -> None:
+        for algorithm in dict.fromkeys(row.algorithm for row in self.rows_):
+            rows = [row for row in self.rows_ if row.algorithm == algorithm and row.failed is None]
+            axes.plot([row.bytes for row in rows], [row.busbw_gbs for row in rows], marker="o", label=algorithm)
+        if self.bound is not None:
+            axes.axhline(self.bound.busbw_gbs, linestyle="--", color="grey", label="bound")
+        axes.set_xscale("log", base=2)
+        axes.set_xlabel("bytes")
+        axes.set_ylabel("bus bandwidth, GB/s")
+        axes.legend(fontsize="small")
+
+
+def sweep(
+    op: str = "all_reduce",
+    *,
+    algorithm: str = "all",
+    sizes: str | int | Sequence[str | int] = "256:1M",
+    dtype: Any = "f16",
+    reduce: str = "sum",
+    root: int = 0,
+    ranks: Literal["sip", "cube", "pe"] | None = None,
+    world: int | None = None,
+    config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    check: Literal["small", "all"] = "small",
+    topology: TopologyLike = None,
+) -> Sweep:
+    """Measures a collective over sizes and algorithms, as `cubeyard ccl` and nccl-tests do.
+
+    Each size and algorithm is run on a fresh machine and compared with the bound that the links of the fabric set.
+
+    Args:
+        op: all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather or scatter.
+        algorithm: "all" that support the operation, "auto" for the one that ccl.yaml or the cost model selects, or one
+            of ccl.yaml by name.
+        sizes: Bytes, as a number, a range such as "256:1M" or "1K:1M:4" (each size 2 or 4 times the one before), or a
+            list of both.
+        dtype: Element type of the tensors.
+        reduce: Reduction operator: sum, prod, min, max, avg, band, bor or bxor.
+        root: Root rank of reduce, broadcast, gather and scatter.
+        ranks: Unit of the machine that forms a rank; from ccl.yaml if None.
+        world: Number of ranks; from ccl.yaml if None, or as many as the machine has.
+        config: Groups and algorithms laid over the default ccl.yaml: a path, or a dictionary in its structure.
+        check: Whether results are computed and checked for "small" sizes, up to 64 KiB, or for "all".
+        topology: The machine; see `Topology`.
+
+    >>> from cubeyard import distributed
+    >>> result = distributed.sweep(algorithm="auto", sizes=4096, ranks="cube", topology={"sips.count": 1})
+    >>> result.right, result.ranks
+    (True, 16)
+
+    Raises:
+        InputError: An argument is not what was expected.
+        OutOfMemory: The run does not fit into the host's memory.
+    """
+    given = [sizes] if isinstance(sizes, (str, int)) else list(sizes)
+    file = None if config is None else text_of("config", config)
+    arguments = {
+        "op": op,
+        "reduce": reduce,
+        "root": root,
+        "algorithm": algorithm,
+        "ranks": ranks,
+        "world": world,
+        "sizes": [str(size) for size in given],
+        "dtype": _dtype.name_of(dtype),
+        "file": file,
+        "checks_all": check == "all",
+    }
+    data, text, page = native.ccl_sweep(resolve(topology), arguments)
+    return build(Sweep, data, text=text, html=page)

@@ -1,0 +1,37 @@
+"""Files that may be given as a path or as plain data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cubeyard import _native
+from cubeyard.errors import InputError
+
+__all__ = ["text_of"]
+
+
+def text_of(argument: str, given: Any) -> tuple[str, str]:
+    """Returns the name and text of a YAML file: of a path, or of a dictionary or list in its structure.
+
+    >>> text_of("pattern", {"transfers": [{"op": "read", "bytes": "16 KiB"}]})
+    ('pattern', '{transfers: [{op: read, bytes: 16384}]}')
+
+    Raises:
+        InputError: `given` is something else, or the file cannot be read.
+    """
+    if isinstance(given, (str, os.PathLike)):
+        return _read(argument, os.fspath(given))
+    if isinstance(given, (Mapping, Sequence)) and not isinstance(given, bytes):
+        return argument, _native.yaml_text(given, argument)
+    raise InputError(f"{argument}={given!r}: expected a path, a dictionary or a list")
+
+
+def _read(argument: str, path: str) -> tuple[str, str]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return path, file.read()
+    except (OSError, ValueError) as error:
+        problem = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{argument}: {path}: {problem}") from error

@@ -1,0 +1,123 @@
+"""Comparison of the simulator with known figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from cubeyard import _native as native
+from cubeyard import _progress
+from cubeyard._result import HIDDEN, Result, build, plain, table
+from cubeyard._topology import resolve
+from cubeyard.topology import TopologyLike
+
+__all__ = ["Check", "Validation", "validate"]
+
+Verdict = Literal["passed", "failed", "shown", "left out"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """Comparison of one figure."""
+
+    family: str
+    name: str
+    unit: str
+    relation: str
+    """Relation that ours must have to the expected figure: "equal", "at_most" or "at_least"."""
+    expected: float
+    ours: float | None
+    """None if the check was left out."""
+    deviation: float | None
+    """Relative deviation; None if there is nothing to compare."""
+    kind: str
+    """Tolerance: "exact", "calibrated", "predicted" or "indicative"."""
+    ok: bool | None
+    """None if the check is not judged: indicative, or left out."""
+    source: str
+    own: bool
+    """Whether the expected figure is our own arithmetic on our own rules."""
+    reason: str | None
+    """Reason for which the check is indicative or was left out, or another remark."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Outcome of the check."""
+        if self.ok is not None:
+            return "passed" if self.ok else "failed"
+        return "left out" if self.ours is None else "shown"
+
+
+@dataclass(frozen=True)
+class Validation(Result):
+    """Comparisons of published figures, closed forms and golden values with ours."""
+
+    checks: tuple[Check, ...]
+    text: str = field(repr=False, compare=False, metadata=HIDDEN)
+    """Tables of the command."""
+
+    _title: ClassVar[str] = "Known figures and ours"
+    _types: ClassVar[Mapping[str, str]] = {
+        "ours": "float64",
+        "deviation": "float64",
+        "ok": "bool",
+        "reason": "utf8",
+    }
+
+    @property
+    def ok(self) -> bool:
+        """Whether no figure is out of its tolerance."""
+        return all(check.ok is not False for check in self.checks)
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Returns a list with a dictionary for each check, equal to what the command prints with `--format json`."""
+        checks: list[dict[str, Any]] = plain(self.checks)
+        return checks
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Returns a row for each check, with its verdict."""
+        return [plain(check) | {"verdict": check.verdict} for check in self.checks]
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _summary(self) -> str:
+        verdicts = [check.verdict for check in self.checks]
+        names: list[Verdict] = ["passed", "failed", "shown", "left out"]
+        return ", ".join(f"{verdicts.count(name)} {name}" for name in names)
+
+    def _tables(self) -> list[tuple[str, list[str], list[list[tuple[str, bool]]]]]:
+        families = dict.fromkeys(check.family for check in self.checks)
+        names = ("verdict", "name", "expected", "ours", "unit", "deviation", "kind", "source", "reason")
+        rows = {family: [row for row in self.rows() if row["family"] == family] for family in families}
+        return [table(family, [{name: row[name] for name in names} for row in rows[family]]) for family in families]
+
+    def _draw(self, axes: Any) -> None:
+        judged = [check for check in self.checks if check.deviation is not None]
+        axes.barh([check.name for check in judged], [100 * (check.deviation or 0.0) for check in judged])
+        axes.invert_yaxis()
+        axes.set_xlabel("deviation, %")
+
+
+def validate(
+    topology: TopologyLike = None, *, family: str | Sequence[str] | None = None, progress: bool = False
+) -> Validation:
+    """Compares known figures with simulated ones, as `cubeyard validate` does.
+
+    With a machine of your own, checks of the default machine are left out.
+
+    Args:
+        topology: The machine; see `Topology`.
+        family: Families of checks to run, such as "published figures"; all if None.
+        progress: Whether to show a bar, which needs tqdm.
+
+    >>> import cubeyard
+    >>> golden = cubeyard.validate(family="ASTRA-sim golden values")
+    >>> golden.ok, len(golden.checks) > 5
+    (True, True)
+    """
+    families = [family] if isinstance(family, str) else list(family or [])
+    with _progress.shown(progress) as tell:
+        data, text = native.validate(resolve(topology), families, tell)
+    return Validation(tuple(build(Check, row) for row in data), text)

@@ -1,0 +1,75 @@
+"""Machines: a topology with everything that can be measured on it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from cubeyard import _collectives, _probe, _validate, model
+from cubeyard.topology import Topology, TopologyLike, resolve
+
+if TYPE_CHECKING:
+    from cubeyard.context import Context
+
+__all__ = ["Machine"]
+
+
+class Machine:
+    """A machine, on which transfers, models, collectives and benches are measured, each on a fresh one of its kind.
+
+    >>> from cubeyard import Machine
+    >>> machine = Machine({"hbm.channel_bandwidth_gbs": 16})
+    >>> machine.probe("pe-dma-local").cases[0].latency_ns > Machine().probe("pe-dma-local").cases[0].latency_ns
+    True
+    """
+
+    __slots__ = ("_topology",)
+
+    def __init__(self, topology: TopologyLike = None) -> None:
+        self._topology = resolve(topology)
+
+    @property
+    def topology(self) -> Topology:
+        """Values of the machine."""
+        return self._topology
+
+    def probe(self, *arguments: Any, **named: Any) -> Any:
+        """Measures the latency and bandwidth of the fabric; see `cubeyard.probe`."""
+        return _probe.probe(*arguments, topology=self._topology, **named)
+
+    def validate(self, **named: Any) -> _validate.Validation:
+        """Compares known figures with simulated ones; see `cubeyard.validate`."""
+        return _validate.validate(self._topology, **named)
+
+    def model(self, *arguments: Any, **named: Any) -> model.Step:
+        """Measures a step of a language model; see `cubeyard.model.step`."""
+        return model.step(*arguments, topology=self._topology, **named)
+
+    def collective(self, *arguments: Any, **named: Any) -> _collectives.Sweep:
+        """Measures a collective over sizes and algorithms; see `cubeyard.distributed.sweep`."""
+        return _collectives.sweep(*arguments, topology=self._topology, **named)
+
+    def run(self, bench: Any, **parameters: Any) -> Any:
+        """Runs a bench with its parameters; see `cubeyard.run`."""
+        return importlib.import_module("cubeyard").run(bench, topology=self._topology, **parameters)
+
+    def context(self, **named: Any) -> Context:
+        """Returns a context on a machine of this kind; see `cubeyard.Context`."""
+        from cubeyard.context import Context
+
+        return Context(self._topology, **named)
+
+    def __eq__(self, other: object) -> bool:
+        return self._topology == other._topology if isinstance(other, Machine) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._topology)
+
+    def __repr__(self) -> str:
+        return f"Machine({self._topology!r})"
+
+    def __str__(self) -> str:
+        return str(self._topology)
+
+    def _repr_html_(self) -> str:
+        return self._topology._repr_html_()

@@ -1,0 +1,182 @@
+"""Steps of language models: time, tokens per second, memory of each PE."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from cubeyard import _dtype, _progress
+from cubeyard import _native as native
+from cubeyard._given import text_of
+from cubeyard._result import HIDDEN, Result, build, plain, table
+from cubeyard._topology import resolve
+from cubeyard.errors import InputError
+from cubeyard.topology import TopologyLike
+
+__all__ = ["MemoryUse", "Step", "StepMemory", "StepPart", "names", "step"]
+
+
+@dataclass(frozen=True)
+class StepPart:
+    """Times of one part of a step, such as attention."""
+
+    part: str
+    count: int
+    """Number of times that the part runs in a step."""
+    each_us: float
+    total_us: float
+    bytes: int
+    flop: int
+    memory_bound_us: float
+    gemm_bound_us: float
+    share_of_bound: float | None
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """Use of memory: of the PE that has most, of the mean PE, and of all."""
+
+    most_bytes: int
+    mean_bytes: float
+    all_bytes: int
+
+
+@dataclass(frozen=True)
+class StepMemory:
+    """Memory of the PEs."""
+
+    capacity_bytes: int
+    weights: MemoryUse
+    caches: MemoryUse
+    activations: MemoryUse
+    all: MemoryUse
+
+
+@dataclass(frozen=True)
+class Step(Result):
+    """Measurement of a step of a model. The table has a row for each part."""
+
+    model: str
+    parameters: int
+    layers: int
+    phase: str
+    batch: int
+    context: int
+    dtype: str
+    sips: int
+    cubes: int
+    pes: int
+    parts: tuple[StepPart, ...]
+    launches: int
+    launching_us: float
+    total_us: float
+    tokens: int
+    tokens_per_second: float
+    bandwidth_bound_us: float
+    share_of_bandwidth_bound: float
+    bound_us: float
+    share_of_bound: float
+    positions_run: int
+    positions: int
+    memory_per_pe: StepMemory
+    text: str = field(repr=False, compare=False, metadata=HIDDEN)
+    """Tables of the command."""
+
+    _title: ClassVar[str] = "Step of a model"
+    _types: ClassVar[Mapping[str, str]] = {"share_of_bound": "float64"}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Returns a row for each part."""
+        rows: list[dict[str, Any]] = plain(self.parts)
+        return rows
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _summary(self) -> str:
+        rate = f"{self.total_us:,.1f} µs, {self.tokens_per_second:,.0f} tokens/s"
+        return f"{self.model}, {self.phase} of batch {self.batch} with {self.context} tokens: {rate}"
+
+    def _tables(self) -> list[tuple[str, list[str], list[list[tuple[str, bool]]]]]:
+        memory = [{"what": name} | use for name, use in plain(self.memory_per_pe).items() if isinstance(use, dict)]
+        return [table("Parts", self.rows()), table("Memory", memory)]
+
+    def _draw(self, axes: Any) -> None:
+        names = [of.part for of in self.parts]
+        axes.barh(names, [of.total_us for of in self.parts], label="measured")
+        bounds = [max(of.memory_bound_us, of.gemm_bound_us) for of in self.parts]
+        axes.barh(names, bounds, height=0.3, label="bound")
+        axes.invert_yaxis()
+        axes.set_xlabel("µs")
+        axes.legend()
+
+
+def step(
+    model: str | os.PathLike[str] | Mapping[str, Any] = "llama-8b",
+    *,
+    phase: Literal["decode", "prefill"] = "decode",
+    batch: int = 1,
+    context: int = 2048,
+    chunk: int = 512,
+    dtype: Any = "f16",
+    layers: int = 1,
+    positions: int | None = None,
+    topology: TopologyLike = None,
+    progress: bool = False,
+) -> Step:
+    """Measures a step of a language model, as `cubeyard model` does.
+
+    All weights and caches are allocated over all SIPs, and a step is simulated with one of the model's layers, which are
+    all alike.
+
+    Args:
+        model: Name of a known model, see `names()`; or a model of your own, as a path (`os.PathLike`) of a YAML file or a
+            dictionary with the keys name, layers, hidden, ffn, heads, kv_heads, head_dim and vocab. Keys that are left
+            out are as in llama-8b.
+        phase: "decode" (one new token per sequence) or "prefill" (whole prompts, in chunks).
+        batch: Number of sequences.
+        context: Number of tokens of each sequence.
+        chunk: Number of tokens in a step of prefill, over all sequences.
+        dtype: Element type of weights, caches and activations.
+        layers: Number of layers to simulate, one after the other.
+        positions: Largest number of positions at which attention of prefill is simulated; 9 if None.
+        topology: The machine; see `Topology`.
+        progress: Whether to show a bar, which needs tqdm.
+
+    >>> import cubeyard
+    >>> tiny = {"name": "tiny", "layers": 2, "hidden": 512, "ffn": 1024, "heads": 8, "kv_heads": 1, "vocab": 4096}
+    >>> cubeyard.model.step(tiny, context=256, topology={"sips.count": 1, "cubes": {"w": 1, "h": 1}}).tokens
+    1
+
+    Raises:
+        InputError: An argument is not what was expected, or the model does not divide over the machine.
+        OutOfMemory: The model does not fit into the machine, or the run not into the host's memory.
+    """
+    if phase not in ("decode", "prefill"):
+        raise InputError(f"phase={phase!r}: expected 'decode' or 'prefill'")
+    numbers = {"batch": batch, "context": context, "chunk": chunk, "layers": layers}
+    for name, number in numbers.items():
+        _check(name, number)
+    _check("positions", 1 if positions is None else positions)
+    known, file = (model, None) if isinstance(model, str) else ("", text_of("model", model))
+    arguments = {"model": known, "file": file, "prefill": phase == "prefill", "positions": positions, **numbers}
+    arguments["dtype"] = _dtype.name_of(dtype)
+    with _progress.shown(progress) as tell:
+        data, text = native.model_step(resolve(topology), arguments, tell)
+    return build(Step, data, text=text)
+
+
+def _check(name: str, number: int) -> None:
+    if not isinstance(number, int) or not 1 <= number < 2**64:
+        raise InputError(f"{name}={number!r}: expected a whole number from 1 up")
+
+
+def names() -> list[str]:
+    """Returns the names of the known models.
+
+    >>> names()
+    ['llama-8b', 'llama-70b']
+    """
+    return native.model_names()
