@@ -20,7 +20,7 @@ import sys
 import types
 from collections.abc import Hashable, Iterable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = ["fingerprint"]
 
@@ -35,6 +35,21 @@ _IMPURE = frozenset(["numpy.random"])
 _DYNAMIC = frozenset(
     ["__import__", "breakpoint", "compile", "delattr", "dir", "eval", "exec", "getattr", "globals", "hasattr", "hash"]
     + ["id", "input", "locals", "memoryview", "open", "setattr", "vars"]
+)
+class _Fields(NamedTuple):
+    """A tuple with a field, whose class is that of all such fields."""
+
+    of: int
+
+
+# Methods and fields of classes that are not written in Python.
+_DESCRIPTORS = (
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    type(_Fields.of),
 )
 _PLAIN = (type(None), bool, int, str, bytes, types.EllipsisType, range)
 
@@ -104,8 +119,10 @@ class _Walk:
             return self.function(value)
         if isinstance(value, types.MethodType):
             return ("method", self.value(value.__func__, ()), self.value(value.__self__, attributes))
-        if isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType)):
+        if isinstance(value, types.BuiltinFunctionType):
             return self.builtin(value)
+        if isinstance(value, _DESCRIPTORS):
+            return _Same(value)
         if isinstance(value, types.ModuleType):
             return self.module(value, attributes)
         if isinstance(value, type):
@@ -121,14 +138,18 @@ class _Walk:
         inner = getattr(type(value), "__fingerprint__", None)
         if inner is not None:
             return ("of", self.value(inner(value), attributes))
-        if type(value).__module__ == "numpy" and type(value).__name__ in ("ufunc", "dtype"):
+        if _is_of_numpy(value, "ufunc", "dtype"):
             return _Same(value)
+        if _is_of_numpy(value, "generic"):
+            return (type(value), value.tobytes())
         if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return (_Same(type(value)), *self.all(value, attributes))
+            return (self.value(type(value), attributes), *self.all(value, attributes))
+        if isinstance(value, property):
+            return ("property", *self.all((value.fget, value.fset, value.fdel), attributes))
         parameters = getattr(type(value), "__dataclass_params__", None)
         if dataclasses.is_dataclass(value) and parameters is not None and parameters.frozen:
             fields = (getattr(value, field.name) for field in dataclasses.fields(value))
-            return (_Same(type(value)), *self.all(fields, attributes))
+            return (self.value(type(value), attributes), *self.all(fields, attributes))
         raise _Unknown
 
     def builtin(self, value: Any) -> Hashable:
@@ -210,6 +231,12 @@ class _Same:
 _MISSING = object()
 
 
+def _is_of_numpy(value: Any, *classes: str) -> bool:
+    """Returns whether a value is an instance of a class of NumPy, which need not be loaded."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, tuple(getattr(numpy, name) for name in classes))
+
+
 def _pure(module: str) -> bool:
     return module.partition(".")[0] in _PURE and not any(module.startswith(name) for name in _IMPURE)
 
@@ -258,7 +285,7 @@ def _names(code: types.CodeType) -> _Names:
 
 def _collect(code: types.CodeType, found: dict[str, set[str]]) -> None:
     for step in dis.get_instructions(code):
-        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
             found["globals"].add(step.argval)
         elif step.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"):
             found["attributes"].add(step.argval)

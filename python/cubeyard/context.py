@@ -29,6 +29,7 @@ from cubeyard.tensor import Tensor
 if TYPE_CHECKING:
     import numpy as np
 
+    from cubeyard.channels import Channels, End
     from cubeyard.kernel import LaunchReport
 
 __all__ = ["Context"]
@@ -220,6 +221,19 @@ class Context:
         first, end, step = (_arguments.number(*given) for given in (("start", first), ("stop", end), ("step", step)))
         count = _arguments.steps(first, end, step)
         return Tensor(self, self._native.arange(first, step, count, _dtype.name_of(dtype)))
+
+    def connect(
+        self,
+        channels: Iterable[tuple[End, End]],
+        *,
+        memory: Literal["tcm", "sram", "hbm"] = "tcm",
+        slots: int = 4,
+        slot_bytes: int = 4096,
+    ) -> Channels:
+        """Connects PEs in pairs, and lets later launches use the channels; see `cubeyard.channels.connect`."""
+        from cubeyard.channels import connect
+
+        return connect(self, channels, memory=memory, slots=slots, slot_bytes=slot_bytes)
 
     def launch(
         self,

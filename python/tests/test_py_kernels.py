@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import gc
 import importlib.util
 import math
@@ -11,7 +13,7 @@ import threading
 import types
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -638,8 +640,9 @@ def test_a_race_names_both_lines(context: cubeyard.Context) -> None:
         tl.store(x.whole, tl.full(2, tl.program_id(), "f32"))  # here
 
     context.launch(races, x, cubes=[0], pes=[0, 1])
-    findings = context.findings() if hasattr(context, "findings") else context._native.findings()
-    assert any(line_of(races, "# here") in str(finding) for finding in findings), findings
+    (finding,) = context.findings()
+    assert (finding.kernel, finding.place) == ("races", line_of(races, "# here"))
+    assert finding.what.count(line_of(races, "# here")) == 1 and "no order between the two" in finding.what
 
 
 # Reuse of recordings.
@@ -657,12 +660,7 @@ class Counted:
         return len(CALLS) - before
 
 
-# The name of a function of C, so that a kernel that calls it can be fingerprinted: it has no state that is seen.
 CALLS: list[int] = []
-
-
-def record(of: int = 0) -> None:
-    CALLS.append(of)
 
 
 class _Recorder:
@@ -829,6 +827,89 @@ def test_pure_modules_may_be_used_and_others_may_not() -> None:
     assert [fingerprint(of) for of in (draws, reads_clock, draws_arrays, looks_up)] == [None] * 4
 
 
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    factor: int
+
+    @property
+    def twice(self) -> int:
+        return 2 * self.factor
+
+
+class Pair(NamedTuple):
+    factor: int
+
+
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+@pytest.mark.parametrize(
+    ("one_", "other"),
+    [
+        (Frozen(1), Frozen(2)),
+        (Pair(1), Pair(2)),
+        (Color.RED, Color.BLUE),
+        ((1, "a"), (1, "b")),
+        (frozenset([1]), frozenset([2])),
+        (slice(1), slice(2)),
+        (1, True),
+        (1, 1.0),
+        (0.0, -0.0),
+        (float, int),
+        (math.sin, math.cos),
+        (np.add, np.subtract),
+        (np.dtype("f4"), np.dtype("f8")),
+        (np.float32(1), np.float32(2)),
+        (None, ...),
+        ("x".join, "y".join),
+    ],
+)
+def test_values_that_cannot_change_are_compared(one_: Any, other: Any) -> None:
+    prints = []
+    for value in (one_, one_, other):
+
+        def kernel(tl, value=value):
+            return value.factor, value.twice
+
+        prints.append(fingerprint(kernel))
+    assert prints[0] is not None and prints[0] == prints[1] != prints[2]
+
+
+@pytest.mark.parametrize("value", [[1], {1: 2}, {1}, bytearray(1), np.zeros(1), object(), iter("a"), [].append, (1, [2])])
+def test_values_that_may_change_prevent_reuse(value: Any) -> None:
+    assert fingerprint(lambda tl: value) is None
+
+
+def test_a_changed_method_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    value = Frozen(1)
+
+    def kernel(tl):
+        return value.twice
+
+    before = fingerprint(kernel)
+    monkeypatch.setattr(Frozen, "twice", property(lambda self: 3))
+    assert before is not None and before != fingerprint(kernel)
+
+
+def test_old_fingerprints_of_a_kernel_are_dropped(context: cubeyard.Context) -> None:
+    factor = 0
+
+    @cubeyard.jit
+    def kernel(x, tl):
+        count()
+        tl.store(x, tl.load(x) * factor)
+
+    of = Counted(context, kernel)
+    for factor in range(40):
+        assert of.recordings() == 1
+    assert len(kernel._keys) == 16
+    assert of.recordings() == 0
+    factor = 0
+    assert of.recordings() == 1
+
+
 def test_recursive_functions_have_a_fingerprint() -> None:
     def even(n):
         return n == 0 or odd(n - 1)
@@ -940,8 +1021,8 @@ def both(kernel: str, place: Any, **where: Any) -> list[np.ndarray]:
     return python
 
 
-def findings(context: cubeyard.Context) -> list[Any]:
-    return context._native.findings()
+def findings(context: cubeyard.Context) -> Any:
+    return context.findings()
 
 
 @pytest.mark.parametrize(("length", "block"), [(128 * 1000, 384), (128 * 40, 40)])
@@ -1075,7 +1156,7 @@ def test_messages_between_two_pes(context: cubeyard.Context) -> None:
         seen.append((await tl.value(sender)).tolist())
         tl.store(x, tile)
 
-    with cubeyard.channels.connect(context, [(("sip0.cube0.pe0", 9), ("sip0.cube0.pe1", 9))]):
+    with context.connect([(("sip0.cube0.pe0", 9), ("sip0.cube0.pe1", 9))]):
         context.launch(swap, x, cubes=[0], pes=[0, 1])
     assert x.numpy().tolist() == [[3, 4], [1, 2]] and seen == [[0], [0]]
 

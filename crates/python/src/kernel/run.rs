@@ -145,7 +145,8 @@ impl Run {
         }
         let tiles = self.tiles.borrow();
         let found = tiles.all.get(tile.key as usize).and_then(Option::as_ref);
-        Ok(found.expect("a tile of this run stays until Python drops it").0.clone())
+        // A run that has ended holds no tiles; finalizers of Python may still use one.
+        found.map(|(tile, _)| tile.clone()).ok_or_else(|| self.fail(&tile.info.misuse()))
     }
 
     /// Calls functions of `tl`; an error of theirs is an exception.
