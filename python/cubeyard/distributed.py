@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from cubeyard import _native
+from cubeyard._algorithm import finder
 from cubeyard._collectives import Sweep, sweep
 from cubeyard._result import Result
 from cubeyard.context import Context
@@ -144,7 +145,8 @@ class _World:
         self.ccl = ccl
         self.asked = ranks
         self.native = _native.World(context._native)
-        self.ranks = [_Rank(self, rank) for rank in range(self.native.ranks(*ccl, ranks))]
+        self.find = finder(*self.native.cubes())
+        self.ranks = [_Rank(self, rank) for rank in range(self.native.ranks(*ccl, ranks, self.find))]
         self.members: set[int] = set()
         self.left: set[int] = set()
         self.open: list[Work] = []
@@ -154,7 +156,7 @@ class _World:
         if rank in self.members:
             raise DistributedError("trying to initialize the default process group twice!")
         if not self.members:
-            self.native.init(backend, *self.ccl, self.asked)
+            self.native.init(backend, *self.ccl, self.asked, self.find)
             self.native.start()
             self.native.enter(rank)
         elif backend != BACKEND:

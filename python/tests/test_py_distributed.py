@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pathlib
 import signal
 import subprocess
 import sys
@@ -192,6 +193,49 @@ def test_calls_out_of_place() -> None:
 
     with pytest.raises(InputError, match="expected a cubeyard.Tensor, found ndarray"):
         dist.spawn(array)
+
+
+RING = """
+def kernel_args(ranks, elements, cube_w, cube_h):
+    return (ranks, elements)
+
+def kernel(tensor, ranks, elements, rank, kind, w, h, tl):
+    assert (kind, w, h) == (0, ranks, 1) and 0 <= rank < ranks
+    total = moving = tl.load(tensor)
+    for _ in range(ranks - 1):
+        tl.send("global_E", moving)
+        moving = tl.recv("global_W", tensor.shape, tensor.dtype)
+        total = total + moving
+    tl.store(tensor, total)
+"""
+
+
+def test_an_algorithm_may_be_a_module(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_ring.py").write_text(RING)
+    (tmp_path / "no_kernel.py").write_text("kernel_args = print")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    ccl = tmp_path / "ccl.yaml"
+
+    def use(module: str) -> pathlib.Path:
+        ccl.write_text(f"defaults: {{algorithm: mine}}\nalgorithms:\n  mine:\n    module: {module}\n")
+        return ccl
+
+    values = np.arange(512, dtype=np.float32).reshape(4, 128)
+
+    def worker(rank: int, op: str) -> None:
+        dist.init_process_group("ahbm")
+        x = dist.context().from_numpy(values[rank]).to(dist.placement())
+        dist.all_reduce(x, op)
+        np.testing.assert_array_equal(x.numpy(), values.sum(axis=0))
+
+    report = dist.spawn(worker, args=("sum",), topology=FOUR, ccl=use("my_ring"))
+    assert [call.algorithm for call in report.calls] == ["my_ring"]
+    with pytest.raises(DistributedError, match="my_ring: all_reduce max: a module of Python performs"):
+        dist.spawn(worker, args=("max",), topology=FOUR, ccl=use("my_ring"))
+    with pytest.raises(InputError, match="module: expected a module with a function `kernel`, found no_kernel"):
+        dist.spawn(worker, args=("sum",), ccl=use("no_kernel"))
+    with pytest.raises(InputError, match="expected one of direct, ring, .*found nowhere"):
+        dist.spawn(worker, args=("sum",), ccl=use("nowhere"))
 
 
 def test_ctrl_c_ends_all_ranks() -> None:

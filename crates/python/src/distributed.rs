@@ -1,5 +1,7 @@
 //! Process groups, whose ranks are run by the package.
 
+mod algorithm;
+
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, Waker};
@@ -15,6 +17,7 @@ use crate::context::Context;
 use crate::error::{IntoPyErr, Kind, OrRaise};
 use crate::session::{Owned, Session, Shared};
 use crate::tensor::Tensor;
+use algorithm::PythonAlgorithm;
 
 /// The process groups of a context, and the run of their ranks.
 #[pyclass(frozen, module = "cubeyard._native")]
@@ -70,8 +73,12 @@ impl World {
         name: &str,
         text: &str,
         ranks: Option<usize>,
+        find: Py<PyAny>,
     ) -> PyResult<()> {
-        self.run(py, |state| state.dist.init_with(backend, &ccl(name, text, ranks)?).or_raise())
+        self.run(py, move |state| {
+            let ccl = ccl(name, text, ranks, &find)?;
+            state.dist.init_with(backend, &ccl).or_raise()
+        })
     }
 
     /// Returns the number of ranks that a `ccl.yaml` gives.
@@ -81,9 +88,10 @@ impl World {
         name: &str,
         text: &str,
         ranks: Option<usize>,
+        find: Py<PyAny>,
     ) -> PyResult<usize> {
         self.with(py, |state| {
-            let map = state.dist.rank_map(&ccl(name, text, ranks)?).or_raise()?;
+            let map = state.dist.rank_map(&ccl(name, text, ranks, &find)?).or_raise()?;
             Ok(map.world().ranks)
         })
     }
@@ -96,6 +104,14 @@ impl World {
     /// Returns the number of ranks.
     fn size(&self, py: Python<'_>) -> PyResult<usize> {
         self.with(py, |state| state.dist.get_world_size().or_raise())
+    }
+
+    /// Returns the lengths of a row and of a column of a SIP's cubes.
+    fn cubes(&self, py: Python<'_>) -> PyResult<(u32, u32)> {
+        self.shared.with(py, |session| {
+            let spec = session.context.machine(|machine| machine.topology().spec().cubes);
+            Ok((spec.w, spec.h))
+        })
     }
 
     /// Returns the names of the algorithms that may be chosen.
@@ -215,8 +231,9 @@ impl World {
 }
 
 /// Reads a `ccl.yaml`, with another number of ranks if one is given.
-fn ccl(name: &str, text: &str, ranks: Option<usize>) -> PyResult<CclConfig> {
-    let read = CclConfig::read(name, text);
+fn ccl(name: &str, text: &str, ranks: Option<usize>, find: &Py<PyAny>) -> PyResult<CclConfig> {
+    let find = |module: &str| PythonAlgorithm::find(find, module);
+    let read = CclConfig::read_with(name, text, &find);
     let mut ccl = read.map_err(|error| Kind::Input.error(error.to_string()))?;
     if ranks.is_some() {
         ccl.each(|config| config.world_size = ranks);

@@ -1,0 +1,77 @@
+"""Algorithms of collectives that are modules of Python (ADR-0047 D3)."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+from cubeyard.errors import InputError
+
+__all__ = ["Algorithm", "finder"]
+
+KINDS = {"ring_1d": 0, "torus_2d": 1, "mesh_2d_no_wrap": 2}
+PORTS = ("N", "E", "S", "W", "global_N", "global_E", "global_S", "global_W")
+
+
+class Algorithm:
+    """A module with `kernel(tensor, *arguments, rank, kind, w, h, tl)` and `kernel_args(ranks, elements, cube_w, cube_h)`."""
+
+    def __init__(self, module: ModuleType, cube_w: int, cube_h: int) -> None:
+        for name in ("kernel", "kernel_args"):
+            if not callable(getattr(module, name, None)):
+                raise InputError(f"a module with a function `{name}`")
+        self.module = module
+        self.cubes = (cube_w, cube_h)
+
+    def wires(self, ranks: int) -> list[tuple[int, int, int, int]] | None:
+        """Returns the channels that the module's `wires(ranks)` names, as ranks and ports; None if it has none."""
+        wires = getattr(self.module, "wires", None)
+        if wires is None:
+            return None
+        return [(a, _port(out), b, _port(into)) for a, out, b, into in wires(ranks)]
+
+    def body(self, grid: Sequence[int], wraps: Sequence[bool]) -> Callable[..., None]:
+        """Returns the kernel as the process group launches it: input, output, and the numbers of its ranks."""
+        ranks = 1
+        for length in grid:
+            ranks *= length
+        kind = getattr(self.module, "TOPO_NAME_TO_KIND", KINDS)[_name(grid, wraps)]
+        w, h = (grid[0], grid[1]) if len(grid) > 1 else (grid[0], 1)
+
+        def body(tensor: Any, output: Any, first: int, cubes: int, pes: int, tl: Any) -> None:
+            if not tensor.held:
+                return
+            rank = first + tl.program_id(1) * cubes + tl.program_id(0) * pes
+            elements = 1
+            for length in tensor.shape:
+                elements *= length
+            arguments = self.module.kernel_args(ranks, elements, *self.cubes)
+            self.module.kernel(output, *arguments, rank, kind, w, h, tl=tl)
+
+        return body
+
+
+def finder(cube_w: int, cube_h: int) -> Callable[[str], Algorithm | None]:
+    """Returns a function that finds an algorithm by the name of its module."""
+
+    def find(name: str) -> Algorithm | None:
+        try:
+            known = importlib.util.find_spec(name) is not None
+        except (ImportError, ValueError):
+            known = False
+        return Algorithm(importlib.import_module(name), cube_w, cube_h) if known else None
+
+    return find
+
+
+def _name(grid: Sequence[int], wraps: Sequence[bool]) -> str:
+    if len(grid) < 2:
+        return "ring_1d"
+    return "torus_2d" if any(wraps) else "mesh_2d_no_wrap"
+
+
+def _port(port: int | str) -> int:
+    return PORTS.index(port) if isinstance(port, str) else port
