@@ -71,7 +71,7 @@ impl Algorithm for PythonAlgorithm {
         let body = body.expect("a method of the package that does not fail");
         let parameters = ["tensor", "output", "first", "cubes", "pes"].map(str::to_owned).into();
         let (name, lines) = (self.name.to_owned(), Rc::default());
-        let function = Rc::new(Function { name, function: body, parameters, lines });
+        let function = Rc::new(Function { name, callable: body, parameters, lines });
         Kernel::new(self.name, move |tl, args| driver::start(Rc::clone(&function), tl, args))
     }
 
