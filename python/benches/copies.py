@@ -32,6 +32,7 @@ def copies(context: Context, mebibytes: int) -> None:
         ("np.copyto, into memory that was used before", lambda: np.copyto(target, array)),
         ("array.copy(), into new memory", lambda: array.copy()),
         ("context.from_numpy(array)", lambda: context.from_numpy(array)),
+        ("tensor.numpy(out=array), used before", lambda: tensor.numpy(out=target)),
         ("tensor.numpy()", lambda: tensor.numpy()),
         ("np.asarray(tensor), without a copy", lambda: np.asarray(tensor)),
     ]

@@ -49,7 +49,7 @@ def shape(value: Any, argument: str = "shape") -> list[int]:
     >>> shape(3), shape((2, 4))
     ([3], [2, 4])
     """
-    if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
+    if isinstance(value, (tuple, list)) or isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
         return [count(argument, size) for size in value]
     return [count(argument, value)]
 

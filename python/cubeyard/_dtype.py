@@ -3,7 +3,7 @@
 | name | NumPy |
 |---|---|
 | `f16`, `f32`, `f64`, `i8` … `i64`, `u8` … `u64`, `bool` | the type of that kind and size |
-| `bf16`, `fp8_e4m3`, `fp8_e5m2` | those of `ml_dtypes` where it is installed, else the bits as `uint16`, `uint8`, `uint8` |
+| `bf16`, `fp8_e4m3`, `fp8_e5m2` | those of `ml_dtypes` where it is installed, else the bits as `uint16` or `uint8` |
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@
 ...     x.numpy()[1, :3].tolist(), len(x.shards), context.memory_stats().used
 ([64.0, 65.0, 66.0], 128, 65536)
 
-A context may be used by any thread, by one at a time: others wait. Within a kernel its context is a `BusyError`. A process
-that was forked has a copy of the context, which is independent of the original; if another thread was in a call of the
-context at that moment, the copy is a `BusyError`.
+A context may be used by any thread, by one at a time: others wait. Within a kernel its context is a `BusyError`. A
+forked process has a copy of the context, which is independent of the original; if another thread was in a call of the
+context at that moment, using the copy is a `BusyError`.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ class Context:
 
         Args:
             array: an array of little-endian numbers or truth values.
-            dtype: `bf16`, `fp8_e4m3` or `fp8_e5m2`, if the array holds the bits of such elements as `uint16` or `uint8`.
+            dtype: `bf16`, `fp8_e4m3` or `fp8_e5m2`, if the array holds the bits of such elements, as `uint16` or
+                `uint8`.
 
         >>> import numpy as np
         >>> context = Context()
@@ -149,7 +150,9 @@ class Context:
         return Tensor(self, self._native.of_buffer(list(array.shape), name, _arguments.flat(array)))
 
     def from_dlpack(self, source: Any) -> Tensor:
-        """Makes a tensor of the elements of an object with `__dlpack__`, such as a PyTorch tensor on the CPU; copies once.
+        """Makes a tensor of the elements of an object with `__dlpack__`, such as a PyTorch tensor on the CPU.
+
+        They are copied once.
 
         >>> import numpy as np
         >>> Context().from_dlpack(np.arange(3.0)).numpy().tolist()

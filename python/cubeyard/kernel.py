@@ -60,6 +60,16 @@ class LaunchReport:
     """Working time of each PE."""
 
     @property
+    def max_ns(self) -> float:
+        """Longest working time of a PE, in nanoseconds."""
+        return self.max_ps / 1000
+
+    @property
+    def mean_ns(self) -> float:
+        """Mean working time of the PEs, in nanoseconds."""
+        return self.mean_ps / 1000
+
+    @property
     def duration_ps(self) -> int:
         """Time from the launch to its completion, as the host sees it."""
         return self.done_ps - self.made_ps

@@ -47,8 +47,9 @@ class DmaRead:
 class Tensor:
     """A tensor: shape, element type and values on the host, and once deployed, memory on the machine.
 
-    The methods of a `Context` make tensors. Their values on the host do not change; those of a deployed one do, by `copy_`
-    and by kernels. Views share the memory of their tensor; it is given back as soon as the last of them is dropped.
+    The methods of a `Context` make tensors. Their values on the host do not change; those of a deployed one do, by
+    `copy_` and by kernels. Views share the memory of their tensor; it is given back as soon as the last of them is
+    dropped.
 
     >>> import cubeyard, numpy as np
     >>> context = cubeyard.Context()
@@ -157,31 +158,32 @@ class Tensor:
         """Yields a view of each row."""
         return (self[row] for row in range(len(self)))
 
-    def numpy(self) -> np.ndarray[Any, Any]:
-        """Returns the elements as a new array; a deployed tensor is read over the fabric, which takes simulated time.
+    def numpy(self, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
+        """Returns the elements as an array; a deployed tensor is read over the fabric, which takes simulated time.
 
-        `bf16`, `fp8_e4m3` and `fp8_e5m2` are types of the package `ml_dtypes` where it is installed; else the array holds
-        their bits as `uint16` or `uint8`.
+        `bf16`, `fp8_e4m3` and `fp8_e5m2` are types of the package `ml_dtypes` where it is installed; else the array
+        holds their bits as `uint16` or `uint8`.
+
+        Args:
+            out: array that is filled and returned; a new one by default. Filling one that was used before is several
+                times faster than filling new memory.
         """
-        import numpy as np
-
-        try:
-            array = np.empty(self.shape, _dtype.numpy_type(self.dtype))
-        except (MemoryError, ValueError) as error:
-            what = f"the host has no {self.nbytes} bytes of memory for an array of {self!r}"
-            raise OutOfMemory(what, {"requested": self.nbytes}) from error
+        array = self._array() if out is None else self._checked(out)
         self._native.read_into(_arguments.flat(array))
         return array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """Returns the elements for NumPy: of a tensor on the host without a copy and read-only, unless one is wanted."""
+        """Returns the elements for NumPy; those of a tensor on the host read-only and without a copy, if possible."""
         if copy is False and self.is_deployed:
             raise InputError("copy=False: expected a tensor on the host; a deployed one is read over the fabric")
         array = self.numpy() if copy or self.is_deployed else self._shared()
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def __dlpack__(self, **options: Any) -> Any:
-        """Exports the elements by DLPack: of a tensor on the host without a copy, if the consumer knows read-only memory."""
+        """Exports the elements by DLPack.
+
+        Those of a tensor on the host are not copied, if the consumer knows read-only memory (DLPack 1.0).
+        """
         if self.is_deployed or options.get("copy") or options.get("max_version") is None:
             return self.numpy().__dlpack__(**options)
         return self._shared().__dlpack__(**options)
@@ -215,8 +217,9 @@ class Tensor:
         end = self.nbytes if stop is None else _arguments.count("stop", stop)
         if not isinstance(pe, str):
             raise InputError(f"pe={pe!r}: expected a name such as 'sip0.cube3.pe1'")
-        values, latency_ps = self._native.read_from(pe, _arguments.count("start", start), end)
-        return DmaRead(None if values is None else bytes(memoryview(values)), latency_ps / 1000)  # type: ignore[arg-type]
+        read: tuple[Any, int] = self._native.read_from(pe, _arguments.count("start", start), end)
+        values, latency_ps = read
+        return DmaRead(None if values is None else bytes(memoryview(values)), latency_ps / 1000)
 
     def draw(self) -> str:
         """Returns a picture of a deployed tensor as SVG: its matrix, coloured by the PEs that hold each part."""
@@ -230,6 +233,27 @@ class Tensor:
     def _repr_html_(self) -> str:
         text = f"<code>{html.escape(repr(self))}</code>"
         return text + self.draw() if self.is_deployed else text
+
+    def _array(self) -> np.ndarray[Any, Any]:
+        """Returns a new array for the elements."""
+        import numpy as np
+
+        try:
+            return np.empty(self.shape, _dtype.numpy_type(self.dtype))
+        except (MemoryError, ValueError) as error:
+            what = f"the host has no {self.nbytes} bytes of memory for an array of {self!r}"
+            raise OutOfMemory(what, {"requested": self.nbytes}) from error
+
+    def _checked(self, out: Any) -> np.ndarray[Any, Any]:
+        """Returns an array that can take the elements."""
+        import numpy as np
+
+        held = _dtype.numpy_type(self.dtype)
+        if isinstance(out, np.ndarray) and out.flags.c_contiguous and out.flags.writeable:
+            if (out.shape, out.dtype) == (self.shape, held):
+                return out
+        found = f"{out.dtype.name} of {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+        raise InputError(f"out: expected a contiguous, writable array, {held.name} of {self.shape}; found {found}")
 
     def _shared(self) -> np.ndarray[Any, Any]:
         """Returns a read-only array that shares the memory of a tensor on the host."""

@@ -2,6 +2,8 @@
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -203,9 +205,7 @@ def test_an_unaligned_virtual_base_is_refused():
 
 
 def test_a_tensor_of_another_context_is_refused(context):
-    jit = pytest.importorskip("cubeyard.kernel").jit
-
-    @jit
+    @cubeyard.jit
     def nothing(x, tl):
         pass
 
@@ -215,6 +215,57 @@ def test_a_tensor_of_another_context_is_refused(context):
         with pytest.raises(InputError, match="another context"):
             context.launch(nothing, foreign)
         context.launch(nothing, mine)
+
+
+def test_a_launch_reports_its_times(context):
+    @cubeyard.jit
+    def double(x, y, tl):
+        tile = tl.load(x)
+        tl.store(y, tile + tile)
+
+    x = context.arange(1024, dtype="f32").view(256, 4).to(ROWS)
+    y = context.zeros((256, 4)).to(ROWS)
+    report = context.launch(double, x, y)
+    assert (y.numpy() == 2 * x.numpy()).all()
+    assert report.made_ps < report.started_ps < report.done_ps < context.now_ps
+    assert len(report.pes) == 128
+    assert report.max_ns == max(report.pes.values()) / 1000
+    assert report.mean_ns == pytest.approx(sum(report.pes.values()) / 128 / 1000, abs=0.001)
+    assert len(context.launch(double, x, y, cubes=[0], pes=[0, 3]).pes) == 2
+    assert context.findings() == ()
+
+
+def test_a_finding_names_kernel_and_line(context):
+    @cubeyard.jit
+    def careless(x, y, tl):
+        tl.store(y, tl.load(x))
+
+    x, y = context.empty((256, 4)).to(ROWS), context.zeros((256, 4)).to(ROWS)
+    context.launch(careless, x, y)
+    finding, *others = context.findings()
+    assert len(others) == 127
+    assert (finding.kernel, finding.pe) == ("careless", "sip0.cube0.pe0")
+    line = careless.function.__code__.co_firstlineno + 2
+    assert finding.place == f"test_py_context.py:{line}"
+    assert "reads memory that nobody wrote" in finding.what
+    assert str(finding).startswith("careless on sip0.cube0.pe0")
+
+
+def test_a_context_is_busy_within_its_own_kernel(context):
+    caught = []
+
+    @cubeyard.jit
+    def nosy(x, tl):
+        try:
+            context.now
+        except BusyError as error:
+            caught.append(str(error))
+
+    x = context.zeros((256, 4)).to(ROWS)
+    context.launch(nosy, x)
+    assert caught
+    assert all("in use by the kernel" in text for text in caught)
+    assert (x.numpy() == 0).all()
 
 
 def test_threads_take_turns(context):
@@ -307,8 +358,9 @@ def test_a_context_that_another_thread_used_during_a_fork_is_busy(context):
 
 
 def test_the_package_loads_numpy_at_first_use():
-    code = "import sys, cubeyard; assert 'numpy' not in sys.modules; cubeyard.Context(); assert 'numpy' not in sys.modules"
-    assert os.spawnl(os.P_WAIT, os.sys.executable, "python", "-c", code) == 0
+    use = "cubeyard.Context().zeros(3).to(cubeyard.Placement())"
+    code = f"import sys, cubeyard; {use}; assert 'numpy' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_representations_name_the_essentials(context):

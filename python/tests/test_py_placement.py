@@ -15,7 +15,8 @@ def parts(length, split, axis, count):
     """The ranges of an axis that `np.array_split` gives."""
     if split != axis:
         return [range(length)] * count
-    return [range(part[0], part[-1] + 1) if len(part) else range(0) for part in np.array_split(np.arange(length), count)]
+    portions = np.array_split(np.arange(length), count)
+    return [range(part[0], part[-1] + 1) if len(part) else range(0) for part in portions]
 
 
 @pytest.mark.parametrize("cube", ["replicate", "row_wise", "column_wise"])

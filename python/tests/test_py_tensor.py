@@ -50,6 +50,20 @@ def test_arrays_come_back_as_they_were(context, dtype, placement):
     np.testing.assert_array_equal(back, array)
 
 
+def test_an_array_is_filled_in_place(context):
+    array, out = values((8, 8), "f32"), np.zeros((8, 8), np.float32)
+    for tensor in (context.from_numpy(array), context.from_numpy(array).to(COLUMNS)):
+        out[:] = 0
+        assert tensor.numpy(out=out) is out
+        np.testing.assert_array_equal(out, array)
+    frozen = np.zeros((8, 8), np.float32)
+    frozen.flags.writeable = False
+    for wrong in (np.zeros((4, 16), np.float32), np.zeros((8, 8)), np.zeros((8, 16), np.float32)[:, ::2], frozen, []):
+        with pytest.raises(InputError, match=r"out: expected a contiguous, writable array, float32 of \(8, 8\)"):
+            tensor.numpy(out=wrong)
+    np.testing.assert_array_equal(tensor.numpy(), array)
+
+
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (5,), (1, 1, 1, 1, 1, 1, 1, 2)])
 def test_any_shape_comes_back(context, shape):
     array = np.full(shape, 3, np.int16)

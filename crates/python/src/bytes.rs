@@ -13,6 +13,9 @@ use crate::error::Kind;
 
 /// Bytes from which on a copy is made without the GIL.
 const MANY: usize = 1 << 20;
+/// Alignment of advice about pages.
+#[cfg(target_os = "linux")]
+const PAGE: usize = 4096;
 
 /// Copies the bytes of a contiguous object.
 pub(crate) fn copy_in(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
@@ -20,6 +23,7 @@ pub(crate) fn copy_in(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Vec
     let count = buffer.item_count();
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(count).map_err(|_| no_room(count))?;
+    want_huge_pages(&bytes);
     // SAFETY: the buffer keeps its memory of `count` bytes alive, the vector has room for as many, and its length is set
     // after they were written. Another thread of Python that changes the array meanwhile changes what is copied, as it
     // does in NumPy.
@@ -30,6 +34,26 @@ pub(crate) fn copy_in(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Vec
     }
     Ok(bytes)
 }
+
+/// Asks for huge pages, as NumPy does for its arrays: the first access to each page of new memory takes longer than the
+/// copy itself.
+#[cfg(target_os = "linux")]
+fn want_huge_pages(bytes: &Vec<u8>) {
+    use rustix::mm::{Advice, madvise};
+    let start = bytes.as_ptr().addr().next_multiple_of(PAGE);
+    let end = bytes.as_ptr().addr() + bytes.capacity();
+    if bytes.capacity() < MANY || start >= end {
+        return;
+    }
+    let first = bytes.as_ptr().with_addr(start).cast_mut().cast::<c_void>();
+    // SAFETY: the range lies within the vector, and the advice changes no contents. A kernel without huge pages refuses
+    // it, which does no harm.
+    #[expect(unsafe_code, reason = "the safety comment above")]
+    let _ = unsafe { madvise(first, end - start, Advice::LinuxHugepage) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn want_huge_pages(_: &Vec<u8>) {}
 
 /// Copies bytes into a contiguous object of the same size.
 pub(crate) fn copy_out(py: Python<'_>, bytes: &[u8], into: &Bound<'_, PyAny>) -> PyResult<()> {

@@ -57,11 +57,11 @@ impl Tensor {
     }
 
     fn view(&self, py: Python<'_>, shape: Vec<u64>) -> PyResult<Self> {
-        self.derive(py, |tensor| tensor.view(&shape))
+        self.part(py, |tensor| tensor.view(&shape))
     }
 
     fn rows(&self, py: Python<'_>, start: u64, end: u64) -> PyResult<Self> {
-        self.derive(py, |tensor| tensor.rows(start..end))
+        self.part(py, |tensor| tensor.rows(start..end))
     }
 
     /// Copies the elements into a writable contiguous buffer.
@@ -138,6 +138,19 @@ impl Tensor {
     ) -> PyResult<Self> {
         let shared = &self.owned.shared;
         shared.run(py, |session| {
+            let tensor = act(session.get(&self.owned)?).or_raise()?;
+            Ok(Self::keep(session, shared, tensor))
+        })
+    }
+
+    /// Makes a view, which takes no time.
+    fn part(
+        &self,
+        py: Python<'_>,
+        act: impl FnOnce(&runtime::Tensor) -> Result<runtime::Tensor, RuntimeError>,
+    ) -> PyResult<Self> {
+        let shared = &self.owned.shared;
+        shared.with(py, |session| {
             let tensor = act(session.get(&self.owned)?).or_raise()?;
             Ok(Self::keep(session, shared, tensor))
         })
