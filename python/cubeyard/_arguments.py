@@ -32,15 +32,18 @@ def count(argument: str, value: Any, most: int = 2**64 - 1, least: int = 0) -> i
 
 
 def number(argument: str, value: Any) -> float:
-    """Returns a real number.
+    """Returns a real number; a whole number that is no 64-bit float is refused.
 
     >>> number("value", 2)
     2.0
     """
     try:
-        return float(value)
+        found = float(value)
     except (TypeError, ValueError, OverflowError):
         raise InputError(f"{argument}={_cut(value)}: expected a number") from None
+    if isinstance(value, int) and int(found) != value:
+        raise InputError(f"{argument}={value}: expected a number that a 64-bit float holds; from_numpy takes any")
+    return found
 
 
 def shape(value: Any, argument: str = "shape") -> list[int]:

@@ -16,7 +16,7 @@ from cubeyard.errors import InputError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["name_of", "numpy_type", "of_bits"]
+__all__ = ["holds", "name_of", "numpy_type", "of_bits"]
 
 # Name, NumPy's name, and the name of ml_dtypes where NumPy has no such type.
 _TYPES = {
@@ -81,6 +81,16 @@ def numpy_type(name: str) -> np.dtype[Any]:
     return held
 
 
+def holds(held: np.dtype[Any], name: str) -> bool:
+    """Returns whether an array of a NumPy type holds elements of a type, or their bits.
+
+    >>> import numpy as np
+    >>> holds(np.dtype("uint8"), "fp8_e4m3"), holds(np.dtype("uint8"), "i8")
+    (True, False)
+    """
+    return held.name in (_BITS.get(name), _TYPES[name])
+
+
 def of_bits(held: np.dtype[Any], dtype: Any) -> str:
     """Returns the name of an element type whose bits, or whose elements, an array holds.
 
@@ -89,7 +99,7 @@ def of_bits(held: np.dtype[Any], dtype: Any) -> str:
     'bf16'
     """
     name = name_of(dtype)
-    if held.name in (_BITS.get(name), _TYPES[name]):
+    if holds(held, name):
         return name
     bits = f" or its bits as {_BITS[name]}" if name in _BITS else ""
     raise InputError(f"array: expected elements of {name}{bits}, found {held.name}; Tensor.to converts elements")

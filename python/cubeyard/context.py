@@ -198,7 +198,7 @@ class Context:
         return self.full(shape, 1, dtype)
 
     def full(self, shape: int | Sequence[int], value: float, dtype: Any = "f32") -> Tensor:
-        """Makes a tensor of one value, which is rounded to the nearest element; integers up to 2**53 are exact.
+        """Makes a tensor of one value, which is rounded to the nearest float, or cut to a whole number.
 
         >>> Context().full(3, 2.5, "i8").numpy().tolist()
         [2, 2, 2]

@@ -117,7 +117,8 @@ class Tensor:
         """Deploys the tensor by a `Placement`, or converts it to an element type.
 
         Deploying allocates memory on the machine, maps it and writes the values; it takes simulated time. A conversion
-        gives a tensor on the host; a deployed one is read back for it.
+        gives a tensor on the host; a deployed one is read back for it. Elements pass through 64-bit floats, so that
+        integers beyond 2**53 are rounded; integers out of the range of the type are refused.
 
         >>> import cubeyard
         >>> cubeyard.Context().tensor([1.5, 2.25]).to("bf16").to(cubeyard.Placement(pe="row_wise"))
@@ -196,12 +197,11 @@ class Tensor:
         """Writes elements into a deployed tensor, over the fabric and into every copy; returns the tensor.
 
         Args:
-            source: an array or a tensor of the same shape and element type.
+            source: an array or a tensor of the same shape and element type, or an array of the bits of such elements.
         """
         array = source.numpy() if isinstance(source, Tensor) else _arguments.elements(source, "source")
         found = source.dtype if isinstance(source, Tensor) else _dtype.name_of(array.dtype, "dtype of source")
-        is_alike = found == self.dtype or array.dtype == _dtype.numpy_type(self.dtype)
-        if array.shape != self.shape or not is_alike:
+        if array.shape != self.shape or not _dtype.holds(array.dtype, self.dtype):
             raise InputError(f"source: expected {self.dtype} of {self.shape}, found {found} of {array.shape}")
         self._native.write(_arguments.flat(array))
         return self

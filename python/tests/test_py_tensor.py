@@ -1,9 +1,11 @@
 """Tensors: values in and out, element types, views, and wrong arguments."""
 
+import sys
+
 import numpy as np
 import pytest
 
-from cubeyard import Context, Placement
+from cubeyard import Context, Placement, _dtype
 from cubeyard.errors import InputError, OutOfMemory
 
 ROWS = Placement(cube="row_wise", pe="row_wise")
@@ -148,6 +150,25 @@ def test_bf16_is_the_upper_half_of_f32(context):
     np.testing.assert_array_equal(again.view(np.uint32), expected.astype(np.uint32) << 16)
 
 
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_types_that_numpy_lacks_are_bits_without_ml_dtypes(context, monkeypatch, is_installed):
+    if is_installed:
+        held = pytest.importorskip("ml_dtypes").bfloat16
+    else:
+        monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+        held = np.uint16
+    _dtype.numpy_type.cache_clear()
+    try:
+        tensor = context.tensor([1.0, -2.0], "bf16").to(ROWS)
+        assert tensor.numpy().dtype == held
+        assert tensor.numpy().view(np.uint16).tolist() == [0x3F80, 0xC000]
+        tensor.copy_(np.array([0x4040, 0x3F00], np.uint16)).copy_(tensor.numpy())
+        assert tensor.to("f32").numpy().tolist() == [3.0, 0.5]
+        assert context.from_numpy(tensor.numpy(), "bf16").dtype == "bf16"
+    finally:
+        _dtype.numpy_type.cache_clear()
+
+
 def test_eight_bit_floats_have_their_values(context):
     # 0.3125 is 0 0101 010 in 4 + 3 bits, and 0.3 is rounded to it; in 5 + 2 bits they are 0 01101 01.
     tensor = context.tensor([0.3, 1.0])
@@ -261,6 +282,9 @@ def test_arrays_that_are_no_tensors_are_refused(context, array, expected):
         (lambda c: c.zeros(3, None), "dtype=None"),
         (lambda c: c.zeros(3, ">f4"), "dtype='>f4'"),
         (lambda c: c.full(3, "x"), "value='x': expected a number"),
+        (lambda c: c.full(3, 2**53 + 1, "i64"), "value=9007199254740993: expected a number that a 64-bit float holds"),
+        (lambda c: c.full(3, 10**400), "value=1000.*: expected a number"),
+        (lambda c: c.arange(2**53 + 1, 2**53 + 3), "start=9007199254740993"),
         (lambda c: c.full(3, 300, "u8"), "300 is no u8, which goes from 0 to 255"),
         (lambda c: c.full(3, float("nan"), "i32"), "NaN is no i32"),
         (lambda c: c.rand(3, seed=-1), "seed=-1"),
