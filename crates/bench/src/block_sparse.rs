@@ -78,7 +78,7 @@ impl Bench for BlockSparse {
         let check = lab.check(&tensors[3], F16_SUMS, || problem.expected(&there, &a, &b))?;
         let blocks = there.iter().filter(|flag| **flag != 0.0).count() as u64;
         let notes = vec![format!("{blocks} of {} blocks are present", rows * columns)];
-        Ok(Outcome { work: problem.work(blocks), check, notes })
+        Ok(Outcome { work: problem.work(blocks), check, notes, ..Outcome::default() })
     }
 }
 

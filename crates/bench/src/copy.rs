@@ -48,7 +48,12 @@ impl Bench for Copy {
         lab.launch(&copy(from), vec![&x, &y], vec![values.whole("block")], cubes, pes)?;
         // A copy is exact.
         let check = compare(lab, &y, 0.0, || copied(from, &numbers, all, pes))?;
-        Ok(Outcome { work: work(from, bytes, all), check, notes: vec![note(from, lab)] })
+        Ok(Outcome {
+            work: work(from, bytes, all),
+            check,
+            notes: vec![note(from, lab)],
+            ..Outcome::default()
+        })
     }
 }
 

@@ -63,7 +63,7 @@ impl Bench for Ddp {
         lab.settle()?;
         let map = lab.context.machine(|machine| RankMap::new(machine.topology(), &ccl.defaults))?;
         let check = problem.check(&means.take())?;
-        Ok(Outcome { work: problem.work(&map), check, notes: Vec::new() })
+        Ok(Outcome { work: problem.work(&map), check, ..Outcome::default() })
     }
 }
 

@@ -26,7 +26,13 @@ pub enum BenchError {
     Unfit(String),
     /// The bench reads loaded values, so it needs data mode.
     #[error("{0} branches on loaded values: it needs --data")]
-    NeedsData(&'static str),
+    NeedsData(String),
+    /// The bench came to its end without a launch, so there is nothing to report.
+    #[error("{0} has launched no kernel, so there is nothing to report")]
+    NothingLaunched(String),
+    /// An error of a bench that a front brings, such as an exception of Python.
+    #[error(transparent)]
+    Own(#[from] OwnError),
     /// The run needs more host memory than allowed.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
@@ -43,10 +49,25 @@ impl BenchError {
     pub fn is_exhausted(&self) -> bool {
         match self {
             Self::TooLarge(_) => true,
+            Self::Own(error) => error.exhausted,
             Self::Runtime(error) | Self::Distributed(DistError::Runtime(error)) => {
                 error.is_exhausted()
             }
             _ => false,
         }
     }
+}
+
+/// An error of a bench that a front brings.
+#[derive(Debug, Error)]
+#[error("{text}")]
+pub struct OwnError {
+    /// Description with file and line.
+    pub text: String,
+    /// The error itself.
+    pub source: Box<dyn std::error::Error + Send + Sync>,
+    /// Whether simulated memory or time has run out.
+    pub exhausted: bool,
+    /// What the user can do.
+    pub help: Option<String>,
 }

@@ -80,7 +80,12 @@ impl Bench for FlashAttention {
         let numbers = vec![features, blocks[0], blocks[1], u64::from(causal)];
         lab.launch(&flash_attention(), tensors.iter().collect(), numbers, cubes, pes)?;
         let check = lab.check(&tensors[3], F16_ATTENTION, || problem.expected(&q, &k, &v))?;
-        Ok(Outcome { work: problem.work(), check, notes: vec![NOTE.to_owned()] })
+        Ok(Outcome {
+            work: problem.work(),
+            check,
+            notes: vec![NOTE.to_owned()],
+            ..Outcome::default()
+        })
     }
 }
 

@@ -74,7 +74,7 @@ impl Bench for Gemm {
         let check = compare(lab, &product, tolerance, || case.expected(&left, &right))?;
         let bytes = (m * k + k * n) * case.dtype.size() + m * n * case.output.size();
         let work = Work { gemm: Some((case.dtype, 2 * m * k * n)), bytes, ..Work::default() };
-        Ok(Outcome { work, check, notes: case.notes() })
+        Ok(Outcome { work, check, notes: case.notes(), ..Outcome::default() })
     }
 }
 

@@ -84,7 +84,7 @@ impl Bench for GemmMulti {
         lab.launch(&gemm_multi(), tensors.iter().collect(), numbers, problem.cubes, problem.pes)?;
         let order = stored(lab, [m, n], &over_c, width)?;
         let check = lab.check(&tensors[2], F16_SUMS, || ordered(&product(&a, &b, k, n), &order))?;
-        Ok(Outcome { work: problem.work(), check, notes: Vec::new() })
+        Ok(Outcome { work: problem.work(), check, ..Outcome::default() })
     }
 }
 

@@ -70,7 +70,7 @@ impl Bench for GqaDecode {
         ];
         lab.launch(&gqa_decode(), tensors.iter().collect(), vec![features, block], cubes, pes)?;
         let check = lab.check(&tensors[3], F16_ATTENTION, || problem.expected(&q, &k, &v))?;
-        Ok(Outcome { work: problem.work(), check, notes: problem.notes(lab) })
+        Ok(Outcome { work: problem.work(), check, notes: problem.notes(lab), ..Outcome::default() })
     }
 }
 

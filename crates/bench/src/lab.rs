@@ -19,7 +19,7 @@ use cubeyard_tl::launch::Launcher;
 /// Every launch by [`launcher`](Self::launcher) counts: by [`launch`](Self::launch), by a
 /// [`Group`](cubeyard_collectives::distributed::Group), or by the process group of [`distributed`](Self::distributed). The
 /// time of a bench is from the first start to the last end, including the host's time between launches.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Lab {
     /// The context of the run.
     pub context: Context,
@@ -29,7 +29,7 @@ pub struct Lab {
     pub has_data: bool,
     /// The SIPs to use.
     pub sips: Vec<SipId>,
-    pub(super) phases: RefCell<Vec<Phase>>,
+    pub(super) phases: Rc<RefCell<Vec<Phase>>>,
 }
 
 impl Lab {

@@ -59,7 +59,7 @@ impl Bench for LayerNorm {
         let tolerance = rounding(dtype) + 2.0 * sum_rounding(columns + 8);
         let check = compare(lab, &y, tolerance, expected)?;
         let work = work(lab, rows, columns, dtype);
-        Ok(Outcome { work, check, notes: vec![note(lab)] })
+        Ok(Outcome { work, check, notes: vec![note(lab)], ..Outcome::default() })
     }
 }
 

@@ -14,6 +14,7 @@ mod gemm;
 mod gemm_multi;
 mod gqa_decode;
 mod inputs;
+pub mod json;
 mod lab;
 mod layer_norm;
 mod limit;
@@ -26,6 +27,7 @@ mod path;
 mod peaks;
 mod phase;
 mod qkv;
+pub mod record;
 mod reference;
 pub mod report;
 mod rows;
@@ -38,11 +40,11 @@ mod vector_add;
 mod work;
 
 pub use cubeyard_tl::{Needs, TooLarge};
-pub use error::BenchError;
+pub use error::{BenchError, OwnError};
 pub use lab::Lab;
 pub use log::RunLog;
 pub use parameter::{Parameter, ParameterError, ParameterKind, Value, Values};
-pub use run::{Run, RunConfig, check_memory, run};
+pub use run::{Run, RunConfig, RunInputs, check_memory, run};
 pub use work::Work;
 
 use cubeyard_device::topology::Topology;
@@ -52,10 +54,10 @@ use crate::report::Check;
 /// Kernels with inputs and a check.
 pub trait Bench {
     /// Returns the name used on the command line.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// Describes the computation in one line.
-    fn summary(&self) -> &'static str;
+    fn summary(&self) -> &str;
 
     /// Returns the parameters with their ranges and defaults.
     fn parameters(&self) -> Vec<Parameter>;
@@ -84,6 +86,9 @@ pub struct Outcome {
     pub work: Work,
     /// Comparison with the reference; `None` without data.
     pub check: Option<Check>,
+    /// Outcome of the bench's own assertions, for one that checks itself: the error is the text of the one that
+    /// failed, with its line. `None` without assertions.
+    pub assertions: Option<Result<(), String>>,
     /// Remarks for the reader of the report.
     pub notes: Vec<String>,
 }

@@ -103,7 +103,12 @@ impl Bench for Moe {
         });
         lab.launch_each(&moe(&problem.routing), launches.collect(), problem.cubes, problem.pes)?;
         let check = problem.check(&inputs, &tensors)?;
-        Ok(Outcome { work: problem.work(&pes), check, notes: problem.notes() })
+        Ok(Outcome {
+            work: problem.work(&pes),
+            check,
+            notes: problem.notes(),
+            ..Outcome::default()
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Parameters of benches.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -11,9 +12,9 @@ use thiserror::Error;
 #[derive(Clone, Debug)]
 pub struct Parameter {
     /// Name of the parameter.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Description in one line.
-    pub help: &'static str,
+    pub help: Cow<'static, str>,
     /// The values that it admits.
     pub kind: ParameterKind,
     /// Default value of the parameter.
@@ -21,23 +22,35 @@ pub struct Parameter {
 }
 
 /// The values that a parameter admits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParameterKind {
     /// A whole number in an inclusive range.
     Whole(u64, u64),
+    /// A whole number in an inclusive range, which may be negative.
+    Integer(i64, i64),
+    /// A finite number.
+    Number,
+    /// Any text.
+    Text,
     /// One of these words.
-    Choice(&'static [&'static str]),
+    Choice(Vec<Cow<'static, str>>),
     /// One of these element types.
     Type(&'static [DType]),
 }
 
 /// A value of a parameter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// A whole number.
     Whole(u64),
+    /// A whole number, which may be negative.
+    Integer(i64),
+    /// A finite number.
+    Number(f64),
+    /// A text.
+    Text(String),
     /// One of the admitted words.
-    Choice(&'static str),
+    Choice(Cow<'static, str>),
     /// An element type.
     Type(DType),
 }
@@ -49,7 +62,7 @@ pub enum ParameterError {
     #[error("{bench} has no parameter `{name}`; it has {known}{}", hint(.nearest.as_deref()))]
     NoSuchParameter {
         /// Name of the bench.
-        bench: &'static str,
+        bench: String,
         /// The name given.
         name: String,
         /// Names of its parameters.
@@ -61,9 +74,9 @@ pub enum ParameterError {
     #[error("{bench}: {name}={found}: expected {expected}")]
     Value {
         /// Name of the bench.
-        bench: &'static str,
+        bench: String,
         /// Name of the parameter.
-        name: &'static str,
+        name: String,
         /// The values that it admits, in words.
         expected: String,
         /// The value given.
@@ -79,10 +92,20 @@ fn hint(nearest: Option<&str>) -> String {
 }
 
 /// The values of a bench's parameters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Values(BTreeMap<&'static str, Value>);
+#[derive(Clone, Debug, PartialEq)]
+pub struct Values(BTreeMap<Cow<'static, str>, Value>);
 
 impl Parameter {
+    /// Makes a parameter of a kind.
+    pub fn new(
+        name: impl Into<Cow<'static, str>>,
+        kind: ParameterKind,
+        default: Value,
+        help: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self { name: name.into(), help: help.into(), kind, default }
+    }
+
     /// Makes a parameter that is a whole number.
     pub fn whole(
         name: &'static str,
@@ -90,29 +113,39 @@ impl Parameter {
         (least, most): (u64, u64),
         help: &'static str,
     ) -> Self {
-        Self { name, help, kind: ParameterKind::Whole(least, most), default: Value::Whole(default) }
+        Self::new(name, ParameterKind::Whole(least, most), Value::Whole(default), help)
     }
 
     /// Makes a parameter that is one of some words; the first is the default.
-    pub fn choice(name: &'static str, words: &'static [&'static str], help: &'static str) -> Self {
-        Self { name, help, kind: ParameterKind::Choice(words), default: Value::Choice(words[0]) }
+    pub fn choice(name: &'static str, words: &[&'static str], help: &'static str) -> Self {
+        let kind = ParameterKind::Choice(words.iter().map(|&word| word.into()).collect());
+        Self::new(name, kind, Value::Choice(words[0].into()), help)
     }
 
     /// Makes a parameter that is an element type; the first is the default.
     pub fn dtype(name: &'static str, types: &'static [DType], help: &'static str) -> Self {
-        Self { name, help, kind: ParameterKind::Type(types), default: Value::Type(types[0]) }
+        Self::new(name, ParameterKind::Type(types), Value::Type(types[0]), help)
     }
 }
 
 impl ParameterKind {
-    fn parse(self, text: &str) -> Option<Value> {
+    fn parse(&self, text: &str) -> Option<Value> {
         match self {
             Self::Whole(least, most) => {
                 let number = text.replace('_', "").parse().ok()?;
-                (least..=most).contains(&number).then_some(Value::Whole(number))
+                (least..=most).contains(&&number).then_some(Value::Whole(number))
             }
+            Self::Integer(least, most) => {
+                let number = text.replace('_', "").parse().ok()?;
+                (least..=most).contains(&&number).then_some(Value::Integer(number))
+            }
+            Self::Number => {
+                let number: f64 = text.parse().ok()?;
+                number.is_finite().then_some(Value::Number(number))
+            }
+            Self::Text => Some(Value::Text(text.to_owned())),
             Self::Choice(words) => {
-                words.iter().find(|word| **word == text).map(|word| Value::Choice(word))
+                words.iter().find(|word| *word == text).map(|word| Value::Choice(word.clone()))
             }
             Self::Type(types) => {
                 let dtype = text.parse().ok()?;
@@ -127,6 +160,10 @@ impl fmt::Display for ParameterKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Whole(least, most) => write!(f, "a whole number from {least} to {most}"),
+            Self::Integer(i64::MIN, i64::MAX) => f.write_str("a whole number"),
+            Self::Integer(least, most) => write!(f, "a whole number from {least} to {most}"),
+            Self::Number => f.write_str("a number"),
+            Self::Text => f.write_str("a text"),
             Self::Choice(words) => write!(f, "one of {}", words.join(", ")),
             Self::Type(types) => {
                 let names: Vec<_> = types.iter().map(|dtype| dtype.name()).collect();
@@ -140,6 +177,9 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Whole(number) => number.fmt(f),
+            Self::Integer(number) => number.fmt(f),
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => f.write_str(text),
             Self::Choice(word) => f.write_str(word),
             Self::Type(dtype) => f.write_str(dtype.name()),
         }
@@ -149,11 +189,11 @@ impl fmt::Display for Value {
 impl Values {
     /// Resolves the values of a bench: those given as `name=value`, else the defaults.
     pub fn new(
-        bench: &'static str,
+        bench: &str,
         parameters: &[Parameter],
         said: &[String],
     ) -> Result<Self, ParameterError> {
-        let defaults = parameters.iter().map(|parameter| (parameter.name, parameter.default));
+        let defaults = parameters.iter().map(|it| (it.name.clone(), it.default.clone()));
         let mut values: BTreeMap<_, _> = defaults.collect();
         for text in said {
             let (name, value) =
@@ -161,24 +201,29 @@ impl Values {
             let parameter = parameters.iter().find(|parameter| parameter.name == name);
             let parameter = parameter.ok_or_else(|| unknown(bench, parameters, name))?;
             let wrong = || ParameterError::Value {
-                bench,
-                name: parameter.name,
+                bench: bench.to_owned(),
+                name: name.to_owned(),
                 expected: parameter.kind.to_string(),
                 found: value.to_owned(),
             };
-            values.insert(parameter.name, parameter.kind.parse(value).ok_or_else(wrong)?);
+            values.insert(parameter.name.clone(), parameter.kind.parse(value).ok_or_else(wrong)?);
         }
         Ok(Self(values))
     }
 
-    /// Returns the value of a whole-number parameter.
+    /// Returns the value of a parameter.
     ///
     /// # Panics
     /// If the bench has no such parameter; the same holds for the functions below.
+    pub fn value(&self, name: &str) -> &Value {
+        &self.0[name]
+    }
+
+    /// Returns the value of a whole-number parameter.
     pub fn whole(&self, name: &str) -> u64 {
         match self.0[name] {
             Value::Whole(number) => number,
-            other => panic!("{name} is {other:?}"),
+            ref other => panic!("{name} is {other:?}"),
         }
     }
 
@@ -188,8 +233,8 @@ impl Values {
     }
 
     /// Returns the word of a choice parameter.
-    pub fn choice(&self, name: &str) -> &'static str {
-        match self.0[name] {
+    pub fn choice(&self, name: &str) -> &str {
+        match &self.0[name] {
             Value::Choice(word) => word,
             other => panic!("{name} is {other:?}"),
         }
@@ -199,21 +244,25 @@ impl Values {
     pub fn dtype(&self, name: &str) -> DType {
         match self.0[name] {
             Value::Type(dtype) => dtype,
-            other => panic!("{name} is {other:?}"),
+            ref other => panic!("{name} is {other:?}"),
         }
     }
 
     /// Returns all values as text, in the order of the parameters.
     pub fn shown(&self, parameters: &[Parameter]) -> Vec<(String, String)> {
-        let shown =
-            |parameter: &Parameter| (parameter.name.to_owned(), self.0[parameter.name].to_string());
-        parameters.iter().map(shown).collect()
+        let value = |name: &str| self.0[name].to_string();
+        parameters.iter().map(|it| (it.name.to_string(), value(&it.name))).collect()
     }
 }
 
-fn unknown(bench: &'static str, parameters: &[Parameter], name: &str) -> ParameterError {
-    let names: Vec<_> = parameters.iter().map(|parameter| parameter.name).collect();
+fn unknown(bench: &str, parameters: &[Parameter], name: &str) -> ParameterError {
+    let names: Vec<_> = parameters.iter().map(|parameter| &*parameter.name).collect();
     let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     let nearest = nearest(name, names.into_iter()).map(str::to_owned);
-    ParameterError::NoSuchParameter { bench, name: name.to_owned(), known, nearest }
+    ParameterError::NoSuchParameter {
+        bench: bench.to_owned(),
+        name: name.to_owned(),
+        known,
+        nearest,
+    }
 }

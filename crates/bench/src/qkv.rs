@@ -94,7 +94,7 @@ impl Bench for Qkv {
         for (out, weights) in outs.iter().zip(&weights) {
             check = worse(check, lab.check(out, F16_SUMS, || problem.expected(&x, weights))?);
         }
-        Ok(Outcome { work: problem.work(), check, notes: Vec::new() })
+        Ok(Outcome { work: problem.work(), check, ..Outcome::default() })
     }
 }
 

@@ -77,6 +77,8 @@ pub struct RunReport {
     pub breakdown: Vec<(SliceKind, Span)>,
     /// Comparison of the results with a reference, if they were computed.
     pub check: Option<Check>,
+    /// Outcome of the bench's own assertions, if it checks itself; the error says which one failed.
+    pub assertions: Option<Result<(), String>>,
     /// Phases (launches that overlap in time) in order, each with its duration.
     pub launches: Vec<(String, Span)>,
     /// Remarks for the reader.

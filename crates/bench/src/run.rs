@@ -1,6 +1,5 @@
 //! Running of a bench, and the report of its time and limits.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -14,7 +13,7 @@ use cubeyard_sim::Span;
 use super::limit::{breakdown, limit};
 use super::peaks::{bounds, peak_rate};
 use super::phase::{self, Phase};
-use super::{Bench, BenchError, Lab, Outcome, RunLog, Values};
+use super::{Bench, BenchError, Lab, Outcome, Parameter, RunLog, Value, Values};
 use crate::report::{RunReport, Traffic, UnitUse};
 use cubeyard_tl::launch::{Launcher, Mode};
 use cubeyard_tl::program::Finding;
@@ -45,12 +44,49 @@ pub struct Run {
     pub findings: Vec<Finding>,
     /// Every operation, if they were recorded.
     pub log: Option<RunLog>,
+    /// Everything on which the results depend.
+    pub inputs: RunInputs,
+}
+
+/// Inputs of a run, resolved: with the defaults filled in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunInputs {
+    /// Name of the bench.
+    pub bench: String,
+    /// Values of the parameters, in their order.
+    pub values: Vec<(String, Value)>,
+    /// Hash of the machine, of [`Topology::content_hash`].
+    pub topology: String,
+    /// Whether results were computed.
+    pub data: bool,
+    /// Whether kernels ran live.
+    pub live: bool,
+    /// The SIPs that the bench was given.
+    pub sips: Vec<SipId>,
+}
+
+impl RunInputs {
+    /// Resolves the inputs of a run, without running it.
+    pub fn new(bench: &dyn Bench, config: &RunConfig) -> Result<Self, BenchError> {
+        let parameters = bench.parameters();
+        let values = Values::new(bench.name(), &parameters, &config.set)?;
+        let value = |it: &Parameter| (it.name.to_string(), values.value(&it.name).clone());
+        Ok(Self {
+            bench: bench.name().to_owned(),
+            values: parameters.iter().map(value).collect(),
+            topology: config.topology.content_hash().to_string(),
+            data: config.data,
+            live: bench.needs_data() || config.mode == Mode::Live,
+            sips: sips(bench, config),
+        })
+    }
 }
 
 impl Run {
     /// Returns whether there are no findings and no wrong results.
     pub fn is_well(&self) -> bool {
-        self.findings.is_empty() && self.report.check.is_none_or(|check| check.passed())
+        let failed = self.report.assertions.as_ref().is_some_and(Result::is_err);
+        self.findings.is_empty() && !failed && self.report.check.is_none_or(|check| check.passed())
     }
 }
 
@@ -69,19 +105,23 @@ pub fn run(bench: &dyn Bench, config: &RunConfig) -> Result<Run, BenchError> {
     let parameters = bench.parameters();
     let values = Values::new(bench.name(), &parameters, &config.set)?;
     if bench.needs_data() && !config.data {
-        return Err(BenchError::NeedsData(bench.name()));
+        return Err(BenchError::NeedsData(bench.name().to_owned()));
     }
+    let inputs = RunInputs::new(bench, config)?;
     let (topology, data) = (config.topology.clone(), config.data);
     let context = Context::new(ContextConfig { topology, data, ..ContextConfig::default() });
     if config.ops {
         context.keep_ops();
     }
-    let mode = if bench.needs_data() { Mode::Live } else { config.mode };
+    let mode = if inputs.live { Mode::Live } else { Mode::Recorded };
     let launcher = Rc::new(Launcher::with_mode(&context, mode).keep_launched());
-    let (sips, phases) = (sips(bench, config), RefCell::default());
+    let (sips, phases) = (inputs.sips.clone(), Rc::default());
     let lab = Lab { context, launcher, has_data: data, sips, phases };
     let outcome = bench.run(&lab, &values)?;
     lab.settle()?;
+    if lab.phases.borrow().is_empty() {
+        return Err(BenchError::NothingLaunched(bench.name().to_owned()));
+    }
     let findings = lab.launcher.findings();
     let mut report = report(&lab, &outcome, &config.topology);
     let log = config.ops.then(|| RunLog::take(&lab));
@@ -89,7 +129,7 @@ pub fn run(bench: &dyn Bench, config: &RunConfig) -> Result<Run, BenchError> {
     bench.name().clone_into(&mut report.bench);
     bench.summary().clone_into(&mut report.summary);
     report.parameters = values.shown(&parameters);
-    Ok(Run { report, findings, log })
+    Ok(Run { report, findings, log, inputs })
 }
 
 /// Adds the critical path, if operations were recorded, and the limiting factor.
@@ -135,6 +175,7 @@ fn report(lab: &Lab, outcome: &Outcome, topology: &Topology) -> RunReport {
         bounds,
         units: units(&phases, kernel),
         check: outcome.check,
+        assertions: outcome.assertions.clone(),
         launches: phases.iter().map(|phase| (phase.name(), phase.span())).collect(),
         notes: [outcome.notes.clone(), idle(lab, &phases)].concat(),
         ..RunReport::default()

@@ -96,7 +96,7 @@ impl Bench for SequenceAttention {
             pes,
         )?;
         let check = lab.check(&tensors[3], F16_ATTENTION, || problem.expected(&q, &k, &v))?;
-        Ok(Outcome { work: problem.work(lab, &parts), check, notes: Vec::new() })
+        Ok(Outcome { work: problem.work(lab, &parts), check, ..Outcome::default() })
     }
 }
 

@@ -31,7 +31,7 @@ struct MlpProblem<'l> {
     hidden: u64,
     activation: Activation,
     ranks: Ranks,
-    algorithm: &'static str,
+    algorithm: String,
     /// Cubes per SIP, and PEs per cube.
     cubes: u64,
     pes: u64,
@@ -93,7 +93,7 @@ impl Bench for TpMlp {
         group.run(&lab.launcher, JOIN, &sums)?;
         lab.settle()?;
         let check = problem.check(&inputs, &layers)?;
-        Ok(Outcome { work: problem.work(&group), check, notes: Vec::new() })
+        Ok(Outcome { work: problem.work(&group), check, ..Outcome::default() })
     }
 }
 
@@ -103,7 +103,7 @@ impl<'l> MlpProblem<'l> {
         let silu = values.choice("activation") == "silu";
         let activation = if silu { Activation::Silu } else { Activation::Gelu };
         let ranks = if values.choice("ranks") == "sip" { Ranks::Sip } else { Ranks::Cube };
-        let (algorithm, (cubes, pes)) = (values.choice("algorithm"), lab.counts());
+        let (algorithm, (cubes, pes)) = (values.choice("algorithm").to_owned(), lab.counts());
         let problem =
             Self { lab, tokens, features, hidden, activation, ranks, algorithm, cubes, pes };
         multiple("hidden", hidden, problem.all_pes(), "as many for each PE of all SIPs")?;

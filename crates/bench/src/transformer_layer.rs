@@ -79,7 +79,7 @@ impl Bench for TransformerLayer {
         lab.settle()?;
         let found = &tensors.sips[lab.sips.len() - 1].tokens;
         let check = lab.check(found, F16_LAYER, || numbers.shared(&reference::layer(&numbers)))?;
-        Ok(Outcome { work: work(&cut, position), check, notes: Vec::new() })
+        Ok(Outcome { work: work(&cut, position), check, ..Outcome::default() })
     }
 }
 

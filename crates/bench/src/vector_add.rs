@@ -51,6 +51,6 @@ impl Bench for VectorAdd {
         let check = lab.check(&z, 2.0 * rounding(dtype), sum)?;
         let tcm = [2, 1].map(|times| times * elements * dtype.size());
         let work = Work { elements, tcm, bytes: 3 * elements * dtype.size(), ..Work::default() };
-        Ok(Outcome { work, check, notes: Vec::new() })
+        Ok(Outcome { work, check, ..Outcome::default() })
     }
 }

@@ -11,6 +11,7 @@ mod list;
 mod memory;
 mod model;
 mod output;
+mod own;
 mod placement;
 mod probe;
 mod processor_time;
@@ -18,13 +19,21 @@ mod progress;
 mod replay;
 pub mod results;
 mod run;
+mod sweep;
 mod terminal;
 mod topology;
 mod validate;
 
 pub use code::Code;
-pub use memory::Limited;
+pub use cubeyard_bench as bench;
+pub use cubeyard_device as device;
+pub use cubeyard_runtime as runtime;
+pub use cubeyard_tl as tl;
+pub use memory::{Limited, default_limit};
+pub use own::{BuiltIn, FrontError, OwnBenches};
 pub use placement::{layout_json, layout_text};
+pub use run::explained;
+pub use sweep::SweepRequest;
 
 use std::ffi::OsString;
 
@@ -54,6 +63,7 @@ enum Command {
     Probe(probe::Arguments),
     Replay(replay::Arguments),
     Run(run::Arguments),
+    Sweep(sweep::Arguments),
     Topology(topology::Arguments),
     Validate(validate::Arguments),
 }
@@ -63,8 +73,20 @@ enum Command {
 /// The limit of `--memory` is held to the byte only in a program whose global allocator is [`Limited`]; elsewhere,
 /// work whose parameters alone imply more is refused.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Code {
+    run_with(arguments, &BuiltIn)
+}
+
+/// Runs the command as [`run`] does, with benches of the caller's own beside the built-in ones.
+///
+/// ```
+/// use cubeyard_cli::{Code, run_with};
+///
+/// let code = run_with(["cubeyard", "list", "--quiet"].map(Into::into), &|| Vec::new());
+/// assert_eq!(code, Code::Done);
+/// ```
+pub fn run_with(arguments: impl IntoIterator<Item = OsString>, front: &dyn OwnBenches) -> Code {
     match Cli::try_parse_from(arguments) {
-        Ok(cli) => execute(cli),
+        Ok(cli) => execute(cli, front),
         Err(error) => refuse(&error),
     }
 }
@@ -76,16 +98,17 @@ fn refuse(error: &clap::Error) -> Code {
     if error.exit_code() == 0 { Code::Done } else { Code::Refused }
 }
 
-fn execute(Cli { command, memory }: Cli) -> Code {
+fn execute(Cli { command, memory }: Cli, front: &dyn OwnBenches) -> Code {
     memory::set(memory);
     let done = match command.unwrap_or_else(|| Command::Run(run::Arguments::default())) {
         Command::Ccl(arguments) => ccl::run(&arguments),
-        Command::List(arguments) => list::run(&arguments).map(|()| Code::Done),
+        Command::List(arguments) => list::run(&arguments, front).map(|()| Code::Done),
         Command::Model(arguments) => model::run(&arguments),
         Command::Placement(arguments) => placement::run(&arguments).map(|()| Code::Done),
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments).map(|()| Code::Done),
-        Command::Run(arguments) => run::run(&arguments),
+        Command::Run(arguments) => run::run(&arguments, front),
+        Command::Sweep(arguments) => sweep::run(&arguments, front),
         Command::Topology(arguments) => topology::run(&arguments).map(|()| Code::Done),
         Command::Validate(arguments) => validate::run(&arguments),
     };

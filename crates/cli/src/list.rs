@@ -1,16 +1,22 @@
 //! `cubeyard list`: lists the benches.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use clap::Args;
-use cubeyard_bench::{Bench, Parameter, catalogue};
-use serde_json::{Value, json};
+use cubeyard_bench::{Bench, Parameter, json};
+use serde_json::Value;
 
 use crate::grid::{BOLD, paint, table};
+use crate::own::{self, OwnBenches};
 use crate::terminal::OutputOptions;
 
 /// List the benches that `run` can run
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
+    /// Python file whose benches are listed; those that `run` finds by name if omitted
+    #[arg(value_name = "FILE.py")]
+    file: Option<PathBuf>,
     /// List parameters with their ranges and defaults
     #[arg(long, short)]
     verbose: bool,
@@ -18,8 +24,11 @@ pub(crate) struct Arguments {
     output: OutputOptions,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let benches = catalogue();
+pub(crate) fn run(arguments: &Arguments, front: &dyn OwnBenches) -> Result<()> {
+    let benches = match &arguments.file {
+        Some(path) => own::of_file(front, path)?,
+        None => own::all(front)?,
+    };
     let text = |colours| {
         if !arguments.verbose {
             return names(&benches, colours);
@@ -28,7 +37,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         tables.join("\n")
     };
     let json = || {
-        let all: Value = benches.iter().map(|bench| shown(&**bench)).collect();
+        let all: Value = benches.iter().map(|bench| json::bench(&**bench)).collect();
         Ok(serde_json::to_string_pretty(&all)? + "\n")
     };
     arguments.output.print(text, json)
@@ -43,7 +52,7 @@ fn names(benches: &[Box<dyn Bench>], colours: bool) -> String {
 fn parameters(bench: &dyn Bench, colours: bool) -> String {
     let row = |parameter: &Parameter| {
         let Parameter { name, help, kind, default } = parameter;
-        vec![(*name).to_owned(), default.to_string(), (*help).to_owned(), kind.to_string()]
+        vec![name.to_string(), default.to_string(), help.to_string(), kind.to_string()]
     };
     let rows: Vec<_> = bench.parameters().iter().map(row).collect();
     let title = format!("{}: {}{}", bench.name(), bench.summary(), needs(bench));
@@ -53,21 +62,4 @@ fn parameters(bench: &dyn Bench, colours: bool) -> String {
 
 fn needs(bench: &dyn Bench) -> &'static str {
     if bench.needs_data() { "; needs --data" } else { "" }
-}
-
-fn shown(bench: &dyn Bench) -> Value {
-    let parameter = |parameter: &Parameter| {
-        json!({
-            "name": parameter.name,
-            "what": parameter.help,
-            "default": parameter.default.to_string(),
-            "expected": parameter.kind.to_string(),
-        })
-    };
-    json!({
-        "name": bench.name(),
-        "summary": bench.summary(),
-        "needs_data": bench.needs_data(),
-        "parameters": bench.parameters().iter().map(parameter).collect::<Vec<_>>(),
-    })
 }

@@ -41,7 +41,8 @@ pub(crate) fn refuse(error: &TooLarge) -> Code {
     Code::Exhausted
 }
 
-pub(crate) fn default_limit() -> Option<Bytes> {
+/// Returns three quarters of the memory that the host or its control group has free, if that is known.
+pub fn default_limit() -> Option<Bytes> {
     free::host().map(|free| Bytes::new(free / 4 * 3))
 }
 

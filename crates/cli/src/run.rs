@@ -1,7 +1,6 @@
 //! `cubeyard run`: runs a bench on a simulated machine.
 
 mod explain;
-mod json;
 mod table;
 
 use crate::code::Code;
@@ -11,13 +10,14 @@ use std::str::FromStr;
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
-use cubeyard_bench::report;
-use cubeyard_bench::{Bench, BenchError, ParameterError, Run, RunConfig};
+use cubeyard_bench::{Bench, BenchError, OwnError, ParameterError, Run, RunConfig};
+use cubeyard_bench::{json, report};
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::address::SipId;
 use cubeyard_tl::launch::Mode;
 
 use crate::output::{Files, Named};
+use crate::own::{self, OwnBenches};
 use crate::terminal::OutputOptions;
 use crate::{memory, output, terminal, topology};
 
@@ -30,7 +30,8 @@ const PAGE: &str = "cubeyard-run.html";
 /// number is wrong or a fault was found in a kernel, and with code 3 if simulated memory or time runs out.
 #[derive(Args, Debug, Default)]
 pub(crate) struct Arguments {
-    /// Name of the bench; `cubeyard list` lists them
+    /// Bench: a name, which `cubeyard list` lists, or a Python file with @cubeyard.bench and a name in it
+    #[arg(value_name = "NAME|FILE.py[::NAME]")]
     name: Option<String>,
     /// Parameter of the bench, such as m=512; `cubeyard list -v` lists them
     #[arg(long, value_name = "NAME=VALUE")]
@@ -81,11 +82,16 @@ impl FromStr for Device {
 }
 
 /// Reads and runs everything before any output is written, so that a failure leaves no partial result.
-pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
+pub(crate) fn run(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Code> {
     output::check(&inputs(arguments), &outputs(arguments))?;
     let topology = topology::read(arguments.topology.as_deref(), arguments.output)?;
     let config = config(arguments, topology)?;
-    let run = match chosen(arguments).and_then(|bench| measured(&*bench, &config)) {
+    let bench = match chosen(arguments, front).map_err(anyhow::Error::downcast) {
+        Ok(bench) => bench,
+        Err(Ok(error)) => return refused(&error),
+        Err(Err(error)) => return Err(error),
+    };
+    let run = match measured(&*bench, &config) {
         Ok(run) => run,
         Err(BenchError::TooLarge(error)) => return Ok(memory::refuse(&error)),
         Err(error) => return refused(&error),
@@ -95,14 +101,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     draw_first(arguments, &run);
     arguments.output.print(
         |colours| table::render(&run, arguments.explain, colours),
-        || json::render(&run, arguments.explain),
+        || {
+            Ok(serde_json::to_string_pretty(&json::run(
+                &run.report,
+                &run.findings,
+                arguments.explain,
+            ))? + "\n")
+        },
     )?;
     Ok(if run.is_well() { Code::Done } else { Code::Failed })
 }
 
-fn chosen(arguments: &Arguments) -> Result<Box<dyn Bench>, BenchError> {
+/// Formats the critical path of a run as text.
+pub fn explained(report: &report::RunReport) -> String {
+    explain::render(report, false)
+}
+
+fn chosen(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Box<dyn Bench>> {
     if let Some(name) = &arguments.name {
-        return cubeyard_bench::find(name);
+        return own::find(front, name);
     }
     let bench = cubeyard_bench::first();
     let what = "no bench named: running a first example, with its numbers";
@@ -142,6 +159,9 @@ fn refused(error: &BenchError) -> Result<Code> {
         BenchError::Parameter(ParameterError::Form(_)) => "as in --set elements=4096",
         BenchError::Parameter(_) => "cubeyard list -v shows all parameters",
         BenchError::NeedsData(_) => "add --data",
+        BenchError::NothingLaunched(_) => "launch a kernel in it",
+        BenchError::Own(OwnError { help: Some(help), .. }) => help,
+        BenchError::Own(_) => return Err(anyhow!("{error}")),
         BenchError::Unfit(_)
         | BenchError::TooLarge { .. }
         | BenchError::Runtime(_)
@@ -151,7 +171,7 @@ fn refused(error: &BenchError) -> Result<Code> {
 }
 
 fn remark_on_checks(arguments: &Arguments, run: &Run) {
-    if run.report.check.is_none() {
+    if run.report.check.is_none() && run.report.assertions.is_none() {
         let what = "note: only times were simulated, and no number was checked";
         arguments.output.remark(&format!("{what}; --data computes and checks them"));
     }

@@ -76,6 +76,7 @@ fn tiles(report: &RunReport) -> String {
         (traffic.total() > 0).then(|| tile("moved", &bytes(traffic.total()), &moved)),
         Some(tile("PEs", &count(report.pes as u64), &report.machine)),
         report.check.as_ref().map(check),
+        report.assertions.as_ref().map(assertions),
     ];
     format!("<dl class=\"tiles\">\n{}</dl>\n", tiles.into_iter().flatten().collect::<String>())
 }
@@ -104,7 +105,18 @@ fn check(check: &Check) -> String {
     let (worst, tolerance) = (significant(check.worst), significant(check.tolerance));
     let elements = count(check.elements);
     let remark = format!("{elements} elements, error {worst} of {tolerance} allowed");
-    tile("check", verdict, &remark).replacen("<div>", &format!("<div class=\"{verdict}\">"), 1)
+    verdict_tile("check", verdict, &remark)
+}
+
+fn assertions(assertions: &Result<(), String>) -> String {
+    match assertions {
+        Ok(()) => verdict_tile("assertions", "passed", "the bench's own"),
+        Err(text) => verdict_tile("assertions", "failed", text),
+    }
+}
+
+fn verdict_tile(name: &str, verdict: &str, remark: &str) -> String {
+    tile(name, verdict, remark).replacen("<div>", &format!("<div class=\"{verdict}\">"), 1)
 }
 
 fn launches(report: &RunReport) -> String {

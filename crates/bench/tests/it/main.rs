@@ -17,3 +17,4 @@ mod pages;
 mod parts;
 mod paths;
 mod rates;
+mod records;

@@ -237,11 +237,13 @@ fn benches() -> Vec<Box<dyn Bench>> {
 }
 
 /// Each in every way that it can run.
-fn runs() -> impl Iterator<Item = (&'static str, Run)> {
+fn runs() -> impl Iterator<Item = (String, Run)> {
     benches().into_iter().flat_map(|bench| {
         let needs = bench.needs_data();
         let modes = if needs { vec![Mode::Live] } else { vec![Mode::Recorded, Mode::Live] };
-        let run = move |mode| (bench.name(), run(&*bench, &config(needs, mode, true)).unwrap());
+        let run = move |mode| {
+            (bench.name().to_owned(), run(&*bench, &config(needs, mode, true)).unwrap())
+        };
         modes.into_iter().map(run)
     })
 }

@@ -43,7 +43,7 @@ fn figures(report: &RunReport, colours: bool) -> String {
         rows.push(("computed", format!("{}: {rate}", quantity(report.flop as f64, "FLOP"))));
     }
     rows.push(("limited by", report.limited_by.clone()));
-    rows.push(("check", report.check.as_ref().map_or_else(unchecked, |it| check(it, colours))));
+    rows.extend(checks(report, colours).map(|text| ("check", text)));
     let lines: Vec<_> = rows.iter().map(|(name, value)| format!("  {name:<10}  {value}")).collect();
     lines.join("\n") + "\n"
 }
@@ -57,8 +57,16 @@ fn of_peak(rate: f64, peak: f64, unit: &str) -> String {
     }
 }
 
-fn unchecked() -> String {
-    "none: the numbers were not computed".to_owned()
+/// Returns the comparison with a reference and the outcome of the bench's own assertions, or says that there is none.
+fn checks(report: &RunReport, colours: bool) -> impl Iterator<Item = String> {
+    let compared = report.check.as_ref().map(|it| check(it, colours));
+    let asserted = report.assertions.as_ref().map(|it| match it {
+        Ok(()) => format!("{}: the bench's own assertions", paint("passed", GREEN, colours)),
+        Err(text) => format!("{}: {text}", paint("failed", RED, colours)),
+    });
+    let none = compared.is_none() && asserted.is_none();
+    let none = none.then(|| "none: the numbers were not computed".to_owned());
+    [compared, asserted, none].into_iter().flatten()
 }
 
 fn check(check: &Check, colours: bool) -> String {

@@ -12,6 +12,7 @@ mod kernel_pages;
 mod memory;
 mod memory_limit;
 mod model;
+mod own_bench;
 mod pictures;
 mod placement;
 mod probe;

@@ -62,6 +62,7 @@ pub(super) fn small() -> RunReport {
             (SliceKind::DmaWrite, ns(20)),
         ],
         check: Some(Check { elements: 4096, worst: 0.001, tolerance: 0.01 }),
+        assertions: None,
         launches: vec![("gemm".to_owned(), ns(400))],
         notes: vec!["One tile for each PE.".to_owned()],
     }

@@ -1,14 +1,14 @@
-//! Results of runs as JSON.
+//! Results of runs, and lists of benches, as JSON.
 
-use anyhow::Result;
-use cubeyard_bench::Run;
-use cubeyard_bench::report::{AccessTime, Bound, Check, Lane, RunReport, Slice, Step, UnitUse};
+use crate::report::{AccessTime, Bound, Check, Lane, RunReport, Slice, SliceKind, Step, UnitUse};
+use cubeyard_sim::Span;
 use cubeyard_tl::program::Finding;
 use serde_json::{Map, Value, json};
 
-/// Renders one object; the critical path and the timeline only if `explains`.
-pub(super) fn render(run: &Run, explains: bool) -> Result<String> {
-    let report = &run.report;
+use crate::{Bench, Parameter};
+
+/// Returns a run as one object; the critical path and the timeline only if `explains`.
+pub fn run(report: &RunReport, findings: &[Finding], explains: bool) -> Value {
     let mut value = figures(report);
     let parts = [
         ("bounds", report.bounds.iter().map(|bound| shown_bound(report, bound)).collect()),
@@ -16,14 +16,32 @@ pub(super) fn render(run: &Run, explains: bool) -> Result<String> {
         ("breakdown", breakdown(report)),
         ("critical", explained(explains, || report.critical.iter().map(step).collect())),
         ("lanes", explained(explains, || report.lanes.iter().map(lane).collect())),
-        ("check", report.check.as_ref().map_or(Value::Null, check)),
-        ("findings", run.findings.iter().map(finding).collect()),
+        ("check", checked(report)),
+        ("findings", findings.iter().map(finding).collect()),
         ("notes", json!(report.notes)),
     ];
     for (name, part) in parts {
         value[name] = part;
     }
-    Ok(serde_json::to_string_pretty(&value)? + "\n")
+    value
+}
+
+/// Returns a bench with its parameters as one object.
+pub fn bench(bench: &dyn Bench) -> Value {
+    let parameter = |parameter: &Parameter| {
+        json!({
+            "name": parameter.name,
+            "what": parameter.help,
+            "default": parameter.default.to_string(),
+            "expected": parameter.kind.to_string(),
+        })
+    };
+    json!({
+        "name": bench.name(),
+        "summary": bench.summary(),
+        "needs_data": bench.needs_data(),
+        "parameters": bench.parameters().iter().map(parameter).collect::<Vec<_>>(),
+    })
 }
 
 fn figures(report: &RunReport) -> Value {
@@ -66,7 +84,8 @@ fn unit(unit: &UnitUse) -> Value {
 }
 
 fn breakdown(report: &RunReport) -> Value {
-    let part = |(kind, span): &(cubeyard_bench::report::SliceKind, cubeyard_sim::Span)| json!({ "kind": kind.name(), "span_ns": span.ns() });
+    let part =
+        |(kind, span): &(SliceKind, Span)| json!({ "kind": kind.name(), "span_ns": span.ns() });
     report.breakdown.iter().map(part).collect()
 }
 
@@ -102,6 +121,17 @@ fn lane(lane: &Lane) -> Value {
         })
     };
     json!({ "name": lane.name, "slices": lane.slices.iter().map(slice).collect::<Vec<_>>() })
+}
+
+/// Returns the comparison with a reference, else the outcome of the bench's own assertions.
+pub(crate) fn checked(report: &RunReport) -> Value {
+    match (&report.check, &report.assertions) {
+        (Some(it), None | Some(Ok(()))) => check(it),
+        (_, Some(outcome)) => {
+            json!({ "passed": outcome.is_ok(), "failure": outcome.as_ref().err() })
+        }
+        (None, None) => Value::Null,
+    }
 }
 
 fn check(check: &Check) -> Value {
