@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from cubeyard import errors, model
+from cubeyard._bench import Bench, bench
 from cubeyard._native import __version__
 from cubeyard._probe import PatternResult, ProbeResult, probe, probe_cases
+from cubeyard._ray import RayExecutor
+from cubeyard._run import Record, Run, benches, run
+from cubeyard._sweep import Sweep, sweep
 from cubeyard._validate import Validation, validate
 from cubeyard.context import Context
 from cubeyard.errors import CubeyardError
@@ -15,6 +19,7 @@ from cubeyard.tensor import Tensor
 from cubeyard.topology import Topology
 
 __all__ = [
+    "Bench",
     "Context",
     "CubeyardError",
     "Kernel",
@@ -23,14 +28,22 @@ __all__ = [
     "PatternResult",
     "Placement",
     "ProbeResult",
+    "RayExecutor",
+    "Record",
+    "Run",
+    "Sweep",
     "Tensor",
     "Topology",
     "Validation",
     "__version__",
+    "bench",
+    "benches",
     "errors",
     "jit",
     "model",
     "probe",
     "probe_cases",
+    "run",
+    "sweep",
     "validate",
 ]

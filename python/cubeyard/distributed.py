@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cubeyard import _native
+from cubeyard import _bench, _native
 from cubeyard._algorithm import finder
 from cubeyard._collectives import Sweep, sweep
 from cubeyard._result import Result
@@ -321,7 +321,7 @@ def spawn(
         topology: the machine, as of `Context`.
         data: whether numbers are computed; without them only times are simulated.
         ccl: a `ccl.yaml` with the algorithms to use.
-        context: a context to run on, instead of one of its own; it stays open.
+        context: a context to run on, instead of one of its own; it stays open. In a bench, that of the bench.
 
     Raises:
         Exception: the first exception of a rank, with a note that names the rank; the others are stopped.
@@ -329,6 +329,7 @@ def spawn(
     """
     if getattr(_here, "rank", None) is not None:
         raise DistributedError("spawn inside of a rank: ranks are spawned by the program that owns the machine")
+    context = context or _bench.current()
     if context is not None:
         return _World(context, _read(ccl), nprocs).run(fn, args)
     with Context(topology, data=data) as own:

@@ -23,6 +23,7 @@ __all__ = [
     "OutOfMemory",
     "OutOfTime",
     "StalledError",
+    "VersionError",
 ]
 
 
@@ -38,6 +39,10 @@ class CubeyardError(Exception):
 
 class InputError(CubeyardError, ValueError):
     """An argument, a file or a value is not what was expected."""
+
+
+class VersionError(InputError):
+    """A record was made by a version with another format."""
 
 
 class OutOfMemory(CubeyardError, MemoryError):

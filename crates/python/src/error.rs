@@ -16,6 +16,7 @@ use crate::signals;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Input,
+    Version,
     OutOfMemory,
     OutOfTime,
     Kernel,
@@ -33,6 +34,7 @@ impl Kind {
     fn class(self) -> &'static str {
         match self {
             Self::Input => "InputError",
+            Self::Version => "VersionError",
             Self::OutOfMemory => "OutOfMemory",
             Self::OutOfTime => "OutOfTime",
             Self::Kernel => "KernelError",

@@ -10,6 +10,7 @@
 //! | [`launch`] | launches of kernels |
 //! | [`kernel`] | kernels in Python |
 //! | [`distributed`] | process groups and their ranks |
+//! | [`bench`], [`record`] | runs of benches, benches written in Python, records of runs |
 //! | [`command`] | the `cubeyard` command |
 //! | [`table`] | tables of results, as Arrow streams and as pages |
 //! | [`plain`] | dictionaries, lists, numbers and text, in and out |
@@ -21,6 +22,7 @@
     reason = "arguments from Python are converted into owned values"
 )]
 
+mod bench;
 mod bytes;
 mod command;
 mod context;
@@ -33,6 +35,7 @@ mod licences;
 mod placement;
 mod plain;
 mod probe;
+mod record;
 #[allow(dead_code, reason = "modules that use more of it follow")]
 mod session;
 mod signals;
@@ -46,7 +49,9 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    bench::register(module)?;
     command::register(module)?;
+    record::register(module)?;
     table::register(module)?;
     licences::register(module)?;
     bytes::register(module)?;

@@ -38,6 +38,8 @@ pub(crate) struct Session {
     pub(crate) context: Context,
     pub(crate) kernels: Kernels,
     pub(crate) launcher: Rc<Launcher>,
+    /// Called before objects are dropped.
+    before_drop: Option<Box<dyn Fn()>>,
     objects: BTreeMap<u64, Box<dyn Any>>,
     last: u64,
     /// Number of the session in the process.
@@ -50,7 +52,8 @@ struct Movable(Session);
 // SAFETY: a context, its tensors, launchers and streams share reference counts that are not atomic, so one thread at a
 // time may touch all of them. They are reached through a session only: it is moved out of its lock for a call and moved
 // back after it, objects that Python holds stay inside (`Owned` is a number), and no closure of a call returns one. None
-// of them refers to storage of a thread.
+// of them refers to storage of a thread. A session made by `Shared::of` shares counts with its maker, which waits in
+// `end` for all calls before it goes on.
 #[expect(unsafe_code, reason = "the safety comment above")]
 unsafe impl Send for Movable {}
 
@@ -74,6 +77,8 @@ struct State {
     user: Option<(ThreadId, u64)>,
     /// Objects that were dropped while a call used the session.
     dropped: Vec<u64>,
+    /// Whether the session has ended.
+    is_ended: bool,
 }
 
 /// An object of a session, held by Python. Dropping it drops the object: at once, or after the call that uses the
@@ -106,6 +111,17 @@ impl Session {
         object.and_then(|object| object.downcast_mut()).ok_or_else(foreign)
     }
 
+    /// Drops the objects of these keys, or all.
+    fn drop_objects(&mut self, keys: Option<&[u64]>) {
+        if let Some(before_drop) = &self.before_drop {
+            before_drop();
+        }
+        match keys {
+            Some(keys) => keys.iter().for_each(|key| drop(self.objects.remove(key))),
+            None => self.objects.clear(),
+        }
+    }
+
     /// Returns the number of objects that Python holds.
     pub(crate) fn objects(&self) -> usize {
         self.objects.len()
@@ -116,11 +132,35 @@ impl Shared {
     /// Makes a session of a new context.
     pub(crate) fn new(make: impl FnOnce() -> (Context, Rc<Launcher>)) -> Self {
         let (context, launcher) = make();
+        Self::of(context, launcher, None)
+    }
+
+    /// Makes a session of a context that its caller uses too.
+    ///
+    /// The caller must not touch the context, the launcher, or anything that shares their reference counts, from this
+    /// call until [`end`](Self::end) has returned, other than in `before_drop`, which is called before objects of
+    /// the session are dropped.
+    pub(crate) fn of(
+        context: Context,
+        launcher: Rc<Launcher>,
+        before_drop: Option<Box<dyn Fn()>>,
+    ) -> Self {
         let id = SESSIONS.fetch_add(1, Ordering::Relaxed);
         let (kernels, objects) = (Kernels::default(), BTreeMap::new());
-        let session = Session { context, launcher, kernels, objects, last: 0, id };
+        let session = Session { context, launcher, kernels, before_drop, objects, last: 0, id };
         let state = State { session: Some(Box::new(Movable(session))), ..State::default() };
         Self(Arc::new(Inner { id, state: Mutex::new(state), back: Condvar::new() }))
+    }
+
+    /// Drops the session with all its objects, after the calls that use it now; every later call is a `ClosedError`.
+    pub(crate) fn end(&self, py: Python<'_>) -> PyResult<()> {
+        let mut session = self.enter(py)?;
+        self.state().is_ended = true;
+        session.0.drop_objects(None);
+        drop(session);
+        self.state().user = None;
+        self.0.back.notify_all();
+        Ok(())
     }
 
     /// Calls `act` with the session, for work of microseconds. Waits for a call of another thread.
@@ -171,6 +211,10 @@ impl Shared {
                 return Ok(session);
             }
             match state.user {
+                None if state.is_ended => {
+                    let what = "the context belongs to a bench that has ended";
+                    return Err(Kind::Closed.error(what));
+                }
                 None => {
                     return Err(Kind::Internal
                         .error("the context was lost by an earlier mistake of cubeyard"));
@@ -217,7 +261,7 @@ impl Shared {
             let dropped = std::mem::take(&mut state.dropped);
             drop(state);
             // Dropping a tensor runs the machine, and may drop further objects.
-            dropped.iter().for_each(|key| drop(session.0.objects.remove(key)));
+            session.0.drop_objects(Some(&dropped));
         }
     }
 }

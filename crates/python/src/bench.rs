@@ -1,0 +1,192 @@
+//! Benches: built in, and written in Python.
+
+mod own;
+
+use cubeyard_bench::record::Record;
+use cubeyard_bench::report::{self, RunReport};
+use cubeyard_bench::{
+    Bench, BenchError, RunConfig, RunInputs, catalogue, check_memory, find, json,
+};
+use cubeyard_collectives::distributed::DistError;
+use cubeyard_memory::Bytes;
+use cubeyard_memory::address::SipId;
+use cubeyard_tl::launch::Mode;
+use cubeyard_tl::program::Finding;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::error::{IntoPyErr, Kind, OrRaise};
+use crate::signals;
+use crate::topology::Topology;
+
+pub(crate) use own::{File, PyBench};
+
+/// Results of a run. The log of operations is kept as a trace, which is smaller.
+#[pyclass(frozen, module = "cubeyard._native")]
+pub(crate) struct Run {
+    report: RunReport,
+    findings: Vec<Finding>,
+    inputs: RunInputs,
+    trace: Vec<u8>,
+    is_well: bool,
+}
+
+#[pymethods]
+impl Run {
+    /// Returns the results as JSON; the critical path and the timeline only if `explains`.
+    fn json(&self, explains: bool) -> String {
+        json::run(&self.report, &self.findings, explains).to_string()
+    }
+
+    /// Returns the HTML page of the report.
+    fn page(&self, py: Python<'_>) -> String {
+        py.detach(|| report::page(&self.report))
+    }
+
+    /// Returns the critical path as text.
+    fn explain(&self, py: Python<'_>) -> String {
+        py.detach(|| cubeyard_cli::explained(&self.report))
+    }
+
+    /// Returns the trace for Perfetto.
+    fn trace<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.trace)
+    }
+
+    /// Returns the record as a line of JSON; `source` is the hash of a bench that is not built in.
+    fn record(&self, source: Option<String>) -> String {
+        let record = Record::new(&self.inputs).with(&self.report, &self.findings);
+        Record { source, ..record }.line()
+    }
+
+    #[getter]
+    fn is_well(&self) -> bool {
+        self.is_well
+    }
+}
+
+/// The bench of a request: by name, or written in Python.
+#[derive(FromPyObject)]
+enum Target {
+    Name(String),
+    Own(PyBench),
+}
+
+impl Target {
+    fn bench(self) -> Result<Box<dyn Bench>, BenchError> {
+        match self {
+            Self::Name(name) => find(&name),
+            Self::Own(bench) => Ok(Box::new(bench)),
+        }
+    }
+}
+
+/// Options of a run: `--data`, `--live`, `--device`.
+type Options = (bool, bool, Option<u32>, bool);
+
+fn config(
+    topology: &Topology,
+    set: Vec<String>,
+    options: Options,
+    ops: bool,
+) -> PyResult<RunConfig> {
+    let (data, live, sip, all) = options;
+    let mut sips: Vec<SipId> = topology.topology.sips().collect();
+    if let Some(number) = sip {
+        let there = sips.len();
+        sips.retain(|sip| sip.number() == number);
+        if sips.is_empty() {
+            let text =
+                format!("device: the machine has no sip:{number}; it has {there}, from sip:0 on");
+            return Err(Kind::Input.error(text));
+        }
+    } else if !all {
+        sips.clear();
+    }
+    let mode = if live { Mode::Live } else { Mode::Recorded };
+    Ok(RunConfig { topology: topology.topology.clone(), set, data, mode, sips, ops })
+}
+
+/// Runs a bench on a machine of its own.
+#[pyfunction]
+fn run_bench(
+    py: Python<'_>,
+    target: Target,
+    set: Vec<String>,
+    topology: &Topology,
+    options: Options,
+) -> PyResult<Run> {
+    let config = config(topology, set, options, true)?;
+    signals::long(py, move || crate::error::without_panic(|| measured(target, &config)))
+}
+
+fn measured(target: Target, config: &RunConfig) -> PyResult<Run> {
+    let bench = target.bench().or_raise()?;
+    let limit = cubeyard_cli::default_limit().unwrap_or(Bytes::MAX);
+    check_memory(&*bench, config, limit).or_raise()?;
+    let run = cubeyard_bench::run(&*bench, config).or_raise()?;
+    let mut trace = Vec::new();
+    if let Some(log) = &run.log {
+        log.write_trace(&mut trace).map_err(|error| Kind::Internal.error(error.to_string()))?;
+    }
+    let is_well = run.is_well();
+    let cubeyard_bench::Run { report, findings, inputs, .. } = run;
+    Ok(Run { report, findings, inputs, trace, is_well })
+}
+
+/// Returns the record of a run that has not been made: its inputs with the defaults filled in.
+#[pyfunction]
+fn foreseen_record(
+    target: Target,
+    set: Vec<String>,
+    topology: &Topology,
+    options: Options,
+    source: Option<String>,
+) -> PyResult<String> {
+    let config = config(topology, set, options, false)?;
+    let bench = target.bench().or_raise()?;
+    let inputs = RunInputs::new(&*bench, &config).or_raise()?;
+    Ok(Record { source, ..Record::new(&inputs) }.line())
+}
+
+/// Returns the built-in benches as JSON.
+#[pyfunction]
+fn built_in_benches() -> String {
+    let all: Vec<_> = catalogue().iter().map(|bench| json::bench(&**bench)).collect();
+    serde_json::Value::from(all).to_string()
+}
+
+/// Returns a bench, by name or written in Python, as JSON.
+#[pyfunction]
+fn describe_bench(target: Target) -> PyResult<String> {
+    Ok(json::bench(&*target.bench().or_raise()?).to_string())
+}
+
+impl IntoPyErr for BenchError {
+    fn into_py_err(self) -> PyErr {
+        let text = self.to_string();
+        match self {
+            Self::Own(error) => match error.source.downcast::<PyErr>() {
+                Ok(error) => *error,
+                Err(error) => Kind::Internal.error(error.to_string()),
+            },
+            Self::Runtime(error) | Self::Distributed(DistError::Runtime(error)) => {
+                error.into_py_err()
+            }
+            Self::Distributed(_) => Kind::Distributed.error(text),
+            Self::TooLarge(_) => Kind::OutOfMemory.error(text),
+            Self::NeedsData(name) => {
+                Kind::NoData.error(format!("{name} branches on loaded values: it needs data=True"))
+            }
+            _ => Kind::Input.error(text),
+        }
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Run>()?;
+    module.add_function(wrap_pyfunction!(run_bench, module)?)?;
+    module.add_function(wrap_pyfunction!(foreseen_record, module)?)?;
+    module.add_function(wrap_pyfunction!(built_in_benches, module)?)?;
+    module.add_function(wrap_pyfunction!(describe_bench, module)?)
+}

@@ -1,0 +1,375 @@
+"""Benches written in Python."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import itertools
+import math
+import os
+import sys
+import traceback
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from cubeyard import _native
+from cubeyard.context import Context
+from cubeyard.errors import CubeyardError, InputError, NoDataError, OutOfMemory, OutOfTime
+
+__all__ = ["Bench", "BenchContext", "bench", "current", "describe", "load"]
+
+_loading: ContextVar[list[Bench] | None] = ContextVar("loading", default=None)
+"""Benches of the file that is being loaded, in its order."""
+
+_current: ContextVar[BenchContext | None] = ContextVar("current", default=None)
+"""The context of the bench that is running."""
+
+_numbers = itertools.count()
+"""Numbers of loaded files, so that two of one name are different modules."""
+
+_Declared = tuple[str, str, str, tuple[int, int] | None, list[str], str]
+
+
+class BenchContext(Context):
+    """The context of a bench: a machine of its own, which is closed when the bench ends."""
+
+    __slots__ = ("data", "sips")
+
+    data: bool
+    """Whether values are computed, which `--data` asks for."""
+    sips: tuple[int, ...]
+    """SIPs that `--device` gives to the bench; launches go to the first by default."""
+
+    def __init__(self, native: _native.Context, data: bool, sips: tuple[int, ...]) -> None:
+        self._native = native
+        self.data, self.sips = data, sips
+
+    def close(self) -> typing.NoReturn:
+        """Raises an error: the run closes the context.
+
+        Raises:
+            InputError: Always.
+        """
+        raise InputError("the context of a bench is closed when the bench ends, and not before")
+
+    def launch(self, *arguments: Any, sip: int | None = None, cubes: Any = None, pes: Any = None) -> Any:
+        """Launches a kernel as `Context.launch` does; on the first of `sips` by default."""
+        return super().launch(*arguments, sip=self.sips[0] if sip is None else sip, cubes=cubes, pes=pes)
+
+
+class Bench:
+    """A bench written in Python, made by `@cubeyard.bench`. Calling it calls the function itself."""
+
+    name: str
+    """Name on the command line and in reports."""
+    description: str
+    """The computation in one line."""
+    function: Callable[..., object]
+    """The decorated function."""
+
+    def __init__(self, function: Callable[..., object], name: str, description: str) -> None:
+        self.function, self.name, self.description = function, name, description
+        self.file = os.path.abspath(function.__code__.co_filename)
+        self._declared, self._choices = _parameters(self)
+        self.__doc__ = function.__doc__
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return self.function(*arguments, **named)
+
+    def __repr__(self) -> str:
+        return f"<cubeyard bench {self.name!r} of {_place(self)}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if os.path.isfile(self.file):
+            return _of_file, (self.file, self.name)
+        return Bench, (self.function, self.name, self.description)
+
+    @property
+    def source(self) -> str:
+        """Hash of the source of the function, by which a sweep notices that it has changed."""
+        return source_hash(self.function)
+
+    def _call(self, native: _native.Context, data: bool, sips: list[int], values: Mapping[str, Any]) -> str | None:
+        """Calls the function; returns the text of an assertion that failed."""
+        context = BenchContext(native, data, tuple(sips))
+        named = {name: self._choices.get(name, {}).get(value, value) for name, value in values.items()}
+        token = _current.set(context)
+        try:
+            returned = self.function(context, **named)
+        except AssertionError as error:
+            return _line(error, self.file)
+        finally:
+            _current.reset(token)
+        if inspect.iscoroutine(returned):
+            returned.close()
+            raise InputError(f"{_place(self)}: a bench is a plain function, not an async one")
+        return None
+
+
+@typing.overload
+def bench(function: Callable[..., object], /) -> Bench: ...
+@typing.overload
+def bench(*, name: str | None = None, description: str | None = None) -> Callable[[Callable[..., object]], Bench]: ...
+def bench(
+    function: Callable[..., object] | None = None, /, *, name: str | None = None, description: str | None = None
+) -> Bench | Callable[[Callable[..., object]], Bench]:
+    """Makes a bench of a function, which `cubeyard run FILE.py` and `cubeyard.run` run with all options.
+
+    The function takes the context of the run, by custom called `torch`, and then parameters with defaults, which
+    `--set` changes: `int`, `float`, `str` and `bool`. `Literal` gives the choices of a parameter, `Annotated` with a
+    `range` the bounds of a whole number, `Annotated` with a text its description.
+
+    Args:
+        function: The function, if the decorator is used without parentheses.
+        name: Name of the bench; that of the function if None.
+        description: The computation in one line; the first line of the docstring if None.
+
+    Raises:
+        InputError: A parameter has no default, or one of another type.
+
+    >>> from typing import Annotated, Literal
+    >>> import cubeyard
+    >>> @cubeyard.bench(name="fill", description="writes a value everywhere")
+    ... def run(torch, rows: Annotated[int, range(1, 4097), "rows"] = 64, dtype: Literal["f32", "f16"] = "f32"):
+    ...     pass
+    >>> run
+    <cubeyard bench 'fill' of ...>
+    >>> [parameter["expected"] for parameter in cubeyard.benches([run])[0]["parameters"]]
+    ['a whole number from 1 to 4096', 'one of f32, f16']
+    """
+
+    def decorate(function: Callable[..., object]) -> Bench:
+        if not inspect.isfunction(function):
+            raise InputError(f"@cubeyard.bench: expected a function, found {type(function).__name__}")
+        first = (inspect.getdoc(function) or "").partition("\n")[0].rstrip(".")
+        made = Bench(function, name or function.__name__, first if description is None else description)
+        loading = _loading.get()
+        if loading is not None:
+            loading.append(made)
+        return made
+
+    return decorate if function is None else decorate(function)
+
+
+def load(path: str | os.PathLike[str]) -> list[Bench]:
+    """Runs a file, as Python would import it, and returns its benches in order.
+
+    Raises:
+        InputError: The file cannot be read or run, or has two benches of one name.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file; check the path")
+    folder = str(path.resolve().parent)
+    with _collected() as benches, _first_in_path(folder):
+        _execute(path)
+    _check_names(path, benches)
+    return benches
+
+
+def _check_names(path: Path, benches: list[Bench]) -> None:
+    for index, one in enumerate(benches):
+        for other in benches[:index]:
+            if one.name == other.name:
+                text = f"two benches are called {one.name!r}; the other is at {_place(other)}; rename one"
+                raise InputError(f"{_place(one, path)}: {text}")
+
+
+@contextmanager
+def _collected() -> Iterator[list[Bench]]:
+    benches: list[Bench] = []
+    token = _loading.set(benches)
+    try:
+        yield benches
+    finally:
+        _loading.reset(token)
+
+
+@contextmanager
+def _first_in_path(folder: str) -> Iterator[None]:
+    """Finds modules beside a file first, as for a script. The folder stays, for imports inside of functions."""
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    yield
+
+
+def _execute(path: Path) -> None:
+    name = f"_cubeyard_file_{next(_numbers)}_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path}: expected a Python file, whose name ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    # A module that is known by its name can be pickled and inspected.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise InputError(f"{path}:{error.lineno}: SyntaxError: {error.msg}") from error
+    except Exception as error:
+        raise InputError(_line(error, str(path.resolve()))) from error
+
+
+def _of_file(file: str, name: str) -> Bench:
+    """Finds a bench again in another process."""
+    for found in _benches_of(file):
+        if found.name == name:
+            return found
+    raise InputError(f"{file}: there is no bench {name!r} any more")
+
+
+_files: dict[str, list[Bench]] = {}
+
+
+def _benches_of(file: str) -> list[Bench]:
+    if file not in _files:
+        _files[file] = load(file)
+    return _files[file]
+
+
+def current() -> BenchContext | None:
+    """Returns the context of the bench that is running, if there is one."""
+    return _current.get()
+
+
+def describe(error: BaseException) -> tuple[str, bool, str | None]:
+    """Returns the text of an error with its line, whether memory or time has run out, and what can be done."""
+    exhausted = isinstance(error, (OutOfMemory, OutOfTime))
+    if isinstance(error, NoDataError):
+        return _line(error, None), False, "add --data, or read values only `if torch.data`"
+    if isinstance(error, CubeyardError) and error.__traceback__ is None:
+        return str(error), exhausted, None
+    return _line(error, None), exhausted, None
+
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+
+
+def _line(error: BaseException, file: str | None) -> str:
+    """Returns file, line, class and text of an error: of the innermost line in `file`, else outside of this package."""
+    frames = traceback.extract_tb(error.__traceback__)
+    wanted = [frame for frame in frames if file is not None and os.path.abspath(frame.filename) == file]
+    outside = [frame for frame in frames if not os.path.abspath(frame.filename).startswith(_PACKAGE)]
+    named = [frame for frame in outside if "site-packages" not in frame.filename] or outside
+    text = _text(error)
+    if not (wanted or named):
+        return text
+    frame = (wanted or named)[-1]
+    return f"{os.path.basename(frame.filename)}:{frame.lineno}: {text}"
+
+
+def _text(error: BaseException) -> str:
+    """Returns class and text of an error in one line; long comparisons of arrays are cut after a few lines."""
+    if isinstance(error, CubeyardError):
+        return str(error)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    shown = "; ".join(lines[:3])
+    return f"{type(error).__name__}: {shown}" if shown else type(error).__name__
+
+
+def _place(of: Bench, path: Path | None = None) -> str:
+    code = of.function.__code__
+    return f"{path or os.path.basename(code.co_filename)}:{code.co_firstlineno}"
+
+
+def source_hash(function: Callable[..., object]) -> str:
+    """Returns 16 hexadecimal digits of the source of a function, or of its code where there is no source."""
+    try:
+        text = inspect.getsource(function).encode()
+    except (OSError, TypeError):
+        code = function.__code__
+        text = repr((code.co_code, code.co_names, [it for it in code.co_consts if not inspect.iscode(it)])).encode()
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def _parameters(of: Bench) -> tuple[list[_Declared], dict[str, dict[str, Any]]]:
+    """Returns the parameters of a bench, and the values of choices by their text."""
+    taken = list(inspect.signature(of.function).parameters.values())
+    if not taken or taken[0].kind not in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD):
+        raise InputError(f"{_place(of)}: a bench takes the context first, as in def run(torch)")
+    hints = _hints(of)
+    declared, choices = [], {}
+    for parameter in taken[1:]:
+        one, words = _parameter(of, parameter, hints.get(parameter.name))
+        declared.append(one)
+        choices[parameter.name] = words
+    return declared, choices
+
+
+def _hints(of: Bench) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(of.function, include_extras=True)
+    except Exception as error:
+        raise InputError(f"{_place(of)}: annotations of the bench cannot be read: {error}") from error
+
+
+def _parameter(of: Bench, parameter: inspect.Parameter, hint: Any) -> tuple[_Declared, dict[str, Any]]:
+    name, default = parameter.name, parameter.default
+    where = f"{_place(of)}: parameter {name!r}"
+    if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+        raise InputError(f"{where}: a bench names all its parameters; found *{name}")
+    if default is inspect.Parameter.empty:
+        raise InputError(f"{where}: expected a default, as in {name}=256")
+    hint, bounds, text = _annotated(where, hint)
+    words = _words(where, hint, default)
+    if words:
+        return (name, "choice", str(_word(default)), None, list(words), text), words
+    kind = _kind(where, hint, default)
+    if bounds and not bounds[0] <= default <= bounds[1]:
+        raise InputError(f"{where}: the default {default} is not from {bounds[0]} to {bounds[1]}")
+    return (name, kind, repr(default) if kind == "float" else str(default), bounds, [], text), {}
+
+
+def _annotated(where: str, hint: Any) -> tuple[Any, tuple[int, int] | None, str]:
+    """Returns the type of an annotation, the bounds and the description in it."""
+    if typing.get_origin(hint) is not typing.Annotated:
+        return hint, None, ""
+    hint, *notes = typing.get_args(hint)
+    bounds, text = None, ""
+    for note in notes:
+        if isinstance(note, range):
+            if note.step != 1 or not len(note):
+                raise InputError(f"{where}: expected a range with step 1 that is not empty, found {note}")
+            bounds = note.start, note.stop - 1
+        elif isinstance(note, str):
+            text = note
+    if bounds and hint is not int:
+        raise InputError(f"{where}: a range bounds an int, found {hint}")
+    return hint, bounds, text
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _words(where: str, hint: Any, default: Any) -> dict[str, Any]:
+    """Returns the choices by their text; none if the parameter is no choice."""
+    is_literal = typing.get_origin(hint) is typing.Literal
+    values = typing.get_args(hint) if is_literal else (True, False) if isinstance(default, bool) else ()
+    if is_literal and default not in values:
+        raise InputError(f"{where}: the default {default!r} is none of {', '.join(map(repr, values))}")
+    return {_word(value): value for value in values}
+
+
+def _kind(where: str, hint: Any, default: Any) -> str:
+    kinds: dict[type, str] = {int: "int", float: "float", str: "str"}
+    wanted = hint if isinstance(hint, type) else type(default)
+    fits = isinstance(default, wanted) or (wanted is float and isinstance(default, int))
+    if wanted not in kinds or not fits or isinstance(default, bool):
+        named = "int, float, str, bool or Literal"
+        raise InputError(f"{where}: expected a default of type {named}, found {default!r} of {types_name(hint, default)}")
+    if wanted is int and not -(2**63) <= default < 2**63:
+        raise InputError(f"{where}: expected a default of 64 bits, found {default}")
+    if wanted is float and not math.isfinite(default):
+        raise InputError(f"{where}: expected a finite default, found {default}")
+    return kinds[wanted]
+
+
+def types_name(hint: Any, default: Any) -> str:
+    """Returns the name of an annotated type, else that of a default."""
+    return hint.__name__ if isinstance(hint, type | types.GenericAlias) else type(default).__name__

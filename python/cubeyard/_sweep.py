@@ -1,0 +1,315 @@
+"""Sweeps: a bench or function over a grid of inputs, on processes or a cluster, with a record of each run."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import itertools
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from cubeyard import _native
+from cubeyard._bench import Bench, describe, source_hash
+from cubeyard._records import Records
+from cubeyard._result import Result
+from cubeyard._run import Record, Run, assignments, machine, options, resolve, run
+from cubeyard._workers import Workers
+from cubeyard.errors import CubeyardError, InputError
+from cubeyard.topology import Topology
+from cubeyard.topology import resolve as resolve_topology
+
+__all__ = ["Sweep", "sweep"]
+
+Target = str | Bench | Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Sweep(Result):
+    """Records of a sweep, in the order of its grid."""
+
+    records: tuple[Record, ...]
+    """A record for each configuration."""
+
+    _title: ClassVar[str] = "Sweep"
+
+    @property
+    def failed(self) -> tuple[Record, ...]:
+        """Records of configurations that ended with an error or a wrong number."""
+        return tuple(record for record in self.records if not record.ok)
+
+    @property
+    def ok(self) -> bool:
+        """Whether no configuration failed."""
+        return not self.failed
+
+    def to_dict(self) -> Any:
+        """Returns the records as they are written to files."""
+        return [json.loads(record.line) for record in self.records]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Returns a row for each record: inputs, figures that are single values, and the error."""
+        return [_row(record) for record in self.records]
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> Path:
+        """Writes the table of `rows()` as Parquet and returns its path.
+
+        Raises:
+            CubeyardError: pyarrow is not installed.
+        """
+        try:
+            pyarrow, parquet = map(importlib.import_module, ("pyarrow", "pyarrow.parquet"))
+        except ImportError as error:
+            raise CubeyardError("to_parquet() needs pyarrow: pip install 'cubeyard[parquet]'") from error
+        parquet.write_table(pyarrow.table(self), path)
+        return Path(path)
+
+    def _summary(self) -> str:
+        failed = f", {len(self.failed)} failed" if self.failed else ""
+        return f"{len(self.records)} configurations{failed}"
+
+    def _draw(self, axes: Any) -> None:
+        rows = [row for row in self.rows() if isinstance(row.get("kernel_ns"), int | float)]
+        axes.plot([row["kernel_ns"] for row in rows], marker=".")
+        axes.set_xlabel("configuration, in the order of the grid")
+        axes.set_ylabel("kernel time, ns")
+
+
+def sweep(
+    target: Target,
+    grid: Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]],
+    *,
+    executor: Executor | None = None,
+    path: str | os.PathLike[str] | None = None,
+    resume: bool = True,
+    progress: bool | Callable[[int, int], None] | None = None,
+    topology: Any = None,
+    data: bool = False,
+    live: bool = False,
+    device: str | int | None = None,
+    workers: int | None = None,
+) -> Sweep:
+    """Runs a bench or function for each configuration of a grid, and keeps a record of each.
+
+    Records do not depend on the executor, the number of workers or the order in which they finish. Each is written to
+    `path` as it finishes; a later sweep with the same file makes only those that are missing or failed. At the end the
+    file is sorted by the grid, so that two files of the same sweep are equal.
+
+    A configuration that raises an exception gives a record with the error, and the others go on. If a worker process
+    dies, what it ran is tried again; a configuration that kills its worker each time is recorded as failed.
+
+    Args:
+        target: Name of a bench, `FILE.py::NAME`, a bench, or a function that takes the keys of the grid by name and
+            returns a number, a dictionary of figures, or a `Run`. A function that takes `topology` is given the machine.
+        grid: Lists of values by key, whose product is run, or a list of configurations. Keys with a dot, such as
+            `"hbm.channel_bandwidth_gbs"`, are values of the machine.
+        executor: Any executor of `concurrent.futures`, such as Dask's `Client.get_executor()` or a
+            `cubeyard.RayExecutor()`; processes of this host if None.
+        path: File of records, one JSON line each; none is written if None.
+        resume: Whether records that the file holds already are taken from there.
+        progress: Whether a bar is shown by tqdm, or a function of the numbers done and wanted; a bar on terminals if None.
+        topology: The machine, as for `cubeyard.run`.
+        data: Whether values are computed and checked.
+        live: Whether kernels run live.
+        device: SIPs to use, as for `cubeyard.run`.
+        workers: Number of processes, if there is no executor; one for each core if None.
+
+    Raises:
+        InputError: The grid is empty, a key or value does not fit the target, or the file is no file of records.
+
+    >>> import concurrent.futures, cubeyard
+    >>> with concurrent.futures.ThreadPoolExecutor(1) as threads:
+    ...     swept = cubeyard.sweep("vector-add", {"elements": [4096, 8192], "pes": [1, 8]}, executor=threads)
+    >>> [(row["elements"], row["pes"]) for row in swept.rows()]
+    [(4096, 1), (4096, 8), (8192, 1), (8192, 8)]
+    """
+    found = resolve(target) if isinstance(target, str | Bench) else target
+    jobs = [Job.of(found, point, topology, data, live, device) for point in points(grid)]
+    wanted = list(dict.fromkeys(job.key for job in jobs))
+    by_key = {job.key: job for job in jobs}
+    with Records.open(path, resume) as records:
+        missing = [by_key[key] for key in wanted if not records.has(key)]
+        with Workers.of(executor, workers, progress, len(missing)) as pool:
+            for key, line in pool.each(missing):
+                records.add(key, line)
+        records.sort(wanted)
+        return Sweep(tuple(records.get(job.key) for job in jobs))
+
+
+def points(grid: Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the configurations of a grid, in order.
+
+    >>> points({"m": [1, 2], "n": [3]})
+    [{'m': 1, 'n': 3}, {'m': 2, 'n': 3}]
+    """
+    if isinstance(grid, Mapping):
+        lists = [_values(name, values) for name, values in grid.items()]
+        found = [dict(zip(grid, chosen, strict=True)) for chosen in itertools.product(*lists)]
+    else:
+        found = [_point(place, point) for place, point in enumerate(grid)]
+    if not found or not found[0]:
+        raise InputError("grid: expected at least one configuration with a key")
+    return found
+
+
+def _values(name: str, values: Iterable[Any]) -> list[Any]:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InputError(f"grid[{name!r}]: expected a list of values, found {values!r}")
+    listed = list(values)
+    if not listed:
+        raise InputError(f"grid[{name!r}]: expected at least one value")
+    return listed
+
+
+def _point(place: int, point: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(point, Mapping):
+        raise InputError(f"grid[{place}]: expected a dictionary, found {point!r}")
+    return dict(point)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A configuration, to be run anywhere."""
+
+    target: Target
+    """Name of a bench, a bench or a function."""
+    parameters: dict[str, Any]
+    """Parameters of the bench, or arguments of the function."""
+    topology: Topology | None
+    """The machine; None for the default one."""
+    options: tuple[bool, bool, str | int | None]
+    """Data, live and device."""
+    line: str
+    """The record without figures."""
+    key: str
+    """Key of the record."""
+
+    @staticmethod
+    def of(
+        target: Target, point: Mapping[str, Any], topology: Any, data: bool, live: bool, device: str | int | None
+    ) -> Job:
+        """Checks a configuration, so that a mistake is found before anything runs."""
+        plain = {name: _plain(f"grid[{name!r}]", value) for name, value in point.items()}
+        overrides = {name: value for name, value in plain.items() if "." in name}
+        parameters = {name: value for name, value in plain.items() if "." not in name}
+        if overrides and callable(target) and not isinstance(target, Bench) and not _takes_topology(target):
+            keys = ", ".join(overrides)
+            raise InputError(f"grid: {keys}: the function takes no argument topology, to which values of the machine go")
+        here, given = _overridden(topology, overrides), (data, live, device)
+        key, line = _native.read_record(_foreseen(target, parameters, machine(here), given))
+        return Job(target, parameters, here, given, line, key)
+
+    def run(self) -> str:
+        """Runs the configuration; returns its record as a line. An exception becomes a record with an error."""
+        try:
+            return self._run()
+        except Exception as error:
+            return self.failed(describe(error)[0])
+
+    def failed(self, error: str) -> str:
+        """Returns the record of a run that failed."""
+        return _native.failed_record(self.line, error)
+
+    def _run(self) -> str:
+        data, live, device = self.options
+        if isinstance(self.target, str | Bench):
+            made = run(
+                self.target, topology=self.topology, data=data, live=live, device=device, **self.parameters
+            )
+            return made.record().line
+        named = dict(self.parameters)
+        if _takes_topology(self.target):
+            named["topology"] = self.topology
+        figures = _figures(self.target(**named))
+        return _native.finished_record(self.line, json.dumps(figures, allow_nan=False))
+
+
+def _foreseen(
+    target: Target,
+    parameters: Mapping[str, Any],
+    where: _native.Topology,
+    given: tuple[bool, bool, str | int | None],
+) -> str:
+    """Returns the record of a configuration without figures."""
+    if isinstance(target, str | Bench):
+        source = target.source if isinstance(target, Bench) else None
+        return _native.foreseen_record(target, assignments(target, parameters), where, options(*given), source)
+    if not callable(target):
+        raise InputError(f"target={target!r}: expected the name of a bench, a bench or a function")
+    inputs = json.dumps(_bound(target, parameters), allow_nan=False)
+    return _native.make_record(_name(target), source_hash(target), where.content_hash(), inputs)
+
+
+def _overridden(topology: Any, overrides: Mapping[str, Any]) -> Topology | None:
+    """Returns a machine with other values, which can be sent to another host; None for the default machine."""
+    here = topology if topology is None else resolve_topology(topology)
+    return resolve_topology(here).with_(overrides) if overrides else here
+
+
+def _takes_topology(function: Callable[..., Any]) -> bool:
+    return "topology" in inspect.signature(function).parameters
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", None) or type(function).__name__
+
+
+def _bound(function: Callable[..., Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arguments of a function with their defaults."""
+    signature = inspect.signature(function)
+    named = dict(parameters)
+    if "topology" in signature.parameters:
+        named["topology"] = None
+    try:
+        bound = signature.bind(**named)
+    except TypeError as error:
+        raise InputError(f"grid: {_name(function)}() {error}") from error
+    bound.apply_defaults()
+    arguments = {**bound.arguments, **bound.arguments.get("kwargs", {})}
+    return {name: _plain(f"{_name(function)}: {name}", arguments[name]) for name in arguments if name not in ("topology", "kwargs")}
+
+
+def _figures(returned: Any) -> dict[str, Any]:
+    """Returns what a function returned as figures by name."""
+    if isinstance(returned, Run):
+        return returned.record().figures or {}
+    if not isinstance(returned, Mapping):
+        returned = {"value": returned}
+    return {str(name): _plain(f"figure {name!r}", value) for name, value in returned.items()}
+
+
+def _plain(where: str, value: Any) -> Any:
+    """Returns a value as JSON has it.
+
+    Raises:
+        InputError: JSON has no such value.
+    """
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{where}: expected a finite number, found {value}")
+    if isinstance(value, Mapping):
+        return {str(name): _plain(f"{where}[{name!r}]", item) for name, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(f"{where}[{place}]", item) for place, item in enumerate(value)]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise InputError(f"{where}: expected numbers, texts, truth values, lists or dictionaries, found {type(value).__name__}")
+
+
+def _row(record: Record) -> dict[str, Any]:
+    row: dict[str, Any] = {"topology": record.topology}
+    row |= {name.removeprefix("--"): value for name, value in record.inputs.items() if _is_single(value)}
+    figures = record.figures or {}
+    row |= {name: value for name, value in figures.items() if _is_single(value) and name != "check"}
+    check = figures.get("check")
+    return {**row, "passed": check["passed"] if check else None, "error": record.error}
+
+
+def _is_single(value: Any) -> bool:
+    return value is None or isinstance(value, bool | int | float | str)

@@ -1,0 +1,188 @@
+"""Executors of sweeps, and what happens when a worker dies."""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from cubeyard.errors import CubeyardError, InputError
+
+if TYPE_CHECKING:
+    from cubeyard._sweep import Job
+
+__all__ = ["Workers"]
+
+WINDOW = 1024
+"""Largest number of configurations that are submitted to an executor at a time."""
+
+TRIES = 2
+"""Number of times that a configuration may be under way in a pool that breaks, before it is run alone."""
+
+DIED = "BrokenProcessPool: the worker process died each time that it ran this configuration"
+
+
+def perform(job: Job) -> str:
+    """Runs a configuration in a worker."""
+    return job.run()
+
+
+def _ready() -> None:
+    """Shows that a worker has started."""
+
+
+class Workers:
+    """Runs configurations on an executor; each gives a line, in the order in which they finish."""
+
+    def __init__(self, executor: Executor | None, count: int, told: Callable[[int], None]) -> None:
+        self._given, self._count, self._told = executor, count, told
+        self._own: ProcessPoolExecutor | None = None
+
+    @staticmethod
+    def of(
+        executor: Executor | None,
+        workers: int | None,
+        progress: bool | Callable[[int, int], None] | None,
+        wanted: int,
+    ) -> Workers:
+        """Makes workers; processes of this host if there is no executor.
+
+        Raises:
+            InputError: The executor has no `submit`, or the number of workers is less than 1.
+        """
+        if executor is not None and not hasattr(executor, "submit"):
+            raise InputError(f"executor={executor!r}: expected an executor of concurrent.futures")
+        if workers is not None and (not isinstance(workers, int) or workers < 1):
+            raise InputError(f"workers={workers!r}: expected a whole number from 1 on")
+        return Workers(executor, workers or _cores(), _progress(progress, wanted))
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._own is not None:
+            self._own.shutdown(wait=error is None, cancel_futures=True)
+        self._told(-1)
+
+    def each(self, jobs: Iterable[Job]) -> Iterator[tuple[str, str]]:
+        """Returns key and line of each configuration as it finishes. Progress is told when the caller has taken it."""
+        rest = {job.key: job for job in jobs}
+        broken = dict.fromkeys(rest, 0)
+        while rest:
+            suspect = next((job for key, job in rest.items() if broken[key] >= TRIES), None)
+            lost: list[Job] = []
+            for key, line in self._batch([suspect] if suspect else list(rest.values()), lost):
+                del rest[key]
+                yield key, line
+                self._told(1)
+            for job in lost:
+                broken[job.key] += 1
+            if suspect and lost:
+                # It was alone, so it is what kills its worker.
+                del rest[suspect.key]
+                yield suspect.key, suspect.failed(DIED)
+                self._told(1)
+
+    def _batch(self, jobs: Sequence[Job], lost: list[Job]) -> Iterator[tuple[str, str]]:
+        """Runs configurations until all are done or the pool breaks; those under way then are `lost`."""
+        pool, waiting = self._pool(), deque(jobs)
+        window = WINDOW if self._given is not None else 2 * self._count
+        under_way: dict[Future[str], Job] = {}
+        while waiting or under_way:
+            try:
+                while waiting and len(under_way) < window:
+                    under_way[pool.submit(perform, waiting[0])] = waiting[0]
+                    waiting.popleft()
+            except BrokenExecutor as error:
+                self._renew(error)
+                lost += under_way.values()
+                return
+            done, _ = wait(under_way, return_when=FIRST_COMPLETED)
+            for future in done:
+                job = under_way.pop(future)
+                line = self._line(job, future)
+                if line is None:
+                    lost.append(job)
+                else:
+                    yield job.key, line
+
+    def _line(self, job: Job, future: Future[str]) -> str | None:
+        """Returns the line of a configuration; None if its pool broke and is replaced."""
+        try:
+            return future.result()
+        except BrokenExecutor as error:
+            self._renew(error)
+            return None
+        except Exception as error:
+            # The executor has given up: Dask's KilledWorker, or something that cannot be sent.
+            return job.failed(f"{type(error).__name__}: {error}".partition("\n")[0])
+
+    def _renew(self, error: BrokenExecutor) -> None:
+        """Drops a pool that broke.
+
+        Raises:
+            CubeyardError: The caller's own executor broke.
+        """
+        if self._given is not None:
+            text = "the executor broke, as when a worker is killed; records that are written stay, and the same call goes on"
+            raise CubeyardError(f"executor: {text}: {error}") from error
+        self._own = None
+
+    def _pool(self) -> Executor:
+        if self._given is not None:
+            return self._given
+        if self._own is None:
+            # Processes that are started afresh hold no lock of this one.
+            self._own = ProcessPoolExecutor(self._count, mp_context=multiprocessing.get_context("spawn"))
+            try:
+                self._own.submit(_ready).result()
+            except BrokenExecutor as error:
+                help = "a script that sweeps needs `if __name__ == \"__main__\":` around the call"
+                raise CubeyardError(f"worker processes cannot start; {help}") from error
+        return self._own
+
+
+def _cores() -> int:
+    """Returns the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _progress(wanted: bool | Callable[[int, int], None] | None, total: int) -> Callable[[int], None]:
+    """Returns a function that is told of each configuration, and of the end by -1."""
+    if callable(wanted):
+        return _counted(wanted, total)
+    if wanted or (wanted is None and sys.stderr is not None and sys.stderr.isatty()):
+        bar = _bar(total)
+        if bar is not None:
+            return lambda count: bar.close() if count < 0 else bar.update(count)
+    return lambda count: None
+
+
+def _counted(told: Callable[[int, int], None], total: int) -> Callable[[int], None]:
+    done = 0
+
+    def count(more: int) -> None:
+        nonlocal done
+        if more > 0:
+            done += more
+            told(done, total)
+
+    return count
+
+
+def _bar(total: int) -> Any:
+    try:
+        tqdm = importlib.import_module("tqdm.auto")
+    except ImportError:
+        return None
+    return tqdm.tqdm(total=total, unit="run")
