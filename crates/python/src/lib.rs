@@ -35,6 +35,7 @@ mod licences;
 mod placement;
 mod plain;
 mod probe;
+mod raised;
 mod record;
 #[allow(dead_code, reason = "modules that use more of it follow")]
 mod session;
