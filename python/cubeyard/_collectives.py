@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from cubeyard import _dtype
+from cubeyard import _arguments, _dtype
 from cubeyard import _native as native
-from cubeyard._given import text_of
+from cubeyard._given import name, text_of
 from cubeyard._result import HIDDEN, OPTIONAL, Result, build, plain
 from cubeyard._topology import resolve
+from cubeyard.errors import InputError
 from cubeyard.topology import TopologyLike
 
 __all__ = ["FabricBound", "Refusal", "Sweep", "SweepRow", "Winner", "sweep"]
@@ -100,8 +101,8 @@ class Sweep(Result):
         data: dict[str, Any] = plain(self)
         for row, shown in zip(self.rows_, data["rows"], strict=True):
             if row.failed is not None:
-                for name in ("share_of_bound", "estimate_us", "wrong"):
-                    del shown[name]
+                for key in ("share_of_bound", "estimate_us", "wrong"):
+                    del shown[key]
         return data
 
     def rows(self) -> list[dict[str, Any]]:
@@ -170,15 +171,17 @@ def sweep(
         InputError: An argument is not what was expected.
         OutOfMemory: The run does not fit into the host's memory.
     """
-    given = [sizes] if isinstance(sizes, (str, int)) else list(sizes)
+    if check not in ("small", "all"):
+        raise InputError(f"check={check!r}: expected 'small' or 'all'")
+    given = list(sizes) if isinstance(sizes, Iterable) and not isinstance(sizes, str) else [sizes]
     file = None if config is None else text_of("config", config)
     arguments = {
-        "op": op,
-        "reduce": reduce,
-        "root": root,
-        "algorithm": algorithm,
-        "ranks": ranks,
-        "world": world,
+        "op": name("op", op),
+        "reduce": name("reduce", reduce),
+        "root": _arguments.count("root", root),
+        "algorithm": name("algorithm", algorithm),
+        "ranks": None if ranks is None else name("ranks", ranks),
+        "world": None if world is None else _arguments.count("world", world),
         "sizes": [str(size) for size in given],
         "dtype": _dtype.name_of(dtype),
         "file": file,

@@ -3,13 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cubeyard import _native
 from cubeyard.errors import InputError
 
-__all__ = ["text_of"]
+__all__ = ["name", "names", "text_of"]
+
+
+def name(argument: str, given: Any) -> str:
+    """Returns a name.
+
+    Raises:
+        InputError: It is no text.
+    """
+    if not isinstance(given, str):
+        raise InputError(f"{argument}={given!r}: expected a name, found {type(given).__name__}")
+    return given
+
+
+def names(argument: str, given: Any) -> list[str]:
+    """Returns the names in a list, or the only one.
+
+    >>> names("case", None), names("case", "a"), names("case", ("a", "b"))
+    ([], ['a'], ['a', 'b'])
+
+    Raises:
+        InputError: It is something else.
+    """
+    if given is None or isinstance(given, str):
+        return [] if given is None else [given]
+    if not isinstance(given, Iterable):
+        raise InputError(f"{argument}={given!r}: expected a name or several, found {type(given).__name__}")
+    return [name(argument, item) for item in given]
 
 
 def text_of(argument: str, given: Any) -> tuple[str, str]:

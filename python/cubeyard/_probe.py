@@ -8,114 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, overload
 
 from cubeyard import _native as native
-from cubeyard._given import text_of
-from cubeyard._result import HIDDEN, OPTIONAL, Result, build, plain, table
+from cubeyard._given import names, text_of
+from cubeyard._measurement import Invariant, LinkUse, ProbedCase, Transfer
+from cubeyard._result import HIDDEN, Result, build, plain, table
 from cubeyard._topology import resolve
 from cubeyard.errors import InputError
 from cubeyard.topology import TopologyLike
 
-__all__ = [
-    "Breakdown",
-    "Hop",
-    "Invariant",
-    "LinkUse",
-    "Measurement",
-    "PathStep",
-    "PatternResult",
-    "ProbeResult",
-    "ProbedCase",
-    "Transfer",
-    "Wait",
-    "probe",
-    "probe_cases",
-]
+__all__ = ["PatternResult", "ProbeResult", "probe", "probe_cases"]
 
 Table = tuple[str, list[str], list[list[tuple[str, bool]]]]
-
-
-@dataclass(frozen=True)
-class Breakdown:
-    """Parts of a latency."""
-
-    overhead_ns: float
-    wire_ns: float
-    serialisation_ns: float
-    service_ns: float
-    wait_ns: float
-    """Time by which the latency exceeds that on an idle machine."""
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """Measurement of one transfer."""
-
-    bytes: int
-    formula_ns: float
-    """Latency on an idle machine, by a closed form."""
-    latency_ns: float
-    breakdown: Breakdown
-    bandwidth_gbs: float
-    bottleneck_gbs: float
-    """Bandwidth of the slowest link or memory on the route."""
-    utilisation: float
-    """Bandwidth as a fraction of the bottleneck's."""
-
-    def _row(self) -> dict[str, Any]:
-        row: dict[str, Any] = {name: getattr(self, name) for name in ("bytes", "formula_ns", "latency_ns")}
-        row |= plain(self.breakdown)
-        return row | {name: getattr(self, name) for name in ("bandwidth_gbs", "bottleneck_gbs", "utilisation")}
-
-
-@dataclass(frozen=True)
-class Hop:
-    """A link on the route of the data, and the node at its end."""
-
-    node: str
-    bandwidth_gbs: float
-    serialisation_ns: float
-    wire_ns: float
-    overhead_ns: float
-    cumulative_ns: float
-    bottleneck: bool
-
-
-@dataclass(frozen=True)
-class PathStep:
-    """A step of a critical path."""
-
-    start_ns: float
-    duration_ns: float
-    what: str
-    where: str
-    behind: int | None
-    """Number of the transfer that was waited for."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProbedCase(Measurement):
-    """Measurements of one transfer on a fresh machine, at 32 KiB and at the sizes of `sweep`."""
-
-    name: str
-    category: str
-    from_: str
-    to: str
-    route: tuple[Hop, ...]
-    sweep: tuple[Measurement, ...]
-    explain: tuple[PathStep, ...] | None = field(default=None, metadata=OPTIONAL)
-    """Critical path at 32 KiB, if it was asked for. Its durations add up to the latency."""
-
-    def _rows(self) -> list[dict[str, Any]]:
-        about = {"case": self.name, "category": self.category, "from": self.from_, "to": self.to}
-        return [about | measured._row() for measured in sorted([self, *self.sweep], key=lambda of: of.bytes)]
-
-
-@dataclass(frozen=True)
-class Invariant:
-    """A property that holds on any sound machine."""
-
-    claim: str
-    evidence: str
-    holds: bool
 
 
 @dataclass(frozen=True)
@@ -154,56 +56,20 @@ class ProbeResult(Result):
 
     def _tables(self) -> list[Table]:
         tables = [table("Cases and sizes", self.rows()), table("Properties", plain(self.invariants))]
-        tables += [table(f"{case.name}: {case.from_} → {case.to}, the way of the data", plain(case.route)) for case in self.cases]
-        return tables + [table(f"{case.name}, step by step", plain(case.explain)) for case in self.cases if case.explain]
+        for case in self.cases:
+            tables.append(table(f"{case.name}: {case.from_} → {case.to}, the way of the data", plain(case.route)))
+            if case.explain:
+                tables.append(table(f"{case.name}, step by step", plain(case.explain)))
+        return tables
 
     def _draw(self, axes: Any) -> None:
         for case in self.cases:
-            rows = case._rows()
-            axes.plot([row["bytes"] for row in rows], [row["bandwidth_gbs"] for row in rows], marker="o", label=case.name)
+            sizes, rates = zip(*[(row["bytes"], row["bandwidth_gbs"]) for row in case._rows()], strict=True)
+            axes.plot(sizes, rates, marker="o", label=case.name)
         axes.set_xscale("log", base=2)
         axes.set_xlabel("bytes")
         axes.set_ylabel("GB/s")
         axes.legend(fontsize="small")
-
-
-@dataclass(frozen=True)
-class Wait:
-    """A wait for a link behind another transfer."""
-
-    link: str
-    behind: int | None
-    ns: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Transfer(Measurement):
-    """Measurement of one transfer of a pattern."""
-
-    op: str
-    from_: str
-    to: str
-    offset: int
-    at_ns: float
-    route: tuple[Hop, ...]
-    held_up: Wait | None
-    """Longest wait of a flit behind another transfer."""
-    explain: tuple[PathStep, ...] | None = field(default=None, metadata=OPTIONAL)
-    """Critical path, if it was asked for."""
-
-    def _row(self) -> dict[str, Any]:
-        about = {"op": self.op, "from": self.from_, "to": self.to, "offset": self.offset, "at_ns": self.at_ns}
-        wait = self.held_up or Wait(link="", behind=None, ns=0.0)
-        held_up = {"held_up_link": wait.link or None, "held_up_behind": wait.behind, "held_up_ns": wait.ns}
-        return about | super()._row() | held_up
-
-
-@dataclass(frozen=True)
-class LinkUse:
-    """Time for which a link carried flits."""
-
-    link: str
-    busy_ns: float
 
 
 @dataclass(frozen=True)
@@ -299,14 +165,13 @@ def probe(
     """
     machine, path = resolve(topology), None if trace is None else os.fspath(trace)
     if pattern is None:
-        names = [case] if isinstance(case, str) else list(case or [])
-        data, text = native.probe_cases(machine, names, explain, path)
+        data, text = native.probe_cases(machine, names("case", case), bool(explain), path)
         return build(ProbeResult, data, text=text)
     if case is not None:
         raise InputError(f"case={case!r}: expected None beside a pattern, which has transfers of its own")
     is_list = isinstance(pattern, Sequence) and not isinstance(pattern, str)
     name, yaml = text_of("pattern", {"transfers": pattern} if is_list else pattern)
-    data, text = native.probe_pattern(machine, name, yaml.encode(), explain, path)
+    data, text = native.probe_pattern(machine, name, yaml.encode(), bool(explain), path)
     return build(PatternResult, data, text=text)
 
 

@@ -95,7 +95,10 @@ class Result(ABC):
         return axes
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Exports the table as an Arrow stream, which pandas, polars and pyarrow read. A requested schema is not applied."""
+        """Exports the table as an Arrow stream, which pandas, polars and pyarrow read.
+
+        A requested schema is not applied, which the protocol permits.
+        """
         rows = self.rows()
         return _native.arrow_stream(columns(rows, self._types), len(rows))
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from cubeyard import _native as native
 from cubeyard import _progress
+from cubeyard._given import names
 from cubeyard._result import HIDDEN, Result, build, plain, table
 from cubeyard._topology import resolve
 from cubeyard.topology import TopologyLike
@@ -84,14 +85,14 @@ class Validation(Result):
 
     def _summary(self) -> str:
         verdicts = [check.verdict for check in self.checks]
-        names: list[Verdict] = ["passed", "failed", "shown", "left out"]
-        return ", ".join(f"{verdicts.count(name)} {name}" for name in names)
+        known: list[Verdict] = ["passed", "failed", "shown", "left out"]
+        return ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in known)
 
     def _tables(self) -> list[tuple[str, list[str], list[list[tuple[str, bool]]]]]:
         families = dict.fromkeys(check.family for check in self.checks)
-        names = ("verdict", "name", "expected", "ours", "unit", "deviation", "kind", "source", "reason")
+        shown = ("verdict", "name", "expected", "ours", "unit", "deviation", "kind", "source", "reason")
         rows = {family: [row for row in self.rows() if row["family"] == family] for family in families}
-        return [table(family, [{name: row[name] for name in names} for row in rows[family]]) for family in families]
+        return [table(family, [{name: row[name] for name in shown} for row in rows[family]]) for family in families]
 
     def _draw(self, axes: Any) -> None:
         judged = [check for check in self.checks if check.deviation is not None]
@@ -117,7 +118,7 @@ def validate(
     >>> golden.ok, len(golden.checks) > 5
     (True, True)
     """
-    families = [family] if isinstance(family, str) else list(family or [])
+    families = names("family", family)
     with _progress.shown(progress) as tell:
         data, text = native.validate(resolve(topology), families, tell)
     return Validation(tuple(build(Check, row) for row in data), text)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from cubeyard import _dtype, _progress
+from cubeyard import _arguments, _dtype, _progress
 from cubeyard import _native as native
 from cubeyard._given import text_of
 from cubeyard._result import HIDDEN, Result, build, plain, table
@@ -128,13 +128,13 @@ def step(
 ) -> Step:
     """Measures a step of a language model, as `cubeyard model` does.
 
-    All weights and caches are allocated over all SIPs, and a step is simulated with one of the model's layers, which are
-    all alike.
+    All weights and caches are allocated over all SIPs, and a step is simulated with one of the model's layers, which
+    are all alike.
 
     Args:
-        model: Name of a known model, see `names()`; or a model of your own, as a path (`os.PathLike`) of a YAML file or a
-            dictionary with the keys name, layers, hidden, ffn, heads, kv_heads, head_dim and vocab. Keys that are left
-            out are as in llama-8b.
+        model: Name of a known model, see `names()`; or a model of your own, as a path (`pathlib.Path`) of a YAML file
+            or a dictionary with the keys name, layers, hidden, ffn, heads, kv_heads, head_dim and vocab. Keys that are
+            left out are as in llama-8b.
         phase: "decode" (one new token per sequence) or "prefill" (whole prompts, in chunks).
         batch: Number of sequences.
         context: Number of tokens of each sequence.
@@ -157,20 +157,14 @@ def step(
     if phase not in ("decode", "prefill"):
         raise InputError(f"phase={phase!r}: expected 'decode' or 'prefill'")
     numbers = {"batch": batch, "context": context, "chunk": chunk, "layers": layers}
-    for name, number in numbers.items():
-        _check(name, number)
-    _check("positions", 1 if positions is None else positions)
+    numbers = {name: _arguments.count(name, number, least=1) for name, number in numbers.items()}
+    positions = None if positions is None else _arguments.count("positions", positions, least=1)
     known, file = (model, None) if isinstance(model, str) else ("", text_of("model", model))
     arguments = {"model": known, "file": file, "prefill": phase == "prefill", "positions": positions, **numbers}
     arguments["dtype"] = _dtype.name_of(dtype)
     with _progress.shown(progress) as tell:
         data, text = native.model_step(resolve(topology), arguments, tell)
     return build(Step, data, text=text)
-
-
-def _check(name: str, number: int) -> None:
-    if not isinstance(number, int) or not 1 <= number < 2**64:
-        raise InputError(f"{name}={number!r}: expected a whole number from 1 up")
 
 
 def names() -> list[str]:

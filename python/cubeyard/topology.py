@@ -24,8 +24,8 @@ LEVELS = ("system", "sip", "cube", "pe")
 class Topology:
     """Values of a machine, checked.
 
-    It is made of nothing (the default machine), a path of a topology file, a dictionary in the structure of such a file,
-    or a dictionary by keys with dots. All are laid over the default machine, whose file is `DEFAULT`.
+    It is made of nothing (the default machine), a path of a topology file, a dictionary in the structure of such a
+    file, or a dictionary by keys with dots. All are laid over the default machine, whose file is `DEFAULT`.
 
     >>> from cubeyard import Topology
     >>> slow = Topology({"hbm.channel_bandwidth_gbs": 16, "hbm.link.length_mm": 2})
@@ -70,7 +70,7 @@ class Topology:
 
     @property
     def hash(self) -> str:
-        """Hash of the values, as 32 hexadecimal digits: equal for files that say the same in another order or notation."""
+        """Hash of the values in 32 hexadecimal digits, equal for files that say the same in other notations."""
         return self._native.content_hash()
 
     @property
@@ -127,8 +127,8 @@ class Topology:
         return _unpickled, (self._native.yaml(),)
 
     def _repr_html_(self) -> str:
-        pictures = "".join(f"<details><summary>{level}</summary>{self._native.draw(level)}</details>" for level in LEVELS)
-        return f"<pre>{html.escape(str(self))}</pre>{pictures}"
+        pictures = [f"<details><summary>{level}</summary>{self._native.draw(level)}</details>" for level in LEVELS]
+        return f"<pre>{html.escape(str(self))}</pre>{''.join(pictures)}"
 
     def _warn(self) -> None:
         for warning in self._native.warnings():

@@ -121,3 +121,21 @@ def check(compute):
             numeric_cases.compare(case, numeric_cases.array(answer))
 
     return check
+
+
+class Command:
+    """The command of the installed package."""
+
+    def text(self, *arguments):
+        done = subprocess.run([sys.executable, "-m", "cubeyard", *arguments, "-q"], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def __call__(self, *arguments):
+        return json.loads(self.text(*arguments, "--format", "json"))
+
+
+@pytest.fixture(scope="session")
+def command():
+    """Runs the command and returns what its JSON says."""
+    return Command()
