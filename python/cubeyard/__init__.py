@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cubeyard import errors, model
+from cubeyard import errors, memory, model, replay
 from cubeyard._bench import Bench, bench
 from cubeyard._native import __version__
 from cubeyard._probe import PatternResult, ProbeResult, probe, probe_cases
@@ -40,9 +40,11 @@ __all__ = [
     "benches",
     "errors",
     "jit",
+    "memory",
     "model",
     "probe",
     "probe_cases",
+    "replay",
     "run",
     "sweep",
     "validate",

@@ -19,14 +19,16 @@ const BUNDLED: &[u8] = include_bytes!("resnet_train.csv.gz");
 
 /// A trace with its file; `None` for the bundled trace.
 #[derive(Debug)]
-pub(crate) struct Input {
-    pub(crate) file: Option<PathBuf>,
-    pub(crate) trace: Trace,
+pub struct Input {
+    /// File as it was given.
+    pub file: Option<PathBuf>,
+    /// Trace that was read from it.
+    pub trace: Trace,
 }
 
 /// Error of work that needs more memory than `--memory` allows.
 #[derive(Debug)]
-pub(crate) struct MemoryExceeded {
+pub struct MemoryExceeded {
     what: String,
     limit: Bytes,
 }
@@ -50,8 +52,8 @@ impl fmt::Display for MemoryExceeded {
 
 impl std::error::Error for MemoryExceeded {}
 
-/// Returns the bundled trace.
-pub(crate) fn bundled(limit: Bytes) -> Result<Vec<Input>> {
+/// Returns the bundled trace: ResNet-50 in training.
+pub fn bundled(limit: Bytes) -> Result<Vec<Input>> {
     let bytes = decompress(BUNDLED, limit)
         .map_err(|error| unreadable(error, "the bundled trace", limit))?;
     let traces = trace::read("resnet_train", &bytes, limit)?;
@@ -59,17 +61,25 @@ pub(crate) fn bundled(limit: Bytes) -> Result<Vec<Input>> {
 }
 
 /// Reads the traces of a file, with at most `limit` of memory for the file and its traces.
-pub(crate) fn read(file: &Path, names: &mut Names, limit: Bytes) -> Result<Vec<Input>> {
+pub fn read(file: &Path, names: &mut Names, limit: Bytes) -> Result<Vec<Input>> {
     let shown = printable(&file.to_string_lossy());
     let at = |problem: &str, help: &str| anyhow!("{shown}: {problem}\n  help: {help}");
     let opened = File::open(file).map_err(|error| at(&error.to_string(), "check the path"))?;
-    let bytes = decompress(opened, limit).map_err(|error| unreadable(error, &shown, limit))?;
-    let traces = trace::read(&names.name(file), &bytes, limit);
-    let traces = traces.map_err(|error| unreadable(error.into(), &shown, limit))?;
-    if traces.is_empty() {
-        return Err(at("the snapshot holds no allocation", NO_HISTORY));
-    }
+    let traces = parse(opened, &shown, &names.name(file), limit)?;
     Ok(traces.into_iter().map(|trace| Input { file: Some(file.to_owned()), trace }).collect())
+}
+
+/// Reads the traces of a source, which errors call `shown`; they are named `name`. The source and its traces take at
+/// most `limit` of memory.
+pub fn parse(source: impl Read, shown: &str, name: &str, limit: Bytes) -> Result<Vec<Trace>> {
+    let bytes = decompress(source, limit).map_err(|error| unreadable(error, shown, limit))?;
+    let traces = trace::read(name, &bytes, limit);
+    let traces = traces.map_err(|error| unreadable(error.into(), shown, limit))?;
+    if traces.is_empty() {
+        let problem = "the snapshot holds no allocation";
+        return Err(anyhow!("{shown}: {problem}\n  help: {NO_HISTORY}"));
+    }
+    Ok(traces)
 }
 
 /// Error of reading a file or its traces.
@@ -178,7 +188,7 @@ fn gzip_error(error: &io::Error, read: usize) -> io::Error {
 
 /// Generator of unique names for traces.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub struct Names {
     taken: BTreeSet<String>,
 }
 

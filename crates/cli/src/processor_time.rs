@@ -5,8 +5,8 @@
 
 #![expect(unsafe_code, reason = "the standard library does not read this clock")]
 
-/// Returns a clock that reads nanoseconds.
-pub(crate) fn clock() -> impl FnMut() -> u64 {
+/// Returns a clock that reads nanoseconds of processor time of the calling thread.
+pub fn clock() -> impl FnMut() -> u64 {
     || {
         let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: the call writes the one structure that it is given.

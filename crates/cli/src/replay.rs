@@ -4,6 +4,7 @@ mod json;
 mod plot;
 mod table;
 
+use std::borrow::Borrow;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -16,6 +17,7 @@ use crate::memory;
 use crate::processor_time;
 use crate::progress::Progress;
 use crate::terminal::OutputOptions;
+pub use json::render;
 use plot::Plot;
 
 /// Show how much memory recorded allocations would have needed under other policies
@@ -57,9 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let reports = replay_all(&inputs, &arguments.policies, &mut progress);
     progress.finish();
     draw(arguments, &reports)?;
-    arguments
-        .output
-        .print(|colours| table::render(&reports, colours), || json::render(&inputs, &reports))
+    arguments.output.print(|colours| table::render(&reports, colours), || render(&inputs, &reports))
 }
 
 fn read(arguments: &Arguments, limit: Bytes, progress: &mut Progress) -> Result<Vec<Input>> {
@@ -77,17 +77,16 @@ fn read(arguments: &Arguments, limit: Bytes, progress: &mut Progress) -> Result<
 }
 
 /// Returns the memory that the traces take.
-fn held(inputs: &[Input]) -> Bytes {
-    inputs.iter().map(|input| input.trace.memory()).sum()
+fn held<I: Borrow<Input>>(inputs: &[I]) -> Bytes {
+    inputs.iter().map(|input| input.borrow().trace.memory()).sum()
 }
 
 /// Rejects traces whose replay, with all that was read, would take more than `limit`.
-fn check_memory(inputs: &[Input], limit: Bytes) -> Result<()> {
+pub fn check_memory<I: Borrow<Input>>(inputs: &[I], limit: Bytes) -> Result<()> {
     let left = limit.saturating_sub(held(inputs));
-    match inputs.iter().find(|input| cubeyard_replay::memory_needed(&input.trace) > left) {
-        Some(Input { trace, .. }) => {
-            Err(MemoryExceeded::new(format!("replaying {}", trace.name), limit).into())
-        }
+    let mut traces = inputs.iter().map(|input| &input.borrow().trace);
+    match traces.find(|trace| cubeyard_replay::memory_needed(trace) > left) {
+        Some(trace) => Err(MemoryExceeded::new(format!("replaying {}", trace.name), limit).into()),
         None => Ok(()),
     }
 }

@@ -177,8 +177,14 @@ impl FlexAllocator {
     pub fn trim(&self) -> Bytes {
         self.shared.poll();
         let bytes = self.shared.trim();
-        lock(&self.shared.regions).refused = false;
+        self.unlock_regions();
         bytes
+    }
+
+    /// Lets regions be acquired again after the device has refused all sizes: it may have room now, or may have failed
+    /// for another reason.
+    pub fn unlock_regions(&self) {
+        lock(&self.shared.regions).refused = false;
     }
 
     /// Waits until no freed block waits for a stream any more.

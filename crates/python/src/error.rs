@@ -6,11 +6,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use cubeyard_memory::flex;
 use cubeyard_memory::free_list::{self, AllocateCause};
 use cubeyard_runtime::{AllocateError, RuntimeError};
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::raised;
+use crate::kernel::failure;
 use crate::signals;
 
 /// Kinds of exceptions: the classes of `cubeyard.errors`.
@@ -97,8 +96,8 @@ impl IntoPyErr for PyErr {
 
 impl IntoPyErr for RuntimeError {
     fn into_py_err(self) -> PyErr {
-        if let Some(raised) = raised::take(&self.to_string()) {
-            return of_kernel(raised);
+        if let Some(raised) = failure::raised(&self.to_string()) {
+            return raised;
         }
         let kind = match &self {
             Self::Interrupted => return signals::take(),
@@ -116,18 +115,6 @@ impl IntoPyErr for RuntimeError {
         };
         kind.error(self.to_string())
     }
-}
-
-/// Makes the exception of a kernel of Python. Its cause is the kernel's own; Ctrl-C and the like are raised as they are.
-fn of_kernel((text, cause): raised::Raised) -> PyErr {
-    Python::attach(|py| match cause {
-        Some(cause) if !cause.is_instance_of::<PyException>(py) => cause,
-        cause => {
-            let error = Kind::Kernel.error(text);
-            error.set_cause(py, cause);
-            error
-        }
-    })
 }
 
 /// Returns the numbers of an allocation that failed.
@@ -153,10 +140,20 @@ fn of_space(error: &free_list::AllocateError) -> Vec<(&'static str, u64)> {
 
 fn of_regions(error: &flex::AllocateError) -> Vec<(&'static str, u64)> {
     let flex::AllocateError::OutOfMemory(report) = error else { return Vec::new() };
+    of_report(report)
+}
+
+/// Returns the numbers of a report of the allocator.
+pub(crate) fn of_report(report: &flex::OutOfMemory) -> Vec<(&'static str, u64)> {
     let numbers = [
         ("requested", report.requested),
+        ("rounded", report.rounded),
         ("free", report.free),
         ("largest_free", report.largest),
+        ("longest_block", report.longest_block),
+        ("pending", report.pending),
+        ("idle", report.idle),
+        ("device_free", report.device_free),
         ("capacity", report.device_total),
     ];
     numbers.map(|(name, bytes)| (name, bytes.get())).into()

@@ -16,6 +16,8 @@
 //! | [`plain`] | dictionaries, lists, numbers and text, in and out |
 //! | [`probe`], [`study`] | measurements of the fabric, of models and of collectives |
 //! | [`licences`] | the licences of what is linked in |
+//! | [`memory`] | the Flex allocator |
+//! | [`replay`] | replay of recorded allocations |
 
 #![allow(
     clippy::needless_pass_by_value,
@@ -32,11 +34,12 @@ mod error;
 mod kernel;
 mod launch;
 mod licences;
+mod memory;
 mod placement;
 mod plain;
 mod probe;
-mod raised;
 mod record;
+mod replay;
 #[allow(dead_code, reason = "modules that use more of it follow")]
 mod session;
 mod signals;
@@ -66,5 +69,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     kernel::register(module)?;
     probe::register(module)?;
     study::register(module)?;
+    memory::register(module)?;
+    replay::register(module)?;
     Ok(())
 }

@@ -2,21 +2,25 @@
 
 use super::policy::{EXPANDABLE, PYTORCH};
 use super::pytorch::PyTorch;
-use super::{ReplayPolicy, Target, run};
+use super::{Target, run};
 use crate::trace::{Allocate, Event, HistoryExtent, OutOfMemory, Trace, TraceId};
 
-/// Returns whether `policy` serves the first request of `trace` that failed, after all events before it, from the memory
+/// Returns whether the policy `name`, whose targets `make` creates, serves the first request of `trace` that failed, after all events before it, from the memory
 /// available to the recorded allocator; `None` if none failed or that memory is unknown.
-pub(super) fn fits(policy: &ReplayPolicy, trace: &Trace) -> Option<bool> {
+pub(super) fn fits(
+    name: &str,
+    make: &dyn Fn(&Trace) -> Box<dyn Target + '_>,
+    trace: &Trace,
+) -> Option<bool> {
     let recording = trace.recording.as_ref()?;
     let failure = recording.out_of_memory.first()?;
     let capacity = failure.capacity.filter(|_| recording.history == HistoryExtent::Whole)?;
     let trace = until(trace, failure)?;
-    let mut target: Box<dyn Target + '_> = match policy.name {
+    let mut target: Box<dyn Target + '_> = match name {
         // These return cached memory before they fail.
         PYTORCH => Box::new(PyTorch::native(Some(capacity))),
         EXPANDABLE => Box::new(PyTorch::expandable(Some(capacity))),
-        _ => (policy.make)(&trace),
+        _ => make(&trace),
     };
     let outcome = run(&trace, &mut *target, &mut |_| {});
     Some(outcome.failed.is_none() && outcome.peak_reserved <= capacity)

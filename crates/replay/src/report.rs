@@ -1,7 +1,7 @@
 //! Results of one trace under several policies.
 
 use super::measure::nanoseconds_per_operation;
-use super::{Doubt, Kind, Outcome, ReplayPolicy, doubt, refused, run};
+use super::{Doubt, Kind, Outcome, ReplayPolicy, Target, doubt, refused, run};
 use crate::trace::{RecordedBy, Recording, Trace};
 use cubeyard_units::Bytes;
 use cubeyard_units::text::count;
@@ -101,12 +101,24 @@ impl ReplayPolicy {
         clock: &mut dyn FnMut() -> u64,
         progress: &mut dyn FnMut(usize),
     ) -> Row {
-        let outcome = run(trace, &mut *(self.make)(trace), progress);
+        self.replay_over(&self.make, trace, clock, progress)
+    }
+
+    /// Replays a trace as [`replay`](Self::replay) does, over targets that `make` creates: for policies that are
+    /// no functions, such as those of a front.
+    pub fn replay_over(
+        &self,
+        make: &dyn Fn(&Trace) -> Box<dyn Target + '_>,
+        trace: &Trace,
+        clock: &mut dyn FnMut() -> u64,
+        progress: &mut dyn FnMut(usize),
+    ) -> Row {
+        let outcome = run(trace, &mut *make(trace), progress);
         let ns_per_op = match outcome.failed {
             Some(_) => None,
-            None => nanoseconds_per_operation(trace, &self.make, clock, progress),
+            None => nanoseconds_per_operation(trace, make, clock, progress),
         };
-        Row { policy: *self, outcome, ns_per_op, fits: refused::fits(self, trace) }
+        Row { policy: *self, outcome, ns_per_op, fits: refused::fits(self.name, make, trace) }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Reports on replays as JSON.
 
+use std::borrow::Borrow;
+
 use anyhow::Result;
 use cubeyard_memory::Bytes;
 use cubeyard_replay::{Report, Row};
@@ -33,9 +35,9 @@ struct Record<'a> {
     doubt: Option<String>,
 }
 
-/// Renders an array with an object for each trace and policy.
-pub(super) fn render(inputs: &[Input], reports: &[Report]) -> Result<String> {
-    let pairs = inputs.iter().zip(reports);
+/// Renders the reports on traces as JSON: an array with an object for each trace and policy.
+pub fn render<I: Borrow<Input>>(inputs: &[I], reports: &[Report]) -> Result<String> {
+    let pairs = inputs.iter().map(Borrow::borrow).zip(reports);
     let records = pairs
         .flat_map(|(input, report)| report.rows.iter().map(move |row| record(input, report, row)));
     Ok(serde_json::to_string_pretty(&records.collect::<Vec<_>>())? + "\n")

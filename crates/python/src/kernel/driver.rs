@@ -17,8 +17,7 @@ use super::language::Tl;
 use super::lines::Lines;
 use super::reference::{ArgumentTensor, Ref};
 use super::run::Run;
-use super::wait::{PendingValue, array};
-use super::wanted::Contents;
+use super::wait::{Contents, PendingValue, array};
 
 /// A function of Python as a kernel.
 pub(crate) struct Function {

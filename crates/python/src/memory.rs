@@ -1,0 +1,31 @@
+//! The Flex allocator: classes of `cubeyard.memory`.
+//!
+//! No thread waits for the allocator with the GIL: every call of it is made without ([`calls`]), and the functions in
+//! Python that it calls (devices, streams, callbacks, clocks) take the GIL for themselves. Nothing that the allocator
+//! keeps refers to a Python object strongly; the class [`allocator::FlexAllocator`] does, where the garbage collector
+//! can see it ([`hooks`]).
+
+mod allocator;
+mod arguments;
+mod block;
+mod calls;
+mod compaction;
+mod device;
+mod failure;
+mod forks;
+mod hooks;
+mod native_device;
+mod pressure;
+mod streams;
+
+use pyo3::prelude::*;
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    forks::watch(module)?;
+    module.add_class::<allocator::FlexAllocator>()?;
+    module.add_class::<block::Address>()?;
+    module.add_class::<block::Allocation>()?;
+    module.add_class::<block::Pin>()?;
+    module.add_class::<compaction::Compaction>()?;
+    module.add_class::<native_device::MemoryDevice>()
+}

@@ -1,0 +1,353 @@
+//! The class `FlexAllocator`.
+
+use std::sync::{Arc, Weak};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use cubeyard_memory::device::DeviceMemory;
+use cubeyard_memory::flex::{self, Acquire, FlexConfig, Growth, Release};
+use cubeyard_memory::policy::{Kind as BlockKind, Request};
+use cubeyard_memory::{Bytes, VirtualAddress};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use pyo3::{PyTraverseError, PyVisit};
+
+use super::block::{Address, Allocation};
+use super::calls::{self, Held, Raised};
+use super::compaction::Compaction;
+use super::device::PythonDevice;
+use super::hooks::{self, Hooks, Objects};
+use super::native_device::MemoryDevice;
+use super::streams::PythonStreams;
+use super::{arguments, failure, forks, pressure};
+use crate::error::{Kind, OrRaise};
+
+/// Allocates blocks of device memory; the base of `cubeyard.memory.FlexAllocator`, which documents it.
+#[pyclass(frozen, subclass, module = "cubeyard._native")]
+pub(crate) struct FlexAllocator {
+    // Dropped before the hooks: regions are then released to the device.
+    inner: Held<flex::FlexAllocator>,
+    hooks: Arc<Hooks>,
+}
+
+impl FlexAllocator {
+    /// Calls the allocator without the GIL.
+    pub(crate) fn call<T: Send>(
+        &self,
+        py: Python<'_>,
+        act: impl FnOnce(&flex::FlexAllocator) -> T + Send,
+    ) -> PyResult<T> {
+        let done = calls::call(py, self.inner.forks, || act(&self.inner));
+        if done.is_err() {
+            // A device that has raised an exception has not refused for good.
+            calls::call(py, self.inner.forks, || self.inner.unlock_regions())?;
+        }
+        done
+    }
+
+    pub(crate) fn forks(&self) -> u64 {
+        self.inner.forks
+    }
+}
+
+/// Returns the microseconds since 1970, as in PyTorch's histories.
+#[expect(clippy::disallowed_methods, reason = "a front reads the clock")]
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Reads a clock that is written in Python; where it raises an exception, the clock stands still.
+fn read_clock(hooks: &Weak<Hooks>) -> u64 {
+    let now = Python::try_attach(|py| {
+        let clock = hooks::find(py, hooks, |objects| &objects.clock)?;
+        let read = clock.call0(py).and_then(|now| now.extract::<u64>(py));
+        read.map_err(|error| calls::raise(Raised::Callback(error))).ok()
+    });
+    now.flatten().unwrap_or(0)
+}
+
+fn config(text: &str, settings: &[(String, String)]) -> PyResult<FlexConfig> {
+    let mut config: FlexConfig = text.parse().or_raise()?;
+    settings.iter().try_for_each(|(key, value)| config.set(key, value)).or_raise()?;
+    Ok(config)
+}
+
+fn source(device: &Bound<'_, PyAny>, hooks: &Arc<Hooks>) -> PyResult<Arc<dyn DeviceMemory>> {
+    match device.cast::<MemoryDevice>() {
+        Ok(native) => Ok(native.get().memory()),
+        Err(_) => Ok(Arc::new(PythonDevice::new(device, Arc::downgrade(hooks))?)),
+    }
+}
+
+#[pymethods]
+impl FlexAllocator {
+    #[new]
+    fn new(
+        device: &Bound<'_, PyAny>,
+        text: &str,
+        settings: Vec<(String, String)>,
+        streams: Option<Py<PyAny>>,
+        clock: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let py = device.py();
+        let (has_streams, has_clock) = (streams.is_some(), clock.is_some());
+        let kept = Some(device.clone().unbind());
+        let objects = Objects { device: kept, streams, clock, callbacks: Vec::new() };
+        let hooks = Arc::new(Hooks::new(objects));
+        let weak = Arc::downgrade(&hooks);
+        let mut builder =
+            flex::FlexAllocator::builder(source(device, &hooks)?).config(config(text, &settings)?);
+        builder = if has_clock {
+            let hooks = weak.clone();
+            builder.clock(move || read_clock(&hooks))
+        } else {
+            builder.clock(now)
+        };
+        if has_streams {
+            builder = builder.events(Arc::new(PythonStreams::new(weak.clone())));
+        }
+        let inner = calls::call(py, forks::count(), || builder.build())?.or_raise()?;
+        inner.on_pressure(move |report| pressure::call_back(&weak, report));
+        Ok(Self { inner: Held::new(inner, forks::count()), hooks })
+    }
+
+    /// Allocates a block.
+    ///
+    /// Args:
+    ///     size: Number of bytes; the block may be longer, by rounding.
+    ///     alignment: Alignment of its start, a power of two.
+    ///     stream: Stream that will use it.
+    ///     kind: Purpose, "tensor", "program" or "staging"; a kind can have regions of its own.
+    ///     site: Number of the call site in the program, from which the policy `lifetime` learns; 0 where unknown.
+    ///
+    /// Raises:
+    ///     OutOfMemory: There is no room; `details` has the numbers of the report.
+    ///     DeviceError: The device raised an exception, which is the `__cause__`.
+    ///     BusyError: The call comes from a function of the device, and would need another region.
+    ///
+    /// >>> from cubeyard.memory import FlexAllocator
+    /// >>> FlexAllocator().allocate(1000, alignment=4096).size
+    /// 1024
+    #[expect(clippy::similar_names, reason = "the names of the arguments in Python")]
+    #[pyo3(
+        signature = (size, *, alignment = 1, stream = 0, kind = BlockKind::Tensor, site = 0),
+        text_signature = "($self, size, *, alignment=1, stream=0, kind='tensor', site=0)"
+    )]
+    fn allocate(
+        this: &Bound<'_, Self>,
+        #[pyo3(from_py_with = arguments::size)] size: u64,
+        #[pyo3(from_py_with = arguments::alignment)] alignment: u64,
+        #[pyo3(from_py_with = arguments::stream)] stream: u32,
+        #[pyo3(from_py_with = arguments::kind)] kind: BlockKind,
+        #[pyo3(from_py_with = arguments::site)] site: u32,
+    ) -> PyResult<Allocation> {
+        let (size, alignment) = (Bytes::new(size), Bytes::new(alignment));
+        let request = Request { size, alignment, kind, stream, site };
+        let allocate = |inner: &flex::FlexAllocator| inner.allocate_for(&request);
+        let block = this.get().call(this.py(), allocate)?.or_raise()?;
+        Ok(Allocation::new(block, this))
+    }
+
+    /// Frees the block that starts at an address, and that `Allocation.leak` has given up.
+    fn free(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::address)] address: Address,
+    ) -> PyResult<()> {
+        let address = VirtualAddress::from(&address);
+        self.call(py, |inner| inner.deallocate(address))?.or_raise()
+    }
+
+    /// Registers a function to be called when memory has run out, with the report: an `OutOfMemory` that was not raised.
+    ///
+    /// It may free blocks and trim. The functions are called in the order in which they were registered; then the request is
+    /// tried once more. An exception of one of them is raised by `allocate`.
+    ///
+    /// >>> from cubeyard.memory import Card, FlexAllocator
+    /// >>> allocator = FlexAllocator(Card(4 << 30))
+    /// >>> cache = [allocator.allocate(3 << 30)]
+    /// >>> allocator.on_pressure(lambda report: cache.clear())
+    /// >>> allocator.allocate(2 << 30).size >> 30        # the cache made room
+    /// 2
+    fn on_pressure(&self, callback: Bound<'_, PyAny>) -> PyResult<()> {
+        if !callback.is_callable() {
+            return Err(Kind::Input.error(format!("callback is {callback}: expected a function")));
+        }
+        self.hooks.objects().callbacks.push(callback.unbind());
+        Ok(())
+    }
+
+    /// Gives all idle memory back to the device, and returns the number of its bytes. From then on regions may be acquired
+    /// again, also after the device has refused.
+    fn trim(&self, py: Python<'_>) -> PyResult<u64> {
+        self.call(py, |inner| inner.trim().get())
+    }
+
+    /// Waits until no freed block waits for a stream any more.
+    fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
+        self.call(py, flex::FlexAllocator::synchronize)
+    }
+
+    /// Plans moves that bring free memory together; see `Compaction`. Blocks that are pinned, leaked, or used by several
+    /// streams stay.
+    fn compact(this: &Bound<'_, Self>) -> PyResult<Compaction> {
+        let plan = this.get().call(this.py(), flex::FlexAllocator::compact)?;
+        Ok(Compaction::new(plan, this))
+    }
+
+    /// Returns the statistics, by PyTorch's keys.
+    #[pyo3(name = "_entries")]
+    fn entries<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let entries = PyDict::new(py);
+        for (key, value) in self.call(py, |inner| inner.stats().entries())? {
+            entries.set_item(key, value)?;
+        }
+        Ok(entries)
+    }
+
+    /// Sets the peaks to the current figures.
+    fn reset_peak_statistics(&self, py: Python<'_>) -> PyResult<()> {
+        self.call(py, flex::FlexAllocator::reset_peak_stats)
+    }
+
+    /// Sets the accumulated figures and the counters to zero.
+    fn reset_accumulated_statistics(&self, py: Python<'_>) -> PyResult<()> {
+        self.call(py, flex::FlexAllocator::reset_accumulated_stats)
+    }
+
+    /// Returns a snapshot as a pickle.
+    #[pyo3(name = "_pickled")]
+    fn pickled<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = arguments::device_number)] device: u32,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let written = self.call(py, |inner| {
+            let mut bytes = Vec::new();
+            inner.snapshot().write_pickle(device, &mut bytes).map(|()| bytes)
+        })?;
+        let bytes = written.map_err(|error| Kind::Internal.error(error.to_string()))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// Returns the figures of the regions, the oldest first.
+    #[pyo3(name = "_region_figures")]
+    fn region_figures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let reports = self.call(py, flex::FlexAllocator::regions)?;
+        let regions: PyResult<Vec<_>> =
+            reports.iter().map(|report| failure::entry(py, report)).collect();
+        PyList::new(py, regions?)
+    }
+
+    /// Returns the segment table: the id, flat address and size of each region; nothing for an empty entry.
+    #[pyo3(name = "_segments")]
+    fn segments<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let table = self.call(py, flex::FlexAllocator::segment_table)?;
+        let entry =
+            |segment: flex::Segment| (segment.region_id.get(), segment.base, segment.size.get());
+        PyTuple::new(py, table.entries().iter().map(|segment| segment.map(entry)))
+    }
+
+    /// Returns the physical address of an address: in a physical function the id of the region is one, in a virtual function
+    /// the firmware's table has it.
+    fn physical_address(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::address)] address: Address,
+    ) -> PyResult<u64> {
+        let place = VirtualAddress::from(&address);
+        let known = self.call(py, |inner| inner.segment_table().get(place.region_id).is_some())?;
+        if !known {
+            return Err(Kind::Input.error(format!("{place} is in no region of this allocator")));
+        }
+        let found = self.call(py, |inner| inner.physical_address(place))?;
+        let text = || format!("the device does not know the physical address of {place}");
+        found.ok_or_else(|| Kind::Input.error(text()))
+    }
+
+    /// Returns the flat address, as programs and snapshots use it, of an address.
+    fn flat_address(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::address)] address: Address,
+    ) -> PyResult<u64> {
+        let place = VirtualAddress::from(&address);
+        let found = self.call(py, |inner| inner.segment_table().get(place.region_id))?;
+        let flat = found.and_then(|(_, segment)| segment.base.checked_add(place.offset.get()));
+        let text = || format!("{place} is in no region of this allocator");
+        flat.ok_or_else(|| Kind::Input.error(text()))
+    }
+
+    /// Whether no further region is acquired: all sizes were refused, or there are as many as may be. `trim()` can
+    /// change that.
+    #[getter]
+    fn regions_locked(&self, py: Python<'_>) -> PyResult<bool> {
+        self.call(py, flex::FlexAllocator::regions_locked)
+    }
+
+    /// Allocates and frees as many blocks of one size as given, without Python: for comparison.
+    #[pyo3(name = "_allocate_and_free")]
+    fn allocate_and_free(&self, py: Python<'_>, size: u64, pairs: u64) -> PyResult<()> {
+        let size = Bytes::new(size);
+        let pair = |inner: &flex::FlexAllocator| inner.allocate(size).map(drop);
+        self.call(py, |inner| (0..pairs).try_for_each(|_| pair(inner)))?.or_raise()
+    }
+
+    /// Returns the free and the total memory of the device.
+    #[pyo3(name = "_memory_info")]
+    fn memory_info(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
+        let info = self.call(py, |inner| inner.device().info())?;
+        Ok((info.free.get(), info.total.get()))
+    }
+
+    /// Returns the configuration by key, as texts and numbers.
+    #[pyo3(name = "_settings")]
+    fn settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let config = self.inner.config();
+        let settings = PyDict::new(py);
+        let sizes: Vec<_> = config.fallback_sizes.iter().map(|size| size.get()).collect();
+        let kinds: Vec<_> = config.own_regions.iter().map(|kind| kind.name()).collect();
+        settings.set_item("fallback_sizes", sizes)?;
+        settings.set_item("max_regions", config.max_regions)?;
+        settings.set_item("alignment", config.alignment.get())?;
+        settings.set_item("region", config.region.name)?;
+        settings.set_item("block", config.block.name)?;
+        settings.set_item("acquire", acquire_text(config.acquire))?;
+        settings.set_item("release", release_text(config.release))?;
+        settings.set_item("growth", growth_text(config.growth))?;
+        settings.set_item("own_regions", kinds)?;
+        settings.set_item("history", config.history)?;
+        Ok(settings)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.hooks.traverse(&visit)
+    }
+
+    fn __clear__(&self) {
+        self.hooks.clear();
+    }
+}
+
+fn acquire_text(acquire: Acquire) -> String {
+    match acquire {
+        Acquire::Lazy => "lazy".to_owned(),
+        Acquire::First => "first".to_owned(),
+        Acquire::Eager(count) => format!("eager({count})"),
+    }
+}
+
+fn release_text(release: Release) -> String {
+    match release {
+        Release::Never => "never".to_owned(),
+        Release::WhenIdle(size) => format!("when_idle({})", size.get()),
+    }
+}
+
+fn growth_text(growth: Growth) -> String {
+    match growth {
+        Growth::Fixed => "fixed".to_owned(),
+        Growth::Growable(size) => format!("growable({})", size.get()),
+        Growth::Recycle(size) => format!("recycle({})", size.get()),
+    }
+}

@@ -1,0 +1,89 @@
+//! Arguments of calls, checked by name.
+
+use cubeyard_memory::device::AddressMode;
+use cubeyard_memory::policy::Kind as BlockKind;
+use pyo3::prelude::*;
+
+use super::block::Address;
+use crate::error::Kind;
+
+/// Returns an argument as a number.
+fn number<'py, T>(name: &str, value: &Bound<'py, PyAny>, expected: &str) -> PyResult<T>
+where
+    T: for<'a> FromPyObject<'a, 'py>,
+{
+    value.extract().map_err(|_| {
+        let shown = value.repr().map_or_else(|_| "an object".to_owned(), |text| text.to_string());
+        Kind::Input.error(format!("{name} is {shown}: expected {expected}"))
+    })
+}
+
+pub(crate) fn address(value: &Bound<'_, PyAny>) -> PyResult<Address> {
+    let shown = || value.repr().map_or_else(|_| "an object".to_owned(), |text| text.to_string());
+    let found = value.cast::<Address>().map(|address| *address.get());
+    found.map_err(|_| Kind::Input.error(format!("address is {}: expected an Address", shown())))
+}
+
+pub(crate) fn size(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    number("size", value, "a number of bytes, 1 to 2^64 - 1")
+}
+
+pub(crate) fn limit(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    number("limit", value, "a number of bytes, 0 to 2^64 - 1")
+}
+
+pub(crate) fn memory(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    number("memory", value, "a number of bytes, 0 to 2^64 - 1")
+}
+
+pub(crate) fn offset(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    number("offset", value, "a number of bytes, 0 to 2^64 - 1")
+}
+
+pub(crate) fn length(value: &Bound<'_, PyAny>) -> PyResult<usize> {
+    number("length", value, "a number of bytes, 0 to 2^64 - 1")
+}
+
+pub(crate) fn region_id(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    number("region_id", value, "a number, 0 to 2^64 - 1")
+}
+
+pub(crate) fn alignment(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    number("alignment", value, "a power of two")
+}
+
+pub(crate) fn stream(value: &Bound<'_, PyAny>) -> PyResult<u32> {
+    number("stream", value, "a number of a stream, 0 to 2^32 - 1")
+}
+
+pub(crate) fn site(value: &Bound<'_, PyAny>) -> PyResult<u32> {
+    number("site", value, "a number of a call site, 0 to 2^32 - 1")
+}
+
+pub(crate) fn table_entries(value: &Bound<'_, PyAny>) -> PyResult<u16> {
+    number("table", value, "a number of entries, 0 to 65535")
+}
+
+/// Returns the number of a device in a snapshot, which lists all devices up to its own.
+pub(crate) fn device_number(value: &Bound<'_, PyAny>) -> PyResult<u32> {
+    number::<u16>("device", value, "a number of a device, 0 to 65535").map(u32::from)
+}
+
+pub(crate) fn kind(value: &Bound<'_, PyAny>) -> PyResult<BlockKind> {
+    let names = BlockKind::ALL.map(BlockKind::name).join(", ");
+    let name: String = number("kind", value, &format!("one of {names}"))?;
+    let kind = BlockKind::ALL.into_iter().find(|kind| kind.name() == name);
+    kind.ok_or_else(|| Kind::Input.error(format!("kind is {name:?}: expected one of {names}")))
+}
+
+/// Returns the mode of a device by its name.
+pub(crate) fn mode(name: String) -> PyResult<AddressMode> {
+    match name.as_str() {
+        "physical" => Ok(AddressMode::Physical),
+        "virtual" => Ok(AddressMode::Virtual),
+        _ => {
+            let text = format!("mode is {name:?}: expected \"physical\" or \"virtual\"");
+            Err(Kind::Input.error(text))
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! The classes `Allocation`, `Pin` and `Address`.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cubeyard_memory::device::RegionId;
+use cubeyard_memory::{Bytes, VirtualAddress, flex};
+use pyo3::prelude::*;
+use pyo3::{PyTraverseError, PyVisit};
+
+use super::allocator::FlexAllocator;
+use super::arguments;
+use super::calls::Held;
+use crate::error::Kind;
+
+/// An address in device memory: a region and an offset in it. It owns nothing.
+///
+/// >>> from cubeyard.memory import Address
+/// >>> Address(0x400000000, 1024)
+/// Address(region_id=0x400000000, offset=0x400)
+#[pyclass(frozen, eq, ord, module = "cubeyard.memory")]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Address {
+    /// Id of the region: its physical address in a physical function, an index into the firmware's table in a virtual
+    /// one.
+    #[pyo3(get)]
+    region_id: u64,
+    /// Offset in the region, in bytes.
+    #[pyo3(get)]
+    offset: u64,
+}
+
+impl From<VirtualAddress> for Address {
+    fn from(address: VirtualAddress) -> Self {
+        Self { region_id: address.region_id.get(), offset: address.offset.get() }
+    }
+}
+
+impl From<&Address> for VirtualAddress {
+    fn from(address: &Address) -> Self {
+        let (region_id, offset) = (RegionId::new(address.region_id), Bytes::new(address.offset));
+        Self { region_id, offset }
+    }
+}
+
+#[pymethods]
+impl Address {
+    #[new]
+    fn new(
+        #[pyo3(from_py_with = arguments::region_id)] region_id: u64,
+        #[pyo3(from_py_with = arguments::offset)] offset: u64,
+    ) -> Self {
+        Self { region_id, offset }
+    }
+
+    fn __hash__(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.region_id, self.offset).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Address(region_id={:#x}, offset={:#x})", self.region_id, self.offset)
+    }
+
+    fn __str__(&self) -> String {
+        VirtualAddress::from(self).to_string()
+    }
+}
+
+/// Owns a block of device memory.
+///
+/// `free()`, the end of a `with` block, and the end of the last reference (`del`) free it, on any thread. It names its
+/// block, not a place: where compaction moves the block, `address` is the new place.
+///
+/// >>> from cubeyard.memory import Card, FlexAllocator
+/// >>> allocator = FlexAllocator(Card(16 << 30))
+/// >>> with allocator.allocate(1000) as block:
+/// ...     print(block.size, block.requested, block.address)
+/// 1024 1000 0x400000000+0x0
+/// >>> block.is_live
+/// False
+#[pyclass(frozen, weakref, module = "cubeyard.memory")]
+pub(crate) struct Allocation {
+    /// None once it is freed. A thread that reads figures shares it for a moment. The lock is held with the GIL, and
+    /// only to look at it.
+    block: Mutex<Option<Shared>>,
+    allocator: Py<FlexAllocator>,
+}
+
+type Shared = Arc<Held<flex::Allocation>>;
+
+impl Allocation {
+    pub(crate) fn new(block: flex::Allocation, allocator: &Bound<'_, FlexAllocator>) -> Self {
+        let block = Arc::new(Held::new(block, allocator.get().forks()));
+        Self { block: Mutex::new(Some(block)), allocator: allocator.clone().unbind() }
+    }
+
+    fn cell(&self) -> MutexGuard<'_, Option<Shared>> {
+        self.block.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn live(&self) -> PyResult<Shared> {
+        self.cell().clone().ok_or_else(freed)
+    }
+
+    fn look<T: Send>(
+        &self,
+        py: Python<'_>,
+        act: impl FnOnce(&flex::Allocation) -> T + Send,
+    ) -> PyResult<T> {
+        let block = self.live()?;
+        self.allocator.get().call(py, move |_| act(&block))
+    }
+
+    /// Takes the block; that fails for one that is freed, or that another thread looks at.
+    fn take(&self) -> PyResult<flex::Allocation> {
+        let mut cell = self.cell();
+        let block = cell.take().ok_or_else(freed)?;
+        Arc::try_unwrap(block).map(Held::take).map_err(|block| {
+            *cell = Some(block);
+            Kind::Busy.error("the block is in use by another thread")
+        })
+    }
+}
+
+fn freed() -> PyErr {
+    Kind::Input.error("the block was freed before")
+}
+
+#[pymethods]
+impl Allocation {
+    /// Present address of the block. Pin it to keep it there.
+    #[getter]
+    fn address(&self, py: Python<'_>) -> PyResult<Address> {
+        self.look(py, |block| block.address().into())
+    }
+
+    /// Length of the block in bytes: as requested, rounded up to the alignment of the allocator.
+    #[getter]
+    fn size(&self, py: Python<'_>) -> PyResult<u64> {
+        self.look(py, |block| block.size().get())
+    }
+
+    /// Number of bytes that were asked for.
+    #[getter]
+    fn requested(&self, py: Python<'_>) -> PyResult<u64> {
+        self.look(py, |block| block.requested().get())
+    }
+
+    /// Purpose of the block: "tensor", "program" or "staging".
+    #[getter]
+    fn kind(&self, py: Python<'_>) -> PyResult<&'static str> {
+        self.look(py, |block| block.kind().name())
+    }
+
+    /// Whether the block was not freed.
+    #[getter]
+    fn is_live(&self) -> bool {
+        self.cell().is_some()
+    }
+
+    /// Frees the block. Freeing it twice is an `InputError`.
+    ///
+    /// >>> from cubeyard.memory import FlexAllocator
+    /// >>> block = FlexAllocator().allocate(1000)
+    /// >>> block.free()
+    /// >>> block.free()
+    /// Traceback (most recent call last):
+    ///   ...
+    /// cubeyard.errors.InputError: the block was freed before
+    fn free(&self, py: Python<'_>) -> PyResult<()> {
+        let block = self.cell().take().ok_or_else(freed)?;
+        // A thread that looks at it at this moment frees it right afterwards.
+        let free = move |_: &flex::FlexAllocator| drop(Arc::try_unwrap(block).map(Held::take));
+        self.allocator.get().call(py, free)
+    }
+
+    /// Gives up ownership without freeing, and returns the address of the block, which `FlexAllocator.free` takes.
+    ///
+    /// >>> from cubeyard.memory import FlexAllocator
+    /// >>> allocator = FlexAllocator()
+    /// >>> address = allocator.allocate(1000).leak()
+    /// >>> allocator.free(address)
+    fn leak(&self, py: Python<'_>) -> PyResult<Address> {
+        let block = self.take()?;
+        self.allocator.get().call(py, move |_| block.leak().into())
+    }
+
+    /// Notes that another stream uses the block too: once freed, it is used again only when that stream has passed
+    /// everything that it was given until then.
+    fn record_stream(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::stream)] stream: u32,
+    ) -> PyResult<()> {
+        self.look(py, |block| block.record_stream(stream))
+    }
+
+    /// Keeps the block in its place, and live even if it is freed, until the pin is released.
+    ///
+    /// >>> from cubeyard.memory import FlexAllocator
+    /// >>> block = FlexAllocator().allocate(1000)
+    /// >>> with block.pin() as pin:
+    /// ...     assert pin.address == block.address
+    fn pin(&self, py: Python<'_>) -> PyResult<Pin> {
+        let pin = self.look(py, flex::Allocation::pin)?;
+        let (address, size) = (pin.address().into(), pin.size().get());
+        let held = Mutex::new(Some(Held::new(pin, self.allocator.get().forks())));
+        Ok(Pin { held, address, size, allocator: self.allocator.clone_ref(py) })
+    }
+
+    fn __enter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    #[pyo3(signature = (*_raised))]
+    fn __exit__(&self, py: Python<'_>, _raised: &Bound<'_, pyo3::types::PyTuple>) -> PyResult<()> {
+        if self.is_live() { self.free(py) } else { Ok(()) }
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        if !self.is_live() {
+            return Ok("<Allocation, freed>".to_owned());
+        }
+        self.look(py, |block| format!("<Allocation of {} at {}>", block.size(), block.address()))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.allocator)
+    }
+}
+
+/// Keeps a block live and in its place, until `release()`, the end of a `with` block, or the end of the last reference.
+#[pyclass(frozen, module = "cubeyard.memory")]
+pub(crate) struct Pin {
+    held: Mutex<Option<Held<flex::Pin>>>,
+    /// Address of the block, which stays the same while it is pinned.
+    #[pyo3(get)]
+    address: Address,
+    /// Length of the block in bytes.
+    #[pyo3(get)]
+    size: u64,
+    allocator: Py<FlexAllocator>,
+}
+
+#[pymethods]
+impl Pin {
+    /// Lets the block go. Releasing a pin twice is an `InputError`.
+    fn release(&self, py: Python<'_>) -> PyResult<()> {
+        let pin = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let pin = pin.ok_or_else(|| Kind::Input.error("the pin was released before"))?;
+        self.allocator.get().call(py, move |_| drop(pin.take()))
+    }
+
+    fn __enter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    #[pyo3(signature = (*_raised))]
+    fn __exit__(&self, py: Python<'_>, _raised: &Bound<'_, pyo3::types::PyTuple>) -> PyResult<()> {
+        let released = self.held.lock().unwrap_or_else(PoisonError::into_inner).is_none();
+        if released { Ok(()) } else { self.release(py) }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.allocator)
+    }
+}

@@ -1,0 +1,58 @@
+//! Python objects that an allocator calls.
+
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+
+use pyo3::prelude::*;
+use pyo3::{PyTraverseError, PyVisit};
+
+/// Python objects that an allocator calls. They belong to the class `FlexAllocator`, whose references the garbage collector
+/// follows: devices and callbacks often refer to their allocator. Everything below it refers to them weakly. The
+/// lock is taken for a moment, with the GIL.
+#[derive(Default)]
+pub(crate) struct Hooks(Mutex<Objects>);
+
+#[derive(Default)]
+pub(crate) struct Objects {
+    pub(crate) device: Option<Py<PyAny>>,
+    pub(crate) streams: Option<Py<PyAny>>,
+    pub(crate) clock: Option<Py<PyAny>>,
+    pub(crate) callbacks: Vec<Py<PyAny>>,
+}
+
+impl Hooks {
+    pub(crate) fn new(objects: Objects) -> Self {
+        Self(Mutex::new(objects))
+    }
+
+    pub(crate) fn objects(&self) -> MutexGuard<'_, Objects> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `visit` with each object. One that is not visited counts as used from elsewhere.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let Ok(objects) = self.0.try_lock() else { return Ok(()) };
+        let Objects { device, streams, clock, callbacks } = &*objects;
+        for object in [device, streams, clock].into_iter().flatten().chain(callbacks) {
+            visit.call(object)?;
+        }
+        Ok(())
+    }
+
+    /// Lets all objects go.
+    pub(crate) fn clear(&self) {
+        // Dropped after the lock: a finalizer may come back here.
+        let objects = std::mem::take(&mut *self.objects());
+        drop(objects);
+    }
+}
+
+/// Returns an object of hooks that are still there.
+pub(crate) fn find(
+    py: Python<'_>,
+    hooks: &Weak<Hooks>,
+    of: fn(&Objects) -> &Option<Py<PyAny>>,
+) -> Option<Py<PyAny>> {
+    let hooks = hooks.upgrade()?;
+    let objects = hooks.objects();
+    of(&objects).as_ref().map(|object| object.clone_ref(py))
+}

@@ -1,0 +1,86 @@
+//! Replay of recorded allocations: functions and classes of `cubeyard.replay`.
+
+mod outcome;
+mod policy;
+mod trace;
+mod worker;
+
+use std::sync::Arc;
+
+use cubeyard_cli::{Input, MemoryExceeded};
+use cubeyard_memory::Bytes;
+use cubeyard_replay::{POLICIES, Report};
+use pyo3::prelude::*;
+
+use crate::error::Kind;
+use outcome::ReplayOutcome;
+use policy::Chosen;
+use trace::RecordedTrace;
+
+/// Returns the name, the summary and the kind of each policy.
+#[pyfunction]
+fn replay_policies() -> Vec<(&'static str, &'static str, String)> {
+    let kind = |policy: &cubeyard_replay::ReplayPolicy| format!("{:?}", policy.kind).to_lowercase();
+    POLICIES.iter().map(|policy| (policy.name, policy.summary, kind(policy))).collect()
+}
+
+/// Replays traces under policies, given by name or as classes; under all if there are none.
+///
+/// `progress` is called now and then with the number of steps that were done since the last call, and with their total
+/// number.
+#[pyfunction]
+fn replay_traces(
+    py: Python<'_>,
+    traces: Vec<PyRef<'_, RecordedTrace>>,
+    policies: Vec<Bound<'_, PyAny>>,
+    progress: Option<Bound<'_, PyAny>>,
+    limit: Option<u64>,
+) -> PyResult<ReplayOutcome> {
+    let inputs: Vec<_> = traces.iter().map(|trace| Arc::clone(&trace.0)).collect();
+    let limit = memory_limit(limit);
+    cubeyard_cli::check_replay_memory(&inputs, limit).map_err(|error| refusal(&error))?;
+    let mut policies = policies.iter().map(policy::choose).collect::<PyResult<Vec<_>>>()?;
+    if policies.is_empty() {
+        policies = POLICIES.iter().map(Chosen::Native).collect();
+    }
+    let mut told = worker::Told::new(steps(&inputs) * policies.len(), progress);
+    let mut reports = Vec::new();
+    for input in &inputs {
+        let mut report = Report::new(&input.trace);
+        for policy in &policies {
+            report.rows.push(policy.replay(py, input, &mut told)?);
+        }
+        reports.push(report);
+    }
+    told.finish()?;
+    Ok(ReplayOutcome { inputs, reports })
+}
+
+/// Returns the steps of a policy: it goes over each trace twice, to count bytes and to take the time.
+fn steps(inputs: &[Arc<Input>]) -> usize {
+    inputs.iter().map(|input| 2 * input.trace.events.len()).sum()
+}
+
+/// Returns the limit of memory that was given, or that of the command.
+fn memory_limit(given: Option<u64>) -> Bytes {
+    given.map(Bytes::new).or_else(cubeyard_cli::default_limit).unwrap_or(Bytes::MAX)
+}
+
+/// Converts an error of reading or replaying, which comes as text.
+fn refusal(error: &(impl std::fmt::Display + AsRef<dyn std::error::Error + Send + Sync>)) -> PyErr {
+    let text = error.to_string();
+    let source: &(dyn std::error::Error + Send + Sync + 'static) = error.as_ref();
+    if source.is::<MemoryExceeded>() {
+        return Kind::OutOfMemory.error(text.replace("--memory SIZE", "memory_limit=SIZE"));
+    }
+    Kind::Input.error(text)
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<ReplayOutcome>()?;
+    module.add_class::<RecordedTrace>()?;
+    module.add_function(wrap_pyfunction!(trace::bundled_trace, module)?)?;
+    module.add_function(wrap_pyfunction!(trace::read_traces, module)?)?;
+    module.add_function(wrap_pyfunction!(replay_policies, module)?)?;
+    module.add_function(wrap_pyfunction!(replay_traces, module)?)
+}

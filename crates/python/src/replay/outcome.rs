@@ -1,0 +1,63 @@
+//! The class `ReplayOutcome`.
+
+use std::sync::Arc;
+
+use cubeyard_cli::Input;
+use cubeyard_replay::{Report, advice, chart};
+use pyo3::prelude::*;
+
+use super::refusal;
+
+/// Reports on traces under policies.
+#[pyclass(frozen, module = "cubeyard._native")]
+pub(crate) struct ReplayOutcome {
+    pub(crate) inputs: Vec<Arc<Input>>,
+    pub(crate) reports: Vec<Report>,
+}
+
+/// Trace, policy, event, time, live and reserved bytes of a point.
+type Point = (String, &'static str, usize, u64, u64, u64);
+
+#[pymethods]
+impl ReplayOutcome {
+    /// Returns what the command prints with `--format json`.
+    fn json(&self) -> PyResult<String> {
+        cubeyard_cli::replay_json(&self.inputs, &self.reports).map_err(|error| refusal(&error))
+    }
+
+    /// Returns the page that the command writes with `--plot OUT.html`.
+    fn page(&self, py: Python<'_>) -> String {
+        py.detach(|| chart::html(&self.reports))
+    }
+
+    /// Returns the picture that the command writes with `--plot OUT.svg`.
+    fn svg(&self, py: Python<'_>) -> String {
+        py.detach(|| chart::svg(&self.reports))
+    }
+
+    /// Returns the advice that the command prints below its tables.
+    fn advice(&self) -> String {
+        advice(&self.reports)
+    }
+
+    /// Returns the name of each trace with that of the policy that is recommended for it.
+    fn recommended(&self) -> Vec<(String, Option<&'static str>)> {
+        let best = |report: &Report| report.recommended().map(|row| row.policy.name);
+        self.reports.iter().map(|report| (report.trace.clone(), best(report))).collect()
+    }
+
+    /// Returns the points of all timelines, and whether the times of each trace were measured.
+    fn timeline(&self) -> Vec<Point> {
+        let mut points = Vec::new();
+        for report in &self.reports {
+            for row in &report.rows {
+                points.extend(row.outcome.timeline.points.iter().map(|point| {
+                    let (live, reserved) = (point.live.get(), point.reserved.get());
+                    let (trace, policy) = (report.trace.clone(), row.policy.name);
+                    (trace, policy, point.event, point.time_us, live, reserved)
+                }));
+            }
+        }
+        points
+    }
+}

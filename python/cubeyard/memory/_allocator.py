@@ -1,0 +1,151 @@
+"""The allocator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cubeyard import _native
+from cubeyard.errors import InputError
+from cubeyard.memory._device import Card, Device, HostMemory, MemoryInfo, Streams
+from cubeyard.memory._snapshot import Snapshot
+from cubeyard.memory._statistics import Statistics
+
+
+@dataclass(frozen=True)
+class Region:
+    """Figures of one region, in bytes."""
+
+    id: int
+    """Name of the region: a physical address, or an index into the firmware's table."""
+    size: int
+    """Memory of the region: acquired, or committed where it is growable."""
+    free: int
+    """Free bytes of that memory."""
+    largest_free: int
+    """Length of its longest free range."""
+    blocks: int
+    """Number of live blocks."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One entry of the segment table, in which programs find a region."""
+
+    region_id: int
+    """Name of the region."""
+    base: int
+    """Start of the region in the flat address space that programs and snapshots use."""
+    size: int
+    """Length in bytes."""
+
+
+class FlexAllocator(_native.FlexAllocator):
+    """An allocator of blocks over the regions of a device.
+
+    Args:
+        device: A `Card`, `HostMemory`, or `Device` of your own; a card of 16 GiB if omitted.
+        config: The configuration: one line of text, `"key:value,key:value"`, or a mapping of keys to values.
+        streams: Events on the streams of the device; without any, every free is immediate.
+        clock: Clock of the history, in microseconds; the time of day if omitted.
+        **settings: Further keys of the configuration. Sizes are numbers of bytes or texts such as "4GiB".
+
+    >>> from cubeyard.memory import Card, FlexAllocator
+    >>> allocator = FlexAllocator(Card(8 << 30), fallback_sizes=["4GiB", "1GiB"], max_regions=2)
+    >>> blocks = [allocator.allocate(3 << 30) for _ in range(2)]
+    >>> [region.free >> 30 for region in allocator.regions()]
+    [1, 1]
+    """
+
+    def __new__(
+        cls,
+        device: Card | HostMemory | Device | None = None,
+        config: str | Mapping[str, Any] = "",
+        *,
+        streams: Streams | None = None,
+        clock: Callable[[], int] | None = None,
+        **settings: Any,
+    ) -> FlexAllocator:
+        text = config if isinstance(config, str) else ""
+        given = {} if isinstance(config, str) else _mapping(config)
+        pairs = [(key, _text(key, value)) for key, value in {**given, **settings}.items()]
+        return super().__new__(cls, _source(device), text, pairs, _streams(streams), _clock(clock))
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Configuration by key, with the defaults of keys that were not given."""
+        return self._settings()
+
+    def statistics(self) -> Statistics:
+        """Returns the statistics at this moment."""
+        return Statistics.from_dict(self._entries())
+
+    def snapshot(self, device: int = 0) -> Snapshot:
+        """Takes a snapshot: all regions and blocks, and as many events as the key `history` says.
+
+        Args:
+            device: Number of the device in the snapshot, 0 to 65535.
+
+        >>> from cubeyard.memory import FlexAllocator
+        >>> allocator = FlexAllocator(history=100)
+        >>> block = allocator.allocate(1 << 20)
+        >>> [event["action"] for event in allocator.snapshot().to_dict()["device_traces"][0]]
+        ['segment_alloc', 'alloc']
+        """
+        return Snapshot(self._pickled(device))
+
+    def regions(self) -> list[Region]:
+        """Returns the figures of the regions, the oldest first."""
+        return [Region(**figures) for figures in self._region_figures()]
+
+    def segment_table(self) -> tuple[Segment | None, ...]:
+        """Returns the segment table; `None` for an entry without a region."""
+        return tuple(None if entry is None else Segment(*entry) for entry in self._segments())
+
+    def info(self) -> MemoryInfo:
+        """Returns the free and the total memory of the device."""
+        return MemoryInfo(*self._memory_info())
+
+    def __repr__(self) -> str:
+        reserved, allocated = (self._entries()[f"{name}_bytes.all.current"] for name in ("reserved", "allocated"))
+        return f"<FlexAllocator, {allocated} of {reserved} bytes allocated>"
+
+
+def _source(device: Any) -> Any:
+    if device is None:
+        device = Card(16 << 30)
+    if isinstance(device, Card | HostMemory):
+        return device._native
+    if isinstance(device, Device):
+        return device
+    raise InputError(f"device is {device!r}: expected a Card, a HostMemory or a Device")
+
+
+def _streams(streams: Any) -> Any:
+    if streams is None or isinstance(streams, Streams):
+        return streams
+    raise InputError(f"streams is {streams!r}: expected Streams, or None")
+
+
+def _clock(clock: Any) -> Any:
+    if clock is None or callable(clock):
+        return clock
+    raise InputError(f"clock is {clock!r}: expected a function, or None")
+
+
+def _mapping(config: Any) -> Mapping[str, Any]:
+    if isinstance(config, Mapping):
+        return config
+    raise InputError(f"config is {config!r}: expected a text such as 'block:best-fit', or a mapping of keys to values")
+
+
+def _text(key: str, value: Any) -> str:
+    """Returns a value as in the text of a configuration."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Sequence):
+        return f"[{';'.join(_text(key, item) for item in value)}]"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise InputError(f"{key} is {value!r}: expected a number, a text, or a list of them")

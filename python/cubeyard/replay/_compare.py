@@ -1,0 +1,116 @@
+"""Comparison of policies."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from cubeyard import _native
+from cubeyard.errors import CubeyardError, InputError
+from cubeyard.replay._policy import Policy, PolicyInfo
+from cubeyard.replay._result import Comparison, comparison
+from cubeyard.replay._trace import Source, Trace, read
+
+
+def policies() -> list[PolicyInfo]:
+    """Returns the policies of the core, in the order of presentation.
+
+    >>> from cubeyard import replay
+    >>> [policy.name for policy in replay.policies()][:3]
+    ['pytorch', 'pytorch-expandable', 'first-fit']
+    """
+    return [PolicyInfo(*policy) for policy in _native.replay_policies()]
+
+
+def compare(
+    *sources: Source,
+    policies: str | type[Policy] | Sequence[str | type[Policy]] | None = None,
+    progress: bool | None = None,
+    memory_limit: int | None = None,
+) -> Comparison:
+    """Replays recordings under policies, as the command `cubeyard replay` does. Ctrl-C ends it at once.
+
+    Args:
+        *sources: Files and objects; see the module. One that is a `Trace` was read before.
+        policies: Names of policies, and classes of your own; all policies of the core if omitted.
+        progress: Whether to show a bar of tqdm on standard error; if omitted, where that is a terminal and tqdm is
+            installed.
+        memory_limit: Highest number of bytes of the host to use; three quarters of what it has free if omitted.
+
+    Raises:
+        InputError: A recording cannot be read, or there is no such policy.
+        OutOfMemory: It would need more memory of the host than the limit.
+
+    >>> from cubeyard import replay
+    >>> comparison = replay.compare(replay.example(), policies="planned")
+    >>> comparison.results[0].peak_reserved_bytes
+    7568621568
+    """
+    if not sources:
+        raise InputError("sources: nothing to replay: expected a file or an object; replay.example() is a trace to try")
+    traces = read(*sources, memory_limit=memory_limit)
+    chosen = _chosen(policies)
+    with _bar(progress) as told:
+        outcome = _native.replay_traces([trace._native for trace in traces], chosen, told, memory_limit)
+    return comparison(outcome, json.loads(outcome.json()))
+
+
+def _chosen(policies: Any) -> list[Any]:
+    """Returns policies without repetition, in their order."""
+    if policies is None:
+        return []
+    given = [policies] if isinstance(policies, str | type) else list(policies)
+    if not given:
+        raise InputError("policies is empty: expected at least one name, or None for all")
+    return [_policy(policy) for policy in dict.fromkeys(given)]
+
+
+def _policy(policy: Any) -> Any:
+    if isinstance(policy, str):
+        return policy
+    if not (isinstance(policy, type) and issubclass(policy, Policy)):
+        raise InputError(f"policies: {policy!r}: expected a name, or a class derived from cubeyard.replay.Policy")
+    if not isinstance(getattr(policy, "name", None), str):
+        raise InputError(f"policies: {policy.__name__}.name: expected a text")
+    return _made(policy)
+
+
+def _made(policy: type[Policy]) -> Any:
+    """Returns a function that makes an instance, with the name of the policy."""
+
+    def make(native: _native.RecordedTrace) -> Policy:
+        return policy(Trace(native))
+
+    make.name = policy.name  # type: ignore[attr-defined]
+    return make
+
+
+@contextmanager
+def _bar(wanted: bool | None) -> Iterator[Callable[[int, int], None] | None]:
+    """Yields a function that moves a bar, or nothing where there is none."""
+    make = _tqdm(wanted)
+    if make is None:
+        yield None
+        return
+    with make(unit="event", unit_scale=True, delay=0.4, leave=False) as bar:
+
+        def told(steps: int, total: int) -> None:
+            bar.total = total
+            bar.update(steps)
+
+        yield told
+
+
+def _tqdm(wanted: bool | None) -> Any:
+    if wanted is False or (wanted is None and not (sys.stderr is not None and sys.stderr.isatty())):
+        return None
+    try:
+        return importlib.import_module("tqdm.auto").tqdm
+    except ImportError as error:
+        if wanted:
+            raise CubeyardError("progress=True needs tqdm: pip install tqdm") from error
+        return None
