@@ -6,10 +6,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use cubeyard_memory::flex;
 use cubeyard_memory::free_list::{self, AllocateCause};
 use cubeyard_runtime::{AllocateError, RuntimeError};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::kernel::failure;
+use crate::raised;
 use crate::signals;
 
 /// Kinds of exceptions: the classes of `cubeyard.errors`.
@@ -96,8 +97,8 @@ impl IntoPyErr for PyErr {
 
 impl IntoPyErr for RuntimeError {
     fn into_py_err(self) -> PyErr {
-        if let Some(raised) = failure::raised(&self.to_string()) {
-            return raised;
+        if let Some(raised) = raised::take(&self.to_string()) {
+            return of_kernel(raised);
         }
         let kind = match &self {
             Self::Interrupted => return signals::take(),
@@ -115,6 +116,18 @@ impl IntoPyErr for RuntimeError {
         };
         kind.error(self.to_string())
     }
+}
+
+/// Makes the exception of a kernel of Python. Its cause is the kernel's own; Ctrl-C and the like are raised as they are.
+fn of_kernel((text, cause): raised::Raised) -> PyErr {
+    Python::attach(|py| match cause {
+        Some(cause) if !cause.is_instance_of::<PyException>(py) => cause,
+        cause => {
+            let error = Kind::Kernel.error(text);
+            error.set_cause(py, cause);
+            error
+        }
+    })
 }
 
 /// Returns the numbers of an allocation that failed.

@@ -6,6 +6,7 @@
 //! | [`run`] | the tiles and the line of a kernel on one PE |
 //! | [`language`], [`math`], [`composite`], [`wait`] | `tl` |
 //! | [`tile`], [`reference`], [`mask`] | tiles, references to memory, masks |
+//! | [`table`] | the kernels of a session |
 //! | [`builtin`], [`channels`] | kernels of the library in Rust, and channels between PEs |
 //! | [`numbers`] | shapes, element types and ports as arguments |
 //! | [`lines`], [`failure`] | lines of Python, and exceptions of kernels |
@@ -14,7 +15,7 @@ mod builtin;
 mod channels;
 mod composite;
 pub(crate) mod driver;
-pub(crate) mod failure;
+mod failure;
 mod language;
 mod lines;
 mod mask;
@@ -22,23 +23,21 @@ mod math;
 mod numbers;
 mod reference;
 mod run;
+pub(crate) mod table;
 mod tile;
 mod wait;
+mod wanted;
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 
-use cubeyard_tl as tl;
 use pyo3::prelude::*;
 
 use crate::context::Context;
 use crate::error::Kind;
 use crate::launch::{self, Given, Target, Times};
 use driver::Function;
-use lines::Lines;
 
 /// An identity of recordings: launches with one key reuse each other's. Dropping it drops the recordings of its kernel.
 #[pyclass(frozen, module = "cubeyard._native")]
@@ -58,73 +57,6 @@ impl KernelKey {
 fn new_key() -> Arc<u64> {
     static KEYS: AtomicU64 = AtomicU64::new(0);
     Arc::new(KEYS.fetch_add(1, Ordering::Relaxed))
-}
-
-/// The function that a kernel calls, during a launch.
-type Slot = Rc<RefCell<Option<Rc<Function>>>>;
-
-/// Kernels of a session by key.
-///
-/// They hold no object of Python between launches, so a context keeps nothing of a script alive.
-#[derive(Default)]
-pub(crate) struct Kernels(BTreeMap<u64, Kept>);
-
-struct Kept {
-    key: Weak<u64>,
-    kernel: tl::kernel::Kernel,
-    slot: Slot,
-    lines: Rc<Lines>,
-}
-
-impl Kernels {
-    /// Returns the kernel of a key; kernels whose keys are gone are dropped.
-    fn get(
-        &mut self,
-        key: &Arc<u64>,
-        name: &str,
-        live: bool,
-    ) -> (tl::kernel::Kernel, Slot, Rc<Lines>) {
-        self.forget(key);
-        let kept = self.0.entry(**key).or_insert_with(|| Kept::new(key, name, live));
-        (kept.kernel.clone(), Rc::clone(&kept.slot), Rc::clone(&kept.lines))
-    }
-
-    /// Returns the kernel of a key that is written in Rust.
-    fn rust(
-        &mut self,
-        key: &Arc<u64>,
-        make: impl FnOnce() -> PyResult<tl::kernel::Kernel>,
-    ) -> PyResult<tl::kernel::Kernel> {
-        if let Some(kept) = self.0.get(key) {
-            return Ok(kept.kernel.clone());
-        }
-        self.forget(key);
-        let (kernel, key) = (make()?, Arc::clone(key));
-        let (slot, lines) = (Slot::default(), Rc::default());
-        let kept = Kept { key: Arc::downgrade(&key), kernel: kernel.clone(), slot, lines };
-        self.0.insert(*key, kept);
-        Ok(kernel)
-    }
-
-    /// Drops the kernels whose keys are gone, before one of a new key is added.
-    fn forget(&mut self, key: &Arc<u64>) {
-        if !self.0.contains_key(key) {
-            self.0.retain(|_, kept| kept.key.strong_count() > 0);
-        }
-    }
-}
-
-impl Kept {
-    fn new(key: &Arc<u64>, name: &str, live: bool) -> Self {
-        let slot = Slot::default();
-        let calls = Rc::clone(&slot);
-        let kernel = tl::kernel::Kernel::new(name, move |tl, args| {
-            let function = calls.borrow().clone();
-            driver::start(function.expect("a kernel starts within its launch"), tl, args)
-        });
-        let kernel = if live { kernel.live() } else { kernel };
-        Self { key: Arc::downgrade(key), kernel, slot, lines: Rc::default() }
-    }
 }
 
 /// A function of Python with what a launch needs to know about it.
@@ -174,7 +106,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<channels::Channels>()?;
     module.add_class::<math::TlMath>()?;
     module.add_class::<language::Tl>()?;
-    module.add_class::<tile::Tile>()?;
+    module.add_class::<run::Tile>()?;
     module.add_class::<reference::Ref>()?;
     module.add_class::<mask::Mask>()?;
     module.add_class::<composite::Composite>()?;

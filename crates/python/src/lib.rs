@@ -38,6 +38,7 @@ mod memory;
 mod placement;
 mod plain;
 mod probe;
+mod raised;
 mod record;
 mod replay;
 #[allow(dead_code, reason = "modules that use more of it follow")]

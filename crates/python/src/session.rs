@@ -14,7 +14,7 @@ use cubeyard_tl::launch::Launcher;
 use pyo3::prelude::*;
 
 use crate::error::{self, Kind};
-use crate::kernel::Kernels;
+use crate::kernel::table::Kernels;
 use crate::signals;
 
 /// Number of sessions made so far.

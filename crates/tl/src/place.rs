@@ -4,7 +4,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::panic::Location;
 
-use super::{Tape, Tl};
+use super::Tl;
 
 /// A line in a kernel's source.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +28,13 @@ pub struct ScriptLine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LineId(NonZeroU32);
 
+impl LineId {
+    /// Returns its index among the lines of the kernel.
+    pub(crate) fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
+
 /// The line of a command: of Rust, or of a script.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CommandLine {
@@ -50,16 +57,6 @@ impl fmt::Display for Place<'_> {
         };
         let file = file.rsplit(['/', '\\']).next().unwrap_or_default();
         write!(f, "{file}:{line}")
-    }
-}
-
-impl Tape {
-    /// Returns the line that a number and a location of Rust stand for.
-    pub(crate) fn place_of(&self, line: CommandLine) -> Place<'_> {
-        match line.script {
-            Some(LineId(number)) => Place::Script(&self.lines[number.get() as usize - 1]),
-            None => Place::Rust(line.rust),
-        }
     }
 }
 

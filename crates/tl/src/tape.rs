@@ -187,6 +187,14 @@ impl Tape {
         self.orders.get(command as usize).expect("a command of this number")
     }
 
+    /// Returns the line that a number and a location of Rust stand for.
+    pub(crate) fn place_of(&self, line: CommandLine) -> Place<'_> {
+        match line.script {
+            Some(script) => Place::Script(&self.lines[script.index()]),
+            None => Place::Rust(line.rust),
+        }
+    }
+
     /// Returns the line that issued a command.
     ///
     /// # Panics

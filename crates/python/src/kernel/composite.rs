@@ -10,8 +10,8 @@ use pyo3::prelude::*;
 
 use super::numbers::{dtype, expected};
 use super::reference::Ref;
-use super::run::{self, Run, RunInfo};
-use super::tile::{Tile, kind_of};
+use super::run::{self, Run, RunInfo, Tile};
+use super::tile::kind_of;
 
 /// A builder of a tiled operation; `store` or `tile` issues it.
 #[pyclass(module = "cubeyard._native")]

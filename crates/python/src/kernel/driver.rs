@@ -17,7 +17,8 @@ use super::language::Tl;
 use super::lines::Lines;
 use super::reference::{ArgumentTensor, Ref};
 use super::run::Run;
-use super::wait::{Contents, PendingValue, array};
+use super::wait::{PendingValue, array};
+use super::wanted::Contents;
 
 /// A function of Python as a kernel.
 pub(crate) struct Function {

@@ -1,18 +1,10 @@
-//! Exceptions of kernels, on their way from the kernel through the simulation to the caller.
+//! Failures of kernels by exceptions of Python.
 
-use std::cell::RefCell;
-
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyTraceback;
 
 use super::run::Run;
-use crate::error::Kind;
-
-thread_local! {
-    /// The error of the kernel that failed last, with the exception that ended it, if it did not catch that.
-    static RAISED: RefCell<Option<(String, Option<PyErr>)>> = const { RefCell::new(None) };
-}
+use crate::raised;
 
 /// Fails a run with an exception of its kernel.
 pub(super) fn keep(py: Python<'_>, run: &Run, function: &Bound<'_, PyAny>, error: PyErr) {
@@ -24,29 +16,16 @@ pub(super) fn keep(py: Python<'_>, run: &Run, function: &Bound<'_, PyAny>, error
         let text = error.value(py).str().map_or_else(|_| String::new(), |text| text.to_string());
         run.tl.note_failure(&format!("{kind}: {text}"));
     }
-    RAISED.replace(run.tl.failure().map(|text| (text, Some(error))));
+    if let Some(text) = run.tl.failure() {
+        raised::keep(text, Some(error));
+    }
 }
 
 /// Keeps the error of a kernel that caught its exception.
 pub(super) fn keep_caught(run: &Run) {
     if let Some(text) = run.tl.failure() {
-        RAISED.replace(Some((text, None)));
+        raised::keep(text, None);
     }
-}
-
-/// Makes the exception of an error that ends with that of a kernel in Python; `None` if it is not one. Its cause is the
-/// exception of the kernel; Ctrl-C and the like are raised as they are.
-pub(crate) fn raised(text: &str) -> Option<PyErr> {
-    let (text, cause) =
-        RAISED.with_borrow_mut(|raised| raised.take_if(|(of, _)| text.ends_with(&**of)))?;
-    Some(Python::attach(|py| match cause {
-        Some(cause) if !cause.is_instance_of::<PyException>(py) => cause,
-        cause => {
-            let error = Kind::Kernel.error(text);
-            error.set_cause(py, cause);
-            error
-        }
-    }))
 }
 
 /// Returns file and line of an exception: of its innermost frame in the file of the kernel, or of the innermost at all.

@@ -10,8 +10,8 @@ use super::mask::{self, Mask};
 use super::math::TlMath;
 use super::numbers::{dtype, lengths, port, whole};
 use super::reference::Ref;
-use super::run::{self, Run};
-use super::tile::{LIVE, Tile};
+use super::run::{self, Run, Tile};
+use super::tile::LIVE;
 use super::wait::{Done, PendingValue};
 
 /// A kernel's view of the PE that it runs on.

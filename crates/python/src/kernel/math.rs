@@ -7,8 +7,8 @@ use cubeyard_tl as tl;
 use pyo3::prelude::*;
 
 use super::numbers::{axis, dtype, lengths, of_rank, whole};
-use super::run::{Run, RunInfo};
-use super::tile::{Operand, Tile};
+use super::run::{Run, RunInfo, Tile};
+use super::tile::Operand;
 
 /// The computations of `tl`; see [`Tl`](super::language::Tl).
 #[pyclass(frozen, subclass, module = "cubeyard._native")]

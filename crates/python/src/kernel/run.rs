@@ -12,12 +12,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cubeyard_tl as tl;
 use cubeyard_tl::LineId;
+use cubeyard_tl::numeric::TileType;
 use pyo3::prelude::*;
 
 use super::lines::Lines;
-use super::tile::Tile;
-use super::wait::Wanted;
+use super::wanted::Wanted;
 use crate::error::Kind;
+
+/// A tile in the TCM. Dropping the last reference frees its memory at once.
+#[pyclass(frozen, module = "cubeyard._native")]
+pub(crate) struct Tile {
+    pub(super) info: Arc<RunInfo>,
+    key: u32,
+    pub(super) ty: TileType,
+}
+
+impl Drop for Tile {
+    fn drop(&mut self) {
+        self.info.release(self.key);
+    }
+}
 
 /// Facts about a run that its Python objects share.
 pub(crate) struct RunInfo {

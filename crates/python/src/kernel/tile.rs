@@ -1,29 +1,12 @@
 //! Tiles of a kernel, with the operators of Python.
 
-use std::sync::Arc;
-
 use cubeyard_tl as tl;
 use cubeyard_tl::math::Value;
-use cubeyard_tl::numeric::TileType;
 use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
 use pyo3::types::{PyBool, PyTuple};
 
-use super::run::{self, RunInfo};
-
-/// A tile in the TCM. Dropping the last reference frees its memory at once.
-#[pyclass(frozen, module = "cubeyard._native")]
-pub(crate) struct Tile {
-    pub(super) info: Arc<RunInfo>,
-    pub(super) key: u32,
-    pub(super) ty: TileType,
-}
-
-impl Drop for Tile {
-    fn drop(&mut self) {
-        self.info.release(self.key);
-    }
-}
+use super::run::{self, Tile};
 
 /// An operand: a tile or a number.
 pub(crate) enum Operand {
