@@ -25,7 +25,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
-from cubeyard import _dtype, _native
+from cubeyard import _native
 from cubeyard._fingerprint import fingerprint
 from cubeyard._native import Composite, Handle, Mask, Ref, Tile, Tl
 from cubeyard.errors import InputError
@@ -215,7 +215,7 @@ def launch(
             raise InputError(f"launch({kernel!r}): expected a function after the name of a kernel")
         name, (kernel, *rest) = kernel, arguments
         arguments = tuple(rest)
-    given = [argument._native if isinstance(argument, Tensor) else argument for argument in arguments]
+    given = [_given(at, argument) for at, argument in enumerate(arguments)]
     target = (_numbers("sip", sip)[0], _numbers("cubes", cubes), _numbers("pes", pes))
     if isinstance(kernel, RustKernel):
         return _launch_rust(context, kernel, given, target)
@@ -225,6 +225,15 @@ def launch(
 
 
 Target = tuple[int, list[int], list[int]]
+
+
+def _given(position: int, argument: Any) -> Any:
+    """Returns an argument as the native launch takes it; numbers are passed as floats of 64 bits."""
+    if isinstance(argument, Tensor):
+        return argument._native
+    if isinstance(argument, int) and abs(argument) > 2**53:
+        raise InputError(f"argument {position}: {argument} is beyond 2^53, so it cannot be passed exactly")
+    return argument
 
 
 def _launch_rust(context: Context, kernel: RustKernel, given: list[Any], target: Target) -> LaunchReport:
@@ -297,26 +306,3 @@ def _numbers(name: str, of: int | Iterable[int] | None) -> list[int]:
     if of is not None and not numbers:
         raise InputError(f"{name}={of!r}: expected at least one number; None stands for all")
     return numbers
-
-
-def _array(dtype: str, data: bytes, shape: tuple[int, ...]) -> Any:
-    """Makes an array of the elements of a tile."""
-    import numpy as np
-
-    return np.frombuffer(data, _dtype.numpy_type(dtype)).reshape(shape)
-
-
-def _bools(mask: Any) -> tuple[tuple[int, ...], bytes] | None:
-    """Returns shape and bytes of an array of bools; None if it is none."""
-    import numpy as np
-
-    array = np.asarray(mask)
-    return (array.shape, array.tobytes()) if array.dtype == np.bool_ else None
-
-
-def _dtype_name(dtype: Any) -> str | None:
-    """Returns the name of an element type; None if there is none of that kind."""
-    try:
-        return _dtype.name_of(dtype)
-    except InputError:
-        return None

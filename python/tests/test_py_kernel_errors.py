@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -249,6 +250,7 @@ def test_a_tiled_operation_is_issued_once(context: cubeyard.Context) -> None:
         ((3,), {}, "kernel=3: expected a kernel or a function, found int"),
         (("name",), {}, "expected a function after the name of a kernel"),
         ((lambda x: None, 1), {}, "expected a parameter named tl"),
+        ((lambda x, tl: None, 2**53 + 1), {}, "argument 0: 9007199254740993 is beyond 2^53"),
         ((lambda x, tl: None, "one"), {}, "argument `x`: expected a tensor or a number, found str"),
         ((lambda tl: None,), {"cubes": [-1]}, "cubes=[-1]: expected"),
         ((lambda tl: None,), {"pes": []}, "pes=[]: expected at least one number"),
@@ -271,3 +273,81 @@ def test_a_race_names_both_lines(context: cubeyard.Context) -> None:
     (finding,) = context.findings()
     assert (finding.kernel, finding.place) == ("races", line_of(races, "# here"))
     assert finding.what.count(line_of(races, "# here")) == 1 and "no order between the two" in finding.what
+
+
+def test_an_endless_kernel_is_ended(context: cubeyard.Context) -> None:
+    def endless(tl):
+        while True:
+            tl.cdiv(1, 1)
+
+    assert "more than 4194304 calls of tl: the kernel seems not to end" in str(failing(context, endless))
+
+
+@pytest.mark.parametrize("is_live", [False, True])
+def test_ctrl_c_ends_a_long_kernel_soon(context: cubeyard.Context, is_live: bool) -> None:
+    async def long(x, tl):
+        tile = tl.load(x)
+        while True:
+            tile = tile + 1
+            if is_live:
+                await tl.value(tile)
+
+    pressed = []
+
+    def press() -> None:
+        pressed.append(time.monotonic())
+        signal.raise_signal(signal.SIGINT)
+
+    x, timer = one(context, [1]), threading.Timer(0.3, press)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        context.launch(cubeyard.jit(live=is_live)(long), x, **HERE)
+    assert time.monotonic() - pressed[0] < 1.0  # 0.1 s on a machine that is not busy
+    timer.join()
+    assert works(context)
+
+
+def test_two_threads_launch_on_one_context(context: cubeyard.Context) -> None:
+    tensors = [one(context, [0.0]) for _ in range(2)]
+
+    def adds(x, tl):
+        tl.store(x, tl.load(x) + 1)
+
+    def run(x: cubeyard.Tensor) -> None:
+        for _ in range(20):
+            context.launch(adds, x, **HERE)
+
+    threads = [threading.Thread(target=run, args=(x,)) for x in tensors]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [x.numpy().tolist() for x in tensors] == [[20], [20]]
+
+
+def test_tiles_dropped_elsewhere_are_freed_before_the_kernel_ends(context: cubeyard.Context) -> None:
+    def hands_over(x, tl):
+        held = [tl.load(x)]
+        thread = threading.Thread(target=held.clear)
+        thread.start()
+        thread.join()
+
+    context.launch(hands_over, one(context, [1]), **HERE)
+
+
+def test_scratch_memory_follows_references(context: cubeyard.Context) -> None:
+    def fits(x, tl):
+        size = tl.scratch_bytes() // 4
+        for _ in range(10):
+            first = tl.zeros(size // 2, "f32")
+            del first
+
+    def overflows(x, tl):
+        size = tl.scratch_bytes() // 4
+        tiles = [tl.zeros(size // 2, "f32") for _ in range(3)]  # here
+        del tiles
+
+    x = one(context, [1])
+    context.launch(fits, x, **HERE)
+    error = failing(context, overflows, x)
+    assert "no room for a tile" in str(error) and line_of(overflows, "# here") in str(error)

@@ -269,6 +269,25 @@ def test_many_pes_run_live_together(context: cubeyard.Context) -> None:
     np.testing.assert_array_equal(x.numpy(), np.where(a.sum(1, keepdims=True) % 2 == 0, -a, a))
 
 
+def test_a_live_kernel_awaits_functions_of_its_own(context: cubeyard.Context) -> None:
+    async def largest(tl, tile):
+        return float((await tl.value(tile)).max())
+
+    @cubeyard.jit(live=True)
+    async def scales(x, tl):
+        tile = tl.load(x)
+        tl.store(x, tile / await largest(tl, tile))
+
+    x = one(context, [1, 2, 4])
+    context.launch(scales, x, **HERE)
+    assert x.numpy().tolist() == [0.25, 0.5, 1]
+
+
+def test_types_of_elements_have_the_names_of_numpy_too() -> None:
+    for name in ("f16", "float16", np.float16, np.dtype("f2"), "<f2"):
+        assert compute(lambda tl, x, name=name: tl.cast(tl.cast(x, name), "f32"), [1.0001]).tolist() == [1.0]
+
+
 def test_a_live_kernel_is_an_async_function() -> None:
     with pytest.raises(errors.InputError, match=r"kernel f, .*test_py_kernels.py:\d+: a live kernel is an `async def`"):
 

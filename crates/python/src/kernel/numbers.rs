@@ -50,13 +50,16 @@ pub(crate) fn dtype(of: &Bound<'_, PyAny>) -> PyResult<DType> {
     let py = of.py();
     let parse =
         |name: &str| name.parse().map_err(|error| run::fail(py, &format!("dtype: {error}")));
-    if let Ok(name) = of.cast::<PyString>() {
-        return parse(&name.to_cow()?);
+    if let Some(dtype) =
+        of.cast::<PyString>().ok().and_then(|name| name.to_cow().ok()?.parse().ok())
+    {
+        return Ok(dtype);
     }
-    let names = NAME.import(py, "cubeyard.kernel", "_dtype_name")?;
+    let names = NAME.import(py, "cubeyard._elements", "dtype_name")?;
     let name: Option<String> = names.call1((of,))?.extract()?;
     match name {
         Some(name) => parse(&name),
+        None if of.is_instance_of::<PyString>() => parse(&of.extract::<String>()?),
         None => Err(expected("dtype", "the name of an element type, or a type of NumPy", of)),
     }
 }

@@ -125,6 +125,7 @@ impl Run {
 
     /// Returns the type and the line of a tile that Python still holds.
     pub(crate) fn kept_tile(&self) -> Option<String> {
+        self.drop_tiles();
         let tiles = self.tiles.borrow();
         let (tile, line) = tiles.all.iter().flatten().next()?;
         Some(format!("the tile {} of {}", tile.ty(), self.lines.name(*line)))
