@@ -36,12 +36,11 @@ def copies(context: Context, mebibytes: int) -> None:
         ("tensor.numpy()", lambda: tensor.numpy()),
         ("np.asarray(tensor), without a copy", lambda: np.asarray(tensor)),
     ]
-    print(f"copies of {mebibytes} MiB, best of {REPEATS}")
-    base = 0.0
-    for name, act in kinds:
-        seconds = best(act)
-        base = base or seconds
-        print(f"  {name:45} {mebibytes / 1024 / seconds:10.2f} GiB/s {base / seconds:8.2f} of np.copyto")
+    print(f"copies of {mebibytes} MiB, best of {REPEATS}; ratios to copies of NumPy into used and into new memory")
+    times = [best(act) for _, act in kinds]
+    for (name, _), seconds in zip(kinds, times, strict=True):
+        used, new = (times[kind] / seconds for kind in (0, 1))
+        print(f"  {name:45} {mebibytes / 1024 / seconds:10.2f} GiB/s {used:8.2f} {new:8.2f}")
 
 
 class Plain:
