@@ -1,0 +1,15 @@
+"""A recorded allocation trace under every policy: how much memory would another allocator need?"""
+
+# %% PyTorch's `torch.cuda.memory._snapshot()`, its file, or a trace; here the one that comes with the package.
+import cubeyard.replay
+
+trace = cubeyard.replay.example()
+print(trace)
+
+# %% A row for each policy; pandas and polars read it as it is.
+compared = cubeyard.replay.compare(trace)
+for row in compared.rows():
+    print(f"{row['policy']:24} {row['reserved_bytes'] / 2**20:10.1f} MiB reserved")
+
+# %% In a notebook `compared` is a page with the memory over time.
+assert "<svg" in compared.page()
