@@ -33,12 +33,11 @@ pub use cubeyard_tl as tl;
 pub use input::{Input, MemoryExceeded, Names, bundled as bundled_trace};
 pub use input::{parse as parse_traces, read as read_traces};
 pub use memory::{Limited, default_limit};
-pub use own::{BuiltIn, FrontError, OwnBenches};
+pub use own::{BuiltIn, FrontError, OwnBenches, SweepRequest};
 pub use placement::{layout_json, layout_text};
 pub use processor_time::clock as processor_clock;
 pub use replay::{check_memory as check_replay_memory, render as replay_json};
 pub use run::explained;
-pub use sweep::SweepRequest;
 
 use std::ffi::OsString;
 

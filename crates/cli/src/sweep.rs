@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 use clap::Args;
 
 use crate::code::Code;
-use crate::own::OwnBenches;
+use crate::own::{OwnBenches, SweepRequest};
 
 /// Run a bench over a grid of inputs, and keep a record of each run
 ///
@@ -31,23 +31,6 @@ pub(crate) struct Arguments {
     /// Suppress progress and remarks on standard error
     #[arg(long, short)]
     quiet: bool,
-}
-
-/// Arguments of a sweep.
-#[derive(Clone, Debug)]
-pub struct SweepRequest {
-    /// Sweep in YAML.
-    pub file: PathBuf,
-    /// File of records, instead of the one that the sweep names.
-    pub out: Option<PathBuf>,
-    /// Address of a Dask scheduler.
-    pub scheduler: Option<String>,
-    /// Number of processes.
-    pub workers: Option<u32>,
-    /// Whether records of the file are made again.
-    pub fresh: bool,
-    /// Whether progress and remarks are suppressed.
-    pub quiet: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Code> {

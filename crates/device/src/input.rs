@@ -21,6 +21,7 @@
 pub(crate) mod document;
 mod error;
 mod nearest;
+mod numbers;
 mod plain;
 pub(crate) mod reader;
 pub(crate) mod yaml;

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
 
+use cubeyard_runtime::dtype::DType;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
@@ -138,4 +139,9 @@ impl HostBytes {
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<HostBytes>()
+}
+
+/// Reads the name of an element type.
+pub(crate) fn dtype(name: &str) -> PyResult<DType> {
+    name.parse().map_err(|error| Kind::Input.error(format!("dtype: {error}")))
 }

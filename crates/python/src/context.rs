@@ -8,10 +8,10 @@ use cubeyard_runtime::{self as runtime, Addressing, ContextConfig, PeUsage};
 use cubeyard_tl::launch::Launcher;
 use pyo3::prelude::*;
 
-use crate::bytes;
+use crate::bytes::{self, dtype};
 use crate::error::{IntoPyErr, OrRaise};
 use crate::session::{Session, Shared};
-use crate::tensor::{Tensor, dtype};
+use crate::tensor::Tensor;
 use crate::topology::Topology;
 
 /// A machine with its memory, launcher and tensors.

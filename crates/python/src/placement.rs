@@ -5,8 +5,8 @@ use cubeyard_runtime::placement::{self, Split};
 use cubeyard_runtime::shape::Shape;
 use pyo3::prelude::*;
 
+use crate::bytes::dtype;
 use crate::error::{Kind, OrRaise};
-use crate::tensor::dtype;
 use crate::topology::Topology;
 
 /// Splits over SIPs, cubes and PEs; SIPs; numbers of cubes and of PEs.

@@ -10,8 +10,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
 
-use crate::bytes::{self, HostBytes};
-use crate::error::{Kind, OrRaise};
+use crate::bytes::{self, HostBytes, dtype};
+use crate::error::OrRaise;
 use crate::placement::{Distribution, placed};
 use crate::session::{Owned, Session, Shared};
 
@@ -171,11 +171,6 @@ impl Tensor {
     ) -> PyResult<T> {
         self.owned.shared.with(py, |session| act(session.get(&self.owned)?).or_raise())
     }
-}
-
-/// Reads the name of an element type.
-pub(crate) fn dtype(name: &str) -> PyResult<DType> {
-    name.parse().map_err(|error| Kind::Input.error(format!("dtype: {error}")))
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -70,7 +70,7 @@ fn merged(mut value: Value, measured: Value) -> Value {
 }
 
 /// Returns one object for cases.
-pub(super) fn cases(cases: &ProbedCases) -> Value {
+fn cases(cases: &ProbedCases) -> Value {
     let invariant = |invariant: &Invariant| {
         json!({
             "claim": invariant.claim,
@@ -97,7 +97,7 @@ fn case(ProbedCase { report, explained }: &ProbedCase) -> Value {
 }
 
 /// Returns one object for a pattern.
-pub(super) fn pattern(ProbedPattern { report, explained }: &ProbedPattern) -> Value {
+fn pattern(ProbedPattern { report, explained }: &ProbedPattern) -> Value {
     let link = |link: &LinkUse| json!({ "link": link.link, "busy_ns": link.busy.ns() });
     let transfers = report.transfers.iter().enumerate();
     let transfers = transfers.map(|(number, report)| transfer(report, explained.get(number)));
@@ -128,4 +128,18 @@ fn transfer(transfer: &TransferReport, explained: Option<&Explained>) -> Value {
         "held_up": held_up,
     });
     with_steps(merged(value, measured(&transfer.measured)), explained)
+}
+
+impl ProbedCases {
+    /// Returns the object that `--format json` prints.
+    pub fn json(&self) -> Value {
+        cases(self)
+    }
+}
+
+impl ProbedPattern {
+    /// Returns the object that `--format json` prints.
+    pub fn json(&self) -> Value {
+        pattern(self)
+    }
 }

@@ -10,9 +10,6 @@ use cubeyard_device::probe::{
 };
 use cubeyard_device::request::RequestError;
 use cubeyard_device::topology::Topology;
-use serde_json::Value;
-
-use super::{json, table};
 
 /// Observer of a run whose every flit was kept, such as the writer of a trace.
 pub type Watcher<'a, E> = &'a dyn Fn(&Machine<FlitLog>) -> Result<(), E>;
@@ -91,16 +88,6 @@ impl ProbedCases {
     pub fn holds(&self) -> bool {
         self.invariants.iter().all(|invariant| invariant.holds)
     }
-
-    /// Returns the object that `--format json` prints.
-    pub fn json(&self) -> Value {
-        json::cases(self)
-    }
-
-    /// Returns the tables of the command.
-    pub fn text(&self, colours: bool) -> String {
-        table::cases(self, colours)
-    }
 }
 
 impl ProbedPattern {
@@ -121,16 +108,6 @@ impl ProbedPattern {
         watcher.map_or(Ok(()), |watcher| watcher(&machine))?;
         let explained = if explains { steps_of(&machine, &report) } else { Vec::new() };
         Ok(Self { report, explained })
-    }
-
-    /// Returns the object that `--format json` prints.
-    pub fn json(&self) -> Value {
-        json::pattern(self)
-    }
-
-    /// Returns the tables of the command.
-    pub fn text(&self, colours: bool) -> String {
-        table::pattern(self, colours)
     }
 }
 

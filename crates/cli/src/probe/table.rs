@@ -28,7 +28,7 @@ fn rate(measured: &Measured) -> Vec<String> {
 }
 
 /// Formats the cases, their sweeps, their routes, and the invariants.
-pub(super) fn cases(probed: &ProbedCases, colours: bool) -> String {
+fn cases(probed: &ProbedCases, colours: bool) -> String {
     let reports: Vec<_> = probed.cases.iter().map(|case| &case.report).collect();
     let title = format!("{} each alone on a fresh machine, in ns", bytes(REFERENCE_BYTES));
     let mut text = paint(&title, BOLD, colours) + "\n";
@@ -131,10 +131,7 @@ fn explanations<'a>(explained: impl IntoIterator<Item = &'a Explained>, colours:
 }
 
 /// Formats the results of a pattern.
-pub(super) fn pattern(
-    ProbedPattern { report, explained }: &ProbedPattern,
-    colours: bool,
-) -> String {
+fn pattern(ProbedPattern { report, explained }: &ProbedPattern, colours: bool) -> String {
     let mut heading = vec!["", "op", "from", "to", "bytes", "at", "alone", "actual"];
     heading.extend(BREAKDOWN);
     heading.extend(["GB/s", "used", "held up longest"]);
@@ -171,4 +168,18 @@ pub(super) fn pattern(
     text += &table(&["link", "busy", "of the time"], &rows, 1, colours);
     text + &explanations(explained, colours)
         + &format!("\norder of events {:016x}\n", report.order_hash)
+}
+
+impl ProbedCases {
+    /// Returns the tables of the command.
+    pub fn text(&self, colours: bool) -> String {
+        cases(self, colours)
+    }
+}
+
+impl ProbedPattern {
+    /// Returns the tables of the command.
+    pub fn text(&self, colours: bool) -> String {
+        pattern(self, colours)
+    }
 }

@@ -3,7 +3,8 @@
 use std::fmt::{self, Write as _};
 
 use super::InputError;
-use super::reader::{bytes, decimal};
+use super::numbers::{bytes, decimal};
+use super::reader::Field;
 use super::yaml::{self, Tree, Value};
 
 /// Largest whole number below which every one is an `f64`.
@@ -169,6 +170,13 @@ fn write_text(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
 /// Returns whether YAML has the letter in quotes as it is.
 fn is_plain(letter: char) -> bool {
     matches!(letter, ' '..='~' | '\u{a1}'..='\u{2027}' | '\u{2030}'..='\u{d7ff}')
+}
+
+impl Field<'_> {
+    /// Returns the value as plain data.
+    pub fn value(&self) -> PlainValue {
+        PlainValue::of(self.tree)
+    }
 }
 
 #[cfg(test)]

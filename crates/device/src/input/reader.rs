@@ -4,14 +4,15 @@ use cubeyard_memory::Bytes;
 use cubeyard_sim::{Bandwidth, Span};
 
 use super::nearest;
+use super::numbers::{bytes, decimal, digits};
 use super::yaml::{Entry, Mark, Tree, Value, join};
-use super::{InputError, InputProblem, PlainValue};
+use super::{InputError, InputProblem};
 
 /// A value with its key.
 #[derive(Debug)]
 pub struct Field<'a> {
     key: String,
-    tree: &'a Tree<'a>,
+    pub(super) tree: &'a Tree<'a>,
 }
 
 /// A mapping, with the keys that have been asked for.
@@ -101,11 +102,6 @@ impl<'a> Field<'a> {
             Value::Scalar { text, .. } => excerpt(text),
         };
         self.error(InputProblem::Value { expected: expected.into(), found })
-    }
-
-    /// Returns the value as plain data.
-    pub fn value(&self) -> PlainValue {
-        PlainValue::of(self.tree)
     }
 
     /// Reads the value as a mapping.
@@ -225,23 +221,4 @@ fn excerpt(text: &str) -> String {
     const LONGEST: usize = 40;
     let shown: String = text.chars().take(LONGEST).flat_map(char::escape_debug).collect();
     if text.chars().nth(LONGEST).is_some() { shown + "…" } else { shown }
-}
-
-fn digits(text: &str) -> Option<u64> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
-}
-
-/// Parses a number as YAML writes it; Rust alone would also accept `inf` and `nan`.
-pub(super) fn decimal(text: &str) -> Option<f64> {
-    let is_number = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
-    text.bytes().all(is_number).then(|| text.parse().ok())?
-}
-
-pub(super) fn bytes(text: &str) -> Option<Bytes> {
-    const UNITS: [(&str, u32); 5] =
-        [(" KiB", 10), (" MiB", 20), (" GiB", 30), (" TiB", 40), (" B", 0)];
-    let unit = UNITS.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
-    let (count, shift) = unit.unwrap_or((text, 0));
-    let count = digits(count)?;
-    count.checked_mul(1 << shift).map(Bytes::new)
 }
