@@ -128,7 +128,11 @@ impl FlexAllocator {
     /// >>> from cubeyard.memory import FlexAllocator
     /// >>> FlexAllocator().allocate(1000, alignment=4096).size
     /// 1024
-    #[expect(clippy::similar_names, reason = "the names of the arguments in Python")]
+    #[expect(
+        clippy::similar_names,
+        clippy::doc_markdown,
+        reason = "arguments and documentation are those of Python"
+    )]
     #[pyo3(
         signature = (size, *, alignment = 1, stream = 0, kind = BlockKind::Tensor, site = 0),
         text_signature = "($self, size, *, alignment=1, stream=0, kind='tensor', site=0)"
