@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import json
 import os
 import signal
@@ -360,3 +362,9 @@ def test_results_are_tables_pages_and_pictures() -> None:
     assert table.num_rows == len(run.rows()) and "duration_ns" in table.column_names
     assert sum(table["duration_ns"].to_pylist()) == pytest.approx(run.kernel_ns)
     assert run._repr_html_().startswith("<iframe")
+
+
+@pytest.mark.parametrize("name", ["_bench", "_run", "_sweep"])
+def test_examples_of_docstrings_run(name: str) -> None:
+    done = doctest.testmod(importlib.import_module(f"cubeyard.{name}"), optionflags=doctest.ELLIPSIS)
+    assert done.attempted > 2 and done.failed == 0
