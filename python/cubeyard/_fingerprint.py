@@ -6,7 +6,7 @@ they read. A fingerprint holds
 
 - plain immutable values by value, with their types,
 - functions by their code, defaults, captured variables, and the global variables that the code names, recursively,
-- modules and classes by identity, with those of their attributes that the code names,
+- modules and classes by identity, with the attributes that the code names, and the methods of classes,
 - nothing else: a function that reads anything mutable or unknown has no fingerprint, and is recorded at every launch.
 """
 
@@ -33,15 +33,19 @@ _PURE = frozenset(
 _IMPURE = frozenset(["numpy.random"])
 # Functions whose results depend on more than their arguments.
 _DYNAMIC = frozenset(
-    ["__import__", "breakpoint", "compile", "delattr", "dir", "eval", "exec", "getattr", "globals", "hasattr", "hash"]
+    ["__import__", "breakpoint", "compile", "delattr", "dir", "eval", "exec", "getattr", "globals", "hasattr"]
     + ["id", "input", "locals", "memoryview", "open", "setattr", "vars"]
 )
+
+
 class _Fields(NamedTuple):
     """A tuple with a field, whose class is that of all such fields."""
 
     of: int
 
 
+# Methods that make text of an object, or a copy.
+_SHOWN = frozenset(["__format__", "__getnewargs__", "__reduce__", "__reduce_ex__", "__repr__", "__str__"])
 # Methods and fields of classes that are not written in Python.
 _DESCRIPTORS = (
     types.ClassMethodDescriptorType,
@@ -51,7 +55,7 @@ _DESCRIPTORS = (
     types.WrapperDescriptorType,
     type(_Fields.of),
 )
-_PLAIN = (type(None), bool, int, str, bytes, types.EllipsisType, range)
+_PLAIN = (type(None), bool, int, str, bytes, types.EllipsisType, types.NotImplementedType, range)
 
 
 class _Unknown(Exception):
@@ -126,7 +130,7 @@ class _Walk:
         if isinstance(value, types.ModuleType):
             return self.module(value, attributes)
         if isinstance(value, type):
-            return self.holder(value, _pure(value.__module__), attributes)
+            return self.holder(value, _pure(value.__module__), (*attributes, *_methods(value)))
         return self.frozen(value, attributes)
 
     def all(self, values: Iterable[Any], attributes: tuple[str, ...]) -> list[Hashable]:
@@ -159,7 +163,7 @@ class _Walk:
             if not _pure(owner.__name__) or value.__name__ in _DYNAMIC:
                 raise _Unknown
             return _Same(value)
-        if owner is None or isinstance(owner, (*_PLAIN, float, tuple)):
+        if owner is None or isinstance(owner, (*_PLAIN, float, tuple, type)):
             return _Same(value)
         raise _Unknown
 
@@ -239,6 +243,14 @@ def _is_of_numpy(value: Any, *classes: str) -> bool:
 
 def _pure(module: str) -> bool:
     return module.partition(".")[0] in _PURE and not any(module.startswith(name) for name in _IMPURE)
+
+
+def _methods(class_: type) -> tuple[str, ...]:
+    """Returns the names of the methods of a class, which calls and operators reach without naming them."""
+    kinds = (types.FunctionType, staticmethod, classmethod, property)
+    scopes = [vars(scope) for scope in class_.__mro__ if not _pure(scope.__module__)]
+    names = {name for scope in scopes for name, value in scope.items() if isinstance(value, kinds)}
+    return tuple(sorted(names - _SHOWN))
 
 
 def _find(holder: Any, name: str) -> Any:

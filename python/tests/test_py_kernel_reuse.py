@@ -271,6 +271,21 @@ def test_a_changed_method_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert before is not None and before != fingerprint(kernel)
 
 
+def test_what_the_constructor_of_a_class_reads_is_compared() -> None:
+    factor = 2
+
+    class Sum:
+        def __init__(self, tile):
+            self.tile = tile * factor
+
+    def kernel(x, tl):
+        tl.store(x, Sum(tl.load(x)).tile)
+
+    first = fingerprint(kernel)
+    factor = 3
+    assert first is not None and first != fingerprint(kernel)
+
+
 def test_old_fingerprints_of_a_kernel_are_dropped(context: cubeyard.Context) -> None:
     factor = 0
 
