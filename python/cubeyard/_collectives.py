@@ -15,7 +15,7 @@ from cubeyard._topology import resolve
 from cubeyard.errors import InputError
 from cubeyard.topology import TopologyLike
 
-__all__ = ["FabricBound", "Refusal", "Sweep", "SweepRow", "Winner", "sweep"]
+__all__ = ["CollectiveSweep", "FabricBound", "Refusal", "SweepRow", "Winner", "sweep"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class Sweep(Result):
+class CollectiveSweep(Result):
     """Measurements of a collective. The table has a row for each size and algorithm."""
 
     operation: str
@@ -142,7 +142,7 @@ def sweep(
     config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     check: Literal["small", "all"] = "small",
     topology: TopologyLike = None,
-) -> Sweep:
+) -> CollectiveSweep:
     """Measures a collective over sizes and algorithms, as `cubeyard ccl` and nccl-tests do.
 
     Each size and algorithm is run on a fresh machine and compared with the bound that the links of the fabric set.
@@ -188,4 +188,4 @@ def sweep(
         "checks_all": check == "all",
     }
     data, text, page = native.ccl_sweep(resolve(topology), arguments)
-    return build(Sweep, data, text=text, html=page)
+    return build(CollectiveSweep, data, text=text, html=page)

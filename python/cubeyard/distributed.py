@@ -35,7 +35,7 @@ from typing import Any
 
 from cubeyard import _bench, _native
 from cubeyard._algorithm import finder
-from cubeyard._collectives import Sweep, sweep
+from cubeyard._collectives import CollectiveSweep, sweep
 from cubeyard._result import Result
 from cubeyard.context import Context
 from cubeyard.errors import DistributedError, InputError
@@ -45,9 +45,9 @@ from cubeyard.tensor import Tensor
 __all__ = [
     "CollectiveCall",
     "CollectiveReport",
+    "CollectiveSweep",
     "Group",
     "ReduceOp",
-    "Sweep",
     "Work",
     "all_gather",
     "all_reduce",

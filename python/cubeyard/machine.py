@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
-from cubeyard import _collectives, _probe, _validate, model
+from cubeyard import _collectives, _probe, _run, _validate, model
 from cubeyard.topology import Topology, TopologyLike, resolve
 
 if TYPE_CHECKING:
@@ -45,13 +44,13 @@ class Machine:
         """Measures a step of a language model; see `cubeyard.model.step`."""
         return model.step(*arguments, topology=self._topology, **named)
 
-    def collective(self, *arguments: Any, **named: Any) -> _collectives.Sweep:
+    def collective(self, *arguments: Any, **named: Any) -> _collectives.CollectiveSweep:
         """Measures a collective over sizes and algorithms; see `cubeyard.distributed.sweep`."""
         return _collectives.sweep(*arguments, topology=self._topology, **named)
 
-    def run(self, bench: Any, **parameters: Any) -> Any:
+    def run(self, bench: Any, **parameters: Any) -> _run.Run:
         """Runs a bench with its parameters; see `cubeyard.run`."""
-        return importlib.import_module("cubeyard").run(bench, topology=self._topology, **parameters)
+        return _run.run(bench, topology=self._topology, **parameters)
 
     def context(self, **named: Any) -> Context:
         """Returns a context on a machine of this kind; see `cubeyard.Context`."""

@@ -167,6 +167,35 @@ def test_progress_without_tqdm_says_what_to_install():
         del sys.modules["tqdm.auto"]
 
 
+def test_progress_is_told_to_a_bar(monkeypatch):
+    import tqdm.auto
+
+    seen = []
+
+    class Bar(tqdm.auto.tqdm):
+        def update(self, n=1):
+            super().update(n)
+            seen.append((self.n, self.total))
+
+    monkeypatch.setattr(tqdm.auto, "tqdm", Bar)
+    checks = cubeyard.validate(family="HBM", progress=True).checks
+    assert seen[0] == (0, len(checks))
+    assert seen[-1] == (len(checks), len(checks))
+    cubeyard.model.step(TINY, context=256, topology=SMALL, progress=True)
+    assert seen[-1] == (1, 1)
+
+
+def test_an_exception_of_a_callback_ends_the_call():
+    from cubeyard import _native
+
+    def fail(done, of, name):
+        raise ZeroDivisionError(name)
+
+    machine = cubeyard.Topology()._native
+    with pytest.raises(ZeroDivisionError):
+        _native.validate(machine, ["HBM"], fail)
+
+
 def test_importing_the_package_loads_no_optional_package():
     optional = {"numpy", "pandas", "matplotlib", "pyarrow", "tqdm"}
     script = f"import sys, cubeyard; print(sorted({optional} & set(sys.modules)))"

@@ -167,3 +167,7 @@ def test_a_machine_measures_on_itself():
     with slow.context() as context:
         assert float(context.ones((4,)).numpy().sum()) == 4
     assert "256 PEs in all" in str(slow)
+    # A copy is bound by the memory, which takes twice as long.
+    times = [machine.run("vector-add", elements=1 << 20).kernel_ns for machine in (slow, Machine())]
+    assert 1.5 < times[0] / times[1] < 2.1
+    assert slow.collective(sizes=256, algorithm="auto").to_dict()["ranks"] == 2
