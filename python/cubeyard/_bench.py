@@ -167,8 +167,10 @@ def load(path: str | os.PathLike[str]) -> list[Bench]:
     if not path.is_file():
         raise InputError(f"{path}: there is no such file; check the path")
     folder = str(path.resolve().parent)
-    with _collected() as benches, _first_in_path(folder):
-        _execute(path)
+    with _collected() as collected, _first_in_path(folder):
+        module = _execute(path)
+    # Benches of modules that the file imports are not its own.
+    benches = [bench for bench in collected if bench.function.__module__ == module]
     _check_names(path, benches)
     return benches
 
@@ -199,7 +201,8 @@ def _first_in_path(folder: str) -> Iterator[None]:
     yield
 
 
-def _execute(path: Path) -> None:
+def _execute(path: Path) -> str:
+    """Runs a file as a module; returns the name of the module."""
     name = f"_cubeyard_file_{next(_numbers)}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
@@ -213,6 +216,7 @@ def _execute(path: Path) -> None:
         raise InputError(f"{path}:{error.lineno}: SyntaxError: {error.msg}") from error
     except Exception as error:
         raise InputError(_line(error, str(path.resolve()))) from error
+    return name
 
 
 def _of_file(file: str, name: str) -> Bench:

@@ -164,6 +164,11 @@ def test_benches_of_a_file_are_listed(folder: Path) -> None:
     assert cubeyard.benches(folder / "many.py") == listed
 
 
+def test_benches_that_a_file_imports_are_not_its_own(folder: Path) -> None:
+    (folder / "other.py").write_text(f"from many import scaled\n{SCALE}")
+    assert [bench["name"] for bench in cubeyard.benches(folder / "other.py")] == ["scale"]
+
+
 def test_one_of_several_benches_must_be_named(folder: Path) -> None:
     done = command("run", "many.py", cwd=folder)
     assert done.returncode == 2

@@ -128,6 +128,38 @@ def test_a_function_is_swept_and_its_errors_are_records(tmp_path: Path) -> None:
     assert len(made) == 1, "what failed is tried again"
 
 
+BENCH = """
+import cubeyard
+
+@cubeyard.jit
+def double(x, tl):
+    tl.store(x, tl.load(x) * 2)
+
+@cubeyard.bench(name="double")
+def run(torch, rows=128, wide: bool = False):
+    x = torch.ones((rows, 128 if wide else 64)).to(cubeyard.Placement(cube="row_wise", pe="row_wise"))
+    torch.launch(double, x)
+    if torch.data:
+        assert (x.numpy() == 2).all() and rows != 384
+"""
+
+
+def test_a_bench_in_python_is_swept_by_processes(tmp_path: Path) -> None:
+    (tmp_path / "double.py").write_text(BENCH)
+    target, grid = f"{tmp_path}/double.py::double", {"rows": [128, 256, 384], "wide": [False, True]}
+    pool = cubeyard.sweep(target, grid, workers=2, data=True, path=tmp_path / "pool.jsonl")
+    serial(target, grid, data=True, path=tmp_path / "serial.jsonl")
+    assert (tmp_path / "pool.jsonl").read_bytes() == (tmp_path / "serial.jsonl").read_bytes()
+    assert [record.inputs["rows"] for record in pool.failed] == [384, 384]
+    assert [row["passed"] for row in pool.rows()] == [True] * 4 + [False] * 2
+    assert pool.records[1].inputs["wide"] == "true" and pool.records[0].source
+    edited = BENCH.replace("* 2)", "+ 1)").replace("rows=128", "rows=64")
+    (tmp_path / "double.py").write_text(edited)
+    made: list[int] = []
+    serial(target, grid, data=True, path=tmp_path / "pool.jsonl", progress=lambda *counts: made.append(1))
+    assert len(made) == 6, "a bench whose source has changed is run again"
+
+
 def test_a_number_a_run_and_values_of_numpy_are_figures() -> None:
     np = pytest.importorskip("numpy")
     assert serial(lambda n: n * np.float32(0.5), {"n": np.arange(2)}).records[1].figures == {"value": 0.5}
