@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, NoReturn, Self, final
 
 from typing_extensions import disjoint_base
 
+__all__: list[str]
 __version__: str
 
 # command
@@ -498,6 +499,7 @@ def built_in_benches() -> str: ...
 def describe_bench(target: object) -> str: ...
 
 # distributed
+@final
 class World:
     def __new__(cls, context: Context) -> World: ...
     def init(self, backend: str, name: str, text: str, ranks: int | None, find: Callable[[str], object]) -> None: ...
@@ -527,6 +529,7 @@ class World:
         line: str,
     ) -> Work: ...
 
+@final
 class Work:
     def is_done(self) -> bool: ...
     def report(self) -> tuple[str, int, int, int] | None: ...

@@ -9,7 +9,7 @@ print(trace)
 # %% A row for each policy; pandas and polars read it as it is.
 compared = cubeyard.replay.compare(trace)
 for row in compared.rows():
-    print(f"{row['policy']:24} {row['reserved_bytes'] / 2**20:10.1f} MiB reserved")
+    print(f"{row['policy']:24} {row['peak_reserved_bytes'] / 2**30:6.2f} GiB reserved, {row['waste']:.3f} of what lives")
 
 # %% In a notebook `compared` is a page with the memory over time.
 assert "<svg" in compared.page()

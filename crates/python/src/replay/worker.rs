@@ -13,7 +13,7 @@ use crate::error::{self, Kind};
 /// Time between two looks for a signal.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What a caller and its work tell each other.
+/// State that a caller and its work share.
 #[derive(Default)]
 pub(crate) struct Ticket {
     abandoned: AtomicBool,
