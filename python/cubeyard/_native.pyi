@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Literal, NoReturn, Self, final
 
 from typing_extensions import disjoint_base
 
-__all__: list[str]
 __version__: str
 
 # command

@@ -72,5 +72,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     study::register(module)?;
     memory::register(module)?;
     replay::register(module)?;
+    // The stubs list what there is; a second list would have to follow them.
+    module.delattr("__all__")?;
     Ok(())
 }
