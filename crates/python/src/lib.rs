@@ -29,7 +29,6 @@ mod bytes;
 mod command;
 mod context;
 mod distributed;
-#[allow(dead_code, reason = "modules that use more of it follow")]
 mod error;
 mod kernel;
 mod launch;
@@ -41,7 +40,6 @@ mod probe;
 mod raised;
 mod record;
 mod replay;
-#[allow(dead_code, reason = "modules that use more of it follow")]
 mod session;
 mod signals;
 mod study;

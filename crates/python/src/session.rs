@@ -187,11 +187,6 @@ impl Shared {
         self.leave(session, done)
     }
 
-    /// Returns whether both are handles of one session.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
