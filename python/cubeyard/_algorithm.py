@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
+from cubeyard.channels import port_number
 from cubeyard.errors import InputError
 
 __all__ = ["Algorithm", "finder"]
 
 KINDS = {"ring_1d": 0, "torus_2d": 1, "mesh_2d_no_wrap": 2}
-PORTS = ("N", "E", "S", "W", "global_N", "global_E", "global_S", "global_W")
 
 
 class Algorithm:
@@ -31,7 +31,7 @@ class Algorithm:
         wires = getattr(self.module, "wires", None)
         if wires is None:
             return None
-        return [(a, _port(out), b, _port(into)) for a, out, b, into in wires(ranks)]
+        return [(a, port_number(out), b, port_number(into)) for a, out, b, into in wires(ranks)]
 
     def body(self, grid: Sequence[int], wraps: Sequence[bool]) -> Callable[..., None]:
         """Returns the kernel as the process group launches it: input, output, and the numbers of its ranks."""
@@ -71,7 +71,3 @@ def _name(grid: Sequence[int], wraps: Sequence[bool]) -> str:
     if len(grid) < 2:
         return "ring_1d"
     return "torus_2d" if any(wraps) else "mesh_2d_no_wrap"
-
-
-def _port(port: int | str) -> int:
-    return PORTS.index(port) if isinstance(port, str) else port

@@ -9,7 +9,7 @@ from typing import Any
 from cubeyard import _native
 from cubeyard.errors import InputError
 
-__all__ = ["name", "names", "text_of"]
+__all__ = ["name", "names", "read", "text_of"]
 
 
 def name(argument: str, given: Any) -> str:
@@ -49,16 +49,21 @@ def text_of(argument: str, given: Any) -> tuple[str, str]:
         InputError: `given` is something else, or the file cannot be read.
     """
     if isinstance(given, (str, os.PathLike)):
-        return _read(argument, os.fspath(given))
+        return os.fspath(given), read(argument, os.fspath(given))
     if isinstance(given, (Mapping, Sequence)) and not isinstance(given, bytes):
         return argument, _native.yaml_text(given, argument)
     raise InputError(f"{argument}={given!r}: expected a path, a dictionary or a list")
 
 
-def _read(argument: str, path: str) -> tuple[str, str]:
+def read(argument: str, path: str, hint: str = "") -> str:
+    """Returns the text of a file.
+
+    Raises:
+        InputError: It cannot be read; the text ends with the hint.
+    """
     try:
         with open(path, encoding="utf-8") as file:
-            return path, file.read()
+            return file.read()
     except (OSError, ValueError) as error:
         problem = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{argument}: {path}: {problem}") from error
+        raise InputError(f"{argument}: {path}: {problem}{hint}") from error

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from cubeyard.errors import CubeyardError
 
-__all__ = ["Progress", "shown"]
+__all__ = ["Progress", "shown", "tqdm"]
 
 Progress = Callable[[int, int, str], None]
 """Called with the number of parts that are done, of all parts, and the name of the next."""
@@ -21,10 +23,11 @@ def shown(progress: bool) -> Iterator[Progress | None]:
     Raises:
         CubeyardError: tqdm is not installed.
     """
-    if not progress:
+    make = tqdm(bool(progress))
+    if make is None:
         yield None
         return
-    with _bar() as bar:
+    with make() as bar:
 
         def move(done: int, of: int, name: str) -> None:
             bar.total = of
@@ -35,9 +38,20 @@ def shown(progress: bool) -> Iterator[Progress | None]:
         bar.update((bar.total or 0) - bar.n)
 
 
-def _bar() -> Any:
+def tqdm(wanted: bool | None) -> Any:
+    """Returns the class of tqdm's bars, or None where no bar is wanted.
+
+    Args:
+        wanted: Whether to show one; if None, where standard error is a terminal and tqdm is installed.
+
+    Raises:
+        CubeyardError: One is wanted, and tqdm is not installed.
+    """
+    if wanted is False or (wanted is None and not (sys.stderr is not None and sys.stderr.isatty())):
+        return None
     try:
-        from tqdm.auto import tqdm  # type: ignore[import-untyped, unused-ignore]
+        return importlib.import_module("tqdm.auto").tqdm
     except ImportError as error:
-        raise CubeyardError("progress=True needs tqdm: pip install tqdm") from error
-    return tqdm()
+        if wanted:
+            raise CubeyardError("progress=True needs tqdm: pip install tqdm") from error
+        return None

@@ -192,7 +192,7 @@ def run(
     """
     target = resolve(bench)
     settings = assignments(target, parameters)
-    native = _native.run_bench(target, settings, machine(topology), options(data, live, device))
+    native = _native.run_bench(target, settings, _topology.resolve(topology), options(data, live, device))
     source = target.source if isinstance(target, Bench) else None
     return Run(**json.loads(native.json(explain)), _run=native, _source=source)
 
@@ -239,11 +239,15 @@ def assignments(bench: str | Bench, parameters: Mapping[str, Any]) -> list[str]:
 def _text(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    if hasattr(value, "item") and getattr(value, "shape", None) == ():
-        value = value.item()
-    if not isinstance(value, int | float | str):
+    plain = unboxed(value)
+    if not isinstance(plain, int | float | str):
         raise InputError(f"{name}={value!r}: expected a number, a text or a truth value")
-    return str(value)
+    return str(plain)
+
+
+def unboxed(value: Any) -> Any:
+    """Returns a scalar of NumPy as a number of Python, and anything else as it is."""
+    return value.item() if hasattr(value, "item") and getattr(value, "shape", None) == () else value
 
 
 def options(data: bool, live: bool, device: str | int | None) -> tuple[bool, bool, int | None, bool]:
@@ -254,8 +258,3 @@ def options(data: bool, live: bool, device: str | int | None) -> tuple[bool, boo
     if isinstance(device, bool) or not text.isdecimal():
         raise InputError(f"device={device!r}: expected 'all', a number, or 'sip:' and a number")
     return bool(data), bool(live), int(text), False
-
-
-def machine(topology: Any) -> _native.Topology:
-    """Returns the machine of an argument."""
-    return _topology.resolve(topology)

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from cubeyard import _native
+from cubeyard import _native, _topology
 from cubeyard._bench import Bench, describe, source_hash
 from cubeyard._records import Records
 from cubeyard._result import Result
-from cubeyard._run import Record, Run, assignments, machine, options, resolve, run
+from cubeyard._run import Record, Run, assignments, options, resolve, run, unboxed
 from cubeyard._workers import Workers
 from cubeyard.errors import CubeyardError, InputError
 from cubeyard.topology import Topology
@@ -201,7 +201,7 @@ class Job:
             keys = ", ".join(overrides)
             raise InputError(f"grid: {keys}: the function takes no argument topology, to which values of the machine go")
         here, given = _overridden(topology, overrides), (data, live, device)
-        key, line = _native.read_record(_foreseen(target, parameters, machine(here), given))
+        key, line = _native.read_record(_foreseen(target, parameters, _topology.resolve(here), given))
         return Job(target, parameters, here, given, line, key)
 
     def run(self) -> str:
@@ -289,8 +289,7 @@ def _plain(where: str, value: Any) -> Any:
     Raises:
         InputError: JSON has no such value.
     """
-    if hasattr(value, "item") and getattr(value, "shape", None) == ():
-        value = value.item()
+    value = unboxed(value)
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{where}: expected a finite number, found {value}")
     if isinstance(value, Mapping):

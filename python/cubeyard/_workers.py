@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import multiprocessing
 import os
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from cubeyard._progress import tqdm
 from cubeyard.errors import CubeyardError, InputError
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class Workers:
             raise InputError(f"executor={executor!r}: expected an executor of concurrent.futures")
         if workers is not None and (not isinstance(workers, int) or workers < 1):
             raise InputError(f"workers={workers!r}: expected a whole number from 1 on")
-        return Workers(executor, workers or _cores(), _progress(progress, wanted))
+        return Workers(executor, workers or _cores(), _teller(progress, wanted))
 
     def __enter__(self) -> Workers:
         return self
@@ -157,15 +156,15 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _progress(wanted: bool | Callable[[int, int], None] | None, total: int) -> Callable[[int], None]:
+def _teller(wanted: bool | Callable[[int, int], None] | None, total: int) -> Callable[[int], None]:
     """Returns a function that is told of each configuration, and of the end by -1."""
     if callable(wanted):
         return _counted(wanted, total)
-    if wanted or (wanted is None and sys.stderr is not None and sys.stderr.isatty()):
-        bar = _bar(total)
-        if bar is not None:
-            return lambda count: bar.close() if count < 0 else bar.update(count)
-    return lambda count: None
+    make = tqdm(wanted)
+    if make is None:
+        return lambda count: None
+    bar = make(total=total, unit="run")
+    return lambda count: bar.close() if count < 0 else bar.update(count)
 
 
 def _counted(told: Callable[[int, int], None], total: int) -> Callable[[int], None]:
@@ -178,11 +177,3 @@ def _counted(told: Callable[[int, int], None], total: int) -> Callable[[int], No
             told(done, total)
 
     return count
-
-
-def _bar(total: int) -> Any:
-    try:
-        tqdm = importlib.import_module("tqdm.auto")
-    except ImportError:
-        return None
-    return tqdm.tqdm(total=total, unit="run")

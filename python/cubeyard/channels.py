@@ -96,7 +96,7 @@ def connect(
     pes: dict[str, int] = {}
 
     def end(of: End) -> tuple[int, int]:
-        return pes.setdefault(of[0], len(pes)), _port(of[1])
+        return pes.setdefault(of[0], len(pes)), port_number(of[1])
 
     wires = [(end(one), end(other)) for one, other in channels]
     for name, number in (("slots", slots), ("slot_bytes", slot_bytes)):
@@ -114,7 +114,8 @@ def ring(context: Context, pes: Iterable[str], *, slot_bytes: int = 4096) -> Cha
     return connect(context, [((one, "E"), (other, "W")) for one, other in pairs], slot_bytes=slot_bytes)
 
 
-def _port(port: int | str) -> int:
+def port_number(port: int | str) -> int:
+    """Returns the number of a port, which is a number or the name of a direction."""
     if isinstance(port, str) and port in _DIRECTIONS:
         return _DIRECTIONS.index(port)
     if isinstance(port, int) and 0 <= port < 2**16:

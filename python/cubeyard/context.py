@@ -14,7 +14,6 @@ context at that moment, using the copy is a `BusyError`.
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Iterable, Sequence
 from types import TracebackType
@@ -255,9 +254,9 @@ class Context:
             cubes: cubes of the SIP that take part; all by default.
             pes: PEs of each cube that take part; all by default.
         """
-        launch = importlib.import_module("cubeyard.kernel").launch
-        report: LaunchReport = launch(self, kernel, *arguments, sip=sip, cubes=cubes, pes=pes)
-        return report
+        from cubeyard.kernel import launch
+
+        return launch(self, kernel, *arguments, sip=sip, cubes=cubes, pes=pes)
 
 
 def _listed(values: Any, dtype: Any) -> np.ndarray[Any, Any]:

@@ -28,12 +28,11 @@ import enum
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from cubeyard import _bench, _native
+from cubeyard import _bench, _given, _native
 from cubeyard._algorithm import finder
 from cubeyard._collectives import CollectiveSweep, sweep
 from cubeyard._result import Result
@@ -208,8 +207,7 @@ class _World:
                     self.native.check()
         if self.members:
             self.native.meet()
-        done = [work for work in self.open if work._settle()]
-        self.open = [work for work in self.open if work not in done]
+        self.open = [work for work in self.open if not work._settle()]
 
 
 class _Rank:
@@ -309,7 +307,7 @@ def spawn(
     *,
     topology: Any = None,
     data: bool = True,
-    ccl: str | os.PathLike[str] | None = None,
+    ccl: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     context: Context | None = None,
 ) -> CollectiveReport:
     """Calls `fn(rank, *args)` for each rank, as `torch.multiprocessing.spawn`, and returns when all have returned.
@@ -320,7 +318,7 @@ def spawn(
         nprocs: number of ranks, at most that of SIPs; by default that of `ccl`, else that of SIPs.
         topology: the machine, as of `Context`.
         data: whether numbers are computed; without them only times are simulated.
-        ccl: a `ccl.yaml` with the algorithms to use.
+        ccl: a `ccl.yaml` with the algorithms to use, or a dictionary in its structure.
         context: a context to run on, instead of one of its own; it stays open. In a bench, that of the bench.
 
     Raises:
@@ -329,20 +327,12 @@ def spawn(
     """
     if getattr(_here, "rank", None) is not None:
         raise DistributedError("spawn inside of a rank: ranks are spawned by the program that owns the machine")
+    given = ("ccl.yaml", "") if ccl is None else _given.text_of("ccl", ccl)
     context = context or _bench.current()
     if context is not None:
-        return _World(context, _read(ccl), nprocs).run(fn, args)
+        return _World(context, given, nprocs).run(fn, args)
     with Context(topology, data=data) as own:
-        return _World(own, _read(ccl), nprocs).run(fn, args)
-
-
-def _read(ccl: str | os.PathLike[str] | None) -> tuple[str, str]:
-    if ccl is None:
-        return ("ccl.yaml", "")
-    try:
-        return (os.fspath(ccl), Path(ccl).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"ccl={ccl!s}: expected a file with YAML: {error}") from error
+        return _World(own, given, nprocs).run(fn, args)
 
 
 def _current(call: str) -> _Rank:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from cubeyard import _given
 from cubeyard import _native as native
 from cubeyard._result import Result, build, table
 from cubeyard.errors import InputError, MachineWarning
@@ -173,14 +174,8 @@ def _read(source: TopologyLike) -> native.Topology:
 
 
 def _read_file(path: str) -> native.Topology:
-    try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-    except (OSError, ValueError) as error:
-        problem = getattr(error, "strerror", None) or str(error)
-        hint = "; a text of YAML is read by Topology.from_yaml" if ":" in path else ""
-        raise InputError(f"topology: {path}: {problem}{hint}") from error
-    return native.Topology.read(path, text)
+    hint = "; a text of YAML is read by Topology.from_yaml" if ":" in path else ""
+    return native.Topology.read(path, _given.read("topology", path, hint))
 
 
 @dataclass(frozen=True)

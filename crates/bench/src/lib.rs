@@ -44,7 +44,7 @@ pub use error::{BenchError, OwnError};
 pub use lab::Lab;
 pub use log::RunLog;
 pub use parameter::{Parameter, ParameterError, ParameterKind, Value, Values};
-pub use run::{Run, RunConfig, RunInputs, check_memory, run};
+pub use run::{Run, RunConfig, RunInputs, check_memory, run, sip};
 pub use work::Work;
 
 use cubeyard_device::topology::Topology;

@@ -141,6 +141,15 @@ fn explain(report: &mut RunReport, log: Option<&RunLog>) {
     report.lanes = log.map(RunLog::lanes).unwrap_or_default();
 }
 
+/// Returns a SIP of a machine by its number; the error names those that there are.
+pub fn sip(topology: &Topology, number: u32) -> Result<SipId, String> {
+    let there = topology.sips().count();
+    topology
+        .sips()
+        .find(|sip| sip.number() == number)
+        .ok_or_else(|| format!("the machine has no sip:{number}; it has {there}, from sip:0 on"))
+}
+
 /// Returns the SIPs that were named, or the default of the bench.
 pub(super) fn sips(bench: &dyn Bench, config: &RunConfig) -> Vec<SipId> {
     let count = if bench.spans_sips() { usize::MAX } else { 1 };

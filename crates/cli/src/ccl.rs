@@ -10,9 +10,10 @@ use anyhow::{Context as _, Result, anyhow};
 use clap::{Args, ValueEnum};
 use cubeyard_collectives::collective::{Operation, ReduceOp};
 use cubeyard_collectives::distributed::ccl::DEFAULT;
-use cubeyard_collectives::distributed::sweep::{Sizes, Sweep, SweepConfig, Which, page, svg};
+use cubeyard_collectives::distributed::sweep::{
+    CHECKED, Sizes, Sweep, SweepConfig, Which, page, svg,
+};
 use cubeyard_collectives::distributed::{CclConfig, DistError, Ranks};
-use cubeyard_device::input::nearest;
 use cubeyard_device::topology::{SipGrid, SipTopology, SipsOverlay, Topology};
 use cubeyard_runtime::dtype::DType;
 
@@ -21,8 +22,6 @@ use crate::{input, memory, output, terminal, topology};
 
 /// Largest number of bytes read from a file; the library's own limit is lower.
 const LIMIT: u64 = 1 << 20;
-/// Largest size whose numbers are checked without `--data`, in bytes.
-const CHECKED: u64 = 64 << 10;
 
 /// Measure collectives over sizes and algorithms, as nccl-tests do
 ///
@@ -139,16 +138,12 @@ fn config(arguments: &Arguments) -> Result<SweepConfig> {
     if let Some(world) = arguments.world {
         ccl.each(|config| config.world_size = Some(world));
     }
-    let which = match arguments.algorithm.as_str() {
-        "all" => Which::All,
-        "auto" => Which::Auto,
-        name => Which::Named(name.to_owned()),
-    };
     Ok(SweepConfig {
         topology: machine(arguments)?,
         ccl,
-        which,
-        operation: operation(arguments)?,
+        which: Which::from(arguments.algorithm.as_str()),
+        operation: Operation::named(&arguments.op, arguments.reduce, arguments.root)
+            .map_err(|error| anyhow!("--op: {error}"))?,
         dtype: arguments.dtype,
         sizes: arguments.sizes.all(),
         check_up_to: if arguments.data { u64::MAX } else { CHECKED },
@@ -172,17 +167,6 @@ fn read(file: Option<&Path>) -> Result<CclConfig> {
     let (name, bytes) = input::named_bytes(file, LIMIT)?;
     CclConfig::read_bytes(&name, &bytes)
         .map_err(|error| anyhow!("{error}\n  help: cubeyard ccl --print-default shows every key"))
-}
-
-fn operation(arguments: &Arguments) -> Result<Operation> {
-    let all = Operation::all(arguments.reduce, arguments.root);
-    let found = all.into_iter().find(|operation| operation.name() == arguments.op);
-    found.ok_or_else(|| {
-        let names = all.map(Operation::name);
-        let nearest = nearest(&arguments.op, names.into_iter()).unwrap_or_default();
-        let (known, op) = (names.join(", "), &arguments.op);
-        anyhow!("--op: expected one of {known}; found `{op}`; the nearest is `{nearest}`")
-    })
 }
 
 /// Adds help to an error.

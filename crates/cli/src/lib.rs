@@ -32,7 +32,7 @@ pub use cubeyard_runtime as runtime;
 pub use cubeyard_tl as tl;
 pub use input::{Input, MemoryExceeded, Names, bundled as bundled_trace};
 pub use input::{parse as parse_traces, read as read_traces};
-pub use memory::{Limited, default_limit};
+pub use memory::Limited;
 pub use own::{BuiltIn, FrontError, OwnBenches, SweepRequest};
 pub use placement::{layout_json, layout_text};
 pub use processor_time::clock as processor_clock;

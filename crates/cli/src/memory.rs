@@ -42,7 +42,7 @@ pub(crate) fn refuse(error: &TooLarge) -> Code {
 }
 
 /// Returns three quarters of the memory that the host or its control group has free, if that is known.
-pub fn default_limit() -> Option<Bytes> {
+pub(crate) fn default_limit() -> Option<Bytes> {
     free::host().map(|free| Bytes::new(free / 4 * 3))
 }
 

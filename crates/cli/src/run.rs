@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Result, anyhow};
 use clap::Args;
 use cubeyard_bench::{Bench, BenchError, OwnError, ParameterError, Run, RunConfig};
 use cubeyard_bench::{json, report};
@@ -135,15 +135,14 @@ fn config(arguments: &Arguments, topology: Topology) -> Result<RunConfig> {
 }
 
 fn sips(device: Option<Device>, topology: &Topology) -> Result<Vec<SipId>> {
-    let all: Vec<SipId> = topology.sips().collect();
-    let Some(Device::Sip(number)) = device else {
-        return Ok(if device.is_some() { all } else { Vec::new() });
-    };
-    let there = all.len();
-    let sip = usize::try_from(number).ok().and_then(|number| all.get(number));
-    sip.map(|&sip| vec![sip]).with_context(|| {
-        format!("--device: the machine has no sip:{number}; it has {there}, from sip:0 on")
-    })
+    match device {
+        None => Ok(Vec::new()),
+        Some(Device::All) => Ok(topology.sips().collect()),
+        Some(Device::Sip(number)) => {
+            let sip = cubeyard_bench::sip(topology, number);
+            sip.map(|sip| vec![sip]).map_err(|error| anyhow!("--device: {error}"))
+        }
+    }
 }
 
 /// Adds help to an error. Ends with code 3 if simulated memory or time ran out.

@@ -7,9 +7,8 @@ use cubeyard_bench::report::{self, RunReport};
 use cubeyard_bench::{
     Bench, BenchError, RunConfig, RunInputs, catalogue, check_memory, find, json,
 };
+use cubeyard_cli::results::host_memory;
 use cubeyard_collectives::distributed::DistError;
-use cubeyard_memory::Bytes;
-use cubeyard_memory::address::SipId;
 use cubeyard_tl::launch::Mode;
 use cubeyard_tl::program::Finding;
 use pyo3::prelude::*;
@@ -91,20 +90,17 @@ fn config(
     ops: bool,
 ) -> PyResult<RunConfig> {
     let (data, live, sip, all) = options;
-    let mut sips: Vec<SipId> = topology.topology.sips().collect();
-    if let Some(number) = sip {
-        let there = sips.len();
-        sips.retain(|sip| sip.number() == number);
-        if sips.is_empty() {
-            let text =
-                format!("device: the machine has no sip:{number}; it has {there}, from sip:0 on");
-            return Err(Kind::Input.error(text));
+    let topology = &topology.topology;
+    let sips = match sip {
+        None if all => topology.sips().collect(),
+        None => Vec::new(),
+        Some(number) => {
+            let sip = cubeyard_bench::sip(topology, number);
+            vec![sip.map_err(|error| Kind::Input.error(format!("device: {error}")))?]
         }
-    } else if !all {
-        sips.clear();
-    }
+    };
     let mode = if live { Mode::Live } else { Mode::Recorded };
-    Ok(RunConfig { topology: topology.topology.clone(), set, data, mode, sips, ops })
+    Ok(RunConfig { topology: topology.clone(), set, data, mode, sips, ops })
 }
 
 /// Runs a bench on a machine of its own.
@@ -122,8 +118,7 @@ fn run_bench(
 
 fn measured(target: Target, config: &RunConfig) -> PyResult<Run> {
     let bench = target.bench().or_raise()?;
-    let limit = cubeyard_cli::default_limit().unwrap_or(Bytes::MAX);
-    check_memory(&*bench, config, limit).or_raise()?;
+    check_memory(&*bench, config, host_memory()).or_raise()?;
     let run = cubeyard_bench::run(&*bench, config).or_raise()?;
     let mut trace = Vec::new();
     if let Some(log) = &run.log {

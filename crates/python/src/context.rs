@@ -1,4 +1,4 @@
-//! Contexts.
+//! A context as Python has it: a machine with its tensors and launches.
 
 use std::rc::Rc;
 
@@ -42,11 +42,9 @@ impl Context {
             config.virtual_base = DeviceVa::new(base);
         }
         let shared = py.detach(|| {
-            Shared::new(|| {
-                let context = runtime::Context::new(config);
-                let launcher = Rc::new(Launcher::new(&context));
-                (context, launcher)
-            })
+            let context = runtime::Context::new(config);
+            let launcher = Rc::new(Launcher::new(&context));
+            Shared::of(context, launcher, None)
         });
         Self { shared }
     }

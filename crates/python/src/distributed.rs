@@ -101,24 +101,11 @@ impl World {
         self.run(py, |state| state.dist.destroy_process_group().or_raise())
     }
 
-    /// Returns the number of ranks.
-    fn size(&self, py: Python<'_>) -> PyResult<usize> {
-        self.with(py, |state| state.dist.get_world_size().or_raise())
-    }
-
     /// Returns the lengths of a row and of a column of a SIP's cubes.
     fn cubes(&self, py: Python<'_>) -> PyResult<(u32, u32)> {
         self.shared.with(py, |session| {
             let spec = session.context.machine(|machine| machine.topology().spec().cubes);
             Ok((spec.w, spec.h))
-        })
-    }
-
-    /// Returns the names of the algorithms that may be chosen.
-    fn algorithms(&self, py: Python<'_>) -> PyResult<Vec<&'static str>> {
-        self.with(py, |state| {
-            let world = state.dist.world().or_raise()?;
-            state.dist.algorithms(&world).or_raise()
         })
     }
 

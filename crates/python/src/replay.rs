@@ -63,7 +63,7 @@ fn steps(inputs: &[Arc<Input>]) -> usize {
 
 /// Returns the limit of memory that was given, or that of the command.
 fn memory_limit(given: Option<u64>) -> Bytes {
-    given.map(Bytes::new).or_else(cubeyard_cli::default_limit).unwrap_or(Bytes::MAX)
+    given.map_or_else(cubeyard_cli::results::host_memory, Bytes::new)
 }
 
 /// Converts an error of reading or replaying, which comes as text.

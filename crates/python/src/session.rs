@@ -129,17 +129,11 @@ impl Session {
 }
 
 impl Shared {
-    /// Makes a session of a new context.
-    pub(crate) fn new(make: impl FnOnce() -> (Context, Rc<Launcher>)) -> Self {
-        let (context, launcher) = make();
-        Self::of(context, launcher, None)
-    }
-
-    /// Makes a session of a context that its caller uses too.
+    /// Makes a session of a context.
     ///
-    /// The caller must not touch the context, the launcher, or anything that shares their reference counts, from this
-    /// call until [`end`](Self::end) has returned, other than in `before_drop`, which is called before objects of
-    /// the session are dropped.
+    /// A caller that keeps a clone must not touch the context, the launcher, or anything that shares their reference
+    /// counts, from this call until [`end`](Self::end) has returned, other than in `before_drop`, which is called
+    /// before objects of the session are dropped.
     pub(crate) fn of(
         context: Context,
         launcher: Rc<Launcher>,

@@ -1,10 +1,9 @@
 //! Steps of language models and sweeps of collectives.
 
 use cubeyard_cli::results;
-use cubeyard_collectives::collective::{Operation, ReduceOp};
-use cubeyard_collectives::distributed::sweep::{Sizes, Sweep, SweepConfig, Which, page};
+use cubeyard_collectives::collective::Operation;
+use cubeyard_collectives::distributed::sweep::{CHECKED, Sizes, Sweep, SweepConfig, Which, page};
 use cubeyard_collectives::distributed::{CclConfig, Ranks};
-use cubeyard_device::input::nearest;
 use cubeyard_model::{MeasureConfig, ModelError, ModelSpec, Phase, Workload, measure};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_tl::{Needs, TooLarge};
@@ -14,9 +13,6 @@ use serde_json::Value;
 use crate::error::{IntoPyErr, Kind, OrRaise, without_panic};
 use crate::topology::Topology;
 use crate::{plain, signals};
-
-/// Largest size whose numbers are checked unless all are, in bytes; as `cubeyard ccl` has it.
-const CHECKED: u64 = 64 << 10;
 
 /// A file in place of a named model or of the default ccl.yaml: its name in errors, and its text.
 type Given = Option<(String, String)>;
@@ -144,12 +140,18 @@ impl SweepArguments {
         Ok(SweepConfig {
             topology: topology.topology.clone(),
             ccl: self.ccl()?,
-            which: which(&self.algorithm),
-            operation: operation(&self.op, named::<ReduceOp>("reduce", &self.reduce)?, self.root)?,
+            which: Which::from(&*self.algorithm),
+            operation: self.operation()?,
             dtype: named::<DType>("dtype", &self.dtype)?,
             sizes: all_sizes(&self.sizes)?,
             check_up_to: if self.checks_all { u64::MAX } else { CHECKED },
         })
+    }
+
+    fn operation(&self) -> PyResult<Operation> {
+        let reduce = named("reduce", &self.reduce)?;
+        let found = Operation::named(&self.op, reduce, self.root);
+        found.map_err(|error| Kind::Input.error(format!("op={:?}: {error}", self.op)))
     }
 
     fn ccl(&self) -> PyResult<CclConfig> {
@@ -187,33 +189,11 @@ fn ccl_sweep<'py>(
     Ok((plain::json(py, &json)?, text, page))
 }
 
-fn which(algorithm: &str) -> Which {
-    match algorithm {
-        "all" => Which::All,
-        "auto" => Which::Auto,
-        name => Which::Named(name.to_owned()),
-    }
-}
-
 fn rank_kind(name: &str) -> PyResult<Ranks> {
-    match name {
-        "sip" => Ok(Ranks::Sip),
-        "cube" => Ok(Ranks::Cube),
-        "pe" => Ok(Ranks::Pe),
-        _ => Err(Kind::Input.error(format!("ranks={name:?}: expected sip, cube or pe"))),
-    }
-}
-
-fn operation(name: &str, reduce: ReduceOp, root: usize) -> PyResult<Operation> {
-    let all = Operation::all(reduce, root);
-    let found = all.into_iter().find(|operation| operation.name() == name);
-    found.ok_or_else(|| {
-        let names = all.map(Operation::name);
-        let nearest = nearest(name, names.into_iter()).unwrap_or_default();
-        let known = names.join(", ");
-        let text = format!("op={name:?}: expected one of {known}; the nearest is `{nearest}`");
-        Kind::Input.error(text)
-    })
+    let found = Ranks::NAMES.iter().find(|(known, _)| *known == name);
+    found
+        .map(|&(_, ranks)| ranks)
+        .ok_or_else(|| Kind::Input.error(format!("ranks={name:?}: expected sip, cube or pe")))
 }
 
 /// Returns all sizes of ranges such as `256:1M` and of single sizes.

@@ -1,4 +1,4 @@
-//! Tensors.
+//! Tensors: shape, placement, and values to and from NumPy.
 
 use std::sync::Arc;
 

@@ -41,6 +41,12 @@ pub enum SlotKind {
     Hbm,
 }
 
+impl SlotKind {
+    /// Names of all kinds, as in files.
+    pub const NAMES: [(&'static str, Self); 3] =
+        [("tcm", Self::Tcm), ("sram", Self::Sram), ("hbm", Self::Hbm)];
+}
+
 /// Parameters of the rings that channels receive into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingConfig {

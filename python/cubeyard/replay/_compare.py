@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from cubeyard import _native
-from cubeyard.errors import CubeyardError, InputError
+from cubeyard._progress import tqdm
+from cubeyard.errors import InputError
 from cubeyard.replay._policy import Policy, PolicyInfo
 from cubeyard.replay._result import Comparison, comparison
 from cubeyard.replay._trace import Source, Trace, read
@@ -92,7 +91,7 @@ def _made(policy: type[Policy]) -> Any:
 @contextmanager
 def _bar(wanted: bool | None) -> Iterator[Callable[[int, int], None] | None]:
     """Yields a function that moves a bar, or nothing where there is none."""
-    make = _tqdm(wanted)
+    make = tqdm(wanted)
     if make is None:
         yield None
         return
@@ -103,14 +102,3 @@ def _bar(wanted: bool | None) -> Iterator[Callable[[int, int], None] | None]:
             bar.update(steps)
 
         yield told
-
-
-def _tqdm(wanted: bool | None) -> Any:
-    if wanted is False or (wanted is None and not (sys.stderr is not None and sys.stderr.isatty())):
-        return None
-    try:
-        return importlib.import_module("tqdm.auto").tqdm
-    except ImportError as error:
-        if wanted:
-            raise CubeyardError("progress=True needs tqdm: pip install tqdm") from error
-        return None

@@ -94,6 +94,18 @@ impl FromStr for ReduceOp {
     }
 }
 
+/// The error of an unknown operation.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("expected one of {known}; found `{found}`{}", .nearest.map_or_else(String::new, |nearest| format!("; the nearest is `{nearest}`")))]
+pub struct NoSuchOperation {
+    /// The name given.
+    pub found: String,
+    /// All known names.
+    pub known: String,
+    /// The most similar known name.
+    pub nearest: Option<&'static str>,
+}
+
 /// A collective operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
@@ -128,6 +140,18 @@ impl Operation {
             Self::Gather(root),
             Self::Scatter(root),
         ]
+    }
+
+    /// Returns the operation of a name, with a reduction operator and a root.
+    pub fn named(name: &str, op: ReduceOp, root: usize) -> Result<Self, NoSuchOperation> {
+        let all = Self::all(op, root);
+        let found = all.into_iter().find(|operation| operation.name() == name);
+        let names = all.map(Self::name);
+        found.ok_or_else(|| NoSuchOperation {
+            found: name.to_owned(),
+            known: names.join(", "),
+            nearest: nearest(name, names.into_iter()),
+        })
     }
 
     /// Returns the name used by PyTorch.

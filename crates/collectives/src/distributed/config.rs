@@ -16,6 +16,10 @@ pub enum Ranks {
 }
 
 impl Ranks {
+    /// Names of all kinds, as in files.
+    pub const NAMES: [(&'static str, Self); 3] =
+        [("sip", Self::Sip), ("cube", Self::Cube), ("pe", Self::Pe)];
+
     /// Returns the plural of the unit, for messages.
     pub const fn kind(self) -> &'static str {
         match self {

@@ -61,6 +61,19 @@ pub enum Which {
     Named(String),
 }
 
+/// Largest size in bytes whose results are checked if nothing else is said.
+pub const CHECKED: u64 = 64 << 10;
+
+impl From<&str> for Which {
+    fn from(name: &str) -> Self {
+        match name {
+            "all" => Self::All,
+            "auto" => Self::Auto,
+            name => Self::Named(name.to_owned()),
+        }
+    }
+}
+
 /// Results of a sweep.
 #[derive(Clone, Debug)]
 pub struct Sweep {

@@ -130,11 +130,14 @@ impl PyBench {
     }
 }
 
+/// Describes an exception: its class, text and line, whether memory or time has run out, and advice.
+fn describe(py: Python<'_>, error: &PyErr) -> PyResult<(String, bool, Option<String>)> {
+    py.import("cubeyard._bench")?.call_method1("describe", (error,))?.extract()
+}
+
 /// Makes the error of an exception, with its class, text and line.
 fn own_error(py: Python<'_>, error: PyErr) -> OwnError {
-    let told =
-        py.import("cubeyard._bench").and_then(|module| module.call_method1("describe", (&error,)));
-    let told = told.and_then(|told| told.extract::<(String, bool, Option<String>)>());
+    let told = describe(py, &error);
     let (text, exhausted, help) = told.unwrap_or_else(|other| (other.to_string(), false, None));
     OwnError { text, source: Box::new(error), exhausted, help }
 }
@@ -166,10 +169,6 @@ impl OwnBenches for File {
 
 /// Returns the text of an error of this package, and the class of any other.
 fn front_error(error: &PyErr) -> FrontError {
-    Python::attach(|py| {
-        let told = py.import("cubeyard._bench");
-        let told = told.and_then(|module| module.call_method1("describe", (error,)));
-        let told = told.and_then(|told| told.extract::<(String, bool, Option<String>)>());
-        told.map_or_else(|_| error.to_string(), |(text, ..)| text).into()
-    })
+    let told = Python::attach(|py| describe(py, error));
+    told.map_or_else(|_| error.to_string(), |(text, ..)| text).into()
 }

@@ -55,15 +55,11 @@ pub(super) fn connect(
     ring: (String, u32, u64),
 ) -> PyResult<Channels> {
     let (memory, slots, slot_bytes) = ring;
-    let kind = match &*memory {
-        "tcm" => SlotKind::Tcm,
-        "sram" => SlotKind::Sram,
-        "hbm" => SlotKind::Hbm,
-        other => {
-            let what = format!("memory: expected one of tcm, sram, hbm; found `{other}`");
-            return Err(Kind::Input.error(what));
-        }
-    };
+    let kind = SlotKind::NAMES.iter().find(|(name, _)| *name == memory);
+    let &(_, kind) = kind.ok_or_else(|| {
+        let what = format!("memory: expected one of tcm, sram, hbm; found `{memory}`");
+        Kind::Input.error(what)
+    })?;
     let ring =
         RingConfig { kind, slots, slot_bytes: Bytes::new(slot_bytes), ..RingConfig::default() };
     let wire = |(a, b): Ends| Wire { ends: [(a.0, Port(a.1)), (b.0, Port(b.1))] };

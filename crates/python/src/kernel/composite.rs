@@ -1,4 +1,4 @@
-//! Tiled operations.
+//! Operations that the core splits into tiles of its own, with what follows each tile.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,5 +1,8 @@
 //! `tl`: the view that a kernel in Python has of its PE.
 
+use std::rc::Rc;
+
+use cubeyard_runtime::dtype::DType;
 use cubeyard_tl as tl;
 use cubeyard_tl::Port;
 use pyo3::prelude::*;
@@ -26,36 +29,46 @@ impl Tl {
     }
 }
 
+/// Returns the run of a kernel's `tl`, at the line of the caller.
+fn running(tl: &Bound<'_, Tl>) -> PyResult<Rc<Run>> {
+    tl.as_super().get().run(tl.py())
+}
+
+/// Reads the shape and element type of a tile.
+fn tile_type(shape: &Bound<'_, PyAny>, dtype: &Bound<'_, PyAny>) -> PyResult<(Vec<u64>, DType)> {
+    Ok((lengths("shape", shape)?, self::dtype(dtype)?))
+}
+
 #[pymethods]
 impl Tl {
     /// Returns the index of this PE within its cube of the launch (axis 0), or the index of the cube (axis 1).
     #[pyo3(signature = (axis=0))]
     fn program_id(slf: &Bound<'_, Self>, axis: usize) -> PyResult<u64> {
-        slf.as_super().get().run(slf.py())?.attempt(|tl| tl.program_id(axis))
+        running(slf)?.attempt(|tl| tl.program_id(axis))
     }
 
     /// Returns the number of PEs per cube of the launch (axis 0), or the number of cubes (axis 1).
     #[pyo3(signature = (axis=0))]
     fn num_programs(slf: &Bound<'_, Self>, axis: usize) -> PyResult<u64> {
-        slf.as_super().get().run(slf.py())?.attempt(|tl| tl.num_programs(axis))
+        running(slf)?.attempt(|tl| tl.num_programs(axis))
     }
 
     /// Returns the quotient rounded up: the number of tiles of length `b` that cover `a`.
     fn cdiv(slf: &Bound<'_, Self>, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> PyResult<u64> {
-        let run = slf.as_super().get().run(slf.py())?;
+        let run = running(slf)?;
         let (a, b) = (whole("a", a)?, whole("b", b)?);
         run.attempt(|tl| tl.cdiv(a, b))
     }
 
     /// Returns M, K and N of a tile of the matrix engine.
     fn gemm_tile(slf: &Bound<'_, Self>) -> PyResult<(u64, u64, u64)> {
-        let [m, k, n] = slf.as_super().get().run(slf.py())?.attempt(tl::Tl::gemm_tile)?;
+        let [m, k, n] = running(slf)?.attempt(tl::Tl::gemm_tile)?;
         Ok((m, k, n))
     }
 
     /// Returns the bytes of the TCM that the kernel's tiles may occupy together.
     fn scratch_bytes(slf: &Bound<'_, Self>) -> PyResult<u64> {
-        slf.as_super().get().run(slf.py())?.attempt(tl::Tl::scratch_bytes)
+        running(slf)?.attempt(tl::Tl::scratch_bytes)
     }
 
     /// Returns a reference to contiguous elements in memory from `address` on. Moves no data.
@@ -66,9 +79,8 @@ impl Tl {
         shape: &Bound<'_, PyAny>,
         dtype: &Bound<'_, PyAny>,
     ) -> PyResult<Ref> {
-        let run = slf.as_super().get().run(slf.py())?;
-        let (address, shape) = (whole("address", address)?, lengths("shape", shape)?);
-        let dtype = self::dtype(dtype)?;
+        let run = running(slf)?;
+        let (address, (shape, dtype)) = (whole("address", address)?, tile_type(shape, dtype)?);
         Ok(run.attempt(|tl| tl.ref_(address, &shape, dtype))?.into())
     }
 
@@ -78,7 +90,7 @@ impl Tl {
         shape: &Bound<'_, PyAny>,
         limits: &Bound<'_, PyAny>,
     ) -> PyResult<Mask> {
-        slf.as_super().get().run(slf.py())?;
+        running(slf)?;
         Mask::below(shape, limits)
     }
 
@@ -90,7 +102,7 @@ impl Tl {
         mask: Option<&Bound<'_, PyAny>>,
         other: f64,
     ) -> PyResult<Tile> {
-        let run = slf.as_super().get().run(slf.py())?;
+        let run = running(slf)?;
         let from = from_.get().part(slf.py())?;
         match mask.map(mask::read).transpose()? {
             Some(mask) => run.make(|tl| tl.load_masked(from, &mask, other)),
@@ -106,7 +118,7 @@ impl Tl {
         tile: &Bound<'_, Tile>,
         mask: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let run = slf.as_super().get().run(slf.py())?;
+        let run = running(slf)?;
         let (to, tile) = (to.get().part(slf.py())?, run.tile(tile.get())?);
         match mask.map(mask::read).transpose()? {
             Some(mask) => run.attempt(|tl| tl.store_masked(to, &tile, &mask)),
@@ -120,7 +132,7 @@ impl Tl {
         port: &Bound<'_, PyAny>,
         tile: &Bound<'_, Tile>,
     ) -> PyResult<()> {
-        let run = slf.as_super().get().run(slf.py())?;
+        let run = running(slf)?;
         let (port, tile) = (self::port(port)?, run.tile(tile.get())?);
         run.attempt(|tl| tl.send(port, &tile))
     }
@@ -132,9 +144,8 @@ impl Tl {
         shape: &Bound<'_, PyAny>,
         dtype: &Bound<'_, PyAny>,
     ) -> PyResult<Tile> {
-        let run = slf.as_super().get().run(slf.py())?;
-        let (port, shape, dtype) =
-            (self::port(port)?, lengths("shape", shape)?, self::dtype(dtype)?);
+        let run = running(slf)?;
+        let (port, (shape, dtype)) = (self::port(port)?, tile_type(shape, dtype)?);
         run.make(|tl| tl.recv(port, &shape, dtype))
     }
 
@@ -145,9 +156,8 @@ impl Tl {
         shape: &Bound<'_, PyAny>,
         dtype: &Bound<'_, PyAny>,
     ) -> PyResult<Tile> {
-        let run = slf.as_super().get().run(slf.py())?;
-        let (port, shape, dtype) =
-            (self::port(port)?, lengths("shape", shape)?, self::dtype(dtype)?);
+        let run = running(slf)?;
+        let (port, (shape, dtype)) = (self::port(port)?, tile_type(shape, dtype)?);
         run.make(|tl| tl.recv_async(port, &shape, dtype))
     }
 
@@ -158,21 +168,21 @@ impl Tl {
         shape: &Bound<'_, PyAny>,
         dtype: &Bound<'_, PyAny>,
     ) -> PyResult<(Tile, Tile)> {
-        let run = slf.as_super().get().run(slf.py())?;
+        let run = running(slf)?;
         let ports = ports.try_iter()?.map(|of| port(&of?)).collect::<PyResult<Vec<Port>>>()?;
-        let (shape, dtype) = (lengths("shape", shape)?, self::dtype(dtype)?);
+        let (shape, dtype) = tile_type(shape, dtype)?;
         let (tile, place) = run.attempt(|tl| tl.recv_any(&ports, &shape, dtype))?;
         Ok((run.keep(tile), run.keep(place)))
     }
 
     /// Waits until all commands issued so far are done.
     fn fence(slf: &Bound<'_, Self>) -> PyResult<()> {
-        slf.as_super().get().run(slf.py())?.attempt(tl::Tl::fence)
+        running(slf)?.attempt(tl::Tl::fence)
     }
 
     /// Waits until a tiled operation is done. The result may be awaited.
     fn wait(slf: &Bound<'_, Self>, handle: &Bound<'_, Handle>) -> PyResult<Done> {
-        let run = slf.as_super().get().run(slf.py())?;
+        let run = running(slf)?;
         let handle = handle.get().of(&run)?;
         run.attempt(|tl| drop(tl.wait(handle)))?;
         Ok(Done)
@@ -180,7 +190,7 @@ impl Tl {
 
     /// Waits until a tile is available. The result may be awaited.
     fn wait_for(slf: &Bound<'_, Self>, tile: &Bound<'_, Tile>) -> PyResult<Done> {
-        let run = slf.as_super().get().run(slf.py())?;
+        let run = running(slf)?;
         let tile = run.tile(tile.get())?;
         run.attempt(|tl| drop(tl.wait_for(&tile)))?;
         Ok(Done)
@@ -188,7 +198,7 @@ impl Tl {
 
     /// Returns an awaitable of the elements of a tile, as an array of NumPy. The kernel must be live.
     fn value(slf: &Bound<'_, Self>, tile: &Bound<'_, Tile>) -> PyResult<PendingValue> {
-        let run = slf.as_super().get().run(slf.py())?;
+        let run = running(slf)?;
         if run.tl.is_recorded() {
             let what = format!("tl.value: the kernel is recorded, so it has no elements; {LIVE}");
             return Err(run::fail(slf.py(), &what));
@@ -205,13 +215,13 @@ impl Tl {
         a: &Bound<'_, PyAny>,
         b: &Bound<'_, PyAny>,
     ) -> PyResult<Composite> {
-        let run = slf.as_super().get().run(slf.py())?;
+        let run = running(slf)?;
         Ok(Composite::gemm(&run, [Source::read("a", a)?, Source::read("b", b)?]))
     }
 
     /// Builds an elementwise operation on matrices of one shape, by its name.
     fn map(slf: &Bound<'_, Self>, op: &str, operands: &Bound<'_, PyAny>) -> PyResult<Composite> {
-        let run = slf.as_super().get().run(slf.py())?;
+        let run = running(slf)?;
         let operands = match operands.cast::<PyList>() {
             Ok(list) => list.iter().collect::<Vec<_>>(),
             Err(_) => operands.try_iter()?.collect::<PyResult<_>>()?,
@@ -222,7 +232,7 @@ impl Tl {
 
     /// Builds a reduction of each row of a matrix, by its name; the result is a column.
     fn reduce_rows(slf: &Bound<'_, Self>, op: &str, x: &Bound<'_, PyAny>) -> PyResult<Composite> {
-        let run = slf.as_super().get().run(slf.py())?;
+        let run = running(slf)?;
         Composite::reduce(slf.py(), &run, op, Source::read("x", x)?)
     }
 

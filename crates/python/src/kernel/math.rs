@@ -27,11 +27,13 @@ fn index(name: &str, of: &Bound<'_, PyAny>, tile: &tl::Tile) -> PyResult<Vec<u64
     of_rank(name, of, tile.ty().shape.len())
 }
 
-/// Defines the methods: functions of one tile, of two operands, and along an axis; and the others as they are written.
+/// Defines the methods: functions of one tile, of two operands, along an axis, and reductions of one; and the others as
+/// they are written.
 macro_rules! methods {
     (
         unary { $($(#[$one:meta])* $unary:ident = $of_one:ident;)* }
         binary { $($(#[$two:meta])* $binary:ident = $of_two:ident;)* }
+        along { $($(#[$each:meta])* $scan:ident;)* }
         reduce { $($(#[$along:meta])* $reduce:ident, $keeping:ident;)* }
         $($rest:tt)*
     ) => {
@@ -54,6 +56,19 @@ macro_rules! methods {
                 let run = self.run(py)?;
                 let (x, y) = (Operand::expect(&run, "x", x)?, Operand::expect(&run, "y", y)?);
                 run.make(|tl| tl.$of_two(&x, &y))
+            })*
+
+            $($(#[$each])*
+            fn $scan(
+                &self,
+                py: Python<'_>,
+                x: &Bound<'_, Tile>,
+                axis: &Bound<'_, PyAny>,
+            ) -> PyResult<Tile> {
+                let run = self.run(py)?;
+                let x = run.tile(x.get())?;
+                let axis = self::axis(axis, x.ty().shape.len())?;
+                run.make(|tl| tl.$scan(&x, axis))
             })*
 
             $($(#[$along])*
@@ -155,6 +170,14 @@ methods! {
         /// Returns whether `x` is at least `y`.
         ge = ge;
     }
+    along {
+        /// Returns the running sum along an axis, each element included.
+        cumsum;
+        /// Returns the running product along an axis, each element included.
+        cumprod;
+        /// Returns the exponentials along an axis, divided by their sum.
+        softmax;
+    }
     reduce {
         /// Sums the elements along an axis, which is kept with length 1 if `keep`.
         sum, sum_keep;
@@ -213,30 +236,6 @@ methods! {
         let x = run.tile(x.get())?;
         let (low, high) = (Operand::expect(&run, "low", low)?, Operand::expect(&run, "high", high)?);
         run.make(|tl| tl.clamp(&x, &low, &high))
-    }
-
-    /// Returns the running sum along an axis, each element included.
-    fn cumsum(&self, py: Python<'_>, x: &Bound<'_, Tile>, axis: &Bound<'_, PyAny>) -> PyResult<Tile> {
-        let run = self.run(py)?;
-        let x = run.tile(x.get())?;
-        let axis = self::axis(axis, x.ty().shape.len())?;
-        run.make(|tl| tl.cumsum(&x, axis))
-    }
-
-    /// Returns the running product along an axis, each element included.
-    fn cumprod(&self, py: Python<'_>, x: &Bound<'_, Tile>, axis: &Bound<'_, PyAny>) -> PyResult<Tile> {
-        let run = self.run(py)?;
-        let x = run.tile(x.get())?;
-        let axis = self::axis(axis, x.ty().shape.len())?;
-        run.make(|tl| tl.cumprod(&x, axis))
-    }
-
-    /// Returns the exponentials along an axis, divided by their sum.
-    fn softmax(&self, py: Python<'_>, x: &Bound<'_, Tile>, axis: &Bound<'_, PyAny>) -> PyResult<Tile> {
-        let run = self.run(py)?;
-        let x = run.tile(x.get())?;
-        let axis = self::axis(axis, x.ty().shape.len())?;
-        run.make(|tl| tl.softmax(&x, axis))
     }
 
     /// Converts the elements to another type.

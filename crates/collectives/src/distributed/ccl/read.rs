@@ -25,9 +25,6 @@ const LONGEST_SLOT: Bytes = Bytes::mib(8);
 /// Maximum length of a message that returns a credit, in bytes.
 const LONGEST_CREDIT: u32 = 1 << 12;
 
-const RANKS: [(&str, Ranks); 3] = [("sip", Ranks::Sip), ("cube", Ranks::Cube), ("pe", Ranks::Pe)];
-const KINDS: [(&str, SlotKind); 3] =
-    [("tcm", SlotKind::Tcm), ("sram", SlotKind::Sram), ("hbm", SlotKind::Hbm)];
 /// Settings that may be given both as defaults and for an algorithm.
 #[derive(Clone, Debug)]
 struct Settings {
@@ -40,11 +37,11 @@ impl Settings {
     /// Overrides the settings that a mapping contains.
     fn over(mut self, map: &mut Map<'_>) -> Result<Self> {
         let ring = &mut self.config.ring;
-        set(&mut self.config.ranks, map.optional("ranks"), |field| field.choice(&RANKS))?;
+        set(&mut self.config.ranks, map.optional("ranks"), |field| field.choice(&Ranks::NAMES))?;
         set(&mut self.config.world_size, map.optional("world_size"), |field| {
             count(field).map(Some)
         })?;
-        set(&mut ring.kind, map.optional("buffer_kind"), |field| field.choice(&KINDS))?;
+        set(&mut ring.kind, map.optional("buffer_kind"), |field| field.choice(&SlotKind::NAMES))?;
         set(&mut ring.slots, map.optional("n_slots"), |field| field.whole(1, MOST_SLOTS))?;
         set(&mut ring.slot_bytes, map.optional("slot_size"), |field| slot(field).map(Bytes::new))?;
         set(&mut ring.credit_bytes, map.optional("credit_bytes"), |field| {
