@@ -8,7 +8,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import numeric_cases
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -112,6 +111,7 @@ def compute():
 @pytest.fixture(scope="session")
 def check(compute):
     """Compares all numeric cases with NumPy, of which there are at least so many."""
+    import numeric_cases
 
     def check(cases, at_least):
         cases = list(cases)
