@@ -23,6 +23,7 @@ __all__ = [
     "OutOfMemory",
     "OutOfTime",
     "StalledError",
+    "TorchDeviceError",
     "VersionError",
 ]
 
@@ -79,6 +80,10 @@ class BusyError(CubeyardError, RuntimeError):
 
 class DeviceError(CubeyardError, RuntimeError):
     """A device failed to give or take back memory."""
+
+
+class TorchDeviceError(CubeyardError, RuntimeError):
+    """PyTorch's device of this package cannot be used; the text says why, and what to do."""
 
 
 class DistributedError(CubeyardError, RuntimeError):

@@ -1,0 +1,192 @@
+"""PyTorch's device `ahbm`: tensors in the memory of a simulated accelerator, from the allocator of this package.
+
+`import torch` finds the device, which needs PyTorch 2.11 to 2.15. Code that is written for any accelerator runs on it:
+
+>>> import torch
+>>> x = torch.ones(3, device="ahbm")
+>>> (x + 1).sum().item()
+6.0
+
+This module is `torch.ahbm`, with what PyTorch's modules of devices have:
+
+>>> torch.ahbm.is_available()
+True
+>>> torch.ahbm.memory_allocated() >= 128
+True
+
+Every SIP of the machine is a device. Operators are computed by the CPU, on the memory of the device, at once and in the
+order of the program. Time is simulated, and only what is simulated takes some: see `Stream`.
+
+The device is compiled when `import torch` finds it first, and kept in the user's cache. `python -m cubeyard.torch build`
+does that beforehand. Where it cannot be, `import torch` succeeds, and the first use of the device says what to do. With
+TORCH_DEVICE_BACKEND_AUTOLOAD=0 in the environment only `import cubeyard.torch` loads it. The variable
+CUBEYARD_TORCH_DEVICE gives the device another name, such as `spyre`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from cubeyard.torch import _loader
+
+_complete = False
+
+
+def _autoload() -> None:
+    """Loads the device. `import torch` calls this; nothing is raised."""
+    if _complete:
+        _loader.autoload(sys.modules[__name__])
+
+
+_explicit = not _loader.torch_is_being_imported()
+
+try:
+    # Where this import is the first, PyTorch calls `_autoload` in it, which leaves the loading to the end of this file.
+    import torch as _torch  # noqa: F401
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise ModuleNotFoundError(
+        "cubeyard.torch needs PyTorch 2.11 to 2.15, which is not installed: pip install 'cubeyard[torch]'", name="torch"
+    ) from None
+
+from cubeyard.torch import memory, programs
+from cubeyard.torch._compile import NoInductor as Scheduling
+from cubeyard.torch._device import (
+    DeviceProperties,
+    _exchange_device,
+    _is_in_bad_fork,
+    _lazy_init,
+    _maybe_exchange_device,
+    can_device_access_peer,
+    current_device,
+    device,
+    device_count,
+    device_of,
+    get_amp_supported_dtype,
+    get_device_name,
+    get_device_properties,
+    init,
+    is_available,
+    is_bf16_supported,
+    is_initialized,
+    set_device,
+    synchronize,
+)
+from cubeyard.torch._random import (
+    default_generators,
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    manual_seed,
+    manual_seed_all,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
+)
+from cubeyard.torch._streams import (
+    Event,
+    Stream,
+    StreamContext,
+    _get_current_raw_stream,
+    _set_stream_by_id,
+    _sleep,
+    clock,
+    current_stream,
+    default_stream,
+    set_stream,
+    stream,
+)
+from cubeyard.torch.memory import (
+    caching_allocator_alloc,
+    caching_allocator_delete,
+    empty_cache,
+    get_memory_info,
+    get_per_process_memory_fraction,
+    host_memory_stats,
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_stats,
+    memory_stats_as_nested_dict,
+    memory_summary,
+    on_pressure,
+    reset_accumulated_memory_stats,
+    reset_max_memory_allocated,
+    reset_max_memory_reserved,
+    reset_peak_memory_stats,
+    set_per_process_memory_fraction,
+)
+from cubeyard.torch.programs import Launch, Operand, Program, load_program
+
+__all__ = [
+    "DeviceProperties",
+    "Event",
+    "Launch",
+    "Operand",
+    "Program",
+    "Stream",
+    "StreamContext",
+    "caching_allocator_alloc",
+    "caching_allocator_delete",
+    "can_device_access_peer",
+    "clock",
+    "current_device",
+    "current_stream",
+    "default_generators",
+    "default_stream",
+    "device",
+    "device_count",
+    "device_of",
+    "empty_cache",
+    "get_amp_supported_dtype",
+    "get_device_name",
+    "get_device_properties",
+    "get_memory_info",
+    "get_per_process_memory_fraction",
+    "get_rng_state",
+    "get_rng_state_all",
+    "host_memory_stats",
+    "init",
+    "initial_seed",
+    "is_available",
+    "is_bf16_supported",
+    "is_initialized",
+    "load_program",
+    "manual_seed",
+    "manual_seed_all",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "memory_stats_as_nested_dict",
+    "memory_summary",
+    "on_pressure",
+    "programs",
+    "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_reserved",
+    "reset_peak_memory_stats",
+    "seed",
+    "seed_all",
+    "set_device",
+    "set_per_process_memory_fraction",
+    "set_rng_state",
+    "set_rng_state_all",
+    "set_stream",
+    "stream",
+    "synchronize",
+]
+
+# Names under which Inductor looks for its code generators.
+PythonWrapperCodegen = CppWrapperCodegen = WrapperFxCodegen = Scheduling
+
+_complete = True
+if _explicit:
+    _loader.load(sys.modules[__name__], again=True)

@@ -1,0 +1,41 @@
+"""`python -m cubeyard.torch build`: compiles the device for the installed PyTorch, and prints where it is.
+
+With `--into FOLDER` a copy goes to a folder under the name by which a wheel ships it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its status."""
+    parser = argparse.ArgumentParser(prog="python -m cubeyard.torch", description="PyTorch's device of this package.")
+    commands = parser.add_subparsers(required=True)
+    build = commands.add_parser("build", help="compile the device for the installed PyTorch; print where it is")
+    build.add_argument(
+        "--into", type=Path, metavar="FOLDER", help="copy it there; python/cubeyard/torch/shims ships it in a wheel"
+    )
+    return _build(parser.parse_args(arguments).into)
+
+
+def _build(into: Path | None) -> int:
+    from cubeyard.torch import _loader
+
+    # The import of the package has loaded the device, and thereby compiled it, or has failed with the reason.
+    _loader.use()
+    path = os.fspath(_loader.shim or "")
+    if into is not None:
+        into.mkdir(parents=True, exist_ok=True)
+        path = shutil.copy(path, into / _loader.target().shipped().name)
+    print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,235 @@
+"""The shim: the C++ part of the device, compiled against the headers of one version of PyTorch.
+
+It is looked for among the shims of the package, then in the user's cache, and compiled into that otherwise. Processes
+that need the same shim at once wait for the first of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cubeyard.errors import TorchDeviceError
+
+FLAGS = ("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wno-unused-parameter")
+"""Flags of the compiler, beside those that PyTorch asks for."""
+
+LIBRARIES = ("torch_cpu", "torch", "c10")
+"""Libraries of PyTorch that the shim is linked with. They are loaded already where it is loaded."""
+
+SHIPPED = Path(__file__).parent / "shims"
+"""Shims that came with the package."""
+
+NAME = "cubeyard_torch.so"
+"""File name of a shim in the cache."""
+
+SECONDS = 40
+"""Duration of a compilation that the user is told, measured on two cores."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Everything that the shim depends on."""
+
+    torch_version: str
+    """Version of PyTorch, such as "2.15.0+cu130"."""
+    torch: Path
+    """Folder of PyTorch, with its headers in `include` and its libraries in `lib`."""
+    cxx11_abi: bool
+    """Whether PyTorch was compiled with the newer binary interface of the C++ library."""
+    version: str
+    """Version of this package."""
+    sources: Path
+    """Folder with the C++ files."""
+    headers: Mapping[str, str]
+    """Texts of the headers of the native module, by name."""
+
+    @property
+    def minor(self) -> str:
+        """Version of PyTorch without the last number, such as "2.15"."""
+        return ".".join(self.torch_version.split("+")[0].split(".")[:2])
+
+    @property
+    def flags(self) -> list[str]:
+        """Flags of every compilation."""
+        return [*FLAGS, f"-D_GLIBCXX_USE_CXX11_ABI={int(self.cxx11_abi)}"]
+
+    def files(self) -> list[Path]:
+        """Returns the C++ files, headers included, in the order of their names."""
+        return sorted(path for path in self.sources.iterdir() if path.suffix in {".cpp", ".h"})
+
+    def fingerprint(self) -> str:
+        """Returns a hash of sources, headers, flags and the kind of machine."""
+        digest = hashlib.sha256()
+        for name, text in [(path.name, path.read_bytes()) for path in self.files()]:
+            digest.update(f"{name} {len(text)}\n".encode() + text)
+        for name, header in sorted(self.headers.items()):
+            digest.update(f"{name} {len(header)}\n{header}".encode())
+        digest.update(" ".join([*self.flags, *LIBRARIES, sys.platform, platform.machine()]).encode())
+        return digest.hexdigest()[:16]
+
+    def shipped(self) -> Path:
+        """Returns the path of the shim that comes with the package where that was built beside PyTorch."""
+        return SHIPPED / f"torch-{self.minor}-{self.fingerprint()}.so"
+
+    def cached(self) -> Path:
+        """Returns the path of the shim in the user's cache."""
+        return cache() / f"{self.torch_version}-{self.version}-{self.fingerprint()}" / NAME
+
+
+def cache() -> Path:
+    """Returns the folder of shims in the user's cache."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        home = Path(given) if os.path.isabs(given) else Path.home() / ".cache"
+    except RuntimeError as error:
+        raise TorchDeviceError(
+            "there is no folder to keep the compiled device in: neither XDG_CACHE_HOME nor HOME is set. "
+            "Set XDG_CACHE_HOME to a folder that can be written to"
+        ) from error
+    return home / "cubeyard" / "torch"
+
+
+def find(target: Target, *, again: bool = False) -> Path:
+    """Returns the path of the shim, which is compiled if there is none.
+
+    Args:
+        target: Everything that the shim depends on.
+        again: Whether to try once more where the same compiler has failed before.
+    """
+    shipped = target.shipped()
+    if shipped.exists():
+        return shipped
+    shim = target.cached()
+    if shim.exists():
+        return shim
+    try:
+        with locked(shim.parent):
+            if not shim.exists():
+                _compile(target, shim, again)
+    except OSError as error:
+        raise TorchDeviceError(
+            f"the device for torch {target.torch_version} cannot be compiled into {shim.parent}: {error}. "
+            "Set XDG_CACHE_HOME to a folder that can be written to"
+        ) from error
+    return shim
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keeps other processes out of a folder, which is made. The lock ends with the process, however it ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            tell(f"waiting for another process that compiles the device into {folder}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def tell(text: str) -> None:
+    """Writes one line on standard error."""
+    print(f"cubeyard: {text}", file=sys.stderr, flush=True)
+
+
+def compiler() -> list[str]:
+    """Returns the command of the C++ compiler: that of the variable CXX, or the first of c++, g++ and clang++."""
+    given = shlex.split(os.environ.get("CXX", ""))
+    if given:
+        found = shutil.which(given[0])
+        if found is None:
+            raise TorchDeviceError(
+                f"CXX is {os.environ['CXX']!r}: there is no such program. Set it to a C++ compiler, or unset it"
+            )
+        return [found, *given[1:]]
+    for name in ("c++", "g++", "clang++"):
+        if found := shutil.which(name):
+            return [found]
+    raise TorchDeviceError(
+        "there is no C++ compiler, which compiles the device once for each version of PyTorch. Install g++ (the package "
+        "g++ of Debian and Ubuntu, gcc-c++ of Fedora) or clang++, or set CXX to one; then import torch again"
+    )
+
+
+def _compile(target: Target, shim: Path, again: bool) -> None:
+    """Compiles a shim to its place. The folder is locked."""
+    command = compiler()
+    failed, log = shim.parent / "failed", shim.parent / "build.log"
+    identity = _identity(command)
+    if not again and failed.exists() and failed.read_text() == identity:
+        raise _failure(target, log, "failed before, and is not tried again with the same compiler")
+    tell(f"compiling the device for torch {target.torch_version}, about {SECONDS} s, once; kept in {shim.parent}")
+    for left in shim.parent.glob("build-*"):
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="build-", dir=shim.parent, ignore_cleanup_errors=True) as folder:
+        built = build(target, command, Path(folder), log)
+        if built is None:
+            failed.write_text(identity)
+            raise _failure(target, log, "failed")
+        os.replace(built, shim)
+    failed.unlink(missing_ok=True)
+
+
+def build(target: Target, command: Sequence[str], folder: Path, log: Path) -> Path | None:
+    """Compiles in a folder, one process for each file; returns the shim, or `None` if that failed. The log has why."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    for name, text in target.headers.items():
+        (folder / name).write_text(text)
+    include = target.torch / "include"
+    flags = [*target.flags, f"-I{folder}", f"-I{target.sources}"]
+    flags += [f"-isystem{path}" for path in (include, include / "torch" / "csrc" / "api" / "include")]
+    sources = [path for path in target.files() if path.suffix == ".cpp"]
+    objects = [folder / f"{source.stem}.o" for source in sources]
+    compiles = [
+        [*command, *flags, "-c", str(source), "-o", str(out)] for source, out in zip(sources, objects, strict=True)
+    ]
+    library = folder / NAME
+    link = [*command, "-shared", "-o", str(library), *map(str, objects), f"-L{target.torch / 'lib'}", "-Wl,--no-as-needed"]
+    link += [f"-l{name}" for name in LIBRARIES]
+    with open(log, "w") as out, ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        good = True
+        for code, text in pool.map(_run, compiles):
+            out.write(text)
+            good &= code == 0
+        if good:
+            code, text = _run(link)
+            out.write(text)
+            good = code == 0
+    return library if good else None
+
+
+def _run(command: Sequence[str]) -> tuple[int, str]:
+    """Runs a command; returns its status, and its text with the command before it."""
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return done.returncode, f"$ {shlex.join(command)}\n{done.stdout.decode(errors='replace')}"
+
+
+def _identity(command: Sequence[str]) -> str:
+    """Returns a text that differs where another compiler, or another version of it, would be run."""
+    status = os.stat(command[0])
+    return f"{shlex.join(command)} {status.st_size} {status.st_mtime_ns}\n"
+
+
+def _failure(target: Target, log: Path, how: str) -> TorchDeviceError:
+    lines = log.read_text().splitlines() if log.exists() else []
+    told = [line for line in lines if not line.startswith("$ ")]
+    errors = [line for line in told if "error" in line.lower()] or told
+    return TorchDeviceError(
+        f"compiling the device for torch {target.torch_version} {how}. The compiler said:\n"
+        + "".join(f"    {line}\n" for line in errors[-5:])
+        + f"All of it is in {log}. Once that is put right, `python -m cubeyard.torch build` tries again",
+        {"log": str(log)},
+    )

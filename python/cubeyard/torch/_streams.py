@@ -1,0 +1,146 @@
+"""Streams and events, in simulated time.
+
+Operators compute at once, in the order of the program, on whatever stream they are called, and take no simulated time.
+Work that is simulated, such as `_sleep`, keeps its stream busy: an event is complete when the clock of the host has
+passed the end of the work before it, and waiting for it moves the clock there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from cubeyard.errors import InputError
+from cubeyard.torch import _device, _loader
+from cubeyard.torch._device import Device
+
+
+class Stream(torch.Stream):
+    """A stream of a device: work on it is done in order.
+
+    Args:
+        device: The device; the current one if omitted.
+        priority: Lower numbers come first. Simulated work of streams does not compete, so it is only kept.
+        **given: `stream_id`, `device_index` and `device_type` of a stream that exists.
+    """
+
+    def __new__(cls, device: Device = None, priority: int = 0, **given: Any) -> Stream:
+        if given:
+            stream: Stream = super().__new__(cls, priority=priority, **given)
+        else:
+            at = torch.device(_loader.name, _device._index(device))
+            stream = super().__new__(cls, device=at, priority=priority)
+        return stream
+
+    def record_event(self, event: Any = None) -> Any:
+        """Records an event, or a new one, after the work of this stream; returns it."""
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
+    def wait_event(self, event: Any) -> None:
+        """Lets later work of this stream begin when the event is complete."""
+        event.wait(self)
+
+    def wait_stream(self, stream: Any) -> None:
+        """Lets later work of this stream begin when the present work of another one is done."""
+        self.wait_event(Stream.record_event(stream))
+
+    def __repr__(self) -> str:
+        return f"<{__name__.split('.')[0]}.torch.Stream {self.stream_id} of {_loader.name}:{self.device_index}>"
+
+
+class Event(torch.Event):
+    """A place in the work of a stream.
+
+    Args:
+        enable_timing: Whether `elapsed_time` may be asked, in simulated milliseconds.
+        blocking: For compatibility, no effect.
+        interprocess: Not supported.
+        device: The device; the current one if omitted.
+    """
+
+    def __new__(
+        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, device: Device = None
+    ) -> Event:
+        if interprocess:
+            raise InputError("interprocess is True: events of this device cannot be shared with other processes")
+        at = torch.device(_loader.name, _device._index(device))
+        event: Event = super().__new__(cls, device=at, enable_timing=enable_timing, blocking=blocking)
+        return event
+
+    def record(self, stream: Any = None) -> None:
+        """Records the event after the present work of a stream; of the current one if omitted."""
+        super().record(current_stream(self.device) if stream is None else stream)
+
+    def wait(self, stream: Any = None) -> None:
+        """Lets later work of a stream, or of the current one, begin when the event is complete."""
+        super().wait(current_stream(self.device) if stream is None else stream)
+
+
+class stream:
+    """A context in which a stream, and its device, are the current ones.
+
+    Args:
+        stream: The stream; `None` for no change.
+    """
+
+    def __init__(self, stream: torch.Stream | None) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> torch.Stream | None:
+        if self.stream is not None:
+            self._device = _device.current_device()
+            self._former = current_stream(self.stream.device_index)
+            set_stream(self.stream)
+        return self.stream
+
+    def __exit__(self, *_error: object) -> None:
+        if self.stream is not None:
+            set_stream(self._former)
+            _device.set_device(self._device)
+
+
+StreamContext = stream
+
+
+def set_stream(stream: torch.Stream | None) -> None:
+    """Makes a stream the current one of its device in this thread, and that the current device."""
+    if stream is not None:
+        _device.set_device(stream.device_index)
+        torch._C._accelerator_setStream(stream)
+
+
+def _set_stream_by_id(stream_id: int, device_index: int, device_type: int) -> None:
+    set_stream(Stream(stream_id=stream_id, device_index=device_index, device_type=device_type))
+
+
+def current_stream(device: Device = None) -> Stream:
+    """Returns the current stream of a device in this thread."""
+    found = torch._C._accelerator_getStream(_device._index(device))
+    return Stream(stream_id=found.stream_id, device_index=found.device_index, device_type=found.device_type)
+
+
+def default_stream(device: Device = None) -> Stream:
+    """Returns the default stream of a device."""
+    kind = int(torch._C._autograd.DeviceType.PrivateUse1)
+    return Stream(stream_id=0, device_index=_device._index(device), device_type=kind)
+
+
+def _get_current_raw_stream(device: Device = None) -> int:
+    return int(current_stream(device).stream_id)
+
+
+def _sleep(nanoseconds: float) -> None:
+    """Adds work of so many simulated nanoseconds to the current stream."""
+    if isinstance(nanoseconds, bool) or not isinstance(nanoseconds, int | float) or not 0 <= nanoseconds < 1 << 50:
+        raise InputError(f"nanoseconds is {nanoseconds!r}: expected a number from 0 to {(1 << 50) - 1}")
+    _device._lazy_init()
+    torch.ops.ahbm._sleep(round(nanoseconds * 1000))
+
+
+def clock() -> float:
+    """Returns the clock of the host in simulated nanoseconds: the time that it has waited for the devices so far."""
+    _device._lazy_init()
+    return float(torch.ops.ahbm._clock()) / 1000
