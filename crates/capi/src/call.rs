@@ -19,7 +19,7 @@ thread_local! {
 }
 
 /// Runs the body of a C function: no panic leaves it, and a failure is kept as the last error.
-pub(crate) fn call(body: impl FnOnce() -> Result<(), Failure>) -> Status {
+pub fn call(body: impl FnOnce() -> Result<(), Failure>) -> Status {
     // A panic is a mistake of ours; the library keeps its data whole whenever something can panic
     // (its `lock` relies on that too), so the caller may go on to free and inspect.
     let outcome = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {

@@ -100,7 +100,7 @@ unsafe fn create(
 }
 
 fn build(device: Arc<dyn DeviceMemory>, config: &Config) -> Result<Front, Failure> {
-    let builder = FlexAllocator::builder(device).config(config.flex.clone()).clock(now);
+    let builder = FlexAllocator::builder(device).config(config.flex.clone()).clock(microseconds);
     let builder = match &config.events {
         Some(events) => builder.events(Arc::clone(events)),
         None => builder,
@@ -111,7 +111,7 @@ fn build(device: Arc<dyn DeviceMemory>, config: &Config) -> Result<Front, Failur
 
 /// Returns the microseconds since 1970, as in PyTorch's histories.
 #[expect(clippy::disallowed_methods, reason = "a front reads the clock for the layers below")]
-fn now() -> u64 {
+pub fn microseconds() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }

@@ -8,6 +8,7 @@
 use std::env::{self, VarError};
 use std::io::{self, IsTerminal as _};
 
+use cubeyard_memory::FlexConfig;
 use cubeyard_memory::device::AddressMode;
 use tracing::Level;
 use tracing_subscriber::filter::Targets;
@@ -26,15 +27,17 @@ const DEBUG: [&str; 3] = ["CUBEYARD_ALLOC_DEBUG", "TORCH_SPYRE_ALLOC_DEBUG", "TO
 unsafe extern "C" fn cubeyard_config_from_env(config: *mut *mut Config) -> Status {
     call(|| {
         argument::place(config, "config")?;
-        let made = Box::new(read()?);
+        let (flex, mode) = read(FlexConfig::default())?;
+        let read = Box::new(Config { flex, mode, events: None });
         // SAFETY: the header asks for a place to write to.
-        unsafe { argument::write(config, "config", Box::into_raw(made)) }
+        unsafe { argument::write(config, "config", Box::into_raw(read)) }
     })
 }
 
-fn read() -> Result<Config, Failure> {
+/// Reads the configuration of allocators, on top of one, and the mode of the device; begins the log that is asked for.
+pub fn read(mut flex: FlexConfig) -> Result<(FlexConfig, AddressMode), Failure> {
     let text = variable("CUBEYARD_ALLOC_CONF")?;
-    let flex = text.parse().map_err(|error| cannot_be("CUBEYARD_ALLOC_CONF", &error))?;
+    flex.update(&text).map_err(|error| cannot_be("CUBEYARD_ALLOC_CONF", &error))?;
     let mode = match variable("FLEX_DEVICE")?.as_str() {
         "" | "PF" => AddressMode::Physical,
         "VF" => AddressMode::Virtual,
@@ -45,7 +48,7 @@ fn read() -> Result<Config, Failure> {
             log();
         }
     }
-    Ok(Config { flex, mode, events: None })
+    Ok((flex, mode))
 }
 
 /// The value of a variable, empty where there is none.

@@ -1,6 +1,7 @@
 //! The Flex allocator for C.
 //!
-//! The contract is `include/cubeyard.h`, function by function; nothing here is meant for Rust. Each
+//! The contract is `include/cubeyard.h`, function by function. What is public here is for fronts in Rust that
+//! hand their allocators to C, or add functions to those of the header. Each
 //! function converts its arguments (`argument`), calls [`cubeyard_memory`], and converts the answer
 //! (`call`, `status`). The crate depends on the memory crate alone, and on `tracing-subscriber` for the
 //! log that the environment can ask for.
@@ -35,14 +36,20 @@ use std::sync::atomic::AtomicUsize;
 use cubeyard_memory::FlexAllocator;
 use cubeyard_memory::flex::{AllocateError, Compaction, Launch, Pin, Program};
 
+pub use call::call;
+pub use create::microseconds;
+pub use environment::read as read_environment;
 use held::Held;
-use status::{Failure, Status};
+pub use status::{Failure, Status};
+
+/// The header.
+pub const HEADER: &str = include_str!("../include/cubeyard.h");
 
 /// Version of the header: the major number in the upper half, the minor number in the lower.
 const ABI_VERSION: u32 = 1 << 16 | 1;
 
 /// Target of a `cubeyard_allocator *`.
-struct Front {
+pub struct Front {
     allocator: FlexAllocator,
     /// Number of forks before it was made.
     forks: u64,
@@ -56,6 +63,12 @@ struct Front {
 }
 
 impl Front {
+    /// Returns a pointer to an allocator for functions of the header, which is valid until it is destroyed there.
+    pub fn hand_out(allocator: FlexAllocator) -> Result<*mut Self, Failure> {
+        let forks = fork::watch()?;
+        Ok(Box::into_raw(Box::new(Self::new(allocator, forks))))
+    }
+
     fn new(allocator: FlexAllocator, forks: u64) -> Self {
         Self {
             allocator,

@@ -1,6 +1,7 @@
 //! Status codes, and the failures of the library that they stand for.
 
 use std::ffi::{CStr, CString, c_char};
+use std::fmt;
 
 use cubeyard_memory::flex::{
     AllocateError, BuildError, ConfigError, FreeError, LaunchError, OutOfMemory, Shortage,
@@ -9,23 +10,40 @@ use cubeyard_memory::flex::{
 /// The enum `cubeyard_status` of the header.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Status {
+pub enum Status {
+    /// Done.
     Ok = 0,
+    /// An argument cannot be.
     Argument = 1,
+    /// A configuration cannot be understood.
     Config = 2,
+    /// The device cannot do what is asked of it.
     Unsupported = 3,
+    /// Less is free than was asked for.
     Full = 4,
+    /// Enough is free, but in parts.
     Fragmented = 5,
+    /// No region could hold so much.
     TooBig = 6,
+    /// The block was freed before.
     Stale = 7,
+    /// The address or block is another allocator's.
     Foreign = 8,
+    /// No live block starts at the address.
     NotLive = 9,
+    /// Something is live, or registered already.
     InUse = 10,
+    /// There is no such statistic or device.
     UnknownKey = 11,
+    /// The buffer is too short.
     Buffer = 12,
+    /// A file or a function for bytes failed.
     Io = 13,
+    /// A mistake of ours.
     Internal = 14,
+    /// The call comes from a function that the allocator calls.
     Reentrant = 15,
+    /// The object was made before a fork, by the parent.
     Forked = 16,
 }
 
@@ -52,15 +70,22 @@ const NAMES: [&CStr; 17] = [
 
 /// A call that failed.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     pub(crate) status: Status,
     pub(crate) message: String,
     pub(crate) report: Option<Box<OutOfMemory>>,
 }
 
 impl Failure {
-    pub(crate) fn new(status: Status, message: impl Into<String>) -> Self {
+    /// Creates a failure with words for people.
+    pub fn new(status: Status, message: impl Into<String>) -> Self {
         Self { status, message: message.into(), report: None }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
     }
 }
 

@@ -7,7 +7,6 @@ use crate::code::Code;
 
 use anyhow::{Result, anyhow};
 use cubeyard_bench::TooLarge;
-use cubeyard_collectives::distributed::sweep::bytes;
 use cubeyard_memory::Bytes;
 
 use crate::terminal;
@@ -16,8 +15,8 @@ pub use allocator::Limited;
 
 /// Parses the size given with `--memory`.
 pub(crate) fn size(text: &str) -> Result<Bytes> {
-    let size = bytes(text).filter(|size| *size > 0);
-    size.map(Bytes::new).ok_or_else(|| {
+    let size = Bytes::read(text).filter(|size| !size.is_zero());
+    size.ok_or_else(|| {
         anyhow!("expected a number of bytes of at least 1, such as 512M, 2GiB or 2147483648")
     })
 }

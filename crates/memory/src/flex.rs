@@ -63,7 +63,7 @@ pub use history::{Action, HistoryEntry};
 pub use launch::{Argument, CorrectionBuffer, Launch, LaunchError, Operand, Program, Tiles};
 pub use registry::{DeviceIndex, Registry};
 pub use segments::{Segment, SegmentId, SegmentTable};
-pub use snapshot::{BlockState, Snapshot, SnapshotBlock, SnapshotSegment};
+pub use snapshot::{BlockState, Frame, Snapshot, SnapshotBlock, SnapshotSegment};
 pub use stream::{EventId, StreamEvents};
 pub use token::{AllocationToken, TokenBlock};
 
@@ -126,6 +126,14 @@ impl FlexAllocator {
 
     /// Allocates a block for a request.
     pub fn allocate_for(&self, request: &Request) -> Result<Allocation, AllocateError> {
+        let allocation = self.find_room(request)?;
+        if request.site != 0 && self.shared.journal.is_kept() {
+            self.shared.journal.note_site(allocation.flat(), request.site);
+        }
+        Ok(allocation)
+    }
+
+    fn find_room(&self, request: &Request) -> Result<Allocation, AllocateError> {
         if request.size.is_zero() {
             return Err(AllocateError::ZeroBytes);
         }
@@ -150,6 +158,11 @@ impl FlexAllocator {
             Some(allocation) => Ok(allocation),
             None => self.allocate_under_pressure(request),
         }
+    }
+
+    /// Begins a new history of the last `limit` events, in place of the one that is kept; keeps none if that is 0.
+    pub fn record_history(&self, limit: usize) {
+        self.shared.journal.restart(limit);
     }
 
     /// Frees the block that starts at `address`, which no handle owns (see [`Allocation::leak`]).

@@ -18,6 +18,7 @@
 //! | [`licences`] | the licences of what is linked in |
 //! | [`memory`] | the Flex allocator |
 //! | [`replay`] | replay of recorded allocations |
+//! | [`torch`] | devices of PyTorch |
 
 #![allow(
     clippy::needless_pass_by_value,
@@ -46,6 +47,7 @@ mod study;
 mod table;
 mod tensor;
 mod topology;
+mod torch;
 
 use pyo3::prelude::*;
 
@@ -70,6 +72,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     study::register(module)?;
     memory::register(module)?;
     replay::register(module)?;
+    torch::register(module)?;
     // The stubs list what there is; a second list would have to follow them.
     module.delattr("__all__")?;
     Ok(())

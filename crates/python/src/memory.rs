@@ -8,17 +8,21 @@
 mod allocator;
 mod arguments;
 mod block;
-mod calls;
+pub(crate) mod calls;
 mod compaction;
 mod device;
 mod failure;
-mod forks;
+pub(crate) mod forks;
 mod hooks;
 mod native_device;
 mod pressure;
 mod streams;
 
 use pyo3::prelude::*;
+
+pub(crate) use block::Address;
+pub(crate) use calls::Held;
+pub(crate) use failure::{entry, out_of_memory};
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     forks::watch(module)?;

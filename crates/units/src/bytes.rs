@@ -43,6 +43,18 @@ impl Bytes {
         Self(count << 30)
     }
 
+    /// Reads a number of bytes with an optional binary unit: `256`, `64K`, `64 KiB` and `65536B` are all sizes.
+    ///
+    /// Returns `None` for text of another form, or for a number beyond 64 bits.
+    pub fn read(text: &str) -> Option<Self> {
+        const UNITS: [(&str, u32); 4] = [("K", 10), ("M", 20), ("G", 30), ("T", 40)];
+        let plain = text.strip_suffix("iB").unwrap_or(text).trim();
+        let plain = plain.strip_suffix('B').unwrap_or(plain).to_ascii_uppercase();
+        let unit = UNITS.iter().find_map(|(unit, shift)| Some((plain.strip_suffix(unit)?, *shift)));
+        let (digits, shift) = unit.unwrap_or((&plain, 0));
+        digits.trim().parse::<u64>().ok()?.checked_mul(1 << shift).map(Self)
+    }
+
     /// Returns the number of bytes as an integer.
     pub const fn get(self) -> u64 {
         self.0

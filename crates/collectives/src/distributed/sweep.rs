@@ -25,7 +25,7 @@ use measure::row;
 use shape::Shape;
 
 pub use chart::{page, svg};
-pub use sizes::{BadSizes, Sizes, bytes};
+pub use sizes::{BadSizes, Sizes};
 
 /// Limit on the channels of an algorithm; beyond it, the algorithm is measured only if named, because it takes
 /// minutes.

@@ -282,6 +282,15 @@ impl FlexConfig {
             expected: expected(),
         })
     }
+
+    /// Sets the keys of a text, `key:value,…`. On an error those before it are set.
+    pub fn update(&mut self, text: &str) -> Result<(), ConfigError> {
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let (key, value) = part.split_once(':').unwrap_or((part, ""));
+            self.set(key.trim(), value.trim())?;
+        }
+        Ok(())
+    }
 }
 
 impl FromStr for FlexConfig {
@@ -290,10 +299,7 @@ impl FromStr for FlexConfig {
     /// Parses `key:value,…`; other keys keep their defaults.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         let mut config = Self::default();
-        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-            let (key, value) = part.split_once(':').unwrap_or((part, ""));
-            config.set(key.trim(), value.trim())?;
-        }
+        config.update(text)?;
         Ok(config)
     }
 }

@@ -1,9 +1,9 @@
 //! The last events of an allocator, for its snapshots.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::Bytes;
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
 
 /// Kind of an event, in PyTorch's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,13 +60,17 @@ pub struct HistoryEntry {
     pub stream: u32,
     /// Time in microseconds of the allocator's clock; without a clock, the number of the event.
     pub time_us: u64,
+    /// Call site of the block's allocation; 0 where it is unknown.
+    pub site: u32,
 }
 
 pub(crate) type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// The history that an allocator keeps, if it keeps any, and the clock that dates its entries.
 pub(crate) struct Journal {
-    ring: Option<Mutex<Ring>>,
+    ring: Mutex<Ring>,
+    /// Whether the ring has room for an entry, to be read without its lock.
+    kept: AtomicBool,
     clock: Option<Clock>,
     now_us: AtomicU64,
 }
@@ -75,41 +79,81 @@ struct Ring {
     entries: VecDeque<HistoryEntry>,
     limit: usize,
     recorded: u64,
+    /// Call sites of live blocks by address, as far as they are known.
+    sites: BTreeMap<u64, u32>,
 }
 
 impl Journal {
     /// Creates a history of the last `limit` events; of none where that is 0.
     pub(crate) fn new(limit: usize, clock: Option<Clock>) -> Self {
-        let ring = || Mutex::new(Ring { entries: VecDeque::new(), limit, recorded: 0 });
-        Self { ring: (limit > 0).then(ring), clock, now_us: AtomicU64::new(0) }
+        let ring = Ring { entries: VecDeque::new(), limit, recorded: 0, sites: BTreeMap::new() };
+        let kept = AtomicBool::new(limit > 0);
+        Self { ring: Mutex::new(ring), kept, clock, now_us: AtomicU64::new(0) }
+    }
+
+    /// Begins a new history, of the last `limit` events.
+    pub(crate) fn restart(&self, limit: usize) {
+        let mut ring = lock(&self.ring);
+        self.kept.store(limit > 0, Ordering::Relaxed);
+        ring.limit = limit;
+        ring.entries = VecDeque::new();
+        ring.sites = BTreeMap::new();
     }
 
     /// Returns whether events are kept.
     pub(crate) fn is_kept(&self) -> bool {
-        self.ring.is_some()
+        self.kept.load(Ordering::Relaxed)
     }
 
     /// Reads the clock. Called with no lock held, since the clock is the user's code.
     pub(crate) fn tick(&self) {
-        if let (Some(clock), Some(_)) = (&self.clock, &self.ring) {
+        if let Some(clock) = self.clock.as_ref().filter(|_| self.is_kept()) {
             self.now_us.fetch_max(clock(), Ordering::Relaxed);
         }
     }
 
     pub(crate) fn record(&self, action: Action, address: u64, size: Bytes, stream: u32) {
-        let Some(ring) = &self.ring else { return };
-        let mut ring = lock(ring);
+        if !self.is_kept() {
+            return;
+        }
+        let mut ring = lock(&self.ring);
+        if ring.limit == 0 {
+            return;
+        }
+        let known = match action {
+            Action::FreeRequested => ring.sites.get(&address).copied(),
+            Action::FreeCompleted => ring.sites.remove(&address),
+            _ => None,
+        };
         let now_us = || self.now_us.load(Ordering::Relaxed);
         let time_us = self.clock.as_ref().map_or(ring.recorded, |_| now_us());
-        if ring.entries.len() == ring.limit {
+        if ring.entries.len() >= ring.limit {
             ring.entries.pop_front();
         }
-        ring.entries.push_back(HistoryEntry { action, address, size, stream, time_us });
+        let entry =
+            HistoryEntry { action, address, size, stream, time_us, site: known.unwrap_or(0) };
+        ring.entries.push_back(entry);
         ring.recorded += 1;
     }
 
-    pub(crate) fn entries(&self) -> Vec<HistoryEntry> {
-        let ring = self.ring.as_ref();
-        ring.map(|ring| lock(ring).entries.iter().copied().collect()).unwrap_or_default()
+    /// Notes the call site of a block whose allocation was recorded, before its owner has it.
+    pub(crate) fn note_site(&self, address: u64, site: u32) {
+        let mut ring = lock(&self.ring);
+        if ring.limit == 0 {
+            return;
+        }
+        ring.sites.insert(address, site);
+        let mut latest = ring.entries.iter_mut().rev();
+        let placed =
+            |entry: &&mut HistoryEntry| entry.action == Action::Alloc && entry.address == address;
+        if let Some(entry) = latest.find(placed) {
+            entry.site = site;
+        }
+    }
+
+    /// Returns the entries, and the call sites of live blocks by address.
+    pub(crate) fn entries(&self) -> (Vec<HistoryEntry>, BTreeMap<u64, u32>) {
+        let ring = lock(&self.ring);
+        (ring.entries.iter().copied().collect(), ring.sites.clone())
     }
 }

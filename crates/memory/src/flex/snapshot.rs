@@ -54,6 +54,19 @@ pub struct SnapshotBlock {
     pub stream: u32,
     /// State of the block.
     pub state: BlockState,
+    /// Call site of its allocation, if that was recorded; else 0.
+    pub site: u32,
+}
+
+/// A frame of a call site's stack, as snapshots have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Name of the source file.
+    pub filename: String,
+    /// Number of the line.
+    pub line: u32,
+    /// Name of the function.
+    pub name: String,
 }
 
 /// State of a block or free range.
@@ -90,8 +103,11 @@ impl FlexAllocator {
         }
         let regions = states.iter().filter_map(|state| state.region.get());
         let mut segments: Vec<_> = regions.flat_map(segments_of).collect();
-        let history = self.shared.journal.entries();
+        let (history, sites) = self.shared.journal.entries();
         drop(states);
+        for block in segments.iter_mut().flat_map(|segment| &mut segment.blocks) {
+            block.site = sites.get(&block.address).copied().unwrap_or(0);
+        }
         segments.sort_by_key(|segment| segment.address);
         self.shared.journal.record(Action::Snapshot, 0, Bytes::ZERO, 0);
         Snapshot { segments, history, settings: self.settings() }
@@ -133,6 +149,7 @@ fn block(base: u64, extent: Extent) -> SnapshotBlock {
             requested: Bytes::ZERO,
             stream: 0,
             state: BlockState::Inactive,
+            site: 0,
         },
         Extent::Live(block) => {
             let tag = Tag::from_bits(block.tag);
@@ -146,6 +163,7 @@ fn block(base: u64, extent: Extent) -> SnapshotBlock {
                 } else {
                     BlockState::Allocated
                 },
+                site: 0,
             }
         }
     }
@@ -163,18 +181,29 @@ impl Snapshot {
     /// Writes the snapshot of `device` as a pickle (protocol 4 or lower) that
     /// `torch/cuda/_memory_viz.py` and the viewer in the browser read.
     pub fn write_pickle(&self, device: u32, sink: impl Write) -> io::Result<()> {
+        self.write_pickle_with(device, sink, &|_| Vec::new())
+    }
+
+    /// Writes the snapshot as [`write_pickle`](Self::write_pickle) does, with the stack of each call site, the
+    /// innermost frame first.
+    pub fn write_pickle_with(
+        &self,
+        device: u32,
+        sink: impl Write,
+        stack: &dyn Fn(u32) -> Vec<Frame>,
+    ) -> io::Result<()> {
         pickle::write_dict(sink, |snapshot| {
             snapshot.entry("segments").list(|list| {
                 self.segments
                     .iter()
-                    .try_for_each(|segment| write_segment(list.item(), device, segment))
+                    .try_for_each(|segment| write_segment(list.item(), device, segment, stack))
             })?;
             snapshot.entry("device_traces").list(|traces| {
                 // The viewer finds a device's trace by its number, so those before it are empty.
                 (0..device).try_for_each(|_| traces.item().list(|_| Ok(())))?;
                 traces.item().list(|list| {
                     let mut entries = pieces(&self.history).into_iter();
-                    entries.try_for_each(|entry| write_entry(list.item(), &entry))
+                    entries.try_for_each(|entry| write_entry(list.item(), &entry, stack))
                 })
             })?;
             snapshot.entry("allocator_settings").dict(|settings| {
@@ -217,6 +246,7 @@ fn write_segment<W: Write>(
     place: Place<'_, W>,
     device: u32,
     segment: &SnapshotSegment,
+    stack: &dyn Fn(u32) -> Vec<Frame>,
 ) -> io::Result<()> {
     let active = segment.blocks.iter().filter(|block| block.state != BlockState::Inactive);
     let allocated = segment.blocks.iter().filter(|block| block.state == BlockState::Allocated);
@@ -239,22 +269,30 @@ fn write_segment<W: Write>(
         dict.entry("is_expandable").boolean(segment.is_expandable)?;
         dict.entry("frames").list(|_| Ok(()))?;
         dict.entry("blocks").list(|list| {
-            segment.blocks.iter().try_for_each(|block| write_block(list.item(), block))
+            segment.blocks.iter().try_for_each(|block| write_block(list.item(), block, stack))
         })
     })
 }
 
-fn write_block<W: Write>(place: Place<'_, W>, block: &SnapshotBlock) -> io::Result<()> {
+fn write_block<W: Write>(
+    place: Place<'_, W>,
+    block: &SnapshotBlock,
+    stack: &dyn Fn(u32) -> Vec<Frame>,
+) -> io::Result<()> {
     place.dict(|dict| {
         number(dict, "address", block.address)?;
         number(dict, "size", block.size.get())?;
         number(dict, "requested_size", block.requested.get())?;
         dict.entry("state").text(block.state.name())?;
-        dict.entry("frames").list(|_| Ok(()))
+        write_frames(dict, block.site, stack)
     })
 }
 
-fn write_entry<W: Write>(place: Place<'_, W>, entry: &HistoryEntry) -> io::Result<()> {
+fn write_entry<W: Write>(
+    place: Place<'_, W>,
+    entry: &HistoryEntry,
+    stack: &dyn Fn(u32) -> Vec<Frame>,
+) -> io::Result<()> {
     place.dict(|dict| {
         dict.entry("action").text(entry.action.name())?;
         if entry.action == Action::OutOfMemory {
@@ -267,7 +305,24 @@ fn write_entry<W: Write>(place: Place<'_, W>, entry: &HistoryEntry) -> io::Resul
         }
         number(dict, "stream", entry.stream)?;
         number(dict, "time_us", entry.time_us)?;
-        dict.entry("frames").list(|_| Ok(()))
+        write_frames(dict, entry.site, stack)
+    })
+}
+
+fn write_frames<W: Write>(
+    dict: &mut DictWriter<'_, W>,
+    site: u32,
+    stack: &dyn Fn(u32) -> Vec<Frame>,
+) -> io::Result<()> {
+    let frames = if site == 0 { Vec::new() } else { stack(site) };
+    dict.entry("frames").list(|list| {
+        frames.iter().try_for_each(|frame| {
+            list.item().dict(|dict| {
+                dict.entry("filename").text(&frame.filename)?;
+                number(dict, "line", frame.line)?;
+                dict.entry("name").text(&frame.name)
+            })
+        })
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use cubeyard_memory::Bytes;
 use thiserror::Error;
 
 /// Maximum number of sizes.
@@ -69,20 +70,8 @@ impl Sizes {
 }
 
 fn size(text: &str) -> Result<u64, BadSizes> {
-    let bytes = bytes(text).filter(|bytes| (1..=LONGEST).contains(bytes));
+    let bytes = Bytes::read(text).map(Bytes::get).filter(|bytes| (1..=LONGEST).contains(bytes));
     bytes.ok_or_else(|| BadSizes::Size(text.to_owned()))
-}
-
-/// Reads a number of bytes with an optional binary unit: `256`, `64K`, `64 KiB` and `65536B` are all sizes.
-///
-/// Returns `None` for text of another form, or for a number beyond 64 bits.
-pub fn bytes(text: &str) -> Option<u64> {
-    const UNITS: [(&str, u32); 4] = [("K", 10), ("M", 20), ("G", 30), ("T", 40)];
-    let plain = text.strip_suffix("iB").unwrap_or(text).trim();
-    let plain = plain.strip_suffix('B').unwrap_or(plain).to_ascii_uppercase();
-    let unit = UNITS.iter().find_map(|(unit, shift)| Some((plain.strip_suffix(unit)?, *shift)));
-    let (digits, shift) = unit.unwrap_or((&plain, 0));
-    digits.trim().parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 fn factor(text: &str) -> Result<u64, BadSizes> {

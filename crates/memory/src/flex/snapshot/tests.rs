@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::device::{Card, CardSpec};
+use crate::policy::Request;
 use cubeyard_pickle::{Document, Limits, Value};
 
 /// An allocator with every kind of event behind it, on a virtual function.
@@ -173,4 +174,43 @@ fn the_trace_of_a_device_stands_at_its_number() {
         let Value::Dict(segment) = segment else { panic!("a segment is a dictionary") };
         assert_eq!(document.get(segment, "device"), Some(Value::Integer(2)));
     }
+}
+
+#[test]
+fn a_history_can_begin_and_end_at_any_time_and_names_call_sites() {
+    let card = Arc::new(Card::new(CardSpec::physical(Bytes::gib(16))));
+    let allocator = FlexAllocator::new(card);
+    let at = |site| Request { site, ..Request::new(Bytes::new(256)) };
+    let before = allocator.allocate_for(&at(1)).unwrap();
+    assert!(allocator.snapshot().history.is_empty(), "nothing is kept by default");
+    allocator.record_history(100);
+    let during = allocator.allocate_for(&at(2)).unwrap();
+    drop(allocator.allocate_for(&at(3)).unwrap());
+    drop(before);
+    let snapshot = allocator.snapshot();
+    let sites: Vec<_> = snapshot.history.iter().map(|entry| (entry.action, entry.site)).collect();
+    use Action::{Alloc, FreeCompleted, FreeRequested};
+    assert_eq!(
+        sites,
+        [
+            (Alloc, 2),
+            (Alloc, 3),
+            (FreeRequested, 3),
+            (FreeCompleted, 3),
+            // It was allocated before the history began.
+            (FreeRequested, 0),
+            (FreeCompleted, 0)
+        ]
+    );
+    let blocks: Vec<_> = snapshot.segments[0].blocks.iter().map(|block| block.site).collect();
+    assert_eq!(blocks, [0, 2, 0]);
+    let frame =
+        |site| Frame { filename: "train.py".to_owned(), line: site, name: "step".to_owned() };
+    let mut bytes = Vec::new();
+    snapshot.write_pickle_with(0, &mut bytes, &|site| vec![frame(site)]).unwrap();
+    let names = bytes.windows(8).filter(|window| window == b"train.py").count();
+    assert!(names > 0, "the stacks are written");
+    allocator.record_history(0);
+    drop(during);
+    assert!(allocator.snapshot().history.is_empty());
 }

@@ -1,0 +1,159 @@
+//! Functions for the shim in C++; their contract is `include/cubeyard_torch.h`.
+
+use std::ffi::c_int;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cubeyard::{Failure, Front, Status, call};
+use cubeyard_memory::Bytes;
+use cubeyard_memory::device::RegionId;
+
+use crate::devices::{self, Device};
+use crate::streams;
+
+/// The header.
+pub const HEADER: &str = include_str!("../include/cubeyard_torch.h");
+/// `CUBEYARD_TORCH_VERSION` of the header.
+const VERSION: u32 = 1;
+
+/// The function that numbers call sites, and whether it is wanted.
+static SITE: OnceLock<fn() -> u32> = OnceLock::new();
+static RECORDS_SITES: AtomicBool = AtomicBool::new(false);
+
+/// Sets the function that returns the number of the place in the program that allocates. Only the first call counts.
+pub fn set_site(site: fn() -> u32) {
+    let _ = SITE.set(site);
+}
+
+/// Sets whether allocations are asked for the place that they come from.
+pub fn record_sites(wanted: bool) {
+    RECORDS_SITES.store(wanted, Ordering::Relaxed);
+}
+
+/// The struct `cubeyard_torch_space` of the header.
+#[repr(C)]
+struct CSpace {
+    base: u64,
+    span: u64,
+    distance: u64,
+    devices: u64,
+}
+
+/// The struct `cubeyard_address` of the header.
+#[repr(C)]
+struct CAddress {
+    region_id: u64,
+    offset: u64,
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cubeyard_torch_version() -> u32 {
+    VERSION
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_torch_device_count(count: *mut u32) -> Status {
+    // SAFETY: the header asks for a place to write to.
+    call(|| unsafe { write(count, devices::devices()?.count()) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_torch_allocator(device: u32, allocator: *mut *mut Front) -> Status {
+    // SAFETY: the header asks for a place to write to.
+    call(|| unsafe { write(allocator, devices::device(device)?.front()) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_torch_get_space(space: *mut CSpace) -> Status {
+    call(|| {
+        let found = &devices::devices()?.space;
+        let (base, span, distance) = (found.base(), found.span(), found.distance());
+        let devices = u64::from(found.devices());
+        // SAFETY: the header asks for a place to write to.
+        unsafe { write(space, CSpace { base, span, distance, devices }) }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cubeyard_torch_pointer(device: u32, address: CAddress) -> u64 {
+    let place = (RegionId::new(address.region_id), Bytes::new(address.offset));
+    on(device, |device| device.memory.pointer(place.0, place.1))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cubeyard_torch_site() -> u32 {
+    if !RECORDS_SITES.load(Ordering::Relaxed) {
+        return 0;
+    }
+    SITE.get().map_or(0, |site| site())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_torch_stream_new(
+    device: u32,
+    _priority: i32,
+    stream: *mut u32,
+) -> Status {
+    call(|| {
+        let created = devices::device(device)?.streams.create();
+        let message = || format!("a device has at most {} streams", streams::MOST);
+        let created = created.ok_or_else(|| Failure::new(Status::Full, message()))?;
+        // SAFETY: the header asks for a place to write to.
+        unsafe { write(stream, created) }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cubeyard_torch_record(device: u32, stream: u32) -> u64 {
+    on(device, |device| device.streams.end(stream))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cubeyard_torch_stream_wait(device: u32, stream: u32, time: u64) {
+    on(device, |device| {
+        device.streams.hold(stream, time);
+        0
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cubeyard_torch_work(device: u32, stream: u32, picoseconds: u64) -> u64 {
+    on(device, |device| device.streams.work(stream, 0, picoseconds))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cubeyard_torch_passed(time: u64) -> c_int {
+    c_int::from(time <= streams::now())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cubeyard_torch_wait(time: u64) {
+    streams::wait(time);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cubeyard_torch_idle(device: u32) -> u64 {
+    on(device, |device| device.streams.idle())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cubeyard_torch_now() -> u64 {
+    streams::now()
+}
+
+/// Returns a figure of a device, or the host's clock for one that was not made: nothing was done on it.
+fn on(device: u32, figure: impl FnOnce(&Device) -> u64) -> u64 {
+    let device = devices::devices().ok().and_then(|devices| devices.made(device));
+    device.map_or_else(streams::now, figure)
+}
+
+/// # Safety
+/// If it is not null, there is room for a value at `place`.
+unsafe fn write<T>(place: *mut T, value: T) -> Result<(), Failure> {
+    if place.is_null() {
+        return Err(Failure::new(Status::Argument, "there is no place to write to"));
+    }
+    // SAFETY: the caller's promise.
+    unsafe { place.write(value) };
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! The devices of this process.
+
+use std::sync::{Arc, OnceLock};
+
+use cubeyard::{Failure, Front, Status};
+use cubeyard_memory::device::AddressMode;
+use cubeyard_memory::flex::StreamEvents;
+use cubeyard_memory::{Bytes, FlexAllocator, FlexConfig};
+
+use crate::memory::SipMemory;
+use crate::settings::{self, Settings};
+use crate::space::Space;
+use crate::streams::Streams;
+
+/// Sizes of a region that are tried after the RFC's, so that what is left of a small device can be used.
+const SMALL: [Bytes; 2] = [Bytes::gib(1), Bytes::mib(256)];
+
+/// All devices.
+#[derive(Debug)]
+pub struct Devices {
+    /// What the environment says.
+    pub settings: Settings,
+    /// Where their memory is.
+    pub space: Arc<Space>,
+    config: FlexConfig,
+    mode: AddressMode,
+    made: Vec<OnceLock<Result<Device, String>>>,
+}
+
+/// A device: a SIP of the machine.
+#[derive(Debug)]
+pub struct Device {
+    /// Its memory.
+    pub memory: Arc<SipMemory>,
+    /// Its streams.
+    pub streams: Arc<Streams>,
+    /// Its allocator.
+    pub allocator: FlexAllocator,
+    front: Pointer,
+}
+
+/// The allocator for C.
+#[derive(Debug)]
+struct Pointer(*mut Front);
+
+// SAFETY: functions of the header may be called for it from any thread.
+unsafe impl Send for Pointer {}
+// SAFETY: likewise, at a time.
+unsafe impl Sync for Pointer {}
+
+impl Device {
+    /// Returns the allocator for functions of the C header.
+    pub fn front(&self) -> *mut Front {
+        self.front.0
+    }
+}
+
+impl Devices {
+    /// Returns the number of devices.
+    pub fn count(&self) -> u32 {
+        self.space.devices()
+    }
+
+    /// Returns a device, which is made at the first call.
+    pub fn device(&self, number: u32) -> Result<&Device, Failure> {
+        let place = usize::try_from(number).ok().and_then(|number| self.made.get(number));
+        let none = || {
+            let message = format!(
+                "device {number}: expected a number below {}, the number of devices",
+                self.count()
+            );
+            Failure::new(Status::UnknownKey, message)
+        };
+        let made = place
+            .ok_or_else(none)?
+            .get_or_init(|| self.make(number).map_err(|failure| failure.to_string()));
+        made.as_ref().map_err(|problem| Failure::new(Status::Config, problem.clone()))
+    }
+
+    /// Returns the device if it was made before.
+    pub fn made(&self, number: u32) -> Option<&Device> {
+        let place = usize::try_from(number).ok().and_then(|number| self.made.get(number))?;
+        place.get()?.as_ref().ok()
+    }
+
+    fn make(&self, number: u32) -> Result<Device, Failure> {
+        let memory =
+            SipMemory::new(Arc::clone(&self.space), number, self.mode, self.settings.capacity);
+        let (memory, streams) = (Arc::new(memory), Arc::new(Streams::default()));
+        let events: Arc<dyn StreamEvents> = Arc::clone(&streams) as _;
+        let allocator = FlexAllocator::builder(Arc::clone(&memory) as _)
+            .config(self.config.clone())
+            .clock(cubeyard::microseconds)
+            .events(events)
+            .build()?;
+        let front = Pointer(Front::hand_out(allocator.clone())?);
+        Ok(Device { memory, streams, allocator, front })
+    }
+}
+
+/// Returns the devices of this process, which are made at the first call.
+pub fn devices() -> Result<&'static Devices, Failure> {
+    static DEVICES: OnceLock<Result<Devices, String>> = OnceLock::new();
+    let devices = DEVICES.get_or_init(|| make().map_err(|failure| failure.to_string()));
+    devices.as_ref().map_err(|problem| Failure::new(Status::Config, problem.clone()))
+}
+
+fn make() -> Result<Devices, Failure> {
+    let mut config = FlexConfig::default();
+    config.fallback_sizes.extend(SMALL);
+    let (config, mode) = cubeyard::read_environment(config)?;
+    let settings =
+        settings::read().map_err(|error| Failure::new(Status::Config, error.to_string()))?;
+    let count = settings.topology.summary().sips;
+    let cannot = |error| {
+        Failure::new(Status::Io, format!("addresses for {count} devices cannot be mapped: {error}"))
+    };
+    let space = Arc::new(Space::reserve(count).map_err(cannot)?);
+    let places = (0..count).map(|_| OnceLock::new()).collect();
+    Ok(Devices { settings, space, config, mode, made: places })
+}
+
+/// Returns a device.
+pub fn device(number: u32) -> Result<&'static Device, Failure> {
+    devices()?.device(number)
+}
