@@ -34,6 +34,7 @@ __all__ = [
     "caching_allocator_alloc",
     "caching_allocator_delete",
     "empty_cache",
+    "empty_host_cache",
     "get_memory_info",
     "get_per_process_memory_fraction",
     "host_memory_stats",
@@ -213,14 +214,20 @@ def host_memory_stats() -> OrderedDict[str, int]:
     """Returns the statistics of pinned host memory, with keys as in `torch.cuda.host_memory_stats`."""
     _device._lazy_init()
     values = torch.ops.ahbm._host_statistics()
-    return OrderedDict(zip(_HOST_KEYS, values, strict=True))
+    return OrderedDict(sorted(zip(_HOST_KEYS, values, strict=True)))
 
 
 _HOST_KEYS = tuple(
     f"{count}.{figure}"
-    for count in ("allocations", "allocated_bytes", "active_requests", "active_bytes")
+    for count in ("active_requests", "active_bytes", "allocations", "allocated_bytes")
     for figure in ("current", "peak", "allocated", "freed")
 )
+
+
+def empty_host_cache() -> None:
+    """Returns pinned host memory that is free to the system."""
+    _device._lazy_init()
+    torch.ops.ahbm._empty_host_cache()
 
 
 def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
