@@ -178,6 +178,7 @@ fn the_trace_of_a_device_stands_at_its_number() {
 
 #[test]
 fn a_history_can_begin_and_end_at_any_time_and_names_call_sites() {
+    use Action::{Alloc, FreeCompleted, FreeRequested};
     let card = Arc::new(Card::new(CardSpec::physical(Bytes::gib(16))));
     let allocator = FlexAllocator::new(card);
     let at = |site| Request { site, ..Request::new(Bytes::new(256)) };
@@ -189,7 +190,6 @@ fn a_history_can_begin_and_end_at_any_time_and_names_call_sites() {
     drop(before);
     let snapshot = allocator.snapshot();
     let sites: Vec<_> = snapshot.history.iter().map(|entry| (entry.action, entry.site)).collect();
-    use Action::{Alloc, FreeCompleted, FreeRequested};
     assert_eq!(
         sites,
         [
