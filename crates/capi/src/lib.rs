@@ -42,7 +42,7 @@ pub use environment::read as read_environment;
 use held::Held;
 pub use status::{Failure, Status};
 
-/// The header.
+/// Text of the header `cubeyard.h`.
 pub const HEADER: &str = include_str!("../include/cubeyard.h");
 
 /// Version of the header: the major number in the upper half, the minor number in the lower.

@@ -7,11 +7,13 @@ mod device;
 mod program;
 mod sites;
 
-use cubeyard_torch::{devices, streams};
+use cubeyard_memory::{VirtualAddress, flex};
+use cubeyard_torch::{Device, devices, streams};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 
 use crate::error::Kind;
+use crate::memory::calls;
 
 /// Returns the headers that the shim is compiled with, by name.
 #[pyfunction]
@@ -32,6 +34,37 @@ fn torch_device_count() -> PyResult<u32> {
 #[pyfunction]
 fn torch_now() -> u64 {
     streams::now()
+}
+
+/// A device, as this process may use it.
+#[derive(Clone, Copy)]
+struct Place {
+    number: u32,
+    device: &'static Device,
+    forks: u64,
+}
+
+impl Place {
+    /// Calls the allocator without the GIL.
+    fn call<T: Send>(
+        self,
+        py: Python<'_>,
+        act: impl FnOnce(&flex::FlexAllocator) -> T + Send,
+    ) -> PyResult<T> {
+        calls::call(py, self.forks, || act(&self.device.allocator))
+    }
+
+    /// Writes bytes to the device.
+    fn write(self, address: VirtualAddress, bytes: &[u8]) {
+        self.device.memory.write(address.region_id, address.offset, bytes);
+    }
+}
+
+/// Returns a segment table: the id, flat address and size of each region; nothing for an empty entry.
+fn segments<'py>(py: Python<'py>, table: &flex::SegmentTable) -> PyResult<Bound<'py, PyTuple>> {
+    let entry =
+        |segment: flex::Segment| (segment.region_id.get(), segment.base, segment.size.get());
+    PyTuple::new(py, table.entries().iter().map(|segment| segment.map(entry)))
 }
 
 fn refused(failure: cubeyard::Failure) -> PyErr {

@@ -11,7 +11,7 @@ use cubeyard_memory::device::RegionId;
 use crate::devices::{self, Device};
 use crate::streams;
 
-/// The header.
+/// Text of the header `cubeyard_torch.h`.
 pub const HEADER: &str = include_str!("../include/cubeyard_torch.h");
 /// `CUBEYARD_TORCH_VERSION` of the header.
 const VERSION: u32 = 1;

@@ -15,12 +15,12 @@ use crate::streams::Streams;
 /// Sizes of a region that are tried after the RFC's, so that what is left of a small device can be used.
 const SMALL: [Bytes; 2] = [Bytes::gib(1), Bytes::mib(256)];
 
-/// All devices.
+/// The devices of a process, made when they are first used.
 #[derive(Debug)]
 pub struct Devices {
-    /// What the environment says.
+    /// Settings of the environment.
     pub settings: Settings,
-    /// Where their memory is.
+    /// Addresses of their memory.
     pub space: Arc<Space>,
     config: FlexConfig,
     mode: AddressMode,
@@ -30,11 +30,11 @@ pub struct Devices {
 /// A device: a SIP of the machine.
 #[derive(Debug)]
 pub struct Device {
-    /// Its memory.
+    /// Memory behind its regions.
     pub memory: Arc<SipMemory>,
-    /// Its streams.
+    /// Simulated streams.
     pub streams: Arc<Streams>,
-    /// Its allocator.
+    /// Allocator of its blocks.
     pub allocator: FlexAllocator,
     front: Pointer,
 }

@@ -5,7 +5,7 @@
 //! | [`space`] | addresses of device memory, and the host's view of them |
 //! | [`memory`] | the memory of a device, as its allocator sees it |
 //! | [`streams`] | simulated time: the host's clock and the streams of a device |
-//! | [`settings`] | what the environment says about devices |
+//! | [`settings`] | settings of devices, from the environment |
 //! | [`devices`] | the devices of this process |
 //! | `abi` | functions for the shim in C++, with the contract in `include/cubeyard_torch.h` |
 //!

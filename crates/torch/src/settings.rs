@@ -1,4 +1,4 @@
-//! What the environment says about devices: this file alone reads it.
+//! Settings of devices, from the environment: this file alone reads it.
 
 #![expect(clippy::disallowed_methods, reason = "a front reads the environment, in one place")]
 
@@ -20,7 +20,7 @@ pub struct Settings {
     pub topology: Topology,
     /// Memory of each device.
     pub capacity: Bytes,
-    /// What the capacity is bounded by, for people.
+    /// Bound of the capacity, in words.
     pub bound: String,
 }
 

@@ -5,54 +5,30 @@ use std::collections::BTreeMap;
 use cubeyard_memory::Bytes;
 use cubeyard_memory::device::{AddressMode, DeviceMemory as _};
 use cubeyard_memory::flex::{self, OutOfMemory};
-use cubeyard_torch::Device;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use super::program::TorchProgram;
-use super::{refused, sites};
+use super::{Place, refused, segments, sites};
 use crate::error::{Kind, OrRaise};
 use crate::memory::{calls, entry, forks, out_of_memory};
 
 /// A device of PyTorch; the base of the functions of `torch.ahbm`, which document it.
 #[pyclass(frozen, module = "cubeyard._native")]
-pub(crate) struct TorchDevice {
-    number: u32,
-    device: &'static Device,
-    forks: u64,
-}
-
-impl TorchDevice {
-    pub(super) fn device(&self) -> &'static Device {
-        self.device
-    }
-
-    pub(super) fn number(&self) -> u32 {
-        self.number
-    }
-
-    /// Calls the allocator without the GIL.
-    pub(super) fn call<T: Send>(
-        &self,
-        py: Python<'_>,
-        act: impl FnOnce(&flex::FlexAllocator) -> T + Send,
-    ) -> PyResult<T> {
-        calls::call(py, self.forks, || act(&self.device.allocator))
-    }
-}
+pub(crate) struct TorchDevice(Place);
 
 #[pymethods]
 impl TorchDevice {
     #[new]
     fn new(py: Python<'_>, number: u32) -> PyResult<Self> {
         let device = calls::call(py, forks::count(), || cubeyard_torch::device(number))?;
-        Ok(Self { number, device: device.map_err(refused)?, forks: forks::count() })
+        Ok(Self(Place { number, device: device.map_err(refused)?, forks: forks::count() }))
     }
 
     /// Returns the statistics, by PyTorch's keys.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let entries = PyDict::new(py);
-        for (key, value) in self.call(py, |allocator| allocator.stats().entries())? {
+        for (key, value) in self.0.call(py, |allocator| allocator.stats().entries())? {
             entries.set_item(key, value)?;
         }
         Ok(entries)
@@ -60,22 +36,22 @@ impl TorchDevice {
 
     /// Sets the peaks to the current figures.
     fn reset_peak_statistics(&self, py: Python<'_>) -> PyResult<()> {
-        self.call(py, flex::FlexAllocator::reset_peak_stats)
+        self.0.call(py, flex::FlexAllocator::reset_peak_stats)
     }
 
     /// Sets the accumulated figures and the counters to zero.
     fn reset_accumulated_statistics(&self, py: Python<'_>) -> PyResult<()> {
-        self.call(py, flex::FlexAllocator::reset_accumulated_stats)
+        self.0.call(py, flex::FlexAllocator::reset_accumulated_stats)
     }
 
     /// Gives all idle memory back to the host, and returns the number of its bytes.
     fn trim(&self, py: Python<'_>) -> PyResult<u64> {
-        self.call(py, |allocator| allocator.trim().get())
+        self.0.call(py, |allocator| allocator.trim().get())
     }
 
     /// Returns the free and the total memory.
     fn info(&self) -> (u64, u64) {
-        let info = self.device.memory.info();
+        let info = self.0.device.memory.info();
         (info.free.get(), info.total.get())
     }
 
@@ -86,32 +62,32 @@ impl TorchDevice {
                 Kind::Input.error(format!("fraction={fraction}: expected a number from 0 to 1"))
             );
         }
-        let total = self.device.memory.info().total;
+        let total = self.0.device.memory.info().total;
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "a fraction of the total is not negative and fits"
         )]
         let limit = (total.get() as f64 * fraction) as u64;
-        self.device.memory.set_limit(Bytes::new(limit));
+        self.0.device.memory.set_limit(Bytes::new(limit));
         Ok(())
     }
 
     /// Returns the memory that all regions may have together.
     fn limit(&self) -> u64 {
-        self.device.memory.limit().get()
+        self.0.device.memory.limit().get()
     }
 
     /// Begins a history of the last `limit` events; ends it if that is 0. With stacks, allocations on all devices are
     /// asked for theirs.
     fn record_history(&self, py: Python<'_>, limit: usize, stacks: bool) -> PyResult<()> {
         cubeyard_torch::record_sites(limit > 0 && stacks);
-        self.call(py, |allocator| allocator.record_history(limit))
+        self.0.call(py, |allocator| allocator.record_history(limit))
     }
 
     /// Returns a snapshot as a pickle.
     fn pickled<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let snapshot = self.call(py, flex::FlexAllocator::snapshot)?;
+        let snapshot = self.0.call(py, flex::FlexAllocator::snapshot)?;
         let blocks =
             snapshot.segments.iter().flat_map(|segment| &segment.blocks).map(|block| block.site);
         let numbers = blocks.chain(snapshot.history.iter().map(|entry| entry.site));
@@ -121,28 +97,28 @@ impl TorchDevice {
         }
         let stack = |number| stacks.get(&number).cloned().unwrap_or_default();
         let mut bytes = Vec::new();
-        let written = snapshot.write_pickle_with(self.number, &mut bytes, &stack);
+        let written = snapshot.write_pickle_with(self.0.number, &mut bytes, &stack);
         written.map_err(|error| Kind::Internal.error(error.to_string()))?;
         Ok(PyBytes::new(py, &bytes))
     }
 
     /// Returns the figures of the regions, the oldest first.
     fn regions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let reports = self.call(py, flex::FlexAllocator::regions)?;
+        let reports = self.0.call(py, flex::FlexAllocator::regions)?;
         let regions: PyResult<Vec<_>> = reports.iter().map(|report| entry(py, report)).collect();
         PyList::new(py, regions?)
     }
 
     /// Returns the segment table: the id, flat address and size of each region; nothing for an empty entry.
     fn segment_table<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let table = self.call(py, flex::FlexAllocator::segment_table)?;
+        let table = self.0.call(py, flex::FlexAllocator::segment_table)?;
         segments(py, &table)
     }
 
     /// Whether no further region is acquired.
     #[getter]
     fn regions_locked(&self, py: Python<'_>) -> PyResult<bool> {
-        self.call(py, flex::FlexAllocator::regions_locked)
+        self.0.call(py, flex::FlexAllocator::regions_locked)
     }
 
     /// Registers a function to be called when memory has run out, with the report: an exception that was not raised.
@@ -151,19 +127,19 @@ impl TorchDevice {
             return Err(Kind::Input.error(format!("callback={callback}: expected a function")));
         }
         let callback = callback.unbind();
-        self.device.allocator.on_pressure(move |report| call_back(&callback, report));
+        self.0.device.allocator.on_pressure(move |report| call_back(&callback, report));
         Ok(())
     }
 
     /// Returns the device in words and numbers.
     fn describe<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let settings = &cubeyard_torch::devices().map_err(refused)?.settings;
-        let mode = match self.device.memory.mode() {
+        let mode = match self.0.device.memory.mode() {
             AddressMode::Physical => "PF",
             AddressMode::Virtual => "VF",
         };
         let about = PyDict::new(py);
-        about.set_item("name", format!("AHBM SIP {}", self.number))?;
+        about.set_item("name", format!("AHBM SIP {}", self.0.number))?;
         about.set_item("total_memory", settings.capacity.get())?;
         about.set_item("bounded_by", &settings.bound)?;
         about.set_item("mode", mode)?;
@@ -172,30 +148,20 @@ impl TorchDevice {
 
     /// Allocates memory for a program and writes its binary there.
     fn load_program(
-        this: &Bound<'_, Self>,
+        &self,
+        py: Python<'_>,
         binary: &[u8],
         parameters: usize,
     ) -> PyResult<TorchProgram> {
         if binary.is_empty() {
             return Err(Kind::Input.error("binary is empty: expected at least 1 byte"));
         }
-        let (device, size) = (this.get(), Bytes::new(binary.len() as u64));
+        let size = Bytes::new(binary.len() as u64);
         let load = |allocator: &flex::FlexAllocator| allocator.load_program(size, parameters);
-        let program = device.call(this.py(), load)?.or_raise()?;
-        let address = program.memory().address();
-        device.device.memory.write(address.region_id, address.offset, binary);
-        Ok(TorchProgram::new(program, this, device.forks))
+        let program = self.0.call(py, load)?.or_raise()?;
+        self.0.write(program.memory().address(), binary);
+        Ok(TorchProgram::new(program, self.0))
     }
-}
-
-/// Returns a segment table as Python has it.
-pub(super) fn segments<'py>(
-    py: Python<'py>,
-    table: &flex::SegmentTable,
-) -> PyResult<Bound<'py, PyTuple>> {
-    let entry =
-        |segment: flex::Segment| (segment.region_id.get(), segment.base, segment.size.get());
-    PyTuple::new(py, table.entries().iter().map(|segment| segment.map(entry)))
 }
 
 /// Calls a callback, with no lock of the allocator held. The request may come from C++, where an exception of Python

@@ -7,7 +7,7 @@ use cubeyard_memory::{Bytes, VirtualAddress};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
-use super::device::{TorchDevice, segments};
+use super::{Place, segments};
 use crate::error::{IntoPyErr, Kind, OrRaise};
 use crate::memory::{Address, Held};
 
@@ -19,14 +19,12 @@ type Operand = (u64, u64, u64, u64);
 pub(crate) struct TorchProgram {
     /// None once it was unloaded.
     program: Mutex<Option<Held<flex::Program>>>,
-    device: Py<TorchDevice>,
-    forks: u64,
+    place: Place,
 }
 
 impl TorchProgram {
-    pub(super) fn new(program: flex::Program, device: &Bound<'_, TorchDevice>, forks: u64) -> Self {
-        let program = Mutex::new(Some(Held::new(program, forks)));
-        Self { program, device: device.clone().unbind(), forks }
+    pub(super) fn new(program: flex::Program, place: Place) -> Self {
+        Self { program: Mutex::new(Some(Held::new(program, place.forks))), place }
     }
 
     fn program(&self) -> MutexGuard<'_, Option<Held<flex::Program>>> {
@@ -71,15 +69,15 @@ impl TorchProgram {
     /// Prepares a launch: keeps the program and its operands in their places, resolves their addresses and writes
     /// these to the corrections on the device.
     fn launch(&self, py: Python<'_>, operands: Vec<Operand>, stream: u32) -> PyResult<TorchLaunch> {
-        let device = self.device.get();
         let arguments: Vec<_> = operands.into_iter().map(argument).collect();
-        let launch = self
-            .with(|program| device.call(py, |allocator| allocator.launch(program, arguments)))??;
+        let launch = self.with(|program| {
+            self.place.call(py, |allocator| allocator.launch(program, arguments))
+        })??;
         let launch = launch.or_raise()?;
         let (address, buffer) = launch.corrections();
-        device.device().memory.write(address.region_id, address.offset, buffer.bytes());
-        let launch = Mutex::new(Some(Held::new(launch, self.forks)));
-        Ok(TorchLaunch { launch, device: device.number(), stream })
+        self.place.write(address, buffer.bytes());
+        let launch = Mutex::new(Some(Held::new(launch, self.place.forks)));
+        Ok(TorchLaunch { launch, device: self.place.number, stream })
     }
 }
 
