@@ -18,7 +18,7 @@
 //! | [`licences`] | the licences of what is linked in |
 //! | [`memory`] | the Flex allocator |
 //! | [`replay`] | replay of recorded allocations |
-//! | [`torch`] | devices of PyTorch |
+//! | [`torch`] | devices of PyTorch, on Linux |
 
 #![allow(
     clippy::needless_pass_by_value,
@@ -47,6 +47,7 @@ mod study;
 mod table;
 mod tensor;
 mod topology;
+#[cfg(target_os = "linux")]
 mod torch;
 
 use pyo3::prelude::*;
@@ -72,6 +73,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     study::register(module)?;
     memory::register(module)?;
     replay::register(module)?;
+    #[cfg(target_os = "linux")]
     torch::register(module)?;
     // The stubs list what there is; a second list would have to follow them.
     module.delattr("__all__")?;

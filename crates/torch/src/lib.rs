@@ -9,8 +9,10 @@
 //! | [`devices`] | the devices of this process |
 //! | `abi` | functions for the shim in C++, with the contract in `include/cubeyard_torch.h` |
 //!
-//! There is one set of devices in a process. It is made at the first use, from the environment, and stays.
+//! There is one set of devices in a process. It is made at the first use, from the environment, and stays. Devices exist
+//! on Linux only, whose files in memory can be mapped twice.
 
+#![cfg(target_os = "linux")]
 #![allow(
     unsafe_code,
     reason = "mapping memory is a call to the operating system, and C hands in pointers; each use says why it is sound"

@@ -1,5 +1,7 @@
 //! The memory of devices: two views of the same bytes, up to a limit.
 
+#![cfg(target_os = "linux")]
+
 use std::sync::Arc;
 
 use cubeyard_memory::device::{AddressMode, DeviceMemory as _};

@@ -1,5 +1,7 @@
 //! Simulated time: streams are busy, the host's clock moves when it waits.
 
+#![cfg(target_os = "linux")]
+
 use std::sync::Arc;
 
 use cubeyard_memory::device::{Card, CardSpec};
