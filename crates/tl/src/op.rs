@@ -198,16 +198,17 @@ fn each(rate: Bandwidth, amount: u64, strips: u64) -> Span {
 }
 
 /// Returns the cost of a product in tiles of the matrix engine: each fetches its operands in full, and the
-/// result is stored at the end.
+/// result is stored at the end. Operands of two types are multiplied at the rate of the slower one.
 fn dot_cost(inputs: &[&TileType], output: &TileType, core: &CoreSpec) -> Result<Strips, DType> {
     let (left, right) = (inputs[0], inputs[1]);
-    let work = core.gemm.tile(left.dtype.name()).ok_or(left.dtype)?;
+    let rated = |ty: &TileType| core.gemm.tile(ty.dtype.name()).ok_or(ty.dtype);
+    let work = rated(left)?.max(rated(right)?);
     let tiles = |length: u64, edge: u32| length.div_ceil(edge.into()).max(1);
     let edges =
         [(left.shape[0], core.gemm.m), (left.shape[1], core.gemm.k), (right.shape[1], core.gemm.n)];
     let count: u64 = edges.iter().map(|&(length, edge)| tiles(length, edge)).product();
     let [m, k, n] = edges.map(|(length, edge)| length.min(edge.into()));
-    let operands = (m * k + k * n) * left.dtype.size();
+    let operands = m * k * left.dtype.size() + k * n * right.dtype.size();
     let accumulator = inputs.get(2).map_or(0, |ty| ty.nbytes().div_ceil(count));
     Ok(Strips {
         unit: OpUnit::Gemm,
@@ -216,4 +217,28 @@ fn dot_cost(inputs: &[&TileType], output: &TileType, core: &CoreSpec) -> Result<
         work,
         store: each(core.tcm_write, output.nbytes(), count),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use cubeyard_device::topology::Topology;
+
+    use super::*;
+
+    #[test]
+    fn a_product_of_two_types_fetches_each_and_takes_the_slower_rate() {
+        let core = &Topology::embedded().spec().pe.core.clone();
+        let cost = |a, b| {
+            let [a, b] = [a, b].map(|dtype| TileType::new(dtype, &[64, 64]).unwrap());
+            let output = Op::Dot.infer(&[&a, &b]).unwrap();
+            Op::Dot.cost(&[&a, &b], &output, core).unwrap()
+        };
+        let (eight, sixteen) = (DType::Fp8E4m3, DType::F16);
+        let (narrow, wide) = (cost(eight, eight), cost(sixteen, sixteen));
+        assert!(narrow.work < wide.work, "fp8 has a higher rate");
+        for mixed in [cost(eight, sixteen), cost(sixteen, eight)] {
+            assert_eq!((mixed.work, mixed.count), (wide.work, wide.count));
+            assert!(narrow.fetch < mixed.fetch && mixed.fetch < wide.fetch);
+        }
+    }
 }

@@ -13,7 +13,7 @@ const FITS: &str = "a tile has as many elements as its shape says";
 
 /// Returns the product of an m×k and a k×n matrix, plus `accumulator` if there is one.
 ///
-/// Floats of at most 32 bits accumulate in `f32`, which is the result's type; `f64` gives `f64`; `i8`, `u8` and
+/// Both have the same element type, or one is an 8-bit float and the other an 8-bit or 16-bit one. Floats of at most 32 bits accumulate in `f32`, which is the result's type; `f64` gives `f64`; `i8`, `u8` and
 /// `i16` give `i32`, `u64` gives `u64`, and all other integers give `i64`. The order in which floats are summed
 /// depends on the host processor, so the last bits can differ between kinds of processors, but not between
 /// runs.

@@ -175,7 +175,9 @@ pub fn dot(
     accumulator: Option<&TileType>,
 ) -> Result<TileType, NumericError> {
     Domain::Numbers.admit("dot", a)?;
-    same_dtype("dot", a, b)?;
+    if !(is_fp8(a.dtype) && is_narrow(b.dtype) || is_narrow(a.dtype) && is_fp8(b.dtype)) {
+        same_dtype("dot", a, b)?;
+    }
     let (&[rows, depth], &[height, columns]) = (matrix(a)?, matrix(b)?);
     if depth != height {
         return Err(NumericError::DotShapes { a: a.clone(), b: b.clone() });
@@ -187,6 +189,15 @@ pub fn dot(
         }
         _ => Ok(expected),
     }
+}
+
+/// Returns whether a type may be a factor of a product beside an 8-bit float.
+const fn is_narrow(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::Bf16) || is_fp8(dtype)
+}
+
+const fn is_fp8(dtype: DType) -> bool {
+    matches!(dtype, DType::Fp8E4m3 | DType::Fp8E5m2)
 }
 
 /// Returns rows and columns of a matrix.

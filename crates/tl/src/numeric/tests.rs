@@ -172,6 +172,36 @@ fn masks_and_boxes_are_held_to_the_tile() {
 }
 
 #[test]
+fn an_eight_bit_float_is_multiplied_with_a_narrow_one_exactly() {
+    let narrow = [DType::Fp8E4m3, DType::Fp8E5m2, DType::F16, DType::Bf16];
+    let numbers = |dtype, start| {
+        // Quarters up to 4 are exact in every type.
+        let count = Array::arange(DType::F32, start, 16).unwrap();
+        let quarter = Array::full(tile(DType::F32, &[16]), 0.25).unwrap();
+        let quarters = binary(Binary::Mul, &count, &quarter).unwrap();
+        reshape(&cast(&quarters, dtype).unwrap(), &[4, 4]).unwrap()
+    };
+    let mut pairs = 0;
+    for a in narrow {
+        for b in narrow {
+            let (left, right) = (numbers(a, -3.0), numbers(b, 1.0));
+            let product = dot(&left, &right, None);
+            let known = a == b || [a, b].iter().any(|dtype| narrow[..2].contains(dtype));
+            assert_eq!(product.is_ok(), known, "{a} {b}");
+            if let Ok(product) = product {
+                let wide = |array| cast(array, DType::F32).unwrap();
+                assert_eq!(product, dot(&wide(&left), &wide(&right), None).unwrap(), "{a} {b}");
+                pairs += 1;
+            }
+        }
+    }
+    assert_eq!(pairs, 14);
+    let single = numbers(DType::F32, 0.0);
+    let error = dot(&numbers(DType::Fp8E4m3, 0.0), &single, None).unwrap_err().to_string();
+    assert_eq!(error, "dot of fp8_e4m3[4, 4] and f32[4, 4]: the types differ");
+}
+
+#[test]
 fn products_are_accumulated_in_their_own_kind() {
     let a = Array::full(tile(DType::F16, &[2, 3]), 0.5).unwrap();
     let b = Array::full(tile(DType::F16, &[3, 2]), 4.0).unwrap();
