@@ -5,6 +5,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string_view>
@@ -247,6 +248,28 @@ void refuse_layout(const c10::OperatorHandle& op, torch::jit::Stack* /*stack*/) 
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&call_cpu_kernel>());
+}
+
+// PyTorch composes some operators of others on a device that it does not know, although the CPU has a kernel of
+// their own. They run that too, which is faster, and their results are the CPU's to the last bit.
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  constexpr std::array kComposed = {
+      c10::DispatchKey::CompositeExplicitAutograd,
+      c10::DispatchKey::CompositeExplicitAutogradNonFunctional,
+      c10::DispatchKey::CompositeImplicitAutograd};
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    if (name.getNamespace() != "aten") {
+      continue;
+    }
+    const c10::OperatorHandle op = dispatcher.findSchemaOrThrow(name.name.c_str(), name.overload_name.c_str());
+    const bool composed = std::any_of(
+        kComposed.begin(), kComposed.end(), [&](c10::DispatchKey key) { return op.hasKernelForDispatchKey(key); });
+    if (composed && op.hasKernelForDispatchKey(c10::DispatchKey::CPU)) {
+      const std::string full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+      m.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&call_cpu_kernel>());
+    }
+  }
 }
 
 TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {

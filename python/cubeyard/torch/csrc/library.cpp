@@ -53,6 +53,11 @@ int64_t stream_time(int64_t device, int64_t stream) {
   return static_cast<int64_t>(cubeyard_torch_record(checked(device), static_cast<uint32_t>(stream)));
 }
 
+// Generator that operators of a device use if they are given none.
+at::Generator generator(int64_t device) {
+  return default_generator(checked(device));
+}
+
 // Requests and bytes in use, then blocks and bytes that are mapped: current, peak, allocated and freed of each.
 std::vector<int64_t> host_statistics() {
   const at::HostStats stats = host_allocator().get_stats();
@@ -74,6 +79,7 @@ TORCH_LIBRARY(ahbm, m) {
   m.def("_sleep(int picoseconds) -> ()", TORCH_FN(sleep));
   m.def("_clock() -> int", TORCH_FN(clock));
   m.def("_stream_time(int device, int stream) -> int", TORCH_FN(stream_time));
+  m.def("_default_generator(int device) -> Generator?", TORCH_FN(generator));
   m.def("_host_statistics() -> int[]", TORCH_FN(host_statistics));
   m.def("_empty_host_cache() -> ()", TORCH_FN(empty_host_cache));
 }

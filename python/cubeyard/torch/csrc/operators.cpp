@@ -1,7 +1,10 @@
 // Operators with kernels of their own: those that make tensors and views, copies, and those that the CPU lacks.
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/native/DispatchStub.h>
 #include <ATen/native/TensorFactories.h>
+#include <ATen/native/transformers/attention.h>
+#include <ATen/ops/_fused_sdp_choice_native.h>
 #include <ATen/ops/_local_scalar_dense_ops.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
@@ -208,3 +211,10 @@ TORCH_LIBRARY_IMPL(aten, Negative, m) {
 
 } // namespace
 } // namespace cubeyard
+
+// Attention takes the way that it takes on the CPU.
+namespace at::native {
+namespace {
+REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &_fused_sdp_choice_cpp)
+} // namespace
+} // namespace at::native
