@@ -77,21 +77,21 @@ class Workers:
         broken = dict.fromkeys(rest, 0)
         while rest:
             suspect = next((job for key, job in rest.items() if broken[key] >= TRIES), None)
-            lost: list[Job] = []
+            lost: list[tuple[Job, str]] = []
             for key, line in self._batch([suspect] if suspect else list(rest.values()), lost):
                 del rest[key]
                 yield key, line
                 self._told(1)
-            for job in lost:
+            for job, _ in lost:
                 broken[job.key] += 1
             if suspect and lost:
                 # It was alone, so it is what kills its worker.
                 del rest[suspect.key]
-                yield suspect.key, suspect.failed(DIED)
+                yield suspect.key, suspect.failed(lost[0][1])
                 self._told(1)
 
-    def _batch(self, jobs: Sequence[Job], lost: list[Job]) -> Iterator[tuple[str, str]]:
-        """Runs configurations until all are done or the pool breaks; those under way then are `lost`."""
+    def _batch(self, jobs: Sequence[Job], lost: list[tuple[Job, str]]) -> Iterator[tuple[str, str]]:
+        """Runs configurations until all are done or the pool breaks; those without a line are `lost`, with the reason."""
         pool, waiting = self._pool(), deque(jobs)
         window = WINDOW if self._given is not None else 2 * self._count
         under_way: dict[Future[str], Job] = {}
@@ -102,27 +102,29 @@ class Workers:
                     waiting.popleft()
             except BrokenExecutor as error:
                 self._renew(error)
-                lost += under_way.values()
+                lost += [(job, DIED) for job in under_way.values()]
                 return
             done, _ = wait(under_way, return_when=FIRST_COMPLETED)
             for future in done:
                 job = under_way.pop(future)
-                line = self._line(job, future)
+                line, reason = self._outcome(job, future)
                 if line is None:
-                    lost.append(job)
+                    lost.append((job, reason))
                 else:
                     yield job.key, line
 
-    def _line(self, job: Job, future: Future[str]) -> str | None:
-        """Returns the line of a configuration; None if its pool broke and is replaced."""
+    def _outcome(self, job: Job, future: Future[str]) -> tuple[str | None, str]:
+        """Returns the line of a configuration, or None and the reason for which it is to be run again."""
         try:
-            return future.result()
+            return future.result(), ""
         except BrokenExecutor as error:
             self._renew(error)
-            return None
+            return None, DIED
         except Exception as error:
-            # The executor has given up: Dask's KilledWorker, or something that cannot be sent.
-            return job.failed(f"{type(error).__name__}: {error}".partition("\n")[0])
+            # A configuration raises nothing, so this is the executor's. Dask's KilledWorker is final; other errors come
+            # with a worker that dies while its results are fetched.
+            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+            return (job.failed(reason) if type(error).__name__ == "KilledWorker" else None), reason
 
     def _renew(self, error: BrokenExecutor) -> None:
         """Drops a pool that broke.

@@ -17,6 +17,7 @@ import cubeyard
 import pytest
 from cubeyard import errors
 from cubeyard._records import Records
+from cubeyard._workers import perform
 
 GRID = {"elements": [1024, 2048], "block": [128, 256], "pes": [1, 8]}
 
@@ -26,6 +27,11 @@ def figures(n: int, factor: float = 2.0) -> dict[str, Any]:
     if n == 3:
         raise ValueError("three is refused")
     return {"product": n * factor, "parts": [n, n]}
+
+
+def identity(n: int) -> int:
+    """A function that returns its input."""
+    return n
 
 
 def dies(n: int) -> int:
@@ -219,6 +225,49 @@ def test_a_configuration_that_kills_its_worker_is_recorded_and_the_others_go_on(
     assert [record.inputs["n"] for record in swept.failed] == [5]
     assert "BrokenProcessPool: the worker process died" in str(swept.failed[0].error)
     assert [record.figures for record in swept.records if record.ok] == [{"value": n} for n in range(12) if n != 5]
+
+
+class Forgetful(ThreadPoolExecutor):
+    """An executor that loses the result of a configuration so many times, as Dask may when a worker dies."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__(1)
+        self.left = {0: times, 7: times}
+        self.submitted = 0
+
+    def submit(self, call: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
+        place = self.submitted % 12
+        self.submitted += 1
+
+        def run() -> Any:
+            done = call(*arguments, **named)
+            if self.left.get(place, 0) > 0:
+                self.left[place] -= 1
+                raise ValueError("too many values to unpack (expected 3)")
+            return done
+
+        return super().submit(run)
+
+
+def test_a_result_that_the_executor_has_lost_is_computed_again() -> None:
+    with Forgetful(times=1) as executor:
+        swept = cubeyard.sweep(identity, {"n": list(range(12))}, executor=executor)
+        assert executor.submitted == 14
+    assert [record.figures for record in swept.records] == [{"value": n} for n in range(12)]
+
+
+def test_a_result_that_the_executor_loses_every_time_is_an_error_of_its_record() -> None:
+    class Broken(ThreadPoolExecutor):
+        def submit(self, call: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
+            future = super().submit(call, *arguments, **named)
+            return future if call is not perform or arguments[0].parameters["n"] != 5 else super().submit(int, "lost")
+
+    with Broken(1) as executor:
+        swept = cubeyard.sweep(identity, {"n": list(range(12))}, executor=executor)
+    assert [(record.inputs["n"], record.error) for record in swept.failed] == [
+        (5, "ValueError: invalid literal for int() with base 10: 'lost'")
+    ]
+    assert len(swept.records) == 12
 
 
 def test_a_table_as_arrow_and_parquet(tmp_path: Path) -> None:
