@@ -1,0 +1,44 @@
+"""`python -m cubeyard._world MEMBERS SIPS TIMEOUT`: the process of a machine, for the ranks of one world.
+
+The token of the world is read from the standard input. One line of JSON goes to the standard output: the address at
+which the ranks reach the machine, or what is wrong with the settings.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import sys
+
+from cubeyard._world import wire
+from cubeyard._world.fabric import from_environment
+from cubeyard._world.machine import Machine
+from cubeyard._world.server import Server
+from cubeyard.errors import CubeyardError
+
+
+def main() -> int:
+    """Serves a world; returns the status of the process."""
+    # An interrupt from the keyboard reaches all processes of the terminal. This one ends when the ranks have ended.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    members, size, timeout = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+    token = sys.stdin.readline().strip()
+    try:
+        fabric = from_environment(size)
+    except CubeyardError as error:
+        print(json.dumps({"error": str(error)}), flush=True)
+        return 1
+    address = f"cubeyard-{os.getpid()}-{secrets.token_hex(8)}"
+    with wire.listen(address) as listener:
+        print(json.dumps({"address": address}), flush=True)
+        silence = os.open(os.devnull, os.O_RDWR)
+        os.dup2(silence, 0)
+        os.dup2(silence, 1)
+        Server(Machine(fabric, size), members, listener, token, timeout).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

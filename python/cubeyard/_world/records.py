@@ -1,0 +1,113 @@
+"""What a machine has performed, as a report with a trace."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from cubeyard._result import Result
+from cubeyard._world import perfetto
+from cubeyard.errors import InputError
+
+__all__ = ["Record", "Report", "Span"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """A collective that was performed."""
+
+    operation: str
+    """Its name, with its reduction and root."""
+    ranks: tuple[int, ...]
+    """Ranks of the world that took part; of a message its sender and receiver."""
+    dtype: str
+    bytes: int
+    """Size as `cubeyard ccl` counts it: the larger of a rank's input and output."""
+    algorithm: str
+    start_ns: float
+    """Simulated time at which the last rank was ready."""
+    time_ns: float
+    """Duration, from the start of the first PE to the end of the last."""
+    bus_gbs: float
+    """Bus bandwidth in GB/s, as nccl-tests define it."""
+    group: str
+    """Name of its process group."""
+    at: str
+    """Line of the call of its first rank."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """What a rank did, other than communicate."""
+
+    rank: int
+    name: str
+    """`compute` or `wait`."""
+    start_ns: float
+    end_ns: float
+
+
+@dataclass(frozen=True)
+class Report(Result):
+    """The collectives of a world by their start, and what its ranks did meanwhile."""
+
+    calls: tuple[Record, ...]
+    spans: tuple[Span, ...] = ()
+
+    _title: ClassVar[str] = "Collectives"
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Returns a row for each collective."""
+        return [{**vars(call), "ranks": len(call.ranks)} for call in self.calls]
+
+    def summary(self) -> str:
+        """Returns one line: how many collectives, how long, and when the last ended."""
+        total = sum(call.time_ns for call in self.calls) / 1e3
+        end = max((call.start_ns + call.time_ns for call in self.calls), default=0.0) / 1e3
+        moved = sum(call.bytes for call in self.calls)
+        return f"{len(self.calls)} collectives, {moved} bytes, {total:.3f} µs in all; the last ended at {end:.3f} µs"
+
+    def trace(self, path: str | os.PathLike[str]) -> Path:
+        """Writes a trace that ui.perfetto.dev opens, with two tracks for each rank, and returns its path.
+
+        It shows 1 ps as 1 ns.
+
+        Raises:
+            InputError: The file cannot be written.
+        """
+        path = Path(path)
+        try:
+            path.write_bytes(perfetto.encode(self._slices()))
+        except OSError as error:
+            raise InputError(f"path: {path}: cannot be written: {error.strerror}; name another file") from error
+        return path
+
+    def _slices(self) -> Iterator[perfetto.Slice]:
+        for span in self.spans:
+            yield perfetto.Slice(f"rank {span.rank}", span.name, _ps(span.start_ns), _ps(span.end_ns), {})
+        for call in self.calls:
+            details = {"bytes": call.bytes, "algorithm": call.algorithm, "type": call.dtype, "at": call.at}
+            end = _ps(call.start_ns) + _ps(call.time_ns)
+            for rank in dict.fromkeys(call.ranks):
+                track = f"rank {rank}: {call.group}"
+                yield perfetto.Slice(track, call.operation, _ps(call.start_ns), end, details)
+
+    def _draw(self, axes: Any) -> None:
+        axes.barh([call.operation for call in self.calls], [call.time_ns for call in self.calls])
+        axes.set_xlabel("ns")
+
+    @classmethod
+    def of(cls, calls: Iterable[Any], spans: Iterable[Any]) -> Report:
+        """Returns a report of plain lists, as a machine sends them."""
+        made = [Record(call[0], tuple(call[1]), *call[2:]) for call in calls]
+        return cls(
+            tuple(sorted(made, key=lambda call: (call.start_ns, call.ranks, call.operation))),
+            tuple(sorted((Span(*span) for span in spans), key=lambda span: (span.rank, span.start_ns))),
+        )
+
+
+def _ps(ns: float) -> int:
+    return round(ns * 1000)

@@ -1,0 +1,157 @@
+"""Messages between a rank and the machine's process: JSON over a Unix socket, with file descriptors of memory.
+
+Both are on one host. The socket has an abstract name and memory has none, so nothing is left behind by processes that
+are killed.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import mmap
+import os
+import socket
+import struct
+import threading
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Buffer", "Connection", "Pool", "listen", "same_user"]
+
+HEAD = struct.Struct("!I")
+MOST_DESCRIPTORS = 8
+SMALLEST = 1 << 16
+
+
+class Connection:
+    """A stream of messages."""
+
+    def __init__(self, stream: socket.socket) -> None:
+        self.stream = stream
+        self.received = bytearray()
+        self.descriptors: list[int] = []
+        self.sending = threading.Lock()
+
+    @classmethod
+    def to(cls, address: str) -> Connection:
+        """Connects to a listener."""
+        stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        stream.connect("\0" + address)
+        return cls(stream)
+
+    def send(self, message: Any, descriptor: int | None = None) -> None:
+        """Sends a message, with a descriptor if one is given."""
+        body = json.dumps(message, separators=(",", ":")).encode()
+        data = HEAD.pack(len(body)) + body
+        with self.sending:
+            if descriptor is not None:
+                rights = array.array("i", [descriptor]).tobytes()
+                sent = self.stream.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+                data = data[sent:]
+            self.stream.sendall(data)
+
+    def receive(self) -> Any:
+        """Waits for a message; raises `EOFError` at the end."""
+        while (message := self.take()) is None:
+            self.fill()
+        return message
+
+    def fill(self) -> None:
+        """Reads what has arrived; raises `EOFError` at the end."""
+        space = socket.CMSG_SPACE(MOST_DESCRIPTORS * array.array("i").itemsize)
+        try:
+            data, ancillary, _, _ = self.stream.recvmsg(1 << 16, space, socket.MSG_CMSG_CLOEXEC)
+        except ConnectionError as error:
+            raise EOFError from error
+        for level, kind, rights in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                found = array.array("i")
+                found.frombytes(rights[: len(rights) - len(rights) % found.itemsize])
+                self.descriptors += found
+        if not data:
+            raise EOFError
+        self.received += data
+
+    def take(self) -> Any:
+        """Returns the next message that has arrived in full, or None."""
+        if len(self.received) < HEAD.size:
+            return None
+        (length,) = HEAD.unpack_from(self.received)
+        if len(self.received) < HEAD.size + length:
+            return None
+        body = bytes(self.received[HEAD.size : HEAD.size + length])
+        del self.received[: HEAD.size + length]
+        return json.loads(body)
+
+    def close(self) -> None:
+        """Ends the stream, also for a thread that waits in `receive`."""
+        try:
+            self.stream.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self.stream.close()
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self.descriptors.clear()
+
+
+def listen(address: str) -> socket.socket:
+    """Returns a socket that accepts connections."""
+    stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    stream.bind("\0" + address)
+    stream.listen(128)
+    return stream
+
+
+def same_user(stream: socket.socket) -> bool:
+    """Returns whether the process at the other end belongs to the user of this one."""
+    held = stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, user, _ = struct.unpack("3i", held)
+    return bool(user == os.geteuid())
+
+
+class Buffer:
+    """Memory that two processes share."""
+
+    def __init__(self, number: int, descriptor: int, size: int) -> None:
+        self.number = number
+        self.size = size
+        self.map = mmap.mmap(descriptor, size)
+        self.bytes: np.ndarray[Any, Any] = np.frombuffer(self.map, np.uint8)
+
+    @classmethod
+    def create(cls, number: int, size: int) -> tuple[Buffer, int]:
+        """Returns new memory and its descriptor, which the caller closes."""
+        descriptor = os.memfd_create("cubeyard", os.MFD_CLOEXEC)
+        os.ftruncate(descriptor, size)
+        return cls(number, descriptor, size), descriptor
+
+
+class Pool:
+    """Buffers of a rank. Each goes to the machine once, and serves many calls."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.free: dict[int, list[Buffer]] = {}
+        self.made = 0
+        self.lock = threading.Lock()
+
+    def take(self, size: int) -> Buffer:
+        """Returns a buffer of at least a size."""
+        rounded = max(SMALLEST, 1 << (size - 1).bit_length()) if size else SMALLEST
+        with self.lock:
+            if self.free.get(rounded):
+                return self.free[rounded].pop()
+            self.made += 1
+            buffer, descriptor = Buffer.create(self.made, rounded)
+        try:
+            self.connection.send({"memory": buffer.number, "size": rounded}, descriptor)
+        finally:
+            os.close(descriptor)
+        return buffer
+
+    def give_back(self, buffer: Buffer) -> None:
+        """Keeps a buffer for later calls."""
+        with self.lock:
+            self.free.setdefault(buffer.size, []).append(buffer)

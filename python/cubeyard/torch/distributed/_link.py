@@ -1,0 +1,275 @@
+"""A rank's way to its machine: over a socket, or within the process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from cubeyard._world import wire
+from cubeyard._world.machine import Answer, Call, Machine
+from cubeyard._world.server import act
+from cubeyard.errors import DistributedError
+
+__all__ = ["Link", "LocalLink", "Staging", "SocketLink"]
+
+Array = np.ndarray[Any, Any]
+GRACE = 5.0
+"""Seconds beyond a call's own timeout after which a machine that does not answer is given up."""
+
+
+class Staging(Protocol):
+    """Memory of a call: what a rank gives, and what it gets."""
+
+    bytes: Array
+
+
+class Link(Protocol):
+    """What both ways have in common."""
+
+    def stage(self, size: int) -> Any:
+        """Returns memory for a call."""
+
+    def release(self, staging: Any) -> None:
+        """Gives memory back."""
+
+    def post(self, fields: dict[str, Any], staging: Any, place: tuple[int, int, int, int], done: Any) -> None:
+        """Makes a call; `done` is called with its `Answer`, on any thread."""
+
+    def wait(self, event: threading.Event, timeout: float, call: str) -> None:
+        """Waits until a call is done."""
+
+    def report(self, spans: list[Any]) -> tuple[list[Any], list[Any]]:
+        """Returns the collectives of the world, and what the ranks did."""
+
+    def leave(self, spans: list[Any]) -> tuple[list[Any], list[Any]]:
+        """Ends the rank's part in the world; returns what `report` does."""
+
+    def lose(self, why: str) -> None:
+        """Ends the world, because this rank has failed."""
+
+
+class SocketLink:
+    """A connection to the machine's process, whose messages a thread receives."""
+
+    def __init__(self, connection: wire.Connection, rank: int, process: subprocess.Popen[bytes] | None) -> None:
+        self.connection = connection
+        self.rank = rank
+        self.process = process
+        self.machine = 0
+        self.pool = wire.Pool(connection)
+        self.pending: dict[int, Callable[[Answer], None]] = {}
+        self.numbers = 0
+        self.lock = threading.Lock()
+        self.busy = False
+        self.ended = ""
+        self.left = False
+        self.owner = os.getpid()
+        self.reported: tuple[list[Any], list[Any]] | None = None
+        self.has_report = threading.Event()
+        self.thread = threading.Thread(target=self._receive, name="cubeyard messages", daemon=True)
+        os.register_at_fork(after_in_child=self._forked)
+
+    def join(self, token: str, timeout: float) -> None:
+        """Names this rank to the machine, and waits until all ranks have done so.
+
+        Raises:
+            DistributedError: A rank is missing, or the machine has ended.
+        """
+        self.connection.send({"hello": self.rank, "token": token, "process": os.getpid()})
+        self.connection.stream.settimeout(timeout)
+        try:
+            self.machine = self.connection.receive()["welcome"]
+        except TimeoutError:
+            raise DistributedError(f"not all ranks have joined within {timeout:g} s, the timeout of the group") from None
+        except EOFError:
+            raise DistributedError("the process of the machine has ended before all ranks have joined") from None
+        self.connection.stream.settimeout(None)
+        self.thread.start()
+
+    def stage(self, size: int) -> wire.Buffer:
+        try:
+            return self.pool.take(size)
+        except OSError:
+            raise self._gone() from None
+
+    def release(self, staging: wire.Buffer) -> None:
+        self.pool.give_back(staging)
+
+    def post(self, fields: dict[str, Any], staging: Any, place: tuple[int, int, int, int], done: Any) -> None:
+        with self.lock:
+            self.numbers += 1
+            number = self.numbers
+            self.pending[number] = done
+        memory = 0 if staging is None else staging.number
+        try:
+            if not self.ended:
+                self.connection.send({"call": number, "fields": fields, "place": [memory, *place]})
+        except OSError:
+            pass
+        if self.ended:
+            with self.lock:
+                waiting = self.pending.pop(number, None)
+            if waiting is not None:
+                waiting(Answer(error=self.ended))
+
+    def wait(self, event: threading.Event, timeout: float, call: str) -> None:
+        ends = time.monotonic() + timeout + GRACE
+        while not event.wait(1.0 if self.busy else max(ends - time.monotonic(), 0.0)):
+            if self.busy:
+                ends = time.monotonic() + timeout + GRACE
+            elif time.monotonic() >= ends:
+                raise DistributedError(
+                    f"{call}: the process of the machine ({self.machine}) has not answered for {timeout + GRACE:g} s"
+                )
+
+    def report(self, spans: list[Any]) -> tuple[list[Any], list[Any]]:
+        self.has_report.clear()
+        return self._ask({"report": 1, "spans": spans})
+
+    def leave(self, spans: list[Any]) -> tuple[list[Any], list[Any]]:
+        if self.left or self.owner != os.getpid():
+            return self.reported or ([], [])
+        self.left = True
+        self.has_report.clear()
+        try:
+            found = self._ask({"leave": 1, "spans": spans})
+        except DistributedError:
+            found = self.reported or ([], [])
+        self.connection.close()
+        if self.thread is not threading.current_thread():
+            self.thread.join(timeout=5)
+        if self.process is not None:
+            self.process.poll()
+        return found
+
+    def lose(self, why: str) -> None:
+        try:
+            self.connection.send({"lose": why})
+        except OSError:
+            pass
+
+    def _ask(self, message: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+        try:
+            self.connection.send(message)
+        except OSError:
+            raise self._gone() from None
+        self.has_report.wait()
+        if self.reported is None:
+            raise self._gone()
+        return self.reported
+
+    def _gone(self) -> DistributedError:
+        return DistributedError(self.ended or self._end())
+
+    def _end(self) -> str:
+        status = ""
+        if self.process is not None:
+            try:
+                code = self.process.wait(timeout=1)
+                status = f", {'killed by signal' if code < 0 else 'with status'} {abs(code)}"
+            except subprocess.TimeoutExpired:
+                pass
+        return f"the process of the machine ({self.machine}) has ended{status}; its world of ranks ends with it"
+
+    def _receive(self) -> None:
+        try:
+            while True:
+                message = self.connection.receive()
+                if "answer" in message:
+                    with self.lock:
+                        done = self.pending.pop(message["answer"])
+                    done(Answer(*message["outcome"]))
+                elif "busy" in message:
+                    self.busy = message["busy"]
+                elif "report" in message:
+                    self.reported = (message["report"], message["spans"])
+                    self.has_report.set()
+        except (EOFError, OSError):
+            pass
+        if not sys.is_finalizing():
+            self._fail()
+
+    def _fail(self) -> None:
+        """Fails all calls that wait: no answers come any more."""
+        self.busy = False
+        self.ended = "this rank has left its process group" if self.left else self._end()
+        self.has_report.set()
+        with self.lock:
+            waiting = list(self.pending.values())
+            self.pending.clear()
+        for done in waiting:
+            done(Answer(error=self.ended))
+
+    def _forked(self) -> None:
+        """Closes the child's copy, so that the machine sees the end of this process even if the child lives on."""
+        try:
+            os.close(self.connection.stream.detach())
+        except OSError:
+            pass
+
+
+class LocalMemory:
+    """Memory of a call within the process."""
+
+    def __init__(self, size: int) -> None:
+        self.bytes = np.empty(size, np.uint8)
+
+
+class LocalLink:
+    """A machine in this process, for a world of one rank or of threads."""
+
+    def __init__(self, machine: Machine, lock: threading.RLock, rank: int) -> None:
+        self.machine = machine
+        self.lock = lock
+        self.rank = rank
+        self.left: tuple[list[Any], list[Any]] | None = None
+
+    def stage(self, size: int) -> LocalMemory:
+        return LocalMemory(size)
+
+    def release(self, staging: LocalMemory) -> None:
+        pass
+
+    def post(self, fields: dict[str, Any], staging: Any, place: tuple[int, int, int, int], done: Any) -> None:
+        call = Call(**fields)
+        if staging is not None:
+            start, size, out, out_size = place
+            call.input, call.output = staging.bytes[start : start + size], staging.bytes[out : out + out_size]
+        call.answer = done
+        with self.lock:
+            finished = self.machine.post(call)
+        act(finished)
+
+    def wait(self, event: threading.Event, timeout: float, call: str) -> None:
+        while not event.wait(0.2):
+            with self.lock:
+                finished = self.machine.expire()
+            act(finished)
+
+    def report(self, spans: list[Any]) -> tuple[list[Any], list[Any]]:
+        if self.left is not None:
+            return self.left
+        with self.lock:
+            self.machine.spans += spans
+            return list(self.machine.calls), list(self.machine.spans)
+
+    def leave(self, spans: list[Any]) -> tuple[list[Any], list[Any]]:
+        found = self.report(spans)
+        if self.left is None:
+            self.left = found
+            with self.lock:
+                finished = self.machine.leave(self.rank)
+            act(finished)
+        return found
+
+    def lose(self, why: str) -> None:
+        with self.lock:
+            finished = self.machine.lose(self.rank, why)
+        act(finished)

@@ -1,0 +1,191 @@
+"""Ranks of this process: how each finds the machine of its world, and what it keeps of it."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+import cubeyard
+from cubeyard._world import wire
+from cubeyard._world.fabric import from_environment
+from cubeyard._world.machine import Machine
+from cubeyard._world.records import Report
+from cubeyard.errors import CubeyardError, DistributedError, InputError
+from cubeyard.torch.distributed._clock import Clock
+from cubeyard.torch.distributed._link import Link, LocalLink, SocketLink
+
+__all__ = ["Rank", "current", "join", "report"]
+
+
+@dataclass
+class Rank:
+    """A rank of a world: its number, which is that of its SIP, its way to the machine, and its time."""
+
+    number: int
+    size: int
+    link: Link
+    clock: Clock
+    groups: int = 0
+    """Process groups that are in use."""
+
+    def report(self) -> Report:
+        """Returns the collectives of the world up to now."""
+        return Report.of(*self.link.report(self.spans()))
+
+    def leave(self) -> None:
+        """Ends the rank's part in its world, and keeps the report."""
+        _kept.report = Report.of(*self.link.leave(self.spans()))
+        if _open.pop(id(self), None) is not None and self.number == 0 and os.environ.get("CUBEYARD_REPORT") == "1":
+            print(f"cubeyard: {_kept.report.summary()}", file=sys.stderr, flush=True)
+
+    def spans(self) -> list[list[Any]]:
+        """Returns what the rank did since the last report."""
+        return [[self.number, *span] for span in self.clock.take_spans()]
+
+
+class _Kept(threading.local):
+    report: Report | None = None
+
+
+_kept = _Kept()
+_open: dict[int, Rank] = {}
+_local: dict[str, tuple[Machine, threading.RLock]] = {}
+
+
+def current() -> Rank:
+    """Returns the rank of the default process group.
+
+    Raises:
+        DistributedError: There is none of this backend.
+    """
+    group = dist.distributed_c10d.GroupMember.WORLD if dist.is_initialized() else None
+    rank = getattr(group, "ahbm_rank", None)
+    if rank is None:
+        raise DistributedError(
+            "Default process group has not been initialized with the backend 'ahbm': call init_process_group('ahbm')"
+        )
+    return rank
+
+
+def report() -> Report:
+    """Returns the report of the world, or of the last one."""
+    if _kept.report is not None and not dist.is_initialized():
+        return _kept.report
+    return current().report()
+
+
+def join(options: Any) -> Rank:
+    """Returns the rank that makes a process group: that of the default group, or a new one in a world of its own."""
+    members = list(options.global_ranks_in_group)
+    if members and isinstance(rank := getattr(dist.distributed_c10d._get_default_group(), "ahbm_rank", None), Rank):
+        return rank
+    number = members[options.group_rank] if members else options.group_rank
+    size = dist.get_world_size() if members else options.group_size
+    return _Joining(options.store, number, members or list(range(size)), size, options.timeout).run()
+
+
+@dataclass
+class _Joining:
+    """A rank that joins a world by its store."""
+
+    store: Any
+    rank: int
+    ranks: list[int]
+    size: int
+    timeout: timedelta
+
+    def run(self) -> Rank:
+        self.store.set(f"rank {self.rank}", json.dumps({"process": os.getpid(), "host": _host()}))
+        process = None
+        if self.rank == self.ranks[0]:
+            found, process = self._start()
+            self.store.set("machine", json.dumps(found))
+        found = json.loads(self._get("machine", f"rank {self.ranks[0]} has not started the machine"))
+        if "error" in found:
+            raise InputError(found["error"])
+        link, is_local = self._link(found, process), "local" in found
+        rank = Rank(self.rank, self.size, link, Clock(is_alone=not is_local or self.size == 1))
+        _open[id(rank)] = rank
+        return rank
+
+    def _start(self) -> tuple[dict[str, Any], subprocess.Popen[bytes] | None]:
+        """Starts the machine, once all ranks are known: here if all are threads of this process, else in another."""
+        others = {rank: json.loads(self._get(f"rank {rank}", f"rank {rank} has not joined")) for rank in self.ranks}
+        away = [rank for rank, other in others.items() if other["host"] != _host()]
+        if away:
+            return {"error": f"ranks {away} run on another host than rank {self.rank}: all ranks share one machine, on one host"}, None
+        try:
+            if all(other["process"] == os.getpid() for other in others.values()):
+                token = secrets.token_hex(16)
+                _local[token] = (Machine(from_environment(self.size), self.size), threading.RLock())
+                return {"local": token}, None
+            return self._start_process()
+        except CubeyardError as error:
+            return {"error": str(error)}, None
+
+    def _start_process(self) -> tuple[dict[str, Any], subprocess.Popen[bytes] | None]:
+        token = secrets.token_hex(16)
+        paths = [str(Path(cubeyard.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        seconds = self.timeout.total_seconds()
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "cubeyard._world", str(len(self.ranks)), str(self.size), str(seconds)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+        )
+        assert process.stdin is not None and process.stdout is not None
+        with process.stdin, process.stdout:
+            process.stdin.write(token.encode() + b"\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        if not line:
+            return {"error": f"the process of the machine has ended with status {process.wait()} before it began"}, None
+        found = json.loads(line)
+        if "error" in found:
+            process.wait()
+            return found, None
+        return {**found, "token": token}, process
+
+    def _link(self, found: dict[str, Any], process: subprocess.Popen[bytes] | None) -> Link:
+        if "local" in found:
+            return LocalLink(*_local[found["local"]], self.rank)
+        try:
+            link = SocketLink(wire.Connection.to(found["address"]), self.rank, process)
+        except OSError as error:
+            raise DistributedError(f"the process of the machine cannot be reached: {error}") from error
+        link.join(found["token"], self.timeout.total_seconds())
+        return link
+
+    def _get(self, key: str, missing: str) -> str:
+        try:
+            self.store.wait([key], self.timeout)
+            return str(self.store.get(key).decode())
+        except (dist.DistStoreError, dist.DistNetworkError) as error:
+            raise DistributedError(
+                f"{missing} within {self.timeout.total_seconds():g} s, the timeout of the group: {error}"
+            ) from error
+
+
+def _host() -> str:
+    """Returns a text that only processes which can reach each other have in common."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return f"{socket.gethostname()} {boot} {os.readlink('/proc/self/ns/net')}"
+
+
+@atexit.register
+def _leave_all() -> None:
+    for rank in list(_open.values()):
+        rank.leave()
