@@ -30,6 +30,7 @@
 
 mod composite;
 mod fail;
+pub mod fuse;
 mod input;
 pub mod kernel;
 pub mod launch;
@@ -57,6 +58,7 @@ mod value;
 pub(crate) use composite::PlanRun;
 pub use composite::{Composite, Epilogue, Handle, Plan, Source, TileGrid};
 pub use cubeyard_device::pe::Instruction;
+pub use fuse::Lazy;
 pub use input::{Input, ValueId};
 pub use layout::pack;
 pub use mask::Mask;

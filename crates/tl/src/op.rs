@@ -169,16 +169,21 @@ impl Op {
         }
     }
 
+    /// Returns the rate of the vector unit, in elements.
+    pub(crate) fn math_rate(&self, core: &CoreSpec) -> Bandwidth {
+        match self.class() {
+            Class::Simple => core.math.simple,
+            Class::Special => core.math.special,
+            Class::Reduce => core.math.reduce,
+        }
+    }
+
     /// Returns the strips through the vector unit; their number follows from the largest operand or the result.
     fn math_cost(&self, inputs: &[&TileType], output: &TileType, core: &CoreSpec) -> Strips {
         let elements = inputs.iter().map(|ty| ty.elements()).max().unwrap_or(0);
         let elements = elements.max(output.elements());
         let read: u64 = inputs.iter().map(|ty| ty.nbytes()).sum();
-        let rate = match self.class() {
-            Class::Simple => core.math.simple,
-            Class::Special => core.math.special,
-            Class::Reduce => core.math.reduce,
-        };
+        let rate = self.math_rate(core);
         let strips = elements.div_ceil(core.math.strip.into()).max(1);
         // Two passes: one for maximum and sum, one for the quotients.
         let passes = if matches!(self, Self::Softmax(_)) { 2 } else { 1 };

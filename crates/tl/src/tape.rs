@@ -8,6 +8,7 @@ use cubeyard_device::pe::{Chunks, CommandId, Instruction, Instructions, Work};
 use smallvec::{SmallVec, smallvec};
 
 use super::composite::Plan;
+use super::fuse::Chain;
 use super::input::{Input, ValueId};
 use super::mask::Mask;
 use super::op::Op;
@@ -49,6 +50,8 @@ pub enum Effect {
     },
     /// Computes a tile.
     Compute(Box<Computation>),
+    /// Computes tiles by several operations in one pass.
+    Fused(Rc<Chain>),
     /// Runs a tiled operation.
     Composite(Rc<Plan>),
     /// Sends a tile to another PE.
@@ -259,6 +262,7 @@ impl Effect {
                     Operand::Number(..) => None,
                 })
                 .collect(),
+            Self::Fused(chain) => chain.inputs().iter().collect(),
             Self::Composite(plan) => plan.inputs().collect(),
         }
     }
@@ -273,6 +277,7 @@ impl fmt::Display for Effect {
             Self::Compute(computation) => {
                 write!(f, "{} {}", computation.op.name(), computation.ty)
             }
+            Self::Fused(chain) => f.write_str(&chain.describe()),
             Self::Composite(plan) => plan.fmt(f),
             Self::Send { input, port } => write!(f, "send {} to {port}", input.ty),
             Self::Receive { ty, port, .. } => write!(f, "receive {ty} from {port}"),

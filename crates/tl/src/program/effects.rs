@@ -80,6 +80,13 @@ impl KernelProgram {
                 self.values.set(*output, op.compute(&arrays)?);
                 self.used(&tape, command);
             }
+            Effect::Fused(chain) => {
+                let inputs: Vec<_> = chain.inputs().iter().map(|input| self.array(input)).collect();
+                for (&value, array) in chain.values().iter().zip(chain.compute(&inputs)?) {
+                    self.values.set(value, array);
+                }
+                self.used(&tape, command);
+            }
             Effect::Composite(plan) => {
                 let mut run = self.composites.remove(&command).unwrap_or_default();
                 run.computed(plan, part, &mut |input| self.array(input))?;

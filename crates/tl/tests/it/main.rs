@@ -6,6 +6,7 @@
 )]
 
 mod flex;
+mod fuse;
 mod gemm;
 mod lab;
 mod language;
