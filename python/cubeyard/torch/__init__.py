@@ -38,7 +38,9 @@ def _autoload() -> None:
         _loader.autoload(sys.modules[__name__])
 
 
-_explicit = not _loader.torch_is_being_imported()
+# `python -m cubeyard.torch` loads the device itself.
+_command = sys.argv[:1] == ["-m"] and "cubeyard.torch" in sys.orig_argv
+_explicit = not _loader.torch_is_being_imported() and not _command
 
 try:
     # Where this import is the first, PyTorch calls `_autoload` in it, which leaves the loading to the end of this file.

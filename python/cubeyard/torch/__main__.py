@@ -12,6 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from cubeyard.errors import CubeyardError
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its status."""
@@ -25,10 +27,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _build(into: Path | None) -> int:
+    import cubeyard.torch
     from cubeyard.torch import _loader
 
-    # The import of the package has loaded the device, and thereby compiled it, or has failed with the reason.
-    _loader.use()
+    try:
+        _loader.load(cubeyard.torch, again=True)
+    except CubeyardError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     path = os.fspath(_loader.shim or "")
     if into is not None:
         into.mkdir(parents=True, exist_ok=True)

@@ -214,7 +214,8 @@ def build(target: Target, command: Sequence[str], folder: Path, log: Path) -> Pa
 def _run(command: Sequence[str]) -> tuple[int, str]:
     """Runs a command; returns its status, and its text with the command before it."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    return done.returncode, f"$ {shlex.join(command)}\n{done.stdout.decode(errors='replace')}"
+    ended = f"error: the compiler ended with status {done.returncode}\n" if done.returncode else ""
+    return done.returncode, f"$ {shlex.join(command)}\n{done.stdout.decode(errors='replace')}{ended}"
 
 
 def _identity(command: Sequence[str]) -> str:
@@ -225,8 +226,7 @@ def _identity(command: Sequence[str]) -> str:
 
 def _failure(target: Target, log: Path, how: str) -> TorchDeviceError:
     lines = log.read_text().splitlines() if log.exists() else []
-    told = [line for line in lines if not line.startswith("$ ")]
-    errors = [line for line in told if "error" in line.lower()] or told
+    errors = [line for line in lines if "error" in line.lower() and not line.startswith("$ ")]
     return TorchDeviceError(
         f"compiling the device for torch {target.torch_version} {how}. The compiler said:\n"
         + "".join(f"    {line}\n" for line in errors[-5:])

@@ -16,7 +16,15 @@ INTERFACES = "torch._dynamo.device_interface"
 """Module of Dynamo that knows the devices. Loading it takes a second, which `import torch` must not."""
 
 
-class NoInductor:
+class _NoInductorType(type):
+    @property
+    def supports_caching(cls) -> bool:
+        """Raises the error: Inductor asks this first, and only for graphs on the device."""
+        cls()
+        return False
+
+
+class NoInductor(metaclass=_NoInductorType):
     """What Inductor finds in place of a code generator for the device: an error that says what works."""
 
     def __init__(self, *_arguments: Any, **_keywords: Any) -> None:

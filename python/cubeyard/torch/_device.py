@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -16,6 +17,7 @@ Device: TypeAlias = torch.device | str | int | None
 """A device: `torch.device`, its text, its number, or `None` for the current device."""
 
 _initialized = False
+_initializing = threading.Lock()
 _forked = False
 
 
@@ -65,11 +67,15 @@ def _lazy_init() -> None:
     if _initialized:
         return
     _loader.use()
-    from cubeyard.torch import memory
+    from cubeyard.torch import _random, memory
 
-    memory._collect_under_pressure()
-    os.register_at_fork(after_in_child=_after_fork)
-    _initialized = True
+    with _initializing:
+        if not _initialized:
+            memory._collect_under_pressure()
+            os.register_at_fork(after_in_child=_after_fork)
+            # PyTorch calls this function again before it gives out a generator.
+            _initialized = True
+            _random._seed_as_asked()
 
 
 def _after_fork() -> None:

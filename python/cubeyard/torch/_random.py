@@ -6,13 +6,19 @@ from typing import Any
 
 import torch
 
-from cubeyard.torch import _device, _loader
+from cubeyard.torch import _device
 from cubeyard.torch._device import Device
+
+
+_asked: int | None = None
 
 
 def _default_generator(device: Device = None) -> torch.Generator:
     """Returns the generator that operators on a device use if they are given none."""
-    index = _device._index(device)
+    return _generator(_device._index(device))
+
+
+def _generator(index: int) -> torch.Generator:
     if hasattr(torch.ops.ahbm, "_default_generator"):
         return torch.ops.ahbm._default_generator(index)
     return torch._C._accelerator_getDefaultGenerator(index)
@@ -39,11 +45,25 @@ def manual_seed(seed: int) -> None:
 
 
 def manual_seed_all(seed: int) -> None:
-    """Sets the seed of all devices. PyTorch calls this in `torch.manual_seed`."""
-    if not _loader.is_loaded():
-        return
+    """Sets the seed of all devices. PyTorch calls this in `torch.manual_seed`.
+
+    Devices that were not used yet stay so, and have the seed from their first use on.
+    """
+    global _asked
+    if _device.is_initialized():
+        _seed_all(int(seed))
+    else:
+        _asked = int(seed)
+
+
+def _seed_as_asked() -> None:
+    if _asked is not None:
+        _seed_all(_asked)
+
+
+def _seed_all(seed: int) -> None:
     for index in range(_device.device_count()):
-        _default_generator(index).manual_seed(int(seed))
+        _generator(index).manual_seed(seed)
 
 
 def seed() -> int:

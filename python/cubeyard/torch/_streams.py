@@ -33,26 +33,17 @@ class Stream(torch.Stream):
             stream = super().__new__(cls, device=at, priority=priority)
         return stream
 
-    def record_event(self, event: Any = None) -> Any:
-        """Records an event, or a new one, after the work of this stream; returns it."""
-        event = Event() if event is None else event
-        event.record(self)
-        return event
-
-    def wait_event(self, event: Any) -> None:
-        """Lets later work of this stream begin when the event is complete."""
-        event.wait(self)
-
-    def wait_stream(self, stream: Any) -> None:
-        """Lets later work of this stream begin when the present work of another one is done."""
-        self.wait_event(Stream.record_event(stream))
-
     def __repr__(self) -> str:
-        return f"<{__name__.split('.')[0]}.torch.Stream {self.stream_id} of {_loader.name}:{self.device_index}>"
+        return f"<torch.{_loader.name}.Stream {self.stream_id} of {_loader.name}:{self.device_index}>"
 
 
-class Event(torch.Event):
-    """A place in the work of a stream.
+class _EventType(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, torch.Event) and instance.device.type == _loader.name
+
+
+class Event(metaclass=_EventType):
+    """A place in the work of a stream: a `torch.Event`, since functions of PyTorch take no subclass of that.
 
     Args:
         enable_timing: Whether `elapsed_time` may be asked, in simulated milliseconds.
@@ -63,20 +54,11 @@ class Event(torch.Event):
 
     def __new__(
         cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, device: Device = None
-    ) -> Event:
+    ) -> Any:
         if interprocess:
             raise InputError("interprocess is True: events of this device cannot be shared with other processes")
         at = torch.device(_loader.name, _device._index(device))
-        event: Event = super().__new__(cls, device=at, enable_timing=enable_timing, blocking=blocking)
-        return event
-
-    def record(self, stream: Any = None) -> None:
-        """Records the event after the present work of a stream; of the current one if omitted."""
-        super().record(current_stream(self.device) if stream is None else stream)
-
-    def wait(self, stream: Any = None) -> None:
-        """Lets later work of a stream, or of the current one, begin when the event is complete."""
-        super().wait(current_stream(self.device) if stream is None else stream)
+        return torch.Event(at, enable_timing=enable_timing, blocking=blocking)
 
 
 class stream:

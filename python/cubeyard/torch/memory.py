@@ -248,7 +248,7 @@ def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
     told += f"{stats['num_sync_all_streams']}"
     wide = "+" + "-" * (width + 2) + "+"
     lines = [wide, f"| {head:<{width}} |", f"| {told:<{width}} |", rule]
-    lines += [_row("", ["now", "peak", "came", "went"]), rule]
+    lines += [_row("", ["current", "peak", "increase", "decrease"]), rule]
     for key, title, show in _ROWS:
         for pool, part in pools:
             figures = [stats[f"{key}.{pool}.{figure}"] for figure in ("current", "peak", "allocated", "freed")]
