@@ -1,6 +1,4 @@
 // Device memory for PyTorch, from the allocators of the devices.
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -19,23 +17,57 @@ constexpr size_t kGranule = 128;
 std::array<std::atomic<cubeyard_allocator*>, kMaxDevices> allocators{};
 
 cubeyard_torch_space space_of_devices() {
+  note_use();
   cubeyard_torch_space space;
   check(cubeyard_torch_get_space(&space));
   return space;
 }
 
-// Owners by the pointers of their blocks. It is an array over all device memory, of which the system backs the
-// parts that are used, so that an owner is found without a lock: also after a fork, when a lock may be held by a
-// thread that is gone. Two threads never use an entry at a time, since a block has one owner.
-SharedOwnerCtx* owners() {
-  static SharedOwnerCtx* const table = [] {
-    const size_t bytes = space().span / kGranule * space().devices * sizeof(SharedOwnerCtx);
-    void* place = mmap(
-        nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    TORCH_CHECK(place != MAP_FAILED, "Cannot reserve ", bytes, " bytes of addresses for the owners of device memory");
-    return static_cast<SharedOwnerCtx*>(place);
-  }();
-  return table;
+// Owners by the pointers of their blocks: a table of two levels over all device memory, whose lower parts are made
+// when they are needed. An owner is found without a lock, also after a fork, when a lock may be held by a thread that
+// is gone. Two threads never use an entry at a time, since a block has one owner.
+class Owners {
+ public:
+  // The entry of an offset in device memory.
+  SharedOwnerCtx& entry(uint64_t offset) {
+    std::atomic<SharedOwnerCtx*>& place = parts_[offset / kPart];
+    SharedOwnerCtx* part = place.load(std::memory_order_acquire);
+    if (part == nullptr) {
+      part = make(place);
+    }
+    return part[offset % kPart / kGranule];
+  }
+
+ private:
+  static constexpr uint64_t kPart = uint64_t{4} << 20; // bytes of device memory
+
+  template <class Entry>
+  static Entry* zeros(size_t count) {
+    void* place = std::calloc(count, sizeof(Entry));
+    TORCH_CHECK_WITH(
+        OutOfMemoryError, place != nullptr,
+        "Host has no ", count * sizeof(Entry), " bytes of memory for the owners of device memory");
+    return static_cast<Entry*>(place);
+  }
+
+  static SharedOwnerCtx* make(std::atomic<SharedOwnerCtx*>& place) {
+    auto* part = zeros<SharedOwnerCtx>(kPart / kGranule);
+    SharedOwnerCtx* other = nullptr;
+    if (!place.compare_exchange_strong(other, part, std::memory_order_acq_rel)) {
+      std::free(part); // Another thread was first.
+      return other;
+    }
+    return part;
+  }
+
+  // Never freed: blocks are freed as long as the process lives.
+  std::atomic<SharedOwnerCtx*>* const parts_ =
+      zeros<std::atomic<SharedOwnerCtx*>>(space().span * space().devices / kPart);
+};
+
+Owners& owners() {
+  static Owners owners;
+  return owners;
 }
 
 uint64_t number(const void* pointer) {
@@ -48,7 +80,7 @@ bool in_space(uint64_t pointer, uint64_t base) {
 
 // The entry of a pointer of a device.
 SharedOwnerCtx& entry_of(uint64_t pointer) {
-  return owners()[(pointer - space().base) / kGranule];
+  return owners().entry(pointer - space().base);
 }
 
 // Tells the profiler of `sign` times the bytes of a block.

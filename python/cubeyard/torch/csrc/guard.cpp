@@ -19,14 +19,21 @@ using c10::Stream;
 thread_local DeviceIndex thread_device = 0;
 thread_local std::array<uint32_t, kMaxDevices> thread_streams{};
 
+std::atomic<bool> used{false};
 std::atomic<bool> in_child{false};
 
 const bool watching = [] {
-  return pthread_atfork(nullptr, nullptr, [] { in_child = true; }) == 0;
+  return pthread_atfork(nullptr, nullptr, [] { in_child = used.load(); }) == 0;
 }();
 
 uint32_t number(const Stream& stream) {
   return static_cast<uint32_t>(stream.id());
+}
+
+// Time at which a stream will have done its work.
+uint64_t end_of(const Stream& stream) {
+  check_not_forked();
+  return cubeyard_torch_record(stream.device_index(), number(stream));
 }
 
 Stream stream_of(Device device, uint32_t stream) {
@@ -34,7 +41,7 @@ Stream stream_of(Device device, uint32_t stream) {
 }
 
 uint32_t new_stream(DeviceIndex device, int priority) {
-  check_device(device);
+  allocator_of(device);
   uint32_t stream = 0;
   check(cubeyard_torch_stream_new(device, priority, &stream));
   return stream;
@@ -132,11 +139,11 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
 #endif
 
   bool queryStream(const Stream& stream) const override {
-    return cubeyard_torch_passed(cubeyard_torch_record(stream.device_index(), number(stream))) != 0;
+    return cubeyard_torch_passed(end_of(stream)) != 0;
   }
 
   void synchronizeStream(const Stream& stream) const override {
-    cubeyard_torch_wait(cubeyard_torch_record(stream.device_index(), number(stream)));
+    cubeyard_torch_wait(end_of(stream));
   }
 
   void synchronizeDevice(const DeviceIndex device) const override {
@@ -150,7 +157,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     TORCH_CHECK(
         device < 0 || device == stream.device_index(),
         "Event of device ", int{device}, " cannot be recorded on a stream of device ", int{stream.device_index()});
-    const uint64_t time = cubeyard_torch_record(stream.device_index(), number(stream));
+    const uint64_t time = end_of(stream);
     if (*event == nullptr) {
       *event = new Event{time};
     } else {
@@ -160,6 +167,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
 
   void block(void* event, const Stream& stream) const override {
     if (event != nullptr) {
+      allocator_of(stream.device_index()); // A device that is not made has no streams to wait.
       cubeyard_torch_stream_wait(stream.device_index(), number(stream), time_of(event));
     }
   }
@@ -198,6 +206,10 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 
 } // namespace
+
+void note_use() noexcept {
+  used.store(true, std::memory_order_relaxed);
+}
 
 bool forked() noexcept {
   return in_child.load(std::memory_order_relaxed);

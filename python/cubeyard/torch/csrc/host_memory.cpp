@@ -36,18 +36,17 @@ int64_t microseconds_since(Clock::time_point start) {
 class PinnedMemory final : public at::HostAllocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
-    check_not_forked();
     if (bytes == 0) {
       return {nullptr, nullptr, &free, c10::DeviceType::CPU};
     }
-    const std::lock_guard lock(mutex_);
+    const auto lock = locked();
     HostMemoryBlock* block = lend(std::max(std::bit_ceil(bytes), kPage));
     stats_.active_requests.increase(1);
     stats_.active_bytes.increase(block->bytes);
     return {block->pointer, block, &free, c10::DeviceType::CPU};
   }
 
-  // Not in a child of a fork, whose lock may be held by a thread that is gone: nothing is page-locked there.
+  // Not in a child of a fork, in which the lock may be held by a thread that is gone: nothing is page-locked there.
   bool owns(const void* pointer) {
     if (forked()) {
       return false;
@@ -58,7 +57,7 @@ class PinnedMemory final : public at::HostAllocator {
 
   // False for memory that is not from here.
   bool record_event(void* pointer, void* /*context*/, c10::Stream stream) override {
-    const std::lock_guard lock(mutex_);
+    const auto lock = locked();
     HostMemoryBlock* block = find(pointer);
     if (block == nullptr) {
       return false;
@@ -68,7 +67,7 @@ class PinnedMemory final : public at::HostAllocator {
   }
 
   void empty_cache() override {
-    const std::lock_guard lock(mutex_);
+    const auto lock = locked();
     std::erase_if(free_, [this](const auto& entry) {
       if (cubeyard_torch_passed(entry.second->ready) == 0) {
         return false;
@@ -79,12 +78,12 @@ class PinnedMemory final : public at::HostAllocator {
   }
 
   at::HostStats get_stats() override {
-    const std::lock_guard lock(mutex_);
+    const auto lock = locked();
     return stats_;
   }
 
   void reset_accumulated_stats() override {
-    const std::lock_guard lock(mutex_);
+    const auto lock = locked();
     for (auto* stat : all_stats()) {
       stat->reset_accumulated();
     }
@@ -95,7 +94,7 @@ class PinnedMemory final : public at::HostAllocator {
   }
 
   void reset_peak_stats() override {
-    const std::lock_guard lock(mutex_);
+    const auto lock = locked();
     for (auto* stat : all_stats()) {
       stat->reset_peak();
     }
@@ -112,6 +111,12 @@ class PinnedMemory final : public at::HostAllocator {
   }
 
  private:
+  std::unique_lock<std::mutex> locked() {
+    note_use();
+    check_not_forked();
+    return std::unique_lock(mutex_);
+  }
+
   std::array<c10::CachingAllocator::Stat*, 4> all_stats() {
     return {&stats_.active_requests, &stats_.active_bytes, &stats_.allocations, &stats_.allocated_bytes};
   }

@@ -34,6 +34,7 @@ std::vector<int64_t> block(const at::Tensor& self) {
 
 int64_t new_stream(int64_t device, int64_t priority) {
   uint32_t stream = 0;
+  allocator_of(checked(device));
   check(cubeyard_torch_stream_new(checked(device), static_cast<int32_t>(priority), &stream));
   return stream;
 }
@@ -41,7 +42,7 @@ int64_t new_stream(int64_t device, int64_t priority) {
 void sleep(int64_t picoseconds) {
   TORCH_CHECK(picoseconds >= 0, "picoseconds is ", picoseconds, ": expected 0 or more");
   const c10::DeviceIndex device = current_device();
-  check_device(device);
+  allocator_of(device); // A device that is not made has no streams.
   cubeyard_torch_work(device, current_stream(device), picoseconds);
 }
 

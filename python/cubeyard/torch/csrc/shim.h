@@ -38,11 +38,14 @@ inline void check(cubeyard_status status) {
   }
 }
 
-// Refuses to go on in a child of a fork, which shares its parent's device memory and must leave it alone.
-void check_not_forked();
+// Notes that this process uses devices.
+void note_use() noexcept;
 
-// True in a child of a fork.
+// True in a child of a process that used devices before the fork. Their memory is the parent's.
 bool forked() noexcept;
+
+// Raises in such a child.
+void check_not_forked();
 
 // ---- Devices and streams of a thread (guard.cpp) ------------------------------------------------
 
