@@ -65,6 +65,12 @@ class HostCall {
     for (size_t place = 0; place < arguments.size(); place++) {
       take(stack[first + place], arguments[place]);
     }
+    if (generator_.has_value()) {
+      const c10::Device wanted = device_ || asked_ ? device() : c10::Device(c10::DeviceType::CPU);
+      TORCH_CHECK(
+          generator_->type() == wanted.type(),
+          "Expected a '", wanted.type(), "' device type for generator but found '", generator_->type(), "'");
+    }
     if (offender_ != nullptr) {
       refuse_devices(device(), c10::DeviceType::CPU, *offender_);
     }
@@ -119,7 +125,9 @@ class HostCall {
       asked_ = asked.type() == kDevice ? c10::Device(kDevice, index_of(asked)) : asked;
       value = c10::Device(asked.type() == kDevice ? c10::DeviceType::CPU : asked.type());
     } else if (value.isGenerator()) {
-      value = host_generator(value.toGenerator());
+      const at::Generator generator = value.toGenerator();
+      generator_ = generator.device();
+      value = host_generator(generator);
     } else if (value.isNone() && is_generator(argument)) {
       generators_.push_back(&argument - schema_.arguments().data());
     } else if (value.isStorage()) {
@@ -215,6 +223,7 @@ class HostCall {
   Aliases aliases_;
   std::optional<c10::Device> device_; // of tensors
   std::optional<c10::Device> asked_; // by a Device argument
+  std::optional<c10::Device> generator_; // of a generator that was given
   const c10::Argument* offender_ = nullptr; // a CPU tensor that may not be one
   c10::SmallVector<size_t, 1> generators_; // arguments in whose place the default generator is used
 };
