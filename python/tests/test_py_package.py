@@ -46,6 +46,33 @@ def test_the_only_dependency_is_numpy() -> None:
     assert set(extras or []) >= {"torch", "triton", "dask", "ray", "plot", "parquet"}
 
 
+def test_pytorch_finds_its_device_by_the_entry_point() -> None:
+    (found,) = importlib.metadata.entry_points(group="torch.backends", name="cubeyard")
+    assert found.value == "cubeyard.torch:_autoload"
+
+
+def test_the_device_of_pytorch_says_that_it_needs_pytorch() -> None:
+    done = python("-c", "import sys; sys.modules['torch'] = None; import cubeyard.torch")
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("ModuleNotFoundError: cubeyard.torch needs PyTorch 2.11 to 2.15") and "pip install" in last
+
+
+def test_names_are_imported_at_their_first_use() -> None:
+    script = """
+import sys, cubeyard
+print([name for name in sys.modules if name.startswith("cubeyard.")])
+values = [getattr(cubeyard, name) for name in cubeyard.__all__]
+assert set(cubeyard.__all__) <= set(dir(cubeyard)) and cubeyard.context.Context is cubeyard.Context
+try:
+    cubeyard.no_such_name
+except AttributeError as error:
+    print(error)
+"""
+    done = python("-c", script)
+    assert done.stdout.splitlines() == ["[]", "module 'cubeyard' has no attribute 'no_such_name'"], done.stderr
+
+
 def test_licences_of_what_is_linked_in() -> None:
     text = cubeyard.licences.text()
     names = set(re.findall(r"^([a-z0-9_-]+) \d", text, flags=re.MULTILINE))
