@@ -68,6 +68,7 @@ class AhbmGroup(dist.ProcessGroup):
         self.batch: list[AhbmWork] | None = None
         self.sequence = 0
         rank.groups += 1
+        self._register_anchor()
 
     # ---- What PyTorch asks about a group ----
 
@@ -105,11 +106,7 @@ class AhbmGroup(dist.ProcessGroup):
 
     @property
     def _device_types(self) -> list[torch.device]:
-        # PyTorch's recorder of calls wants a backend in C++ of a group that names devices while it is made.
-        if self not in dist.distributed_c10d._world.pg_map:
-            return []
-        names = dist.Backend.backend_capability["ahbm"]
-        return [torch.device(name) for name in names if name == "cpu" or hasattr(torch, name)]
+        return _devices()
 
     @property
     def supports_splitting(self) -> bool:
@@ -170,6 +167,17 @@ class AhbmGroup(dist.ProcessGroup):
         group._set_group_name(name)
         group._set_group_desc(group_desc or "undefined")
         return group
+
+    def _register_anchor(self) -> None:
+        """Gives the group a backend in C++, which PyTorch's recorder of calls asks for; versions before it have none."""
+        kind = dist.ProcessGroup.BackendType.CUSTOM
+        try:
+            self.anchor = _Anchor(self.rank(), self.size())
+        except TypeError:
+            return
+        self._set_default_backend(kind)
+        for device in _devices():
+            self._register_backend(device, kind, self.anchor)
 
     # ---- Collectives ----
 
@@ -427,6 +435,19 @@ class AhbmGroup(dist.ProcessGroup):
 
         rank.link.post(fields, staging, (0, given, start_of_output, taken), done)
         return work
+
+
+class _Anchor(torch._C._distributed_c10d.Backend):
+    """A backend that nobody calls: the group has all calls itself."""
+
+    def getBackendName(self) -> str:
+        """Returns `ahbm`."""
+        return "ahbm"
+
+
+def _devices() -> list[torch.device]:
+    names = dist.Backend.backend_capability["ahbm"]
+    return [torch.device(name) for name in names if name == "cpu" or hasattr(torch, name)]
 
 
 def _is_in_place(name: str) -> bool:
