@@ -12,10 +12,14 @@ thread_local c10::DeviceIndex placement = -1;
 // The CPU allocator that was there before.
 c10::Allocator* ordinary = nullptr;
 
+// Bytes of the largest element. So little is mostly a scalar argument that a kernel makes a tensor of, which is none of
+// the device's memory; a result of one element is copied to it.
+constexpr size_t kElement = 16;
+
 class PlacingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
-    if (placement < 0) {
+    if (placement < 0 || bytes <= kElement) {
       return ordinary->allocate(bytes);
     }
     return SpyreAllocator::instance().allocate_on_host(bytes, placement);
@@ -40,7 +44,7 @@ class PlacingAllocator final : public c10::Allocator {
   }
 };
 
-// Of the default allocator's priority is 0. Where another library sets one above this, results of kernels are
+// The default allocator's is 0. Where another library sets one above this, results of kernels are
 // copied to the device.
 constexpr uint8_t kPriority = 1;
 
