@@ -18,8 +18,9 @@ EXAMPLES = sorted((ROOT / "python" / "examples").glob("*.py"))
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs(example: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    if "import optuna" in example.read_text(encoding="utf-8"):
-        pytest.importorskip("optuna")
+    for package in ("optuna", "torch"):
+        if f"import {package}\n" in example.read_text(encoding="utf-8"):
+            pytest.importorskip(package)
     environment = {**os.environ, "PYTHONPATH": str(example.parent)}
     ran = subprocess.run(
         [sys.executable, str(example)], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
