@@ -81,7 +81,7 @@ def _add_interface(interfaces: ModuleType, name: str, module: Any) -> None:
             return 0
 
     interfaces.register_interface_for_device(name, Interface)
-    for index in range(module.device_count()):
+    for index in range(module.device_count() if module.is_available() else 0):
         interfaces.register_interface_for_device(f"{name}:{index}", Interface)
 
 

@@ -38,8 +38,11 @@ class DeviceProperties:
 
 
 def is_available() -> bool:
-    """Returns whether the device was loaded and there is at least one."""
-    return _loader.is_loaded() and not _forked and device_count() > 0
+    """Returns whether devices can be used: not if the environment asks for what cannot be, of which the first use tells."""
+    try:
+        return not _forked and device_count() > 0
+    except InputError:
+        return False
 
 
 def device_count() -> int:

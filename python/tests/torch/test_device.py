@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 import textwrap
@@ -15,9 +16,9 @@ import cubeyard.torch
 from cubeyard.errors import InputError
 
 
-def python(script: str) -> subprocess.CompletedProcess[str]:
+def python(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", textwrap.dedent(script)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=300)
 
 
 def test_the_module_is_that_of_the_package() -> None:
@@ -80,6 +81,34 @@ def test_a_device_that_cannot_be_is_named(device: object, text: str) -> None:
     for function in (torch.ahbm.set_device, torch.ahbm.memory_stats, torch.ahbm.get_device_name, torch.ahbm.synchronize):
         with pytest.raises(InputError, match=text):
             function(device)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("CUBEYARD_SIPS", "many"),
+        ("CUBEYARD_DEVICE_MEMORY", "lots"),
+        ("CUBEYARD_ALLOC_CONF", "block:worst-fit"),
+        ("FLEX_DEVICE", "XF"),
+        ("CUBEYARD_TOPOLOGY", "no-such-file.yaml"),
+    ],
+)
+def test_an_environment_that_cannot_be_is_told_at_the_first_use(variable: str, value: str) -> None:
+    script = """
+        import torch
+        torch.manual_seed(0)
+        assert not torch.ahbm.is_available() and not torch.accelerator.is_available()
+        assert torch.compile(lambda x: x + 1, backend="aot_eager")(torch.ones(1)) == 2
+        for use in (lambda: torch.ones(2, device="ahbm"), torch.ahbm.memory_stats, torch.ahbm.device_count):
+            try:
+                use()
+            except Exception as error:
+                print(error)
+    """
+    done = python(script, **{variable: value})
+    assert done.returncode == 0, done.stderr
+    told = done.stdout.splitlines()
+    assert len(told) == 3 and all(line.startswith(f"{variable}: ") and value.split(":")[-1] in line for line in told), told
 
 
 def test_seeds_give_the_same_numbers_again() -> None:
@@ -155,10 +184,11 @@ def test_a_forked_process_cannot_use_a_device_that_its_parent_used() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_forked_process_can_use_a_device_that_its_parent_has_only_looked_for() -> None:
-    before = "torch.manual_seed(3); assert torch.ahbm.is_available()"
+@pytest.mark.parametrize("looking", ["pass", "assert torch.ahbm.is_available() and torch.accelerator.device_count()"])
+def test_a_forked_process_can_use_a_device_that_its_parent_has_only_looked_for(looking: str) -> None:
     inside = 'assert torch.ones(2, device="ahbm").sum().item() == 2 and torch.ahbm.initial_seed() == 3'
-    done = python(FORK.format(before=before, inside=inside, after='assert torch.ones(2, device="ahbm").sum().item() == 2'))
+    after = 'assert torch.ones(2, device="ahbm").sum().item() == 2'
+    done = python(FORK.format(before=f"torch.manual_seed(3); {looking}", inside=inside, after=after))
     assert done.returncode == 0, done.stderr
 
 
