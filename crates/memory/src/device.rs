@@ -106,6 +106,11 @@ pub trait DeviceMemory: Send + Sync {
     /// Returns its free and its total memory.
     fn info(&self) -> MemoryInfo;
 
+    /// Returns why it has no more memory, in words for reports; `None` if that is what it was built with.
+    fn bound(&self) -> Option<String> {
+        None
+    }
+
     /// Returns the state of the firmware's table, for a device whose regions each take an entry. The
     /// segment table of an allocator has as many entries.
     fn table(&self) -> Option<TableInfo> {

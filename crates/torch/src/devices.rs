@@ -15,6 +15,13 @@ use crate::streams::Streams;
 /// Sizes of a region that are tried after the RFC's, so that what is left of a small device can be used.
 const SMALL: [Bytes; 2] = [Bytes::gib(1), Bytes::mib(256)];
 
+/// Returns sizes of a region for a device: all of one that is smaller than the RFC's largest, the RFC's, and small ones.
+fn fallback_sizes(capacity: Bytes) -> Vec<Bytes> {
+    let published = FlexConfig::default().fallback_sizes;
+    let whole = Some(capacity).filter(|whole| Some(whole) < published.iter().max());
+    whole.into_iter().chain(published).chain(SMALL).collect()
+}
+
 /// The devices of a process, made when they are first used.
 #[derive(Debug)]
 pub struct Devices {
@@ -84,8 +91,9 @@ impl Devices {
     }
 
     fn make(&self, number: u32) -> Result<Device, Failure> {
-        let memory =
-            SipMemory::new(Arc::clone(&self.space), number, self.mode, self.settings.capacity);
+        let Settings { capacity, bound, .. } = &self.settings;
+        let space = Arc::clone(&self.space);
+        let memory = SipMemory::new(space, number, self.mode, *capacity, bound.clone());
         let (memory, streams) = (Arc::new(memory), Arc::new(Streams::default()));
         let events: Arc<dyn StreamEvents> = Arc::clone(&streams) as _;
         let allocator = FlexAllocator::builder(Arc::clone(&memory) as _)
@@ -106,11 +114,11 @@ pub fn devices() -> Result<&'static Devices, Failure> {
 }
 
 fn make() -> Result<Devices, Failure> {
-    let mut config = FlexConfig::default();
-    config.fallback_sizes.extend(SMALL);
-    let (config, mode) = cubeyard::read_environment(config)?;
     let settings =
         settings::read().map_err(|error| Failure::new(Status::Config, error.to_string()))?;
+    let mut config = FlexConfig::default();
+    config.fallback_sizes = fallback_sizes(settings.capacity);
+    let (config, mode) = cubeyard::read_environment(config)?;
     let count = settings.topology.summary().sips;
     let cannot = |error| {
         Failure::new(Status::Io, format!("addresses for {count} devices cannot be mapped: {error}"))

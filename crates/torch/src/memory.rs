@@ -26,6 +26,8 @@ pub struct SipMemory {
     device: u32,
     mode: AddressMode,
     total: Bytes,
+    /// Bound of the total, in words.
+    bound: String,
     limit: AtomicU64,
     state: Mutex<State>,
     /// Physical addresses of regions by their index in the firmware's table, to be read without a lock.
@@ -42,8 +44,14 @@ struct State {
 }
 
 impl SipMemory {
-    /// Creates the memory of a device, of `total` bytes.
-    pub fn new(space: Arc<Space>, device: u32, mode: AddressMode, total: Bytes) -> Self {
+    /// Creates the memory of a device, of `total` bytes; `bound` says in words why there are no more.
+    pub fn new(
+        space: Arc<Space>,
+        device: u32,
+        mode: AddressMode,
+        total: Bytes,
+        bound: String,
+    ) -> Self {
         let addresses = FreeList::new(Bytes::new(space.span() - FIRST), Checking::Trusted);
         let table = FirmwareTable::new(ENTRIES);
         let regions = std::collections::BTreeMap::new();
@@ -54,6 +62,7 @@ impl SipMemory {
             device,
             mode,
             total,
+            bound,
             limit,
             state,
             starts: [const { AtomicU64::new(NONE) }; ENTRIES],
@@ -163,6 +172,14 @@ impl DeviceMemory for SipMemory {
 
     fn info(&self) -> MemoryInfo {
         MemoryInfo { free: self.limit().saturating_sub(self.state().used), total: self.total }
+    }
+
+    fn bound(&self) -> Option<String> {
+        let limit = self.limit();
+        if limit == self.total {
+            return Some(self.bound.clone());
+        }
+        Some(format!("a limit of {limit}, and by {}", self.bound))
     }
 
     fn table(&self) -> Option<TableInfo> {

@@ -11,7 +11,7 @@ use cubeyard_torch::space::Space;
 
 fn memory(mode: AddressMode, total: Bytes) -> (Arc<Space>, Arc<SipMemory>) {
     let space = Arc::new(Space::reserve(2).unwrap());
-    (Arc::clone(&space), Arc::new(SipMemory::new(space, 1, mode, total)))
+    (Arc::clone(&space), Arc::new(SipMemory::new(space, 1, mode, total, "a test".to_owned())))
 }
 
 /// Bytes of device memory as another process that maps the file would see them.

@@ -82,6 +82,8 @@ pub struct OutOfMemory {
     pub device_free: Bytes,
     /// Memory of the device in all.
     pub device_total: Bytes,
+    /// Bound of that memory, in words, if the device gives one.
+    pub device_bound: Option<String>,
     /// Length of the longest block that an empty region could hold.
     pub longest_block: Bytes,
     /// Whether no more regions are acquired.
@@ -141,6 +143,9 @@ impl fmt::Display for OutOfMemory {
             "regions can be acquired"
         };
         writeln!(f, "  device: {} of {} free; {locked}", self.device_free, self.device_total)?;
+        if let Some(bound) = &self.device_bound {
+            writeln!(f, "  its memory is bounded by {bound}")?;
+        }
         for region in &self.regions {
             let RegionReport { id, size, free, largest, blocks } = region;
             writeln!(

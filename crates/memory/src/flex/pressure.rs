@@ -174,6 +174,7 @@ impl FlexAllocator {
             largest,
             device_free: info.free,
             device_total: info.total,
+            device_bound: self.shared.device.bound(),
             longest_block: self.longest_block(),
             regions_locked: limit != RegionLimit::Open,
             limit,
