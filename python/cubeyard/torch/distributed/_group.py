@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from cubeyard._world import numbers
 from cubeyard.errors import InputError
+from cubeyard.torch.distributed._alias import on_host
 from cubeyard.torch.distributed._ranks import Rank
 from cubeyard.torch.distributed._work import AhbmWork, Joined
 
@@ -460,9 +461,9 @@ def _copy_in(staging: Any, tensors: list[Tensor], factor: Any) -> None:
         size = tensor.numel() * tensor.element_size()
         if size:
             target = _view(staging, offset, size, tensor)
-            target.copy_(tensor.detach())
+            target.copy_(on_host(tensor.detach()))
             if factor is not None:
-                target.mul_(factor.to(target.device, target.dtype) if isinstance(factor, Tensor) else factor)
+                target.mul_(on_host(factor).to(target.dtype) if isinstance(factor, Tensor) else factor)
         offset += size
 
 
@@ -471,7 +472,7 @@ def _copy_out(staging: Any, tensors: list[Tensor], offset: int) -> None:
         for tensor in tensors:
             size = tensor.numel() * tensor.element_size()
             if size:
-                tensor.detach().copy_(_view(staging, offset, size, tensor))
+                on_host(tensor.detach()).copy_(_view(staging, offset, size, tensor))
             offset += size
 
 
@@ -532,5 +533,5 @@ def _line() -> str:
     while frame is not None and frame.f_code.co_filename.startswith(SKIPPED):
         frame = frame.f_back
     if frame is None:
-        return "a thread of PyTorch"
+        return "a backward pass" if torch._C._current_graph_task_id() != -1 else "a thread of PyTorch"
     return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
