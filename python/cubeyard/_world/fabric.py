@@ -16,7 +16,7 @@ from cubeyard._world.operation import Operation
 from cubeyard.errors import CubeyardError, InputError
 from cubeyard.topology import Topology
 
-__all__ = ["Fabric", "Timing", "from_environment"]
+__all__ = ["Fabric", "Timing", "from_environment", "sips_of_environment"]
 
 Array = np.ndarray[Any, Any]
 
@@ -281,6 +281,11 @@ def from_environment(size: int) -> Fabric:
     fabric = Fabric(topology, given, size)
     fabric.start()
     return fabric
+
+
+def sips_of_environment() -> int:
+    """Returns the number of SIPs of the machine that the environment names."""
+    return int(_topology()["sips"]["count"])
 
 
 def _topology() -> Topology:

@@ -37,7 +37,7 @@ def device() -> Iterator[str]:
 
 
 @pytest.fixture
-def script() -> Script:
+def script(tmp_path: Path) -> Script:
     """Runs a program in a process of its own; its keywords are variables of the environment, `None` for none."""
 
     def run(text: str, *arguments: str, timeout: float = 120, status: int = 0, **variables: str | None) -> (
@@ -48,7 +48,9 @@ def script() -> Script:
             if value is None:
                 environment.pop(name, None)
         program = "import torch, cubeyard.torch\n" + textwrap.dedent(text)
-        command = [sys.executable, "-W", "error::RuntimeWarning", "-c", program, *arguments]
+        file = tmp_path / "program.py"
+        file.write_text(program)
+        command = [sys.executable, "-W", "error::RuntimeWarning", str(file), *arguments]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
         assert done.returncode == status, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done

@@ -187,7 +187,7 @@ def test_ranks_may_be_threads(monkeypatch: pytest.MonkeyPatch) -> None:
         found[rank] = (losses, parameters, len(calls))
         dist.destroy_process_group()
 
-    ahbm.spawn_threads(worker, (4,), 4)
+    ahbm.spawn(worker, (4,), 4)
     alone = network()
     train(alone)
     assert sorted(found) == [0, 1, 2, 3]
@@ -205,5 +205,5 @@ def test_an_error_of_a_thread_ends_the_others() -> None:
         dist.barrier()
 
     with pytest.raises(KeyError, match="mine") as caught:
-        ahbm.spawn_threads(worker, (), 2)
+        ahbm.spawn(worker, (), 2)
     assert caught.value.__notes__ == ["raised by rank 1"]

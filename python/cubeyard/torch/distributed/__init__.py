@@ -6,7 +6,17 @@ A script names the backend, and is started by `torchrun`, `torch.multiprocessing
 
 Rank r is SIP r of the machine that CUBEYARD_TOPOLOGY and CUBEYARD_SIPS name; CUBEYARD_CCL names a `ccl.yaml`. Tensors may
 be on the CPU or on the device. The numbers are those of the algorithm that the machine chooses, added up in its order,
-and `report` tells how long each collective took there.
+and `report` tells how long each collective took there:
+
+>>> import torch
+>>> import cubeyard.torch.distributed as dist
+>>> def worker(rank):
+...     dist.init_process_group("ahbm")
+...     gradient = torch.full((1000,), rank + 1.0)
+...     dist.all_reduce(gradient)
+...     assert gradient.eq(3).all()
+>>> [(call.operation, call.bytes, call.algorithm, call.time_ns) for call in dist.spawn(worker).calls]
+[('all_reduce sum', 4000, 'lrab', 299.432)]
 """
 
 from __future__ import annotations
@@ -16,7 +26,19 @@ from typing import Any
 
 from cubeyard._world.records import Record, Report, Span
 
-__all__ = ["BACKEND", "Record", "Report", "Span", "clock", "compute", "register", "report", "spawn_threads"]
+__all__ = [
+    "BACKEND",
+    "Record",
+    "Report",
+    "Span",
+    "clock",
+    "compute",
+    "context",
+    "placement",
+    "register",
+    "report",
+    "spawn",
+]
 
 BACKEND = "ahbm"
 """Name of the backend."""
@@ -63,18 +85,49 @@ def compute(ns: float) -> None:
     _ranks.current().clock.advance(round(ns * 1000))
 
 
-def spawn_threads(fn: Callable[..., Any], args: Sequence[Any] = (), nprocs: int = 1) -> None:
+def spawn(fn: Callable[..., Any], args: Sequence[Any] = (), nprocs: int | None = None) -> Report:
     """Calls `fn(rank, *args)` on a thread for each rank, as `torch.multiprocessing.spawn` does in processes.
 
-    Ranks are threads of this process, which starts them in no time; a worker calls `init_process_group("ahbm")` without
+    Ranks are threads of this process, which start in no time; a worker calls `init_process_group("ahbm")` without
     anything else. This uses parts of PyTorch that are made for its own tests.
+
+    Args:
+        fn: the worker.
+        args: its further arguments.
+        nprocs: number of ranks; by default that of the machine's SIPs.
+
+    Returns:
+        The collectives of the ranks.
 
     Raises:
         Exception: the first exception of a rank, with a note that names the rank.
     """
     from cubeyard.torch.distributed import _threads
 
-    _threads.spawn(fn, args, nprocs)
+    return _threads.spawn(fn, args, nprocs)
+
+
+def context() -> Any:
+    """Returns the module `torch`, as `cubeyard.distributed.context` returns what poses as it."""
+    import torch
+
+    return torch
+
+
+def placement() -> Any:
+    """Returns where a worker of `cubeyard.distributed` puts its tensors: here the CPU, whose tensors NumPy reads."""
+    import torch
+
+    return torch.device("cpu")
+
+
+def __getattr__(name: str) -> Any:
+    """Returns what `torch.distributed` has, so that a worker of `cubeyard.distributed` runs with this module."""
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import torch.distributed as dist
+
+    return getattr(dist, name)
 
 
 def _create(options: Any, backend_options: Any) -> Any:

@@ -17,7 +17,6 @@ from typing import Any
 
 import torch.distributed as dist
 
-import cubeyard
 from cubeyard._world import wire
 from cubeyard._world.fabric import from_environment
 from cubeyard._world.machine import Machine
@@ -26,7 +25,7 @@ from cubeyard.errors import CubeyardError, DistributedError, InputError
 from cubeyard.torch.distributed._clock import Clock
 from cubeyard.torch.distributed._link import Link, LocalLink, SocketLink
 
-__all__ = ["Rank", "current", "join", "report"]
+__all__ = ["Rank", "current", "join", "last_report", "report"]
 
 
 @dataclass
@@ -39,6 +38,8 @@ class Rank:
     clock: Clock
     groups: int = 0
     """Process groups that are in use."""
+    last: Report | None = None
+    """The report, once the rank has left."""
 
     def report(self) -> Report:
         """Returns the collectives of the world up to now."""
@@ -46,9 +47,11 @@ class Rank:
 
     def leave(self) -> None:
         """Ends the rank's part in its world, and keeps the report."""
-        _kept.report = Report.of(*self.link.leave(self.spans()))
-        if _open.pop(id(self), None) is not None and self.number == 0 and os.environ.get("CUBEYARD_REPORT") == "1":
-            print(f"cubeyard: {_kept.report.summary()}", file=sys.stderr, flush=True)
+        if _open.pop(id(self), None) is None:
+            return
+        _kept.report = self.last = Report.of(*self.link.leave(self.spans()))
+        if self.number == 0 and os.environ.get("CUBEYARD_REPORT") == "1":
+            print(f"cubeyard: {self.last.summary()}", file=sys.stderr, flush=True)
 
     def spans(self) -> list[list[Any]]:
         """Returns what the rank did since the last report."""
@@ -84,6 +87,11 @@ def report() -> Report:
     if _kept.report is not None and not dist.is_initialized():
         return _kept.report
     return current().report()
+
+
+def last_report() -> Report | None:
+    """Returns the report of the last world of this thread, once it has left."""
+    return _kept.report
 
 
 def join(options: Any) -> Rank:
@@ -137,8 +145,9 @@ class _Joining:
 
     def _start_process(self) -> tuple[dict[str, Any], subprocess.Popen[bytes] | None]:
         token = secrets.token_hex(16)
-        paths = [str(Path(cubeyard.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        # The machine imports what this process would: this package, and modules that a `ccl.yaml` names.
+        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        environment = {**os.environ, "PYTHONPATH": paths}
         seconds = self.timeout.total_seconds()
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "cubeyard._world", str(len(self.ranks)), str(self.size), str(seconds)],

@@ -9,20 +9,28 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from cubeyard._world.fabric import sips_of_environment
+from cubeyard._world.records import Report
 from cubeyard.errors import InputError
+from cubeyard.torch.distributed import _ranks, register
 
 __all__ = ["spawn"]
 
 
-def spawn(fn: Callable[..., Any], args: Sequence[Any], ranks: int) -> None:
-    """Runs a worker for each rank; see `cubeyard.torch.distributed.spawn_threads`."""
+def spawn(fn: Callable[..., Any], args: Sequence[Any], nprocs: int | None) -> Report:
+    """Runs a worker for each rank; see `cubeyard.torch.distributed.spawn`."""
     from torch.testing._internal.distributed.multi_threaded_pg import _install_threaded_pg, _uninstall_threaded_pg
 
+    ranks = sips_of_environment() if nprocs is None else nprocs
     if not isinstance(ranks, int) or ranks < 1:
         raise InputError(f"nprocs={ranks!r}: expected a number of ranks")
+    register()
     isolate = torch._C._distributed_c10d._set_thread_isolation_mode
     isolate(True)
-    _install_threaded_pg()
+    world = _install_threaded_pg()
+    if not hasattr(world, "comms"):
+        # PyTorch 2.11 reads this at the end of a group, and does not make it.
+        world.comms = []
     # The worker's call of `init_process_group` names neither rank nor store: its thread knows them.
     original, store = dist.init_process_group, dist.HashStore()
     here = threading.local()
@@ -34,7 +42,7 @@ def spawn(fn: Callable[..., Any], args: Sequence[Any], ranks: int) -> None:
 
     dist.init_process_group = init_process_group
     try:
-        _Run(fn, args, ranks, here).run()
+        return _Run(fn, args, ranks, here).run()
     finally:
         dist.init_process_group = original
         _uninstall_threaded_pg()
@@ -47,15 +55,18 @@ class _Run:
     def __init__(self, fn: Callable[..., Any], args: Sequence[Any], ranks: int, here: threading.local) -> None:
         self.fn, self.args, self.here = fn, args, here
         self.errors: list[BaseException] = []
+        self.report = Report(())
         self.threads = [threading.Thread(target=self._main, args=(rank,), name=f"rank {rank}") for rank in range(ranks)]
 
-    def run(self) -> None:
+    def run(self) -> Report:
+        """Returns when all threads have ended."""
         for thread in self.threads:
             thread.start()
         for thread in self.threads:
             thread.join()
         if self.errors:
             raise self.errors[0]
+        return self.report
 
     def _main(self, rank: int) -> None:
         self.here.rank = rank
@@ -70,12 +81,12 @@ class _Run:
             else:
                 self._leave("")
 
-    @staticmethod
-    def _leave(why: str) -> None:
+    def _leave(self, why: str) -> None:
         group = dist.distributed_c10d.GroupMember.WORLD if dist.is_initialized() else None
         rank = getattr(group, "ahbm_rank", None)
-        if rank is None:
-            return
-        if why:
-            rank.link.lose(why)
-        rank.leave()
+        if rank is not None:
+            if why:
+                rank.link.lose(why)
+            rank.leave()
+        if (last := _ranks.last_report()) is not None and len(last.calls) >= len(self.report.calls):
+            self.report = last
