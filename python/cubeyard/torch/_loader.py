@@ -50,7 +50,7 @@ def load(module: ModuleType, *, again: bool = False) -> None:
     name = _name()
     import torch
 
-    from cubeyard.torch import _build
+    from cubeyard.torch import _build, _compile
 
     _check_version(torch.__version__)
     _check_name_is_free(torch)
@@ -58,6 +58,7 @@ def load(module: ModuleType, *, again: bool = False) -> None:
     _open(torch, found)
     _register(torch, module)
     shim = found
+    _compile.register(name, module)
 
 
 def autoload(module: ModuleType) -> None:
@@ -67,7 +68,10 @@ def autoload(module: ModuleType) -> None:
         load(module)
     except Exception as error:
         _problem = error
-        _refuse(module)
+        try:
+            _refuse(module)
+        except Exception as second:
+            _tell(f"the device {name!r} cannot be used: {error}; nor can it be registered: {second}")
 
 
 def use() -> None:
@@ -174,9 +178,6 @@ def _register(torch: Any, module: ModuleType) -> None:
     for part in ("memory", "programs"):
         if loaded := sys.modules.get(f"cubeyard.torch.{part}"):
             sys.modules[f"torch.{name}.{part}"] = loaded
-    from cubeyard.torch import _compile
-
-    _compile.register(name, module)
 
 
 def _refuse(module: ModuleType) -> None:
@@ -188,9 +189,7 @@ def _refuse(module: ModuleType) -> None:
         return
     if torch.accelerator.current_accelerator(check_available=True) is not None:
         # A name that is registered takes the place of that accelerator in `torch.accelerator`, whether it works or not.
-        import warnings
-
-        warnings.warn(f"the device {name!r} of cubeyard cannot be used: {_problem}", RuntimeWarning, stacklevel=2)
+        _tell(f"the device {name!r} cannot be used: {_problem}")
         return
     if isinstance(_problem, InputError):
         name = DEFAULT_NAME
@@ -200,6 +199,11 @@ def _refuse(module: ModuleType) -> None:
         library.impl(operator, _raise)
     # Its operators last as long as the library.
     _kept.append(library)
+
+
+def _tell(text: str) -> None:
+    """Writes to standard error: a warning could be turned into an error, which `import torch` must not raise."""
+    print(f"cubeyard: {text}", file=sys.stderr, flush=True)
 
 
 def _raise(*_arguments: Any, **_keywords: Any) -> Any:

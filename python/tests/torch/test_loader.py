@@ -321,7 +321,7 @@ def test_the_place_of_another_package_is_not_taken() -> None:
 
 def test_another_accelerator_keeps_its_place_where_the_device_cannot_be_loaded(tmp_path: pathlib.Path) -> None:
     script = """
-        import importlib.metadata, sys, warnings
+        import importlib.metadata
         original = importlib.metadata.entry_points
         def entry_points(**given):
             if given.get("group") == "torch.backends":
@@ -329,16 +329,12 @@ def test_another_accelerator_keeps_its_place_where_the_device_cannot_be_loaded(t
                 torch.accelerator.current_accelerator = lambda check_available=False: torch.device("cuda")
             return original(**given)
         importlib.metadata.entry_points = entry_points
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            import torch
-        print([str(one.message) for one in told if "cubeyard" in str(one.message)])
+        import torch
         assert not hasattr(torch, "ahbm") and torch._C._get_privateuse1_backend_name() == "privateuseone"
     """
     done = python(script, {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "CXX": ""})
     assert done.returncode == 0, done.stderr
-    (told,) = eval(done.stdout)
-    assert told.startswith("the device 'ahbm' of cubeyard cannot be used: there is no C++ compiler")
+    assert done.stderr.startswith("cubeyard: the device 'ahbm' cannot be used: there is no C++ compiler")
 
 
 def test_the_command_compiles_and_copies_under_the_name_of_a_shipped_shim(tmp_path: pathlib.Path) -> None:
