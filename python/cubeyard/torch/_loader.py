@@ -48,6 +48,8 @@ def load(module: ModuleType, *, again: bool = False) -> None:
     if shim is not None:
         return
     name = _name()
+    if sys.platform != "linux":
+        raise TorchDeviceError(f"the platform is {sys.platform!r}: the device exists on Linux only")
     import torch
 
     from cubeyard.torch import _build, _compile

@@ -17,18 +17,19 @@ omitted.
 from __future__ import annotations
 
 import gc
-import os
-import pickle
-import sys
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Literal, cast
+from typing import Any
 
 import torch
 
 from cubeyard.errors import InputError
 from cubeyard.torch import _device, _loader
 from cubeyard.torch._device import Device
+from cubeyard.torch._history import _dump_snapshot as _dump_snapshot
+from cubeyard.torch._history import _record_memory_history as _record_memory_history
+from cubeyard.torch._history import _snapshot as _snapshot
+from cubeyard.torch._summary import memory_summary
 
 __all__ = [
     "caching_allocator_alloc",
@@ -54,7 +55,6 @@ __all__ = [
     "set_per_process_memory_fraction",
 ]
 
-_histories: dict[int, tuple[Any, ...]] = {}
 _raw: dict[int, torch.Tensor] = {}
 
 
@@ -228,124 +228,3 @@ def empty_host_cache() -> None:
     """Returns pinned host memory that is free to the system."""
     _device._lazy_init()
     torch.ops.ahbm._empty_host_cache()
-
-
-def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
-    """Returns the statistics as a table for people.
-
-    Args:
-        device: The device; the current one if omitted.
-        abbreviated: Whether to leave out the split into small and large requests.
-    """
-    index = _device._index(device)
-    stats = memory_stats(index)
-    free, total = get_memory_info(index)
-    pools = [("all", "")] if abbreviated else [("all", ""), ("large_pool", "  from 1 MiB"), ("small_pool", "  below 1 MiB")]
-    rule = "+" + "-" * 24 + ("+" + "-" * 13) * 4 + "+"
-    width = len(rule) - 4
-    head = f"Memory of {_loader.name}:{index}, {_bytes(free).strip()} of {_bytes(total).strip()} not acquired"
-    told = f"out of memory: {stats['num_ooms']}   retries: {stats['num_alloc_retries']}   waits: "
-    told += f"{stats['num_sync_all_streams']}"
-    wide = "+" + "-" * (width + 2) + "+"
-    lines = [wide, f"| {head:<{width}} |", f"| {told:<{width}} |", rule]
-    lines += [_row("", ["current", "peak", "increase", "decrease"]), rule]
-    for key, title, show in _ROWS:
-        for pool, part in pools:
-            figures = [stats[f"{key}.{pool}.{figure}"] for figure in ("current", "peak", "allocated", "freed")]
-            lines.append(_row(part or title, [show(figure) for figure in figures]))
-        lines.append(rule)
-    return "\n".join(lines) + "\n"
-
-
-def _row(title: str, cells: list[str]) -> str:
-    return f"| {title:<22} |" + "".join(f" {cell:>11} |" for cell in cells)
-
-
-def _bytes(number: int) -> str:
-    """Formats a number of bytes with its unit, e.g. `1.5 MiB`."""
-    size, units = float(number), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while size >= 1024 and len(units) > 1:
-        size /= 1024
-        units.pop(0)
-    return f"{number} B" if units[0] == "B" else f"{size:.1f} {units[0]}"
-
-
-_ROWS: list[tuple[str, str, Callable[[int], str]]] = [
-    ("allocated_bytes", "allocated", _bytes),
-    ("requested_bytes", "requested", _bytes),
-    ("active_bytes", "active", _bytes),
-    ("reserved_bytes", "reserved", _bytes),
-    ("inactive_split_bytes", "free in used regions", _bytes),
-    ("allocation", "allocations", str),
-    ("active", "active blocks", str),
-    ("segment", "regions", str),
-    ("inactive_split", "free ranges", str),
-]
-
-
-def _record_memory_history(
-    enabled: Literal["all", "state"] | None = "all",
-    context: Literal["all", "alloc", "state"] | None = "all",
-    stacks: Literal["all", "python"] = "all",
-    max_entries: int = sys.maxsize,
-    device: Device = None,
-    clear_history: bool = False,
-) -> None:
-    """Starts or stops recording events, and the places in the program that allocate.
-
-    Args:
-        enabled: "all" for events and places, "state" for the places of live blocks only, `None` to stop.
-        context: `None` for no places. All other values are one: the place of an allocation is recorded.
-        stacks: For compatibility: frames are those of Python.
-        max_entries: Highest number of events that are kept, the last ones.
-        device: The device; all of them if omitted.
-        clear_history: Whether to drop events that were recorded before.
-    """
-    _check("enabled", enabled, ("all", "state", None))
-    _check("context", context, ("all", "alloc", "state", None))
-    _check("stacks", stacks, ("all", "python"))
-    if isinstance(max_entries, bool) or not isinstance(max_entries, int) or max_entries < 1:
-        raise InputError(f"max_entries is {max_entries!r}: expected a number of events, at least 1")
-    _device._lazy_init()
-    for index in range(_device.device_count()) if device is None else [_device._index(device)]:
-        history = (enabled, context, max_entries)
-        if clear_history or _histories.get(index) != history:
-            limit = 0 if enabled is None else 1 if enabled == "state" else max_entries
-            _native(index).record_history(limit, context is not None)
-        _histories[index] = history
-
-
-def _check(name: str, value: object, expected: tuple[object, ...]) -> None:
-    if value not in expected:
-        raise InputError(f"{name} is {value!r}: expected one of {', '.join(map(repr, expected))}")
-
-
-def _snapshot(device: Device = None, augment_with_fx_traces: bool = False) -> dict[str, Any]:
-    """Returns the state of the allocators: all regions and blocks, and the events that were recorded.
-
-    Args:
-        device: The device; all of them if omitted.
-        augment_with_fx_traces: For compatibility: only `False`.
-    """
-    if augment_with_fx_traces:
-        raise InputError("augment_with_fx_traces is True: expected False, for frames of FX are not recorded")
-    _device._lazy_init()
-    count = _device.device_count()
-    whole: dict[str, Any] = {}
-    for index in range(count) if device is None else [_device._index(device)]:
-        part = cast("dict[str, Any]", pickle.loads(_native(index).pickled()))
-        if _histories.get(index, ("all",))[0] == "state":
-            part["device_traces"] = [[] for _ in part["device_traces"]]
-        if not whole:
-            whole = {**part, "segments": [], "device_traces": [[] for _ in range(count)]}
-        whole["segments"] += part["segments"]
-        whole["device_traces"][index] = part["device_traces"][index]
-    return whole
-
-
-def _dump_snapshot(filename: str | os.PathLike[str] = "dump_snapshot.pickle", augment_with_fx_traces: bool = False) -> None:
-    """Writes a snapshot of all devices to a file, for PyTorch's memory viewer and for `cubeyard replay`."""
-    snapshot = _snapshot(augment_with_fx_traces=augment_with_fx_traces)
-    with open(filename, "wb") as file:
-        # The viewer reads no later version.
-        pickle.dump(snapshot, file, protocol=4)
