@@ -113,6 +113,12 @@ void Aliases::follow() {
     if (!same_place(alias, original)) {
       impl->set_sizes_and_strides(alias.sizes(), alias.strides(), alias.storage_offset());
     }
+    if (alias.is_conj() != original.is_conj()) {
+      impl->_set_conj(alias.is_conj());
+    }
+    if (alias.is_neg() != original.is_neg()) {
+      impl->_set_neg(alias.is_neg());
+    }
   }
 }
 

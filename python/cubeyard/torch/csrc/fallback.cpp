@@ -281,6 +281,13 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   }
 }
 
+// Operators that PyTorch composes of functions for devices that it knows.
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  for (const char* name : {"conj_physical_", "mode.values"}) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&call_cpu_kernel>());
+  }
+}
+
 TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_layout>());
 }
