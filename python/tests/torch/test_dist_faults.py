@@ -283,6 +283,36 @@ def test_a_world_that_outlives_its_parent_ends_by_itself(world: World) -> None:
     assert [(world.folder / f"done{rank}").exists() for rank in range(2)] == [True, True]
 
 
+def test_a_second_world_in_the_store_of_the_first(world: World) -> None:
+    world.start("""
+        store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), ranks, rank == 0)
+        for turn in range(3):
+            init(rank=rank, world_size=ranks, store=store)
+            all_reduce(turn + 1)
+            dist.destroy_process_group()
+        print([call.bytes for call in ahbm.report().calls], flush=True)
+        store.add("done", 1)
+        while rank == 0 and store.add("done", 0) < ranks:
+            time.sleep(0.1)
+    """)
+    assert [output.strip().splitlines()[-1] for output in world.outputs()] == ["[12]"] * 2
+
+
+def test_a_group_beside_a_default_group_of_another_backend_has_a_machine(world: World) -> None:
+    world.start("""
+        dist.init_process_group("gloo")
+        group = dist.new_group([1, 2], backend="ahbm")
+        if rank:
+            tensor = torch.full((3,), float(rank))
+            dist.all_reduce(tensor, group=group)
+            assert tensor.tolist() == [3.0] * 3
+            print(group.ahbm_rank.report().calls[0].ranks, flush=True)
+        dist.barrier()
+        dist.destroy_process_group()
+    """, ranks=3)
+    assert ["(1, 2)" in output for output in world.outputs()] == [False, True, True]
+
+
 def test_rank_0_may_end_before_the_others(world: World) -> None:
     world.start("""
         init()

@@ -22,6 +22,7 @@ from cubeyard.distributed import sweep
 
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "torch_ddp.py"
 STEPS = 4
+DEVICES = ["cpu", "ahbm"]
 
 
 def network() -> nn.Sequential:
@@ -34,11 +35,11 @@ def batch(step: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(16, 16, generator=generator), torch.randn(16, 8, generator=generator)
 
 
-def train(model: nn.Module, place: int = 0, places: int = 1) -> list[float]:
+def train(model: nn.Module, place: int = 0, places: int = 1, device: str = "cpu") -> list[float]:
     """The losses of a part of each batch."""
-    optimizer, losses = torch.optim.SGD(model.parameters(), lr=0.1), []
+    optimizer, losses = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False), []
     for step in range(STEPS):
-        x, y = (tensor.chunk(places)[place] for tensor in batch(step))
+        x, y = (tensor.chunk(places)[place].to(device) for tensor in batch(step))
         loss = nn.functional.mse_loss(model(x), y)
         optimizer.zero_grad()
         loss.backward()
@@ -47,15 +48,22 @@ def train(model: nn.Module, place: int = 0, places: int = 1) -> list[float]:
     return losses
 
 
-def data_parallel(rank: int, ranks: int) -> Any:
-    model = DistributedDataParallel(network(), bucket_cap_mb=0.005)
-    losses = train(model, rank, ranks)
+def select(device: str, rank: int) -> None:
+    if device != "cpu":
+        torch.accelerator.set_device_index(rank)
+
+
+def data_parallel(rank: int, ranks: int, device: str = "cpu") -> Any:
+    select(device, rank)
+    model = DistributedDataParallel(network().to(device), bucket_cap_mb=0.005)
+    losses = train(model, rank, ranks, device)
     report = ahbm.report() if dist.get_backend() == "ahbm" else None
-    return losses, [parameter.detach() for parameter in model.parameters()], report and report.calls
+    return losses, [parameter.detach().cpu() for parameter in model.parameters()], report and report.calls
 
 
-def test_ddp_has_the_losses_of_gloo_and_the_times_of_cubeyard_ccl() -> None:
-    ours = dist_ranks.processes(data_parallel, 2)
+@pytest.mark.parametrize("device", DEVICES)
+def test_ddp_has_the_losses_of_gloo_and_the_times_of_cubeyard_ccl(device: str) -> None:
+    ours = dist_ranks.processes(data_parallel, 2, device)
     gloo = dist_ranks.processes(data_parallel, 2, backend="gloo")
     alone = network()
     train(alone)
@@ -115,36 +123,39 @@ def test_reductions_overlap_with_the_backward_pass() -> None:
     assert any(span.name == "compute" and span.start_ns <= first.start_ns < span.end_ns for span in spans)
 
 
-def fully_sharded(rank: int, ranks: int) -> Any:
+def fully_sharded(rank: int, ranks: int, device: str) -> Any:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    mesh, model = init_device_mesh("cpu", (ranks,)), network()
+    select(device, rank)
+    mesh, model = init_device_mesh(device, (ranks,)), network().to(device)
     for layer in model:
         if isinstance(layer, nn.Linear):
             fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)
-    train(model, rank, ranks)
-    return [parameter.full_tensor().detach() for parameter in model.parameters()]
+    train(model, rank, ranks, device)
+    return [parameter.full_tensor().detach().cpu() for parameter in model.parameters()]
 
 
-def tensor_parallel(rank: int, ranks: int) -> Any:
+def tensor_parallel(rank: int, ranks: int, device: str) -> Any:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-    model = network()
-    parallelize_module(model, init_device_mesh("cpu", (ranks,)), {"0": ColwiseParallel(), "2": RowwiseParallel()})
-    losses = train(model)
+    select(device, rank)
+    model = network().to(device)
+    parallelize_module(model, init_device_mesh(device, (ranks,)), {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    losses = train(model, device=device)
     assert losses[0] > 0
     whole = (parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter for parameter in model.parameters())
-    return [parameter.detach() for parameter in whole]
+    return [parameter.detach().cpu() for parameter in whole]
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("worker", [fully_sharded, tensor_parallel])
-def test_sharded_models_have_the_weights_of_one_process(worker: Any) -> None:
+def test_sharded_models_have_the_weights_of_one_process(worker: Any, device: str) -> None:
     alone = network()
     train(alone)
-    for found in dist_ranks.processes(worker, 4):
+    for found in dist_ranks.processes(worker, 4, device):
         for a, b in zip(found, alone.parameters(), strict=True):
             assert torch.allclose(a, b, atol=1e-6)
 
@@ -157,13 +168,58 @@ def torchrun(ranks: int, *arguments: str, **variables: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_an_ordinary_script_runs_under_torchrun() -> None:
-    found = torchrun(2, str(EXAMPLE), "cpu", "ahbm", CUBEYARD_REPORT="1")
-    gloo = torchrun(2, str(EXAMPLE), "cpu", "gloo")
-    losses, expected = ([float(loss) for loss in re.findall(r"loss ([\d.]+)", text)] for text in (found, gloo))
+@pytest.fixture(scope="module")
+def losses_of_gloo() -> list[float]:
+    return [float(loss) for loss in re.findall(r"loss ([\d.]+)", torchrun(2, str(EXAMPLE), "cpu", "gloo"))]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_ordinary_script_runs_under_torchrun(device: str, losses_of_gloo: list[float]) -> None:
+    found = torchrun(2, str(EXAMPLE), device, "ahbm", CUBEYARD_REPORT="1")
+    losses, expected = [float(loss) for loss in re.findall(r"loss ([\d.]+)", found)], losses_of_gloo
     assert len(losses) == 2
     assert losses == pytest.approx(expected, abs=1e-6)
     assert len(re.findall(r"cubeyard: \d+ collectives, \d+ bytes, [\d.]+ µs in all", found)) == 1
+
+
+def streams(rank: int, ranks: int) -> Any:
+    """Times of the device's stream, in picoseconds: at an asynchronous call, after more work, and at its end."""
+    select("ahbm", rank)
+    time = dist.distributed_c10d.GroupMember.WORLD.ahbm_rank.clock.now
+    tensor = torch.ones(64, device="ahbm")
+    torch.ops.ahbm._sleep(5_000_000)
+    work = dist.all_reduce(tensor, async_op=True)
+    torch.ops.ahbm._sleep(100_000)
+    before, host = time(tensor.device), torch.ahbm.clock()
+    work.wait()
+    after = time(tensor.device)
+    (call,) = ahbm.report().calls
+    return before, host, after, call, tensor.cpu().tolist()
+
+
+def test_collectives_of_the_device_run_beside_its_stream() -> None:
+    for before, host, after, call, values in dist_ranks.processes(streams, 2):
+        assert (before, host) == (5_100_000, 0.0), "the call waits for no stream"
+        assert call.start_ns == 5000.0
+        assert after == max(before, round((call.start_ns + call.time_ns) * 1000))
+        assert after > before
+        assert values == [2.0] * 64
+
+
+def strided_on_the_device(rank: int, ranks: int) -> Any:
+    select("ahbm", rank)
+    tensor = torch.arange(24, dtype=torch.float32).view(4, 6).to("ahbm")[1:, ::2].t()
+    dist.all_reduce(tensor)
+    outputs = [torch.zeros(3, device="ahbm", dtype=torch.int16) for _ in range(ranks)]
+    dist.all_gather(outputs, torch.full((5,), rank, device="ahbm", dtype=torch.int16)[2:])
+    return tensor.cpu(), [output.tolist() for output in outputs]
+
+
+def test_tensors_of_the_device_may_be_parts_of_others() -> None:
+    expected = 2 * torch.arange(24, dtype=torch.float32).view(4, 6)[1:, ::2].t()
+    for tensor, outputs in dist_ranks.processes(strided_on_the_device, 2):
+        assert torch.equal(tensor, expected)
+        assert outputs == [[0] * 3, [1] * 3]
 
 
 def plain(rank: int, ranks: int) -> list[float]:

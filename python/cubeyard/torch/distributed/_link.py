@@ -136,12 +136,12 @@ class SocketLink:
     def leave(self, spans: list[Any]) -> tuple[list[Any], list[Any]]:
         if self.left or self.owner != os.getpid():
             return self.reported or ([], [])
-        self.left = True
         self.has_report.clear()
         try:
             found = self._ask({"leave": 1, "spans": spans})
         except DistributedError:
             found = self.reported or ([], [])
+        self.left = True
         self.connection.close()
         if self.thread is not threading.current_thread():
             self.thread.join(timeout=5)
@@ -160,9 +160,12 @@ class SocketLink:
             self.connection.send(message)
         except OSError:
             raise self._gone() from None
-        self.has_report.wait()
-        if self.reported is None:
+        while not self.has_report.wait(GRACE):
+            if not self.busy:
+                raise DistributedError(f"the process of the machine ({self.machine}) has not answered for {GRACE:g} s")
+        if self.ended:
             raise self._gone()
+        assert self.reported is not None, "what is awaited has come, or the end"
         return self.reported
 
     def _gone(self) -> DistributedError:

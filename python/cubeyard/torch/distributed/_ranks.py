@@ -113,13 +113,16 @@ class _Joining:
     ranks: list[int]
     size: int
     timeout: timedelta
+    prefix: str = ""
 
     def run(self) -> Rank:
-        self.store.set(f"rank {self.rank}", json.dumps({"process": os.getpid(), "host": _host()}))
+        # A launcher may keep its store for the next world of the same ranks.
+        self.prefix = f"world {self.store.add(f'worlds of {self.rank}', 1)}/"
+        self._set(f"rank {self.rank}", json.dumps({"process": os.getpid(), "host": _host()}))
         process = None
         if self.rank == self.ranks[0]:
             found, process = self._start()
-            self.store.set("machine", json.dumps(found))
+            self._set("machine", json.dumps(found))
         found = json.loads(self._get("machine", f"rank {self.ranks[0]} has not started the machine"))
         if "error" in found:
             raise InputError(found["error"])
@@ -178,10 +181,13 @@ class _Joining:
         link.join(found["token"], self.timeout.total_seconds())
         return link
 
+    def _set(self, key: str, value: str) -> None:
+        self.store.set(self.prefix + key, value)
+
     def _get(self, key: str, missing: str) -> str:
         try:
-            self.store.wait([key], self.timeout)
-            return str(self.store.get(key).decode())
+            self.store.wait([self.prefix + key], self.timeout)
+            return str(self.store.get(self.prefix + key).decode())
         except (dist.DistStoreError, dist.DistNetworkError) as error:
             raise DistributedError(
                 f"{missing} within {self.timeout.total_seconds():g} s, the timeout of the group: {error}"
