@@ -1,8 +1,8 @@
 """Real time of collectives of the backend `ahbm`, beside those of gloo.
 
-Run it on a release build: `pip install '.[torch]' && python python/benches/collectives.py [ranks] [KiB]`. Collectives that are alike are
-simulated once; the first calls, which simulate, are shown apart. Ratios compare runs of the same ranks on the same machine, of
-which the best of several is taken.
+Run it on a release build: `pip install '.[torch]' && python python/benches/collectives.py [ranks] [KiB]`. Collectives
+that are alike are simulated once; the first calls, which simulate, are shown apart. Ratios compare runs of the same
+ranks on the same machine, of which the best of several is taken.
 """
 
 from __future__ import annotations

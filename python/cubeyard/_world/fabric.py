@@ -114,7 +114,7 @@ class Fabric:
             return
         elements = len(inputs[0]) // np.dtype(numbers.TYPES[operation.dtype]).itemsize
 
-        def simulate(values: Sequence[Any]) -> list[Array]:
+        def simulate(values: Array) -> list[Array]:
             filled = [numbers.raw(np.full(elements, value), operation.dtype) for value in values]
             _, outputs = self._run(self._world(data=True), operation, filled)
             return [numbers.values(output, operation.dtype) for output in outputs]
@@ -169,7 +169,8 @@ class _Simulated:
     def run(self, operation: Operation, inputs: Sequence[Array] | None) -> tuple[Timing, list[Array]]:
         if operation.count == 0 and operation.name != "barrier":
             return Timing("none", 0, 0), [np.empty(0, np.uint8)] * operation.size
-        tensors = [self._tensors(operation, sip, inputs and inputs[i]) for i, sip in enumerate(operation.ranks)]
+        given: Sequence[Array | None] = [None] * operation.size if inputs is None else inputs
+        tensors = [self._tensors(operation, sip, held) for sip, held in zip(operation.ranks, given, strict=False)]
         ranks = self._meet(operation, tensors)
         algorithm, kernel_ps, _, _ = ranks[0].report() or ("none", 0, 0, 0)
         timing = Timing(algorithm, kernel_ps, _bytes(operation))
@@ -216,7 +217,7 @@ class _Simulated:
 
 def _arranged(operation: Operation, held: Array, tensor: Any) -> Array:
     """Returns a rank's input as the machine has it: of a divided one, every PE holds its share of each part."""
-    array = held.view(numbers.TYPES[operation.dtype])
+    array: Array = held.view(numbers.TYPES[operation.dtype])
     if operation.name != "reduce_scatter":
         return array
     parts, out = array.reshape(operation.size, operation.count), np.empty_like(array)

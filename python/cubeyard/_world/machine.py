@@ -88,7 +88,8 @@ class Call:
         """Returns the call for people, with its type, size and line."""
         if self.name in {"send", "recv"}:
             peer = "any rank" if self.root < 0 else f"rank {self.members[self.root]}"
-            what = f"{self.name} {'to' if self.name == 'send' else 'from'} {peer}" + (f", tag {self.tag}" if self.tag else "")
+            what = f"{self.name} {'to' if self.name == 'send' else 'from'} {peer}"
+            what += f", tag {self.tag}" if self.tag else ""
         else:
             what = str(self.operation())
         size = f" {self.dtype}[{self.elements}]" if self.name != "barrier" else ""
@@ -277,10 +278,8 @@ class Machine:
 
     def _record(self, operation: Operation, timing: Any, start: int, call: Call) -> None:
         rate = timing.bytes / max(timing.ps, 1) * 1e3 * operation.bus_factor()
-        times = (start / 1e3, timing.ps / 1e3, round(rate, 3))
-        self.calls.append(
-            [str(operation), operation.ranks, operation.dtype, timing.bytes, timing.algorithm, *times, call.group, call.at]
-        )
+        what = (str(operation), operation.ranks, operation.dtype, timing.bytes, timing.algorithm)
+        self.calls.append([*what, start / 1e3, timing.ps / 1e3, round(rate, 3), call.group, call.at])
 
 
 def _later(call: Call, answer: Answer) -> Callable[[], None]:
@@ -305,7 +304,8 @@ def _uneven(calls: list[Call]) -> Operation:
             sent, expected = sender.splits[0][receiver.place], receiver.splits[1][sender.place]
             if sent != expected:
                 raise CubeyardError(
-                    f"all_to_all: rank {sender.rank} sends {sent} elements to rank {receiver.rank}, which expects {expected}"
+                    f"all_to_all: rank {sender.rank} sends {sent} elements to rank {receiver.rank}, "
+                    f"which expects {expected}"
                 )
     largest = max(max(call.splits[0], default=0) for call in calls)
     return Operation("all_to_all", calls[0].members, calls[0].dtype, largest)

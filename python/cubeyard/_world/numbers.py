@@ -49,7 +49,7 @@ def values(held: Array, dtype: str) -> Array:
     >>> values(np.array([0x3F80, 0xC000], np.uint16).view(np.uint8), "bf16").tolist()
     [1.0, -2.0]
     """
-    array = held.view(TYPES[dtype])
+    array: Array = held.view(TYPES[dtype])
     return (array.astype(np.uint32) << np.uint32(16)).view(np.float32) if dtype == "bf16" else array
 
 

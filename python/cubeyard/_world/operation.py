@@ -41,15 +41,17 @@ class Operation:
 
     def shapes(self) -> list[Shape]:
         """Returns the shapes of a rank's input and output on the machine; one where they are the same tensor."""
-        part, parts = (self.count, 1), (self.count, self.size)
-        return {
+        part: Shape = (self.count, 1)
+        parts: Shape = (self.count, self.size)
+        divided: dict[str, list[Shape]] = {
             "all_gather": [part, parts],
             "gather": [part, parts],
             "reduce_scatter": [parts, part],
             "scatter": [parts, part],
             "all_to_all": [parts, parts],
             "barrier": [],
-        }.get(self.name, [(self.count,)])
+        }
+        return divided.get(self.name, [(self.count,)])
 
     def bus_factor(self) -> float:
         """Returns the ratio of bus bandwidth to that of the algorithm, as nccl-tests define it."""

@@ -61,7 +61,7 @@ def left_to_right(ranks: int) -> Order:
     return Order((tree,), (slice(None),))
 
 
-def learn(op: str, dtype: str, ranks: int, simulate: Callable[[Sequence[Any]], list[Array]]) -> list[Order]:
+def learn(op: str, dtype: str, ranks: int, simulate: Callable[[Array], list[Array]]) -> list[Order]:
     """Returns the orders of the outputs of an operation.
 
     Args:
@@ -75,7 +75,7 @@ def learn(op: str, dtype: str, ranks: int, simulate: Callable[[Sequence[Any]], l
     """
     probes, signatures = _probes(op, dtype, ranks)
     runs = [simulate(probe) for probe in probes]
-    return [_of_results(ranks, signatures, outputs) for outputs in zip(*runs, strict=True)]
+    return [_of_results(ranks, signatures, list(outputs)) for outputs in zip(*runs, strict=True)]
 
 
 def _of_results(ranks: int, signatures: Array, outputs: Sequence[Array]) -> Order:

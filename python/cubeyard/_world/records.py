@@ -89,7 +89,8 @@ class Report(Result):
         for span in self.spans:
             yield perfetto.Slice(f"rank {span.rank}", span.name, _ps(span.start_ns), _ps(span.end_ns), {})
         for call in self.calls:
-            details = {"bytes": call.bytes, "algorithm": call.algorithm, "type": call.dtype, "at": call.at}
+            details: dict[str, int | str] = {"bytes": call.bytes, "type": call.dtype}
+            details.update(algorithm=call.algorithm, at=call.at)
             end = _ps(call.start_ns) + _ps(call.time_ns)
             for rank in dict.fromkeys(call.ranks):
                 track = f"rank {rank}: {call.group}"

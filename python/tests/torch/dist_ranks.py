@@ -28,7 +28,6 @@ def processes(
     method: str = "forkserver",
     topology: str = SMALL,
     timeout: float = 60,
-    join: bool = True,
     **variables: str,
 ) -> list[Any]:
     """Returns what `worker(rank, ranks, *args)` returns in each of several processes.
@@ -36,7 +35,7 @@ def processes(
     A server that has imported PyTorch forks them, which takes less than starting each anew.
     """
     if method == "forkserver":
-        mp.get_context("forkserver").set_forkserver_preload(["torch", "torch.distributed", "cubeyard.torch.distributed", __name__])
+        mp.get_context("forkserver").set_forkserver_preload(["torch", "cubeyard.torch.distributed", __name__])
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "topology.yaml").write_text(topology)
         variables = {"CUBEYARD_TOPOLOGY": f"{folder}/topology.yaml", **variables}
@@ -45,7 +44,9 @@ def processes(
         return [pickle.loads((Path(folder) / f"{rank}").read_bytes()) for rank in range(ranks)]
 
 
-def _main(rank: int, worker: Any, ranks: int, args: Any, backend: str, folder: str, timeout: float, variables: Any) -> None:
+def _main(
+    rank: int, worker: Any, ranks: int, args: Any, backend: str, folder: str, timeout: float, variables: Any
+) -> None:
     torch.set_num_threads(1)
     os.environ.update(variables)
     ahbm.register()
@@ -59,6 +60,5 @@ def _main(rank: int, worker: Any, ranks: int, args: Any, backend: str, folder: s
 
 def start(backend: str, rank: int, ranks: int, folder: str, timeout: float = 60) -> None:
     """Makes the default group by a file, which needs no port."""
-    dist.init_process_group(
-        backend, rank=rank, world_size=ranks, init_method=f"file://{folder}/{backend}", timeout=timedelta(seconds=timeout)
-    )
+    where, limit = f"file://{folder}/{backend}", timedelta(seconds=timeout)
+    dist.init_process_group(backend, rank=rank, world_size=ranks, init_method=where, timeout=limit)

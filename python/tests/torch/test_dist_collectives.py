@@ -196,7 +196,8 @@ def compare(rank: int, ranks: int, folder: str) -> tuple[int, list[str]]:
     for (name, expected), (_, outputs) in zip(*found, strict=True):
         alike = all(a.shape == b.shape and torch.equal(a, b) for a, b in zip(expected, outputs, strict=True))
         if not alike and "AVG" in name:
-            alike = all(torch.allclose(a.double(), b.double(), rtol=8e-3) for a, b in zip(expected, outputs, strict=True))
+            pairs = zip(expected, outputs, strict=True)
+            alike = all(torch.allclose(a.double(), b.double(), rtol=8e-3) for a, b in pairs)
         if not alike:
             wrong.append(f"{name}: gloo {expected}, ahbm {outputs}")
     return len(found[0]), wrong

@@ -149,7 +149,7 @@ def test_d5_all_reduce_in_place_with_every_op() -> None:
 def test_d5_what_cannot_be_reduced_is_told() -> None:
     def worker(rank: int) -> None:
         dist.init_process_group("ahbm")
-        with pytest.raises(InputError, match="all_reduce bor of torch.float32: the reduction is not defined for this type"):
+        with pytest.raises(InputError, match="all_reduce bor of torch.float32: the reduction is not defined"):
             dist.all_reduce(torch.ones(2), dist.ReduceOp.BOR)
         dist.all_reduce(torch.ones(2))
 
@@ -195,6 +195,24 @@ def test_a_world_may_be_smaller_than_the_machine_and_not_larger() -> None:
     assert len(ahbm.spawn(worker, nprocs=2).calls) == 1
     with pytest.raises(InputError, match="the world has 5 ranks.*has 4. Set CUBEYARD_SIPS=5, or CUBEYARD_TOPOLOGY"):
         ahbm.spawn(worker, nprocs=5)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "expected"),
+    [
+        ("CUBEYARD_SIPS", "many", "CUBEYARD_SIPS: `many`: expected a number of SIPs"),
+        ("CUBEYARD_SIPS", "0", "CUBEYARD_SIPS: "),
+        ("CUBEYARD_TOPOLOGY", "absent.yaml", "CUBEYARD_TOPOLOGY: "),
+        ("CUBEYARD_CCL", "absent.yaml", "CUBEYARD_CCL: absent.yaml"),
+    ],
+)
+def test_a_variable_that_is_wrong_is_named(
+    variable: str, value: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(InputError) as caught:
+        dist.init_process_group("ahbm", rank=0, world_size=1, store=dist.HashStore())
+    assert str(caught.value).startswith(expected)
 
 
 @pytest.mark.parametrize("module", ["cubeyard.distributed", "cubeyard.torch.distributed"])

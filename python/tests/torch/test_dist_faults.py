@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,17 +21,17 @@ PRELUDE = """
     import torch, torch.distributed as dist
     import cubeyard.torch.distributed as ahbm
     ahbm.register()
-    rank, ranks, timeout = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), float(os.environ.get("TIMEOUT", "30"))
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    timeout = float(os.environ.get("TIMEOUT", "30"))
     def init(**more):
         dist.init_process_group("ahbm", timeout=datetime.timedelta(seconds=timeout), **more)
     def machine():
         return dist.distributed_c10d.GroupMember.WORLD.ahbm_rank.link.machine
     def all_reduce(size=4):
         dist.all_reduce(torch.ones(size))
-    def said():
-        sys.stdout.flush()
 """
-BACKENDS_ERROR = "DistBackendError"
+ENDED = r"DistBackendError: ahbm: all_reduce: the process of the machine \(\d+\) has ended"
+SILENT = r"DistBackendError ahbm: all_reduce: the process of the machine \(\d+\) has not answered for 7 s"
 
 
 class World:
@@ -161,8 +161,6 @@ def test_a_rank_that_never_calls_is_named_when_the_timeout_ends(world: World) ->
     [
         ("dist.broadcast(torch.ones(4), 0)", "broadcast from 0 f32[4]"),
         ("dist.all_reduce(torch.ones(5))", "all_reduce sum f32[5]"),
-        ("dist.all_reduce(torch.ones(4), dist.ReduceOp.MAX)", "all_reduce max f32[4]"),
-        ("dist.all_reduce(torch.ones(4).double())", "all_reduce sum f64[4]"),
     ],
 )
 def test_other_calls_and_shapes_are_told_to_both(world: World, other: str, expected: str) -> None:
@@ -204,8 +202,8 @@ def test_a_machine_that_is_killed_ends_its_world(world: World) -> None:
         all_reduce()
     """)
     found = world.outputs()
-    assert re.search(r"DistBackendError: ahbm: all_reduce: the process of the machine \(\d+\) has ended, killed by signal 9", found[0])
-    assert re.search(r"DistBackendError: ahbm: all_reduce: the process of the machine \(\d+\) has ended", found[1])
+    assert re.search(ENDED + ", killed by signal 9", found[0])
+    assert re.search(ENDED, found[1])
 
 
 def test_a_machine_that_stops_answering_is_given_up(world: World) -> None:
@@ -227,7 +225,7 @@ def test_a_machine_that_stops_answering_is_given_up(world: World) -> None:
         os._exit(0)
     """, TIMEOUT="2")
     for output in world.outputs():
-        assert re.search(r"DistBackendError ahbm: all_reduce: the process of the machine \(\d+\) has not answered for 7 s", output)
+        assert re.search(SILENT, output)
 
 
 def test_a_port_that_is_taken_is_pytorchs_error_and_leaves_nothing(world: World) -> None:
@@ -269,7 +267,8 @@ def test_a_world_that_outlives_its_parent_ends_by_itself(world: World) -> None:
     launcher = f"""
         import subprocess
         for rank in range(2):
-            subprocess.Popen([sys.executable, "-c", {rank!r}], env={{**os.environ, "RANK": str(rank), "WORLD_SIZE": "2"}})
+            environment = {{**os.environ, "RANK": str(rank), "WORLD_SIZE": "2"}}
+            subprocess.Popen([sys.executable, "-c", {rank!r}], env=environment)
         time.sleep(600)
     """
     world.start(launcher, ranks=1, FOLDER=str(world.folder))
@@ -329,25 +328,18 @@ def test_rank_0_may_end_before_the_others(world: World) -> None:
 
 
 def test_ranks_that_are_missing_are_named(world: World) -> None:
-    world.start("init()", ranks=1, WORLD_SIZE="2", TIMEOUT="2")
+    world.start("""
+        store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), None, True, wait_for_workers=False)
+        init(rank=0, world_size=2, store=store)
+    """, ranks=1, TIMEOUT="2")
     (found,) = world.outputs()
-    assert "DistributedError: rank 1 has not joined within 2 s, the timeout of the group" in found or "timed out" in found.lower()
+    assert "DistributedError: rank 1 has not joined within 2 s, the timeout of the group" in found
 
 
-@pytest.mark.parametrize(
-    ("variables", "expected"),
-    [
-        (
-            {"CUBEYARD_TOPOLOGY": "", "CUBEYARD_SIPS": "1"},
-            "InputError: the world has 2 ranks, and a rank is a SIP: the default machine has 1. Set CUBEYARD_SIPS=2, or "
-            "CUBEYARD_TOPOLOGY to a topology file with at least 2 SIPs, or start at most 1 ranks",
-        ),
-        ({"CUBEYARD_SIPS": "many"}, "InputError: CUBEYARD_SIPS: `many`: expected a number of SIPs"),
-        ({"CUBEYARD_TOPOLOGY": "absent.yaml"}, "InputError: CUBEYARD_TOPOLOGY: "),
-        ({"CUBEYARD_CCL": "absent.yaml"}, "InputError: CUBEYARD_CCL: absent.yaml"),
-    ],
-)
-def test_settings_that_cannot_be_are_told_to_all(world: World, variables: dict[str, str], expected: str) -> None:
-    world.start("init()", **variables)
+def test_a_world_that_is_too_large_is_told_to_all(world: World) -> None:
+    world.start("init()", CUBEYARD_TOPOLOGY="", CUBEYARD_SIPS="1")
     for output in world.outputs():
-        assert expected in last_line(output)
+        assert last_line(output).endswith(
+            "InputError: the world has 2 ranks, and a rank is a SIP: the default machine has 1. Set CUBEYARD_SIPS=2, "
+            "or CUBEYARD_TOPOLOGY to a topology file with at least 2 SIPs, or start at most 1 ranks"
+        )

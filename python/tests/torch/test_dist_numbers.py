@@ -32,7 +32,9 @@ def drawn(ranks: int, elements: int, dtype: str, seed: int = 0) -> list[np.ndarr
     rng = np.random.default_rng(seed)
     if dtype in FLOATS:
         array = rng.standard_normal((ranks, elements)).astype(np.float32)
-        held = (array.view(np.uint32) >> 16).astype(np.uint16) if dtype == "bf16" else array.astype(numbers.TYPES[dtype])
+        held = array.astype(numbers.TYPES[dtype])
+        if dtype == "bf16":
+            held = (array.view(np.uint32) >> 16).astype(np.uint16)
     elif dtype == "bool":
         held = rng.integers(0, 2, (ranks, elements)).astype(bool)
     else:
@@ -118,7 +120,10 @@ def test_more_ranks_than_trees_can_be_told_of_are_simulated_each_time() -> None:
         assert machine.runs == runs + 1
 
 
-@pytest.mark.parametrize("name", ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "gather", "scatter", "reduce"])
+@pytest.mark.parametrize(
+    "name",
+    ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "gather", "scatter", "reduce"],
+)
 def test_times_are_those_of_cubeyard_ccl(name: str) -> None:
     topology = cubeyard.Topology({"sips.count": 3})
     machine = Fabric(topology, ("ccl.yaml", ""), 3)
@@ -138,7 +143,9 @@ class World:
         self.ranks = ranks
         self.answers: dict[str, Answer] = {}
 
-    def call(self, label: str, rank: int, name: str = "barrier", group: str = "0", members: Any = None, **more: Any) -> None:
+    def call(
+        self, label: str, rank: int, name: str = "barrier", group: str = "0", members: Any = None, **more: Any
+    ) -> None:
         call = Call(rank, group, tuple(members or range(self.ranks)), name, at=f"{label}.py:1", **more)
         call.answer = lambda answer: self.answers.__setitem__(label, answer)
         for finished in self.machine.post(call):
@@ -198,7 +205,8 @@ def test_a_rank_that_is_gone_fails_those_that_wait_for_it() -> None:
     world = World(2)
     world.machine.leave(1)
     world.call("a", 0)
-    assert world.answers["a"].error.startswith("rank 1, for which rank 0 waits, has left its process group. rank 0 waits in barrier")
+    expected = "rank 1, for which rank 0 waits, has left its process group. rank 0 waits in barrier"
+    assert world.answers["a"].error.startswith(expected)
 
 
 def test_reports_are_the_same_whatever_the_order_of_arrival() -> None:
@@ -207,7 +215,8 @@ def test_reports_are_the_same_whatever_the_order_of_arrival() -> None:
         for round_ in range(3):
             for rank in ranks:
                 held = np.ones(8, np.uint8)
-                world.call(f"{round_}{rank}", rank, "all_reduce", op="max", count=8, input=held, output=held, ready_ps=100 * rank)
+                more = {"op": "max", "count": 8, "input": held, "output": held, "ready_ps": 100 * rank}
+                world.call(f"{round_}{rank}", rank, "all_reduce", **more)
         return [call[:-1] for call in json.loads(json.dumps(world.machine.calls))]
 
     assert run([0, 1, 2]) == run([2, 0, 1])

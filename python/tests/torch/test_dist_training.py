@@ -146,7 +146,7 @@ def tensor_parallel(rank: int, ranks: int, device: str) -> Any:
     parallelize_module(model, init_device_mesh(device, (ranks,)), {"0": ColwiseParallel(), "2": RowwiseParallel()})
     losses = train(model, device=device)
     assert losses[0] > 0
-    whole = (parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter for parameter in model.parameters())
+    whole = [getattr(parameter, "full_tensor", lambda own=parameter: own)() for parameter in model.parameters()]
     return [parameter.detach().cpu() for parameter in whole]
 
 

@@ -4,9 +4,9 @@ A script names the backend, and is started by `torchrun`, `torch.multiprocessing
 
     torch.distributed.init_process_group("ahbm")
 
-Rank r is SIP r of the machine that CUBEYARD_TOPOLOGY and CUBEYARD_SIPS name; CUBEYARD_CCL names a `ccl.yaml`. Tensors may
-be on the CPU or on the device. The numbers are those of the algorithm that the machine chooses, added up in its order,
-and `report` tells how long each collective took there:
+Rank r is SIP r of the machine that CUBEYARD_TOPOLOGY and CUBEYARD_SIPS name; CUBEYARD_CCL names a `ccl.yaml`. Tensors
+may be on the CPU or on the device. The numbers are those of the algorithm that the machine chooses, added up in its
+order, and `report` tells how long each collective took there:
 
 >>> import torch
 >>> import cubeyard.torch.distributed as dist

@@ -87,7 +87,8 @@ class SocketLink:
         try:
             self.machine = self.connection.receive()["welcome"]
         except TimeoutError:
-            raise DistributedError(f"not all ranks have joined within {timeout:g} s, the timeout of the group") from None
+            what = f"not all ranks have joined within {timeout:g} s, the timeout of the group"
+            raise DistributedError(what) from None
         except EOFError:
             raise DistributedError("the process of the machine has ended before all ranks have joined") from None
         self.connection.stream.settimeout(None)

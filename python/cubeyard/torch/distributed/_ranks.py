@@ -74,7 +74,7 @@ def current() -> Rank:
         DistributedError: There is none of this backend.
     """
     group = dist.distributed_c10d.GroupMember.WORLD if dist.is_initialized() else None
-    rank = getattr(group, "ahbm_rank", None)
+    rank: Rank | None = getattr(group, "ahbm_rank", None)
     if rank is None:
         raise DistributedError(
             "Default process group has not been initialized with the backend 'ahbm': call init_process_group('ahbm')"
@@ -136,7 +136,8 @@ class _Joining:
         others = {rank: json.loads(self._get(f"rank {rank}", f"rank {rank} has not joined")) for rank in self.ranks}
         away = [rank for rank, other in others.items() if other["host"] != _host()]
         if away:
-            return {"error": f"ranks {away} run on another host than rank {self.rank}: all ranks share one machine, on one host"}, None
+            what = f"ranks {away} run on another host than rank {self.rank}: all ranks share one machine, on one host"
+            return {"error": what}, None
         try:
             if all(other["process"] == os.getpid() for other in others.values()):
                 token = secrets.token_hex(16)

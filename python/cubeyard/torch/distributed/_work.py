@@ -17,7 +17,7 @@ from cubeyard.torch.distributed._ranks import Rank
 __all__ = ["AhbmWork", "Joined"]
 
 
-class _Future(torch.futures.Future):  # type: ignore[type-arg]
+class _Future(torch.futures.Future):
     """A future that joins the rank's clock where it is waited for."""
 
     work: Any = None
