@@ -27,7 +27,7 @@ pub(crate) fn count() -> u64 {
 }
 
 /// Returns the number of forks, and makes sure that they are counted.
-pub(crate) fn watch() -> Result<u64, Failure> {
+pub fn watch() -> Result<u64, Failure> {
     static WATCHED: OnceLock<c_int> = OnceLock::new();
     // SAFETY: the function adds to a number, which may be done in a child.
     let failed = *WATCHED.get_or_init(|| unsafe { pthread_atfork(None, None, Some(forked)) });
@@ -38,8 +38,8 @@ pub(crate) fn watch() -> Result<u64, Failure> {
     Ok(count())
 }
 
-/// Refuses, in a child, an object that was made before the fork.
-pub(crate) fn check(made: u64, what: &str) -> Result<(), Failure> {
+/// Refuses, in a child, an object that was made after `made` forks of its parents.
+pub fn check(made: u64, what: &str) -> Result<(), Failure> {
     if made == count() {
         return Ok(());
     }

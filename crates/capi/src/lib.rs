@@ -39,6 +39,7 @@ use cubeyard_memory::flex::{AllocateError, Compaction, Launch, Pin, Program};
 pub use call::call;
 pub use create::microseconds;
 pub use environment::read as read_environment;
+pub use fork::{check as check_forks, watch as watch_forks};
 use held::Held;
 pub use status::{Failure, Status};
 

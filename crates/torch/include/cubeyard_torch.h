@@ -61,7 +61,7 @@ uint64_t cubeyard_torch_record(uint32_t device, uint32_t stream);
 /* Lets the work that follows on a stream begin at `time` at the earliest. */
 void cubeyard_torch_stream_wait(uint32_t device, uint32_t stream, uint64_t time);
 
-/* Adds work of so many picoseconds to a stream; returns when that ends. */
+/* Adds work of so many picoseconds to a stream of a device whose allocator was made; returns when that ends. */
 uint64_t cubeyard_torch_work(uint32_t device, uint32_t stream, uint64_t picoseconds);
 
 /* Not 0 if the host's clock has reached `time`. */

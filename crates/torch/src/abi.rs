@@ -66,7 +66,7 @@ unsafe extern "C" fn cubeyard_torch_allocator(device: u32, allocator: *mut *mut 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_torch_get_space(space: *mut CSpace) -> Status {
     call(|| {
-        let found = &devices::devices()?.space;
+        let found = devices::devices()?.space()?;
         let (base, span, distance) = (found.base(), found.span(), found.distance());
         let devices = u64::from(found.devices());
         // SAFETY: the header asks for a place to write to.

@@ -27,11 +27,17 @@ fn fallback_sizes(capacity: Bytes) -> Vec<Bytes> {
 pub struct Devices {
     /// Settings of the environment.
     pub settings: Settings,
-    /// Addresses of their memory.
-    pub space: Arc<Space>,
+    space: OnceLock<Result<Reserved, String>>,
     config: FlexConfig,
     mode: AddressMode,
     made: Vec<OnceLock<Result<Device, String>>>,
+}
+
+/// Addresses, reserved after so many forks.
+#[derive(Debug)]
+struct Reserved {
+    space: Arc<Space>,
+    forks: u64,
 }
 
 /// A device: a SIP of the machine.
@@ -65,7 +71,18 @@ impl Device {
 impl Devices {
     /// Returns the number of devices.
     pub fn count(&self) -> u32 {
-        self.space.devices()
+        self.settings.topology.summary().sips
+    }
+
+    /// Returns the addresses of their memory, which are reserved at the first call. A child of a fork has none of its
+    /// parent's.
+    pub fn space(&self) -> Result<&Arc<Space>, Failure> {
+        let reserved =
+            self.space.get_or_init(|| reserve(self.count()).map_err(|failure| failure.to_string()));
+        let reserved =
+            reserved.as_ref().map_err(|problem| Failure::new(Status::Io, problem.clone()))?;
+        cubeyard::check_forks(reserved.forks, "the memory of the devices")?;
+        Ok(&reserved.space)
     }
 
     /// Returns a device, which is made at the first call.
@@ -78,9 +95,9 @@ impl Devices {
             );
             Failure::new(Status::UnknownKey, message)
         };
-        let made = place
-            .ok_or_else(none)?
-            .get_or_init(|| self.make(number).map_err(|failure| failure.to_string()));
+        let place = place.ok_or_else(none)?;
+        self.space()?;
+        let made = place.get_or_init(|| self.make(number).map_err(|failure| failure.to_string()));
         made.as_ref().map_err(|problem| Failure::new(Status::Config, problem.clone()))
     }
 
@@ -92,7 +109,7 @@ impl Devices {
 
     fn make(&self, number: u32) -> Result<Device, Failure> {
         let Settings { capacity, bound, .. } = &self.settings;
-        let space = Arc::clone(&self.space);
+        let space = Arc::clone(self.space()?);
         let memory = SipMemory::new(space, number, self.mode, *capacity, bound.clone());
         let (memory, streams) = (Arc::new(memory), Arc::new(Streams::default()));
         let events: Arc<dyn StreamEvents> = Arc::clone(&streams) as _;
@@ -119,13 +136,19 @@ fn make() -> Result<Devices, Failure> {
     let mut config = FlexConfig::default();
     config.fallback_sizes = fallback_sizes(settings.capacity);
     let (config, mode) = cubeyard::read_environment(config)?;
-    let count = settings.topology.summary().sips;
+    let places = (0..settings.topology.summary().sips).map(|_| OnceLock::new()).collect();
+    Ok(Devices { settings, space: OnceLock::new(), config, mode, made: places })
+}
+
+fn reserve(devices: u32) -> Result<Reserved, Failure> {
     let cannot = |error| {
-        Failure::new(Status::Io, format!("addresses for {count} devices cannot be mapped: {error}"))
+        Failure::new(
+            Status::Io,
+            format!("addresses for {devices} devices cannot be mapped: {error}"),
+        )
     };
-    let space = Arc::new(Space::reserve(count).map_err(cannot)?);
-    let places = (0..count).map(|_| OnceLock::new()).collect();
-    Ok(Devices { settings, space, config, mode, made: places })
+    let space = Arc::new(Space::reserve(devices).map_err(cannot)?);
+    Ok(Reserved { space, forks: cubeyard::watch_forks()? })
 }
 
 /// Returns a device.

@@ -188,6 +188,14 @@ __all__ = [
     "synchronize",
 ]
 
+
+def __getattr__(name: str) -> object:
+    # torch.utils.checkpoint asks for this, and keeps the random state of a device that was used.
+    if name == "_initialized":
+        return is_initialized()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 # Names under which Inductor looks for its code generators.
 PythonWrapperCodegen = CppWrapperCodegen = WrapperFxCodegen = Scheduling
 
