@@ -210,6 +210,7 @@ def swept(op: Any, exact: bool = True) -> Sweep:
     return sweep
 
 
+@pytest.mark.skipif(not torch.__version__.startswith("2.15."), reason="the table is that of PyTorch 2.15")
 def test_at_least_665_operators_are_equal_and_the_table_names_only_operators() -> None:
     assert {*KNOWN, *ROUNDED} <= {name(op) for op in op_db}
     assert len(op_db) - len(KNOWN) - len(ROUNDED) >= 665
