@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from cubeyard._result import Result
-from cubeyard._world import perfetto
+from cubeyard._world import perfetto, timeline
 from cubeyard.errors import InputError
 
 __all__ = ["Record", "Report", "Span"]
@@ -84,6 +84,19 @@ class Report(Result):
         except OSError as error:
             raise InputError(f"path: {path}: cannot be written: {error.strerror}; name another file") from error
         return path
+
+    def draw(self, start_ns: float = 0.0) -> str:
+        """Returns a picture as SVG: work of each rank in blue, its waits in grey, collectives in orange.
+
+        Args:
+            start_ns: time at which the picture begins.
+        """
+        bars = [timeline.Bar(f"rank {span.rank}", span.name, span.start_ns, span.end_ns) for span in self.spans]
+        for call in self.calls:
+            end = call.start_ns + call.time_ns
+            rows = (f"rank {rank}: {call.group}" for rank in dict.fromkeys(call.ranks))
+            bars += [timeline.Bar(row, call.operation, call.start_ns, end) for row in rows]
+        return timeline.draw(bar for bar in bars if bar.start >= start_ns)
 
     def _slices(self) -> Iterator[perfetto.Slice]:
         for span in self.spans:

@@ -232,6 +232,8 @@ def test_a_report_has_rows_a_summary_and_a_trace(tmp_path: Any) -> None:
     assert (row["operation"], row["ranks"], row["bytes"], row["start_ns"]) == ("all_reduce max", 2, 4096, 2.0)
     assert row["bus_gbs"] == pytest.approx(4096 / row["time_ns"], abs=1e-3)
     assert report.summary().startswith("1 collectives, 4096 bytes, ")
+    assert report.draw().count("<rect") == 4
+    assert report.draw(start_ns=1.0).count("<rect") == 3
     found = slices(report.trace(tmp_path / "x.pftrace").read_bytes())
     end = 2000 + round(row["time_ns"] * 1000)
     assert found == [

@@ -123,6 +123,15 @@ def test_reductions_overlap_with_the_backward_pass() -> None:
     assert any(span.name == "compute" and span.start_ns <= first.start_ns < span.end_ns for span in spans)
 
 
+def test_the_example_of_overlap_draws_it(tmp_path: Path) -> None:
+    command = [sys.executable, str(EXAMPLE.parent / "torch_overlap.py"), str(tmp_path / "overlap.svg")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    steps = [float(step) for step in re.findall(r"a step of ([\d.]+) µs", done.stdout)]
+    assert len(steps) == 2
+    assert steps[1] < steps[0] - 4, "buckets are reduced during the backward pass"
+    assert (tmp_path / "overlap.svg").read_text().count("all_reduce sum") == 8
+
+
 def fully_sharded(rank: int, ranks: int, device: str) -> Any:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard

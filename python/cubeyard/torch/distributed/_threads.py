@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +16,8 @@ from cubeyard.errors import InputError
 from cubeyard.torch.distributed import _ranks, register
 
 __all__ = ["spawn"]
+
+RECORDER = "TORCH_FR_BUFFER_SIZE"
 
 
 def spawn(fn: Callable[..., Any], args: Sequence[Any], nprocs: int | None) -> Report:
@@ -31,6 +34,9 @@ def spawn(fn: Callable[..., Any], args: Sequence[Any], nprocs: int | None) -> Re
     if not hasattr(world, "comms"):
         # PyTorch 2.11 reads this at the end of a group, and does not make it.
         world.comms = []
+    # PyTorch's recorder of calls knows one rank in a process, and warns of others.
+    recorder = os.environ.get(RECORDER)
+    os.environ[RECORDER] = "0"
     # The worker's call of `init_process_group` names neither rank nor store: its thread knows them.
     original, store = dist.init_process_group, dist.HashStore()
     here = threading.local()
@@ -44,6 +50,9 @@ def spawn(fn: Callable[..., Any], args: Sequence[Any], nprocs: int | None) -> Re
     try:
         return _Run(fn, args, ranks, here).run()
     finally:
+        os.environ.pop(RECORDER)
+        if recorder is not None:
+            os.environ[RECORDER] = recorder
         dist.init_process_group = original
         _uninstall_threaded_pg()
         isolate(False)
