@@ -52,7 +52,7 @@ def load(module: ModuleType, *, again: bool = False) -> None:
         raise TorchDeviceError(f"the platform is {sys.platform!r}: the device exists on Linux only")
     import torch
 
-    from cubeyard.torch import _build, _compile
+    from cubeyard.torch import _build, _compile, distributed
 
     _check_version(torch.__version__)
     _check_name_is_free(torch)
@@ -61,6 +61,8 @@ def load(module: ModuleType, *, again: bool = False) -> None:
     _register(torch, module)
     shim = found
     _compile.register(name, module)
+    # PyTorch asks for the backend of an accelerator by this name, and looks up an entry point for it from 2.15 on only.
+    distributed.register()
 
 
 def autoload(module: ModuleType) -> None:

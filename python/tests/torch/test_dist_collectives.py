@@ -186,21 +186,35 @@ def cases(rank: int, ranks: int) -> Iterator[Case]:
 
 
 def compare(rank: int, ranks: int, folder: str) -> tuple[int, list[str]]:
-    """Returns the number of cases, and those in which the backends differ."""
+    """Returns the number of cases that were compared, and those in which the backends differ."""
     found = []
     for backend in ("gloo", "ahbm"):
         dist_ranks.start(backend, rank, ranks, folder)
-        found.append([(name, act()) for name, act in cases(rank, ranks)])
+        found.append([(name, attempt(act)) for name, act in cases(rank, ranks)])
         dist.destroy_process_group()
-    wrong = []
+    wrong, compared = [], 0
     for (name, expected), (_, outputs) in zip(*found, strict=True):
+        if isinstance(outputs, str):
+            wrong.append(f"{name}: {outputs}")
+            continue
+        if isinstance(expected, str):
+            continue
+        compared += 1
         alike = all(a.shape == b.shape and torch.equal(a, b) for a, b in zip(expected, outputs, strict=True))
         if not alike and "AVG" in name:
             pairs = zip(expected, outputs, strict=True)
             alike = all(torch.allclose(a.double(), b.double(), rtol=8e-3) for a, b in pairs)
         if not alike:
             wrong.append(f"{name}: gloo {expected}, ahbm {outputs}")
-    return len(found[0]), wrong
+    return compared, wrong
+
+
+def attempt(act: Callable[[], list[torch.Tensor]]) -> list[torch.Tensor] | str:
+    """What a case returns, or what it lacks: gloo of older versions has not everything."""
+    try:
+        return act()
+    except RuntimeError as error:
+        return str(error)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
@@ -235,7 +249,9 @@ def beyond(rank: int, ranks: int) -> dict[str, Any]:
     dist.all_reduce(scaled, dist._make_nccl_premul_sum(0.5))
     by_tensor = torch.full((7,), rank + 1.0)
     dist.all_reduce(by_tensor, dist._make_nccl_premul_sum(torch.tensor([0.25])))
-    (split,) = [dist.split_group(split_ranks=[[0, 1]])]
+    # Before 2.14 PyTorch splits only groups that are bound to a device.
+    is_old = torch.__version__.startswith(("2.11.", "2.12.", "2.13."))
+    split = dist.new_group([0, 1]) if is_old else dist.split_group(split_ranks=[[0, 1]])
     joined = torch.full((3,), rank + 1.0)
     if rank < 2:
         dist.all_reduce(joined, group=split)
@@ -266,7 +282,6 @@ def beyond(rank: int, ranks: int) -> dict[str, Any]:
         "anyone": anyone.tolist(),
         "sender": sender,
         "errors": errors,
-        "timeout": dist.get_world_size(),
     }
 
 
@@ -276,7 +291,7 @@ def test_short_integers_scaled_sums_splits_and_messages_from_anyone() -> None:
         assert each["short"] == [6] * 7
         assert each["scaled"] == [3.0] * 7
         assert each["by_tensor"] == [1.5] * 7
-        assert each["joined"] == [3.0 if rank < 2 else 3.0] * 3
+        assert each["joined"] == [3.0] * 3
     assert found[0]["anyone"] == [9.0, 9.0]
     assert [each["sender"] for each in found] == [1, -1, -1]
     assert found[0]["errors"] == [

@@ -22,9 +22,10 @@ order, and `report` tells how long each collective took there:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cubeyard._world.records import Record, Report, Span
+if TYPE_CHECKING:
+    from cubeyard._world.records import Record, Report, Span
 
 __all__ = [
     "BACKEND",
@@ -123,6 +124,11 @@ def placement() -> Any:
 
 def __getattr__(name: str) -> Any:
     """Returns what `torch.distributed` has, so that a worker of `cubeyard.distributed` runs with this module."""
+    if name in {"Record", "Report", "Span"}:
+        # `import torch` imports this module, and needs no reports.
+        from cubeyard._world import records
+
+        return getattr(records, name)
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import torch.distributed as dist
