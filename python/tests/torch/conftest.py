@@ -18,6 +18,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+# Tensors of the tests are small, so that more threads only wait for each other. It is set before autograd starts a thread
+# for the device, which keeps the number that it finds: sums in another number of threads have another order.
+torch.set_num_threads(1)
+
 Script = Callable[..., subprocess.CompletedProcess[str]]
 
 

@@ -19,15 +19,6 @@ ROUNDED: dict[str, str] = {
 """Modules that are equal but for rounding, and why. The test fails for one that is equal to the bit."""
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    """Samples are small: more threads only wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def inputs(info: Any, training: bool) -> Iterator[tuple[str, Any, Any]]:
     """Yields the samples of a module that can be computed, with their names and the module of each."""
     seed(0)

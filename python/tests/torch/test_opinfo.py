@@ -178,15 +178,6 @@ class Sweep:
         return copy
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    """Samples are small: more threads only wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.mark.parametrize("op", op_db, ids=name)
 def test_an_operator_is_equal_to_the_cpus(op: Any) -> None:
     sweep = swept(op)

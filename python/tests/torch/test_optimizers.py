@@ -22,15 +22,6 @@ KNOWN: dict[tuple[str, str], tuple[str, str]] = {
 """Optimizers and implementations that are not equal: why, and what is said. The test fails for one that is."""
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    """Parameters are small: more threads only wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def implementations() -> list[tuple[Any, str]]:
     """Returns all optimizers with each of their implementations."""
     found = []
