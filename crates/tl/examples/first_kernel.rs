@@ -84,6 +84,18 @@ async fn layer(tl: Tl, args: Args) {
     tl.wait(&handle).await;
 }
 
+async fn softmax(tl: Tl, args: Args) {
+    let [x, y] = [0, 1].map(|position| args.tensor(position).local());
+    let [weights, sums] = weights(&tl, &tl.load(&x));
+    tl.store(&y, &tl.eval(&(weights.lazy() / &sums)));
+}
+
+fn weights(tl: &Tl, scores: &Tile) -> [Tile; 2] {
+    let greatest = tl.eval(&scores.lazy().max_keep(1));
+    let weights = (scores.lazy() - &greatest).exp();
+    tl.eval_all([&weights, &weights.sum_keep(1)]) // one pass for both
+}
+
 async fn chosen_rows(tl: Tl, args: Args) {
     let [chosen, x, y] = [0, 1, 2].map(|position| args.tensor(position).local());
     let flags = tl.value(&tl.load(&chosen)).await;
@@ -126,6 +138,7 @@ pub(crate) fn run(out: &mut impl Write) -> Outcome {
     masks(out)?;
     ahead(out)?;
     products(out)?;
+    chains(out)?;
     looks(out)?;
     messages(out)?;
     mistakes(out)
@@ -203,6 +216,19 @@ fn products(out: &mut impl Write) -> Outcome {
             kernel.name()
         )?;
     }
+    Ok(())
+}
+
+fn chains(out: &mut impl Write) -> Outcome {
+    let context = machine(16)?;
+    let numbers: Vec<f32> = (0..64 * 256).map(|place| (place % 256) as f32 / 64.0).collect();
+    let x = place(&context, &[64, 256], &numbers)?;
+    let y = place(&context, &[64, 256], &numbers)?;
+    let launcher = Launcher::new(&context);
+    let took = launcher.run(&kernel!(softmax), &launch(&[&x, &y], &[], 1)?)?.max();
+    let parts = y.read::<f32>()?.known()?;
+    let sum: f64 = parts[..256].iter().map(|&part| f64::from(part)).sum();
+    writeln!(out, "softmax: {took}; the first row adds up to {sum:.6}")?;
     Ok(())
 }
 

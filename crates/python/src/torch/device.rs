@@ -70,6 +70,8 @@ impl TorchDevice {
         )]
         let limit = (total.get() as f64 * fraction) as u64;
         self.0.device.memory.set_limit(Bytes::new(limit));
+        // What was refused before may be there now.
+        self.0.device.allocator.unlock_regions();
         Ok(())
     }
 

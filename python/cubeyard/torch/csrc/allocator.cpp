@@ -119,6 +119,7 @@ void report(void* pointer, const SharedOwnerCtx& owner, int64_t sign) {
 
 // Allocates a block and notes its owner; returns the device's pointer.
 uint64_t take(size_t bytes, c10::DeviceIndex device) {
+  check_not_forked();
   cubeyard_allocator* allocator = allocator_of(device);
   const cubeyard_request request = {
       .size = bytes,
