@@ -15,7 +15,6 @@ import cubeyard.torch.distributed as dist
 
 def worker(rank: int, bucket_mb: float, steps: list[tuple[float, float]]) -> None:
     dist.init_process_group("ahbm")
-    torch.manual_seed(0)
     net = nn.Sequential(*(nn.Linear(512, 512) for _ in range(4)))
     for layer in net:
         layer.register_full_backward_hook(lambda *_: dist.compute(2000))

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,14 @@ STEPS = 4
 DEVICES = ["cpu", "ahbm"]
 
 
+# Threads share PyTorch's random numbers.
+DRAWING = threading.Lock()
+
+
 def network() -> nn.Sequential:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 8))
+    with DRAWING:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 8))
 
 
 def batch(step: int) -> tuple[torch.Tensor, torch.Tensor]:
