@@ -39,4 +39,6 @@ def main(device: str = "ahbm", backend: str = "ahbm") -> None:
 
 
 if __name__ == "__main__":
+    alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    os.environ.update(alone if "RANK" not in os.environ else {})  # without torchrun there is one rank
     main(*sys.argv[1:])

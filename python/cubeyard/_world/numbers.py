@@ -68,15 +68,17 @@ def join(op: str, dtype: str, a: Array, b: Array) -> Array:
 
 
 def finish(op: str, dtype: str, ranks: int, array: Array) -> Array:
-    """Returns the combination of all ranks as it is stored: an average divided, and any NaN the one of its type."""
-    if op == "avg":
-        with np.errstate(all="ignore"):
-            array = array / array.dtype.type(ranks)
-        array = _rounded(array) if dtype == "bf16" else array
-    if dtype in FLOATS:
-        broken = np.isnan(array)
-        if broken.any():
-            array = np.where(broken, array.dtype.type(np.nan), array)
+    """Returns the combination of all ranks as it is stored: an average divided, and any NaN the one of its type.
+
+    The array, which is that of a combination and nobody else's, is overwritten.
+    """
+    with np.errstate(all="ignore"):
+        if op == "avg":
+            np.divide(array, array.dtype.type(ranks), out=array)
+            array = _rounded(array) if dtype == "bf16" else array
+        # A sum is NaN if an element is, or if infinities cancel out: faster than to look at each element.
+        if dtype in FLOATS and np.isnan(np.add.reduce(array, axis=None)):
+            np.copyto(array, array.dtype.type(np.nan), where=np.isnan(array))
     return array
 
 
