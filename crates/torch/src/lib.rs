@@ -6,7 +6,7 @@
 //! | [`memory`] | the memory of a device, as its allocator sees it |
 //! | [`streams`] | simulated time: the host's clock and the streams of a device |
 //! | [`settings`] | settings of devices, from the environment |
-//! | [`devices`] | the devices of this process |
+//! | [`mod@devices`] | the devices of this process |
 //! | `abi` | functions for the shim in C++, with the contract in `include/cubeyard_torch.h` |
 //!
 //! There is one set of devices in a process. It is made at the first use, from the environment, and stays. Devices exist
