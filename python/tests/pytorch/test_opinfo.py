@@ -66,6 +66,9 @@ ROUNDED: dict[str, str] = {
 }
 """Operators that are equal but for rounding. The test fails for one that is equal to the bit."""
 
+VARYING = {"linalg.lstsq", "linalg.lstsq grad_oriented"} if torch.__version__.startswith("2.11.") else set()
+"""Operators whose bits differ from call to call on the CPU itself."""
+
 
 def name(op: Any) -> str:
     """Returns the name of an entry of the database, with its variant."""
@@ -166,7 +169,7 @@ class Sweep:
                 self.failures.append((way, f"{place}: {type(error).__name__}: {error}"))
 
     def _values(self) -> str:
-        return "unset" if self.op.name in UNSET else "close" if name(self.op) in ROUNDED and not self.exact else "bits"
+        return "unset" if self.op.name in UNSET else "bits" if self.exact else "close"
 
     def _copy(self, sample: Any) -> Any:
         copy = type(sample)(
@@ -180,7 +183,7 @@ class Sweep:
 
 @pytest.mark.parametrize("op", op_db, ids=name)
 def test_an_operator_is_equal_to_the_cpus(op: Any) -> None:
-    sweep = swept(op)
+    sweep = swept(op, exact=name(op) not in VARYING)
     if reason := ROUNDED.get(name(op)):
         assert sweep.failures, f"it is equal: take it from the table ({reason})"
         sweep = swept(op, exact=False)

@@ -203,7 +203,7 @@ def test_host_memory_is_pinned_also_in_parts(device: str) -> None:
     plain, pinned = torch.arange(100.0), torch.arange(100.0).pin_memory()
     assert not plain.is_pinned() and pinned.is_pinned() and pinned[37:41].is_pinned()
     assert torch.equal(plain, pinned) and pinned.pin_memory() is pinned
-    assert torch.empty(4, pin_memory=True).is_pinned() and pinned.untyped_storage().is_pinned()
+    assert torch.empty(4, pin_memory=True).is_pinned() and pinned.untyped_storage().is_pinned(device)
     with pytest.raises(RuntimeError, match="only dense CPU tensors can be pinned"):
         torch.ones(2, device=device).pin_memory()
 
