@@ -17,6 +17,7 @@ omitted.
 from __future__ import annotations
 
 import gc
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -181,7 +182,21 @@ def on_pressure(callback: Callable[[Any], object], device: Device = None) -> Non
 def _collect_under_pressure() -> None:
     """Lets Python's garbage collector run where memory has run out: tensors in cycles are freed by nothing else."""
     for index in range(_device.device_count()):
-        _device._native_device(index).on_pressure(lambda _report: gc.collect())
+        _device._native_device(index).on_pressure(_collect)
+
+
+def _collect(_report: object) -> None:
+    # A collection that another thread has begun is waited for: `gc.collect` would return at once. Not for ever, since what
+    # it frees may wait for this thread.
+    mine = _collecting.acquire(timeout=1)
+    try:
+        gc.collect()
+    finally:
+        if mine:
+            _collecting.release()
+
+
+_collecting = threading.RLock()
 
 
 def caching_allocator_alloc(size: int, device: Device = None, stream: torch.Stream | None = None) -> int:
