@@ -16,7 +16,7 @@ from cubeyard.errors import InputError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["holds", "name_of", "numpy_type", "of_bits"]
+__all__ = ["bits_type", "holds", "name_of", "numpy_type", "of_bits"]
 
 # Name, NumPy's name, and the name of ml_dtypes where NumPy has no such type.
 _TYPES = {
@@ -72,13 +72,24 @@ def numpy_type(name: str) -> np.dtype[Any]:
     import numpy as np
 
     if name not in _BITS:
-        return np.dtype(_TYPES[name])
+        return bits_type(name)
     try:
         import ml_dtypes
     except ImportError:
-        return np.dtype(_BITS[name])
+        return bits_type(name)
     held: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _TYPES[name]))
     return held
+
+
+def bits_type(name: str) -> np.dtype[Any]:
+    """Returns the NumPy type of the elements of a type, or that of their bits where NumPy itself has no such type.
+
+    >>> bits_type("f32").name, bits_type("bf16").name
+    ('float32', 'uint16')
+    """
+    import numpy as np
+
+    return np.dtype(_BITS.get(name, _TYPES[name]))
 
 
 def holds(held: np.dtype[Any], name: str) -> bool:

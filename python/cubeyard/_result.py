@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar, cast, get_args, get_type_hints
 from cubeyard import _native
 from cubeyard.errors import CubeyardError, InputError
 
-__all__ = ["HIDDEN", "OPTIONAL", "Result", "build", "columns", "new_axes", "plain", "table"]
+__all__ = ["HIDDEN", "OPTIONAL", "Result", "build", "columns", "new_axes", "plain", "table", "write"]
 
 HIDDEN: Mapping[str, Any] = {"hidden": True}
 """Metadata of a dataclass field that `to_dict()` leaves out."""
@@ -73,12 +73,7 @@ class Result(ABC):
         Raises:
             InputError: The file cannot be written.
         """
-        path = Path(path)
-        try:
-            path.write_text(self.page(), encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"path: {path}: cannot be written: {error.strerror}; name another file") from error
-        return path
+        return write(path, self.page().encode())
 
     def plot(self, axes: Any = None) -> Any:
         """Draws the result with matplotlib and returns the axes.
@@ -227,6 +222,20 @@ def _cell(value: Any) -> tuple[str, bool]:
     if isinstance(value, float):
         return (f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"), True
     return str(value), False
+
+
+def write(path: str | os.PathLike[str], data: bytes) -> Path:
+    """Writes a file and returns its path.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    path = Path(path)
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise InputError(f"path: {path}: cannot be written: {error.strerror}; name another file") from error
+    return path
 
 
 def new_axes() -> Any:

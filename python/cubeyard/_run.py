@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from cubeyard import _native, _topology
 from cubeyard._bench import Bench, load
-from cubeyard._result import HIDDEN, Result
+from cubeyard._result import HIDDEN, Result, write
 from cubeyard.errors import InputError
 
 __all__ = ["Record", "Run", "benches", "run"]
@@ -136,12 +136,7 @@ class Run(Result):
         Raises:
             InputError: The file cannot be written.
         """
-        path = Path(path)
-        try:
-            path.write_bytes(self._run.trace())
-        except OSError as error:
-            raise InputError(f"path: {path}: cannot be written: {error.strerror}; name another file") from error
-        return path
+        return write(path, self._run.trace())
 
     def record(self) -> Record:
         """Returns inputs and figures as a record, to be kept and compared."""

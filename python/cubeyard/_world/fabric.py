@@ -112,7 +112,7 @@ class Fabric:
         known.is_unknown = True
         if operation.size > order.MOST_RANKS or not _is_ordered(operation):
             return
-        elements = len(inputs[0]) // np.dtype(numbers.TYPES[operation.dtype]).itemsize
+        elements = len(inputs[0]) // numbers.TYPES[operation.dtype].itemsize
 
         def simulate(values: Array) -> list[Array]:
             filled = [numbers.raw(np.full(elements, value), operation.dtype) for value in values]
@@ -180,13 +180,11 @@ class _Simulated:
         """Lets all ranks make their calls, and performs them."""
         if operation.name == "send":
             group, calls = None, [("send", operation.ranks[1]), ("recv", operation.ranks[0])]
-            places: Sequence[int] = operation.ranks
         else:
             group, calls = self._group(operation.ranks), [(operation.name, operation.root)] * operation.size
-            places = operation.ranks
         made = [
             self.native.post(rank, group, name, [tensor._native for tensor in held], operation.op, peer, "")
-            for rank, (name, peer), held in zip(places, calls, tensors, strict=True)
+            for rank, (name, peer), held in zip(operation.ranks, calls, tensors, strict=True)
         ]
         self.native.check()
         self.native.meet()
@@ -260,7 +258,7 @@ def _same(a: order.Order, b: order.Order) -> bool:
 
 def _bytes(operation: Operation) -> int:
     widest = max((int(np.prod(shape)) for shape in operation.shapes()), default=0)
-    return widest * np.dtype(numbers.TYPES[operation.dtype]).itemsize
+    return widest * numbers.TYPES[operation.dtype].itemsize
 
 
 def from_environment(size: int) -> Fabric:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,6 +75,11 @@ class Call:
     def place(self) -> int:
         """Place of the rank in its group."""
         return self.members.index(self.rank)
+
+    def use(self, memory: Array, place: Sequence[int]) -> None:
+        """Takes input and output from memory: the start and size of each."""
+        start, size, out, out_size = place
+        self.input, self.output = memory[start : start + size], memory[out : out + out_size]
 
     def kind(self) -> tuple[Any, ...]:
         """Returns what the calls of all ranks must have in common."""
@@ -320,7 +325,7 @@ def _give(first: Call, calls: list[Call], results: list[Array]) -> None:
 
 def _move(first: Call, calls: list[Call]) -> None:
     """Moves the values of an operation that combines none."""
-    width = np.dtype(numbers.TYPES[first.dtype]).itemsize
+    width = numbers.TYPES[first.dtype].itemsize
     part = first.count * width
     if first.name == "broadcast":
         for call in calls:

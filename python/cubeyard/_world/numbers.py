@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from cubeyard import _dtype
+
 __all__ = ["FLOATS", "TYPES", "finish", "join", "raw", "suits", "values"]
 
 Array = np.ndarray[Any, Any]
@@ -18,21 +20,9 @@ Array = np.ndarray[Any, Any]
 FLOATS = ("f16", "bf16", "f32", "f64")
 """Element types whose sums depend on their order."""
 
-TYPES = {
-    "f16": np.float16,
-    "f32": np.float32,
-    "f64": np.float64,
-    "i8": np.int8,
-    "i16": np.int16,
-    "i32": np.int32,
-    "i64": np.int64,
-    "u8": np.uint8,
-    "u16": np.uint16,
-    "u32": np.uint32,
-    "u64": np.uint64,
-    "bool": np.bool_,
-    "bf16": np.uint16,
-}
+_INTEGERS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool")
+
+TYPES = {name: _dtype.bits_type(name) for name in (*FLOATS, *_INTEGERS)}
 """NumPy types that hold elements; bits of those that NumPy does not know."""
 
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from cubeyard._result import Result
+from cubeyard._result import Result, write
 from cubeyard._world import perfetto, timeline
-from cubeyard.errors import InputError
 
 __all__ = ["Record", "Report", "Span"]
 
@@ -78,12 +77,7 @@ class Report(Result):
         Raises:
             InputError: The file cannot be written.
         """
-        path = Path(path)
-        try:
-            path.write_bytes(perfetto.encode(self._slices()))
-        except OSError as error:
-            raise InputError(f"path: {path}: cannot be written: {error.strerror}; name another file") from error
-        return path
+        return write(path, perfetto.encode(self._slices()))
 
     def draw(self, start_ns: float = 0.0) -> str:
         """Returns a picture as SVG: work of each rank in blue, its waits in grey, collectives in orange.

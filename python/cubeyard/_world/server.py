@@ -96,12 +96,14 @@ class Server:
         elif "lose" in message:
             act(self.machine.lose(rank.number, message["lose"]))
         elif "report" in message:
-            self.machine.spans += message["spans"]
-            rank.connection.send({"report": self.machine.calls, "spans": self.machine.spans})
+            self._report(rank, message)
         elif "leave" in message:
-            self.machine.spans += message["spans"]
-            rank.connection.send({"report": self.machine.calls, "spans": self.machine.spans})
+            self._report(rank, message)
             act(self.machine.leave(rank.number))
+
+    def _report(self, rank: _Rank, message: dict[str, Any]) -> None:
+        self.machine.spans += message["spans"]
+        rank.connection.send({"report": self.machine.calls, "spans": self.machine.spans})
 
     def _join(self, rank: _Rank, message: dict[str, Any]) -> None:
         number = message["hello"]
@@ -130,11 +132,10 @@ class _Rank:
 
     def call(self, message: dict[str, Any]) -> Call:
         number, held = message["call"], message["fields"]
-        memory, start, size, out, out_size = message["place"]
-        kept = self.memory[memory].bytes if memory else None
+        memory, *place = message["place"]
         call = Call(**{**held, "members": tuple(held["members"]), "splits": tuple(map(tuple, held["splits"]))})
-        if kept is not None:
-            call.input, call.output = kept[start : start + size], kept[out : out + out_size]
+        if memory:
+            call.use(self.memory[memory].bytes, place)
         call.answer = lambda answer: self._answer(number, answer)
         return call
 

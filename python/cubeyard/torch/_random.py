@@ -9,7 +9,6 @@ import torch
 from cubeyard.torch import _device
 from cubeyard.torch._device import Device
 
-
 _asked: int | None = None
 
 
@@ -19,9 +18,7 @@ def _default_generator(device: Device = None) -> torch.Generator:
 
 
 def _generator(index: int) -> torch.Generator:
-    if hasattr(torch.ops.ahbm, "_default_generator"):
-        return torch.ops.ahbm._default_generator(index)
-    return torch._C._accelerator_getDefaultGenerator(index)
+    return torch.ops.ahbm._default_generator(index)
 
 
 class _Generators:

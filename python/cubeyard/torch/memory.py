@@ -85,24 +85,28 @@ def memory_stats_as_nested_dict(device: Device = None) -> dict[str, Any]:
     return nested
 
 
+def _figure(device: Device, key: str) -> int:
+    return int(_native(device).statistics()[key])
+
+
 def memory_allocated(device: Device = None) -> int:
     """Returns the bytes of tensors, in whole blocks."""
-    return memory_stats(device)["allocated_bytes.all.current"]
+    return _figure(device, "allocated_bytes.all.current")
 
 
 def max_memory_allocated(device: Device = None) -> int:
     """Returns the highest number of bytes of tensors since the last reset."""
-    return memory_stats(device)["allocated_bytes.all.peak"]
+    return _figure(device, "allocated_bytes.all.peak")
 
 
 def memory_reserved(device: Device = None) -> int:
     """Returns the bytes that the allocator has acquired from the device."""
-    return memory_stats(device)["reserved_bytes.all.current"]
+    return _figure(device, "reserved_bytes.all.current")
 
 
 def max_memory_reserved(device: Device = None) -> int:
     """Returns the highest number of bytes that the allocator had acquired since the last reset."""
-    return memory_stats(device)["reserved_bytes.all.peak"]
+    return _figure(device, "reserved_bytes.all.peak")
 
 
 def reset_peak_memory_stats(device: Device = None) -> None:

@@ -244,8 +244,7 @@ class LocalLink:
     def post(self, fields: dict[str, Any], staging: Any, place: tuple[int, int, int, int], done: Any) -> None:
         call = Call(**fields)
         if staging is not None:
-            start, size, out, out_size = place
-            call.input, call.output = staging.bytes[start : start + size], staging.bytes[out : out + out_size]
+            call.use(staging.bytes, place)
         call.answer = done
         with self.lock:
             finished = self.machine.post(call)
