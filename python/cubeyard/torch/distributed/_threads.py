@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from cubeyard._world.fabric import sips_of_environment
 from cubeyard._world.records import Report
@@ -40,6 +41,9 @@ def spawn(fn: Callable[..., Any], args: Sequence[Any], nprocs: int | None) -> Re
     # The worker's call of `init_process_group` names neither rank nor store: its thread knows them.
     original, store = dist.init_process_group, dist.HashStore()
     here = threading.local()
+    # PyTorch has one mark in a process for the DDP module that computes, which `torch.compile` reads. Each thread puts back
+    # what it found there, which may be the mark of another.
+    active = DistributedDataParallel._active_ddp_module
 
     def init_process_group(*given: Any, **named: Any) -> None:
         if hasattr(here, "rank") and not {"rank", "store", "init_method"} & named.keys():
@@ -54,6 +58,7 @@ def spawn(fn: Callable[..., Any], args: Sequence[Any], nprocs: int | None) -> Re
         if recorder is not None:
             os.environ[RECORDER] = recorder
         dist.init_process_group = original
+        DistributedDataParallel._active_ddp_module = active
         _uninstall_threaded_pg()
         isolate(False)
 
