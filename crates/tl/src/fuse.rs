@@ -12,24 +12,28 @@
 //! }
 //! ```
 //!
-//! A reduction ends a pass, because its result is known at the end only: what follows it in the same expression may not
-//! be larger than the result.
+//! A reduction along the last axis stays in the unit if a row fits in a strip: strips then consist of whole rows, the result
+//! is known within its strip, and what follows may spread it over the row again. Any other reduction ends a pass,
+//! because its result is known at the end only: what follows it in the same expression may not be larger than the result.
+
+mod chain;
+
+pub use chain::Chain;
+use chain::{Builder, Source};
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 use std::rc::Rc;
 
-use cubeyard_device::pe::{OpUnit, Strips, Work};
-use cubeyard_device::topology::CoreSpec;
+use cubeyard_device::pe::Work;
 use cubeyard_runtime::dtype::DType;
-use cubeyard_sim::Span;
 use smallvec::SmallVec;
 
-use super::input::{Input, ValueId};
+use super::functions;
 use super::op::Op;
 use super::order::After;
 use super::tape::Effect;
 use super::{Tile, Tl};
-use crate::numeric::{Array, Binary, NumericError, Reduce, Ternary, TileType, Unary, infer};
+use crate::numeric::{Binary, Reduce, Ternary, TileType, Unary, infer};
 
 /// An expression over tiles; see the [module](self). Cheap to clone.
 #[derive(Clone, Debug)]
@@ -41,9 +45,51 @@ pub struct Lazy {
 #[derive(Debug)]
 struct Node {
     ty: TileType,
-    /// Whether a reduction is part of it.
-    is_reduced: bool,
+    reduced: Reduced,
+    /// Length of the rows over which it spreads a reduction of the same pass, if it does.
+    row: Option<u64>,
     kind: NodeKind,
+}
+
+/// Reductions of the same pass on which an expression depends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reduced {
+    No,
+    /// Only reductions of rows of this length, each of which lies in one strip.
+    Rows(u64),
+    /// Others too, whose results are known at the end of the pass.
+    AtTheEnd,
+}
+
+impl Reduced {
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::No, reduced) | (reduced, Self::No) => reduced,
+            (reduced, other) if reduced == other => reduced,
+            _ => Self::AtTheEnd,
+        }
+    }
+
+    /// Returns the dependency of a reduction of `ty` along an axis.
+    fn along(self, ty: &TileType, axis: usize, strip: u64) -> Self {
+        let length = ty.shape[axis];
+        let is_row = axis + 1 == ty.shape.len() && (1..=strip).contains(&length);
+        if is_row { self.and(Self::Rows(length)) } else { Self::AtTheEnd }
+    }
+}
+
+impl Node {
+    fn leaf(ty: TileType, kind: NodeKind) -> Rc<Self> {
+        Rc::new(Self { ty, reduced: Reduced::No, row: None, kind })
+    }
+
+    /// Returns whether a larger result spreads this reduction over the rows that were reduced.
+    fn spreads_to(&self, ty: &TileType) -> Option<u64> {
+        let Reduced::Rows(length) = self.reduced else { return None };
+        let (last, rows) = ty.shape.split_last()?;
+        let is_column = self.ty.shape.split_last() == Some((&1, rows));
+        (is_column && *last == length).then_some(length)
+    }
 }
 
 #[derive(Debug)]
@@ -56,7 +102,7 @@ enum NodeKind {
 /// An operand of an expression: another, a tile, or a number.
 #[derive(Clone, Debug)]
 pub enum Term<'a> {
-    /// Another expression.
+    /// An expression of the same kernel, computed in the same pass.
     Lazy(&'a Lazy),
     /// A tile in the TCM.
     Tile(&'a Tile),
@@ -86,14 +132,13 @@ impl Tile {
     /// Returns an expression that is this tile.
     #[must_use]
     pub fn lazy(&self) -> Lazy {
-        let kind = NodeKind::Tile(self.clone());
-        let node = Node { ty: self.ty().clone(), is_reduced: false, kind };
-        Lazy { tl: self.tl().clone(), node: Rc::new(node) }
+        let node = Node::leaf(self.ty().clone(), NodeKind::Tile(self.clone()));
+        Lazy { tl: self.tl().clone(), node }
     }
 }
 
 /// Defines functions of one expression.
-macro_rules! unary {
+macro_rules! define_unary {
     ($($(#[$about:meta])* $name:ident = $op:ident;)*) => {
         impl Lazy {
             $($(#[$about])*
@@ -107,7 +152,7 @@ macro_rules! unary {
 }
 
 /// Defines functions of two operands.
-macro_rules! binary {
+macro_rules! define_binary {
     ($($(#[$about:meta])* $name:ident = $op:ident;)*) => {
         impl Lazy {
             $($(#[$about])*
@@ -120,41 +165,25 @@ macro_rules! binary {
     };
 }
 
-unary! {
-    /// Returns the absolute value of each element.
-    abs = Abs;
-    /// Returns e to the power of each element.
-    exp = Exp;
-    /// Returns 2 to the power of each element.
-    exp2 = Exp2;
-    /// Returns the natural logarithm of each element.
-    log = Log;
-    /// Returns the logarithm to base 2 of each element.
-    log2 = Log2;
-    /// Returns the square root of each element.
-    sqrt = Sqrt;
-    /// Returns 1 / sqrt(x) of each element.
-    rsqrt = Rsqrt;
-    /// Returns 1 / (1 + exp(-x)) of each element.
-    sigmoid = Sigmoid;
-    /// Returns the hyperbolic tangent of each element.
-    tanh = Tanh;
-    /// Returns the error function of each element.
-    erf = Erf;
-    /// Returns max(x, 0) of each element.
-    relu = Relu;
+/// Defines reductions along an axis, which is kept with length 1.
+macro_rules! define_reduce {
+    ($($(#[$about:meta])* $name:ident, $keep:ident = $op:ident;)*) => {
+        impl Lazy {
+            $($(#[$about])*
+            #[doc = "The axis is kept with length 1."]
+            #[track_caller]
+            #[must_use]
+            pub fn $keep(&self, axis: usize) -> Self {
+                self.then(Op::Reduce(Reduce::$op, axis, true), &[])
+            })*
+        }
+    };
 }
 
-binary! {
-    /// Returns the greater of two elements.
-    maximum = Maximum;
-    /// Returns the smaller of two elements.
-    minimum = Minimum;
-    /// Returns whether it is less than `other`.
-    lt = Lt;
-    /// Returns whether it is at least `other`.
-    ge = Ge;
-}
+functions::unary!(define_unary);
+
+functions::binary!(define_binary);
+functions::reduce!(define_reduce);
 
 impl Lazy {
     /// Returns type and shape.
@@ -186,20 +215,6 @@ impl Lazy {
         self.then(Op::Cast(dtype), &[])
     }
 
-    /// Sums the elements along an axis, which is kept with length 1.
-    #[track_caller]
-    #[must_use]
-    pub fn sum_keep(&self, axis: usize) -> Self {
-        self.then(Op::Reduce(Reduce::Sum, axis, true), &[])
-    }
-
-    /// Returns the greatest element along an axis, which is kept with length 1.
-    #[track_caller]
-    #[must_use]
-    pub fn max_keep(&self, axis: usize) -> Self {
-        self.then(Op::Reduce(Reduce::Max, axis, true), &[])
-    }
-
     /// Applies an operation to this expression and others.
     #[track_caller]
     fn then(&self, op: Op, others: &[Term<'_>]) -> Self {
@@ -223,7 +238,7 @@ impl Lazy {
             (Term::Number(number), Some(dtype)) => {
                 let ty = TileType::scalar(dtype);
                 self.tl.checked(infer::full(&ty, *number));
-                Rc::new(Node { ty, is_reduced: false, kind: NodeKind::Number(*number) })
+                Node::leaf(ty, NodeKind::Number(*number))
             }
             (Term::Number(_), None) => {
                 self.tl.fail(format!("{} of numbers alone: one operand must be a tile", op.name()))
@@ -236,21 +251,37 @@ impl Lazy {
         let types: SmallVec<[_; 3]> = operands.iter().map(|node| &node.ty).collect();
         let ty = self.tl.checked(op.infer(&types));
         drop(types);
-        for node in operands.iter().filter(|node| node.is_reduced) {
-            if node.ty.elements() < ty.elements() {
-                let what = format!(
-                    "{} {ty} uses a reduction, {}, of the same pass: evaluate the reduction before",
-                    op.name(),
-                    node.ty
-                );
-                self.tl.fail(what);
+        let strip = self.tl.state.site.core.math.strip.into();
+        let smaller =
+            |node: &&Rc<Node>| node.reduced != Reduced::No && node.ty.elements() < ty.elements();
+        let mut row = None;
+        for node in operands.iter().filter(smaller) {
+            match node.spreads_to(&ty) {
+                Some(length) => row = Some(length),
+                None => self.tl.fail(at_the_end(&op, &ty, &node.ty, strip)),
             }
         }
-        let is_reduced =
-            matches!(op, Op::Reduce(..)) || operands.iter().any(|node| node.is_reduced);
-        let node = Node { ty, is_reduced, kind: NodeKind::Operation(op, operands) };
+        let before = operands.iter().fold(Reduced::No, |all, node| all.and(node.reduced));
+        let reduced = match op {
+            Op::Reduce(_, axis, _) => before.along(&operands[0].ty, axis, strip),
+            _ => before,
+        };
+        let node = Node { ty, reduced, row, kind: NodeKind::Operation(op, operands) };
         Self { tl: self.tl.clone(), node: Rc::new(node) }
     }
+}
+
+/// Describes a step that uses a reduction of the same pass although it is known at the end only.
+fn at_the_end(op: &Op, ty: &TileType, reduction: &TileType, strip: u64) -> String {
+    let what = format!("{} {ty} uses a reduction, {reduction}, of the same pass", op.name());
+    let is_column = reduction.shape.last() == Some(&1);
+    let why = match ty.shape.last() {
+        Some(row) if is_column && *row > strip => {
+            format!("a row of {row} elements is longer than a strip, {strip}")
+        }
+        _ => "it is known at its end".to_owned(),
+    };
+    format!("{what}, but {why}: evaluate the reduction before")
 }
 
 fn dtype_of(term: &Term<'_>) -> Option<DType> {
@@ -330,142 +361,5 @@ impl Tl {
         let (reads, writes): (Vec<_>, Vec<_>) = (tiles.iter().collect(), outputs.iter().collect());
         self.order(work, Effect::Fused(Rc::new(chain)), &reads, &writes, After::new());
         outputs.try_into().unwrap_or_else(|_| unreachable!("one tile for each expression"))
-    }
-}
-
-/// A chain in the making.
-#[derive(Default)]
-struct Builder {
-    chain: Chain,
-    /// Nodes of the expressions by step, so that a node that occurs twice is one step.
-    seen: Vec<Rc<Node>>,
-    /// Tiles of the inputs.
-    tiles: Vec<Tile>,
-}
-
-impl Builder {
-    /// Adds a node and all below it that are not there, and returns where its value is.
-    fn add(&mut self, node: &Rc<Node>) -> Source {
-        match &node.kind {
-            NodeKind::Number(number) => Source::Number(*number, node.ty.clone()),
-            NodeKind::Tile(tile) => Source::Input(self.input(tile)),
-            NodeKind::Operation(op, operands) => {
-                if let Some(step) = self.seen.iter().position(|seen| Rc::ptr_eq(seen, node)) {
-                    return Source::Step(step);
-                }
-                let operands = operands.iter().map(|operand| self.add(operand)).collect();
-                self.chain.steps.push(Step { op: op.clone(), operands, ty: node.ty.clone() });
-                self.seen.push(Rc::clone(node));
-                Source::Step(self.chain.steps.len() - 1)
-            }
-        }
-    }
-
-    fn input(&mut self, tile: &Tile) -> usize {
-        let same = |other: &Tile| other.value() == tile.value() && other.ty() == tile.ty();
-        if let Some(place) = self.tiles.iter().position(same) {
-            return place;
-        }
-        self.tiles.push(tile.clone());
-        self.chain.inputs.push(tile.input());
-        self.tiles.len() - 1
-    }
-}
-
-/// Operations that run as one pass, each after its operands.
-#[derive(Debug, Default)]
-pub struct Chain {
-    steps: Vec<Step>,
-    /// Tiles that are read.
-    inputs: Vec<Input>,
-    /// Steps whose results are stored, and the values that they become.
-    outputs: Vec<usize>,
-    values: Vec<ValueId>,
-}
-
-#[derive(Debug)]
-struct Step {
-    op: Op,
-    operands: SmallVec<[Source; 3]>,
-    ty: TileType,
-}
-
-/// Where an operand of a step is.
-#[derive(Clone, Debug)]
-enum Source {
-    Input(usize),
-    Number(f64, TileType),
-    Step(usize),
-}
-
-impl Chain {
-    /// Returns the tiles that are read.
-    pub(crate) fn inputs(&self) -> &[Input] {
-        &self.inputs
-    }
-
-    /// Returns the values that are computed.
-    pub(crate) fn values(&self) -> &[ValueId] {
-        &self.values
-    }
-
-    fn flop(&self) -> u64 {
-        let of = |step: &Step| step.op.flop(&self.types(step), &step.ty);
-        self.steps.iter().map(of).sum()
-    }
-
-    fn types<'a>(&'a self, step: &'a Step) -> SmallVec<[&'a TileType; 3]> {
-        let of = |source: &'a Source| match source {
-            Source::Input(input) => &self.inputs[*input].ty,
-            Source::Number(_, ty) => ty,
-            Source::Step(step) => &self.steps[*step].ty,
-        };
-        step.operands.iter().map(of).collect()
-    }
-
-    /// Returns the strips of the pass: each is fetched once, worked on by every operation, and stored once.
-    fn cost(&self, core: &CoreSpec) -> Strips {
-        let elements = |step: &Step| {
-            let types = self.types(step);
-            types.iter().map(|ty| ty.elements()).max().unwrap_or(0).max(step.ty.elements())
-        };
-        let largest = self.steps.iter().map(elements).max().unwrap_or(0);
-        let count = largest.div_ceil(core.math.strip.into()).max(1);
-        let read: u64 = self.inputs.iter().map(|input| input.ty.nbytes()).sum();
-        let written: u64 = self.outputs.iter().map(|&step| self.steps[step].ty.nbytes()).sum();
-        let work = |step: &Step| step.op.math_rate(core).span(elements(step).div_ceil(count));
-        Strips {
-            unit: OpUnit::Math,
-            count: u32::try_from(count).unwrap_or(u32::MAX),
-            fetch: core.tcm_read.span(read.div_ceil(count)),
-            work: self.steps.iter().map(work).sum::<Span>(),
-            store: core.tcm_write.span(written.div_ceil(count)),
-        }
-    }
-
-    /// Computes the outputs from the inputs.
-    pub(crate) fn compute(&self, inputs: &[Rc<Array>]) -> Result<Vec<Array>, NumericError> {
-        let mut done: Vec<Rc<Array>> = Vec::with_capacity(self.steps.len());
-        for step in &self.steps {
-            let operands: SmallVec<[Rc<Array>; 3]> = step
-                .operands
-                .iter()
-                .map(|source| match source {
-                    Source::Input(input) => Ok(Rc::clone(&inputs[*input])),
-                    Source::Number(number, ty) => Array::full(ty.clone(), *number).map(Rc::new),
-                    Source::Step(step) => Ok(Rc::clone(&done[*step])),
-                })
-                .collect::<Result<_, _>>()?;
-            let operands: SmallVec<[&Array; 3]> = operands.iter().map(|array| &**array).collect();
-            done.push(Rc::new(step.op.compute(&operands)?));
-        }
-        Ok(self.outputs.iter().map(|&step| (*done[step]).clone()).collect())
-    }
-
-    /// Returns the operations and the type of the last, e.g. `sub+exp f32[64, 64]`.
-    pub(crate) fn describe(&self) -> String {
-        let names: Vec<_> = self.steps.iter().map(|step| step.op.name()).collect();
-        let ty = self.outputs.first().map(|&step| self.steps[step].ty.to_string());
-        format!("{} {}", names.join("+"), ty.unwrap_or_default())
     }
 }

@@ -30,6 +30,7 @@
 
 mod composite;
 mod fail;
+mod functions;
 pub mod fuse;
 mod input;
 pub mod kernel;

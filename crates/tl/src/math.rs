@@ -10,6 +10,7 @@ use cubeyard_device::pe::Work;
 use cubeyard_runtime::dtype::DType;
 use smallvec::SmallVec;
 
+use super::functions;
 use super::op::Op;
 use super::order::After;
 use super::tape::{Computation, Effect, Operand};
@@ -38,7 +39,7 @@ impl From<f64> for Value<'_> {
 }
 
 /// Defines functions of one tile.
-macro_rules! unary {
+macro_rules! define_unary {
     ($($(#[$about:meta])* $name:ident = $op:ident;)*) => {
         impl Tl {
             $($(#[$about])*
@@ -51,7 +52,7 @@ macro_rules! unary {
 }
 
 /// Defines functions of two operands.
-macro_rules! binary {
+macro_rules! define_binary {
     ($($(#[$about:meta])* $name:ident = $op:ident;)*) => {
         impl Tl {
             $($(#[$about])*
@@ -64,7 +65,7 @@ macro_rules! binary {
 }
 
 /// Defines reductions along an axis, which is removed from the result or kept with length 1.
-macro_rules! reduce {
+macro_rules! define_reduce {
     ($($(#[$about:meta])* $name:ident, $keep:ident = $op:ident;)*) => {
         impl Tl {
             $($(#[$about])*
@@ -83,100 +84,11 @@ macro_rules! reduce {
     };
 }
 
-unary! {
-    /// Negates each element.
-    neg = Neg;
-    /// Returns the absolute value of each element.
-    abs = Abs;
-    /// Returns e to the power of each element.
-    exp = Exp;
-    /// Returns 2 to the power of each element.
-    exp2 = Exp2;
-    /// Returns the natural logarithm of each element.
-    log = Log;
-    /// Returns the logarithm to base 2 of each element.
-    log2 = Log2;
-    /// Returns the square root of each element.
-    sqrt = Sqrt;
-    /// Returns 1 / sqrt(x) of each element.
-    rsqrt = Rsqrt;
-    /// Returns 1 / (1 + exp(-x)) of each element.
-    sigmoid = Sigmoid;
-    /// Returns the hyperbolic tangent of each element.
-    tanh = Tanh;
-    /// Returns the error function of each element.
-    erf = Erf;
-    /// Returns the sine of each element.
-    sin = Sin;
-    /// Returns the cosine of each element.
-    cos = Cos;
-    /// Rounds each element down.
-    floor = Floor;
-    /// Rounds each element up.
-    ceil = Ceil;
-    /// Returns max(x, 0) of each element.
-    relu = Relu;
-    /// Inverts every bit.
-    not = Not;
-}
+functions::unary!(define_unary);
 
-binary! {
-    /// Returns the elementwise sum.
-    add = Add;
-    /// Returns the elementwise difference.
-    sub = Sub;
-    /// Returns the elementwise product.
-    mul = Mul;
-    /// Returns the elementwise quotient.
-    div = Div;
-    /// Returns the remainder of the quotient rounded down.
-    rem = Rem;
-    /// Raises `x` to the power of `y`.
-    pow = Pow;
-    /// Returns the greater of two elements.
-    maximum = Maximum;
-    /// Returns the smaller of two elements.
-    minimum = Minimum;
-    /// Returns the bitwise and.
-    and = And;
-    /// Returns the bitwise or.
-    or = Or;
-    /// Returns the bitwise exclusive or.
-    xor = Xor;
-    /// Shifts bits left by `y`.
-    shl = Shl;
-    /// Shifts bits right by `y`.
-    shr = Shr;
-    /// Returns whether elements are equal.
-    eq = Eq;
-    /// Returns whether elements differ.
-    ne = Ne;
-    /// Returns whether `x` is less than `y`.
-    lt = Lt;
-    /// Returns whether `x` is at most `y`.
-    le = Le;
-    /// Returns whether `x` is greater than `y`.
-    gt = Gt;
-    /// Returns whether `x` is at least `y`.
-    ge = Ge;
-}
+functions::binary!(define_binary);
 
-reduce! {
-    /// Sums the elements along an axis.
-    sum, sum_keep = Sum;
-    /// Returns the greatest element along an axis.
-    max, max_keep = Max;
-    /// Returns the least element along an axis.
-    min, min_keep = Min;
-    /// Returns the index of the first greatest element along an axis.
-    argmax, argmax_keep = Argmax;
-    /// Returns the index of the first least element along an axis.
-    argmin, argmin_keep = Argmin;
-    /// Multiplies the elements along an axis.
-    prod, prod_keep = Prod;
-    /// Returns the exclusive or of the elements along an axis.
-    xor_sum, xor_sum_keep = Xor;
-}
+functions::reduce!(define_reduce);
 
 impl Tl {
     /// Returns `x` where the condition is true, else `y`.

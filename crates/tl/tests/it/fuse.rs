@@ -148,6 +148,56 @@ fn what_expressions_have_in_common_is_computed_once() {
     assert!(shared < twice, "{shared} {twice}");
 }
 
+/// Softmax of rows as an expression of one pass.
+fn softmax(x: &Tile) -> Lazy {
+    let weights = (x.lazy() - &x.lazy().max_keep(1)).exp();
+    &weights / &weights.sum_keep(1)
+}
+
+#[test]
+fn a_reduction_of_rows_that_fit_in_a_strip_stays_in_the_unit() {
+    let inputs = [(SHAPE, values(3))];
+    let [fused, apart] = [true, false].map(|fused| {
+        compute("", &inputs, (SHAPE, DType::F32), move |tl, args| {
+            let x = tl.load(&args.tensor(0).local());
+            let apart = |x: &Tile| {
+                let weights = tl.exp(&(x - &tl.max_keep(x, 1)));
+                &weights / &tl.sum_keep(&weights, 1)
+            };
+            let result = if fused { tl.eval(&softmax(&x)) } else { apart(&x) };
+            tl.store(&args.tensor(1).local(), &result);
+        })
+    });
+    assert!(fused.iter().zip(&apart).all(|(a, b)| a.to_bits() == b.to_bits()));
+    let core = core();
+    let elements: u64 = SHAPE.iter().product();
+    let works = [
+        core.math.reduce,
+        core.math.simple,
+        core.math.special,
+        core.math.reduce,
+        core.math.special,
+    ];
+    let works = works.map(|rate| rate.span(elements)).into_iter().sum::<Span>();
+    let [fetch, store] = [core.tcm_read.span(4 * elements), core.tcm_write.span(4 * elements)];
+    let once = time(|tl, a, b| tl.eval(&softmax(&tl.eval(&(a.lazy() + b)))));
+    let none = time(|_, a, b| a + b);
+    // One strip: the pass begins when the sum is stored, and its stages follow each other.
+    assert_eq!(once - none, fetch + works + store);
+}
+
+#[test]
+fn a_row_longer_than_a_strip_is_reduced_at_the_end() {
+    let context = context("pe:\n  core:\n    math:\n      strip_elements: 39\n", false);
+    let a = place(&context, SHAPE, &values(1));
+    let kernel = kernel("long", |tl, args| {
+        tl.eval(&softmax(&tl.load(&args.tensor(0).local())));
+    });
+    let error = run(&Launcher::new(&context), &kernel, tensors(&[&a])).unwrap_err().to_string();
+    assert!(error.contains("sub f32[24, 40] uses a reduction, f32[24, 1]"), "{error}");
+    assert!(error.contains("a row of 40 elements is longer than a strip, 39"), "{error}");
+}
+
 /// The error of a kernel.
 fn refusal(body: fn(&Tl, &Tile) -> Tile) -> String {
     let context = context("", false);
@@ -160,9 +210,9 @@ fn refusal(body: fn(&Tl, &Tile) -> Tile) -> String {
 
 #[test]
 fn what_is_no_pass_is_refused_with_its_line() {
-    let error = refusal(|tl, a| tl.eval(&(a.lazy() - &a.lazy().max_keep(1))));
+    let error = refusal(|tl, a| tl.eval(&(a.lazy() - &a.lazy().max_keep(0))));
     assert!(error.contains("fuse.rs:"), "{error}");
-    let reason = "sub f32[24, 40] uses a reduction, f32[24, 1], of the same pass: evaluate the reduction before";
+    let reason = "sub f32[24, 40] uses a reduction, f32[1, 40], of the same pass, but it is known at its end: evaluate the reduction before";
     assert!(error.contains(reason), "{error}");
     let error = refusal(|tl, a| tl.eval(&a.lazy()));
     assert!(error.contains("an expression without an operation"), "{error}");

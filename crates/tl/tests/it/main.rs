@@ -7,6 +7,7 @@
 
 mod flex;
 mod fuse;
+mod fuse_model;
 mod gemm;
 mod lab;
 mod language;

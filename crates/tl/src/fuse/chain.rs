@@ -1,0 +1,167 @@
+//! Chains: the operations of expressions in the order in which a pass runs them, their cost and their numbers.
+
+use std::rc::Rc;
+
+use cubeyard_device::pe::{OpUnit, Strips};
+use cubeyard_device::topology::CoreSpec;
+use cubeyard_sim::Span;
+use smallvec::SmallVec;
+
+use super::{Node, NodeKind};
+use crate::Tile;
+use crate::input::{Input, ValueId};
+use crate::numeric::{Array, NumericError, TileType};
+use crate::op::Op;
+
+/// A chain in the making.
+#[derive(Default)]
+pub(super) struct Builder {
+    pub(super) chain: Chain,
+    /// Nodes of the expressions by step, so that a node that occurs twice is one step.
+    seen: Vec<Rc<Node>>,
+    /// Tiles of the inputs.
+    pub(super) tiles: Vec<Tile>,
+}
+
+impl Builder {
+    /// Adds a node and all below it that are not there, and returns where its value is.
+    pub(super) fn add(&mut self, node: &Rc<Node>) -> Source {
+        match &node.kind {
+            NodeKind::Number(number) => Source::Number(*number, node.ty.clone()),
+            NodeKind::Tile(tile) => Source::Input(self.input(tile)),
+            NodeKind::Operation(op, operands) => {
+                if let Some(step) = self.seen.iter().position(|seen| Rc::ptr_eq(seen, node)) {
+                    return Source::Step(step);
+                }
+                let operands = operands.iter().map(|operand| self.add(operand)).collect();
+                let (op, ty, row) = (op.clone(), node.ty.clone(), node.row);
+                self.chain.steps.push(Step { op, operands, ty, row });
+                self.seen.push(Rc::clone(node));
+                Source::Step(self.chain.steps.len() - 1)
+            }
+        }
+    }
+
+    fn input(&mut self, tile: &Tile) -> usize {
+        let same = |other: &Tile| other.value() == tile.value() && other.ty() == tile.ty();
+        if let Some(place) = self.tiles.iter().position(same) {
+            return place;
+        }
+        self.tiles.push(tile.clone());
+        self.chain.inputs.push(tile.input());
+        self.tiles.len() - 1
+    }
+}
+
+/// Operations that run as one pass, each after its operands.
+#[derive(Debug, Default)]
+pub struct Chain {
+    steps: Vec<Step>,
+    /// Tiles that are read.
+    inputs: Vec<Input>,
+    /// Steps whose results are stored, and the values that they become.
+    pub(super) outputs: Vec<usize>,
+    pub(super) values: Vec<ValueId>,
+}
+
+#[derive(Debug)]
+struct Step {
+    op: Op,
+    operands: SmallVec<[Source; 3]>,
+    ty: TileType,
+    /// Length of the rows over which it spreads a reduction of the same pass, if it does.
+    row: Option<u64>,
+}
+
+/// Origin of an operand of a step: a tile in the TCM, a number, or the result of an earlier step.
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    Input(usize),
+    Number(f64, TileType),
+    Step(usize),
+}
+
+impl Chain {
+    /// Returns the tiles that are read.
+    pub(crate) fn inputs(&self) -> &[Input] {
+        &self.inputs
+    }
+
+    /// Returns the values that are computed.
+    pub(crate) fn values(&self) -> &[ValueId] {
+        &self.values
+    }
+
+    pub(super) fn flop(&self) -> u64 {
+        let of = |step: &Step| step.op.flop(&self.types(step), &step.ty);
+        self.steps.iter().map(of).sum()
+    }
+
+    fn types<'a>(&'a self, step: &'a Step) -> SmallVec<[&'a TileType; 3]> {
+        let of = |source: &'a Source| match source {
+            Source::Input(input) => &self.inputs[*input].ty,
+            Source::Number(_, ty) => ty,
+            Source::Step(step) => &self.steps[*step].ty,
+        };
+        step.operands.iter().map(of).collect()
+    }
+
+    /// Returns the elements of the largest operand of a step, or of its result.
+    fn elements(&self, step: &Step) -> u64 {
+        let types = self.types(step);
+        types.iter().map(|ty| ty.elements()).max().unwrap_or(0).max(step.ty.elements())
+    }
+
+    /// Returns the number of strips: as few as hold the largest tile, and whole rows where a step spreads a reduction.
+    fn count(&self, strip: u64) -> u64 {
+        let of = |step: &Step| {
+            let elements = self.elements(step);
+            match step.row {
+                Some(row) => (elements / row).div_ceil(strip / row),
+                None => elements.div_ceil(strip),
+            }
+        };
+        self.steps.iter().map(of).max().unwrap_or(0).max(1)
+    }
+
+    /// Returns the strips of the pass: each is fetched once, worked on by every operation, and stored once.
+    pub(super) fn cost(&self, core: &CoreSpec) -> Strips {
+        let count = self.count(core.math.strip.into());
+        let read: u64 = self.inputs.iter().map(|input| input.ty.nbytes()).sum();
+        let written: u64 = self.outputs.iter().map(|&step| self.steps[step].ty.nbytes()).sum();
+        let work = |step: &Step| step.op.math_rate(core).span(self.elements(step).div_ceil(count));
+        Strips {
+            unit: OpUnit::Math,
+            count: u32::try_from(count).unwrap_or(u32::MAX),
+            fetch: core.tcm_read.span(read.div_ceil(count)),
+            work: self.steps.iter().map(work).sum::<Span>(),
+            store: core.tcm_write.span(written.div_ceil(count)),
+        }
+    }
+
+    /// Computes the outputs from the inputs.
+    pub(crate) fn compute(&self, inputs: &[Rc<Array>]) -> Result<Vec<Array>, NumericError> {
+        let mut done: Vec<Rc<Array>> = Vec::with_capacity(self.steps.len());
+        for step in &self.steps {
+            let operands: SmallVec<[Rc<Array>; 3]> = step
+                .operands
+                .iter()
+                .map(|source| match source {
+                    Source::Input(input) => Ok(Rc::clone(&inputs[*input])),
+                    Source::Number(number, ty) => Array::full(ty.clone(), *number).map(Rc::new),
+                    Source::Step(step) => Ok(Rc::clone(&done[*step])),
+                })
+                .collect::<Result<_, _>>()?;
+            let operands: SmallVec<[&Array; 3]> = operands.iter().map(|array| &**array).collect();
+            done.push(Rc::new(step.op.compute(&operands)?));
+        }
+        Ok(self.outputs.iter().map(|&step| (*done[step]).clone()).collect())
+    }
+
+    /// Returns the operations and the type of the last, e.g. `sub+exp f32[64, 64]`.
+    pub(crate) fn describe(&self) -> String {
+        let names: Vec<_> = self.steps.iter().map(|step| step.op.name()).collect();
+        let ty = self.outputs.first().map(|&step| self.steps[step].ty.to_string());
+        format!("{} {}", names.join("+"), ty.unwrap_or_default())
+    }
+}
