@@ -11,7 +11,7 @@ use cubeyard_memory::flex::{
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Done.
+    /// The call has done what was asked for.
     Ok = 0,
     /// An argument cannot be.
     Argument = 1,

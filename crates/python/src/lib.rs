@@ -49,6 +49,7 @@ mod tensor;
 mod topology;
 #[cfg(target_os = "linux")]
 mod torch;
+mod trace;
 
 use pyo3::prelude::*;
 
@@ -75,6 +76,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     replay::register(module)?;
     #[cfg(target_os = "linux")]
     torch::register(module)?;
+    trace::register(module)?;
     // The stubs list what there is; a second list would have to follow them.
     module.delattr("__all__")?;
     Ok(())

@@ -12,6 +12,7 @@ pub(crate) mod calls;
 mod compaction;
 mod device;
 mod failure;
+pub(crate) mod figures;
 pub(crate) mod forks;
 mod hooks;
 mod native_device;
@@ -22,7 +23,7 @@ use pyo3::prelude::*;
 
 pub(crate) use block::Address;
 pub(crate) use calls::Held;
-pub(crate) use failure::{entry, out_of_memory};
+pub(crate) use failure::out_of_memory;
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     forks::watch(module)?;

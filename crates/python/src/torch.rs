@@ -8,12 +8,13 @@ mod program;
 mod sites;
 
 use cubeyard_memory::{VirtualAddress, flex};
-use cubeyard_torch::{Device, devices, streams};
+use cubeyard_torch::{Device, devices, settings, streams};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::PyDict;
 
 use crate::error::Kind;
 use crate::memory::calls;
+use crate::topology::Topology;
 
 /// Returns the headers that the shim is compiled with, by name.
 #[pyfunction]
@@ -34,6 +35,38 @@ fn torch_device_count() -> PyResult<u32> {
 #[pyfunction]
 fn torch_now() -> u64 {
     streams::now()
+}
+
+/// Sets the host's clock to a time, unless it is later already.
+#[pyfunction]
+fn torch_wait(time: u64) {
+    streams::wait(time);
+}
+
+/// Returns the time at which a stream will have done its work, in picoseconds.
+#[pyfunction]
+fn torch_stream_time(device: u32, stream: u32) -> u64 {
+    cubeyard_torch::devices::stream_time(device, stream)
+}
+
+/// Lets the work that follows on a stream begin at a time at the earliest.
+#[pyfunction]
+fn torch_stream_wait(device: u32, stream: u32, time: u64) {
+    cubeyard_torch::devices::stream_wait(device, stream, time);
+}
+
+/// Returns the distance from a pointer of the devices to the same byte for the host; a sum with it wraps.
+#[pyfunction]
+fn torch_distance() -> PyResult<u64> {
+    Ok(devices().and_then(cubeyard_torch::devices::Devices::space).map_err(refused)?.distance())
+}
+
+/// Reads the machine that the environment names.
+#[pyfunction]
+fn torch_topology(py: Python<'_>) -> PyResult<Topology> {
+    let topology = py.detach(settings::topology);
+    let topology = topology.map_err(|error| Kind::Input.error(error.to_string()))?;
+    Ok(Topology { topology })
 }
 
 /// A device, as this process may use it.
@@ -60,13 +93,6 @@ impl Place {
     }
 }
 
-/// Returns a segment table: the id, flat address and size of each region; nothing for an empty entry.
-fn segments<'py>(py: Python<'py>, table: &flex::SegmentTable) -> PyResult<Bound<'py, PyTuple>> {
-    let entry =
-        |segment: flex::Segment| (segment.region_id.get(), segment.base, segment.size.get());
-    PyTuple::new(py, table.entries().iter().map(|segment| segment.map(entry)))
-}
-
 fn refused(failure: cubeyard::Failure) -> PyErr {
     Kind::Input.error(failure.to_string())
 }
@@ -78,5 +104,10 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<program::TorchLaunch>()?;
     module.add_function(wrap_pyfunction!(torch_headers, module)?)?;
     module.add_function(wrap_pyfunction!(torch_device_count, module)?)?;
-    module.add_function(wrap_pyfunction!(torch_now, module)?)
+    module.add_function(wrap_pyfunction!(torch_now, module)?)?;
+    module.add_function(wrap_pyfunction!(torch_wait, module)?)?;
+    module.add_function(wrap_pyfunction!(torch_stream_time, module)?)?;
+    module.add_function(wrap_pyfunction!(torch_stream_wait, module)?)?;
+    module.add_function(wrap_pyfunction!(torch_distance, module)?)?;
+    module.add_function(wrap_pyfunction!(torch_topology, module)?)
 }

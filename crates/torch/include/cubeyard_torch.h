@@ -16,14 +16,9 @@
 
 #include "cubeyard.h"
 
-#define CUBEYARD_TORCH_VERSION 1
-
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* CUBEYARD_TORCH_VERSION of the library that is loaded. */
-uint32_t cubeyard_torch_version(void);
 
 /* ---- Devices ---------------------------------------------------------------------------------- */
 
@@ -72,9 +67,6 @@ void cubeyard_torch_wait(uint64_t time);
 
 /* Time at which all streams of a device will have done their work. */
 uint64_t cubeyard_torch_idle(uint32_t device);
-
-/* The host's clock. */
-uint64_t cubeyard_torch_now(void);
 
 #ifdef __cplusplus
 }

@@ -8,13 +8,11 @@ use cubeyard::{Failure, Front, Status, call};
 use cubeyard_memory::Bytes;
 use cubeyard_memory::device::RegionId;
 
-use crate::devices::{self, Device};
+use crate::devices;
 use crate::streams;
 
 /// Text of the header `cubeyard_torch.h`.
 pub const HEADER: &str = include_str!("../include/cubeyard_torch.h");
-/// `CUBEYARD_TORCH_VERSION` of the header.
-const VERSION: u32 = 1;
 
 /// The function that numbers call sites, and whether it is wanted.
 static SITE: OnceLock<fn() -> u32> = OnceLock::new();
@@ -47,11 +45,6 @@ struct CAddress {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cubeyard_torch_version() -> u32 {
-    VERSION
-}
-
-#[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_torch_device_count(count: *mut u32) -> Status {
     // SAFETY: the header asks for a place to write to.
     call(|| unsafe { write(count, devices::devices()?.count()) })
@@ -77,7 +70,7 @@ unsafe extern "C" fn cubeyard_torch_get_space(space: *mut CSpace) -> Status {
 #[unsafe(no_mangle)]
 extern "C" fn cubeyard_torch_pointer(device: u32, address: CAddress) -> u64 {
     let place = (RegionId::new(address.region_id), Bytes::new(address.offset));
-    on(device, |device| device.memory.pointer(place.0, place.1))
+    devices::made(device).map_or(0, |device| device.memory.pointer(place.0, place.1))
 }
 
 #[unsafe(no_mangle)]
@@ -105,20 +98,18 @@ unsafe extern "C" fn cubeyard_torch_stream_new(
 
 #[unsafe(no_mangle)]
 extern "C" fn cubeyard_torch_record(device: u32, stream: u32) -> u64 {
-    on(device, |device| device.streams.end(stream))
+    devices::stream_time(device, stream)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cubeyard_torch_stream_wait(device: u32, stream: u32, time: u64) {
-    on(device, |device| {
-        device.streams.hold(stream, time);
-        0
-    });
+    devices::stream_wait(device, stream, time);
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cubeyard_torch_work(device: u32, stream: u32, picoseconds: u64) -> u64 {
-    on(device, |device| device.streams.work(stream, 0, picoseconds))
+    devices::made(device)
+        .map_or_else(streams::now, |device| device.streams.work(stream, 0, picoseconds))
 }
 
 #[unsafe(no_mangle)]
@@ -133,18 +124,7 @@ extern "C" fn cubeyard_torch_wait(time: u64) {
 
 #[unsafe(no_mangle)]
 extern "C" fn cubeyard_torch_idle(device: u32) -> u64 {
-    on(device, |device| device.streams.idle())
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cubeyard_torch_now() -> u64 {
-    streams::now()
-}
-
-/// Returns a figure of a device, or the host's clock for one that was not made: nothing was done on it.
-fn on(device: u32, figure: impl FnOnce(&Device) -> u64) -> u64 {
-    let device = devices::devices().ok().and_then(|devices| devices.made(device));
-    device.map_or_else(streams::now, figure)
+    devices::made(device).map_or_else(streams::now, |device| device.streams.idle())
 }
 
 /// # Safety

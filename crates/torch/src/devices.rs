@@ -10,7 +10,7 @@ use cubeyard_memory::{Bytes, FlexAllocator, FlexConfig};
 use crate::memory::SipMemory;
 use crate::settings::{self, Settings};
 use crate::space::Space;
-use crate::streams::Streams;
+use crate::streams::{self, Streams};
 
 /// Sizes of a region that are tried after the RFC's, so that what is left of a small device can be used.
 const SMALL: [Bytes; 2] = [Bytes::gib(1), Bytes::mib(256)];
@@ -45,7 +45,7 @@ struct Reserved {
 pub struct Device {
     /// Memory behind its regions.
     pub memory: Arc<SipMemory>,
-    /// Simulated streams.
+    /// Streams of simulated time.
     pub streams: Arc<Streams>,
     /// Allocator of its blocks.
     pub allocator: FlexAllocator,
@@ -154,4 +154,21 @@ fn reserve(devices: u32) -> Result<Reserved, Failure> {
 /// Returns a device.
 pub fn device(number: u32) -> Result<&'static Device, Failure> {
     devices()?.device(number)
+}
+
+/// Returns a device that was made before.
+pub(crate) fn made(number: u32) -> Option<&'static Device> {
+    devices().ok()?.made(number)
+}
+
+/// Returns the time at which a stream will have done its work: the host's, for a device on which nothing was done.
+pub fn stream_time(device: u32, stream: u32) -> u64 {
+    made(device).map_or_else(streams::now, |device| device.streams.end(stream))
+}
+
+/// Lets the work that follows on a stream begin at a time at the earliest.
+pub fn stream_wait(device: u32, stream: u32, time: u64) {
+    if let Some(device) = made(device) {
+        device.streams.hold(stream, time);
+    }
 }

@@ -1,5 +1,6 @@
 //! The memory of a device, as its allocator sees it.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -40,7 +41,7 @@ struct State {
     table: FirmwareTable,
     used: Bytes,
     /// Bytes of memory in each region by its physical address.
-    regions: std::collections::BTreeMap<u64, Bytes>,
+    regions: BTreeMap<u64, Bytes>,
 }
 
 impl SipMemory {
@@ -54,7 +55,7 @@ impl SipMemory {
     ) -> Self {
         let addresses = FreeList::new(Bytes::new(space.span() - FIRST), Checking::Trusted);
         let table = FirmwareTable::new(ENTRIES);
-        let regions = std::collections::BTreeMap::new();
+        let regions = BTreeMap::new();
         let state = Mutex::new(State { addresses, table, used: Bytes::ZERO, regions });
         let limit = AtomicU64::new(total.get());
         Self {

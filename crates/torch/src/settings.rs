@@ -43,7 +43,8 @@ pub fn read() -> Result<Settings, SettingsError> {
     Ok(Settings { topology, capacity: hbm.min(share), bound })
 }
 
-fn topology() -> Result<Topology, SettingsError> {
+/// Reads `CUBEYARD_TOPOLOGY` and `CUBEYARD_SIPS`.
+pub fn topology() -> Result<Topology, SettingsError> {
     const FILE: &str = "CUBEYARD_TOPOLOGY";
     const SIPS: &str = "CUBEYARD_SIPS";
     let path = variable(FILE)?;

@@ -8,5 +8,5 @@ all ranks are threads of it. Nothing here imports PyTorch.
 - `numbers`, `order`: compute what the machine would, in the order in which it adds.
 - `machine`: matches the calls of the ranks, performs them and keeps their times.
 - `wire`, `server`: messages between processes, and the process that answers them.
-- `records`, `perfetto`, `timeline`: what was performed, as a report, a trace and a picture.
+- `records`, `timeline`: what was performed, as a report, a trace and a picture.
 """

@@ -13,7 +13,7 @@ from cubeyard import Context, Placement, _given, _native
 from cubeyard._algorithm import finder
 from cubeyard._world import numbers, order
 from cubeyard._world.operation import Operation
-from cubeyard.errors import CubeyardError, InputError
+from cubeyard.errors import InputError
 from cubeyard.topology import Topology
 
 __all__ = ["Fabric", "Timing", "from_environment", "sips_of_environment"]
@@ -288,16 +288,4 @@ def sips_of_environment() -> int:
 
 
 def _topology() -> Topology:
-    path, sips = (os.environ.get(name, "").strip() for name in ("CUBEYARD_TOPOLOGY", "CUBEYARD_SIPS"))
-    try:
-        topology = Topology(path or None)
-    except CubeyardError as error:
-        raise InputError(f"CUBEYARD_TOPOLOGY: {error}") from error
-    if not sips:
-        return topology
-    if not sips.isdigit():
-        raise InputError(f"CUBEYARD_SIPS: `{sips}`: expected a number of SIPs")
-    try:
-        return topology.with_({"sips.count": int(sips)})
-    except CubeyardError as error:
-        raise InputError(f"CUBEYARD_SIPS: {error}") from error
+    return Topology._of(_native.torch_topology())

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from cubeyard import _native
 from cubeyard._result import Result, write
-from cubeyard._world import perfetto, timeline
+from cubeyard._world import timeline
 
 __all__ = ["Record", "Report", "Span"]
+
+# Track, start and end in picoseconds, name, and details of a slice of a trace.
+_Slice = tuple[str, int, int, str, Sequence[tuple[str, int | str]]]
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ class Report(Result):
         Raises:
             InputError: The file cannot be written.
         """
-        return write(path, perfetto.encode(self._slices()))
+        return write(path, _native.trace_of_slices(list(self._slices())))
 
     def draw(self, start_ns: float = 0.0) -> str:
         """Returns a picture as SVG: work of each rank in blue, its waits in grey, collectives in orange.
@@ -92,16 +96,14 @@ class Report(Result):
             bars += [timeline.Bar(row, call.operation, call.start_ns, end) for row in rows]
         return timeline.draw(bar for bar in bars if bar.start >= start_ns)
 
-    def _slices(self) -> Iterator[perfetto.Slice]:
+    def _slices(self) -> Iterator[_Slice]:
         for span in self.spans:
-            yield perfetto.Slice(f"rank {span.rank}", span.name, _ps(span.start_ns), _ps(span.end_ns), {})
+            yield f"rank {span.rank}", _ps(span.start_ns), _ps(span.end_ns), span.name, ()
         for call in self.calls:
-            details: dict[str, int | str] = {"bytes": call.bytes, "type": call.dtype}
-            details.update(algorithm=call.algorithm, at=call.at)
+            details = (("bytes", call.bytes), ("type", call.dtype), ("algorithm", call.algorithm), ("at", call.at))
             end = _ps(call.start_ns) + _ps(call.time_ns)
             for rank in dict.fromkeys(call.ranks):
-                track = f"rank {rank}: {call.group}"
-                yield perfetto.Slice(track, call.operation, _ps(call.start_ns), end, details)
+                yield f"rank {rank}: {call.group}", _ps(call.start_ns), end, call.operation, details
 
     def _draw(self, axes: Any) -> None:
         axes.barh([call.operation for call in self.calls], [call.time_ns for call in self.calls])

@@ -18,7 +18,7 @@ use super::device::PythonDevice;
 use super::hooks::{self, Hooks, Objects};
 use super::native_device::MemoryDevice;
 use super::streams::PythonStreams;
-use super::{arguments, failure, forks, pressure};
+use super::{arguments, figures, forks, pressure};
 use crate::error::{Kind, OrRaise};
 
 /// Allocates blocks of device memory; the base of `cubeyard.memory.FlexAllocator`, which documents it.
@@ -202,11 +202,7 @@ impl FlexAllocator {
     /// Returns the statistics, by PyTorch's keys.
     #[pyo3(name = "_entries")]
     fn entries<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let entries = PyDict::new(py);
-        for (key, value) in self.call(py, |inner| inner.stats().entries())? {
-            entries.set_item(key, value)?;
-        }
-        Ok(entries)
+        figures::statistics(py, &self.call(py, flex::FlexAllocator::stats)?)
     }
 
     /// Sets the peaks to the current figures.
@@ -237,19 +233,13 @@ impl FlexAllocator {
     /// Returns the figures of the regions, the oldest first.
     #[pyo3(name = "_region_figures")]
     fn region_figures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let reports = self.call(py, flex::FlexAllocator::regions)?;
-        let regions: PyResult<Vec<_>> =
-            reports.iter().map(|report| failure::entry(py, report)).collect();
-        PyList::new(py, regions?)
+        figures::regions(py, &self.call(py, flex::FlexAllocator::regions)?)
     }
 
     /// Returns the segment table: the id, flat address and size of each region; nothing for an empty entry.
     #[pyo3(name = "_segments")]
     fn segments<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let table = self.call(py, flex::FlexAllocator::segment_table)?;
-        let entry =
-            |segment: flex::Segment| (segment.region_id.get(), segment.base, segment.size.get());
-        PyTuple::new(py, table.entries().iter().map(|segment| segment.map(entry)))
+        figures::segments(py, &self.call(py, flex::FlexAllocator::segment_table)?)
     }
 
     /// Returns the physical address of an address: in a physical function the id of the region is one, in a virtual function

@@ -9,9 +9,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use super::program::TorchProgram;
-use super::{Place, refused, segments, sites};
+use super::{Place, refused, sites};
 use crate::error::{Kind, OrRaise};
-use crate::memory::{calls, entry, forks, out_of_memory};
+use crate::memory::{calls, figures, forks, out_of_memory};
 
 /// A device of PyTorch; the base of the functions of `torch.ahbm`, which document it.
 #[pyclass(frozen, module = "cubeyard._native")]
@@ -27,11 +27,7 @@ impl TorchDevice {
 
     /// Returns the statistics, by PyTorch's keys.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let entries = PyDict::new(py);
-        for (key, value) in self.0.call(py, |allocator| allocator.stats().entries())? {
-            entries.set_item(key, value)?;
-        }
-        Ok(entries)
+        figures::statistics(py, &self.0.call(py, flex::FlexAllocator::stats)?)
     }
 
     /// Sets the peaks to the current figures.
@@ -106,15 +102,12 @@ impl TorchDevice {
 
     /// Returns the figures of the regions, the oldest first.
     fn regions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let reports = self.0.call(py, flex::FlexAllocator::regions)?;
-        let regions: PyResult<Vec<_>> = reports.iter().map(|report| entry(py, report)).collect();
-        PyList::new(py, regions?)
+        figures::regions(py, &self.0.call(py, flex::FlexAllocator::regions)?)
     }
 
     /// Returns the segment table: the id, flat address and size of each region; nothing for an empty entry.
     fn segment_table<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let table = self.0.call(py, flex::FlexAllocator::segment_table)?;
-        segments(py, &table)
+        figures::segments(py, &self.0.call(py, flex::FlexAllocator::segment_table)?)
     }
 
     /// Whether no further region is acquired.

@@ -7,9 +7,9 @@ use cubeyard_memory::{Bytes, VirtualAddress};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
-use super::{Place, segments};
+use super::Place;
 use crate::error::{IntoPyErr, Kind, OrRaise};
-use crate::memory::{Address, Held};
+use crate::memory::{Address, Held, figures};
 
 /// A tensor for a launch: the two numbers of its block, and the part of it that the tensor has.
 type Operand = (u64, u64, u64, u64);
@@ -146,7 +146,7 @@ impl TorchLaunch {
     /// The segment table of the launch.
     #[getter]
     fn segment_table<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        self.with(|launch| segments(py, launch.segment_table()))?
+        self.with(|launch| figures::segments(py, launch.segment_table()))?
     }
 
     /// Returns the addresses of the tiles of an operand: `tile` bytes each, `stride` bytes apart.

@@ -7,7 +7,6 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include "shim.h"
-#include "versions.h"
 
 namespace cubeyard {
 namespace {
@@ -132,11 +131,9 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return previous;
   }
 
-#if CUBEYARD_STREAM_HANDLES
   void* getStreamNativeHandle(const Stream stream) const override {
     return reinterpret_cast<void*>(stream.id());
   }
-#endif
 
   bool queryStream(const Stream& stream) const override {
     return cubeyard_torch_passed(end_of(stream)) != 0;
@@ -196,11 +193,9 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     SpyreAllocator::instance().recordStream(pointer, stream);
   }
 
-#if CUBEYARD_DEVICE_CAPABILITY
   c10::DeviceCapability getDeviceCapability(Device /*device*/) const override {
     return {}; // Every type that the CPU has.
   }
-#endif
 };
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)

@@ -32,26 +32,11 @@ std::vector<int64_t> block(const at::Tensor& self) {
       static_cast<int64_t>(self.storage().nbytes())};
 }
 
-int64_t new_stream(int64_t device, int64_t priority) {
-  uint32_t stream = 0;
-  allocator_of(checked(device));
-  check(cubeyard_torch_stream_new(checked(device), static_cast<int32_t>(priority), &stream));
-  return stream;
-}
-
 void sleep(int64_t picoseconds) {
   TORCH_CHECK(picoseconds >= 0, "picoseconds is ", picoseconds, ": expected 0 or more");
   const c10::DeviceIndex device = current_device();
   allocator_of(device); // A device that is not made has no streams.
   cubeyard_torch_work(device, current_stream(device), picoseconds);
-}
-
-int64_t clock() {
-  return static_cast<int64_t>(cubeyard_torch_now());
-}
-
-int64_t stream_time(int64_t device, int64_t stream) {
-  return static_cast<int64_t>(cubeyard_torch_record(checked(device), static_cast<uint32_t>(stream)));
 }
 
 // Generator that operators of a device use if they are given none.
@@ -76,10 +61,7 @@ void empty_host_cache() {
 TORCH_LIBRARY(ahbm, m) {
   m.def("_block(Tensor self) -> int[]");
   m.impl("_block", c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(block));
-  m.def("_new_stream(int device, int priority) -> int", TORCH_FN(new_stream));
   m.def("_sleep(int picoseconds) -> ()", TORCH_FN(sleep));
-  m.def("_clock() -> int", TORCH_FN(clock));
-  m.def("_stream_time(int device, int stream) -> int", TORCH_FN(stream_time));
   m.def("_default_generator(int device) -> Generator?", TORCH_FN(generator));
   m.def("_host_statistics() -> int[]", TORCH_FN(host_statistics));
   m.def("_empty_host_cache() -> ()", TORCH_FN(empty_host_cache));

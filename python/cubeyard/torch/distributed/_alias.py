@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from typing import Any
 
 import numpy as np
 import torch
+
+from cubeyard import _native
 
 __all__ = ["on_host"]
 
@@ -29,28 +30,9 @@ def on_host(tensor: torch.Tensor) -> torch.Tensor:
     return whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
 
 
-class _Space(ctypes.Structure):
-    _fields_ = (
-        ("base", ctypes.c_uint64),
-        ("span", ctypes.c_uint64),
-        ("distance", ctypes.c_uint64),
-        ("devices", ctypes.c_uint64),
-    )
-
-
 @functools.cache
 def _space() -> tuple[str, int]:
     """Returns the name of the device, and the distance from its pointers to those of the host."""
-    try:
-        from cubeyard import _native
-        from cubeyard.torch import _loader
-    except ImportError:
-        return "", 0
-    if not _loader.is_loaded():
-        return "", 0
-    library: Any = ctypes.CDLL(_native.__file__)
-    found = _Space()
-    status = library.cubeyard_torch_get_space(ctypes.byref(found))
-    if status != 0:
-        raise AssertionError(f"the device is loaded, and its memory is not known: status {status}")
-    return _loader.name, int(found.distance)
+    from cubeyard.torch import _loader
+
+    return (_loader.name, _native.torch_distance()) if _loader.is_loaded() else ("", 0)

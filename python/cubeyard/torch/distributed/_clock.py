@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from typing import Any
+
+from cubeyard import _native
 
 __all__ = ["Clock"]
 
@@ -21,14 +22,14 @@ class Clock:
         self._seen = 0
         self._spans: list[list[Any]] = []
         self._lock = threading.Lock()
-        self._device = _Device.find()
-        self._host = self._device if is_alone else None
+        self._device = _device()
+        self._has_host = bool(self._device) and is_alone
 
     def now(self, device: Any = None) -> int:
         """Returns the time of the work on a device; of that of the host by default."""
-        if self._device is not None and self._device.owns(device):
-            return self._device.stream_time(device)
-        return self._own if self._host is None else self._host.host_time()
+        if self._is_on_device(device):
+            return _native.torch_stream_time(*_stream(device))
+        return _native.torch_now() if self._has_host else self._own
 
     def advance(self, picoseconds: int) -> None:
         """Adds work of the host."""
@@ -43,10 +44,10 @@ class Clock:
         with self._lock:
             self._spans.append([name, now / 1000, end / 1000])
             self._seen = max(self._seen, end)
-        if self._device is not None and self._device.owns(device):
-            self._device.stream_wait(device, end)
-        elif self._host is not None:
-            self._host.host_wait(end)
+        if self._is_on_device(device):
+            _native.torch_stream_wait(*_stream(device), end)
+        elif self._has_host:
+            _native.torch_wait(end)
         else:
             self._own = end
 
@@ -64,55 +65,22 @@ class Clock:
             spans, self._spans = self._spans, []
         return _merged(spans)
 
+    def _is_on_device(self, device: Any) -> bool:
+        return device is not None and device.type == self._device
 
-class _Device:
-    """Streams and the host's clock of the device, where that is loaded."""
 
-    def __init__(self, native: Any, name: str) -> None:
-        self.name = name
-        self.native = native
-        for function, result, arguments in (
-            ("record", ctypes.c_uint64, (ctypes.c_uint32, ctypes.c_uint32)),
-            ("stream_wait", None, (ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64)),
-            ("now", ctypes.c_uint64, ()),
-            ("wait", None, (ctypes.c_uint64,)),
-        ):
-            call = getattr(native, f"cubeyard_torch_{function}")
-            call.restype, call.argtypes = result, arguments
+def _device() -> str | None:
+    """Returns the name of the device, if this process has loaded it."""
+    from cubeyard.torch import _loader
 
-    @classmethod
-    def find(cls) -> _Device | None:
-        """Returns the device of this process, if it is loaded."""
-        try:
-            from cubeyard import _native
-            from cubeyard.torch import _loader
-        except ImportError:
-            return None
-        if not _loader.is_loaded():
-            return None
-        return cls(ctypes.CDLL(_native.__file__), _loader.name)
+    return _loader.name if _loader.is_loaded() else None
 
-    def owns(self, device: Any) -> bool:
-        return device is not None and device.type == self.name
 
-    def stream_time(self, device: Any) -> int:
-        return int(self.native.cubeyard_torch_record(*self._stream(device)))
+def _stream(device: Any) -> tuple[int, int]:
+    import torch
 
-    def stream_wait(self, device: Any, time: int) -> None:
-        self.native.cubeyard_torch_stream_wait(*self._stream(device), time)
-
-    def host_time(self) -> int:
-        return int(self.native.cubeyard_torch_now())
-
-    def host_wait(self, time: int) -> None:
-        self.native.cubeyard_torch_wait(time)
-
-    @staticmethod
-    def _stream(device: Any) -> tuple[int, int]:
-        import torch
-
-        stream = torch.accelerator.current_stream(device)
-        return stream.device_index, stream.stream_id
+    stream = torch.accelerator.current_stream(device)
+    return stream.device_index, stream.stream_id
 
 
 def _merged(spans: list[list[Any]]) -> list[list[Any]]:

@@ -1,0 +1,55 @@
+//! Traces of what Python code has recorded.
+
+use cubeyard_device::perfetto::{Arg, Event, Lanes, TraceError, TraceWriter};
+use cubeyard_sim::Time;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::error::Kind;
+
+/// A detail of a slice.
+#[derive(FromPyObject)]
+enum Detail {
+    Number(u64),
+    Text(String),
+}
+
+impl Detail {
+    fn arg(&self) -> Arg<'_> {
+        match self {
+            Self::Number(number) => Arg::Uint(*number),
+            Self::Text(text) => Arg::Text(text),
+        }
+    }
+}
+
+/// A slice: its track, start and end in picoseconds, name and details.
+type Slice = (String, u64, u64, String, Vec<(String, Detail)>);
+
+/// Returns a trace of slices. Tracks are in the order of their names; slices that overlap get lanes of their own.
+#[pyfunction]
+fn trace_of_slices(py: Python<'_>, slices: Vec<Slice>) -> PyResult<Bound<'_, PyBytes>> {
+    let trace = py.detach(|| encode(slices));
+    let trace = trace.map_err(|error| Kind::Internal.error(error.to_string()))?;
+    Ok(PyBytes::new(py, &trace))
+}
+
+fn encode(mut slices: Vec<Slice>) -> Result<Vec<u8>, TraceError> {
+    slices.sort_by(|a, b| (&a.0, a.1, a.2).cmp(&(&b.0, b.1, b.2)));
+    let mut trace = TraceWriter::new(Vec::new());
+    for track in slices.chunk_by(|a, b| a.0 == b.0) {
+        let mut lanes = Lanes::new(&mut trace, &track[0].0, None)?;
+        for (_, start, end, name, details) in track {
+            let (start, end) = (Time::from_ps(*start), Time::from_ps(*end));
+            let lane = lanes.lane(&mut trace, start, end)?;
+            let args: Vec<_> =
+                details.iter().map(|(key, value)| (key.as_str(), value.arg())).collect();
+            trace.slice(lane, start, end, Event::new(name).args(&args))?;
+        }
+    }
+    trace.finish()
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(trace_of_slices, module)?)
+}
