@@ -1,0 +1,90 @@
+"""Arguments of launches: arrays of NumPy, tensors of this package, and numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cubeyard.errors import InputError
+from cubeyard.placement import Placement
+from cubeyard.tensor import Tensor
+
+__all__ = ["ROWS", "Placed", "is_tensor", "memory", "place", "specialized", "triton_type"]
+
+ROWS = Placement(cube="row_wise", pe="row_wise")
+"""The placement of arrays that have no other: rows over all PEs of the SIP."""
+
+_TYPES = {
+    "float16": "fp16", "float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float8_e4m3fn": "fp8e4nv",
+    "float8_e5m2": "fp8e5", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "u8",
+    "uint16": "u16", "uint32": "u32", "uint64": "u64", "bool": "i1",
+    "f16": "fp16", "f32": "fp32", "f64": "fp64", "bf16": "bf16", "fp8_e4m3": "fp8e4nv", "fp8_e5m2": "fp8e5",
+    "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "u8": "u8", "u16": "u16", "u32": "u32", "u64": "u64",
+}  # fmt: skip
+"""Triton's names of element types, by those of NumPy and of this package."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """An array with its placement on the machine; `place` makes it."""
+
+    array: np.ndarray[Any, Any]
+    placement: Placement
+
+
+def place(array: np.ndarray[Any, Any], placement: Placement) -> Placed:
+    """Returns an array that a launch places on the machine as given, and not by rows over all PEs.
+
+    Args:
+        array: the array; results of the launch are written into it.
+        placement: its distribution. Addresses must be those of one row-major range: split by rows, or copied.
+
+    >>> import cubeyard, numpy as np
+    >>> place(np.zeros(4), cubeyard.Placement.one()).placement.pes
+    1
+    """
+    if not isinstance(array, np.ndarray):
+        raise InputError(f"array: expected an array of NumPy, found {type(array).__name__}")
+    if "column_wise" in (placement.sip, placement.cube, placement.pe):
+        raise InputError(f"placement={placement!r}: expected rows or copies; a kernel's addresses run by rows")
+    return Placed(array, placement)
+
+
+def is_tensor(argument: Any) -> bool:
+    """Returns whether an argument of a launch is memory."""
+    return isinstance(argument, np.ndarray | Placed | Tensor)
+
+
+def triton_type(argument: Any) -> str:
+    """Returns Triton's name of the element type of an argument."""
+    dtype = argument.array.dtype if isinstance(argument, Placed) else argument.dtype
+    name = str(getattr(dtype, "name", dtype))
+    if name not in _TYPES:
+        raise InputError(f"an argument of {name}: expected one of {', '.join(sorted(set(_TYPES)))}")
+    return _TYPES[name]
+
+
+def specialized(native: Any) -> Any:
+    """Returns Triton's function that describes an argument, with arrays and numbers of NumPy added."""
+
+    def describe(backend: Any, argument: Any, is_const: bool, specialize: bool, align: bool) -> Any:
+        if is_tensor(argument):
+            return f"*{'k' if is_const else ''}{triton_type(argument)}", "D" if specialize and align else None
+        if isinstance(argument, np.generic):
+            argument = argument.item()
+        return native(backend, argument, is_const, specialize, align)
+
+    describe.__cubeyard__ = True  # type: ignore[attr-defined]
+    return describe
+
+
+def memory(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Returns the memory of an array in the order of its addresses: itself, or all between its first and last element."""
+    if array.flags.c_contiguous:
+        return array
+    if any(stride < 0 or stride % array.itemsize for stride in array.strides):
+        raise InputError(f"an array with strides {array.strides}: expected whole elements in ascending order")
+    length = 1 + sum((size - 1) * stride // array.itemsize for size, stride in zip(array.shape, array.strides, strict=True))
+    return np.lib.stride_tricks.as_strided(array, (length,), (array.itemsize,))

@@ -1,0 +1,199 @@
+"""Element types of Triton, and arithmetic on single elements."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["COMPARISONS", "DTYPES", "SIZES", "UNSIGNED", "is_float", "rounded", "scalar", "wrapped"]
+
+DTYPES = {
+    "i1": "bool", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "f16": "f16", "bf16": "bf16", "f32": "f32",
+    "f64": "f64", "f8E4M3FN": "fp8_e4m3", "f8E5M2": "fp8_e5m2", "ptr": "i64",
+}  # fmt: skip
+"""Names of element types in this package, by those of Triton's IR."""
+
+UNSIGNED = {"i1": "bool", "i8": "u8", "i16": "u16", "i32": "u32", "i64": "u64"}
+"""Names of the unsigned types of the same width."""
+
+SIZES = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8, "f8E4M3FN": 1,
+         "f8E5M2": 1, "ptr": 8}  # fmt: skip
+"""Bytes of an element in memory."""
+
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "eq": lambda x, y: x == y, "ne": lambda x, y: x != y, "lt": lambda x, y: x < y, "le": lambda x, y: x <= y,
+    "gt": lambda x, y: x > y, "ge": lambda x, y: x >= y,
+}  # fmt: skip
+"""Comparisons by name."""
+
+
+def is_float(element: str) -> bool:
+    """Returns whether a type is a float."""
+    return element[0] in "fb"
+
+
+def wrapped(value: int, element: str) -> int:
+    """Wraps a whole number to a signed type."""
+    if element == "i1":
+        return value & 1
+    bits = 8 * SIZES[element]
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def unsigned(value: int, element: str) -> int:
+    """Returns the bits of a signed number as an unsigned one."""
+    return value & 1 if element == "i1" else value & ((1 << (8 * SIZES[element])) - 1)
+
+
+def rounded(value: float, element: str) -> float:
+    """Rounds a number to a type of floats."""
+    if element == "f64":
+        return value
+    if element == "f16":
+        return float(np.float16(value))
+    single = float(np.float32(value))
+    if element == "f32" or not math.isfinite(single):
+        return single
+    if element == "bf16":
+        bits = struct.unpack("<I", struct.pack("<f", single))[0]
+        bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
+        return float(struct.unpack("<f", struct.pack("<I", bits))[0])
+    # Floats of 8 bits are rounded where they are stored in a tile.
+    return single
+
+
+def of_bits(bits: int, element: str) -> float:
+    """Returns the float of a constant that is given by its bits."""
+    if element == "bf16":
+        return float(struct.unpack("<f", struct.pack("<I", bits << 16))[0])
+    form = {"f16": ("<H", "<e"), "f32": ("<I", "<f"), "f64": ("<Q", "<d")}[element]
+    return float(struct.unpack(form[1], struct.pack(form[0], bits))[0])
+
+
+def _divided(x: int, y: int) -> int:
+    """Divides, rounding towards 0; by 0 it is 0, as on the machine."""
+    return 0 if y == 0 else abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+
+
+def _float_divided(x: float, y: float) -> float:
+    if y != 0:
+        return x / y
+    return math.nan if x == 0 or math.isnan(x) else math.copysign(math.inf, x) * math.copysign(1, y)
+
+
+_INTEGERS: dict[str, Callable[..., int]] = {
+    "arith.addi": lambda x, y: x + y,
+    "arith.subi": lambda x, y: x - y,
+    "arith.muli": lambda x, y: x * y,
+    "arith.divsi": _divided,
+    "arith.remsi": lambda x, y: x - _divided(x, y) * y,
+    "arith.ceildivsi": lambda x, y: -((-x) // y) if y else 0,
+    "arith.floordivsi": lambda x, y: x // y if y else 0,
+    "arith.andi": lambda x, y: x & y,
+    "arith.ori": lambda x, y: x | y,
+    "arith.xori": lambda x, y: x ^ y,
+    "arith.shli": lambda x, y: x << y,
+    "arith.shrsi": lambda x, y: x >> y,
+    "arith.minsi": min,
+    "arith.maxsi": max,
+    "math.absi": abs,
+}
+_NATURALS: dict[str, Callable[..., int]] = {
+    "arith.divui": lambda x, y: x // y if y else 0,
+    "arith.remui": lambda x, y: x % y if y else 0,
+    "arith.ceildivui": lambda x, y: -(-x // y) if y else 0,
+    "arith.shrui": lambda x, y: x >> y,
+    "arith.minui": min,
+    "arith.maxui": max,
+}
+_FLOATS: dict[str, Callable[..., float]] = {
+    "arith.addf": lambda x, y: x + y,
+    "arith.subf": lambda x, y: x - y,
+    "arith.mulf": lambda x, y: x * y,
+    "arith.divf": _float_divided,
+    "tt.precise_divf": _float_divided,
+    "arith.remf": math.fmod,
+    "arith.maxnumf": lambda x, y: y if math.isnan(x) else x if math.isnan(y) else max(x, y),
+    "arith.minnumf": lambda x, y: y if math.isnan(x) else x if math.isnan(y) else min(x, y),
+    "arith.maximumf": lambda x, y: math.nan if math.isnan(x) or math.isnan(y) else max(x, y),
+    "arith.minimumf": lambda x, y: math.nan if math.isnan(x) or math.isnan(y) else min(x, y),
+    "arith.negf": lambda x: -x,
+    "math.absf": abs,
+    "math.exp": lambda x: math.exp(x) if x < 709 else math.inf,
+    "math.exp2": lambda x: 2.0**x if x < 1024 else math.inf,
+    "math.log": lambda x: math.log(x) if x > 0 else -math.inf if x == 0 else math.nan,
+    "math.log2": lambda x: math.log2(x) if x > 0 else -math.inf if x == 0 else math.nan,
+    "math.sqrt": lambda x: math.sqrt(x) if x >= 0 else math.nan,
+    "tt.precise_sqrt": lambda x: math.sqrt(x) if x >= 0 else math.nan,
+    "math.rsqrt": lambda x: 1 / math.sqrt(x) if x > 0 else math.inf if x == 0 else math.nan,
+    "math.sin": math.sin,
+    "math.cos": math.cos,
+    "math.erf": math.erf,
+    "math.floor": math.floor,
+    "math.ceil": math.ceil,
+    "math.fma": lambda x, y, z: x * y + z,
+    "tt.clampf": lambda x, low, high: min(max(x, low), high),
+}
+
+
+def scalar(name: str, element: str, words: list[str], source: str) -> Callable[..., Any] | None:
+    """Returns an operation on single elements, as a function; None if there is none of that name.
+
+    Args:
+        name: name of the operation.
+        element: type of the result.
+        words: its words, such as the relation of a comparison.
+        source: type of the first operand.
+    """
+    if name in _INTEGERS:
+        whole = _INTEGERS[name]
+        return lambda *given: wrapped(whole(*given), element)
+    if name in _NATURALS:
+        natural = _NATURALS[name]
+        return lambda *given: wrapped(natural(*(unsigned(one, element) for one in given)), element)
+    if name in _FLOATS:
+        real = _FLOATS[name]
+        return lambda *given: rounded(real(*given), element)
+    if name in ("arith.cmpi", "arith.cmpf"):
+        return _comparison(name, words[0], source)
+    if name == "tt.mulhiui":
+        bits = 8 * SIZES[element]
+        return lambda x, y: wrapped(unsigned(x, element) * unsigned(y, element) >> bits, element)
+    if name == "arith.select":
+        return lambda condition, x, y: x if condition else y
+    return _conversion(name, element, source)
+
+
+def _comparison(name: str, relation: str, source: str) -> Callable[..., bool]:
+    if name == "arith.cmpi":
+        compare = COMPARISONS[relation[-2:]]
+        if relation[0] == "u":
+            return lambda x, y: bool(compare(unsigned(x, source), unsigned(y, source)))
+        return lambda x, y: bool(compare(x, y))
+    if relation in ("ord", "uno"):
+        return lambda x, y: (x != x or y != y) == (relation == "uno")
+    compare, unordered = COMPARISONS[relation[1:]], relation[0] == "u"
+    return lambda x, y: unordered if x != x or y != y else bool(compare(x, y))
+
+
+def _conversion(name: str, element: str, source: str) -> Callable[..., Any] | None:
+    if name in ("arith.extsi", "arith.trunci", "arith.index_cast", "tt.int_to_ptr", "tt.ptr_to_int"):
+        if source == "i1":
+            return lambda x: -int(x)
+        return lambda x: wrapped(int(x), element) if element != "ptr" else int(x)
+    if name == "arith.extui":
+        return lambda x: unsigned(int(x), source)
+    if name == "arith.sitofp":
+        return lambda x: rounded(float(x), element)
+    if name == "arith.uitofp":
+        return lambda x: rounded(float(unsigned(int(x), source)), element)
+    if name in ("arith.fptosi", "arith.fptoui"):
+        return lambda x: wrapped(int(x), element) if math.isfinite(x) else 0
+    if name in ("arith.extf", "arith.truncf", "tt.fp_to_fp"):
+        return lambda x: rounded(x, element)
+    return None

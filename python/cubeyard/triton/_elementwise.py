@@ -1,0 +1,147 @@
+"""Element-wise operations: on known values at once, on tiles by the vector unit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cubeyard.errors import CubeyardError
+from cubeyard.triton import _index
+from cubeyard.triton._elements import SIZES, scalar
+from cubeyard.triton._frame import Builder, Frame, Step, lowers
+from cubeyard.triton._ir import Operation
+from cubeyard.triton._tiles import names, tiles
+from cubeyard.triton._values import Bools, Index, Node, Uniform, tile_of
+from cubeyard.triton._vectors import vector
+
+__all__: list[str] = []
+
+
+class Elementwise:
+    """An operation in its three forms: on numbers, on known arrays, and on tiles."""
+
+    def __init__(self, build: Builder, operation: Operation) -> None:
+        of = build.types[operation.results[0]]
+        source = build.types[operation.operands[0]]
+        words = operation.attributes.get("words", [])
+        given = (operation.name, of.element, words, source.element)
+        self.name, self.shape, self.element = operation.name, of.shape, of.element
+        self.scalar, self.vector, self.tiles = scalar(*given), vector(*given), tiles(*given)
+        self.call = build.call(operation)
+        if self.tiles is None and self.scalar is None:
+            raise build.unsupported(operation)
+
+    def __call__(self, *given: Any) -> Any:
+        """Returns the result for tensors; each operand is one of the kinds of `_values`."""
+        if all(isinstance(one, Uniform) for one in given) and self.scalar is not None:
+            return Uniform(self.shape, self.element, self.scalar(*(one.value for one in given)))
+        made: dict[str, Any] = {"compute": self.tiles, "operands": given, "vector": self.vector, "at": self.call}
+        known = self._known(given, made)
+        return Node(self.shape, self.element, **made) if known is None else known
+
+    def _known(self, given: tuple[Any, ...], made: dict[str, Any]) -> Any:
+        """Returns the result if it is an index or a mask."""
+        if self.name == "arith.select" and isinstance(given[0], Uniform):
+            return given[1] if given[0].value else given[2]
+        if not all(isinstance(one, Uniform | Index | Bools) for one in given):
+            return None
+        if self.name == "arith.andi" and self.element == "i1":
+            found = _index.both(*given, **made)
+            if found is not None:
+                return found
+        elif self.name in ("arith.addi", "arith.subi") and self.element != "i1":
+            sign = -1 if self.name == "arith.subi" else 1
+            return _index.added(given[0], given[1], self.element, sign, **made)
+        elif self.name == "arith.muli" and _index.times(*given):
+            return _index.multiplied(given[0], given[1], self.element, **made)
+        elif self.name in ("arith.extsi", "tt.int_to_ptr", "tt.ptr_to_int") and isinstance(given[0], Index):
+            return Index(self.shape, self.element, given[0].base, given[0].axes, **made)
+        return None if self.vector is None else _index.pointwise(self.shape, self.element, given, **made)
+
+
+@lowers(*names())
+def elementwise(build: Builder, operation: Operation) -> Step:
+    """Lowers an element-wise operation."""
+    made = Elementwise(build, operation)
+    result = operation.results[0]
+    of_scalars, operands = made.scalar, operation.operands
+    if not made.shape:
+        return _on_scalars(made, of_scalars, operands, result)
+
+    def step(frame: Frame) -> None:
+        env = frame.env
+        env[result] = frame.settled(made(*[env[one] for one in operands]))
+
+    return step
+
+
+def _on_scalars(made: Elementwise, compute: Any, operands: list[int], result: int) -> Step:
+    """Computes known numbers at once; others are tiles of one element."""
+
+    def step(frame: Frame) -> None:
+        given = [frame.env[one] for one in operands]
+        if compute is not None and not any(isinstance(one, Node) for one in given):
+            frame.env[result] = compute(*given)
+            return
+        if made.name == "arith.select" and not isinstance(given[0], Node):
+            frame.env[result] = given[1] if given[0] else given[2]
+            return
+        node = Node((), made.element, compute=made.tiles, operands=tuple(given), at=made.call)
+        frame.env[result] = frame.settled(node)
+
+    return step
+
+
+@lowers("tt.addptr")
+def moved_pointer(build: Builder, operation: Operation) -> Step:
+    """Lowers an offset of pointers, in elements: addresses are numbers of bytes."""
+    of = build.types[operation.results[0]]
+    size, (pointer, offset), result = SIZES[of.pointee], operation.operands, operation.results[0]
+    call = build.call(operation)
+
+    def step(frame: Frame) -> None:
+        base, by = frame.env[pointer], frame.env[offset]
+        if type(base) is int and not isinstance(by, Node):
+            frame.env[result] = base + size * int(by)
+            return
+        frame.env[result] = _moved(base, by, of.shape, size, call)
+
+    return step
+
+
+def _moved(base: Any, by: Any, shape: tuple[int, ...], size: int, call: Any) -> Any:
+    if isinstance(base, Index | Uniform) and isinstance(by, Index | Uniform):
+        moved = _index.added(base, by, "ptr", size=size)
+        return moved
+
+    def addresses(x: Any, y: Any) -> Any:
+        return x.astype("int64") + y.astype("int64") * size
+
+    def compute(tl: Any, x: Any, y: Any) -> Any:
+        return tl.add(x, tl.mul(tl.cast(y, "i64"), size))
+
+    return Node(shape, "ptr", compute=compute, operands=(base, by), vector=addresses, at=call)
+
+
+@lowers("tt.bitcast", "arith.bitcast")
+def bits(build: Builder, operation: Operation) -> Step:
+    """Lowers a bitcast: of pointers, or between types of the same kind."""
+    source, of = build.types[operation.operands[0]], build.types[operation.results[0]]
+    operand, result = operation.operands[0], operation.results[0]
+    if source.element == of.element:
+        return _renamed(operand, result)
+    raise build.unsupported(operation, f"from {source.element} to {of.element}")
+
+
+def _renamed(operand: int, result: int) -> Step:
+    def step(frame: Frame) -> None:
+        frame.env[result] = frame.env[operand]
+
+    return step
+
+
+def operand(value: Any, frame: Frame) -> Any:
+    """Returns a value as a tile; raises an error for one that is none."""
+    tile = tile_of(value, frame.tl)
+    if isinstance(tile, int | float):
+        raise CubeyardError(f"expected a tile, found the number {tile}")
+    return tile

@@ -1,0 +1,196 @@
+"""Operations as steps: functions that a PE calls one after the other, on the values of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+from cubeyard.errors import CubeyardError
+from cubeyard.triton._elements import DTYPES, SIZES
+from cubeyard.triton._ir import Block, Kernel, Line, Operation
+from cubeyard.triton._values import Node, Uniform, tile_of
+from cubeyard.triton._voice import Call, Voice, located
+
+__all__ = ["Builder", "Frame", "LOWERINGS", "Step", "Steps", "UnsupportedError", "lowers", "run"]
+
+
+class UnsupportedError(CubeyardError):
+    """An operation of Triton that this machine has no counterpart of."""
+
+
+class Frame:
+    """A program while it runs on its PE."""
+
+    __slots__ = ("env", "grid", "live", "masks", "notes", "pid", "refs", "tl")
+
+    def __init__(self, tl: Any, call: Call, values: int, grid: tuple[int, ...], shared: Any, live: bool) -> None:
+        self.tl = Voice(tl, call)
+        self.env: list[Any] = [None] * values
+        self.grid, self.live = grid, live
+        self.pid: tuple[int, ...] = (0, 0, 0)
+        self.refs: dict[str, Any] = {}
+        self.masks, self.notes = shared
+
+    def reference(self, element: str, address: int, shape: Any) -> Any:
+        """Returns a reference to contiguous elements from an address on."""
+        if element not in self.refs:
+            self.refs[element] = self.tl.ref(0, (1,), DTYPES[element])
+        return self.refs[element].at(address // SIZES[element], shape)
+
+    def settled(self, value: Any) -> Any:
+        """Computes a result that is not known, so that its operands can be dropped."""
+        if isinstance(value, Node) and not value.known and value.tile is None:
+            tile_of(value, self.tl)
+            value.operands, value.compute = (), None
+        return value
+
+    def whole(self, value: Any, shape: Any, element: str) -> Any:
+        """Returns a value as a tile with all its elements, not one that broadcasts."""
+        tile = tile_of(value, self.tl)
+        if isinstance(tile, int | float):
+            return self.tl.full(shape, tile, DTYPES[element])
+        return tile if tuple(tile.shape) == tuple(shape) else self.tl.broadcast_to(tile, shape)
+
+
+Flow = Generator[Any, Any, None]
+"""An operation that may wait: it yields a tile and is sent its elements."""
+
+Step = Callable[[Frame], Flow | None]
+"""An operation: a function of a frame, which returns a generator if it may wait."""
+
+
+class Steps:
+    """A block as steps, each with its line and the values that nobody needs after it."""
+
+    __slots__ = ("arguments", "own_results", "plain", "results", "steps")
+
+    def __init__(self, arguments: list[int], results: list[int]) -> None:
+        self.arguments, self.results = arguments, results
+        self.steps: list[tuple[Call, Step, tuple[int, ...]]] = []
+        self.own_results: tuple[int, ...] = ()
+        self.plain = True
+
+
+def run(block: Steps, frame: Frame) -> Flow:
+    """Runs a block."""
+    env, voice = frame.env, frame.tl
+    for call, step, dead in block.steps:
+        voice.call = call
+        flow = step(frame)
+        if flow is not None:
+            yield from flow
+        for value in dead:
+            env[value] = None
+
+
+def run_plain(block: Steps, frame: Frame) -> None:
+    """Runs a block in which nothing waits."""
+    env, voice = frame.env, frame.tl
+    for call, step, dead in block.steps:
+        voice.call = call
+        step(frame)
+        for value in dead:
+            env[value] = None
+
+
+LOWERINGS: dict[str, Callable[[Builder, Operation], Step]] = {}
+"""Functions that make steps of operations, by the names of the operations."""
+
+
+def lowers(*names: str) -> Callable[[Callable[[Builder, Operation], Step]], Callable[[Builder, Operation], Step]]:
+    """Registers the function that makes steps of these operations."""
+
+    def register(function: Callable[[Builder, Operation], Step]) -> Callable[[Builder, Operation], Step]:
+        for name in names:
+            LOWERINGS[name] = function
+        return function
+
+    return register
+
+
+_TERMINATORS = ("scf.yield", "scf.condition", "tt.return", "tt.reduce.return", "tt.scan.return")
+_FLOWS = ("scf.for", "scf.if", "scf.while", "tt.atomic_rmw", "tt.atomic_cas", "tt.make_tensor_descriptor",
+          "tt.descriptor_load", "tt.descriptor_store")  # fmt: skip
+
+
+class Builder:
+    """Makes steps of a kernel."""
+
+    def __init__(self, kernel: Kernel, live: bool, wanted: frozenset[int] = frozenset()) -> None:
+        self.kernel, self.types, self.live, self.wanted = kernel, kernel.types, live, wanted
+        self.uses = _uses(kernel.body)
+
+    def line(self, operation: Operation) -> Line:
+        """Returns the author's line of an operation; that of the kernel for those that have none."""
+        found = self.kernel.lines[operation.line]
+        if found.line:
+            return found
+        return next((line for line in self.kernel.lines if line.line), found)
+
+    def call(self, operation: Operation) -> Call:
+        """Returns the function that calls others from the author's line."""
+        line = self.line(operation)
+        return located(line.file, line.line)
+
+    def unsupported(self, operation: Operation, detail: str = "") -> UnsupportedError:
+        """Makes the error of an operation that has no counterpart."""
+        what = f" {detail}" if detail else ""
+        return UnsupportedError(f"{self.line(operation)}: Triton's operation {operation.name}{what} has no counterpart here")
+
+    def steps(self, block: Block) -> Steps:
+        """Makes the steps of a block."""
+        last = block.operations[-1] if block.operations else None
+        results = last.operands if last is not None and last.name in _TERMINATORS else []
+        made = Steps(block.arguments, results)
+        body = block.operations[:-1] if last is not None and last.name in _TERMINATORS else block.operations
+        defined = [value for operation in body for value in operation.results]
+        made.own_results = tuple(set(results) & set(defined))
+        dead = _last_uses(body, defined, set(results))
+        for operation, gone in zip(body, dead, strict=True):
+            made.steps.append((self.call(operation), self.step(operation), gone))
+            made.plain = made.plain and not self.live and operation.name not in _FLOWS
+        return made
+
+    def step(self, operation: Operation) -> Step:
+        """Makes the step of an operation."""
+        make = LOWERINGS.get(operation.name)
+        if make is None:
+            raise self.unsupported(operation)
+        return make(self, operation)
+
+
+def _all_operands(operation: Operation) -> set[int]:
+    """Returns the values that an operation uses, those of its regions included."""
+    used = set(operation.operands)
+    for region in operation.regions:
+        for inner in region.operations:
+            used |= _all_operands(inner)
+    return used
+
+
+def _uses(block: Block) -> dict[int, int]:
+    """Returns how many operands each value is."""
+    counts: dict[int, int] = {}
+    for operation in block.operations:
+        for value in operation.operands:
+            counts[value] = counts.get(value, 0) + 1
+        for region in operation.regions:
+            for value, count in _uses(region).items():
+                counts[value] = counts.get(value, 0) + count
+    return counts
+
+
+def _last_uses(body: list[Operation], defined: list[int], kept: set[int]) -> list[tuple[int, ...]]:
+    """Returns for each operation the values of the block that no later one uses."""
+    pending = set(defined) - kept
+    dead: list[tuple[int, ...]] = []
+    for operation in reversed(body):
+        gone = (_all_operands(operation) | set(operation.results)) & pending
+        pending -= gone
+        dead.append(tuple(gone))
+    return dead[::-1]
+
+
+def uniform(value: Any, shape: tuple[int, ...], element: str) -> Any:
+    """Returns a known number as a tensor, and a tile of one element as one that broadcasts."""
+    return Uniform(shape, element, value)

@@ -1,0 +1,109 @@
+"""Arithmetic on known indices, addresses and masks: affine wherever it can be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cubeyard.triton._values import Bools, Index, Uniform, of_vector
+from cubeyard.triton._vectors import NUMPY, Array
+
+__all__ = ["added", "both", "multiplied", "pointwise", "times"]
+
+
+def _parts(value: Any) -> tuple[int, tuple[Any, ...]]:
+    """Returns base and axes of an index or of one number."""
+    if isinstance(value, Index):
+        return value.base, value.axes
+    return int(value.value), (0,) * len(value.shape)
+
+
+def _sum(x: Any, y: Any, sign: int) -> Any:
+    if type(x) is int and type(y) is int:
+        return x + sign * y
+    length = len(y) if type(x) is int else len(x)
+    left = np.arange(length, dtype=np.int64) * x if type(x) is int else x
+    right = np.arange(length, dtype=np.int64) * y if type(y) is int else y
+    return left + sign * right
+
+
+def added(x: Any, y: Any, element: str, sign: int = 1, size: int = 1, **made: Any) -> Any:
+    """Returns `x + sign * size * y`; None if it exceeds the element type."""
+    base, axes = _parts(x)
+    more, steps = _parts(y)
+    axes = tuple(_sum(left, _scaled(right, size), sign) for left, right in zip(axes, steps, strict=True))
+    return _checked(Index(x.shape, element, base + sign * size * more, axes, **made))
+
+
+def multiplied(x: Any, y: Any, element: str, **made: Any) -> Any:
+    """Returns the product of an index and one number; None if it exceeds the element type, or both are indices."""
+    index, factor = (x, y) if isinstance(y, Uniform) else (y, x)
+    if not isinstance(factor, Uniform):
+        return None
+    base, axes = _parts(index)
+    times = int(factor.value)
+    return _checked(Index(x.shape, element, base * times, tuple(_scaled(of, times) for of in axes), **made))
+
+
+def _scaled(of: Any, factor: int) -> Any:
+    return of if factor == 1 else of * factor
+
+
+def times(x: Any, y: Any) -> bool:
+    """Returns whether a product is that of an index and one number."""
+    return isinstance(x, Uniform) or isinstance(y, Uniform)
+
+
+def _checked(index: Index) -> Any:
+    if not index.fits():
+        return None
+    return Uniform(index.shape, index.element, index.base) if not index.varying() else index
+
+
+def _axis(values: tuple[Any, ...]) -> int | None:
+    """Returns the one axis along which values differ; None if there are several."""
+    found: set[int] = set()
+    for value in values:
+        if isinstance(value, Index):
+            found.update(value.varying())
+        elif isinstance(value, Bools):
+            found.update(axis for axis, of in enumerate(value.axes) if of is not None)
+    return found.pop() if len(found) == 1 else None
+
+
+def _line(value: Any, axis: int) -> Array:
+    """Returns the elements of a value along an axis."""
+    if isinstance(value, Uniform):
+        return np.full(1, value.value, NUMPY[value.element])
+    if isinstance(value, Index):
+        return (value.base + value.numbers(axis)).astype(NUMPY[value.element])
+    found: Array = value.axes[axis]
+    return found
+
+
+def pointwise(shape: Any, element: str, values: tuple[Any, ...], **made: Any) -> Any:
+    """Returns the result of an operation on values that differ along one axis only; None if they do along several."""
+    if element not in NUMPY or element[0] not in "ip" or not all(isinstance(it, Uniform | Index | Bools) for it in values):
+        return None
+    axis = _axis(values)
+    if axis is None:
+        return None
+    result = np.broadcast_to(made["vector"](*(_line(value, axis) for value in values)), (shape[axis],))
+    return of_vector(shape, element, axis, result, **made)
+
+
+def both(x: Any, y: Any, **made: Any) -> Any:
+    """Returns the conjunction of two masks; None if they are not of that kind."""
+    if isinstance(x, Uniform):
+        return y if x.value else x
+    if isinstance(y, Uniform):
+        return x if y.value else y
+    if not (isinstance(x, Bools) and isinstance(y, Bools)):
+        return None
+    axes = tuple(_conjunction(left, right) for left, right in zip(x.axes, y.axes, strict=True))
+    return Bools(x.shape, axes, **made)
+
+
+def _conjunction(x: Any, y: Any) -> Any:
+    return y if x is None else x if y is None else x & y

@@ -1,0 +1,202 @@
+"""Loads and stores: patterns of addresses and masks as accesses of the DMA."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cubeyard.triton import _pieces
+from cubeyard.triton._elements import DTYPES, SIZES
+from cubeyard.triton._frame import Builder, Flow, Frame, Step, lowers
+from cubeyard.triton._ir import Operation
+from cubeyard.triton._values import Bools, Index, Node, Uniform, array_of, tile_of
+
+__all__ = ["known", "load", "store"]
+
+
+@lowers("tt.load")
+def loaded(build: Builder, operation: Operation) -> Step:
+    """Lowers a load."""
+    of, result = build.types[operation.results[0]], operation.results[0]
+    element = build.types[operation.operands[0]].pointee
+    operands, wanted = operation.operands, build.live and result in build.wanted
+    call, line = build.call(operation), str(build.line(operation))
+
+    def step(frame: Frame) -> Flow | None:
+        given = [frame.env[one] for one in operands]
+        if wanted or not all(_is_plain(one) for one in given[:2]):
+            return waiting(frame, given)
+        frame.env[result] = load(frame, line, element, of.shape, *given)
+        return None
+
+    def waiting(frame: Frame, given: list[Any]) -> Flow:
+        for at, value in enumerate(given[:2]):
+            given[at] = yield from known(value)
+        frame.tl.call = call
+        value = load(frame, line, element, of.shape, *given)
+        frame.env[result] = (yield from known(value)) if wanted else value
+
+    return step
+
+
+@lowers("tt.store")
+def stored(build: Builder, operation: Operation) -> Step:
+    """Lowers a store."""
+    pointer = build.types[operation.operands[0]]
+    operands = operation.operands
+    call, line = build.call(operation), str(build.line(operation))
+
+    def step(frame: Frame) -> Flow | None:
+        given = [frame.env[one] for one in operands]
+        if not all(_is_plain(one) for one in (given[0], *given[2:])):
+            return waiting(frame, given)
+        store(frame, line, pointer.pointee, pointer.shape, *given)
+        return None
+
+    def waiting(frame: Frame, given: list[Any]) -> Flow:
+        given[0] = yield from known(given[0])
+        if len(given) > 2:
+            given[2] = yield from known(given[2])
+        frame.tl.call = call
+        store(frame, line, pointer.pointee, pointer.shape, *given)
+
+    return step
+
+
+def _is_plain(value: Any) -> bool:
+    return not isinstance(value, Node) or value.known
+
+
+def known(value: Any) -> Any:
+    """Waits for the elements of a value, unless they are known; to be used by `yield from`."""
+    if _is_plain(value):
+        return value
+    elements = yield value
+    if not value.shape:
+        return elements.reshape(-1)[0].item()
+    node = Node(value.shape, value.element, tile=value.tile)
+    node.array, node.known = elements, True
+    return node
+
+
+@dataclass(frozen=True)
+class _Box:
+    """A part of a tile that one command moves."""
+
+    start: tuple[int, ...]
+    shape: tuple[int, ...]
+    reference: Any
+    mask: Any
+    covers: bool
+    """Whether it is the whole tile, or broadcasts to it."""
+
+
+def load(frame: Frame, line: str, element: str, shape: tuple[int, ...], pointer: Any, mask: Any = None, other: Any = None) -> Any:
+    """Loads a tensor: one command for a strided pattern, several for others."""
+    fill, instead = (0, other) if isinstance(other, Node) else (_number(other, element), None)
+    if _is_never(mask):
+        return Uniform(shape, element, fill) if instead is None and shape else _filled(frame, shape, element, fill, other)
+    boxes = list(_boxes(frame, line, element, shape, pointer, mask))
+    tile = _joined(frame, boxes, shape, element, fill)
+    if instead is not None and mask is not None:
+        tile = frame.tl.where(tile_of(mask, frame.tl), tile, tile_of(instead, frame.tl))
+    return Node(shape, element, tile=tile)
+
+
+def _filled(frame: Frame, shape: tuple[int, ...], element: str, fill: float, other: Any) -> Any:
+    return other if isinstance(other, Node) else Node(shape, element, tile=frame.tl.full(shape, fill, DTYPES[element]))
+
+
+def _number(other: Any, element: str) -> float:
+    value = other.value if isinstance(other, Uniform) else other
+    return 0 if value is None else value
+
+
+def _is_never(mask: Any) -> bool:
+    value = mask.value if isinstance(mask, Uniform) else mask
+    return isinstance(value, bool | int) and not value
+
+
+def _joined(frame: Frame, boxes: list[_Box], shape: tuple[int, ...], element: str, fill: float) -> Any:
+    """Loads boxes and joins them to one tile."""
+    tl = frame.tl
+    if len(boxes) == 1 and boxes[0].covers:
+        return _load_box(tl, boxes[0], fill)
+    total = tl.full(shape, fill, DTYPES[element])
+    for box in boxes:
+        total = tl.paste(total, box.start, _load_box(tl, box, fill))
+    return total
+
+
+def _load_box(tl: Any, box: _Box, fill: float) -> Any:
+    return tl.load(box.reference) if box.mask is None else tl.load(box.reference, box.mask, fill)
+
+
+def store(frame: Frame, line: str, element: str, shape: tuple[int, ...], pointer: Any, value: Any, mask: Any = None) -> None:
+    """Stores a tensor: one command for a strided pattern, several for others."""
+    if _is_never(mask):
+        return
+    tl, tile = frame.tl, frame.whole(value, shape, element)
+    for box in _boxes(frame, line, element, shape, pointer, mask, shared=False):
+        part = tile if tuple(box.shape) == tuple(shape) else tl.slice(tile, box.start, box.shape)
+        if box.mask is None:
+            tl.store(box.reference, part)
+        else:
+            tl.store(box.reference, part, box.mask)
+
+
+def _boxes(
+    frame: Frame, line: str, element: str, shape: tuple[int, ...], pointer: Any, mask: Any, shared: bool = True
+) -> Iterator[_Box]:
+    """Splits an access into boxes whose addresses are affine."""
+    if not shape:
+        yield _Box((), (), frame.reference(element, int(pointer), ()), None, True)
+        return
+    axes = _mask_axes(mask, shape)
+    if axes is None or not isinstance(pointer, Index | Uniform):
+        yield from _gathered(frame, line, element, shape, pointer, mask)
+        return
+    base, steps = (pointer.base, pointer.axes) if isinstance(pointer, Index) else (pointer.value, (0,) * len(shape))
+    parts = _pieces.of_axes(shape, steps, axes, SIZES[element], shared)
+    if len(parts) > 1:
+        frame.notes.add((line, "pieces", "addresses that wrap or jump: one access for each affine part"))
+        parts = _pieces.of_axes(shape, steps, axes, SIZES[element], False)
+    for start, lengths, offset, strides, limits in parts:
+        reference = frame.reference(element, base + offset, lengths).strided(strides)
+        yield _Box(start, lengths, reference, _mask(frame, lengths, limits), len(parts) == 1)
+
+
+def _gathered(frame: Frame, line: str, element: str, shape: tuple[int, ...], pointer: Any, mask: Any) -> Iterator[_Box]:
+    """Splits any addresses into runs."""
+    addresses = np.broadcast_to(array_of(pointer), shape)
+    chosen = np.broadcast_to(True if mask is None else array_of(mask), shape)
+    runs = list(_pieces.of_array(addresses, chosen, SIZES[element]))
+    if len(runs) > 1:
+        frame.notes.add((line, "gather", "addresses or mask without a strided pattern: one access for each run"))
+    for start, lengths, address, step in runs:
+        reference = frame.reference(element, address, lengths).strided([1] * (len(shape) - 1) + [step])
+        yield _Box(start, lengths, reference, None, lengths == tuple(shape))
+
+
+def _mask_axes(mask: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
+    """Returns the truth values of each axis, None for those that are all true; None if it is no box."""
+    if mask is None or isinstance(mask, Uniform):
+        return (None,) * len(shape)
+    if isinstance(mask, Bools):
+        return mask.axes
+    return None
+
+
+def _mask(frame: Frame, lengths: tuple[int, ...], limits: Any) -> Any:
+    """Returns the mask of a box: one that ends at limits, or one of truth values."""
+    if limits is None:
+        return None
+    if isinstance(limits, np.ndarray):
+        return limits
+    key = (lengths, limits)
+    if key not in frame.masks:
+        frame.masks[key] = frame.tl.mask(lengths, limits)
+    return frame.masks[key]

@@ -1,0 +1,122 @@
+"""Programs: compiled kernels as functions that run on PEs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+# Each of them registers the operations that it lowers.
+from cubeyard.triton import _atomics, _descriptors, _dot, _elementwise, _flow, _memory, _reduce, _shapes  # noqa: F401
+from cubeyard.triton._analysis import Facts, facts
+from cubeyard.triton._frame import Builder, Frame, Steps, run, run_plain
+from cubeyard.triton._ir import Kernel, Line, unpack
+from cubeyard.triton._schedule import Schedule, program
+from cubeyard.triton._values import tile_of
+from cubeyard.triton._voice import located, moved
+
+__all__ = ["Notes", "Program", "Work"]
+
+Notes = set[tuple[str, str, str]]
+"""Line, kind and text of what the pattern of a kernel costs on this machine."""
+
+
+@dataclass
+class Work:
+    """One launch: the arguments, the grid, and the programs of each PE."""
+
+    values: dict[int, Any]
+    """Known arguments by their value's number."""
+    pointers: list[int]
+    """Numbers of the values that are the addresses of the launch's tensors, in order."""
+    grid: tuple[int, int, int]
+    schedule: Schedule
+    live: bool
+    notes: Notes = field(default_factory=set)
+    masks: dict[Any, Any] = field(default_factory=dict)
+    lock: Any = None
+
+
+class Program:
+    """A compiled kernel."""
+
+    def __init__(self, name: str, data: bytes) -> None:
+        """Reads a kernel; operations without a counterpart are errors when it is launched first."""
+        self.name, self.kernel = name, unpack(data)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """Facts that are known before the kernel runs."""
+        return facts(self.kernel)
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The kernel as steps."""
+        return Builder(self.kernel, bool(self.facts.live), self.facts.wanted).steps(self.kernel.body)
+
+    @property
+    def line(self) -> Line:
+        """The line of the kernel's definition."""
+        return next((line for line in self.kernel.lines if line.line), self.kernel.lines[0])
+
+    def function(self, work: Work) -> Callable[..., Any]:
+        """Returns the kernel of a launch, to be called by a PE with the launch's tensors."""
+        steps = self.steps
+        made = _live(self.kernel, steps, work) if work.live else _recorded(self.kernel, steps, work)
+        return moved(made, self.line.file, self.line.line)
+
+
+def _frame(kernel: Kernel, work: Work, tensors: tuple[Any, ...], tl: Any) -> tuple[Frame, range]:
+    """Returns the frame of a PE with its arguments, and its programs."""
+    line = next((line for line in kernel.lines if line.line), kernel.lines[0])
+    grid = work.grid
+    frame = Frame(tl, located(line.file, line.line), len(kernel.types), grid, (work.masks, work.notes), work.live)
+    for value, given in work.values.items():
+        frame.env[value] = given
+    for value, tensor in zip(work.pointers, tensors, strict=True):
+        frame.env[value] = tensor.whole.address
+    within, cubes = tl.num_programs(0), tl.num_programs(1)
+    number = tl.program_id(1) * within + tl.program_id(0)
+    return frame, work.schedule(number, within * cubes, grid[0] * grid[1] * grid[2])
+
+
+def _recorded(kernel: Kernel, steps: Steps, work: Work) -> Any:
+    def recorded(*tensors: Any, tl: Any) -> None:
+        frame, programs = _frame(kernel, work, tensors, tl)
+        for number in programs:
+            frame.pid = program(number, work.grid)
+            if steps.plain:
+                run_plain(steps, frame)
+            else:
+                for wanted in run(steps, frame):
+                    raise AssertionError(f"a recorded kernel waits for {wanted}")
+
+    return recorded
+
+
+def _live(kernel: Kernel, steps: Steps, work: Work) -> Any:
+    async def live(*tensors: Any, tl: Any) -> None:
+        frame, programs = _frame(kernel, work, tensors, tl)
+        for number in programs:
+            frame.pid = program(number, work.grid)
+            await _driven(run(steps, frame), frame)
+
+    assert inspect.iscoroutinefunction(live)
+    return live
+
+
+def _driven(flow: Any, frame: Frame) -> Coroutine[Any, Any, None]:
+    """Runs a program to its end, and gives it the elements for which it waits."""
+
+    async def drive() -> None:
+        elements: Any = None
+        while True:
+            try:
+                wanted = flow.send(elements)
+            except StopIteration:
+                return
+            elements = await frame.tl.value(tile_of(wanted, frame.tl))
+
+    return drive()

@@ -1,0 +1,153 @@
+"""Recording of launches as results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cubeyard._bench import Bench, BenchContext
+from cubeyard._run import Run
+from cubeyard._run import run as run_bench
+from cubeyard.context import Context
+from cubeyard.kernel import LaunchReport
+from cubeyard.placement import Placement
+from cubeyard.triton._arguments import ROWS
+from cubeyard.triton._launch import Launch, Settings
+from cubeyard.triton._program import Notes
+from cubeyard.triton._schedule import Schedule
+from cubeyard.triton._voice import moved
+
+__all__ = ["Recording", "perform", "record", "timed"]
+
+
+@dataclass
+class Recording:
+    """Launches within a `with cubeyard.triton.record()` block."""
+
+    settings: Settings
+    launches: list[Any] = field(default_factory=list)
+    """A `cubeyard.Run` for each launch on arrays; a `LaunchReport` for each on tensors of a context."""
+
+
+_recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
+_times: ContextVar[list[int] | None] = ContextVar("times", default=None)
+_DEFAULT = Settings()
+
+
+@contextmanager
+def record(
+    *,
+    topology: Any = None,
+    schedule: str | Schedule = "waves",
+    data: bool = True,
+    placement: Placement = ROWS,
+    cubes: Any = None,
+    pes: Any = None,
+) -> Iterator[Recording]:
+    """Records the launches of Triton kernels within a `with` block as results.
+
+    Args:
+        topology: the machine: None for the default, a file, a dictionary, or a `Topology`.
+        schedule: programs of each PE: `waves`, `blocks`, or a function of the number of the PE, the number of PEs, and
+            the number of programs that returns a range of programs.
+        data: whether values are computed; without, times alone are simulated.
+        placement: distribution of arrays that `place` was not called for.
+        cubes: cubes that take part, by number; all by default.
+        pes: PEs of each cube that take part, by number; all by default.
+    """
+    recording = Recording(Settings(topology, schedule, data, placement, cubes, pes))
+    token = _recording.set(recording)
+    try:
+        yield recording
+    finally:
+        _recording.reset(token)
+
+
+@contextmanager
+def timed() -> Iterator[list[int]]:
+    """Collects the simulated times of launches, in picoseconds."""
+    times: list[int] = []
+    token = _times.set(times)
+    try:
+        yield times
+    finally:
+        _times.reset(token)
+
+
+def current() -> Settings:
+    """Returns the settings of launches now."""
+    recording = _recording.get()
+    return _DEFAULT if recording is None else recording.settings
+
+
+def perform(launch: Launch, options: list[str]) -> None:
+    """Runs a launch, and records it where launches are recorded."""
+    recording = _recording.get()
+    context = launch.context()
+    if context is not None:
+        done: Any = launch.run(context, set())
+        _timed(done.max_ps)
+    elif recording is None:
+        with Context(launch.settings.topology, data=launch.settings.data) as own:
+            report = launch.run(own, set())
+        _timed(report.max_ps)
+    else:
+        done = _explained(launch, options)
+        _timed(round(done.kernel_ns * 1000))
+    if recording is not None:
+        recording.launches.append(done)
+
+
+def _timed(picoseconds: int) -> None:
+    times = _times.get()
+    if times is not None:
+        times.append(picoseconds)
+
+
+def _explained(launch: Launch, options: list[str]) -> Run:
+    """Runs a launch as a bench, whose result names bounds, the critical path and defects by the author's lines."""
+    notes: Notes = set()
+    reports: list[LaunchReport] = []
+
+    def bench(context: BenchContext) -> None:
+        reports.append(launch.run(context, notes))
+
+    line = launch.program.line
+    function = moved(bench, line.file, line.line)
+    grid = "x".join(str(one) for one in launch.grid)
+    schedule = launch.settings.schedule if isinstance(launch.settings.schedule, str) else "of the caller"
+    description = f"Triton kernel of {line}, grid {grid}, schedule {schedule}"
+    found = run_bench(
+        Bench(function, launch.program.name, description), topology=launch.settings.topology, data=launch.settings.data
+    )
+    share, bounds = _bounds(found)
+    texts = [*found.notes, *_notes(launch, notes, reports), *options]
+    return replace(found, notes=texts, bounds=bounds, share_of_bound=share)
+
+
+def _bounds(of: Run) -> tuple[float, list[dict[str, Any]]]:
+    """Returns the share of the tightest bound, and all of them: the time of each unit if all PEs had equal parts.
+
+    A bench of this package knows the least work of its problem. That of a kernel is not known: bounds are those of its
+    own commands.
+    """
+    units = [(unit["unit"], unit["mean"]) for unit in of.units if unit["unit"] not in ("DMA read", "DMA write", "PE_CPU")]
+    moved_ns = (of.read_bytes + of.written_bytes) / of.peak_bandwidth_gbs if of.peak_bandwidth_gbs else 0
+    shares = [*units, ("the HBM of all PEs", moved_ns / of.kernel_ns if of.kernel_ns else 0)]
+    bounds = [{"resource": name, "least_ns": share * of.kernel_ns, "share": share} for name, share in shares]
+    return max(share for _, share in shares), sorted(bounds, key=lambda bound: -float(bound["share"]))
+
+
+def _notes(launch: Launch, notes: Notes, reports: list[LaunchReport]) -> list[str]:
+    """Returns what a launch costs more, or does otherwise, than its author may expect."""
+    texts = [f"{line}: {text}" for line, _, text in sorted(notes)]
+    programs = launch.grid[0] * launch.grid[1] * launch.grid[2]
+    pes = len(reports[-1].pes) if reports else 0
+    if pes:
+        texts.append(f"{programs} programs on {pes} PEs: at most {-(-programs // pes)} on each, one after the other")
+    if launch.program.facts.live:
+        texts.append(f"runs live: {launch.program.facts.live}")
+    return texts

@@ -1,0 +1,140 @@
+"""Reductions and scans along an axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cubeyard.triton._elements import scalar
+from cubeyard.triton._frame import Builder, Frame, Step, Steps, lowers, run_plain
+from cubeyard.triton._ir import Block, Operation
+from cubeyard.triton._values import Index, Node
+
+__all__: list[str] = []
+
+_REDUCTIONS = {
+    "arith.addf": "sum", "arith.addi": "sum", "arith.maxnumf": "max", "arith.maximumf": "max", "arith.maxsi": "max",
+    "arith.minnumf": "min", "arith.minimumf": "min", "arith.minsi": "min", "arith.mulf": "prod", "arith.muli": "prod",
+    "arith.xori": "xor_sum",
+}  # fmt: skip
+"""Reductions of the vector unit, by the operation that combines two elements."""
+
+_OF_BOOLS = {"arith.ori": "max", "arith.andi": "min"}
+_SCANS = {"arith.addf": "cumsum", "arith.addi": "cumsum", "arith.mulf": "cumprod", "arith.muli": "cumprod"}
+
+
+def _single(block: Block) -> str:
+    """Returns the operation of a block that combines its two arguments by one; else nothing."""
+    body = block.operations[:-1]
+    if len(body) == 1 and sorted(body[0].operands) == sorted(block.arguments):
+        return body[0].name
+    return ""
+
+
+@lowers("tt.reduce")
+def reduced(build: Builder, operation: Operation) -> Step:
+    """Lowers a reduction: one of the vector unit, or else halves that are combined until one element is left."""
+    block, axis = operation.regions[0], operation.attributes["axis"]
+    of = build.types[operation.operands[0]]
+    name = _single(block)
+    kind = _REDUCTIONS.get(name) or (_OF_BOOLS.get(name) if of.element == "i1" else None)
+    if kind is not None:
+        return _by_unit(build, operation, kind, axis)
+    found = _extreme(build, block)
+    halves = _by_halves(build, operation, build.steps(block), axis)
+    return halves if found is None else _with_index(build, operation, found, axis, halves)
+
+
+def _by_unit(build: Builder, operation: Operation, kind: str, axis: int) -> Step:
+    operand, result = operation.operands[0], operation.results[0]
+    before, of = build.types[operand], build.types[result]
+
+    def step(frame: Frame) -> None:
+        tile = frame.whole(frame.env[operand], before.shape, before.element)
+        frame.env[result] = Node(of.shape, of.element, tile=getattr(frame.tl, kind)(tile, axis))
+
+    return step
+
+
+def _extreme(build: Builder, block: Block) -> str | None:
+    """Returns `max` or `min` if a block chooses that of two elements with its index, the first of equal ones."""
+    if len(block.arguments) != 4:
+        return None
+    tries = [((3, 0, 5, 1), (5, 1), (3, 0)), ((5, 0, 3, 1), (5, 0), (3, 1)), ((4, 2, 4, 1), (4, 1), (4, 1))]
+    for kind, at in (("max", 1), ("min", 2)):
+        if all(_evaluated(build, block, given[0]) == given[at] for given in tries):
+            return kind
+    return None
+
+
+def _evaluated(build: Builder, block: Block, given: tuple[int, ...]) -> tuple[Any, ...] | None:
+    """Returns the results of a block for numbers; None if it has operations that numbers have not."""
+    env: dict[int, Any] = dict(zip(block.arguments, given, strict=True))
+    for operation in block.operations[:-1]:
+        of, words = build.types[operation.results[0]].element, operation.attributes.get("words", [])
+        compute = scalar(operation.name, of, words, build.types[operation.operands[0]].element)
+        if compute is None or not all(one in env for one in operation.operands):
+            return None
+        env[operation.results[0]] = compute(*(env[one] for one in operation.operands))
+    return tuple(env.get(one) for one in block.operations[-1].operands)
+
+
+def _with_index(build: Builder, operation: Operation, kind: str, axis: int, otherwise: Step) -> Step:
+    """Finds the greatest or least element and its index, where the indices are those of the axis."""
+    (value, index), (best, place) = operation.operands, operation.results
+    before, of, at = build.types[value], build.types[best], build.types[place]
+
+    def step(frame: Frame) -> Any:
+        numbers = frame.env[index]
+        strides = tuple(int(one == axis) for one in range(len(before.shape)))
+        if not (isinstance(numbers, Index) and numbers.base == 0 and numbers.axes == strides and at.element == "i32"):
+            return otherwise(frame)
+        tile = frame.whole(frame.env[value], before.shape, before.element)
+        frame.env[best] = Node(of.shape, of.element, tile=getattr(frame.tl, kind)(tile, axis))
+        frame.env[place] = Node(at.shape, at.element, tile=getattr(frame.tl, f"arg{kind}")(tile, axis))
+        return None
+
+    return step
+
+
+def _by_halves(build: Builder, operation: Operation, block: Steps, axis: int) -> Step:
+    """Combines the halves of an axis by the block of a reduction, until one element is left."""
+    types = [build.types[one] for one in operation.operands]
+    call, line = build.call(operation), str(build.line(operation))
+
+    def step(frame: Frame) -> None:
+        tl, env = frame.tl, frame.env
+        parts = [frame.whole(env[one], of.shape, of.element) for one, of in zip(operation.operands, types, strict=True)]
+        frame.notes.add((line, "halves", "a reduction that the vector unit has not: halves are combined in turn"))
+        length = types[0].shape[axis]
+        while length > 1:
+            length //= 2
+            shape = [length if at == axis else size for at, size in enumerate(types[0].shape)]
+            middle = [length if at == axis else 0 for at in range(len(shape))]
+            lower = [tl.slice(part, [0] * len(shape), shape) for part in parts]
+            upper = [tl.slice(part, middle, shape) for part in parts]
+            for argument, tile, of in zip(block.arguments, lower + upper, types * 2, strict=True):
+                env[argument] = Node(tuple(shape), of.element, tile=tile)
+            run_plain(block, frame)
+            tl.call = call
+            parts = [frame.whole(env[one], shape, of.element) for one, of in zip(block.results, types, strict=True)]
+        for result, part in zip(operation.results, parts, strict=True):
+            of = build.types[result]
+            env[result] = Node(of.shape, of.element, tile=tl.reshape(part, of.shape))
+
+    return step
+
+
+@lowers("tt.scan")
+def scanned(build: Builder, operation: Operation) -> Step:
+    """Lowers a running sum or product."""
+    kind = _SCANS.get(_single(operation.regions[0]))
+    if kind is None or operation.attributes.get("reverse"):
+        raise build.unsupported(operation, "with this combination")
+    axis, operand, result = operation.attributes["axis"], operation.operands[0], operation.results[0]
+    of = build.types[operand]
+
+    def step(frame: Frame) -> None:
+        tile = frame.whole(frame.env[operand], of.shape, of.element)
+        frame.env[result] = Node(of.shape, of.element, tile=getattr(frame.tl, kind)(tile, axis))
+
+    return step

@@ -1,0 +1,244 @@
+"""Operations that make values, or change only their shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cubeyard.triton._elements import of_bits
+from cubeyard.triton._frame import Builder, Frame, Step, lowers
+from cubeyard.triton._ir import Operation
+from cubeyard.triton._values import Bools, Index, Node, Uniform, tile_of
+
+__all__: list[str] = []
+
+
+def _fixed(result: int, value: Any) -> Step:
+    def step(frame: Frame) -> None:
+        frame.env[result] = value
+
+    return step
+
+
+@lowers("arith.constant")
+def constant(build: Builder, operation: Operation) -> Step:
+    """Lowers a constant."""
+    of = build.types[operation.results[0]]
+    value = operation.attributes["value"]
+    if isinstance(value, dict):
+        value = of_bits(value["bits"], of.element)
+    if of.element == "i1":
+        value = bool(value)
+    return _fixed(operation.results[0], Uniform(of.shape, of.element, value) if of.shape else value)
+
+
+@lowers("tt.make_range")
+def numbered(build: Builder, operation: Operation) -> Step:
+    """Lowers a range of numbers."""
+    of = build.types[operation.results[0]]
+    start, result = operation.attributes["start"], operation.results[0]
+    if of.shape == (1,):
+        return _fixed(result, Uniform((1,), of.element, start))
+
+    def step(frame: Frame) -> None:
+        # A new one each time: its tile, once computed, belongs to this PE.
+        frame.env[result] = Index(of.shape, of.element, start, (1,))
+
+    return step
+
+
+@lowers("tt.get_program_id")
+def program(build: Builder, operation: Operation) -> Step:
+    """Lowers the number of the program along an axis."""
+    axis, result = "xyz".index(operation.attributes["words"][0]), operation.results[0]
+
+    def step(frame: Frame) -> None:
+        frame.env[result] = frame.pid[axis]
+
+    return step
+
+
+@lowers("tt.get_num_programs")
+def programs(build: Builder, operation: Operation) -> Step:
+    """Lowers the number of programs along an axis."""
+    axis, result = "xyz".index(operation.attributes["words"][0]), operation.results[0]
+
+    def step(frame: Frame) -> None:
+        frame.env[result] = frame.grid[axis]
+
+    return step
+
+
+@lowers("tt.splat")
+def splat(build: Builder, operation: Operation) -> Step:
+    """Lowers a scalar that becomes a tensor."""
+    of, operand, result = build.types[operation.results[0]], operation.operands[0], operation.results[0]
+    ones = [1] * len(of.shape)
+
+    def step(frame: Frame) -> None:
+        value = frame.env[operand]
+        if isinstance(value, Node):
+            tile = frame.tl.reshape(tile_of(value, frame.tl), ones)
+            frame.env[result] = Node(of.shape, of.element, tile=tile)
+        else:
+            frame.env[result] = Uniform(of.shape, of.element, value)
+
+    return step
+
+
+@lowers("tt.unsplat")
+def unsplat(build: Builder, operation: Operation) -> Step:
+    """Lowers a tensor of one element that becomes a scalar."""
+    of, operand, result = build.types[operation.results[0]], operation.operands[0], operation.results[0]
+
+    def step(frame: Frame) -> None:
+        value = frame.env[operand]
+        if isinstance(value, Uniform):
+            frame.env[result] = value.value
+        elif isinstance(value, Node):
+            frame.env[result] = Node((), of.element, tile=frame.tl.reshape(tile_of(value, frame.tl), []))
+
+    return step
+
+
+@lowers("tt.broadcast")
+def broadcast(build: Builder, operation: Operation) -> Step:
+    """Lowers a broadcast, which later operations do by themselves."""
+    of, operand, result = build.types[operation.results[0]], operation.operands[0], operation.results[0]
+
+    def step(frame: Frame) -> None:
+        frame.env[result] = _broadcast(frame.env[operand], of.shape, frame)
+
+    return step
+
+
+def _broadcast(value: Any, shape: tuple[int, ...], frame: Frame) -> Any:
+    if isinstance(value, Uniform):
+        return Uniform(shape, value.element, value.value)
+    made = {"compute": value.compute, "operands": value.operands, "vector": value.vector, "at": value.at}
+    if isinstance(value, Index):
+        axes = tuple(of if old == new else 0 for of, old, new in zip(value.axes, value.shape, shape, strict=True))
+        index = Index(shape, value.element, value.base, axes, **made)
+        index.tile = value.tile
+        return index
+    if isinstance(value, Bools):
+        bools = Bools(shape, value.axes, **made)
+        bools.tile, bools.array = value.tile, value.array
+        return bools
+    if value.known:
+        return Node(shape, value.element, **made)
+    return Node(shape, value.element, tile=tile_of(value, frame.tl))
+
+
+@lowers("tt.expand_dims")
+def expanded(build: Builder, operation: Operation) -> Step:
+    """Lowers a dimension of length 1 that is inserted."""
+    of, operand, result = build.types[operation.results[0]], operation.operands[0], operation.results[0]
+    axis = operation.attributes["axis"]
+
+    def step(frame: Frame) -> None:
+        frame.env[result] = _expanded(frame.env[operand], of.shape, axis, frame)
+
+    return step
+
+
+def _expanded(value: Any, shape: tuple[int, ...], axis: int, frame: Frame) -> Any:
+    if isinstance(value, Uniform):
+        return Uniform(shape, value.element, value.value)
+
+    def compute(tl: Any, x: Any) -> Any:
+        sizes = list(x.shape)
+        return tl.reshape(x, [*sizes[:axis], 1, *sizes[axis:]])
+
+    made: dict[str, Any] = {"compute": compute, "operands": (value,), "vector": lambda x: np.expand_dims(x, axis)}
+    if isinstance(value, Index):
+        return Index(shape, value.element, value.base, (*value.axes[:axis], 0, *value.axes[axis:]), **made)
+    if isinstance(value, Bools):
+        return Bools(shape, (*value.axes[:axis], None, *value.axes[axis:]), **made)
+    return frame.settled(Node(shape, value.element, **made))
+
+
+@lowers("tt.trans")
+def transposed(build: Builder, operation: Operation) -> Step:
+    """Lowers a permutation of dimensions."""
+    of, operand, result = build.types[operation.results[0]], operation.operands[0], operation.results[0]
+    order, before = operation.attributes["order"], build.types[operation.operands[0]].shape
+
+    def step(frame: Frame) -> None:
+        value = frame.env[operand]
+        if isinstance(value, Uniform):
+            frame.env[result] = Uniform(of.shape, of.element, value.value)
+        elif isinstance(value, Index):
+            frame.env[result] = Index(of.shape, of.element, value.base, tuple(value.axes[at] for at in order))
+        else:
+            tile = frame.tl.permute(frame.whole(value, before, of.element), order)
+            frame.env[result] = Node(of.shape, of.element, tile=tile)
+
+    return step
+
+
+@lowers("tt.reshape")
+def reshaped(build: Builder, operation: Operation) -> Step:
+    """Lowers a change of shape."""
+    of, operand, result = build.types[operation.results[0]], operation.operands[0], operation.results[0]
+    before = build.types[operation.operands[0]].shape
+
+    def compute(tl: Any, x: Any) -> Any:
+        whole = x if tuple(x.shape) == before else tl.broadcast_to(x, before)
+        return tl.reshape(whole, of.shape)
+
+    def vector(x: Any) -> Any:
+        return np.broadcast_to(x, before).reshape(of.shape)
+
+    def step(frame: Frame) -> None:
+        value = frame.env[operand]
+        if isinstance(value, Uniform):
+            frame.env[result] = Uniform(of.shape, of.element, value.value)
+        else:
+            node = Node(of.shape, of.element, compute=compute, operands=(value,), vector=vector)
+            frame.env[result] = frame.settled(node)
+
+    return step
+
+
+@lowers("tt.join")
+def joined(build: Builder, operation: Operation) -> Step:
+    """Lowers two tensors that become one with a last dimension of length 2."""
+    of, result = build.types[operation.results[0]], operation.results[0]
+    operands, before = operation.operands, build.types[operation.operands[0]].shape
+
+    def step(frame: Frame) -> None:
+        tl, into = frame.tl, None
+        for at, operand in enumerate(operands):
+            tile = tl.reshape(frame.whole(frame.env[operand], before, of.element), [*before, 1])
+            into = tl.broadcast_to(tile, of.shape) if into is None else tl.paste(into, [0] * len(before) + [at], tile)
+        frame.env[result] = Node(of.shape, of.element, tile=into)
+
+    return step
+
+
+@lowers("tt.split")
+def split(build: Builder, operation: Operation) -> Step:
+    """Lowers a tensor that becomes two, the halves of a last dimension of length 2."""
+    of, operand = build.types[operation.results[0]], operation.operands[0]
+    before = build.types[operand].shape
+
+    def step(frame: Frame) -> None:
+        tl = frame.tl
+        tile = frame.whole(frame.env[operand], before, of.element)
+        for at, result in enumerate(operation.results):
+            half = tl.slice(tile, [0] * len(of.shape) + [at], [*of.shape, 1])
+            frame.env[result] = Node(of.shape, of.element, tile=tl.reshape(half, of.shape))
+
+    return step
+
+
+@lowers("ttg.barrier", "gpu.barrier", "tt.assert", "ttg.async_wait")
+def nothing(build: Builder, operation: Operation) -> Step:
+    """Lowers what has no meaning on a PE: barriers of the threads of a program, of which there is one; assertions."""
+
+    def step(frame: Frame) -> None:
+        return None
+
+    return step

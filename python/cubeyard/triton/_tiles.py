@@ -1,0 +1,146 @@
+"""Element-wise operations of Triton as operations of the vector unit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cubeyard.triton._elements import DTYPES, UNSIGNED
+from cubeyard.triton._elements import unsigned as unsigned_number
+
+__all__ = ["tiles"]
+
+Tiles = Callable[..., Any]
+"""A function of the operations on tiles (`tl`, or a chain's), and of operands: tiles or numbers."""
+
+_SAME = {
+    "arith.addi": "add", "arith.addf": "add", "arith.subi": "sub", "arith.subf": "sub", "arith.muli": "mul",
+    "arith.mulf": "mul", "arith.divf": "div", "tt.precise_divf": "div", "arith.floordivsi": "div",
+    "arith.andi": "and_", "arith.ori": "or_", "arith.xori": "xor", "arith.shli": "shl", "arith.shrsi": "shr",
+    "arith.minsi": "minimum", "arith.maxsi": "maximum", "arith.maxnumf": "maximum", "arith.minnumf": "minimum",
+    "arith.maximumf": "maximum", "arith.minimumf": "minimum", "arith.negf": "neg", "math.absf": "abs",
+    "math.absi": "abs", "math.exp": "exp", "math.exp2": "exp2", "math.log": "log", "math.log2": "log2",
+    "math.sqrt": "sqrt", "tt.precise_sqrt": "sqrt", "math.rsqrt": "rsqrt", "math.sin": "sin", "math.cos": "cos",
+    "math.erf": "erf", "math.floor": "floor", "math.ceil": "ceil", "math.fma": "fma", "tt.clampf": "clamp",
+    "math.tanh": "tanh",
+}  # fmt: skip
+"""Operations that the vector unit has under another name."""
+
+_NATURAL = {"arith.divui": "div", "arith.remui": "rem", "arith.shrui": "shr", "arith.minui": "minimum",
+            "arith.maxui": "maximum"}  # fmt: skip
+"""Operations on unsigned numbers, which the vector unit has for its unsigned types."""
+
+_CASTS = ("arith.trunci", "arith.sitofp", "arith.fptosi", "arith.extf", "arith.truncf", "tt.fp_to_fp",
+          "arith.index_cast", "tt.int_to_ptr", "tt.ptr_to_int")  # fmt: skip
+
+COMPOSED = ("arith.divsi", "arith.remsi", "arith.ceildivsi", "arith.ceildivui", "arith.remf", "arith.cmpi", "arith.cmpf",
+            "arith.select", "tt.mulhiui", "arith.extsi", "arith.extui", "arith.uitofp", "arith.fptoui")  # fmt: skip
+"""Operations that are made of several of the vector unit."""
+
+
+def names() -> list[str]:
+    """Returns the operations of Triton that have a counterpart."""
+    return sorted({*_SAME, *_NATURAL, *_CASTS, *COMPOSED})
+
+
+def tiles(name: str, element: str, words: list[str], source: str) -> Tiles | None:
+    """Returns an operation on tiles, as a function; None if there is none of that name."""
+    if name in _SAME:
+        same = _SAME[name]
+        return lambda tl, *given: getattr(tl, same)(*given)
+    if name in _NATURAL:
+        return _natural(_NATURAL[name], source, DTYPES[element])
+    if name in _CASTS:
+        into = DTYPES[element]
+        return lambda tl, x: tl.cast(x, into)
+    if name in ("arith.cmpi", "arith.cmpf"):
+        return _comparison(name, words[0], source)
+    return _composed(name, element, source)
+
+
+def _composed(name: str, element: str, source: str) -> Tiles | None:
+    into, kind = DTYPES.get(element, ""), UNSIGNED.get(source, "")
+    if name in ("arith.extui", "arith.uitofp"):
+        return lambda tl, x: tl.cast(tl.cast(x, kind) if kind != "bool" else x, into)
+    if name == "arith.extsi":
+        return lambda tl, x: tl.neg(tl.cast(x, into)) if source == "i1" else tl.cast(x, into)
+    if name == "arith.fptoui":
+        return lambda tl, x: tl.cast(tl.cast(x, UNSIGNED[element]), into)
+    if name == "tt.mulhiui" and source == "i32":
+        return _high_product
+    found: dict[str, Tiles] = {"arith.select": _select, "arith.divsi": _divided, "arith.remsi": _remainder, "arith.remf": _float_remainder,
+                               "arith.ceildivsi": _divided_up}  # fmt: skip
+    return found.get(name)
+
+
+def _natural(name: str, source: str, into: str) -> Tiles:
+    def compute(tl: Any, *given: Any) -> Any:
+        return tl.cast(getattr(tl, name)(*(_unsigned(tl, one, source) for one in given)), into)
+
+    return compute
+
+
+def _unsigned(tl: Any, operand: Any, source: str) -> Any:
+    if isinstance(operand, int | float):
+        return unsigned_number(int(operand), source)
+    return tl.cast(operand, UNSIGNED[source])
+
+
+def _comparison(name: str, relation: str, source: str) -> Tiles:
+    if name == "arith.cmpi":
+        if relation[0] == "u":
+            plain = relation[1:]
+            return lambda tl, x, y: getattr(tl, plain)(_unsigned(tl, x, source), _unsigned(tl, y, source))
+        return lambda tl, x, y: getattr(tl, relation[-2:])(x, y)
+    if relation == "uno":
+        return lambda tl, x, y: tl.or_(tl.ne(x, x), tl.ne(y, y))
+    if relation == "ord":
+        return lambda tl, x, y: tl.and_(tl.eq(x, x), tl.eq(y, y))
+    if relation in ("oeq", "ogt", "oge", "olt", "ole", "une"):
+        return lambda tl, x, y: getattr(tl, relation[1:])(x, y)
+    if relation == "one":
+        return lambda tl, x, y: tl.or_(tl.lt(x, y), tl.gt(x, y))
+    if relation == "ueq":
+        return lambda tl, x, y: tl.not_(tl.or_(tl.lt(x, y), tl.gt(x, y)))
+    opposite = {"ugt": "le", "uge": "lt", "ult": "ge", "ule": "gt"}[relation]
+    return lambda tl, x, y: tl.not_(getattr(tl, opposite)(x, y))
+
+
+def _select(tl: Any, condition: Any, x: Any, y: Any) -> Any:
+    return tl.where(condition, x, y)
+
+
+def _divided(tl: Any, x: Any, y: Any) -> Any:
+    """Divides, rounding towards 0; the vector unit rounds down."""
+    quotient = tl.div(x, y)
+    rest = tl.sub(x, tl.mul(quotient, y))
+    below = tl.and_(tl.ne(rest, 0), tl.lt(tl.xor(x, y), 0))
+    return tl.where(below, tl.add(quotient, 1), quotient)
+
+
+def _divided_up(tl: Any, x: Any, y: Any) -> Any:
+    return tl.neg(tl.div(tl.neg(x) if not isinstance(x, int) else -x, y))
+
+
+def _remainder(tl: Any, x: Any, y: Any) -> Any:
+    """Returns the remainder with the sign of `x`; that of the vector unit has the sign of `y`."""
+    rest = tl.rem(x, y)
+    other = tl.and_(tl.ne(rest, 0), tl.lt(tl.xor(x, y), 0))
+    return tl.where(other, tl.sub(rest, y), rest)
+
+
+def _float_remainder(tl: Any, x: Any, y: Any) -> Any:
+    rest = tl.rem(x, y)
+    other = tl.and_(tl.ne(rest, 0), tl.xor(tl.lt(rest, 0), tl.lt(x, 0)))
+    return tl.where(other, tl.sub(rest, y), rest)
+
+
+def _high_product(tl: Any, x: Any, y: Any) -> Any:
+    """Returns the upper half of the product of two unsigned numbers of 32 bits."""
+
+    def wide(operand: Any) -> Any:
+        if isinstance(operand, int | float):
+            return unsigned_number(int(operand), "i32")
+        return tl.cast(tl.cast(operand, "u32"), "u64")
+
+    return tl.cast(tl.cast(tl.shr(tl.mul(wide(x), wide(y)), 32), "u32"), "i32")

@@ -1,0 +1,199 @@
+"""Values while a kernel runs: known ones, and tiles of the machine.
+
+A scalar that is known is a number of Python. A tensor is one of these:
+
+- `Uniform`: one known number everywhere;
+- `Index`: known whole numbers, the sum of a function of each axis, affine ones by their stride;
+- `Bools`: known truth values, the conjunction of a function of each axis;
+- `Node`: any other element-wise result: a tile, or an operation on others that is computed when its elements are needed.
+
+`Node` is the base of `Index` and `Bools`: where their elements are needed in a tile, the machine computes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from cubeyard.triton._elements import DTYPES
+from cubeyard.triton._vectors import NUMPY, Array
+
+__all__ = ["Bools", "Index", "Node", "Uniform", "array_of", "is_known", "of_vector", "tile_of"]
+
+Shape = tuple[int, ...]
+
+
+class Uniform:
+    """A tensor of one known number."""
+
+    __slots__ = ("element", "shape", "value")
+
+    def __init__(self, shape: Shape, element: str, value: Any) -> None:
+        self.shape, self.element, self.value = shape, element, value
+
+
+class Node:
+    """Result of an operation: its tile, or what it is computed from."""
+
+    __slots__ = ("array", "at", "compute", "element", "known", "operands", "shape", "tile", "vector")
+
+    def __init__(
+        self,
+        shape: Shape,
+        element: str,
+        *,
+        tile: Any = None,
+        compute: Callable[..., Any] | None = None,
+        operands: tuple[Any, ...] = (),
+        vector: Callable[..., Array] | None = None,
+        at: Callable[..., Any] | None = None,
+    ) -> None:
+        self.shape, self.element, self.tile = shape, element, tile
+        self.compute, self.operands, self.vector, self.at = compute, operands, vector, at
+        self.array: Array | None = None
+        self.known = tile is None and vector is not None and all(map(is_known, operands))
+
+    def elements(self) -> Array:
+        """Returns the elements of a known node, in a shape that broadcasts to its own."""
+        if self.array is None:
+            if self.vector is None:
+                raise AssertionError("a node that is not known has no elements before it runs")
+            self.array = self.vector(*(array_of(one) for one in self.operands))
+        return self.array
+
+
+class Index(Node):
+    """Known whole numbers: `base`, and for each axis a stride or the numbers along it."""
+
+    __slots__ = ("axes", "base")
+
+    def __init__(self, shape: Shape, element: str, base: int, axes: tuple[Any, ...], **made: Any) -> None:
+        if all(type(of) is int for of in axes):
+            # Affine numbers are computed from their strides; the operation is not kept, nor are its operands.
+            made = {}
+        super().__init__(shape, element, **made)
+        self.base, self.axes = base, axes
+        self.known = True
+
+    def elements(self) -> Array:
+        if self.array is None:
+            total = np.full((1,) * len(self.shape), self.base, np.int64)
+            for axis in self.varying():
+                total = total + along(self.numbers(axis), axis, len(self.shape))
+            self.array = total.astype(NUMPY[self.element])
+        return self.array
+
+    def varying(self) -> list[int]:
+        """Returns the axes along which the numbers differ."""
+        return [axis for axis, of in enumerate(self.axes) if not (type(of) is int and of == 0)]
+
+    def numbers(self, axis: int) -> Array:
+        """Returns what an axis adds to the base."""
+        of = self.axes[axis]
+        return np.arange(self.shape[axis], dtype=np.int64) * of if type(of) is int else of
+
+    def fits(self) -> bool:
+        """Returns whether no number exceeds the element type, in which Triton would wrap it."""
+        if self.element == "ptr":
+            return True
+        low = high = self.base
+        for axis in self.varying():
+            of = self.axes[axis]
+            ends = (0, of * (self.shape[axis] - 1)) if type(of) is int else (int(of.min()), int(of.max()))
+            low, high = low + min(ends), high + max(ends)
+        limit = 1 << (8 * np.dtype(NUMPY[self.element]).itemsize - 1)
+        return -limit <= low and high < limit
+
+
+class Bools(Node):
+    """Known truth values: true where all axes are; None is an axis that is true everywhere."""
+
+    __slots__ = ("axes",)
+
+    def __init__(self, shape: Shape, axes: tuple[Any, ...], **made: Any) -> None:
+        super().__init__(shape, "i1", **made)
+        self.axes = axes
+        self.known = True
+
+    def elements(self) -> Array:
+        if self.array is None:
+            total = np.ones((1,) * len(self.shape), np.bool_)
+            for axis, of in enumerate(self.axes):
+                if of is not None:
+                    total = total & along(of, axis, len(self.shape))
+            self.array = total
+        return self.array
+
+
+def along(numbers: Array, axis: int, rank: int) -> Array:
+    """Returns a vector as an array of so many dimensions, along one of them."""
+    return numbers.reshape([-1 if at == axis else 1 for at in range(rank)])
+
+
+def of_vector(shape: Shape, element: str, axis: int, numbers: Array, **made: Any) -> Any:
+    """Returns the known tensor that has these elements along one axis."""
+    if element == "i1":
+        if numbers.all():
+            return Uniform(shape, "i1", True)
+        if not numbers.any():
+            return Uniform(shape, "i1", False)
+        return Bools(shape, tuple(numbers if at == axis else None for at in range(len(shape))), **made)
+    first, steps = int(numbers[0]), np.diff(numbers)
+    if len(numbers) == 1 or (steps == steps[0]).all():
+        step = int(steps[0]) if len(numbers) > 1 else 0
+        if step == 0:
+            return Uniform(shape, element, first)
+        return Index(shape, element, first, tuple(step if at == axis else 0 for at in range(len(shape))), **made)
+    own = numbers.astype(np.int64)
+    return Index(shape, element, 0, tuple(own if at == axis else 0 for at in range(len(shape))), **made)
+
+
+def is_known(value: Any) -> bool:
+    """Returns whether a value is known before the machine computes anything."""
+    return value.known if isinstance(value, Node) else True
+
+
+def array_of(value: Any) -> Array:
+    """Returns the elements of a known value."""
+    if isinstance(value, Node):
+        return value.elements()
+    if isinstance(value, Uniform):
+        return np.full((1,) * len(value.shape), value.value, NUMPY[value.element])
+    return np.asarray(value)
+
+
+def tile_of(value: Any, tl: Any) -> Any:
+    """Returns a value as an operand of a tile's operation: a tile, which may be broadcast, or a number."""
+    if isinstance(value, Node):
+        if value.tile is None:
+            value.tile = _affine_tile(value, tl) if _is_affine(value) else _computed(value, tl)
+        return value.tile
+    return value.value if isinstance(value, Uniform) else value
+
+
+def _is_affine(value: Node) -> bool:
+    return isinstance(value, Index) and all(type(of) is int for of in value.axes)
+
+
+def _computed(node: Node, tl: Any) -> Any:
+    assert node.compute is not None, "a node without a tile is an operation"
+    operands = [tile_of(one, tl) for one in node.operands]
+    if node.at is None:
+        return node.compute(tl, *operands)
+    with tl.at(node.at):
+        return node.compute(tl, *operands)
+
+
+def _affine_tile(index: Any, tl: Any) -> Any:
+    """Computes affine numbers: a range along each axis, times its stride, and their sum."""
+    total, base = None, index.base
+    for axis in index.varying():
+        stride, length = index.axes[axis], index.shape[axis]
+        one = tl.arange(base if stride == 1 else 0, length, DTYPES[index.element])
+        base = 0 if stride == 1 else base
+        one = tl.reshape(one, [length if at == axis else 1 for at in range(len(index.shape))])
+        one = one if stride == 1 else tl.mul(one, stride)
+        total = one if total is None else tl.add(total, one)
+    return total if base == 0 else tl.add(total, base)

@@ -1,0 +1,127 @@
+"""The backend `ahbm` of Triton's compiler: kernels become Triton's own IR (TTIR), which `cubeyard.triton` runs."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, fields
+from typing import Any
+
+from triton._C.libtriton import ir, passes
+from triton.backends.compiler import BaseBackend
+
+from cubeyard.triton import _decode, _version
+
+__all__ = ["AhbmBackend", "AhbmOptions"]
+
+
+@dataclass(frozen=True)
+class AhbmOptions:
+    """Options of a kernel, with the names that Triton gives them.
+
+    Those that describe a GPU are taken and have no effect; `cubeyard.triton` says which.
+    """
+
+    num_warps: int = 4
+    num_stages: int = 3
+    num_ctas: int = 1
+    warp_size: int = 1
+    shared: int = 0
+    enable_fp_fusion: bool = True
+    launch_cooperative_grid: bool = False
+    launch_pdl: bool = False
+    maxnreg: int | None = None
+    cluster_dims: tuple[int, ...] = (1, 1, 1)
+    supported_fp8_dtypes: tuple[str, ...] = ("fp8e4nv", "fp8e5")
+    deprecated_fp8_dot_operand_dtypes: tuple[str, ...] = ()
+    default_dot_input_precision: str = "ieee"
+    allowed_dot_input_precisions: tuple[str, ...] = ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6")
+    max_num_imprecise_acc_default: int = 0
+    allow_fp8e4nv: bool = True
+    extern_libs: Any = None
+    debug: bool = False
+    sanitize_overflow: bool = False
+    backend_name: str = "ahbm"
+    arch: str = "v1"
+    ir_override: str | None = None
+    instrumentation_mode: str = ""
+    fpsan_homomorphic_casts: bool = False
+    instruction_sched_variant: str = "none"
+    early_ttgir_verifier: bool = False
+
+    def hash(self) -> str:
+        """Returns a key of the options, for Triton's cache."""
+        named = [(field.name, getattr(self, field.name)) for field in fields(self)]
+        return hashlib.sha256(repr(named).encode()).hexdigest()
+
+
+class AhbmBackend(BaseBackend):
+    """Compiles to TTIR, and then to the bytes that the launcher reads."""
+
+    # Arguments are arrays of NumPy and tensors of this package, which Triton does not know.
+    supports_native_tensor_specialization = False
+    binary_ext = "ahbm"
+
+    @staticmethod
+    def supports_target(target: Any) -> bool:
+        """Returns whether a target is that of this package."""
+        return bool(target.backend == "ahbm")
+
+    def __init__(self, target: Any) -> None:
+        """Makes the backend, unless this version of Triton was never tried with it."""
+        _version.check()
+        super().__init__(target)
+
+    def hash(self) -> str:
+        """Returns a key of the backend, for Triton's cache."""
+        return f"ahbm-{_decode.FORMAT}-{_version.found()}"
+
+    def parse_options(self, options: dict[str, Any]) -> AhbmOptions:
+        """Takes the options that Triton passes; those that the backend does not know are ignored."""
+        known = {field.name for field in fields(AhbmOptions)}
+        return AhbmOptions(**{name: value for name, value in options.items() if name in known and value is not None})
+
+    def pack_metadata(self, metadata: Any) -> Any:
+        """Returns what the launcher gets of the options."""
+        return metadata
+
+    def get_codegen_implementation(self, options: Any) -> dict[str, Any]:
+        """Returns the functions that the front end of Triton asks its backend for."""
+        return {"min_dot_size": lambda left, right: (1, 1, 1), "convert_custom_types": None}
+
+    def get_module_map(self) -> dict[str, Any]:
+        """Returns the modules that replace Triton's: none."""
+        return {}
+
+    def load_dialects(self, context: Any) -> None:
+        """Loads dialects of its own: there are none."""
+
+    def add_stages(self, stages: dict[str, Any], options: Any, language: Any = None) -> None:
+        """Adds the stages: TTIR, simplified, and its decoded form."""
+        stages["ttir"] = _simplified
+        stages["ahbm"] = _decoded
+
+
+def _simplified(module: Any, metadata: dict[str, Any]) -> Any:
+    """Runs the passes of Triton that no machine needs to know of."""
+    manager = ir.pass_manager(module.context)
+    passes.common.add_inliner(manager)
+    passes.common.add_canonicalizer(manager)
+    passes.ttir.add_combine(manager)
+    passes.common.add_cse(manager)
+    passes.common.add_symbol_dce(manager)
+    _run(manager, module)
+    return module
+
+
+def _run(manager: Any, module: Any) -> None:
+    try:
+        manager.run(module, "ahbm")
+    except TypeError:
+        manager.run(module)
+
+
+def _decoded(module: Any, metadata: dict[str, Any]) -> bytes:
+    """Returns the kernel as bytes of this package."""
+    metadata["name"] = module.get_entry_func_name() if hasattr(module, "get_entry_func_name") else ""
+    metadata.setdefault("shared", 0)
+    return _decode.pack(_decode.decode(str(module)))

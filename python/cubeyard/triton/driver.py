@@ -1,0 +1,136 @@
+"""The driver `ahbm` of Triton's runtime: takes launches, and measures them in simulated time."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import triton.backends
+import triton.runtime.jit
+from triton.backends.compiler import GPUTarget
+from triton.backends.driver import DriverBase
+
+from cubeyard.triton import _record
+from cubeyard.triton._arguments import specialized
+from cubeyard.triton._launch import prepared
+from cubeyard.triton._program import Program
+
+__all__ = ["AhbmDriver"]
+
+_LIMIT = 2**31 - 1
+
+
+class AhbmLauncher:
+    """Takes the launches of a compiled kernel."""
+
+    def __init__(self, source: Any, metadata: Any) -> None:
+        self.names = list(source.fn.arg_names) if hasattr(source, "fn") else []
+        self.metadata = metadata
+
+    def __call__(self, x: int, y: int, z: int, stream: Any, function: Any, *rest: Any) -> None:
+        """Runs a launch; Triton passes its metadata and hooks before the arguments."""
+        _, launch_metadata, enter, leave, *arguments = rest
+        if enter is not None:
+            enter(launch_metadata)
+        given = dict(zip(self.names, arguments, strict=True))
+        launch = prepared(function, (int(x), int(y), int(z)), _record.current(), given)
+        _record.perform(launch, _options(self.metadata))
+        if leave is not None:
+            leave(launch_metadata)
+
+
+def _options(metadata: Any) -> list[str]:
+    """Explains the options of a launch that a GPU has a meaning for."""
+    warps = f"num_warps={metadata.num_warps}: a PE runs one program at a time and has no warps; no effect"
+    stages = f"num_stages={metadata.num_stages}: loads run ahead as far as the PE's window of commands; no effect"
+    return [warps, stages]
+
+
+class _Utils:
+    """Functions of the driver that Triton calls by name."""
+
+    def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[Any, Any, int, int, int]:
+        """Returns the module, the function, and what a GPU would have of registers and threads."""
+        program = Program(name, kernel)
+        return program, program, 0, 0, _LIMIT
+
+    def unload_module(self, module: Any) -> None:
+        """Drops a module: nothing is to do."""
+
+    def get_device_properties(self, device: int) -> dict[str, Any]:
+        """Returns properties of the device by the names that tutorials ask for."""
+        return {
+            "max_shared_mem": 8 * 2**20, "multiprocessor_count": 128, "max_num_regs": _LIMIT, "warpSize": 1,
+            "sm_clock_rate": 0, "mem_clock_rate": 0, "mem_bus_width": 0,
+        }  # fmt: skip
+
+
+class AhbmDriver(DriverBase):
+    """The driver."""
+
+    def __init__(self) -> None:
+        """Makes the driver; arrays of NumPy are arguments from now on."""
+        super().__init__()
+        self.utils = _Utils()
+        self.launcher_cls = AhbmLauncher
+        native = triton.runtime.jit.native_specialize_impl
+        if not hasattr(native, "__cubeyard__"):
+            triton.runtime.jit.native_specialize_impl = specialized(native)
+
+    @classmethod
+    def is_active(cls) -> bool:
+        """Returns whether the environment names this backend, or no other is active."""
+        wanted = os.environ.get("TRITON_DEFAULT_BACKEND")
+        if wanted:
+            return wanted == "ahbm"
+        others = [one.driver for name, one in triton.backends.backends.items() if name != "ahbm"]
+        return not any(one.is_active() for one in others)
+
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        """Returns a type as it is: nothing is compiled to C++."""
+        return ty
+
+    def get_current_target(self) -> Any:
+        """Returns the target."""
+        return GPUTarget("ahbm", "v1", 1)
+
+    def get_active_torch_device(self) -> Any:
+        """Returns PyTorch's device of the backend."""
+        import torch
+
+        return torch.device("ahbm", 0)
+
+    def get_current_device(self) -> int:
+        """Returns the device of launches: there is one machine."""
+        return 0
+
+    def set_current_device(self, device: int) -> None:
+        """Takes the device of launches."""
+
+    def get_current_stream(self, device: int) -> int:
+        """Returns the stream of launches: each returns when it is done."""
+        return 0
+
+    def get_device_interface(self) -> Any:
+        """Returns PyTorch's module of the device."""
+        import torch
+
+        return torch.ahbm
+
+    def get_empty_cache_for_benchmark(self) -> Any:
+        """Returns nothing: the machine has no cache that a measurement would have to empty."""
+        return None
+
+    def clear_cache(self, cache: Any) -> None:
+        """Empties the cache of a measurement: there is none."""
+
+    def get_benchmarker(self) -> Any:
+        """Returns the function by which Triton measures kernels: in milliseconds of simulated time."""
+        return _measured
+
+
+def _measured(kernel_call: Any, *, quantiles: Any = None, **_: Any) -> Any:
+    with _record.timed() as times:
+        kernel_call()
+    milliseconds = sum(times) / 1e9
+    return [milliseconds] * len(quantiles) if quantiles else milliseconds
