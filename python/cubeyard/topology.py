@@ -206,6 +206,12 @@ class TopologyFigures(Result):
     io_to_cubes_bytes_per_s: int
     pcie_bytes_per_s_per_sip: int
     system_bisection_bytes_per_s: int | None
+    tcm_read_bytes_per_s_per_pe: int
+    tcm_write_bytes_per_s_per_pe: int
+    gemm_flop_per_s_per_pe: Mapping[str, int]
+    """By the type of the operands."""
+    math_elements_per_s_per_pe: Mapping[str, int]
+    """By the class of the operation: simple, special or reduce."""
     warnings: tuple[str, ...]
 
     _title: ClassVar[str] = "Machine"
@@ -217,7 +223,12 @@ class TopologyFigures(Result):
         """Returns one row, with grids and warnings as text: rows of several machines are a table of them."""
         row: dict[str, Any] = self.to_dict()
         grids = {name: "x".join(map(str, row[name])) for name in ("sip_grid", "cube_grid")}
-        return [row | grids | {"warnings": "; ".join(self.warnings)}]
+        rates = {
+            f"{name}_{kind}": rate
+            for name in ("gemm_flop_per_s_per_pe", "math_elements_per_s_per_pe")
+            for kind, rate in row.pop(name).items()
+        }
+        return [row | grids | rates | {"warnings": "; ".join(self.warnings)}]
 
     def _tables(self) -> list[tuple[str, list[str], list[list[tuple[str, bool]]]]]:
         [row] = self.rows()

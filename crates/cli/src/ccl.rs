@@ -17,8 +17,9 @@ use cubeyard_collectives::distributed::{CclConfig, DistError, Ranks};
 use cubeyard_device::topology::{SipGrid, SipTopology, SipsOverlay, Topology};
 use cubeyard_runtime::dtype::DType;
 
+use crate::machine::MachineOptions;
 use crate::terminal::OutputOptions;
-use crate::{input, memory, output, terminal, topology};
+use crate::{input, memory, output, terminal};
 
 /// Largest number of bytes read from a file; the library's own limit is lower.
 const LIMIT: u64 = 1 << 20;
@@ -62,9 +63,8 @@ pub(crate) struct Arguments {
     /// Print the default ccl.yaml as a starting point for your own
     #[arg(long)]
     print_default: bool,
-    /// Topology file of the machine in YAML; the default machine if omitted
-    #[arg(long, value_name = "FILE")]
-    topology: Option<PathBuf>,
+    #[command(flatten)]
+    machine: MachineOptions,
     /// Number of SIPs, in place of the machine's own
     #[arg(long, value_name = "N")]
     sips: Option<u32>,
@@ -153,7 +153,7 @@ fn config(arguments: &Arguments) -> Result<SweepConfig> {
 /// Returns the machine, with SIPs as the options give them.
 fn machine(arguments: &Arguments) -> Result<Topology> {
     let Arguments { sips: count, sip_topology: topology, sip_grid: grid, .. } = *arguments;
-    let machine = topology::read(arguments.topology.as_deref(), arguments.output)?;
+    let machine = arguments.machine.read(arguments.output)?;
     machine.with_sips(SipsOverlay { count, topology, grid }).map_err(|error| {
         anyhow!(
             "{error}\n  help: change --sips, --sip-topology or --sip-grid, or leave the grid out"
@@ -195,8 +195,8 @@ fn check_plot(arguments: &Arguments, path: &Path) -> Result<()> {
     is_page(path).with_context(|| {
         format!("{}: cannot be drawn\n  help: name an .svg or an .html file", path.display())
     })?;
-    let Arguments { config, topology, .. } = arguments;
-    let inputs = output::named([("--config", config), ("--topology", topology)]);
+    let Arguments { config, machine, .. } = arguments;
+    let inputs = output::named([("--config", config), ("--topology", &machine.topology)]);
     output::check(&inputs, &[("--plot", path)])
 }
 

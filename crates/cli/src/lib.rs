@@ -8,6 +8,7 @@ mod code;
 mod grid;
 mod input;
 mod list;
+mod machine;
 mod memory;
 mod model;
 mod output;

@@ -11,9 +11,10 @@ use clap::{Args, ValueEnum};
 use cubeyard_model::{MeasureConfig, ModelError, ModelSpec, Phase, Workload, measure};
 use cubeyard_runtime::dtype::DType;
 
+use crate::machine::MachineOptions;
 use crate::progress::Progress;
 use crate::terminal::OutputOptions;
-use crate::{input, memory, terminal, topology};
+use crate::{input, memory, terminal};
 
 /// Largest number of bytes read from a file; the library's own limit is lower.
 const LIMIT: u64 = 1 << 20;
@@ -53,9 +54,8 @@ pub(crate) struct Arguments {
     /// interpolated
     #[arg(long, value_name = "N")]
     positions: Option<u64>,
-    /// Topology file of the machine in YAML; the default machine if omitted
-    #[arg(long, value_name = "FILE")]
-    topology: Option<PathBuf>,
+    #[command(flatten)]
+    machine: MachineOptions,
     #[command(flatten)]
     output: OutputOptions,
 }
@@ -101,7 +101,7 @@ fn config(arguments: &Arguments) -> Result<MeasureConfig> {
     Ok(MeasureConfig {
         spec: spec(arguments.spec.as_deref(), &arguments.llm)?,
         work: Workload { phase, batch, context, chunk, dtype },
-        topology: topology::read(arguments.topology.as_deref(), arguments.output)?,
+        topology: arguments.machine.read(arguments.output)?,
         layers,
         positions,
     })

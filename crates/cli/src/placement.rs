@@ -13,8 +13,9 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Layout, Level, Placement, PlacementError, Split};
 use cubeyard_runtime::shape::Shape;
 
+use crate::machine::MachineOptions;
+use crate::output;
 use crate::terminal::OutputOptions;
-use crate::{output, topology};
 
 /// Show the part of a tensor that each PE holds
 ///
@@ -47,9 +48,8 @@ pub(crate) struct Arguments {
     /// Number of PEs to use in each cube, from the first on; all if omitted
     #[arg(long, value_name = "N")]
     pes: Option<u32>,
-    /// Topology file of the machine in YAML; the default machine if omitted
-    #[arg(long, value_name = "FILE")]
-    topology: Option<PathBuf>,
+    #[command(flatten)]
+    machine: MachineOptions,
     /// Draw the placement to an SVG file
     #[arg(long, value_name = "FILE")]
     draw: Option<PathBuf>,
@@ -59,10 +59,10 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if let Some(path) = &arguments.draw {
-        let inputs = output::named([("--topology", &arguments.topology)]);
+        let inputs = output::named([("--topology", &arguments.machine.topology)]);
         output::check(&inputs, &[("--draw", path)])?;
     }
-    let topology = topology::read(arguments.topology.as_deref(), arguments.output)?;
+    let topology = arguments.machine.read(arguments.output)?;
     let layout = placement(arguments, &topology)?
         .resolve(arguments.shape, arguments.dtype, &topology)
         .map_err(|error| refused(&error))?;

@@ -18,9 +18,10 @@ use cubeyard_device::topology::Topology;
 use cubeyard_device::trace;
 use serde_json::Value;
 
+use crate::machine::MachineOptions;
 use crate::output::Files;
 use crate::terminal::OutputOptions;
-use crate::{input, output, terminal, topology};
+use crate::{input, output, terminal};
 
 /// Largest number of bytes read from a pattern; the library's own limit is lower.
 const LIMIT: u64 = 64 << 20;
@@ -36,9 +37,8 @@ const TRANSFER: &str =
 /// that hold on any machine. Ends with code 1 if one does not hold.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// Topology file of the machine in YAML; the default machine if omitted
-    #[arg(long, value_name = "FILE")]
-    topology: Option<PathBuf>,
+    #[command(flatten)]
+    machine: MachineOptions,
     /// Name of the case to measure, such as pe-dma-local; `all` for all cases
     #[arg(long, value_name = "NAME", default_value = "all", conflicts_with = "pattern")]
     case: String,
@@ -57,11 +57,11 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     if let Some(path) = &arguments.trace {
-        let Arguments { topology, pattern, .. } = arguments;
-        let inputs = output::named([("--topology", topology), ("--pattern", pattern)]);
+        let Arguments { machine, pattern, .. } = arguments;
+        let inputs = output::named([("--topology", &machine.topology), ("--pattern", pattern)]);
         output::check(&inputs, &[("--trace", path)])?;
     }
-    let topology = topology::read(arguments.topology.as_deref(), arguments.output)?;
+    let topology = arguments.machine.read(arguments.output)?;
     match &arguments.pattern {
         Some(file) => run_pattern(arguments, &topology, file),
         None => run_cases(arguments, &topology),

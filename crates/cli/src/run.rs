@@ -16,10 +16,11 @@ use cubeyard_device::topology::Topology;
 use cubeyard_memory::address::SipId;
 use cubeyard_tl::launch::Mode;
 
+use crate::machine::MachineOptions;
 use crate::output::{Files, Named};
 use crate::own::{self, OwnBenches};
 use crate::terminal::OutputOptions;
-use crate::{memory, output, terminal, topology};
+use crate::{memory, output, terminal};
 
 /// File to which the first example is drawn.
 const PAGE: &str = "cubeyard-run.html";
@@ -36,9 +37,8 @@ pub(crate) struct Arguments {
     /// Parameter of the bench, such as m=512; `cubeyard list -v` lists them
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Topology file of the machine in YAML; the default machine if omitted
-    #[arg(long, value_name = "FILE")]
-    topology: Option<PathBuf>,
+    #[command(flatten)]
+    machine: MachineOptions,
     /// SIPs to use: all, or one such as sip:1; if omitted, the first, or all for a bench of several SIPs
     #[arg(long, value_name = "all|sip:N")]
     device: Option<Device>,
@@ -84,7 +84,7 @@ impl FromStr for Device {
 /// Reads and runs everything before any output is written, so that a failure leaves no partial result.
 pub(crate) fn run(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Code> {
     output::check(&inputs(arguments), &outputs(arguments))?;
-    let topology = topology::read(arguments.topology.as_deref(), arguments.output)?;
+    let topology = arguments.machine.read(arguments.output)?;
     let config = config(arguments, topology)?;
     let bench = match chosen(arguments, front).map_err(anyhow::Error::downcast) {
         Ok(bench) => bench,
@@ -177,7 +177,7 @@ fn remark_on_checks(arguments: &Arguments, run: &Run) {
 }
 
 fn inputs(arguments: &Arguments) -> Vec<Named<'_>> {
-    output::named([("--topology", &arguments.topology)])
+    output::named([("--topology", &arguments.machine.topology)])
 }
 
 fn outputs(arguments: &Arguments) -> Vec<Named<'_>> {

@@ -11,12 +11,10 @@ use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
 use cubeyard_device::topology::{DEFAULT, Topology, View};
 
+use crate::machine::MachineOptions;
 use crate::output::Files;
 use crate::terminal::OutputOptions;
-use crate::{input, output, terminal};
-
-/// Largest number of bytes read from a file; the library's own limit is lower.
-const LIMIT: u64 = 1 << 20;
+use crate::{output, terminal};
 
 /// Check a topology file, and show its machine in figures or pictures
 ///
@@ -24,11 +22,10 @@ const LIMIT: u64 = 1 << 20;
 /// `--print-default` prints every key with its unit and the source of its value.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// Topology file of the machine in YAML; the default machine if omitted
-    #[arg(long, value_name = "FILE")]
-    topology: Option<PathBuf>,
+    #[command(flatten)]
+    machine: MachineOptions,
     /// Print the default topology file as a starting point for your own
-    #[arg(long, conflicts_with_all = ["topology", "draw", "view", "format"])]
+    #[arg(long, conflicts_with_all = ["topology", "with", "draw", "view", "format"])]
     print_default: bool,
     /// Draw all levels to system.svg, sip.svg, cube.svg and pe.svg in this folder
     #[arg(long, value_name = "DIR", conflicts_with = "view")]
@@ -67,7 +64,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.print_default {
         return terminal::print(DEFAULT);
     }
-    let topology = read(arguments.topology.as_deref(), arguments.output)?;
+    let topology = arguments.machine.read(arguments.output)?;
     if let Some(folder) = &arguments.draw {
         draw(&topology, folder, arguments)?;
     }
@@ -78,19 +75,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     arguments.output.print(text, || json::render(&topology))
 }
 
-/// Reads a file, or returns the default machine. Warns of bandwidth that cannot be reached, unless `--quiet`.
-pub(crate) fn read(file: Option<&Path>, options: OutputOptions) -> Result<Topology> {
-    let Some(file) = file else { return Ok(Topology::embedded()) };
-    let (name, bytes) = input::named_bytes(file, LIMIT)?;
-    let topology = Topology::read_bytes(&name, &bytes).map_err(|error| {
-        anyhow!("{error}\n  help: cubeyard topology --print-default shows every key")
-    })?;
-    for unreachable in topology.unreachable() {
-        options.remark(&format!("warning: {name}: {unreachable}"));
-    }
-    Ok(topology)
-}
-
 /// Draws all pictures before it writes any, and writes all before it renames any.
 fn draw(topology: &Topology, folder: &Path, arguments: &Arguments) -> Result<()> {
     let pictures =
@@ -99,7 +83,7 @@ fn draw(topology: &Topology, folder: &Path, arguments: &Arguments) -> Result<()>
         let name = folder.display();
         anyhow!("{name}: cannot be written: {error}\n  help: name another folder with --draw")
     })?;
-    let inputs = output::named([("--topology", &arguments.topology)]);
+    let inputs = output::named([("--topology", &arguments.machine.topology)]);
     let outputs = pictures.iter().map(|(path, _)| ("--draw", path.as_path()));
     output::check(&inputs, &outputs.collect::<Vec<_>>())?;
     let mut files = Files::default();

@@ -4,15 +4,14 @@ pub(crate) mod json;
 pub(crate) mod table;
 
 use crate::code::Code;
-use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
 use cubeyard_validate::collectives;
 use cubeyard_validate::{Check, Row, Verdict};
 
+use crate::machine::MachineOptions;
 use crate::terminal::OutputOptions;
-use crate::topology;
 
 /// Compare the simulator with published figures, closed forms and golden values
 ///
@@ -21,15 +20,14 @@ use crate::topology;
 /// topology of your own, checks of the default machine are left out.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// Topology file of the machine in YAML; the default machine if omitted
-    #[arg(long, value_name = "FILE")]
-    topology: Option<PathBuf>,
+    #[command(flatten)]
+    machine: MachineOptions,
     #[command(flatten)]
     output: OutputOptions,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
-    let topology = topology::read(arguments.topology.as_deref(), arguments.output)?;
+    let topology = arguments.machine.read(arguments.output)?;
     let mut rows = cubeyard_validate::run(&topology);
     rows.extend(collectives::checks().iter().map(Check::run));
     arguments.output.print(|colours| table::render(&rows, colours), || json::render(&rows))?;

@@ -1,7 +1,9 @@
 //! Figures of a machine as JSON.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
-use cubeyard_device::topology::{Summary, Topology};
+use cubeyard_device::topology::{MathSpec, Summary, Topology};
 use cubeyard_sim::Bandwidth;
 use serde::Serialize;
 use serde_json::Value;
@@ -33,6 +35,10 @@ struct Record {
     io_to_cubes_bytes_per_s: u64,
     pcie_bytes_per_s_per_sip: u64,
     system_bisection_bytes_per_s: Option<u64>,
+    tcm_read_bytes_per_s_per_pe: u64,
+    tcm_write_bytes_per_s_per_pe: u64,
+    gemm_flop_per_s_per_pe: BTreeMap<String, u64>,
+    math_elements_per_s_per_pe: BTreeMap<&'static str, u64>,
     warnings: Vec<String>,
 }
 
@@ -49,6 +55,9 @@ fn record(topology: &Topology) -> Record {
     let (spec, summary) = (topology.spec(), topology.summary());
     let Summary { sips, cubes_per_sip, pes_per_cube, routers_per_cube, nodes, links, .. } = summary;
     let bytes = Bandwidth::bytes_per_second;
+    let core = &spec.pe.core;
+    let MathSpec { simple, special, reduce, .. } = core.math;
+    let math = [("simple", bytes(simple)), ("special", bytes(special)), ("reduce", bytes(reduce))];
     Record {
         sips,
         sip_topology: spec.sips.topology.name(),
@@ -74,6 +83,10 @@ fn record(topology: &Topology) -> Record {
         io_to_cubes_bytes_per_s: bytes(summary.io_to_cubes),
         pcie_bytes_per_s_per_sip: bytes(summary.pcie_per_sip),
         system_bisection_bytes_per_s: summary.system_bisection.map(bytes),
+        tcm_read_bytes_per_s_per_pe: bytes(core.tcm_read),
+        tcm_write_bytes_per_s_per_pe: bytes(core.tcm_write),
+        gemm_flop_per_s_per_pe: core.gemm.rates.clone(),
+        math_elements_per_s_per_pe: BTreeMap::from(math),
         warnings: topology.unreachable().iter().map(ToString::to_string).collect(),
     }
 }

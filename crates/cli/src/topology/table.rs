@@ -1,14 +1,15 @@
 //! Figures of a machine as text.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use cubeyard_device::topology::{Summary, Topology};
+use cubeyard_device::topology::{MathSpec, Summary, Topology};
 use cubeyard_memory::Bytes;
 use cubeyard_sim::Bandwidth;
 
 use crate::grid::{BOLD, DIM, paint};
 
-/// Formats counts, capacities and bandwidths.
+/// Formats counts, capacities, bandwidths and rates.
 pub(crate) fn render(topology: &Topology, colours: bool) -> String {
     let summary = topology.summary();
     let mut table =
@@ -19,7 +20,33 @@ pub(crate) fn render(topology: &Topology, colours: bool) -> String {
     table.push('\n');
     table += &paint("bandwidth, each way                            GB/s", DIM, colours);
     table.push('\n');
-    table + &bandwidths(topology, &summary) + &warnings(topology)
+    table += &bandwidths(topology, &summary);
+    table.push('\n');
+    let heading = "compute, 10^12 a second                   PE      cube       SIP    system";
+    table += &paint(heading, DIM, colours);
+    table.push('\n');
+    table + &rates(topology, &summary) + &warnings(topology)
+}
+
+/// Formats rates of the engines: FLOP of matrix products, and elements of vector operations.
+fn rates(topology: &Topology, summary: &Summary) -> String {
+    let core = &topology.spec().pe.core;
+    let mut products = BTreeMap::<u64, Vec<&str>>::new();
+    for (dtype, rate) in &core.gemm.rates {
+        products.entry(*rate).or_default().push(dtype);
+    }
+    let products = products.iter().rev();
+    let products = products.map(|(rate, dtypes)| (format!("GEMM {}", dtypes.join(", ")), *rate));
+    let MathSpec { simple, special, reduce, .. } = core.math;
+    let vectors = [("simple", simple), ("special", special), ("reduce", reduce)];
+    let vectors = vectors.map(|(name, rate)| (format!("MATH {name}"), rate.bytes_per_second()));
+    let (cubes, pes) = (u64::from(summary.cubes_per_sip), u64::from(summary.pes_per_cube));
+    let row = |(name, rate): (String, u64)| {
+        let counts = [1, pes, pes * cubes, pes * cubes * u64::from(summary.sips)];
+        let cells = counts.map(|count| format!("{:>10}", rate as f64 * count as f64 / 1e12));
+        format!("{name:<34}{}\n", cells.concat())
+    };
+    products.chain(vectors).map(row).collect()
 }
 
 /// Formats warnings of bandwidth that no traffic can reach.

@@ -33,6 +33,14 @@ fn the_figures_of_the_default_machine() {
         an IO chiplet to the cubes                     2048
         a SIP to the switch                             512
         the halves of the system to each other          512
+
+        compute, 10^12 a second                   PE      cube       SIP    system
+        GEMM fp8_e4m3, fp8_e5m2, i8, u8           16       128      2048      4096
+        GEMM bf16, f16                             8        64      1024      2048
+        GEMM f32                                   2        16       256       512
+        MATH simple                            0.256     2.048    32.768    65.536
+        MATH special                           0.064     0.512     8.192    16.384
+        MATH reduce                            0.128     1.024    16.384    32.768
     "#]]
     .assert_eq(&sandbox.run(&["topology"]).result());
 }
@@ -72,6 +80,22 @@ fn the_figures_for_programs() {
           "io_to_cubes_bytes_per_s": 2048000000000,
           "pcie_bytes_per_s_per_sip": 512000000000,
           "system_bisection_bytes_per_s": 512000000000,
+          "tcm_read_bytes_per_s_per_pe": 512000000000,
+          "tcm_write_bytes_per_s_per_pe": 512000000000,
+          "gemm_flop_per_s_per_pe": {
+            "bf16": 8000000000000,
+            "f16": 8000000000000,
+            "f32": 2000000000000,
+            "fp8_e4m3": 16000000000000,
+            "fp8_e5m2": 16000000000000,
+            "i8": 16000000000000,
+            "u8": 16000000000000
+          },
+          "math_elements_per_s_per_pe": {
+            "reduce": 128000000000,
+            "simple": 256000000000,
+            "special": 64000000000
+          },
           "warnings": []
         }
     "#]]
@@ -265,4 +289,48 @@ fn bandwidth_that_nothing_can_reach_is_told() {
         "{}",
         run.stderr
     );
+}
+
+#[test]
+fn with_replaces_values_of_the_file() {
+    let sandbox = Sandbox::new("topology-with");
+    sandbox.write("half.yaml", "cubes: {w: 2, h: 2}\nhbm: {channel_bandwidth_gbs: 16}\n");
+    let with = ["--with", "hbm.channel_bandwidth_gbs=64", "--with", "cubes={w: 1}"];
+    let json = |arguments: &[&str]| {
+        let text = sandbox.run(&[arguments, &["--format", "json", "--quiet"]].concat()).result();
+        serde_json::from_str::<Value>(&text).expect("JSON")
+    };
+    let changed = json(&[&["topology", "--topology", "half.yaml"], &with[..]].concat());
+    assert_eq!(changed["hbm_bytes_per_s_per_pe"], 8 * 64_000_000_000_u64);
+    assert_eq!(changed["cube_grid"], serde_json::json!([1, 2]));
+    // A run sees the same machine as with a file.
+    let run = |machine: &[&str]| {
+        json(&[&["run", "copy", "--set", "bytes=65536"], machine].concat())["kernel_ns"].clone()
+    };
+    sandbox.write("fast.yaml", "hbm: {channel_bandwidth_gbs: 64}\n");
+    assert_eq!(run(&with[..2]), run(&["--topology", "fast.yaml"]));
+    assert_ne!(run(&with[..2]), run(&[]));
+}
+
+#[test]
+fn with_is_checked_as_a_file_is() {
+    let sandbox = Sandbox::new("topology-with-refused");
+    for (given, said) in [
+        (
+            "hbm.chanel_bandwidth=64",
+            "error: --with hbm.chanel_bandwidth=64: hbm: expected a known key, found `chanel_bandwidth`; the nearest is \
+             `channel_bandwidth_gbs`\n  help: cubeyard topology --print-default shows every key\n",
+        ),
+        ("cubes.w=-1", "error: --with cubes.w=-1: "),
+        ("cubes.w=[", "error: invalid value 'cubes.w=[' for '--with <KEY=VALUE>': "),
+        ("cubes.w", "expected KEY=VALUE, such as hbm.channel_bandwidth_gbs=64"),
+        ("=3", "expected KEY=VALUE, such as hbm.channel_bandwidth_gbs=64"),
+    ] {
+        for command in [&["probe"][..], &["run", "copy"], &["ccl"], &["model"], &["validate"]] {
+            let run = sandbox.run(&[command, &["--with", given]].concat());
+            assert_eq!(run.code, Some(2), "{command:?} {given}: {}", run.stderr);
+            assert!(run.stderr.contains(said), "{command:?} {given}: {}", run.stderr);
+            assert_eq!(run.stdout, "");
+        }
+    }
 }

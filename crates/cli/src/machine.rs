@@ -1,0 +1,65 @@
+//! Options that name a machine.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow};
+use clap::Args;
+use cubeyard_device::input::PlainValue;
+use cubeyard_device::topology::Topology;
+
+use crate::input;
+use crate::terminal::OutputOptions;
+
+/// Largest number of bytes read from a file; the library's own limit is lower.
+const LIMIT: u64 = 1 << 20;
+
+const HELP: &str = "cubeyard topology --print-default shows every key";
+
+/// A machine: a topology file, and values that replace those of the file.
+#[derive(Args, Debug, Default)]
+pub(crate) struct MachineOptions {
+    /// Topology file of the machine in YAML; the default machine if omitted
+    #[arg(long, value_name = "FILE")]
+    pub(crate) topology: Option<PathBuf>,
+    /// Value of a topology key in place of the file's, such as `hbm.channel_bandwidth_gbs=64`; can be given several times
+    #[arg(long, value_name = "KEY=VALUE", value_parser = replacement)]
+    pub(crate) with: Vec<(String, PlainValue)>,
+}
+
+impl MachineOptions {
+    /// Reads the machine. Warns of bandwidth that cannot be reached, unless `--quiet`.
+    pub(crate) fn read(&self, options: OutputOptions) -> Result<Topology> {
+        let (name, topology) = self.file()?;
+        let topology = if self.with.is_empty() {
+            topology
+        } else {
+            let changed = topology.with_overrides(&self.with);
+            changed.map_err(|error| anyhow!("--with {error}\n  help: {HELP}"))?
+        };
+        // The default machine has nothing to be warned of.
+        for unreachable in topology.unreachable() {
+            options.remark(&format!("warning: {name}: {unreachable}"));
+        }
+        Ok(topology)
+    }
+
+    fn file(&self) -> Result<(String, Topology)> {
+        let Some(file) = &self.topology else {
+            return Ok(("topology".to_owned(), Topology::embedded()));
+        };
+        let (name, bytes) = input::named_bytes(file, LIMIT)?;
+        let topology = Topology::read_bytes(&name, &bytes);
+        let topology = topology.map_err(|error| anyhow!("{error}\n  help: {HELP}"))?;
+        Ok((name, topology))
+    }
+}
+
+fn replacement(text: &str) -> Result<(String, PlainValue), String> {
+    let expected = "expected KEY=VALUE, such as hbm.channel_bandwidth_gbs=64";
+    let (key, value) = text.split_once('=').ok_or(expected)?;
+    if key.trim().is_empty() {
+        return Err(expected.to_owned());
+    }
+    let value = PlainValue::read(text, value).map_err(|error| error.to_string())?;
+    Ok((key.trim().to_owned(), value))
+}
