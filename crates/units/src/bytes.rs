@@ -43,16 +43,31 @@ impl Bytes {
         Self(count << 30)
     }
 
-    /// Reads a number of bytes with an optional binary unit: `256`, `64K`, `64 KiB` and `65536B` are all sizes.
+    /// Reads a number of bytes with an optional unit: `64K` and `64 KiB` are 65,536 bytes, `64KB` is 64,000, `256` and
+    /// `256B` are 256.
     ///
     /// Returns `None` for text of another form, or for a number beyond 64 bits.
+    ///
+    /// ```
+    /// use cubeyard_units::Bytes;
+    ///
+    /// assert_eq!(Bytes::read("64KiB"), Some(Bytes::kib(64)));
+    /// assert_eq!(Bytes::read("64 kB"), Some(Bytes::new(64_000)));
+    /// assert_eq!(Bytes::read("64 KBytes"), None);
+    /// ```
     pub fn read(text: &str) -> Option<Self> {
-        const UNITS: [(&str, u32); 4] = [("K", 10), ("M", 20), ("G", 30), ("T", 40)];
-        let plain = text.strip_suffix("iB").unwrap_or(text).trim();
-        let plain = plain.strip_suffix('B').unwrap_or(plain).to_ascii_uppercase();
-        let unit = UNITS.iter().find_map(|(unit, shift)| Some((plain.strip_suffix(unit)?, *shift)));
-        let (digits, shift) = unit.unwrap_or((&plain, 0));
-        digits.trim().parse::<u64>().ok()?.checked_mul(1 << shift).map(Self)
+        #[rustfmt::skip]
+        const UNITS: [(&str, u64); 14] = [
+            ("", 1), ("B", 1),
+            ("K", 1 << 10), ("KIB", 1 << 10), ("KB", 1_000),
+            ("M", 1 << 20), ("MIB", 1 << 20), ("MB", 1_000_000),
+            ("G", 1 << 30), ("GIB", 1 << 30), ("GB", 1_000_000_000),
+            ("T", 1 << 40), ("TIB", 1 << 40), ("TB", 1_000_000_000_000),
+        ];
+        let text = text.trim().to_ascii_uppercase();
+        let digits = text.trim_end_matches(|symbol: char| symbol.is_ascii_alphabetic());
+        let (_, size) = UNITS.iter().find(|(unit, _)| *unit == &text[digits.len()..])?;
+        digits.trim_end().parse::<u64>().ok()?.checked_mul(*size).map(Self)
     }
 
     /// Returns the number of bytes as an integer.
@@ -157,6 +172,18 @@ mod tests {
             Bytes::new(u64::MAX - 127).align_up(Bytes::new(128)),
             Some(Bytes::new(u64::MAX - 127))
         );
+    }
+
+    #[test]
+    fn units_of_two_and_of_ten_are_told_apart() {
+        for (text, bytes) in
+            [("64K", 65_536), ("64KiB", 65_536), ("64kb", 64_000), ("2 TB", 2_000_000_000_000)]
+        {
+            assert_eq!(Bytes::read(text), Some(Bytes::new(bytes)), "{text}");
+        }
+        for text in ["", "K", "64iB", "64 KBB", "6 4", "1.5K", "-1", "18446744073709551615K"] {
+            assert_eq!(Bytes::read(text), None, "{text}");
+        }
     }
 
     #[test]
