@@ -210,8 +210,8 @@ fn carried(unit: OpUnit) -> &'static str {
 pub(super) fn what(unit: OpUnit, name: &str) -> String {
     let text = match unit {
         OpUnit::Cpu => format!("dispatch of {name}"),
-        OpUnit::Fetch => format!("operands of {name}"),
-        OpUnit::Keep => format!("results of {name}"),
+        OpUnit::Fetch | OpUnit::MathFetch => format!("operands of {name}"),
+        OpUnit::Keep | OpUnit::MathKeep => format!("results of {name}"),
         OpUnit::Load
         | OpUnit::Store
         | OpUnit::Gemm
@@ -228,10 +228,10 @@ pub(super) fn kind(unit: OpUnit) -> SliceKind {
         OpUnit::Cpu => SliceKind::Cpu,
         OpUnit::Load => SliceKind::DmaRead,
         OpUnit::Store => SliceKind::DmaWrite,
-        OpUnit::Fetch => SliceKind::Fetch,
+        OpUnit::Fetch | OpUnit::MathFetch => SliceKind::Fetch,
         OpUnit::Gemm => SliceKind::Gemm,
         OpUnit::Math => SliceKind::Math,
-        OpUnit::Keep => SliceKind::Store,
+        OpUnit::Keep | OpUnit::MathKeep => SliceKind::Store,
         OpUnit::Send | OpUnit::Receive => SliceKind::Message,
     }
 }

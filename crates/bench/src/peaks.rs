@@ -1,6 +1,6 @@
 //! Peak rates of the units of a PE, and the minimum times that follow.
 
-use cubeyard_device::topology::{CoreSpec, Topology};
+use cubeyard_device::topology::{ComputeEngines, CoreSpec, Topology};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_sim::{Bandwidth, Span};
 
@@ -31,8 +31,8 @@ pub(super) fn bounds(work: &Work, topology: &Topology, pes: u64) -> Vec<Bound> {
     bounds
 }
 
-/// Returns the bounds of the compute engines of `pes` PEs. Matrix products and vector operations share one
-/// engine, so their times add up; it fetches all operands from its TCM.
+/// Returns the bounds of the compute engines of `pes` PEs. In one engine the times of matrix products and vector
+/// operations add up, and so do their operands and results in the TCM; two engines have a path to the TCM each.
 fn engines(work: &Work, core: &CoreSpec, pes: u64) -> Vec<Bound> {
     let product = work.gemm.and_then(|(dtype, flop)| {
         let rate = Bandwidth::from_bytes_per_second(*core.gemm.rates.get(dtype.name())?)?;
@@ -47,11 +47,20 @@ fn engines(work: &Work, core: &CoreSpec, pes: u64) -> Vec<Bound> {
         bounds.extend(named(name, Some(each(*span))));
     }
     bounds.extend(named("MATH", vector.map(each)));
-    if let (Some((name, product)), Some(vector)) = (&product, vector) {
-        bounds.extend(named(&format!("{name} and MATH"), Some(each(*product + vector))));
+    let fetched = work.gemm.map_or(0, |(dtype, flop)| fetched(core, dtype, flop));
+    let reads = |bytes: u64| Some(each(core.tcm_read.span(bytes)));
+    match core.compute_engines {
+        ComputeEngines::Shared => {
+            if let (Some((name, product)), Some(vector)) = (&product, vector) {
+                bounds.extend(named(&format!("{name} and MATH"), Some(each(*product + vector))));
+            }
+            bounds.extend(named("TCM reads", reads(work.tcm[0] + fetched)));
+        }
+        ComputeEngines::Separate => {
+            bounds.extend(named("TCM reads of GEMM", reads(fetched)));
+            bounds.extend(named("TCM reads of MATH", reads(work.tcm[0])));
+        }
     }
-    let fetched = work.tcm[0] + work.gemm.map_or(0, |(dtype, flop)| fetched(core, dtype, flop));
-    bounds.extend(named("TCM reads", Some(each(core.tcm_read.span(fetched)))));
     bounds.extend(named("TCM writes", Some(each(core.tcm_write.span(work.tcm[1])))));
     bounds
 }
@@ -75,10 +84,10 @@ mod tests {
     use super::*;
 
     /// Tiles of 16 × 16 × 16 at 8 TFLOP/s, 256 G elements per second, 512 GB/s of TCM, on two PEs.
-    fn found(work: &Work) -> Vec<(String, f64)> {
+    fn found(work: &Work, engines: &str) -> Vec<(String, f64)> {
         let text = "pe: {core: {gemm: {tile: [16, 16, 16], tflops: {f16: 8}}, math: {simple_geps: 256}, \
-                    tcm_read_gbs: 512, tcm_write_gbs: 512}}\n";
-        let topology = Topology::read("test.yaml", text).unwrap();
+                    tcm_read_gbs: 512, tcm_write_gbs: 512, compute_engines: ";
+        let topology = Topology::read("test.yaml", &format!("{text}{engines}}}}}\n")).unwrap();
         let bounds = bounds(work, &topology, 2).into_iter();
         bounds.map(|bound| (bound.resource, bound.span.ns())).collect()
     }
@@ -88,7 +97,7 @@ mod tests {
     fn matrix_and_vector_work_share_an_engine() {
         let work =
             Work { gemm: Some((DType::F16, 16_000_000)), elements: 512_000, ..Work::default() };
-        let found = found(&work);
+        let found = found(&work, "shared");
         let expected = [
             ("GEMM f16", 1000.0),
             ("MATH", 1000.0),
@@ -100,9 +109,22 @@ mod tests {
     }
 
     #[test]
+    fn matrix_and_vector_work_of_two_engines_overlap() {
+        let gemm = Some((DType::F16, 16_000_000));
+        let work = Work { gemm, elements: 512_000, tcm: [512_000, 0], ..Work::default() };
+        let expected = [
+            ("GEMM f16", 1000.0),
+            ("MATH", 1000.0),
+            ("TCM reads of GEMM", 1953.125),
+            ("TCM reads of MATH", 500.0),
+        ];
+        assert_eq!(found(&work, "separate"), expected.map(|(name, ns)| (name.to_owned(), ns)));
+    }
+
+    #[test]
     fn the_tcm_feeds_the_vector_engine() {
         let work = Work { elements: 1024, tcm: [2048, 1024], ..Work::default() };
         let expected = [("MATH", 2.0), ("TCM reads", 2.0), ("TCM writes", 1.0)];
-        assert_eq!(found(&work), expected.map(|(name, ns)| (name.to_owned(), ns)));
+        assert_eq!(found(&work, "shared"), expected.map(|(name, ns)| (name.to_owned(), ns)));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! `PE_CPU` runs the kernel: each call costs it a dispatch and becomes a [`Command`] of the scheduler, which
 //! hands it to an engine: DMA reads, DMA writes, or the compute engine, which streams strips from the TCM through
-//! the matrix or vector unit and back. An engine serves commands in the order of dispatch, and begins one when its
+//! the matrix or vector unit and back (or one of two such engines, if the topology gives each unit its own). An engine serves commands in the order of dispatch, and begins one when its
 //! [dependencies](Command::after) are done. So loads run ahead of their uses, as far as the window of commands
 //! under way allows.
 //!

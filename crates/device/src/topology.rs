@@ -54,8 +54,8 @@ pub use resolve::ResolveError;
 pub use route::RouteError;
 pub use sips::{SipGrid, SipsError, SipsOverlay};
 pub use spec::{
-    CoreSpec, CubesSpec, GemmSpec, HbmSpec, IoSpec, MCpuSpec, MathSpec, MmuSpec, PcieSpec, PeSpec,
-    RoutersSpec, SipTopology, SipsSpec, Spec, SramSpec, UcieSpec, WireSpec,
+    ComputeEngines, CoreSpec, CubesSpec, GemmSpec, HbmSpec, IoSpec, MCpuSpec, MathSpec, MmuSpec,
+    PcieSpec, PeSpec, RoutersSpec, SipTopology, SipsSpec, Spec, SramSpec, UcieSpec, WireSpec,
 };
 pub use summary::Summary;
 

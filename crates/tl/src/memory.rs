@@ -104,6 +104,10 @@ impl Pipeline for InTurn {
         [0; 2]
     }
 
+    fn compute_after_other(&self, _: u32) -> u32 {
+        0
+    }
+
     fn store(&self, index: u32) -> Dma {
         self.0[index as usize]
     }

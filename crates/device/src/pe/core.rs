@@ -25,7 +25,7 @@ use crate::message::{Message, RequestId};
 use crate::race::RaceDetector;
 use crate::wiring::Wiring;
 pub(crate) use dma::command_of;
-use due::{ANY, COMPUTE, DISPATCH, LOAD, RECEIVE, SEND, STORE};
+use due::{ANY, COMPUTE, DISPATCH, LOAD, RECEIVE, SEND, STORE, VECTOR};
 use messages::SLOT_BIT;
 use run::{Run, State};
 
@@ -143,7 +143,10 @@ impl Core {
                 run.dma(LOAD, spec.dma_read_engines, context);
             }
             if run.due.take(COMPUTE) {
-                run.compute();
+                run.compute(COMPUTE);
+            }
+            if run.due.take(VECTOR) {
+                run.compute(VECTOR);
             }
             if run.due.take(STORE) {
                 run.dma(STORE, spec.dma_write_engines, context);

@@ -111,6 +111,10 @@ pub trait Pipeline: fmt::Debug {
     fn compute(&self, index: u32) -> Strips;
     /// Returns the numbers of loads and stores that must be done before a computation.
     fn compute_after(&self, index: u32) -> [u32; 2];
+    /// Returns the number of computations that must be done before one that needs results of the other compute
+    /// engine; 0 if it needs none. Asked only of pipelines that use both engines, where GEMM and MATH are
+    /// [two](crate::topology::ComputeEngines::Separate). It must not fall as `i` grows within one engine.
+    fn compute_after_other(&self, index: u32) -> u32;
     /// Returns a store.
     fn store(&self, index: u32) -> Dma;
     /// Returns the number of computations that must be done before a store.

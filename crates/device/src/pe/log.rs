@@ -14,14 +14,18 @@ pub enum OpUnit {
     Load,
     /// DMA engines that write, out of the TCM.
     Store,
-    /// Path from the TCM to the compute engine.
+    /// Path from the TCM to the compute engine; to that of GEMM if MATH has its own.
     Fetch,
     /// Matrix unit of the compute engine.
     Gemm,
     /// Vector unit of the compute engine.
     Math,
-    /// Path from the compute engine to the TCM.
+    /// Path from the compute engine to the TCM; from that of GEMM if MATH has its own.
     Keep,
+    /// Path from the TCM to a separate engine of MATH.
+    MathFetch,
+    /// Path from a separate engine of MATH to the TCM.
+    MathKeep,
     /// Messages to other PEs.
     Send,
     /// Messages from other PEs.
@@ -30,7 +34,7 @@ pub enum OpUnit {
 
 impl OpUnit {
     /// Number of units.
-    pub const COUNT: usize = 9;
+    pub const COUNT: usize = 11;
 
     /// All units, in the order of their numbers.
     pub const ALL: [Self; Self::COUNT] = [
@@ -41,6 +45,8 @@ impl OpUnit {
         Self::Gemm,
         Self::Math,
         Self::Keep,
+        Self::MathFetch,
+        Self::MathKeep,
         Self::Send,
         Self::Receive,
     ];
@@ -55,6 +61,8 @@ impl OpUnit {
             Self::Gemm => "GEMM",
             Self::Math => "MATH",
             Self::Keep => "TCM write",
+            Self::MathFetch => "TCM read of MATH",
+            Self::MathKeep => "TCM write of MATH",
             Self::Send => "send",
             Self::Receive => "receive",
         }

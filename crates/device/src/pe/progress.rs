@@ -7,7 +7,6 @@ use cubeyard_sim::Time;
 /// Parts of one kind: loads, computations or stores.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    pub(super) next: u32,
     pub(super) total: u32,
     /// Parts before this one are done, at times that are no longer needed.
     base: u32,
@@ -32,10 +31,6 @@ impl Progress {
     /// Returns the number of parts that are done without a gap.
     fn done(&self) -> u32 {
         self.base + u32::try_from(self.kept()).expect("as many as parts")
-    }
-
-    pub(super) fn is_begun(&self) -> bool {
-        self.next == self.total
     }
 
     /// Returns when the first `count` parts were done; none if they are not.

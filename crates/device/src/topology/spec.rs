@@ -131,6 +131,8 @@ pub struct CoreSpec {
     pub dma_read_engines: u32,
     /// Maximum number of concurrent writes of the DMA engine.
     pub dma_write_engines: u32,
+    /// Compute engines of the matrix unit and the vector unit.
+    pub compute_engines: ComputeEngines,
     /// Size of the part of the TCM that holds tiles of a kernel.
     pub scratch: Bytes,
     /// Bandwidth at which engines read the TCM.
@@ -141,6 +143,21 @@ pub struct CoreSpec {
     pub gemm: GemmSpec,
     /// The vector engine.
     pub math: MathSpec,
+}
+
+/// Compute engines of a PE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ComputeEngines {
+    /// GEMM and MATH are units of one engine, which serves their commands in order.
+    Shared,
+    /// GEMM and MATH are two engines, each with its own queue and its own paths from and to the TCM.
+    Separate,
+}
+
+impl ComputeEngines {
+    /// All settings with their names in topology files.
+    pub const NAMES: [(&'static str, Self); 2] =
+        [("shared", Self::Shared), ("separate", Self::Separate)];
 }
 
 /// A matrix engine. It multiplies tiles of one shape; smaller ones take the same time.

@@ -105,11 +105,16 @@ impl Pipeline for Tiles {
 
     fn compute(&self, index: u32) -> Strips {
         let [count, fetch, work, store] = self.work;
-        strips([count, fetch, work, if index % 2 == 1 { store } else { 0 }])
+        let strips = strips([count, fetch, work, if index % 2 == 1 { store } else { 0 }]);
+        if index % 3 == 2 { Strips { unit: OpUnit::Math, ..strips } } else { strips }
     }
 
     fn compute_after(&self, index: u32) -> [u32; 2] {
         [2 * (index + 1), (index / 2).saturating_sub(1)]
+    }
+
+    fn compute_after_other(&self, index: u32) -> u32 {
+        index
     }
 
     fn store(&self, index: u32) -> Dma {
@@ -121,8 +126,10 @@ impl Pipeline for Tiles {
     }
 }
 
-fn machine(engines: u32) -> Machine {
-    let core = format!("{{window: 6, dma_read_engines: {engines}, dma_write_engines: {engines}}}");
+fn machine(engines: u32, compute: &str) -> Machine {
+    let core = format!(
+        "{{window: 6, dma_read_engines: {engines}, dma_write_engines: {engines}, compute_engines: {compute}}}"
+    );
     let topology = Topology::read("test", &format!("pe: {{core: {core}}}")).unwrap();
     let machine = MachineBuilder::new(topology).build();
     machine.keep_ops();
@@ -187,8 +194,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
-    fn the_time_to_the_end_of_a_program_has_no_gap(engines in 1..4_u32, steps in steps()) {
-        let mut machine = machine(engines);
+    fn the_time_to_the_end_of_a_program_has_no_gap(
+        engines in 1..4_u32,
+        compute in prop_oneof![Just("shared"), Just("separate")],
+        steps in steps(),
+    ) {
+        let mut machine = machine(engines, compute);
         let report = run(&mut machine, &steps);
         let log = machine.view().ops();
         check_reasons(&log);

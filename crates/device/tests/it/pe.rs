@@ -19,9 +19,10 @@ use program::{Compute, Part, Pipe, Spec, Step, Steps, Task, TaskWork, access_of,
 fn topology(spec: Spec) -> Topology {
     let [reads, writes] = spec.engines;
     let (cycles, overhead) = (spec.dispatch / 1000, spec.overhead / 1000);
+    let compute = if spec.separate { "separate" } else { "shared" };
     let text = format!(
         "pe:\n  core:\n    dispatch_cycles: {cycles}\n    scheduler_overhead_ns: {overhead}\n    window: {}\n    \
-         dma_read_engines: {reads}\n    dma_write_engines: {writes}\n",
+         dma_read_engines: {reads}\n    dma_write_engines: {writes}\n    compute_engines: {compute}\n",
         spec.window
     );
     Topology::read("a test", &text).unwrap()
@@ -145,10 +146,15 @@ proptest! {
     }
 }
 
-const PLAIN: Spec = Spec { dispatch: 1000, overhead: 1000, window: 4, engines: [1, 1] };
+const PLAIN: Spec =
+    Spec { dispatch: 1000, overhead: 1000, window: 4, engines: [1, 1], separate: false };
 
 fn compute(ns: u64, after: &[usize]) -> Step {
-    let work = TaskWork::Compute(Compute { count: 1, each: [0, ns * 1000, 0] });
+    computation(true, ns, after)
+}
+
+fn computation(math: bool, ns: u64, after: &[usize]) -> Step {
+    let work = TaskWork::Compute(Compute { math, count: 1, each: [0, ns * 1000, 0] });
     Step::Task(Task { work, after: after.to_vec(), loads_after: Vec::new() })
 }
 
@@ -165,11 +171,65 @@ fn by_hand_commands_without_dma() {
     let one = Spec { window: 1, ..PLAIN };
     assert_eq!(run(one, &[compute(10, &[]), compute(5, &[])]).0, 18_000);
     // Three strips of 2, 5 and 1: the second stage sets the pace.
-    let strips = TaskWork::Compute(Compute { count: 3, each: [2000, 5000, 1000] });
+    let strips = TaskWork::Compute(Compute { math: true, count: 3, each: [2000, 5000, 1000] });
     let strips = Step::Task(Task { work: strips, after: Vec::new(), loads_after: Vec::new() });
     assert_eq!(run(PLAIN, &[strips]).0, (2 + 2 + 3 * 5 + 1) * 1000);
     // Calls that are no commands.
     assert_eq!(run(PLAIN, &[Step::Calls(7)]).0, 7000);
+}
+
+/// Times of old parts are forgotten, but none that a part still waits for.
+#[test]
+fn a_long_pipeline_in_two_engines_takes_as_long_as_the_rules_say() {
+    for (steps, loads, stores, epilogue) in [(3, 2, true, 9), (1, 1, false, 40), (2, 0, true, 1)] {
+        let computation = |math, ns: u64| Compute { math, count: 2, each: [500, ns * 700, 300] };
+        let (compute, epilogue) = (computation(false, 10), Some(computation(true, epilogue)));
+        let pipe = Pipe { outs: 60, steps, loads, ahead: 2, stores, bytes: 700, compute, epilogue };
+        let work = TaskWork::Pipeline(pipe);
+        let program = [Step::Task(Task { work, after: Vec::new(), loads_after: Vec::new() })];
+        for separate in [false, true] {
+            let spec = Spec { separate, ..PLAIN };
+            let (time, taken, _) = run(spec, &program);
+            let expected = reference::time(spec, &program, &|id, part| taken[&key(id, part)]);
+            assert_eq!(time, expected, "{pipe:?}, separate: {separate}");
+        }
+    }
+}
+
+/// Issued at 2 and 3. One engine takes 10 and 5; two overlap, unless one waits for the other.
+#[test]
+fn by_hand_two_engines() {
+    let two = Spec { separate: true, ..PLAIN };
+    let [product, sum] = [false, true].map(|math| computation(math, 10, &[]));
+    let pair = [product.clone(), sum];
+    assert_eq!((run(PLAIN, &pair).0, run(two, &pair).0), (22_000, 13_000));
+    assert_eq!(run(two, &[product.clone(), computation(true, 10, &[0])]).0, 22_000);
+    assert_eq!(run(two, &[product.clone(), product]).0, 22_000);
+}
+
+/// Three output tiles of a product of 10 each with an epilogue of 8: a shared engine alternates, and an engine of
+/// its own takes each epilogue during the product of the next tile. With epilogues of 13 the product of the third
+/// tile waits until the first has left its registers, at 25, and the epilogues set the pace.
+#[test]
+fn by_hand_a_pipeline_in_two_engines() {
+    let computation = |math, ns: u64| Compute { math, count: 1, each: [0, ns * 1000, 0] };
+    let time = |spec: Spec, epilogue| {
+        let pipe = Pipe {
+            outs: 3,
+            steps: 1,
+            loads: 0,
+            ahead: 1,
+            stores: false,
+            bytes: 1,
+            compute: computation(false, 10),
+            epilogue: Some(computation(true, epilogue)),
+        };
+        let work = TaskWork::Pipeline(pipe);
+        run(spec, &[Step::Task(Task { work, after: Vec::new(), loads_after: Vec::new() })]).0
+    };
+    let two = Spec { separate: true, ..PLAIN };
+    assert_eq!((time(PLAIN, 8), time(two, 8)), (2000 + 3 * 18_000, 2000 + 3 * 10_000 + 8000));
+    assert_eq!(time(two, 13), 2000 + 10_000 + 3 * 13_000);
 }
 
 #[test]

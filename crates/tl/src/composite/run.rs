@@ -12,8 +12,8 @@ use crate::numeric::{self, Array, Binary, NumericError, Reduce, TileType};
 pub(crate) struct PlanRun {
     /// Loaded tiles that no step has used yet, by load.
     loaded: BTreeMap<u32, Array>,
-    /// Sum over the steps of the current output tile.
-    sum: Option<Array>,
+    /// Sums over the steps of output tiles under way: two, if the matrix engine runs ahead of the vector engine.
+    sums: BTreeMap<u32, Array>,
     /// Output tiles that wait to be stored.
     outs: BTreeMap<u32, Array>,
     /// The whole output, if it stays in the TCM.
@@ -92,17 +92,19 @@ impl PlanRun {
             tiles.push(tile);
         }
         let tiles: Vec<_> = tiles.iter().collect();
-        self.sum = Some(match &plan.kind {
-            CompositeKind::Gemm => numeric::dot(tiles[0], tiles[1], self.sum.as_ref())?,
+        let sum = self.sums.remove(&out);
+        let sum = match &plan.kind {
+            CompositeKind::Gemm => numeric::dot(tiles[0], tiles[1], sum.as_ref())?,
             CompositeKind::Map(op) => op.compute(&tiles)?,
             CompositeKind::Reduce(reduce) => {
                 let part = numeric::reduce(*reduce, tiles[0], 1, true)?;
-                match self.sum.take() {
+                match sum {
                     Some(sum) => numeric::binary(joins(*reduce), &sum, &part)?,
                     None => part,
                 }
             }
-        });
+        };
+        self.sums.insert(out, sum);
         Ok(())
     }
 
@@ -113,12 +115,12 @@ impl PlanRun {
         (op, operand): &(Op, Option<PlanOperand>),
         value: &mut dyn FnMut(&super::super::Input) -> Rc<Array>,
     ) -> Result<(), NumericError> {
-        let sum = self.sum.take().expect("a step came before");
+        let sum = self.sums.remove(&out).expect("a step came before");
         let (start, shape) = plan.output_box(out);
         let other = operand.as_ref().map(|operand| other(operand, &sum, start, shape, value));
         let other = other.transpose()?;
         let inputs: Vec<_> = std::iter::once(&sum).chain(&other).collect();
-        self.sum = Some(op.compute(&inputs)?);
+        self.sums.insert(out, op.compute(&inputs)?);
         Ok(())
     }
 
@@ -139,7 +141,7 @@ impl PlanRun {
     }
 
     fn finish_tile(&mut self, plan: &Plan, out: u32) -> Result<(), NumericError> {
-        let sum = self.sum.take().expect("a step came before");
+        let sum = self.sums.remove(&out).expect("a step came before");
         let tile = numeric::cast(&sum, plan.output().dtype)?;
         if plan.value.is_none() {
             self.outs.insert(out, tile);

@@ -305,8 +305,11 @@ fn gemm(body: impl Fn(&Tl, &Args) + Copy + 'static, expected: fn(f64, usize, usi
     let wanted = product(&wide(&a), &wide(&b), [40, 70, 33]);
     let wanted: Vec<_> =
         wanted.iter().enumerate().map(|(at, value)| expected(*value, at / 33, at % 33)).collect();
-    let found = compute("", &[(&[40, 70], a), (&[70, 33], b)], (&[40, 33], DType::F32), body);
-    close(&found, &wanted, 1e-5);
+    let inputs: [(&[u64], _); 2] = [(&[40, 70], a), (&[70, 33], b)];
+    for engines in ["shared", "separate"] {
+        let text = format!("pe: {{core: {{compute_engines: {engines}}}}}\n");
+        close(&compute(&text, &inputs, (&[40, 33], DType::F32), body), &wanted, 1e-5);
+    }
 }
 
 #[test]
@@ -445,11 +448,15 @@ proptest! {
     #[test]
     fn random_kernels_give_the_same_whatever_overlaps(
         steps in proptest::collection::vec((0..7_u8, 0..9_usize, 0..9_usize), 1..20),
+        compute_engines in prop_oneof![Just("shared"), Just("separate")],
     ) {
         let steps: &'static [_] = Box::leak(steps.into_boxed_slice());
-        let text = "pe:\n  core:\n    window: 8\n    dma_read_engines: 3\n    dma_write_engines: 2\n";
+        let text = format!(
+            "pe:\n  core:\n    window: 8\n    dma_read_engines: 3\n    dma_write_engines: 2\n    \
+             compute_engines: {compute_engines}\n"
+        );
         let input = values(9, ROWS * COLUMNS);
-        let found = compute(text, &[(SHAPE, input)], (SHAPE, DType::F32), random(steps));
+        let found = compute(&text, &[(SHAPE, input)], (SHAPE, DType::F32), random(steps));
         let expected = one_by_one(steps);
         prop_assert!(found.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits()));
     }

@@ -1,27 +1,45 @@
-//! The compute engine.
+//! The compute engine, or the two of GEMM and MATH.
 
-use cubeyard_sim::Span;
+use cubeyard_sim::{Span, Time};
 
 use super::latest::Latest;
 use super::progress::Mark;
-use super::{COMPUTE, LOAD, Run, STORE};
+use super::{COMPUTE, LOAD, Run, STORE, VECTOR};
 use crate::pe::packed::Packed;
+use crate::pe::strips::ComputeStages;
 use crate::pe::{CommandId, CommandPart, OpCause, OpRecord, OpUnit, Strips, Work};
 
+/// Paths from and to the TCM of each engine.
+const PATHS: [[OpUnit; 2]; 2] =
+    [[OpUnit::Fetch, OpUnit::Keep], [OpUnit::MathFetch, OpUnit::MathKeep]];
+
+/// A compute engine: its stages, and the last record of each.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ComputeEngine {
+    stages: ComputeStages,
+    records: [Option<u32>; 3],
+}
+
+impl ComputeEngine {
+    pub(super) fn new(free: Time) -> Self {
+        Self { stages: ComputeStages { free: [free; 3] }, records: [None; 3] }
+    }
+}
+
 impl Run {
-    /// Carries out the computations whose beginning is known.
-    pub(super) fn compute(&mut self) {
-        while let Some(id) = self.front(COMPUTE) {
-            let index = self.slot(id).next(COMPUTE);
+    /// Carries out the computations of an engine whose beginning is known.
+    pub(super) fn compute(&mut self, engine: usize) {
+        while let Some(id) = self.front(engine) {
+            let index = self.slot(id).next(engine);
             let (ready, strips) = match self.next_computation(id, index) {
                 Ok(next) => next,
-                Err(before) => return self.due.wait(COMPUTE, before),
+                Err(before) => return self.due.wait(engine, before),
             };
-            if self.slot_mut(id).begin_next(COMPUTE) {
-                self.leave(COMPUTE);
+            let after = self.computation_after(id, engine, index);
+            if self.slot_mut(id).begin(engine, after) {
+                self.leave(engine);
             }
-            let end = self.stream(id, index, &strips, ready);
-            let fetched = Mark { time: self.stages.free[0], record: self.stage_records[0] };
+            let (end, fetched) = self.stream(engine, id, index, &strips, ready);
             if let Some(pipelined) = &mut self.slot_mut(id).pipelined {
                 pipelined.fetched.finish(index, fetched);
             }
@@ -33,6 +51,42 @@ impl Run {
         }
     }
 
+    /// Returns the engine of a unit.
+    pub(super) fn engine(&self, unit: OpUnit) -> usize {
+        if self.is_separate && unit == OpUnit::Math { VECTOR } else { COMPUTE }
+    }
+
+    /// Returns the engine of a computation of the list.
+    pub(super) fn engine_at(&self, place: u32) -> usize {
+        if self.is_separate { self.engine(self.commands.strips(place).unit) } else { COMPUTE }
+    }
+
+    /// Returns the first part of a pipeline for each unit, beyond the last if there is none.
+    pub(super) fn first_parts(&self, id: CommandId, computations: u32) -> [u32; 4] {
+        if !self.is_separate {
+            return [0, 0, 0, computations];
+        }
+        let first = |engine| self.computation_from(id, engine, 0, computations);
+        [0, first(COMPUTE), 0, first(VECTOR)]
+    }
+
+    /// Returns the index of an engine's computation after one of its own.
+    fn computation_after(&self, id: CommandId, engine: usize, index: u32) -> u32 {
+        match &self.slot(id).pipelined {
+            Some(pipelined) if pipelined.is_mixed => {
+                let total = pipelined.parts[COMPUTE].total;
+                self.computation_from(id, engine, index + 1, total)
+            }
+            _ => index + 1,
+        }
+    }
+
+    fn computation_from(&self, id: CommandId, engine: usize, first: u32, total: u32) -> u32 {
+        let pipeline = self.pipeline(id);
+        let is_its = |&index: &u32| self.engine(pipeline.compute(index).unit) == engine;
+        (first..total).find(is_its).unwrap_or(total)
+    }
+
     /// A computation and when it can begin, or the command that it waits for: another, or more of its own.
     fn next_computation(&self, id: CommandId, index: u32) -> Result<(Latest, Strips), CommandId> {
         let mut ready = self.ready(id)?;
@@ -40,7 +94,9 @@ impl Run {
             return Ok((ready, self.computation(id)));
         };
         let pipeline = self.pipeline(id);
-        for (kind, count) in [LOAD, STORE].into_iter().zip(pipeline.compute_after(index)) {
+        let [loads, stores] = pipeline.compute_after(index);
+        let others = if pipelined.is_mixed { pipeline.compute_after_other(index) } else { 0 };
+        for (kind, count) in [(LOAD, loads), (STORE, stores), (COMPUTE, others)] {
             let Mark { time, record } = pipelined.parts[kind].until(count).ok_or(id)?;
             ready = ready.or(time, OpCause::Part, record);
         }
@@ -56,27 +112,38 @@ impl Run {
         }
     }
 
-    fn stream(&mut self, id: CommandId, index: u32, strips: &Strips, ready: Latest) -> Latest {
-        let free = self.stages.free;
-        let stages = self.stages.stream(strips, ready.time);
-        let units = [OpUnit::Fetch, strips.unit, OpUnit::Keep];
+    /// Streams a computation through the stages of an engine. Returns when it is done, and when its operands are
+    /// fetched.
+    fn stream(
+        &mut self,
+        engine: usize,
+        id: CommandId,
+        index: u32,
+        strips: &Strips,
+        ready: Latest,
+    ) -> (Latest, Mark) {
+        let place = usize::from(engine == VECTOR);
+        let [fetch, keep] = PATHS[place];
+        let (units, free) = ([fetch, strips.unit, keep], self.engines[place].stages.free);
+        let stages = self.engines[place].stages.stream(strips, ready.time);
         for (unit, busy) in units.into_iter().zip(strips.busy()) {
             self.report.busy[unit as usize] += busy;
         }
-        let end = Latest::new(stages[2].end, OpCause::Part, None);
         if !self.logs {
-            return end;
+            let end = Latest::new(stages[2].end, OpCause::Part, None);
+            return (end, Mark { time: stages[0].end, record: None });
         }
+        let mut records = self.engines[place].records;
         let each = [strips.fetch, strips.work, strips.store];
         // When the first strip came, and when the last; what each of these was up to.
         let (mut first, mut last) = (ready, ready);
         for (stage, (unit, done)) in units.into_iter().zip(stages).enumerate() {
-            let busy = Latest::new(free[stage], OpCause::Unit, self.stage_records[stage]);
+            let busy = Latest::new(free[stage], OpCause::Unit, records[stage]);
             let began = first.or(busy.time, busy.cause, busy.record);
             // A stage that has nothing to do has no record: what it waits for is what others wait for.
             if each[stage] == Span::ZERO {
                 (first, last) = (began, last.or(began.time, began.cause, began.record));
-                self.stage_records[stage] = last.record.into();
+                records[stage] = last.record.into();
                 continue;
             }
             let (from, ended) = if done.fed { (last.time, last) } else { (done.start, began) };
@@ -93,10 +160,11 @@ impl Run {
                 from,
                 ended: ended.reason(),
             });
-            self.stage_records[stage] = record;
+            records[stage] = record;
             first = Latest::new(done.start + each[stage], OpCause::Part, record);
             last = Latest::new(done.end, OpCause::Part, record);
         }
-        last
+        self.engines[place].records = records;
+        (last, Mark { time: stages[0].end, record: records[0] })
     }
 }

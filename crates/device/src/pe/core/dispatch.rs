@@ -5,8 +5,8 @@ use std::rc::Rc;
 use cubeyard_sim::{NodeId, Span};
 
 use super::latest::Latest;
-use super::slot::{End, Pipelined};
-use super::{COMPUTE, DISPATCH, LOAD, Ports, Run, STORE, State};
+use super::slot::{End, Pipelined, kind_of};
+use super::{COMPUTE, DISPATCH, LOAD, Ports, Run, STORE, State, VECTOR};
 use crate::message::{Direction, RequestId};
 use crate::pe::packed::Packed;
 use crate::pe::{CommandId, CommandPart, Instruction, OpCause, OpUnit, Work};
@@ -108,7 +108,7 @@ impl Run {
             races.knowledge.issued((launch, pe), id, &command, self.window);
         });
         let issued = Latest { time: self.cpu.time + overhead, ..self.cpu };
-        self.slot_mut(id).begin(packed);
+        self.slot_mut(id).open(packed);
         *self.end_of_mut(id) = End::open(issued);
         self.next += 1;
         self.open += 1;
@@ -118,8 +118,8 @@ impl Run {
 
     fn issue(&mut self, id: CommandId, packed: Packed, ports: &mut Ports) {
         match packed {
-            Packed::Dma { direction, .. } => self.stand(engine(direction), id),
-            Packed::Compute(..) => self.stand(COMPUTE, id),
+            Packed::Dma { direction, .. } => self.stand(dma_engine(direction), id),
+            Packed::Compute(place, _) => self.stand(self.engine_at(place), id),
             Packed::Send(message, _) => self.issue_send(id, message, ports),
             Packed::Receive(message, _) => self.issue_receive(id, message, ports),
             _ => self.issue_long(id, ports),
@@ -128,8 +128,8 @@ impl Run {
 
     fn issue_long(&mut self, id: CommandId, ports: &mut Ports) {
         match self.long(id).expect("only commands are given places") {
-            Work::Dma(dma) => self.stand(engine(dma.direction), id),
-            Work::Compute(_) => self.stand(COMPUTE, id),
+            Work::Dma(dma) => self.stand(dma_engine(dma.direction), id),
+            &Work::Compute(strips) => self.stand(self.engine(strips.unit), id),
             &Work::Send(message) => self.issue_send(id, message, ports),
             &Work::Receive(message) => self.issue_receive(id, message, ports),
             Work::ReceiveAny(any) => {
@@ -147,9 +147,10 @@ impl Run {
         let command = self.long_command(id).expect("a pipeline is not packed");
         let loads_after = command.loads_after.clone();
         let issued = self.end_of(id).latest();
-        self.slot_mut(id).pipelined = Some(Pipelined::new(parts, issued, loads_after));
-        for (unit, count) in parts.into_iter().enumerate() {
-            if count > 0 {
+        let first = self.first_parts(id, parts[COMPUTE]);
+        self.slot_mut(id).pipelined = Some(Pipelined::new(parts, first, issued, loads_after));
+        for unit in [LOAD, COMPUTE, STORE, VECTOR] {
+            if first[unit] < parts[kind_of(unit)] {
                 self.stand(unit, id);
             }
         }
@@ -159,7 +160,7 @@ impl Run {
     }
 }
 
-fn engine(direction: Direction) -> usize {
+fn dma_engine(direction: Direction) -> usize {
     match direction {
         Direction::Read => LOAD,
         Direction::Write => STORE,

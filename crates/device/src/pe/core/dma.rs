@@ -51,7 +51,7 @@ impl Run {
                 break;
             }
             let dma = self.access(id, kind, index);
-            if self.slot_mut(id).begin_next(kind) {
+            if self.slot_mut(id).begin(kind, index + 1) {
                 self.leave(kind);
             }
             let buffer = match self.buffer(id, kind, index, &dma) {

@@ -15,21 +15,26 @@ pub(super) struct Due {
 }
 
 pub(super) const LOAD: usize = 0;
+/// The compute engine that GEMM and MATH share, or that of GEMM.
 pub(super) const COMPUTE: usize = 1;
 pub(super) const STORE: usize = 2;
-pub(super) const SEND: usize = 3;
+/// The compute engine of MATH, if it has one of its own.
+pub(super) const VECTOR: usize = 3;
+pub(super) const SEND: usize = 4;
 /// Choice of the port for messages from any of several PEs.
-pub(super) const ANY: usize = 4;
-pub(super) const RECEIVE: usize = 5;
-pub(super) const DISPATCH: usize = 6;
-pub(super) const UNITS: usize = 7;
+pub(super) const ANY: usize = 5;
+pub(super) const RECEIVE: usize = 6;
+pub(super) const DISPATCH: usize = 7;
+pub(super) const UNITS: usize = 8;
+
+const _: () = assert!(UNITS == u8::BITS as usize, "a bit for each unit");
 
 /// No command has this number: they are fewer.
 const NOTHING: CommandId = CommandId::MAX;
 
 impl Default for Due {
     fn default() -> Self {
-        Self { now: (1 << UNITS) - 1, often: 0, after: [NOTHING; UNITS] }
+        Self { now: u8::MAX, often: 0, after: [NOTHING; UNITS] }
     }
 }
 

@@ -6,6 +6,7 @@ use cubeyard_sim::{Context, NodeId, Time};
 
 use super::Shared;
 use super::commands::Commands;
+use super::compute::ComputeEngine;
 use super::dma::DmaUnit;
 use super::due::{ANY, DISPATCH, Due, RECEIVE, UNITS};
 use super::latest::Latest;
@@ -13,8 +14,8 @@ use super::messages::Messages;
 use super::queue::Queue;
 use super::slot::{End, Slot};
 use crate::message::{Message, RequestId};
-use crate::pe::strips::ComputeStages;
 use crate::pe::{ALARM, CommandId, CommandPart, CoreReport, OpRecord, OpUnit, Program};
+use crate::topology::ComputeEngines;
 
 /// A program under way. Frequently used fields come first, and close together: a machine has many cores, and
 /// caches do not hold them all.
@@ -40,8 +41,8 @@ pub(super) struct Run {
     pub(super) cpu: Latest,
     /// End of the last command that is done.
     pub(super) last: Latest,
-    /// Queues for loads, computations, stores and sends.
-    pub(super) queues: [Queue; 4],
+    /// Queues for loads, computations, stores, computations of a separate vector engine, and sends.
+    pub(super) queues: [Queue; 5],
     pub(super) commands: Commands,
     pub(super) messages: Messages,
     pub(super) dma: [DmaUnit; 2],
@@ -54,8 +55,9 @@ pub(super) struct Run {
     pub(super) has_data: bool,
     pub(super) logs: bool,
     pub(super) watched: bool,
-    pub(super) stages: ComputeStages,
-    pub(super) stage_records: [Option<u32>; 3],
+    /// Whether GEMM and MATH are two engines.
+    pub(super) is_separate: bool,
+    pub(super) engines: [ComputeEngine; 2],
     pub(super) report: CoreReport,
     pub(super) program: Box<dyn Program>,
 }
@@ -81,7 +83,8 @@ impl Run {
         shared: &Rc<Shared>,
         context: &Context<Message>,
     ) -> Self {
-        let window = shared.wiring.topology().spec().pe.core.window;
+        let spec = &shared.wiring.topology().spec().pe.core;
+        let window = spec.window;
         let now = context.now();
         let start = Latest { time: now, ..Latest::default() };
         let slots = window.next_power_of_two() as usize;
@@ -97,7 +100,7 @@ impl Run {
             ends: vec![End::default(); 2 * slots].into(),
             cpu: start,
             last: start,
-            queues: [Queue::default(); 4],
+            queues: [Queue::default(); 5],
             commands: Commands::new(&*program, slots),
             messages: Messages::default(),
             dma: <[DmaUnit; 2]>::default(),
@@ -108,8 +111,8 @@ impl Run {
             has_data: program.has_data(),
             logs: shared.ops.borrow().is_kept(),
             watched: shared.races.is_on(),
-            stages: ComputeStages { free: [now; 3] },
-            stage_records: [None; 3],
+            is_separate: spec.compute_engines == ComputeEngines::Separate,
+            engines: [ComputeEngine::new(now); 2],
             report: CoreReport { started: now, ..CoreReport::default() },
             program,
         }

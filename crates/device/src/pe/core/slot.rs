@@ -4,7 +4,7 @@ use cubeyard_sim::Time;
 
 use super::latest::{Kept, Latest};
 use super::progress::Progress;
-use super::{COMPUTE, DISPATCH, LOAD, Run, STORE};
+use super::{COMPUTE, DISPATCH, LOAD, Run, STORE, VECTOR};
 use crate::pe::packed::Packed;
 use crate::pe::{Command, CommandId, Dependencies, OpCause, Pipeline, Work};
 
@@ -62,33 +62,54 @@ pub(super) struct Pipelined {
     pub(super) loads_after: Dependencies,
     /// Number of parts that are not done.
     left: u32,
-    /// Next commands in the queues for loads, computations and stores.
-    pub(super) followers: [CommandId; 3],
+    /// Whether both compute engines have parts of it.
+    pub(super) is_mixed: bool,
+    /// Index of the next part that each unit begins, the number of parts if there is none.
+    next: [u32; 4],
+    /// Next commands in the queues of the units.
+    pub(super) followers: [CommandId; 4],
+}
+
+/// Returns the kind of the parts of a unit: both engines compute.
+pub(super) fn kind_of(unit: usize) -> usize {
+    if unit == VECTOR { COMPUTE } else { unit }
 }
 
 impl Pipelined {
-    pub(super) fn new(parts: [u32; 3], issued: Latest, loads_after: Dependencies) -> Box<Self> {
+    pub(super) fn new(
+        parts: [u32; 3],
+        next: [u32; 4],
+        issued: Latest,
+        loads_after: Dependencies,
+    ) -> Box<Self> {
         let fetched = Progress::new(parts[COMPUTE]);
+        let is_mixed = next[COMPUTE].max(next[VECTOR]) < parts[COMPUTE];
         let (left, parts) = (parts.iter().sum(), parts.map(Progress::new));
-        Box::new(Self { issued, parts, fetched, loads_after, left, followers: [0; 3] })
+        let followers = [0; 4];
+        Box::new(Self { issued, parts, fetched, loads_after, left, is_mixed, next, followers })
+    }
+
+    /// Returns the next part that a unit begins; none if it has begun all.
+    fn next(&self, unit: usize) -> Option<u32> {
+        Some(self.next[unit]).filter(|next| *next < self.parts[kind_of(unit)].total)
     }
 }
 
 impl Slot {
-    pub(super) fn begin(&mut self, packed: Packed) {
+    pub(super) fn open(&mut self, packed: Packed) {
         *self = Self { packed, pipelined: None, follower: 0 };
     }
 
-    /// Returns the index of the next part of a kind to begin.
-    pub(super) fn next(&self, kind: usize) -> u32 {
-        self.pipelined.as_ref().map_or(0, |pipelined| pipelined.parts[kind].next)
+    /// Returns the index of the next part that a unit begins.
+    pub(super) fn next(&self, unit: usize) -> u32 {
+        self.pipelined.as_ref().map_or(0, |pipelined| pipelined.next[unit])
     }
 
-    /// Begins the next part of a kind, and returns whether it is the last.
-    pub(super) fn begin_next(&mut self, kind: usize) -> bool {
+    /// Begins the next part of a unit, with the index of the one after it, and returns whether it is the last.
+    pub(super) fn begin(&mut self, unit: usize, after: u32) -> bool {
         let Some(pipelined) = &mut self.pipelined else { return true };
-        pipelined.parts[kind].next += 1;
-        pipelined.parts[kind].is_begun()
+        pipelined.next[unit] = after;
+        pipelined.next(unit).is_none()
     }
 }
 
@@ -170,7 +191,7 @@ impl Run {
         if left == 0 {
             return self.command_done(id);
         }
-        [LOAD, COMPUTE, STORE].into_iter().for_each(|unit| self.due.add(unit));
+        [LOAD, COMPUTE, STORE, VECTOR].into_iter().for_each(|unit| self.due.add(unit));
         if kept > KEPT {
             self.forget(id);
         }
@@ -194,15 +215,19 @@ impl Run {
         let Packed::Long(long) = self.slots[place].packed else { return };
         let Work::Pipeline(pipeline) = &self.commands.long(id, long).work else { return };
         let Some(pipelined) = &mut self.slots[place].pipelined else { return };
-        let Pipelined { parts, fetched, .. } = &mut **pipelined;
-        let next = |kind: usize| (!parts[kind].is_begun()).then_some(parts[kind].next);
         let all = u32::MAX;
-        let compute = next(COMPUTE).map_or([all; 2], |index| pipeline.compute_after(index));
-        let by_load = next(LOAD).map_or(all, |index| pipeline.load_after(index));
-        let by_store = next(STORE).map_or(all, |index| pipeline.store_after(index));
+        let next = [LOAD, COMPUTE, STORE, VECTOR].map(|unit| pipelined.next(unit));
+        let computations = [next[COMPUTE], next[VECTOR]];
+        let first = computations.into_iter().flatten().min();
+        let compute = first.map_or([all; 2], |index| pipeline.compute_after(index));
+        let by_load = next[LOAD].map_or(all, |index| pipeline.load_after(index));
+        let by_store = next[STORE].map_or(all, |index| pipeline.store_after(index));
+        let by_compute = computations.into_iter().flatten().filter(|_| pipelined.is_mixed);
+        let by_compute = by_compute.map(|index| pipeline.compute_after_other(index)).min();
+        let Pipelined { parts, fetched, .. } = &mut **pipelined;
         parts[LOAD].forget(compute[0]);
         parts[STORE].forget(compute[1]);
-        parts[COMPUTE].forget(by_store);
+        parts[COMPUTE].forget(by_store.min(by_compute.unwrap_or(all)));
         fetched.forget(by_load);
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct Spec {
     pub(crate) overhead: u64,
     pub(crate) window: usize,
     pub(crate) engines: [usize; 2],
+    /// Whether GEMM and MATH are two engines.
+    pub(crate) separate: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -43,14 +45,15 @@ pub(crate) enum TaskWork {
     Pipeline(Pipe),
 }
 
-/// Strips, and what each takes in each stage.
+/// Strips, their unit, and what each takes in each stage.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compute {
+    pub(crate) math: bool,
     pub(crate) count: u32,
     pub(crate) each: [u64; 3],
 }
 
-/// A tiled operation: output tiles of some steps, each of which loads so many times.
+/// A tiled operation: output tiles of some steps, each of which loads so many times, and perhaps an epilogue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pipe {
     pub(crate) outs: usize,
@@ -60,6 +63,19 @@ pub(crate) struct Pipe {
     pub(crate) stores: bool,
     pub(crate) bytes: u64,
     pub(crate) compute: Compute,
+    pub(crate) epilogue: Option<Compute>,
+}
+
+impl Pipe {
+    /// Computations of an output tile.
+    fn per_out(&self) -> usize {
+        self.steps + usize::from(self.epilogue.is_some())
+    }
+
+    /// Which computation a step is, counted over all output tiles.
+    fn step(&self, step: usize) -> usize {
+        step / self.steps * self.per_out() + step % self.steps
+    }
 }
 
 /// A part of a command that is an access.
@@ -76,8 +92,8 @@ impl Task {
             TaskWork::Load(_) => [1, 0, 0],
             TaskWork::Store(_) => [0, 0, 1],
             TaskWork::Compute(_) => [0, 1, 0],
-            TaskWork::Pipeline(Pipe { outs, steps, loads, stores, .. }) => {
-                [outs * steps * loads, outs * steps, if stores { outs } else { 0 }]
+            TaskWork::Pipeline(pipe @ Pipe { outs, steps, loads, stores, .. }) => {
+                [outs * steps * loads, outs * pipe.per_out(), if stores { outs } else { 0 }]
             }
         }
     }
@@ -86,16 +102,23 @@ impl Task {
         if matches!(self.work, TaskWork::Pipeline(_)) { &self.loads_after } else { &self.after }
     }
 
-    pub(crate) fn compute(&self, _: usize) -> Compute {
+    pub(crate) fn compute(&self, index: usize) -> Compute {
         match self.work {
-            TaskWork::Compute(compute) | TaskWork::Pipeline(Pipe { compute, .. }) => compute,
+            TaskWork::Compute(compute) => compute,
+            TaskWork::Pipeline(pipe) => {
+                let is_step = index % pipe.per_out() < pipe.steps;
+                pipe.epilogue.filter(|_| !is_step).unwrap_or(pipe.compute)
+            }
             _ => unreachable!("an access computes nothing"),
         }
     }
 
     pub(crate) fn load_after(&self, index: usize) -> usize {
         match self.work {
-            TaskWork::Pipeline(pipe) => (index / pipe.loads + 1).saturating_sub(pipe.ahead),
+            TaskWork::Pipeline(pipe) => {
+                let steps = (index / pipe.loads + 1).saturating_sub(pipe.ahead);
+                steps.checked_sub(1).map_or(0, |last| pipe.step(last) + 1)
+            }
             _ => 0,
         }
     }
@@ -103,16 +126,29 @@ impl Task {
     pub(crate) fn compute_after(&self, index: usize) -> [usize; 2] {
         match self.work {
             TaskWork::Pipeline(pipe) => {
-                let stores = if pipe.stores { (index / pipe.steps).saturating_sub(1) } else { 0 };
-                [(index + 1) * pipe.loads, stores]
+                let (out, step) = (index / pipe.per_out(), index % pipe.per_out());
+                let stores = if pipe.stores { out.saturating_sub(1) } else { 0 };
+                [(out * pipe.steps + (step + 1).min(pipe.steps)) * pipe.loads, stores]
             }
             _ => [0; 2],
         }
     }
 
+    /// How many computations must be done before one that needs the other engine: an epilogue waits for the
+    /// steps of its tile, and a step until the epilogue of the tile before the previous one is done.
+    pub(crate) fn compute_after_other(&self, index: usize) -> usize {
+        match self.work {
+            TaskWork::Pipeline(pipe) => {
+                let (out, step) = (index / pipe.per_out(), index % pipe.per_out());
+                if step == pipe.steps { index } else { out.saturating_sub(1) * pipe.per_out() }
+            }
+            _ => 0,
+        }
+    }
+
     pub(crate) fn store_after(&self, index: usize) -> usize {
         match self.work {
-            TaskWork::Pipeline(pipe) => (index + 1) * pipe.steps,
+            TaskWork::Pipeline(pipe) => (index + 1) * pipe.per_out(),
             _ => 0,
         }
     }
@@ -138,7 +174,8 @@ fn small(number: usize) -> u32 {
 
 fn strips(compute: Compute) -> Strips {
     let [fetch, work, store] = compute.each.map(Span::from_ps);
-    Strips { unit: OpUnit::Math, count: compute.count, fetch, work, store }
+    let unit = if compute.math { OpUnit::Math } else { OpUnit::Gemm };
+    Strips { unit, count: compute.count, fetch, work, store }
 }
 
 /// A pipeline as the machine takes it.
@@ -174,6 +211,10 @@ impl Pipeline for Tiled {
 
     fn compute_after(&self, index: u32) -> [u32; 2] {
         self.task.compute_after(index as usize).map(small)
+    }
+
+    fn compute_after_other(&self, index: u32) -> u32 {
+        small(self.task.compute_after_other(index as usize))
     }
 
     fn store(&self, _: u32) -> Dma {
@@ -213,26 +254,27 @@ pub(crate) fn access_of(part: pe::CommandPart, unit: OpUnit) -> Option<Part> {
 }
 
 pub(crate) fn specs() -> impl Strategy<Value = Spec> {
-    (0..4_u64, 0..4_u64, 1..6_usize, 1..4_usize, 1..3_usize).prop_map(
-        |(dispatch, overhead, window, reads, writes)| {
+    (0..4_u64, 0..4_u64, 1..6_usize, 1..4_usize, 1..3_usize, any::<bool>()).prop_map(
+        |(dispatch, overhead, window, reads, writes, separate)| {
             let (dispatch, overhead) = (dispatch * 1000, overhead * 1000);
-            Spec { dispatch, overhead, window, engines: [reads, writes] }
+            Spec { dispatch, overhead, window, engines: [reads, writes], separate }
         },
     )
 }
 
 fn computes() -> impl Strategy<Value = Compute> {
-    (1..6_u32, [0..20_000_u64, 0..20_000, 0..20_000])
-        .prop_map(|(count, each)| Compute { count, each })
+    (any::<bool>(), 1..6_u32, [0..20_000_u64, 0..20_000, 0..20_000])
+        .prop_map(|(math, count, each)| Compute { math, count, each })
 }
 
 fn pipes(writes: bool) -> impl Strategy<Value = Pipe> {
     let shape = (1..5_usize, 1..4_usize, 0..3_usize, 1..4_usize, any::<bool>());
-    (shape, 1..20_u64, computes()).prop_map(
-        move |((outs, steps, loads, ahead, stores), flits, compute)| {
+    let computations = (computes(), proptest::option::of(computes()));
+    (shape, 1..20_u64, computations).prop_map(
+        move |((outs, steps, loads, ahead, stores), flits, (compute, epilogue))| {
             // A load takes the place of another: without loads there is nothing to be ahead of.
             let (stores, bytes) = (stores && writes, flits * 100);
-            Pipe { outs, steps, loads, ahead, stores, bytes, compute }
+            Pipe { outs, steps, loads, ahead, stores, bytes, compute, epilogue }
         },
     )
 }

@@ -3,14 +3,26 @@
 //! What an access takes is given. Everything else is worked out over and over until nothing new becomes
 //! known.
 
+use std::collections::BTreeMap;
+
 use super::program::{Compute, Part, Spec, Step, Task};
 
 /// When the parts of a command began and ended; those of computations when they had fetched, too.
 #[derive(Clone, Debug, Default)]
 struct Parts {
-    begun: Vec<u64>,
-    ended: Vec<u64>,
-    fetched: Vec<u64>,
+    begun: BTreeMap<usize, u64>,
+    ended: BTreeMap<usize, u64>,
+    fetched: BTreeMap<usize, u64>,
+}
+
+/// What serves parts in order: loads, computations and stores, and computations of a second engine.
+#[derive(Clone, Copy, Debug)]
+enum Queue {
+    Load,
+    Compute,
+    Store,
+    /// Computations of MATH, if it has an engine of its own.
+    Math,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -27,8 +39,8 @@ pub(crate) struct Reference<'a> {
     /// What a part of a command takes, if it is an access.
     takes: &'a dyn Fn(usize, Part) -> u64,
     known: Vec<Known>,
-    /// When the stages of the compute engine are free.
-    stages: [u64; 3],
+    /// When the stages of the compute engines are free; the second is that of MATH, if it has its own.
+    stages: [[u64; 3]; 2],
     /// How many steps `PE_CPU` has taken, and when it can take the next.
     cpu: (usize, u64),
 }
@@ -36,7 +48,7 @@ pub(crate) struct Reference<'a> {
 /// When a program ends that starts at 0.
 pub(crate) fn time(spec: Spec, steps: &[Step], takes: &dyn Fn(usize, Part) -> u64) -> u64 {
     let known = tasks(steps).map(|_| Known::default()).collect();
-    let mut pe = Reference { spec, steps, takes, known, stages: [0; 3], cpu: (0, 0) };
+    let mut pe = Reference { spec, steps, takes, known, stages: [[0; 3]; 2], cpu: (0, 0) };
     while pe.learn() {}
     assert_eq!(pe.cpu.0, steps.len(), "every program ends");
     let ends = (0..pe.known.len()).map(|id| pe.end(id).expect("every command ends"));
@@ -54,7 +66,8 @@ impl Reference<'_> {
     /// Works out what follows from what is known: whether that is anything new.
     fn learn(&mut self) -> bool {
         let stepped = self.step();
-        let parts = [0, 1, 2].map(|kind| self.part(kind));
+        let queues = [Queue::Load, Queue::Compute, Queue::Store, Queue::Math];
+        let parts = queues.map(|queue| self.part(queue));
         stepped || parts.contains(&true)
     }
 
@@ -67,7 +80,7 @@ impl Reference<'_> {
         let known = &self.known[id];
         let counts = self.task(id).counts();
         let all = known.parts.iter().zip(counts).all(|(parts, count)| parts.ended.len() == count);
-        let ends = known.parts.iter().flat_map(|parts| &parts.ended).copied();
+        let ends = known.parts.iter().flat_map(|parts| parts.ended.values()).copied();
         known.issued.filter(|_| all).map(|issued| ends.chain([issued]).max().unwrap())
     }
 
@@ -101,12 +114,11 @@ impl Reference<'_> {
         Some(dispatched)
     }
 
-    /// The next part of an engine begins, if it is known when.
-    fn part(&mut self, kind: usize) -> bool {
-        let next = (0..self.known.len())
-            .find(|&id| self.known[id].parts[kind].begun.len() < self.task(id).counts()[kind]);
-        let Some(id) = next else { return false };
-        let index = self.known[id].parts[kind].begun.len();
+    /// The next part of a queue begins, if it is known when.
+    fn part(&mut self, queue: Queue) -> bool {
+        let next = (0..self.known.len()).find_map(|id| Some((id, self.next(id, queue)?)));
+        let Some((id, index)) = next else { return false };
+        let kind = kind(queue);
         let Some(ready) = self.ready(id, kind, index) else { return false };
         if kind == 1 {
             self.compute(id, index, ready);
@@ -116,23 +128,50 @@ impl Reference<'_> {
         true
     }
 
+    /// The first part of a command in a queue that has not begun.
+    fn next(&self, id: usize, queue: Queue) -> Option<usize> {
+        let (task, kind) = (self.task(id), kind(queue));
+        let is_its = |index: usize| match queue {
+            Queue::Load | Queue::Store => true,
+            Queue::Compute => self.engine(task.compute(index)) == 0,
+            Queue::Math => self.engine(task.compute(index)) == 1,
+        };
+        let begun = &self.known[id].parts[kind].begun;
+        (0..task.counts()[kind]).find(|index| is_its(*index) && !begun.contains_key(index))
+    }
+
+    /// The engine of a computation.
+    fn engine(&self, compute: Compute) -> usize {
+        usize::from(self.spec.separate && compute.math)
+    }
+
+    /// Whether a command has computations in both engines.
+    fn is_mixed(&self, id: usize) -> bool {
+        let task = self.task(id);
+        let engines = || (0..task.counts()[1]).map(|index| self.engine(task.compute(index)));
+        engines().any(|engine| engine == 0) && engines().any(|engine| engine == 1)
+    }
+
     /// When what a part waits for is done.
     fn ready(&self, id: usize, kind: usize, index: usize) -> Option<u64> {
         let task = self.task(id);
         let parts = &self.known[id].parts;
-        let first = |times: &Vec<u64>, count: usize| {
-            times.get(..count).map(|times| times.iter().copied().max().unwrap_or(0))
+        let first = |times: &BTreeMap<usize, u64>, count: usize| {
+            (0..count).try_fold(0, |latest, index| Some(latest.max(*times.get(&index)?)))
         };
-        let [own, also] = match kind {
-            0 => [first(&parts[1].fetched, task.load_after(index))?, 0],
+        let own = match kind {
+            0 => first(&parts[1].fetched, task.load_after(index))?,
             1 => {
                 let [loads, stores] = task.compute_after(index);
-                [first(&parts[0].ended, loads)?, first(&parts[2].ended, stores)?]
+                let others = if self.is_mixed(id) { task.compute_after_other(index) } else { 0 };
+                let [loads, stores] =
+                    [first(&parts[0].ended, loads)?, first(&parts[2].ended, stores)?];
+                loads.max(stores).max(first(&parts[1].ended, others)?)
             }
-            _ => [first(&parts[1].ended, task.store_after(index))?, 0],
+            _ => first(&parts[1].ended, task.store_after(index))?,
         };
         let after = if kind == 0 { task.loads_after() } else { &task.after };
-        let mut ready = self.known[id].issued?.max(own).max(also);
+        let mut ready = self.known[id].issued?.max(own);
         for &before in after {
             ready = ready.max(self.end(before)?);
         }
@@ -142,8 +181,8 @@ impl Reference<'_> {
     /// An engine is held from the beginning of an access to its end; accesses begin in order.
     fn access(&mut self, id: usize, kind: usize, index: usize, ready: u64) {
         let earlier = || self.known.iter().map(|known| &known.parts[kind]);
-        let last = earlier().flat_map(|parts| &parts.begun).copied().max().unwrap_or(0);
-        let mut ends: Vec<_> = earlier().flat_map(|parts| &parts.ended).copied().collect();
+        let last = earlier().flat_map(|parts| parts.begun.values()).copied().max().unwrap_or(0);
+        let mut ends: Vec<_> = earlier().flat_map(|parts| parts.ended.values()).copied().collect();
         ends.sort_unstable_by(|a, b| b.cmp(a));
         // Of the accesses so far, fewer than there are engines may be under way.
         let free = ends.get(self.spec.engines[kind / 2] - 1).copied().unwrap_or(0);
@@ -151,18 +190,19 @@ impl Reference<'_> {
         let part = if kind == 0 { Part::Load(index) } else { Part::Store(index) };
         let end = begin + (self.takes)(id, part);
         let parts = &mut self.known[id].parts[kind];
-        parts.begun.push(begin);
-        parts.ended.push(end);
+        parts.begun.insert(index, begin);
+        parts.ended.insert(index, end);
     }
 
     /// Each strip goes through the three stages, each of which takes one at a time.
     fn compute(&mut self, id: usize, index: usize, ready: u64) {
-        let Compute { count, each } = self.task(id).compute(index);
+        let compute @ Compute { count, each, .. } = self.task(id).compute(index);
+        let engine = self.engine(compute);
         let mut fetched = ready;
         let mut end = ready;
         for _ in 0..count {
             let mut at = ready;
-            for (stage, (free, takes)) in self.stages.iter_mut().zip(each).enumerate() {
+            for (stage, (free, takes)) in self.stages[engine].iter_mut().zip(each).enumerate() {
                 at = at.max(*free) + takes;
                 *free = at;
                 if stage == 0 {
@@ -172,8 +212,17 @@ impl Reference<'_> {
             end = at;
         }
         let parts = &mut self.known[id].parts[1];
-        parts.begun.push(ready);
-        parts.fetched.push(fetched);
-        parts.ended.push(end);
+        parts.begun.insert(index, ready);
+        parts.fetched.insert(index, fetched);
+        parts.ended.insert(index, end);
+    }
+}
+
+/// The kind of the parts of a queue: loads, computations, stores.
+fn kind(queue: Queue) -> usize {
+    match queue {
+        Queue::Load => 0,
+        Queue::Compute | Queue::Math => 1,
+        Queue::Store => 2,
     }
 }

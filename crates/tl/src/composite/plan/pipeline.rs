@@ -140,6 +140,27 @@ impl Pipeline for Plan {
         [loads, stores]
     }
 
+    /// An epilogue waits for the steps before it, and a step for the epilogues of the step before it. There are
+    /// two sets of registers: the steps of a tile wait until the tile before the previous one has left its set.
+    fn compute_after_other(&self, index: u32) -> u32 {
+        match self.computation(index) {
+            PlanComputation::Step { step, .. } if step > 0 && self.per_step() > 1 => index,
+            PlanComputation::Step { out, .. } if self.per_step() > 1 => {
+                (out * self.grid.steps).checked_sub(1).map_or(0, |step| self.step_index(step))
+            }
+            PlanComputation::Step { out, .. } => out.saturating_sub(1) * self.per_out(),
+            PlanComputation::AfterStep { out, step, .. } => {
+                self.step_index(out * self.grid.steps + step) + 1
+            }
+            PlanComputation::AfterTile { out, .. } => {
+                self.step_index((out + 1) * self.grid.steps - 1) + 1
+            }
+            PlanComputation::AtTheEnd { .. } => {
+                self.step_index(self.outs() * self.grid.steps - 1) + 1
+            }
+        }
+    }
+
     fn store(&self, index: u32) -> Dma {
         let to = self.to.as_ref().expect("only outputs in memory are stored");
         let (start, shape) = self.output_box(index);

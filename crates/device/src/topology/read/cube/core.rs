@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cubeyard_memory::Bytes;
 use cubeyard_sim::{Bandwidth, Span};
 
-use super::super::super::spec::{CoreSpec, GemmSpec, MathSpec};
+use super::super::super::spec::{ComputeEngines, CoreSpec, GemmSpec, MathSpec};
 use super::super::{Result, optional};
 use crate::input::reader::Field;
 
@@ -31,6 +31,7 @@ pub(super) fn core(field: &Field<'_>, tcm: &Field<'_>) -> Result<CoreSpec> {
         window: map.field("window").whole(1, MOST_COMMANDS)?,
         dma_read_engines: map.field("dma_read_engines").whole(1, MOST_ENGINES)?,
         dma_write_engines: map.field("dma_write_engines").whole(1, MOST_ENGINES)?,
+        compute_engines: map.field("compute_engines").choice(&ComputeEngines::NAMES)?,
         scratch: scratch(&map.field("scratch_bytes"), tcm)?,
         tcm_read: map.field("tcm_read_gbs").gbs()?,
         tcm_write: map.field("tcm_write_gbs").gbs()?,
