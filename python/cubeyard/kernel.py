@@ -27,14 +27,27 @@ from typing import TYPE_CHECKING, Any, overload
 
 from cubeyard import _native
 from cubeyard._fingerprint import fingerprint
-from cubeyard._native import Composite, Handle, Mask, Ref, Tile, Tl
+from cubeyard._native import Composite, Handle, Lazy, Mask, Ref, Tile, Tl
 from cubeyard.errors import InputError
 from cubeyard.tensor import Tensor
 
 if TYPE_CHECKING:
     from cubeyard.context import Context
 
-__all__ = ["Composite", "Handle", "Kernel", "LaunchReport", "Mask", "Ref", "RustKernel", "Tile", "Tl", "jit", "launch"]
+__all__ = [
+    "Composite",
+    "Handle",
+    "Kernel",
+    "LaunchReport",
+    "Lazy",
+    "Mask",
+    "Ref",
+    "RustKernel",
+    "Tile",
+    "Tl",
+    "jit",
+    "launch",
+]
 
 # Fingerprints of a kernel whose recordings are kept.
 _MOST_KEYS = 16

@@ -5,7 +5,8 @@
 //! | [`driver`] | the future that calls a function and resumes its coroutine |
 //! | [`run`] | the tiles and the line of a kernel on one PE |
 //! | [`language`], [`math`], [`composite`], [`wait`] | `tl` |
-//! | [`tile`], [`reference`], [`mask`] | tiles, references to memory, masks |
+//! | [`tile`], [`operand`] | tiles and expressions, and what computations take |
+//! | [`reference`], [`mask`] | references to memory, masks |
 //! | [`table`] | the kernels of a session |
 //! | [`builtin`], [`channels`] | kernels of the library in Rust, and channels between PEs |
 //! | [`numbers`] | shapes, element types and ports as arguments |
@@ -21,6 +22,7 @@ mod lines;
 mod mask;
 mod math;
 mod numbers;
+mod operand;
 mod reference;
 mod run;
 pub(crate) mod table;
@@ -96,7 +98,7 @@ fn launch_kernel(
 
 /// Makes the exception of an argument that is neither a tensor nor a number.
 fn no_argument(name: &str, of: &Bound<'_, PyAny>) -> PyErr {
-    let kind = tile::kind_of(of);
+    let kind = operand::kind_of(of);
     Kind::Input.error(format!("argument `{name}`: expected a tensor or a number, found {kind}"))
 }
 
@@ -107,6 +109,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<math::TlMath>()?;
     module.add_class::<language::Tl>()?;
     module.add_class::<run::Tile>()?;
+    module.add_class::<run::Lazy>()?;
     module.add_class::<reference::Ref>()?;
     module.add_class::<mask::Mask>()?;
     module.add_class::<composite::Composite>()?;

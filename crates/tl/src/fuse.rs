@@ -165,11 +165,18 @@ macro_rules! define_binary {
     };
 }
 
-/// Defines reductions along an axis, which is kept with length 1.
+/// Defines reductions along an axis, which is removed from the result or kept with length 1.
 macro_rules! define_reduce {
     ($($(#[$about:meta])* $name:ident, $keep:ident = $op:ident;)*) => {
         impl Lazy {
             $($(#[$about])*
+            #[track_caller]
+            #[must_use]
+            pub fn $name(&self, axis: usize) -> Self {
+                self.then(Op::Reduce(Reduce::$op, axis, false), &[])
+            }
+
+            $(#[$about])*
             #[doc = "The axis is kept with length 1."]
             #[track_caller]
             #[must_use]
@@ -191,6 +198,14 @@ impl Lazy {
         &self.node.ty
     }
 
+    /// Returns a number as an expression of the same element type.
+    #[track_caller]
+    #[must_use]
+    pub fn number(&self, number: f64) -> Self {
+        let node = number_node(&self.tl, number, self.ty().dtype);
+        Self { tl: self.tl.clone(), node }
+    }
+
     /// Returns `self * y + z`, rounded once.
     #[track_caller]
     #[must_use]
@@ -203,6 +218,13 @@ impl Lazy {
     #[must_use]
     pub fn select<'a>(&self, x: impl Into<Term<'a>>, y: impl Into<Term<'a>>) -> Self {
         self.then(Op::Ternary(Ternary::Where), &[x.into(), y.into()])
+    }
+
+    /// Limits it to the range from `low` to `high`.
+    #[track_caller]
+    #[must_use]
+    pub fn clamp<'a>(&self, low: impl Into<Term<'a>>, high: impl Into<Term<'a>>) -> Self {
+        self.then(Op::Ternary(Ternary::Clamp), &[low.into(), high.into()])
     }
 
     /// Converts the elements to another type.
@@ -235,11 +257,7 @@ impl Lazy {
         match (term, beside) {
             (Term::Lazy(lazy), _) => Rc::clone(&lazy.node),
             (Term::Tile(tile), _) => tile.lazy().node,
-            (Term::Number(number), Some(dtype)) => {
-                let ty = TileType::scalar(dtype);
-                self.tl.checked(infer::full(&ty, *number));
-                Node::leaf(ty, NodeKind::Number(*number))
-            }
+            (Term::Number(number), Some(dtype)) => number_node(&self.tl, *number, dtype),
             (Term::Number(_), None) => {
                 self.tl.fail(format!("{} of numbers alone: one operand must be a tile", op.name()))
             }
@@ -269,6 +287,13 @@ impl Lazy {
         let node = Node { ty, reduced, row, kind: NodeKind::Operation(op, operands) };
         Self { tl: self.tl.clone(), node: Rc::new(node) }
     }
+}
+
+#[track_caller]
+fn number_node(tl: &Tl, number: f64, dtype: DType) -> Rc<Node> {
+    let ty = TileType::scalar(dtype);
+    tl.checked(infer::full(&ty, number));
+    Node::leaf(ty, NodeKind::Number(number))
 }
 
 /// Describes a step that uses a reduction of the same pass although it is known at the end only.
@@ -344,11 +369,21 @@ impl Tl {
     /// Computes several expressions in one pass; what they have in common is computed once.
     #[track_caller]
     pub fn eval_all<const N: usize>(&self, expressions: [&Lazy; N]) -> [Tile; N] {
+        let tiles = self.eval_each(&expressions);
+        tiles.try_into().unwrap_or_else(|_| unreachable!("one tile for each expression"))
+    }
+
+    /// As [`eval_all`](Self::eval_all), for a number of expressions that is known when the kernel runs only.
+    #[track_caller]
+    pub fn eval_each(&self, expressions: &[&Lazy]) -> Vec<Tile> {
+        if expressions.is_empty() {
+            self.fail("no expression: there is nothing to compute");
+        }
         let mut builder = Builder::default();
-        let results = expressions.map(|expression| builder.add(&expression.node));
+        let results: Vec<_> = expressions.iter().map(|each| builder.add(&each.node)).collect();
         let Builder { mut chain, tiles, .. } = builder;
-        let mut outputs = Vec::with_capacity(N);
-        for (result, expression) in results.into_iter().zip(&expressions) {
+        let mut outputs = Vec::with_capacity(expressions.len());
+        for (result, expression) in results.into_iter().zip(expressions) {
             let Source::Step(step) = result else {
                 self.fail("an expression without an operation: there is nothing to compute")
             };
@@ -360,6 +395,6 @@ impl Tl {
         let work = Work::Compute(chain.cost(&self.state.site.core));
         let (reads, writes): (Vec<_>, Vec<_>) = (tiles.iter().collect(), outputs.iter().collect());
         self.order(work, Effect::Fused(Rc::new(chain)), &reads, &writes, After::new());
-        outputs.try_into().unwrap_or_else(|_| unreachable!("one tile for each expression"))
+        outputs
     }
 }

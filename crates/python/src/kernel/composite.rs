@@ -9,9 +9,9 @@ use cubeyard_tl::numeric::{Binary, Reduce, Ternary, Unary};
 use pyo3::prelude::*;
 
 use super::numbers::{dtype, expected};
+use super::operand::kind_of;
 use super::reference::Ref;
 use super::run::{self, Run, RunInfo, Tile};
-use super::tile::kind_of;
 
 /// A builder of a tiled operation; `store` or `tile` issues it.
 #[pyclass(module = "cubeyard._native")]

@@ -162,7 +162,7 @@ impl Driver {
 
     /// Makes the exception of a kernel that awaits something else.
     fn foreign(&self, yielded: &Bound<'_, PyAny>) -> PyErr {
-        let kind = super::tile::kind_of(yielded);
+        let kind = super::operand::kind_of(yielded);
         self.run
             .fail(&format!("a kernel awaits only tl.value, tl.wait and tl.wait_for; found {kind}"))
     }
@@ -170,7 +170,7 @@ impl Driver {
     /// Ends the kernel: it returns nothing, and keeps no tile.
     fn finish(&mut self, py: Python<'_>, result: &Bound<'_, PyAny>) -> PyResult<Poll<()>> {
         if !result.is_none() {
-            let kind = super::tile::kind_of(result);
+            let kind = super::operand::kind_of(result);
             let what =
                 format!("the kernel returns a {kind}: expected nothing; store results in a tensor");
             return Err(self.at_definition(py, &what));

@@ -7,8 +7,8 @@ use cubeyard_tl as tl;
 use pyo3::prelude::*;
 
 use super::numbers::{axis, dtype, lengths, of_rank, whole};
+use super::operand::{self, Elements, Operand, Ternary, binary, unary};
 use super::run::{Run, RunInfo, Tile};
-use super::tile::Operand;
 
 /// The computations of `tl`; see [`Tl`](super::language::Tl).
 #[pyclass(frozen, subclass, module = "cubeyard._native")]
@@ -19,6 +19,19 @@ pub(crate) struct TlMath {
 impl TlMath {
     pub(super) fn run(&self, py: Python<'_>) -> PyResult<Rc<Run>> {
         self.info.run(py)
+    }
+
+    /// Computes a function of a tile or an expression and two operands, given with their names.
+    fn three(
+        &self,
+        py: Python<'_>,
+        [x, y, z]: [(&str, &Bound<'_, PyAny>); 3],
+        act: &Ternary,
+    ) -> PyResult<Py<PyAny>> {
+        let run = self.run(py)?;
+        let x = Elements::expect(&run, x.0, x.1)?;
+        let [y, z] = [Operand::expect(&run, y.0, y.1)?, Operand::expect(&run, z.0, z.1)?];
+        operand::three(py, &run, &x, [&y, &z], act)
     }
 }
 
@@ -40,10 +53,9 @@ macro_rules! methods {
         #[pymethods]
         impl TlMath {
             $($(#[$one])*
-            fn $unary(&self, py: Python<'_>, x: &Bound<'_, Tile>) -> PyResult<Tile> {
+            fn $unary(&self, py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
                 let run = self.run(py)?;
-                let x = run.tile(x.get())?;
-                run.make(|tl| tl.$of_one(&x))
+                operand::one(py, &run, &Elements::expect(&run, "x", x)?, &unary!($of_one))
             })*
 
             $($(#[$two])*
@@ -52,10 +64,10 @@ macro_rules! methods {
                 py: Python<'_>,
                 x: &Bound<'_, PyAny>,
                 y: &Bound<'_, PyAny>,
-            ) -> PyResult<Tile> {
+            ) -> PyResult<Py<PyAny>> {
                 let run = self.run(py)?;
                 let (x, y) = (Operand::expect(&run, "x", x)?, Operand::expect(&run, "y", y)?);
-                run.make(|tl| tl.$of_two(&x, &y))
+                operand::two(py, &run, [&x, &y], &binary!($of_two))
             })*
 
             $($(#[$each])*
@@ -76,14 +88,19 @@ macro_rules! methods {
             fn $reduce(
                 &self,
                 py: Python<'_>,
-                x: &Bound<'_, Tile>,
+                x: &Bound<'_, PyAny>,
                 axis: &Bound<'_, PyAny>,
                 keep: bool,
-            ) -> PyResult<Tile> {
+            ) -> PyResult<Py<PyAny>> {
                 let run = self.run(py)?;
-                let x = run.tile(x.get())?;
+                let x = Elements::expect(&run, "x", x)?;
                 let axis = self::axis(axis, x.ty().shape.len())?;
-                run.make(|tl| if keep { tl.$keeping(&x, axis) } else { tl.$reduce(&x, axis) })
+                match (x, keep) {
+                    (Elements::Lazy(x), true) => operand::lazy(py, &run, || x.$keeping(axis)),
+                    (Elements::Lazy(x), false) => operand::lazy(py, &run, || x.$reduce(axis)),
+                    (Elements::Tile(x), true) => operand::tile(py, &run, |tl| tl.$keeping(&x, axis)),
+                    (Elements::Tile(x), false) => operand::tile(py, &run, |tl| tl.$reduce(&x, axis)),
+                }
             })*
 
             $($rest)*
@@ -127,8 +144,6 @@ methods! {
         relu = relu;
         /// Inverts every bit.
         not_ = not;
-        /// Swaps the last two dimensions.
-        trans = trans;
     }
     binary {
         /// Returns the elementwise sum.
@@ -200,49 +215,71 @@ methods! {
     fn where_(
         &self,
         py: Python<'_>,
-        condition: &Bound<'_, Tile>,
+        condition: &Bound<'_, PyAny>,
         x: &Bound<'_, PyAny>,
         y: &Bound<'_, PyAny>,
-    ) -> PyResult<Tile> {
-        let run = self.run(py)?;
-        let condition = run.tile(condition.get())?;
-        let (x, y) = (Operand::expect(&run, "x", x)?, Operand::expect(&run, "y", y)?);
-        run.make(|tl| tl.where_(&condition, &x, &y))
+    ) -> PyResult<Py<PyAny>> {
+        let act = Ternary { now: |tl, c, x, y| tl.where_(c, x, y), later: |c, x, y| c.select(x, y) };
+        self.three(py, [("condition", condition), ("x", x), ("y", y)], &act)
     }
 
     /// Returns `x * y + z`, rounded once.
     fn fma(
         &self,
         py: Python<'_>,
-        x: &Bound<'_, Tile>,
+        x: &Bound<'_, PyAny>,
         y: &Bound<'_, PyAny>,
         z: &Bound<'_, PyAny>,
-    ) -> PyResult<Tile> {
-        let run = self.run(py)?;
-        let x = run.tile(x.get())?;
-        let (y, z) = (Operand::expect(&run, "y", y)?, Operand::expect(&run, "z", z)?);
-        run.make(|tl| tl.fma(&x, &y, &z))
+    ) -> PyResult<Py<PyAny>> {
+        let act = Ternary { now: |tl, x, y, z| tl.fma(x, y, z), later: |x, y, z| x.fma(y, z) };
+        self.three(py, [("x", x), ("y", y), ("z", z)], &act)
     }
 
     /// Limits `x` to the range from `low` to `high`.
     fn clamp(
         &self,
         py: Python<'_>,
-        x: &Bound<'_, Tile>,
+        x: &Bound<'_, PyAny>,
         low: &Bound<'_, PyAny>,
         high: &Bound<'_, PyAny>,
-    ) -> PyResult<Tile> {
-        let run = self.run(py)?;
-        let x = run.tile(x.get())?;
-        let (low, high) = (Operand::expect(&run, "low", low)?, Operand::expect(&run, "high", high)?);
-        run.make(|tl| tl.clamp(&x, &low, &high))
+    ) -> PyResult<Py<PyAny>> {
+        let act = Ternary { now: |tl, x, y, z| tl.clamp(x, y, z), later: |x, y, z| x.clamp(y, z) };
+        self.three(py, [("x", x), ("low", low), ("high", high)], &act)
     }
 
     /// Converts the elements to another type.
-    fn cast(&self, py: Python<'_>, x: &Bound<'_, Tile>, dtype: &Bound<'_, PyAny>) -> PyResult<Tile> {
+    fn cast(&self, py: Python<'_>, x: &Bound<'_, PyAny>, dtype: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let run = self.run(py)?;
-        let (x, dtype) = (run.tile(x.get())?, self::dtype(dtype)?);
-        run.make(|tl| tl.cast(&x, dtype))
+        let (x, dtype) = (Elements::expect(&run, "x", x)?, self::dtype(dtype)?);
+        match x {
+            Elements::Tile(x) => operand::tile(py, &run, |tl| tl.cast(&x, dtype)),
+            Elements::Lazy(x) => operand::lazy(py, &run, || x.cast(dtype)),
+        }
+    }
+
+    /// Computes an expression in one pass through the TCM.
+    fn eval(&self, py: Python<'_>, expression: &Bound<'_, PyAny>) -> PyResult<Tile> {
+        let run = self.run(py)?;
+        let expression = Elements::expect(&run, "expression", expression)?.lazy();
+        run.make(|tl| tl.eval(&expression))
+    }
+
+    /// Computes several expressions in one pass; what they have in common is computed once.
+    fn eval_all(&self, py: Python<'_>, expressions: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Tile>> {
+        let run = self.run(py)?;
+        let read = |of: (usize, &Bound<'_, PyAny>)| {
+            Ok(Elements::expect(&run, &format!("expressions[{}]", of.0), of.1)?.lazy())
+        };
+        let expressions = expressions.iter().enumerate().map(read).collect::<PyResult<Vec<_>>>()?;
+        let tiles = run.attempt(|tl| tl.eval_each(&expressions.iter().collect::<Vec<_>>()))?;
+        Ok(tiles.into_iter().map(|tile| run.keep(tile)).collect())
+    }
+
+    /// Swaps the last two dimensions.
+    fn trans(&self, py: Python<'_>, x: &Bound<'_, Tile>) -> PyResult<Tile> {
+        let run = self.run(py)?;
+        let x = run.tile(x.get())?;
+        run.make(|tl| tl.trans(&x))
     }
 
     /// Permutes the dimensions: dimension `axes[i]` becomes dimension `i`.

@@ -1,4 +1,4 @@
-//! The run of a kernel on one PE: the tiles that Python holds of it, and the line that it is at.
+//! The run of a kernel on one PE: the tiles and expressions that Python holds of it, and the line that it is at.
 //!
 //! Python's objects are numbers into the table of their run. The table belongs to the kernel's future, inside the
 //! session; a thread finds it only while it resumes that kernel. So no object of a session is reached from elsewhere,
@@ -27,6 +27,20 @@ pub(crate) struct Tile {
     pub(super) ty: TileType,
 }
 
+/// An expression over tiles, which it keeps in the TCM. `tl.eval` computes it.
+#[pyclass(frozen, module = "cubeyard._native")]
+pub(crate) struct Lazy {
+    pub(super) info: Arc<RunInfo>,
+    key: u32,
+    pub(super) ty: TileType,
+}
+
+impl Drop for Lazy {
+    fn drop(&mut self) {
+        self.info.release(self.key);
+    }
+}
+
 impl Drop for Tile {
     fn drop(&mut self) {
         self.info.release(self.key);
@@ -38,7 +52,7 @@ pub(crate) struct RunInfo {
     id: u64,
     /// Kernel and PE, e.g. `scale on sip0.cube0.pe0`.
     name: String,
-    /// Tiles that were dropped while the kernel was not being resumed.
+    /// Values that were dropped while the kernel was not being resumed.
     dropped: Mutex<Vec<u32>>,
     ended: AtomicBool,
 }
@@ -47,7 +61,7 @@ pub(crate) struct RunInfo {
 pub(crate) struct Run {
     info: Arc<RunInfo>,
     pub(crate) tl: tl::Tl,
-    tiles: RefCell<Tiles>,
+    held: RefCell<Table>,
     lines: Rc<Lines>,
     /// Numbers of the lines in the kernel's tape, by their index in `lines`.
     ids: RefCell<Vec<Option<LineId>>>,
@@ -55,10 +69,17 @@ pub(crate) struct Run {
     pub(super) wanted: Wanted,
 }
 
-/// Tiles by number, each with the index of the line that made it.
+/// A value that Python holds.
+#[derive(Clone)]
+enum Held {
+    Tile(tl::Tile),
+    Lazy(tl::Lazy),
+}
+
+/// Values by number, each with the index of the line that made it.
 #[derive(Default)]
-struct Tiles {
-    all: Vec<Option<(tl::Tile, usize)>>,
+struct Table {
+    all: Vec<Option<(Held, usize)>>,
     free: Vec<u32>,
 }
 
@@ -88,7 +109,7 @@ impl Run {
         Rc::new(Self {
             info: Arc::new(info),
             tl,
-            tiles: RefCell::default(),
+            held: RefCell::default(),
             lines,
             ids: RefCell::default(),
             line: Cell::new(0),
@@ -103,32 +124,36 @@ impl Run {
     /// Calls `act` as a part of the kernel.
     pub(crate) fn enter<T>(self: &Rc<Self>, act: impl FnOnce() -> T) -> T {
         let _outer = Entered(CURRENT.replace(Some(Rc::clone(self))));
-        self.drop_tiles();
+        self.drop_values();
         let done = act();
-        self.drop_tiles();
+        self.drop_values();
         done
     }
 
-    /// Drops the tiles that Python dropped elsewhere.
-    fn drop_tiles(&self) {
+    /// Drops the values that Python dropped elsewhere.
+    fn drop_values(&self) {
         let dropped = std::mem::take(&mut *self.info.dropped());
         dropped.into_iter().for_each(|key| self.release(key));
     }
 
-    /// Ends the run: tiles that Python still holds are gone.
+    /// Ends the run: values that Python still holds are gone.
     pub(crate) fn end(&self) {
         self.info.ended.store(true, Ordering::Relaxed);
         self.wanted.clear();
-        let tiles = self.tiles.take();
-        drop(tiles);
+        let held = self.held.take();
+        drop(held);
     }
 
-    /// Returns the type and the line of a tile that Python still holds.
+    /// Returns the type and the line of a value that Python still holds.
     pub(crate) fn kept_tile(&self) -> Option<String> {
-        self.drop_tiles();
-        let tiles = self.tiles.borrow();
-        let (tile, line) = tiles.all.iter().flatten().next()?;
-        Some(format!("the tile {} of {}", tile.ty(), self.lines.name(*line)))
+        self.drop_values();
+        let held = self.held.borrow();
+        let (value, line) = held.all.iter().flatten().next()?;
+        let (kind, ty) = match value {
+            Held::Tile(tile) => ("tile", tile.ty()),
+            Held::Lazy(lazy) => ("expression", lazy.ty()),
+        };
+        Some(format!("the {kind} {ty} of {}", self.lines.name(*line)))
     }
 
     /// Sets the line of the commands that follow to that of the innermost frame of Python.
@@ -155,13 +180,28 @@ impl Run {
 
     /// Returns a tile that Python holds.
     pub(crate) fn tile(&self, tile: &Tile) -> PyResult<tl::Tile> {
-        if tile.info.id != self.info.id {
-            return Err(self.fail(&tile.info.misuse()));
+        match self.held(&tile.info, tile.key)? {
+            Held::Tile(tile) => Ok(tile),
+            Held::Lazy(_) => unreachable!("the key of a tile is that of a tile"),
         }
-        let tiles = self.tiles.borrow();
-        let found = tiles.all.get(tile.key as usize).and_then(Option::as_ref);
-        // A run that has ended holds no tiles; finalizers of Python may still use one.
-        found.map(|(tile, _)| tile.clone()).ok_or_else(|| self.fail(&tile.info.misuse()))
+    }
+
+    /// Returns an expression that Python holds.
+    pub(crate) fn lazy(&self, lazy: &Lazy) -> PyResult<tl::Lazy> {
+        match self.held(&lazy.info, lazy.key)? {
+            Held::Lazy(lazy) => Ok(lazy),
+            Held::Tile(_) => unreachable!("the key of an expression is that of an expression"),
+        }
+    }
+
+    fn held(&self, of: &RunInfo, key: u32) -> PyResult<Held> {
+        if of.id != self.info.id {
+            return Err(self.fail(&of.misuse()));
+        }
+        let held = self.held.borrow();
+        let found = held.all.get(key as usize).and_then(Option::as_ref);
+        // A run that has ended holds no values; finalizers of Python may still use one.
+        found.map(|(value, _)| value.clone()).ok_or_else(|| self.fail(&of.misuse()))
     }
 
     /// Calls functions of `tl`; an error of theirs is an exception.
@@ -177,7 +217,18 @@ impl Run {
     /// Keeps a tile for Python.
     pub(crate) fn keep(&self, tile: tl::Tile) -> Tile {
         let (info, ty) = (Arc::clone(&self.info), tile.ty().clone());
-        Tile { info, ty, key: self.tiles.borrow_mut().insert(tile, self.line.get()) }
+        Tile { info, ty, key: self.hold(Held::Tile(tile)) }
+    }
+
+    /// Calls a function that makes an expression.
+    pub(crate) fn make_lazy(&self, act: impl FnOnce() -> tl::Lazy) -> PyResult<Lazy> {
+        let lazy = self.attempt(|_| act())?;
+        let (info, ty) = (Arc::clone(&self.info), lazy.ty().clone());
+        Ok(Lazy { info, ty, key: self.hold(Held::Lazy(lazy)) })
+    }
+
+    fn hold(&self, value: Held) -> u32 {
+        self.held.borrow_mut().insert(value, self.line.get())
     }
 
     /// Makes the exception of an error; the kernel has failed with it.
@@ -186,23 +237,23 @@ impl Run {
     }
 
     fn release(&self, key: u32) {
-        // The tile is dropped after the borrow ends.
-        let gone = self.tiles.borrow_mut().remove(key);
+        // The value is dropped after the borrow ends.
+        let gone = self.held.borrow_mut().remove(key);
         drop(gone);
     }
 }
 
-impl Tiles {
-    fn insert(&mut self, tile: tl::Tile, line: usize) -> u32 {
+impl Table {
+    fn insert(&mut self, value: Held, line: usize) -> u32 {
         if let Some(key) = self.free.pop() {
-            self.all[key as usize] = Some((tile, line));
+            self.all[key as usize] = Some((value, line));
             return key;
         }
-        self.all.push(Some((tile, line)));
-        u32::try_from(self.all.len() - 1).expect("fewer than 2³² tiles")
+        self.all.push(Some((value, line)));
+        u32::try_from(self.all.len() - 1).expect("fewer than 2³² values")
     }
 
-    fn remove(&mut self, key: u32) -> Option<(tl::Tile, usize)> {
+    fn remove(&mut self, key: u32) -> Option<(Held, usize)> {
         let gone = self.all.get_mut(key as usize)?.take();
         self.free.extend(gone.is_some().then_some(key));
         gone
@@ -226,7 +277,7 @@ impl RunInfo {
         }
     }
 
-    /// Releases a tile, now or when the kernel is resumed.
+    /// Releases a value, now or when the kernel is resumed.
     pub(crate) fn release(&self, key: u32) {
         match current() {
             Some(run) if run.info.id == self.id => run.release(key),

@@ -1,0 +1,197 @@
+//! Operands of computations: tiles, expressions and numbers.
+//!
+//! A function of tiles and numbers makes a tile; one that has an expression among its operands makes an expression.
+
+use cubeyard_tl as tl;
+use cubeyard_tl::fuse::Term;
+use cubeyard_tl::math::Value;
+use cubeyard_tl::numeric::TileType;
+use pyo3::prelude::*;
+
+use super::run::{Lazy, Run, Tile};
+
+/// A tile or an expression.
+pub(crate) enum Elements {
+    Tile(tl::Tile),
+    Lazy(tl::Lazy),
+}
+
+/// An operand: a tile, an expression or a number.
+pub(crate) enum Operand {
+    Elements(Elements),
+    Number(f64),
+}
+
+/// A function of one operand, for tiles and for expressions.
+pub(crate) struct Unary {
+    pub(crate) now: fn(&tl::Tl, &tl::Tile) -> tl::Tile,
+    pub(crate) later: fn(&tl::Lazy) -> tl::Lazy,
+}
+
+/// A function of two operands, for tiles and for expressions.
+pub(crate) struct Binary {
+    pub(crate) now: for<'a> fn(&tl::Tl, Value<'a>, Value<'a>) -> tl::Tile,
+    pub(crate) later: for<'a> fn(&tl::Lazy, Term<'a>) -> tl::Lazy,
+}
+
+/// A function of a tile or an expression and two operands.
+pub(crate) struct Ternary {
+    pub(crate) now: for<'a> fn(&tl::Tl, &'a tl::Tile, Value<'a>, Value<'a>) -> tl::Tile,
+    pub(crate) later: for<'a> fn(&tl::Lazy, Term<'a>, Term<'a>) -> tl::Lazy,
+}
+
+/// Makes a [`Unary`] of a name that tiles and expressions share.
+macro_rules! unary {
+    ($name:ident) => {
+        $crate::kernel::operand::Unary {
+            now: |tl, x| tl.$name(x),
+            later: |x| cubeyard_tl::Lazy::$name(x),
+        }
+    };
+}
+
+/// Makes a [`Binary`] of a name that tiles and expressions share.
+macro_rules! binary {
+    ($name:ident) => {
+        $crate::kernel::operand::Binary {
+            now: |tl, x, y| tl.$name(x, y),
+            later: |x, y| cubeyard_tl::Lazy::$name(x, y),
+        }
+    };
+}
+
+pub(crate) use {binary, unary};
+
+impl Elements {
+    /// Reads a tile or an expression; `None` if it is neither.
+    fn read(run: &Run, of: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+        if let Ok(tile) = of.cast::<Tile>() {
+            return Ok(Some(Self::Tile(run.tile(tile.get())?)));
+        }
+        let Ok(lazy) = of.cast::<Lazy>() else { return Ok(None) };
+        Ok(Some(Self::Lazy(run.lazy(lazy.get())?)))
+    }
+
+    /// Reads a tile or an expression; an exception names the argument if it is neither.
+    pub(crate) fn expect(run: &Run, name: &str, of: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let found = || format!("{name}: expected a tile, found {}", kind_of(of));
+        Self::read(run, of)?.ok_or_else(|| run.fail(&found()))
+    }
+
+    /// Returns type and shape.
+    pub(crate) fn ty(&self) -> &TileType {
+        match self {
+            Self::Tile(tile) => tile.ty(),
+            Self::Lazy(lazy) => lazy.ty(),
+        }
+    }
+
+    /// Returns it as an expression.
+    pub(crate) fn lazy(&self) -> tl::Lazy {
+        match self {
+            Self::Tile(tile) => tile.lazy(),
+            Self::Lazy(lazy) => lazy.clone(),
+        }
+    }
+}
+
+impl Operand {
+    /// Reads an operand; `None` if it is none.
+    pub(crate) fn read(run: &Run, of: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+        if let Some(elements) = Elements::read(run, of)? {
+            return Ok(Some(Self::Elements(elements)));
+        }
+        Ok(of.extract().ok().map(Self::Number))
+    }
+
+    /// Reads an operand; an exception names the argument if it is none.
+    pub(crate) fn expect(run: &Run, name: &str, of: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let found = || format!("{name}: expected a tile or a number, found {}", kind_of(of));
+        Self::read(run, of)?.ok_or_else(|| run.fail(&found()))
+    }
+
+    /// Returns the operand of a computation; `None` if it is an expression.
+    fn value(&self) -> Option<Value<'_>> {
+        match self {
+            Self::Elements(Elements::Tile(tile)) => Some(Value::Tile(tile)),
+            Self::Elements(Elements::Lazy(_)) => None,
+            Self::Number(number) => Some(Value::Number(*number)),
+        }
+    }
+
+    /// Returns the operand of an expression.
+    fn term(&self) -> Term<'_> {
+        match self {
+            Self::Elements(Elements::Tile(tile)) => Term::Tile(tile),
+            Self::Elements(Elements::Lazy(lazy)) => Term::Lazy(lazy),
+            Self::Number(number) => Term::Number(*number),
+        }
+    }
+
+    /// Returns the operand as an expression; a number takes the type of `beside`, an expression.
+    fn beside(&self, beside: &Self) -> tl::Lazy {
+        match (self, beside) {
+            (Self::Elements(elements), _) => elements.lazy(),
+            (Self::Number(number), Self::Elements(beside)) => beside.lazy().number(*number),
+            (Self::Number(_), Self::Number(_)) => unreachable!("two numbers are no expression"),
+        }
+    }
+}
+
+/// Computes a function of one operand.
+pub(crate) fn one(py: Python<'_>, run: &Run, x: &Elements, act: &Unary) -> PyResult<Py<PyAny>> {
+    match x {
+        Elements::Tile(x) => tile(py, run, |tl| (act.now)(tl, x)),
+        Elements::Lazy(x) => lazy(py, run, || (act.later)(x)),
+    }
+}
+
+/// Computes a function of two operands.
+pub(crate) fn two(
+    py: Python<'_>,
+    run: &Run,
+    [x, y]: [&Operand; 2],
+    act: &Binary,
+) -> PyResult<Py<PyAny>> {
+    if let (Some(x), Some(y)) = (x.value(), y.value()) {
+        return tile(py, run, |tl| (act.now)(tl, x, y));
+    }
+    lazy(py, run, || (act.later)(&x.beside(y), y.term()))
+}
+
+/// Computes a function of a tile or an expression and two operands.
+pub(crate) fn three(
+    py: Python<'_>,
+    run: &Run,
+    x: &Elements,
+    [y, z]: [&Operand; 2],
+    act: &Ternary,
+) -> PyResult<Py<PyAny>> {
+    if let (Elements::Tile(x), Some(y), Some(z)) = (x, y.value(), z.value()) {
+        return tile(py, run, |tl| (act.now)(tl, x, y, z));
+    }
+    lazy(py, run, || (act.later)(&x.lazy(), y.term(), z.term()))
+}
+
+/// Keeps a new tile for Python.
+pub(crate) fn tile(
+    py: Python<'_>,
+    run: &Run,
+    act: impl FnOnce(&tl::Tl) -> tl::Tile,
+) -> PyResult<Py<PyAny>> {
+    Ok(Py::new(py, run.make(act)?)?.into_any())
+}
+
+/// Keeps a new expression for Python.
+pub(crate) fn lazy(
+    py: Python<'_>,
+    run: &Run,
+    act: impl FnOnce() -> tl::Lazy,
+) -> PyResult<Py<PyAny>> {
+    Ok(Py::new(py, run.make_lazy(act)?)?.into_any())
+}
+
+/// Returns the name of an object's class.
+pub(crate) fn kind_of(object: &Bound<'_, PyAny>) -> String {
+    object.get_type().name().map_or_else(|_| "an object".to_owned(), |name| name.to_string())
+}
