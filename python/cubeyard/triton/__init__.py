@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from cubeyard.triton._arguments import Placed, place
-from cubeyard.triton._record import Recording, record
+from cubeyard.triton._record import Recording, TritonRun, record
 
-__all__ = ["Placed", "Recording", "place", "record"]
+__all__ = ["Placed", "Recording", "TritonRun", "place", "record"]

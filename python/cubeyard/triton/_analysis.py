@@ -20,6 +20,8 @@ class Facts:
 
     live: str
     """Why it runs step by step with its PE, with the line; empty if it is recorded."""
+    decided: bool
+    """Whether addresses, masks or conditions depend on loaded values."""
     wanted: frozenset[int]
     """Values whose elements the kernel waits for, because addresses, masks or conditions depend on them."""
     written: frozenset[int] | None
@@ -41,7 +43,7 @@ def facts(kernel: Kernel) -> Facts:
     elif atomics:
         reason = f"{kernel.lines[atomics[0].line]}: {atomics[0].name} depends on the order of programs"
     wanted = _behind({value for _, value in deciding}, sources)
-    return Facts(reason, frozenset(wanted), _written(kernel, all_of, sources), bool(atomics))
+    return Facts(reason, bool(deciding), frozenset(wanted), _written(kernel, all_of, sources), bool(atomics))
 
 
 def _operations(block: Block) -> Iterator[Operation]:

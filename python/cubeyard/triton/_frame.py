@@ -21,7 +21,7 @@ class UnsupportedError(CubeyardError):
 class Frame:
     """A program while it runs on its PE."""
 
-    __slots__ = ("env", "grid", "live", "masks", "notes", "pid", "refs", "tl")
+    __slots__ = ("env", "grid", "live", "masks", "notes", "pid", "refs", "reserved", "tl")
 
     def __init__(self, tl: Any, call: Call, values: int, grid: tuple[int, ...], shared: Any, live: bool) -> None:
         self.tl = Voice(tl, call)
@@ -29,7 +29,7 @@ class Frame:
         self.grid, self.live = grid, live
         self.pid: tuple[int, ...] = (0, 0, 0)
         self.refs: dict[str, Any] = {}
-        self.masks, self.notes = shared
+        self.masks, self.notes, self.reserved = shared
 
     def reference(self, element: str, address: int, shape: Any) -> Any:
         """Returns a reference to contiguous elements from an address on."""

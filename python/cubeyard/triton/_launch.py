@@ -66,9 +66,8 @@ class Launch:
         return report
 
     def _check(self, live: bool) -> None:
-        if self.program.facts.live and not live and not self.program.facts.atomics:
-            reason = self.program.facts.live
-            raise InputError(f"{reason}; without data they are not known: set data=True")
+        if self.program.facts.decided and not live:
+            raise InputError(f"{self.program.facts.live}, which are not known without data: set data=True")
 
     def _deployed(self, context: Context, given: Any) -> Tensor:
         if isinstance(given, Tensor):

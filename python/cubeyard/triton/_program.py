@@ -36,7 +36,8 @@ class Work:
     live: bool
     notes: Notes = field(default_factory=set)
     masks: dict[Any, Any] = field(default_factory=dict)
-    lock: Any = None
+    reserved: dict[int, list[Any]] = field(default_factory=dict)
+    """Atomic operations by address, in the order of their arrival."""
 
 
 class Program:
@@ -45,16 +46,18 @@ class Program:
     def __init__(self, name: str, data: bytes) -> None:
         """Reads a kernel; operations without a counterpart are errors when it is launched first."""
         self.name, self.kernel = name, unpack(data)
+        self._steps: dict[bool, Steps] = {}
 
     @cached_property
     def facts(self) -> Facts:
         """Facts that are known before the kernel runs."""
         return facts(self.kernel)
 
-    @cached_property
-    def steps(self) -> Steps:
-        """The kernel as steps."""
-        return Builder(self.kernel, bool(self.facts.live), self.facts.wanted).steps(self.kernel.body)
+    def steps(self, live: bool) -> Steps:
+        """Returns the kernel as steps, to be recorded or to run live."""
+        if live not in self._steps:
+            self._steps[live] = Builder(self.kernel, live, self.facts.wanted).steps(self.kernel.body)
+        return self._steps[live]
 
     @property
     def line(self) -> Line:
@@ -63,7 +66,7 @@ class Program:
 
     def function(self, work: Work) -> Callable[..., Any]:
         """Returns the kernel of a launch, to be called by a PE with the launch's tensors."""
-        steps = self.steps
+        steps = self.steps(work.live)
         made = _live(self.kernel, steps, work) if work.live else _recorded(self.kernel, steps, work)
         return moved(made, self.line.file, self.line.line)
 
@@ -72,7 +75,7 @@ def _frame(kernel: Kernel, work: Work, tensors: tuple[Any, ...], tl: Any) -> tup
     """Returns the frame of a PE with its arguments, and its programs."""
     line = next((line for line in kernel.lines if line.line), kernel.lines[0])
     grid = work.grid
-    frame = Frame(tl, located(line.file, line.line), len(kernel.types), grid, (work.masks, work.notes), work.live)
+    frame = Frame(tl, located(line.file, line.line), len(kernel.types), grid, (work.masks, work.notes, work.reserved), work.live)
     for value, given in work.values.items():
         frame.env[value] = given
     for value, tensor in zip(work.pointers, tensors, strict=True):

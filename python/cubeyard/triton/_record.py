@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from cubeyard._bench import Bench, BenchContext
@@ -20,7 +20,7 @@ from cubeyard.triton._program import Notes
 from cubeyard.triton._schedule import Schedule
 from cubeyard.triton._voice import moved
 
-__all__ = ["Recording", "perform", "record", "timed"]
+__all__ = ["Recording", "TritonRun", "perform", "record", "timed"]
 
 
 @dataclass
@@ -29,7 +29,17 @@ class Recording:
 
     settings: Settings
     launches: list[Any] = field(default_factory=list)
-    """A `cubeyard.Run` for each launch on arrays; a `LaunchReport` for each on tensors of a context."""
+    """A `TritonRun` for each launch on arrays; a `LaunchReport` for each on tensors of a context."""
+
+
+@dataclass(frozen=True)
+class TritonRun(Run):
+    """Results of a launch of a Triton kernel. Bounds are those of the kernel's own commands, not of its problem."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether no defect was found."""
+        return not self.findings
 
 
 _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
@@ -124,8 +134,16 @@ def _explained(launch: Launch, options: list[str]) -> Run:
         Bench(function, launch.program.name, description), topology=launch.settings.topology, data=launch.settings.data
     )
     share, bounds = _bounds(found)
-    texts = [*found.notes, *_notes(launch, notes, reports), *options]
-    return replace(found, notes=texts, bounds=bounds, share_of_bound=share)
+    own = {name: getattr(found, name) for name in (field.name for field in fields(found))}
+    own["findings"] = _findings(launch, found)
+    own["notes"] = [*found.notes, *_notes(launch, notes, reports), *options]
+    return TritonRun(**{**own, "bounds": bounds, "share_of_bound": share})
+
+
+def _findings(launch: Launch, of: Run) -> list[dict[str, Any]]:
+    """Returns the defects of a launch; atomic operations order accesses in a way that the machine does not know of."""
+    races = ("with no order between the two",) if launch.program.facts.atomics else ()
+    return [finding for finding in of.findings if not finding["what"].endswith(races)]
 
 
 def _bounds(of: Run) -> tuple[float, list[dict[str, Any]]]:
@@ -148,6 +166,8 @@ def _notes(launch: Launch, notes: Notes, reports: list[LaunchReport]) -> list[st
     pes = len(reports[-1].pes) if reports else 0
     if pes:
         texts.append(f"{programs} programs on {pes} PEs: at most {-(-programs // pes)} on each, one after the other")
+    if launch.program.facts.atomics:
+        texts.append("races are not looked for, since atomic operations may order the programs")
     if launch.program.facts.live:
         texts.append(f"runs live: {launch.program.facts.live}")
     return texts
