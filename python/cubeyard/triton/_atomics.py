@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from cubeyard.triton._chains import tile_of
 from cubeyard.triton._elements import UNSIGNED
 from cubeyard.triton._frame import Builder, Flow, Frame, Step, lowers
 from cubeyard.triton._ir import Operation
 from cubeyard.triton._memory import known, load, store
-from cubeyard.triton._values import Node, Uniform, array_of, tile_of
+from cubeyard.triton._values import Node, Uniform, array_of
 
 __all__: list[str] = []
 

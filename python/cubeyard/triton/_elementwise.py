@@ -6,11 +6,12 @@ from typing import Any
 
 from cubeyard.errors import CubeyardError
 from cubeyard.triton import _index
+from cubeyard.triton._chains import tile_of
 from cubeyard.triton._elements import SIZES, scalar
 from cubeyard.triton._frame import Builder, Frame, Step, lowers
 from cubeyard.triton._ir import Operation
 from cubeyard.triton._tiles import names, tiles
-from cubeyard.triton._values import Bools, Index, Node, Uniform, tile_of
+from cubeyard.triton._values import Bools, Index, Node, Uniform
 from cubeyard.triton._vectors import vector
 
 __all__: list[str] = []
@@ -26,7 +27,7 @@ class Elementwise:
         given = (operation.name, of.element, words, source.element)
         self.name, self.shape, self.element = operation.name, of.shape, of.element
         self.scalar, self.vector, self.tiles = scalar(*given), vector(*given), tiles(*given)
-        self.call = build.call(operation)
+        self.call, self.uses = build.call(operation), build.uses.get(operation.results[0], 0)
         if self.tiles is None and self.scalar is None:
             raise build.unsupported(operation)
 
@@ -36,7 +37,7 @@ class Elementwise:
             return Uniform(self.shape, self.element, self.scalar(*(one.value for one in given)))
         made: dict[str, Any] = {"compute": self.tiles, "operands": given, "vector": self.vector, "at": self.call}
         known = self._known(given, made)
-        return Node(self.shape, self.element, **made) if known is None else known
+        return Node(self.shape, self.element, uses=self.uses, **made) if known is None else known
 
     def _known(self, given: tuple[Any, ...], made: dict[str, Any]) -> Any:
         """Returns the result if it is an index or a mask."""
@@ -65,16 +66,19 @@ def elementwise(build: Builder, operation: Operation) -> Step:
     result = operation.results[0]
     of_scalars, operands = made.scalar, operation.operands
     if not made.shape:
-        return _on_scalars(made, of_scalars, operands, result)
+        return _on_scalars(made, of_scalars, operands, result, result in build.escaping)
+
+    computed = result in build.escaping
 
     def step(frame: Frame) -> None:
         env = frame.env
-        env[result] = frame.settled(made(*[env[one] for one in operands]))
+        value = made(*[env[one] for one in operands])
+        env[result] = frame.settled(value) if computed else frame.expressed(value)
 
     return step
 
 
-def _on_scalars(made: Elementwise, compute: Any, operands: list[int], result: int) -> Step:
+def _on_scalars(made: Elementwise, compute: Any, operands: list[int], result: int, computed: bool) -> Step:
     """Computes known numbers at once; others are tiles of one element."""
 
     def step(frame: Frame) -> None:
@@ -85,8 +89,8 @@ def _on_scalars(made: Elementwise, compute: Any, operands: list[int], result: in
         if made.name == "arith.select" and not isinstance(given[0], Node):
             frame.env[result] = given[1] if given[0] else given[2]
             return
-        node = Node((), made.element, compute=made.tiles, operands=tuple(given), at=made.call)
-        frame.env[result] = frame.settled(node)
+        node = Node((), made.element, compute=made.tiles, operands=tuple(given), at=made.call, uses=made.uses)
+        frame.env[result] = frame.settled(node) if computed else frame.expressed(node)
 
     return step
 

@@ -14,7 +14,8 @@ __all__: list[str] = []
 def _carried(frame: Frame, block: Steps, results: list[int]) -> list[Any]:
     """Takes values that a block hands on; those that it made are forgotten in it."""
     env = frame.env
-    values = [frame.settled(env[one]) for one in results]
+    values = [env[one] for one in results]
+    frame.settle_all(values)
     for one in block.own_results:
         env[one] = None
     return values

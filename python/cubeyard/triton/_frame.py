@@ -6,9 +6,10 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from cubeyard.errors import CubeyardError
+from cubeyard.triton._chains import pending, term_of, tile_of, tiles_of
 from cubeyard.triton._elements import DTYPES, SIZES
 from cubeyard.triton._ir import Block, Kernel, Line, Operation
-from cubeyard.triton._values import Node, Uniform, tile_of
+from cubeyard.triton._values import Node, Uniform
 from cubeyard.triton._voice import Call, Voice, located
 
 __all__ = ["Builder", "Frame", "LOWERINGS", "Step", "Steps", "UnsupportedError", "lowers", "run"]
@@ -41,8 +42,22 @@ class Frame:
         """Computes a result that is not known, so that its operands can be dropped."""
         if isinstance(value, Node) and not value.known and value.tile is None:
             tile_of(value, self.tl)
-            value.operands, value.compute = (), None
         return value
+
+    def expressed(self, value: Any) -> Any:
+        """Makes the expression of a result that is not known, to be computed when it is needed."""
+        if isinstance(value, Node) and not value.known and value.tile is None and value.lazy is None:
+            term_of(value, self.tl)
+        return value
+
+    def settle_all(self, values: list[Any]) -> None:
+        """Computes results, those of one shape in one pass."""
+        shapes: dict[Any, list[Any]] = {}
+        for value in values:
+            if pending(value) and not value.known:
+                shapes.setdefault(tuple(value.lazy.shape), []).append(value)
+        for nodes in shapes.values():
+            tiles_of(list(dict.fromkeys(nodes)), self.tl)
 
     def whole(self, value: Any, shape: Any, element: str) -> Any:
         """Returns a value as a tile with all its elements, not one that broadcasts."""
@@ -119,6 +134,7 @@ class Builder:
     def __init__(self, kernel: Kernel, live: bool, wanted: frozenset[int] = frozenset()) -> None:
         self.kernel, self.types, self.live, self.wanted = kernel, kernel.types, live, wanted
         self.uses = _uses(kernel.body)
+        self.escaping = _escaping(kernel.body)
 
     def line(self, operation: Operation) -> Line:
         """Returns the author's line of an operation; that of the kernel for those that have none."""
@@ -178,6 +194,22 @@ def _uses(block: Block) -> dict[int, int]:
             for value, count in _uses(region).items():
                 counts[value] = counts.get(value, 0) + count
     return counts
+
+
+def _escaping(block: Block) -> set[int]:
+    """Returns the values that a block inside of their own uses, perhaps many times."""
+    found: set[int] = set()
+    for operation in block.operations:
+        for region in operation.regions:
+            used = {value for inner in region.operations for value in _all_operands(inner)}
+            found |= (used - _defined(region)) | _escaping(region)
+    return found
+
+
+def _defined(block: Block) -> set[int]:
+    """Returns the values that a block and those inside of it define."""
+    found = {*block.arguments, *(value for operation in block.operations for value in operation.results)}
+    return found.union(*(_defined(region) for operation in block.operations for region in operation.regions))
 
 
 def _last_uses(body: list[Operation], defined: list[int], kept: set[int]) -> list[tuple[int, ...]]:

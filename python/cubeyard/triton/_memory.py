@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from cubeyard.triton import _pieces
+from cubeyard.triton._chains import tile_of
 from cubeyard.triton._elements import DTYPES, SIZES
 from cubeyard.triton._frame import Builder, Flow, Frame, Step, lowers
 from cubeyard.triton._ir import Operation
-from cubeyard.triton._values import Bools, Index, Node, Uniform, array_of, tile_of
+from cubeyard.triton._values import Bools, Index, Node, Uniform, array_of
 
 __all__ = ["known", "load", "store"]
 

@@ -11,10 +11,10 @@ from typing import Any
 # Each of them registers the operations that it lowers.
 from cubeyard.triton import _atomics, _descriptors, _dot, _elementwise, _flow, _memory, _reduce, _shapes  # noqa: F401
 from cubeyard.triton._analysis import Facts, facts
+from cubeyard.triton._chains import tile_of
 from cubeyard.triton._frame import Builder, Frame, Steps, run, run_plain
 from cubeyard.triton._ir import Kernel, Line, unpack
 from cubeyard.triton._schedule import Schedule, program
-from cubeyard.triton._values import tile_of
 from cubeyard.triton._voice import located, moved
 
 __all__ = ["Notes", "Program", "Work"]

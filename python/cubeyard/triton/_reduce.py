@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cubeyard.triton._chains import term_of
 from cubeyard.triton._elements import scalar
 from cubeyard.triton._frame import Builder, Frame, Step, Steps, lowers, run_plain
 from cubeyard.triton._ir import Block, Operation
@@ -48,9 +49,18 @@ def _by_unit(build: Builder, operation: Operation, kind: str, axis: int) -> Step
     operand, result = operation.operands[0], operation.results[0]
     before, of = build.types[operand], build.types[result]
 
+    call = build.call(operation)
+
+    def reduce(tl: Any, x: Any) -> Any:
+        return getattr(tl, kind)(x, axis)
+
     def step(frame: Frame) -> None:
-        tile = frame.whole(frame.env[operand], before.shape, before.element)
-        frame.env[result] = Node(of.shape, of.element, tile=getattr(frame.tl, kind)(tile, axis))
+        value = frame.env[operand]
+        term = term_of(value, frame.tl)
+        if isinstance(term, int | float) or tuple(term.shape) != before.shape:
+            value = Node(before.shape, before.element, tile=frame.whole(value, before.shape, before.element))
+        node = Node(of.shape, of.element, compute=reduce, operands=(value,), at=call)
+        frame.env[result] = frame.settled(node)
 
     return step
 

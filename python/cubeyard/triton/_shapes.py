@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from cubeyard.triton._chains import tile_of
 from cubeyard.triton._elements import of_bits
 from cubeyard.triton._frame import Builder, Frame, Step, lowers
 from cubeyard.triton._ir import Operation
-from cubeyard.triton._values import Bools, Index, Node, Uniform, tile_of
+from cubeyard.triton._values import Bools, Index, Node, Uniform
 
 __all__: list[str] = []
 
@@ -107,13 +108,15 @@ def broadcast(build: Builder, operation: Operation) -> Step:
     """Lowers a broadcast, which later operations do by themselves."""
     of, operand, result = build.types[operation.results[0]], operation.operands[0], operation.results[0]
 
+    uses = build.uses.get(result, 0)
+
     def step(frame: Frame) -> None:
-        frame.env[result] = _broadcast(frame.env[operand], of.shape, frame)
+        frame.env[result] = _broadcast(frame.env[operand], of.shape, frame, uses)
 
     return step
 
 
-def _broadcast(value: Any, shape: tuple[int, ...], frame: Frame) -> Any:
+def _broadcast(value: Any, shape: tuple[int, ...], frame: Frame, uses: int) -> Any:
     if isinstance(value, Uniform):
         return Uniform(shape, value.element, value.value)
     made = {"compute": value.compute, "operands": value.operands, "vector": value.vector, "at": value.at}
@@ -128,7 +131,9 @@ def _broadcast(value: Any, shape: tuple[int, ...], frame: Frame) -> Any:
         return bools
     if value.known:
         return Node(shape, value.element, **made)
-    return Node(shape, value.element, tile=tile_of(value, frame.tl))
+    if value.tile is not None:
+        return Node(shape, value.element, tile=value.tile)
+    return frame.expressed(Node(shape, value.element, compute=lambda tl, x: x, operands=(value,), uses=uses))
 
 
 @lowers("tt.expand_dims")
@@ -152,11 +157,14 @@ def _expanded(value: Any, shape: tuple[int, ...], axis: int, frame: Frame) -> An
         return tl.reshape(x, [*sizes[:axis], 1, *sizes[axis:]])
 
     made: dict[str, Any] = {"compute": compute, "operands": (value,), "vector": lambda x: np.expand_dims(x, axis)}
+    made["moves"] = True
     if isinstance(value, Index):
         return Index(shape, value.element, value.base, (*value.axes[:axis], 0, *value.axes[axis:]), **made)
     if isinstance(value, Bools):
         return Bools(shape, (*value.axes[:axis], None, *value.axes[axis:]), **made)
-    return frame.settled(Node(shape, value.element, **made))
+    if not value.known:
+        return Node(shape, value.element, tile=compute(frame.tl, tile_of(value, frame.tl)))
+    return Node(shape, value.element, **made)
 
 
 @lowers("tt.trans")
@@ -196,10 +204,15 @@ def reshaped(build: Builder, operation: Operation) -> Step:
         if isinstance(value, Uniform):
             frame.env[result] = Uniform(of.shape, of.element, value.value)
         else:
-            node = Node(of.shape, of.element, compute=compute, operands=(value,), vector=vector)
-            frame.env[result] = frame.settled(node)
+            frame.env[result] = _reshaped(value, of, compute, vector, frame)
 
     return step
+
+
+def _reshaped(value: Any, of: Any, compute: Any, vector: Any, frame: Frame) -> Any:
+    if not value.known:
+        return Node(of.shape, of.element, tile=compute(frame.tl, tile_of(value, frame.tl)))
+    return Node(of.shape, of.element, compute=compute, operands=(value,), vector=vector, moves=True)
 
 
 @lowers("tt.join")

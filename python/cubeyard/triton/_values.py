@@ -5,7 +5,8 @@ A scalar that is known is a number of Python. A tensor is one of these:
 - `Uniform`: one known number everywhere;
 - `Index`: known whole numbers, the sum of a function of each axis, affine ones by their stride;
 - `Bools`: known truth values, the conjunction of a function of each axis;
-- `Node`: any other element-wise result: a tile, or an operation on others that is computed when its elements are needed.
+- `Node`: any other element-wise result: a tile, or an operation on others that is computed when its elements are needed
+  (`_chains`).
 
 `Node` is the base of `Index` and `Bools`: where their elements are needed in a tile, the machine computes them.
 """
@@ -20,7 +21,7 @@ import numpy as np
 from cubeyard.triton._elements import DTYPES
 from cubeyard.triton._vectors import NUMPY, Array
 
-__all__ = ["Bools", "Index", "Node", "Uniform", "array_of", "is_known", "of_vector", "tile_of"]
+__all__ = ["Bools", "Index", "Node", "Uniform", "affine_tile", "array_of", "is_affine", "is_known", "of_vector"]
 
 Shape = tuple[int, ...]
 
@@ -37,7 +38,8 @@ class Uniform:
 class Node:
     """Result of an operation: its tile, or what it is computed from."""
 
-    __slots__ = ("array", "at", "compute", "element", "known", "operands", "shape", "tile", "vector")
+    __slots__ = ("array", "at", "compute", "element", "known", "lazy", "moves", "operands", "shape", "size", "tile", "uses",
+                 "vector")  # fmt: skip
 
     def __init__(
         self,
@@ -49,10 +51,13 @@ class Node:
         operands: tuple[Any, ...] = (),
         vector: Callable[..., Array] | None = None,
         at: Callable[..., Any] | None = None,
+        uses: int = 1,
+        moves: bool = False,
     ) -> None:
         self.shape, self.element, self.tile = shape, element, tile
         self.compute, self.operands, self.vector, self.at = compute, operands, vector, at
         self.array: Array | None = None
+        self.uses, self.lazy, self.size, self.moves = uses, None, 0, moves
         self.known = tile is None and vector is not None and all(map(is_known, operands))
 
     def elements(self) -> Array:
@@ -164,29 +169,12 @@ def array_of(value: Any) -> Array:
     return np.asarray(value)
 
 
-def tile_of(value: Any, tl: Any) -> Any:
-    """Returns a value as an operand of a tile's operation: a tile, which may be broadcast, or a number."""
-    if isinstance(value, Node):
-        if value.tile is None:
-            value.tile = _affine_tile(value, tl) if _is_affine(value) else _computed(value, tl)
-        return value.tile
-    return value.value if isinstance(value, Uniform) else value
-
-
-def _is_affine(value: Node) -> bool:
+def is_affine(value: Node) -> bool:
+    """Returns whether a value is an index with a stride for each axis."""
     return isinstance(value, Index) and all(type(of) is int for of in value.axes)
 
 
-def _computed(node: Node, tl: Any) -> Any:
-    assert node.compute is not None, "a node without a tile is an operation"
-    operands = [tile_of(one, tl) for one in node.operands]
-    if node.at is None:
-        return node.compute(tl, *operands)
-    with tl.at(node.at):
-        return node.compute(tl, *operands)
-
-
-def _affine_tile(index: Any, tl: Any) -> Any:
+def affine_tile(index: Any, tl: Any) -> Any:
     """Computes affine numbers: a range along each axis, times its stride, and their sum."""
     total, base = None, index.base
     for axis in index.varying():
