@@ -73,7 +73,7 @@ if not TYPE_CHECKING:
         "topology": ("Topology",),
     }
     _HOME = {name: home for home, names in _HOMES.items() for name in names}
-    _MODULES = frozenset({*_HOMES, "memory", "model", "replay", "reports"})
+    _MODULES = frozenset({*_HOMES, "memory", "model", "replay", "reports", "triton"})
 
     def __getattr__(name):
         from importlib import import_module

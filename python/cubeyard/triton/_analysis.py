@@ -9,7 +9,8 @@ from cubeyard.triton._ir import Block, Kernel, Operation
 
 __all__ = ["Facts", "facts"]
 
-_LOADED = ("tt.load", "tt.atomic_rmw", "tt.atomic_cas", "tt.dot", "tt.descriptor_load", "tt.reduce", "tt.scan")
+_LOADED = ("tt.load", "tt.atomic_rmw", "tt.atomic_cas", "tt.dot", "tt.descriptor_load", "tt.reduce", "tt.scan",
+           "ahbm.softmax")  # fmt: skip
 _ATOMICS = ("tt.atomic_rmw", "tt.atomic_cas")
 _WRITES = ("tt.store", "tt.descriptor_store", *_ATOMICS)
 

@@ -12,7 +12,7 @@ from cubeyard.triton._ir import Block, Kernel, Line, Operation
 from cubeyard.triton._values import Node, Uniform
 from cubeyard.triton._voice import Call, Voice, located
 
-__all__ = ["Builder", "Frame", "LOWERINGS", "Step", "Steps", "UnsupportedError", "lowers", "run"]
+__all__ = ["Builder", "Frame", "LOWERINGS", "Step", "Steps", "UnsupportedError", "lowers", "run", "run_plain", "uses_of"]
 
 
 class UnsupportedError(CubeyardError):
@@ -133,7 +133,7 @@ class Builder:
 
     def __init__(self, kernel: Kernel, live: bool, wanted: frozenset[int] = frozenset()) -> None:
         self.kernel, self.types, self.live, self.wanted = kernel, kernel.types, live, wanted
-        self.uses = _uses(kernel.body)
+        self.uses = uses_of(kernel.body)
         self.escaping = _escaping(kernel.body)
 
     def line(self, operation: Operation) -> Line:
@@ -184,14 +184,14 @@ def _all_operands(operation: Operation) -> set[int]:
     return used
 
 
-def _uses(block: Block) -> dict[int, int]:
+def uses_of(block: Block) -> dict[int, int]:
     """Returns how many operands each value is."""
     counts: dict[int, int] = {}
     for operation in block.operations:
         for value in operation.operands:
             counts[value] = counts.get(value, 0) + 1
         for region in operation.regions:
-            for value, count in _uses(region).items():
+            for value, count in uses_of(region).items():
                 counts[value] = counts.get(value, 0) + count
     return counts
 

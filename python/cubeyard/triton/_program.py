@@ -12,7 +12,8 @@ from typing import Any
 from cubeyard.triton import _atomics, _descriptors, _dot, _elementwise, _flow, _memory, _reduce, _shapes  # noqa: F401
 from cubeyard.triton._analysis import Facts, facts
 from cubeyard.triton._chains import tile_of
-from cubeyard.triton._frame import Builder, Frame, Steps, run, run_plain
+from cubeyard.triton._frame import Builder, Frame, Steps, run, run_plain, uses_of
+from cubeyard.triton._idioms import recognized
 from cubeyard.triton._ir import Kernel, Line, unpack
 from cubeyard.triton._schedule import Schedule, program
 from cubeyard.triton._voice import located, moved
@@ -46,6 +47,7 @@ class Program:
     def __init__(self, name: str, data: bytes) -> None:
         """Reads a kernel; operations without a counterpart are errors when it is launched first."""
         self.name, self.kernel = name, unpack(data)
+        self.kernel.body = recognized(self.kernel.body, uses_of(self.kernel.body))
         self._steps: dict[bool, Steps] = {}
 
     @cached_property

@@ -5,15 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import triton.backends
-import triton.runtime.jit
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
-from cubeyard.triton import _record
-from cubeyard.triton._arguments import specialized
-from cubeyard.triton._launch import prepared
-from cubeyard.triton._program import Program
+# The simulator is imported when a kernel is launched: `import triton` looks into this module, and must not wait for it.
 
 __all__ = ["AhbmDriver"]
 
@@ -29,6 +24,9 @@ class AhbmLauncher:
 
     def __call__(self, x: int, y: int, z: int, stream: Any, function: Any, *rest: Any) -> None:
         """Runs a launch; Triton passes its metadata and hooks before the arguments."""
+        from cubeyard.triton import _record
+        from cubeyard.triton._launch import prepared
+
         _, launch_metadata, enter, leave, *arguments = rest
         if enter is not None:
             enter(launch_metadata)
@@ -51,6 +49,8 @@ class _Utils:
 
     def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[Any, Any, int, int, int]:
         """Returns the module, the function, and what a GPU would have of registers and threads."""
+        from cubeyard.triton._program import Program
+
         program = Program(name, kernel)
         return program, program, 0, 0, _LIMIT
 
@@ -70,6 +70,10 @@ class AhbmDriver(DriverBase):
 
     def __init__(self) -> None:
         """Makes the driver; arrays of NumPy are arguments from now on."""
+        import triton.runtime.jit
+
+        from cubeyard.triton._arguments import specialized
+
         super().__init__()
         self.utils = _Utils()
         self.launcher_cls = AhbmLauncher
@@ -83,6 +87,8 @@ class AhbmDriver(DriverBase):
         wanted = os.environ.get("TRITON_DEFAULT_BACKEND")
         if wanted:
             return wanted == "ahbm"
+        import triton.backends
+
         others = [one.driver for name, one in triton.backends.backends.items() if name != "ahbm"]
         return not any(one.is_active() for one in others)
 
@@ -130,6 +136,8 @@ class AhbmDriver(DriverBase):
 
 
 def _measured(kernel_call: Any, *, quantiles: Any = None, **_: Any) -> Any:
+    from cubeyard.triton import _record
+
     with _record.timed() as times:
         kernel_call()
     milliseconds = sum(times) / 1e9
