@@ -20,6 +20,7 @@ mod progress;
 mod replay;
 pub mod results;
 mod run;
+mod shell;
 mod sweep;
 mod terminal;
 mod topology;
@@ -62,7 +63,9 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Ccl(ccl::Arguments),
+    Completions(shell::CompletionArguments),
     List(list::Arguments),
+    Man(shell::ManArguments),
     Model(model::Arguments),
     Placement(placement::Arguments),
     Probe(probe::Arguments),
@@ -107,6 +110,8 @@ fn execute(Cli { command, memory }: Cli, front: &dyn OwnBenches) -> Code {
     memory::set(memory);
     let done = match command.unwrap_or_else(|| Command::Run(run::Arguments::default())) {
         Command::Ccl(arguments) => ccl::run(&arguments),
+        Command::Completions(arguments) => shell::completions(&arguments).map(|()| Code::Done),
+        Command::Man(arguments) => shell::man(&arguments).map(|()| Code::Done),
         Command::List(arguments) => list::run(&arguments, front).map(|()| Code::Done),
         Command::Model(arguments) => model::run(&arguments),
         Command::Placement(arguments) => placement::run(&arguments).map(|()| Code::Done),

@@ -18,6 +18,7 @@ mod placement;
 mod probe;
 mod replay;
 mod run;
+mod shell;
 mod topology;
 mod validate;
 

@@ -1,0 +1,51 @@
+//! `cubeyard completions` and `cubeyard man`: what a shell and `man` read about the command.
+
+use anyhow::Result;
+use clap::{Args, CommandFactory as _};
+use clap_complete::Shell;
+
+use crate::{Cli, terminal};
+
+/// Print a script with which a shell completes commands and options
+///
+/// For Bash: `cubeyard completions bash > ~/.local/share/bash-completion/completions/cubeyard`.
+#[derive(Args, Debug)]
+pub(crate) struct CompletionArguments {
+    /// Shell that reads the script
+    shell: Shell,
+}
+
+/// Print the manual page
+///
+/// To read it: `cubeyard man > cubeyard.1; man ./cubeyard.1`. With the name of a command, its own page.
+#[derive(Args, Debug)]
+pub(crate) struct ManArguments {
+    /// Command whose page is printed; the program's if omitted
+    command: Option<String>,
+}
+
+pub(crate) fn completions(arguments: &CompletionArguments) -> Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut Cli::command(), "cubeyard", &mut script);
+    terminal::print(&String::from_utf8(script)?)
+}
+
+pub(crate) fn man(arguments: &ManArguments) -> Result<()> {
+    let mut program = Cli::command();
+    program.build();
+    let page = match &arguments.command {
+        None => program,
+        Some(name) => own_page(&program, name)?,
+    };
+    let mut text = Vec::new();
+    clap_mangen::Man::new(page).render(&mut text)?;
+    terminal::print(&String::from_utf8(text)?)
+}
+
+/// Returns a command; [`build`](clap::Command::build) has named its page, such as `cubeyard-run`.
+fn own_page(program: &clap::Command, name: &str) -> Result<clap::Command> {
+    program.find_subcommand(name).cloned().ok_or_else(|| {
+        let names: Vec<_> = program.get_subcommands().map(clap::Command::get_name).collect();
+        anyhow::anyhow!("`{name}` is no command\n  help: commands are {}", names.join(", "))
+    })
+}
