@@ -29,6 +29,7 @@
 //! ```
 
 mod composite;
+mod dot;
 mod fail;
 mod functions;
 pub mod fuse;
@@ -59,13 +60,14 @@ mod value;
 pub(crate) use composite::PlanRun;
 pub use composite::{Composite, Epilogue, Handle, Plan, Source, TileGrid};
 pub use cubeyard_device::pe::Instruction;
+pub use dot::Dot;
 pub use fuse::Lazy;
 pub use input::{Input, ValueId};
 pub use layout::pack;
 pub use mask::Mask;
 pub(crate) use message::format_name;
 pub use needs::{Needs, TooLarge};
-pub use op::Op;
+pub use op::{DotForm, Op};
 pub use place::{LineId, Place, ScriptLine};
 pub use port::Port;
 pub use reference::Ref;

@@ -200,18 +200,6 @@ impl Tl {
         self.compute(Op::Full(ty, value), &[])
     }
 
-    /// Returns the matrix product. Narrow types accumulate in `f32`, which is also the result's type.
-    #[track_caller]
-    pub fn dot(&self, a: &Tile, b: &Tile) -> Tile {
-        self.compute(Op::Dot, &[a.into(), b.into()])
-    }
-
-    /// Returns the matrix product plus `accumulator`.
-    #[track_caller]
-    pub fn dot_add(&self, a: &Tile, b: &Tile, accumulator: &Tile) -> Tile {
-        self.compute(Op::Dot, &[a.into(), b.into(), accumulator.into()])
-    }
-
     /// Adds a call that costs only processor time.
     #[track_caller]
     pub(super) fn call(&self) {
@@ -220,7 +208,7 @@ impl Tl {
     }
 
     #[track_caller]
-    fn compute(&self, op: Op, values: &[Value<'_>]) -> Tile {
+    pub(super) fn compute(&self, op: Op, values: &[Value<'_>]) -> Tile {
         let operands = self.operands(&op, values);
         let types: SmallVec<[_; 3]> = operands.iter().map(Operand::ty).collect();
         let ty = self.checked(op.infer(&types));

@@ -29,7 +29,7 @@
 //! assert_eq!(product.values(), [7.0, 10.0, 15.0, 22.0]);
 //!
 //! let error = dot(&a, &row, None).unwrap_err();
-//! assert_eq!(error.to_string(), "dot of f16[2]: it takes 2 dimensions");
+//! assert_eq!(error.to_string(), "dot of f16[2]: it takes 2 or 3 dimensions");
 //! # Ok::<(), cubeyard_tl::numeric::NumericError>(())
 //! ```
 
@@ -52,7 +52,7 @@ mod value;
 mod tests;
 
 pub use array::{Array, cast};
-pub use dot::dot;
+pub use dot::{Product, dot, product};
 pub use elementwise::{binary, merge, ternary, unary};
 pub use error::NumericError;
 pub use narrow::rounding;

@@ -6,7 +6,7 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_sim::{Bandwidth, Span};
 
 use crate::numeric::{
-    self, Array, Binary, NumericError, Reduce, Scan, Ternary, TileType, Unary, infer,
+    self, Array, Binary, NumericError, Product, Reduce, Scan, Ternary, TileType, Unary, infer,
 };
 
 /// An operation on tiles.
@@ -40,8 +40,30 @@ pub enum Op {
     Full(TileType, f64),
     /// Consecutive numbers: element type, first number, count.
     Arange(DType, f64, u64),
-    /// A matrix product, added to a third operand if there is one.
-    Dot,
+    /// A matrix product. After both factors come the scales of the left and of the right one and the accumulator, as far as
+    /// there are any.
+    Dot(DotForm),
+}
+
+/// Operands and result of a matrix product beyond its factors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DotForm {
+    /// Whether the left and the right factor have scales.
+    pub scaled: [bool; 2],
+    /// Whether an accumulator is added.
+    pub adds: bool,
+    /// Type of the result, if it is not that of the sum.
+    pub out: Option<DType>,
+}
+
+impl DotForm {
+    /// Returns the options of a product with these operands.
+    fn options<'a, T>(self, operands: &[&'a T]) -> Product<'a, T> {
+        let mut rest = operands.iter().skip(2).copied();
+        let mut next = |is: bool| if is { rest.next() } else { None };
+        let scales = self.scaled.map(&mut next);
+        Product { scales, accumulator: next(self.adds), out: self.out }
+    }
 }
 
 /// Rate classes of the vector engine.
@@ -70,7 +92,8 @@ impl Op {
             Self::Paste(_) => "paste",
             Self::Full(..) => "full",
             Self::Arange(..) => "arange",
-            Self::Dot => "dot",
+            Self::Dot(form) if form.scaled.contains(&true) => "dot_scaled",
+            Self::Dot(_) => "dot",
         }
     }
 
@@ -94,7 +117,7 @@ impl Op {
             Self::Paste(start) => infer::paste(inputs[0], start, inputs[1]),
             Self::Full(ty, value) => infer::full(ty, *value),
             Self::Arange(dtype, start, count) => infer::arange(*dtype, *start, *count),
-            Self::Dot => infer::dot(inputs[0], inputs[1], inputs.get(2).copied()),
+            Self::Dot(form) => infer::product(inputs[0], inputs[1], &form.options(inputs)),
         }
     }
 
@@ -122,7 +145,7 @@ impl Op {
             }
             Self::Full(ty, value) => Array::full(ty.clone(), *value),
             Self::Arange(dtype, start, count) => Array::arange(*dtype, *start, *count),
-            Self::Dot => numeric::dot(inputs[0], inputs[1], inputs.get(2).copied()),
+            Self::Dot(form) => numeric::product(inputs[0], inputs[1], &form.options(inputs)),
         }
     }
 
@@ -134,7 +157,7 @@ impl Op {
         core: &CoreSpec,
     ) -> Result<Strips, DType> {
         match self {
-            Self::Dot => dot_cost(inputs, output, core),
+            Self::Dot(_) => dot_cost(inputs, output, core),
             _ => Ok(self.math_cost(inputs, output, core)),
         }
     }
@@ -143,7 +166,8 @@ impl Op {
     /// element for other arithmetic, none for moving data.
     pub fn flop(&self, inputs: &[&TileType], output: &TileType) -> u64 {
         match self {
-            Self::Dot => (2 * inputs[0].elements()).saturating_mul(inputs[1].shape[1]),
+            Self::Dot(_) => (2 * inputs[0].elements())
+                .saturating_mul(inputs[1].shape.last().copied().unwrap_or(1)),
             Self::Unary(_) | Self::Binary(_) | Self::Ternary(Ternary::Clamp) => output.elements(),
             Self::Ternary(Ternary::Fma) => 2 * output.elements(),
             Self::Reduce(..) | Self::Scan(..) => inputs[0].elements(),
@@ -203,25 +227,37 @@ fn each(rate: Bandwidth, amount: u64, strips: u64) -> Span {
 }
 
 /// Returns the cost of a product in tiles of the matrix engine: each fetches its operands in full, and the
-/// result is stored at the end. Operands of two types are multiplied at the rate of the slower one.
+/// result is stored at the end. Operands of two types are multiplied at the rate of the slower one. Scales and the accumulator
+/// are fetched once, spread over the tiles; the engine applies scales as it adds, in no time of their own.
 fn dot_cost(inputs: &[&TileType], output: &TileType, core: &CoreSpec) -> Result<Strips, DType> {
     let (left, right) = (inputs[0], inputs[1]);
     let rated = |ty: &TileType| core.gemm.tile(ty.dtype.name()).ok_or(ty.dtype);
     let work = rated(left)?.max(rated(right)?);
     let tiles = |length: u64, edge: u32| length.div_ceil(edge.into()).max(1);
-    let edges =
-        [(left.shape[0], core.gemm.m), (left.shape[1], core.gemm.k), (right.shape[1], core.gemm.n)];
-    let count: u64 = edges.iter().map(|&(length, edge)| tiles(length, edge)).product();
+    let (batch, [rows, inner]) = matrices(left);
+    let (_, [_, columns]) = matrices(right);
+    let edges = [(rows, core.gemm.m), (inner, core.gemm.k), (columns, core.gemm.n)];
+    let each_matrix: u64 = edges.iter().map(|&(length, edge)| tiles(length, edge)).product();
+    let count = batch.max(1) * each_matrix;
     let [m, k, n] = edges.map(|(length, edge)| length.min(edge.into()));
     let operands = m * k * left.dtype.size() + k * n * right.dtype.size();
-    let accumulator = inputs.get(2).map_or(0, |ty| ty.nbytes().div_ceil(count));
+    let others: u64 = inputs[2..].iter().map(|ty| ty.nbytes().div_ceil(count)).sum();
     Ok(Strips {
         unit: OpUnit::Gemm,
         count: u32::try_from(count).unwrap_or(u32::MAX),
-        fetch: core.tcm_read.span(operands + accumulator),
+        fetch: core.tcm_read.span(operands + others),
         work,
         store: each(core.tcm_write, output.nbytes(), count),
     })
+}
+
+/// Returns the number of matrices in a factor of a product, and their rows and columns.
+fn matrices(ty: &TileType) -> (u64, [u64; 2]) {
+    match *ty.shape {
+        [rows, columns] => (1, [rows, columns]),
+        [batch, rows, columns] => (batch, [rows, columns]),
+        _ => unreachable!("the types of a product were checked"),
+    }
 }
 
 #[cfg(test)]
@@ -233,10 +269,11 @@ mod tests {
     #[test]
     fn a_product_of_two_types_fetches_each_and_takes_the_slower_rate() {
         let core = &Topology::embedded().spec().pe.core.clone();
+        let dot = Op::Dot(DotForm::default());
         let cost = |a, b| {
             let [a, b] = [a, b].map(|dtype| TileType::new(dtype, &[64, 64]).unwrap());
-            let output = Op::Dot.infer(&[&a, &b]).unwrap();
-            Op::Dot.cost(&[&a, &b], &output, core).unwrap()
+            let output = dot.infer(&[&a, &b]).unwrap();
+            dot.cost(&[&a, &b], &output, core).unwrap()
         };
         let (eight, sixteen) = (DType::Fp8E4m3, DType::F16);
         let (narrow, wide) = (cost(eight, eight), cost(sixteen, sixteen));

@@ -365,11 +365,36 @@ methods! {
         run.make(|tl| tl.full(&shape, value, dtype))
     }
 
-    /// Returns the matrix product. Narrow types accumulate in `f32`, which is also the result's type.
-    fn dot(&self, py: Python<'_>, a: &Bound<'_, Tile>, b: &Bound<'_, Tile>) -> PyResult<Tile> {
+    /// Returns the matrix product of two matrices, or of each pair of two batches of them, plus `acc`. Narrow types accumulate in
+    /// `f32`, which is also the result's type unless `out_dtype` is `f16` or `bf16`; `i8` accumulates in `i32`.
+    #[pyo3(signature = (a, b, acc=None, out_dtype=None))]
+    fn dot(
+        &self,
+        py: Python<'_>,
+        a: &Bound<'_, Tile>,
+        b: &Bound<'_, Tile>,
+        acc: Option<&Bound<'_, Tile>>,
+        out_dtype: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Tile> {
         let run = self.run(py)?;
-        let (a, b) = (run.tile(a.get())?, run.tile(b.get())?);
-        run.make(|tl| tl.dot(&a, &b))
+        product(&run, [a, b], [None; 2], acc, out_dtype)
+    }
+
+    /// Returns the product of matrices that have scales, `(a * a_scale) (b * b_scale)` in `f32`, plus `acc`. Each length of a tile
+    /// of scales divides that of its operand; `None` stands for no scales.
+    #[pyo3(signature = (a, a_scale, b, b_scale, acc=None, out_dtype=None))]
+    fn dot_scaled(
+        &self,
+        py: Python<'_>,
+        a: &Bound<'_, Tile>,
+        a_scale: Option<&Bound<'_, Tile>>,
+        b: &Bound<'_, Tile>,
+        b_scale: Option<&Bound<'_, Tile>>,
+        acc: Option<&Bound<'_, Tile>>,
+        out_dtype: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Tile> {
+        let run = self.run(py)?;
+        product(&run, [a, b], [a_scale, b_scale], acc, out_dtype)
     }
 
     /// Returns the matrix product plus `accumulator`.
@@ -381,8 +406,22 @@ methods! {
         accumulator: &Bound<'_, Tile>,
     ) -> PyResult<Tile> {
         let run = self.run(py)?;
-        let (a, b) = (run.tile(a.get())?, run.tile(b.get())?);
-        let accumulator = run.tile(accumulator.get())?;
-        run.make(|tl| tl.dot_add(&a, &b, &accumulator))
+        product(&run, [a, b], [None; 2], Some(accumulator), None)
     }
+}
+
+fn product(
+    run: &Run,
+    factors: [&Bound<'_, Tile>; 2],
+    scales: [Option<&Bound<'_, Tile>>; 2],
+    accumulator: Option<&Bound<'_, Tile>>,
+    out: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Tile> {
+    let tile = |of: Option<&Bound<'_, Tile>>| of.map(|of| run.tile(of.get())).transpose();
+    let [a, b] = factors;
+    let (a, b) = (run.tile(a.get())?, run.tile(b.get())?);
+    let (left, right, accumulator) = (tile(scales[0])?, tile(scales[1])?, tile(accumulator)?);
+    let out = out.map(dtype).transpose()?;
+    let scales = [left.as_ref(), right.as_ref()];
+    run.make(|tl| tl.dot_with(&a, &b, tl::Dot { accumulator: accumulator.as_ref(), scales, out }))
 }

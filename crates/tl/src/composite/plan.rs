@@ -17,7 +17,7 @@ use cubeyard_sim::Span;
 use smallvec::smallvec;
 
 use super::super::input::{Input, ValueId};
-use super::super::op::Op;
+use super::super::op::{DotForm, Op};
 use super::super::{Ref, Tile};
 use super::{Composite, CompositeKind, Epilogue, Source};
 use crate::numeric::{Binary, TileType};
@@ -138,7 +138,7 @@ impl Plan {
     pub(super) fn flop(&self) -> u64 {
         let types: Vec<_> = self.sources.iter().map(PlanSource::ty).collect();
         let step = match &self.kind {
-            CompositeKind::Gemm => Op::Dot.flop(&types, &self.output),
+            CompositeKind::Gemm => Op::Dot(DotForm::default()).flop(&types, &self.output),
             CompositeKind::Map(op) => op.flop(&types, &self.output),
             CompositeKind::Reduce(_) => types[0].elements(),
         };

@@ -106,12 +106,38 @@ pub enum NumericError {
         expected: &'static str,
     },
     /// The inner dimensions of a product differ. Transpose an operand, or choose other tiles.
-    #[error("dot of {a} and {b}: {} columns against {} rows", a.shape[1], b.shape[0])]
+    #[error("dot of {a} and {b}: {} columns against {} rows", from_end(a, 1), from_end(b, 2))]
     DotShapes {
         /// Type of the left matrix.
         a: TileType,
         /// Type of the right matrix.
         b: TileType,
+    },
+    /// One operand of a product is a matrix and the other a batch of them, or the batches differ. Reshape an operand.
+    #[error("dot of {a} and {b}: expected two matrices, or two batches of as many matrices")]
+    DotBatches {
+        /// Type of the left operand.
+        a: TileType,
+        /// Type of the right operand.
+        b: TileType,
+    },
+    /// A product has no result of the type. Cast the result.
+    #[error("dot into {out}: its sum is {sum}; only a sum in f32 may become f16 or bf16")]
+    DotResult {
+        /// Type in which products accumulate.
+        sum: DType,
+        /// Type asked for.
+        out: DType,
+    },
+    /// Scales do not belong to blocks of their operand. Choose another shape or type.
+    #[error(
+        "dot_scaled of {operand} with scales {scale}: expected f32, f16 or bf16, and lengths that divide those of the operand"
+    )]
+    Scale {
+        /// Type of the operand.
+        operand: TileType,
+        /// Type of its scales.
+        scale: TileType,
     },
     /// The accumulator does not have the type of the product. Start with zeros of that type.
     #[error("dot into {found}: the product is {expected}")]
@@ -163,4 +189,9 @@ pub enum NumericError {
         /// The element type asked for.
         dtype: DType,
     },
+}
+
+/// Returns the length of a dimension counted from the end, from 1.
+fn from_end(tile: &TileType, place: usize) -> u64 {
+    tile.shape.len().checked_sub(place).map_or(1, |axis| tile.shape[axis])
 }

@@ -2,6 +2,7 @@
 //!
 //! One function for each of [`numeric`](super), of the same name, on types instead of arrays.
 
+mod product;
 mod shape;
 
 use cubeyard_runtime::dtype::DType;
@@ -11,6 +12,8 @@ use super::{
 };
 use shape::{axis_of, broadcast};
 
+pub(super) use product::sum_dtype;
+pub use product::{dot, product};
 pub use shape::{broadcast_to, merge, paste, permute, reshape, slice, transpose};
 
 impl TileType {
@@ -166,55 +169,6 @@ pub fn softmax(a: &TileType, axis: usize) -> Result<TileType, NumericError> {
 /// Returns the result type of [`cast`](super::cast), which is defined between all types.
 pub fn cast(a: &TileType, dtype: DType) -> Result<TileType, NumericError> {
     a.with_dtype(dtype).checked()
-}
-
-/// Returns the result type of [`dot`](super::dot).
-pub fn dot(
-    a: &TileType,
-    b: &TileType,
-    accumulator: Option<&TileType>,
-) -> Result<TileType, NumericError> {
-    Domain::Numbers.admit("dot", a)?;
-    if !(is_fp8(a.dtype) && is_narrow(b.dtype) || is_narrow(a.dtype) && is_fp8(b.dtype)) {
-        same_dtype("dot", a, b)?;
-    }
-    let (&[rows, depth], &[height, columns]) = (matrix(a)?, matrix(b)?);
-    if depth != height {
-        return Err(NumericError::DotShapes { a: a.clone(), b: b.clone() });
-    }
-    let expected = TileType::new(dot_dtype(a.dtype), &[rows, columns])?;
-    match accumulator {
-        Some(found) if *found != expected => {
-            Err(NumericError::Accumulator { expected, found: found.clone() })
-        }
-        _ => Ok(expected),
-    }
-}
-
-/// Returns whether a type may be a factor of a product beside an 8-bit float.
-const fn is_narrow(dtype: DType) -> bool {
-    matches!(dtype, DType::F16 | DType::Bf16) || is_fp8(dtype)
-}
-
-const fn is_fp8(dtype: DType) -> bool {
-    matches!(dtype, DType::Fp8E4m3 | DType::Fp8E5m2)
-}
-
-/// Returns rows and columns of a matrix.
-fn matrix(tile: &TileType) -> Result<&[u64; 2], NumericError> {
-    let rank = || NumericError::Rank { operation: "dot", tile: tile.clone(), expected: "2" };
-    tile.shape.as_slice().try_into().map_err(|_| rank())
-}
-
-/// Returns the element type in which products accumulate.
-const fn dot_dtype(dtype: DType) -> DType {
-    match dtype {
-        DType::F64 => DType::F64,
-        DType::I8 | DType::U8 | DType::I16 => DType::I32,
-        DType::U16 | DType::I32 | DType::U32 | DType::I64 => DType::I64,
-        DType::U64 => DType::U64,
-        _ => DType::F32,
-    }
 }
 
 /// Returns the type of [`Array::full`](super::Array::full).

@@ -5,6 +5,7 @@
     reason = "expect-test writes hashes around every snapshot"
 )]
 
+mod dot;
 mod flex;
 mod fuse;
 mod fuse_model;

@@ -6,7 +6,7 @@ use cubeyard_sim::Span;
 use smallvec::smallvec;
 
 use super::super::CompositeKind;
-use super::{Op, Plan, PlanOperand, PlanProblem};
+use super::{DotForm, Op, Plan, PlanOperand, PlanProblem};
 use crate::numeric::TileType;
 
 /// Durations of the computations, each for a full tile.
@@ -31,7 +31,7 @@ impl Plan {
         let types: Vec<_> = types.iter().collect();
         let wrong = |error: crate::numeric::NumericError| PlanProblem::Text(error.to_string());
         let op = match &self.kind {
-            CompositeKind::Gemm => Op::Dot,
+            CompositeKind::Gemm => Op::Dot(DotForm::default()),
             CompositeKind::Map(op) => op.clone(),
             CompositeKind::Reduce(reduce) => Op::Reduce(*reduce, 1, true),
         };
