@@ -11,6 +11,9 @@ import cubeyard
 from kernel_lab import compute, failing, one
 
 
+@pytest.fixture
+def context() -> cubeyard.Context:
+    return cubeyard.Context()
 
 
 def whole(seed: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -74,3 +77,34 @@ def test_a_batch_of_products() -> None:
         return tl.reshape(tl.dot(tl.reshape(x, (3, 5, 7)), tl.reshape(y, (3, 7, 4))), (15, 4))
 
     np.testing.assert_array_equal(compute(body, x.reshape(15, 7), y.reshape(21, 4), shape=(15, 4)), (x @ y).reshape(15, 4))
+
+
+def test_composites_with_columns_products_and_reductions_of_rows() -> None:
+    a, b, column, matrix = whole(11, (40, 70)), whole(12, (70, 36)), whole(13, (40, 1)), whole(14, (40, 36))
+    wanted = (a @ b) * column + matrix * column
+
+    def composite(tl, a, b, column, matrix):
+        gemm = tl.gemm(a, b).after_tile("mul", column).after_tile("add_product", (matrix, column))
+        return gemm.rows("max").rows("sum").tile_and_rows("f32")
+
+    for at, expected in enumerate([wanted, wanted.max(1, keepdims=True), wanted.sum(1, keepdims=True)]):
+
+        def body(tl, *tiles, at=at):
+            result, rows = composite(tl, *tiles)
+            return [result, *rows][at]
+
+        np.testing.assert_array_equal(compute(body, a, b, column, matrix, shape=expected.shape), expected)
+
+
+def test_rows_are_a_second_result(context: cubeyard.Context) -> None:
+    x = one(context, np.ones((64, 64)))
+
+    def forgets(x, tl):
+        tl.gemm(tl.load(x), tl.load(x)).rows("max").tile("f32")
+
+    assert "use tile_and_rows or store_and_rows" in str(failing(context, forgets, x))
+
+    def no_pair(x, tl):
+        tl.gemm(tl.load(x), tl.load(x)).after_tile("add_product", 3)
+
+    assert "add_product expects a pair of tiles" in str(failing(context, no_pair, x))

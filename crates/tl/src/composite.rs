@@ -54,16 +54,29 @@ impl Source {
     }
 }
 
-/// An elementwise operation on the intermediate result of a composite.
+/// An elementwise operation on the intermediate result of a composite. Its tiles are in the TCM; each is a row of the output
+/// (`[n]` or `[1, n]`), a column of it (`[m, 1]`), or has the output's shape.
 #[derive(Clone, Debug)]
 pub enum Epilogue {
     /// An operation on each element.
     Unary(Unary),
     /// An operation on each element and a number.
     Scale(Binary, f64),
-    /// An operation on each element and the matching element of a tile in the TCM: either a row as long as the
-    /// output's rows, or a matrix of the output's shape.
+    /// An operation on each element and the matching element of a tile.
     With(Binary, Tile),
+    /// The sum of each element and the product of two tiles, rounded once; e.g. of an accumulator that is scaled by rows.
+    AddProduct(Tile, Tile),
+}
+
+impl Epilogue {
+    fn tiles(&self) -> impl Iterator<Item = &Tile> {
+        let tiles = match self {
+            Self::Unary(_) | Self::Scale(..) => [None, None],
+            Self::With(_, tile) => [Some(tile), None],
+            Self::AddProduct(x, y) => [Some(x), Some(y)],
+        };
+        tiles.into_iter().flatten()
+    }
 }
 
 /// A builder of a tiled operation. [`store`](Self::store) or [`tile`](Self::tile) issues it.
@@ -75,6 +88,8 @@ pub struct Composite {
     sources: Vec<Source>,
     /// Epilogues after each step, after each output tile, and at the end.
     epilogues: [Vec<Epilogue>; 3],
+    /// Reductions of the rows of the output.
+    rows: Vec<Reduce>,
     /// Steps by which loads run ahead of computations.
     ahead: u32,
     tile: Option<[u64; 2]>,
@@ -125,7 +140,7 @@ impl Tl {
     fn composite(&self, kind: CompositeKind, sources: Vec<Source>) -> Composite {
         self.count();
         let (tl, epilogues) = (self.clone(), <[Vec<Epilogue>; 3]>::default());
-        Composite { tl, kind, sources, epilogues, ahead: 2, tile: None }
+        Composite { tl, kind, sources, epilogues, rows: Vec::new(), ahead: 2, tile: None }
     }
 }
 
@@ -148,6 +163,14 @@ impl Composite {
         self
     }
 
+    /// Adds a reduction of each row of the output, after the epilogues of its tiles and before it is rounded to its type: a
+    /// second result, of [`tile_and_rows`](Self::tile_and_rows) or [`store_and_rows`](Self::store_and_rows). The column of a row
+    /// of tiles stays in the unit until its last tile.
+    pub fn rows(mut self, reduce: Reduce) -> Self {
+        self.rows.push(reduce);
+        self
+    }
+
     /// Sets by how many steps loads run ahead (default 2, at least 1).
     pub fn ahead(mut self, steps: u32) -> Self {
         self.ahead = steps.max(1);
@@ -163,6 +186,13 @@ impl Composite {
     /// Issues the operation with its output stored to memory, in the type of `to`.
     #[track_caller]
     pub fn store(self, to: &Ref) -> Handle {
+        self.check_no_rows();
+        self.store_and_rows(to).0
+    }
+
+    /// As [`store`](Self::store), and returns the [reductions of rows](Self::rows) as columns in the TCM.
+    #[track_caller]
+    pub fn store_and_rows(self, to: &Ref) -> (Handle, Vec<Tile>) {
         if !self.epilogues[2].is_empty() {
             let what = "an epilogue at the end needs an output that stays in the TCM: use tile()";
             self.tl.fail(what);
@@ -174,10 +204,26 @@ impl Composite {
     /// Issues the operation with its output as a tile of type `dtype` in the TCM.
     #[track_caller]
     pub fn tile(self, dtype: DType) -> Tile {
+        self.check_no_rows();
+        self.tile_and_rows(dtype).0
+    }
+
+    /// As [`tile`](Self::tile), and returns the [reductions of rows](Self::rows) as columns in the TCM.
+    #[track_caller]
+    pub fn tile_and_rows(self, dtype: DType) -> (Tile, Vec<Tile>) {
         let plan = self.plan(dtype, None);
         let tile = self.tl.tile(plan.output().clone());
-        self.order(plan, Some(&tile));
-        tile
+        let (_, rows) = self.order(plan, Some(&tile));
+        (tile, rows)
+    }
+
+    #[track_caller]
+    fn check_no_rows(&self) {
+        if !self.rows.is_empty() {
+            self.tl.fail(
+                "a reduction of rows is a second result: use tile_and_rows or store_and_rows",
+            );
+        }
     }
 
     #[track_caller]
@@ -208,10 +254,16 @@ impl Composite {
 
     /// Pushes the command. Its buffers are taken from the TCM and released when it is done.
     #[track_caller]
-    fn order(&self, mut plan: Plan, tile: Option<&Tile>) -> Handle {
+    fn order(&self, mut plan: Plan, tile: Option<&Tile>) -> (Handle, Vec<Tile>) {
         let tl = &self.tl;
         let buffers = tl.tile(plan.buffers());
+        // Not in a closure: `track_caller` would report the closure as the line of the kernel.
+        let mut rows = Vec::with_capacity(self.rows.len());
+        for ty in plan.columns() {
+            rows.push(tl.tile(ty.clone()));
+        }
         plan.value = tile.map(|tile| tile.input().value);
+        plan.row_values = rows.iter().map(|tile| tile.input().value).collect();
         let pinned: Vec<_> = self.pinned().collect();
         let id = tl.next_command();
         let mut scratch = tl.state.scratch.borrow_mut();
@@ -219,9 +271,9 @@ impl Composite {
         let mut loads_after = tl.meet(&plan.accesses());
         loads_after.extend(scratch.users(id, buffers.place()));
         scratch.touch(id, buffers.place());
-        if let Some(tile) = tile {
-            after.extend(scratch.users(id, tile.place()));
-            scratch.touch(id, tile.place());
+        for made in tile.into_iter().chain(&rows) {
+            after.extend(scratch.users(id, made.place()));
+            scratch.touch(id, made.place());
         }
         after.extend_from_slice(&loads_after);
         pinned.iter().for_each(|tile| scratch.touch(id, tile.place()));
@@ -230,10 +282,8 @@ impl Composite {
         let plan = Rc::new(plan);
         let work = Work::Pipeline(Rc::clone(&plan) as Rc<_>);
         let command = tl.push(work, Effect::Composite(plan), after, loads_after);
-        if let Some(tile) = tile {
-            tile.made_by(command);
-        }
-        Handle { command }
+        tile.into_iter().chain(&rows).for_each(|made| made.made_by(command));
+        (Handle { command }, rows)
     }
 
     /// Returns the TCM tiles that it uses.
@@ -242,11 +292,7 @@ impl Composite {
             Source::Pinned(tile) => Some(tile),
             Source::Memory(_) => None,
         });
-        let operands = self.epilogues.iter().flatten().filter_map(|epilogue| match epilogue {
-            Epilogue::With(_, tile) => Some(tile),
-            _ => None,
-        });
-        sources.chain(operands)
+        sources.chain(self.epilogues.iter().flatten().flat_map(Epilogue::tiles))
     }
 }
 

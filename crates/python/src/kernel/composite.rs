@@ -21,6 +21,8 @@ pub(crate) struct Composite {
     /// Operands, until the operation is issued.
     sources: Option<Vec<Source>>,
     epilogues: [Vec<Epilogue>; 3],
+    /// Reductions of the rows of the output.
+    rows: Vec<Reduce>,
     ahead: Option<u32>,
     tiles: Option<[u64; 2]>,
 }
@@ -42,6 +44,7 @@ enum Epilogue {
     Unary(Unary),
     Scale(Binary, f64),
     With(Binary, Py<Tile>),
+    AddProduct([Py<Tile>; 2]),
 }
 
 /// A handle of a tiled operation that was issued.
@@ -81,8 +84,13 @@ impl Source {
 }
 
 impl Epilogue {
-    /// Reads an operation by its name, alone or with a number or a tile.
+    /// Reads an operation by its name, alone, with a number or with a tile; `add_product` has two tiles.
     fn read(py: Python<'_>, op: &str, with: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        if op == "add_product" {
+            let tiles = with.and_then(|with| with.extract::<[Bound<'_, Tile>; 2]>().ok());
+            let wrong = || run::fail(py, &"operand: add_product expects a pair of tiles");
+            return Ok(Self::AddProduct(tiles.ok_or_else(wrong)?.map(Bound::unbind)));
+        }
         let Some(with) = with else {
             return named(py, op, Unary::named, Unary::ALL.iter().map(|op| op.name()))
                 .map(Self::Unary);
@@ -102,6 +110,9 @@ impl Epilogue {
             Self::Unary(op) => tl::Epilogue::Unary(*op),
             Self::Scale(op, number) => tl::Epilogue::Scale(*op, *number),
             Self::With(op, tile) => tl::Epilogue::With(*op, run.tile(tile.get())?),
+            Self::AddProduct([x, y]) => {
+                tl::Epilogue::AddProduct(run.tile(x.get())?, run.tile(y.get())?)
+            }
         })
     }
 }
@@ -122,7 +133,8 @@ fn named<T>(
 impl Composite {
     fn new(run: &Run, kind: Kind, sources: Vec<Source>) -> Self {
         let (info, epilogues) = (Arc::clone(run.info()), <[Vec<Epilogue>; 3]>::default());
-        Self { info, kind, sources: Some(sources), epilogues, ahead: None, tiles: None }
+        let (sources, rows) = (Some(sources), Vec::new());
+        Self { info, kind, sources, epilogues, rows, ahead: None, tiles: None }
     }
 
     pub(super) fn gemm(run: &Run, sources: [Source; 2]) -> Self {
@@ -166,6 +178,9 @@ impl Composite {
                 };
             }
         }
+        for reduce in std::mem::take(&mut self.rows) {
+            composite = composite.rows(reduce);
+        }
         if let Some(steps) = self.ahead {
             composite = composite.ahead(steps);
         }
@@ -192,7 +207,7 @@ impl Kind {
 #[pymethods]
 impl Composite {
     /// Adds an epilogue that runs after each step, on the sum so far: an operation by its name, alone or with a number or a
-    /// tile.
+    /// tile, which is a row or a column of the output or has its shape; or `add_product` with two such tiles.
     #[pyo3(signature = (op, operand=None))]
     fn after_step<'py>(
         mut slf: PyRefMut<'py, Self>,
@@ -228,6 +243,13 @@ impl Composite {
         Ok(slf)
     }
 
+    /// Adds a reduction of each row of the output, by its name: a second result, of `tile_and_rows` or `store_and_rows`.
+    fn rows<'py>(mut slf: PyRefMut<'py, Self>, op: &str) -> PyResult<PyRefMut<'py, Self>> {
+        let op = named(slf.py(), op, Reduce::named, Reduce::ALL.iter().map(|op| op.name()))?;
+        slf.rows.push(op);
+        Ok(slf)
+    }
+
     /// Sets by how many steps loads run ahead (default 2, at least 1).
     fn ahead(mut slf: PyRefMut<'_, Self>, steps: u32) -> PyRefMut<'_, Self> {
         slf.ahead = Some(steps);
@@ -253,6 +275,27 @@ impl Composite {
         let dtype = self::dtype(dtype)?;
         let (run, composite) = self.build(py)?;
         run.make(|_| composite.tile(dtype))
+    }
+
+    /// As `store`, and returns the reductions of rows as columns in the TCM.
+    fn store_and_rows(&mut self, to: &Bound<'_, Ref>) -> PyResult<(Handle, Vec<Tile>)> {
+        let (run, composite) = self.build(to.py())?;
+        let to = to.get().part(to.py())?;
+        let (handle, rows) = run.attempt(|_| composite.store_and_rows(to))?;
+        let rows = rows.into_iter().map(|tile| run.keep(tile)).collect();
+        Ok((Handle { info: Arc::clone(&self.info), handle }, rows))
+    }
+
+    /// As `tile`, and returns the reductions of rows as columns in the TCM.
+    fn tile_and_rows(
+        &mut self,
+        py: Python<'_>,
+        dtype: &Bound<'_, PyAny>,
+    ) -> PyResult<(Tile, Vec<Tile>)> {
+        let dtype = self::dtype(dtype)?;
+        let (run, composite) = self.build(py)?;
+        let (tile, rows) = run.attempt(|_| composite.tile_and_rows(dtype))?;
+        Ok((run.keep(tile), rows.into_iter().map(|tile| run.keep(tile)).collect()))
     }
 
     fn __repr__(&self) -> String {

@@ -38,7 +38,7 @@ impl Plan {
             1 => tile(out),
             _ => format!("{}, step {step}", tile(out)),
         };
-        let epilogue = |scope: usize, number: usize| self.epilogues[scope][number].0.name();
+        let epilogue = |scope: usize, number: usize| self.epilogues[scope][number].op.name();
         match computation {
             PlanComputation::Step { out, step: number } => step(out, number),
             PlanComputation::AfterStep { out, step: of, number } => {
@@ -46,6 +46,9 @@ impl Plan {
             }
             PlanComputation::AfterTile { out, number } => {
                 format!("{}, {}", tile(out), epilogue(1, number))
+            }
+            PlanComputation::Rows { out, number } => {
+                format!("{}, {} of rows", tile(out), self.rows[number].name())
             }
             PlanComputation::AtTheEnd { number } => format!("{} at the end", epilogue(2, number)),
         }

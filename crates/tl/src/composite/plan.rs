@@ -14,13 +14,13 @@ use cubeyard_device::pe::{Dma, OpUnit, Strips};
 use cubeyard_device::topology::CoreSpec;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_sim::Span;
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 use super::super::input::{Input, ValueId};
 use super::super::op::{DotForm, Op};
 use super::super::{Ref, Tile};
 use super::{Composite, CompositeKind, Epilogue, Source};
-use crate::numeric::{Binary, TileType};
+use crate::numeric::{Binary, NumericError, Reduce, Ternary, TileType, infer};
 use cost::Costs;
 
 /// A tiled operation that was issued, cut into tiles.
@@ -29,7 +29,10 @@ pub struct Plan {
     pub(super) kind: CompositeKind,
     pub(super) grid: TileGrid,
     pub(super) sources: Vec<PlanSource>,
-    pub(super) epilogues: [Vec<(Op, Option<PlanOperand>)>; 3],
+    pub(super) epilogues: [Vec<PlanEpilogue>; 3],
+    pub(super) rows: Vec<Reduce>,
+    /// Types of the results of these reductions.
+    columns: Vec<TileType>,
     costs: Costs,
     output: TileType,
     to: Option<Ref>,
@@ -38,6 +41,8 @@ pub struct Plan {
     loaded: Vec<usize>,
     /// The output's value if it stays in the TCM.
     pub(crate) value: Option<ValueId>,
+    /// Values of the reductions of rows.
+    pub(crate) row_values: Vec<ValueId>,
 }
 
 #[derive(Clone, Debug)]
@@ -46,9 +51,18 @@ pub(super) enum PlanSource {
     Pinned(Input),
 }
 
-/// The second operand of an epilogue.
+/// An operation on the intermediate result, in registers.
+#[derive(Clone, Debug)]
+pub(super) struct PlanEpilogue {
+    pub(super) op: Op,
+    pub(super) operands: SmallVec<[PlanOperand; 3]>,
+}
+
+/// An operand of an epilogue.
 #[derive(Clone, Debug)]
 pub(super) enum PlanOperand {
+    /// The intermediate result.
+    Result,
     Number(f64),
     Tile(Input),
 }
@@ -72,15 +86,18 @@ impl Plan {
         let epilogues = composite
             .epilogues
             .clone()
-            .map(|list| list.into_iter().map(|epilogue| operation(&epilogue)).collect::<Vec<_>>());
-        for (_, operand) in epilogues.iter().flatten() {
-            check_operand(operand.as_ref(), &output)?;
+            .map(|list| list.iter().map(PlanEpilogue::of).collect::<Vec<_>>());
+        for ty in epilogues.iter().flatten().flat_map(PlanEpilogue::types) {
+            check_operand(ty, &output)?;
         }
+        let columns = columns(composite, &epilogues)?;
         let mut this = Self {
             kind: composite.kind.clone(),
             grid,
             sources,
             epilogues,
+            rows: composite.rows.clone(),
+            columns,
             costs: Costs {
                 step: Strips {
                     unit: OpUnit::Math,
@@ -91,12 +108,15 @@ impl Plan {
                 },
                 keep: Span::ZERO,
                 epilogues: <[Vec<Strips>; 3]>::default(),
+                rows: Vec::new(),
+                column: Span::ZERO,
             },
             output,
             to,
             ahead: composite.ahead,
             loaded,
             value: None,
+            row_values: Vec::new(),
         };
         this.check_tiles().map_err(PlanProblem::Text)?;
         this.costs = this.costs(core)?;
@@ -117,6 +137,11 @@ impl Plan {
     /// Returns type and shape of the output.
     pub fn output(&self) -> &TileType {
         &self.output
+    }
+
+    /// Returns type and shape of each reduction of rows.
+    pub(super) fn columns(&self) -> &[TileType] {
+        &self.columns
     }
 
     /// Names the operation and its output, e.g. `gemm f32[32, 32]`.
@@ -142,7 +167,7 @@ impl Plan {
             CompositeKind::Map(op) => op.flop(&types, &self.output),
             CompositeKind::Reduce(_) => types[0].elements(),
         };
-        let epilogues = self.epilogues[1].len() + self.epilogues[2].len();
+        let epilogues = self.epilogues[1].len() + self.epilogues[2].len() + self.rows.len();
         let steps = self.epilogues[0].len() as u64 * u64::from(self.grid.steps);
         step + (epilogues as u64 + steps) * self.output.elements()
     }
@@ -153,11 +178,7 @@ impl Plan {
             PlanSource::Pinned(input) => Some(input),
             PlanSource::Memory(_) => None,
         });
-        let operands = self.epilogues.iter().flatten().filter_map(|(_, operand)| match operand {
-            Some(PlanOperand::Tile(input)) => Some(input),
-            _ => None,
-        });
-        sources.chain(operands)
+        sources.chain(self.epilogues.iter().flatten().flat_map(PlanEpilogue::tiles))
     }
 
     /// Returns a byte array as large as the tiles that are loaded ahead plus two output tiles under way.
@@ -191,23 +212,106 @@ impl Plan {
     }
 }
 
-fn operation(epilogue: &Epilogue) -> (Op, Option<PlanOperand>) {
-    match epilogue {
-        Epilogue::Unary(op) => (Op::Unary(*op), None),
-        Epilogue::Scale(op, number) => (Op::Binary(*op), Some(PlanOperand::Number(*number))),
-        Epilogue::With(op, tile) => (Op::Binary(*op), Some(PlanOperand::Tile(tile.input()))),
+impl PlanEpilogue {
+    fn of(epilogue: &Epilogue) -> Self {
+        let tile = |tile: &Tile| PlanOperand::Tile(tile.input());
+        let result = PlanOperand::Result;
+        match epilogue {
+            Epilogue::Unary(op) => Self { op: Op::Unary(*op), operands: smallvec![result] },
+            Epilogue::Scale(op, number) => {
+                let operands = smallvec![result, PlanOperand::Number(*number)];
+                Self { op: Op::Binary(*op), operands }
+            }
+            Epilogue::With(op, other) => {
+                Self { op: Op::Binary(*op), operands: smallvec![result, tile(other)] }
+            }
+            Epilogue::AddProduct(x, y) => Self {
+                op: Op::Ternary(Ternary::Fma),
+                operands: smallvec![tile(x), tile(y), result],
+            },
+        }
+    }
+
+    fn tiles(&self) -> impl Iterator<Item = &Input> {
+        self.operands.iter().filter_map(|operand| match operand {
+            PlanOperand::Tile(input) => Some(input),
+            _ => None,
+        })
+    }
+
+    /// Returns the types of its tiles.
+    fn types(&self) -> impl Iterator<Item = &TileType> {
+        self.tiles().map(|input| &input.ty)
+    }
+
+    /// Returns the type of its result, given that of the intermediate result.
+    fn infer(&self, result: &TileType) -> Result<TileType, NumericError> {
+        let of = |operand: &PlanOperand| match operand {
+            PlanOperand::Result => result.clone(),
+            PlanOperand::Number(_) => TileType::scalar(result.dtype),
+            PlanOperand::Tile(input) => input.ty.with_dtype(result.dtype),
+        };
+        let types: Vec<_> = self.operands.iter().map(of).collect();
+        self.op.infer(&types.iter().collect::<Vec<_>>())
     }
 }
 
-/// Checks that an epilogue's operand is a row of the output or has the output's shape.
-fn check_operand(operand: Option<&PlanOperand>, output: &TileType) -> Result<(), PlanProblem> {
-    let Some(ty) = operand.and_then(PlanOperand::ty) else { return Ok(()) };
-    let columns = &output.shape[1..];
-    if *ty.shape == *columns || ty.shape == output.shape {
+/// Returns the types of the reductions of rows of a composite.
+fn columns(
+    composite: &Composite,
+    epilogues: &[Vec<PlanEpilogue>; 3],
+) -> Result<Vec<TileType>, PlanProblem> {
+    if composite.rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    if !epilogues[2].is_empty() {
+        let text =
+            "reductions of rows come before an epilogue at the end: reduce its result instead";
+        return Err(PlanProblem::Text(text.to_owned()));
+    }
+    let types: Vec<_> = composite.sources.iter().map(Source::ty).collect();
+    let wrong = |error: NumericError| PlanProblem::Text(error.to_string());
+    let mut ty = composite.kind.output(&types).map_err(wrong)?;
+    for epilogue in epilogues.iter().flatten() {
+        ty = epilogue.infer(&ty).map_err(wrong)?;
+    }
+    composite.rows.iter().map(|reduce| column(*reduce, &ty)).collect()
+}
+
+fn column(reduce: Reduce, ty: &TileType) -> Result<TileType, PlanProblem> {
+    if matches!(reduce, Reduce::Argmax | Reduce::Argmin) {
+        let text = format!(
+            "{} of rows of a composite: expected sum, max, min, prod or xor",
+            reduce.name()
+        );
+        return Err(PlanProblem::Text(text));
+    }
+    infer::reduce(reduce, ty, 1, true).map_err(|error| PlanProblem::Text(error.to_string()))
+}
+
+/// Checks that a tile of an epilogue is a row or a column of the output, or has its shape.
+fn check_operand(ty: &TileType, output: &TileType) -> Result<(), PlanProblem> {
+    let [rows, columns] = [output.shape[0], output.shape[1]];
+    let fits = match *ty.shape {
+        [length] => length == columns,
+        [height, width] => (height == 1 || height == rows) && (width == 1 || width == columns),
+        _ => false,
+    };
+    if fits {
         return Ok(());
     }
-    let text = format!("an epilogue with {ty} on {output}: expected a row of it, or its shape");
+    let text = format!(
+        "an epilogue with {ty} on {output}: expected a row or a column of it, or its shape"
+    );
     Err(PlanProblem::Text(text))
+}
+
+/// Returns whether a tile of an epilogue has an element for each row and for each column of the output.
+pub(super) fn spread(ty: &TileType) -> [bool; 2] {
+    match *ty.shape {
+        [height, width] => [height > 1, width > 1],
+        _ => [false, true],
+    }
 }
 
 impl PlanSource {
@@ -222,15 +326,6 @@ impl PlanSource {
         match self {
             Self::Memory(reference) => reference.ty(),
             Self::Pinned(input) => &input.ty,
-        }
-    }
-}
-
-impl PlanOperand {
-    fn ty(&self) -> Option<&TileType> {
-        match self {
-            Self::Tile(input) => Some(&input.ty),
-            Self::Number(_) => None,
         }
     }
 }

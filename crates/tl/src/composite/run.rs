@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::plan::{Plan, PlanComputation, PlanOperand, PlanSource};
-use super::{CompositeKind, Op};
+use super::CompositeKind;
+use super::plan::{Plan, PlanComputation, PlanEpilogue, PlanOperand, PlanSource, spread};
+use crate::input::{Input, ValueId};
 use crate::numeric::{self, Array, Binary, NumericError, Reduce, TileType};
 
 /// Tiles of a composite under way.
@@ -18,6 +19,8 @@ pub(crate) struct PlanRun {
     outs: BTreeMap<u32, Array>,
     /// The whole output, if it stays in the TCM.
     whole: Option<Array>,
+    /// Reductions of rows: of the current row of tiles, and of all rows so far.
+    columns: Vec<[Option<Array>; 2]>,
 }
 
 impl PlanRun {
@@ -40,7 +43,7 @@ impl PlanRun {
         &mut self,
         plan: &Plan,
         index: u32,
-        value: &mut dyn FnMut(&super::super::Input) -> Rc<Array>,
+        value: &mut dyn FnMut(&Input) -> Rc<Array>,
     ) -> Result<(), NumericError> {
         let computation = plan.computation(index);
         match computation {
@@ -51,9 +54,10 @@ impl PlanRun {
             PlanComputation::AfterTile { out, number } => {
                 self.epilogue(plan, out, &plan.epilogues[1][number], value)?;
             }
+            PlanComputation::Rows { out, number } => self.reduce_rows(plan, out, number)?,
             PlanComputation::AtTheEnd { number } => self.at_the_end(plan, number, value)?,
         }
-        match plan.ends_tile(computation) {
+        match plan.ends_tile(index) {
             Some(out) => self.finish_tile(plan, out),
             None => Ok(()),
         }
@@ -64,9 +68,36 @@ impl PlanRun {
         self.outs.remove(&out).expect("it was computed before").to_bytes()
     }
 
-    /// Returns the whole output, if it stays in the TCM.
-    pub(crate) fn output(self) -> Option<Array> {
-        self.whole
+    /// Removes and returns the values that stay in the TCM: the whole output, if it does, and reductions of its rows.
+    pub(crate) fn results(&mut self, plan: &Plan) -> Vec<(ValueId, Array)> {
+        let whole = plan.value.map(|value| (value, self.whole.take()));
+        let columns = std::mem::take(&mut self.columns).into_iter().map(|[_, all]| all);
+        let columns = plan.row_values.iter().copied().zip(columns);
+        let made = whole.into_iter().chain(columns);
+        made.map(|(value, array)| (value, array.expect("all tiles were computed"))).collect()
+    }
+
+    /// Reduces the rows of an output tile, and joins the result with those of the tiles to its left.
+    fn reduce_rows(&mut self, plan: &Plan, out: u32, number: usize) -> Result<(), NumericError> {
+        let reduce = plan.rows[number];
+        let part =
+            numeric::reduce(reduce, self.sums.get(&out).expect("a step came before"), 1, true)?;
+        self.columns.resize(plan.rows.len(), [None, None]);
+        let [row, all] = &mut self.columns[number];
+        let joined = match row.take() {
+            Some(left) => numeric::binary(joins(reduce), &left, &part)?,
+            None => part,
+        };
+        if !plan.ends_row(out) {
+            *row = Some(joined);
+            return Ok(());
+        }
+        let all = match all {
+            Some(all) => all,
+            none => none.insert(Array::full(plan.columns()[number].clone(), 0.0)?),
+        };
+        let ([first, _], _) = plan.output_box(out);
+        numeric::paste(all, &[first, 0], &joined)
     }
 
     fn step(
@@ -74,7 +105,7 @@ impl PlanRun {
         plan: &Plan,
         out: u32,
         step: u32,
-        value: &mut dyn FnMut(&super::super::Input) -> Rc<Array>,
+        value: &mut dyn FnMut(&Input) -> Rc<Array>,
     ) -> Result<(), NumericError> {
         let mut tiles = Vec::with_capacity(plan.sources.len());
         for (index, source) in plan.sources.iter().enumerate() {
@@ -112,15 +143,12 @@ impl PlanRun {
         &mut self,
         plan: &Plan,
         out: u32,
-        (op, operand): &(Op, Option<PlanOperand>),
-        value: &mut dyn FnMut(&super::super::Input) -> Rc<Array>,
+        epilogue: &PlanEpilogue,
+        value: &mut dyn FnMut(&Input) -> Rc<Array>,
     ) -> Result<(), NumericError> {
         let sum = self.sums.remove(&out).expect("a step came before");
         let (start, shape) = plan.output_box(out);
-        let other = operand.as_ref().map(|operand| other(operand, &sum, start, shape, value));
-        let other = other.transpose()?;
-        let inputs: Vec<_> = std::iter::once(&sum).chain(&other).collect();
-        self.sums.insert(out, op.compute(&inputs)?);
+        self.sums.insert(out, applied(epilogue, &sum, start, shape, value)?);
         Ok(())
     }
 
@@ -128,15 +156,11 @@ impl PlanRun {
         &mut self,
         plan: &Plan,
         number: usize,
-        value: &mut dyn FnMut(&super::super::Input) -> Rc<Array>,
+        value: &mut dyn FnMut(&Input) -> Rc<Array>,
     ) -> Result<(), NumericError> {
-        let (op, operand) = &plan.epilogues[2][number];
         let whole = self.whole.take().expect("all tiles came before");
         let shape = [plan.output().shape[0], plan.output().shape[1]];
-        let other = operand.as_ref().map(|operand| other(operand, &whole, [0; 2], shape, value));
-        let other = other.transpose()?;
-        let inputs: Vec<_> = std::iter::once(&whole).chain(&other).collect();
-        self.whole = Some(op.compute(&inputs)?);
+        self.whole = Some(applied(&plan.epilogues[2][number], &whole, [0; 2], shape, value)?);
         Ok(())
     }
 
@@ -156,27 +180,39 @@ impl PlanRun {
     }
 }
 
-/// Returns the second operand of an epilogue, clipped to the box and cast to the type of the first.
-fn other(
-    operand: &PlanOperand,
-    beside: &Array,
+/// Applies an epilogue to the box of the output with this start and shape.
+fn applied(
+    epilogue: &PlanEpilogue,
+    result: &Array,
     start: [u64; 2],
     shape: [u64; 2],
-    value: &mut dyn FnMut(&super::super::Input) -> Rc<Array>,
+    value: &mut dyn FnMut(&Input) -> Rc<Array>,
 ) -> Result<Array, NumericError> {
-    let dtype = beside.ty().dtype;
-    match operand {
-        PlanOperand::Number(number) => Array::full(TileType::scalar(dtype), *number),
-        PlanOperand::Tile(input) => {
-            let all = value(input);
-            let part = if input.ty.shape.len() == 1 {
-                numeric::slice(&all, &start[1..], &shape[1..])?
-            } else {
-                numeric::slice(&all, &start, &shape)?
-            };
-            numeric::cast(&part, dtype)
-        }
+    let dtype = result.ty().dtype;
+    let mut operands = Vec::with_capacity(epilogue.operands.len());
+    for operand in &epilogue.operands {
+        operands.push(match operand {
+            PlanOperand::Result => None,
+            PlanOperand::Number(number) => Some(Array::full(TileType::scalar(dtype), *number)?),
+            PlanOperand::Tile(input) => {
+                let part = clipped(&value(input), start, shape)?;
+                Some(numeric::cast(&part, dtype)?)
+            }
+        });
     }
+    let operands: Vec<_> = operands.iter().map(|other| other.as_ref().unwrap_or(result)).collect();
+    epilogue.op.compute(&operands)
+}
+
+/// Returns the part of an epilogue's tile for a box of the output.
+fn clipped(tile: &Array, start: [u64; 2], shape: [u64; 2]) -> Result<Array, NumericError> {
+    if tile.ty().shape.len() == 1 {
+        return numeric::slice(tile, &start[1..], &shape[1..]);
+    }
+    let is = spread(tile.ty());
+    let [start, shape] = [(start, 0), (shape, 1)]
+        .map(|(of, one)| [0, 1].map(|axis| if is[axis] { of[axis] } else { one }));
+    numeric::slice(tile, &start, &shape)
 }
 
 /// Returns the operation that combines two partial reductions.

@@ -90,18 +90,15 @@ impl KernelProgram {
             Effect::Composite(plan) => {
                 let mut run = self.composites.remove(&command).unwrap_or_default();
                 run.computed(plan, part, &mut |input| self.array(input))?;
-                let last = part + 1 == plan.parts()[1];
-                match plan.value.filter(|_| last) {
-                    Some(value) => {
-                        let output = run.output().expect("it stays in the TCM");
-                        self.values.set(value, output);
+                if part + 1 == plan.parts()[1] {
+                    for (value, array) in run.results(plan) {
+                        self.values.set(value, array);
                     }
-                    None => {
-                        self.composites.insert(command, run);
-                    }
-                }
-                if last {
                     self.used(&tape, command);
+                }
+                let [_, computations, stores] = plan.parts();
+                if part + 1 < computations || stores > 0 {
+                    self.composites.insert(command, run);
                 }
             }
             other => unreachable!("{other} computes nothing"),

@@ -17,12 +17,13 @@ fn values(count: u64, seed: u64, whole: bool) -> Vec<f32> {
 }
 
 /// A product of batches, element by element.
-fn slow(a: &[f64], b: &[f64], [batch, m, k, n]: [usize; 4]) -> Vec<f64> {
+fn slow(left: &[f64], right: &[f64], [batch, m, k, n]: [usize; 4]) -> Vec<f64> {
     let mut out = Vec::new();
     for each in 0..batch {
         for row in 0..m {
             for column in 0..n {
-                let term = |i: usize| a[(each * m + row) * k + i] * b[(each * k + i) * n + column];
+                let term =
+                    |i: usize| left[(each * m + row) * k + i] * right[(each * k + i) * n + column];
                 out.push((0..k).map(term).sum());
             }
         }
@@ -128,20 +129,22 @@ fn scales_of_rows_and_blocks_multiply_their_elements() {
                 let out = tl.dot_with(&a, &b, Dot { scales: [of(0), of(1)], ..Dot::default() });
                 tl.store(&args.tensor(4).local(), &out);
             });
-            let scaled = |values: &[f32], index: usize, [rows, columns]: [u64; 2]| -> Vec<f64> {
-                let Some([down, right]) = shapes[index] else { return wide(values) };
-                let factor = |row: u64, column: u64| {
-                    let place = row / (rows / down) * right + column / (columns / right);
-                    f64::from(scales[index][usize::try_from(place).unwrap()])
+            let dequantised =
+                |values: &[f32], index: usize, [rows, columns]: [u64; 2]| -> Vec<f64> {
+                    let Some([down, right]) = shapes[index] else { return wide(values) };
+                    let factor = |row: u64, column: u64| {
+                        let place = row / (rows / down) * right + column / (columns / right);
+                        f64::from(scales[index][usize::try_from(place).unwrap()])
+                    };
+                    let places =
+                        (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
+                    places
+                        .zip(values)
+                        .map(|((row, column), of)| f64::from(*of) * factor(row, column))
+                        .collect()
                 };
-                let places =
-                    (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
-                places
-                    .zip(values)
-                    .map(|((row, column), of)| f64::from(*of) * factor(row, column))
-                    .collect()
-            };
-            let wanted = slow(&scaled(&a, 0, [4, 12]), &scaled(&b, 1, [12, 6]), [1, 4, 12, 6]);
+            let wanted =
+                slow(&dequantised(&a, 0, [4, 12]), &dequantised(&b, 1, [12, 6]), [1, 4, 12, 6]);
             assert_eq!(found, wanted, "{shapes:?} {types:?}");
         }
     }
@@ -207,7 +210,9 @@ fn costs_of_products_are_those_of_the_page() {
     );
 }
 
-fn refusal(body: fn(&Tl, &Tile) -> Tile) -> String {
+type Body = fn(&Tl, &Tile) -> Tile;
+
+fn refusal(body: Body) -> String {
     let context = context("", false);
     let x = place(&context, &[4, 4], &[1.0_f32; 16]);
     let out = context.empty(&[4, 4], DType::F32).unwrap().to(&one()).unwrap();
@@ -219,7 +224,7 @@ fn refusal(body: fn(&Tl, &Tile) -> Tile) -> String {
 
 #[test]
 fn products_that_are_none_are_refused_with_their_line() {
-    let cases: [(fn(&Tl, &Tile) -> Tile, &str); 6] = [
+    let cases: [(Body, &str); 6] = [
         (|tl, x| tl.dot_as(x, x, DType::I8), "dot into i8: its sum is f32"),
         (
             |tl, x| {

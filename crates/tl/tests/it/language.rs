@@ -114,7 +114,7 @@ fn shapes_and_types_that_do_not_go_together() {
             tl.gemm(&x, &x).after_tile(Epilogue::With(Binary::Add, row)).tile(DType::F32);
         },
         &expect![
-            "wrong on sip0.cube0.pe0, language.rs:LINE: an epilogue with f32[31] on f32[32, 32]: expected a row of it, or its shape"
+            "wrong on sip0.cube0.pe0, language.rs:LINE: an epilogue with f32[31] on f32[32, 32]: expected a row or a column of it, or its shape"
         ],
     );
     refused(

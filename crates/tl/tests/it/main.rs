@@ -6,6 +6,7 @@
 )]
 
 mod dot;
+mod epilogues;
 mod flex;
 mod fuse;
 mod fuse_model;

@@ -6,8 +6,8 @@ use cubeyard_sim::Span;
 use smallvec::smallvec;
 
 use super::super::CompositeKind;
-use super::{DotForm, Op, Plan, PlanOperand, PlanProblem};
-use crate::numeric::TileType;
+use super::{DotForm, Op, Plan, PlanEpilogue, PlanProblem, spread};
+use crate::numeric::{Reduce, TileType};
 
 /// Durations of the computations, each for a full tile.
 #[derive(Clone, Debug)]
@@ -16,6 +16,10 @@ pub(super) struct Costs {
     /// Duration of writing an output tile to the TCM.
     pub(super) keep: Span,
     pub(super) epilogues: [Vec<Strips>; 3],
+    /// Durations of the reductions of rows of an output tile, which are in registers.
+    pub(super) rows: Vec<Strips>,
+    /// Duration of writing the column of a row of output tiles to the TCM.
+    pub(super) column: Span,
 }
 
 impl Plan {
@@ -46,40 +50,43 @@ impl Plan {
             shape: smallvec![rows, columns],
         };
         let epilogues = [&self.epilogues[0], &self.epilogues[1], &self.epilogues[2]];
-        let [steps, tiles, end] = epilogues.map(|list| {
-            list.iter()
-                .map(|(op, operand)| epilogue_cost(op, operand.as_ref(), &out, core))
-                .collect()
-        });
-        let mut end: Vec<Strips> = end;
+        let [steps, tiles, mut end] = epilogues
+            .map(|list| list.iter().map(|of| epilogue_cost(of, &out, core)).collect::<Vec<_>>());
         let all = registers(&self.output, self.output.shape[0], self.output.shape[1]);
-        for (strips, (op, operand)) in end.iter_mut().zip(&self.epilogues[2]) {
+        for (strips, epilogue) in end.iter_mut().zip(&self.epilogues[2]) {
             // The final output lies in the TCM and passes through the vector unit once more.
-            let operand = operand.as_ref().and_then(PlanOperand::ty);
-            let inputs: Vec<_> = std::iter::once(&all).chain(operand).collect();
-            *strips = op.cost(&inputs, &all, core).map_err(PlanProblem::NoRate)?;
+            let inputs: Vec<_> = std::iter::once(&all).chain(epilogue.types()).collect();
+            *strips = epilogue.op.cost(&inputs, &all, core).map_err(PlanProblem::NoRate)?;
         }
+        let width = self.columns.first().map_or(0, |ty| ty.dtype.size());
         Ok(Costs {
             step: Strips { store: Span::ZERO, ..step },
             keep: core.tcm_write.span(out.nbytes()),
             epilogues: [steps, tiles, end],
+            rows: self.rows.iter().map(|reduce| rows_cost(*reduce, &out, core)).collect(),
+            column: core.tcm_write.span(out.shape[0] * width),
         })
     }
 }
 
-/// Returns the cost of an epilogue on registers: only its second operand is fetched.
-fn epilogue_cost(
-    op: &Op,
-    operand: Option<&PlanOperand>,
-    out: &TileType,
-    core: &CoreSpec,
-) -> Strips {
-    let strips = op.cost(&[out], out, core);
+/// Returns the cost of a reduction of rows on registers.
+fn rows_cost(reduce: Reduce, out: &TileType, core: &CoreSpec) -> Strips {
+    let strips = Op::Reduce(reduce, 1, true).cost(&[out], out, core);
+    let strips =
+        strips.expect("reductions are for the vector unit, which has a rate for all types");
+    Strips { fetch: Span::ZERO, store: Span::ZERO, ..strips }
+}
+
+/// Returns the cost of an epilogue on registers: only its tiles are fetched.
+fn epilogue_cost(epilogue: &PlanEpilogue, out: &TileType, core: &CoreSpec) -> Strips {
+    let strips = epilogue.op.cost(&[out], out, core);
     let strips = strips.expect("epilogues are for the vector unit, which has a rate for all types");
-    let row = operand.and_then(PlanOperand::ty).map_or(0, |ty| {
-        let rows = if ty.shape.len() == 2 { out.shape[0] } else { 1 };
-        rows * out.shape[1] * ty.dtype.size()
-    });
-    let fetch = core.tcm_read.span(row.div_ceil(u64::from(strips.count)));
+    let part = |ty: &TileType| {
+        let [rows, columns] = spread(ty);
+        let length = |whole: u64, is: bool| if is { whole } else { 1 };
+        length(out.shape[0], rows) * length(out.shape[1], columns) * ty.dtype.size()
+    };
+    let bytes: u64 = epilogue.types().map(part).sum();
+    let fetch = core.tcm_read.span(bytes.div_ceil(u64::from(strips.count)));
     Strips { fetch, store: Span::ZERO, ..strips }
 }

@@ -15,6 +15,8 @@ pub(in crate::composite) enum PlanComputation {
     AfterStep { out: u32, step: u32, number: usize },
     /// An epilogue after an output tile.
     AfterTile { out: u32, number: usize },
+    /// A reduction of the rows of an output tile.
+    Rows { out: u32, number: usize },
     /// An epilogue after the whole output.
     AtTheEnd { number: usize },
 }
@@ -36,7 +38,9 @@ impl Plan {
     }
 
     fn per_out(&self) -> u32 {
-        self.grid.steps * self.per_step() + self.epilogues_at(1)
+        self.grid.steps * self.per_step()
+            + self.epilogues_at(1)
+            + u32::try_from(self.rows.len()).expect("few reductions")
     }
 
     pub(in crate::composite) fn computation(&self, index: u32) -> PlanComputation {
@@ -49,7 +53,10 @@ impl Plan {
         let (step, number) = (rest / self.per_step(), rest % self.per_step());
         if step >= self.grid.steps {
             let number = (rest - self.grid.steps * self.per_step()) as usize;
-            return PlanComputation::AfterTile { out, number };
+            return match number.checked_sub(self.epilogues[1].len()) {
+                Some(number) => PlanComputation::Rows { out, number },
+                None => PlanComputation::AfterTile { out, number },
+            };
         }
         match number {
             0 => PlanComputation::Step { out, step },
@@ -70,21 +77,14 @@ impl Plan {
     }
 
     /// Returns the output tile that a computation completes, if any.
-    pub(in crate::composite) fn ends_tile(&self, computation: PlanComputation) -> Option<u32> {
-        match computation {
-            PlanComputation::Step { out, step } => (step + 1 == self.grid.steps
-                && self.per_step() == 1
-                && self.epilogues[1].is_empty())
-            .then_some(out),
-            PlanComputation::AfterStep { out, step, number } => (step + 1 == self.grid.steps
-                && number + 1 == self.epilogues[0].len()
-                && self.epilogues[1].is_empty())
-            .then_some(out),
-            PlanComputation::AfterTile { out, number } => {
-                (number + 1 == self.epilogues[1].len()).then_some(out)
-            }
-            PlanComputation::AtTheEnd { .. } => None,
-        }
+    pub(in crate::composite) fn ends_tile(&self, index: u32) -> Option<u32> {
+        let (out, rest) = (index / self.per_out(), index % self.per_out());
+        (out < self.outs() && rest + 1 == self.per_out()).then_some(out)
+    }
+
+    /// Returns whether an output tile is the last of its row of tiles.
+    pub(in crate::composite) fn ends_row(&self, out: u32) -> bool {
+        (out + 1).is_multiple_of(self.grid.columns)
     }
 }
 
@@ -111,19 +111,25 @@ impl Pipeline for Plan {
 
     fn compute(&self, index: u32) -> Strips {
         let computation = self.computation(index);
-        let strips = match computation {
+        let mut strips = match computation {
             PlanComputation::Step { .. } => self.costs.step,
             PlanComputation::AfterStep { number, .. } => self.costs.epilogues[0][number],
             PlanComputation::AfterTile { number, .. } => self.costs.epilogues[1][number],
+            PlanComputation::Rows { number, .. } => self.costs.rows[number],
             PlanComputation::AtTheEnd { number } => self.costs.epilogues[2][number],
         };
-        match self.ends_tile(computation) {
-            Some(_) => {
-                let each = Span::from_ps(self.costs.keep.ps().div_ceil(strips.count.into()));
-                Strips { store: each, ..strips }
-            }
-            None => strips,
+        let each = |span: Span| Span::from_ps(span.ps().div_ceil(strips.count.into()));
+        let mut store = strips.store;
+        if self.ends_tile(index).is_some() {
+            store += each(self.costs.keep);
         }
+        if let PlanComputation::Rows { out, .. } = computation
+            && self.ends_row(out)
+        {
+            store += each(self.costs.column);
+        }
+        strips.store = store;
+        strips
     }
 
     fn compute_after(&self, index: u32) -> [u32; 2] {
@@ -133,7 +139,9 @@ impl Pipeline for Plan {
             PlanComputation::Step { out, step } | PlanComputation::AfterStep { out, step, .. } => {
                 (out, (out * self.grid.steps + step + 1) * loads)
             }
-            PlanComputation::AfterTile { out, .. } => (out, (out + 1) * self.grid.steps * loads),
+            PlanComputation::AfterTile { out, .. } | PlanComputation::Rows { out, .. } => {
+                (out, (out + 1) * self.grid.steps * loads)
+            }
             PlanComputation::AtTheEnd { .. } => (self.outs() - 1, all),
         };
         let stores = if self.to.is_some() { out.saturating_sub(1) } else { 0 };
@@ -152,7 +160,7 @@ impl Pipeline for Plan {
             PlanComputation::AfterStep { out, step, .. } => {
                 self.step_index(out * self.grid.steps + step) + 1
             }
-            PlanComputation::AfterTile { out, .. } => {
+            PlanComputation::AfterTile { out, .. } | PlanComputation::Rows { out, .. } => {
                 self.step_index((out + 1) * self.grid.steps - 1) + 1
             }
             PlanComputation::AtTheEnd { .. } => {
