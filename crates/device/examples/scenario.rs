@@ -156,6 +156,7 @@ impl Scenario {
                 Mode::Store => Forwarding::StoreAndForward,
                 Mode::Transit | Mode::End => Forwarding::CutThrough,
             },
+            is_serial: false,
         };
         let link = |link: &Link| LinkSpec {
             from: NodeId::new(link.from),

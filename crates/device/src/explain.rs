@@ -43,6 +43,8 @@ pub enum Cause {
     /// Wait for a link that carries flits of another request; with finite buffers also for a free place
     /// behind the link, or in a queue before it, and then without a request.
     LinkWait(LinkId, Option<RequestId>),
+    /// Wait for a serial node that processes the overheads of other transfers.
+    NodeWait(NodeId),
     /// Wait for a channel of a memory that moves bursts of another request.
     ChannelWait(NodeId, RequestId),
 }
@@ -62,6 +64,7 @@ impl Cause {
             Self::Wire(link) => ("wire", machine.topology().link_name(link), None),
             Self::Service(at) => ("service", node(at), None),
             Self::LinkWait(link, behind) => ("wait", machine.topology().link_name(link), behind),
+            Self::NodeWait(at) => ("wait", node(at), None),
             Self::ChannelWait(at, behind) => ("wait", node(at), Some(behind)),
         }
     }
@@ -111,7 +114,7 @@ impl<'m> Explainer<'m> {
         let flit = (access.direction == Direction::Write).then_some(delivered.flit);
         let asked = path.transfer(there, flit, delivered.at);
         let start = machine.view().network().link(*access.there.first()?).from;
-        path.step(completion.made, asked.at, Cause::Overhead(start));
+        path.overhead(start, completion.made, asked.at);
         path.steps.reverse();
         Some(join(path.steps))
     }
@@ -175,8 +178,17 @@ impl Path<'_, '_> {
         } else {
             self.index.first(transfer, hop)
         };
-        self.step(self.crossing(cause).arrived, at, Cause::Overhead(node));
+        self.overhead(node, self.crossing(cause).arrived, at);
         cause
+    }
+
+    /// Adds the overhead of a node that ended at `end`, and the wait for it if the node is serial.
+    fn overhead(&mut self, node: NodeId, start: Time, end: Time) {
+        let spec = self.machine.view().network().nodes()[node.index()];
+        let waits = spec.is_serial && end - start > spec.overhead;
+        let from = if waits { Time::from_ps(end.ps() - spec.overhead.ps()) } else { start };
+        self.step(from, end, Cause::Overhead(node));
+        self.step(start, from, Cause::NodeWait(node));
     }
 
     /// Goes back over a link to the time at which the flit, or one of its transfer that it followed without a

@@ -229,7 +229,7 @@ impl Form<'_> {
         let mut others = [round, before, flit].map(|number| asks.of(number));
         for (hop, &link) in leg.iter().enumerate() {
             let spec = self.network.link(link);
-            let span = |number| spec.bandwidth.span(self.flit_bytes(number)).ps();
+            let span = |number| self.network.flit_span(link, self.flit_bytes(number)).ps();
             let (full, propagation) = (span(0), spec.propagation.ps());
             let in_a_row = |count: u64| first.serial(full.saturating_mul(count));
             let a = others[0].serial(full).max(in_a_row(round + 1));

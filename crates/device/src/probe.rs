@@ -137,7 +137,7 @@ pub fn route<W: Watch>(machine: &Machine<W>, request: RequestId) -> Vec<Hop> {
     let mut cumulative = Span::ZERO;
     let hop = |&link: &cubeyard_sim::LinkId| {
         let spec = network.link(link);
-        let serialisation = spec.bandwidth.span(flit);
+        let serialisation = network.flit_span(link, flit);
         let overhead = network.nodes()[spec.to.index()].overhead;
         cumulative += serialisation + spec.propagation + overhead;
         Hop {

@@ -55,7 +55,8 @@ pub use route::RouteError;
 pub use sips::{SipGrid, SipsError, SipsOverlay};
 pub use spec::{
     ComputeEngines, CoreSpec, CubesSpec, GemmSpec, HbmSpec, IoSpec, MCpuSpec, MathSpec, MmuSpec,
-    PcieSpec, PeSpec, RoutersSpec, SipTopology, SipsSpec, Spec, SramSpec, UcieSpec, WireSpec,
+    PcieSpec, PeSpec, RoutersSpec, SerialNodes, SipTopology, SipsSpec, Spec, SramSpec, UcieSpec,
+    WireSpec,
 };
 pub use summary::Summary;
 

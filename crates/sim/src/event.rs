@@ -9,6 +9,8 @@ pub(crate) enum FabricEvent {
     Begin { slot: SlotId },
     /// A flit asks for the link of a hop.
     Ask { slot: SlotId, flit: u32, hop: u16 },
+    /// A flit reaches a serial node behind the link of a hop.
+    Reach { slot: SlotId, flit: u32, hop: u16 },
     /// A flit is delivered to a component that takes single flits.
     Flit { slot: SlotId, flit: u32 },
     /// The last flit of a leg has arrived.

@@ -35,7 +35,9 @@ impl<M> Fabric<M> {
         let buffers = buffers.map(|spec| Box::new(Buffers::new(spec, &network, flit_ranks)));
         let trains_fit = trains && buffers.is_none();
         let trains = Trains::new(Traffic::new(network, flit_ranks));
-        let uses_trains = trains_fit && trains.keep_pace();
+        // A train passes a node without an event, in which a serial one would decide who comes first.
+        let is_serial = trains.traffic.links.iter().any(|link| link.is_serial);
+        let uses_trains = trains_fit && !is_serial && trains.keep_pace();
         Self { trains, buffers, wants_flits, uses_trains }
     }
 
@@ -92,6 +94,15 @@ impl<M> Fabric<M> {
             FabricEvent::Ask { slot, flit, hop } => {
                 let now = env.now();
                 self.trains.traffic.cross::<false, _>(env, slot, flit, hop, now);
+                None
+            }
+            FabricEvent::Reach { slot, flit, hop } => {
+                let traffic = &mut self.trains.traffic;
+                if self.buffers.is_some() {
+                    traffic.reach::<true>(env, slot, flit, hop);
+                } else {
+                    traffic.reach::<false>(env, slot, flit, hop);
+                }
                 None
             }
             FabricEvent::TrainDone { slot, number } => self.trains.arrive(env, slot, number),
@@ -185,10 +196,9 @@ impl<M> Fabric<M> {
         if transfer.leg.end != LegEnd::Store {
             return Some(traffic.deliver(slot));
         }
-        // At least 1 ps, so that it is among the transfers that begin in its instant.
-        let overhead = traffic.links[transfer.end_link().index()].overhead.max(1);
-        let from = transfer.leg.to;
-        self.start_leg(env, slot, from, &Asks::At(env.now() + Span::from_ps(overhead)));
+        let (from, link) = (transfer.leg.to, transfer.end_link());
+        let at = traffic.charge_stored(link, env.now());
+        self.start_leg(env, slot, from, &Asks::At(at));
         None
     }
 }

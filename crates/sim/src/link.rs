@@ -1,8 +1,8 @@
 //! The state of links.
 
-use crate::Time;
 use crate::id::{LinkId, NodeId, TransferId};
-use crate::network::{Forwarding, LinkSpec, Network};
+use crate::network::{Forwarding, LinkSpec, Network, NodeSpec};
+use crate::{Span, Time};
 
 /// State of a link and of the node that it leads to. One cache line, because every hop of every transfer uses it.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub(crate) struct LinkState {
     pub(crate) to: NodeId,
     /// Whether the node behind it stores and forwards.
     pub(crate) stores: bool,
+    /// Whether the node behind it has an overhead, and processes that of one transfer at a time.
+    pub(crate) is_serial: bool,
 }
 
 const _: () = assert!(size_of::<LinkState>() == 64);
@@ -60,7 +62,10 @@ impl LinkState {
         let nodes = network.nodes();
         let state = |link: &LinkSpec| Self {
             free: 0,
-            flit: link.bandwidth.span(network.flit_bytes()).ps().min(Time::FAR),
+            flit: network
+                .span_at(network.pace_of(link.bandwidth), network.flit_bytes())
+                .ps()
+                .min(Time::FAR),
             propagation: link.propagation.ps().min(Time::FAR),
             overhead: nodes[link.to.index()].overhead.ps().min(Time::FAR),
             busy: 0,
@@ -69,6 +74,7 @@ impl LinkState {
             pace: network.pace_of(link.bandwidth),
             to: link.to,
             stores: nodes[link.to.index()].forwarding == Forwarding::StoreAndForward,
+            is_serial: is_serial(&nodes[link.to.index()]),
         };
         network.links().iter().map(state).collect()
     }
@@ -78,6 +84,10 @@ impl LinkState {
     pub(crate) fn span(&self, bytes: u64, network: &Network) -> u64 {
         Paces::new(bytes, network).span(self)
     }
+}
+
+fn is_serial(node: &NodeSpec) -> bool {
+    node.is_serial && node.overhead > Span::ZERO
 }
 
 /// Computes the time that a flit takes on one link after the other. It divides only when the bandwidth changes.
@@ -96,7 +106,7 @@ impl<'a> Paces<'a> {
     #[inline]
     pub(crate) fn span(&mut self, link: &LinkState) -> u64 {
         match self.bytes {
-            0 => 0,
+            0 if self.network.header_bytes() == 0 => 0,
             bytes if bytes == self.network.flit_bytes() => link.flit,
             _ => self.divide(link.pace),
         }

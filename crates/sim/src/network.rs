@@ -27,6 +27,9 @@ pub struct NodeSpec {
     pub overhead: Span,
     /// Rule by which the node forwards transfers.
     pub forwarding: Forwarding,
+    /// Whether the node processes the overhead of one transfer at a time: a transfer that arrives meanwhile waits.
+    /// Otherwise the overhead delays its own transfer and no other.
+    pub is_serial: bool,
 }
 
 /// Properties of a link, which leads in one direction.
@@ -46,6 +49,7 @@ pub struct LinkSpec {
 #[derive(Clone, Debug)]
 pub struct Network {
     flit_bytes: u64,
+    header_bytes: u64,
     nodes: Vec<NodeSpec>,
     links: Vec<LinkSpec>,
     /// Distinct bandwidths of the links, in order.
@@ -120,7 +124,23 @@ impl Network {
         let mut bandwidths: Vec<_> = links.iter().map(|link| link.bandwidth).collect();
         bandwidths.sort_unstable();
         bandwidths.dedup();
-        Ok(Self { flit_bytes, nodes, links, bandwidths })
+        Ok(Self { flit_bytes, header_bytes: 0, nodes, links, bandwidths })
+    }
+
+    /// Adds a header of so many bytes to each flit on each link, commands included.
+    #[must_use]
+    pub fn with_headers(self, header_bytes: u64) -> Self {
+        Self { header_bytes, ..self }
+    }
+
+    /// Returns the bytes of the header of each flit.
+    pub fn header_bytes(&self) -> u64 {
+        self.header_bytes
+    }
+
+    /// Returns the time that a flit of so many bytes takes on a link, with its header.
+    pub fn flit_span(&self, link: LinkId, bytes: u64) -> Span {
+        self.link(link).bandwidth.span(bytes.saturating_add(self.header_bytes))
     }
 
     /// Returns the bytes of a full flit.
@@ -184,9 +204,9 @@ impl Network {
         u32::try_from(place).expect("link numbers have 32 bits")
     }
 
-    /// Time that so many bytes take at the bandwidth of an index.
+    /// Time that a flit of so many bytes takes, with its header, at the bandwidth of an index.
     pub(crate) fn span_at(&self, pace: u32, bytes: u64) -> Span {
-        self.bandwidths[pace as usize].span(bytes)
+        self.bandwidths[pace as usize].span(bytes.saturating_add(self.header_bytes))
     }
 }
 

@@ -3,7 +3,8 @@
 //! A link is a reservation: the time from which it is free. A flit that asks is given the link at once, for a
 //! time that may lie ahead, and its next event is when it asks for the next link: one event for each flit and
 //! hop, and no queue. A node delays all flits of a transfer until its overhead has passed since the
-//! first one arrived.
+//! first one arrived. A serial node is a reservation as well, in the order of arrival: flits have one more event
+//! when they reach it.
 
 use std::ops::{Index, IndexMut};
 
@@ -22,6 +23,8 @@ pub(crate) struct Traffic<M> {
     pub(crate) network: Network,
     pub(crate) links: Vec<LinkState>,
     pub(crate) transfers: Transfers<M>,
+    /// Time from which each serial node is free, in picoseconds.
+    free_nodes: Vec<u64>,
     /// Rank of the first flit in an instant; components come before.
     pub(crate) flit_ranks: u32,
     /// Number of times that a flit has crossed a link.
@@ -31,7 +34,9 @@ pub(crate) struct Traffic<M> {
 impl<M> Traffic<M> {
     pub(crate) fn new(network: Network, flit_ranks: u32) -> Self {
         let links = LinkState::all(&network);
-        Self { network, links, transfers: Transfers::new(), flit_ranks, flit_hops: 0 }
+        let free_nodes = vec![0; network.nodes().len()];
+        let transfers = Transfers::new();
+        Self { network, links, transfers, free_nodes, flit_ranks, flit_hops: 0 }
     }
 
     /// Rank of flits when they ask for the link of a hop: by the link they came by, or as flits that begin at
@@ -132,20 +137,45 @@ impl<M> Traffic<M> {
             }
             return;
         }
+        if link.is_serial {
+            let reached = FabricEvent::Reach { slot, flit, hop };
+            return env.schedule(Time::from_ps(arrived), rank, reached);
+        }
         if at.header == Hop::OPEN {
             at.header = arrived + link.overhead;
         }
         let leaves = Time::from_ps(arrived.max(at.header));
-        if hop + 1 < transfer.leg.to {
-            env.schedule(leaves, rank, on_foot(QUEUES, slot, flit, hop + 1));
-        } else if transfer.leg.end == LegEnd::Flits {
-            env.schedule(leaves, rank, FabricEvent::Flit { slot, flit });
-        } else {
-            transfer.arrived += 1;
-            if transfer.arrived == transfer.flits {
-                env.schedule(leaves, rank, FabricEvent::LegDone { slot });
-            }
+        go_on::<QUEUES, M>(env, transfer, slot, flit, hop, leaves, rank);
+    }
+
+    /// Lets a flit reach a serial node. The first of a transfer makes the node process the transfer's overhead, when
+    /// it has processed those of the transfers that came before.
+    pub(crate) fn reach<const QUEUES: bool>(
+        &mut self,
+        env: &mut impl Environment<M>,
+        slot: SlotId,
+        flit: u32,
+        hop: u16,
+    ) {
+        let (now, transfer) = (env.now().ps(), &mut self.transfers[slot]);
+        let at = &mut transfer.hops[usize::from(hop)];
+        let link = &self.links[at.link.index()];
+        if at.header == Hop::OPEN {
+            at.header = occupy(&mut self.free_nodes, link, now);
         }
+        let (leaves, rank) = (now.max(at.header), self.flit_ranks + link.rank(at.link));
+        go_on::<QUEUES, M>(env, transfer, slot, flit, hop, Time::from_ps(leaves), rank);
+    }
+
+    /// Charges the overhead of the node that a link leads to for a stored transfer, at least 1 ps, and returns when
+    /// it is over.
+    pub(crate) fn charge_stored(&mut self, link: LinkId, now: Time) -> Time {
+        let link = &self.links[link.index()];
+        if link.is_serial {
+            return Time::from_ps(occupy(&mut self.free_nodes, link, now.ps()));
+        }
+        // At least 1 ps, so that it is among the transfers that begin in its instant.
+        now + Span::from_ps(link.overhead.max(1))
     }
 
     /// Delivers a flit to a component that takes single flits. Returns whether it was the last one.
@@ -225,6 +255,37 @@ impl<M> Index<LinkId> for Traffic<M> {
     #[inline]
     fn index(&self, link: LinkId) -> &LinkState {
         &self.links[link.index()]
+    }
+}
+
+/// Lets the serial node behind a link process an overhead. Returns the time at which it has.
+fn occupy(free: &mut [u64], link: &LinkState, now: u64) -> u64 {
+    let free = &mut free[link.to.index()];
+    *free = (now.max(*free) + link.overhead).min(Time::FAR);
+    *free
+}
+
+/// Lets a flit that has arrived behind a hop leave: to the next link, or to its end.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "a part of the hot path, which must stay one function")]
+fn go_on<const QUEUES: bool, M>(
+    env: &mut impl Environment<M>,
+    transfer: &mut Transfer<M>,
+    slot: SlotId,
+    flit: u32,
+    hop: u16,
+    leaves: Time,
+    rank: u32,
+) {
+    if hop + 1 < transfer.leg.to {
+        env.schedule(leaves, rank, on_foot(QUEUES, slot, flit, hop + 1));
+    } else if transfer.leg.end == LegEnd::Flits {
+        env.schedule(leaves, rank, FabricEvent::Flit { slot, flit });
+    } else {
+        transfer.arrived += 1;
+        if transfer.arrived == transfer.flits {
+            env.schedule(leaves, rank, FabricEvent::LegDone { slot });
+        }
     }
 }
 

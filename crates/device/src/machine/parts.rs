@@ -18,6 +18,7 @@ pub(super) fn network(topology: &Topology) -> Network {
             NodeKind::PcieEndpoint => Forwarding::StoreAndForward,
             _ => Forwarding::CutThrough,
         },
+        is_serial: topology.spec().serial_nodes.includes(node.kind),
     };
     let link = |link: &Link| LinkSpec {
         from: link.from,
@@ -28,7 +29,9 @@ pub(super) fn network(topology: &Topology) -> Network {
     let nodes = topology.nodes().iter().map(node).collect();
     let links = topology.links().iter().map(link).collect();
     let flit = topology.spec().flit.get();
-    Network::new(flit, nodes, links).expect("a topology numbers its links by destination")
+    let network = Network::new(flit, nodes, links);
+    let network = network.expect("a topology numbers its links by destination");
+    network.with_headers(topology.spec().flit_header.get())
 }
 
 /// Creates our parts, except at nodes where the user has replaced them.
@@ -49,6 +52,8 @@ pub(super) fn parts<'a>(
 fn part(shared: &Rc<Shared>, notices: &Rc<RefCell<Notices>>, node: &Node) -> Option<Part> {
     let topology = shared.wiring.topology();
     let spec = topology.spec();
+    let is_serial = spec.serial_nodes.includes(node.kind);
+    let requester = if is_serial { Requester::serial } else { Requester::new }(node.overhead);
     let memory = |channels| Part::Memory(Memory::new(channels, spec.flit.get()));
     let part = match node.kind {
         NodeKind::Hbm => memory(ChannelsSpec {
@@ -66,15 +71,15 @@ fn part(shared: &Rc<Shared>, notices: &Rc<RefCell<Notices>>, node: &Node) -> Opt
             turn_around: cubeyard_sim::Span::ZERO,
             rows: None,
         }),
-        NodeKind::PcieEndpoint => Part::Requester(Requester::new(node.overhead)),
+        NodeKind::PcieEndpoint => Part::Requester(requester),
         NodeKind::PeDma => {
             let place = node.place;
             let cpu = topology.pe_cpu(place.sip?, place.cube?, place.pe?);
             let (mmu, notices) = (Mmu::new(spec.pe.mmu), Rc::clone(notices));
-            Part::PeDma(PeDma::new(node.overhead, cpu, mmu, shared, notices))
+            Part::PeDma(PeDma::new(requester, cpu, mmu, shared, notices))
         }
         NodeKind::IoCpu => Part::IoCpu(IoCpu::default()),
-        NodeKind::MCpu => Part::MCpu(MCpu::new(node.overhead)),
+        NodeKind::MCpu => Part::MCpu(MCpu::new(requester)),
         NodeKind::PeCpu => {
             let place = node.place;
             let dma = topology.pe_dma(place.sip?, place.cube?, place.pe?);

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use cubeyard_sim::{Context, Span};
+use cubeyard_sim::Context;
 
 use super::Requester;
 use super::io_cpu::{Open, send};
@@ -19,8 +19,8 @@ pub struct MCpu {
 }
 
 impl MCpu {
-    pub(crate) fn new(overhead: Span) -> Self {
-        Self { pes: Open::default(), dma: Requester::new(overhead) }
+    pub(crate) fn new(dma: Requester) -> Self {
+        Self { pes: Open::default(), dma }
     }
 
     pub(super) fn handle(&mut self, message: MCpuMessage, context: &mut Context<Message>) {

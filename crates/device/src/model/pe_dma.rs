@@ -49,14 +49,14 @@ pub struct PeDma {
 
 impl PeDma {
     pub(crate) fn new(
-        overhead: Span,
+        requester: Requester,
         cpu: NodeId,
         mmu: Mmu,
         shared: &Shared,
         notices: Rc<RefCell<Notices>>,
     ) -> Self {
         Self {
-            requester: Requester::new(overhead),
+            requester,
             cpu,
             mmu: Box::new(mmu),
             wiring: Rc::clone(&shared.wiring),
@@ -103,7 +103,8 @@ impl PeDma {
     ) -> Result<(), RequestError> {
         let route = self.way(context.node(), packet.to)?;
         let (bytes, message) = (packet.arrival.bytes, PeDmaMessage::Packet(packet).into());
-        context.send(TransferSpec { route, bytes, asks: self.requester.asks(context), message });
+        let asks = self.requester.asks(context);
+        context.send(TransferSpec { route, bytes, asks, message });
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! The part that makes accesses for the host, an `M_CPU` or a PE.
 
-use cubeyard_sim::{Asks, Context, Span, TransferSpec};
+use cubeyard_sim::{Asks, Context, Span, Time, TransferSpec};
 
 use crate::message::{Access, Direction, HostMessage, IoCpuMessage, Message, RequesterMessage};
 
@@ -8,13 +8,20 @@ use crate::message::{Access, Direction, HostMessage, IoCpuMessage, Message, Requ
 #[derive(Clone, Copy, Debug)]
 pub struct Requester {
     overhead: Span,
+    /// Time from which it can process the next overhead, if it processes one at a time.
+    free: Option<Time>,
     open: u32,
 }
 
 impl Requester {
     /// Creates a requester at a node with this overhead, which every access pays before it leaves.
     pub fn new(overhead: Span) -> Self {
-        Self { overhead, open: 0 }
+        Self { overhead, free: None, open: 0 }
+    }
+
+    /// Creates a requester that processes the overhead of one access at a time.
+    pub fn serial(overhead: Span) -> Self {
+        Self { free: Some(Time::ZERO), ..Self::new(overhead) }
     }
 
     /// Handles a message about an access.
@@ -34,7 +41,8 @@ impl Requester {
                 self.open += 1;
                 let (route, bytes) = (command.to_io_cpu.clone(), command.bytes());
                 let message = IoCpuMessage::Command(command).into();
-                context.send(TransferSpec { route, bytes, asks: self.asks(context), message });
+                let asks = self.asks(context);
+                context.send(TransferSpec { route, bytes, asks, message });
             }
             HostMessage::Done(command) => {
                 self.answered();
@@ -44,8 +52,15 @@ impl Requester {
     }
 
     /// Returns the departure time of a message that is made now.
-    pub(super) fn asks(&self, context: &Context<Message>) -> Asks {
-        Asks::At(context.now() + self.overhead)
+    pub(super) fn asks(&mut self, context: &Context<Message>) -> Asks {
+        Asks::At(self.departure(context.now()))
+    }
+
+    /// Processes the overhead of a message that is made now, and returns when it is over.
+    fn departure(&mut self, now: Time) -> Time {
+        let departure = self.free.map_or(now, |free| free.max(now)) + self.overhead;
+        self.free = self.free.map(|_| departure);
+        departure
     }
 
     /// Sends an access out, later by `after` than the overhead demands.
@@ -60,7 +75,7 @@ impl Requester {
             Direction::Write => access.bytes,
         };
         self.open += u32::from(access.back.is_some());
-        let asks = Asks::At(context.now() + self.overhead + after);
+        let asks = Asks::At(self.departure(context.now()) + after);
         let route = access.there.clone();
         context.send(TransferSpec { route, bytes, asks, message: Message::Memory(access) });
     }

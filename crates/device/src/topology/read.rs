@@ -7,10 +7,14 @@ use cubeyard_memory::Bytes;
 use cubeyard_memory::address::{CubeId, SipId};
 
 use super::Side;
-use super::spec::{CubesSpec, IoSpec, PcieSpec, SipTopology, SipsSpec, Spec, WireSpec};
+use super::spec::{
+    CubesSpec, IoSpec, PcieSpec, SerialNodes, SipTopology, SipsSpec, Spec, WireSpec,
+};
 use crate::input::reader::{Field, Map};
 use crate::input::{InputError, InputProblem};
 
+/// Largest header of a flit, in bytes.
+const LONGEST_HEADER: u32 = 4096;
 /// Largest flit that a file may give.
 const LONGEST_FLIT: Bytes = Bytes::mib(1);
 
@@ -24,6 +28,8 @@ pub(super) fn spec(root: &Field<'_>) -> Result<Spec> {
     let hbm = cube::hbm(&map.field("hbm"), &pe)?;
     let spec = Spec {
         flit: flit(&map.field("flit_bytes"), hbm.burst)?,
+        flit_header: Bytes::new(map.field("flit_header_bytes").whole(0, LONGEST_HEADER)?.into()),
+        serial_nodes: map.field("serial_nodes").choice(&SerialNodes::NAMES)?,
         ns_per_mm: map.field("ns_per_mm").number("nanoseconds", 1e3)?,
         buffers: optional::given(Some(map.field("buffers")), optional::buffers)?,
         sips: sips(&map.field("sips"))?,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cubeyard_memory::Bytes;
 use cubeyard_sim::{Bandwidth, BufferSpec, Span};
 
-use super::{Position, Side};
+use super::{NodeKind, Position, Side};
 use crate::model::RowsSpec;
 
 /// A machine as a topology file describes it. The default file, [`DEFAULT`](super::DEFAULT), explains every
@@ -14,8 +14,12 @@ use crate::model::RowsSpec;
 pub struct Spec {
     /// Largest unit in which links move a payload; a multiple of the HBM's burst.
     pub flit: Bytes,
+    /// Header that each flit has on links, in addition to its payload.
+    pub flit_header: Bytes,
     /// Propagation delay of wires, in nanoseconds per millimetre.
     pub ns_per_mm: f64,
+    /// Nodes that process the overhead of one transfer at a time.
+    pub serial_nodes: SerialNodes,
     /// Flit buffers behind each link; `None` if they are unbounded.
     pub buffers: Option<BufferSpec>,
     /// The SIPs of the system.
@@ -40,6 +44,45 @@ pub struct Spec {
     pub pcie: PcieSpec,
     /// Latency that the switch adds to each transfer.
     pub switch_overhead: Span,
+}
+
+/// Nodes that process the overhead of one transfer at a time, so that it delays those behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SerialNodes {
+    /// None: an overhead delays its own transfer and no other.
+    None,
+    /// Those where requests, commands and messages begin, end or are stored: processors, DMA engines, memories and
+    /// PCIe endpoints.
+    Ends,
+    /// All, routers and ports included.
+    All,
+}
+
+impl SerialNodes {
+    /// All settings with their names in topology files.
+    pub const NAMES: [(&'static str, Self); 3] =
+        [("none", Self::None), ("ends", Self::Ends), ("all", Self::All)];
+
+    /// Returns whether nodes of a kind are among them.
+    pub fn includes(self, kind: NodeKind) -> bool {
+        let is_end = match kind {
+            NodeKind::PcieEndpoint
+            | NodeKind::IoCpu
+            | NodeKind::MCpu
+            | NodeKind::Sram
+            | NodeKind::Hbm
+            | NodeKind::PeDma
+            | NodeKind::PeCpu => true,
+            NodeKind::Switch
+            | NodeKind::IoNoc
+            | NodeKind::IoPort
+            | NodeKind::IoConnection
+            | NodeKind::Port
+            | NodeKind::Connection
+            | NodeKind::Router => false,
+        };
+        self == Self::All || self == Self::Ends && is_end
+    }
 }
 
 /// A bidirectional wire between two nodes.

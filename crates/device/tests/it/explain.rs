@@ -54,6 +54,8 @@ proptest! {
         traffic in proptest::collection::vec(planned(), 1..14),
         turn in 0..5_u32,
         (has_rows, places) in (any::<bool>(), prop_oneof![2 => Just(0_u32), 1 => 1000..4000_u32]),
+        serial in prop_oneof![2 => Just("none"), 1 => Just("ends"), 1 => Just("all")],
+        header in prop_oneof![2 => Just(0_u32), 1 => 1..50_u32],
     ) {
         // Places for all that can be under way: with fewer, crossing ways may block each other for good.
         let buffers = if places == 0 { "none".into() } else { format!("{{flits: {places}}}") };
@@ -63,7 +65,8 @@ proptest! {
             "none"
         };
         let mut machine = machine(&format!(
-            "cubes: {{w: 2, h: 2}}\nhbm: {{turn_around_ns: {turn}, rows: {rows}}}\nbuffers: {buffers}\n"
+            "cubes: {{w: 2, h: 2}}\nhbm: {{turn_around_ns: {turn}, rows: {rows}}}\nbuffers: {buffers}\n\
+             serial_nodes: {serial}\nflit_header_bytes: {header}\npe: {{dma_overhead_ns: 3}}\n"
         ));
         let mut ids = Vec::new();
         for plan in traffic {
@@ -89,7 +92,7 @@ proptest! {
                 prop_assert_eq!(pair[0].end, pair[1].start);
             }
             let waits = sum(&steps, |cause| {
-                matches!(cause, Cause::LinkWait(..) | Cause::ChannelWait(..))
+                matches!(cause, Cause::LinkWait(..) | Cause::ChannelWait(..) | Cause::NodeWait(_))
             });
             let extra = completion.latency() - machine.view().unloaded_latency(id).unwrap().total();
             // The closed form knows neither turning around nor rows.

@@ -15,11 +15,19 @@ fn topologies() -> impl Strategy<Value = Topology> {
         (speed.clone(), speed.clone(), speed),
         (overhead.clone(), overhead.clone(), overhead),
         (0..4_u32, 0..3_u32, prop_oneof![Just(32_u32), 1..80_u32]),
+        // Nodes that process one overhead at a time make no difference to a lone request.
+        (prop_oneof![Just(0_u32), 1..70_u32], prop_oneof![Just("none"), Just("ends"), Just("all")]),
     )
         .prop_map(
-            |((sips, w, h), (mesh, ucie, hbm), (router, port, dma), (channels, flit, channel))| {
+            |(
+                (sips, w, h),
+                (mesh, ucie, hbm),
+                (router, port, dma),
+                (channels, flit, channel),
+                (header, serial),
+            )| {
                 let text = format!(
-                    "flit_bytes: {}\nsips: {{count: {sips}}}\ncubes: {{w: {w}, h: {h}}}\n\
+                    "flit_bytes: {}\nflit_header_bytes: {header}\nserial_nodes: {serial}\nsips: {{count: {sips}}}\ncubes: {{w: {w}, h: {h}}}\n\
                  routers: {{overhead_ns: {router}, link: {{bandwidth_gbs: {mesh}}}}}\n\
                  pe: {{dma_overhead_ns: {dma}}}\n\
                  ucie: {{port_overhead_ns: {port}, router_link: {{bandwidth_gbs: {ucie}}}}}\n\

@@ -17,5 +17,6 @@ mod own_component;
 mod pattern;
 mod pe;
 mod published;
+mod rate;
 mod refused;
 mod rows;

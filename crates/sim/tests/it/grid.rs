@@ -52,6 +52,7 @@ impl Component for Diary {
 pub(crate) struct Grid {
     pub(crate) width: usize,
     pub(crate) flit_bytes: u64,
+    pub(crate) header_bytes: u64,
     pub(crate) nodes: Vec<NodeSpec>,
     pub(crate) flit_takers: Vec<bool>,
     pub(crate) links: Vec<LinkSpec>,
@@ -74,6 +75,7 @@ impl Grid {
         Self {
             width,
             flit_bytes: 256,
+            header_bytes: 0,
             nodes: vec![NodeSpec::default(); count],
             flit_takers: vec![false; count],
             links: links.collect(),
@@ -116,8 +118,7 @@ impl Grid {
         config: EngineConfig,
         observer: O,
     ) -> Engine<Diary, O> {
-        let network =
-            Network::new(self.flit_bytes, self.nodes.clone(), self.links.clone()).unwrap();
+        let network = self.network();
         let diaries = self.flit_takers.iter().enumerate().map(|(node, &wants_flits)| {
             (NodeId::new(node), Diary { wants_flits, ..Diary::default() })
         });
@@ -125,8 +126,11 @@ impl Grid {
     }
 
     pub(crate) fn checked_route(&self, from: usize, to: usize) -> Route {
-        let network =
-            Network::new(self.flit_bytes, self.nodes.clone(), self.links.clone()).unwrap();
-        network.route(&self.route(from, to)).unwrap()
+        self.network().route(&self.route(from, to)).unwrap()
+    }
+
+    fn network(&self) -> Network {
+        let network = Network::new(self.flit_bytes, self.nodes.clone(), self.links.clone());
+        network.unwrap().with_headers(self.header_bytes)
     }
 }

@@ -1,7 +1,8 @@
 //! What crossing links costs, against figures worked out by hand.
 
 use cubeyard_sim::{
-    Asks, LinkId, Network, NodeId, NullObserver, RouteError, Span, Stop, Time, TransferSpec,
+    Asks, LinkId, Network, NodeId, NodeSpec, NullObserver, RouteError, Span, Stop, Time,
+    TransferSpec,
 };
 
 use crate::grid::{Grid, Note};
@@ -53,6 +54,68 @@ fn overhead_is_charged_once_for_a_transfer() {
     // With an overhead above a flit's time, flits pile up behind the first and leave without a gap.
     grid.nodes[1].overhead = Span::from_ps(5000);
     assert_eq!(alone(&grid, 1024), ps(1000 + 5000 + 4000));
+}
+
+/// A header of 64 bytes is a quarter of a flit, and a command is all header.
+#[test]
+fn each_flit_has_a_header() {
+    let grid = Grid { header_bytes: 64, ..Grid::plain(4, 1) };
+    assert_eq!(alone(&grid, 1024), ps(6 * 1250));
+    assert_eq!(alone(&grid, 256 + 64), ps(3 * 1250 + 500));
+    assert_eq!(alone(&grid, 0), ps(3 * 250));
+    // Two bytes take as long as 66.
+    assert_eq!(alone(&grid, 2), alone(&Grid::plain(4, 1), 66));
+}
+
+/// When each of some transfers of 2 bytes from both neighbours arrives at the middle of three nodes, all sent at 0.
+fn crowd(grid: &Grid, count: usize) -> Vec<Time> {
+    let mut engine = grid.engine(true, NullObserver);
+    for label in 0..count {
+        let from = 2 * (label % 2);
+        let send = TransferSpec {
+            route: grid.checked_route(from, 1),
+            bytes: 2,
+            asks: Asks::At(Time::ZERO),
+            message: Box::new(Note { label, answer: None }),
+        };
+        engine.call(NodeId::new(from), Box::new(Note { label, answer: Some(send) }));
+    }
+    assert_eq!(engine.run(), Stop::Idle);
+    let received = &engine.component(NodeId::new(1)).unwrap().received;
+    received.iter().map(|(_, at)| *at).collect()
+}
+
+/// Two bytes take 8 ps on each of the two links, so that 1,920 messages are there after 7.68 ns, and each has its
+/// overhead of 5 ns behind it then. A serial node takes 5 ns for each.
+#[test]
+fn a_serial_node_takes_its_overhead_for_each_of_many_messages() {
+    let mut grid = Grid::plain(3, 1);
+    grid.nodes[1].overhead = Span::from_ps(5000);
+    assert_eq!(crowd(&grid, 1920).last(), Some(&ps(960 * 8 + 5000)));
+    grid.nodes[1].is_serial = true;
+    let expected: Vec<_> = (1..=1920).map(|number| ps(8 + number * 5000)).collect();
+    assert_eq!(crowd(&grid, 1920), expected);
+    // Messages that come more slowly do not meet: 1,000 ps each with a header of 254 bytes, from each side.
+    grid.header_bytes = 254;
+    grid.nodes[1].overhead = Span::from_ps(500);
+    let last = crowd(&grid, 1920).last().copied();
+    assert_eq!(last, Some(ps(960 * 1000 + 2 * 500)), "two come at once");
+}
+
+#[test]
+fn a_serial_node_that_stores_takes_its_overhead_for_each() {
+    let mut grid = Grid::plain(3, 1).store(1);
+    grid.nodes[1] = NodeSpec { overhead: Span::from_ps(700), is_serial: true, ..grid.nodes[1] };
+    assert_eq!(alone(&grid, 1024), ps(4000 + 700 + 4000));
+    let mut engine = grid.engine(true, NullObserver);
+    for label in 0..10 {
+        let (route, asks) = (grid.checked_route(0, 2), Asks::At(Time::ZERO));
+        let message = Box::new(Note { label, answer: None });
+        let send = TransferSpec { route, bytes: 2, asks, message };
+        engine.call(NodeId::new(0), Box::new(Note { label, answer: Some(send) }));
+    }
+    assert_eq!(engine.run(), Stop::Idle);
+    assert_eq!(engine.now(), ps(8 + 10 * 700 + 8));
 }
 
 #[test]

@@ -14,6 +14,11 @@ enum Action {
     Credit {
         link: usize,
     },
+    /// A flit reaches the serial node behind a link.
+    Reach {
+        flit: usize,
+        link: usize,
+    },
     /// A link is free: a time to look.
     Free,
 }
@@ -39,6 +44,8 @@ struct Naive<'a> {
     arbiter: Arbiter,
     routes: Vec<Vec<LinkId>>,
     headers: BTreeMap<(usize, usize), u64>,
+    /// When each node has processed the overheads so far.
+    processed: BTreeMap<usize, u64>,
     flits: Vec<Flit>,
     links: Vec<Link>,
     /// What will happen: by time, then by what decides ties within a queue.
@@ -70,6 +77,7 @@ impl<'a> Naive<'a> {
             arbiter,
             routes: planned.iter().map(|plan| traffic.grid.route(plan.from, plan.to)).collect(),
             headers: BTreeMap::new(),
+            processed: BTreeMap::new(),
             flits: Vec::new(),
             links: vec![Link { places, ..Link::default() }; traffic.grid.links.len()],
             pending: BTreeMap::new(),
@@ -106,6 +114,7 @@ impl<'a> Naive<'a> {
         match action {
             Action::Free => {}
             Action::Credit { link } => self.links[link].places += 1,
+            Action::Reach { flit, link } => self.reach(flit, link, now),
             Action::Stand { flit } => {
                 let Flit { transfer, hop, .. } = self.flits[flit];
                 let route = &self.routes[transfer];
@@ -166,15 +175,38 @@ impl<'a> Naive<'a> {
     fn cross(&mut self, link: usize, flit: usize, now: u64) {
         let spec = self.traffic.grid.links[link];
         let Flit { transfer, bytes, hop } = self.flits[flit];
-        let end = now + spec.bandwidth.span(bytes).ps();
+        let end = now + spec.bandwidth.span(bytes + self.traffic.grid.header_bytes).ps();
         let arrived = (end + spec.propagation.ps()).max(now + 1);
         self.links[link].free = end;
         self.later(end, 1, Action::Free);
-        let overhead = self.traffic.grid.nodes[spec.to.index()].overhead.ps();
-        let header = *self.headers.entry((transfer, hop)).or_insert(arrived + overhead);
-        let leaves = arrived.max(header);
         if hop + 1 == self.routes[transfer].len() {
             self.give_back(link, arrived);
+        }
+        let node = self.traffic.grid.nodes[spec.to.index()];
+        if node.is_serial {
+            // Those that come at once come by the number of their link.
+            return self.later(arrived, 2 + link, Action::Reach { flit, link });
+        }
+        let header = *self.headers.entry((transfer, hop)).or_insert(arrived + node.overhead.ps());
+        self.leave(flit, arrived.max(header));
+    }
+
+    /// A serial node processes one overhead after the other.
+    fn reach(&mut self, flit: usize, link: usize, now: u64) {
+        let Flit { transfer, hop, .. } = self.flits[flit];
+        let node = self.traffic.grid.links[link].to.index();
+        let overhead = self.traffic.grid.nodes[node].overhead.ps();
+        let header = *self.headers.entry((transfer, hop)).or_insert_with(|| {
+            let processed = self.processed.entry(node).or_default();
+            *processed = now.max(*processed) + overhead;
+            *processed
+        });
+        self.leave(flit, now.max(header));
+    }
+
+    fn leave(&mut self, flit: usize, leaves: u64) {
+        let Flit { transfer, hop, .. } = self.flits[flit];
+        if hop + 1 == self.routes[transfer].len() {
             self.arrivals[transfer] = self.arrivals[transfer].max(leaves);
         } else {
             self.flits[flit].hop += 1;

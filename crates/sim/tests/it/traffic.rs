@@ -33,11 +33,15 @@ fn grids() -> impl Strategy<Value = Grid> {
         (
             proptest::collection::vec((overheads, any::<bool>(), prop::bool::weighted(0.2)), nodes),
             proptest::collection::vec((speeds, prop_oneof![Just(0_u64), 0..50_u64]), links),
+            // Mostly without: serial nodes have no trains.
+            prop::bool::weighted(0.2),
+            prop_oneof![3 => Just(0_u64), 1 => 1..40_u64],
         )
-            .prop_map(move |(nodes, links)| {
-                let mut grid = plain.clone();
+            .prop_map(move |(nodes, links, is_serial, header_bytes)| {
+                let mut grid = Grid { header_bytes, ..plain.clone() };
                 for (index, (overhead, flits, store)) in nodes.into_iter().enumerate() {
                     grid.nodes[index].overhead = Span::from_ps(overhead);
+                    grid.nodes[index].is_serial = is_serial;
                     grid.flit_takers[index] = flits;
                     grid = if store { grid.store(index) } else { grid };
                 }

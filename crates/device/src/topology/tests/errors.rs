@@ -148,7 +148,7 @@ fn numbers_that_no_machine_has() {
             my.yaml:1: pe.tcm_bytes: expected at most 512.00 MiB, as addresses have room for, found 513 MiB
             my.yaml:1: sram.bytes_per_cube: expected at most 32.00 GiB, as addresses have room for, found 33 GiB
             my.yaml:1: hbm.bytes_per_cube: expected an equal slice of whole bursts (256 B) for each of 8 PEs, found 1000
-            my.yaml over the default topology:72: hbm.bytes_per_cube: expected an equal slice of whole bursts (256 B) for each of 7 PEs, found 48 GiB
+            my.yaml over the default topology:75: hbm.bytes_per_cube: expected an equal slice of whole bursts (256 B) for each of 7 PEs, found 48 GiB
         "#]],
     );
 }
@@ -170,7 +170,7 @@ fn more_than_addresses_can_name() {
         &expect![[r#"
             my.yaml:1: sips.count: expected a whole number from 1 to 16, found 17
             my.yaml:1: sips.count: expected a whole number from 1 to 16, found 0
-            my.yaml over the default topology:26: cubes.h: expected w * h of at most 16, as addresses can name, found 5 * 4 = 20
+            my.yaml over the default topology:29: cubes.h: expected w * h of at most 16, as addresses can name, found 5 * 4 = 20
             my.yaml:1: cubes.w: expected a whole number from 1 to 16, found 17
             my.yaml:1: cubes.h: expected a whole number from 1 to 16, found 0
             my.yaml:1: pe.routers: expected 1 to 64 PEs, as addresses can name, found a list of 65
@@ -196,7 +196,7 @@ fn grids_that_do_not_match_are_never_guessed() {
             my.yaml:1: sips.w: expected w * h = 6, the number of SIPs, found 2 * 2 = 4
             my.yaml:1: sips.w: expected h beside w, found 3
             my.yaml:1: sips.h: expected w beside h, found 3
-            my.yaml over the default topology:19: sips.count: expected a square, or w and h beside it, found 2
+            my.yaml over the default topology:22: sips.count: expected a square, or w and h beside it, found 2
         "#]],
     );
 }
@@ -227,7 +227,7 @@ fn routers_that_are_not_there() {
             my.yaml:1: pe.routers[0]: expected a router of the 6 × 6 grid that is not removed, found r6c0
             my.yaml:1: m_cpu.router: expected a router of the 6 × 6 grid that is not removed, found r3c3
             my.yaml:1: sram.router: expected a router of the 6 × 6 grid that is not removed, found r9c9
-            my.yaml over the default topology:38: pe.routers[6]: expected a router of the 5 × 6 grid that is not removed, found r5c4
+            my.yaml over the default topology:41: pe.routers[6]: expected a router of the 5 × 6 grid that is not removed, found r5c4
             my.yaml:1: routers.removed: expected routers without which the others still reach each other, found r0c2 cut off
             my.yaml:1: routers.removed: expected routers without which the others still reach each other, found none left
             my.yaml:1: routers.removed[0]: expected a router of the grid, r0c0 to r5c5, found r6c0
@@ -235,7 +235,7 @@ fn routers_that_are_not_there() {
             my.yaml:1: ucie.connection_rows[1]: expected a whole number from 0 to 5, found 6
             my.yaml:1: ucie.connection_rows[1]: expected each row or column once, found 0
             my.yaml:1: ucie.connection_rows: expected at least one connection, found a list of 0
-            my.yaml over the default topology:108: ucie.connection_columns: expected as many connections as connection_rows, 2, found a list of 4
+            my.yaml over the default topology:111: ucie.connection_columns: expected as many connections as connection_rows, 2, found a list of 4
             my.yaml:2: ucie.connection_rows[2]: expected routers at both ends, but r2c0 is removed, found 2
             my.yaml:1: io.chiplets: expected at least one IO chiplet: the host has no other way in, found a list of 0
             my.yaml:1: io.chiplets[1]: expected each side once: one IO chiplet a side, found W
