@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +13,7 @@ from cubeyard.errors import InputError
 from cubeyard.placement import Placement
 from cubeyard.tensor import Tensor
 
-__all__ = ["ROWS", "Placed", "is_tensor", "memory", "place", "specialized", "triton_type"]
+__all__ = ["ROWS", "Placed", "is_tensor", "memory", "of_torch", "place", "specialized", "triton_type"]
 
 ROWS = Placement(cube="row_wise", pe="row_wise")
 """The placement of arrays that have no other: rows over all PEs of the SIP."""
@@ -25,13 +27,19 @@ _TYPES = {
 }  # fmt: skip
 """Triton's names of element types, by those of NumPy and of this package."""
 
+_BITS = {"bf16": ("uint16", "bf16"), "fp8e4nv": ("uint8", "fp8_e4m3"), "fp8e5": ("uint8", "fp8_e5m2")}
+"""NumPy's type for the bits of elements that it has not, with the name of theirs in this package."""
+
 
 @dataclass(frozen=True)
 class Placed:
     """An array with its placement on the machine; `place` makes it."""
 
     array: np.ndarray[Any, Any]
-    placement: Placement
+    placement: Placement | None
+    """Its distribution; None for that of the launch."""
+    dtype: str | None = None
+    """Element type, if the array holds the bits of elements of a type that NumPy has not."""
 
 
 def place(array: np.ndarray[Any, Any], placement: Placement) -> Placed:
@@ -54,13 +62,34 @@ def place(array: np.ndarray[Any, Any], placement: Placement) -> Placed:
 
 def is_tensor(argument: Any) -> bool:
     """Returns whether an argument of a launch is memory."""
-    return isinstance(argument, np.ndarray | Placed | Tensor)
+    return isinstance(argument, np.ndarray | Placed | Tensor) or _is_of_torch(argument)
+
+
+def _is_of_torch(argument: Any) -> bool:
+    return hasattr(argument, "data_ptr") and hasattr(argument, "untyped_storage")
+
+
+def of_torch(tensor: Any) -> Placed:
+    """Returns the memory of a tensor of PyTorch, on `ahbm` or on the CPU, as an array that shares it."""
+    if tensor.device.type not in ("ahbm", "cpu") and tensor.device.type != os.environ.get("CUBEYARD_TORCH_DEVICE"):
+        raise InputError(f"a tensor on {tensor.device}: expected one on ahbm, or on the CPU")
+    name = _TYPES[str(tensor.dtype).removeprefix("torch.")]
+    bits, dtype = _BITS.get(name, (str(tensor.dtype).removeprefix("torch."), None))
+    strides = [stride * tensor.element_size() for stride in tensor.stride()]
+    length = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    if tensor.numel() == 0:
+        return Placed(np.empty(tuple(tensor.shape), bits), None, dtype)
+    buffer = (ctypes.c_char * (length * tensor.element_size())).from_address(tensor.data_ptr())
+    array = np.frombuffer(buffer, bits)
+    return Placed(np.lib.stride_tricks.as_strided(array, tuple(tensor.shape), strides), None, dtype)
 
 
 def triton_type(argument: Any) -> str:
     """Returns Triton's name of the element type of an argument."""
     dtype = argument.array.dtype if isinstance(argument, Placed) else argument.dtype
-    name = str(getattr(dtype, "name", dtype))
+    if isinstance(argument, Placed) and argument.dtype is not None:
+        dtype = argument.dtype
+    name = str(getattr(dtype, "name", dtype)).removeprefix("torch.")
     if name not in _TYPES:
         raise InputError(f"an argument of {name}: expected one of {', '.join(sorted(set(_TYPES)))}")
     return _TYPES[name]

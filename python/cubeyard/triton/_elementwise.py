@@ -33,11 +33,20 @@ class Elementwise:
 
     def __call__(self, *given: Any) -> Any:
         """Returns the result for tensors; each operand is one of the kinds of `_values`."""
+        if self.name == "arith.select" and not isinstance(given[0], Node | Uniform):
+            return given[1] if given[0] else given[2]
+        if self.name == "arith.select" and not given[0].shape:
+            given = (self._spread(given[0]), *given[1:])
         if all(isinstance(one, Uniform) for one in given) and self.scalar is not None:
             return Uniform(self.shape, self.element, self.scalar(*(one.value for one in given)))
         made: dict[str, Any] = {"compute": self.tiles, "operands": given, "vector": self.vector, "at": self.call}
         known = self._known(given, made)
         return Node(self.shape, self.element, uses=self.uses, **made) if known is None else known
+
+    def _spread(self, condition: Node) -> Node:
+        """Returns a condition of one element as one of the shape of the result."""
+        ones = [1] * len(self.shape)
+        return Node(self.shape, "i1", compute=lambda tl, x: tl.reshape(x, ones), operands=(condition,), moves=True)
 
     def _known(self, given: tuple[Any, ...], made: dict[str, Any]) -> Any:
         """Returns the result if it is an index or a mask."""

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from cubeyard import _dtype
 from cubeyard.context import Context
 from cubeyard.errors import InputError
 from cubeyard.kernel import Kernel, LaunchReport
 from cubeyard.placement import Placement
 from cubeyard.tensor import Tensor
-from cubeyard.triton._arguments import ROWS, Placed, is_tensor, memory
+from cubeyard.triton._arguments import ROWS, Placed, is_tensor, memory, of_torch
 from cubeyard.triton._elements import is_float, rounded
 from cubeyard.triton._program import Notes, Program, Work
 from cubeyard.triton._schedule import Schedule, find
@@ -44,7 +45,7 @@ class Launch:
     values: dict[int, Any]
     pointers: list[int]
     tensors: list[Any]
-    """Arrays, placed ones, and tensors of this package, in the order of `pointers`."""
+    """Placed arrays, and tensors of this package, in the order of `pointers`."""
 
     def context(self) -> Context | None:
         """Returns the context of the tensors of this package among the arguments."""
@@ -72,10 +73,12 @@ class Launch:
     def _deployed(self, context: Context, given: Any) -> Tensor:
         if isinstance(given, Tensor):
             return given
-        array, placement = (given.array, given.placement) if isinstance(given, Placed) else (given, self.settings.placement)
-        flat = memory(array)
-        made = context.from_numpy(flat) if self.settings.data else context.empty(flat.shape, _name(flat))
-        return made.to(placement)
+        flat = memory(given.array)
+        if self.settings.data:
+            made = context.from_numpy(flat, given.dtype)
+        else:
+            made = context.empty(flat.shape, given.dtype or _dtype.name_of(flat.dtype))
+        return made.to(given.placement or self.settings.placement)
 
     def _read_back(self, tensors: list[Tensor]) -> None:
         """Writes results into the arrays of the launch."""
@@ -84,15 +87,8 @@ class Launch:
         for value, tensor, given in zip(self.pointers, tensors, self.tensors, strict=True):
             if isinstance(given, Tensor) or (written is not None and arguments.index(value) not in written):
                 continue
-            array = given.array if isinstance(given, Placed) else given
-            flat = memory(array)
-            flat[...] = tensor.numpy().reshape(flat.shape)
-
-
-def _name(array: np.ndarray[Any, Any]) -> Any:
-    from cubeyard import _dtype
-
-    return _dtype.name_of(array.dtype)
+            flat = memory(given.array)
+            flat[...] = tensor.numpy().view(flat.dtype).reshape(flat.shape)
 
 
 def prepared(program: Program, grid: Grid, settings: Settings, given: dict[str, Any]) -> Launch:
@@ -104,12 +100,18 @@ def prepared(program: Program, grid: Grid, settings: Settings, given: dict[str, 
         argument, of = given[name], program.kernel.types[value]
         if of.element == "ptr" and is_tensor(argument):
             launch.pointers.append(value)
-            launch.tensors.append(argument)
+            launch.tensors.append(_placed(argument))
         elif of.element == "ptr":
             raise InputError(f"argument {name}: expected an array or a tensor, found {type(argument).__name__}")
         else:
             launch.values[value] = _number(argument, of.element)
     return launch
+
+
+def _placed(argument: Any) -> Any:
+    if isinstance(argument, Placed | Tensor):
+        return argument
+    return Placed(argument, None) if isinstance(argument, np.ndarray) else of_torch(argument)
 
 
 def _number(argument: Any, element: str) -> Any:

@@ -1,0 +1,59 @@
+"""Random small kernels in Triton give the numbers of NumPy; CUBEYARD_TRITON_KERNELS is their number."""
+
+import importlib.util
+import os
+
+os.environ["TRITON_DEFAULT_BACKEND"] = "ahbm"
+
+import numpy as np
+import pytest
+import triton
+import triton_random
+
+import cubeyard.triton  # noqa: F401
+
+COUNT = int(os.environ.get("CUBEYARD_TRITON_KERNELS", "100"))
+BATCH = 25
+
+
+def arrays_of(seed):
+    rng = np.random.default_rng(seed)
+    shape = (int(rng.integers(1, 40)), int(rng.integers(1, 33)))
+    floats = {name: rng.standard_normal(shape).astype(np.float32) for name in "xy"}
+    return {**floats, **{name: rng.integers(-100, 100, shape).astype(np.int32) for name in "ij"}}
+
+
+def block_of(seed):
+    return (16, 32) if seed % 2 else (8, 64)
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory):
+    """The kernels in a file, which Triton reads."""
+    path = tmp_path_factory.mktemp("kernels") / "random_kernels.py"
+    texts = [triton_random.source(seed, arrays_of(seed), block_of(seed)) for seed in range(COUNT)]
+    path.write_text("import triton\nimport triton.language as tl\n" + "\n".join(texts))
+    spec = importlib.util.spec_from_file_location("random_kernels", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("first", range(0, COUNT, BATCH))
+def test_random_kernels(kernels, first):
+    for seed in range(first, min(first + BATCH, COUNT)):
+        arrays, (m, n) = arrays_of(seed), block_of(seed)
+        rows, columns = arrays["x"].shape
+        out, whole = np.zeros((rows, columns), np.float32), np.zeros((rows, columns), np.int32)
+        kernel = getattr(kernels, f"kernel_{seed}")
+        kernel[(triton.cdiv(rows, m),)](*arrays.values(), out, whole, rows, columns, M=m, N=n)
+        for start in range(0, rows, m):
+            with np.errstate(all="ignore"):
+                _, (_, floats), (_, wholes) = triton_random.written(seed, arrays, start, (m, n))
+            count = min(m, rows - start)
+            part = np.broadcast_to(wholes, (m, n))[:count, :columns]
+            assert (whole[start : start + count] == part).all(), triton_random.source(seed, arrays, (m, n))
+            wanted = floats[:count, :columns].astype(np.float64)
+            scale = max(1.0, np.abs(wanted).max())
+            difference = np.abs(out[start : start + count] - wanted).max()
+            assert difference <= 1e-4 * scale, (difference, triton_random.source(seed, arrays, (m, n)))
