@@ -187,6 +187,54 @@ def test_messages_between_two_pes(context: cubeyard.Context) -> None:
     assert x.numpy().tolist() == [[3, 4], [1, 2]] and seen == [[0], [0]]
 
 
+PAIR = [(("sip0.cube0.pe0", "E"), ("sip0.cube0.pe1", "W"))]
+
+
+def test_a_message_is_looked_at_and_used_in_its_slot(context: cubeyard.Context) -> None:
+    x, out = one(context, np.arange(6).reshape(2, 3)), one(context, np.zeros((4, 3)))
+
+    def pair(x, out, tl):
+        if tl.program_id() == 0:
+            for row in range(2):
+                tl.send("E", tl.load(x.whole[row]))
+            return
+        for row in range(2):
+            seen = tl.recv_no_consume("W", (3,), "f32")
+            held = tl.recv_slot("W", (3,), "f32")
+            tl.store(out.whole[2 * row], seen)
+            tl.store(out.whole[2 * row + 1], held * 2)
+            tl.release(held)
+
+    with cubeyard.channels.connect(context, PAIR, slots=1):
+        context.launch(pair, x, out, cubes=[0], pes=[0, 1])
+    assert out.numpy().tolist() == [[0, 1, 2], [0, 2, 4], [3, 4, 5], [6, 8, 10]]
+
+
+def test_slots_are_released_once_and_not_used_afterwards(context: cubeyard.Context) -> None:
+    def pair(x, tl, late):
+        if tl.program_id() == 0:
+            return tl.send("E", tl.load(x.whole[0:1]))
+        tile = tl.recv_slot("W", (1,), "f32")
+        late(tl, tile)
+
+    def uses(tl, tile):
+        tl.release(tile)
+        tl.exp(tile)
+
+    def twice(tl, tile):
+        tl.release(tile)
+        tl.release(tile)
+
+    texts = ["is never released", "in a slot of W that was released", "its slot was released before"]
+    for late, text in zip([lambda tl, tile: None, uses, twice], texts, strict=True):
+
+        def kernel(x, tl, late=late):
+            pair(x, tl, late)
+
+        with cubeyard.channels.connect(context, PAIR), pytest.raises(errors.KernelError, match=text):
+            context.launch(kernel, one(context, [1, 2]), cubes=[0], pes=[0, 1])
+
+
 @pytest.mark.parametrize(
     ("channels", "named", "text"),
     [

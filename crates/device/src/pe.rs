@@ -23,7 +23,9 @@ mod strips;
 pub use chunks::Chunks;
 pub(crate) use core::{Core, Shared, command_of};
 pub use dependencies::Dependencies;
-pub use instruction::{AnyOf, Command, Dma, Instruction, Pipeline, PortMessage, Work};
+pub use instruction::{
+    AnyOf, Command, Dma, HeldSlot, Instruction, Pipeline, PortMessage, SlotUse, Work,
+};
 pub use ipcq::{PortError, PortSpec, SlotMemory, WaitMode};
 pub use log::{OpCause, OpLog, OpRecord, OpUnit, Reason, Stretch};
 pub use packed::Instructions;

@@ -265,6 +265,9 @@ impl Composite {
         plan.value = tile.map(|tile| tile.input().value);
         plan.row_values = rows.iter().map(|tile| tile.input().value).collect();
         let pinned: Vec<_> = self.pinned().collect();
+        for tile in &pinned {
+            tl.check_slot(tile);
+        }
         let id = tl.next_command();
         let mut scratch = tl.state.scratch.borrow_mut();
         let mut after: After = pinned.iter().map(|tile| tile.producer()).collect();

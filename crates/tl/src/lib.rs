@@ -78,6 +78,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
+use cubeyard_device::pe::CommandId;
 use cubeyard_device::request::PeRef;
 use cubeyard_runtime::Site;
 use cubeyard_runtime::dtype::DType;
@@ -111,6 +112,8 @@ pub(crate) struct KernelState {
     /// Maximum number of calls of `tl` (more are taken for an endless loop), and calls made so far.
     limit: usize,
     calls: Cell<usize>,
+    /// Receives whose slots the kernel has not released.
+    slots: RefCell<Vec<CommandId>>,
     /// Memory accesses of the recent commands.
     traffic: RefCell<Traffic>,
     /// Address ranges that a recording accesses, sorted; computed on first use.
@@ -132,6 +135,7 @@ impl Tl {
             line: Cell::new(None),
             limit,
             calls: Cell::new(0),
+            slots: RefCell::default(),
             traffic: RefCell::default(),
             reach: OnceCell::new(),
         };
@@ -220,6 +224,15 @@ impl KernelState {
         tape.uses.push(0);
         tape.held.push(true);
         u32::try_from(tape.uses.len() - 1).expect("fewer than 2³² values")
+    }
+
+    /// Fails if the kernel, which has ended, holds the slot of a message.
+    pub(crate) fn check_slots(&self) -> Result<(), String> {
+        let Some(&held) = self.slots.borrow().first() else { return Ok(()) };
+        let tape = self.tape.borrow();
+        let what =
+            format!("the slot of `{}` is never released: call release", tape.order(held).effect);
+        Err(self.problem(tape.place(held), &what))
     }
 
     fn use_value(&self, value: ValueId) {

@@ -2,11 +2,12 @@
 
 use std::rc::Rc;
 
-use cubeyard_device::pe::{AnyOf, Format, PortMessage, Work};
+use cubeyard_device::pe::{AnyOf, Format, HeldSlot, PortMessage, SlotUse, Work};
 use cubeyard_runtime::dtype::DType;
 
 use super::order::After;
 use super::tape::Effect;
+use super::tile::TileSlot;
 use super::{Instruction, Port, Tile, Tl};
 use crate::numeric::TileType;
 
@@ -39,9 +40,76 @@ impl Tl {
         let ty = self.checked(TileType::new(dtype, shape));
         let message = self.message(port, &ty);
         let tile = self.tile(ty.clone());
-        let effect = Effect::Receive { value: tile.value(), ty, port };
+        let effect = Effect::Receive { value: tile.value(), ty, port, usage: None };
         self.order(Work::Receive(message), effect, &[], &[&tile], After::new());
         tile
+    }
+
+    /// Waits for the next message of a port and returns it, but leaves it in its slot: the next receive gets the same message,
+    /// and the sender does not get the slot back. The kernel waits, as for [`recv`](Self::recv).
+    ///
+    /// This is for diagnosis: a message in the TCM is not read, so that the command ends when the message has arrived. A message in
+    /// the SRAM or HBM is read as by `recv`.
+    #[track_caller]
+    pub fn recv_no_consume(&self, port: Port, shape: &[u64], dtype: DType) -> Tile {
+        let ty = self.checked(TileType::new(dtype, shape));
+        let tile = self.tile(ty);
+        self.receive_in_slot(port, &tile, SlotUse::Look);
+        tile
+    }
+
+    /// Receives a tile that stays in its slot, which must be in the TCM: it is not copied, and takes no room of the kernel's
+    /// tiles. The kernel waits, as for [`recv`](Self::recv).
+    ///
+    /// The sender gets the slot back after [`release`](Self::release), and after the slots of all messages before it. A
+    /// kernel must release every slot.
+    #[track_caller]
+    pub fn recv_slot(&self, port: Port, shape: &[u64], dtype: DType) -> Tile {
+        let ty = self.checked(TileType::new(dtype, shape));
+        let place = self.state.scratch.borrow_mut().slot();
+        let tile = Tile::in_slot(self, ty, place, TileSlot::Held(port));
+        self.receive_in_slot(port, &tile, SlotUse::Hold);
+        self.state.slots.borrow_mut().push(tile.producer());
+        tile
+    }
+
+    #[track_caller]
+    fn receive_in_slot(&self, port: Port, tile: &Tile, usage: SlotUse) {
+        let (value, ty) = (tile.value(), tile.ty().clone());
+        let work = Work::ReceiveInSlot(self.message(port, &ty), usage);
+        let effect = Effect::Receive { value, ty, port, usage: Some(usage) };
+        self.order(work, effect, &[], &[tile], After::new());
+        self.wait_on(tile.producer());
+    }
+
+    /// Frees the slot of a tile of [`recv_slot`](Self::recv_slot) when all commands so far that use the tile are done. Returns
+    /// at once; later commands cannot use the tile.
+    #[track_caller]
+    pub fn release(&self, tile: &Tile) {
+        let TileSlot::Held(port) = tile.slot() else {
+            let why = match tile.slot() {
+                TileSlot::None => "it is in no slot; only tiles of recv_slot are",
+                _ => "its slot was released before",
+            };
+            self.fail(format!("release of {}: {why}", tile.ty()));
+        };
+        let by = tile.producer();
+        let work = Work::Release(HeldSlot { port: port.of_group(self.state.site.group), by });
+        let id = self.next_command();
+        let mut after: After = self.state.scratch.borrow().users(id, tile.place()).collect();
+        after.push(by);
+        self.push(work, Effect::Release { port }, after, After::new());
+        tile.set_slot(TileSlot::Released(port));
+        self.state.slots.borrow_mut().retain(|held| *held != by);
+    }
+
+    /// Ends the kernel if a tile lies in a slot that was released.
+    #[track_caller]
+    pub(super) fn check_slot(&self, tile: &Tile) {
+        if let TileSlot::Released(port) = tile.slot() {
+            let ty = tile.ty();
+            self.fail(format!("use of {ty} in a slot of {port} that was released: copy it before, or release it later"));
+        }
     }
 
     /// Receives a tile from any of several ports: the first message to arrive, and in rotation if several are

@@ -38,6 +38,10 @@ impl Tl {
         writes: &[&Tile],
         mut after: After,
     ) {
+        // Not in a closure: `track_caller` would report the closure as the line of the kernel.
+        for tile in reads {
+            self.check_slot(tile);
+        }
         let id = self.next_command();
         let mut scratch = self.state.scratch.borrow_mut();
         after.extend(reads.iter().map(|tile| tile.producer()));

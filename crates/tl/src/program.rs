@@ -47,6 +47,7 @@ impl Recording {
         let mut future = kernel.start(tl.clone(), Args::new(tl, arguments.into()));
         match poll(&state, &mut future)? {
             Poll::Ready(()) => {
+                state.check_slots()?;
                 state.tape.borrow_mut().end();
                 Ok(Self { state })
             }
@@ -194,7 +195,10 @@ impl Program for KernelProgram {
             self.answer();
             let Some(future) = &mut self.future else { return Ok(None) };
             match poll(&self.state, future) {
-                Ok(Poll::Ready(())) => self.future = None,
+                Ok(Poll::Ready(())) => {
+                    self.future = None;
+                    self.state.check_slots()?;
+                }
                 Ok(Poll::Pending) if self.state.wanted.get().is_some() => {}
                 Ok(Poll::Pending) => {
                     let what = "awaits a future that is not of tl";

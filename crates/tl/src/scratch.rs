@@ -20,12 +20,14 @@ pub(super) struct Scratch {
     /// Ranges that recent commands use, as long as these may be under way.
     recent: VecDeque<(CommandId, Range<u64>)>,
     window: u32,
+    /// Number of message slots that were used as tiles so far.
+    slots: u64,
 }
 
 impl Scratch {
     pub(super) fn new(bytes: Bytes, window: u32) -> Self {
         let free = FreeList::new(bytes, Checking::Trusted);
-        Self { free, resting: VecDeque::new(), recent: VecDeque::new(), window }
+        Self { free, resting: VecDeque::new(), recent: VecDeque::new(), window, slots: 0 }
     }
 
     /// Allocates a range; the error says why none fits.
@@ -41,6 +43,13 @@ impl Scratch {
         }
     }
 
+    /// Returns a range of its own for a tile in a message slot, which takes no room of the kernel's tiles.
+    pub(super) fn slot(&mut self) -> Range<u64> {
+        self.slots += 1;
+        let start = self.free.capacity().get() + self.slots * LINE;
+        start..start + LINE
+    }
+
     fn refusal(&self, bytes: u64) -> String {
         let (all, free) = (self.free.capacity(), self.free.free_bytes());
         let wanted = Bytes::new(bytes);
@@ -53,8 +62,11 @@ impl Scratch {
         )
     }
 
+    /// Returns a range; that of a message slot is not one of the kernel's.
     pub(super) fn release(&mut self, place: &Range<u64>) {
-        self.resting.push_back(place.clone());
+        if place.start < self.free.capacity().get() {
+            self.resting.push_back(place.clone());
+        }
     }
 
     /// Records that a command uses a range.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::Location;
 use std::rc::Rc;
 
-use cubeyard_device::pe::{Chunks, CommandId, Instruction, Instructions, Work};
+use cubeyard_device::pe::{Chunks, CommandId, Instruction, Instructions, SlotUse, Work};
 use smallvec::{SmallVec, smallvec};
 
 use super::composite::Plan;
@@ -67,6 +67,13 @@ pub enum Effect {
         value: ValueId,
         /// Type and shape of the tile.
         ty: TileType,
+        /// The port to the sender.
+        port: Port,
+        /// Use of the message if it stays in its slot.
+        usage: Option<SlotUse>,
+    },
+    /// Frees the slot of a message that stayed there.
+    Release {
         /// The port to the sender.
         port: Port,
     },
@@ -252,7 +259,10 @@ impl Effect {
     /// Returns the tiles that it reads.
     pub(crate) fn inputs(&self) -> SmallVec<[&Input; 2]> {
         match self {
-            Self::Load { .. } | Self::Receive { .. } | Self::ReceiveAny { .. } => SmallVec::new(),
+            Self::Load { .. }
+            | Self::Receive { .. }
+            | Self::ReceiveAny { .. }
+            | Self::Release { .. } => SmallVec::new(),
             Self::Store { input, .. } | Self::Send { input, .. } => smallvec![input],
             Self::Compute(computation) => computation
                 .inputs
@@ -280,7 +290,15 @@ impl fmt::Display for Effect {
             Self::Fused(chain) => f.write_str(&chain.describe()),
             Self::Composite(plan) => plan.fmt(f),
             Self::Send { input, port } => write!(f, "send {} to {port}", input.ty),
-            Self::Receive { ty, port, .. } => write!(f, "receive {ty} from {port}"),
+            Self::Receive { ty, port, usage, .. } => {
+                let how = match usage {
+                    None => "",
+                    Some(SlotUse::Look) => ", not consumed",
+                    Some(SlotUse::Hold) => ", in its slot",
+                };
+                write!(f, "receive {ty} from {port}{how}")
+            }
+            Self::Release { port } => write!(f, "release a slot of {port}"),
             Self::ReceiveAny { ty, ports, .. } => {
                 let ports: Vec<_> = ports.iter().map(ToString::to_string).collect();
                 write!(f, "receive {ty} from {}", ports.join(" or "))

@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use cubeyard_device::pe::CommandId;
 
-use super::Tl;
 use super::input::{Input, ValueId};
+use super::{Port, Tl};
 use crate::numeric::TileType;
 
 /// An immutable tile in the TCM; each computation returns a new one. Cheap to clone; dropping the last clone
@@ -25,13 +25,38 @@ struct TileCell {
     value: ValueId,
     place: Range<u64>,
     producer: Cell<CommandId>,
+    /// State of the message slot in which it lies, if it does.
+    slot: Cell<TileSlot>,
+}
+
+/// Relation of a tile to a message slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TileSlot {
+    /// It has memory of its own.
+    None,
+    /// It lies in a slot of this port.
+    Held(Port),
+    /// Its slot was released.
+    Released(Port),
 }
 
 impl Tile {
     pub(super) fn new(tl: &Tl, ty: TileType, place: Range<u64>) -> Self {
-        let value = tl.state.new_value();
-        let cell = TileCell { tl: tl.clone(), value, place, producer: Cell::new(0) };
+        Self::in_slot(tl, ty, place, TileSlot::None)
+    }
+
+    pub(super) fn in_slot(tl: &Tl, ty: TileType, place: Range<u64>, slot: TileSlot) -> Self {
+        let (tl, value, slot) = (tl.clone(), tl.state.new_value(), Cell::new(slot));
+        let cell = TileCell { tl, value, place, producer: Cell::new(0), slot };
         Self { ty, cell: Rc::new(cell) }
+    }
+
+    pub(super) fn slot(&self) -> TileSlot {
+        self.cell.slot.get()
+    }
+
+    pub(super) fn set_slot(&self, slot: TileSlot) {
+        self.cell.slot.set(slot);
     }
 
     /// Returns type and shape.

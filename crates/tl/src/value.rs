@@ -42,6 +42,7 @@ impl Tl {
         if !self.state.site.has_data {
             self.fail("the kernel reads loaded values, so it needs data mode");
         }
+        self.check_slot(tile);
         self.wait_on(tile.producer());
         self.state.use_value(tile.value());
         PendingValue { state: Rc::clone(&self.state), tile: tile.clone() }

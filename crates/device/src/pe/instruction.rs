@@ -55,6 +55,10 @@ pub enum Work {
     Receive(PortMessage),
     /// Receives a message from whichever of several PEs has sent one.
     ReceiveAny(Rc<AnyOf>),
+    /// Receives a message that stays in its slot.
+    ReceiveInSlot(PortMessage, SlotUse),
+    /// Frees the slot that a command [holds](SlotUse::Hold).
+    Release(HeldSlot),
     /// Many loads, computations and stores that overlap.
     Pipeline(Rc<dyn Pipeline>),
 }
@@ -69,6 +73,24 @@ pub struct AnyOf {
     pub bytes: u64,
     /// Format of its elements.
     pub format: Format,
+}
+
+/// Use of a message that stays in its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotUse {
+    /// The next receive of the port gets the same message. It is not read from a slot in the TCM.
+    Look,
+    /// The message is used where it is, in the TCM, until its slot is [released](Work::Release).
+    Hold,
+}
+
+/// A slot that holds a message of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldSlot {
+    /// Port of the message.
+    pub port: PortId,
+    /// Command that received it.
+    pub by: CommandId,
 }
 
 /// A message between PEs, at one end of a channel.

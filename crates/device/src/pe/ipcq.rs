@@ -94,6 +94,14 @@ pub(super) struct Arrived {
     pub(super) record: Option<u32>,
 }
 
+/// A slot whose message was taken, and that is not free for the sender yet: it, or an earlier one, is held.
+#[derive(Debug)]
+pub(super) struct TakenSlot {
+    pub(super) by: CommandId,
+    /// Time since which the receiver does not need it, and the record of the operation that freed it.
+    pub(super) freed: Option<(Time, Option<u32>)>,
+}
+
 /// State of one end of a channel.
 #[derive(Debug)]
 pub(super) struct Port {
@@ -111,6 +119,8 @@ pub(super) struct Port {
     /// Launch and command of the last message in each slot at the other end that was used.
     pub(super) senders: Vec<(RequestId, CommandId)>,
     pub(super) arrived: VecDeque<Arrived>,
+    /// Slots from the first that is held on. The sender uses slots in turn, so they become free in turn.
+    pub(super) taken: VecDeque<TakenSlot>,
     /// Commands that wait for a message of this port, in order.
     pub(super) wanted: VecDeque<CommandId>,
 }
@@ -137,12 +147,22 @@ impl Ports {
             return Err(PortError::Taken(taken.port.0));
         }
         for &spec in specs {
-            let (arrived, wanted) = (VecDeque::new(), VecDeque::new());
+            let (arrived, taken, wanted) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
             let (peer, credits) = (dma(spec.peer), spec.slots);
             let (starved, credited, sent) = (false, None, 0);
             let senders = Vec::new();
-            let port =
-                Port { spec, peer, credits, starved, credited, sent, senders, arrived, wanted };
+            let port = Port {
+                spec,
+                peer,
+                credits,
+                starved,
+                credited,
+                sent,
+                senders,
+                arrived,
+                taken,
+                wanted,
+            };
             let place = self.ids.partition_point(|&id| id < spec.port);
             self.ids.insert(place, spec.port);
             self.list.insert(place, port);
@@ -213,6 +233,24 @@ impl Port {
         self.credits -= 1;
     }
 
+    /// Notes that the receiver does not need a slot any more, and returns when each slot that is free now became so.
+    pub(super) fn free(
+        &mut self,
+        by: CommandId,
+        at: Time,
+        record: Option<u32>,
+    ) -> Vec<(Time, Option<u32>)> {
+        if let Some(taken) = self.taken.iter_mut().find(|taken| taken.by == by) {
+            taken.freed = Some((at, record));
+        }
+        let mut free = Vec::new();
+        while let Some((since, record)) = self.taken.front().and_then(|taken| taken.freed) {
+            self.taken.pop_front();
+            free.push((since.max(at), record));
+        }
+        free
+    }
+
     fn reset(&mut self) {
         self.credits = self.spec.slots;
         self.starved = false;
@@ -220,6 +258,7 @@ impl Port {
         self.sent = 0;
         self.senders.clear();
         self.arrived.clear();
+        self.taken.clear();
         self.wanted.clear();
     }
 }

@@ -100,9 +100,14 @@ impl Knowledge {
         self.on_the_way.entry(to).or_default().push_back(told);
     }
 
-    /// Notes that a command has received the next message of a port.
-    pub(crate) fn received(&mut self, id: ProgramId, command: CommandId, at: PortEnd) {
-        let told = self.on_the_way.get_mut(&at).and_then(VecDeque::pop_front);
+    /// Notes that a command has received the next message of a port, which stays for another if `stays`.
+    pub(crate) fn received(&mut self, id: ProgramId, command: CommandId, at: PortEnd, stays: bool) {
+        let told = self.on_the_way.get_mut(&at);
+        let told = if stays {
+            told.and_then(|all| all.front().cloned())
+        } else {
+            told.and_then(VecDeque::pop_front)
+        };
         let program = self.programs.get_mut(&id).expect("it has issued the command");
         let node = program.node_mut(command).expect("it is under way");
         node.heard = told.expect("what is received was sent");

@@ -88,7 +88,7 @@ impl Epilogue {
     fn read(py: Python<'_>, op: &str, with: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         if op == "add_product" {
             let tiles = with.and_then(|with| with.extract::<[Bound<'_, Tile>; 2]>().ok());
-            let wrong = || run::fail(py, &"operand: add_product expects a pair of tiles");
+            let wrong = || run::fail(py, "operand: add_product expects a pair of tiles");
             return Ok(Self::AddProduct(tiles.ok_or_else(wrong)?.map(Bound::unbind)));
         }
         let Some(with) = with else {

@@ -161,6 +161,37 @@ impl Tl {
         run.make(|tl| tl.recv_async(port, &shape, dtype))
     }
 
+    /// Waits for the next message of a port and returns it, but leaves it in its slot: the next receive gets the same message.
+    fn recv_no_consume(
+        slf: &Bound<'_, Self>,
+        port: &Bound<'_, PyAny>,
+        shape: &Bound<'_, PyAny>,
+        dtype: &Bound<'_, PyAny>,
+    ) -> PyResult<Tile> {
+        let run = running(slf)?;
+        let (port, (shape, dtype)) = (self::port(port)?, tile_type(shape, dtype)?);
+        run.make(|tl| tl.recv_no_consume(port, &shape, dtype))
+    }
+
+    /// Receives a tile that stays in its slot, which must be in the TCM, until `release`.
+    fn recv_slot(
+        slf: &Bound<'_, Self>,
+        port: &Bound<'_, PyAny>,
+        shape: &Bound<'_, PyAny>,
+        dtype: &Bound<'_, PyAny>,
+    ) -> PyResult<Tile> {
+        let run = running(slf)?;
+        let (port, (shape, dtype)) = (self::port(port)?, tile_type(shape, dtype)?);
+        run.make(|tl| tl.recv_slot(port, &shape, dtype))
+    }
+
+    /// Frees the slot of a tile of `recv_slot` when all commands so far that use the tile are done.
+    fn release(slf: &Bound<'_, Self>, tile: &Bound<'_, Tile>) -> PyResult<()> {
+        let run = running(slf)?;
+        let tile = run.tile(tile.get())?;
+        run.attempt(|tl| tl.release(&tile))
+    }
+
     /// Receives a tile from any of several ports. The second tile is a single `i32`, the index in `ports` of the sender.
     fn recv_any(
         slf: &Bound<'_, Self>,

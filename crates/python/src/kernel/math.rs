@@ -385,7 +385,6 @@ methods! {
     #[pyo3(signature = (a, a_scale, b, b_scale, acc=None, out_dtype=None))]
     fn dot_scaled(
         &self,
-        py: Python<'_>,
         a: &Bound<'_, Tile>,
         a_scale: Option<&Bound<'_, Tile>>,
         b: &Bound<'_, Tile>,
@@ -393,7 +392,7 @@ methods! {
         acc: Option<&Bound<'_, Tile>>,
         out_dtype: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Tile> {
-        let run = self.run(py)?;
+        let run = self.run(a.py())?;
         product(&run, [a, b], [a_scale, b_scale], acc, out_dtype)
     }
 

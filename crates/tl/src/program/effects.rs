@@ -172,7 +172,7 @@ fn accesses(work: &Work) -> [usize; 2] {
             let [loads, _, stores] = pipeline.parts();
             [loads as usize, stores as usize]
         }
-        Work::Compute(_) | Work::Send(_) | Work::Receive(_) | Work::ReceiveAny(_) => [0, 0],
+        _ => [0, 0],
     }
 }
 
@@ -183,7 +183,7 @@ fn stores(tape: &Tape, command: CommandId) -> Vec<u64> {
         Work::Pipeline(pipeline) => {
             (0..pipeline.parts()[2]).map(|index| pipeline.store(index).bytes).collect()
         }
-        Work::Compute(_) | Work::Send(_) | Work::Receive(_) | Work::ReceiveAny(_) => Vec::new(),
+        _ => Vec::new(),
     }
 }
 

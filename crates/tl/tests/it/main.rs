@@ -19,5 +19,6 @@ mod numbers;
 mod races;
 mod receive_any;
 mod script;
+mod slots;
 mod stalls;
 mod strays;

@@ -132,6 +132,8 @@ impl Run {
             &Work::Compute(strips) => self.stand(self.engine(strips.unit), id),
             &Work::Send(message) => self.issue_send(id, message, ports),
             &Work::Receive(message) => self.issue_receive(id, message, ports),
+            &Work::ReceiveInSlot(message, usage) => self.issue_in_slot(id, message, usage, ports),
+            Work::Release(_) => self.issue_release(id),
             Work::ReceiveAny(any) => {
                 let any = Rc::clone(any);
                 self.issue_any(id, &any, ports);

@@ -13,7 +13,7 @@ use crate::pe::ipcq::{Arrived, Port, Ports};
 use crate::pe::packed::Packed;
 use crate::pe::{
     CommandId, CommandPart, OpCause, OpUnit, PortError, PortId, PortMessage, PortSpec, SlotMemory,
-    Work,
+    SlotUse, Work,
 };
 use receive::Reading;
 
@@ -33,6 +33,8 @@ pub(super) struct Messages {
     /// Port of the last message of these.
     last_any: Option<PortId>,
     reading: Vec<Reading>,
+    /// Commands that free slots and wait for the last users of these.
+    releasing: Vec<CommandId>,
 }
 
 impl Messages {
@@ -158,6 +160,37 @@ impl Run {
         }
     }
 
+    /// Issues a command whose message stays in its slot. Only a slot in the TCM can be held: engines read nothing else.
+    pub(super) fn issue_in_slot(
+        &mut self,
+        id: CommandId,
+        message: PortMessage,
+        usage: SlotUse,
+        ports: &mut Ports,
+    ) {
+        let memory = ports.get(message.port).map(|port| port.spec.memory);
+        if usage == SlotUse::Hold && matches!(memory, Some(SlotMemory::At(_))) {
+            let what = self.program.describe(id);
+            return self.fail(format!(
+                "{what}: the slots of this port are not in the TCM, so a message must be copied: use recv"
+            ));
+        }
+        self.issue_receive(id, message, ports);
+    }
+
+    pub(super) fn issue_release(&mut self, id: CommandId) {
+        self.messages.releasing.push(id);
+        self.due.add(RECEIVE);
+    }
+
+    /// Returns the use of a message that stays in its slot; none if the command copies it.
+    fn slot_use(&self, id: CommandId) -> Option<SlotUse> {
+        match self.long(id) {
+            Some(&Work::ReceiveInSlot(_, usage)) => Some(usage),
+            _ => None,
+        }
+    }
+
     /// Returns the message that a command sends or receives, and whether it receives; none while its port is to be
     /// chosen.
     fn message(&self, id: CommandId) -> Option<(PortMessage, bool)> {
@@ -165,7 +198,8 @@ impl Run {
             (Packed::Send(message, _), _) | (_, Some(&Work::Send(message))) => {
                 Some((message, false))
             }
-            (Packed::Receive(message, _), _) | (_, Some(&Work::Receive(message))) => {
+            (Packed::Receive(message, _), _)
+            | (_, Some(&(Work::Receive(message) | Work::ReceiveInSlot(message, _)))) => {
                 Some((message, true))
             }
             (Packed::Chosen(_, port), Some(Work::ReceiveAny(any))) => {

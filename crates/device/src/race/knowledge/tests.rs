@@ -197,7 +197,7 @@ impl World {
             if heard.is_none() {
                 return false;
             }
-            self.knowledge.received(program(of), id, end(from, of));
+            self.knowledge.received(program(of), id, end(from, of), false);
         }
         let begun = self.graph.place(&before);
         let ended =

@@ -6,7 +6,7 @@ use super::{ANY, Core, Run};
 use crate::message::Message;
 use crate::pe::ipcq::Ports;
 use crate::pe::packed::Packed;
-use crate::pe::{AnyOf, CommandId, PortId, PortMessage, Work};
+use crate::pe::{AnyOf, CommandId, PortId, PortMessage, SlotUse, Work};
 
 impl Core {
     pub(super) fn any_waits(&self, run: &Run, id: CommandId, any: &AnyOf) -> String {
@@ -59,7 +59,7 @@ impl Run {
         let last = any.ports.iter().position(|port| Some(*port) == self.messages.last_any);
         let (first, count) = (last.map_or(0, |last| last + 1), any.ports.len());
         let mut turns = (first..first + count).map(|turn| turn % count);
-        let Some(place) = turns.find(|&place| has_for(ports, any.ports[place], id)) else {
+        let Some(place) = turns.find(|&place| self.has_for(ports, any.ports[place], id)) else {
             return false;
         };
         let port = any.ports[place];
@@ -73,11 +73,13 @@ impl Run {
         self.check(result);
         true
     }
-}
 
-/// Returns whether a port has a message that no earlier command waits for.
-fn has_for(ports: &Ports, port: PortId, id: CommandId) -> bool {
-    ports.get(port).is_some_and(|port| {
-        port.arrived.len() > port.wanted.iter().filter(|&&other| other < id).count()
-    })
+    /// Returns whether a port has a message that no earlier command takes.
+    fn has_for(&self, ports: &Ports, port: PortId, id: CommandId) -> bool {
+        let takes =
+            |other: &&CommandId| **other < id && self.slot_use(**other) != Some(SlotUse::Look);
+        ports
+            .get(port)
+            .is_some_and(|port| port.arrived.len() > port.wanted.iter().filter(takes).count())
+    }
 }

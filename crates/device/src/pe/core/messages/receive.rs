@@ -9,8 +9,10 @@ use super::{Latest, RECEIVE, Run, SLOT_BIT, State};
 use crate::message::{
     Buffer, Credit, Direction, Done, Message, PeDmaMessage, Slice, VirtualAccess,
 };
-use crate::pe::ipcq::{Port, Ports};
-use crate::pe::{CommandId, OpCause, OpUnit, PortId, SlotMemory, WaitMode};
+use crate::pe::ipcq::{Port, Ports, TakenSlot};
+use crate::pe::{
+    CommandId, HeldSlot, OpCause, OpUnit, PortId, SlotMemory, SlotUse, WaitMode, Work,
+};
 
 /// A message that is being read from a slot in memory.
 #[derive(Debug)]
@@ -19,6 +21,8 @@ pub(super) struct Reading {
     port: PortId,
     start: Latest,
     buffer: Option<Buffer>,
+    /// Whether the message stays in its slot.
+    stays: bool,
 }
 
 impl Run {
@@ -27,6 +31,7 @@ impl Run {
         ports: &mut Ports,
         context: &mut Context<Message>,
     ) {
+        self.release(ports, context);
         let mut wanted = std::mem::take(&mut self.messages.wanted);
         wanted.retain(|&id| {
             let port = ports.get_mut(id).expect("checked when it was issued");
@@ -68,14 +73,51 @@ impl Run {
             self.set_alarm(RECEIVE, start.time, context);
             return false;
         }
-        self.shared.mail.update(|mail| mail - 1);
         let at = (self.dma_node, port.spec.port);
-        self.tell(|races, launch, pe| races.knowledge.received((launch, pe), id, at));
+        let stays = self.slot_use(id) == Some(SlotUse::Look);
+        self.tell(|races, launch, pe| races.knowledge.received((launch, pe), id, at, stays));
+        if !stays {
+            self.shared.mail.update(|mail| mail - 1);
+        }
         match port.spec.memory {
             SlotMemory::Tcm => self.take_from_tcm(id, port, start, context),
             SlotMemory::At(base) => self.read_slot(id, port, start, base.to_bits(), context),
         }
         true
+    }
+
+    /// Frees the slots whose last users are known.
+    fn release(&mut self, ports: &mut Ports, context: &mut Context<Message>) {
+        for id in std::mem::take(&mut self.messages.releasing) {
+            let Some(&Work::Release(HeldSlot { port, by })) = self.long(id) else {
+                unreachable!("only such commands release")
+            };
+            match self.ready(id) {
+                Ok(ready) => {
+                    let record = self.message_done(id, OpUnit::Receive, ready, ready.time);
+                    let port = ports.get_mut(port).expect("checked when the message was received");
+                    self.free(port, by, ready.time, record, context);
+                }
+                Err(before) => {
+                    self.due.wait(RECEIVE, before);
+                    self.messages.releasing.push(id);
+                }
+            }
+        }
+    }
+
+    /// Gives back the slots that are free when the receiver does not need one any more.
+    fn free(
+        &self,
+        port: &mut Port,
+        by: CommandId,
+        at: Time,
+        record: Option<u32>,
+        context: &mut Context<Message>,
+    ) {
+        for (at, record) in port.free(by, at, record) {
+            self.give_back(port, at, record, context);
+        }
     }
 
     fn take_from_tcm(
@@ -86,16 +128,29 @@ impl Run {
         context: &mut Context<Message>,
     ) {
         port.wanted.pop_front();
-        let arrived = port.arrived.pop_front().expect("looked at before");
-        let read = self.shared.wiring.topology().spec().pe.core.tcm_read.span(arrived.bytes);
-        let end = start.time + read;
-        self.report.moved[0] += arrived.bytes;
-        if let Some(data) = arrived.data.filter(|_| self.has_data) {
+        let usage = self.slot_use(id);
+        let (bytes, data) = if usage == Some(SlotUse::Look) {
+            let arrived = port.arrived.front().expect("looked at before");
+            (arrived.bytes, arrived.data.clone())
+        } else {
+            let arrived = port.arrived.pop_front().expect("looked at before");
+            (arrived.bytes, arrived.data)
+        };
+        // What stays in its slot is not read.
+        let read = self.shared.wiring.topology().spec().pe.core.tcm_read.span(bytes);
+        let end = if usage.is_none() { start.time + read } else { start.time };
+        self.report.moved[0] += if usage.is_none() { bytes } else { 0 };
+        if let Some(data) = data.filter(|_| self.has_data) {
             let result = self.program.loaded(id, 0, data.into_vec(), None);
             self.check(result);
         }
         let record = self.message_done(id, OpUnit::Receive, start, end);
-        self.give_back(port, end, record, context);
+        match usage {
+            Some(SlotUse::Look) => {}
+            Some(SlotUse::Hold) => port.taken.push_back(TakenSlot { by: id, freed: None }),
+            None if port.taken.is_empty() => self.give_back(port, end, record, context),
+            None => port.taken.push_back(TakenSlot { by: id, freed: Some((end, record)) }),
+        }
     }
 
     fn read_slot(
@@ -107,8 +162,12 @@ impl Run {
         context: &mut Context<Message>,
     ) {
         port.wanted.pop_front();
-        let arrived = port.arrived.pop_front().expect("looked at before");
-        let bytes = arrived.bytes;
+        let stays = self.slot_use(id) == Some(SlotUse::Look);
+        let arrived = port.arrived.front().expect("looked at before");
+        let (bytes, slot) = (arrived.bytes, arrived.slot);
+        if !stays {
+            port.arrived.pop_front();
+        }
         let buffer = self
             .has_data
             .then(|| Buffer::new(vec![0; usize::try_from(bytes).expect("it fits memory")].into()));
@@ -120,14 +179,14 @@ impl Run {
         let access = VirtualAccess {
             request: self.request,
             direction: Direction::Read,
-            address: base + u64::from(arrived.slot) * port.spec.slot_bytes,
+            address: base + u64::from(slot) * port.spec.slot_bytes,
             bytes,
             rows: None,
             data,
             done: Done::Core(self.node, SLOT_BIT | u64::from(id)),
         };
         let start = Latest { time: context.now(), ..start };
-        self.messages.reading.push(Reading { id, port: port.spec.port, start, buffer });
+        self.messages.reading.push(Reading { id, port: port.spec.port, start, buffer, stays });
         self.report.moved[0] += bytes;
         context.call(self.dma_node, PeDmaMessage::ReadSlot(Box::new(access)).into());
     }
@@ -140,14 +199,16 @@ impl Run {
     ) {
         let its = |reading: &Reading| SLOT_BIT | u64::from(reading.id) == token;
         let place = self.messages.reading.iter().position(its).expect("it is being read");
-        let Reading { id, port, start, buffer } = self.messages.reading.swap_remove(place);
+        let Reading { id, port, start, buffer, stays } = self.messages.reading.swap_remove(place);
         if let Some(buffer) = buffer {
             let result = self.program.loaded(id, 0, buffer.take(), None);
             self.check(result);
         }
         let record = self.message_done(id, OpUnit::Receive, start, context.now());
-        let port = ports.get_mut(port).expect("it is in use");
-        self.give_back(port, context.now(), record, context);
+        if !stays {
+            let port = ports.get_mut(port).expect("it is in use");
+            self.give_back(port, context.now(), record, context);
+        }
     }
 
     fn give_back(
