@@ -160,12 +160,18 @@ def bench(
 def load(path: str | os.PathLike[str]) -> list[Bench]:
     """Runs a file, as Python would import it, and returns its benches in order.
 
+    A file with kernels of Triton is not run: each kernel is a bench, which runs the file as a script.
+
     Raises:
         InputError: The file cannot be read or run, or has two benches of one name.
     """
     path = Path(path)
     if not path.is_file():
         raise InputError(f"{path}: there is no such file; check the path")
+    from cubeyard.triton import _script
+
+    if kernels := _script.benches(path):
+        return kernels
     folder = str(path.resolve().parent)
     with _collected() as collected, _first_in_path(folder):
         module = _execute(path)

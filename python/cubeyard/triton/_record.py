@@ -44,6 +44,7 @@ class TritonRun(Run):
 
 _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
 _times: ContextVar[list[int] | None] = ContextVar("times", default=None)
+_chosen: ContextVar[tuple[str, BenchContext, list[str]] | None] = ContextVar("chosen", default=None)
 _DEFAULT = Settings()
 
 
@@ -87,16 +88,29 @@ def timed() -> Iterator[list[int]]:
         _times.reset(token)
 
 
+@contextmanager
+def on_context(kernel: str, context: BenchContext) -> Iterator[list[str]]:
+    """Runs launches of one kernel on a context, others on machines of their own; collects the names of all."""
+    names: list[str] = []
+    token = _chosen.set((kernel, context, names))
+    try:
+        yield names
+    finally:
+        _chosen.reset(token)
+
+
 def current() -> Settings:
     """Returns the settings of launches now."""
-    recording = _recording.get()
+    recording, chosen = _recording.get(), _chosen.get()
+    if recording is None and chosen is not None:
+        return Settings(data=chosen[1].data)
     return _DEFAULT if recording is None else recording.settings
 
 
 def perform(launch: Launch, options: list[str]) -> None:
     """Runs a launch, and records it where launches are recorded."""
     recording = _recording.get()
-    context = launch.context()
+    context = launch.context() or _context_of(launch)
     if context is not None:
         done: Any = launch.run(context, set())
         _timed(done.max_ps)
@@ -109,6 +123,16 @@ def perform(launch: Launch, options: list[str]) -> None:
         _timed(round(done.kernel_ns * 1000))
     if recording is not None:
         recording.launches.append(done)
+
+
+def _context_of(launch: Launch) -> Context | None:
+    """Returns the context on which launches of this kernel are measured, if they are."""
+    chosen = _chosen.get()
+    if chosen is None:
+        return None
+    kernel, context, names = chosen
+    names.append(launch.program.name)
+    return context if launch.program.name == kernel else None
 
 
 def _timed(picoseconds: int) -> None:

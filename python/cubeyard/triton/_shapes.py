@@ -247,7 +247,7 @@ def split(build: Builder, operation: Operation) -> Step:
     return step
 
 
-@lowers("ttg.barrier", "gpu.barrier", "tt.assert", "ttg.async_wait")
+@lowers("ttg.barrier", "gpu.barrier", "tt.assert")
 def nothing(build: Builder, operation: Operation) -> Step:
     """Lowers what has no meaning on a PE: barriers of the threads of a program, of which there is one; assertions."""
 

@@ -68,7 +68,7 @@ def _composed(name: str, element: str, source: str) -> Tiles | None:
         return lambda tl, x: tl.cast(tl.cast(x, UNSIGNED[element]), into)
     if name == "tt.mulhiui" and source == "i32":
         return _high_product
-    found: dict[str, Tiles] = {"arith.select": _select, "arith.divsi": _divided, "arith.remsi": _remainder, "arith.remf": _float_remainder,
+    found: dict[str, Tiles] = {"arith.select": _select(into), "arith.divsi": _divided, "arith.remsi": _remainder, "arith.remf": _float_remainder,
                                "arith.ceildivsi": _divided_up}  # fmt: skip
     return found.get(name)
 
@@ -106,8 +106,13 @@ def _comparison(name: str, relation: str, source: str) -> Tiles:
     return lambda tl, x, y: tl.not_(getattr(tl, opposite)(x, y))
 
 
-def _select(tl: Any, condition: Any, x: Any, y: Any) -> Any:
-    return tl.where(condition, x, y)
+def _select(into: str) -> Tiles:
+    def select(tl: Any, condition: Any, x: Any, y: Any) -> Any:
+        if isinstance(x, int | float) and isinstance(y, int | float):
+            x = tl.full([1] * len(condition.shape), x, into)
+        return tl.where(condition, x, y)
+
+    return select
 
 
 def _divided(tl: Any, x: Any, y: Any) -> Any:

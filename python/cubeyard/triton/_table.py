@@ -1,0 +1,36 @@
+"""The table of operations that docs/triton.md shows."""
+
+from __future__ import annotations
+
+from cubeyard.triton import _program
+from cubeyard.triton._frame import LOWERINGS
+
+__all__ = ["MISSING", "table"]
+
+MISSING = (
+    "tt.call", "tt.cat", "tt.descriptor_gather", "tt.descriptor_reduce", "tt.descriptor_scatter", "tt.dot_scaled",
+    "tt.elementwise_inline_asm", "tt.extern_elementwise", "tt.gather", "tt.histogram", "tt.map_elementwise", "tt.print",
+)  # fmt: skip
+"""Operations of Triton that have no counterpart yet, among those that its language makes."""
+
+_GROUPS = {
+    "_elementwise": "element-wise: on known indices at once, on tiles as chains of the vector unit",
+    "_shapes": "values, program ids and shapes",
+    "_memory": "loads and stores: strided boxes by one DMA command, other patterns by one for each run",
+    "_descriptors": "descriptors that a kernel makes",
+    "_reduce": "reductions and scans",
+    "_dot": "products on the matrix unit",
+    "_flow": "loops and branches: recorded over known values, live over loaded ones",
+    "_atomics": "atomic operations",
+}
+
+
+def table() -> str:
+    """Returns the operations that are supported, by kind, and those that are not."""
+    assert _program is not None, "importing it registers all operations"
+    lines = ["| kind | operations |", "|---|---|"]
+    for module, about in _GROUPS.items():
+        own = sorted(name for name, make in LOWERINGS.items() if make.__module__.endswith("." + module))
+        lines.append(f"| {about} | {', '.join(f'`{name}`' for name in own)} |")
+    lines.append(f"| not supported: an error names the line | {', '.join(f'`{name}`' for name in MISSING)} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,189 @@
+"""Launches of Triton kernels: tuning, placement, schedules, scripts, options, and errors."""
+
+import os
+
+os.environ["TRITON_DEFAULT_BACKEND"] = "ahbm"
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import triton
+import triton.language as tl
+import triton_kernels as kernels
+
+import cubeyard
+import cubeyard.triton
+from cubeyard.triton import _schedule, _version
+
+EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "triton_softmax.py"
+
+
+@triton.autotune(configs=[triton.Config({"BLOCK": block}) for block in (64, 1024, 256)], key=["n"])
+@triton.jit
+def tuned(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) * 3, mask=at < n)
+
+
+@triton.jit
+def bits(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at)
+    tl.store(out_ptr + at, x.to(tl.int32, bitcast=True))
+
+
+@triton.jit
+def overlapping(out_ptr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, at + tl.program_id(0))
+
+
+def launched(kernel, grid, *arguments, **named):
+    """Runs one launch, and returns its result; `record` are the options of the recording."""
+    options = named.pop("record", {})
+    with cubeyard.triton.record(**options) as run:
+        kernel[grid](*arguments, **named)
+    [launch] = run.launches
+    return launch
+
+
+def test_tuning_picks_the_least_simulated_time():
+    n = 65536
+    x, out = np.arange(n, dtype=np.float32), np.zeros(n, np.float32)
+    tuned[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, out, n)
+    assert (out == 3 * x).all()
+    times = {}
+    for block in (64, 1024, 256):
+        times[block] = launched(tuned.fn, (n // block,), x, out, n, BLOCK=block).kernel_ns
+    assert tuned.best_config.kwargs["BLOCK"] == min(times, key=times.get), times
+
+
+@pytest.mark.parametrize("programs", [1, 97, 128, 300])
+@pytest.mark.parametrize("name", list(_schedule.SCHEDULES))
+def test_every_program_runs_once(name, programs):
+    schedule = _schedule.find(name)
+    given = [number for pe in range(128) for number in schedule(pe, 128, programs)]
+    assert sorted(given) == list(range(programs))
+
+
+def test_a_schedule_near_the_data_is_faster_and_computes_the_same():
+    x = np.random.default_rng(1).standard_normal((256, 1024)).astype(np.float32)
+    first, second = np.zeros_like(x), np.zeros_like(x)
+    arguments = (x, 1024, 1024, 1024)
+    waves = launched(kernels.softmax_row, (256,), first, *arguments, BLOCK=1024)
+    near = launched(kernels.softmax_row, (256,), second, *arguments, BLOCK=1024, record={"schedule": "blocks"})
+    assert (first == second).all() and near.kernel_ns < waves.kernel_ns
+
+
+def test_copies_near_each_pe_are_faster_than_one_copy_far_away():
+    x, out = np.ones((256, 1024), np.float32), np.zeros((256, 1024), np.float32)
+    times = []
+    options = {"cubes": [0], "placement": cubeyard.Placement(pe="row_wise", cubes=1)}
+    for placement in (cubeyard.Placement(cubes=1), cubeyard.Placement.one()):
+        placed = cubeyard.triton.place(x, placement)
+        arguments = (out, placed, 1024, 1024, 1024)
+        times.append(launched(kernels.softmax_row, (256,), *arguments, BLOCK=1024, record=options).kernel_ns)
+        assert np.allclose(out, 1 / 1024)
+    assert times[0] < times[1]
+
+
+def test_columns_on_different_pes_are_refused():
+    with pytest.raises(cubeyard.errors.InputError, match="rows or copies"):
+        cubeyard.triton.place(np.zeros((4, 4)), cubeyard.Placement(pe="column_wise"))
+
+
+@pytest.mark.parametrize("block", [64, 1024])
+def test_a_softmax_takes_the_time_of_our_own_kernel(block):
+    rows, columns, pes = 512, block, 8
+    x, out = np.zeros((rows, columns), np.float32), np.zeros((rows, columns), np.float32)
+    options = {"schedule": "blocks", "data": False, "cubes": [0], "placement": cubeyard.Placement(pe="row_wise", cubes=1)}
+    found = launched(kernels.softmax_row, (rows,), out, x, columns, columns, columns, BLOCK=block, record=options)
+    own = cubeyard.run("softmax", rows=rows, columns=columns, dtype="f32", cubes=1, pes=pes, tile=1)
+    assert found.kernel_ns <= 1.1 * own.kernel_ns
+
+
+@cubeyard.jit
+def product(a, b, c, bm, bn, bk, tl):
+    """Multiplies matrices in blocks, as `persistent_matmul` does, written by hand for a PE."""
+    a, b, c = a.whole, b.whole, c.whole
+    (m, k), n = a.shape, b.shape[1]
+    pe = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
+    for number in range(pe, (m // bm) * (n // bn), tl.num_programs(0) * tl.num_programs(1)):
+        i, j = number // (n // bn) * bm, number % (n // bn) * bn
+        total = None
+        for at in range(0, k, bk):
+            x, y = tl.load(a[i : i + bm, at : at + bk]), tl.load(b[at : at + bk, j : j + bn])
+            total = tl.dot(x, y) if total is None else tl.dot_add(x, y, total)
+        tl.store(c[i : i + bm, j : j + bn], tl.cast(total, "f16"))
+        del x, y, total
+
+
+def test_a_product_takes_the_time_of_the_same_blocks_by_hand():
+    size, copies, rows = 512, cubeyard.Placement(), cubeyard.Placement(cube="row_wise", pe="row_wise")
+
+    @cubeyard.bench
+    def by_hand(context):
+        placed = [context.empty((size, size), "f16").to(where) for where in (copies, copies, rows)]
+        context.launch(product, *placed, 64, 64, 64)
+
+    a, b, c = (np.zeros((size, size), np.float16) for _ in range(3))
+    given = (cubeyard.triton.place(a, copies), cubeyard.triton.place(b, copies), c, size, size, size)
+    blocks = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "PROGRAMS": 64}
+    found = launched(kernels.persistent_matmul, (64,), *given, **blocks, record={"data": False})
+    assert found.kernel_ns <= 1.1 * cubeyard.run(by_hand).kernel_ns
+
+
+def test_options_of_a_gpu_are_explained():
+    x, out = np.ones(64, np.float32), np.zeros(64, np.float32)
+    notes = " ".join(launched(kernels.add, (1,), x, x, out, 64, BLOCK=64, num_warps=8, num_stages=5).notes)
+    assert "num_warps=8" in notes and "num_stages=5" in notes
+
+
+def test_an_operation_without_a_counterpart_is_named_with_its_line():
+    x, out = np.ones(64, np.float32), np.zeros(64, np.int32)
+    with pytest.raises(cubeyard.CubeyardError, match=r"test_triton_launches\.py:\d+: Triton's operation tt\.bitcast"):
+        bits[(1,)](x, out, BLOCK=64)
+
+
+def test_races_name_the_line_of_the_author():
+    out = np.zeros(64, np.int32)
+    launch = launched(overlapping, (2,), out, BLOCK=64)
+    assert not launch.ok
+    assert any(finding["place"].startswith("test_triton_launches.py:") for finding in launch.findings)
+
+
+def test_an_argument_that_is_no_memory_is_refused():
+    with pytest.raises((cubeyard.CubeyardError, TypeError), match="list|argument"):
+        kernels.add[(1,)]([1.0], np.ones(1, np.float32), np.ones(1, np.float32), 1, BLOCK=64)
+
+
+def test_a_kernel_runs_on_tensors_of_a_context():
+    context, rows = cubeyard.Context(), cubeyard.Placement(cube="row_wise", pe="row_wise")
+    x, out = context.arange(1000, dtype="f32").to(rows), context.zeros(1000).to(rows)
+    report = launched(kernels.add, (1,), x, x, out, 1000, BLOCK=1024)
+    assert report.max_ps > 0 and (out.numpy() == 2 * np.arange(1000)).all()
+
+
+def test_the_command_reports_the_launches_of_a_script():
+    command = [sys.executable, "-m", "cubeyard", "run", f"{EXAMPLE}::softmax", "--data", "--explain"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "triton_softmax.py:" in found.stdout and "largest difference" in found.stdout
+    missing = subprocess.run([*command[:4], f"{EXAMPLE}::soft"], capture_output=True, text=True)
+    assert missing.returncode != 0 and "softmax" in missing.stderr
+
+
+def test_another_version_of_triton_gets_a_clear_message(monkeypatch):
+    monkeypatch.setattr(triton, "__version__", "3.99.0")
+    with pytest.raises(cubeyard.CubeyardError, match=r"triton 3\.99\.0: expected one of 3\.6, "):
+        _version.check()
+
+
+@pytest.mark.parametrize("wanted, active", [("ahbm", True), ("cuda", False)])
+def test_the_backend_is_active_where_it_is_asked_for(wanted, active):
+    code = "import triton; from cubeyard.triton.driver import AhbmDriver; print(AhbmDriver.is_active())"
+    environment = {**os.environ, "TRITON_DEFAULT_BACKEND": wanted}
+    found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == str(active)
