@@ -1,7 +1,7 @@
 //! Measures latency and bandwidth of a machine's fabric (ADR-0049).
 //!
 //! A *case* is one transfer on a fresh machine: from the host to cubes near and far and back, and by a PE's
-//! DMA from memories near and far. Each is measured, compared with the closed form, and swept over sizes.
+//! DMA from and to memories near and far. Each is measured, compared with the closed form, and swept over sizes.
 //! [`invariants`] checks properties that hold on any sound machine.
 
 mod cases;

@@ -12,7 +12,7 @@ transfers:
   - {op: write, from: host, to: sip0.cube3.pe2.hbm, bytes: 1048576}
 ";
 
-const CASES: [&str; 12] = [
+const CASES: [&str; 18] = [
     "h2d-near",
     "h2d-middle",
     "h2d-far",
@@ -25,6 +25,12 @@ const CASES: [&str; 12] = [
     "pe-dma-cross-cube-near",
     "pe-dma-cross-cube-far",
     "pe-dma-remote-sip",
+    "pe-write-local",
+    "pe-write-same-half",
+    "pe-write-cross-half",
+    "pe-write-cross-cube-near",
+    "pe-write-cross-cube-far",
+    "pe-write-remote-sip",
 ];
 
 fn json(run: Run) -> Value {
@@ -110,7 +116,10 @@ fn check_route(case: &Value) {
     }
     let last = hops.last().unwrap()["node"].as_str().unwrap();
     let end = match case["category"].as_str().unwrap() {
-        "h2d" => case["to"].as_str().unwrap().replace(".pe0.hbm", ".hbm_ctrl.pe0"),
+        "h2d" | "pe-write" => {
+            let (cube, pe) = case["to"].as_str().unwrap().rsplit_once(".pe").unwrap();
+            format!("{cube}.hbm_ctrl.pe{}", pe.strip_suffix(".hbm").unwrap())
+        }
         "d2h" => "sip0.io0.pcie_ep".to_owned(),
         _ => "sip0.cube0.pe0.pe_dma".to_owned(),
     };
@@ -134,6 +143,7 @@ fn all_invariants_hold_on_the_default_machine() {
             "host writes take longer the farther they go",
             "host reads take longer the farther they go",
             "DMA takes longer the farther it goes in a SIP",
+            "DMA writes take longer the farther they go in a SIP",
             "device to host is not below host to device",
             "the nearest other cube is below the farthest",
             "each latency is what the closed form says",
@@ -151,23 +161,29 @@ fn the_table_of_the_default_machine() {
     for case in CASES {
         assert_eq!(table.matches(&format!("{case}: ")).count(), 1, "the route of {case}");
     }
-    assert_eq!((table.matches('✓').count(), table.matches('✗').count()), (6, 0));
-    let rows: Vec<_> = table.lines().take(14).collect();
+    assert_eq!((table.matches('✓').count(), table.matches('✗').count()), (7, 0));
+    let rows: Vec<_> = table.lines().take(20).collect();
     expect![[r#"
         32.00 KiB each alone on a fresh machine, in ns
-          case                    from            to                   formula  actual  overhead  wire  serial.  service  wait   GB/s  used
-          h2d-near                host            sip0.cube0.pe0.hbm    289.54  289.54     20.50  0.04   261.00     8.00  0.00  113.2  88 %
-          h2d-middle              host            sip0.cube2.pe0.hbm    366.69  366.69     76.50  0.18   282.00     8.00  0.00   89.4  70 %
-          h2d-far                 host            sip0.cube15.pe0.hbm   405.26  405.26    104.50  0.26   292.50     8.00  0.00   80.9  63 %
-          d2h-near                host            sip0.cube0.pe0.hbm    309.57  309.57     40.50  0.07   261.00     8.00  0.00  105.9  83 %
-          d2h-middle              host            sip0.cube2.pe0.hbm    442.87  442.87    152.50  0.37   282.00     8.00  0.00   74.0  58 %
-          d2h-far                 host            sip0.cube15.pe0.hbm   509.52  509.52    208.50  0.52   292.50     8.00  0.00   64.3  50 %
-          pe-dma-local            sip0.cube0.pe0  sip0.cube0.pe0.hbm    141.02  141.02      4.00  0.02   129.00     8.00  0.00  232.4  91 %
-          pe-dma-same-half        sip0.cube0.pe0  sip0.cube0.pe1.hbm    146.04  146.04      8.00  0.04   130.00     8.00  0.00  224.4  88 %
-          pe-dma-cross-half       sip0.cube0.pe0  sip0.cube0.pe7.hbm    191.22  191.22     44.00  0.22   139.00     8.00  0.00  171.4  67 %
-          pe-dma-cross-cube-near  sip0.cube0.pe0  sip0.cube1.pe0.hbm    322.67  322.67     48.00  0.17   266.50     8.00  0.00  101.6  79 %
-          pe-dma-cross-cube-far   sip0.cube0.pe0  sip0.cube15.pe7.hbm   706.12  706.12    368.00  1.12   329.00     8.00  0.00   46.4  36 %
-          pe-dma-remote-sip       sip0.cube0.pe0  sip1.cube0.pe0.hbm    696.64  696.64    102.00  0.14   586.50     8.00  0.00   47.0  37 %
+          case                      from            to                   formula  actual  overhead  wire  serial.  service  wait   GB/s  used
+          h2d-near                  host            sip0.cube0.pe0.hbm    289.54  289.54     20.50  0.04   261.00     8.00  0.00  113.2  88 %
+          h2d-middle                host            sip0.cube2.pe0.hbm    366.69  366.69     76.50  0.18   282.00     8.00  0.00   89.4  70 %
+          h2d-far                   host            sip0.cube15.pe0.hbm   405.26  405.26    104.50  0.26   292.50     8.00  0.00   80.9  63 %
+          d2h-near                  host            sip0.cube0.pe0.hbm    309.57  309.57     40.50  0.07   261.00     8.00  0.00  105.9  83 %
+          d2h-middle                host            sip0.cube2.pe0.hbm    442.87  442.87    152.50  0.37   282.00     8.00  0.00   74.0  58 %
+          d2h-far                   host            sip0.cube15.pe0.hbm   509.52  509.52    208.50  0.52   292.50     8.00  0.00   64.3  50 %
+          pe-dma-local              sip0.cube0.pe0  sip0.cube0.pe0.hbm    141.02  141.02      4.00  0.02   129.00     8.00  0.00  232.4  91 %
+          pe-dma-same-half          sip0.cube0.pe0  sip0.cube0.pe1.hbm    146.04  146.04      8.00  0.04   130.00     8.00  0.00  224.4  88 %
+          pe-dma-cross-half         sip0.cube0.pe0  sip0.cube0.pe7.hbm    191.22  191.22     44.00  0.22   139.00     8.00  0.00  171.4  67 %
+          pe-dma-cross-cube-near    sip0.cube0.pe0  sip0.cube1.pe0.hbm    322.67  322.67     48.00  0.17   266.50     8.00  0.00  101.6  79 %
+          pe-dma-cross-cube-far     sip0.cube0.pe0  sip0.cube15.pe7.hbm   706.12  706.12    368.00  1.12   329.00     8.00  0.00   46.4  36 %
+          pe-dma-remote-sip         sip0.cube0.pe0  sip1.cube0.pe0.hbm    696.64  696.64    102.00  0.14   586.50     8.00  0.00   47.0  37 %
+          pe-write-local            sip0.cube0.pe0  sip0.cube0.pe0.hbm    141.02  141.02      4.00  0.02     9.00   128.00  0.00  232.4  91 %
+          pe-write-same-half        sip0.cube0.pe0  sip0.cube0.pe1.hbm    146.04  146.04      8.00  0.04    10.00   128.00  0.00  224.4  88 %
+          pe-write-cross-half       sip0.cube0.pe0  sip0.cube0.pe7.hbm    191.22  191.22     44.00  0.22    19.00   128.00  0.00  171.4  67 %
+          pe-write-cross-cube-near  sip0.cube0.pe0  sip0.cube1.pe0.hbm    332.67  332.67     58.00  0.17   266.50     8.00  0.00   98.5  77 %
+          pe-write-cross-cube-far   sip0.cube0.pe0  sip0.cube15.pe7.hbm   696.12  696.12    358.00  1.12   329.00     8.00  0.00   47.1  37 %
+          pe-write-remote-sip       sip0.cube0.pe0  sip1.cube0.pe0.hbm    696.64  696.64    102.00  0.14   586.50     8.00  0.00   47.0  37 %
     "#]]
     .assert_eq(&(rows.join("\n") + "\n"));
 }
@@ -195,10 +211,10 @@ fn the_steps_of_every_case_sum_to_its_latency() {
 fn small_machines_have_fewer_cases_and_hold_as_well() {
     let sandbox = Sandbox::new("probe-small");
     for (machine, cases) in [
-        ("sips: {count: 1}", 11),
-        ("sips: {count: 1}\ncubes: {w: 2, h: 1}", 9),
-        ("sips: {count: 1}\ncubes: {w: 1, h: 1}", 5),
-        ("sips: {count: 1}\ncubes: {w: 1, h: 1}\npe: {routers: [r0c0]}", 3),
+        ("sips: {count: 1}", 16),
+        ("sips: {count: 1}\ncubes: {w: 2, h: 1}", 14),
+        ("sips: {count: 1}\ncubes: {w: 1, h: 1}", 8),
+        ("sips: {count: 1}\ncubes: {w: 1, h: 1}\npe: {routers: [r0c0]}", 4),
     ] {
         sandbox.write("machine.yaml", machine);
         let run = sandbox.run(&["probe", "--topology", "machine.yaml", "--format", "json"]);
@@ -217,14 +233,18 @@ fn an_invariant_that_fails_is_shown_and_ends_with_code_1() {
     let failed: Vec<_> = run.stdout.lines().filter(|line| line.contains('✗')).collect();
     assert_eq!(
         failed,
-        ["✗ DMA takes longer the farther it goes in a SIP: \
-          337.02 ns ≤ 538.04 ns ≤ 2347.22 ns ≤ 1579.67 ns ≤ 9803.12 ns"]
+        [
+            "✗ DMA takes longer the farther it goes in a SIP: \
+             337.02 ns ≤ 538.04 ns ≤ 2347.22 ns ≤ 1579.67 ns ≤ 9803.12 ns",
+            "✗ DMA writes take longer the farther they go in a SIP: \
+             337.02 ns ≤ 538.04 ns ≤ 2347.22 ns ≤ 1606.67 ns ≤ 9803.12 ns"
+        ]
     );
     let run = sandbox.run(&["probe", "--topology", "slow.yaml", "--format", "json"]);
     assert_eq!(run.code, Some(1));
     let report: Value = serde_json::from_str(&run.stdout).unwrap();
     let fails = |invariant: &&Value| invariant["holds"] == false;
-    assert_eq!(list(&report, "invariants").iter().filter(fails).count(), 1);
+    assert_eq!(list(&report, "invariants").iter().filter(fails).count(), 2);
 }
 
 #[test]
@@ -407,13 +427,13 @@ fn cases_that_cannot_be_chosen() {
     refused(
         &sandbox.run(&["probe", "--case", "pe-dma-locale"]),
         &expect![[r#"
-            error: --case: expected one of all, h2d-near, h2d-middle, h2d-far, d2h-near, d2h-middle, d2h-far, pe-dma-local, pe-dma-same-half, pe-dma-cross-half, pe-dma-cross-cube-near, pe-dma-cross-cube-far, pe-dma-remote-sip; found pe-dma-locale
+            error: --case: expected one of all, h2d-near, h2d-middle, h2d-far, d2h-near, d2h-middle, d2h-far, pe-dma-local, pe-dma-same-half, pe-dma-cross-half, pe-dma-cross-cube-near, pe-dma-cross-cube-far, pe-dma-remote-sip, pe-write-local, pe-write-same-half, pe-write-cross-half, pe-write-cross-cube-near, pe-write-cross-cube-far, pe-write-remote-sip; found pe-dma-locale
         "#]],
     );
     refused(
         &sandbox.run(&["probe", "--trace", "x.pftrace"]),
         &expect![[r#"
-            error: --trace: expected one case, found 12
+            error: --trace: expected one case, found 18
               help: choose it with --case NAME
         "#]],
     );

@@ -18,6 +18,8 @@ pub enum Category {
     DeviceToHost,
     /// The DMA engine of a PE reads.
     PeDma,
+    /// The DMA engine of a PE writes, and waits for the acknowledgement.
+    PeWrite,
 }
 
 impl Category {
@@ -27,6 +29,7 @@ impl Category {
             Self::HostToDevice => "h2d",
             Self::DeviceToHost => "d2h",
             Self::PeDma => "pe-dma",
+            Self::PeWrite => "pe-write",
         }
     }
 }
@@ -38,7 +41,7 @@ pub struct Case {
     pub name: String,
     /// Initiator and direction.
     pub category: Category,
-    /// PE whose DMA engine reads; `None` for the host.
+    /// PE whose DMA engine reads or writes; `None` for the host.
     pub from: Option<PeRef>,
     /// PE whose HBM is accessed.
     pub to: PeRef,
@@ -60,6 +63,9 @@ impl Case {
         Ok(match (self.category, self.from) {
             (Category::HostToDevice, _) => Request::MemoryWrite(shard),
             (Category::DeviceToHost, _) | (_, None) => Request::MemoryRead(shard),
+            (Category::PeWrite, Some(from)) => {
+                Request::PeDma { from, direction: Direction::Write, address, bytes }
+            }
             (_, Some(from)) => Request::PeDma { from, direction: Direction::Read, address, bytes },
         })
     }
@@ -81,7 +87,8 @@ pub fn cases(topology: &Topology) -> Vec<Case> {
     };
     let mut cases = named(Category::HostToDevice);
     cases.extend(named(Category::DeviceToHost));
-    cases.extend(pe_cases(topology));
+    cases.extend(pe_cases(topology, Category::PeDma));
+    cases.extend(pe_cases(topology, Category::PeWrite));
     cases
 }
 
@@ -95,7 +102,7 @@ fn origin() -> PeRef {
     }
 }
 
-fn pe_cases(topology: &Topology) -> Vec<Case> {
+fn pe_cases(topology: &Topology, category: Category) -> Vec<Case> {
     let from = origin();
     let hops = |to: &PeRef| distance(topology, from, *to);
     let row =
@@ -121,8 +128,7 @@ fn pe_cases(topology: &Topology) -> Vec<Case> {
         ("cross-cube-far", far),
         ("remote-sip", remote),
     ];
-    let case =
-        |(name, to): (&str, Option<PeRef>)| Some(Case::new(Category::PeDma, name, Some(from), to?));
+    let case = |(name, to): (&str, Option<PeRef>)| Some(Case::new(category, name, Some(from), to?));
     places.into_iter().filter_map(case).collect()
 }
 

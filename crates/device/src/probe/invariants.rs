@@ -23,6 +23,7 @@ pub fn invariants(topology: &Topology, reports: &[CaseReport]) -> Vec<Invariant>
         (Category::HostToDevice, "host writes take longer the farther they go"),
         (Category::DeviceToHost, "host reads take longer the farther they go"),
         (Category::PeDma, "DMA takes longer the farther it goes in a SIP"),
+        (Category::PeWrite, "DMA writes take longer the farther they go in a SIP"),
     ] {
         let inside = |report: &&CaseReport| {
             report.case.from.is_none_or(|from| from.sip == report.case.to.sip)

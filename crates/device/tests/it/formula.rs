@@ -96,3 +96,18 @@ fn the_parts_of_a_local_read_are_those_worked_out_by_hand() {
     assert_eq!(parts.serialisation, ps(65_000));
     assert_eq!(parts.service, ps(8000));
 }
+
+/// Data of 32 KiB on two links of 256 GB/s behind a router of 2 ns, the last burst of 8 ns, and the
+/// acknowledgement on the wires and through the router again.
+#[test]
+fn a_local_write_takes_what_was_worked_out_by_hand() {
+    let mut machine = crate::bench::default_machine();
+    let write =
+        crate::bench::dma(&machine, "sip0.cube0.pe0", "sip0.cube0.pe0", Direction::Write, 32 << 10);
+    let id = machine.submit(write).unwrap();
+    machine.run();
+    let (data, burst, back) = (1000 + 5 + 2000 + 128_000 + 5, 8000, 5 + 2000 + 5);
+    let expected = cubeyard_sim::Span::from_ps(data + burst + back);
+    assert_eq!(machine.completion(id).unwrap().latency(), expected);
+    assert_eq!(machine.view().unloaded_latency(id).unwrap().total(), expected);
+}
