@@ -1,0 +1,33 @@
+"""Triton kernels on tensors of PyTorch."""
+
+import os
+
+os.environ["TRITON_DEFAULT_BACKEND"] = "ahbm"
+
+import pytest
+import torch
+import triton
+import triton_kernels as kernels
+
+import cubeyard.triton
+
+
+@pytest.mark.parametrize("device", ["cpu"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_vectors_are_added(device, dtype):
+    x, y = (torch.randn(5000).to(dtype).to(device) for _ in range(2))
+    out = torch.zeros_like(x)
+    with cubeyard.triton.record() as run:
+        kernels.add[lambda meta: (triton.cdiv(5000, meta["BLOCK"]),)](x, y, out, 5000, BLOCK=1024)
+    assert torch.equal(out.cpu(), (x + y).cpu()) and run.launches[0].ok
+
+
+@pytest.mark.parametrize("device", ["cpu"])
+def test_strides_of_a_transposed_tensor_are_its_own(device):
+    a, b = torch.randn(70, 90).half().to(device), torch.randn(50, 90).half().to(device).T
+    c = torch.zeros(70, 50, dtype=torch.float16, device=device)
+    blocks = {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 32, "GROUP_M": 8}
+    strides = (*a.stride(), *b.stride(), *c.stride())
+    kernels.matmul[(6,)](a, b, c, 70, 50, 90, *strides, **blocks, ACTIVATION="")
+    wanted = a.cpu().double() @ b.cpu().double()
+    assert (c.cpu().double() - wanted).abs().max() < 2e-3 * wanted.abs().max()
