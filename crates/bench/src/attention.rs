@@ -6,9 +6,8 @@ use super::reference::{size, transposed};
 /// powers in f32 add far less, and values are at most 1, so 2⁻¹⁰ plus a margin.
 pub(super) const F16_ATTENTION: f64 = 1.25 / 1024.0;
 
-/// Commands per block of K and V in all attention kernels: two loads, two products, and twelve operations
-/// between them.
-pub(super) const COMMANDS_OF_BLOCK: u64 = 16;
+/// Commands per block of K and V in all attention kernels: two loads, two products, and a pass after each.
+pub(super) const COMMANDS_OF_BLOCK: u64 = 6;
 
 /// Returns for each query the sum of values weighted by the softmax of its scores; `seen` returns the number of
 /// leading keys that a query sees.

@@ -5,7 +5,7 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 
 use super::attention::{COMMANDS_OF_BLOCK, F16_ATTENTION, attention, stored_keys};
-use super::inputs::{at_least, numbers, place, queries};
+use super::inputs::{at_least, numbers, place, queries, takes_turns};
 use super::reference::size;
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use cubeyard_kernels::flash_attention;
@@ -25,8 +25,8 @@ struct FlashProblem {
     pes: u64,
 }
 
-const NOTE: &str = "the engine takes matrix and vector work in turn: scores in f32 that the TCM feeds to the \
-                    vector unit keep the matrix unit waiting";
+const NOTE: &str = "the engine takes matrix and vector work in turn; with pe.core.compute_engines=separate the \
+                    softmax of a block runs beside the products of its neighbours";
 
 impl Bench for FlashAttention {
     fn name(&self) -> &'static str {
@@ -83,7 +83,7 @@ impl Bench for FlashAttention {
         Ok(Outcome {
             work: problem.work(),
             check,
-            notes: vec![NOTE.to_owned()],
+            notes: takes_turns(lab).then(|| NOTE.to_owned()).into_iter().collect(),
             ..Outcome::default()
         })
     }

@@ -1,6 +1,6 @@
 //! Reproducible inputs of benches, and checks of their parameters and results.
 
-use cubeyard_device::topology::CoreSpec;
+use cubeyard_device::topology::{ComputeEngines, CoreSpec};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Placement;
 use cubeyard_runtime::{RuntimeError, Tensor, random_bits, uniform};
@@ -77,6 +77,11 @@ pub(super) fn compare(
 /// Returns the parameters of a PE.
 pub(super) fn core(lab: &Lab) -> CoreSpec {
     lab.context.machine(|machine| machine.topology().spec().pe.core.clone())
+}
+
+/// Returns whether matrix and vector work share an engine.
+pub(super) fn takes_turns(lab: &Lab) -> bool {
+    core(lab).compute_engines == ComputeEngines::Shared
 }
 
 /// Checks that so many bytes fit in the TCM; `what` names their use, and `advice` follows "choose".

@@ -2,12 +2,14 @@
 
 /// Fetches each item of an iterator when its predecessor is handed out. If items are loads, two are in the TCM:
 /// one in use, and one under way.
-pub(super) struct Ahead<I: Iterator> {
+#[derive(Debug)]
+pub struct Ahead<I: Iterator> {
     rest: I,
     next: Option<I::Item>,
 }
 
-pub(super) fn ahead<I: Iterator>(mut rest: I) -> Ahead<I> {
+/// Returns the items of an iterator, each fetched when its predecessor is handed out.
+pub fn ahead<I: Iterator>(mut rest: I) -> Ahead<I> {
     let next = rest.next();
     Ahead { rest, next }
 }

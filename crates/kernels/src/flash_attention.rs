@@ -1,10 +1,13 @@
 //! Attention over whole sequences, without storing the matrix of all scores.
 
+use std::rc::Rc;
+
 use cubeyard_runtime::dtype::DType;
 
+use super::ahead::ahead;
 use super::softmax_sum::{NEVER, SoftmaxSum};
 use cubeyard_tl::kernel::{Args, Kernel};
-use cubeyard_tl::{Ref, Tile, Tl};
+use cubeyard_tl::{Lazy, Ref, Tile, Tl};
 
 /// Computes attention for the heads that each PE holds. Arguments: Q, K, V and the output, each with a row for
 /// each head; the head dimension; the tokens per block of Q, and of K and V; and 1 for causal masking, in which
@@ -28,34 +31,60 @@ struct Head {
     causal: bool,
 }
 
+/// Scores of a block of Q and one of K, with the values of the latter.
+struct Scores {
+    scores: Lazy,
+    values: Tile,
+    /// The block of the output, if these are its last scores.
+    last: Option<Ref>,
+}
+
+/// The scores of a block are computed before the softmax of the block before, and a block of the output after the softmax
+/// of the next, so that the matrix unit and the vector unit work at the same time if they are two engines.
 fn body(tl: &Tl, args: &Args) {
     let all = [0, 1, 2, 3].map(|position| args.tensor(position).local());
     let (size, causal) = (args.whole(4), args.whole(7) == 1);
     let blocks = [args.whole(5), args.whole(6)];
     let tokens = all[0].dim(1) / size.max(1);
-    for head in 0..all[0].dim(0) {
+    let scores = (0..all[0].dim(0)).flat_map(|head| {
         let of = |tensor: &Ref| tensor.at(head * tokens * size, &[tokens, size]);
         let [q, k, v, out] = all.each_ref().map(of);
-        let head = Head { tl: tl.clone(), q, k, v, out, blocks, causal };
-        (0..tl.cdiv(tokens, blocks[0])).for_each(|block| head.attend(block));
+        Head { tl: tl.clone(), q, k, v, out, blocks, causal }.scores()
+    });
+    let (mut begun, mut ended) = (None, None);
+    let finish = |(sum, out): (SoftmaxSum, Ref)| tl.store(&out, &sum.result(tl, out.ty().dtype));
+    for Scores { scores, values, last } in ahead(scores) {
+        let rows = scores.ty().shape[0];
+        let mut sum = begun.take().unwrap_or_else(|| SoftmaxSum::new(tl, rows, size));
+        sum.add(tl, &scores, &values);
+        ended.take().into_iter().for_each(finish);
+        match last {
+            Some(out) => ended = Some((sum, out)),
+            None => begun = Some(sum),
+        }
     }
+    ended.into_iter().for_each(finish);
 }
 
 impl Head {
-    /// Computes one block of the output.
-    fn attend(&self, block: u64) {
-        let (tl, start) = (&self.tl, block * self.blocks[0]);
+    /// Returns the scores of every block of Q with each block of K that it sees.
+    fn scores(self) -> impl Iterator<Item = Scores> {
+        let count = self.tl.cdiv(self.q.dim(0), self.blocks[0]);
+        let head = Rc::new(self);
+        (0..count).flat_map(move |block| Rc::clone(&head).of_block(block * head.blocks[0]))
+    }
+
+    fn of_block(self: Rc<Self>, start: u64) -> impl Iterator<Item = Scores> {
         let shape = [self.blocks[0].min(self.q.dim(0) - start), self.q.dim(1)];
-        let q = tl.load(&self.q.block(&[start, 0], &shape));
-        let mut sum = SoftmaxSum::new(tl, shape[0], shape[1]);
+        let q = self.tl.load(&self.q.block(&[start, 0], &shape));
         let seen = if self.causal { start + shape[0] } else { self.k.dim(0) };
-        for block in 0..tl.cdiv(seen, self.blocks[1]) {
-            let (k, v) = self.load(block * self.blocks[1]);
-            let scores = self.hide(tl.dot(&q, &k), start, block * self.blocks[1]);
-            sum.add(tl, &scores, &v);
-        }
-        let out = sum.result(tl, self.out.ty().dtype);
-        tl.store(&self.out.block(&[start, 0], &shape), &out);
+        let count = self.tl.cdiv(seen, self.blocks[1]);
+        (0..count).map(move |block| {
+            let (k, values) = self.load(block * self.blocks[1]);
+            let scores = self.hide(&self.tl.dot(&q, &k), start, block * self.blocks[1]);
+            let last = (block + 1 == count).then(|| self.out.block(&[start, 0], &shape));
+            Scores { scores, values, last }
+        })
     }
 
     /// Loads the block of K and V that begins at a token.
@@ -67,13 +96,13 @@ impl Head {
     }
 
     /// Masks the scores of tokens in the future, if attention is causal.
-    fn hide(&self, scores: Tile, q: u64, k: u64) -> Tile {
+    fn hide(&self, scores: &Tile, q: u64, k: u64) -> Lazy {
         let (tl, [rows, columns]) = (&self.tl, [scores.dim(0), scores.dim(1)]);
         if !self.causal || k + columns <= q + 1 {
-            return scores;
+            return scores.lazy();
         }
         let rows = tl.reshape(&tl.arange(q as f64, rows, DType::F32), &[rows, 1]);
         let columns = tl.reshape(&tl.arange(k as f64, columns, DType::F32), &[1, columns]);
-        tl.where_(&tl.ge(&rows, &columns), &scores, NEVER)
+        rows.lazy().ge(&columns).select(scores, NEVER)
     }
 }

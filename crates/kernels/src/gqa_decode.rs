@@ -25,6 +25,8 @@ fn body(tl: &Tl, args: &Args) {
 }
 
 /// Computes the attention of each row of Q over `tokens` tokens of K and V, and passes the sums to `done`.
+///
+/// Blocks are loaded, and scores computed, one ahead of their use.
 pub(super) fn attend(
     tl: &Tl,
     [q, k, v]: [&Ref; 3],
@@ -37,15 +39,20 @@ pub(super) fn attend(
     let loads = (0..q.dim(0) * count).map(|index| {
         let (row, start) = (index / count, index % count * block);
         let (first, length) = ((row * tokens + start) * size, block.min(tokens - start));
-        (tl.load(&k.at(first, &[size, length])), tl.load(&v.at(first, &[length, size])))
+        let query = (start == 0).then(|| tl.load(&row_of(q, row, [group, size])));
+        (query, tl.load(&k.at(first, &[size, length])), tl.load(&v.at(first, &[length, size])))
     });
-    let mut blocks = ahead(loads);
+    let mut query = None;
+    let scores = ahead(loads).map(|(first, k, v)| {
+        query = first.or(query.take());
+        let query = query.as_ref().expect("the first block of a row has its query");
+        (tl.dot(query, &k).lazy(), v)
+    });
+    let mut blocks = ahead(scores);
     for row in 0..q.dim(0) {
-        let query = tl.load(&row_of(q, row, [group, size]));
         let mut sum = SoftmaxSum::new(tl, group, size);
-        for _ in 0..count {
-            let Some((k, v)) = blocks.next() else { break };
-            sum.add(tl, &tl.dot(&query, &k), &v);
+        for (scores, values) in blocks.by_ref().take(usize::try_from(count).unwrap_or(usize::MAX)) {
+            sum.add(tl, &scores, &values);
         }
         done(row, sum);
     }

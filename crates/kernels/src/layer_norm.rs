@@ -2,8 +2,10 @@
 
 use cubeyard_runtime::dtype::DType;
 
+use super::ahead::ahead;
+use super::rows::of_rows;
 use cubeyard_tl::kernel::{Args, Kernel};
-use cubeyard_tl::{Tile, Tl};
+use cubeyard_tl::{Lazy, Tile, Tl};
 
 /// Added to the variance, so that a row of equal elements does not divide by 0.
 pub const EPSILON: f64 = 1e-5;
@@ -14,34 +16,53 @@ pub fn layer_norm() -> Kernel {
     Kernel::new("layer_norm", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }
 
+/// The mean of the next rows is computed before these are normalised, in one pass.
 fn body(tl: &Tl, args: &Args) {
     let [x, gamma, beta, y] = [0, 1, 2, 3].map(|position| args.tensor(position).local());
     let (rows, columns, tile) = (x.dim(0), x.dim(1), args.whole(4));
     let [gamma, beta] = [gamma, beta].map(|row| wide(tl, tl.load(&row)));
-    for index in 0..tl.cdiv(rows, tile) {
-        let start = [index * tile, 0];
-        let shape = [tile.min(rows - index * tile), columns];
-        let normal = normalised(tl, &wide(tl, tl.load(&x.block(&start, &shape))));
-        let scaled = tl.fma(&normal, &gamma, &beta);
-        tl.store(&y.block(&start, &shape), &narrow(tl, scaled, y.ty().dtype));
+    let sums = RowSums::new(tl, x.ty().dtype, columns);
+    let tiles = (0..tl.cdiv(rows, tile)).map(|index| {
+        let (start, shape) = ([index * tile, 0], [tile.min(rows - index * tile), columns]);
+        let x = tl.load(&x.block(&start, &shape));
+        let mean = sums.of(tl, &x) * (1.0 / columns as f64);
+        (x, mean, y.block(&start, &shape))
+    });
+    for (x, mean, y) in ahead(tiles) {
+        let scaled = normalised(tl, &x, mean).fma(&gamma, &beta);
+        tl.store(&y, &tl.eval(&scaled.cast(y.ty().dtype)));
     }
 }
 
 /// Scales each row to mean 0 and variance 1. The mean is subtracted before squares are summed, because the
 /// difference of two large sums would be mostly rounding error.
-fn normalised(tl: &Tl, x: &Tile) -> Tile {
-    let each = 1.0 / x.dim(1) as f64;
-    let mean = &tl.sum_keep(x, 1) * each;
-    let centred = x - &mean;
-    let variance = &tl.sum_keep(&(&centred * &centred), 1) * each;
-    &centred * &tl.rsqrt(&(&variance + EPSILON))
+fn normalised(tl: &Tl, x: &Tile, mean: Lazy) -> Lazy {
+    let (columns, x) = (x.dim(1), x.lazy().cast(DType::F32));
+    let centred = x - &of_rows(tl, mean, columns);
+    let variance = (&centred * &centred).sum_keep(1) * (1.0 / columns as f64);
+    centred * &of_rows(tl, (variance + EPSILON).rsqrt(), columns)
+}
+
+/// Sums of rows in `f32`: of narrow types a product with a column of ones, which the matrix unit computes while the
+/// vector unit normalises other rows; of others a reduction.
+struct RowSums {
+    ones: Option<Tile>,
+}
+
+impl RowSums {
+    fn new(tl: &Tl, dtype: DType, columns: u64) -> Self {
+        let is_narrow = matches!(dtype, DType::F16 | DType::Bf16);
+        Self { ones: is_narrow.then(|| tl.full(&[columns, 1], 1.0, dtype)) }
+    }
+
+    fn of(&self, tl: &Tl, x: &Tile) -> Lazy {
+        match &self.ones {
+            Some(ones) => tl.dot(x, ones).lazy(),
+            None => x.lazy().cast(DType::F32).sum_keep(1),
+        }
+    }
 }
 
 fn wide(tl: &Tl, tile: Tile) -> Tile {
-    narrow(tl, tile, DType::F32)
-}
-
-/// Casts a tile to a type; free if it has that type.
-fn narrow(tl: &Tl, tile: Tile, dtype: DType) -> Tile {
-    if tile.ty().dtype == dtype { tile } else { tl.cast(&tile, dtype) }
+    if tile.ty().dtype == DType::F32 { tile } else { tl.cast(&tile, DType::F32) }
 }

@@ -12,11 +12,13 @@ mod linear;
 mod moe;
 mod panels;
 mod qkv;
+mod rows;
 mod sequence_attention;
 mod softmax;
 mod softmax_sum;
 mod vector_add;
 
+pub use ahead::{Ahead, ahead};
 pub use block_sparse::block_sparse;
 pub use copy::{CopyFrom, copy};
 pub use flash_attention::flash_attention;

@@ -1,9 +1,11 @@
 //! `y = f(W x)`, each PE with its rows of W: a linear layer whose input has a row per feature and a column per
 //! token.
 
+use cubeyard_runtime::dtype::DType;
+
 use super::ahead::ahead;
 use cubeyard_tl::kernel::{Args, Kernel};
-use cubeyard_tl::{Tile, Tl};
+use cubeyard_tl::{Lazy, Tile, Tl};
 
 /// Activation function of a linear layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,15 +37,24 @@ impl Activation {
         }
     }
 
+    /// Applies the function to the elements of a tile and casts them, in one pass; none if there is nothing to do.
     #[track_caller]
-    pub(super) fn tile(self, tl: &Tl, x: &Tile) -> Tile {
+    pub(super) fn tile(self, tl: &Tl, x: &Tile, dtype: DType) -> Tile {
+        match self {
+            Self::Identity if x.ty().dtype == dtype => x.clone(),
+            _ => tl.eval(&self.lazy(&x.lazy()).cast(dtype)),
+        }
+    }
+
+    #[track_caller]
+    fn lazy(self, x: &Lazy) -> Lazy {
         match self {
             Self::Identity => x.clone(),
-            Self::Silu => x * &tl.sigmoid(x),
+            Self::Silu => x * &x.sigmoid(),
             Self::Gelu => {
-                let slope = tl.fma(&(x * x), GELU[0] * GELU[1], GELU[0]);
+                let slope = (x * x).fma(GELU[0] * GELU[1], GELU[0]);
                 let half = x * 0.5;
-                tl.fma(&half, &tl.tanh(&(&slope * x)), &half)
+                half.fma(&(&slope * x).tanh(), &half)
             }
         }
     }
@@ -68,10 +79,9 @@ fn body(activation: Activation, tl: &Tl, args: &Args) {
         let (start, rows) = (index * block, block.min(w.dim(0) - index * block));
         (start, rows, tl.load(&w.block(&[start, 0], &[rows, w.dim(1)])))
     });
-    for (start, rows, weights) in ahead(loads) {
-        let sum = activation.tile(tl, &tl.dot(&weights, &input));
-        let dtype = y.ty().dtype;
-        let sum = if sum.ty().dtype == dtype { sum } else { tl.cast(&sum, dtype) };
+    let sums = ahead(loads).map(|(start, rows, weights)| (start, rows, tl.dot(&weights, &input)));
+    for (start, rows, sum) in ahead(sums) {
+        let sum = activation.tile(tl, &sum, y.ty().dtype);
         tl.store(&y.block(&[start, 0], &[rows, y.dim(1)]), &sum);
     }
 }

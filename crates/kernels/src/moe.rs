@@ -103,8 +103,8 @@ impl Member {
         let room = self.room.at(first, &[tokens, self.features]);
         let up = matrix(&self.up, self.features, self.hidden);
         let down = matrix(&self.down, self.hidden, self.features);
-        let hidden = Activation::Silu.tile(tl, &tl.dot(&tl.load(&room), &up));
-        let answers = tl.dot(&tl.cast(&hidden, DType::F16), &down);
+        let hidden = Activation::Silu.tile(tl, &tl.dot(&tl.load(&room), &up), DType::F16);
+        let answers = tl.dot(&hidden, &down);
         tl.store(&room, &tl.cast(&answers, DType::F16));
     }
 
@@ -115,7 +115,7 @@ impl Member {
         let mut sums: Vec<Tile> = (0..self.routing.tokens).map(|_| empty()).collect();
         let mut add = |choice: &Choice, answer: &Tile| {
             let sum = &mut sums[choice.token % self.routing.tokens];
-            *sum = tl.fma(&tl.cast(answer, DType::F32), choice.gate, &*sum);
+            *sum = tl.eval(&answer.lazy().cast(DType::F32).fma(choice.gate, &*sum));
         };
         for choice in self.routing.between(self.rank, self.rank) {
             add(choice, &tl.load(&self.slot(choice)));

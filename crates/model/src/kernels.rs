@@ -22,7 +22,7 @@ use std::rc::Rc;
 
 use super::cut::Cut;
 use cubeyard_tl::kernel::{Args, Kernel};
-use cubeyard_tl::{Port, Tile, Tl};
+use cubeyard_tl::{Lazy, Port, Tile, Tl};
 
 /// A PE that runs a part of a layer.
 pub(super) struct Here {
@@ -56,10 +56,10 @@ impl Here {
         (0..rows.div_ceil(most)).map(move |block| block * most..((block + 1) * most).min(rows))
     }
 
-    /// Casts a tile to the type of activations.
+    /// Computes an expression, cast to the type of activations.
     #[track_caller]
-    fn narrow(&self, tile: &Tile) -> Tile {
-        self.tl.cast(tile, self.cut.work.dtype)
+    fn narrow(&self, expression: &Lazy) -> Tile {
+        self.tl.eval(&expression.cast(self.cut.work.dtype))
     }
 }
 

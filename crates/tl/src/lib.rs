@@ -178,6 +178,14 @@ impl Tl {
         [gemm.m, gemm.k, gemm.n].map(u64::from)
     }
 
+    /// Returns the number of elements that the vector unit works on at once. A reduction of rows that are no longer
+    /// stays in the unit; see [`fuse`].
+    #[track_caller]
+    pub fn strip_elements(&self) -> u64 {
+        self.count();
+        self.state.site.core.math.strip.into()
+    }
+
     /// Returns a reference to contiguous elements in memory from `address` on. Moves no data.
     #[track_caller]
     pub fn ref_(&self, address: u64, shape: &[u64], dtype: DType) -> Ref {

@@ -108,6 +108,8 @@ fn a_future_that_is_not_seen_costs_about_half() {
 #[test]
 fn decoding_is_right_with_uneven_heads_and_contexts() {
     is_right("gqa-decode", "batch=3 context=70 block-k=32 head-dim=64");
+    // Rows of scores longer than a strip of the vector unit.
+    is_right("gqa-decode", "context=2500 block-k=2500 head-dim=16");
     is_right("gqa-decode", "batch=5 context=33 block-k=64 cubes=2 head-dim=32");
     is_right("gqa-decode", "q-heads=6 kv-heads=6 pes=4 context=100 block-k=99");
     is_right("gqa-decode", "q-heads=40 kv-heads=1 pes=1 context=1");

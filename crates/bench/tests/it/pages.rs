@@ -6,7 +6,10 @@ use std::path::Path;
 const COLLECTIVES: &str = include_str!("../../../../docs/collectives.md");
 const PAGE: &str = include_str!("../../../../docs/kernels.md");
 const README: &str = include_str!("../../../../README.md");
-const EXAMPLE: &str = include_str!("../../../tl/examples/first_kernel.rs");
+const EXAMPLE: &str = concat!(
+    include_str!("../../../tl/examples/first_kernel.rs"),
+    include_str!("../../examples/five_steps.rs")
+);
 
 /// The lines of a text without their indentation.
 fn lines(text: &str) -> Vec<&str> {
@@ -14,7 +17,7 @@ fn lines(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn the_pages_quote_the_example_word_for_word() {
+fn the_pages_quote_the_examples_word_for_word() {
     let example = lines(EXAMPLE);
     let readme = README.split("## Kernels").nth(1).and_then(|rest| rest.split("\n## ").next());
     for (page, least) in [(PAGE, 6), (readme.unwrap(), 1)] {

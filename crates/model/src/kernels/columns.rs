@@ -26,8 +26,8 @@ pub(crate) fn qkv(cut: &Rc<Cut>) -> Kernel {
             let start = cube * tokens + rows.start;
             out.block(&[start, 0], &[rows.end - rows.start, cut.qkv()])
         };
-        here.columns(tokens, 1, cut.qkv(), |rows, product| {
-            let own = here.narrow(product);
+        here.columns(tokens, 1, cut.qkv(), |rows, product, scale| {
+            let own = here.narrow(&(product.lazy() * scale));
             here.others().for_each(|(_, port)| here.tl.send(port, &own));
             here.tl.store(&place(here.cube, rows), &own);
             for (cube, port) in here.others() {
@@ -44,10 +44,11 @@ pub(crate) fn qkv(cut: &Rc<Cut>) -> Kernel {
 pub(crate) fn gate_up(cut: &Rc<Cut>) -> Kernel {
     kernel("gate and up", cut, |here| {
         let (tl, out, width) = (&here.tl, here.args.tensor(3).local(), here.cut.inner());
-        here.columns(here.cut.tokens(), 1, 2 * width, |rows, product| {
+        here.columns(here.cut.tokens(), 1, 2 * width, |rows, product, scale| {
             let shape = [rows.end - rows.start, width];
-            let [gate, up] = [0, width].map(|first| tl.slice(product, &[0, first], &shape));
-            let inner = &(&gate * &tl.sigmoid(&gate)) * &up;
+            let part = |first| tl.slice(product, &[0, first], &shape).lazy() * scale;
+            let [gate, up] = [0, width].map(part);
+            let inner = &gate * &gate.sigmoid() * &up;
             tl.store(&out.block(&[rows.start, 0], &shape), &here.narrow(&inner));
         });
     })
@@ -57,28 +58,30 @@ pub(crate) fn gate_up(cut: &Rc<Cut>) -> Kernel {
 pub(crate) fn head(cut: &Rc<Cut>) -> Kernel {
     kernel("head", cut, |here| {
         let (cut, out) = (&here.cut, here.args.tensor(3).local());
-        here.columns(cut.sequences, cut.each, cut.words(), |rows, product| {
+        here.columns(cut.sequences, cut.each, cut.words(), |rows, product, scale| {
             let shape = [rows.end - rows.start, cut.words()];
-            here.tl.store(&out.block(&[rows.start, 0], &shape), &here.narrow(product));
+            let logits = here.narrow(&(product.lazy() * scale));
+            here.tl.store(&out.block(&[rows.start, 0], &shape), &logits);
         });
     })
 }
 
 impl Here {
     /// Multiplies the last of every `step` tokens by this PE's columns, `count` tokens in all, and passes the
-    /// normalised product to `take`, block of rows by block of rows.
-    fn columns(&self, count: u64, step: u64, width: u64, take: impl Fn(&Range<u64>, &Tile)) {
+    /// product and the norm's factor of each row to `take`, block of rows by block of rows.
+    fn columns(&self, count: u64, step: u64, width: u64, take: impl Fn(&Range<u64>, &Tile, &Tile)) {
         let weights = self.args.tensor(2).local();
         let first = self.args.whole(4) * self.cut.spec.hidden;
         for rows in self.row_blocks(count) {
             let mut sum: Option<Tile> = None;
             let depths = self.depths(width);
-            // Tokens are loaded before all weights: a short read waits behind the long ones of the PE that
+            // Tokens and their sums of squares are loaded before all weights: a short read waits behind the long ones of the PE that
             // holds it. With several blocks of rows they alternate, so that one is multiplied while the next is
             // loaded.
             let load = |(part, depth): &(u64, Range<u64>)| {
                 self.tl.load(&self.part(*part, &rows, step, depth))
             };
+            let scale = self.scale(&rows, step);
             let is_all = rows.end - rows.start == count;
             let mut tokens: VecDeque<_> = depths.iter().filter(|_| is_all).map(load).collect();
             for at in depths {
@@ -93,7 +96,7 @@ impl Here {
                 });
             }
             if let Some(sum) = sum {
-                take(&rows, &(&sum * &self.scale(&rows, step)));
+                take(&rows, &sum, &scale);
             }
         }
     }
@@ -136,7 +139,7 @@ impl Here {
         let sums = self.args.tensor(1).whole();
         let sums = sums.at(rows.start * step + step - 1, &[self.cut.pes, count]);
         let sums = tl.load(&sums.strided(&[tokens, step]));
-        let mean = &tl.sum(&sums, 0) * (1.0 / self.cut.spec.hidden as f64);
-        tl.reshape(&tl.rsqrt(&(&mean + EPSILON)), &[count, 1])
+        let mean = sums.lazy().sum(0) * (1.0 / self.cut.spec.hidden as f64);
+        tl.reshape(&tl.eval(&(mean + EPSILON).rsqrt()), &[count, 1])
     }
 }

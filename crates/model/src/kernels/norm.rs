@@ -21,8 +21,8 @@ fn body(here: &Here) {
     for rows in here.row_blocks(x.dim(0)) {
         let count = rows.end - rows.start;
         let tile = tl.load(&x.block(&[rows.start, 0], &[count, x.dim(1)]));
-        let tile = tl.cast(&tile, DType::F32);
-        let sum = tl.sum_keep(&(&tile * &tile), 1);
+        let wide = tile.lazy().cast(DType::F32);
+        let sum = tl.eval(&(&wide * &wide).sum_keep(1));
         tl.store(&sums.block(&[rows.start, 0], &[count, 1]), &sum);
     }
 }

@@ -6,9 +6,9 @@ use cubeyard_runtime::dtype::DType;
 
 use super::{Here, kernel};
 use crate::cut::Cut;
-use cubeyard_kernels::{NEVER, SoftmaxSum};
-use cubeyard_tl::Tile;
+use cubeyard_kernels::{NEVER, SoftmaxSum, ahead};
 use cubeyard_tl::kernel::Kernel;
+use cubeyard_tl::{Lazy, Tile};
 
 /// Tokens per block of K and V.
 const BLOCK: u64 = 256;
@@ -37,7 +37,7 @@ impl Here {
         let first = self.args.whole(7) + part * count;
         let seen = (first + count).min(cut.work.context);
         let mut sum = SoftmaxSum::new(tl, count * group, size);
-        for (token, tokens) in self.blocks(sequence, seen) {
+        let blocks = self.blocks(sequence, seen).into_iter().map(|(token, tokens)| {
             let row = self.place(sequence, token).0;
             let load = |position: usize| {
                 let cache = self.args.tensor(position).whole();
@@ -45,8 +45,10 @@ impl Here {
             };
             let (key, value) = (load(1), load(2));
             let scores = tl.dot(&query, &tl.trans(&key));
-            sum.add(tl, &self.hide(scores, first, token), &value);
-        }
+            (self.hide(&scores, first, token), value)
+        });
+        // The scores of a block are computed before the softmax of the block before.
+        ahead(blocks).for_each(|(scores, values)| sum.add(tl, &scores, &values));
         tl.reshape(&sum.result(tl, cut.work.dtype), &[count, group, size])
     }
 
@@ -66,15 +68,15 @@ impl Here {
     }
 
     /// Masks the scores of later tokens; a row is a head of a token.
-    fn hide(&self, scores: Tile, query: u64, key: u64) -> Tile {
+    fn hide(&self, scores: &Tile, query: u64, key: u64) -> Lazy {
         let (tl, group) = (&self.tl, self.cut.spec.group());
         let [rows, columns] = [scores.dim(0), scores.dim(1)];
         if key + columns <= query + 1 {
-            return scores;
+            return scores.lazy();
         }
         let tokens = tl.floor(&(&tl.arange(0.5, rows, DType::F32) * (1.0 / group as f64)));
         let tokens = tl.reshape(&(&tokens + query as f64), &[rows, 1]);
         let keys = tl.reshape(&tl.arange(key as f64, columns, DType::F32), &[1, columns]);
-        tl.where_(&tl.ge(&tokens, &keys), &scores, NEVER)
+        tokens.lazy().ge(&keys).select(scores, NEVER)
     }
 }

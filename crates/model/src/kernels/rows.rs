@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::rc::Rc;
 
+use cubeyard_runtime::dtype::DType;
+
 use super::{Here, kernel};
 use crate::cut::Cut;
 use cubeyard_tl::kernel::Kernel;
@@ -41,11 +43,11 @@ impl Here {
                 let width = width.min(cut.slice() - start);
                 let place = |whole: &Ref| whole.block(&[rows.start, start], &[count, width]);
                 let panel = tl.load(&weights.at(first + start * depth, &[depth, width]));
-                let mut sum = self.narrow(&tl.dot(&left, &panel));
+                let mut sum = tl.dot(&left, &panel).lazy();
                 if adds {
-                    sum = &sum + &tl.load(&place(&before));
+                    sum = sum + &tl.load(&place(&before)).lazy().cast(DType::F32);
                 }
-                tl.store(&place(&out), &sum);
+                tl.store(&place(&out), &self.narrow(&sum));
             }
         }
     }
@@ -66,8 +68,8 @@ impl Here {
         let weights = self.args.tensor(1).whole().at(first * heads, &[count, parts, heads]);
         let (values, weights) = (tl.load(&values), tl.softmax(&tl.load(&weights), 1));
         let weights = tl.reshape(&weights, &[count, parts, heads, 1]);
-        let weighted = &tl.cast(&values, weights.ty().dtype) * &weights;
-        tl.reshape(&self.narrow(&tl.sum(&weighted, 1)), &[count, width])
+        let weighted = values.lazy().cast(weights.ty().dtype) * &weights;
+        tl.reshape(&self.narrow(&weighted.sum(1)), &[count, width])
     }
 
     /// Loads the inner features of some tokens from the PEs of this cube.

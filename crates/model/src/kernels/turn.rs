@@ -20,14 +20,16 @@ impl Here {
     pub(super) fn turned(&self, tile: &Tile, [cosines, sines]: &[Tile; 2]) -> Tile {
         let (tl, half) = (&self.tl, self.cut.spec.head_dim / 2);
         let (tokens, heads) = (tile.dim(0), tile.dim(1));
-        let wide = tl.cast(tile, DType::F32);
         let angle = |tile: &Tile| tl.reshape(tile, &[tokens, 1, half]);
         let (cosines, sines) = (angle(cosines), angle(sines));
-        let side = |first: u64| tl.slice(&wide, &[0, 0, first], &[tokens, heads, half]);
+        let side = |first: u64| {
+            tl.slice(tile, &[0, 0, first], &[tokens, heads, half]).lazy().cast(DType::F32)
+        };
         let (a, b) = (side(0), side(half));
-        let turned_a = &(&a * &cosines) - &(&b * &sines);
-        let turned_b = &(&b * &cosines) + &(&a * &sines);
-        let both = tl.paste(&wide, &[0, 0, 0], &turned_a);
-        self.narrow(&tl.paste(&both, &[0, 0, half], &turned_b))
+        let turned_a = (&a * &cosines - &(&b * &sines)).cast(tile.ty().dtype);
+        let turned_b = (&b * &cosines + &(&a * &sines)).cast(tile.ty().dtype);
+        let [turned_a, turned_b] = tl.eval_all([&turned_a, &turned_b]);
+        let both = tl.paste(tile, &[0, 0, 0], &turned_a);
+        tl.paste(&both, &[0, 0, half], &turned_b)
     }
 }

@@ -66,6 +66,11 @@ impl Tl {
         Ok((m, k, n))
     }
 
+    /// Returns the number of elements that the vector unit works on at once.
+    fn strip_elements(slf: &Bound<'_, Self>) -> PyResult<u64> {
+        running(slf)?.attempt(tl::Tl::strip_elements)
+    }
+
     /// Returns the bytes of the TCM that the kernel's tiles may occupy together.
     fn scratch_bytes(slf: &Bound<'_, Self>) -> PyResult<u64> {
         running(slf)?.attempt(tl::Tl::scratch_bytes)

@@ -1,0 +1,31 @@
+//! The walk of `docs/kernels.md` from a naive kernel to a fast one.
+
+use cubeyard_sim::Span;
+use expect_test::expect;
+
+#[path = "../../examples/five_steps.rs"]
+#[expect(dead_code, reason = "its `main` is for those who run it alone")]
+mod example;
+
+#[test]
+fn the_walk_prints_what_the_page_shows() {
+    let mut out = Vec::new();
+    example::walk(&mut out).unwrap();
+    expect![[r#""#]].assert_eq(&String::from_utf8(out).unwrap());
+}
+
+/// Each step is at most 6 % above the work of the vector unit in its chains, which is known beforehand: 2,048 ns for
+/// each simple operation on all elements, twice that for a sum.
+#[test]
+fn each_step_of_the_walk_takes_what_its_passes_take() {
+    let times: Vec<Span> =
+        example::STEPS.iter().map(|step| example::measure(step).unwrap().kernel).collect();
+    assert!(times.is_sorted_by(|before, after| before > after), "{times:?}");
+    // Three passes of cast and sum; cast, difference, square and sum; and five operations. One pass of eight and two
+    // sums, less one sum on two engines.
+    for (time, units) in times[2..].iter().zip([3 + 5 + 5, 10, 8]) {
+        let work = 2048 * units;
+        let least = Span::from_ns(work);
+        assert!(*time >= least && time.ps() < 1060 * work, "{time} of {least}");
+    }
+}
