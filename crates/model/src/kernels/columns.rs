@@ -75,14 +75,14 @@ impl Here {
         for rows in self.row_blocks(count) {
             let mut sum: Option<Tile> = None;
             let depths = self.depths(width);
-            // Tokens and their sums of squares are loaded before all weights: a short read waits behind the long ones of the PE that
+            // Tokens are loaded before all weights: a short read waits behind the long ones of the PE that
             // holds it. With several blocks of rows they alternate, so that one is multiplied while the next is
             // loaded.
             let load = |(part, depth): &(u64, Range<u64>)| {
                 self.tl.load(&self.part(*part, &rows, step, depth))
             };
-            let scale = self.scale(&rows, step);
             let is_all = rows.end - rows.start == count;
+            let early = (!is_all).then(|| self.scale(&rows, step));
             let mut tokens: VecDeque<_> = depths.iter().filter(|_| is_all).map(load).collect();
             for at in depths {
                 let x = tokens.pop_front().unwrap_or_else(|| load(&at));
@@ -96,7 +96,7 @@ impl Here {
                 });
             }
             if let Some(sum) = sum {
-                take(&rows, &sum, &scale);
+                take(&rows, &sum, &early.unwrap_or_else(|| self.scale(&rows, step)));
             }
         }
     }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::{Here, kernel};
 use crate::cut::Cut;
-use cubeyard_kernels::{SoftmaxSum, ahead};
+use cubeyard_kernels::SoftmaxSum;
 use cubeyard_tl::Tile;
 use cubeyard_tl::kernel::Kernel;
 
@@ -55,16 +55,13 @@ impl Here {
         let query = self.turned(&self.heads(&new, 0, group), &angles);
         let query = tl.trans(&tl.reshape(&query, &[group, size]));
         let mut sum = SoftmaxSum::new(tl, group, size);
-        let starts = (0..tokens).step_by(usize::try_from(BLOCK).expect("it is small"));
-        let blocks = starts.map(|start| {
+        for start in (0..tokens).step_by(usize::try_from(BLOCK).expect("it is small")) {
             let shape = [BLOCK.min(tokens - start), size];
             let [key, value] =
                 cache.each_ref().map(|all| tl.load(&all.at((row + start) * size, &shape)));
             // The few rows of scores are transposed rather than the keys.
-            (tl.trans(&tl.dot(&key, &query)).lazy(), value)
-        });
-        // The scores of a block are computed before the softmax of the block before.
-        ahead(blocks).for_each(|(scores, values)| sum.add(tl, &scores, &values));
+            sum.add(tl, &tl.trans(&tl.dot(&key, &query)).lazy(), &value);
+        }
         let values = tl.reshape(&sum.result(tl, cut.work.dtype), &[1, group, size]);
         (values, tl.reshape(&sum.logarithm(tl), &[1, group, 1]))
     }
