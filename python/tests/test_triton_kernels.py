@@ -181,3 +181,27 @@ def test_an_access_outside_every_tensor_is_refused_with_its_line(rng):
     x, out = normal(rng, 100, dtype=np.float32), np.zeros(100, np.float32)
     with pytest.raises(cubeyard.errors.CubeyardError, match=line_of(kernels.add, "x = tl.load")):
         kernels.add[(100,)](x, x, out, 10**6, BLOCK=1024)
+
+
+def test_what_is_no_number_gives_way_to_a_number(rng):
+    x, y = normal(rng, 64, dtype=np.float32), normal(rng, 64, dtype=np.float32)
+    x[::5], y[::3] = np.nan, np.nan
+    out, most = np.zeros((3, 64), np.float32), np.zeros(2, np.float32)
+    kernels.greater[(1,)](x, y, out, most, BLOCK=64)
+    np.testing.assert_array_equal(out[0], np.fmax(x, y))
+    np.testing.assert_array_equal(out[1], np.fmax(x, 0))
+    np.testing.assert_array_equal(out[2], np.maximum(x, y))
+    assert most.tolist() == [np.nanmax(x), np.nanmin(x)]
+
+
+def test_a_choice_by_another_order_is_not_taken_for_the_greatest(rng):
+    x = np.array([1, -9, 4, 3, 2, 8, -7, 5], np.float32)
+    value, place = np.zeros(1, np.float32), np.zeros(1, np.int32)
+    kernels.farthest[(1,)](x, value, place, BLOCK=8)
+    assert (value[0], place[0]) == (-9, 1)
+
+
+def test_the_first_of_equal_elements_is_the_extreme():
+    x, found = np.array([2, 7, -3, 7, -3, 0, 1, 2], np.float32), np.zeros(2, np.int32)
+    kernels.extremes[(1,)](x, found, BLOCK=8)
+    assert found.tolist() == [1, 2]

@@ -358,3 +358,36 @@ def descriptor_matmul(a_ptr, b_ptr, c_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK
     for k in range(0, K, BLOCK_K):
         acc = tl.dot(a_desc.load([at_m, k]), b_desc.load([at_n, k]).T, acc)
     c_desc.store([at_m, at_n], acc.to(c_ptr.dtype.element_ty))
+
+
+@triton.jit
+def greater(x_ptr, y_ptr, out_ptr, most_ptr, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    x, y = tl.load(x_ptr + offsets), tl.load(y_ptr + offsets)
+    tl.store(out_ptr + offsets, tl.maximum(x, y))
+    tl.store(out_ptr + BLOCK + offsets, tl.maximum(x, 0.0))
+    tl.store(out_ptr + 2 * BLOCK + offsets, tl.maximum(x, y, propagate_nan=tl.PropagateNan.ALL))
+    tl.store(most_ptr, tl.max(x, 0))
+    tl.store(most_ptr + 1, tl.min(x, 0))
+
+
+@triton.jit
+def _farther(x, i, y, j):
+    takes = tl.abs(x) > tl.abs(y)
+    return tl.where(takes, x, y), tl.where(takes, i, j)
+
+
+@triton.jit
+def farthest(x_ptr, out_ptr, at_ptr, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets)
+    value, place = tl.reduce((x, offsets), 0, _farther)
+    tl.store(out_ptr, value)
+    tl.store(at_ptr, place)
+
+
+@triton.jit
+def extremes(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, BLOCK))
+    tl.store(out_ptr, tl.argmax(x, 0))
+    tl.store(out_ptr + 1, tl.argmin(x, 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from cubeyard.triton._chains import term_of
@@ -18,6 +19,9 @@ _REDUCTIONS = {
     "arith.xori": "xor_sum",
 }  # fmt: skip
 """Reductions of the vector unit, by the operation that combines two elements."""
+
+_LEAST = {"arith.maxnumf": -inf, "arith.minnumf": inf}
+"""Reductions that leave out what is no number, where the vector unit would pass it on: the number that takes its place."""
 
 _OF_BOOLS = {"arith.ori": "max", "arith.andi": "min"}
 _SCANS = {"arith.addf": "cumsum", "arith.addi": "cumsum", "arith.mulf": "cumprod", "arith.muli": "cumprod"}
@@ -50,9 +54,10 @@ def _by_unit(build: Builder, operation: Operation, kind: str, axis: int) -> Step
     before, of = build.types[operand], build.types[result]
 
     call = build.call(operation)
+    least = _LEAST.get(_single(operation.regions[0]))
 
     def reduce(tl: Any, x: Any) -> Any:
-        return getattr(tl, kind)(x, axis)
+        return getattr(tl, kind)(x if least is None else tl.where(tl.eq(x, x), x, least), axis)
 
     def step(frame: Frame) -> None:
         value = frame.env[operand]
@@ -65,15 +70,32 @@ def _by_unit(build: Builder, operation: Operation, kind: str, axis: int) -> Step
     return step
 
 
+_CHOICES = ("arith.cmpf", "arith.cmpi", "arith.andi", "arith.ori", "arith.select")
+_ORDERS = [(3, 0, 5, 1), (5, 0, 3, 1), (4, 0, 4, 1), (3, 1, 5, 0), (5, 1, 3, 0), (4, 1, 4, 0)]
+"""Two elements with their indices, in every order that both can have."""
+
+
 def _extreme(build: Builder, block: Block) -> str | None:
-    """Returns `max` or `min` if a block chooses that of two elements with its index, the first of equal ones."""
-    if len(block.arguments) != 4:
+    """Returns `max` or `min` if a block chooses that of two elements with its index, the first of equal ones.
+
+    A block that only compares its elements with each other, compares its indices, and chooses among the four depends on
+    their order alone, and is tried with every order.
+    """
+    if len(block.arguments) != 4 or not all(_is_choice(one, block) for one in block.operations[:-1]):
         return None
-    tries = [((3, 0, 5, 1), (5, 1), (3, 0)), ((5, 0, 3, 1), (5, 0), (3, 1)), ((4, 2, 4, 1), (4, 1), (4, 1))]
-    for kind, at in (("max", 1), ("min", 2)):
-        if all(_evaluated(build, block, given[0]) == given[at] for given in tries):
+    for kind, sign in (("max", -1), ("min", 1)):
+        chosen = [(sign * value, place) for value, place in (min((sign * x, i), (sign * y, j)) for x, i, y, j in _ORDERS)]
+        if [_evaluated(build, block, given) for given in _ORDERS] == chosen:
             return kind
     return None
+
+
+def _is_choice(operation: Operation, block: Block) -> bool:
+    """Returns whether an operation compares elements or indices, joins such comparisons, or chooses by one."""
+    value, index, other, place = block.arguments
+    if operation.name in ("arith.cmpf", "arith.cmpi"):
+        return set(operation.operands) in ({value, other}, {index, place})
+    return operation.name in _CHOICES
 
 
 def _evaluated(build: Builder, block: Block, given: tuple[int, ...]) -> tuple[Any, ...] | None:

@@ -17,7 +17,7 @@ _SAME = {
     "arith.addi": "add", "arith.addf": "add", "arith.subi": "sub", "arith.subf": "sub", "arith.muli": "mul",
     "arith.mulf": "mul", "arith.divf": "div", "tt.precise_divf": "div", "arith.floordivsi": "div",
     "arith.andi": "and_", "arith.ori": "or_", "arith.xori": "xor", "arith.shli": "shl", "arith.shrsi": "shr",
-    "arith.minsi": "minimum", "arith.maxsi": "maximum", "arith.maxnumf": "maximum", "arith.minnumf": "minimum",
+    "arith.minsi": "minimum", "arith.maxsi": "maximum",
     "arith.maximumf": "maximum", "arith.minimumf": "minimum", "arith.negf": "neg", "math.absf": "abs",
     "math.absi": "abs", "math.exp": "exp", "math.exp2": "exp2", "math.log": "log", "math.log2": "log2",
     "math.sqrt": "sqrt", "tt.precise_sqrt": "sqrt", "math.rsqrt": "rsqrt", "math.sin": "sin", "math.cos": "cos",
@@ -34,7 +34,8 @@ _CASTS = ("arith.trunci", "arith.sitofp", "arith.fptosi", "arith.extf", "arith.t
           "arith.index_cast", "tt.int_to_ptr", "tt.ptr_to_int")  # fmt: skip
 
 COMPOSED = ("arith.divsi", "arith.remsi", "arith.ceildivsi", "arith.ceildivui", "arith.remf", "arith.cmpi", "arith.cmpf",
-            "arith.select", "tt.mulhiui", "arith.extsi", "arith.extui", "arith.uitofp", "arith.fptoui")  # fmt: skip
+            "arith.select", "tt.mulhiui", "arith.maxnumf", "arith.minnumf", "arith.extsi", "arith.extui", "arith.uitofp",
+            "arith.fptoui")  # fmt: skip
 """Operations that are made of several of the vector unit."""
 
 
@@ -69,7 +70,7 @@ def _composed(name: str, element: str, source: str) -> Tiles | None:
     if name == "tt.mulhiui" and source == "i32":
         return _high_product
     found: dict[str, Tiles] = {"arith.select": _select(into), "arith.divsi": _divided, "arith.remsi": _remainder, "arith.remf": _float_remainder,
-                               "arith.ceildivsi": _divided_up}  # fmt: skip
+                               "arith.ceildivsi": _divided_up, "arith.maxnumf": _number("maximum"), "arith.minnumf": _number("minimum")}  # fmt: skip
     return found.get(name)
 
 
@@ -104,6 +105,21 @@ def _comparison(name: str, relation: str, source: str) -> Tiles:
         return lambda tl, x, y: tl.not_(tl.or_(tl.lt(x, y), tl.gt(x, y)))
     opposite = {"ugt": "le", "uge": "lt", "ult": "ge", "ule": "gt"}[relation]
     return lambda tl, x, y: tl.not_(getattr(tl, opposite)(x, y))
+
+
+def _number(kind: str) -> Tiles:
+    """Returns the greater or the lesser of two; what is no number gives way, where the vector unit would pass it on."""
+
+    def compute(tl: Any, x: Any, y: Any) -> Any:
+        found = getattr(tl, kind)(x, y)
+        for one, other in ((x, y), (y, x)):
+            if not isinstance(one, int | float):
+                found = tl.where(tl.eq(one, one), found, other)
+            elif one != one:
+                return other
+        return found
+
+    return compute
 
 
 def _select(into: str) -> Tiles:
