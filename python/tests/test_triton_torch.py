@@ -9,10 +9,11 @@ import torch
 import triton
 import triton_kernels as kernels
 
+import cubeyard.torch  # noqa: F401
 import cubeyard.triton
 
 
-@pytest.mark.parametrize("device", ["cpu"])
+@pytest.mark.parametrize("device", ["cpu", "ahbm"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_vectors_are_added(device, dtype):
     x, y = (torch.randn(5000).to(dtype).to(device) for _ in range(2))
@@ -22,7 +23,7 @@ def test_vectors_are_added(device, dtype):
     assert torch.equal(out.cpu(), (x + y).cpu()) and run.launches[0].ok
 
 
-@pytest.mark.parametrize("device", ["cpu"])
+@pytest.mark.parametrize("device", ["cpu", "ahbm"])
 def test_strides_of_a_transposed_tensor_are_its_own(device):
     a, b = torch.randn(70, 90).half().to(device), torch.randn(50, 90).half().to(device).T
     c = torch.zeros(70, 50, dtype=torch.float16, device=device)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,17 +69,18 @@ def _is_of_torch(argument: Any) -> bool:
 
 def of_torch(tensor: Any) -> Placed:
     """Returns the memory of a tensor of PyTorch, on `ahbm` or on the CPU, as an array that shares it."""
-    if tensor.device.type not in ("ahbm", "cpu") and tensor.device.type != os.environ.get("CUBEYARD_TORCH_DEVICE"):
-        raise InputError(f"a tensor on {tensor.device}: expected one on ahbm, or on the CPU")
-    name = _TYPES[str(tensor.dtype).removeprefix("torch.")]
-    bits, dtype = _BITS.get(name, (str(tensor.dtype).removeprefix("torch."), None))
-    strides = [stride * tensor.element_size() for stride in tensor.stride()]
-    length = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    if tensor.numel() == 0:
-        return Placed(np.empty(tuple(tensor.shape), bits), None, dtype)
-    buffer = (ctypes.c_char * (length * tensor.element_size())).from_address(tensor.data_ptr())
-    array = np.frombuffer(buffer, bits)
-    return Placed(np.lib.stride_tricks.as_strided(array, tuple(tensor.shape), strides), None, dtype)
+    import torch
+
+    from cubeyard.torch import _loader
+    from cubeyard.torch._alias import on_host
+
+    if tensor.device.type not in ("cpu", _loader.name):
+        raise InputError(f"a tensor on {tensor.device}: expected one on {_loader.name}, or on the CPU")
+    bits, dtype = _BITS.get(triton_type(tensor), (None, None))
+    if not tensor.numel():
+        tensor = torch.empty(tensor.shape, dtype=tensor.dtype)
+    shared = on_host(tensor.detach())
+    return Placed((shared if bits is None else shared.view(getattr(torch, bits))).numpy(), None, dtype)
 
 
 def triton_type(argument: Any) -> str:

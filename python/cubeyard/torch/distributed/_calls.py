@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from cubeyard.errors import InputError
-from cubeyard.torch.distributed._alias import on_host
+from cubeyard.torch._alias import on_host
 from cubeyard.torch.distributed._ranks import Rank
 from cubeyard.torch.distributed._types import check_alike, reduction, reduction_type, travel_type
 from cubeyard.torch.distributed._work import AhbmWork, Joined
