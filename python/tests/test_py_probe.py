@@ -107,7 +107,7 @@ def test_a_trace_is_that_of_the_command(tmp_path):
         ({"pattern": [LOCAL | {"bytes": 0}]}, r"transfers\[0\].bytes: expected a number of bytes above 0"),
         ({"pattern": [{"op": "read"}]}, "expected the key `from`, found none"),
         ({"pattern": {"transfer": []}}, "expected a known key, found `transfer`"),
-        ({"trace": "x.pftrace"}, "trace: expected one case, found 12; name it"),
+        ({"trace": "x.pftrace"}, "trace: expected one case, found 18; name it"),
         ({"case": "pe-dma-local", "trace": "no/such/x.pftrace"}, "trace: no/such/x.pftrace: cannot be written"),
     ],
 )

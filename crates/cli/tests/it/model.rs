@@ -34,21 +34,21 @@ fn a_small_model_as_a_table() {
 
           part        count  each µs  total ms    share  read GB  of bound
           embedding       1    0.119     0.000    0.9 %    0.000     0.4 %
-          norm            7    0.044     0.000    2.4 %        –         –
-          qkv             3    0.331     0.001    7.7 %    0.001    29.0 %
-          attention       3    0.245     0.001    5.7 %    0.000     6.5 %
-          output          3    0.224     0.001    5.2 %    0.000    28.6 %
-          all-reduce      6    0.496     0.003   23.0 %        –         –
-          gate, up        3    0.487     0.001   11.3 %    0.002    52.5 %
-          down            3    0.331     0.001    7.7 %    0.001    38.7 %
-          head            1    0.175     0.000    1.3 %    0.000     9.2 %
-          launches       30    0.151     0.005   34.9 %        –         –
-          all                            0.013  100.0 %    0.003    13.1 %
+          norm            7    0.034     0.000    1.9 %        –         –
+          qkv             3    0.329     0.001    7.7 %    0.001    29.2 %
+          attention       3    0.221     0.001    5.2 %    0.000     7.2 %
+          output          3    0.223     0.001    5.2 %    0.000    28.7 %
+          all-reduce      6    0.496     0.003   23.2 %        –         –
+          gate, up        3    0.478     0.001   11.2 %    0.002    53.5 %
+          down            3    0.330     0.001    7.7 %    0.001    38.8 %
+          head            1    0.174     0.000    1.4 %    0.000     9.2 %
+          launches       30    0.152     0.005   35.6 %        –         –
+          all                            0.013  100.0 %    0.003    13.3 %
 
-          time per token      12.95 µs
-          tokens a second     154,416
-          bandwidth bound     1.696 µs, weights and caches read once: 13.1 %
-          bound of the parts  1.696 µs, of each part its own: 13.1 %
+          time per token      12.8 µs
+          tokens a second     156,215
+          bandwidth bound     1.696 µs, weights and caches read once: 13.3 %
+          bound of the parts  1.696 µs, of each part its own: 13.3 %
 
           memory of a PE        most        mean  all GB  of capacity
           weights         420.00 KiB  420.00 KiB   0.003        5.1 %
