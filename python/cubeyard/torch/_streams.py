@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from cubeyard import _native
 from cubeyard.errors import InputError
 from cubeyard.torch import _device, _loader
 from cubeyard.torch._device import Device
@@ -126,4 +125,7 @@ def _sleep(nanoseconds: float) -> None:
 def clock() -> float:
     """Returns the clock of the host in simulated nanoseconds: the time that it has waited for the devices so far."""
     _device._lazy_init()
+    # `import torch` imports this module, also where the native module is missing, which the line above tells.
+    from cubeyard import _native
+
     return _native.torch_now() / 1000
