@@ -31,8 +31,8 @@ struct Head {
     causal: bool,
 }
 
-/// Scores of a block of Q and one of K, with the values of the latter.
-struct Scores {
+/// A step of attention: the scores of a block of Q and one of K, with the values of the latter.
+struct Step {
     scores: Lazy,
     values: Tile,
     /// The block of the output, if these are its last scores.
@@ -53,7 +53,7 @@ fn body(tl: &Tl, args: &Args) {
     });
     let (mut begun, mut ended) = (None, None);
     let finish = |(sum, out): (SoftmaxSum, Ref)| tl.store(&out, &sum.result(tl, out.ty().dtype));
-    for Scores { scores, values, last } in ahead(scores) {
+    for Step { scores, values, last } in ahead(scores) {
         let rows = scores.ty().shape[0];
         let mut sum = begun.take().unwrap_or_else(|| SoftmaxSum::new(tl, rows, size));
         sum.add(tl, &scores, &values);
@@ -68,13 +68,13 @@ fn body(tl: &Tl, args: &Args) {
 
 impl Head {
     /// Returns the scores of every block of Q with each block of K that it sees.
-    fn scores(self) -> impl Iterator<Item = Scores> {
+    fn scores(self) -> impl Iterator<Item = Step> {
         let count = self.tl.cdiv(self.q.dim(0), self.blocks[0]);
         let head = Rc::new(self);
         (0..count).flat_map(move |block| Rc::clone(&head).of_block(block * head.blocks[0]))
     }
 
-    fn of_block(self: Rc<Self>, start: u64) -> impl Iterator<Item = Scores> {
+    fn of_block(self: Rc<Self>, start: u64) -> impl Iterator<Item = Step> {
         let shape = [self.blocks[0].min(self.q.dim(0) - start), self.q.dim(1)];
         let q = self.tl.load(&self.q.block(&[start, 0], &shape));
         let seen = if self.causal { start + shape[0] } else { self.k.dim(0) };
@@ -83,7 +83,7 @@ impl Head {
             let (k, values) = self.load(block * self.blocks[1]);
             let scores = self.hide(&self.tl.dot(&q, &k), start, block * self.blocks[1]);
             let last = (block + 1 == count).then(|| self.out.block(&[start, 0], &shape));
-            Scores { scores, values, last }
+            Step { scores, values, last }
         })
     }
 

@@ -16,7 +16,7 @@ from cubeyard.triton._chains import tile_of
 from cubeyard.triton._elements import UNSIGNED
 from cubeyard.triton._frame import Builder, Flow, Frame, Step, lowers
 from cubeyard.triton._ir import Operation
-from cubeyard.triton._memory import known, load, store
+from cubeyard.triton._memory import is_never, known, load, store
 from cubeyard.triton._values import Node, Uniform, array_of
 
 __all__: list[str] = []
@@ -92,7 +92,7 @@ def _atomic(
         frame.notes.add((line, "atomic", _NOTE))
         at = yield from known(frame.env[pointer])
         mask = (yield from known(frame.env[masks[0]])) if masks else None
-        if _is_nowhere(mask):
+        if is_never(mask):
             frame.env[result] = 0 if not of.shape else Uniform(of.shape, of.element, 0)
             return
         mask = None if isinstance(mask, bool | int) else mask
@@ -133,11 +133,6 @@ class _Turn:
 
 def _in_turn(reserved: dict[int, list[Any]], places: set[int], read: Callable[[], Any]) -> _Turn:
     return _Turn([reserved.setdefault(place, []) for place in places], read)
-
-
-def _is_nowhere(mask: Any) -> bool:
-    value = mask.value if isinstance(mask, Uniform) else mask
-    return isinstance(value, bool | int) and not value
 
 
 def _places(pointer: Any, mask: Any, shape: tuple[int, ...]) -> set[int]:

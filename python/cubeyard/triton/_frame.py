@@ -9,7 +9,7 @@ from cubeyard.errors import CubeyardError
 from cubeyard.triton._chains import pending, term_of, tile_of, tiles_of
 from cubeyard.triton._elements import DTYPES, SIZES
 from cubeyard.triton._ir import Block, Kernel, Line, Operation
-from cubeyard.triton._values import Node, Uniform
+from cubeyard.triton._values import Node
 from cubeyard.triton._voice import Call, Voice, located
 
 __all__ = ["Builder", "Frame", "LOWERINGS", "Step", "Steps", "UnsupportedError", "lowers", "run", "run_plain", "uses_of"]
@@ -221,8 +221,3 @@ def _last_uses(body: list[Operation], defined: list[int], kept: set[int]) -> lis
         pending -= gone
         dead.append(tuple(gone))
     return dead[::-1]
-
-
-def uniform(value: Any, shape: tuple[int, ...], element: str) -> Any:
-    """Returns a known number as a tensor, and a tile of one element as one that broadcasts."""
-    return Uniform(shape, element, value)

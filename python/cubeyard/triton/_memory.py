@@ -15,7 +15,7 @@ from cubeyard.triton._frame import Builder, Flow, Frame, Step, lowers
 from cubeyard.triton._ir import Operation
 from cubeyard.triton._values import Bools, Index, Node, Uniform, array_of
 
-__all__ = ["known", "load", "store"]
+__all__ = ["is_never", "known", "load", "store"]
 
 
 @lowers("tt.load")
@@ -98,7 +98,7 @@ class _Box:
 def load(frame: Frame, line: str, element: str, shape: tuple[int, ...], pointer: Any, mask: Any = None, other: Any = None) -> Any:
     """Loads a tensor: one command for a strided pattern, several for others."""
     fill, instead = (0, other) if isinstance(other, Node) else (_number(other, element), None)
-    if _is_never(mask):
+    if is_never(mask):
         return Uniform(shape, element, fill) if instead is None and shape else _filled(frame, shape, element, fill, other)
     boxes = list(_boxes(frame, line, element, shape, pointer, mask))
     tile = _joined(frame, boxes, shape, element, fill)
@@ -116,7 +116,8 @@ def _number(other: Any, element: str) -> float:
     return 0 if value is None else value
 
 
-def _is_never(mask: Any) -> bool:
+def is_never(mask: Any) -> bool:
+    """Returns whether a mask is known to select nothing."""
     value = mask.value if isinstance(mask, Uniform) else mask
     return isinstance(value, bool | int) and not value
 
@@ -138,7 +139,7 @@ def _load_box(tl: Any, box: _Box, fill: float) -> Any:
 
 def store(frame: Frame, line: str, element: str, shape: tuple[int, ...], pointer: Any, value: Any, mask: Any = None) -> None:
     """Stores a tensor: one command for a strided pattern, several for others."""
-    if _is_never(mask):
+    if is_never(mask):
         return
     tl, tile = frame.tl, frame.whole(value, shape, element)
     for box in _boxes(frame, line, element, shape, pointer, mask, shared=False):

@@ -59,8 +59,13 @@ class _Utils:
 
     def get_device_properties(self, device: int) -> dict[str, Any]:
         """Returns properties of the device by the names that tutorials ask for."""
+        from cubeyard.topology import resolve
+        from cubeyard.triton import _record
+
+        machine = resolve(_record.current().topology)
+        pes, scratch = machine.figures().cubes_per_sip * machine.figures().pes_per_cube, machine["pe.core.scratch_bytes"]
         return {
-            "max_shared_mem": 8 * 2**20, "multiprocessor_count": 128, "max_num_regs": _LIMIT, "warpSize": 1,
+            "max_shared_mem": scratch, "multiprocessor_count": pes, "max_num_regs": _LIMIT, "warpSize": 1,
             "sm_clock_rate": 0, "mem_clock_rate": 0, "mem_bus_width": 0,
         }  # fmt: skip
 

@@ -34,6 +34,19 @@ fn running(tl: &Bound<'_, Tl>) -> PyResult<Rc<Run>> {
     tl.as_super().get().run(tl.py())
 }
 
+/// Receives a tile by one of the functions for it.
+fn receive(
+    slf: &Bound<'_, Tl>,
+    port: &Bound<'_, PyAny>,
+    shape: &Bound<'_, PyAny>,
+    dtype: &Bound<'_, PyAny>,
+    by: impl FnOnce(&tl::Tl, Port, &[u64], DType) -> tl::Tile,
+) -> PyResult<Tile> {
+    let run = running(slf)?;
+    let (port, (shape, dtype)) = (self::port(port)?, tile_type(shape, dtype)?);
+    run.make(|tl| by(tl, port, &shape, dtype))
+}
+
 /// Reads the shape and element type of a tile.
 fn tile_type(shape: &Bound<'_, PyAny>, dtype: &Bound<'_, PyAny>) -> PyResult<(Vec<u64>, DType)> {
     Ok((lengths("shape", shape)?, self::dtype(dtype)?))
@@ -149,9 +162,7 @@ impl Tl {
         shape: &Bound<'_, PyAny>,
         dtype: &Bound<'_, PyAny>,
     ) -> PyResult<Tile> {
-        let run = running(slf)?;
-        let (port, (shape, dtype)) = (self::port(port)?, tile_type(shape, dtype)?);
-        run.make(|tl| tl.recv(port, &shape, dtype))
+        receive(slf, port, shape, dtype, tl::Tl::recv)
     }
 
     /// As `recv`, but the kernel continues at once. Commands that use the tile wait for it.
@@ -161,9 +172,7 @@ impl Tl {
         shape: &Bound<'_, PyAny>,
         dtype: &Bound<'_, PyAny>,
     ) -> PyResult<Tile> {
-        let run = running(slf)?;
-        let (port, (shape, dtype)) = (self::port(port)?, tile_type(shape, dtype)?);
-        run.make(|tl| tl.recv_async(port, &shape, dtype))
+        receive(slf, port, shape, dtype, tl::Tl::recv_async)
     }
 
     /// Waits for the next message of a port and returns it, but leaves it in its slot: the next receive gets the same message.
@@ -173,9 +182,7 @@ impl Tl {
         shape: &Bound<'_, PyAny>,
         dtype: &Bound<'_, PyAny>,
     ) -> PyResult<Tile> {
-        let run = running(slf)?;
-        let (port, (shape, dtype)) = (self::port(port)?, tile_type(shape, dtype)?);
-        run.make(|tl| tl.recv_no_consume(port, &shape, dtype))
+        receive(slf, port, shape, dtype, tl::Tl::recv_no_consume)
     }
 
     /// Receives a tile that stays in its slot, which must be in the TCM, until `release`.
@@ -185,9 +192,7 @@ impl Tl {
         shape: &Bound<'_, PyAny>,
         dtype: &Bound<'_, PyAny>,
     ) -> PyResult<Tile> {
-        let run = running(slf)?;
-        let (port, (shape, dtype)) = (self::port(port)?, tile_type(shape, dtype)?);
-        run.make(|tl| tl.recv_slot(port, &shape, dtype))
+        receive(slf, port, shape, dtype, tl::Tl::recv_slot)
     }
 
     /// Frees the slot of a tile of `recv_slot` when all commands so far that use the tile are done.

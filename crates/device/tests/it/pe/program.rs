@@ -134,7 +134,7 @@ impl Task {
         }
     }
 
-    /// How many computations must be done before one that needs the other engine: an epilogue waits for the
+    /// Returns the number of computations that must be done before one that needs the other engine: an epilogue waits for the
     /// steps of its tile, and a step until the epilogue of the tile before the previous one is done.
     pub(crate) fn compute_after_other(&self, index: usize) -> usize {
         match self.work {

@@ -15,7 +15,7 @@ struct Parts {
     fetched: BTreeMap<usize, u64>,
 }
 
-/// What serves parts in order: loads, computations and stores, and computations of a second engine.
+/// A queue of parts that are served in order: loads, computations and stores, and computations of a second engine.
 #[derive(Clone, Copy, Debug)]
 enum Queue {
     Load,
